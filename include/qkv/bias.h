@@ -1,0 +1,33 @@
+// What is added to the logits after scale and soft cap. Biases combine by `+`.
+#pragma once
+
+#include <vector>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+class Bias {
+ public:
+  // Nothing is added.
+  Bias() = default;
+
+  // `values`: f32 (or f64 with f64 inputs), broadcastable to [batch, heads, q_len, k_len]. Follows IEEE arithmetic: an
+  // infinity or NaN in it reaches the result. Borrowed until the bias's last use.
+  static Bias view(TensorView values);
+  // -slope * |p - j|, with p and j as in mask.h. `slopes`: f32 [heads] or [batch, heads]. Borrowed.
+  // Source: Press et al., "Train short, test long" (2021).
+  static Bias alibi(TensorView slopes);
+
+  friend Bias operator+(Bias a, const Bias& b);
+
+  const std::vector<TensorView>& views() const { return views_; }
+  const std::vector<TensorView>& alibi_slopes() const { return alibi_; }
+  bool empty() const { return views_.empty() && alibi_.empty(); }
+
+ private:
+  std::vector<TensorView> views_;
+  std::vector<TensorView> alibi_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,53 @@
+// Who may attend to whom. Masks combine by `&`: a key is visible if every part lets it through.
+//
+//   Mask mask = Mask::causal(Align::bottom_right) & Mask::window(256, 0) & Mask::lengths(n);
+//
+// Positions: query i stands at p = i + offset; key j stands at j. Align::top_left has offset 0; Align::bottom_right has
+// offset key length - query length, of each sequence by itself. A call has one alignment: it is top_left unless a part
+// names another one, and it also rules ALiBi (bias.h).
+// A query that sees no key gives output 0, log-sum-exp -infinity and weights 0. What a masked key or value holds, NaN
+// and infinity included, never reaches the result.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+enum class Align { top_left, bottom_right };
+
+class Mask {
+ public:
+  // Every query sees every key.
+  Mask() = default;
+
+  // Keys j <= p.
+  static Mask causal(Align align = Align::top_left);
+  // Keys p - left <= j <= p + right; -1 leaves that side open.
+  static Mask window(std::int64_t left, std::int64_t right, std::optional<Align> align = std::nullopt);
+  // Keys j < counts[sequence]: i32 or i64 [batch]. The view is borrowed until the mask's last use.
+  static Mask lengths(TensorView counts);
+  // Keys where `visible` is true: bool or u8 (0 = hidden), broadcastable to [batch, heads, q_len, k_len]. Borrowed.
+  static Mask boolean(TensorView visible);
+
+  friend Mask operator&(Mask a, const Mask& b);
+
+  // The parts, for whoever carries a mask out.
+  const std::optional<Align>& align() const { return align_; }
+  std::int64_t left() const { return left_; }    // -1: unbounded
+  std::int64_t right() const { return right_; }  // -1: unbounded; 0 when causal
+  const std::vector<TensorView>& length_views() const { return lengths_; }
+  const std::vector<TensorView>& boolean_views() const { return booleans_; }
+
+ private:
+  std::optional<Align> align_;
+  std::int64_t left_ = -1;
+  std::int64_t right_ = -1;
+  std::vector<TensorView> lengths_;
+  std::vector<TensorView> booleans_;
+};
+
+}  // namespace qkv

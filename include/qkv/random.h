@@ -1,0 +1,29 @@
+// Counter-based random numbers: the same value for the same (seed, counter) on every machine and thread.
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011), Philox4x32.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace qkv {
+
+// Philox4x32 with `rounds` rounds: 128 random bits from a 128-bit counter and a 64-bit key.
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key, int rounds = 10);
+
+// A stream of numbers drawn from philox(counter = 0, 1, 2 ..., key = seed).
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : seed_(seed) {}
+  std::uint32_t bits();                      // uniform over 32 bits
+  std::uint64_t below(std::uint64_t bound);  // uniform in [0, bound), bound > 0
+  double uniform();                          // uniform in [0, 1), 53 bits
+  double normal();                           // mean 0, variance 1 (Box-Muller)
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t counter_ = 0;
+  std::array<std::uint32_t, 4> block_{};
+  int used_ = 4;
+};
+
+}  // namespace qkv

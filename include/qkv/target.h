@@ -1,0 +1,28 @@
+// The CPU targets that the kernels are compiled for, and which of them runs.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv {
+
+struct Target {
+  std::string name;        // "avx512", "avx2", "sse4", "neon", "portable", best first
+  bool usable = false;     // this CPU has what the target needs
+  bool selected = false;   // kernels run on this one
+  int lanes = 1;           // floats in a vector
+};
+
+// Every target compiled in, best first.
+std::vector<Target> targets();
+
+// Name of the selected target. At first use: the environment's QKV_TARGET if set, else the best usable one.
+// std::invalid_argument if QKV_TARGET names a target that is unknown or not usable here.
+std::string selected_target();
+
+// Selects a target for the whole process ("" returns to the default). Not while a computation runs.
+// std::invalid_argument, listing the usable ones, if `name` is not usable here.
+void select_target(std::string_view name);
+
+}  // namespace qkv

@@ -1,0 +1,36 @@
+// The library's own thread pool behind one call, parallel_for. Which worker runs which task never changes a result.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace qkv {
+
+// Threads used when a call does not name a number: set_threads(), else the environment's QKV_THREADS, else all cores.
+int threads();
+
+// Sets the number for the whole process; 0 returns to the default. std::invalid_argument if negative or above 1024.
+void set_threads(int count);
+
+// Number of logical processors.
+int hardware_threads();
+
+// A caller's own pool: runs task(context, index, worker) for every index in [0, tasks), worker < workers, and returns
+// when all are done. nullptr returns to the built-in pool.
+using ParallelRunner = void (*)(std::int64_t tasks, int workers, void (*task)(void*, std::int64_t, int), void* context);
+void set_parallel_runner(ParallelRunner runner);
+
+void parallel_for_erased(std::int64_t tasks, int workers, void (*task)(void*, std::int64_t, int), void* context);
+
+// Calls body(index, worker) once for every index in [0, tasks), on up to `workers` threads (0: threads()), the caller's
+// among them; worker is in [0, workers). A nested call runs on its caller's thread. If bodies throw, tasks not yet begun
+// are dropped and one of the exceptions is rethrown here. Safe in a child after fork().
+template <class Body>
+void parallel_for(std::int64_t tasks, int workers, Body&& body) {
+  using Function = std::remove_reference_t<Body>;
+  parallel_for_erased(
+      tasks, workers, [](void* context, std::int64_t index, int worker) { (*static_cast<Function*>(context))(index, worker); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace qkv

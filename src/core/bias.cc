@@ -1,0 +1,23 @@
+#include "qkv/bias.h"
+
+namespace qkv {
+
+Bias Bias::view(TensorView values) {
+  Bias bias;
+  bias.views_.push_back(values);
+  return bias;
+}
+
+Bias Bias::alibi(TensorView slopes) {
+  Bias bias;
+  bias.alibi_.push_back(slopes);
+  return bias;
+}
+
+Bias operator+(Bias a, const Bias& b) {
+  a.views_.insert(a.views_.end(), b.views_.begin(), b.views_.end());
+  a.alibi_.insert(a.alibi_.end(), b.alibi_.begin(), b.alibi_.end());
+  return a;
+}
+
+}  // namespace qkv

@@ -1,0 +1,59 @@
+#include "qkv/mask.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace qkv {
+
+Mask Mask::causal(Align align) {
+  Mask mask;
+  mask.align_ = align;
+  mask.right_ = 0;
+  return mask;
+}
+
+Mask Mask::window(std::int64_t left, std::int64_t right, std::optional<Align> align) {
+  if (left < -1 || right < -1) {
+    throw std::invalid_argument(fmt::format("window: ({}, {}) must be two numbers from -1 (open) upwards", left, right));
+  }
+  Mask mask;
+  mask.align_ = align;
+  mask.left_ = left;
+  mask.right_ = right;
+  return mask;
+}
+
+Mask Mask::lengths(TensorView counts) {
+  Mask mask;
+  mask.lengths_.push_back(counts);
+  return mask;
+}
+
+Mask Mask::boolean(TensorView visible) {
+  Mask mask;
+  mask.booleans_.push_back(visible);
+  return mask;
+}
+
+namespace {
+
+// The tighter of two bounds, where -1 is none.
+std::int64_t tighter(std::int64_t a, std::int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
+
+}  // namespace
+
+Mask operator&(Mask a, const Mask& b) {
+  if (a.align_ && b.align_ && *a.align_ != *b.align_) {
+    throw std::invalid_argument("mask: one part is aligned top-left, another bottom-right; a call has one alignment");
+  }
+  if (b.align_) a.align_ = b.align_;
+  a.left_ = tighter(a.left_, b.left_);
+  a.right_ = tighter(a.right_, b.right_);
+  a.lengths_.insert(a.lengths_.end(), b.lengths_.begin(), b.lengths_.end());
+  a.booleans_.insert(a.booleans_.end(), b.booleans_.begin(), b.booleans_.end());
+  return a;
+}
+
+}  // namespace qkv
