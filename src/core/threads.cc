@@ -42,12 +42,12 @@ int default_threads() {
 
 // One call of parallel_for: tasks are taken from a counter, so that uneven ones balance.
 struct Job {
-  std::int64_t tasks;
-  void (*task)(void*, std::int64_t, int);
-  void* context;
+  std::int64_t tasks = 0;
+  void (*task)(void*, std::int64_t, int) = nullptr;
+  void* context = nullptr;
   std::atomic<std::int64_t> next{0};
-  std::mutex failure_mutex;
-  std::exception_ptr failure;
+  std::mutex failure_mutex{};
+  std::exception_ptr failure{};
 
   void work(int worker) {
     inside_task = true;

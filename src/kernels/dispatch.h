@@ -1,0 +1,10 @@
+// What every dispatched kernel calls first.
+#pragma once
+
+namespace qkv {
+
+// Makes the choice of QKV_TARGET or of the best target once, before HWY_DYNAMIC_DISPATCH looks at it.
+// std::invalid_argument as in selected_target().
+void ensure_target();
+
+}  // namespace qkv

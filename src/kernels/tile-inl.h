@@ -1,0 +1,73 @@
+// The register tile that every product of the project is made of: rows by vectors of accumulators, one broadcast element
+// of the left operand times a row of the right one. The left operand is read where it lies, with any two strides; the
+// right one is packed, a multiple of the vector wide. Included once per CPU target.
+
+// Per-target include guard, the convention of Highway.
+#if defined(QKV_KERNELS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_TILE_INL_H_
+#undef QKV_KERNELS_TILE_INL_H_
+#else
+#define QKV_KERNELS_TILE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#ifndef QKV_UNROLL
+#ifdef __clang__
+#define QKV_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define QKV_UNROLL _Pragma("GCC unroll 16")
+#endif
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+using Vec = hn::Vec<Tag<T>>;
+
+// Elements of a vector; every target here has a fixed size.
+template <class T>
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag<T>()));
+
+// Accumulators must stay in registers beside the row of the right operand and one broadcast:
+// 8 x 3 + 3 + 1 of 32 (AVX-512, NEON), 4 x 3 + 3 + 1 of 16 (AVX2, SSE4).
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr int kTileRows = 8;
+#else
+inline constexpr int kTileRows = 4;
+#endif
+inline constexpr int kTileVectors = 3;
+
+// Columns of a full tile: the width of packed panels and of a block of queries.
+template <class T>
+inline constexpr int kTileColumns = kTileVectors* kLanes<T>;
+
+// sum[r][c] += left[r][k] * right[k][c] for k = 0 .. count - 1, in this order, fused where the target can.
+// left[r][k] lies at left + r * row_step + k * step, right[k] at right + k * right_step.
+template <int kRows, int kVectors, class T>
+HWY_INLINE void multiply_tile(const T* HWY_RESTRICT left, std::int64_t row_step, std::int64_t step,
+                              const T* HWY_RESTRICT right, std::int64_t right_step, std::int64_t count,
+                              Vec<T> (&sum)[kRows][kVectors]) {
+  const Tag<T> d;
+  for (std::int64_t k = 0; k < count; ++k) {
+    Vec<T> row[kVectors];
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) row[c] = hn::Load(d, right + c * kLanes<T>);
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      const Vec<T> element = hn::Set(d, left[r * row_step]);
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::MulAdd(element, row[c], sum[r][c]);
+    }
+    left += step;
+    right += right_step;
+  }
+}
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
