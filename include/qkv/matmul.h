@@ -30,9 +30,9 @@ class PackedMatrix {
 };
 
 struct MatmulOptions {
-  TensorView bias;              // [n], added to every row; not given: nothing
-  bool accumulate = false;      // add to what out holds
-  int threads = 0;              // 0: threads()
+  TensorView bias = {};     // [n], added to every row; not given: nothing
+  bool accumulate = false;  // add to what out holds
+  int threads = 0;          // 0: threads()
 };
 
 // out [m, n] = a [m, k] b [k, n] (+ bias). a has any row stride and a unit last one; out likewise.
