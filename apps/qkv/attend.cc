@@ -70,7 +70,7 @@ struct Request {
 fs::path same_file_key(std::string path) {
   const std::size_t tensor = path.find(".safetensors:");
   if (tensor != std::string::npos) path.resize(path.find(':', tensor));
-  return fs::weakly_canonical(path);
+  return fs::weakly_canonical(fs::absolute(path));
 }
 
 // Refuses what would lose data or could not be written, before any work.
@@ -247,28 +247,26 @@ void add_attend(CLI::App& program) {
       "1]\n"
       "  qkv attend --query q.npy --key k.npy --value v.npy --causal bottom-right --out o.npy");
   const auto request = std::make_shared<Request>();
-  const auto add_file = [&](NamedFile& file, const char* help) {
-    return command.add_option(file.option, file.path, help)->type_name(kArrayType);
-  };
-  add_file(request->query, "queries")->required();
-  add_file(request->key, "keys")->required();
-  add_file(request->value, "values")->required();
-  add_file(request->out, "the output to write, [..., heads, q_len, value_dim]")->required();
-  add_file(request->weights, "the weights to write, [..., heads, q_len, k_len]");
-  add_file(request->logits, "the logits to write, -inf where masked, [..., heads, q_len, k_len]");
-  add_file(request->log_sum_exp, "the log-sum-exp to write, [..., heads, q_len]");
-  add_file(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
+  const auto add = [&](NamedFile& file, const char* help) { return add_file(command, file.option, file.path, help); };
+  add(request->query, "queries")->required();
+  add(request->key, "keys")->required();
+  add(request->value, "values")->required();
+  add(request->out, "the output to write, [..., heads, q_len, value_dim]")->required();
+  add(request->weights, "the weights to write, [..., heads, q_len, k_len]");
+  add(request->logits, "the logits to write, -inf where masked, [..., heads, q_len, k_len]");
+  add(request->log_sum_exp, "the log-sum-exp to write, [..., heads, q_len]");
+  add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
   add_causal(command, request->causal);
   command
       .add_option_function<std::string>(
           "--window", [request](const std::string& text) { request->window = parse_window(text); },
           "query i sees keys i - LEFT to i + RIGHT; -1: open; i counts as in --causal")
       ->type_name("LEFT,RIGHT");
-  add_file(request->lengths, "i32 or i64 [batch]: keys of each sequence");
-  add_file(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
-  add_file(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
-  CLI::Option* offsets_query = add_file(request->offsets_query, "i32 or i64 [batch + 1]: where packed queries begin");
-  CLI::Option* offsets_key = add_file(request->offsets_key, "i32 or i64 [batch + 1]: where packed keys begin");
+  add(request->lengths, "i32 or i64 [batch]: keys of each sequence");
+  add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
+  add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
+  CLI::Option* offsets_query = add(request->offsets_query, "i32 or i64 [batch + 1]: where packed queries begin");
+  CLI::Option* offsets_key = add(request->offsets_key, "i32 or i64 [batch + 1]: where packed keys begin");
   offsets_query->needs(offsets_key);
   offsets_key->needs(offsets_query);
   add_score_options(command, request->score);
@@ -277,7 +275,7 @@ void add_attend(CLI::App& program) {
       ->check(finite_number())
       ->type_name("X");
   command.add_option("--soft-cap", request->soft_cap, "logits become cap * tanh(logits / cap); 0: off")
-      ->check(finite_number() & CLI::NonNegativeNumber)
+      ->check(finite_number(0))
       ->type_name("CAP");
   add_dtype(command, request->dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
             "type to store queries, keys and values in (default: that of the files)");

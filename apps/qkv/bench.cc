@@ -152,9 +152,9 @@ void bench_matmul(const MatmulSizes& sizes) {
          result, sizes.json);
 }
 
-CLI::Option* add_size(CLI::App& command, const std::string& option, std::int64_t& size, const std::string& help) {
-  constexpr std::int64_t kLargest = std::int64_t{1} << 40;
-  return command.add_option(option, size, help)->check(CLI::Range(std::int64_t{1}, kLargest))->type_name("N");
+CLI::Option* add_size(CLI::App& command, const std::string& option, std::int64_t& size, const std::string& help,
+                      std::int64_t largest = std::int64_t{1} << 40) {
+  return command.add_option(option, size, help)->check(whole_number(1, largest))->type_name("N");
 }
 
 void add_bench_attention(CLI::App& bench) {
@@ -165,8 +165,8 @@ void add_bench_attention(CLI::App& bench) {
   add_size(command, "--kv-heads", sizes->kv_heads, "key and value heads (default: --heads)");
   add_size(command, "--q-len", sizes->q_len, "queries of a sequence")->required();
   add_size(command, "--k-len", sizes->k_len, "keys of a sequence")->required();
-  add_size(command, "--head-dim", sizes->head_dim, "size of a query and a key (default: 64)");
-  add_size(command, "--value-dim", sizes->value_dim, "size of a value (default: --head-dim)");
+  add_size(command, "--head-dim", sizes->head_dim, "size of a query and a key (default: 64)", 1024);
+  add_size(command, "--value-dim", sizes->value_dim, "size of a value (default: --head-dim)", 1024);
   add_causal(command, sizes->causal);
   add_dtype(command, sizes->dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
             "type of the arrays (default: f32)");

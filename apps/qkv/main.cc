@@ -64,7 +64,7 @@ void flush_output() {
 }
 
 void add_version(CLI::App& command) {
-  command.set_version_flag("--version", "qkv " QKV_VERSION, "print the version and exit");
+  command.set_version_flag("--version", "qkv " QKV_VERSION, "Print the version and exit");
   for (CLI::App* subcommand : command.get_subcommands([](const CLI::App*) { return true; })) add_version(*subcommand);
 }
 
@@ -80,12 +80,16 @@ std::string full_name(const CLI::App& command) {
                                          : full_name(*command.get_parent()) + " " + command.get_name();
 }
 
-std::string usage_message(const CLI::App& command, const CLI::ParseError& error) {
-  const auto subcommands = command.get_subcommands([](const CLI::App*) { return true; });
-  const auto extras = command.remaining();
+std::string usage_message(const CLI::App& program, const CLI::App& command, const CLI::ParseError& error) {
   std::string message = error.what();
-  if (!subcommands.empty() && !extras.empty() && !extras.front().starts_with("-")) {
-    message = fmt::format("\"{}\" is no subcommand", extras.front());
+  // CLI11 misses what is required before it tells what stands in its place.
+  const auto extras = program.remaining(true);
+  if (error.get_name() == "RequiredError" && !extras.empty()) {
+    const bool has_subcommands = command.get_require_subcommand_min() > 0;
+    message = fmt::format("\"{}\" is no {}", extras.front(),
+                          extras.front().starts_with("-") ? "option"
+                          : has_subcommands               ? "subcommand"
+                                                          : "option and belongs to none");
   }
   return fmt::format("{} (see {} --help)", message, full_name(command));
 }
@@ -122,15 +126,16 @@ int run(int argc, char** argv) {
     program.require_subcommand(1);
     program.parse_complete_callback(check_environment);
     watch_for_interrupt();
+    std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends the program quietly, whoever started it
     execute(program, argc, argv);
     return kOk;
   } catch (const CLI::ParseError& error) {
-    CLI::App& command = typed_command(program);
-    if (argc <= 2 && command.get_require_subcommand_min() > 0 && command.remaining().empty()) {
-      std::cerr << command.help();
+    const CLI::App& command = typed_command(program);
+    if (command.get_require_subcommand_min() > 0 && program.remaining(true).empty()) {
+      std::cerr << program.help();
       return kUsage;
     }
-    return fail(kUsage, usage_message(command, error));
+    return fail(kUsage, usage_message(program, command, error));
   } catch (const std::invalid_argument& error) {
     return fail(kBadData, error.what());
   } catch (const FormatError& error) {

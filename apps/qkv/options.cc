@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <stdexcept>
 
@@ -43,11 +44,19 @@ bool is_text(const std::string& path) { return path.ends_with(".csv") || path.en
 
 }  // namespace
 
+CLI::Option* add_file(CLI::App& command, const std::string& option, std::string& path, const std::string& help) {
+  const auto check = [](std::string& text) {
+    const bool fits = !text.empty() && !text.starts_with('-');
+    return fits ? std::string() : fmt::format("\"{}\" must be the name of a file (./-x if that is its name)", text);
+  };
+  return command.add_option(option, path, help)->check(CLI::Validator(check, ""))->type_name("FILE");
+}
+
 void add_threads(CLI::App& command) {
   command
       .add_option_function<int>("--threads", set_threads,
                                 "threads to compute on (default: QKV_THREADS, else all cores)")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->type_name("N");
 }
 
@@ -65,19 +74,32 @@ void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector
   add_choice(command, "--dtype", dtype, names, help);
 }
 
-CLI::Validator finite_number() {
-  const auto check = [](std::string& text) {
-    double value = 0;
-    const bool fits = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
-    return fits ? std::string() : "\"" + text + "\" must be a finite number";
-  };
-  return CLI::Validator(check, "");
+CLI::Validator whole_number(std::int64_t least, std::int64_t largest) {
+  return CLI::Validator(
+      [least, largest](std::string& text) {
+        std::int64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool fits =
+            error == std::errc{} && end == text.data() + text.size() && value >= least && value <= largest;
+        return fits ? std::string() : fmt::format("\"{}\" must be a whole number from {} to {}", text, least, largest);
+      },
+      "");
+}
+
+CLI::Validator finite_number(double least) {
+  return CLI::Validator(
+      [least](std::string& text) {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && std::isfinite(value) && value >= least) return std::string();
+        return fmt::format("\"{}\" must be a finite number{}", text, least == 0 ? ", 0 or above" : "");
+      },
+      "");
 }
 
 void add_score_options(CLI::App& command, ScoreOptions& options) {
   add_choice(command, "--score", options.kind, score_names(), "how a query meets a key (default: scaled-dot)");
   for (const ScoreParameter& parameter : score_parameters()) {
-    command.add_option(parameter.option, options.*parameter.path, parameter.help)->type_name(kArrayType);
+    add_file(command, parameter.option, options.*parameter.path, parameter.help);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,8 +15,8 @@
 
 namespace qkv::app {
 
-// The help text of every option that names an array.
-inline constexpr const char* kArrayType = "FILE";
+// An option that names a file: not empty, and no other option taken for a file.
+CLI::Option* add_file(CLI::App& command, const std::string& option, std::string& path, const std::string& help);
 
 // --threads N: the threads of everything that the program computes.
 void add_threads(CLI::App& command);
@@ -45,8 +46,9 @@ void add_causal(CLI::App& command, std::optional<Align>& align);
 void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector<Dtype>& types,
                const std::string& help);
 
-// For number options: refuses NaN, infinities and what is no number.
-CLI::Validator finite_number();
+// What a number on the command line must be. NaN and infinities are refused.
+CLI::Validator whole_number(std::int64_t least, std::int64_t largest);
+CLI::Validator finite_number(double least = std::numeric_limits<double>::lowest());
 
 // --score and the files of its parameters.
 struct ScoreOptions {
