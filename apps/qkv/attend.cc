@@ -94,12 +94,12 @@ void check_outputs(const Request& request) {
 }
 
 Tensor read(const NamedFile& file) {
-  if (interruption().stop_requested()) throw Stopped();
+  check_interruption();
   return file.given() ? read_array(file.path) : Tensor();
 }
 
 Tensor read_as(const NamedFile& file, Dtype dtype) {
-  if (interruption().stop_requested()) throw Stopped();
+  check_interruption();
   return file.given() ? read_parameter(file.option, file.path, dtype) : Tensor();
 }
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/attention_forward.h"
 #include "qkv/commands.h"
 #include "qkv/options.h"
 #include "qkv/target.h"
@@ -10,6 +11,12 @@
 
 namespace qkv::app {
 namespace {
+
+// Bytes that attention takes per thread beyond inputs and outputs, whatever the lengths.
+std::size_t scratch_bytes(std::int64_t head_dim) {
+  const AttentionTask task{.query_dim = head_dim, .key_dim = head_dim, .value_dim = head_dim};
+  return plan_forward(task, Dtype::f32).scratch_bytes;
+}
 
 void print_text() {
   fmt::print("qkv {}\n", QKV_VERSION);
