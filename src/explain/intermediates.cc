@@ -123,6 +123,21 @@ void attend(const Tensor& query, const Tensor& key, const AttentionOptions& opti
   }
 }
 
+// Logits of the user's reach the kernel as a bias on scores that are zero.
+void attend_by_bias(const Tensor& logits, AttentionOptions options, Intermediates& all) {
+  const Tensor bias = logits;  // `all` is overwritten while the bias is in use
+  const Tensor zero = new_matrix(logits.size(0), 1);
+  options.score = Score::dot();
+  options.scale = 1;
+  options.bias = Bias::view(bias);
+  attend(zero, zero, options, all);
+}
+
+Tensor scaled(Tensor matrix, double factor) {
+  for (std::int64_t i = 0; i < matrix.element_count(); ++i) matrix.data<double>()[i] *= factor;
+  return matrix;
+}
+
 }  // namespace
 
 bool given(const Tensor& tensor) { return tensor.rank() != 1 || tensor.size(0) != 0; }
@@ -219,21 +234,23 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
   all.scale = input.scale.value_or(default_scale);
   require(std::isfinite(all.scale), "the scale must be finite, got {}", all.scale);
 
-  attend(all.query, all.key, {.scale = 1.0, .score = score, .stop = input.stop}, all);
+  AttentionOptions options;
+  options.scale = 1;
+  options.score = score;
+  options.stop = input.stop;
+  attend(all.query, all.key, options, all);
   all.scores = substitute("scores", all.logits);
   const OwnedMask mask = mask_of(input, n);
-  // Scores and logits of the user's reach the kernel as a bias on queries that are zero.
-  const Tensor nothing = new_matrix(n, 1);
+  options.mask = mask.mask;
+  options.scale = all.scale;
   if (substitutes.contains("scores")) {
-    Tensor scaled = all.scores;
-    for (std::int64_t i = 0; i < n * n; ++i) scaled.data<double>()[i] *= all.scale;
-    attend(nothing, nothing, {.mask = mask.mask, .bias = Bias::view(scaled), .score = Score::dot(), .stop = input.stop}, all);
+    attend_by_bias(scaled(all.scores, all.scale), options, all);
   } else {
-    attend(all.query, all.key, {.mask = mask.mask, .scale = all.scale, .score = score, .stop = input.stop}, all);
+    attend(all.query, all.key, options, all);
   }
   if (substitutes.contains("logits")) {
-    const Tensor logits = substitute("logits", all.logits);
-    attend(nothing, nothing, {.bias = Bias::view(logits), .score = Score::dot(), .stop = input.stop}, all);
+    options.mask = Mask();  // the user's logits are final
+    attend_by_bias(substitute("logits", all.logits), options, all);
   }
   if (substitutes.contains("weights")) {
     all.weights = substitute("weights", all.weights);

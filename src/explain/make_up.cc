@@ -64,8 +64,8 @@ void make_up_missing(ExplainInput& input, const MadeUp& choice) {
 
   const std::int64_t query_size = columns(input.w_query), key_size = columns(input.w_key);
   std::int64_t hidden = key_size;
-  for (const Tensor* given : {&input.score_w_query, &input.score_w_key, &input.score_w}) {
-    if (given(*given)) hidden = given->size(0);
+  for (const Tensor* weights : {&input.score_w_query, &input.score_w_key, &input.score_w}) {
+    if (given(*weights)) hidden = weights->size(0);
   }
   if (given(input.score_v)) hidden = input.score_v.element_count();
   const auto parameter = [&](const char* name, Tensor& weights, const Dims& shape, Stream stream) {

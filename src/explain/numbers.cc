@@ -26,7 +26,7 @@ std::string vector_text(const TensorView& values) {
     if (!text.empty()) text += ' ';
     text += number_text(values.at<double>({i}));
   }
-  return "(" + text + ")";
+  return fmt::format("({})", text);
 }
 
 }  // namespace qkv
