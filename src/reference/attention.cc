@@ -48,14 +48,12 @@ double dot(Vector a, Vector b) {
   return sum;
 }
 
-std::vector<double> product(const TensorView& matrix, Vector vector) {
-  std::vector<double> result;
-  for (std::int64_t r = 0; r < matrix.size(0); ++r) {
-    double sum = 0;
-    for (std::size_t c = 0; c < vector.size(); ++c) {
-      sum += matrix.at<double>({r, static_cast<std::int64_t>(c)}) * vector[c];
-    }
-    result.push_back(sum);
+// matrix [rows, columns], row-major, times a vector.
+std::vector<double> product(const Tensor& matrix, Vector vector) {
+  const Vector elements(matrix.data<double>(), static_cast<std::size_t>(matrix.element_count()));
+  std::vector<double> result(static_cast<std::size_t>(matrix.size(0)));
+  for (std::size_t r = 0; r < result.size(); ++r) {
+    result[r] = dot(elements.subspan(r * vector.size(), vector.size()), vector);
   }
   return result;
 }

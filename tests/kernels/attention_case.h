@@ -88,6 +88,7 @@ class AttentionCase {
                  (1 + static_cast<double>(head_dim_ + value_dim_) / 64) >
              most_pairs);
     packed_ = chance(0.25);
+    if (packed_ && batch_ == 0) q_len_ = k_len_ = 0;  // no sequence, no row
   }
 
   void draw_score() {
