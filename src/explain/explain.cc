@@ -59,8 +59,7 @@ Explanation explain(const ExplainInput& input) {
     throw std::invalid_argument("explain: there must be one label per input, got " + std::to_string(labels) +
                                 " labels for " + std::to_string(run.inputs.size(0)) + " inputs");
   }
-  if (!input.picture.empty() &&
-      (input.picture.size() != 2 || element_count(input.picture) != run.inputs.size(1))) {
+  if (!input.picture.empty() && (input.picture.size() != 2 || element_count(input.picture) != run.inputs.size(1))) {
     throw std::invalid_argument("explain: a picture of " + to_string(input.picture) + " does not have the " +
                                 std::to_string(run.inputs.size(1)) + " pixels of an input");
   }

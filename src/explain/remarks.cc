@@ -19,9 +19,8 @@ std::vector<std::int64_t> top_keys(const Story& story, std::int64_t i) {
   std::vector<std::int64_t> keys(static_cast<std::size_t>(story.count()));
   std::iota(keys.begin(), keys.end(), 0);
   std::erase_if(keys, [&](std::int64_t j) { return !(weights.at<double>({j}) > 0); });
-  std::ranges::stable_sort(keys, [&](std::int64_t a, std::int64_t b) {
-    return weights.at<double>({a}) > weights.at<double>({b});
-  });
+  std::ranges::stable_sort(
+      keys, [&](std::int64_t a, std::int64_t b) { return weights.at<double>({a}) > weights.at<double>({b}); });
   keys.resize(std::min<std::size_t>(keys.size(), kTopKeys));
   return keys;
 }
@@ -86,8 +85,9 @@ Section about_roles(const Story& story) {
       score = "query . score_w key";
       break;
   }
-  if (story.input.scale) score = fmt::format("{} x ({})", number_text(*story.input.scale),
-                                             story.input.score == Score::Kind::scaled_dot ? "query . key" : score);
+  if (story.input.scale)
+    score = fmt::format("{} x ({})", number_text(*story.input.scale),
+                        story.input.score == Score::Kind::scaled_dot ? "query . key" : score);
   Block formula;
   formula.lines = {{{"output", Role::output},
                     {" = softmax(", Role::none},
@@ -138,9 +138,10 @@ Section about_attention_between(const Story& story) {
   }
   if (const double scale = softer_scale(story); scale > 0) {
     Block hint;
-    hint.lines = {plain(fmt::format("Nearly all weight goes to one key per row, because the logits are far apart. A "
-                                    "smaller scale spreads it: try --scale {:g}",
-                                    scale))};
+    hint.lines = {
+        plain(fmt::format("Nearly all weight goes to one key per row, because the logits are far apart. A "
+                          "smaller scale spreads it: try --scale {:g}",
+                          scale))};
     section.blocks.push_back(hint);
   }
   return section;
@@ -168,14 +169,16 @@ std::vector<Section> about_tutorials(const Story& story) {
             "to one decimal, output 1 would be [2.1 7.2 1.8]."),
       plain("To see their table, put their weights in place of the true ones and let the rest follow:"),
       {{"  qkv explain --substitute 'weights=[[0,0.5,0.5],[0,1,0],[0,0.9,0.1]]'", Role::weight}}};
-  return {{0, "The same example three ways", {unscaled, scaled, look_ahead}}, {0, "Why tutorials print 2.0 7.0 1.5", {trap}}};
+  return {{0, "The same example three ways", {unscaled, scaled, look_ahead}},
+          {0, "Why tutorials print 2.0 7.0 1.5", {trap}}};
 }
 
 Section about_check(const Story& story, const std::string& target) {
   const double difference = std::max(story.run.reference_difference, story.truth.reference_difference);
   Block block;
-  block.lines = {plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).", target)),
-                 plain(fmt::format("Largest difference from the reference, in plain loops: {}", number_text(difference)))};
+  block.lines = {
+      plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).", target)),
+      plain(fmt::format("Largest difference from the reference, in plain loops: {}", number_text(difference)))};
   return {0, "Check", {block}};
 }
 
