@@ -1,0 +1,56 @@
+#include "text/wordpiece_decoder.h"
+
+#include <array>
+
+namespace qkv::text {
+namespace {
+
+struct Replacement {
+  std::string_view from;
+  std::string_view to;
+};
+
+// In this order, each over the whole token.
+constexpr std::array<Replacement, 11> kCleanup = {{{" .", "."},
+                                                   {" ?", "?"},
+                                                   {" !", "!"},
+                                                   {" ,", ","},
+                                                   {" ' ", "'"},
+                                                   {" n't", "n't"},
+                                                   {" 'm", "'m"},
+                                                   {" do not", " don't"},
+                                                   {" 's", "'s"},
+                                                   {" 've", "'ve"},
+                                                   {" 're", "'re"}}};
+
+std::string replace_all(std::string_view text, const Replacement& rule) {
+  std::string result;
+  for (;;) {
+    const std::size_t at = text.find(rule.from);
+    result += text.substr(0, at);
+    if (at == std::string_view::npos) return result;
+    result += rule.to;
+    text.remove_prefix(at + rule.from.size());
+  }
+}
+
+}  // namespace
+
+std::string WordPieceDecoder::decode(const std::vector<std::string_view>& tokens) const {
+  std::string text;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    std::string part(tokens[i]);
+    if (i > 0 && part.starts_with(prefix_)) {
+      part.erase(0, prefix_.size());
+    } else if (i > 0) {
+      part.insert(0, " ");
+    }
+    if (cleanup_) {
+      for (const Replacement& rule : kCleanup) part = replace_all(part, rule);
+    }
+    text += part;
+  }
+  return text;
+}
+
+}  // namespace qkv::text
