@@ -3,15 +3,15 @@
 //   Tensor out = attention(q, k, v);                                        // scale 1/sqrt(head_dim)
 //   attention(q, k, v, out, {.mask = Mask::causal(), .soft_cap = 30.0}, {.log_sum_exp = lse});
 //
-// Padded form: q [..., heads, q_len, head_dim], k [..., kv_heads, k_len, head_dim], v [..., kv_heads, k_len, value_dim],
-// out [..., heads, q_len, value_dim]. All dimensions before the heads form the batch; [length, size] and
+// Padded form: q [..., heads, q_len, head_dim], k [..., kv_heads, k_len, head_dim], v [..., kv_heads, k_len,
+// value_dim], out [..., heads, q_len, value_dim]. All dimensions before the heads form the batch; [length, size] and
 // [heads, length, size] are fine. Query head h uses key/value head h / (heads / kv_heads).
 // Packed form (both offsets given): q [query tokens, heads, head_dim], k [key tokens, kv_heads, head_dim], v and out
 // alike; sequence b owns the rows offsets[b] <= row < offsets[b + 1].
-// Types: f32, f64, bf16 or f16, the same for q, k and v, out of the same type or f32; accumulation in f32 (f64 for f64).
-// Strides are free but the last, which must be 1. head_dim and value_dim: 1 to 1024.
-// Memory beyond inputs and outputs: O(threads * tile), whatever the lengths.
-// Errors: std::invalid_argument before any work; Stopped if the stop token asked for it.
+// Types: f32, f64, bf16 or f16, the same for q, k and v, out of the same type or f32; accumulation in f32 (f64 for
+// f64). Strides are free but the last, which must be 1. head_dim and value_dim: 1 to 1024. Memory beyond inputs and
+// outputs: O(threads * tile), whatever the lengths. Errors: std::invalid_argument before any work; Stopped if the stop
+// token asked for it.
 #pragma once
 
 #include <optional>
@@ -25,15 +25,15 @@
 namespace qkv {
 
 struct AttentionOptions {
-  Mask mask;                            // everything visible
-  Bias bias;                            // nothing added
-  std::optional<double> scale;          // unset: the default of the score; any finite number
-  double soft_cap = 0;                  // cap * tanh(logits / cap), before bias and mask; 0: off
+  Mask mask;                    // everything visible
+  Bias bias;                    // nothing added
+  std::optional<double> scale;  // unset: the default of the score; any finite number
+  double soft_cap = 0;          // cap * tanh(logits / cap), before bias and mask; 0: off
   Score score = Score::scaled_dot();
-  TensorView offsets_query;             // i32 or i64 [batch + 1], begins with 0, never falls: packed form
+  TensorView offsets_query;  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
   TensorView offsets_key;
-  int threads = 0;                      // 0: threads()
-  std::stop_token stop;                 // polled per tile
+  int threads = 0;       // 0: threads()
+  std::stop_token stop;  // polled per tile
 };
 
 // What a caller wants besides the output: a place given is a wish, nothing else is paid for. All f32 (f64 for f64).
@@ -43,7 +43,7 @@ struct AttentionExtras {
   MutableTensorView log_sum_exp;  // [..., heads, q_len]; natural logarithm; -infinity for a row without keys
   MutableTensorView weights;      // [..., heads, q_len, k_len]; after softmax; rows sum to 1 or are 0
   MutableTensorView logits;       // [..., heads, q_len, k_len]; what softmax sees; -infinity where masked
-  TensorView rows;                // i64 [n, 3]: (batch, head, query) of chosen rows of weights; packed: query in sequence
+  TensorView rows;  // i64 [n, 3]: (batch, head, query) of chosen rows of weights; packed: query in sequence
   MutableTensorView row_weights;  // [n, k_len]; the weights of `rows`
 };
 
@@ -55,7 +55,8 @@ Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, 
                  const AttentionExtras& extras = {});
 
 // Joins two results over disjoint keys into `out` and `log_sum_exp` (in place of the first): the result of attending to
-// all keys at once, up to rounding. out, other_out: [..., q_len, value_dim] f32 or f64; log_sum_exp alike without the last.
+// all keys at once, up to rounding. out, other_out: [..., q_len, value_dim] f32 or f64; log_sum_exp alike without the
+// last.
 //   m = max(lse, other_lse); out = (e^(lse - m) out + e^(other_lse - m) other_out) / (e^(lse - m) + e^(other_lse - m)).
 // A part with log-sum-exp -infinity adds nothing.
 void merge_attention(const MutableTensorView& out, const MutableTensorView& log_sum_exp, const TensorView& other_out,

@@ -41,18 +41,31 @@ inline constexpr Dtype dtype_of = [] {
   static_assert(sizeof(T) == 0, "this C++ type is not an element type of qkv");
   return Dtype::f32;
 }();
-template <> inline constexpr Dtype dtype_of<float> = Dtype::f32;
-template <> inline constexpr Dtype dtype_of<double> = Dtype::f64;
-template <> inline constexpr Dtype dtype_of<BFloat16> = Dtype::bf16;
-template <> inline constexpr Dtype dtype_of<Float16> = Dtype::f16;
-template <> inline constexpr Dtype dtype_of<std::int8_t> = Dtype::i8;
-template <> inline constexpr Dtype dtype_of<std::uint8_t> = Dtype::u8;
-template <> inline constexpr Dtype dtype_of<std::int16_t> = Dtype::i16;
-template <> inline constexpr Dtype dtype_of<std::uint16_t> = Dtype::u16;
-template <> inline constexpr Dtype dtype_of<std::int32_t> = Dtype::i32;
-template <> inline constexpr Dtype dtype_of<std::uint32_t> = Dtype::u32;
-template <> inline constexpr Dtype dtype_of<std::int64_t> = Dtype::i64;
-template <> inline constexpr Dtype dtype_of<std::uint64_t> = Dtype::u64;
-template <> inline constexpr Dtype dtype_of<bool> = Dtype::boolean;
+template <>
+inline constexpr Dtype dtype_of<float> = Dtype::f32;
+template <>
+inline constexpr Dtype dtype_of<double> = Dtype::f64;
+template <>
+inline constexpr Dtype dtype_of<BFloat16> = Dtype::bf16;
+template <>
+inline constexpr Dtype dtype_of<Float16> = Dtype::f16;
+template <>
+inline constexpr Dtype dtype_of<std::int8_t> = Dtype::i8;
+template <>
+inline constexpr Dtype dtype_of<std::uint8_t> = Dtype::u8;
+template <>
+inline constexpr Dtype dtype_of<std::int16_t> = Dtype::i16;
+template <>
+inline constexpr Dtype dtype_of<std::uint16_t> = Dtype::u16;
+template <>
+inline constexpr Dtype dtype_of<std::int32_t> = Dtype::i32;
+template <>
+inline constexpr Dtype dtype_of<std::uint32_t> = Dtype::u32;
+template <>
+inline constexpr Dtype dtype_of<std::int64_t> = Dtype::i64;
+template <>
+inline constexpr Dtype dtype_of<std::uint64_t> = Dtype::u64;
+template <>
+inline constexpr Dtype dtype_of<bool> = Dtype::boolean;
 
 }  // namespace qkv

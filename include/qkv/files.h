@@ -1,6 +1,6 @@
 // Arrays in files. Every byte is checked before use: what breaks a rule is a FormatError that names the file, the field
-// and the rule; what the system refuses is an IoError. Nothing is allocated from an unchecked number. Writing is atomic:
-// a temporary file in the same folder, fsync, rename; an existing file is replaced whole or stays as it was.
+// and the rule; what the system refuses is an IoError. Nothing is allocated from an unchecked number. Writing is
+// atomic: a temporary file in the same folder, fsync, rename; an existing file is replaced whole or stays as it was.
 #pragma once
 
 #include <map>
@@ -23,8 +23,9 @@ struct SafeTensors {
 SafeTensors read_safetensors(const std::string& path);
 void write_safetensors(const std::string& path, const SafeTensors& content);
 
-// A matrix of numbers as f64 [rows, columns]. CSV: commas, one row a line; a first line without any number is a header; blank
-// lines and lines that begin with # are passed over. JSON: an array of arrays of equal length, or one array of numbers (one row).
+// A matrix of numbers as f64 [rows, columns]. CSV: commas, one row a line; a first line without any number is a header;
+// blank lines and lines that begin with # are passed over. JSON: an array of arrays of equal length, or one array of
+// numbers (one row).
 Tensor read_csv(const std::string& path);
 Tensor read_json_matrix(const std::string& path);
 Tensor parse_json_matrix(std::string_view text, const std::string& name);  // `name` stands for the file in messages

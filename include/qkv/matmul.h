@@ -16,7 +16,7 @@ class PackedMatrix {
   // From [k, n] with any strides, f32 or f64. For a Linear weight [out, in] pass weight.transpose(0, 1).
   explicit PackedMatrix(const TensorView& matrix);
 
-  std::int64_t rows() const { return rows_; }     // k
+  std::int64_t rows() const { return rows_; }        // k
   std::int64_t columns() const { return columns_; }  // n
   Dtype dtype() const { return data_.dtype(); }
   const Tensor& panels() const { return data_; }
@@ -30,14 +30,15 @@ class PackedMatrix {
 };
 
 struct MatmulOptions {
-  TensorView bias;              // [n], added to every row; not given: nothing
-  bool accumulate = false;      // add to what out holds
-  int threads = 0;              // 0: threads()
+  TensorView bias;          // [n], added to every row; not given: nothing
+  bool accumulate = false;  // add to what out holds
+  int threads = 0;          // 0: threads()
 };
 
 // out [m, n] = a [m, k] b [k, n] (+ bias). a has any row stride and a unit last one; out likewise.
 // std::invalid_argument if shapes, types or the target of the packing do not fit.
-void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options = {});
+void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+            const MatmulOptions& options = {});
 
 // Packs b for this call.
 void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out, const MatmulOptions& options = {});

@@ -8,10 +8,10 @@
 namespace qkv {
 
 struct Target {
-  std::string name;        // "avx512", "avx2", "sse4", "neon", "portable", best first
-  bool usable = false;     // this CPU has what the target needs
-  bool selected = false;   // kernels run on this one
-  int lanes = 1;           // floats in a vector
+  std::string name;       // "avx512", "avx2", "sse4", "neon", "portable", best first
+  bool usable = false;    // this CPU has what the target needs
+  bool selected = false;  // kernels run on this one
+  int lanes = 1;          // floats in a vector
 };
 
 // Every target compiled in, best first.

@@ -63,7 +63,11 @@ class BasicView {
   template <class Other>
     requires(std::is_const_v<Byte> && std::is_same_v<Other, std::byte>)
   BasicView(const BasicView<Other>& other)
-      : data_(other.data_), dtype_(other.dtype_), given_(other.given_), shape_(other.shape_), strides_(other.strides_) {}
+      : data_(other.data_),
+        dtype_(other.dtype_),
+        given_(other.given_),
+        shape_(other.shape_),
+        strides_(other.strides_) {}
 
   // Whether the view was given at all (a default-constructed one was not).
   explicit operator bool() const { return given_; }
@@ -112,7 +116,8 @@ class BasicView {
   Dims shape_;
   Dims strides_;
 
-  template <class> friend class BasicView;
+  template <class>
+  friend class BasicView;
 };
 
 using TensorView = BasicView<const std::byte>;

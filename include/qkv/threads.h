@@ -6,10 +6,13 @@
 
 namespace qkv {
 
+inline constexpr int kMaxThreads = 1024;
+
 // Threads used when a call does not name a number: set_threads(), else the environment's QKV_THREADS, else all cores.
 int threads();
 
-// Sets the number for the whole process; 0 returns to the default. std::invalid_argument if negative or above 1024.
+// Sets the number for the whole process; 0 returns to the default. std::invalid_argument if negative or above
+// kMaxThreads.
 void set_threads(int count);
 
 // Number of logical processors.
@@ -23,13 +26,14 @@ void set_parallel_runner(ParallelRunner runner);
 void parallel_for_erased(std::int64_t tasks, int workers, void (*task)(void*, std::int64_t, int), void* context);
 
 // Calls body(index, worker) once for every index in [0, tasks), on up to `workers` threads (0: threads()), the caller's
-// among them; worker is in [0, workers). A nested call runs on its caller's thread. If bodies throw, tasks not yet begun
-// are dropped and one of the exceptions is rethrown here. Safe in a child after fork().
+// among them; worker is in [0, workers). A nested call runs on its caller's thread. If bodies throw, tasks not yet
+// begun are dropped and one of the exceptions is rethrown here. Safe in a child after fork().
 template <class Body>
 void parallel_for(std::int64_t tasks, int workers, Body&& body) {
   using Function = std::remove_reference_t<Body>;
   parallel_for_erased(
-      tasks, workers, [](void* context, std::int64_t index, int worker) { (*static_cast<Function*>(context))(index, worker); },
+      tasks, workers,
+      [](void* context, std::int64_t index, int worker) { (*static_cast<Function*>(context))(index, worker); },
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 

@@ -18,8 +18,6 @@
 namespace qkv {
 namespace {
 
-constexpr int kMaxThreads = 1024;
-
 std::atomic<int> chosen_threads{0};
 std::atomic<ParallelRunner> chosen_runner{nullptr};
 thread_local bool inside_task = false;

@@ -1,0 +1,78 @@
+// The fused forward pass over one block of queries: vectors run over queries, logits and weights are tiles
+// [key][query] that never leave the first-level cache, keys and values are read where they lie.
+// Why so: docs/design/attention_forward.md.
+
+#include "kernels/attention_forward.h"
+
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention_forward.cc"
+#include "kernels/targets.h"
+// Only after the list of targets.
+#include <hwy/foreach_target.h>
+
+#include "kernels/forward_block-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+template <class T, class S>
+void forward_typed(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch) {
+  const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
+  if (vectors == 1) {
+    ForwardBlock<T, S, 1>(task, begin, end, scratch).run();
+  } else if (vectors == 2) {
+    ForwardBlock<T, S, 2>(task, begin, end, scratch).run();
+  } else {
+    ForwardBlock<T, S, kTileVectors>(task, begin, end, scratch).run();
+  }
+}
+
+void forward(const AttentionTask& task, Dtype storage, std::int64_t begin, std::int64_t end, std::byte* scratch) {
+  if (storage == Dtype::f64) {
+    forward_typed<double, double>(task, begin, end, scratch);
+  } else if (storage == Dtype::bf16) {
+    forward_typed<float, BFloat16>(task, begin, end, scratch);
+  } else if (storage == Dtype::f16) {
+    forward_typed<float, Float16>(task, begin, end, scratch);
+  } else {
+    forward_typed<float, float>(task, begin, end, scratch);
+  }
+}
+
+ForwardPlan plan(const AttentionTask& task, Dtype storage) {
+  if (storage == Dtype::f64) return {kTileColumns<double>, scratch_bytes<double, kTileVectors>(task)};
+  return {kTileColumns<float>, scratch_bytes<float, kTileVectors>(task)};
+}
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qkv {
+namespace {
+
+HWY_EXPORT(forward);
+HWY_EXPORT(plan);
+
+}  // namespace
+
+ForwardPlan plan_forward(const AttentionTask& task, Dtype storage) { return HWY_DYNAMIC_DISPATCH(plan)(task, storage); }
+
+void attend_forward(const AttentionTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
+                    std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(forward)(task, storage, begin, end, scratch);
+}
+
+template <class T>
+T log_sum_exp(T maximum, T sum, double unit) {
+  if (sum == 0) return -std::numeric_limits<T>::infinity();
+  return static_cast<T>(unit * static_cast<double>(maximum) + std::log(static_cast<double>(sum)));
+}
+template float log_sum_exp(float, float, double);
+template double log_sum_exp(double, double, double);
+
+}  // namespace qkv
+#endif  // HWY_ONCE

@@ -1,0 +1,22 @@
+// The forward kernel behind its dispatch. Call ensure_target() once before.
+#pragma once
+
+#include "kernels/attention_task.h"
+#include "qkv/dtype.h"
+
+namespace qkv {
+
+// How many queries a block holds on the selected target, and the scratch that attend_forward needs.
+ForwardPlan plan_forward(const AttentionTask& task, Dtype storage);
+
+// Queries begin <= i < end of one head, end - begin <= block_queries. `scratch`: 64-byte aligned.
+void attend_forward(const AttentionTask& task, Dtype storage, std::int64_t begin, std::int64_t end, std::byte* scratch);
+
+// unit * maximum + ln(sum), or -infinity for sum 0: the natural log-sum-exp of a row whose maximum is in units of
+// `unit`.
+template <class T>
+T log_sum_exp(T maximum, T sum, double unit);
+extern template float log_sum_exp(float, float, double);
+extern template double log_sum_exp(double, double, double);
+
+}  // namespace qkv

@@ -1,0 +1,412 @@
+#include "kernels/attention_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kMaxDim = 1024;  // of heads, values and the hidden layer of additive scores
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;
+constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
+  throw std::invalid_argument("attention: " + fmt::format(text, std::forward<Args>(args)...));
+}
+
+Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more) {
+  for (const std::int64_t extent : more) shape.push_back(extent);
+  return shape;
+}
+
+// Leading dimensions of extent 1 until the view has this rank.
+TensorView with_rank(const TensorView& view, int rank) {
+  Dims shape, strides;
+  for (int i = view.rank(); i < rank; ++i) {
+    shape.push_back(1);
+    strides.push_back(0);
+  }
+  for (int i = 0; i < view.rank(); ++i) {
+    shape.push_back(view.size(i));
+    strides.push_back(view.stride(i));
+  }
+  return {view.bytes(), view.dtype(), shape, strides};
+}
+
+void require_shape(std::string_view name, const TensorView& view, const Dims& shape) {
+  if (view.shape() != shape) fail("{} must be {}, got {}", name, to_string(shape), to_string(view.shape()));
+}
+
+void require_unit_stride(std::string_view name, const TensorView& view) {
+  if (view.size(-1) > 1 && view.stride(-1) != 1) {
+    fail("{} has stride {} in its last dimension; it must be 1", name, view.stride(-1));
+  }
+}
+
+// Two elements of an output must not share an address.
+void require_distinct(std::string_view name, const TensorView& view) {
+  for (int i = 0; i < view.rank(); ++i) {
+    if (view.size(i) > 1 && view.stride(i) == 0) fail("{} repeats elements (stride 0); an output cannot", name);
+  }
+}
+
+TensorView broadcast(std::string_view name, const TensorView& view, const Dims& shape) {
+  try {
+    return view.broadcast_to(shape);
+  } catch (const std::invalid_argument&) {
+    fail("{} {} does not broadcast to {}", name, to_string(view.shape()), to_string(shape));
+  }
+}
+
+std::vector<std::int64_t> integers(std::string_view name, const TensorView& view) {
+  if (view.rank() != 1) fail("{} must have one dimension, got {}", name, to_string(view.shape()));
+  if (view.dtype() != Dtype::i32 && view.dtype() != Dtype::i64) {
+    fail("{} must be i32 or i64, got {}", name, name_of(view.dtype()));
+  }
+  std::vector<std::int64_t> values(static_cast<std::size_t>(view.size(0)));
+  for (std::int64_t i = 0; i < view.size(0); ++i) {
+    values[static_cast<std::size_t>(i)] =
+        view.dtype() == Dtype::i32 ? view.at<std::int32_t>({i}) : view.at<std::int64_t>({i});
+  }
+  return values;
+}
+
+std::vector<std::int64_t> offsets(std::string_view name, const TensorView& view, std::int64_t rows) {
+  std::vector<std::int64_t> values = integers(name, view);
+  if (values.empty() || values.front() != 0 || values.back() != rows || !std::is_sorted(values.begin(), values.end())) {
+    fail("{} must begin with 0, never fall, and end with the {} rows it divides", name, rows);
+  }
+  return values;
+}
+
+std::int64_t longest(const std::vector<std::int64_t>& offsets) {
+  std::int64_t length = 0;
+  for (std::size_t b = 0; b + 1 < offsets.size(); ++b) length = std::max(length, offsets[b + 1] - offsets[b]);
+  return length;
+}
+
+// Address of the elements of sequence b and head h in a view [batch dimensions ..., heads, ...].
+const std::byte* head_address(const TensorView& view, const Dims& batch_shape, std::int64_t b, std::int64_t h) {
+  const int rank = batch_shape.size();
+  std::int64_t offset = h * view.stride(rank);
+  for (int i = rank - 1; i >= 0; --i) {
+    offset += b % batch_shape[i] * view.stride(i);
+    b /= batch_shape[i];
+  }
+  return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
+}
+
+}  // namespace
+
+AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
+                                   const AttentionOptions& options)
+    : score_(options.score) {
+  storage = q.dtype();
+  accumulation = storage == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  if (!is_floating(storage)) fail("q has type {}; it must be f32, f64, bf16 or f16", name_of(storage));
+  if (k.dtype() != storage || v.dtype() != storage) {
+    fail("q, k and v must have one type, got {}, {} and {}", name_of(storage), name_of(k.dtype()), name_of(v.dtype()));
+  }
+  if (q.rank() < 2 || k.rank() != q.rank() || v.rank() != q.rank()) {
+    fail("q {}, k {} and v {} must have equal rank, at least 2", to_string(q.shape()), to_string(k.shape()),
+         to_string(v.shape()));
+  }
+  if (static_cast<bool>(options.offsets_query) != static_cast<bool>(options.offsets_key)) {
+    fail("packed rows need offsets for queries and for keys, only one was given");
+  }
+  packed = static_cast<bool>(options.offsets_query);
+  if (packed && q.rank() != 3) fail("packed q must be [tokens, heads, size], got {}", to_string(q.shape()));
+
+  // From here on packed rows are [heads, tokens, size] of a batch without dimensions of its own.
+  const int rank = std::max(q.rank(), 3);
+  q_ = packed ? q.transpose(0, 1) : with_rank(q, rank);
+  k_ = packed ? k.transpose(0, 1) : with_rank(k, rank);
+  v_ = packed ? v.transpose(0, 1) : with_rank(v, rank);
+  for (int i = 0; i < rank - 3; ++i) batch_shape_.push_back(q_.size(i));
+  batch = element_count(batch_shape_);
+  heads = q_.size(-3);
+  kv_heads = k_.size(-3);
+  q_len = q_.size(-2);
+  k_len = k_.size(-2);
+  query_dim = q_.size(-1);
+  key_dim = k_.size(-1);
+  value_dim = v_.size(-1);
+  require_shape("k", k_, concatenate(batch_shape_, {kv_heads, k_len, key_dim}));
+  require_shape("v", v_, concatenate(batch_shape_, {kv_heads, k_len, value_dim}));
+  if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0) {
+    fail("{} query heads are not a multiple of {} key/value heads", heads, kv_heads);
+  }
+  for (const std::int64_t dim : {query_dim, key_dim, value_dim}) {
+    if (dim < 1 || dim > kMaxDim) fail("head and value sizes must be 1 to {}, got {}", kMaxDim, dim);
+  }
+  if (q_len > kMaxLength || k_len > kMaxLength) fail("lengths {} and {} exceed {}", q_len, k_len, kMaxLength);
+  require_unit_stride("q", q_);
+  require_unit_stride("k", k_);
+  require_unit_stride("v", v_);
+
+  if (packed) {
+    offsets_query_ = offsets("offsets_query", options.offsets_query, q_len);
+    offsets_key_ = offsets("offsets_key", options.offsets_key, k_len);
+    if (offsets_query_.size() != offsets_key_.size()) {
+      fail("offsets_query has {} entries, offsets_key {}; both must be batch + 1", offsets_query_.size(),
+           offsets_key_.size());
+    }
+    batch = static_cast<std::int64_t>(offsets_query_.size()) - 1;
+    q_len = longest(offsets_query_);
+    k_len = longest(offsets_key_);
+  }
+
+  check_score(options.score);
+  const bool scaled = options.score.kind() == Score::Kind::scaled_dot;
+  scale_ = options.scale.value_or(scaled ? 1 / std::sqrt(static_cast<double>(query_dim)) : 1.0);
+  if (!std::isfinite(scale_)) fail("scale must be finite, got {}", scale_);
+  soft_cap_ = options.soft_cap;
+  if (!(soft_cap_ >= 0) || !std::isfinite(soft_cap_))
+    fail("soft_cap must be finite, 0 (off) or more, got {}", soft_cap_);
+  check_mask(options.mask);
+  check_bias(options.bias);
+}
+
+Dims AttentionProblem::query_shape() const { return concatenate(batch_shape_, {heads, q_.size(-2)}); }
+
+Dims AttentionProblem::key_shape() const { return concatenate(batch_shape_, {kv_heads, k_.size(-2)}); }
+
+TensorView AttentionProblem::brought_to(std::string_view name, const TensorView& view, const Dims& shape) const {
+  const bool fits =
+      packed ? view.rank() == shape.size() : view.rank() >= shape.size() - 1 && view.rank() <= shape.size();
+  if (!fits) fail("{} {} has the wrong rank for q {}", name, to_string(view.shape()), to_string(q_.shape()));
+  const TensorView brought = packed ? view.transpose(0, 1) : with_rank(view, shape.size());
+  require_shape(name, brought, shape);
+  return brought;
+}
+
+TensorView AttentionProblem::query_rows(std::string_view name, const TensorView& view, std::int64_t size) const {
+  const TensorView rows = brought_to(name, view, concatenate(query_shape(), {size}));
+  require_unit_stride(name, rows);
+  return rows;
+}
+
+TensorView AttentionProblem::key_rows(std::string_view name, const TensorView& view, std::int64_t size) const {
+  const TensorView rows = brought_to(name, view, concatenate(key_shape(), {size}));
+  require_unit_stride(name, rows);
+  return rows;
+}
+
+TensorView AttentionProblem::query_scalars(std::string_view name, const TensorView& view) const {
+  const TensorView scalars = brought_to(name, view, query_shape());
+  if (scalars.dtype() != accumulation) {
+    fail("{} is {}; it must be {}", name, name_of(scalars.dtype()), name_of(accumulation));
+  }
+  return scalars;
+}
+
+void AttentionProblem::set_outputs(const MutableTensorView& out, const AttentionExtras& extras) {
+  const auto place = [&](std::string_view name, const TensorView& view) {
+    require_distinct(name, view);
+    return MutableTensorView(writable(view.bytes()), view.dtype(), view.shape(), view.strides());
+  };
+  if (out.dtype() != storage && out.dtype() != accumulation) {
+    fail("out has type {}; it must be {} like q, or {}", name_of(out.dtype()), name_of(storage), name_of(accumulation));
+  }
+  out_ = place("out", query_rows("out", out, value_dim));
+  if (extras.log_sum_exp) log_sum_exp_ = place("log_sum_exp", query_scalars("log_sum_exp", extras.log_sum_exp));
+  const auto plane = [&](std::string_view name, const MutableTensorView& view) {
+    if (view.dtype() != accumulation)
+      fail("{} is {}; it must be {}", name, name_of(view.dtype()), name_of(accumulation));
+    return place(name, query_rows(name, view, k_len));
+  };
+  if (extras.weights) weights_ = plane("weights", extras.weights);
+  if (extras.logits) logits_ = plane("logits", extras.logits);
+  if (static_cast<bool>(extras.rows) != static_cast<bool>(extras.row_weights)) {
+    fail("rows and row_weights belong together, only one was given");
+  }
+  if (extras.rows) check_rows(extras.rows, extras.row_weights);
+}
+
+void AttentionProblem::check_score(const Score& score) {
+  const auto require = [&](std::string_view name, const TensorView& view, const Dims& shape) {
+    require_shape(name, view, shape);
+    require_unit_stride(name, view);
+    if (view.dtype() != accumulation) {
+      fail("{} is {}; for {} inputs it must be {}", name, name_of(view.dtype()), name_of(storage),
+           name_of(accumulation));
+    }
+    if (view.size(0) < 1 || view.size(0) > kMaxDim)
+      fail("{} {}: sizes must be 1 to {}", name, to_string(shape), kMaxDim);
+  };
+  switch (score.kind()) {
+    case Score::Kind::scaled_dot:
+    case Score::Kind::dot:
+      if (key_dim != query_dim) {
+        fail("k has head_dim {}, q has {} (q {}, k {})", key_dim, query_dim, to_string(q_.shape()),
+             to_string(k_.shape()));
+      }
+      break;
+    case Score::Kind::bilinear:
+      require("score w", score.w_query(), {query_dim, key_dim});
+      break;
+    case Score::Kind::additive:
+      require("score w_query", score.w_query(), {score.v().size(0), query_dim});
+      require("score w_key", score.w_key(), {score.v().size(0), key_dim});
+      require("score v", score.v(), {score.v().size(0)});
+      break;
+    case Score::Kind::concat:
+      require("score w", score.w_query(), {score.v().size(0), query_dim + key_dim});
+      require("score v", score.v(), {score.v().size(0)});
+      break;
+  }
+}
+
+void AttentionProblem::check_mask(const Mask& mask) {
+  align_ = mask.align().value_or(Align::top_left);
+  left_ = mask.left() < 0 ? kUnbounded : std::min(mask.left(), kUnbounded);
+  right_ = mask.right() < 0 ? kUnbounded : std::min(mask.right(), kUnbounded);
+  for (const TensorView& view : mask.length_views()) {
+    const std::vector<std::int64_t> counts = integers("lengths", view);
+    if (static_cast<std::int64_t>(counts.size()) != batch) {
+      fail("lengths has {} entries for a batch of {}", counts.size(), batch);
+    }
+    for (std::int64_t b = 0; b < batch; ++b) {
+      const std::int64_t count = counts[static_cast<std::size_t>(b)];
+      if (count < 0 || count > key_length(b)) fail("lengths[{}] is {}; it must be 0 to {}", b, count, key_length(b));
+    }
+    if (lengths_.empty()) lengths_ = counts;
+    std::transform(counts.begin(), counts.end(), lengths_.begin(), lengths_.begin(),
+                   [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+  }
+  for (const TensorView& view : mask.boolean_views()) {
+    if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
+      fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
+    }
+    booleans_.push_back(broadcast("boolean mask", view, concatenate(mask_batch(), {heads, q_len, k_len})));
+  }
+  if (booleans_.size() > kMaxPlanes)
+    fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
+}
+
+void AttentionProblem::check_bias(const Bias& bias) {
+  for (const TensorView& view : bias.views()) {
+    if (view.dtype() != accumulation) {
+      fail("bias is {}; for {} inputs it must be {}", name_of(view.dtype()), name_of(storage), name_of(accumulation));
+    }
+    biases_.push_back(broadcast("bias", view, concatenate(mask_batch(), {heads, q_len, k_len})));
+  }
+  if (biases_.size() > kMaxPlanes) fail("at most {} bias views can be combined, got {}", kMaxPlanes, biases_.size());
+  for (const TensorView& view : bias.alibi_slopes()) {
+    if (view.dtype() != Dtype::f32 && view.dtype() != Dtype::f64) {
+      fail("ALiBi slopes must be f32 or f64, got {}", name_of(view.dtype()));
+    }
+    alibi_.push_back(broadcast("ALiBi slopes", view, concatenate(mask_batch(), {heads})));
+  }
+}
+
+void AttentionProblem::check_rows(const TensorView& rows, const TensorView& row_weights) const {
+  if (rows.dtype() != Dtype::i64 || rows.rank() != 2 || rows.size(1) != 3) {
+    fail("rows must be i64 [n, 3], got {} {}", name_of(rows.dtype()), to_string(rows.shape()));
+  }
+  require_shape("row_weights", row_weights, {rows.size(0), k_len});
+  if (row_weights.dtype() != accumulation) {
+    fail("row_weights is {}; it must be {}", name_of(row_weights.dtype()), name_of(accumulation));
+  }
+  require_unit_stride("row_weights", row_weights);
+  require_distinct("row_weights", row_weights);
+  for (std::int64_t i = 0; i < rows.size(0); ++i) {
+    const std::int64_t b = rows.at<std::int64_t>({i, 0}), h = rows.at<std::int64_t>({i, 1});
+    const std::int64_t query = rows.at<std::int64_t>({i, 2});
+    if (b < 0 || b >= batch || h < 0 || h >= heads || query < 0 || query >= query_length(b)) {
+      fail("rows[{}] = ({}, {}, {}) is outside (batch, head, query)", i, b, h, query);
+    }
+  }
+}
+
+std::int64_t AttentionProblem::query_length(std::int64_t b) const {
+  const auto at = static_cast<std::size_t>(b);
+  return packed ? offsets_query_[at + 1] - offsets_query_[at] : q_len;
+}
+
+std::int64_t AttentionProblem::key_length(std::int64_t b) const {
+  const auto at = static_cast<std::size_t>(b);
+  return packed ? offsets_key_[at + 1] - offsets_key_[at] : k_len;
+}
+
+const std::byte* AttentionProblem::query_address(const TensorView& view, std::int64_t b, std::int64_t h) const {
+  if (!packed) return head_address(view, batch_shape_, b, h);
+  const std::int64_t offset = h * view.stride(0) + offsets_query_[static_cast<std::size_t>(b)] * view.stride(1);
+  return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
+}
+
+const std::byte* AttentionProblem::key_address(const TensorView& view, std::int64_t b, std::int64_t kv_head) const {
+  if (!packed) return head_address(view, batch_shape_, b, kv_head);
+  const std::int64_t offset = kv_head * view.stride(0) + offsets_key_[static_cast<std::size_t>(b)] * view.stride(1);
+  return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
+}
+
+AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
+  AttentionTask task;
+  const std::int64_t kv_head = h / (heads / kv_heads);
+  task.query = {query_address(q_, b, h), q_.stride(-2)};
+  task.key = {key_address(k_, b, kv_head), k_.stride(-2)};
+  task.value = {key_address(v_, b, kv_head), v_.stride(-2)};
+  task.q_len = query_length(b);
+  task.k_len = key_length(b);
+  task.query_dim = query_dim;
+  task.key_dim = key_dim;
+  task.value_dim = value_dim;
+  task.scale = scale_;
+  task.soft_cap = soft_cap_;
+
+  task.score = score_.kind();
+  if (score_.v()) task.hidden = score_.v().size(0);
+  if (score_.w_query()) task.score_w_query = {score_.w_query().bytes(), score_.w_query().stride(0)};
+  if (score_.w_key()) task.score_w_key = {score_.w_key().bytes(), score_.w_key().stride(0)};
+  if (score_.kind() == Score::Kind::concat) {
+    const auto skipped = query_dim * static_cast<std::int64_t>(size_of(accumulation));
+    task.score_w_key = {task.score_w_query.data + skipped, task.score_w_query.step};
+  }
+  task.score_v = score_.v().bytes();
+
+  task.length = lengths_.empty() ? task.k_len : lengths_[static_cast<std::size_t>(b)];
+  task.offset = align_ == Align::top_left ? 0 : task.length - task.q_len;
+  task.left = left_;
+  task.right = right_;
+  const auto planes = [&](const std::vector<TensorView>& views, Plane* to) {
+    for (const TensorView& view : views) {
+      *to++ = {head_address(view, mask_batch(), b, h), view.stride(-2), view.stride(-1)};
+    }
+    return static_cast<int>(views.size());
+  };
+  task.boolean_count = planes(booleans_, task.booleans);
+  task.bias_count = planes(biases_, task.biases);
+  for (const TensorView& slopes : alibi_) {
+    const std::byte* slope = head_address(slopes, mask_batch(), b, h);
+    task.alibi_slope +=
+        slopes.dtype() == Dtype::f32 ? *reinterpret_cast<const float*>(slope) : *reinterpret_cast<const double*>(slope);
+  }
+
+  if (out_) {
+    task.out = writable(query_address(out_, b, h));
+    task.out_step = out_.stride(-2);
+    task.out_is_accumulator = out_.dtype() == accumulation;
+  }
+  if (log_sum_exp_) {
+    task.log_sum_exp = writable(query_address(log_sum_exp_, b, h));
+    task.log_sum_exp_step = log_sum_exp_.stride(-1);
+  }
+  if (weights_) {
+    task.weights = writable(query_address(weights_, b, h));
+    task.weights_step = weights_.stride(-2);
+  }
+  if (logits_) {
+    task.logits = writable(query_address(logits_, b, h));
+    task.logits_step = logits_.stride(-2);
+  }
+  task.row_length = k_len;
+  return task;
+}
+
+}  // namespace qkv

@@ -1,0 +1,72 @@
+// A call of attention() after every argument was checked: sizes, and where each head of each sequence lies.
+// Forward and backward begin here.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "kernels/attention_task.h"
+#include "qkv/attention.h"
+
+namespace qkv {
+
+class AttentionProblem {
+ public:
+  // std::invalid_argument, naming sizes, for whatever does not fit (see attention.h).
+  AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options);
+
+  // Where the forward pass writes. std::invalid_argument as above.
+  void set_outputs(const MutableTensorView& out, const AttentionExtras& extras);
+
+  // Head h of sequence b, with the outputs that were set.
+  AttentionTask task(std::int64_t b, std::int64_t h) const;
+
+  std::int64_t query_length(std::int64_t b) const;
+  std::int64_t key_length(std::int64_t b) const;
+
+  // Views that belong to the call, beside its inputs: checked and brought to the form [batch dimensions ..., heads,
+  // rows, size], or without the size. `name` stands in messages.
+  TensorView query_rows(std::string_view name, const TensorView& view, std::int64_t size) const;
+  TensorView key_rows(std::string_view name, const TensorView& view, std::int64_t size) const;
+  TensorView query_scalars(std::string_view name, const TensorView& view) const;
+  // Address of the first row, of such a view, of sequence b and its query or key/value head.
+  const std::byte* query_address(const TensorView& view, std::int64_t b, std::int64_t h) const;
+  const std::byte* key_address(const TensorView& view, std::int64_t b, std::int64_t kv_head) const;
+
+  Dtype storage = Dtype::f32;       // of q, k and v
+  Dtype accumulation = Dtype::f32;  // f64 for f64
+  bool packed = false;
+  std::int64_t batch = 1, heads = 1, kv_heads = 1;
+  std::int64_t q_len = 0, k_len = 0;  // packed: of the longest sequence
+  std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
+
+ private:
+  void check_mask(const Mask& mask);
+  void check_bias(const Bias& bias);
+  void check_score(const Score& score);
+  void check_rows(const TensorView& rows, const TensorView& row_weights) const;
+  // Shape of batch, heads and queries, or of batch and key/value heads and keys, in the form above.
+  Dims query_shape() const;
+  Dims key_shape() const;
+  // Batch dimensions that masks and biases broadcast to.
+  Dims mask_batch() const { return packed ? Dims{batch} : batch_shape_; }
+  TensorView brought_to(std::string_view name, const TensorView& view, const Dims& shape) const;
+
+  TensorView q_, k_, v_;
+  MutableTensorView out_, log_sum_exp_, weights_, logits_;
+  std::vector<std::int64_t> offsets_query_, offsets_key_;  // packed form
+  Dims batch_shape_;
+  double scale_ = 1, soft_cap_ = 0;
+  Score score_;
+  Align align_ = Align::top_left;
+  std::int64_t left_ = 0, right_ = 0;
+  std::vector<std::int64_t> lengths_;          // per sequence; empty: all keys
+  std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
+  std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
+};
+
+// Writable elements behind a view that was brought to another form.
+inline std::byte* writable(const std::byte* address) { return const_cast<std::byte*>(address); }
+
+}  // namespace qkv

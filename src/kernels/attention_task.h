@@ -1,0 +1,72 @@
+// What the forward kernel is told about one head of one sequence: addresses, steps in elements, and the mask as
+// numbers. Plain data, filled by attention.cc after everything was checked; the kernel itself checks nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "qkv/score.h"
+
+namespace qkv {
+
+// Keys are reduced in chunks of this length, each from a fresh state; the partial results are merged in index order. So
+// the bits of a row do not depend on who computes which chunk.
+inline constexpr std::int64_t kChunkKeys = 1024;
+
+// Rows of keys or values, or of queries: row i at data + i * step.
+struct Rows {
+  const std::byte* data = nullptr;
+  std::int64_t step = 0;
+};
+
+// An element (query i, key j) at data + i * query_step + j * key_step.
+struct Plane {
+  const std::byte* data = nullptr;
+  std::int64_t query_step = 0;
+  std::int64_t key_step = 0;
+};
+
+inline constexpr int kMaxPlanes = 4;
+
+struct AttentionTask {
+  Rows query, key, value;
+  std::byte* out = nullptr;
+  std::int64_t out_step = 0;
+  bool out_is_accumulator = false;  // out has the accumulation's type, not the inputs'
+
+  std::int64_t q_len = 0, k_len = 0;
+  std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
+
+  double scale = 1;
+  double soft_cap = 0;  // 0: off
+
+  Score::Kind score = Score::Kind::scaled_dot;
+  std::int64_t hidden = 0;          // of additive scores
+  Rows score_w_query, score_w_key;  // [hidden, query_dim] and [hidden, key_dim], or w_query [query_dim, key_dim]
+  const std::byte* score_v = nullptr;
+
+  // Query i sees keys j with i + offset - left <= j <= i + offset + right and j < length.
+  std::int64_t offset = 0, left = 0, right = 0, length = 0;
+  int boolean_count = 0;
+  Plane booleans[kMaxPlanes];  // bytes, not 0 = visible
+  int bias_count = 0;
+  Plane biases[kMaxPlanes];
+  double alibi_slope = 0;
+
+  // Requests; nullptr: not wanted.
+  std::byte* log_sum_exp = nullptr;
+  std::int64_t log_sum_exp_step = 0;
+  std::byte* weights = nullptr;
+  std::int64_t weights_step = 0;  // from query to query
+  std::byte* logits = nullptr;
+  std::int64_t logits_step = 0;
+  std::int64_t row_length = 0;  // of weights and logits; beyond k_len: 0 and -infinity
+};
+
+// Columns of a query block, and bytes of scratch that one thread needs for this task.
+struct ForwardPlan {
+  std::int64_t block_queries;
+  std::size_t scratch_bytes;
+};
+
+}  // namespace qkv

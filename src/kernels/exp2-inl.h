@@ -1,0 +1,84 @@
+// 2^x over vectors. Error against the exact value: f32 0.94 ULP (all inputs), f64 about 0.6 ULP. exp2(0) is exactly 1,
+// NaN stays NaN, results below the smallest normal number are 0: weights that small do not matter, and subnormal
+// operands are slow on some CPUs. For x <= 127. Included once per CPU target.
+
+#if defined(QKV_KERNELS_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_EXP2_INL_H_
+#undef QKV_KERNELS_EXP2_INL_H_
+#else
+#define QKV_KERNELS_EXP2_INL_H_
+#endif
+
+#include "kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// 2^f = 1 + c1 f + c2 f^2 + ... for |f| <= 1/2, relative error 2.0e-9 (f32) and 3.5e-18 (f64): least maximum, found by
+// Lawson's iteration with the constant term held at 1.
+template <class T>
+HWY_INLINE Vec<T> exp2_fraction(Vec<T> f);
+
+template <>
+HWY_INLINE Vec<float> exp2_fraction<float>(Vec<float> f) {
+  const Tag<float> d;
+  Vec<float> y = hn::Set(d, 0x1.41fbbcp-13f);
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.5f3e54p-10f));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.3b2d4cp-7f));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.c6aee8p-5f));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.ebfbdcp-3f));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.62e430p-1f));
+  return hn::MulAdd(y, f, hn::Set(d, 1.0f));
+}
+
+template <>
+HWY_INLINE Vec<double> exp2_fraction<double>(Vec<double> f) {
+  const Tag<double> d;
+  Vec<double> y = hn::Set(d, 0x1.e794c6a9cbb6dp-32);
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.e61b3feed65f1p-28));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.b5268136504cap-24));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.62bfc7a6a237dp-20));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.ffcbfba78f1ebp-17));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.4309130ed4f44p-13));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.5d87fe78cdcc4p-10));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.3b2ab6fba012dp-7));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.c6b08d7049fe6p-5));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.ebfbdff82c5a4p-3));
+  y = hn::MulAdd(y, f, hn::Set(d, 0x1.62e42fefa39efp-1));
+  return hn::MulAdd(y, f, hn::Set(d, 1.0));
+}
+
+// The smallest exponent whose power is a normal number.
+template <class T>
+inline constexpr T kLeastExponent = sizeof(T) == 4 ? T(-126) : T(-1022);
+
+template <class T>
+HWY_INLINE Vec<T> exp2(Vec<T> x) {
+  const Tag<T> d;
+  const auto vanishes = hn::Lt(x, hn::Set(d, kLeastExponent<T>));
+#if HWY_TARGET == HWY_AVX3
+  // reduce leaves x - round(x); scalef multiplies by 2^floor of its second operand.
+  if constexpr (sizeof(T) == 4) {
+    const Vec<T> f{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+    return hn::IfThenZeroElse(vanishes, Vec<T>{_mm512_scalef_ps(exp2_fraction<T>(f).raw, hn::Sub(x, f).raw)});
+  } else {
+    const Vec<T> f{_mm512_reduce_pd(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+    return hn::IfThenZeroElse(vanishes, Vec<T>{_mm512_scalef_pd(exp2_fraction<T>(f).raw, hn::Sub(x, f).raw)});
+  }
+#else
+  // Adding 1.5 * 2^mantissa rounds to an integer and leaves it in the low bits; the exponent's bias is added with it.
+  // A NaN stays one in the product, whatever its bits make of the power.
+  using Bits = hn::RebindToSigned<Tag<T> >;
+  constexpr int kMantissa = sizeof(T) == 4 ? 23 : 52;
+  const Vec<T> magic = hn::Set(d, T(1.5) * T(std::uint64_t{1} << kMantissa) + (T(1) - kLeastExponent<T>));
+  const Vec<T> shifted = hn::Add(x, magic);
+  const Vec<T> y = exp2_fraction<T>(hn::Sub(x, hn::Sub(shifted, magic)));
+  const Vec<T> power = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::BitCast(Bits(), shifted)));
+  return hn::IfThenZeroElse(vanishes, hn::Mul(y, power));
+#endif
+}
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

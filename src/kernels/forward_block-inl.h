@@ -1,0 +1,258 @@
+// One block of queries of one head: transposed once, then run over the keys in tiles. Included once per CPU target.
+
+#if defined(QKV_KERNELS_FORWARD_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_FORWARD_BLOCK_INL_H_
+#undef QKV_KERNELS_FORWARD_BLOCK_INL_H_
+#else
+#define QKV_KERNELS_FORWARD_BLOCK_INL_H_
+#endif
+
+#include <cstring>
+
+#include "kernels/accumulate-inl.h"
+#include "kernels/attention_forward.h"
+#include "kernels/logits-inl.h"
+#include "kernels/rows-inl.h"
+#include "kernels/softmax_state-inl.h"
+#include "kernels/visibility-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// Keys whose weights are held at once: 128 x 48 floats are 24 KiB, half of a first-level cache.
+inline constexpr std::int64_t kBlockKeys = 128;
+static_assert(kChunkKeys % kBlockKeys == 0);
+
+// Scratch of a block, in elements of T, each part a multiple of the vector.
+template <class T, int kVectors>
+struct ForwardScratch {
+  explicit ForwardScratch(const AttentionTask& task)
+      : logits(task),
+        weights(kBlockKeys * kVectors * kLanes<T>),
+        out(task.value_dim * kVectors * kLanes<T>),
+        value_rows(kBlockKeys * kTileRows) {}
+
+  std::int64_t total() const { return logits.total() + weights + 2 * out + value_rows; }
+
+  LogitScratch<T, kVectors> logits;
+  std::int64_t weights, out, value_rows;
+};
+
+template <class T, int kVectors>
+std::size_t scratch_bytes(const AttentionTask& task) {
+  return static_cast<std::size_t>(ForwardScratch<T, kVectors>(task).total()) * sizeof(T);
+}
+
+// T: type of the accumulation, S: type of queries, keys and values in memory.
+template <class T, class S, int kVectors>
+class ForwardBlock {
+ public:
+  ForwardBlock(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch)
+      : task_(task), begin_(begin), count_(end - begin), visibility_(task, begin, count_) {
+    const ForwardScratch<T, kVectors> sizes(task);
+    T* at = reinterpret_cast<T*>(scratch);
+    weights_ = at;
+    out_ = weights_ + sizes.weights;
+    chunk_out_ = out_ + sizes.out;
+    value_rows_ = chunk_out_ + sizes.out;
+    logits_.template prepare<S>(task, begin, count_, value_rows_ + sizes.value_rows, /*spare=*/weights_);
+  }
+
+  void run() {
+    if (is_plain(task_)) {
+      run_in<Unit::base2>();
+    } else {
+      run_in<Unit::natural>();
+    }
+  }
+
+ private:
+  static constexpr int kColumns = kVectors * kLanes<T>;
+  using State = SoftmaxState<T, kVectors>;
+  using Tile = Vec<T>[kTileRows][kVectors];
+
+  template <Unit kUnit>
+  void run_in() {
+    state_.reset();
+    std::memset(out_, 0, sizeof(T) * task_.value_dim * kColumns);
+    const std::int64_t first = visibility_.first_key(), last = visibility_.last_key();
+    bool whole = true;  // no earlier chunk: state_ and out_ take the result directly
+    for (std::int64_t chunk = first / kChunkKeys * kChunkKeys; chunk < last; chunk += kChunkKeys) {
+      State chunk_state;
+      State& state = whole ? state_ : chunk_state;
+      T* out = whole ? out_ : chunk_out_;
+      if (!whole) {
+        state.reset();
+        std::memset(out, 0, sizeof(T) * task_.value_dim * kColumns);
+      }
+      const std::int64_t chunk_end = std::min(chunk + kChunkKeys, last);
+      std::int64_t block = std::max(first / kBlockKeys * kBlockKeys, chunk);
+      for (; block < chunk_end; block += kBlockKeys) {
+        attend_keys<kUnit>(block, std::max(first, block), std::min(block + kBlockKeys, chunk_end), state, out);
+      }
+      if (!whole) merge_states<kUnit>(state_, out_, chunk_state, chunk_out_, task_.value_dim);
+      whole = false;
+    }
+    if (task_.out != nullptr) write_out();
+    if (task_.log_sum_exp != nullptr) write_log_sum_exp<kUnit>();
+    if (task_.weights != nullptr || task_.logits != nullptr) write_planes<kUnit>();
+  }
+
+  // Keys first <= j < last, within the block that begins at `block`.
+  template <Unit kUnit>
+  void attend_keys(std::int64_t block, std::int64_t first, std::int64_t last, State& state, T* out) {
+    const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
+    bool masked = false;
+    for (std::int64_t row = first_row; block + row < last; row += kTileRows) {
+      const std::int64_t key = block + row;
+      Tile tile;
+      logits_.template compute<kUnit, S>(task_, key, state.maximum, tile);
+      if (visibility_.sees_all(key, kTileRows)) {
+        absorb<kUnit, false>(block, first_row, row, tile, state, out);
+      } else {
+        masked = true;
+        visibility_.load_booleans(key, kTileRows);
+        visibility_.hide(key, tile);
+        absorb<kUnit, true>(block, first_row, row, tile, state, out);
+      }
+    }
+    if (task_.out == nullptr) return;
+    const std::int64_t first_value = block + first_row;
+    const KeyRows<S> values{reinterpret_cast<const S*>(task_.value.data) + first_value * task_.value.step,
+                            task_.value.step, last - first_value};
+    const T* weights = weights_ + first_row * kColumns;
+    const bool guarded = masked && !values.are_finite(task_.value_dim);
+    accumulate<kVectors>(values, task_.value_dim, weights, guarded ? weights : nullptr, value_rows_, out);
+  }
+
+  // The tile's logits, relative to the running maximum, become weights in rows `row` and below; a hidden key's weight
+  // is -0, so that the guarded product can tell it from a weight that vanished.
+  template <Unit kUnit, bool kMasked>
+  HWY_INLINE void absorb(std::int64_t block, std::int64_t first_row, std::int64_t row, Tile& tile, State& state,
+                         T* out) {
+    const Tag<T> d;
+    Vec<T> top[kVectors];
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      top[c] = tile[0][c];
+      QKV_UNROLL for (int r = 1; r < kTileRows; ++r) top[c] = hn::Max(top[c], tile[r][c]);
+    }
+    auto moves = hn::Gt(top[0], hn::Load(d, state.margin));
+    QKV_UNROLL for (int c = 1; c < kVectors; ++c) {
+      moves = hn::Or(moves, hn::Gt(top[c], hn::Load(d, state.margin + c * kLanes<T>)));
+    }
+    if (HWY_UNLIKELY(!hn::AllFalse(d, moves))) {
+      Vec<T> factor[kVectors];
+      move_maximum<kUnit>(state, top, tile, factor);
+      scale_columns(weights_ + first_row * kColumns, row - first_row, factor);
+      scale_columns(out, task_.value_dim, factor);
+    }
+    T* weights = weights_ + row * kColumns;
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      Vec<T> sum = hn::Load(d, state.sum + c * kLanes<T>);
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        Vec<T> weight = power<kUnit, T>(tile[r][c]);
+        sum = hn::Add(sum, weight);
+        if constexpr (kMasked) {
+          weight = hn::IfThenElse(visibility_.hidden(block + row, r, c), hn::Set(d, T(-0.0)), weight);
+        }
+        hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
+      }
+      hn::Store(sum, d, state.sum + c * kLanes<T>);
+    }
+  }
+
+  // 1 / sum per query, 0 for a query without keys.
+  HWY_INLINE Vec<T> inverse_sum(int column) const {
+    const Tag<T> d;
+    const Vec<T> sum = hn::Load(d, state_.sum + column);
+    return hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, T(1)), sum));
+  }
+
+  void write_out() {
+    const Tag<T> d;
+    for (std::int64_t at = 0; at < task_.value_dim * kColumns; at += kLanes<T>) {
+      const Vec<T> inverse = inverse_sum(static_cast<int>(at % kColumns));
+      // Adding 0 turns -0 into 0: whether a hidden key was skipped or added with weight 0 cannot be seen.
+      hn::Store(hn::MulAdd(hn::Load(d, out_ + at), inverse, hn::Zero(d)), d, out_ + at);
+    }
+    if (sizeof(S) == sizeof(T) || task_.out_is_accumulator) {
+      T* target = reinterpret_cast<T*>(task_.out) + begin_ * task_.out_step;
+      transpose(out_, kColumns, task_.value_dim, count_, target, task_.out_step);
+      return;
+    }
+    if constexpr (sizeof(S) != sizeof(T)) {
+      transpose(out_, kColumns, task_.value_dim, count_, chunk_out_, task_.value_dim);
+      S* target = reinterpret_cast<S*>(task_.out) + begin_ * task_.out_step;
+      for (std::int64_t i = 0; i < count_; ++i) {
+        round_row(chunk_out_ + i * task_.value_dim, task_.value_dim, target + i * task_.out_step);
+      }
+    }
+  }
+
+  template <Unit kUnit>
+  void write_log_sum_exp() {
+    T* target = reinterpret_cast<T*>(task_.log_sum_exp) + begin_ * task_.log_sum_exp_step;
+    for (std::int64_t i = 0; i < count_; ++i, target += task_.log_sum_exp_step) {
+      *target = log_sum_exp(state_.maximum[i], state_.sum[i], kUnit == Unit::base2 ? kLn2 : 1.0);
+    }
+  }
+
+  // Weights and logits by a second look at the keys, now that each row's maximum and sum are known.
+  template <Unit kUnit>
+  void write_planes() {
+    const Tag<T> d;
+    HWY_ALIGN T zero[kColumns] = {};
+    for (std::int64_t key = 0; key < task_.k_len; key += kTileRows) {
+      const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
+      Tile tile;
+      logits_.template compute<kUnit, S>(task_, key, zero, tile);
+      if (!visibility_.sees_all(key, kTileRows)) {
+        visibility_.load_booleans(key, kTileRows);
+        visibility_.hide(key, tile);
+      }
+      for (int r = 0; r < kTileRows; ++r) {
+        for (int c = 0; c < kVectors; ++c) {
+          const int at = c * kLanes<T>;
+          T* row = weights_ + r * kColumns + at;
+          const Vec<T> relative = hn::Sub(tile[r][c], hn::Load(d, state_.maximum + at));
+          hn::Store(hn::Mul(power<kUnit, T>(relative), inverse_sum(at)), d, row);
+          const Vec<T> unit = hn::Set(d, kUnit == Unit::base2 ? T(kLn2) : T(1));
+          hn::Store(hn::Mul(tile[r][c], unit), d, row + kTileRows * kColumns);
+        }
+      }
+      write_plane(task_.weights, task_.weights_step, key, rows, weights_);
+      write_plane(task_.logits, task_.logits_step, key, rows, weights_ + kTileRows * kColumns);
+    }
+    fill_plane(task_.weights, task_.weights_step, T(0));
+    fill_plane(task_.logits, task_.logits_step, -kInfinity<T>);
+  }
+
+  void write_plane(std::byte* plane, std::int64_t step, std::int64_t key, std::int64_t rows, const T* tile) {
+    if (plane == nullptr) return;
+    transpose(tile, kColumns, rows, count_, reinterpret_cast<T*>(plane) + begin_ * step + key, step);
+  }
+
+  // Beyond the keys of this sequence.
+  void fill_plane(std::byte* plane, std::int64_t step, T value) {
+    if (plane == nullptr) return;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      T* row = reinterpret_cast<T*>(plane) + (begin_ + i) * step;
+      std::fill(row + task_.k_len, row + task_.row_length, value);
+    }
+  }
+
+  const AttentionTask& task_;
+  const std::int64_t begin_, count_;
+  Visibility<T, kVectors> visibility_;
+  BlockLogits<T, kVectors> logits_;
+  State state_;
+  T* weights_;     // [kBlockKeys][kColumns]
+  T* out_;         // [value_dim][kColumns]
+  T* chunk_out_;   // the same, of a later chunk
+  T* value_rows_;  // [kBlockKeys][kTileRows]: a slice of the values in T
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

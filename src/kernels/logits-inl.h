@@ -1,0 +1,279 @@
+// The logits of a block of queries against a tile of keys: scores of every kind, scale, soft cap and bias.
+// Included once per CPU target.
+
+#if defined(QKV_KERNELS_LOGITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_LOGITS_INL_H_
+#undef QKV_KERNELS_LOGITS_INL_H_
+#else
+#define QKV_KERNELS_LOGITS_INL_H_
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/attention_task.h"
+#include "kernels/rows-inl.h"
+#include "kernels/softmax_state-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+inline bool is_additive(const AttentionTask& task) {
+  return task.score == Score::Kind::additive || task.score == Score::Kind::concat;
+}
+
+// Nothing between the products and softmax: logits may stay in base 2 and in registers.
+inline bool is_plain(const AttentionTask& task) {
+  return !is_additive(task) && task.soft_cap == 0 && task.bias_count == 0 && task.alibi_slope == 0;
+}
+
+template <class T>
+HWY_INLINE Vec<T> tanh(Vec<T> x) {
+  return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(Tag<T>(), x), x);
+}
+
+// Sizes in elements of T.
+template <class T, int kVectors>
+struct LogitScratch {
+  explicit LogitScratch(const AttentionTask& task)
+      : queries(task.query_dim * kVectors * kLanes<T>),
+        projected((is_additive(task) ? task.hidden : task.key_dim) * kVectors * kLanes<T>),
+        key_rows(round_up(kTileRows * task.key_dim)),
+        key_hidden(is_additive(task) ? round_up(kTileRows * task.hidden) : 0) {
+    if (!is_additive(task) && task.score != Score::Kind::bilinear) projected = 0;
+  }
+
+  static std::int64_t round_up(std::int64_t count) { return (count + 15) / 16 * 16; }
+  std::int64_t total() const { return queries + projected + key_rows + key_hidden; }
+
+  std::int64_t queries, projected, key_rows, key_hidden;
+};
+
+template <class T, int kVectors>
+class BlockLogits {
+ public:
+  static constexpr int kColumns = kVectors * kLanes<T>;
+  using Tile = Vec<T>[kTileRows][kVectors];
+
+  // Reads the queries. `spare`: at least kColumns * 128 elements, free to use during this call.
+  template <class S>
+  void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, T* scratch, T* spare) {
+    const LogitScratch<T, kVectors> sizes(task);
+    begin_ = begin;
+    count_ = count;
+    right_ = scratch;
+    T* projected = right_ + sizes.queries;
+    key_rows_ = projected + sizes.projected;
+    key_hidden_ = key_rows_ + sizes.key_rows;
+
+    transpose_queries<S>(task, spare);
+    if (is_additive(task)) {
+      multiply_rows(task.hidden, reinterpret_cast<const T*>(task.score_w_query.data), task.score_w_query.step, 1,
+                    task.query_dim, projected);
+      right_ = projected;
+      return;
+    }
+    std::int64_t inner = task.query_dim;
+    if (task.score == Score::Kind::bilinear) {  // q^T W k = (W^T q) . k
+      multiply_rows(task.key_dim, reinterpret_cast<const T*>(task.score_w_query.data), 1, task.score_w_query.step,
+                    task.query_dim, projected);
+      right_ = projected;
+      inner = task.key_dim;
+    }
+    const Tag<T> d;
+    const Vec<T> factor = hn::Set(d, static_cast<T>(is_plain(task) ? task.scale * kLog2E : task.scale));
+    for (T* at = right_; at < right_ + inner * kColumns; at += kLanes<T>) {
+      hn::Store(hn::Mul(hn::Load(d, at), factor), d, at);
+    }
+  }
+
+  // Logits of keys key ... key + kTileRows - 1, less the lane's `maximum`. Keys beyond the last one are anything
+  // finite.
+  template <Unit kUnit, class S>
+  HWY_INLINE void compute(const AttentionTask& task, std::int64_t key, const T* maximum, Tile& tile) {
+    const Tag<T> d;
+    std::int64_t step;
+    const T* keys = key_rows<S>(task, key, step);
+    if constexpr (kUnit == Unit::base2) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+        const Vec<T> below = hn::Neg(hn::Load(d, maximum + c * kLanes<T>));
+        QKV_UNROLL for (int r = 0; r < kTileRows; ++r) tile[r][c] = below;
+      }
+      multiply_tile<kTileRows, kVectors, T>(keys, step, 1, right_, kColumns, task.key_dim, tile);
+    } else {
+      HWY_ALIGN T logits[kTileRows * kColumns];
+      compute_natural(task, key, keys, step, logits);
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+        const Vec<T> most = hn::Load(d, maximum + c * kLanes<T>);
+        QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+          tile[r][c] = hn::Sub(hn::Load(d, logits + (r * kVectors + c) * kLanes<T>), most);
+        }
+      }
+    }
+  }
+
+ private:
+  // right_ = queries^T [query_dim][kColumns]; lanes without a query are 0.
+  template <class S>
+  void transpose_queries(const AttentionTask& task, T* spare) {
+    if (count_ < kColumns) std::memset(right_, 0, sizeof(T) * task.query_dim * kColumns);
+    const S* rows = reinterpret_cast<const S*>(task.query.data) + begin_ * task.query.step;
+    if constexpr (sizeof(S) == sizeof(T)) {
+      transpose(rows, task.query.step, count_, task.query_dim, right_, kColumns);
+    } else {
+      constexpr std::int64_t kSlice = 128;
+      for (std::int64_t dim = 0; dim < task.query_dim; dim += kSlice) {
+        const std::int64_t size = std::min(kSlice, task.query_dim - dim);
+        for (std::int64_t i = 0; i < count_; ++i)
+          convert_row(rows + i * task.query.step + dim, size, spare + i * kSlice);
+        transpose(spare, kSlice, count_, size, right_ + dim * kColumns, kColumns);
+      }
+    }
+  }
+
+  // to[row][lane] = sum over k < inner of left[row][k] * right_[k][lane]
+  void multiply_rows(std::int64_t rows, const T* left, std::int64_t row_step, std::int64_t step, std::int64_t inner,
+                     T* to) {
+    std::int64_t row = 0;
+    for (; row + kTileRows <= rows; row += kTileRows) multiply_some<kTileRows>(row, left, row_step, step, inner, to);
+    for (; row < rows; ++row) multiply_some<1>(row, left, row_step, step, inner, to);
+  }
+
+  template <int kRows>
+  void multiply_some(std::int64_t row, const T* left, std::int64_t row_step, std::int64_t step, std::int64_t inner,
+                     T* to) {
+    const Tag<T> d;
+    Vec<T> sum[kRows][kVectors];
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Zero(d);
+    }
+    multiply_tile<kRows, kVectors, T>(left + row * row_step, row_step, step, right_, kColumns, inner, sum);
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+        hn::Store(sum[r][c], d, to + ((row + r) * kVectors + c) * kLanes<T>);
+      }
+    }
+  }
+
+  // The tile's keys in T: where they lie if possible, else a copy, with zeros beyond the last key.
+  template <class S>
+  HWY_INLINE const T* key_rows(const AttentionTask& task, std::int64_t key, std::int64_t& step) {
+    const S* rows = reinterpret_cast<const S*>(task.key.data) + key * task.key.step;
+    if constexpr (sizeof(S) == sizeof(T)) {
+      if (HWY_LIKELY(key + kTileRows <= task.k_len)) {
+        step = task.key.step;
+        return rows;
+      }
+    }
+    step = task.key_dim;
+    for (std::int64_t r = 0; r < kTileRows; ++r) {
+      T* row = key_rows_ + r * step;
+      if (key + r < task.k_len) {
+        convert_row(rows + r * task.key.step, step, row);
+      } else {
+        std::memset(row, 0, sizeof(T) * step);
+      }
+    }
+    return key_rows_;
+  }
+
+  HWY_NOINLINE void compute_natural(const AttentionTask& task, std::int64_t key, const T* keys, std::int64_t step,
+                                    T* logits) {
+    if (is_additive(task)) {
+      additive_scores(task, keys, step, logits);
+    } else {
+      const Tag<T> d;
+      Tile tile;
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        QKV_UNROLL for (int c = 0; c < kVectors; ++c) tile[r][c] = hn::Zero(d);
+      }
+      multiply_tile<kTileRows, kVectors, T>(keys, step, 1, right_, kColumns, task.key_dim, tile);
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(tile[r][c], d, logits + (r * kVectors + c) * kLanes<T>);
+      }
+    }
+    if (task.soft_cap != 0) cap(static_cast<T>(task.soft_cap), logits);
+    for (int p = 0; p < task.bias_count; ++p) add_bias(task.biases[p], key, task.k_len, logits);
+    if (task.alibi_slope != 0) add_alibi(task, key, logits);
+  }
+
+  // scale * v . tanh(W_q q + W_k k)
+  void additive_scores(const AttentionTask& task, const T* keys, std::int64_t step, T* logits) {
+    const Tag<T> d;
+    const T* w_key = reinterpret_cast<const T*>(task.score_w_key.data);
+    for (int r = 0; r < kTileRows; ++r) {
+      for (std::int64_t h = 0; h < task.hidden; ++h) {
+        key_hidden_[r * task.hidden + h] = dot(keys + r * step, w_key + h * task.score_w_key.step, task.key_dim);
+      }
+    }
+    const T* v = reinterpret_cast<const T*>(task.score_v);
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int c = 0; c < kVectors; ++c) {
+        Vec<T> sum = hn::Zero(d);
+        for (std::int64_t h = 0; h < task.hidden; ++h) {
+          const Vec<T> of_query = hn::Load(d, right_ + (h * kVectors + c) * kLanes<T>);
+          const Vec<T> of_key = hn::Set(d, key_hidden_[r * task.hidden + h]);
+          sum = hn::MulAdd(tanh<T>(hn::Add(of_query, of_key)), hn::Set(d, v[h]), sum);
+        }
+        const Vec<T> logit = hn::Mul(sum, hn::Set(d, static_cast<T>(task.scale)));
+        hn::Store(logit, d, logits + (r * kVectors + c) * kLanes<T>);
+      }
+    }
+  }
+
+  static HWY_INLINE T dot(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::int64_t count) {
+    const Tag<T> d;
+    Vec<T> sum = hn::Zero(d);
+    std::int64_t i = 0;
+    for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
+    T total = hn::GetLane(hn::SumOfLanes(d, sum));
+    for (; i < count; ++i) total += a[i] * b[i];
+    return total;
+  }
+
+  static void cap(T cap, T* logits) {
+    const Tag<T> d;
+    for (T* at = logits; at < logits + kTileRows * kColumns; at += kLanes<T>) {
+      const Vec<T> ratio = hn::Div(hn::Load(d, at), hn::Set(d, cap));
+      hn::Store(hn::Mul(tanh<T>(ratio), hn::Set(d, cap)), d, at);
+    }
+  }
+
+  void add_bias(const Plane& plane, std::int64_t key, std::int64_t k_len, T* logits) const {
+    const T* bias = reinterpret_cast<const T*>(plane.data) + begin_ * plane.query_step + key * plane.key_step;
+    const std::int64_t rows = std::min<std::int64_t>(kTileRows, k_len - key);
+    for (std::int64_t i = 0; i < count_; ++i) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        logits[r * kColumns + i] += bias[i * plane.query_step + r * plane.key_step];
+      }
+    }
+  }
+
+  void add_alibi(const AttentionTask& task, std::int64_t key, T* logits) const {
+    const Tag<T> d;
+    const hn::RebindToSigned<Tag<T>> index;
+    using Index = hwy::MakeSigned<T>;
+    const Vec<T> slope = hn::Set(d, static_cast<T>(-task.alibi_slope));
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int c = 0; c < kVectors; ++c) {
+        // Position of the first lane relative to the key; both lie within 2^31 of each other.
+        const std::int64_t distance = begin_ + task.offset + c * kLanes<T> - (key + r);
+        const auto distances = hn::Abs(hn::Iota(index, static_cast<Index>(distance)));
+        T* at = logits + (r * kVectors + c) * kLanes<T>;
+        hn::Store(hn::MulAdd(hn::ConvertTo(d, distances), slope, hn::Load(d, at)), d, at);
+      }
+    }
+  }
+
+  std::int64_t begin_ = 0, count_ = 0;
+  T* right_ = nullptr;       // [key_dim or hidden][kColumns]: what keys are multiplied with
+  T* key_rows_ = nullptr;    // [kTileRows][key_dim]
+  T* key_hidden_ = nullptr;  // [kTileRows][hidden]
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

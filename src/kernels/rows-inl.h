@@ -1,0 +1,136 @@
+// Rows of elements as they lie in memory: conversion to the accumulation's type, a test for non-finite values, and
+// transposition. Included once per CPU target.
+
+#if defined(QKV_KERNELS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_ROWS_INL_H_
+#undef QKV_KERNELS_ROWS_INL_H_
+#else
+#define QKV_KERNELS_ROWS_INL_H_
+#endif
+
+#include "kernels/tile-inl.h"
+#include "qkv/dtype.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// The type that elements of storage type S are accumulated in.
+template <class S>
+using AccumulatorOf = std::conditional_t<sizeof(S) == 8, double, float>;
+
+// The lanes of `d` from elements of storage type S at any address.
+template <class D, class S, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_as(D d, const S* from) {
+  if constexpr (sizeof(S) == sizeof(T)) {
+    return hn::LoadU(d, from);
+  } else if constexpr (dtype_of<S> == Dtype::bf16) {
+    const hn::Rebind<hwy::bfloat16_t, D> half;
+    return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::bfloat16_t*>(from)));
+  } else {
+    const hn::Rebind<hwy::float16_t, D> half;
+    return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
+  }
+}
+
+// The inverse, to the nearest value of S, ties to even. (Highway's own conversion to bf16 truncates.)
+template <class S>
+HWY_INLINE void store_as(Vec<float> x, S* to) {
+  if constexpr (dtype_of<S> == Dtype::bf16) {
+    const hn::RebindToUnsigned<Tag<float>> bits;
+    const hn::Rebind<std::int32_t, Tag<float>> wide;
+    const hn::Rebind<std::uint16_t, Tag<float>> half;
+    const auto word = hn::BitCast(bits, x);
+    const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(bits, 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(bits, 0x7fff)), odd));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(word), hn::Set(bits, 0x40));
+    const auto nan = hn::RebindMask(bits, hn::Ne(x, x));
+    const auto narrow = hn::DemoteTo(half, hn::BitCast(wide, hn::IfThenElse(nan, quiet, rounded)));
+    hn::StoreU(narrow, half, reinterpret_cast<std::uint16_t*>(to));
+  } else {
+    const hn::Rebind<hwy::float16_t, Tag<float>> half;
+    hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
+  }
+}
+
+template <class T, class S>
+HWY_INLINE void convert_row(const S* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
+  const Tag<T> d;
+  std::int64_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) hn::StoreU(load_as(d, from + i), d, to + i);
+  for (; i < count; ++i) to[i] = static_cast<T>(from[i]);
+}
+
+template <class S>
+HWY_INLINE void round_row(const float* HWY_RESTRICT from, std::int64_t count, S* HWY_RESTRICT to) {
+  std::int64_t i = 0;
+  for (; i + kLanes<float> <= count; i += kLanes<float>) store_as(hn::LoadU(Tag<float>(), from + i), to + i);
+  for (; i < count; ++i) to[i] = S(from[i]);
+}
+
+// convert_row for a count known at compile time, a power of two.
+template <int kCount, class T, class S>
+HWY_INLINE void convert_some(const S* HWY_RESTRICT from, T* HWY_RESTRICT to) {
+  const hn::CappedTag<T, kCount> d;
+  constexpr int kStep = kCount < kLanes<T> ? kCount : kLanes<T>;
+  QKV_UNROLL for (int i = 0; i < kCount; i += kStep) hn::StoreU(load_as(d, from + i), d, to + i);
+}
+
+// Whether the row has no infinity and no NaN: only these make x * 0 differ from 0.
+template <class T, class S>
+HWY_INLINE bool is_finite_row(const S* from, std::int64_t count) {
+  const Tag<T> d;
+  const Vec<T> zero = hn::Zero(d);
+  Vec<T> sum = zero;
+  std::int64_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(load_as(d, from + i), zero, sum);
+  bool finite = hn::AllTrue(d, hn::Eq(sum, zero));
+  for (; i < count; ++i) finite = finite && static_cast<T>(from[i]) * T(0) == T(0);
+  return finite;
+}
+
+// to[c][r] = from[r][c] for r < rows, c < columns.
+template <class T>
+HWY_INLINE void transpose(const T* HWY_RESTRICT from, std::int64_t from_step, std::int64_t rows, std::int64_t columns,
+                          T* HWY_RESTRICT to, std::int64_t to_step) {
+  std::int64_t r = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int kSide = 16 / sizeof(T);  // squares of 4 x 4 floats or 2 x 2 doubles, in vectors of 128 bits
+  const hn::FixedTag<T, kSide> d;
+  for (; r + kSide <= rows; r += kSide) {
+    const T* source = from + r * from_step;
+    std::int64_t c = 0;
+    for (; c + kSide <= columns; c += kSide, source += kSide) {
+      T* target = to + c * to_step + r;
+      const auto a = hn::LoadU(d, source);
+      const auto b = hn::LoadU(d, source + from_step);
+      if constexpr (kSide == 2) {
+        hn::StoreU(hn::InterleaveLower(d, a, b), d, target);
+        hn::StoreU(hn::InterleaveUpper(d, a, b), d, target + to_step);
+      } else {
+        const hn::RepartitionToWide<decltype(d)> wide;
+        const auto e = hn::LoadU(d, source + 2 * from_step);
+        const auto f = hn::LoadU(d, source + 3 * from_step);
+        const auto ab_low = hn::BitCast(wide, hn::InterleaveLower(d, a, b));
+        const auto ab_high = hn::BitCast(wide, hn::InterleaveUpper(d, a, b));
+        const auto ef_low = hn::BitCast(wide, hn::InterleaveLower(d, e, f));
+        const auto ef_high = hn::BitCast(wide, hn::InterleaveUpper(d, e, f));
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, ab_low, ef_low)), d, target);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, ab_low, ef_low)), d, target + to_step);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, ab_high, ef_high)), d, target + 2 * to_step);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, ab_high, ef_high)), d, target + 3 * to_step);
+      }
+    }
+    for (; c < columns; ++c, ++source) {
+      for (int i = 0; i < kSide; ++i) to[c * to_step + r + i] = source[i * from_step];
+    }
+  }
+#endif
+  for (; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) to[c * to_step + r] = from[r * from_step + c];
+  }
+}
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

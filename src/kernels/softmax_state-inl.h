@@ -1,0 +1,124 @@
+// The online softmax of a block of queries, one query a lane: running maximum, sum of weights, and how both move when a
+// tile of logits comes in. Every decision is taken lane by lane, so that a row's bits never depend on its neighbours.
+// Included once per CPU target.
+
+#if defined(QKV_KERNELS_SOFTMAX_STATE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_SOFTMAX_STATE_INL_H_
+#undef QKV_KERNELS_SOFTMAX_STATE_INL_H_
+#else
+#define QKV_KERNELS_SOFTMAX_STATE_INL_H_
+#endif
+
+#include <limits>
+
+#include "kernels/exp2-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+template <class T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+
+// Logits are held in one of two units. Base 2 (factor log2(e) folded into the queries) saves a multiplication per
+// element; natural logits are what soft cap and biases are defined on, and a bias of the lowest finite number must not
+// overflow in them.
+enum class Unit { base2, natural };
+
+inline constexpr double kLog2E = 1.4426950408889634;
+inline constexpr double kLn2 = 0.6931471805599453;
+
+// e^x or 2^x, by the unit of x.
+template <Unit kUnit, class T>
+HWY_INLINE Vec<T> power(Vec<T> x) {
+  if constexpr (kUnit == Unit::natural) x = hn::Mul(x, hn::Set(Tag<T>(), T(kLog2E)));
+  return exp2<T>(x);
+}
+
+// Weights are e^(logit - maximum). The maximum is lazy: it moves only when a logit exceeds it by more than 2^8 in
+// weight, which f32 bears and which almost never happens after the first tile.
+template <Unit kUnit, class T>
+inline constexpr T kLazyMargin = kUnit == Unit::base2 ? T(8) : T(8 * kLn2);
+
+template <class T, int kVectors>
+struct SoftmaxState {
+  static constexpr int kColumns = kVectors * kLanes<T>;
+
+  HWY_ALIGN T maximum[kColumns];
+  HWY_ALIGN T margin[kColumns];  // a logit this far above the maximum moves it; -infinity before the first key
+  HWY_ALIGN T sum[kColumns];     // 0: no key so far
+
+  HWY_INLINE void reset() {
+    const Tag<T> d;
+    for (int c = 0; c < kColumns; c += kLanes<T>) {
+      hn::Store(hn::Zero(d), d, maximum + c);
+      hn::Store(hn::Set(d, -kInfinity<T>), d, margin + c);
+      hn::Store(hn::Zero(d), d, sum + c);
+    }
+  }
+};
+
+// data[row][column] *= factor[column]
+template <int kVectors, class T>
+HWY_INLINE void scale_columns(T* data, std::int64_t rows, const Vec<T> (&factor)[kVectors]) {
+  const Tag<T> d;
+  for (std::int64_t r = 0; r < rows; ++r, data += kVectors * kLanes<T>) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      T* at = data + c * kLanes<T>;
+      hn::Store(hn::Mul(hn::Load(d, at), factor[c]), d, at);
+    }
+  }
+}
+
+// Moves the maximum of the lanes whose `top` (the tile's largest logit, relative to the maximum) exceeds the margin:
+// `logits` of the tile are shifted; the factor that older weights and sums must be multiplied by is returned per lane,
+// 1 where nothing moved and where nothing older exists.
+template <Unit kUnit, int kRows, int kVectors, class T>
+HWY_INLINE void move_maximum(SoftmaxState<T, kVectors>& state, const Vec<T> (&top)[kVectors],
+                             Vec<T> (&logits)[kRows][kVectors], Vec<T> (&factor)[kVectors]) {
+  const Tag<T> d;
+  QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+    const int at = c * kLanes<T>;
+    const Vec<T> margin = hn::Load(d, state.margin + at);
+    const auto moves = hn::Gt(top[c], margin);
+    const auto begins = hn::Eq(margin, hn::Set(d, -kInfinity<T>));
+    const Vec<T> shift = hn::IfThenElseZero(moves, top[c]);
+    hn::Store(hn::IfThenElse(moves, hn::Set(d, kLazyMargin<kUnit, T>), margin), d, state.margin + at);
+    hn::Store(hn::Add(hn::Load(d, state.maximum + at), shift), d, state.maximum + at);
+    factor[c] = power<kUnit, T>(hn::IfThenZeroElse(begins, hn::Neg(shift)));
+    hn::Store(hn::Mul(hn::Load(d, state.sum + at), factor[c]), d, state.sum + at);
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) logits[r][c] = hn::Sub(logits[r][c], shift);
+  }
+}
+
+// Adds another part of the keys: state and out [rows][column] become those of both. A part without keys adds nothing
+// and changes no bit.
+template <Unit kUnit, int kVectors, class T>
+HWY_INLINE void merge_states(SoftmaxState<T, kVectors>& state, T* out, const SoftmaxState<T, kVectors>& other,
+                             const T* other_out, std::int64_t rows) {
+  const Tag<T> d;
+  Vec<T> factor[kVectors], other_factor[kVectors];
+  QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+    const int at = c * kLanes<T>;
+    const Vec<T> sum = hn::Load(d, state.sum + at), other_sum = hn::Load(d, other.sum + at);
+    const Vec<T> maximum = hn::Load(d, state.maximum + at), other_maximum = hn::Load(d, other.maximum + at);
+    const auto empty = hn::Eq(sum, hn::Zero(d)), other_empty = hn::Eq(other_sum, hn::Zero(d));
+    const Vec<T> both =
+        hn::IfThenElse(empty, other_maximum, hn::IfThenElse(other_empty, maximum, hn::Max(maximum, other_maximum)));
+    factor[c] = hn::IfThenZeroElse(empty, power<kUnit, T>(hn::Sub(maximum, both)));
+    other_factor[c] = hn::IfThenZeroElse(other_empty, power<kUnit, T>(hn::Sub(other_maximum, both)));
+    hn::Store(both, d, state.maximum + at);
+    hn::Store(hn::MulAdd(other_sum, other_factor[c], hn::Mul(sum, factor[c])), d, state.sum + at);
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const std::int64_t at = (r * kVectors + c) * kLanes<T>;
+      const Vec<T> scaled = hn::Mul(hn::Load(d, out + at), factor[c]);
+      hn::Store(hn::MulAdd(hn::Load(d, other_out + at), other_factor[c], scaled), d, out + at);
+    }
+  }
+}
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

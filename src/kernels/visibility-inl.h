@@ -1,0 +1,123 @@
+// Which keys the queries of a block see: an interval of keys per query, from causal, window and lengths, and boolean
+// planes read as bytes. Included once per CPU target.
+
+#if defined(QKV_KERNELS_VISIBILITY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_VISIBILITY_INL_H_
+#undef QKV_KERNELS_VISIBILITY_INL_H_
+#else
+#define QKV_KERNELS_VISIBILITY_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/attention_task.h"
+#include "kernels/softmax_state-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+template <class T, int kVectors>
+class Visibility {
+ public:
+  Visibility(const AttentionTask& task, std::int64_t begin, std::int64_t count)
+      : task_(task), begin_(begin), count_(count) {
+    const std::int64_t end = std::clamp<std::int64_t>(task.length, 0, task.k_len);
+    for (int i = 0; i < kColumns; ++i) {
+      first_[i] = 0;  // lanes without a query see everything and decide nothing
+      last_[i] = std::numeric_limits<Index>::max();
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t position = begin + i + task.offset;
+      const std::int64_t first = std::clamp<std::int64_t>(position - task.left, 0, end);
+      const std::int64_t last = std::clamp<std::int64_t>(position + task.right + 1, 0, end);
+      first_[i] = static_cast<Index>(first);
+      last_[i] = static_cast<Index>(last);
+      all_first_ = std::max(all_first_, first);
+      all_last_ = std::min(all_last_, last);
+      if (first >= last) continue;
+      first_key_ = std::min(first_key_, first);
+      last_key_ = std::max(last_key_, last);
+    }
+    first_key_ = std::min(first_key_, last_key_);
+  }
+
+  // No query sees a key outside first_key() <= j < last_key().
+  std::int64_t first_key() const { return first_key_; }
+  std::int64_t last_key() const { return last_key_; }
+
+  // Whether every query sees keys key ... key + rows - 1.
+  bool sees_all(std::int64_t key, std::int64_t rows) const {
+    return task_.boolean_count == 0 && key >= all_first_ && key + rows <= all_last_;
+  }
+
+  // To call before hide() and hidden() for the tile that begins at `key`: of the bytes of each query, the top bit says
+  // whether the key is visible in every plane.
+  void load_booleans(std::int64_t key, int rows) {
+    if (task_.boolean_count == 0) return;
+    const std::int64_t present = std::min<std::int64_t>(rows, task_.k_len - key);
+    for (std::int64_t i = 0; i < count_; ++i) {
+      std::uint64_t visible = ~std::uint64_t{0};
+      for (int p = 0; p < task_.boolean_count; ++p) {
+        const Plane& plane = task_.booleans[p];
+        const std::byte* bytes = plane.data + (begin_ + i) * plane.query_step + key * plane.key_step;
+        std::uint64_t word = 0;
+        if (plane.key_step == 1 && present == 8) {
+          std::memcpy(&word, bytes, 8);
+        } else {
+          for (std::int64_t r = 0; r < present; ++r) {
+            word |= static_cast<std::uint64_t>(bytes[r * plane.key_step]) << (8 * r);
+          }
+        }
+        constexpr std::uint64_t kLow = 0x7f7f7f7f7f7f7f7f;
+        visible &= ((word & kLow) + kLow) | word;
+      }
+      for (int w = 0; w < kWords; ++w) words_[w][i] = static_cast<Word>(visible >> (8 * kWordRows * (w % 8)));
+    }
+  }
+
+  // Lanes of vector c whose query does not see key + r.
+  HWY_INLINE auto hidden(std::int64_t key, int r, int c) const {
+    const Tag<T> d;
+    const hn::RebindToSigned<Tag<T>> index_tag;
+    const auto j = hn::Set(index_tag, static_cast<Index>(key + r));
+    const auto first = hn::Load(index_tag, first_ + c * kLanes<T>);
+    const auto last = hn::Load(index_tag, last_ + c * kLanes<T>);
+    auto hidden = hn::Or(hn::Lt(j, first), hn::Not(hn::Lt(j, last)));
+    if (task_.boolean_count != 0) {
+      const auto word = hn::Load(index_tag, words_[r / kWordRows] + c * kLanes<T>);
+      const auto bit = hn::Set(index_tag, static_cast<Index>(Word{0x80} << (8 * (r % kWordRows))));
+      hidden = hn::Or(hidden, hn::Eq(hn::And(word, bit), hn::Zero(index_tag)));
+    }
+    return hn::RebindMask(d, hidden);
+  }
+
+  // Logits of hidden keys become -infinity.
+  template <int kRows>
+  HWY_INLINE void hide(std::int64_t key, Vec<T> (&tile)[kRows][kVectors]) const {
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+        tile[r][c] = hn::IfThenElse(hidden(key, r, c), hn::Set(Tag<T>(), -kInfinity<T>), tile[r][c]);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kColumns = kVectors * kLanes<T>;
+  using Index = hwy::MakeSigned<T>;
+  using Word = hwy::MakeUnsigned<T>;
+  static constexpr int kWordRows = sizeof(T);  // keys whose bytes fit a lane
+  static constexpr int kWords = (kTileRows + kWordRows - 1) / kWordRows;
+
+  const AttentionTask& task_;
+  const std::int64_t begin_, count_;
+  std::int64_t first_key_ = std::numeric_limits<std::int64_t>::max(), last_key_ = 0;
+  std::int64_t all_first_ = 0, all_last_ = std::numeric_limits<std::int64_t>::max();
+  HWY_ALIGN Index first_[kColumns], last_[kColumns];
+  HWY_ALIGN Index words_[kWords][kColumns] = {};
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
