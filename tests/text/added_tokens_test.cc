@@ -22,7 +22,8 @@ std::string marked(const std::vector<AddedToken>& tokens, std::string_view text)
 }
 
 TEST(AddedTokens, LeftmostLongest) {
-  const std::vector<AddedToken> tokens = {{.content = "ab", .id = 1}, {.content = "abcd", .id = 2}, {.content = "bcx", .id = 3}};
+  const std::vector<AddedToken> tokens = {
+      {.content = "ab", .id = 1}, {.content = "abcd", .id = 2}, {.content = "bcx", .id = 3}};
   EXPECT_EQ(marked(tokens, "xabcdab"), "x<2:abcd><1:ab>");
   EXPECT_EQ(marked(tokens, "abcx"), "<1:ab>cx");  // ab begins before bcx
   EXPECT_EQ(marked(tokens, ""), "");
@@ -30,13 +31,20 @@ TEST(AddedTokens, LeftmostLongest) {
 
 TEST(AddedTokens, StripTakesTheSpaceAround) {
   EXPECT_EQ(marked({{.content = "M", .id = 1, .lstrip = true}}, "a \tM b"), "a<1: \tM> b");
-  EXPECT_EQ(marked({{.content = "M", .id = 1, .rstrip = true}}, "a M \xE3\x80\x80" "b"), "a <1:M \xE3\x80\x80>b");
+  EXPECT_EQ(marked({{.content = "M", .id = 1, .rstrip = true}},
+                   "a M \xE3\x80\x80"
+                   "b"),
+            "a <1:M \xE3\x80\x80>b");
   EXPECT_EQ(marked({{.content = "M", .id = 1, .lstrip = true, .rstrip = true}}, " M M "), "<1: M ><1:M >");
 }
 
 TEST(AddedTokens, SingleWordsAreNotInsideWords) {
   const std::vector<AddedToken> tokens = {{.content = "cat", .id = 1, .single_word = true}};
-  EXPECT_EQ(marked(tokens, "cat cats -cat- \xC3\xA9" "cat cat_ cat"), "<1:cat> cats -<1:cat>- \xC3\xA9" "cat cat_ <1:cat>");
+  EXPECT_EQ(marked(tokens,
+                   "cat cats -cat- \xC3\xA9"
+                   "cat cat_ cat"),
+            "<1:cat> cats -<1:cat>- \xC3\xA9"
+            "cat cat_ <1:cat>");
 }
 
 TEST(AddedTokens, NormalizedOnesAreFoundInTheirNormalForm) {

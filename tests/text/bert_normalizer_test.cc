@@ -11,7 +11,9 @@ std::string normalized(std::string_view text, const BertNormalizerOptions& optio
 
 TEST(BertNormalizer, AllSteps) {
   EXPECT_EQ(normalized("H\xC3\xA9llo\tW\xC3\x96RLD\x01!"), "hello world!");
-  EXPECT_EQ(normalized("a\xE4\xB8\xAD" "b"), "a \xE4\xB8\xAD b");
+  EXPECT_EQ(normalized("a\xE4\xB8\xAD"
+                       "b"),
+            "a \xE4\xB8\xAD b");
   EXPECT_EQ(normalized("\xEF\xBB\xBF\xE2\x80\x8B\0x"), "");  // byte order mark and zero-width space are formats
   EXPECT_EQ(normalized("bad \xFF byte"), "bad  byte");
   EXPECT_EQ(normalized(""), "");
@@ -26,7 +28,9 @@ TEST(BertNormalizer, StepsCanBeLeftOut) {
 }
 
 TEST(BertNormalizer, CharactersRememberTheirBytes) {
-  const Characters text = BertNormalizer({}).normalize(to_characters("\x01" "e\xCC\x81\xE4\xB8\xAD"));
+  const Characters text =
+      BertNormalizer({}).normalize(to_characters("\x01"
+                                                 "e\xCC\x81\xE4\xB8\xAD"));
   ASSERT_EQ(to_utf8(text), "e \xE4\xB8\xAD ");
   EXPECT_EQ(text[0].begin, 1u);  // the accent, bytes 2 and 3, belongs to no character
   EXPECT_EQ(text[0].end, 2u);

@@ -17,7 +17,9 @@ std::vector<std::string> words_of(std::string_view text) {
 TEST(BertPreTokenizer, SplitsAtSpaceAndAroundPunctuation) {
   EXPECT_EQ(words_of("Hey friend!     How are you?!?"),
             (std::vector<std::string>{"Hey", "friend", "!", "How", "are", "you", "?", "!", "?"}));
-  EXPECT_EQ(words_of(" a$b\xE2\x80\x94" "c\xE3\x80\x80" "d"),
+  EXPECT_EQ(words_of(" a$b\xE2\x80\x94"
+                     "c\xE3\x80\x80"
+                     "d"),
             (std::vector<std::string>{"a", "$", "b", "\xE2\x80\x94", "c", "d"}));
   EXPECT_EQ(words_of(" \t "), std::vector<std::string>{});
   EXPECT_EQ(words_of(""), std::vector<std::string>{});

@@ -83,9 +83,8 @@ std::size_t words_around(char32_t code) {
 }
 
 TEST(Unicode, CleanTextRemovesWhatTheReferenceRemoves) {
-  expect_set("removed", [](char32_t c) {
-    return normalized(only(&BertNormalizerOptions::clean_text), {U'a', c, U'b'}) == U"ab";
-  });
+  expect_set("removed",
+             [](char32_t c) { return normalized(only(&BertNormalizerOptions::clean_text), {U'a', c, U'b'}) == U"ab"; });
 }
 
 TEST(Unicode, WhiteSpaceBecomesSpaceAsInTheReference) {

@@ -17,7 +17,7 @@ std::string pieces_of(const WordPiece& model, std::string_view word) {
   return text;
 }
 
-const std::vector<Vocabulary::Entry> kEntries = {{"[UNK]", 0}, {"un", 1},    {"##aff", 2}, {"##able", 3},
+const std::vector<Vocabulary::Entry> kEntries = {{"[UNK]", 0}, {"un", 1},       {"##aff", 2},      {"##able", 3},
                                                  {"unaf", 4},  {"\xC3\xA9", 7}, {"##\xC3\xA9t", 8}};
 
 TEST(WordPiece, TakesTheLongestPieceAndNeverTurnsBack) {
