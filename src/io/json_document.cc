@@ -55,7 +55,7 @@ class TreeBuilder : public JsonEvents {
     open_.pop_back();
     return true;
   }
-  void unexpected(std::string_view kind) const override { refuse(fmt::format("{} is not allowed", kind)); }
+  std::string why_not(std::string_view kind) const override { return fmt::format("{} is not allowed", kind); }
 
   nlohmann::json* root_;
   std::vector<nlohmann::json*> open_;
@@ -108,8 +108,8 @@ std::vector<JsonValue> JsonValue::elements() const {
 }
 
 std::string JsonValue::below(const std::string& key) const {
-  const bool plain =
-      !key.empty() && key.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789") == std::string::npos;
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+  const bool plain = !key.empty() && key.find_first_not_of(kPlain) == std::string::npos;
   return path_.empty() ? (plain ? key : quote(key)) : fmt::format("{}.{}", path_, plain ? key : quote(key));
 }
 

@@ -39,12 +39,9 @@ std::string replace_all(std::string_view text, const Replacement& rule) {
 std::string WordPieceDecoder::decode(const std::vector<std::string_view>& tokens) const {
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    std::string part(tokens[i]);
-    if (i > 0 && part.starts_with(prefix_)) {
-      part.erase(0, prefix_.size());
-    } else if (i > 0) {
-      part.insert(0, " ");
-    }
+    const bool continues = i > 0 && tokens[i].starts_with(prefix_);
+    std::string part(i > 0 && !continues ? " " : "");
+    part += tokens[i].substr(continues ? prefix_.size() : 0);
     if (cleanup_) {
       for (const Replacement& rule : kCleanup) part = replace_all(part, rule);
     }
