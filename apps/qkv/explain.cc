@@ -1,4 +1,6 @@
 // qkv explain: the eight steps of self-attention on the worked example, on the user's arrays or on made-up ones.
+#include "qkv/explain.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,7 +12,6 @@
 #include <string_view>
 
 #include "qkv/commands.h"
-#include "qkv/explain.h"
 #include "qkv/files.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
@@ -77,8 +78,8 @@ bool any_given(const CLI::App& command, std::initializer_list<const char*> optio
 }
 
 ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
-  const bool own = any_given(
-      command, {"--input", "--inputs", "--dim", "--key-dim", "--value-dim", "--init", "--w-embed"});
+  const bool own =
+      any_given(command, {"--input", "--inputs", "--dim", "--key-dim", "--value-dim", "--init", "--w-embed"});
   ExplainInput input;
   if (!own) input = worked_example();
   const auto read = [&](const char* option, const std::string& path, Tensor& tensor) {
@@ -104,8 +105,8 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
   if (own || command.count("--score") > 0) input.score = options.score.kind;
   input.scale = options.scale;
   input.causal = options.causal;
-  for (const std::string& text : options.substitutes) input.substitutes.insert_or_assign(
-      text.substr(0, text.find('=')), parse_substitute(text).second);
+  for (const std::string& text : options.substitutes)
+    input.substitutes.insert_or_assign(text.substr(0, text.find('=')), parse_substitute(text).second);
   const bool changed = any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value",
                                            "--mask", "--score", "--scale", "--causal"});
   if (changed) {
@@ -121,8 +122,8 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
 bool wants_color() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
-  const bool refused = (no_color != nullptr && *no_color != '\0') ||
-                       (terminal != nullptr && std::string_view(terminal) == "dumb");
+  const bool refused =
+      (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
   return !refused && isatty(STDOUT_FILENO) == 1;
 }
 
@@ -143,7 +144,9 @@ void add_arrays(CLI::App& command, ExplainOptions& options) {
 
 void add_made_up(CLI::App& command, MadeUp& made_up) {
   const auto size = [&](const char* name, std::int64_t& value, const char* help) {
-    return command.add_option(name, value, help)->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))->type_name("N");
+    return command.add_option(name, value, help)
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+        ->type_name("N");
   };
   size("--inputs", made_up.inputs, "make up so many inputs (default: 3)")->excludes("--input");
   size("--dim", made_up.dim, "numbers in a made-up input (default: 4)")->excludes("--input");
@@ -157,20 +160,21 @@ void add_made_up(CLI::App& command, MadeUp& made_up) {
 
 void run(const CLI::App& command, const ExplainOptions& options) {
   const Explanation explanation = explain(input_of(command, options));
-  const std::string text =
-      options.json ? to_json(explanation) + "\n" : to_text(explanation, {.color = wants_color()});
+  const std::string text = options.json ? to_json(explanation) + "\n" : to_text(explanation, {.color = wants_color()});
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 }  // namespace
 
 void add_explain(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("explain", "Walk through self-attention in eight steps, number by number");
+  CLI::App& command =
+      *program.add_subcommand("explain", "Walk through self-attention in eight steps, number by number");
   const auto options = std::make_shared<ExplainOptions>();
   add_arrays(command, *options);
   add_score_options(command, options->score);
   command.get_option("--score")->description("how a query meets a key (default: scaled-dot; worked example: dot)");
-  command.add_option("--scale", options->scale, "factor of the scores (default: 1/sqrt(key_dim) for scaled-dot, else 1)")
+  command
+      .add_option("--scale", options->scale, "factor of the scores (default: 1/sqrt(key_dim) for scaled-dot, else 1)")
       ->check(finite_number())
       ->type_name("NUMBER");
   add_causal(command, options->causal);

@@ -94,7 +94,7 @@ struct Section {
 
 struct Explanation {
   std::string title;
-  std::string score;   // "dot", "scaled-dot", "additive", "concat" or "bilinear"
+  std::string score;  // "dot", "scaled-dot", "additive", "concat" or "bilinear"
   double scale = 1;
   std::string target;  // the CPU target that ran
   std::vector<Section> sections;

@@ -51,6 +51,13 @@ std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most) {
   return indices;
 }
 
+void add(Block& block, const Story& story, const std::string& name, Role role, Tensor Intermediates::* member,
+         const std::vector<std::string>& rows) {
+  const bool substituted = story.substituted(name);
+  block.quantities.push_back({name, role, story.run.*member, rows, substituted});
+  if (substituted) block.quantities.push_back({"true " + name, role, story.truth.*member, rows, false});
+}
+
 Explanation explain(const ExplainInput& input) {
   const Intermediates run = compute_intermediates(input, input.substitutes);
   const Intermediates truth = input.substitutes.empty() ? run : compute_intermediates(input, {});
@@ -59,8 +66,7 @@ Explanation explain(const ExplainInput& input) {
     throw std::invalid_argument("explain: there must be one label per input, got " + std::to_string(labels) +
                                 " labels for " + std::to_string(run.inputs.size(0)) + " inputs");
   }
-  if (!input.picture.empty() &&
-      (input.picture.size() != 2 || element_count(input.picture) != run.inputs.size(1))) {
+  if (!input.picture.empty() && (input.picture.size() != 2 || element_count(input.picture) != run.inputs.size(1))) {
     throw std::invalid_argument("explain: a picture of " + to_string(input.picture) + " does not have the " +
                                 std::to_string(run.inputs.size(1)) + " pixels of an input");
   }
@@ -78,7 +84,8 @@ Explanation explain(const ExplainInput& input) {
 
   std::vector<Section>& sections = explanation.sections;
   sections.push_back(about_roles(story));
-  for (Section& step : eight_steps(story)) sections.push_back(std::move(step));
+  for (Section& step : derive_steps(story)) sections.push_back(std::move(step));
+  for (Section& step : attend_steps(story)) sections.push_back(std::move(step));
   if (story.count() > 1) sections.push_back(about_attention_between(story));
   for (Section& remark : about_tutorials(story)) sections.push_back(std::move(remark));
   sections.push_back(about_check(story, explanation.target));

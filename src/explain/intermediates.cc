@@ -51,8 +51,8 @@ Tensor project(const Tensor& a, const Tensor& weights, const char* weights_name,
 
 Score score_of(const ExplainInput& input, std::int64_t query_size, std::int64_t key_size) {
   const auto matrix = [](const Tensor& w, const char* name, std::int64_t columns) -> TensorView {
-    require(given(w) && w.rank() == 2 && w.size(1) == columns, "{} must be a matrix of {} columns, got {}", name, columns,
-            to_string(w.shape()));
+    require(given(w) && w.rank() == 2 && w.size(1) == columns, "{} must be a matrix of {} columns, got {}", name,
+            columns, to_string(w.shape()));
     return w;
   };
   switch (input.score) {
@@ -116,9 +116,9 @@ void attend(const Tensor& query, const Tensor& key, const AttentionOptions& opti
   attention(q, k, v, heads(all.output.view()), options, extras);
 
   const reference::AttentionResult expected = reference::attention(q, k, v, options);
-  for (const auto& [ours, theirs] : {std::pair(&all.output, &expected.out), std::pair(&all.weights, &expected.weights),
-                                     std::pair(&all.logits, &expected.logits),
-                                     std::pair(&all.log_sum_exp, &expected.log_sum_exp)}) {
+  for (const auto& [ours, theirs] :
+       {std::pair(&all.output, &expected.out), std::pair(&all.weights, &expected.weights),
+        std::pair(&all.logits, &expected.logits), std::pair(&all.log_sum_exp, &expected.log_sum_exp)}) {
     all.reference_difference = std::max(all.reference_difference, largest_difference(*ours, *theirs));
   }
 }
@@ -143,12 +143,15 @@ Tensor scaled(Tensor matrix, double factor) {
 bool given(const Tensor& tensor) { return tensor.rank() != 1 || tensor.size(0) != 0; }
 
 void check_matrices(const ExplainInput& input) {
-  const std::pair<const char*, const Tensor*> matrices[] = {
-      {"inputs", &input.inputs},           {"w_embed", &input.w_embed},
-      {"w_query", &input.w_query},         {"w_key", &input.w_key},
-      {"w_value", &input.w_value},         {"score_w_query", &input.score_w_query},
-      {"score_w_key", &input.score_w_key}, {"score_w", &input.score_w},
-      {"mask", &input.mask}};
+  const std::pair<const char*, const Tensor*> matrices[] = {{"inputs", &input.inputs},
+                                                            {"w_embed", &input.w_embed},
+                                                            {"w_query", &input.w_query},
+                                                            {"w_key", &input.w_key},
+                                                            {"w_value", &input.w_value},
+                                                            {"score_w_query", &input.score_w_query},
+                                                            {"score_w_key", &input.score_w_key},
+                                                            {"score_w", &input.score_w},
+                                                            {"mask", &input.mask}};
   for (const auto& [name, tensor] : matrices) {
     require(!given(*tensor) || (tensor->rank() == 2 && tensor->element_count() > 0 && tensor->dtype() == Dtype::f64),
             "{} must be a matrix of numbers (f64) with at least one row and column, got {} {}", name,
@@ -183,7 +186,8 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   for (std::int64_t i = 0; i < a.element_count(); ++i) {
     if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
     const double difference = std::abs(x[i] - y[i]);
-    if (!(difference <= largest)) largest = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+    if (!(difference <= largest))
+      largest = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
   }
   return largest;
 }
@@ -214,8 +218,9 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
   require(n <= kMostInputs, "{} inputs are more than the {} that can be shown", n, kMostInputs);
   all.embedded = all.inputs;
   if (given(input.w_embed)) {
-    require(input.w_embed.size(1) == all.inputs.size(1), "w_embed must have {} columns, one per number of an input, got {}",
-            all.inputs.size(1), to_string(input.w_embed.shape()));
+    require(input.w_embed.size(1) == all.inputs.size(1),
+            "w_embed must have {} columns, one per number of an input, got {}", all.inputs.size(1),
+            to_string(input.w_embed.shape()));
     const Tensor w = Tensor::copy(input.w_embed.view().transpose(0, 1));
     all.embedded = substitute("embedded", project(all.inputs, w, "w_embed", {}, "", all.one_at_a_time_difference));
   }
@@ -226,8 +231,8 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
 
   const std::int64_t query_size = all.query.size(1), key_size = all.key.size(1);
   const bool dot = input.score == Score::Kind::dot || input.score == Score::Kind::scaled_dot;
-  require(!dot || query_size == key_size, "a dot product needs queries and keys of one size: w_query has {} columns, w_key {}",
-          query_size, key_size);
+  require(!dot || query_size == key_size,
+          "a dot product needs queries and keys of one size: w_query has {} columns, w_key {}", query_size, key_size);
   const Score score = score_of(input, query_size, key_size);
   const double default_scale =
       input.score == Score::Kind::scaled_dot ? 1 / std::sqrt(static_cast<double>(query_size)) : 1.0;

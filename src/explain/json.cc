@@ -72,8 +72,9 @@ Json to_object(const Section& section) {
 }  // namespace
 
 std::string to_json(const Explanation& explanation) {
-  Json object = {{"title", explanation.title},   {"score", explanation.score},   {"scale", explanation.scale},
-                 {"dtype", "f64"},               {"target", explanation.target}, {"steps", Json::array()},
+  Json object = {{"title", explanation.title},   {"score", explanation.score},
+                 {"scale", explanation.scale},   {"dtype", "f64"},
+                 {"target", explanation.target}, {"steps", Json::array()},
                  {"remarks", Json::array()},     {"output", numbers(explanation.output)}};
   for (const Section& section : explanation.sections) {
     object[section.number > 0 ? "steps" : "remarks"].push_back(to_object(section));

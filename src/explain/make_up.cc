@@ -92,9 +92,10 @@ void make_up_missing(ExplainInput& input, const MadeUp& choice) {
       break;
   }
   if (made_up.empty()) return;
-  input.weights_origin = fmt::format("Made up at random ({}, seed {}): {}. Nothing has been learnt, so who looks at whom "
-                                     "is chance.",
-                                     name_of(choice.init), choice.seed, fmt::join(made_up, ", "));
+  input.weights_origin = fmt::format(
+      "Made up at random ({}, seed {}): {}. Nothing has been learnt, so who looks at whom "
+      "is chance.",
+      name_of(choice.init), choice.seed, fmt::join(made_up, ", "));
 }
 
 }  // namespace qkv

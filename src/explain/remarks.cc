@@ -12,17 +12,19 @@ namespace qkv {
 namespace {
 
 constexpr std::int64_t kTopKeys = 3;
+constexpr double kNoticed = 0.001;
 
-// The keys that query i weighs most, best first; ties go to the lower key. None if the row is masked whole.
+// The keys that query i weighs most, best first; ties go to the lower key. Beside the first, only those that a reader
+// would notice. None if the row is masked whole.
 std::vector<std::int64_t> top_keys(const Story& story, std::int64_t i) {
   const TensorView weights = story.run.weights.view().select(0, i);
   std::vector<std::int64_t> keys(static_cast<std::size_t>(story.count()));
   std::iota(keys.begin(), keys.end(), 0);
   std::erase_if(keys, [&](std::int64_t j) { return !(weights.at<double>({j}) > 0); });
-  std::ranges::stable_sort(keys, [&](std::int64_t a, std::int64_t b) {
-    return weights.at<double>({a}) > weights.at<double>({b});
-  });
+  std::ranges::stable_sort(
+      keys, [&](std::int64_t a, std::int64_t b) { return weights.at<double>({a}) > weights.at<double>({b}); });
   keys.resize(std::min<std::size_t>(keys.size(), kTopKeys));
+  while (keys.size() > 1 && weights.at<double>({keys.back()}) < kNoticed) keys.pop_back();
   return keys;
 }
 
@@ -86,8 +88,9 @@ Section about_roles(const Story& story) {
       score = "query . score_w key";
       break;
   }
-  if (story.input.scale) score = fmt::format("{} x ({})", number_text(*story.input.scale),
-                                             story.input.score == Score::Kind::scaled_dot ? "query . key" : score);
+  if (story.input.scale)
+    score = fmt::format("{} x ({})", number_text(*story.input.scale),
+                        story.input.score == Score::Kind::scaled_dot ? "query . key" : score);
   Block formula;
   formula.lines = {{{"output", Role::output},
                     {" = softmax(", Role::none},
@@ -114,10 +117,11 @@ Section about_attention_between(const Story& story) {
     const std::vector<std::int64_t> keys = top_keys(story, i);
     if (keys.empty()) line.push_back({" looks at nobody: everything is hidden from it", Role::none});
     for (std::size_t rank = 0; rank < keys.size(); ++rank) {
-      line.push_back({rank == 0 ? " looks most at " : rank == 1 ? ", then at " : " and ", Role::none});
+      line.push_back({rank == 0 ? " looks most at " : rank == 1 ? ", then at " : ", ", Role::none});
       line.push_back({story.input_name(keys[rank]), Role::input});
-      line.push_back({" ", Role::none});
-      line.push_back({number_text(story.run.weights.view().at<double>({i, keys[rank]})), Role::weight});
+      line.push_back({" (", Role::none});
+      line.push_back({fmt::format("{:.5f}", story.run.weights.view().at<double>({i, keys[rank]})), Role::weight});
+      line.push_back({")", Role::none});
     }
     block.lines.push_back(line);
   }
@@ -129,18 +133,19 @@ Section about_attention_between(const Story& story) {
         pictures.pictures.push_back(
             {caption, Tensor::copy(story.run.inputs.view().select(0, j).reshape(story.input.picture))});
       };
-      draw(story.input_name(i) + ":", i);
+      draw(story.input_name(i) + " looks at", i);
       for (std::int64_t j : top_keys(story, i)) {
-        draw(story.input_name(j) + " " + number_text(story.run.weights.view().at<double>({i, j})), j);
+        draw(fmt::format("{} ({:.5f})", story.input_name(j), story.run.weights.view().at<double>({i, j})), j);
       }
       section.blocks.push_back(pictures);
     }
   }
   if (const double scale = softer_scale(story); scale > 0) {
     Block hint;
-    hint.lines = {plain(fmt::format("Nearly all weight goes to one key per row, because the logits are far apart. A "
-                                    "smaller scale spreads it: try --scale {:g}",
-                                    scale))};
+    hint.lines = {
+        plain(fmt::format("Nearly all weight goes to one key per row, because the logits are far apart. A "
+                          "smaller scale spreads it: try --scale {:g}",
+                          scale))};
     section.blocks.push_back(hint);
   }
   return section;
@@ -168,14 +173,16 @@ std::vector<Section> about_tutorials(const Story& story) {
             "to one decimal, output 1 would be [2.1 7.2 1.8]."),
       plain("To see their table, put their weights in place of the true ones and let the rest follow:"),
       {{"  qkv explain --substitute 'weights=[[0,0.5,0.5],[0,1,0],[0,0.9,0.1]]'", Role::weight}}};
-  return {{0, "The same example three ways", {unscaled, scaled, look_ahead}}, {0, "Why tutorials print 2.0 7.0 1.5", {trap}}};
+  return {{0, "The same example three ways", {unscaled, scaled, look_ahead}},
+          {0, "Why tutorials print 2.0 7.0 1.5", {trap}}};
 }
 
 Section about_check(const Story& story, const std::string& target) {
   const double difference = std::max(story.run.reference_difference, story.truth.reference_difference);
   Block block;
-  block.lines = {plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).", target)),
-                 plain(fmt::format("Largest difference from the reference, in plain loops: {}", number_text(difference)))};
+  block.lines = {
+      plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).", target)),
+      plain(fmt::format("Largest difference from the reference, in plain loops: {}", number_text(difference)))};
   return {0, "Check", {block}};
 }
 

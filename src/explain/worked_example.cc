@@ -13,8 +13,9 @@ ExplainInput worked_example() {
   example.w_query = matrix(4, 3, {1, 0, 1, 1, 0, 0, 0, 0, 1, 0, 1, 1});
   example.w_key = matrix(4, 3, {0, 0, 1, 1, 1, 0, 0, 1, 0, 1, 1, 0});
   example.w_value = matrix(4, 3, {0, 2, 0, 0, 3, 0, 1, 0, 3, 1, 1, 0});
-  example.weights_origin = "Here they are small whole numbers, picked by the tutorials so that everything can be "
-                           "checked by hand.";
+  example.weights_origin =
+      "Here they are small whole numbers, picked by the tutorials so that everything can be "
+      "checked by hand.";
   example.score = Score::Kind::dot;
   example.tutorial = true;
   return example;

@@ -85,8 +85,9 @@ TEST(ExplainProgram, TakesTheUsersArrays) {
   write_npy(folder / "x.npy", Tensor::of<std::int32_t>({3, 4}, {1, 0, 1, 0, 0, 2, 0, 2, 1, 1, 1, 1}));
   std::ofstream(folder / "q.json") << "[[1,0,1],[1,0,0],[0,0,1],[0,1,1]]";
   std::ofstream(folder / "k.csv") << "0,0,1\n1,1,0\n0,1,0\n1,1,0\n";
-  const std::vector<std::string> arguments = {"--input",   folder / "x.npy", "--w-query", folder / "q.json",
-                                              "--w-key",   folder / "k.csv", "--w-value", "[[0,2,0],[0,3,0],[1,0,3],[1,1,0]]"};
+  const std::vector<std::string> arguments = {
+      "--input", folder / "x.npy", "--w-query", folder / "q.json",
+      "--w-key", folder / "k.csv", "--w-value", "[[0,2,0],[0,3,0],[1,0,3],[1,1,0]]"};
   EXPECT_TRUE(holds(text_of(arguments), "1.86387 6.31937 1.70419"));  // scaled unless --score says otherwise
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), arguments.begin(), arguments.end());
@@ -145,7 +146,8 @@ TEST(ExplainProgram, MadeUpSizes) {
 
 TEST(ExplainProgram, SaysWhatIsWrong) {
   const std::string name = "qkv explain";
-  expect_message(explain({"--substitute", "wait=[[1]]"}), 3, name, "no \"wait\" to substitute; there are inputs, query");
+  expect_message(explain({"--substitute", "wait=[[1]]"}), 3, name,
+                 "no \"wait\" to substitute; there are inputs, query");
   expect_message(explain({"--substitute", "weights"}), 2, name, "NAME=FILE or NAME=JSON");
   expect_message(explain({"--substitute", "weights=[[1]]"}), 3, name, "must be [3, 3] in f64, got [1, 1]");
   expect_message(explain({"--w-query", "[[1,2],[3,4]]"}), 3, name, "w_query must have 4 rows");

@@ -13,7 +13,7 @@ using test::matrix;
 using test::quantity;
 
 constexpr double kPrinted = 5e-9;  // the expected numbers have nine digits
-const std::vector<double> kUnscaled = {1.93662106, 6.68310531, 1.59506841, 1.99999397, 7.9639916,
+const std::vector<double> kUnscaled = {1.93662106,  6.68310531, 1.59506841, 1.99999397, 7.9639916,
                                        .0539764053, 1.99970461, 7.75989225, .358389295};
 
 Tensor tutorial_weights() { return matrix(3, 3, {0, .5, .5, 0, 1, 0, 0, .9, .1}); }
@@ -23,7 +23,7 @@ TEST(Explain, WorkedExampleHasItsKeysQueriesAndValues) {
   expect_values(quantity(explanation, "key"), {3, 3}, {0, 1, 1, 4, 4, 0, 2, 3, 1}, 0);
   expect_values(quantity(explanation, "query"), {3, 3}, {1, 0, 2, 2, 2, 2, 2, 1, 3}, 0);
   expect_values(quantity(explanation, "value"), {3, 3}, {1, 2, 3, 2, 8, 0, 2, 6, 3}, 0);
-  expect_values(quantity(explanation, "logits"), {3, 3}, {2, 4, 4, 4, 16, 12, 4, 12, 10}, 0);
+  expect_values(quantity(explanation, "logits"), {3, 3}, {2, 4, 4, 4, 16, 12, 4, 12, 10}, 1e-14);
 }
 
 TEST(Explain, WorkedExampleUnscaled) {
@@ -48,10 +48,10 @@ TEST(Explain, WorkedExampleScaled) {
                 {.136125798, .431937101, .431937101, 8.90447391e-04, .908842647, .0902669054, .00744489238, .754707581,
                  .237847527},
                 kPrinted);
-  expect_values(explanation.output, {3, 3},
-                {1.8638742, 6.31937101, 1.7041887, 1.99910955, 7.8141235, .273472058, 1.99255511, 7.47963559,
-                 .735877258},
-                kPrinted);
+  expect_values(
+      explanation.output, {3, 3},
+      {1.8638742, 6.31937101, 1.7041887, 1.99910955, 7.8141235, .273472058, 1.99255511, 7.47963559, .735877258},
+      kPrinted);
 }
 
 TEST(Explain, WorkedExampleScaledWithLookAhead) {
@@ -165,7 +165,8 @@ TEST(Explain, RefusesWhatDoesNotFit) {
   const Tensor wrong = matrix(2, 5, std::vector<double>(10, 1));
   holds(message([&](ExplainInput& input) { input.substitutes["wieghts"] = wrong; }),
         "no \"wieghts\" to substitute; there are inputs, query, key, value, scores, logits, weights");
-  holds(message([&](ExplainInput& input) { input.substitutes["weights"] = wrong; }), "must be [3, 3] in f64, got [2, 5]");
+  holds(message([&](ExplainInput& input) { input.substitutes["weights"] = wrong; }),
+        "must be [3, 3] in f64, got [2, 5]");
   holds(message([&](ExplainInput& input) { input.w_query = wrong; }), "w_query must have 4 rows");
   holds(message([&](ExplainInput& input) { input.w_key = matrix(4, 2, std::vector<double>(8, 1)); }),
         "w_query has 3 columns, w_key 2");
@@ -173,8 +174,10 @@ TEST(Explain, RefusesWhatDoesNotFit) {
   holds(message([&](ExplainInput& input) { input.b_key = wrong; }), "b_key must be 3 numbers");
   holds(message([&](ExplainInput& input) { input.mask = wrong; }), "mask must be [3, 3]");
   holds(message([&](ExplainInput& input) { input.mask = matrix(1, 3, {1, .5, 1}); }), "1 (may attend) and 0 (hidden)");
-  holds(message([&](ExplainInput& input) { input.inputs = Tensor::zeros({2, 3, 4}, Dtype::f64); }), "inputs must be a matrix");
-  holds(message([&](ExplainInput& input) { input.score = Score::Kind::bilinear; }), "score_w must be a matrix of 3 columns");
+  holds(message([&](ExplainInput& input) { input.inputs = Tensor::zeros({2, 3, 4}, Dtype::f64); }),
+        "inputs must be a matrix");
+  holds(message([&](ExplainInput& input) { input.score = Score::Kind::bilinear; }),
+        "score_w must be a matrix of 3 columns");
   holds(message([&](ExplainInput& input) { input.labels = {"a"}; }), "1 labels for 3 inputs");
   holds(message([&](ExplainInput& input) { input.picture = {3, 3}; }), "4 pixels");
   holds(message([&](ExplainInput& input) { input.scale = std::nan(""); }), "scale must be finite");

@@ -13,14 +13,15 @@ TEST(ExplainJson, HoldsEveryIntermediateInFull) {
   const Explanation explanation = explain(worked_example());
   const Json json = Json::parse(to_json(explanation));
   ASSERT_EQ(json["steps"].size(), 8u);
-  const std::vector<std::vector<std::string>> expected = {{"inputs"},
-                                                          {"w_query", "w_key", "w_value"},
-                                                          {"query", "key", "value"},
-                                                          {"logits of input 1"},
-                                                          {"weights of input 1"},
-                                                          {"weighted_values of input 1"},
-                                                          {"output of input 1"},
-                                                          {"logits", "weights", "log_sum_exp", "weighted_values", "output"}};
+  const std::vector<std::vector<std::string>> expected = {
+      {"inputs"},
+      {"w_query", "w_key", "w_value"},
+      {"query", "key", "value"},
+      {"logits of input 1"},
+      {"weights of input 1"},
+      {"weighted_values of input 1"},
+      {"output of input 1"},
+      {"logits", "weights", "log_sum_exp", "weighted_values", "output"}};
   for (std::size_t i = 0; i < 8; ++i) {
     EXPECT_EQ(json["steps"][i]["number"], i + 1);
     std::vector<std::string> names;

@@ -47,7 +47,8 @@ TEST(MakeUp, WhatIsGivenStaysAndLeavesTheRest) {
   make_up_missing(partly, {});
   const ExplainInput all = made_up({});
   EXPECT_EQ(partly.w_key.data<double>()[0], .5);
-  EXPECT_TRUE(equal(partly.w_query, all.w_query) && equal(partly.w_value, all.w_value) && equal(partly.inputs, all.inputs));
+  EXPECT_TRUE(equal(partly.w_query, all.w_query) && equal(partly.w_value, all.w_value) &&
+              equal(partly.inputs, all.inputs));
 }
 
 TEST(MakeUp, DeviationFollowsTheRule) {
@@ -80,20 +81,23 @@ Score score_of(const ExplainInput& input) {
 }
 
 TEST(MakeUp, EveryScoreAgreesWithTheReference) {
-  for (const Score::Kind kind : {Score::Kind::dot, Score::Kind::scaled_dot, Score::Kind::additive, Score::Kind::concat,
-                                 Score::Kind::bilinear}) {
+  for (const Score::Kind kind :
+       {Score::Kind::dot, Score::Kind::scaled_dot, Score::Kind::additive, Score::Kind::concat, Score::Kind::bilinear}) {
     const ExplainInput input = made_up({.inputs = 6, .dim = 5, .key_dim = 4, .value_dim = 3}, kind);
     const Explanation explanation = explain(input);
     AttentionOptions options;
     options.score = score_of(input);
-    const auto heads = [](const Tensor& tensor) { return tensor.view().reshape({1, 1, tensor.size(0), tensor.size(1)}); };
+    const auto heads = [](const Tensor& tensor) {
+      return tensor.view().reshape({1, 1, tensor.size(0), tensor.size(1)});
+    };
     const Tensor query = quantity(explanation, "query"), key = quantity(explanation, "key"),
                  value = quantity(explanation, "value");
     const Tensor expected = reference::attention(heads(query), heads(key), heads(value), options).out;
     // Six keys in double: a few units in the last place; the kernel's own exp and tanh are good to 1e-14.
     for (int i = 0; i < 18; ++i) EXPECT_NEAR(explanation.output.data<double>()[i], expected.data<double>()[i], 1e-12);
     EXPECT_LT(explanation.largest_difference, 1e-12);
-    EXPECT_EQ(explanation.score, std::vector({"scaled-dot", "dot", "additive", "concat", "bilinear"})[static_cast<std::size_t>(kind)]);
+    EXPECT_EQ(explanation.score,
+              std::vector({"scaled-dot", "dot", "additive", "concat", "bilinear"})[static_cast<std::size_t>(kind)]);
   }
 }
 

@@ -33,11 +33,11 @@ TEST(ExplainText, ShowsTheKnownNumbers) {
   const std::string text = to_text(explain(worked_example()));
   for (const char* part : {"1.93662 6.68311 1.59507", "1.99999 7.96399 0.05398", "1.99970 7.75989 0.35839",  // unscaled
                            "1.86387 6.31937 1.70419", "1.99911 7.81412 0.27347", "1.99256 7.47964 0.73588",  // scaled
-                           "1.00000 2.00000 3.00000", "1.99902 7.99413 0.00294",                             // look-ahead
+                           "1.00000 2.00000 3.00000", "1.99902 7.99413 0.00294",  // look-ahead
                            "query 1 . key 2 = 1*4 + 0*4 + 2*0 = 4", "0.06338 0.46831 0.46831",
-                           "query 1 = 1 (1 0 1) + 0 (1 0 0) + 1 (0 0 1) + 0 (0 1 1) = (1 0 2)",
-                           "query [3, 3]", "Both ways agree: largest difference 0.", "who matters to me",
-                           "how others find me", "what I pass on", "[2.0 7.0 1.5]", "Largest difference from the reference"}) {
+                           "query 1 = 1 (1 0 1) + 0 (1 0 0) + 1 (0 0 1) + 0 (0 1 1) = (1 0 2)", "query [3, 3]",
+                           "Both ways agree: largest difference 0.", "who matters to me", "how others find me",
+                           "what I pass on", "[2.0 7.0 1.5]", "Largest difference from the reference"}) {
     EXPECT_TRUE(has_line_with(text, part)) << part;
   }
 }
@@ -46,9 +46,9 @@ TEST(ExplainText, SubstitutionShowsBothOutputs) {
   ExplainInput input = worked_example();
   input.substitutes["weights"] = matrix(3, 3, {0, .5, .5, 0, 1, 0, 0, .9, .1});
   const std::string text = to_text(explain(input));
-  for (const char* part : {"weights [3, 3] (substituted)", "true weights [3, 3]", "true output [3, 3]",
-                           "2.00000 7.00000 1.50000", "2.00000 8.00000 0.00000", "2.00000 7.80000 0.30000",
-                           "1.93662 6.68311 1.59507"}) {
+  for (const char* part :
+       {"weights [3, 3] (substituted)", "true weights [3, 3]", "true output [3, 3]", "2.00000 7.00000 1.50000",
+        "2.00000 8.00000 0.00000", "2.00000 7.80000 0.30000", "1.93662 6.68311 1.59507"}) {
     EXPECT_TRUE(has_line_with(text, part)) << part;
   }
 }
@@ -62,8 +62,11 @@ TEST(ExplainText, ColorsByRoleOnlyOnRequest) {
   EXPECT_NE(colored.find("\x1b[35mvalue"), std::string::npos);
   std::string stripped;
   for (std::size_t i = 0; i < colored.size(); ++i) {
-    if (colored[i] == '\x1b') i = colored.find('m', i);
-    else stripped += colored[i];
+    if (colored[i] == '\x1b') {
+      i = colored.find('m', i);
+    } else {
+      stripped += colored[i];
+    }
   }
   EXPECT_EQ(stripped, plain);
 }
@@ -85,7 +88,8 @@ TEST(ExplainText, NoLineIsWiderThanAsked) {
       input.causal = Align::bottom_right;
       make_up_missing(input, {.inputs = dim, .dim = dim, .init = Init::normal});
       for (const int width : {60, 98}) {
-        EXPECT_LE(test::longest_line(to_text(explain(input), {.width = width})), static_cast<std::size_t>(width)) << dim;
+        EXPECT_LE(test::longest_line(to_text(explain(input), {.width = width})), static_cast<std::size_t>(width))
+            << dim;
       }
     }
   }
