@@ -1,5 +1,7 @@
 #include "qkv/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -13,7 +15,7 @@ std::string Story::input_name(std::int64_t i) const {
 }
 
 std::string Story::name(std::string_view part, std::int64_t i) const {
-  return std::string(part) + (input.labels.empty() ? " " + std::to_string(i + 1) : " of " + input_name(i));
+  return input.labels.empty() ? fmt::format("{} {}", part, i + 1) : fmt::format("{} of {}", part, input_name(i));
 }
 
 std::vector<std::string> Story::names(std::string_view part) const {

@@ -77,8 +77,9 @@ TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const 
   const std::size_t room = std::max(width, label) - label;
   const auto fitting = [&](std::size_t columns) { return static_cast<std::int64_t>((columns + 1) / (cell + 1)); };
   const std::int64_t shortened = room > 4 ? fitting(room - 4) + 1 : 0;  // "..." and a blank take 4 characters
+  const std::int64_t count = matrix.size(1);
   const std::vector<std::int64_t> columns =
-      some_of(matrix.size(1), matrix.size(1) <= fitting(room) ? matrix.size(1) : std::max<std::int64_t>(shortened, 3));
+      some_of(count, count <= fitting(room) ? count : std::max<std::int64_t>(std::min(shortened, count - 1), 3));
 
   TextBox box;
   box.role = role;

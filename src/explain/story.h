@@ -32,7 +32,7 @@ std::string score_name(Score::Kind kind);
 // A line of text in no role.
 Line plain(std::string text);
 
-// Up to `most` of the indices 0 ... count - 1; -1 stands for those left out in the middle.
+// Up to `most` (at least 3) of the indices 0 ... count - 1; -1 stands for those left out in the middle.
 std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most);
 
 // Adds an intermediate to a block; the true one follows it if it was substituted.
