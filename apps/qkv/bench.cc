@@ -42,7 +42,7 @@ Result measure(const std::function<void()>& work, Dtype dtype) {
   Result result;
   const Clock::time_point begin = Clock::now();
   for (int run = 0; run < kLeastRuns || since(begin) < kMeasureSeconds; ++run) {
-    if (interruption().stop_requested()) throw Stopped();
+    check_interruption();
     result.peak = std::max(result.peak, peak_gflops(accumulation_of(dtype)));
     const Clock::time_point turn = Clock::now();
     do {
@@ -78,8 +78,10 @@ void report(const std::string& title, double operations, const Result& result, b
 Tensor made_up(const Dims& shape, Dtype dtype, std::uint64_t seed) {
   Random random(seed);
   Tensor values = Tensor::uninitialized(shape);
-  std::generate_n(values.data<float>(), values.element_count(),
-                  [&] { return static_cast<float>(2 * random.uniform() - 1); });
+  std::generate_n(values.data<float>(), values.element_count(), [&] {
+    check_interruption();
+    return static_cast<float>(2 * random.uniform() - 1);
+  });
   return convert(values, dtype);
 }
 

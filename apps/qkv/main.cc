@@ -157,6 +157,10 @@ int run(int argc, char** argv) {
 
 std::stop_token interruption() { return stop_source().get_token(); }
 
+void check_interruption() {
+  if (stop_source().stop_requested()) throw Stopped();
+}
+
 }  // namespace qkv::app
 
 int main(int argc, char** argv) { return qkv::app::run(argc, argv); }

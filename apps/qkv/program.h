@@ -12,4 +12,7 @@ using UsageError = CLI::ValidationError;
 // Asks for an end once the user has pressed Ctrl-C. For every computation that can take long.
 std::stop_token interruption();
 
+// Throws Stopped once the user has pressed Ctrl-C. For loops that take long by themselves.
+void check_interruption();
+
 }  // namespace qkv::app

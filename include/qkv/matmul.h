@@ -16,7 +16,7 @@ class PackedMatrix {
   // `threads` as in MatmulOptions.
   explicit PackedMatrix(const TensorView& matrix, int threads = 0);
 
-  std::int64_t rows() const { return rows_; }     // k
+  std::int64_t rows() const { return rows_; }        // k
   std::int64_t columns() const { return columns_; }  // n
   Dtype dtype() const { return data_.dtype(); }
   const Tensor& panels() const { return data_; }
@@ -37,7 +37,8 @@ struct MatmulOptions {
 
 // out [m, n] = a [m, k] b [k, n] (+ bias). a has any row stride and a unit last one; out likewise.
 // std::invalid_argument if shapes, types or the target of the packing do not fit.
-void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options = {});
+void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+            const MatmulOptions& options = {});
 
 // Packs b for this call.
 void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out, const MatmulOptions& options = {});

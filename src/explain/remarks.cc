@@ -21,8 +21,10 @@ std::vector<std::int64_t> top_keys(const Story& story, std::int64_t i) {
   std::vector<std::int64_t> keys(static_cast<std::size_t>(story.count()));
   std::iota(keys.begin(), keys.end(), 0);
   std::erase_if(keys, [&](std::int64_t j) { return !(weights.at<double>({j}) > 0); });
-  std::ranges::stable_sort(
-      keys, [&](std::int64_t a, std::int64_t b) { return weights.at<double>({a}) > weights.at<double>({b}); });
+  std::ranges::sort(keys, [&](std::int64_t a, std::int64_t b) {
+    const double first = weights.at<double>({a}), second = weights.at<double>({b});
+    return first != second ? first > second : a < b;
+  });
   keys.resize(std::min<std::size_t>(keys.size(), kTopKeys));
   while (keys.size() > 1 && weights.at<double>({keys.back()}) < kNoticed) keys.pop_back();
   return keys;

@@ -52,8 +52,8 @@ QKV_ON_EACH_TARGET(AttentionAccuracy);
 
 TEST_P(AttentionAccuracy, FloatStaysWithinTwiceThePlainError) {
   for (const Shape& shape : kShapes) {
-    SCOPED_TRACE(testing::PrintToString(shape.q_len) + " x " + testing::PrintToString(shape.k_len) + " x " +
-                 testing::PrintToString(shape.head_dim));
+    SCOPED_TRACE(std::to_string(shape.q_len) + " x " + std::to_string(shape.k_len) + " x " +
+                 std::to_string(shape.head_dim));
     Random random(1);
     const Tensor q = testing::normal(random, {shape.q_len, shape.head_dim}, Dtype::f32, shape.spread);
     const Tensor k = testing::normal(random, {shape.k_len, shape.head_dim});

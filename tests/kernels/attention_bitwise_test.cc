@@ -144,32 +144,32 @@ TEST_P(AttentionBitwise, ASequenceAmongOthersEqualsItselfAlone) {
 
 TEST_P(AttentionBitwise, ChunksOfQueriesEqualTheWhole) {
   constexpr std::int64_t kLength = 1200;
-  const Tensor half = Tensor::of<float>({2}, {0.5f, 0.01f});
+  const Tensor two_slopes = Tensor::of<float>({2}, {0.5f, 0.01f});
   for (const Dtype dtype : kFloating) {
     Random random(5);
-    const Tensor q = testing::normal(random, {2, kLength, 16}, dtype),
-                 k = testing::normal(random, {1, kLength, 16}, dtype);
+    const Tensor q = testing::normal(random, {2, kLength, 16}, dtype);
+    const Tensor k = testing::normal(random, {1, kLength, 16}, dtype);
     const Tensor v = testing::normal(random, {1, kLength, 16}, dtype);
     for (const std::int64_t left : {-1, 100}) {
-      const auto options = [left](Align align) {
-        return AttentionOptions{.mask = Mask::causal(align) & Mask::window(left, 0), .bias = Bias::alibi(half)};
+      const auto options = [&](Align align) {
+        return AttentionOptions{.mask = Mask::causal(align) & Mask::window(left, 0), .bias = Bias::alibi(two_slopes)};
       };
-    };
-    const Tensor whole = attention(q, k, v, options(Align::top_left));
-    for (const std::int64_t chunk : {2, 7, 48, 100, 513}) {
-      SCOPED_TRACE(chunk);
-      Tensor joined = Tensor::zeros(whole.shape(), dtype);
-      for (std::int64_t begin = 0; begin < kLength; begin += chunk) {
-        // A last chunk of one query would be decoding, another computation: it joins its neighbour.
-        const std::int64_t end = begin + chunk + 1 >= kLength ? kLength : begin + chunk;
-        attention(q.view().slice(1, begin, end), k.view().slice(1, 0, end), v.view().slice(1, 0, end),
-                  joined.view().slice(1, begin, end), options(Align::bottom_right));
-        if (end == kLength) break;
+      const Tensor whole = attention(q, k, v, options(Align::top_left));
+      for (const std::int64_t chunk : {2, 7, 48, 100, 513}) {
+        SCOPED_TRACE(chunk);
+        Tensor joined = Tensor::zeros(whole.shape(), dtype);
+        std::int64_t begin = 0;
+        while (begin < kLength) {
+          // A last chunk of one query would be decoding, another computation: it joins its neighbour.
+          const std::int64_t end = begin + chunk + 1 >= kLength ? kLength : begin + chunk;
+          attention(q.view().slice(1, begin, end), k.view().slice(1, 0, end), v.view().slice(1, 0, end),
+                    joined.view().slice(1, begin, end), options(Align::bottom_right));
+          begin = end;
+        }
+        EXPECT_TRUE(testing::same_bits(joined, whole));
       }
-      EXPECT_TRUE(testing::same_bits(joined, whole));
     }
   }
-}
 }
 
 }  // namespace

@@ -19,13 +19,15 @@ const char* const kCases[] = {"self",        "cross", "long",        "one_query"
 
 TensorView tensor(const std::string& name) { return golden().tensors.at(name).view(); }
 
-// The options of a case, in the arrays' own types; f64 biases are made by the caller.
-AttentionOptions options_of(const std::string& name) {
+// The options of a case; `bias` stands in for the case's own where the inputs have another type.
+AttentionOptions options_of(const std::string& name, const Tensor& bias = {}) {
   AttentionOptions options;
   const auto& [tensors, metadata] = golden();
   if (metadata.at(name + ".causal") == "1") options.mask = Mask::causal(Align::top_left);
   if (tensors.contains(name + ".mask")) options.mask = options.mask & Mask::boolean(tensor(name + ".mask"));
-  if (tensors.contains(name + ".bias")) options.bias = Bias::view(tensor(name + ".bias"));
+  if (tensors.contains(name + ".bias")) {
+    options.bias = Bias::view(bias.element_count() > 0 ? bias.view() : tensor(name + ".bias"));
+  }
   if (metadata.contains(name + ".scale")) options.scale = std::stod(metadata.at(name + ".scale"));
   return options;
 }
@@ -54,8 +56,9 @@ TEST_P(AttentionGoldenKernel, Double) {
   for (const std::string name : kCases) {
     SCOPED_TRACE(name);
     const auto in_double = [&](const char* part) { return convert(tensor(name + part), Dtype::f64); };
+    const Tensor bias = golden().tensors.contains(name + ".bias") ? in_double(".bias") : Tensor();
     const testing::Outcome outcome =
-        testing::attend(in_double(".q"), in_double(".k"), in_double(".v"), options_of(name));
+        testing::attend(in_double(".q"), in_double(".k"), in_double(".v"), options_of(name, bias));
     EXPECT_LE(testing::difference(outcome.out, tensor(name + ".out_f64")), kDoubleTolerance);
     const double lse_tolerance = kDoubleTolerance * std::max(1.0, testing::largest(tensor(name + ".lse")));
     EXPECT_LE(testing::difference(outcome.log_sum_exp, tensor(name + ".lse")), lse_tolerance);

@@ -8,11 +8,13 @@ namespace {
 using testing::attend;
 using testing::Outcome;
 
-constexpr std::int64_t kQueries = 70, kKeys = 1100;
+constexpr std::int64_t kQueries = 53, kKeys = 1100;
 
 // Writes `poison` into the rows of k and v that no query of the sequence sees, and counts them.
 std::int64_t poison_unseen(const AttentionOptions& options, const Tensor& q, Tensor& k, Tensor& v, double poison) {
-  const Tensor logits = reference::attention(q, k, v, options).logits;
+  const Tensor logits = reference::attention(q.view().slice(3, 0, 1), k.view().slice(3, 0, 1), v.view().slice(3, 0, 1),
+                                             {.mask = options.mask})
+                            .logits;
   std::int64_t unseen = 0;
   for (std::int64_t b = 0; b < k.size(0); ++b) {
     for (std::int64_t j = 0; j < k.size(2); ++j) {

@@ -13,12 +13,17 @@
 namespace qkv {
 namespace {
 
-TEST(Target, ListsAtLeastThePortableOne) {
+// The plainest target: the portable one wherever the compiler may not count on vectors anyway.
+std::string last_target() { return targets().back().name; }
+
+TEST(Target, ListsThePlainestOneLast) {
   const std::vector<Target> list = targets();
   ASSERT_FALSE(list.empty());
-  EXPECT_EQ(list.back().name, "portable");
   EXPECT_TRUE(list.back().usable);
+#if defined(__x86_64__) && !defined(__SSE4_1__)
+  EXPECT_EQ(list.back().name, "portable");
   EXPECT_EQ(list.back().lanes, 1);
+#endif
   int selected = 0;
   for (const Target& target : list) {
     selected += target.selected;
@@ -47,7 +52,7 @@ TEST(Target, TheForcedOneRuns) {
 
 TEST(Target, DefaultIsTheEnvironmentsOrTheBest) {
   const char* wanted = std::getenv("QKV_TARGET");
-  select_target("portable");
+  select_target(last_target());
   select_target("");
   std::string best;
   for (const Target& target : targets()) {
@@ -63,7 +68,7 @@ TEST(Target, UnknownNameIsRefusedAndChangesNothing) {
     FAIL() << "nothing was thrown";
   } catch (const std::invalid_argument& error) {
     EXPECT_EQ(std::string(error.what()).find("target \"abacus\" is not usable here; usable: "), 0u) << error.what();
-    EXPECT_NE(std::string(error.what()).find("portable"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(last_target()), std::string::npos) << error.what();
   }
   EXPECT_EQ(selected_target(), before);
 }
@@ -71,9 +76,9 @@ TEST(Target, UnknownNameIsRefusedAndChangesNothing) {
 TEST(Target, EnvironmentNamesTheTargetOrIsRefused) {
   const char* before = std::getenv("QKV_TARGET");
   const std::string saved = before == nullptr ? "" : before;
-  setenv("QKV_TARGET", "portable", 1);
+  setenv("QKV_TARGET", last_target().c_str(), 1);
   select_target("");
-  EXPECT_EQ(selected_target(), "portable");
+  EXPECT_EQ(selected_target(), last_target());
   setenv("QKV_TARGET", "abacus", 1);
   EXPECT_THROW(select_target(""), std::invalid_argument);
   setenv("QKV_TARGET", saved.c_str(), 1);
