@@ -107,8 +107,8 @@ TYPED_TEST(DtypeHalf, InfinityAndNaNStay) {
 
 TEST(Dtype, NamesAndSizes) {
   const std::vector<std::pair<Dtype, std::string_view>> names = {
-      {Dtype::f32, "f32"}, {Dtype::f64, "f64"}, {Dtype::bf16, "bf16"}, {Dtype::f16, "f16"}, {Dtype::i8, "i8"},
-      {Dtype::u8, "u8"},   {Dtype::i16, "i16"}, {Dtype::u16, "u16"},   {Dtype::i32, "i32"}, {Dtype::u32, "u32"},
+      {Dtype::f32, "f32"}, {Dtype::f64, "f64"}, {Dtype::bf16, "bf16"},   {Dtype::f16, "f16"}, {Dtype::i8, "i8"},
+      {Dtype::u8, "u8"},   {Dtype::i16, "i16"}, {Dtype::u16, "u16"},     {Dtype::i32, "i32"}, {Dtype::u32, "u32"},
       {Dtype::i64, "i64"}, {Dtype::u64, "u64"}, {Dtype::boolean, "bool"}};
   const std::vector<std::size_t> sizes = {4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1};
   for (std::size_t i = 0; i < names.size(); ++i) {

@@ -105,9 +105,19 @@ TEST_P(Exp2, DoublesAreWithinOneUlp) {
 template <class T>
 void check_special_values(T least_exponent) {
   const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
-  const std::vector<T> x = {0,  T(-0.0), 1,        8,    -1,
-                            -3, 127,     -infinity, -nan, nan,
-                            least_exponent, std::nextafter(least_exponent, -infinity), -std::numeric_limits<T>::max(),
+  const std::vector<T> x = {0,
+                            T(-0.0),
+                            1,
+                            8,
+                            -1,
+                            -3,
+                            127,
+                            -infinity,
+                            -nan,
+                            nan,
+                            least_exponent,
+                            std::nextafter(least_exponent, -infinity),
+                            -std::numeric_limits<T>::max(),
                             std::numeric_limits<T>::denorm_min()};
   const std::vector<T> y = exp2_of(x);
   const std::vector<T> whole = {1, 1, 2, 256, T(0.5), T(0.125), T(0x1p127), 0};
