@@ -44,7 +44,7 @@ BackwardPlan plan_typed(const AttentionTask& task) {
           .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(task).total()) * sizeof(T)};
 }
 
-BackwardPlan plan(const AttentionTask& task, Dtype storage) {
+BackwardPlan backward_plan(const AttentionTask& task, Dtype storage) {
   return storage == Dtype::f64 ? plan_typed<double>(task) : plan_typed<float>(task);
 }
 
@@ -56,12 +56,12 @@ namespace qkv {
 namespace {
 
 HWY_EXPORT(backward);
-HWY_EXPORT(plan);
+HWY_EXPORT(backward_plan);
 
 }  // namespace
 
 BackwardPlan plan_backward(const AttentionTask& task, Dtype storage) {
-  return HWY_DYNAMIC_DISPATCH(plan)(task, storage);
+  return HWY_DYNAMIC_DISPATCH(backward_plan)(task, storage);
 }
 
 const std::byte* attend_backward(const BackwardTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
