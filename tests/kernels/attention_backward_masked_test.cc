@@ -37,7 +37,9 @@ struct Arrays {
 // Keys 0, 70 and 139 are hidden from everybody, keys 3 and 90 from half of the queries, query 11 sees nothing.
 Tensor holes() {
   Tensor visible = testing::filled({30, 140}, 1, Dtype::u8);
-  const auto at = [&](std::int64_t i, std::int64_t j) -> std::uint8_t& { return visible.view().at<std::uint8_t>({i, j}); };
+  const auto at = [&](std::int64_t i, std::int64_t j) -> std::uint8_t& {
+    return visible.view().at<std::uint8_t>({i, j});
+  };
   for (std::int64_t i = 0; i < 30; ++i) {
     for (const std::int64_t j : {0, 70, 139}) at(i, j) = 0;
     if (i % 2 == 0) at(i, 3) = at(i, 90) = 0;

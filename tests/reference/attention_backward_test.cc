@@ -66,7 +66,8 @@ TEST(ReferenceAttentionBackward, EveryOption) {
 
 TEST(ReferenceAttentionBackward, Packed) {
   Random random(3);
-  const Tensor q_offsets = Tensor::of<std::int32_t>({4}, {0, 3, 3, 5}), k_offsets = Tensor::of<std::int64_t>({4}, {0, 4, 6, 9});
+  const Tensor q_offsets = Tensor::of<std::int32_t>({4}, {0, 3, 3, 5}),
+               k_offsets = Tensor::of<std::int64_t>({4}, {0, 4, 6, 9});
   const Arrays arrays{normal(random, {5, 2, 3}, Dtype::f64), normal(random, {9, 1, 3}, Dtype::f64),
                       normal(random, {9, 1, 4}, Dtype::f64), normal(random, {5, 2, 4}, Dtype::f64)};
   for (const Mask& mask : {Mask(), Mask::causal(Align::bottom_right)}) {
