@@ -3,29 +3,20 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <memory>
 #include <stdexcept>
 
 #include "qkv/attention.h"
+#include "qkv/attention_backward.h"
 #include "qkv/commands.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
+#include "qkv/named_files.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
 
 namespace qkv::app {
 namespace {
-
-namespace fs = std::filesystem;
-
-// A file, and the option that names it. Without a path it was not given.
-struct NamedFile {
-  const char* option;
-  std::string path{};
-
-  bool given() const { return !path.empty(); }
-};
 
 struct Request {
   NamedFile query{"--query"};
@@ -41,6 +32,10 @@ struct Request {
   NamedFile weights{"--weights"};
   NamedFile logits{"--logits"};
   NamedFile log_sum_exp{"--log-sum-exp"};
+  NamedFile grad_out{"--grad-out"};
+  NamedFile grad_query{"--grad-query"};
+  NamedFile grad_key{"--grad-key"};
+  NamedFile grad_value{"--grad-value"};
   std::optional<Align> causal{};
   Mask window{};
   ScoreOptions score{};
@@ -58,40 +53,16 @@ struct Request {
             alibi,
             offsets_query,
             offsets_key,
+            grad_out,
             {"--score-w-query", score.w_query},
             {"--score-w-key", score.w_key},
             {"--score-v", score.v},
             {"--score-w", score.w}};
   }
-  std::vector<NamedFile> outputs() const { return {out, weights, logits, log_sum_exp}; }
-};
-
-// FILE of FILE.safetensors:TENSOR, in a form that tells whether two names are one file.
-fs::path same_file_key(std::string path) {
-  const std::size_t tensor = path.find(".safetensors:");
-  if (tensor != std::string::npos) path.resize(path.find(':', tensor));
-  return fs::weakly_canonical(fs::absolute(path));
-}
-
-// Refuses what would lose data or could not be written, before any work.
-void check_outputs(const Request& request) {
-  std::vector<NamedFile> taken = request.inputs();
-  for (const NamedFile& file : request.outputs()) {
-    if (!file.given()) continue;
-    const fs::path path(file.path);
-    if (!file.path.ends_with(".npy")) throw UsageError(file.option, file.path + " must end in .npy");
-    for (const NamedFile& other : taken) {
-      if (other.given() && same_file_key(other.path) == same_file_key(file.path)) {
-        throw UsageError(file.option,
-                         fmt::format("{} is also {}; it must be a file of its own", file.path, other.option));
-      }
-    }
-    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    if (!fs::is_directory(folder)) throw IoError(fmt::format("{}: there is no folder {}", file.path, folder.string()));
-    if (fs::is_directory(path)) throw IoError(file.path + ": it is a folder");
-    taken.push_back(file);
+  std::vector<NamedFile> outputs() const {
+    return {out, weights, logits, log_sum_exp, grad_query, grad_key, grad_value};
   }
-}
+};
 
 Tensor read(const NamedFile& file) {
   check_interruption();
@@ -137,6 +108,7 @@ struct Inputs {
   Tensor alibi;
   Tensor offsets_query;
   Tensor offsets_key;
+  Tensor grad_out;
   ScoreParameters score;
 };
 
@@ -154,6 +126,7 @@ Inputs read_inputs(const Request& request) {
   inputs.alibi = read_as(request.alibi, accumulation);
   inputs.offsets_query = read(request.offsets_query);
   inputs.offsets_key = read(request.offsets_key);
+  inputs.grad_out = read_as(request.grad_out, accumulation);
   inputs.score = read_score_parameters(request.score, accumulation);
   return inputs;
 }
@@ -193,7 +166,7 @@ std::int64_t row_length(const Request& request, const Inputs& inputs) {
 }
 
 void attend(const Request& request) {
-  check_outputs(request);
+  check_outputs(request.inputs(), request.outputs());
   check_score_options(request.score);
   const Inputs inputs = read_inputs(request);
   const Dtype accumulation = accumulation_of(inputs.query.dtype());
@@ -216,7 +189,20 @@ void attend(const Request& request) {
   extras.weights = place(request.weights, rows_of(row_length(request, inputs)));
   extras.logits = place(request.logits, rows_of(row_length(request, inputs)));
   extras.log_sum_exp = place(request.log_sum_exp, row_shape);
-  attention(inputs.query, inputs.key, inputs.value, out, attention_options(request, inputs), extras);
+  const AttentionGradients gradients{.query = place(request.grad_query, inputs.query.shape()),
+                                     .key = place(request.grad_key, inputs.key.shape()),
+                                     .value = place(request.grad_value, inputs.value.shape())};
+  Tensor log_sum_exp;  // for the gradients
+  if (request.grad_out.given() && !extras.log_sum_exp) {
+    log_sum_exp = Tensor::uninitialized(row_shape, accumulation);
+    extras.log_sum_exp = log_sum_exp;
+  }
+  const AttentionOptions options = attention_options(request, inputs);
+  attention(inputs.query, inputs.key, inputs.value, out, options, extras);
+  if (request.grad_out.given()) {
+    attention_backward(inputs.query, inputs.key, inputs.value, out, extras.log_sum_exp, inputs.grad_out, options,
+                       gradients);
+  }
   for (const auto& [path, array] : results) write_npy(path, array);
 }
 
@@ -256,6 +242,10 @@ void add_attend(CLI::App& program) {
   add(request->weights, "the weights to write, [..., heads, q_len, k_len]");
   add(request->logits, "the logits to write, -inf where masked, [..., heads, q_len, k_len]");
   add(request->log_sum_exp, "the log-sum-exp to write, [..., heads, q_len]");
+  CLI::Option* grad_out = add(request->grad_out, "gradient of the output, of its shape");
+  add(request->grad_query, "the gradient of the queries to write")->needs(grad_out);
+  add(request->grad_key, "the gradient of the keys to write")->needs(grad_out);
+  add(request->grad_value, "the gradient of the values to write")->needs(grad_out);
   add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
   add_causal(command, request->causal);
   command

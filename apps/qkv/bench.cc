@@ -12,6 +12,7 @@
 
 #include "kernels/peak.h"
 #include "qkv/attention.h"
+#include "qkv/attention_backward.h"
 #include "qkv/commands.h"
 #include "qkv/error.h"
 #include "qkv/matmul.h"
@@ -94,6 +95,9 @@ void check_memory(double elements) {
                                needed * 1e-9, memory * 1e-9));
 }
 
+// Which passes are timed.
+enum class Pass { forward, backward, both };
+
 struct AttentionSizes {
   std::int64_t batch = 1;
   std::int64_t heads = 1;
@@ -104,6 +108,7 @@ struct AttentionSizes {
   std::int64_t value_dim = 0;  // 0: head_dim
   std::optional<Align> causal{};
   std::optional<Dtype> dtype{};
+  Pass pass = Pass::forward;
   bool json = false;
 };
 
@@ -125,11 +130,36 @@ void bench_attention(const AttentionSizes& sizes) {
   AttentionOptions options;
   if (sizes.causal) options.mask = Mask::causal(*sizes.causal);
   options.stop = interruption();
-  const Result result = measure([&] { attention(query, key, value, out, options); }, dtype);
+  Tensor log_sum_exp = Tensor::zeros({batch, heads, q_len}, accumulation_of(dtype));
+  Tensor grad_query, grad_key, grad_value;
+  AttentionExtras extras;
+  AttentionGradients gradients;
+  if (sizes.pass != Pass::forward) {
+    grad_query = Tensor::zeros(query.shape(), dtype), grad_key = Tensor::zeros(key.shape(), dtype);
+    grad_value = Tensor::zeros(value.shape(), dtype);
+    extras.log_sum_exp = log_sum_exp;
+    gradients = {.query = grad_query, .key = grad_key, .value = grad_value};
+  }
+  const auto forward = [&] { attention(query, key, value, out, options, extras); };
+  const auto backward = [&] {
+    attention_backward(query, key, value, out, log_sum_exp, /*grad_out=*/out, options, gradients);
+  };
+  if (sizes.pass == Pass::backward) forward();
+  const auto work = [&] {
+    if (sizes.pass != Pass::backward) forward();
+    if (sizes.pass != Pass::forward) backward();
+  };
+  const Result result = measure(work, dtype);
 
-  // A product of queries and keys, and one of weights and values; a causal mask hides half of both.
-  const double operations = 2 * product(batch, heads, q_len, k_len, head_dim + value_dim) * (sizes.causal ? 0.5 : 1);
-  report(fmt::format("attention, q {}, k {}, v {}{}, {}", to_string(query.shape()), to_string(key.shape()),
+  // A product of queries and keys, and one of weights and values; a causal mask hides half of both. Backward has five
+  // such products for these two.
+  const double passes = sizes.pass == Pass::forward ? 1 : sizes.pass == Pass::backward ? 2.5 : 3.5;
+  const double operations =
+      passes * 2 * product(batch, heads, q_len, k_len, head_dim + value_dim) * (sizes.causal ? 0.5 : 1);
+  const char* name = sizes.pass == Pass::forward    ? "attention"
+                     : sizes.pass == Pass::backward ? "attention backward"
+                                                    : "attention forward and backward";
+  report(fmt::format("{}, q {}, k {}, v {}{}, {}", name, to_string(query.shape()), to_string(key.shape()),
                      to_string(value.shape()), sizes.causal ? ", causal" : "", name_of(dtype)),
          operations, result, sizes.json);
 }
@@ -172,6 +202,9 @@ void add_bench_attention(CLI::App& bench) {
   add_causal(command, sizes->causal);
   add_dtype(command, sizes->dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
             "type of the arrays (default: f32)");
+  const std::vector<std::pair<std::string, Pass>> passes = {
+      {"forward", Pass::forward}, {"backward", Pass::backward}, {"both", Pass::both}};
+  add_choice(command, "--pass", sizes->pass, passes, "what to time (default: forward)");
   add_threads(command);
   command.add_flag("--json", sizes->json, "print one JSON object");
   command.callback([sizes] { bench_attention(*sizes); });

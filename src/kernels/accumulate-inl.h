@@ -38,7 +38,8 @@ HWY_NOINLINE void multiply_visible(const T* left, std::int64_t step, const T* ti
   for (std::int64_t key = 0; key < keys; ++key, left += step) {
     for (int c = 0; c < kVectors; ++c) {
       const std::int64_t at = (key * kVectors + c) * kLanes<T>;
-      const auto hidden = hn::RebindMask(d, hn::Lt(hn::BitCast(bits, hn::Load(d, marks + at)), hn::Zero(bits)));
+      const auto mark = hn::BitCast(bits, hn::Load(d, marks + at));
+      const auto hidden = hn::RebindMask(d, hn::Eq(mark, hn::BitCast(bits, hn::Set(d, T(-0.0)))));  // NaN is no mark
       const Vec<T> factor = hn::Load(d, tile + at);
       for (int r = 0; r < kRows; ++r) {
         sum[r][c] = hn::IfThenElse(hidden, sum[r][c], hn::MulAdd(hn::Set(d, left[r]), factor, sum[r][c]));

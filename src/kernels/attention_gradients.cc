@@ -20,8 +20,8 @@
 namespace qkv {
 namespace {
 
-// Per block of queries, how many chunks have added their share. A chunk waits for its predecessors, which other threads
-// began before it (parallel_for starts tasks in order), so that the wait ends.
+// Per block of queries, how many chunks have added their share. A chunk waits for its predecessors, which were begun
+// before it, so that the wait ends.
 class Turns {
  public:
   explicit Turns(std::int64_t blocks) : done_(std::make_unique<std::atomic<std::int32_t>[]>(blocks)) {}
@@ -54,27 +54,31 @@ class BackwardCall {
     if (gradients.value) value_ = problem.key_rows("the gradient of v", gradients.value, problem.value_dim);
     if (gradients.query) {
       query_ = problem.query_rows("the gradient of q", gradients.query, problem.query_dim);
-      check_type("the gradient of q", query_);
+      check_output("the gradient of q", query_);
       // Shares of chunks add up in the accumulation's type.
-      if (query_.dtype() != problem.accumulation) {
-        query_sum_ = Tensor::zeros(query_.shape(), problem.accumulation);
-      }
+      if (query_.dtype() != problem.accumulation) wide_ = Tensor::uninitialized(query_.shape(), problem.accumulation);
+      query_sum_ = query_.dtype() != problem.accumulation ? wide_.view() : query_;
     }
-    if (key_) check_type("the gradient of k", key_);
-    if (value_) check_type("the gradient of v", value_);
+    if (key_) check_output("the gradient of k", key_);
+    if (value_) check_output("the gradient of v", value_);
   }
 
   void run(int thread_count) {
-    const TensorView query_sum = query_sum_view();
-    if (query_) clear(query_sum);
-    if (problem_.batch == 0 || problem_.heads == 0 || problem_.k_len == 0) return;
+    if (problem_.batch == 0 || problem_.heads == 0 || problem_.k_len == 0) {
+      for (const TensorView& gradient : {query_, key_, value_}) clear(gradient);
+      return;
+    }
+    clear(query_sum_);
     const BackwardPlan plan = plan_backward(problem_.task(0, 0), problem_.storage);
     const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
     const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
     Turns turns(problem_.batch * problem_.heads * blocks);
     std::vector<Scratch> block_scratch(static_cast<std::size_t>(thread_count));
     std::vector<Scratch> sum_scratch(static_cast<std::size_t>(thread_count));
-    parallel_for(problem_.batch * problem_.kv_heads * chunks, thread_count, [&](std::int64_t index, int worker) {
+    // A caller's own pool may begin tasks in any order, so that they draw what they do themselves.
+    std::atomic<std::int64_t> next{0};
+    parallel_for(problem_.batch * problem_.kv_heads * chunks, thread_count, [&](std::int64_t, int worker) {
+      const std::int64_t index = next++;
       const auto at = static_cast<std::size_t>(worker);
       const std::int64_t head = index / chunks;
       try {
@@ -85,10 +89,7 @@ class BackwardCall {
         throw;
       }
     });
-    if (query_sum_.rank() == query_.rank() && query_) {
-      convert(query_sum_.view(),
-              MutableTensorView(writable(query_.bytes()), query_.dtype(), query_.shape(), query_.strides()));
-    }
+    if (query_ && query_.dtype() != problem_.accumulation) convert(wide_, to_write(query_));
   }
 
  private:
@@ -99,14 +100,19 @@ class BackwardCall {
         std::string(name_of(problem_.accumulation)) + ", got " + std::string(name_of(view.dtype())));
   }
 
-  TensorView query_sum_view() const {
-    return query_ && query_.dtype() != problem_.accumulation ? query_sum_.view() : query_;
+  void check_output(const char* name, const TensorView& view) const {
+    check_type(name, view);
+    require_distinct(name, view);
+  }
+
+  static MutableTensorView to_write(const TensorView& view) {
+    return {writable(view.bytes()), view.dtype(), view.shape(), view.strides()};
   }
 
   static void clear(const TensorView& rows) {
+    if (!rows) return;
     const Tensor zero = Tensor::zeros({1}, rows.dtype());
-    convert(zero.view().broadcast_to(rows.shape()),
-            MutableTensorView(writable(rows.bytes()), rows.dtype(), rows.shape(), rows.strides()));
+    convert(zero.view().broadcast_to(rows.shape()), to_write(rows));
   }
 
   BackwardTask task(std::int64_t b, std::int64_t h) const {
@@ -142,11 +148,11 @@ class BackwardCall {
         if (options_.stop.stop_requested()) throw Stopped();
         const std::byte* share =
             attend_backward(head, problem_.storage, begin, end, chunk, sums, block_scratch.get(plan.scratch_bytes));
-        if (share == nullptr) continue;
+        if (share == nullptr || !query_) continue;
         const std::int64_t turn = (b * problem_.heads + h) * blocks + block;
         const std::int64_t first = keys_of_queries(head.forward, begin, end).first;
         turns.wait_for(turn, (chunk - first / kChunkKeys * kChunkKeys) / kChunkKeys);
-        if (query_) add_query_rows(b, h, begin, end, share);
+        add_query_rows(b, h, begin, end, share);
         turns.finish(turn);
       }
     }
@@ -156,14 +162,11 @@ class BackwardCall {
   }
 
   void add_query_rows(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, const std::byte* share) {
-    const TensorView sum = query_sum_view();
-    std::byte* to = writable(query_sum_.rank() == query_.rank() && query_sum_.element_count() > 0
-                                 ? problem_.query_address(sum, b, h)
-                                 : problem_.query_address(query_, b, h));
+    std::byte* to = writable(problem_.query_address(query_sum_, b, h));
     const auto add = [&]<class T>(T) {
       const T* from = reinterpret_cast<const T*>(share);
       for (std::int64_t i = begin; i < end; ++i, from += problem_.query_dim) {
-        T* row = reinterpret_cast<T*>(to) + i * sum.stride(-2);
+        T* row = reinterpret_cast<T*>(to) + i * query_sum_.stride(-2);
         for (std::int64_t e = 0; e < problem_.query_dim; ++e) row[e] += from[e];
       }
     };
@@ -198,7 +201,8 @@ class BackwardCall {
   const AttentionOptions& options_;
   TensorView out_, grad_out_, log_sum_exp_;
   TensorView query_, key_, value_;  // where gradients go; not given: not wanted
-  Tensor query_sum_;                // of q's gradient, when that is narrower than the accumulation
+  TensorView query_sum_;            // where shares of q's gradient are added: query_, or wide_
+  Tensor wide_;                     // of the accumulation's type, where that of query_ is narrower
 };
 
 }  // namespace

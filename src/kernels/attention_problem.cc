@@ -48,13 +48,6 @@ void require_unit_stride(std::string_view name, const TensorView& view) {
   }
 }
 
-// Two elements of an output must not share an address.
-void require_distinct(std::string_view name, const TensorView& view) {
-  for (int i = 0; i < view.rank(); ++i) {
-    if (view.size(i) > 1 && view.stride(i) == 0) fail("{} repeats elements (stride 0); an output cannot", name);
-  }
-}
-
 // Leading dimensions of extent 1 beyond the shape's rank are dropped first.
 TensorView broadcast(std::string_view name, const TensorView& view, const Dims& shape) {
   TensorView trimmed = view;
@@ -105,6 +98,12 @@ const std::byte* head_address(const TensorView& view, const Dims& batch_shape, s
 }
 
 }  // namespace
+
+void require_distinct(std::string_view name, const TensorView& view) {
+  for (int i = 0; i < view.rank(); ++i) {
+    if (view.size(i) > 1 && view.stride(i) == 0) fail("{} repeats elements (stride 0); an output cannot", name);
+  }
+}
 
 AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
                                    const AttentionOptions& options)

@@ -70,6 +70,9 @@ class AttentionProblem {
   std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
 };
 
+// std::invalid_argument if two elements of an output share an address.
+void require_distinct(std::string_view name, const TensorView& view);
+
 // Writable elements behind a view that was brought to another form.
 inline std::byte* writable(const std::byte* address) { return const_cast<std::byte*>(address); }
 

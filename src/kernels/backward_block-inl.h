@@ -123,15 +123,18 @@ class BackwardBlock {
     const T unit = is_plain(task_) ? T(kLog2E) : T(1);
     for (std::int64_t i = 0; i < kColumns; ++i) log_sum_exp_[i] = delta_[i] = 0;
     for (std::int64_t i = 0; i < count_; ++i) {
+      const T row_sum = reinterpret_cast<const T*>(backward_.log_sum_exp)[(begin_ + i) * backward_.log_sum_exp_step];
+      if (row_sum == -kInfinity<T>) {  // a row without keys: every weight shall vanish, whatever the row holds
+        log_sum_exp_[i] = kInfinity<T>;
+        continue;
+      }
+      log_sum_exp_[i] = row_sum * unit;
       T* grad_out = grad_out_rows_ + i * value_columns_;
       read_row(task_.query, false, i, task_.query_dim, query_rows_ + i * query_columns_);
       read_row(backward_.grad_out, backward_.grad_out_is_accumulator, i, task_.value_dim, grad_out);
       T* out = tile_values_;
       read_row(backward_.out, backward_.out_is_accumulator, i, task_.value_dim, out);
       delta_[i] = dot(grad_out, out, task_.value_dim);
-      const T row_sum = reinterpret_cast<const T*>(backward_.log_sum_exp)[(begin_ + i) * backward_.log_sum_exp_step];
-      // A row without keys: every weight shall vanish.
-      log_sum_exp_[i] = row_sum == -kInfinity<T> ? kInfinity<T> : row_sum * unit;
     }
     transpose(grad_out_rows_, value_columns_, count_, task_.value_dim, grad_out_, kColumns);
   }
@@ -186,9 +189,9 @@ class BackwardBlock {
     logits_.template compute<kUnit, S>(task_, key, tile);
     if constexpr (kMasked) visibility_.hide(key, tile);
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      const Vec<T> log_sum = hn::Load(d, log_sum_exp_ + c * kLanes<T>);
+      const Vec<T> unit = unit_of<kUnit, T>(task_), log_sum = hn::Load(d, log_sum_exp_ + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        Vec<T> weight = power<kUnit, T>(hn::Sub(tile[r][c], log_sum));
+        Vec<T> weight = power<kUnit, T>(hn::MulSub(tile[r][c], unit, log_sum));
         if constexpr (kMasked) weight = hn::IfThenElse(visibility_.hidden(key, r, c), hn::Set(d, T(-0.0)), weight);
         hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
       }
@@ -203,12 +206,22 @@ class BackwardBlock {
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
         const std::int64_t at = (r * kVectors + c) * kLanes<T>;
-        Vec<T> gradient = hn::Mul(hn::Load(d, weights + at), tile[r][c]);
-        if constexpr (kMasked) gradient = hn::IfThenZeroElse(visibility_.hidden(key, r, c), gradient);
-        hn::Store(gradient, d, gradients + at);
+        hn::Store(hn::Mul(hn::Load(d, weights + at), tile[r][c]), d, gradients + at);
       }
     }
     if (task_.soft_cap != 0) logits_.template multiply_cap_slope<S>(task_, key, gradients);
+    if constexpr (kMasked) hide_gradients(key, gradients);
+  }
+
+  // Last of all, since a factor may be NaN for a hidden key.
+  void hide_gradients(std::int64_t key, T* gradients) const {
+    const Tag<T> d;
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+        T* at = gradients + (r * kVectors + c) * kLanes<T>;
+        hn::Store(hn::IfThenZeroElse(visibility_.hidden(key, r, c), hn::Load(d, at)), d, at);
+      }
+    }
   }
 
   // sums [kTileRows][columns] += tile [kTileRows][query] x rows [query][columns]

@@ -145,9 +145,9 @@ class DecodeChunk {
     for (std::int64_t h = 0; h < heads_; ++h) {
       T* query = queries_ + h * query_step_;
       convert_row(reinterpret_cast<const S*>(tasks_[h].query.data), tasks_[h].query_dim, query);
-      const Vec<T> factor = hn::Set(d, static_cast<T>(plain_ ? tasks_[h].scale * kLog2E : tasks_[h].scale));
+      if (!plain_ || tasks_[h].scale > 0) continue;
       for (std::int64_t e = 0; e < query_step_; e += kLanes<T>) {
-        hn::Store(hn::Mul(hn::Load(d, query + e), factor), d, query + e);
+        hn::Store(hn::Neg(hn::Load(d, query + e)), d, query + e);
       }
     }
     const std::int64_t step = tasks_[0].key.step;
@@ -170,11 +170,14 @@ class DecodeChunk {
     }
   }
 
-  // Soft cap, bias and boolean masks on the raw logits of head h; -infinity around them, to whole vectors.
+  // Scale, soft cap and bias of natural logits, and boolean masks, of head h; -infinity around, to whole vectors.
   void finish_logits(std::int64_t h) {
     const AttentionTask& task = tasks_[h];
     T* logits = logits_ + h * kChunkKeys;
     const std::int64_t begin = first_ - chunk_, end = last_ - chunk_;
+    if (!plain_) {
+      for (std::int64_t j = begin; j < end; ++j) logits[j] *= static_cast<T>(task.scale);
+    }
     std::fill(logits + begin / kLanes<T> * kLanes<T>, logits + begin, -kInfinity<T>);
     std::fill(logits + end, logits + whole_vectors<T>(end), -kInfinity<T>);
     if (task.soft_cap != 0) cap(static_cast<T>(task.soft_cap), logits, begin, end);
@@ -217,11 +220,12 @@ class DecodeChunk {
     const std::int64_t begin = (first_ - chunk_) / kLanes<T> * kLanes<T>, end = last_ - chunk_;
     Vec<T> top = hn::Set(d, -kInfinity<T>);
     for (std::int64_t j = begin; j < end; j += kLanes<T>) top = hn::Max(top, hn::Load(d, logits + j));
-    maximum = hn::GetLane(hn::MaxOfLanes(d, top));
+    const Vec<T> unit = unit_of<kUnit, T>(tasks_[h]);
+    maximum = hn::GetLane(hn::Mul(hn::MaxOfLanes(d, top), unit));
     if (maximum == -kInfinity<T>) maximum = 0;  // no key: all weights vanish
     Vec<T> total = hn::Zero(d);
     for (std::int64_t j = begin; j < end; j += kLanes<T>) {
-      const Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Load(d, logits + j), hn::Set(d, maximum)));
+      const Vec<T> weight = power<kUnit, T>(hn::MulSub(hn::Load(d, logits + j), unit, hn::Set(d, maximum)));
       hn::Store(weight, d, logits + j);
       total = hn::Add(total, weight);
     }
@@ -242,9 +246,11 @@ class DecodeChunk {
     T* logits = reinterpret_cast<T*>(task.logits);
     for (std::int64_t key = chunk_; key < end; ++key) {
       const T logit = key < first_ || key >= last_ ? -kInfinity<T> : logits_[h * kChunkKeys + key - chunk_];
-      if (logits != nullptr) logits[key] = kUnit == Unit::base2 ? logit * T(kLn2) : logit;
+      if (logits != nullptr) logits[key] = logit * natural_unit_of<kUnit, T>(task);
       if (weights != nullptr) {
-        weights[key] = hn::GetLane(power<kUnit, T>(hn::Set(Tag<T>(), logit - maximum))) * inverse;
+        const Vec<T> relative =
+            hn::MulSub(hn::Set(Tag<T>(), logit), unit_of<kUnit, T>(task), hn::Set(Tag<T>(), maximum));
+        weights[key] = hn::GetLane(power<kUnit, T>(relative)) * inverse;
       }
     }
   }

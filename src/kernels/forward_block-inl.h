@@ -140,9 +140,10 @@ class ForwardBlock {
       top[c] = tile[0][c];
       QKV_UNROLL for (int r = 1; r < kTileRows; ++r) top[c] = hn::Max(top[c], tile[r][c]);
     }
-    if (HWY_UNLIKELY(state.is_exceeded_by(top))) {
+    const Vec<T> unit = unit_of<kUnit, T>(task_);
+    if (HWY_UNLIKELY(state.is_exceeded_by(top, unit))) {
       Vec<T> factor[kVectors];
-      state.template move_maximum<kUnit>(top, factor);
+      state.template move_maximum<kUnit>(top, unit, factor);
       scale_columns(weights_ + first_row * kColumns, row - first_row, factor);
       scale_columns(out, task_.value_dim, factor);
     }
@@ -151,7 +152,7 @@ class ForwardBlock {
       const Vec<T> maximum = hn::Load(d, state.maximum + c * kLanes<T>);
       Vec<T> sum = hn::Load(d, state.block + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        Vec<T> weight = power<kUnit, T>(hn::Sub(tile[r][c], maximum));
+        Vec<T> weight = power<kUnit, T>(hn::MulSub(tile[r][c], unit, maximum));
         sum = hn::Add(sum, weight);
         if constexpr (kMasked) {
           weight = hn::IfThenElse(visibility_.hidden(block + row, r, c), hn::Set(d, T(-0.0)), weight);

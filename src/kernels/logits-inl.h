@@ -11,6 +11,7 @@
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/attention_task.h"
@@ -24,9 +25,22 @@ inline bool is_additive(const AttentionTask& task) {
   return task.score == Score::Kind::additive || task.score == Score::Kind::concat;
 }
 
-// Nothing between the products and softmax: logits may stay in base 2 and in registers.
+// Nothing between the products and softmax but a scale that does not vanish: logits may stay bare and in registers.
 inline bool is_plain(const AttentionTask& task) {
-  return !is_additive(task) && task.soft_cap == 0 && task.bias_count == 0 && task.alibi_slope == 0;
+  return !is_additive(task) && task.soft_cap == 0 && task.bias_count == 0 && task.alibi_slope == 0 &&
+         std::abs(task.scale) >= 1e-30;
+}
+
+// What BlockLogits gives, times this, is in powers of 2 (Unit::base2; the scale's sign is in the queries) or natural.
+template <Unit kUnit, class T>
+HWY_INLINE Vec<T> unit_of(const AttentionTask& task) {
+  return hn::Set(Tag<T>(), kUnit == Unit::base2 ? static_cast<T>(std::abs(task.scale) * kLog2E) : T(1));
+}
+
+// The same for natural logits.
+template <Unit kUnit, class T>
+T natural_unit_of(const AttentionTask& task) {
+  return kUnit == Unit::base2 ? static_cast<T>(std::abs(task.scale)) : T(1);
 }
 
 template <class T>
@@ -82,10 +96,9 @@ class BlockLogits {
       right_ = projected;
       inner = task.key_dim;
     }
-    const Tag<T> d;
-    const Vec<T> factor = hn::Set(d, static_cast<T>(is_plain(task) ? task.scale * kLog2E : task.scale));
+    if (!is_plain(task) || task.scale > 0) return;
     for (T* at = right_; at < right_ + inner * kColumns; at += kLanes<T>) {
-      hn::Store(hn::Mul(hn::Load(d, at), factor), d, at);
+      hn::Store(hn::Neg(hn::Load(Tag<T>(), at)), Tag<T>(), at);
     }
   }
 
@@ -184,7 +197,8 @@ class BlockLogits {
     multiply_keys(task, keys, step, tile);
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-        hn::Store(tile[r][c], Tag<T>(), logits + (r * kVectors + c) * kLanes<T>);
+        const Vec<T> scale = hn::Set(Tag<T>(), static_cast<T>(task.scale));
+        hn::Store(hn::Mul(tile[r][c], scale), Tag<T>(), logits + (r * kVectors + c) * kLanes<T>);
       }
     }
   }

@@ -11,7 +11,7 @@
 #include <cmath>
 
 #include "kernels/attention_task.h"
-#include "kernels/softmax_state-inl.h"
+#include "kernels/logits-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -45,12 +45,13 @@ class RowStatistics {
   // The logits of keys key ... key + kTileRows - 1, -infinity where hidden.
   void add(std::int64_t key, const Tile& logits) {
     const Tag<T> d;
+    const Vec<T> unit = unit_of<kUnit, T>(task_);
     for (int c = 0; c < kVectors; ++c) {
       const int at = c * kLanes<T>;
       const Vec<T> log_sum = hn::Load(d, log_sum_ + at);
       Vec<T> top = hn::Load(d, top_ + at), entropy = hn::Zero(d);
       for (int r = 0; r < kTileRows; ++r) {
-        const Vec<T> surprise = hn::Sub(log_sum, logits[r][c]);  // -log(weight)
+        const Vec<T> surprise = hn::NegMulAdd(logits[r][c], unit, log_sum);  // -log(weight)
         const Vec<T> weight = power<kUnit, T>(hn::Neg(surprise));
         // A weight of 0 has no share, and its surprise may be infinite.
         entropy = hn::Add(entropy, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, surprise)));
@@ -67,11 +68,13 @@ class RowStatistics {
 
   void write() {
     for (std::int64_t i = 0; i < count_; ++i) {
-      if (task_.row_maximum.data != nullptr) *place<T>(task_.row_maximum, i) = top_[i] * kOfUnit;
+      if (task_.row_maximum.data != nullptr)
+        *place<T>(task_.row_maximum, i) = top_[i] * natural_unit_of<kUnit, T>(task_);
       if (task_.entropy.data != nullptr) *place<T>(task_.entropy, i) = static_cast<T>(entropy_[i]) * kOfUnit;
       for (std::int64_t n = 0; n < task_.top_count; ++n) {
         T& weight = top_weights(i)[n];
-        weight = top_keys(i)[n] < 0 ? T(0) : std::exp((weight - log_sum_[i]) * kOfUnit);
+        weight =
+            top_keys(i)[n] < 0 ? T(0) : std::exp(weight * natural_unit_of<kUnit, T>(task_) - log_sum_[i] * kOfUnit);
       }
     }
   }

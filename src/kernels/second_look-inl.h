@@ -70,7 +70,7 @@ class SecondLook {
   // Weights, and logits in natural units. Lanes without a query have weight 0.
   void weigh(const Tile& tile) {
     const Tag<T> d;
-    const Vec<T> unit = hn::Set(d, kUnit == Unit::base2 ? T(kLn2) : T(1));
+    const Vec<T> unit = unit_of<kUnit, T>(task_), natural = hn::Set(d, natural_unit_of<kUnit, T>(task_));
     for (int c = 0; c < kVectors; ++c) {
       const int at = c * kLanes<T>;
       const Vec<T> maximum = hn::Load(d, state_.maximum + at), sum = hn::Load(d, state_.sum + at);
@@ -78,9 +78,9 @@ class SecondLook {
       const auto empty = hn::Eq(sum, hn::Zero(d));
       const Vec<T> inverse = hn::IfThenElseZero(used, hn::IfThenZeroElse(empty, hn::Div(hn::Set(d, T(1)), sum)));
       for (int r = 0; r < kTileRows; ++r) {
-        const Vec<T> weight = hn::Mul(power<kUnit, T>(hn::Sub(tile[r][c], maximum)), inverse);
+        const Vec<T> weight = hn::Mul(power<kUnit, T>(hn::MulSub(tile[r][c], unit, maximum)), inverse);
         hn::Store(weight, d, weight_tile_ + r * kColumns + at);
-        hn::Store(hn::Mul(tile[r][c], unit), d, logit_tile_ + r * kColumns + at);
+        hn::Store(hn::Mul(tile[r][c], natural), d, logit_tile_ + r * kColumns + at);
       }
     }
   }

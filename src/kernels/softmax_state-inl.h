@@ -19,9 +19,9 @@ namespace qkv::HWY_NAMESPACE {
 template <class T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
-// Logits are held in one of two units. Base 2 (factor log2(e) folded into the queries) saves a multiplication per
-// element; natural logits are what soft cap and biases are defined on, and a bias of the lowest finite number must not
-// overflow in them.
+// Logits come in one of two units. Where nothing stands between products and softmax they are the bare products, and
+// one fused multiply-add scales them to powers of 2 and subtracts the maximum. Natural logits are what soft cap and
+// biases are defined on, and a bias of the lowest finite number must not overflow in them.
 enum class Unit { base2, natural };
 
 inline constexpr double kLog2E = 1.4426950408889634;
@@ -43,10 +43,10 @@ template <class T, int kVectors>
 struct SoftmaxState {
   static constexpr int kColumns = kVectors * kLanes<T>;
 
-  HWY_ALIGN T maximum[kColumns];
-  HWY_ALIGN T margin[kColumns];  // a logit this far above the maximum moves it; -infinity before the first key
-  HWY_ALIGN T sum[kColumns];     // of the weights of finished blocks of keys; 0: no key so far
-  HWY_ALIGN T block[kColumns];   // of the present one: a chain of a thousand additions loses bits
+  HWY_ALIGN T maximum[kColumns];  // in powers of 2, or natural
+  HWY_ALIGN T margin[kColumns];   // a logit this far above the maximum moves it; -infinity before the first key
+  HWY_ALIGN T sum[kColumns];      // of the weights of finished blocks of keys; 0: no key so far
+  HWY_ALIGN T block[kColumns];    // of the present one: a chain of a thousand additions loses bits
 
   HWY_INLINE void reset() {
     const Tag<T> d;
@@ -66,13 +66,13 @@ struct SoftmaxState {
     }
   }
 
-  // Whether some lane's maximum must move for a tile whose largest logits are `top`.
-  HWY_INLINE bool is_exceeded_by(const Vec<T> (&top)[kVectors]) const {
+  // Whether some lane's maximum must move for a tile whose largest logits are `top`, times `unit`.
+  HWY_INLINE bool is_exceeded_by(const Vec<T> (&top)[kVectors], Vec<T> unit) const {
     const Tag<T> d;
-    auto moves = hn::Gt(hn::Sub(top[0], hn::Load(d, maximum)), hn::Load(d, margin));
+    auto moves = hn::Gt(hn::MulSub(top[0], unit, hn::Load(d, maximum)), hn::Load(d, margin));
     QKV_UNROLL for (int c = 1; c < kVectors; ++c) {
       const int at = c * kLanes<T>;
-      moves = hn::Or(moves, hn::Gt(hn::Sub(top[c], hn::Load(d, maximum + at)), hn::Load(d, margin + at)));
+      moves = hn::Or(moves, hn::Gt(hn::MulSub(top[c], unit, hn::Load(d, maximum + at)), hn::Load(d, margin + at)));
     }
     return !hn::AllFalse(d, moves);
   }
@@ -80,14 +80,14 @@ struct SoftmaxState {
   // Moves the maximum of the lanes whose margin `top` exceeds. Returns the factor that a lane's older weights and sums
   // must be multiplied by: 1 where nothing moved and where nothing older exists.
   template <Unit kUnit>
-  HWY_INLINE void move_maximum(const Vec<T> (&top)[kVectors], Vec<T> (&factor)[kVectors]) {
+  HWY_INLINE void move_maximum(const Vec<T> (&top)[kVectors], Vec<T> unit, Vec<T> (&factor)[kVectors]) {
     const Tag<T> d;
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       const int at = c * kLanes<T>;
       const Vec<T> old_margin = hn::Load(d, margin + at), old_maximum = hn::Load(d, maximum + at);
-      const auto moves = hn::Gt(hn::Sub(top[c], old_maximum), old_margin);
+      const auto moves = hn::Gt(hn::MulSub(top[c], unit, old_maximum), old_margin);
       const auto begins = hn::Eq(old_margin, hn::Set(d, -kInfinity<T>));
-      const Vec<T> new_maximum = hn::IfThenElse(moves, top[c], old_maximum);
+      const Vec<T> new_maximum = hn::IfThenElse(moves, hn::Mul(top[c], unit), old_maximum);
       hn::Store(new_maximum, d, maximum + at);
       hn::Store(hn::IfThenElse(moves, hn::Set(d, kLazyMargin<kUnit, T>), old_margin), d, margin + at);
       factor[c] = power<kUnit, T>(hn::IfThenZeroElse(begins, hn::Sub(old_maximum, new_maximum)));

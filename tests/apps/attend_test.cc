@@ -246,5 +246,20 @@ TEST_F(Attend, NamesMayHoldAnything) {
   EXPECT_TRUE(std::filesystem::exists(out));
 }
 
+// Two keys of equal score: weights 1/2, 1/2; grad_out . values = 1, 3; logits' gradients 1/2 (1 - 2), 1/2 (3 - 2).
+TEST_F(Attend, Gradients) {
+  save<float>("q.npy", {1, 1}, {2});
+  save<float>("k.npy", {2, 1}, {5, 5});
+  save<float>("v.npy", {2, 1}, {1, 3});
+  const std::string grad_out = save<float>("g.npy", {1, 1}, {1});
+  expect_success(attend({"--grad-out", grad_out, "--grad-query", folder_ / "dq.npy", "--grad-key", folder_ / "dk.npy",
+                         "--grad-value", folder_ / "dv.npy"}));
+  expect_array("o.npy", Dtype::f32, {1, 1}, {2});
+  expect_array("dq.npy", Dtype::f32, {1, 1}, {0});
+  expect_array("dk.npy", Dtype::f32, {2, 1}, {-1, 1});
+  expect_array("dv.npy", Dtype::f32, {2, 1}, {0.5, 0.5});
+  expect_message(attend({"--grad-key", folder_ / "dk.npy"}), 2, "qkv attend", "--grad-out");
+}
+
 }  // namespace
 }  // namespace qkv::test

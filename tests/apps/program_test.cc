@@ -130,6 +130,21 @@ TEST(Program, BenchPrintsOneObject) {
   }
 }
 
+// Backward has five products of the forward pass's size for its two.
+TEST(Program, BenchCountsThePassesItTimes) {
+  for (const auto& [pass, share] : {std::pair{"forward", 1.0}, {"backward", 2.5}, {"both", 3.5}}) {
+    const Outcome outcome = run_program(
+        {"bench", "attention", "--q-len", "20", "--k-len", "30", "--head-dim", "16", "--pass", pass, "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto result = nlohmann::json::parse(outcome.out);
+    const double operations = share * 2 * 20 * 30 * (16 + 16);
+    EXPECT_NEAR(result.at("gflops").get<double>() * result.at("best_ms").get<double>(), operations * 1e-6,
+                operations * 1e-12);
+  }
+  expect_message(run_program({"bench", "attention", "--q-len", "2", "--k-len", "3", "--pass", "sideways"}), 2,
+                 "qkv bench attention", "forward|backward|both");
+}
+
 TEST(Program, BenchRefusesSizesThatCannotBe) {
   const auto bench = [](std::vector<std::string> sizes) {
     sizes.insert(sizes.begin(), {"bench", "attention"});
