@@ -44,7 +44,7 @@ def race(case, driver, arguments):
         try:
             running.append(peer(arrays, arguments.threads))
             running[-1].run()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - each library has its own for what it cannot do
             if running[-1].name == peer.name:
                 running.pop()
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -78,6 +78,21 @@ def race(case, driver, arguments):
     return result
 
 
+def torch_matmul():
+    """GFLOP/s of torch's plain matrix product: tells whether its libraries know this processor."""
+    import torch
+    from engines import Peer
+
+    class Product(Peer):
+        threads = torch.get_num_threads()
+        matrix = torch.rand(1024, 1024)
+
+        def run(self):
+            self.matrix @ self.matrix
+
+    return 2e-9 * 1024**3 / Product().best_seconds(1)
+
+
 def processor_name():
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -103,6 +118,7 @@ def main():
         driver = Driver(folder)
         report["bandwidth"] = driver.number("bandwidth", arguments.threads)
         report["peak"] = driver.number("peak", arguments.threads)
+        report["torch_matmul"] = torch_matmul()
         for case in all_cases():
             if not re.search(arguments.only, f"{case.section} {case.name}"):
                 continue

@@ -11,7 +11,7 @@ SECTIONS = {
     "masks": "A quarter of the keys hidden, f32: at the ends of sequences (`Mask::lengths`; padded), or scattered "
     "(`Mask::boolean`). GFLOP/s, counting only pairs of query and key that may attend.",
     "half types": "16-bit numbers in memory. GFLOP/s.",
-    "decode": "One query, grouped heads. GB/s of keys and values; \"read\" is a plain sum over the same arrays.",
+    "decode": 'One query, grouped heads. GB/s of keys and values; "read" is a plain sum over the same arrays.',
 }
 
 INTRODUCTION = """# Benchmarks
@@ -77,19 +77,26 @@ def write(reports):
     yield INTRODUCTION
     yield "## The machine"
     yield ""
-    yield f"{first['processor']}, {plural(first['processors'], 'processor')}, {first['date']}. "
+    yield f"{first['processor']}, {plural(first['processors'], 'processor')}, {first['date']};"
     yield ", ".join(f"{name} {version}" for name, version in first["versions"].items()) + "."
     if first["load"] > 0.5:
         yield ""
         yield (
-            f"The machine was shared with other programs (load {first['load']:.1f} at the start): last digits are "
-            "noise, and so is more than that with two threads."
+            f"The machine was shared with other programs (load {first['load']:.1f} at the start): with one thread the "
+            "last digits are noise, with two nothing but the sign of a large difference counts."
         )
     yield ""
-    yield "| threads | multiply-add peak, f32 | reading memory |"
-    yield "| --- | --- | --- |"
+    yield "| threads | multiply-add peak, f32 | reading memory | torch's plain matrix product |"
+    yield "| --- | --- | --- | --- |"
     for report in reports:
-        yield f"| {report['threads']} | {report['peak']:.0f} GFLOP/s | {report['bandwidth']:.1f} GB/s |"
+        numbers = [f"{report['peak']:.0f} GFLOP/s", f"{report['bandwidth']:.1f} GB/s"]
+        numbers.append(f"{report['torch_matmul']:.0f} GFLOP/s")
+        yield f"| {report['threads']} | " + " | ".join(numbers) + " |"
+    yield ""
+    yield (
+        "Where torch's plain product is far below the peak, its libraries do not use this processor's widest vectors, "
+        "and its attention cannot either."
+    )
 
     yield ""
     yield "## In short"
