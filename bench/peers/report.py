@@ -1,0 +1,152 @@
+"""docs/benchmarks.md on standard output, from the files that race.py wrote: report.py FILE..."""
+
+import json
+import sys
+from math import exp, log
+
+OURS = "qkv"
+SECTIONS = {
+    "models": "Shapes of well-known models, f32. GFLOP/s; a causal mask halves the operations.",
+    "random": "Shapes drawn at random, f32, so that nothing is tuned to six lines. GFLOP/s.",
+    "masks": "A quarter of the keys hidden, f32: at the ends of sequences (`Mask::lengths`; padded), or scattered "
+    "(`Mask::boolean`). GFLOP/s, counting only pairs of query and key that may attend.",
+    "half types": "16-bit numbers in memory. GFLOP/s.",
+    "decode": 'One query, grouped heads. GB/s of keys and values; "read" is a plain sum over the same arrays.',
+}
+
+INTRODUCTION = """# Benchmarks
+
+Written by `bench/peers/run`, which races our attention against other libraries on one machine: in turns of 30 ms, on
+the same numbers, the best run of all turns counts. A ratio above 1 means that we are faster.
+
+- Shapes are (batch, heads, length, head size); "8 on 2" are grouped heads, "512 x 64" are queries x keys.
+- With one thread all run on one processor, and its time counts where it is less than the clock's, so that other
+  programs' turns do not count. With two threads the clock counts.
+- Arrays are laid out beforehand as each library likes them; compiling and first runs are not timed.
+- torch: `scaled_dot_product_attention`, with `enable_gqa` and a boolean mask where needed. ONNX Runtime: the operator
+  Attention of opset 23. OpenVINO: `ScaledDotProductAttention`, the heads of a group given as queries, products in f32
+  for f16. JAX: `jit` of `dot_product_attention`.
+- "of peak" is our share of the multiply-add peak of the same cores in f32. "error" is the largest difference to
+  attention in f64, ours and the worst of the others; who is wrong beyond rounding does not take part.
+"""
+
+
+def geometric_mean(numbers):
+    return exp(sum(map(log, numbers)) / len(numbers))
+
+
+def peers_of(case):
+    return {name: speed for name, speed in case["speeds"].items() if name != OURS}
+
+
+def to_fastest(case):
+    return case["speeds"][OURS] / max(peers_of(case).values())
+
+
+def table(report, section, cases):
+    names = [OURS, *report["versions"]]
+    decode = section == "decode"
+    last = ["of read", "read"] if decode else ["of peak"]
+    yield "| case | shape | " + " | ".join(names + last) + " | to fastest | to torch | error |"
+    yield "| --- " * (len(names) + len(last) + 5) + "|"
+    for case in cases:
+        ours, peers = case["speeds"][OURS], peers_of(case)
+        cells = [case["name"], case["shape"]]
+        cells += [f"{case['speeds'][name]:.1f}" if name in case["speeds"] else "-" for name in names]
+        cells += [f"{ours / case['read']:.2f}", f"{case['read']:.1f}"] if decode else [f"{ours / report['peak']:.2f}"]
+        cells += [f"{to_fastest(case):.2f}", f"{ours / peers['torch']:.2f}" if "torch" in peers else "-"]
+        cells.append(f"{case['errors'][OURS]:.0e}, {max(case['errors'][name] for name in peers):.0e}")
+        yield "| " + " | ".join(cells) + " |"
+
+
+def summary(report, title, cases):
+    fastest = [to_fastest(case) for case in cases]
+    torch = [case["speeds"][OURS] / case["speeds"]["torch"] for case in cases if "torch" in case["speeds"]]
+    line = f"| {title} | {geometric_mean(fastest):.2f} | {min(fastest):.2f} | {geometric_mean(torch):.2f} |"
+    if title.startswith("decode"):
+        return f"{line} - |"
+    return f"{line} {geometric_mean([case['speeds'][OURS] / report['peak'] for case in cases]):.2f} |"
+
+
+def plural(count, noun):
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def write(reports):
+    first = reports[0]
+    yield INTRODUCTION
+    yield "## The machine"
+    yield ""
+    yield f"{first['processor']}, {plural(first['processors'], 'processor')}, {first['date']};"
+    yield ", ".join(f"{name} {version}" for name, version in first["versions"].items()) + "."
+    if first["load"] > 0.5:
+        yield ""
+        yield (
+            f"The machine was shared with other programs (load {first['load']:.1f} at the start): with one thread the "
+            "last digits are noise, with two nothing but the sign of a large difference counts."
+        )
+    yield ""
+    yield "| threads | multiply-add peak, f32 | reading memory | torch's plain matrix product |"
+    yield "| --- | --- | --- | --- |"
+    for report in reports:
+        numbers = [f"{report['peak']:.0f} GFLOP/s", f"{report['bandwidth']:.1f} GB/s"]
+        numbers.append(f"{report['torch_matmul']:.0f} GFLOP/s")
+        yield f"| {report['threads']} | " + " | ".join(numbers) + " |"
+    yield ""
+    yield (
+        "Where torch's plain product is far below the peak, its libraries do not use this processor's widest vectors, "
+        "and its attention cannot either."
+    )
+
+    yield ""
+    yield "## In short"
+    yield ""
+    yield "| geometric means | to the fastest of each row | worst row | to torch | of peak |"
+    yield "| --- | --- | --- | --- | --- |"
+    lost, skipped = [], {}
+    for report in reports:
+        for section in SECTIONS:
+            cases = [case for case in report["cases"] if case["section"] == section]
+            threads = plural(report["threads"], "thread")
+            yield summary(report, f"{section}, {threads}", cases)
+            lost += [(to_fastest(case), case, threads) for case in cases if to_fastest(case) < 1]
+            for case in cases:
+                for name, reason in case["skipped"].items():
+                    skipped.setdefault((name, reason), []).append(f"{case['name']}, {threads}")
+
+    yield ""
+    yield "## What lost"
+    yield ""
+    for ratio, case, threads in sorted(lost, key=lambda row: row[0]):
+        peers = peers_of(case)
+        yield f"- {case['name']} {case['shape']}, {threads}: {ratio:.2f} of {max(peers, key=peers.get)}"
+    if not lost:
+        yield "Nothing in this run."
+
+    for report in reports:
+        yield ""
+        yield f"## {plural(report['threads'], 'thread').capitalize()}"
+        for section, explanation in SECTIONS.items():
+            yield ""
+            yield f"**{section.capitalize()}.** {explanation}"
+            yield ""
+            yield from table(report, section, [case for case in report["cases"] if case["section"] == section])
+
+    yield ""
+    yield "## What did not run"
+    yield ""
+    for (name, reason), cases in skipped.items():
+        yield f"- {name}: {'; '.join(cases)}: `{reason}`"
+    if not skipped:
+        yield "Everything ran."
+
+
+def main():
+    reports = []
+    for path in sys.argv[1:]:
+        with open(path) as file:
+            reports.append(json.load(file))
+    print("\n".join(write(reports)))
+
+
+main()
