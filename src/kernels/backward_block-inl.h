@@ -191,7 +191,7 @@ class BackwardBlock {
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       const Vec<T> unit = unit_of<kUnit, T>(task_), log_sum = hn::Load(d, log_sum_exp_ + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        Vec<T> weight = power<kUnit, T>(hn::MulSub(tile[r][c], unit, log_sum));
+        Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), log_sum));
         if constexpr (kMasked) weight = hn::IfThenElse(visibility_.hidden(key, r, c), hn::Set(d, T(-0.0)), weight);
         hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
       }

@@ -225,7 +225,7 @@ class DecodeChunk {
     if (maximum == -kInfinity<T>) maximum = 0;  // no key: all weights vanish
     Vec<T> total = hn::Zero(d);
     for (std::int64_t j = begin; j < end; j += kLanes<T>) {
-      const Vec<T> weight = power<kUnit, T>(hn::MulSub(hn::Load(d, logits + j), unit, hn::Set(d, maximum)));
+      const Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(hn::Load(d, logits + j), unit), hn::Set(d, maximum)));
       hn::Store(weight, d, logits + j);
       total = hn::Add(total, weight);
     }
@@ -248,8 +248,7 @@ class DecodeChunk {
       const T logit = key < first_ || key >= last_ ? -kInfinity<T> : logits_[h * kChunkKeys + key - chunk_];
       if (logits != nullptr) logits[key] = logit * natural_unit_of<kUnit, T>(task);
       if (weights != nullptr) {
-        const Vec<T> relative =
-            hn::MulSub(hn::Set(Tag<T>(), logit), unit_of<kUnit, T>(task), hn::Set(Tag<T>(), maximum));
+        const Vec<T> relative = hn::Set(Tag<T>(), logit * hn::GetLane(unit_of<kUnit, T>(task)) - maximum);
         weights[key] = hn::GetLane(power<kUnit, T>(relative)) * inverse;
       }
     }

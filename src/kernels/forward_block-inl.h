@@ -152,7 +152,7 @@ class ForwardBlock {
       const Vec<T> maximum = hn::Load(d, state.maximum + c * kLanes<T>);
       Vec<T> sum = hn::Load(d, state.block + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        Vec<T> weight = power<kUnit, T>(hn::MulSub(tile[r][c], unit, maximum));
+        Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), maximum));
         sum = hn::Add(sum, weight);
         if constexpr (kMasked) {
           weight = hn::IfThenElse(visibility_.hidden(block + row, r, c), hn::Set(d, T(-0.0)), weight);

@@ -51,7 +51,7 @@ class RowStatistics {
       const Vec<T> log_sum = hn::Load(d, log_sum_ + at);
       Vec<T> top = hn::Load(d, top_ + at), entropy = hn::Zero(d);
       for (int r = 0; r < kTileRows; ++r) {
-        const Vec<T> surprise = hn::NegMulAdd(logits[r][c], unit, log_sum);  // -log(weight)
+        const Vec<T> surprise = hn::Sub(log_sum, hn::Mul(logits[r][c], unit));  // -log(weight)
         const Vec<T> weight = power<kUnit, T>(hn::Neg(surprise));
         // A weight of 0 has no share, and its surprise may be infinite.
         entropy = hn::Add(entropy, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, surprise)));

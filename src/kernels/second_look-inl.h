@@ -78,7 +78,7 @@ class SecondLook {
       const auto empty = hn::Eq(sum, hn::Zero(d));
       const Vec<T> inverse = hn::IfThenElseZero(used, hn::IfThenZeroElse(empty, hn::Div(hn::Set(d, T(1)), sum)));
       for (int r = 0; r < kTileRows; ++r) {
-        const Vec<T> weight = hn::Mul(power<kUnit, T>(hn::MulSub(tile[r][c], unit, maximum)), inverse);
+        const Vec<T> weight = hn::Mul(power<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), maximum)), inverse);
         hn::Store(weight, d, weight_tile_ + r * kColumns + at);
         hn::Store(hn::Mul(tile[r][c], natural), d, logit_tile_ + r * kColumns + at);
       }

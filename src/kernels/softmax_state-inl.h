@@ -19,9 +19,10 @@ namespace qkv::HWY_NAMESPACE {
 template <class T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
-// Logits come in one of two units. Where nothing stands between products and softmax they are the bare products, and
-// one fused multiply-add scales them to powers of 2 and subtracts the maximum. Natural logits are what soft cap and
-// biases are defined on, and a bias of the lowest finite number must not overflow in them.
+// Logits come in one of two units. Where nothing stands between products and softmax they are the bare products, scaled
+// to powers of 2 when the maximum is subtracted (in two roundings: fused, the largest logit of a row would not become 0,
+// and logits beyond 2^24 would make nonsense of its weight). Natural logits are what soft cap and biases are defined on,
+// and a bias of the lowest finite number must not overflow in them.
 enum class Unit { base2, natural };
 
 inline constexpr double kLog2E = 1.4426950408889634;
@@ -69,10 +70,11 @@ struct SoftmaxState {
   // Whether some lane's maximum must move for a tile whose largest logits are `top`, times `unit`.
   HWY_INLINE bool is_exceeded_by(const Vec<T> (&top)[kVectors], Vec<T> unit) const {
     const Tag<T> d;
-    auto moves = hn::Gt(hn::MulSub(top[0], unit, hn::Load(d, maximum)), hn::Load(d, margin));
+    auto moves = hn::Gt(hn::Sub(hn::Mul(top[0], unit), hn::Load(d, maximum)), hn::Load(d, margin));
     QKV_UNROLL for (int c = 1; c < kVectors; ++c) {
       const int at = c * kLanes<T>;
-      moves = hn::Or(moves, hn::Gt(hn::MulSub(top[c], unit, hn::Load(d, maximum + at)), hn::Load(d, margin + at)));
+      moves =
+          hn::Or(moves, hn::Gt(hn::Sub(hn::Mul(top[c], unit), hn::Load(d, maximum + at)), hn::Load(d, margin + at)));
     }
     return !hn::AllFalse(d, moves);
   }
@@ -85,7 +87,7 @@ struct SoftmaxState {
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       const int at = c * kLanes<T>;
       const Vec<T> old_margin = hn::Load(d, margin + at), old_maximum = hn::Load(d, maximum + at);
-      const auto moves = hn::Gt(hn::MulSub(top[c], unit, old_maximum), old_margin);
+      const auto moves = hn::Gt(hn::Sub(hn::Mul(top[c], unit), old_maximum), old_margin);
       const auto begins = hn::Eq(old_margin, hn::Set(d, -kInfinity<T>));
       const Vec<T> new_maximum = hn::IfThenElse(moves, hn::Mul(top[c], unit), old_maximum);
       hn::Store(new_maximum, d, maximum + at);
