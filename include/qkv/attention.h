@@ -43,8 +43,17 @@ struct AttentionExtras {
   MutableTensorView log_sum_exp{};  // [..., heads, q_len]; natural logarithm; -infinity for a row without keys
   MutableTensorView weights{};      // [..., heads, q_len, k_len]; after softmax; rows sum to 1 or are 0
   MutableTensorView logits{};       // [..., heads, q_len, k_len]; what softmax sees; -infinity where masked
-  TensorView rows{};  // i64 [n, 3]: (batch, head, query) of chosen rows of weights; packed: query in sequence
+  TensorView rows{};                // i64 [n, 3]: (batch, head, query) of chosen rows; packed: query in its sequence
   MutableTensorView row_weights{};  // [n, k_len]; the weights of `rows`
+
+  // Statistics of the weights, exact, by one more look at the keys.
+  MutableTensorView row_maximum{};  // [..., heads, q_len]; the largest logit; -infinity for a row without keys
+  MutableTensorView entropy{};      // [..., heads, q_len]; in nats
+  MutableTensorView top_keys{};     // i64 [..., heads, q_len, n]; the n largest weights' keys, falling; -1: no such key
+  MutableTensorView top_weights{};  // [..., heads, q_len, n]; goes with top_keys; equal weights: lower key first
+  MutableTensorView received{};  // [..., heads, k_len], packed [key tokens, heads]; a key's weights, over all queries
+  MutableTensorView
+      block_weights{};  // [..., heads, r, c], packed [batch, heads, r, c]; averages over r x c equal parts
 };
 
 void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,

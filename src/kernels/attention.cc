@@ -24,16 +24,24 @@ class ForwardCall {
       : problem_(problem),
         stop_(options.stop),
         thread_count_(std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads)),
-        group_(problem.heads / problem.kv_heads) {
-    for (std::int64_t b = 0; b < problem.batch; ++b) {
+        group_(problem.heads == 0 ? 0 : problem.heads / problem.kv_heads) {
+    for (std::int64_t b = 0; problem.heads > 0 && b < problem.batch; ++b) {
       if (is_decoded(problem.task(b, 0))) decoded_.push_back(b);
       if (!problem.packed && decoded_.empty()) break;  // all sequences are alike
     }
   }
 
-  void run() {
-    if (decoded_.size() < static_cast<std::size_t>(problem_.batch)) attend_blocks();
+  void run(const AttentionExtras& extras) {
+    const bool sums = extras.received || extras.block_weights;
+    if (sums) {
+      clear(extras.received);
+      clear(extras.block_weights);
+    }
+    if (problem_.batch == 0 || problem_.heads == 0 || problem_.q_len == 0) return;
+    const bool statistics = sums || extras.row_maximum || extras.entropy || extras.top_keys;
+    if (statistics || decoded_.size() < static_cast<std::size_t>(problem_.batch)) attend_blocks(statistics, sums);
     if (!decoded_.empty()) decode();
+    if (extras.block_weights) divide_block_weights();
   }
 
   // Chosen rows are attended once more, alone: their bits do not depend on their neighbours.
@@ -46,6 +54,7 @@ class ForwardCall {
       check_stop();
       const std::int64_t query = extras.rows.at<std::int64_t>({i, 2});
       AttentionTask task = problem_.task(extras.rows.at<std::int64_t>({i, 0}), extras.rows.at<std::int64_t>({i, 1}));
+      task = without_statistics(task);
       task.out = task.log_sum_exp = task.logits = nullptr;
       task.weights = extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element_;
       task.weights_step = 0;
@@ -66,23 +75,68 @@ class ForwardCall {
 
   std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
 
-  void attend_blocks() {
+  static AttentionTask without_statistics(AttentionTask task) {
+    task.row_maximum = task.entropy = task.top_keys = task.top_weights = {};
+    task.top_count = 0;
+    task.received = task.block_weights = nullptr;
+    return task;
+  }
+
+  static void clear(const MutableTensorView& view) {
+    if (!view) return;
+    const Tensor zero = Tensor::zeros({1}, view.dtype());
+    convert(zero.view().broadcast_to(view.shape()), view);
+  }
+
+  // `in_order`: a thread takes all blocks of a head, the first ones first, because sums over queries are wanted.
+  void attend_blocks(bool statistics, bool in_order) {
     const ForwardPlan plan = plan_forward(problem_.task(0, 0), problem_.storage);
     // Blocks of the longest sequence: shorter ones leave some tasks empty, which costs nothing.
     const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
+    const std::int64_t tasks = in_order ? 1 : blocks;  // per head
     std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count_));
-    parallel_for(problem_.batch * problem_.heads * blocks, thread_count_, [&](std::int64_t index, int worker) {
-      const std::int64_t head = index / blocks, b = head / problem_.heads, h = head % problem_.heads;
-      // Late blocks first: under a causal mask they are the longest.
-      const std::int64_t begin = (blocks - 1 - index % blocks) * plan.block_queries;
-      const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
-      if (begin >= end) return;
-      check_stop();
-      const AttentionTask task = problem_.task(b, h);
-      if (is_decoded(task)) return;
-      attend_forward(task, problem_.storage, begin, end,
-                     scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
+    parallel_for(problem_.batch * problem_.heads * tasks, thread_count_, [&](std::int64_t index, int worker) {
+      const std::int64_t head = index / tasks, b = head / problem_.heads;
+      AttentionTask task = problem_.task(b, head % problem_.heads);
+      if (is_decoded(task)) {  // only its statistics are left to do
+        if (!statistics) return;
+        task.out = task.log_sum_exp = task.weights = task.logits = nullptr;
+      }
+      // Else late blocks first: under a causal mask they are the longest.
+      const std::int64_t first = in_order ? 0 : blocks - 1 - index % tasks;
+      for (std::int64_t block = first; block < first + (in_order ? blocks : 1); ++block) {
+        const std::int64_t begin = block * plan.block_queries;
+        const std::int64_t end = std::min(begin + plan.block_queries, task.q_len);
+        if (begin >= end) return;
+        check_stop();
+        attend_forward(task, problem_.storage, begin, end,
+                       scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
+      }
     });
+  }
+
+  // From sums to averages over the pairs of each part.
+  void divide_block_weights() {
+    for (std::int64_t head = 0; head < problem_.batch * problem_.heads; ++head) {
+      const AttentionTask task = problem_.task(head / problem_.heads, head % problem_.heads);
+      // Elements i of n whose part i * parts / n is `part`.
+      const auto size_of_part = [](std::int64_t part, std::int64_t parts, std::int64_t n) {
+        return ((part + 1) * n + parts - 1) / parts - (part * n + parts - 1) / parts;
+      };
+      for (std::int64_t r = 0; r < task.block_rows; ++r) {
+        for (std::int64_t c = 0; c < task.block_columns; ++c) {
+          const std::int64_t pairs =
+              size_of_part(r, task.block_rows, task.q_len) * size_of_part(c, task.block_columns, task.k_len);
+          if (pairs == 0) continue;
+          const std::int64_t at = r * task.block_step + c;
+          if (problem_.accumulation == Dtype::f64) {
+            reinterpret_cast<double*>(task.block_weights)[at] /= static_cast<double>(pairs);
+          } else {
+            reinterpret_cast<float*>(task.block_weights)[at] /= static_cast<float>(pairs);
+          }
+        }
+      }
+    }
   }
 
   std::vector<AttentionTask> group_tasks(std::int64_t unit) const {
@@ -114,6 +168,7 @@ class ForwardCall {
   void decode_group(const AttentionTask* tasks, std::int64_t heads, const DecodePlan& plan, std::byte* memory) const {
     std::byte* part = memory + plan.scratch_bytes;
     std::byte* next = part + bytes_of(heads * plan.row_elements);
+    check_stop();
     decode_chunk(tasks, heads, problem_.storage, 0, memory, part);
     for (std::int64_t chunk = kChunkKeys; chunk < tasks[0].k_len; chunk += kChunkKeys) {
       check_stop();
@@ -172,10 +227,9 @@ void attention(const TensorView& q, const TensorView& k, const TensorView& v, co
   if (options.threads < 0) throw std::invalid_argument("attention: threads must be 0 (default) or more");
   AttentionProblem problem(q, k, v, options);
   problem.set_outputs(out, extras);
-  if (problem.batch == 0 || problem.heads == 0 || problem.q_len == 0) return;
   ForwardCall call(problem, options);
-  call.run();
-  if (extras.rows) call.run_rows(extras);
+  call.run(extras);
+  if (extras.rows && extras.rows.size(0) > 0) call.run_rows(extras);
 }
 
 Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,

@@ -17,7 +17,9 @@ const T* backward_typed(const BackwardTask& task, std::int64_t begin, std::int64
                         const ChunkSums& sums, std::byte* scratch) {
   const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
   if (vectors == 1) return BackwardBlock<T, S, 1>(task, begin, end, scratch).run(chunk, sums);
-  if (vectors == 2) return BackwardBlock<T, S, 2>(task, begin, end, scratch).run(chunk, sums);
+  if constexpr (dtype_of<S> == Dtype::f32) {  // elsewhere two vectors are not worth the code
+    if (vectors == 2) return BackwardBlock<T, S, 2>(task, begin, end, scratch).run(chunk, sums);
+  }
   return BackwardBlock<T, S, kTileVectors>(task, begin, end, scratch).run(chunk, sums);
 }
 

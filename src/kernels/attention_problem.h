@@ -45,6 +45,9 @@ class AttentionProblem {
   void check_mask(const Mask& mask);
   void check_bias(const Bias& bias);
   void check_score(const Score& score);
+  void set_statistics(const AttentionExtras& extras);
+  void set_statistics_of(AttentionTask& task, std::int64_t b, std::int64_t h) const;
+  void require_accumulation(std::string_view name, const TensorView& view) const;
   void check_rows(const TensorView& rows, const TensorView& row_weights) const;
   // Shape of batch, heads and queries, or of batch and key/value heads and keys, in the form above.
   Dims query_shape() const;
@@ -55,6 +58,7 @@ class AttentionProblem {
 
   TensorView q_, k_, v_;
   MutableTensorView out_, log_sum_exp_, weights_, logits_;
+  MutableTensorView row_maximum_, entropy_, top_keys_, top_weights_, received_, block_weights_;
   std::vector<std::int64_t> offsets_query_, offsets_key_;  // packed form
   Dims batch_shape_;
   double scale_ = 1, soft_cap_ = 0;

@@ -29,6 +29,12 @@ struct Plane {
 
 inline constexpr int kMaxPlanes = 4;
 
+// One number per query, or a row per query: that of query i at data + i * step. nullptr: not wanted.
+struct QueryPlace {
+  std::byte* data = nullptr;
+  std::int64_t step = 0;
+};
+
 struct AttentionTask {
   Rows query, key, value;
   std::byte* out = nullptr;
@@ -62,6 +68,14 @@ struct AttentionTask {
   std::byte* logits = nullptr;
   std::int64_t logits_step = 0;
   std::int64_t row_length = 0;  // of weights and logits; beyond k_len: 0 and -infinity
+  QueryPlace row_maximum, entropy;
+  QueryPlace top_keys, top_weights;
+  std::int64_t top_count = 0;
+  // Sums over all queries: blocks of queries must come in order, on one thread.
+  std::byte* received = nullptr;
+  std::int64_t received_step = 0;
+  std::byte* block_weights = nullptr;  // [block_rows][block_columns], rows block_step apart
+  std::int64_t block_rows = 0, block_columns = 0, block_step = 0;
 };
 
 // Keys first <= j < last; none if first == last.

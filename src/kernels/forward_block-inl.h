@@ -13,6 +13,7 @@
 #include "kernels/attention_forward.h"
 #include "kernels/logits-inl.h"
 #include "kernels/rows-inl.h"
+#include "kernels/second_look-inl.h"
 #include "kernels/softmax_state-inl.h"
 #include "kernels/visibility-inl.h"
 
@@ -95,7 +96,9 @@ class ForwardBlock {
     }
     if (task_.out != nullptr) write_out();
     if (task_.log_sum_exp != nullptr) write_log_sum_exp<kUnit>();
-    if (task_.weights != nullptr || task_.logits != nullptr) write_planes<kUnit>();
+    if (wants_planes(task_) || wants_sums(task_) || wants_row_statistics(task_)) {
+      SecondLook<kUnit, T, S, kVectors>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
+    }
   }
 
   // Keys first <= j < last, within the block that begins at `block`.
@@ -116,6 +119,7 @@ class ForwardBlock {
         absorb<kUnit, true>(block, first_row, row, tile, state, out);
       }
     }
+    state.finish_block();
     if (task_.out == nullptr) return;
     const std::int64_t first_value = block + first_row;
     const KeyRows<S> values{reinterpret_cast<const S*>(task_.value.data) + first_value * task_.value.step,
@@ -145,7 +149,7 @@ class ForwardBlock {
     T* weights = weights_ + row * kColumns;
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       const Vec<T> maximum = hn::Load(d, state.maximum + c * kLanes<T>);
-      Vec<T> sum = hn::Load(d, state.sum + c * kLanes<T>);
+      Vec<T> sum = hn::Load(d, state.block + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
         Vec<T> weight = power<kUnit, T>(hn::Sub(tile[r][c], maximum));
         sum = hn::Add(sum, weight);
@@ -154,7 +158,7 @@ class ForwardBlock {
         }
         hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
       }
-      hn::Store(sum, d, state.sum + c * kLanes<T>);
+      hn::Store(sum, d, state.block + c * kLanes<T>);
     }
   }
 
@@ -191,49 +195,6 @@ class ForwardBlock {
     T* target = reinterpret_cast<T*>(task_.log_sum_exp) + begin_ * task_.log_sum_exp_step;
     for (std::int64_t i = 0; i < count_; ++i, target += task_.log_sum_exp_step) {
       *target = log_sum_exp(state_.maximum[i], state_.sum[i], kUnit == Unit::base2 ? kLn2 : 1.0);
-    }
-  }
-
-  // Weights and logits by a second look at the keys, now that each row's maximum and sum are known.
-  template <Unit kUnit>
-  void write_planes() {
-    const Tag<T> d;
-    for (std::int64_t key = 0; key < task_.k_len; key += kTileRows) {
-      const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
-      Tile tile;
-      logits_.template compute<kUnit, S>(task_, key, tile);
-      if (!visibility_.sees_all(key, kTileRows)) {
-        visibility_.load_booleans(key, kTileRows);
-        visibility_.hide(key, tile);
-      }
-      for (int r = 0; r < kTileRows; ++r) {
-        for (int c = 0; c < kVectors; ++c) {
-          const int at = c * kLanes<T>;
-          T* row = weights_ + r * kColumns + at;
-          const Vec<T> relative = hn::Sub(tile[r][c], hn::Load(d, state_.maximum + at));
-          hn::Store(hn::Mul(power<kUnit, T>(relative), inverse_sum(at)), d, row);
-          const Vec<T> unit = hn::Set(d, kUnit == Unit::base2 ? T(kLn2) : T(1));
-          hn::Store(hn::Mul(tile[r][c], unit), d, row + kTileRows * kColumns);
-        }
-      }
-      write_plane(task_.weights, task_.weights_step, key, rows, weights_);
-      write_plane(task_.logits, task_.logits_step, key, rows, weights_ + kTileRows * kColumns);
-    }
-    fill_plane(task_.weights, task_.weights_step, T(0));
-    fill_plane(task_.logits, task_.logits_step, -kInfinity<T>);
-  }
-
-  void write_plane(std::byte* plane, std::int64_t step, std::int64_t key, std::int64_t rows, const T* tile) {
-    if (plane == nullptr) return;
-    transpose(tile, kColumns, rows, count_, reinterpret_cast<T*>(plane) + begin_ * step + key, step);
-  }
-
-  // Beyond the keys of this sequence.
-  void fill_plane(std::byte* plane, std::int64_t step, T value) {
-    if (plane == nullptr) return;
-    for (std::int64_t i = 0; i < count_; ++i) {
-      T* row = reinterpret_cast<T*>(plane) + (begin_ + i) * step;
-      std::fill(row + task_.k_len, row + task_.row_length, value);
     }
   }
 

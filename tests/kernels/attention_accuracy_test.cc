@@ -105,7 +105,8 @@ TEST_P(AttentionAccuracy, SixteenBitsWithinOneUnit) {
       const Tensor k = testing::normal(random, {shape.k_len, shape.head_dim}, dtype);
       const Tensor v = testing::normal(random, {shape.k_len, shape.value_dim}, dtype);
       const AttentionOptions options{.mask = shape.causal ? Mask::causal() : Mask()};
-      const Tensor exact = reference::attention(q, k, v, options).out;
+      const reference::AttentionResult result = reference::attention(q, k, v, options);
+      const Tensor& exact = result.out;
       const Tensor rounded = convert(exact, dtype);
       const Tensor out = attention(q, k, v, options);
       const auto bits = [](const Tensor& tensor, std::int64_t i) {
@@ -122,10 +123,12 @@ TEST_P(AttentionAccuracy, SixteenBitsWithinOneUnit) {
           ASSERT_LE(std::abs(got[at] - wanted[at]), slack);
         }
       }
-      // Into float the result is as good as from float inputs.
+      // Into float nothing is lost but what float logits lose: one of size L carries a few roundings of L * epsilon /
+      // 2, which the exponential hands on to the weights.
       Tensor wide = Tensor::zeros(out.shape());
       attention(q, k, v, wide, options);
-      EXPECT_LE(testing::difference(wide, exact), 4e-6 * testing::largest(v));
+      EXPECT_LE(testing::difference(wide, exact),
+                (4e-6 + 4 * kEpsilon * testing::largest(result.logits)) * testing::largest(v));
     }
     EXPECT_LE(static_cast<double>(beyond_one), 0.001 * static_cast<double>(elements)) << name_of(dtype);
   }

@@ -1,0 +1,130 @@
+// What a caller wants to see of the weights, by a second look at the keys of a block of queries, now that each row's
+// maximum and sum are known: the same logits, bit for bit, as in the first. Included once per CPU target.
+
+#if defined(QKV_KERNELS_SECOND_LOOK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_SECOND_LOOK_INL_H_
+#undef QKV_KERNELS_SECOND_LOOK_INL_H_
+#else
+#define QKV_KERNELS_SECOND_LOOK_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "kernels/logits-inl.h"
+#include "kernels/row_statistics-inl.h"
+#include "kernels/visibility-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+inline bool wants_planes(const AttentionTask& task) { return task.weights != nullptr || task.logits != nullptr; }
+
+inline bool wants_sums(const AttentionTask& task) { return task.received != nullptr || task.block_weights != nullptr; }
+
+template <Unit kUnit, class T, class S, int kVectors>
+class SecondLook {
+ public:
+  using State = SoftmaxState<T, kVectors>;
+
+  // `scratch`: two tiles.
+  SecondLook(const AttentionTask& task, std::int64_t begin, std::int64_t count, Visibility<T, kVectors>& visibility,
+             BlockLogits<T, kVectors>& logits, const State& state, T* scratch)
+      : task_(task),
+        begin_(begin),
+        count_(count),
+        visibility_(visibility),
+        logits_(logits),
+        state_(state),
+        statistics_(task, begin, count, state),
+        weight_tile_(scratch),
+        logit_tile_(scratch + kTileRows * kColumns) {}
+
+  void run() {
+    const bool planes = wants_planes(task_);
+    const std::int64_t first = planes ? 0 : visibility_.first_key() / kTileRows * kTileRows;
+    const std::int64_t last = planes ? task_.k_len : visibility_.last_key();
+    for (std::int64_t key = first; key < last; key += kTileRows) {
+      Tile tile;
+      logits_.template compute<kUnit, S>(task_, key, tile);
+      if (!visibility_.sees_all(key, kTileRows)) {
+        visibility_.load_booleans(key, kTileRows);
+        visibility_.hide(key, tile);
+      }
+      if (wants_row_statistics(task_)) statistics_.add(key, tile);
+      if (!planes && !wants_sums(task_)) continue;
+      weigh(tile);
+      const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
+      write_plane(task_.weights, task_.weights_step, key, rows, weight_tile_);
+      write_plane(task_.logits, task_.logits_step, key, rows, logit_tile_);
+      for (std::int64_t r = 0; r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
+    }
+    fill_plane(task_.weights, task_.weights_step, T(0));
+    fill_plane(task_.logits, task_.logits_step, -kInfinity<T>);
+    statistics_.write();
+  }
+
+ private:
+  static constexpr int kColumns = kVectors * kLanes<T>;
+  using Tile = Vec<T>[kTileRows][kVectors];
+
+  // Weights, and logits in natural units. Lanes without a query have weight 0.
+  void weigh(const Tile& tile) {
+    const Tag<T> d;
+    const Vec<T> unit = hn::Set(d, kUnit == Unit::base2 ? T(kLn2) : T(1));
+    for (int c = 0; c < kVectors; ++c) {
+      const int at = c * kLanes<T>;
+      const Vec<T> maximum = hn::Load(d, state_.maximum + at), sum = hn::Load(d, state_.sum + at);
+      const auto used = hn::Lt(hn::Iota(d, static_cast<T>(at)), hn::Set(d, static_cast<T>(count_)));
+      const auto empty = hn::Eq(sum, hn::Zero(d));
+      const Vec<T> inverse = hn::IfThenElseZero(used, hn::IfThenZeroElse(empty, hn::Div(hn::Set(d, T(1)), sum)));
+      for (int r = 0; r < kTileRows; ++r) {
+        const Vec<T> weight = hn::Mul(power<kUnit, T>(hn::Sub(tile[r][c], maximum)), inverse);
+        hn::Store(weight, d, weight_tile_ + r * kColumns + at);
+        hn::Store(hn::Mul(tile[r][c], unit), d, logit_tile_ + r * kColumns + at);
+      }
+    }
+  }
+
+  void write_plane(std::byte* plane, std::int64_t step, std::int64_t key, std::int64_t rows, const T* tile) const {
+    if (plane == nullptr) return;
+    transpose(tile, kColumns, rows, count_, reinterpret_cast<T*>(plane) + begin_ * step + key, step);
+  }
+
+  // Beyond the keys of this sequence.
+  void fill_plane(std::byte* plane, std::int64_t step, T value) const {
+    if (plane == nullptr) return;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      T* row = reinterpret_cast<T*>(plane) + (begin_ + i) * step;
+      std::fill(row + task_.k_len, row + task_.row_length, value);
+    }
+  }
+
+  // One key's weights into the sums over queries. Blocks of queries come in order, on one thread.
+  void add_sums(std::int64_t key, const T* weights) const {
+    if (task_.received != nullptr) {
+      T sum = 0;
+      for (std::int64_t i = 0; i < count_; ++i) sum += weights[i];
+      reinterpret_cast<T*>(task_.received)[key * task_.received_step] += sum;
+    }
+    if (task_.block_weights != nullptr) {
+      T* column = reinterpret_cast<T*>(task_.block_weights) + key * task_.block_columns / task_.k_len;
+      for (std::int64_t i = 0; i < count_; ++i) {
+        column[(begin_ + i) * task_.block_rows / task_.q_len * task_.block_step] += weights[i];
+      }
+    }
+  }
+
+  const AttentionTask& task_;
+  const std::int64_t begin_, count_;
+  Visibility<T, kVectors>& visibility_;
+  BlockLogits<T, kVectors>& logits_;
+  const State& state_;
+  RowStatistics<kUnit, T, kVectors> statistics_;
+  T* weight_tile_;
+  T* logit_tile_;
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
