@@ -124,6 +124,7 @@ TEST_P(AttentionBackwardMasked, VisibleNanStays) {
   const Tensor visible = holes();
   for (const Dtype dtype : kFloating) {
     Arrays arrays(dtype);
+    SCOPED_TRACE(name_of(dtype));
     put(arrays.k, {0, 0, 3, 2}, kNan);  // seen by odd queries
     const Gradients gradients = arrays.gradients({.mask = Mask::boolean(visible)});
     for (std::int64_t i = 0; i < 30; ++i) {
