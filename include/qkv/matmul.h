@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "qkv/tensor.h"
 
@@ -14,7 +13,8 @@ class PackedMatrix {
  public:
   PackedMatrix() = default;
   // From [k, n] with any strides, f32 or f64. For a Linear weight [out, in] pass weight.transpose(0, 1).
-  explicit PackedMatrix(const TensorView& matrix);
+  // `threads` as in MatmulOptions.
+  explicit PackedMatrix(const TensorView& matrix, int threads = 0);
 
   std::int64_t rows() const { return rows_; }        // k
   std::int64_t columns() const { return columns_; }  // n

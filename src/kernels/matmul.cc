@@ -1,0 +1,107 @@
+// matmul: the checks, and the cut into tasks of some rows times some panels.
+#include "qkv/matmul.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "kernels/matmul_panel.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+// Rows of a task: at the depths of Transformers they stay in L2 while panel after panel passes by.
+#ifndef QKV_ROWS
+#define QKV_ROWS 128
+#endif
+constexpr std::int64_t kTaskRows = QKV_ROWS;
+// Multiply-adds of a task, about: some ten microseconds, far above the price of handing it to a thread.
+constexpr std::int64_t kTaskWork = 1'000'000;
+
+void check_shapes(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
+  const auto fail = [](const std::string& text) { throw std::invalid_argument("matmul: " + text); };
+  const std::int64_t k = b.rows(), n = b.columns();
+  if (a.rank() != 2 || a.size(1) != k) {
+    fail(fmt::format("a is {}; with b [{}, {}] it must be [m, {}]", to_string(a.shape()), k, n, k));
+  }
+  const std::int64_t m = a.size(0);
+  if (out.shape() != Dims{m, n}) fail(fmt::format("out is {}; it must be [{}, {}]", to_string(out.shape()), m, n));
+  if (bias && bias.shape() != Dims{n}) fail(fmt::format("bias is {}; it must be [{}]", to_string(bias.shape()), n));
+}
+
+void check_layouts(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
+  const auto fail = [](const std::string& text) { throw std::invalid_argument("matmul: " + text); };
+  const auto check_type = [&](const char* name, Dtype dtype) {
+    if (dtype != b.dtype()) fail(fmt::format("{} is {}, b is {}; they must agree", name, name_of(dtype), name_of(b.dtype())));
+  };
+  check_type("a", a.dtype());
+  check_type("out", out.dtype());
+  if (bias) check_type("bias", bias.dtype());
+  const auto check_unit = [&](const char* name, std::int64_t extent, std::int64_t stride) {
+    if (extent > 1 && stride != 1) fail(fmt::format("the last stride of {} is {}; it must be 1", name, stride));
+  };
+  check_unit("a", a.size(1), a.stride(1));
+  check_unit("out", out.size(1), out.stride(1));
+  if (bias) check_unit("bias", bias.size(0), bias.stride(0));
+  if (out.size(0) > 1 && std::abs(out.stride(0)) < out.size(1)) {
+    fail(fmt::format("rows of out overlap: they are {} elements, {} apart", out.size(1), out.stride(0)));
+  }
+}
+
+template <class T>
+void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
+  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<T>();
+  if (b.panel_columns() != width) {
+    throw std::invalid_argument(fmt::format(
+        "matmul: b was packed for another target, in panels of {} columns; the selected one needs {}: pack it again",
+        b.panel_columns(), width));
+  }
+  if (m == 0 || n == 0) return;
+  const MultiplyPanel<T> kernel = multiply_panel<T>();
+  const T* left = a.data<T>();
+  const T* panels = b.panels().data<T>();
+  const T* bias = options.bias ? options.bias.data<T>() : nullptr;
+  T* result = out.data<T>();
+
+  const std::int64_t panel_count = (n + width - 1) / width;
+  const std::int64_t row_blocks = (m + kTaskRows - 1) / kTaskRows;
+  const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, kTaskRows) * k * width);
+  const std::int64_t group = std::clamp<std::int64_t>(kTaskWork / panel_work, 1, panel_count);
+  const std::int64_t groups = (panel_count + group - 1) / group;
+  parallel_for(row_blocks * groups, options.threads, [&](std::int64_t task, int) {
+    const std::int64_t row = task / groups * kTaskRows, first = task % groups * group;
+    for (std::int64_t panel = first; panel < std::min(first + group, panel_count); ++panel) {
+      const std::int64_t column = panel * width;
+      kernel({.left = left + row * a.stride(0),
+              .left_stride = a.stride(0),
+              .rows = std::min(kTaskRows, m - row),
+              .panel = panels + panel * k * width,
+              .depth = k,
+              .out = result + row * out.stride(0) + column,
+              .out_stride = out.stride(0),
+              .columns = std::min(width, n - column),
+              .bias = bias == nullptr ? nullptr : bias + column,
+              .accumulate = options.accumulate});
+    }
+  });
+}
+
+}  // namespace
+
+void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
+  check_shapes(a, b, out, options.bias);
+  check_layouts(a, b, out, options.bias);
+  if (b.dtype() == Dtype::f32) {
+    multiply<float>(a, b, out, options);
+  } else {
+    multiply<double>(a, b, out, options);
+  }
+}
+
+void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out, const MatmulOptions& options) {
+  matmul(a, PackedMatrix(b, options.threads), out, options);
+}
+
+}  // namespace qkv

@@ -1,0 +1,35 @@
+// The kernel of matmul: some rows of the left operand times one panel of the packed right one.
+#pragma once
+
+#include <cstdint>
+
+namespace qkv {
+
+// out [rows, columns] = left [rows, depth] panel [depth, panel_columns] (+ bias [columns]); rows of left and out lie a
+// stride apart, the panel is contiguous, and columns is at most panel_columns, the width that the target asks for.
+template <class T>
+struct PanelProduct {
+  const T* left;
+  std::int64_t left_stride;
+  std::int64_t rows;
+  const T* panel;
+  std::int64_t depth;
+  T* out;
+  std::int64_t out_stride;
+  std::int64_t columns;
+  const T* bias;    // nullptr: none
+  bool accumulate;  // add to what out holds
+};
+
+template <class T>
+using MultiplyPanel = void (*)(const PanelProduct<T>&);
+
+// The kernel of the selected target, float or double: look it up once per product.
+template <class T>
+MultiplyPanel<T> multiply_panel();
+
+// Columns of its panels.
+template <class T>
+int panel_columns();
+
+}  // namespace qkv
