@@ -192,8 +192,7 @@ class ForwardBlock {
       step = task_.value.step;
     } else {
       for (std::int64_t key = 0; key < keys; ++key) {
-        const S* row = values + key * task_.value.step;
-        for (int r = 0; r < kRows; ++r) value_rows_[key * kRows + r] = static_cast<T>(row[r]);
+        convert_some<kRows>(values + key * task_.value.step, value_rows_ + key * kRows);
       }
       left = value_rows_;
       step = kRows;
@@ -246,11 +245,13 @@ class ForwardBlock {
     if (sizeof(S) == sizeof(T) || task_.out_is_accumulator) {
       T* target = reinterpret_cast<T*>(task_.out) + begin_ * task_.out_step;
       transpose(out_, kColumns, task_.value_dim, count_, target, task_.out_step);
-    } else {
+      return;
+    }
+    if constexpr (sizeof(S) != sizeof(T)) {
       transpose(out_, kColumns, task_.value_dim, count_, chunk_out_, task_.value_dim);
       S* target = reinterpret_cast<S*>(task_.out) + begin_ * task_.out_step;
-      for (std::int64_t i = 0; i < count_; ++i, target += task_.out_step) {
-        for (std::int64_t e = 0; e < task_.value_dim; ++e) target[e] = S(chunk_out_[i * task_.value_dim + e]);
+      for (std::int64_t i = 0; i < count_; ++i) {
+        round_row(chunk_out_ + i * task_.value_dim, task_.value_dim, target + i * task_.out_step);
       }
     }
   }

@@ -14,18 +14,37 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// kLanes<T> elements of storage type S from any address, as T.
-template <class T, class S>
-HWY_INLINE Vec<T> load_as(const S* from) {
-  const Tag<T> d;
+// The lanes of `d` from elements of storage type S at any address.
+template <class D, class S, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_as(D d, const S* from) {
   if constexpr (sizeof(S) == sizeof(T)) {
     return hn::LoadU(d, from);
   } else if constexpr (dtype_of<S> == Dtype::bf16) {
-    const hn::Rebind<hwy::bfloat16_t, Tag<T>> half;
+    const hn::Rebind<hwy::bfloat16_t, D> half;
     return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::bfloat16_t*>(from)));
   } else {
-    const hn::Rebind<hwy::float16_t, Tag<T>> half;
+    const hn::Rebind<hwy::float16_t, D> half;
     return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
+  }
+}
+
+// The inverse, to the nearest value of S, ties to even. (Highway's own conversion to bf16 truncates.)
+template <class S>
+HWY_INLINE void store_as(Vec<float> x, S* to) {
+  if constexpr (dtype_of<S> == Dtype::bf16) {
+    const hn::RebindToUnsigned<Tag<float>> bits;
+    const hn::Rebind<std::int32_t, Tag<float>> wide;
+    const hn::Rebind<std::uint16_t, Tag<float>> half;
+    const auto word = hn::BitCast(bits, x);
+    const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(bits, 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(bits, 0x7fff)), odd));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(word), hn::Set(bits, 0x40));
+    const auto nan = hn::RebindMask(bits, hn::Ne(x, x));
+    const auto narrow = hn::DemoteTo(half, hn::BitCast(wide, hn::IfThenElse(nan, quiet, rounded)));
+    hn::StoreU(narrow, half, reinterpret_cast<std::uint16_t*>(to));
+  } else {
+    const hn::Rebind<hwy::float16_t, Tag<float>> half;
+    hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
   }
 }
 
@@ -33,8 +52,23 @@ template <class T, class S>
 HWY_INLINE void convert_row(const S* HWY_RESTRICT from, std::int64_t count, T* HWY_RESTRICT to) {
   const Tag<T> d;
   std::int64_t i = 0;
-  for (; i + kLanes<T> <= count; i += kLanes<T>) hn::StoreU(load_as<T>(from + i), d, to + i);
+  for (; i + kLanes<T> <= count; i += kLanes<T>) hn::StoreU(load_as(d, from + i), d, to + i);
   for (; i < count; ++i) to[i] = static_cast<T>(from[i]);
+}
+
+template <class S>
+HWY_INLINE void round_row(const float* HWY_RESTRICT from, std::int64_t count, S* HWY_RESTRICT to) {
+  std::int64_t i = 0;
+  for (; i + kLanes<float> <= count; i += kLanes<float>) store_as(hn::LoadU(Tag<float>(), from + i), to + i);
+  for (; i < count; ++i) to[i] = S(from[i]);
+}
+
+// convert_row for a count known at compile time, a power of two.
+template <int kCount, class T, class S>
+HWY_INLINE void convert_some(const S* HWY_RESTRICT from, T* HWY_RESTRICT to) {
+  const hn::CappedTag<T, kCount> d;
+  constexpr int kStep = kCount < kLanes<T> ? kCount : kLanes<T>;
+  QKV_UNROLL for (int i = 0; i < kCount; i += kStep) hn::StoreU(load_as(d, from + i), d, to + i);
 }
 
 // Whether the row has no infinity and no NaN: only these make x * 0 differ from 0.
@@ -44,7 +78,7 @@ HWY_INLINE bool is_finite_row(const S* from, std::int64_t count) {
   const Vec<T> zero = hn::Zero(d);
   Vec<T> sum = zero;
   std::int64_t i = 0;
-  for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(load_as<T>(from + i), zero, sum);
+  for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(load_as(d, from + i), zero, sum);
   bool finite = hn::AllTrue(d, hn::Eq(sum, zero));
   for (; i < count; ++i) finite = finite && static_cast<T>(from[i]) * T(0) == T(0);
   return finite;

@@ -1,6 +1,6 @@
-// The register tile that every product of the project is made of: rows by vectors of accumulators, one broadcast element
-// of the left operand times a row of the right one. The left operand is read where it lies, with any two strides; the
-// right one is packed, a multiple of the vector wide. Included once per CPU target.
+// The register tile that every product of the project is made of: rows by vectors of accumulators, one broadcast
+// element of the left operand times a row of the right one. The left operand is read where it lies, with any two
+// strides; the right one is packed, a multiple of the vector wide. Included once per CPU target.
 
 // Per-target include guard, the convention of Highway.
 #if defined(QKV_KERNELS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -46,7 +46,7 @@ inline constexpr int kTileVectors = 3;
 
 // Columns of a full tile: the width of packed panels and of a block of queries.
 template <class T>
-inline constexpr int kTileColumns = kTileVectors* kLanes<T>;
+inline constexpr int kTileColumns = kTileVectors * kLanes<T>;
 
 // sum[r][c] += left[r][k] * right[k][c] for k = 0 .. count - 1, in this order, fused where the target can.
 // left[r][k] lies at left + r * row_step + k * step, right[k] at right + k * right_step.

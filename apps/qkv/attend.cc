@@ -1,0 +1,286 @@
+// qkv attend: attention over arrays in files. Everything is read and checked first, computed as a whole, then written.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+
+#include "qkv/attention.h"
+#include "qkv/commands.h"
+#include "qkv/error.h"
+#include "qkv/files.h"
+#include "qkv/options.h"
+#include "qkv/program.h"
+
+namespace qkv::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file, and the option that names it. Without a path it was not given.
+struct NamedFile {
+  const char* option;
+  std::string path{};
+
+  bool given() const { return !path.empty(); }
+};
+
+struct Request {
+  NamedFile query{"--query"};
+  NamedFile key{"--key"};
+  NamedFile value{"--value"};
+  NamedFile mask{"--mask"};
+  NamedFile lengths{"--lengths"};
+  NamedFile bias{"--bias"};
+  NamedFile alibi{"--alibi"};
+  NamedFile offsets_query{"--offsets-query"};
+  NamedFile offsets_key{"--offsets-key"};
+  NamedFile out{"--out"};
+  NamedFile weights{"--weights"};
+  NamedFile logits{"--logits"};
+  NamedFile log_sum_exp{"--log-sum-exp"};
+  std::optional<Align> causal{};
+  Mask window{};
+  ScoreOptions score{};
+  std::optional<double> scale{};
+  double soft_cap = 0;
+  std::optional<Dtype> dtype{};
+
+  std::vector<NamedFile> inputs() const {
+    return {query,
+            key,
+            value,
+            mask,
+            lengths,
+            bias,
+            alibi,
+            offsets_query,
+            offsets_key,
+            {"--score-w-query", score.w_query},
+            {"--score-w-key", score.w_key},
+            {"--score-v", score.v},
+            {"--score-w", score.w}};
+  }
+  std::vector<NamedFile> outputs() const { return {out, weights, logits, log_sum_exp}; }
+};
+
+// FILE of FILE.safetensors:TENSOR, in a form that tells whether two names are one file.
+fs::path same_file_key(std::string path) {
+  const std::size_t tensor = path.find(".safetensors:");
+  if (tensor != std::string::npos) path.resize(path.find(':', tensor));
+  return fs::weakly_canonical(fs::absolute(path));
+}
+
+// Refuses what would lose data or could not be written, before any work.
+void check_outputs(const Request& request) {
+  std::vector<NamedFile> taken = request.inputs();
+  for (const NamedFile& file : request.outputs()) {
+    if (!file.given()) continue;
+    const fs::path path(file.path);
+    if (path.extension() != ".npy") throw UsageError(file.option, file.path + " must end in .npy");
+    for (const NamedFile& other : taken) {
+      if (other.given() && same_file_key(other.path) == same_file_key(file.path)) {
+        throw UsageError(file.option,
+                         fmt::format("{} is also {}; it must be a file of its own", file.path, other.option));
+      }
+    }
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    if (!fs::is_directory(folder)) throw IoError(fmt::format("{}: there is no folder {}", file.path, folder.string()));
+    if (fs::is_directory(path)) throw IoError(file.path + ": it is a folder");
+    taken.push_back(file);
+  }
+}
+
+Tensor read(const NamedFile& file) {
+  check_interruption();
+  return file.given() ? read_array(file.path) : Tensor();
+}
+
+Tensor read_as(const NamedFile& file, Dtype dtype) {
+  check_interruption();
+  return file.given() ? read_parameter(file.option, file.path, dtype) : Tensor();
+}
+
+// Query, key or value: in its own type, which must then be the query's, or in the type that was asked for.
+Tensor read_vectors(const NamedFile& file, std::optional<Dtype> dtype) {
+  Tensor array = read(file);
+  if (array.rank() < 2) {
+    throw std::invalid_argument(
+        fmt::format("{} {} has shape {}; it must be [..., heads, length, size] or [length, size]", file.option,
+                    file.path, to_string(array.shape())));
+  }
+  if (dtype) return array.dtype() == *dtype ? std::move(array) : convert(array, *dtype);
+  if (!is_floating(array.dtype())) {
+    throw std::invalid_argument(fmt::format("{} {} holds {}; it must hold a floating type, or --dtype name one",
+                                            file.option, file.path, name_of(array.dtype())));
+  }
+  return array;
+}
+
+void require_type_of_query(const Tensor& query, const Tensor& array, const NamedFile& file) {
+  if (array.dtype() == query.dtype()) return;
+  throw std::invalid_argument(
+      fmt::format("{} {} holds {}, the queries are {}; both must have one type, or --dtype name it", file.option,
+                  file.path, name_of(array.dtype()), name_of(query.dtype())));
+}
+
+// Everything that the computation borrows.
+struct Inputs {
+  Tensor query;
+  Tensor key;
+  Tensor value;
+  Tensor mask;
+  Tensor lengths;
+  Tensor bias;
+  Tensor alibi;
+  Tensor offsets_query;
+  Tensor offsets_key;
+  ScoreParameters score;
+};
+
+Inputs read_inputs(const Request& request) {
+  Inputs inputs;
+  inputs.query = read_vectors(request.query, request.dtype);
+  inputs.key = read_vectors(request.key, request.dtype);
+  inputs.value = read_vectors(request.value, request.dtype);
+  require_type_of_query(inputs.query, inputs.key, request.key);
+  require_type_of_query(inputs.query, inputs.value, request.value);
+  const Dtype accumulation = accumulation_of(inputs.query.dtype());
+  inputs.mask = read(request.mask);
+  inputs.lengths = read(request.lengths);
+  inputs.bias = read_as(request.bias, accumulation);
+  inputs.alibi = read_as(request.alibi, accumulation);
+  inputs.offsets_query = read(request.offsets_query);
+  inputs.offsets_key = read(request.offsets_key);
+  inputs.score = read_score_parameters(request.score, accumulation);
+  return inputs;
+}
+
+AttentionOptions attention_options(const Request& request, const Inputs& inputs) {
+  AttentionOptions options{.mask = request.window,
+                           .bias = {},
+                           .scale = request.scale,
+                           .soft_cap = request.soft_cap,
+                           .score = inputs.score.score(),
+                           .offsets_query = {},
+                           .offsets_key = {},
+                           .stop = interruption()};
+  if (request.causal) options.mask = options.mask & Mask::causal(*request.causal);
+  if (request.lengths.given()) options.mask = options.mask & Mask::lengths(inputs.lengths);
+  if (request.mask.given()) options.mask = options.mask & Mask::boolean(inputs.mask);
+  if (request.bias.given()) options.bias = Bias::view(inputs.bias);
+  if (request.alibi.given()) options.bias = options.bias + Bias::alibi(inputs.alibi);
+  if (request.offsets_query.given()) options.offsets_query = inputs.offsets_query;
+  if (request.offsets_key.given()) options.offsets_key = inputs.offsets_key;
+  return options;
+}
+
+// The length of a row of weights: all keys, or those of the longest sequence. Offsets that break the rules only need a
+// bounded answer here; attention() refuses them.
+std::int64_t row_length(const Request& request, const Inputs& inputs) {
+  if (!request.offsets_key.given()) return inputs.key.size(-2);
+  const Tensor offsets = convert(inputs.offsets_key, Dtype::i64);
+  std::int64_t longest = 0;
+  for (std::int64_t i = 0; i + 1 < offsets.element_count(); ++i) {
+    const std::int64_t begin = std::clamp<std::int64_t>(offsets.data<std::int64_t>()[i], 0, inputs.key.size(0));
+    const std::int64_t end = std::clamp<std::int64_t>(offsets.data<std::int64_t>()[i + 1], 0, inputs.key.size(0));
+    longest = std::max(longest, end - begin);
+  }
+  return longest;
+}
+
+void attend(const Request& request) {
+  check_outputs(request);
+  check_score_options(request.score);
+  const Inputs inputs = read_inputs(request);
+  const Dtype accumulation = accumulation_of(inputs.query.dtype());
+
+  Dims row_shape;  // of log-sum-exp: the query's without its last dimension
+  for (int i = 0; i + 1 < inputs.query.rank(); ++i) row_shape.push_back(inputs.query.size(i));
+  const auto rows_of = [&](std::int64_t length) {
+    Dims shape = row_shape;
+    shape.push_back(length);
+    return shape;
+  };
+  std::vector<std::pair<std::string, Tensor>> results;
+  results.reserve(request.outputs().size());
+  const auto place = [&](const NamedFile& file, const Dims& shape) -> MutableTensorView {
+    if (!file.given()) return {};
+    return results.emplace_back(file.path, Tensor::uninitialized(shape, accumulation)).second;
+  };
+  const MutableTensorView out = place(request.out, rows_of(inputs.value.size(-1)));
+  AttentionExtras extras;
+  extras.weights = place(request.weights, rows_of(row_length(request, inputs)));
+  extras.logits = place(request.logits, rows_of(row_length(request, inputs)));
+  extras.log_sum_exp = place(request.log_sum_exp, row_shape);
+  attention(inputs.query, inputs.key, inputs.value, out, attention_options(request, inputs), extras);
+  for (const auto& [path, array] : results) write_npy(path, array);
+}
+
+Mask parse_window(const std::string& text) {
+  const auto number = [](std::string_view digits) -> std::optional<std::int64_t> {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+    if (error != std::errc{} || end != digits.end() || value < -1) return std::nullopt;
+    return value;
+  };
+  const std::size_t comma = std::min(text.find(','), text.size());
+  const auto left = number(std::string_view(text).substr(0, comma));
+  const auto right = number(std::string_view(text).substr(std::min(comma + 1, text.size())));
+  if (!left || !right) {
+    throw UsageError("--window", "\"" + text + "\" must be two numbers LEFT,RIGHT, each from -1 (open) upwards");
+  }
+  return Mask::window(*left, *right);
+}
+
+}  // namespace
+
+void add_attend(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand("attend", "Attend over arrays in files");
+  command.footer(
+      "Arrays: .npy, .csv, .json or FILE.safetensors:TENSOR; what is written is .npy, f32 (f64 for f64).\n"
+      "  query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., kv_heads, k_len, "
+      "value_dim]\n"
+      "  packed, with both --offsets: [tokens, heads, size]; sequence b has the rows offsets[b] <= row < offsets[b + "
+      "1]\n"
+      "  qkv attend --query q.npy --key k.npy --value v.npy --causal bottom-right --out o.npy");
+  const auto request = std::make_shared<Request>();
+  const auto add = [&](NamedFile& file, const char* help) { return add_file(command, file.option, file.path, help); };
+  add(request->query, "queries")->required();
+  add(request->key, "keys")->required();
+  add(request->value, "values")->required();
+  add(request->out, "the output to write, [..., heads, q_len, value_dim]")->required();
+  add(request->weights, "the weights to write, [..., heads, q_len, k_len]");
+  add(request->logits, "the logits to write, -inf where masked, [..., heads, q_len, k_len]");
+  add(request->log_sum_exp, "the log-sum-exp to write, [..., heads, q_len]");
+  add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
+  add_causal(command, request->causal);
+  command
+      .add_option_function<std::string>(
+          "--window", [request](const std::string& text) { request->window = parse_window(text); },
+          "query i sees keys i - LEFT to i + RIGHT; -1: open; i counts as in --causal")
+      ->type_name("LEFT,RIGHT");
+  add(request->lengths, "i32 or i64 [batch]: keys of each sequence");
+  add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
+  add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
+  CLI::Option* offsets_query = add(request->offsets_query, "i32 or i64 [batch + 1]: where packed queries begin");
+  CLI::Option* offsets_key = add(request->offsets_key, "i32 or i64 [batch + 1]: where packed keys begin");
+  offsets_query->needs(offsets_key);
+  offsets_key->needs(offsets_query);
+  add_score_options(command, request->score);
+  command
+      .add_option("--scale", request->scale, "factor of the scores (default: 1/sqrt(head_dim) for scaled-dot, else 1)")
+      ->check(finite_number())
+      ->type_name("X");
+  command.add_option("--soft-cap", request->soft_cap, "logits become cap * tanh(logits / cap); 0: off")
+      ->check(finite_number(0))
+      ->type_name("CAP");
+  add_dtype(command, request->dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
+            "type to store queries, keys and values in (default: that of the files)");
+  add_threads(command);
+  command.callback([request] { attend(*request); });
+}
+
+}  // namespace qkv::app

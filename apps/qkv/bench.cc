@@ -1,0 +1,201 @@
+// qkv bench: the speed of the kernels beside the fused multiply-add peak of the same cores, measured in one process and
+// turn by turn, so that both see the same clock and the same neighbours.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "kernels/peak.h"
+#include "qkv/attention.h"
+#include "qkv/commands.h"
+#include "qkv/error.h"
+#include "qkv/matmul.h"
+#include "qkv/options.h"
+#include "qkv/program.h"
+#include "qkv/random.h"
+#include "qkv/target.h"
+#include "qkv/threads.h"
+
+namespace qkv::app {
+namespace {
+
+constexpr double kMeasureSeconds = 1.0;
+constexpr int kLeastRuns = 3;
+
+struct Result {
+  double seconds = std::numeric_limits<double>::infinity();  // of the best run
+  double peak = 0;                                           // GFLOP/s of one thread
+};
+
+// Runs `work` once to warm up, then alternates it with the measurement of the peak.
+Result measure(const std::function<void()>& work, Dtype dtype) {
+  using Clock = std::chrono::steady_clock;
+  const auto since = [](Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  work();
+  Result result;
+  const Clock::time_point begin = Clock::now();
+  for (int run = 0; run < kLeastRuns || since(begin) < kMeasureSeconds; ++run) {
+    check_interruption();
+    result.peak = std::max(result.peak, peak_gflops(accumulation_of(dtype)));
+    const Clock::time_point turn = Clock::now();
+    do {
+      const Clock::time_point start = Clock::now();
+      work();
+      result.seconds = std::min(result.seconds, since(start));
+    } while (since(turn) < kMeasureSeconds / 20);
+  }
+  return result;
+}
+
+void report(const std::string& title, double operations, const Result& result, bool json) {
+  const double gflops = operations / result.seconds * 1e-9;
+  const double peak = result.peak * threads();
+  if (json) {
+    const nlohmann::ordered_json object = {{"best_ms", result.seconds * 1e3},
+                                           {"gflops", gflops},
+                                           {"peak_gflops", peak},
+                                           {"target", selected_target()},
+                                           {"threads", threads()}};
+    fmt::print("{}\n", object.dump());
+    return;
+  }
+  fmt::print("{}, {} thread{} on {}\n", title, threads(), threads() == 1 ? "" : "s", selected_target());
+  fmt::print("  best   {:10.4f} ms\n", result.seconds * 1e3);
+  fmt::print("  speed  {:10.1f} GFLOP/s\n", gflops);
+  fmt::print("  peak   {:10.1f} GFLOP/s (fused multiply-add, {:.1f} measured on one thread, times {})\n", peak,
+             result.peak, threads());
+  fmt::print("  ratio  {:10.2f}\n", gflops / peak);
+}
+
+// Random numbers in [-1, 1).
+Tensor made_up(const Dims& shape, Dtype dtype, std::uint64_t seed) {
+  Random random(seed);
+  Tensor values = Tensor::uninitialized(shape);
+  std::generate_n(values.data<float>(), values.element_count(), [&] {
+    check_interruption();
+    return static_cast<float>(2 * random.uniform() - 1);
+  });
+  return convert(values, dtype);
+}
+
+// Arrays beyond the machine's memory are refused before the system has to.
+void check_memory(double elements) {
+  const double needed = elements * sizeof(float) * 2;  // made in f32, then held in another type
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  if (needed <= memory) return;
+  throw UsageError(fmt::format("these sizes need {:.3g} GB, this machine has {:.3g} GB; they must be smaller",
+                               needed * 1e-9, memory * 1e-9));
+}
+
+struct AttentionSizes {
+  std::int64_t batch = 1;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 0;  // 0: heads
+  std::int64_t q_len = 0;
+  std::int64_t k_len = 0;
+  std::int64_t head_dim = 64;
+  std::int64_t value_dim = 0;  // 0: head_dim
+  std::optional<Align> causal{};
+  std::optional<Dtype> dtype{};
+  bool json = false;
+};
+
+void bench_attention(const AttentionSizes& sizes) {
+  const auto [batch, heads, q_len, k_len, head_dim] =
+      std::tuple(sizes.batch, sizes.heads, sizes.q_len, sizes.k_len, sizes.head_dim);
+  const std::int64_t kv_heads = sizes.kv_heads > 0 ? sizes.kv_heads : heads;
+  const std::int64_t value_dim = sizes.value_dim > 0 ? sizes.value_dim : head_dim;
+  if (heads % kv_heads != 0) throw UsageError("--kv-heads", fmt::format("{} must divide --heads {}", kv_heads, heads));
+  const auto product = [](auto... extents) { return (1.0 * ... * static_cast<double>(extents)); };
+  check_memory(product(batch, heads, q_len, head_dim + value_dim) +
+               product(batch, kv_heads, k_len, head_dim + value_dim));
+
+  const Dtype dtype = sizes.dtype.value_or(Dtype::f32);
+  const Tensor query = made_up({batch, heads, q_len, head_dim}, dtype, 1);
+  const Tensor key = made_up({batch, kv_heads, k_len, head_dim}, dtype, 2);
+  const Tensor value = made_up({batch, kv_heads, k_len, value_dim}, dtype, 3);
+  Tensor out = Tensor::zeros({batch, heads, q_len, value_dim}, dtype);
+  AttentionOptions options;
+  if (sizes.causal) options.mask = Mask::causal(*sizes.causal);
+  options.stop = interruption();
+  const Result result = measure([&] { attention(query, key, value, out, options); }, dtype);
+
+  // A product of queries and keys, and one of weights and values; a causal mask hides half of both.
+  const double operations = 2 * product(batch, heads, q_len, k_len, head_dim + value_dim) * (sizes.causal ? 0.5 : 1);
+  report(fmt::format("attention, q {}, k {}, v {}{}, {}", to_string(query.shape()), to_string(key.shape()),
+                     to_string(value.shape()), sizes.causal ? ", causal" : "", name_of(dtype)),
+         operations, result, sizes.json);
+}
+
+struct MatmulSizes {
+  std::int64_t m = 0;
+  std::int64_t k = 0;
+  std::int64_t n = 0;
+  std::optional<Dtype> dtype{};
+  bool json = false;
+};
+
+void bench_matmul(const MatmulSizes& sizes) {
+  const double m = static_cast<double>(sizes.m), k = static_cast<double>(sizes.k), n = static_cast<double>(sizes.n);
+  check_memory(m * k + 2 * k * n + m * n);
+  const Dtype dtype = sizes.dtype.value_or(Dtype::f32);
+  const Tensor a = made_up({sizes.m, sizes.k}, dtype, 1);
+  const PackedMatrix b(made_up({sizes.k, sizes.n}, dtype, 2));
+  Tensor out = Tensor::zeros({sizes.m, sizes.n}, dtype);
+  const Result result = measure([&] { matmul(a, b, out); }, dtype);
+  report(fmt::format("matmul, {} x {} x {}, packed, {}", sizes.m, sizes.k, sizes.n, name_of(dtype)), 2 * m * k * n,
+         result, sizes.json);
+}
+
+CLI::Option* add_size(CLI::App& command, const std::string& option, std::int64_t& size, const std::string& help,
+                      std::int64_t largest = std::int64_t{1} << 40) {
+  return command.add_option(option, size, help)->check(whole_number(1, largest))->type_name("N");
+}
+
+void add_bench_attention(CLI::App& bench) {
+  CLI::App& command = *bench.add_subcommand("attention", "Time attention over made-up numbers");
+  const auto sizes = std::make_shared<AttentionSizes>();
+  add_size(command, "--batch", sizes->batch, "sequences (default: 1)");
+  add_size(command, "--heads", sizes->heads, "query heads (default: 1)");
+  add_size(command, "--kv-heads", sizes->kv_heads, "key and value heads (default: --heads)");
+  add_size(command, "--q-len", sizes->q_len, "queries of a sequence")->required();
+  add_size(command, "--k-len", sizes->k_len, "keys of a sequence")->required();
+  add_size(command, "--head-dim", sizes->head_dim, "size of a query and a key (default: 64)", 1024);
+  add_size(command, "--value-dim", sizes->value_dim, "size of a value (default: --head-dim)", 1024);
+  add_causal(command, sizes->causal);
+  add_dtype(command, sizes->dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
+            "type of the arrays (default: f32)");
+  add_threads(command);
+  command.add_flag("--json", sizes->json, "print one JSON object");
+  command.callback([sizes] { bench_attention(*sizes); });
+}
+
+void add_bench_matmul(CLI::App& bench) {
+  CLI::App& command = *bench.add_subcommand("matmul", "Time the product [m, k] x [k, n] with the second one packed");
+  const auto sizes = std::make_shared<MatmulSizes>();
+  add_size(command, "--m", sizes->m, "rows")->required();
+  add_size(command, "--k", sizes->k, "length of the sum")->required();
+  add_size(command, "--n", sizes->n, "columns")->required();
+  add_dtype(command, sizes->dtype, {Dtype::f32, Dtype::f64}, "type of the arrays (default: f32)");
+  add_threads(command);
+  command.add_flag("--json", sizes->json, "print one JSON object");
+  command.callback([sizes] { bench_matmul(*sizes); });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand("bench", "Measure the speed of the kernels against the peak of this CPU");
+  command.require_subcommand(1);
+  add_bench_attention(command);
+  add_bench_matmul(command);
+}
+
+}  // namespace qkv::app

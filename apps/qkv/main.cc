@@ -1,0 +1,166 @@
+// The program: finds the subcommand, and turns whatever goes wrong into one line on standard error and an exit code.
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "qkv/commands.h"
+#include "qkv/error.h"
+#include "qkv/program.h"
+#include "qkv/target.h"
+#include "qkv/threads.h"
+
+namespace qkv::app {
+namespace {
+
+enum ExitCode { kOk = 0, kInternal = 1, kUsage = 2, kBadData = 3, kInputOutput = 4, kInterrupted = 130 };
+
+std::stop_source& stop_source() {
+  static std::stop_source source;
+  return source;
+}
+
+// The first Ctrl-C asks for an end, the second one kills. A thread of its own waits for the signal, because a handler
+// may neither lock nor allocate. Called before any other thread starts, so that all of them leave SIGINT to this one.
+void watch_for_interrupt() {
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
+  std::thread([interrupt, source = stop_source()]() mutable {
+    int signal = 0;
+    sigwait(&interrupt, &signal);
+    source.request_stop();
+    pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
+    while (true) pause();
+  }).detach();
+}
+
+// A mistake in the environment is a mistake in usage; it is found before any work.
+void check_environment() {
+  try {
+    selected_target();
+    threads();
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
+void flush_output() {
+  errno = 0;
+  std::cout.flush();
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
+  if (!failed) return;
+  throw IoError("standard output: " + (errno != 0 ? std::system_category().message(errno) : "it cannot be written"));
+}
+
+void add_version(CLI::App& command) {
+  command.set_version_flag("--version", "qkv " QKV_VERSION, "Print the version and exit");
+  for (CLI::App* subcommand : command.get_subcommands([](const CLI::App*) { return true; })) add_version(*subcommand);
+}
+
+// The innermost subcommand that was typed.
+CLI::App& typed_command(CLI::App& command) {
+  const auto typed = command.get_subcommands();
+  return typed.empty() ? command : typed_command(*typed.back());
+}
+
+// "qkv bench attention"
+std::string full_name(const CLI::App& command) {
+  return command.get_parent() == nullptr ? command.get_name()
+                                         : full_name(*command.get_parent()) + " " + command.get_name();
+}
+
+std::string usage_message(const CLI::App& program, const CLI::App& command, const CLI::ParseError& error) {
+  std::string message = error.what();
+  // CLI11 misses what is required before it tells what stands in its place.
+  const auto extras = program.remaining(true);
+  if (error.get_name() == "RequiredError" && !extras.empty()) {
+    const bool has_subcommands = command.get_require_subcommand_min() > 0;
+    message = fmt::format("\"{}\" is no {}", extras.front(),
+                          extras.front().starts_with("-") ? "option"
+                          : has_subcommands               ? "subcommand"
+                                                          : "option and belongs to none");
+  }
+  return fmt::format("{} (see {} --help)", message, full_name(command));
+}
+
+// Messages carry what users typed and files hold: still one line, and nothing that a terminal would obey.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
+void execute(CLI::App& program, int argc, char** argv) {
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::Success& wish) {
+    program.exit(wish);  // --help or --version, on standard output
+  }
+  flush_output();
+}
+
+int run(int argc, char** argv) {
+  CLI::App program("Exact attention on ordinary CPUs, computed fast and explained.", "qkv");
+  const auto fail = [&](ExitCode code, const std::string& message) {
+    std::cerr << one_line(full_name(typed_command(program)) + ": " + message) << '\n';
+    return code;
+  };
+  try {
+    add_explain(program);
+    add_attend(program);
+    add_info(program);
+    add_bench(program);
+    add_version(program);
+    program.require_subcommand(1);
+    program.parse_complete_callback(check_environment);
+    watch_for_interrupt();
+    std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends the program quietly, whoever started it
+    execute(program, argc, argv);
+    return kOk;
+  } catch (const CLI::ParseError& error) {
+    const CLI::App& command = typed_command(program);
+    if (command.get_require_subcommand_min() > 0 && program.remaining(true).empty()) {
+      std::cerr << program.help();
+      return kUsage;
+    }
+    return fail(kUsage, usage_message(program, command, error));
+  } catch (const std::invalid_argument& error) {
+    return fail(kBadData, error.what());
+  } catch (const FormatError& error) {
+    return fail(kBadData, error.what());
+  } catch (const IoError& error) {
+    return fail(kInputOutput, error.what());
+  } catch (const std::system_error& error) {
+    return fail(kInputOutput, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(kInputOutput, "there is not enough memory for arrays of these sizes");
+  } catch (const Stopped&) {
+    return fail(kInterrupted, "interrupted");
+  } catch (const std::exception& error) {
+    return fail(kInternal, std::string("internal error: ") + error.what());
+  }
+}
+
+}  // namespace
+
+std::stop_token interruption() { return stop_source().get_token(); }
+
+void check_interruption() {
+  if (stop_source().stop_requested()) throw Stopped();
+}
+
+}  // namespace qkv::app
+
+int main(int argc, char** argv) { return qkv::app::run(argc, argv); }

@@ -1,0 +1,250 @@
+// qkv attend: numbers that are known, for every option.
+#include "apps/attend.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace qkv::test {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Computed in double precision by hand from the example's tables.
+const std::vector<double> kUnscaledOutput = {1.93662106,  6.68310531, 1.59506841, 1.99999397, 7.9639916,
+                                             .0539764053, 1.99970461, 7.75989225, .358389295};
+const std::vector<double> kUnscaledWeights = {.0633789383, .468310531,     .468310531, 6.03366485e-06, .982007865,
+                                              .0179861014, 2.95387223e-04, .880536902, .119167711};
+const std::vector<double> kUnscaledLogits = {2, 4, 4, 4, 16, 12, 4, 12, 10};
+const std::vector<double> kUnscaledLogSumExp = {4.75862368, 16.018156, 12.1272234};
+const std::vector<double> kScaledOutput = {1.8638742,  6.31937101, 1.7041887,  1.99910955, 7.8141235,
+                                           .273472058, 1.99255511, 7.47963559, .735877258};
+const std::vector<double> kScaledLogSumExp = {3.14887638, 9.33318761, 7.20962815};
+const std::vector<double> kLookAheadOutput = {1,           2,          3,          1.9990212, 7.9941272,
+                                              .0029364021, 1.99255511, 7.47963559, .735877258};
+
+TEST_F(Attend, WorkedExampleUnscaled) {
+  save_worked_example<float>();
+  for (const std::vector<std::string>& option :
+       {std::vector<std::string>{"--scale", "1"}, {"--score", "dot"}, {"--score=scaled-dot", "--scale=1.0"}}) {
+    std::vector<std::string> options = {"--weights",       folder_ / "w.npy", "--logits",
+                                        folder_ / "z.npy", "--log-sum-exp",   folder_ / "l.npy"};
+    options.insert(options.end(), option.begin(), option.end());
+    expect_success(attend(options));
+    expect_array("o.npy", Dtype::f32, {3, 3}, kUnscaledOutput);
+    expect_array("w.npy", Dtype::f32, {3, 3}, kUnscaledWeights);
+    expect_array("z.npy", Dtype::f32, {3, 3}, kUnscaledLogits);
+    expect_array("l.npy", Dtype::f32, {3}, kUnscaledLogSumExp);
+  }
+}
+
+TEST_F(Attend, WorkedExampleScaled) {
+  save_worked_example<float>();
+  expect_success(attend({"--log-sum-exp", folder_ / "l.npy"}));
+  expect_array("o.npy", Dtype::f32, {3, 3}, kScaledOutput);
+  expect_array("l.npy", Dtype::f32, {3}, kScaledLogSumExp);
+}
+
+TEST_F(Attend, WorkedExampleWithLookAheadMask) {
+  save_worked_example<float>();
+  for (const char* align : {"top-left", "bottom-right"}) {
+    expect_success(attend({"--causal", align}));
+    expect_array("o.npy", Dtype::f32, {3, 3}, kLookAheadOutput);
+  }
+}
+
+TEST_F(Attend, DoublePrecisionComesFromTheFilesOrTheOption) {
+  save_worked_example<double>();
+  expect_success(attend({"--log-sum-exp", folder_ / "l.npy"}));
+  expect_array("o.npy", Dtype::f64, {3, 3}, kScaledOutput, 1e-8);  // the gold numbers have nine digits
+  expect_array("l.npy", Dtype::f64, {3}, kScaledLogSumExp, 1e-8);
+  save_worked_example<float>();
+  expect_success(attend({"--dtype", "f64", "--scale", "1"}));
+  expect_array("o.npy", Dtype::f64, {3, 3}, kUnscaledOutput, 1e-8);
+}
+
+TEST_F(Attend, DtypeIsTheStorageInside) {
+  // One key: the output is its value as stored. 1 + 2^-8 and 1 + 2^-11 lie half way between neighbours of the short
+  // types.
+  save<float>("q.npy", {1, 2}, {1, 1});
+  save<float>("k.npy", {1, 2}, {1, 1});
+  save<float>("v.npy", {1, 2}, {1.00390625f, 1.00048828125f});
+  expect_success(attend({"--dtype", "bf16"}));
+  expect_array("o.npy", Dtype::f32, {1, 2}, {1, 1}, 0);
+  expect_success(attend({"--dtype", "f16"}));
+  expect_array("o.npy", Dtype::f32, {1, 2}, {1.00390625, 1}, 0);
+  expect_success(attend({}));
+  expect_array("o.npy", Dtype::f32, {1, 2}, {1.00390625, 1.00048828125}, 0);
+}
+
+TEST_F(Attend, IntegersNeedADtype) {
+  save_worked_example<std::int32_t>();
+  expect_message(attend({}), 3, "qkv attend", "holds i32");
+  expect_success(attend({"--dtype", "f32"}));
+  expect_array("o.npy", Dtype::f32, {3, 3}, kScaledOutput);
+}
+
+TEST_F(Attend, ReadsSafetensorsCsvAndJson) {
+  save_worked_example<float>();
+  write_safetensors(
+      folder_ / "all.safetensors",
+      {.tensors = {{"q", read_npy(folder_ / "q.npy")}, {"k", read_npy(folder_ / "k.npy")}}, .metadata = {}});
+  std::ofstream(folder_ / "v.csv") << "1,2,3\n2,8,0\n2,6,3\n";
+  std::ofstream(folder_ / "v.json") << "[[1, 2, 3], [2, 8, 0], [2, 6, 3]]";
+  for (const char* value : {"v.csv", "v.json"}) {
+    expect_success(
+        run_program({"attend", "--query", folder_ / "all.safetensors:q", "--key", folder_ / "all.safetensors:k",
+                     "--value", folder_ / value, "--dtype", "f32", "--out", folder_ / "o.npy"}));
+    expect_array("o.npy", Dtype::f32, {3, 3}, kScaledOutput);
+  }
+}
+
+TEST_F(Attend, ShapesOfBatchesAndGroupedHeads) {
+  save<float>("q.npy", {2, 4, 3, 2}, std::vector<float>(48, 0));
+  save<float>("k.npy", {2, 2, 1, 2}, std::vector<float>(8, 1));
+  save<float>("v.npy", {2, 2, 1, 5}, std::vector<float>(20, 7));
+  expect_success(attend({"--weights", folder_ / "w.npy", "--logits", folder_ / "z.npy", "--log-sum-exp",
+                         folder_ / "l.npy", "--threads", "2"}));
+  expect_array("o.npy", Dtype::f32, {2, 4, 3, 5}, std::vector<double>(120, 7));
+  expect_array("w.npy", Dtype::f32, {2, 4, 3, 1}, std::vector<double>(24, 1));
+  expect_array("z.npy", Dtype::f32, {2, 4, 3, 1}, std::vector<double>(24, 0));
+  expect_array("l.npy", Dtype::f32, {2, 4, 3}, std::vector<double>(24, 0));
+}
+
+TEST_F(Attend, CausalAndWindow) {
+  save_indifferent_queries();
+  const Dims shape = {3, 4};
+  expect_weights({}, shape, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+  expect_weights({"--causal", "top-left"}, shape, {1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0});
+  expect_weights({"--causal", "bottom-right"}, shape, {1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1});
+  expect_weights({"--window", "1,0"}, shape, {1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0});
+  expect_weights({"--window", "-1,1"}, shape, {1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1});
+  expect_weights({"--window", "0,-1"}, shape, {1, 1, 1, 1, 0, 1, 1, 1, 0, 0, 1, 1});
+  expect_weights({"--window", "1,5", "--causal", "bottom-right"}, shape, {1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1});
+}
+
+TEST_F(Attend, MaskAndLengths) {
+  save_indifferent_queries({2, 1});
+  const Dims shape = {2, 1, 3, 4};
+  const std::vector<double> first = {1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0};
+  std::vector<double> both = first;
+  both.resize(24, 0);  // the second sequence has no keys
+  expect_weights({"--lengths", save<std::int32_t>("n.npy", {2}, {3, 0})}, shape, both);
+  expect_weights({"--lengths", save<std::int64_t>("n.npy", {2}, {3, 0})}, shape, both);
+  const std::vector<double> rows = {0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0};
+  std::vector<double> twice = rows;
+  twice.insert(twice.end(), rows.begin(), rows.end());
+  expect_weights({"--mask", save<std::uint8_t>("m.npy", {3, 4}, {0, 2, 0, 1, 255, 0, 0, 0, 0, 0, 0, 0})}, shape, twice);
+  write_npy(folder_ / "m.npy", convert(read_npy(folder_ / "m.npy"), Dtype::boolean));
+  expect_weights({"--mask", folder_ / "m.npy", "--log-sum-exp", folder_ / "l.npy", "--logits", folder_ / "z.npy"},
+                 shape, twice);
+  const double ln2 = std::numbers::ln2;
+  expect_array("l.npy", Dtype::f32, {2, 1, 3}, {ln2, 0, -kInfinity, ln2, 0, -kInfinity});
+  std::vector<double> logits = twice;
+  for (double& logit : logits) logit = logit > 0 ? 0 : -kInfinity;
+  expect_array("z.npy", Dtype::f32, shape, logits);
+  expect_weights(
+      {"--mask", save<std::uint8_t>("m.npy", {2, 1, 1, 4}, {1, 0, 0, 1, 0, 1, 0, 0}), "--causal", "top-left"}, shape,
+      {1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0});
+}
+
+TEST_F(Attend, BiasAndAlibi) {
+  save_indifferent_queries({1, 2});
+  const float ln2 = std::numbers::ln2_v<float>;
+  const Dims shape = {1, 2, 3, 4};
+  expect_weights({"--bias", save<float>("b.npy", {1, 4}, {ln2, 0, 0, 0})}, shape,
+                 {2, 1, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1});
+  const std::vector<double> alibi = {8, 4, 2, 1, 4, 8, 4, 2, 2, 4, 8, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  expect_weights({"--alibi", save<float>("s.npy", {2}, {ln2, 0})}, shape, alibi);
+  expect_weights({"--alibi", save<float>("s.npy", {1, 2}, {ln2, 0})}, shape, alibi);
+  // In double precision, slopes and bias in f32 widen.
+  expect_success(attend({"--alibi", folder_ / "s.npy", "--bias", folder_ / "b.npy", "--dtype", "f64"}));
+  expect_message(attend({"--bias", save<double>("b.npy", {1, 4}, {1, 0, 0, 0})}), 3, "qkv attend", "holds f64");
+  expect_message(attend({"--bias", save<std::int32_t>("b.npy", {1, 4}, {1, 0, 0, 0})}), 3, "qkv attend", "holds i32");
+}
+
+TEST_F(Attend, SoftCapAndScaleMakeTheLogits) {
+  save<float>("q.npy", {1, 1}, {3});
+  save<float>("k.npy", {2, 1}, {1, -2});
+  save<float>("v.npy", {2, 1}, {1, 2});
+  expect_success(attend({"--scale", "-0.5", "--soft-cap", "2", "--logits", folder_ / "z.npy"}));
+  expect_array("z.npy", Dtype::f32, {1, 2}, {2 * std::tanh(-1.5 / 2), 2 * std::tanh(3.0 / 2)});
+}
+
+TEST_F(Attend, ScoresWithParameters) {
+  save<float>("q.npy", {1, 1}, {1});
+  save<float>("k.npy", {2, 1}, {0, 1});
+  save<float>("v.npy", {2, 1}, {1, 2});
+  const std::string w_query = save<float>("a.npy", {1, 1}, {1});
+  const std::string w_key = save<float>("b.npy", {1, 1}, {2});
+  const std::string v = save<float>("c.npy", {1}, {3});
+  const std::string w = save<float>("w.npy", {1, 2}, {1, 2});
+  const std::string square = save<double>("s.npy", {1, 1}, {5});
+  const std::vector<double> expected = {3 * std::tanh(1.0), 3 * std::tanh(3.0)};
+  expect_success(attend({"--score", "additive", "--score-w-query", w_query, "--score-w-key", w_key, "--score-v", v,
+                         "--logits", folder_ / "z.npy"}));
+  expect_array("z.npy", Dtype::f32, {1, 2}, expected);
+  expect_success(attend({"--score", "concat", "--score-w", w, "--score-v", v, "--logits", folder_ / "z.npy"}));
+  expect_array("z.npy", Dtype::f32, {1, 2}, expected);
+  expect_success(attend({"--score", "bilinear", "--score-w", square, "--logits", folder_ / "z.npy", "--dtype", "f64"}));
+  expect_array("z.npy", Dtype::f64, {1, 2}, {0, 5}, 1e-14);
+  expect_message(attend({"--score", "bilinear", "--score-w", square}), 3, "qkv attend", "--score-w");
+  expect_message(attend({"--score", "bilinear"}), 2, "qkv attend", "--score-w is missing");
+  expect_message(attend({"--score-v", v}), 2, "qkv attend", "--score-v");
+}
+
+TEST_F(Attend, PackedSequences) {
+  // Sequences of 1 and 2 queries over 3 and 1 keys; with queries of zero the output is the mean of the visible values.
+  save<float>("q.npy", {3, 1, 2}, std::vector<float>(6, 0));
+  save<float>("k.npy", {4, 1, 2}, std::vector<float>(8, 1));
+  save<float>("v.npy", {4, 1, 1}, {1, 2, 6, 40});
+  const std::string offsets_query = save<std::int32_t>("oq.npy", {3}, {0, 1, 3});
+  const std::string offsets_key = save<std::int64_t>("ok.npy", {3}, {0, 3, 4});
+  const std::vector<std::string> packed = {"--offsets-query", offsets_query, "--offsets-key", offsets_key};
+  std::vector<std::string> options = packed;
+  options.insert(options.end(),
+                 {"--weights", folder_ / "w.npy", "--logits", folder_ / "z.npy", "--log-sum-exp", folder_ / "l.npy"});
+  expect_success(attend(options));
+  expect_array("o.npy", Dtype::f32, {3, 1, 1}, {3, 40, 40});
+  const double third = 1.0 / 3;
+  expect_array("w.npy", Dtype::f32, {3, 1, 3}, {third, third, third, 1, 0, 0, 1, 0, 0});
+  expect_array("z.npy", Dtype::f32, {3, 1, 3}, {0, 0, 0, 0, -kInfinity, -kInfinity, 0, -kInfinity, -kInfinity});
+  expect_array("l.npy", Dtype::f32, {3, 1}, {std::log(3.0), 0, 0});
+  expect_message(attend({"--offsets-query", offsets_query}), 2, "qkv attend", "--offsets-key");
+  options[3] = save<std::int32_t>("ok.npy", {3}, {0, 3, 1000000000});
+  expect_message(attend(options), 3, "qkv attend", "offsets");
+  options[3] = save<float>("ok.npy", {3}, {0, 3, 4});
+  expect_message(attend(options), 3, "qkv attend", "offsets");
+}
+
+TEST_F(Attend, EmptyArraysGiveEmptyOrZeroResults) {
+  write_npy(folder_ / "q.npy", Tensor::zeros({2, 3}));
+  write_npy(folder_ / "k.npy", Tensor::zeros({0, 3}));
+  write_npy(folder_ / "v.npy", Tensor::zeros({0, 2}));
+  expect_success(attend({"--weights", folder_ / "w.npy", "--log-sum-exp", folder_ / "l.npy"}));
+  expect_array("o.npy", Dtype::f32, {2, 2}, {0, 0, 0, 0});
+  expect_array("w.npy", Dtype::f32, {2, 0}, {});
+  expect_array("l.npy", Dtype::f32, {2}, {-kInfinity, -kInfinity});
+}
+
+TEST_F(Attend, EveryTargetAndThreadCountGivesTheGoldNumbers) {
+  save_worked_example<float>();
+  for (const char* target : {"avx512", "avx2", "sse4", "neon", "portable"}) {
+    const std::string variable = std::string("QKV_TARGET=") + target;
+    if (run_program({"info"}, {.environment = {variable}}).code != 0) continue;
+    expect_success(attend({"--threads", "3"}, {.environment = {variable}}));
+    expect_array("o.npy", Dtype::f32, {3, 3}, kScaledOutput);
+  }
+}
+
+TEST_F(Attend, NamesMayHoldAnything) {
+  save_worked_example<float>();
+  const std::string out = folder_ / "aus gabe\xc3\xa4\xe2\x82\xac.npy";
+  std::filesystem::copy(folder_ / "v.npy", folder_ / "v\xc3\xa4 lue.npy");
+  expect_success(run_program({"attend", "--query", folder_ / "q.npy", "--key", folder_ / "k.npy", "--value",
+                              folder_ / "v\xc3\xa4 lue.npy", "--out", out}));
+  EXPECT_TRUE(std::filesystem::exists(out));
+}
+
+}  // namespace
+}  // namespace qkv::test

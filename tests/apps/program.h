@@ -1,0 +1,105 @@
+// Runs the built program as a shell would, and gives its tests a folder of their own.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace qkv::test {
+
+// A folder that disappears with its owner.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "qkv_apps_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = name;
+  }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  // Names of all files inside, sorted.
+  std::vector<std::string> names() const {
+    std::vector<std::string> list;
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      list.push_back(entry.path().filename().string());
+    std::sort(list.begin(), list.end());
+    return list;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string contents(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+struct Outcome {
+  int code = 0;  // as a shell reports it: 128 + n if signal n ended the program
+  std::string out;
+  std::string err;
+};
+
+struct Surroundings {
+  std::vector<std::string> environment{};  // "NAME=value", beside the test's own
+  std::string output{};                    // where standard output goes; empty: it is captured; "-": it is closed
+  int interrupt_after_ms = 0;              // sends SIGINT then; 0: never
+};
+
+inline Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& surroundings = {}) {
+  const TempFolder folder;
+  const std::string out = surroundings.output.empty() ? folder / "out" : surroundings.output;
+  const std::string err = folder / "err";
+  std::vector<char*> argv{const_cast<char*>(QKV_PROGRAM)};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const std::string& variable : surroundings.environment) putenv(const_cast<char*>(variable.c_str()));
+    close(STDOUT_FILENO);
+    if (out != "-") open(out.c_str(), O_WRONLY | O_CREAT, 0600);
+    const int err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
+    dup2(err_file, STDERR_FILENO);
+    close(err_file);
+    execv(QKV_PROGRAM, argv.data());
+    _exit(127);
+  }
+  if (surroundings.interrupt_after_ms > 0) {
+    usleep(static_cast<useconds_t>(surroundings.interrupt_after_ms) * 1000);
+    kill(child, SIGINT);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  Outcome outcome;
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.out = surroundings.output.empty() ? contents(out) : "";
+  outcome.err = contents(err);
+  return outcome;
+}
+
+// The program ended with `code`, and its only message was one line that begins with `begin` and holds `part`.
+inline void expect_message(const Outcome& outcome, int code, const std::string& begin, const std::string& part) {
+  EXPECT_EQ(outcome.code, code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with(begin + ": ")) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+}  // namespace qkv::test

@@ -1,0 +1,160 @@
+// The program around its subcommands: help, version, usage errors, the environment, standard output, interruption.
+#include "apps/program.h"
+
+#include <nlohmann/json.hpp>
+
+#include "qkv/target.h"
+#include "qkv/threads.h"
+
+namespace qkv::test {
+namespace {
+
+const std::vector<std::vector<std::string>> kCommands = {
+    {}, {"explain"}, {"attend"}, {"info"}, {"bench"}, {"bench", "attention"}, {"bench", "matmul"}};
+
+std::vector<std::string> with(std::vector<std::string> arguments, const std::string& last) {
+  arguments.push_back(last);
+  return arguments;
+}
+
+TEST(Program, EveryCommandHasHelp) {
+  for (const auto& command : kCommands) {
+    for (const char* option : {"--help", "-h"}) {
+      const Outcome outcome = run_program(with(command, option));
+      EXPECT_EQ(outcome.code, 0);
+      EXPECT_EQ(outcome.err, "");
+      std::string name = "qkv";
+      for (const std::string& word : command) name += " " + word;
+      EXPECT_NE(outcome.out.find("Usage: " + name + " "), std::string::npos) << outcome.out;
+    }
+  }
+}
+
+TEST(Program, EveryCommandHasAVersion) {
+  for (const auto& command : kCommands) {
+    const Outcome outcome = run_program(with(command, "--version"));
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_TRUE(outcome.out.starts_with("qkv ")) << outcome.out;
+    EXPECT_EQ(outcome.out, run_program({"--version"}).out);
+    EXPECT_EQ(outcome.err, "");
+  }
+}
+
+TEST(Program, WithoutASubcommandItShowsHelpAsAnError) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{}, {"bench"}}) {
+    const Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find("Usage: qkv"), std::string::npos);
+    EXPECT_NE(outcome.err.find("attention"), std::string::npos);
+  }
+}
+
+TEST(Program, UsageErrorsAreOneLineThatSaysWhereHelpIs) {
+  expect_message(run_program({"atend"}), 2, "qkv", "\"atend\" is no subcommand (see qkv --help)");
+  expect_message(run_program({"bench", "softmax"}), 2, "qkv bench", "\"softmax\" is no subcommand");
+  expect_message(run_program({"--frobnicate"}), 2, "qkv", "--frobnicate");
+  expect_message(run_program({"info", "--frobnicate"}), 2, "qkv info", "(see qkv info --help)");
+  expect_message(run_program({"info", "surplus"}), 2, "qkv info", "surplus");
+  expect_message(run_program({"info", "two\nlines\x1b[31m"}), 2, "qkv info", "two?lines?[31m");
+}
+
+TEST(Program, ThreadsComeFromTheOptionThenTheEnvironment) {
+  const auto threads = [](const std::vector<std::string>& arguments, const std::string& variable) {
+    return nlohmann::json::parse(run_program(arguments, {.environment = {variable}}).out).at("threads").get<int>();
+  };
+  EXPECT_EQ(threads({"info", "--json"}, "QKV_THREADS=3"), 3);
+  EXPECT_EQ(threads({"info", "--json", "--threads", "5"}, "QKV_THREADS=3"), 5);
+  EXPECT_EQ(threads({"info", "--json"}, "QKV_THREADS="), hardware_threads());
+  for (const char* text : {"0", "-1", "1025", "many", "1.5", "99999999999999999999", ""}) {
+    expect_message(run_program({"info", "--threads", text}), 2, "qkv info", "--threads");
+  }
+  expect_message(run_program({"info"}, {.environment = {"QKV_THREADS=none"}}), 2, "qkv info", "1 to 1024");
+}
+
+TEST(Program, TheEnvironmentChoosesTheTarget) {
+  for (const Target& target : targets()) {
+    const Outcome outcome = run_program({"info", "--json"}, {.environment = {"QKV_TARGET=" + target.name}});
+    if (!target.usable) {
+      expect_message(outcome, 2, "qkv info", target.name);
+      continue;
+    }
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (const auto& entry : nlohmann::json::parse(outcome.out).at("targets")) {
+      EXPECT_EQ(entry.at("selected").get<bool>(), entry.at("name") == target.name);
+    }
+  }
+  expect_message(run_program({"info"}, {.environment = {"QKV_TARGET=abacus"}}), 2, "qkv info", "abacus");
+}
+
+TEST(Program, InfoListsTheTargetsOfTheLibrary) {
+  const auto info = nlohmann::json::parse(run_program({"info", "--json"}).out);
+  const std::vector<Target> known = targets();
+  ASSERT_EQ(info.at("targets").size(), known.size());
+  const std::string text = run_program({"info"}).out;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const auto& entry = info.at("targets").at(i);
+    EXPECT_EQ(entry.at("name"), known[i].name);
+    EXPECT_EQ(entry.at("usable"), known[i].usable);
+    EXPECT_EQ(entry.at("lanes"), known[i].lanes);
+    EXPECT_NE(text.find(known[i].name), std::string::npos);
+  }
+}
+
+TEST(Program, OutputThatCannotBeWrittenIsAnError) {
+  for (const char* place : {"/dev/full", "-"}) {
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"info"}, {"info", "--json"}, {"--help"}, {"attend", "--version"}, {"explain"}}) {
+      const Outcome outcome = run_program(arguments, {.output = place});
+      expect_message(outcome, 4, arguments.front() == "--help" ? "qkv" : "qkv " + arguments.front(), "standard output");
+    }
+  }
+}
+
+TEST(Program, BenchPrintsOneObject) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"bench",    "attention",    "--batch", "2",    "--heads",    "4",  "--kv-heads",  "2",
+                                 "--q-len",  "33",           "--k-len", "65",   "--head-dim", "16", "--value-dim", "24",
+                                 "--causal", "bottom-right", "--dtype", "bf16", "--threads",  "1",  "--json"},
+        {"bench", "matmul", "--m", "33", "--k", "65", "--n", "17", "--dtype", "f64", "--threads", "1", "--json"}}) {
+    const Outcome outcome = run_program(arguments);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto result = nlohmann::json::parse(outcome.out);
+    const double operations = arguments[1] == "attention" ? 2.0 * 2 * 4 * 33 * 65 * (16 + 24) / 2 : 2.0 * 33 * 65 * 17;
+    EXPECT_NEAR(result.at("gflops").get<double>() * result.at("best_ms").get<double>(), operations * 1e-6,
+                operations * 1e-12);
+    EXPECT_GT(result.at("peak_gflops").get<double>(), 0);
+    EXPECT_EQ(result.at("target"), selected_target());
+    EXPECT_EQ(result.at("threads"), 1);
+    EXPECT_EQ(result.size(), 5u);
+  }
+}
+
+TEST(Program, BenchRefusesSizesThatCannotBe) {
+  const auto bench = [](std::vector<std::string> sizes) {
+    sizes.insert(sizes.begin(), {"bench", "attention"});
+    return run_program(sizes);
+  };
+  expect_message(bench({"--q-len", "8"}), 2, "qkv bench attention", "--k-len is required");
+  for (const char* size : {"0", "-1", "x", "1.5", "99999999999999999999"}) {
+    expect_message(bench({"--q-len", "8", "--k-len", size}), 2, "qkv bench attention", "--k-len");
+  }
+  expect_message(bench({"--q-len", "1000000000000", "--k-len", "8"}), 2, "qkv bench attention", "GB");
+  expect_message(bench({"--q-len", "8", "--k-len", "8", "--heads", "3", "--kv-heads", "2"}), 2, "qkv bench attention",
+                 "--kv-heads");
+  expect_message(bench({"--q-len", "8", "--k-len", "8", "--head-dim", "2000"}), 2, "qkv bench attention", "1024");
+  expect_message(run_program({"bench", "matmul", "--m", "1", "--k", "1099511627776", "--n", "1099511627776"}), 2,
+                 "qkv bench matmul", "GB");
+}
+
+TEST(Program, InterruptionEndsIt) {
+  // Minutes of work; the moment of the signal does not matter.
+  const Outcome outcome = run_program(
+      {"bench", "attention", "--q-len", "1000000", "--k-len", "1000000", "--head-dim", "8", "--threads", "1"},
+      {.interrupt_after_ms = 300});
+  EXPECT_EQ(outcome.code, 130) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+}
+
+}  // namespace
+}  // namespace qkv::test
