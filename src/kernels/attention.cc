@@ -72,7 +72,8 @@ void attention(const TensorView& q, const TensorView& k, const TensorView& v, co
                const AttentionOptions& options, const AttentionExtras& extras) {
   ensure_target();
   if (options.threads < 0) throw std::invalid_argument("attention: threads must be 0 (default) or more");
-  const AttentionProblem problem(q, k, v, out, options, extras);
+  AttentionProblem problem(q, k, v, options);
+  problem.set_outputs(out, extras);
   if (problem.batch == 0 || problem.heads == 0 || problem.q_len == 0) return;
   const ForwardPlan plan = plan_forward(problem.task(0, 0), problem.storage);
   const int thread_count = std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads);

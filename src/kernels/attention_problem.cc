@@ -25,8 +25,7 @@ Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more) {
 }
 
 // Leading dimensions of extent 1 until the view has this rank.
-template <class View>
-View with_rank(const View& view, int rank) {
+TensorView with_rank(const TensorView& view, int rank) {
   Dims shape, strides;
   for (int i = view.rank(); i < rank; ++i) {
     shape.push_back(1);
@@ -92,8 +91,7 @@ std::int64_t longest(const std::vector<std::int64_t>& offsets) {
 }
 
 // Address of the elements of sequence b and head h in a view [batch dimensions ..., heads, ...].
-template <class View>
-auto* head_address(const View& view, const Dims& batch_shape, std::int64_t b, std::int64_t h) {
+const std::byte* head_address(const TensorView& view, const Dims& batch_shape, std::int64_t b, std::int64_t h) {
   const int rank = batch_shape.size();
   std::int64_t offset = h * view.stride(rank);
   for (int i = rank - 1; i >= 0; --i) {
@@ -106,8 +104,7 @@ auto* head_address(const View& view, const Dims& batch_shape, std::int64_t b, st
 }  // namespace
 
 AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
-                                   const MutableTensorView& out, const AttentionOptions& options,
-                                   const AttentionExtras& extras)
+                                   const AttentionOptions& options)
     : score_(options.score) {
   storage = q.dtype();
   accumulation = storage == Dtype::f64 ? Dtype::f64 : Dtype::f32;
@@ -115,12 +112,9 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   if (k.dtype() != storage || v.dtype() != storage) {
     fail("q, k and v must have one type, got {}, {} and {}", name_of(storage), name_of(k.dtype()), name_of(v.dtype()));
   }
-  if (out.dtype() != storage && out.dtype() != accumulation) {
-    fail("out has type {}; it must be {} like q, or {}", name_of(out.dtype()), name_of(storage), name_of(accumulation));
-  }
-  if (q.rank() < 2 || k.rank() != q.rank() || v.rank() != q.rank() || out.rank() != q.rank()) {
-    fail("q {}, k {}, v {} and out {} must have equal rank, at least 2", to_string(q.shape()), to_string(k.shape()),
-         to_string(v.shape()), to_string(out.shape()));
+  if (q.rank() < 2 || k.rank() != q.rank() || v.rank() != q.rank()) {
+    fail("q {}, k {} and v {} must have equal rank, at least 2", to_string(q.shape()), to_string(k.shape()),
+         to_string(v.shape()));
   }
   if (static_cast<bool>(options.offsets_query) != static_cast<bool>(options.offsets_key)) {
     fail("packed rows need offsets for queries and for keys, only one was given");
@@ -129,11 +123,11 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   if (packed && q.rank() != 3) fail("packed q must be [tokens, heads, size], got {}", to_string(q.shape()));
 
   // From here on packed rows are [heads, tokens, size] of a batch without dimensions of its own.
-  q_ = packed ? q.transpose(0, 1) : with_rank(q, std::max(q.rank(), 3));
-  k_ = packed ? k.transpose(0, 1) : with_rank(k, std::max(k.rank(), 3));
-  v_ = packed ? v.transpose(0, 1) : with_rank(v, std::max(v.rank(), 3));
-  out_ = packed ? out.transpose(0, 1) : with_rank(out, std::max(out.rank(), 3));
-  for (int i = 0; i < q_.rank() - 3; ++i) batch_shape_.push_back(q_.size(i));
+  const int rank = std::max(q.rank(), 3);
+  q_ = packed ? q.transpose(0, 1) : with_rank(q, rank);
+  k_ = packed ? k.transpose(0, 1) : with_rank(k, rank);
+  v_ = packed ? v.transpose(0, 1) : with_rank(v, rank);
+  for (int i = 0; i < rank - 3; ++i) batch_shape_.push_back(q_.size(i));
   batch = element_count(batch_shape_);
   heads = q_.size(-3);
   kv_heads = k_.size(-3);
@@ -144,7 +138,6 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   value_dim = v_.size(-1);
   require_shape("k", k_, concatenate(batch_shape_, {kv_heads, k_len, key_dim}));
   require_shape("v", v_, concatenate(batch_shape_, {kv_heads, k_len, value_dim}));
-  require_shape("out", out_, concatenate(batch_shape_, {heads, q_len, value_dim}));
   if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0) {
     fail("{} query heads are not a multiple of {} key/value heads", heads, kv_heads);
   }
@@ -155,8 +148,6 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   require_unit_stride("q", q_);
   require_unit_stride("k", k_);
   require_unit_stride("v", v_);
-  require_unit_stride("out", out_);
-  require_distinct("out", out_);
 
   if (packed) {
     offsets_query_ = offsets("offsets_query", options.offsets_query, q_len);
@@ -179,7 +170,62 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
     fail("soft_cap must be finite, 0 (off) or more, got {}", soft_cap_);
   check_mask(options.mask);
   check_bias(options.bias);
-  check_extras(extras);
+}
+
+Dims AttentionProblem::query_shape() const { return concatenate(batch_shape_, {heads, q_.size(-2)}); }
+
+Dims AttentionProblem::key_shape() const { return concatenate(batch_shape_, {kv_heads, k_.size(-2)}); }
+
+TensorView AttentionProblem::brought_to(std::string_view name, const TensorView& view, const Dims& shape) const {
+  const bool fits =
+      packed ? view.rank() == shape.size() : view.rank() >= shape.size() - 1 && view.rank() <= shape.size();
+  if (!fits) fail("{} {} has the wrong rank for q {}", name, to_string(view.shape()), to_string(q_.shape()));
+  const TensorView brought = packed ? view.transpose(0, 1) : with_rank(view, shape.size());
+  require_shape(name, brought, shape);
+  return brought;
+}
+
+TensorView AttentionProblem::query_rows(std::string_view name, const TensorView& view, std::int64_t size) const {
+  const TensorView rows = brought_to(name, view, concatenate(query_shape(), {size}));
+  require_unit_stride(name, rows);
+  return rows;
+}
+
+TensorView AttentionProblem::key_rows(std::string_view name, const TensorView& view, std::int64_t size) const {
+  const TensorView rows = brought_to(name, view, concatenate(key_shape(), {size}));
+  require_unit_stride(name, rows);
+  return rows;
+}
+
+TensorView AttentionProblem::query_scalars(std::string_view name, const TensorView& view) const {
+  const TensorView scalars = brought_to(name, view, query_shape());
+  if (scalars.dtype() != accumulation) {
+    fail("{} is {}; it must be {}", name, name_of(scalars.dtype()), name_of(accumulation));
+  }
+  return scalars;
+}
+
+void AttentionProblem::set_outputs(const MutableTensorView& out, const AttentionExtras& extras) {
+  const auto place = [&](std::string_view name, const TensorView& view) {
+    require_distinct(name, view);
+    return MutableTensorView(writable(view.bytes()), view.dtype(), view.shape(), view.strides());
+  };
+  if (out.dtype() != storage && out.dtype() != accumulation) {
+    fail("out has type {}; it must be {} like q, or {}", name_of(out.dtype()), name_of(storage), name_of(accumulation));
+  }
+  out_ = place("out", query_rows("out", out, value_dim));
+  if (extras.log_sum_exp) log_sum_exp_ = place("log_sum_exp", query_scalars("log_sum_exp", extras.log_sum_exp));
+  const auto plane = [&](std::string_view name, const MutableTensorView& view) {
+    if (view.dtype() != accumulation)
+      fail("{} is {}; it must be {}", name, name_of(view.dtype()), name_of(accumulation));
+    return place(name, query_rows(name, view, k_len));
+  };
+  if (extras.weights) weights_ = plane("weights", extras.weights);
+  if (extras.logits) logits_ = plane("logits", extras.logits);
+  if (static_cast<bool>(extras.rows) != static_cast<bool>(extras.row_weights)) {
+    fail("rows and row_weights belong together, only one was given");
+  }
+  if (extras.rows) check_rows(extras.rows, extras.row_weights);
 }
 
 void AttentionProblem::check_score(const Score& score) {
@@ -237,69 +283,41 @@ void AttentionProblem::check_mask(const Mask& mask) {
     if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
       fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
     }
-    const Dims batch_dims = packed ? Dims{batch} : batch_shape_;
-    booleans_.push_back(broadcast("boolean mask", view, concatenate(batch_dims, {heads, q_len, k_len})));
+    booleans_.push_back(broadcast("boolean mask", view, concatenate(mask_batch(), {heads, q_len, k_len})));
   }
   if (booleans_.size() > kMaxPlanes)
     fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
 }
 
 void AttentionProblem::check_bias(const Bias& bias) {
-  const Dims batch_dims = packed ? Dims{batch} : batch_shape_;
   for (const TensorView& view : bias.views()) {
     if (view.dtype() != accumulation) {
       fail("bias is {}; for {} inputs it must be {}", name_of(view.dtype()), name_of(storage), name_of(accumulation));
     }
-    biases_.push_back(broadcast("bias", view, concatenate(batch_dims, {heads, q_len, k_len})));
+    biases_.push_back(broadcast("bias", view, concatenate(mask_batch(), {heads, q_len, k_len})));
   }
   if (biases_.size() > kMaxPlanes) fail("at most {} bias views can be combined, got {}", kMaxPlanes, biases_.size());
   for (const TensorView& view : bias.alibi_slopes()) {
     if (view.dtype() != Dtype::f32 && view.dtype() != Dtype::f64) {
       fail("ALiBi slopes must be f32 or f64, got {}", name_of(view.dtype()));
     }
-    alibi_.push_back(broadcast("ALiBi slopes", view, concatenate(batch_dims, {heads})));
+    alibi_.push_back(broadcast("ALiBi slopes", view, concatenate(mask_batch(), {heads})));
   }
 }
 
-void AttentionProblem::check_extras(const AttentionExtras& extras) {
-  const auto place = [&](std::string_view name, const MutableTensorView& view, bool plane) {
-    if (!view) return view;
-    Dims shape = batch_shape_;
-    if (packed) {
-      shape = {offsets_query_.back(), heads};
-    } else {
-      shape = concatenate(shape, {heads, q_len});
-    }
-    if (plane) shape.push_back(k_len);
-    // q of fewer leading dimensions has extras of as many fewer.
-    MutableTensorView whole = packed ? view : with_rank(view, shape.size());
-    require_shape(name, whole, shape);
-    if (whole.dtype() != accumulation) {
-      fail("{} is {}; it must be {}", name, name_of(whole.dtype()), name_of(accumulation));
-    }
-    if (plane) require_unit_stride(name, whole);
-    require_distinct(name, whole);
-    return packed ? whole.transpose(0, 1) : whole;
-  };
-  log_sum_exp_ = place("log_sum_exp", extras.log_sum_exp, false);
-  weights_ = place("weights", extras.weights, true);
-  logits_ = place("logits", extras.logits, true);
-  if (static_cast<bool>(extras.rows) != static_cast<bool>(extras.row_weights)) {
-    fail("rows and row_weights belong together, only one was given");
+void AttentionProblem::check_rows(const TensorView& rows, const TensorView& row_weights) const {
+  if (rows.dtype() != Dtype::i64 || rows.rank() != 2 || rows.size(1) != 3) {
+    fail("rows must be i64 [n, 3], got {} {}", name_of(rows.dtype()), to_string(rows.shape()));
   }
-  if (!extras.rows) return;
-  if (extras.rows.dtype() != Dtype::i64 || extras.rows.rank() != 2 || extras.rows.size(1) != 3) {
-    fail("rows must be i64 [n, 3], got {} {}", name_of(extras.rows.dtype()), to_string(extras.rows.shape()));
+  require_shape("row_weights", row_weights, {rows.size(0), k_len});
+  if (row_weights.dtype() != accumulation) {
+    fail("row_weights is {}; it must be {}", name_of(row_weights.dtype()), name_of(accumulation));
   }
-  require_shape("row_weights", extras.row_weights, {extras.rows.size(0), k_len});
-  if (extras.row_weights.dtype() != accumulation) {
-    fail("row_weights is {}; it must be {}", name_of(extras.row_weights.dtype()), name_of(accumulation));
-  }
-  require_unit_stride("row_weights", extras.row_weights);
-  require_distinct("row_weights", extras.row_weights);
-  for (std::int64_t i = 0; i < extras.rows.size(0); ++i) {
-    const std::int64_t b = extras.rows.at<std::int64_t>({i, 0}), h = extras.rows.at<std::int64_t>({i, 1});
-    const std::int64_t query = extras.rows.at<std::int64_t>({i, 2});
+  require_unit_stride("row_weights", row_weights);
+  require_distinct("row_weights", row_weights);
+  for (std::int64_t i = 0; i < rows.size(0); ++i) {
+    const std::int64_t b = rows.at<std::int64_t>({i, 0}), h = rows.at<std::int64_t>({i, 1});
+    const std::int64_t query = rows.at<std::int64_t>({i, 2});
     if (b < 0 || b >= batch || h < 0 || h >= heads || query < 0 || query >= query_length(b)) {
       fail("rows[{}] = ({}, {}, {}) is outside (batch, head, query)", i, b, h, query);
     }
@@ -316,24 +334,24 @@ std::int64_t AttentionProblem::key_length(std::int64_t b) const {
   return packed ? offsets_key_[at + 1] - offsets_key_[at] : k_len;
 }
 
+const std::byte* AttentionProblem::query_address(const TensorView& view, std::int64_t b, std::int64_t h) const {
+  if (!packed) return head_address(view, batch_shape_, b, h);
+  const std::int64_t offset = h * view.stride(0) + offsets_query_[static_cast<std::size_t>(b)] * view.stride(1);
+  return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
+}
+
+const std::byte* AttentionProblem::key_address(const TensorView& view, std::int64_t b, std::int64_t kv_head) const {
+  if (!packed) return head_address(view, batch_shape_, b, kv_head);
+  const std::int64_t offset = kv_head * view.stride(0) + offsets_key_[static_cast<std::size_t>(b)] * view.stride(1);
+  return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
+}
+
 AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   AttentionTask task;
-  const auto element = static_cast<std::int64_t>(size_of(storage));
-  const auto wide = static_cast<std::int64_t>(size_of(accumulation));
-  const std::int64_t query_row = packed ? offsets_query_[static_cast<std::size_t>(b)] : 0;
-  const std::int64_t key_row = packed ? offsets_key_[static_cast<std::size_t>(b)] : 0;
   const std::int64_t kv_head = h / (heads / kv_heads);
-  const auto rows = [&](const TensorView& view, std::int64_t head, std::int64_t row) {
-    return Rows{head_address(view, batch_shape_, b, head) + row * view.stride(-2) * element, view.stride(-2)};
-  };
-  task.query = rows(q_, h, query_row);
-  task.key = rows(k_, kv_head, key_row);
-  task.value = rows(v_, kv_head, key_row);
-  task.out_step = out_.stride(-2);
-  task.out = head_address(out_, batch_shape_, b, h) +
-             query_row * task.out_step * static_cast<std::int64_t>(size_of(out_.dtype()));
-  task.out_is_accumulator = out_.dtype() == accumulation;
-
+  task.query = {query_address(q_, b, h), q_.stride(-2)};
+  task.key = {key_address(k_, b, kv_head), k_.stride(-2)};
+  task.value = {key_address(v_, b, kv_head), v_.stride(-2)};
   task.q_len = query_length(b);
   task.k_len = key_length(b);
   task.query_dim = query_dim;
@@ -347,7 +365,8 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   if (score_.w_query()) task.score_w_query = {score_.w_query().bytes(), score_.w_query().stride(0)};
   if (score_.w_key()) task.score_w_key = {score_.w_key().bytes(), score_.w_key().stride(0)};
   if (score_.kind() == Score::Kind::concat) {
-    task.score_w_key = {task.score_w_query.data + query_dim * wide, task.score_w_query.step};
+    const auto skipped = query_dim * static_cast<std::int64_t>(size_of(accumulation));
+    task.score_w_key = {task.score_w_query.data + skipped, task.score_w_query.step};
   }
   task.score_v = score_.v().bytes();
 
@@ -357,30 +376,35 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   task.right = right_;
   const auto planes = [&](const std::vector<TensorView>& views, Plane* to) {
     for (const TensorView& view : views) {
-      const Dims shape = packed ? Dims{batch} : batch_shape_;
-      *to++ = {head_address(view, shape, b, h), view.stride(-2), view.stride(-1)};
+      *to++ = {head_address(view, mask_batch(), b, h), view.stride(-2), view.stride(-1)};
     }
     return static_cast<int>(views.size());
   };
   task.boolean_count = planes(booleans_, task.booleans);
   task.bias_count = planes(biases_, task.biases);
   for (const TensorView& slopes : alibi_) {
-    const std::byte* slope = head_address(slopes, packed ? Dims{batch} : batch_shape_, b, h);
+    const std::byte* slope = head_address(slopes, mask_batch(), b, h);
     task.alibi_slope +=
         slopes.dtype() == Dtype::f32 ? *reinterpret_cast<const float*>(slope) : *reinterpret_cast<const double*>(slope);
   }
 
-  if (log_sum_exp_) {
-    task.log_sum_exp_step = log_sum_exp_.stride(-1);
-    task.log_sum_exp = head_address(log_sum_exp_, batch_shape_, b, h) + query_row * task.log_sum_exp_step * wide;
+  if (out_) {
+    task.out = writable(query_address(out_, b, h));
+    task.out_step = out_.stride(-2);
+    task.out_is_accumulator = out_.dtype() == accumulation;
   }
-  const auto plane = [&](const MutableTensorView& view, std::byte*& address, std::int64_t& step) {
-    if (!view) return;
-    step = view.stride(-2);
-    address = head_address(view, batch_shape_, b, h) + query_row * step * wide;
-  };
-  plane(weights_, task.weights, task.weights_step);
-  plane(logits_, task.logits, task.logits_step);
+  if (log_sum_exp_) {
+    task.log_sum_exp = writable(query_address(log_sum_exp_, b, h));
+    task.log_sum_exp_step = log_sum_exp_.stride(-1);
+  }
+  if (weights_) {
+    task.weights = writable(query_address(weights_, b, h));
+    task.weights_step = weights_.stride(-2);
+  }
+  if (logits_) {
+    task.logits = writable(query_address(logits_, b, h));
+    task.logits_step = logits_.stride(-2);
+  }
   task.row_length = k_len;
   return task;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "kernels/attention_task.h"
@@ -10,16 +11,28 @@
 
 namespace qkv {
 
-struct AttentionProblem {
+class AttentionProblem {
+ public:
   // std::invalid_argument, naming sizes, for whatever does not fit (see attention.h).
-  AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
-                   const AttentionOptions& options, const AttentionExtras& extras);
+  AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options);
 
-  // Head h of sequence b, extras included.
+  // Where the forward pass writes. std::invalid_argument as above.
+  void set_outputs(const MutableTensorView& out, const AttentionExtras& extras);
+
+  // Head h of sequence b, with the outputs that were set.
   AttentionTask task(std::int64_t b, std::int64_t h) const;
 
   std::int64_t query_length(std::int64_t b) const;
   std::int64_t key_length(std::int64_t b) const;
+
+  // Views that belong to the call, beside its inputs: checked and brought to the form [batch dimensions ..., heads,
+  // rows, size], or without the size. `name` stands in messages.
+  TensorView query_rows(std::string_view name, const TensorView& view, std::int64_t size) const;
+  TensorView key_rows(std::string_view name, const TensorView& view, std::int64_t size) const;
+  TensorView query_scalars(std::string_view name, const TensorView& view) const;
+  // Address of the first row, of such a view, of sequence b and its query or key/value head.
+  const std::byte* query_address(const TensorView& view, std::int64_t b, std::int64_t h) const;
+  const std::byte* key_address(const TensorView& view, std::int64_t b, std::int64_t kv_head) const;
 
   Dtype storage = Dtype::f32;       // of q, k and v
   Dtype accumulation = Dtype::f32;  // f64 for f64
@@ -32,9 +45,14 @@ struct AttentionProblem {
   void check_mask(const Mask& mask);
   void check_bias(const Bias& bias);
   void check_score(const Score& score);
-  void check_extras(const AttentionExtras& extras);
+  void check_rows(const TensorView& rows, const TensorView& row_weights) const;
+  // Shape of batch, heads and queries, or of batch and key/value heads and keys, in the form above.
+  Dims query_shape() const;
+  Dims key_shape() const;
+  // Batch dimensions that masks and biases broadcast to.
+  Dims mask_batch() const { return packed ? Dims{batch} : batch_shape_; }
+  TensorView brought_to(std::string_view name, const TensorView& view, const Dims& shape) const;
 
-  // Views with one batch dimension's worth of addressing left to do: [batch dimensions ..., heads, length, size].
   TensorView q_, k_, v_;
   MutableTensorView out_, log_sum_exp_, weights_, logits_;
   std::vector<std::int64_t> offsets_query_, offsets_key_;  // packed form
@@ -47,5 +65,8 @@ struct AttentionProblem {
   std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
   std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
 };
+
+// Writable elements behind a view that was brought to another form.
+inline std::byte* writable(const std::byte* address) { return const_cast<std::byte*>(address); }
 
 }  // namespace qkv

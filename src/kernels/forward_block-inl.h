@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "kernels/accumulate-inl.h"
 #include "kernels/attention_forward.h"
 #include "kernels/logits-inl.h"
 #include "kernels/rows-inl.h"
@@ -116,8 +117,12 @@ class ForwardBlock {
       }
     }
     if (task_.out == nullptr) return;
-    const bool guarded = masked && !values_are_finite(block + first_row, last);
-    multiply_values(block + first_row, last - block - first_row, weights_ + first_row * kColumns, guarded, out);
+    const std::int64_t first_value = block + first_row;
+    const KeyRows<S> values{reinterpret_cast<const S*>(task_.value.data) + first_value * task_.value.step,
+                            task_.value.step, last - first_value};
+    const T* weights = weights_ + first_row * kColumns;
+    const bool guarded = masked && !values.are_finite(task_.value_dim);
+    accumulate<kVectors>(values, task_.value_dim, weights, guarded ? weights : nullptr, value_rows_, out);
   }
 
   // The tile's logits, relative to the running maximum, become weights in rows `row` and below; a hidden key's weight
@@ -153,78 +158,6 @@ class ForwardBlock {
         hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
       }
       hn::Store(sum, d, state.sum + c * kLanes<T>);
-    }
-  }
-
-  bool values_are_finite(std::int64_t first, std::int64_t last) const {
-    const S* row = reinterpret_cast<const S*>(task_.value.data) + first * task_.value.step;
-    for (std::int64_t key = first; key < last; ++key, row += task_.value.step) {
-      if (!is_finite_row<T>(row, task_.value_dim)) return false;
-    }
-    return true;
-  }
-
-  // out[dim][query] += sum over keys of value[key][dim] * weights[key][query], in order of keys.
-  void multiply_values(std::int64_t first, std::int64_t keys, const T* weights, bool guarded, T* out) {
-    const S* values = reinterpret_cast<const S*>(task_.value.data) + first * task_.value.step;
-    std::int64_t dim = 0;
-    for (; dim + kTileRows <= task_.value_dim; dim += kTileRows) {
-      multiply_value_rows<kTileRows>(values + dim, keys, weights, guarded, out + dim * kColumns);
-    }
-    if constexpr (kTileRows > 4) {
-      if (dim + 4 <= task_.value_dim) {
-        multiply_value_rows<4>(values + dim, keys, weights, guarded, out + dim * kColumns);
-        dim += 4;
-      }
-    }
-    for (; dim < task_.value_dim; ++dim) {
-      multiply_value_rows<1>(values + dim, keys, weights, guarded, out + dim * kColumns);
-    }
-  }
-
-  template <int kRows>
-  void multiply_value_rows(const S* values, std::int64_t keys, const T* weights, bool guarded, T* out) {
-    const Tag<T> d;
-    const T* left;
-    std::int64_t step;
-    if constexpr (sizeof(S) == sizeof(T)) {
-      left = values;
-      step = task_.value.step;
-    } else {
-      for (std::int64_t key = 0; key < keys; ++key) {
-        convert_some<kRows>(values + key * task_.value.step, value_rows_ + key * kRows);
-      }
-      left = value_rows_;
-      step = kRows;
-    }
-    Vec<T> sum[kRows][kVectors];
-    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Load(d, out + (r * kVectors + c) * kLanes<T>);
-    }
-    if (HWY_UNLIKELY(guarded)) {
-      multiply_visible(left, step, weights, keys, sum);
-    } else {
-      multiply_tile<kRows, kVectors, T>(left, 1, step, weights, kColumns, keys, sum);
-    }
-    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], d, out + (r * kVectors + c) * kLanes<T>);
-    }
-  }
-
-  // multiply_tile for blocks with NaN or infinity among the values: a hidden key (weight -0) is left out.
-  template <int kRows>
-  static HWY_NOINLINE void multiply_visible(const T* left, std::int64_t step, const T* weights, std::int64_t keys,
-                                            Vec<T> (&sum)[kRows][kVectors]) {
-    const Tag<T> d;
-    const hn::RebindToSigned<Tag<T>> bits;
-    for (std::int64_t key = 0; key < keys; ++key, left += step, weights += kColumns) {
-      for (int c = 0; c < kVectors; ++c) {
-        const Vec<T> weight = hn::Load(d, weights + c * kLanes<T>);
-        const auto hidden = hn::RebindMask(d, hn::Lt(hn::BitCast(bits, weight), hn::Zero(bits)));
-        for (int r = 0; r < kRows; ++r) {
-          sum[r][c] = hn::IfThenElse(hidden, sum[r][c], hn::MulAdd(hn::Set(d, left[r]), weight, sum[r][c]));
-        }
-      }
     }
   }
 

@@ -14,6 +14,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
+// The type that elements of storage type S are accumulated in.
+template <class S>
+using AccumulatorOf = std::conditional_t<sizeof(S) == 8, double, float>;
+
 // The lanes of `d` from elements of storage type S at any address.
 template <class D, class S, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> load_as(D d, const S* from) {

@@ -1,0 +1,99 @@
+// The product that turns a tile [key][query] into sums over keys: values by weights in the forward pass, keys by logit
+// gradients in the backward one. Included once per CPU target.
+
+#if defined(QKV_KERNELS_ACCUMULATE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_ACCUMULATE_INL_H_
+#undef QKV_KERNELS_ACCUMULATE_INL_H_
+#else
+#define QKV_KERNELS_ACCUMULATE_INL_H_
+#endif
+
+#include "kernels/rows-inl.h"
+#include "kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// Rows of keys or values as they lie in memory, `count` of them.
+template <class S>
+struct KeyRows {
+  const S* data;
+  std::int64_t step;
+  std::int64_t count;
+
+  bool are_finite(std::int64_t size) const {
+    for (std::int64_t key = 0; key < count; ++key) {
+      if (!is_finite_row<AccumulatorOf<S>>(data + key * step, size)) return false;
+    }
+    return true;
+  }
+};
+
+// multiply_tile for rows with NaN or infinity: a key hidden from a query (its mark is -0) is left out.
+template <int kRows, int kVectors, class T>
+HWY_NOINLINE void multiply_visible(const T* left, std::int64_t step, const T* tile, const T* marks, std::int64_t keys,
+                                   Vec<T> (&sum)[kRows][kVectors]) {
+  const Tag<T> d;
+  const hn::RebindToSigned<Tag<T>> bits;
+  for (std::int64_t key = 0; key < keys; ++key, left += step) {
+    for (int c = 0; c < kVectors; ++c) {
+      const std::int64_t at = (key * kVectors + c) * kLanes<T>;
+      const auto hidden = hn::RebindMask(d, hn::Lt(hn::BitCast(bits, hn::Load(d, marks + at)), hn::Zero(bits)));
+      const Vec<T> factor = hn::Load(d, tile + at);
+      for (int r = 0; r < kRows; ++r) {
+        sum[r][c] = hn::IfThenElse(hidden, sum[r][c], hn::MulAdd(hn::Set(d, left[r]), factor, sum[r][c]));
+      }
+    }
+  }
+}
+
+template <int kRows, int kVectors, class T, class S>
+void accumulate_dims(const KeyRows<S>& rows, const T* tile, const T* marks, T* slice, T* to) {
+  const Tag<T> d;
+  const T* left;
+  std::int64_t step;
+  if constexpr (sizeof(S) == sizeof(T)) {
+    left = rows.data;
+    step = rows.step;
+  } else {
+    for (std::int64_t key = 0; key < rows.count; ++key) {
+      convert_some<kRows>(rows.data + key * rows.step, slice + key * kRows);
+    }
+    left = slice;
+    step = kRows;
+  }
+  Vec<T> sum[kRows][kVectors];
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Load(d, to + (r * kVectors + c) * kLanes<T>);
+  }
+  if (HWY_UNLIKELY(marks != nullptr)) {
+    multiply_visible(left, step, tile, marks, rows.count, sum);
+  } else {
+    multiply_tile<kRows, kVectors, T>(left, 1, step, tile, kVectors * kLanes<T>, rows.count, sum);
+  }
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], d, to + (r * kVectors + c) * kLanes<T>);
+  }
+}
+
+// to[dim][query] += sum over keys of rows[key][dim] * tile[key][query], in order of keys, for dim < dims. `marks`:
+// nullptr, or a tile whose -0 entries name the pairs to leave out. `slice`: room for count * kTileRows elements.
+template <int kVectors, class T, class S>
+void accumulate(KeyRows<S> rows, std::int64_t dims, const T* tile, const T* marks, T* slice, T* to) {
+  constexpr int kColumns = kVectors * kLanes<T>;
+  std::int64_t left = dims;
+  for (; left >= kTileRows; left -= kTileRows, rows.data += kTileRows, to += kTileRows * kColumns) {
+    accumulate_dims<kTileRows, kVectors>(rows, tile, marks, slice, to);
+  }
+  if constexpr (kTileRows > 4) {
+    for (; left >= 4; left -= 4, rows.data += 4, to += 4 * kColumns) {
+      accumulate_dims<4, kVectors>(rows, tile, marks, slice, to);
+    }
+  }
+  for (; left > 0; --left, ++rows.data, to += kColumns) accumulate_dims<1, kVectors>(rows, tile, marks, slice, to);
+}
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
