@@ -25,26 +25,26 @@
 namespace qkv {
 
 struct AttentionOptions {
-  Mask mask = {};                    // everything visible
-  Bias bias = {};                    // nothing added
-  std::optional<double> scale = {};  // unset: the default of the score; any finite number
-  double soft_cap = 0;               // cap * tanh(logits / cap), before bias and mask; 0: off
+  Mask mask{};                    // everything visible
+  Bias bias{};                    // nothing added
+  std::optional<double> scale{};  // unset: the default of the score; any finite number
+  double soft_cap = 0;            // cap * tanh(logits / cap), before bias and mask; 0: off
   Score score = Score::scaled_dot();
-  TensorView offsets_query = {};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
-  TensorView offsets_key = {};
-  int threads = 0;            // 0: threads()
-  std::stop_token stop = {};  // polled per tile
+  TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
+  TensorView offsets_key{};
+  int threads = 0;         // 0: threads()
+  std::stop_token stop{};  // polled per tile
 };
 
 // What a caller wants besides the output: a place given is a wish, nothing else is paid for. All f32 (f64 for f64).
 // Shapes are those of the padded form; the packed form has [query tokens, heads] for [..., heads, q_len], and rows of
 // weights and logits are as long as the longest key sequence, 0 (logits: -infinity) beyond their own.
 struct AttentionExtras {
-  MutableTensorView log_sum_exp;  // [..., heads, q_len]; natural logarithm; -infinity for a row without keys
-  MutableTensorView weights;      // [..., heads, q_len, k_len]; after softmax; rows sum to 1 or are 0
-  MutableTensorView logits;       // [..., heads, q_len, k_len]; what softmax sees; -infinity where masked
-  TensorView rows = {};  // i64 [n, 3]: (batch, head, query) of chosen rows of weights; packed: query in sequence
-  MutableTensorView row_weights;  // [n, k_len]; the weights of `rows`
+  MutableTensorView log_sum_exp{};  // [..., heads, q_len]; natural logarithm; -infinity for a row without keys
+  MutableTensorView weights{};      // [..., heads, q_len, k_len]; after softmax; rows sum to 1 or are 0
+  MutableTensorView logits{};       // [..., heads, q_len, k_len]; what softmax sees; -infinity where masked
+  TensorView rows{};  // i64 [n, 3]: (batch, head, query) of chosen rows of weights; packed: query in sequence
+  MutableTensorView row_weights{};  // [n, k_len]; the weights of `rows`
 };
 
 void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,

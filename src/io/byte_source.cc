@@ -1,0 +1,73 @@
+#include "io/byte_source.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "qkv/error.h"
+#include "qkv/files.h"
+
+namespace qkv {
+namespace io {
+namespace {
+
+// O_NONBLOCK: opening a FIFO that nobody writes to must not wait.
+Descriptor open_to_read(const std::string& path) {
+  Descriptor file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
+  if (!file) throw_io_error(path, "read");
+  return file;
+}
+
+std::uint64_t regular_file_size(const std::string& path, const Descriptor& file) {
+  struct stat status;
+  if (::fstat(file.get(), &status) != 0) throw_io_error(path, "read");
+  if (!S_ISREG(status.st_mode)) throw IoError(path + ": cannot read: not a regular file");
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+}  // namespace
+
+void ByteSource::read(void* to, std::size_t count) {
+  assert(count <= remaining_);
+  if (count > 0) fetch(static_cast<char*>(to), count);
+  remaining_ -= count;
+}
+
+void MemorySource::fetch(char* to, std::size_t count) {
+  std::memcpy(to, next_, count);
+  next_ += count;
+}
+
+FileSource::FileSource(const std::string& path) : FileSource(path, open_to_read(path)) {}
+
+FileSource::FileSource(const std::string& path, Descriptor file)
+    : ByteSource(regular_file_size(path, file)), path_(path), file_(std::move(file)) {}
+
+void FileSource::fetch(char* to, std::size_t count) {
+  while (count > 0) {
+    const ssize_t got = retry([&] { return ::read(file_.get(), to, count); });
+    if (got < 0) throw_io_error(path_, "read");
+    if (got == 0) throw IoError(path_ + ": cannot read: the file became shorter meanwhile");
+    to += got;
+    count -= static_cast<std::size_t>(got);
+  }
+}
+
+}  // namespace io
+
+std::string read_file(const std::string& path, std::size_t limit) {
+  io::FileSource source(path);
+  if (source.remaining() > limit) {
+    throw FormatError(fmt::format("{}: {} bytes exceed the limit of {}", path, source.remaining(), limit));
+  }
+  std::string bytes(static_cast<std::size_t>(source.remaining()), '\0');
+  source.read(bytes.data(), bytes.size());
+  return bytes;
+}
+
+}  // namespace qkv

@@ -1,0 +1,53 @@
+// Bytes in order, from a file or from memory. Their number is known beforehand, so that a reader can hold every size
+// that a file claims against what is really there before it allocates or reads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "io/descriptor.h"
+
+namespace qkv::io {
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  std::uint64_t remaining() const { return remaining_; }
+  // The next `count` bytes; at most remaining().
+  void read(void* to, std::size_t count);
+
+ protected:
+  explicit ByteSource(std::uint64_t size) : remaining_(size) {}
+
+ private:
+  virtual void fetch(char* to, std::size_t count) = 0;
+
+  std::uint64_t remaining_;
+};
+
+class MemorySource : public ByteSource {
+ public:
+  explicit MemorySource(std::string_view bytes) : ByteSource(bytes.size()), next_(bytes.data()) {}
+
+ private:
+  void fetch(char* to, std::size_t count) override;
+
+  const char* next_;
+};
+
+// IoError unless the path is a regular file that can be read.
+class FileSource : public ByteSource {
+ public:
+  explicit FileSource(const std::string& path);
+
+ private:
+  FileSource(const std::string& path, Descriptor file);
+  void fetch(char* to, std::size_t count) override;
+
+  std::string path_;
+  Descriptor file_;
+};
+
+}  // namespace qkv::io

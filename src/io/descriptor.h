@@ -1,0 +1,40 @@
+// An open file that closes itself, and system calls whose failure is an IoError.
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+namespace qkv::io {
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int value) : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Descriptor();
+
+  explicit operator bool() const { return value_ >= 0; }
+  int get() const { return value_; }
+
+ private:
+  int value_ = -1;
+};
+
+// IoError "PATH: cannot ACTION: reason", the reason taken from errno.
+[[noreturn]] void throw_io_error(const std::string& path, const char* action);
+
+// Repeats a system call that a signal interrupted.
+template <class Call>
+auto retry(Call call) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+}  // namespace qkv::io

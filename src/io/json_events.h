@@ -1,0 +1,65 @@
+// Strict reading of untrusted JSON, event by event, so that nothing is stored before it is checked. A format is a
+// handler derived from this one: it overrides what it allows; every other value is refused.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "qkv/error.h"
+
+namespace qkv::io {
+
+class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  // Messages begin with `name`.
+  explicit JsonEvents(std::string name) : name_(std::move(name)) {}
+
+  void parse(std::string_view text) {
+    text_ = text;
+    // The parser takes a zero byte for the end of its input and would not see what follows.
+    const std::size_t zero = text.find('\0');
+    if (zero != std::string_view::npos) refuse(fmt::format("not valid JSON at {}: a zero byte", position(zero + 1)));
+    nlohmann::json::sax_parse(text.begin(), text.end(), this);
+  }
+
+  bool null() override { unexpected("null"); }
+  bool boolean(bool) override { unexpected("true or false"); }
+  bool number_integer(std::int64_t) override { unexpected("a negative number"); }
+  bool number_unsigned(std::uint64_t) override { unexpected("a number"); }
+  bool number_float(double, const std::string&) override { unexpected("a number"); }
+  bool string(std::string&) override { unexpected("a string"); }
+  bool binary(nlohmann::json::binary_t&) override { unexpected("a binary value"); }
+  bool start_object(std::size_t) override { unexpected("an object"); }
+  bool start_array(std::size_t) override { unexpected("an array"); }
+  bool key(std::string&) override { return true; }
+  bool end_object() override { return true; }
+  bool end_array() override { return true; }
+
+  bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception& error) override {
+    constexpr int kOutOfRange = 406;
+    refuse(fmt::format("{} at {}", error.id == kOutOfRange ? "number out of range" : "not valid JSON", position(at)));
+  }
+
+ protected:
+  [[noreturn]] void refuse(const std::string& what) const { throw FormatError(name_ + ": " + what); }
+
+  // Refuses a value of this kind here.
+  [[noreturn]] virtual void unexpected(std::string_view kind) const = 0;
+
+ private:
+  // Of the byte with this number, counted from 1.
+  std::string position(std::size_t byte) const {
+    const std::string_view before = text_.substr(0, std::min(byte, text_.size() + 1) - 1);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    return fmt::format("line {}, column {}", line, before.size() - (before.rfind('\n') + 1) + 1);
+  }
+
+  std::string name_;
+  std::string_view text_;
+};
+
+}  // namespace qkv::io

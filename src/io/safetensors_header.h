@@ -1,0 +1,37 @@
+// The header of a safetensors file: which tensor lies where. https://github.com/huggingface/safetensors
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/tensor.h"
+
+namespace qkv::io {
+
+inline constexpr std::uint64_t kLongestSafetensorsHeader = 100'000'000;  // as the reference implementation has it
+inline constexpr std::size_t kMostTensors = 1'000'000;                   // and as many entries of metadata
+inline constexpr std::size_t kLongestTensorName = 4096;
+inline constexpr std::string_view kMetadataKey = "__metadata__";
+
+struct SafetensorsEntry {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  Dims shape;
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  // in the order of their data, which lie end to end
+  std::map<std::string, std::string> metadata;
+};
+
+// Checks every rule of the format: afterwards the entries fill exactly `data_size` bytes.
+// FormatError beginning with `name`.
+SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_size, const std::string& name);
+
+// "F32" ...: the name of a type in the format.
+std::string_view safetensors_name(Dtype dtype);
+
+}  // namespace qkv::io

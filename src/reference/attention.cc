@@ -1,0 +1,289 @@
+// The specification of attention. Read it from the bottom: attention() cuts the batch into sequences, attend() is the
+// formula for one of them, and the functions above are its terms, each a sentence of include/qkv/{score,mask,bias}.h.
+// Arguments are valid here: qkv::attention checks them.
+#include "reference/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace qkv::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+using Vector = std::span<const double>;
+
+// One sequence of the batch, all f64: q [heads, q_len, head_dim], k [kv_heads, k_len, head_dim],
+// v [kv_heads, k_len, value_dim], and the places for its results.
+struct Sequence {
+  std::int64_t batch_index;
+  TensorView q, k, v;
+  MutableTensorView out;          // [heads, q_len, value_dim]
+  MutableTensorView log_sum_exp;  // [heads, q_len]
+  MutableTensorView weights;      // [heads, q_len, k_len]
+  MutableTensorView logits;       // [heads, q_len, k_len]
+};
+
+// A query and a key by their indices: sequence, query head, query, key.
+struct Pair {
+  std::int64_t batch, head, i, j;
+};
+
+// A copy in f64; of a view that was not given, nothing.
+Tensor in_double(const TensorView& view) { return view ? convert(view, Dtype::f64) : Tensor(); }
+
+// Row `index` of one head's matrix, to read or to write.
+template <class View>
+auto row(const View& matrices, std::int64_t head, std::int64_t index) {
+  const auto size = static_cast<std::size_t>(matrices.size(2));
+  return std::span(matrices.template data<double>() + (size == 0 ? 0 : matrices.offset_of({head, index, 0})), size);
+}
+
+double dot(Vector a, Vector b) {
+  double sum = 0;
+  for (std::size_t c = 0; c < a.size(); ++c) sum += a[c] * b[c];
+  return sum;
+}
+
+// matrix [rows, columns], row-major, times a vector.
+std::vector<double> product(const Tensor& matrix, Vector vector) {
+  const Vector elements(matrix.data<double>(), static_cast<std::size_t>(matrix.element_count()));
+  std::vector<double> result(static_cast<std::size_t>(matrix.size(0)));
+  for (std::size_t r = 0; r < result.size(); ++r) {
+    result[r] = dot(elements.subspan(r * vector.size(), vector.size()), vector);
+  }
+  return result;
+}
+
+// The score of a query and a key, with its parameters in f64.
+class Scorer {
+ public:
+  explicit Scorer(const Score& score)
+      : kind_(score.kind()),
+        w_query_(in_double(score.w_query())),
+        w_key_(in_double(score.w_key())),
+        v_(in_double(score.v())) {}
+
+  double default_scale(std::int64_t head_dim) const {
+    return kind_ == Score::Kind::scaled_dot ? 1 / std::sqrt(static_cast<double>(head_dim)) : 1;
+  }
+
+  double score(Vector query, Vector key) const {
+    if (kind_ == Score::Kind::bilinear) return dot(query, product(w_query_, key));
+    if (kind_ == Score::Kind::additive) return v_tanh(product(w_query_, query), product(w_key_, key));
+    if (kind_ == Score::Kind::concat) {
+      std::vector<double> joined(query.begin(), query.end());
+      joined.insert(joined.end(), key.begin(), key.end());
+      return v_tanh(product(w_query_, joined), std::vector<double>(static_cast<std::size_t>(v_.size(0)), 0.0));
+    }
+    return dot(query, key);
+  }
+
+ private:
+  // v . tanh(a + b)
+  double v_tanh(Vector a, Vector b) const {
+    double sum = 0;
+    for (std::size_t c = 0; c < a.size(); ++c) sum += v_.data<double>()[c] * std::tanh(a[c] + b[c]);
+    return sum;
+  }
+
+  Score::Kind kind_;
+  Tensor w_query_, w_key_, v_;
+};
+
+// Mask and bias with their arrays in f64, answering for one pair at a time.
+class Rules {
+ public:
+  Rules(const Mask& mask, const Bias& bias) : mask_(mask) {
+    for (const TensorView& view : mask.length_views()) lengths_.push_back(in_double(view));
+    for (const TensorView& view : mask.boolean_views()) booleans_.push_back(in_double(view));
+    for (const TensorView& view : bias.views()) biases_.push_back(in_double(view));
+    for (const TensorView& view : bias.alibi_slopes()) slopes_.push_back(in_double(view));
+  }
+
+  // Keys that belong to the sequence: all, or as many as the lengths leave.
+  std::int64_t key_length(const Sequence& sequence) const {
+    std::int64_t length = sequence.k.size(1);
+    for (const Tensor& counts : lengths_) {
+      length = std::min(length, static_cast<std::int64_t>(counts.view().at<double>({sequence.batch_index})));
+    }
+    return length;
+  }
+
+  // What query i adds to its index to stand among the keys.
+  std::int64_t offset(const Sequence& sequence) const {
+    return mask_.align() == Align::bottom_right ? key_length(sequence) - sequence.q.size(1) : 0;
+  }
+
+  bool may_attend(const Sequence& sequence, const Pair& pair) const {
+    const std::int64_t position = pair.i + offset(sequence);
+    if (pair.j >= key_length(sequence)) return false;
+    if (mask_.left() >= 0 && pair.j < position - mask_.left()) return false;
+    if (mask_.right() >= 0 && pair.j > position + mask_.right()) return false;
+    return std::all_of(booleans_.begin(), booleans_.end(),
+                       [&](const Tensor& visible) { return element(visible, pair) != 0; });
+  }
+
+  double bias(const Sequence& sequence, const Pair& pair) const {
+    const std::int64_t position = pair.i + offset(sequence);
+    double sum = 0;
+    for (const Tensor& values : biases_) sum += element(values, pair);
+    for (const Tensor& slopes : slopes_) {
+      const double slope = slopes.view()
+                               .broadcast_to({sequence.batch_index + 1, sequence.q.size(0)})
+                               .at<double>({sequence.batch_index, pair.head});
+      sum += -slope * static_cast<double>(std::abs(position - pair.j));
+    }
+    return sum;
+  }
+
+ private:
+  // The element for a pair of an array that broadcasts to [batch, heads, q_len, k_len].
+  static double element(const Tensor& array, const Pair& pair) {
+    const Dims whole{pair.batch, pair.head, pair.i, pair.j};
+    Dims index;
+    for (int dim = 0; dim < array.rank(); ++dim) {
+      index.push_back(array.size(dim) == 1 ? 0 : whole[whole.size() - array.rank() + dim]);
+    }
+    return array.view().at<double>(index);
+  }
+
+  const Mask& mask_;
+  std::vector<Tensor> lengths_, booleans_, biases_, slopes_;
+};
+
+// weights = softmax(logits) of one row, shifted by the maximum so that no exponential overflows; the logarithm of the
+// sum of exponentials is returned. Logits that are all -infinity give weights 0.
+double softmax(Vector logits, std::span<double> weights) {
+  double maximum = -kInfinity;
+  for (const double logit : logits) maximum = std::max(maximum, logit);
+  const double shift = maximum == -kInfinity ? 0 : maximum;
+  double sum = 0;
+  for (std::size_t j = 0; j < logits.size(); ++j) {
+    weights[j] = std::exp(logits[j] - shift);
+    sum += weights[j];
+  }
+  for (double& weight : weights) weight = sum == 0 ? 0 : weight / sum;
+  return shift + std::log(sum);
+}
+
+// out = softmax(mask(cap(scale * score(q, k)) + bias)) v for every head and query of one sequence. The rows of logits
+// hold -infinity on entry, the rows of out 0.
+void attend(const Sequence& sequence, const AttentionOptions& options, const Scorer& scorer, const Rules& rules) {
+  const std::int64_t heads = sequence.q.size(0), kv_heads = sequence.k.size(0);
+  const std::int64_t q_len = sequence.q.size(1), k_len = sequence.k.size(1);
+  const double scale = options.scale.value_or(scorer.default_scale(sequence.q.size(2)));
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::int64_t kv_head = head / (heads / kv_heads);
+    for (std::int64_t i = 0; i < q_len; ++i) {
+      const Vector query = row(sequence.q, head, i);
+      const std::span<double> logits = row(sequence.logits, head, i);
+      const std::span<double> weights = row(sequence.weights, head, i);
+      const std::span<double> out = row(sequence.out, head, i);
+
+      for (std::int64_t j = 0; j < k_len; ++j) {
+        const Pair pair{sequence.batch_index, head, i, j};
+        if (!rules.may_attend(sequence, pair)) continue;
+        double logit = scale * scorer.score(query, row(sequence.k, kv_head, j));
+        if (options.soft_cap != 0) logit = options.soft_cap * std::tanh(logit / options.soft_cap);
+        logits[static_cast<std::size_t>(j)] = logit + rules.bias(sequence, pair);
+      }
+
+      sequence.log_sum_exp.at<double>({head, i}) = softmax(logits, weights);
+
+      for (std::int64_t j = 0; j < k_len; ++j) {
+        // A masked key is passed over, not multiplied by its weight 0: 0 times NaN is NaN.
+        if (!rules.may_attend(sequence, {sequence.batch_index, head, i, j})) continue;
+        const Vector value = row(sequence.v, kv_head, j);
+        for (std::size_t c = 0; c < out.size(); ++c) out[c] += weights[static_cast<std::size_t>(j)] * value[c];
+      }
+    }
+  }
+}
+
+Tensor filled(const Dims& shape, double value) {
+  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
+  std::fill_n(tensor.data<double>(), tensor.element_count(), value);
+  return tensor;
+}
+
+// [..., heads, length, size] in f64 as [batch, heads, length, size].
+Tensor with_one_batch_dimension(const TensorView& view) {
+  const auto extent = [&](int from_end) { return from_end <= view.rank() ? view.size(-from_end) : 1; };
+  std::int64_t batch = 1;
+  for (int i = 0; i < view.rank() - 3; ++i) batch *= view.size(i);
+  return Tensor::copy(in_double(view).view().reshape({batch, extent(3), extent(2), extent(1)}));
+}
+
+AttentionResult attend_padded(const TensorView& query, const TensorView& key, const TensorView& value,
+                              const AttentionOptions& options, const Scorer& scorer, const Rules& rules) {
+  const Tensor q = with_one_batch_dimension(query);
+  const Tensor k = with_one_batch_dimension(key);
+  const Tensor v = with_one_batch_dimension(value);
+  const std::int64_t batch = q.size(0), heads = q.size(1), q_len = q.size(2), k_len = k.size(2);
+  AttentionResult result{.out = filled({batch, heads, q_len, v.size(3)}, 0),
+                         .log_sum_exp = filled({batch, heads, q_len}, -kInfinity),
+                         .weights = filled({batch, heads, q_len, k_len}, 0),
+                         .logits = filled({batch, heads, q_len, k_len}, -kInfinity)};
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto of_batch = [b](const auto& view) { return view.select(0, b); };
+    attend({.batch_index = b,
+            .q = of_batch(q.view()),
+            .k = of_batch(k.view()),
+            .v = of_batch(v.view()),
+            .out = of_batch(result.out.view()),
+            .log_sum_exp = of_batch(result.log_sum_exp.view()),
+            .weights = of_batch(result.weights.view()),
+            .logits = of_batch(result.logits.view())},
+           options, scorer, rules);
+  }
+  return result;
+}
+
+AttentionResult attend_packed(const TensorView& query, const TensorView& key, const TensorView& value,
+                              const AttentionOptions& options, const Scorer& scorer, const Rules& rules) {
+  const Tensor q = in_double(query), k = in_double(key), v = in_double(value);
+  const Tensor q_offsets = convert(options.offsets_query, Dtype::i64);
+  const Tensor k_offsets = convert(options.offsets_key, Dtype::i64);
+  const std::int64_t tokens = q.size(0), heads = q.size(1), batch = q_offsets.size(0) - 1;
+  const std::int64_t* q_rows = q_offsets.data<std::int64_t>();
+  const std::int64_t* k_rows = k_offsets.data<std::int64_t>();
+  std::int64_t longest = 0;
+  for (std::int64_t b = 0; b < batch; ++b) longest = std::max(longest, k_rows[b + 1] - k_rows[b]);
+
+  AttentionResult result{.out = filled({tokens, heads, v.size(2)}, 0),
+                         .log_sum_exp = filled({tokens, heads}, -kInfinity),
+                         .weights = filled({tokens, heads, longest}, 0),
+                         .logits = filled({tokens, heads, longest}, -kInfinity)};
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t k_len = k_rows[b + 1] - k_rows[b];
+    // Rows of the sequence, heads first.
+    const auto queries = [&](const auto& view) { return view.slice(0, q_rows[b], q_rows[b + 1]).transpose(0, 1); };
+    const auto keys = [&](const auto& view) { return view.slice(0, k_rows[b], k_rows[b + 1]).transpose(0, 1); };
+    attend({.batch_index = b,
+            .q = queries(q.view()),
+            .k = keys(k.view()),
+            .v = keys(v.view()),
+            .out = queries(result.out.view()),
+            .log_sum_exp = queries(result.log_sum_exp.view()),
+            .weights = queries(result.weights.view()).slice(2, 0, k_len),
+            .logits = queries(result.logits.view()).slice(2, 0, k_len)},
+           options, scorer, rules);
+  }
+  return result;
+}
+
+}  // namespace
+
+AttentionResult attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                          const AttentionOptions& options) {
+  const Scorer scorer(options.score);
+  const Rules rules(options.mask, options.bias);
+  return options.offsets_query ? attend_packed(q, k, v, options, scorer, rules)
+                               : attend_padded(q, k, v, options, scorer, rules);
+}
+
+}  // namespace qkv::reference

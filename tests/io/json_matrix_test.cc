@@ -1,0 +1,55 @@
+// JSON matrices.
+#include <gtest/gtest.h>
+
+#include "io/files_for_test.h"
+#include "qkv/files.h"
+
+namespace qkv {
+namespace {
+
+void expect_matrix(const std::string& text, const Dims& shape, const std::vector<double>& values) {
+  const Tensor matrix = parse_json_matrix(text, "a.json");
+  EXPECT_EQ(matrix.dtype(), Dtype::f64);
+  EXPECT_EQ(matrix.shape(), shape) << text;
+  EXPECT_EQ(test::values_of(matrix), values) << text;
+}
+
+TEST(JsonMatrix, ReadsNumbers) {
+  expect_matrix("[[1, 2], [3, 4]]", {2, 2}, {1, 2, 3, 4});
+  expect_matrix("[1, -2, 0.1]", {1, 3}, {1, -2, 0.1});
+  expect_matrix("[[1],\n [2.5e-3],\n [-3]]\n", {3, 1}, {1, 2.5e-3, -3});
+  expect_matrix("[18446744073709551615, 1e300]", {1, 2}, {18446744073709551615.0, 1e300});
+}
+
+TEST(JsonMatrix, RefusesEveryBrokenRule) {
+  const std::vector<test::Malformed> files = {
+      {"", "not valid JSON at line 1, column 1"},
+      {"[[1, 2],\n [3, 4]", "not valid JSON at line 2, column 8"},
+      {"[[1, 2],\n [3 4]]", "not valid JSON at line 2, column 5"},
+      {"[1,]", "not valid JSON"},
+      {"[NaN]", "not valid JSON"},
+      {"[Infinity]", "not valid JSON"},
+      {"[1] [2]", "not valid JSON"},
+      {std::string("[1]\0", 4), "not valid JSON at line 1, column 4: a zero byte"},
+      {"[1e999]", "number out of range"},
+      {"[]", "no numbers"},
+      {"[[]]", "row 1 is empty"},
+      {"[[1], []]", "row 2 is empty"},
+      {"[[1, 2], [3]]", "row 2 has 1 numbers, but row 1 has 2"},
+      {"[[1], [2, 3]]", "row 2 has 2 numbers, but row 1 has 1"},
+      {"1", "a number outside the rows in row 1"},
+      {"{}", "an object in row 1"},
+      {"[[1], {\"a\": 2}]", "an object in row 2"},
+      {"[null]", "null in row 1"},
+      {"[[true]]", "true or false in row 1"},
+      {"[\"1\"]", "a string in row 1"},
+      {"[1, [2]]", "an array in row 1"},
+      {"[[1], 2]", "a number outside the rows in row 2"},
+      {"[[[1]]]", "an array in row 1"},
+      {std::string(100'000, '['), "an array in row 1"},
+  };
+  test::expect_refused(files, "bad.json", read_json_matrix);
+}
+
+}  // namespace
+}  // namespace qkv

@@ -1,0 +1,226 @@
+// One random call of attention, drawn from a seed: lengths, sizes, heads, types, layout, masks, biases, scores and
+// wishes in any combination. The same seed draws the same call everywhere.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "kernels/attention_testing.h"
+
+namespace qkv::testing {
+
+class AttentionCase {
+ public:
+  // Products of batch, heads and lengths stay below `most_pairs`.
+  AttentionCase(std::uint64_t seed, double most_pairs) : random_(seed) {
+    draw_sizes(most_pairs);
+    dtype_ = pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16});
+    accumulation_ = dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+    out_dtype = chance(0.5) ? dtype_ : accumulation_;
+    draw_score();
+    draw_inputs();
+    draw_mask();
+    draw_bias();
+    if (chance(0.2)) options.scale = note("scale", pick<double>({0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
+    if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.5, 3, 30}));
+    options.threads = pick<int>({1, 1, 2, 3});
+  }
+  AttentionCase(const AttentionCase&) = delete;
+
+  TensorView q, k, v;
+  Dtype out_dtype = Dtype::f32;
+  AttentionOptions options;
+
+  bool packed() const { return packed_; }
+  std::int64_t batch() const { return batch_; }
+  std::int64_t heads() const { return heads_; }
+  std::int64_t query_length(std::int64_t b) const { return packed_ ? rows(q_offsets_, b) : q_len_; }
+  std::string describe() const {
+    return fmt::format("batch {}, heads {}/{}, {} x {}, head_dim {}, value_dim {}, {} into {}{}", batch_, heads_,
+                       kv_heads_, q_len_, k_len_, head_dim_, value_dim_, name_of(dtype_), name_of(out_dtype), notes_);
+  }
+
+ private:
+  bool chance(double probability) { return random_.uniform() < probability; }
+
+  template <class T>
+  T pick(std::initializer_list<T> choices) {
+    return choices.begin()[random_.below(choices.size())];
+  }
+
+  template <class T>
+  T note(const char* name, T value) {
+    notes_ += fmt::format(", {} {}", name, value);
+    return value;
+  }
+
+  TensorView keep(Tensor tensor) {
+    kept_.push_back(std::make_unique<Tensor>(std::move(tensor)));
+    return kept_.back()->view();
+  }
+
+  static std::int64_t rows(const std::vector<std::int32_t>& offsets, std::int64_t b) {
+    const auto at = static_cast<std::size_t>(b);
+    return offsets[at + 1] - offsets[at];
+  }
+
+  void draw_sizes(double most_pairs) {
+    const auto length = [this] {
+      return pick<std::int64_t>(
+          {0, 1, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 47, 48, 49, 63, 65, 127, 129, 257, 1023, 1025, 2050});
+    };
+    const auto size = [this] {
+      return pick<std::int64_t>({1, 3, 4, 8, 16, 31, 32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 256});
+    };
+    do {
+      batch_ = pick<std::int64_t>({0, 1, 1, 1, 2, 3, 3});
+      kv_heads_ = pick<std::int64_t>({1, 1, 2, 3});
+      heads_ = kv_heads_ * pick<std::int64_t>({1, 1, 2, 4, 13});
+      q_len_ = length();
+      k_len_ = length();
+      // Large sizes are drawn, but not all at once.
+      head_dim_ = size();
+      value_dim_ = chance(0.5) ? head_dim_ : size();
+    } while (static_cast<double>(batch_ * heads_ * q_len_ * k_len_) *
+                 (1 + static_cast<double>(head_dim_ + value_dim_) / 64) >
+             most_pairs);
+    packed_ = chance(0.25);
+    if (packed_ && batch_ == 0) q_len_ = k_len_ = 0;  // no sequence, no row
+  }
+
+  void draw_score() {
+    const auto parameter = [this](const Dims& shape, double spread) {
+      return keep(normal(random_, shape, accumulation_, spread));
+    };
+    const std::int64_t hidden = pick<std::int64_t>({1, 3, 8, 17});
+    safe_scale_ = 1;
+    switch (random_.below(8)) {
+      case 0:
+        options.score = Score::additive(parameter({hidden, head_dim_}, 0.3), parameter({hidden, head_dim_}, 0.3),
+                                        parameter({hidden}, 1));
+        notes_ += ", additive";
+        break;
+      case 1:
+        options.score = Score::concat(parameter({hidden, 2 * head_dim_}, 0.3), parameter({hidden}, 1));
+        notes_ += ", concat";
+        break;
+      case 2:
+        options.score = Score::bilinear(parameter({head_dim_, head_dim_}, 1 / static_cast<double>(head_dim_)));
+        notes_ += ", bilinear";
+        break;
+      case 3:
+        options.score = Score::dot();
+        spread_ = 1 / std::sqrt(static_cast<double>(head_dim_));
+        notes_ += ", dot";
+        break;
+      default:
+        safe_scale_ = 1 / std::sqrt(static_cast<double>(head_dim_));
+    }
+  }
+
+  void draw_inputs() {
+    const std::int64_t q_rows = packed_ ? draw_offsets("queries", q_offsets_, q_len_, options.offsets_query) : q_len_;
+    const std::int64_t k_rows = packed_ ? draw_offsets("keys", k_offsets_, k_len_, options.offsets_key) : k_len_;
+    const auto input = [&](std::int64_t heads, std::int64_t length, std::int64_t size, double spread) {
+      return packed_ ? draw_layout({1, length, heads, size}, spread).select(0, 0)
+                     : draw_layout({batch_, heads, length, size}, spread);
+    };
+    q = input(heads_, q_rows, head_dim_, spread_);
+    k = input(kv_heads_, k_rows, head_dim_, 1);
+    v = input(kv_heads_, k_rows, value_dim_, 1);
+    if (!packed_ && batch_ == 1 && chance(0.3)) {
+      notes_ += ", rank 3";
+      for (TensorView* view : {&q, &k, &v}) *view = view->select(0, 0);
+    }
+  }
+
+  // Sequences of up to `longest` rows, one of exactly that many; returns the sum.
+  std::int64_t draw_offsets(const char* name, std::vector<std::int32_t>& offsets, std::int64_t longest,
+                            TensorView& view) {
+    offsets = {0};
+    for (std::int64_t b = 0; b < batch_; ++b) {
+      const std::int64_t rows =
+          b == 0 ? longest : static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(longest) + 1));
+      offsets.push_back(offsets.back() + static_cast<std::int32_t>(rows));
+      notes_ += fmt::format("{}{}", b == 0 ? std::string(", packed ") + name + " " : "+", rows);
+    }
+    const Tensor offsets_32 = Tensor::of({batch_ + 1}, offsets);
+    view = keep(chance(0.5) ? offsets_32 : convert(offsets_32, Dtype::i64));
+    return offsets.back();
+  }
+
+  // Normal numbers in a random memory layout: the middle dimensions exchanged, rows with a gap, or walked backwards.
+  TensorView draw_layout(const Dims& shape, double spread) {
+    const std::int64_t gap = pick<std::int64_t>({0, 0, 1, 5});
+    const bool turned = chance(0.4), reversed = shape[2] > 0 && chance(0.2);
+    Dims memory = shape;
+    if (turned) std::swap(memory[1], memory[2]);
+    memory[3] += gap;
+    TensorView view = keep(normal(random_, memory, dtype_, spread)).slice(3, gap, memory[3]);
+    if (turned) view = view.transpose(1, 2);
+    if (!reversed) return view;
+    Dims strides = view.strides();
+    const std::byte* last = view.bytes() + (shape[2] - 1) * strides[2] * static_cast<std::int64_t>(size_of(dtype_));
+    strides[2] = -strides[2];
+    return {last, dtype_, shape, strides};
+  }
+
+  // A shape that broadcasts to [batch, heads, q_len, k_len].
+  Dims draw_broadcast(const char* name) {
+    const Dims whole{batch_, heads_, q_len_, k_len_};
+    Dims shape;
+    const bool same_rank = q.rank() == 3 || chance(0.3);
+    for (int dim = same_rank ? pick<int>({1, 2}) : 0; dim < 4; ++dim) shape.push_back(chance(0.4) ? 1 : whole[dim]);
+    notes_ += fmt::format(", {} {}", name, to_string(shape));
+    return shape;
+  }
+
+  void draw_mask() {
+    const Align align = chance(0.5) ? Align::top_left : Align::bottom_right;
+    const auto side = [this] { return pick<std::int64_t>({-1, 0, 1, 5, 40, 200}); };
+    if (chance(0.35)) options.mask = options.mask & Mask::causal(align), notes_ += ", causal";
+    if (chance(0.25)) {
+      options.mask = options.mask & Mask::window(note("left", side()), note("right", side()), align);
+    }
+    if (options.mask.align() == Align::bottom_right) notes_ += ", bottom-right";
+    if (chance(0.25)) {
+      std::vector<std::int64_t> counts;
+      for (std::int64_t b = 0; b < batch_; ++b) {
+        const std::int64_t most = packed_ ? rows(k_offsets_, b) : k_len_;
+        counts.push_back(
+            note("length", static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(most) + 1))));
+      }
+      options.mask = options.mask & Mask::lengths(keep(Tensor::of({batch_}, counts)));
+    }
+    for (int i = pick<int>({0, 0, 0, 1, 1, 2}); i > 0; --i) {
+      const double visible = pick<double>({0.02, 0.5, 0.9});
+      options.mask = options.mask & Mask::boolean(keep(coin_flips(random_, draw_broadcast("mask"), visible,
+                                                                  pick<Dtype>({Dtype::boolean, Dtype::u8}))));
+    }
+  }
+
+  void draw_bias() {
+    for (int i = pick<int>({0, 0, 0, 1, 1, 2}); i > 0; --i) {
+      options.bias = options.bias + Bias::view(keep(normal(random_, draw_broadcast("bias"), accumulation_)));
+    }
+    if (chance(0.2)) {
+      notes_ += ", ALiBi";
+      const Dims shape = q.rank() == 4 && chance(0.5) ? Dims{batch_, heads_} : Dims{heads_};
+      options.bias = options.bias + Bias::alibi(keep(normal(random_, shape, Dtype::f32, 0.02)));
+    }
+  }
+
+  Random random_;
+  std::string notes_;
+  std::vector<std::unique_ptr<Tensor>> kept_;
+  std::int64_t batch_, heads_, kv_heads_, q_len_, k_len_, head_dim_, value_dim_;
+  bool packed_ = false;
+  Dtype dtype_, accumulation_;
+  double spread_ = 1, safe_scale_ = 1;
+  std::vector<std::int32_t> q_offsets_, k_offsets_;
+};
+
+}  // namespace qkv::testing

@@ -1,0 +1,131 @@
+// What the tests of attention share: seeded tensors, every usable CPU target in turn, all extras of one call, and
+// comparisons that treat NaN and infinity as values.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "qkv/attention.h"
+#include "qkv/random.h"
+#include "qkv/target.h"
+
+namespace qkv::testing {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// A test that runs once on each target that this machine can run.
+class OnEachTarget : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { select_target(GetParam()); }
+  void TearDown() override { select_target(""); }
+};
+
+inline std::vector<std::string> usable_targets() {
+  std::vector<std::string> names;
+  for (const Target& target : targets()) {
+    if (target.usable) names.push_back(target.name);
+  }
+  return names;
+}
+
+#define QKV_ON_EACH_TARGET(Suite)                                                                \
+  using Suite = ::qkv::testing::OnEachTarget;                                                    \
+  INSTANTIATE_TEST_SUITE_P(Target, Suite, ::testing::ValuesIn(::qkv::testing::usable_targets()), \
+                           [](const auto& target) { return target.param; })
+
+inline Tensor normal(Random& random, const Dims& shape, Dtype dtype = Dtype::f32, double spread = 1) {
+  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = spread * random.normal();
+  return convert(tensor, dtype);
+}
+
+inline Tensor filled(const Dims& shape, double value, Dtype dtype = Dtype::f32) {
+  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = value;
+  return convert(tensor, dtype);
+}
+
+// True with the given probability.
+inline Tensor coin_flips(Random& random, const Dims& shape, double probability, Dtype dtype = Dtype::boolean) {
+  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
+    tensor.data<double>()[i] = random.uniform() < probability ? 1 : 0;
+  }
+  return convert(tensor, dtype);
+}
+
+inline std::vector<double> values(const TensorView& view) {
+  const Tensor copy = convert(view, Dtype::f64);
+  return {copy.data<double>(), copy.data<double>() + copy.element_count()};
+}
+
+inline double largest(const TensorView& view) {
+  double maximum = 0;
+  for (const double value : values(view)) maximum = std::isfinite(value) ? std::max(maximum, std::abs(value)) : maximum;
+  return maximum;
+}
+
+// Largest |a - b|; NaN agrees with NaN alone, an infinity with the same one alone. Infinity if the counts differ.
+inline double difference(const TensorView& a, const TensorView& b) {
+  const std::vector<double> x = values(a), y = values(b);
+  if (x.size() != y.size()) return kInfinity;
+  double maximum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+    const double distance = std::abs(x[i] - y[i]);
+    maximum = std::isnan(distance) ? kInfinity : std::max(maximum, distance);
+  }
+  return maximum;
+}
+
+// The same shape, type and bits.
+inline bool same_bits(const TensorView& a, const TensorView& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  const Tensor x = Tensor::copy(a), y = Tensor::copy(b);
+  const auto bytes = static_cast<std::size_t>(x.element_count()) * size_of(x.dtype());
+  return std::memcmp(x.view().bytes(), y.view().bytes(), bytes) == 0;
+}
+
+// Everything one call can give.
+struct Outcome {
+  Tensor out;
+  Tensor log_sum_exp;
+  Tensor weights;
+  Tensor logits;
+};
+
+// The kernel, with every extra asked for, into tensors that held NaN.
+inline Outcome attend(const TensorView& q, const TensorView& k, const TensorView& v,
+                      const AttentionOptions& options = {}) {
+  const Dtype wide = q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  Dims rows, out, matrix;
+  std::int64_t k_len = k.size(-2);
+  if (options.offsets_query) {
+    rows = {q.size(0), q.size(1)};
+    k_len = 0;
+    const std::vector<double> offsets = values(options.offsets_key);
+    for (std::size_t b = 1; b < offsets.size(); ++b) {
+      k_len = std::max(k_len, static_cast<std::int64_t>(offsets[b] - offsets[b - 1]));
+    }
+  } else {
+    for (int i = 0; i < q.rank() - 1; ++i) rows.push_back(q.size(i));
+  }
+  out = matrix = rows;
+  out.push_back(v.size(-1));
+  matrix.push_back(k_len);
+  Outcome outcome{.out = filled(out, kNan, q.dtype()),
+                  .log_sum_exp = filled(rows, kNan, wide),
+                  .weights = filled(matrix, kNan, wide),
+                  .logits = filled(matrix, kNan, wide)};
+  attention(q, k, v, outcome.out, options,
+            {.log_sum_exp = outcome.log_sum_exp, .weights = outcome.weights, .logits = outcome.logits});
+  return outcome;
+}
+
+}  // namespace qkv::testing
