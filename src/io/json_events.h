@@ -47,10 +47,12 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
  protected:
   [[noreturn]] void refuse(const std::string& what) const { throw FormatError(name_ + ": " + what); }
 
-  // Refuses a value of this kind here.
-  [[noreturn]] virtual void unexpected(std::string_view kind) const = 0;
+  [[noreturn]] void unexpected(std::string_view kind) const { refuse(why_not(kind)); }
 
  private:
+  // The rule that a value of this kind breaks here.
+  virtual std::string why_not(std::string_view kind) const = 0;
+
   // Of the byte with this number, counted from 1.
   std::string position(std::size_t byte) const {
     const std::string_view before = text_.substr(0, std::min(byte, text_.size() + 1) - 1);

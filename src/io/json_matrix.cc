@@ -36,9 +36,9 @@ class MatrixEvents : public JsonEvents {
   }
 
  private:
-  [[noreturn]] void unexpected(std::string_view kind) const override {
-    refuse(fmt::format("{} in row {}; a matrix is an array of arrays of numbers, or one array of numbers", kind,
-                       rows_ + 1));
+  std::string why_not(std::string_view kind) const override {
+    return fmt::format("{} in row {}; a matrix is an array of arrays of numbers, or one array of numbers", kind,
+                       rows_ + 1);
   }
 
   bool number(double value) {

@@ -30,8 +30,9 @@ std::string read_header_text(ByteSource& source, const std::string& name) {
   std::array<char, 8> start;
   need(start.size(), "the magic and version");
   source.read(start.data(), start.size());
-  if (std::string_view(start.data(), kMagic.size()) != kMagic)
+  if (std::string_view(start.data(), kMagic.size()) != kMagic) {
     throw FormatError(name + ": not an .npy file: wrong magic");
+  }
   const int major = static_cast<unsigned char>(start[6]), minor = static_cast<unsigned char>(start[7]);
   if (major < 1 || major > 3 || minor != 0) {
     throw FormatError(fmt::format("{}: version {}.{} is not supported; 1.0, 2.0 and 3.0 are", name, major, minor));

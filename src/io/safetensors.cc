@@ -42,7 +42,8 @@ SafeTensors read_safetensors(ByteSource& source, const std::string& name) {
   std::string json(static_cast<std::size_t>(length), '\0');
   source.read(json.data(), json.size());
   SafetensorsHeader header = parse_safetensors_header(json, source.remaining(), name);
-  SafeTensors content{.metadata = std::move(header.metadata)};
+  SafeTensors content;
+  content.metadata = std::move(header.metadata);
   for (const auto& [tensor, dtype, shape] : header.entries) {
     content.tensors.emplace(tensor, read_elements(source, shape, dtype, name + ": tensor " + quote(tensor)));
   }
@@ -53,8 +54,9 @@ SafeTensors read_safetensors(ByteSource& source, const std::string& name) {
 std::vector<const NamedTensor*> in_file_order(const SafeTensors& content) {
   std::vector<const NamedTensor*> order;
   for (const NamedTensor& tensor : content.tensors) order.push_back(&tensor);
-  std::stable_sort(order.begin(), order.end(), [](const NamedTensor* a, const NamedTensor* b) {
-    return size_of(a->second.dtype()) > size_of(b->second.dtype());
+  std::sort(order.begin(), order.end(), [](const NamedTensor* a, const NamedTensor* b) {
+    const auto size_a = size_of(a->second.dtype()), size_b = size_of(b->second.dtype());
+    return size_a != size_b ? size_a > size_b : a->first < b->first;
   });
   return order;
 }

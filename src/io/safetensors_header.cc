@@ -70,7 +70,8 @@ class HeaderEvents : public JsonEvents {
     if (covered != data_size_) {
       refuse(fmt::format("the tensors hold {} bytes, but the file has {} bytes of data", covered, data_size_));
     }
-    SafetensorsHeader header{.metadata = std::move(metadata_)};
+    SafetensorsHeader header;
+    header.metadata = std::move(metadata_);
     header.entries.reserve(entries_.size());
     for (Entry& entry : entries_) {
       Dims shape;
@@ -179,28 +180,29 @@ class HeaderEvents : public JsonEvents {
     return std::span(extents_).subspan(entry.first_extent, entry.rank);
   }
 
-  [[noreturn]] void refuse_entry(const std::string& what) const {
-    refuse(fmt::format("tensor {}: {}", quote(entry().name), what));
+  std::string of_entry(const std::string& what) const {
+    return fmt::format("tensor {}: {}", quote(entry().name), what);
   }
+  [[noreturn]] void refuse_entry(const std::string& what) const { refuse(of_entry(what)); }
 
-  [[noreturn]] void unexpected(std::string_view kind) const override {
+  std::string why_not(std::string_view kind) const override {
     switch (at_) {
       case At::entry:
-        refuse_entry(fmt::format("{} where an object must be", kind));
+        return of_entry(fmt::format("{} where an object must be", kind));
       case At::dtype:
-        refuse_entry(fmt::format("dtype is {}, but must be a string", kind));
+        return of_entry(fmt::format("dtype is {}, but must be a string", kind));
       case At::shape:
       case At::extents:
-        refuse_entry(fmt::format("shape has {}, but must be an array of integers of 0 or more", kind));
+        return of_entry(fmt::format("shape has {}, but must be an array of integers of 0 or more", kind));
       case At::offsets:
       case At::offset_numbers:
-        refuse_entry(fmt::format("data_offsets has {}, but must be an array of two integers of 0 or more", kind));
+        return of_entry(fmt::format("data_offsets has {}, but must be an array of two integers of 0 or more", kind));
       case At::metadata:
-        refuse(fmt::format("__metadata__ is {}, but must be an object", kind));
+        return fmt::format("__metadata__ is {}, but must be an object", kind);
       case At::metadata_value:
-        refuse(fmt::format("__metadata__: {} is {}, but must be a string", quote(metadata_key_), kind));
+        return fmt::format("__metadata__: {} is {}, but must be a string", quote(metadata_key_), kind);
       default:
-        refuse(fmt::format("the header is {}, but must be an object", kind));
+        return fmt::format("the header is {}, but must be an object", kind);
     }
   }
 
@@ -210,7 +212,9 @@ class HeaderEvents : public JsonEvents {
                          kLongestTensorName));
     }
     if (entries_.size() == kMostTensors) refuse(fmt::format("more than {} tensors", kMostTensors));
-    entries_.push_back({.name = name, .first_extent = extents_.size()});
+    entries_.emplace_back();
+    entry().name = name;
+    entry().first_extent = extents_.size();
     return go(At::entry);
   }
 
