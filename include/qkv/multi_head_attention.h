@@ -47,14 +47,14 @@ struct MultiHeadAttentionConfig {
 };
 
 struct MultiHeadAttentionOptions {
-  Mask mask = {};  // over the keys given; the extra ones of bias_kv and zero_attention are always seen
-  Bias bias = {};
+  Mask mask{};  // over the keys given; the extra ones of bias_kv and zero_attention are always seen
+  Bias bias{};
   // Places for weights; k_len counts the extra keys, which come last. Ragged: [query tokens, heads, k_len of the
   // longest sequence] and [query tokens, k_len].
-  MutableTensorView weights = {};       // [batch, heads, q_len, k_len]
-  MutableTensorView mean_weights = {};  // [batch, q_len, k_len]: the mean over the heads
-  int threads = 0;                      // 0: threads()
-  std::stop_token stop = {};
+  MutableTensorView weights{};       // [batch, heads, q_len, k_len]
+  MutableTensorView mean_weights{};  // [batch, q_len, k_len]: the mean over the heads
+  int threads = 0;                   // 0: threads()
+  std::stop_token stop{};
 };
 
 // Immutable after construction: any number of threads may call forward.

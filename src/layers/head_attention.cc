@@ -118,7 +118,7 @@ struct Operands {
 
 // Places for what is looked at; with or without the columns of the extra keys.
 struct Planes {
-  MutableTensorView weights = {}, logits = {};
+  MutableTensorView weights{}, logits{};
 
   Planes columns(std::int64_t begin, std::int64_t end) const {
     const auto cut = [&](const MutableTensorView& view) {
