@@ -1,5 +1,5 @@
-// Parity with torch.nn.MultiheadAttention: golden/multi_head_attention/multi_head_attention.safetensors, made by make.py
-// beside it.
+// Parity with torch.nn.MultiheadAttention: golden/multi_head_attention/multi_head_attention.safetensors, made by
+// make.py beside it.
 #include <algorithm>
 #include <sstream>
 
