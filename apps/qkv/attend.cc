@@ -79,7 +79,7 @@ void check_outputs(const Request& request) {
   for (const NamedFile& file : request.outputs()) {
     if (!file.given()) continue;
     const fs::path path(file.path);
-    if (path.extension() != ".npy") throw UsageError(file.option, file.path + " must end in .npy");
+    if (!file.path.ends_with(".npy")) throw UsageError(file.option, file.path + " must end in .npy");
     for (const NamedFile& other : taken) {
       if (other.given() && same_file_key(other.path) == same_file_key(file.path)) {
         throw UsageError(file.option,
@@ -181,6 +181,7 @@ AttentionOptions attention_options(const Request& request, const Inputs& inputs)
 // bounded answer here; attention() refuses them.
 std::int64_t row_length(const Request& request, const Inputs& inputs) {
   if (!request.offsets_key.given()) return inputs.key.size(-2);
+  if (inputs.offsets_key.dtype() != Dtype::i32 && inputs.offsets_key.dtype() != Dtype::i64) return 0;
   const Tensor offsets = convert(inputs.offsets_key, Dtype::i64);
   std::int64_t longest = 0;
   for (std::int64_t i = 0; i + 1 < offsets.element_count(); ++i) {

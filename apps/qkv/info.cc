@@ -12,15 +12,18 @@
 namespace qkv::app {
 namespace {
 
+constexpr std::int64_t kHeadDims[] = {64, 1024};  // the usual one and the largest
+
 // Bytes that attention takes per thread beyond inputs and outputs, whatever the lengths.
 std::size_t scratch_bytes(std::int64_t head_dim) {
-  const AttentionTask task{.query_dim = head_dim, .key_dim = head_dim, .value_dim = head_dim};
+  AttentionTask task;
+  task.query_dim = task.key_dim = task.value_dim = head_dim;
   return plan_forward(task, Dtype::f32).scratch_bytes;
 }
 
 void print_text() {
   fmt::print("qkv {}\n", QKV_VERSION);
-  fmt::print("{} threads of {} (--threads, QKV_THREADS)\n", threads(), hardware_threads());
+  fmt::print("threads: {} of {} (--threads, QKV_THREADS)\n", threads(), hardware_threads());
   fmt::print("targets, best first (QKV_TARGET):\n");
   for (const Target& target : targets()) {
     if (target.usable) {
@@ -28,6 +31,10 @@ void print_text() {
     } else {
       fmt::print("  {:10}not usable on this CPU\n", target.name);
     }
+  }
+  fmt::print("memory of attention beyond inputs and outputs, whatever the lengths:\n");
+  for (const std::int64_t head_dim : kHeadDims) {
+    fmt::print("  head_dim {:4}: {:5} KiB a thread\n", head_dim, (scratch_bytes(head_dim) + 1023) / 1024);
   }
 }
 
@@ -37,6 +44,9 @@ void print_json() {
   for (const Target& target : targets()) {
     info["targets"].push_back(
         {{"name", target.name}, {"usable", target.usable}, {"selected", target.selected}, {"lanes", target.lanes}});
+  }
+  for (const std::int64_t head_dim : kHeadDims) {
+    info["memory"].push_back({{"head_dim", head_dim}, {"bytes_per_thread", scratch_bytes(head_dim)}});
   }
   fmt::print("{}\n", info.dump(2));
 }

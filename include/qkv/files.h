@@ -17,8 +17,8 @@ void write_npy(const std::string& path, const TensorView& array);
 
 // safetensors (semantics of the reference implementation, with limits on rank, depth, names and count).
 struct SafeTensors {
-  std::map<std::string, Tensor> tensors;
-  std::map<std::string, std::string> metadata;
+  std::map<std::string, Tensor> tensors{};
+  std::map<std::string, std::string> metadata{};
 };
 SafeTensors read_safetensors(const std::string& path);
 void write_safetensors(const std::string& path, const SafeTensors& content);

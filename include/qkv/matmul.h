@@ -30,7 +30,7 @@ class PackedMatrix {
 };
 
 struct MatmulOptions {
-  TensorView bias{};        // [n], added to every row; not given: nothing
+  TensorView bias = {};     // [n], added to every row; not given: nothing
   bool accumulate = false;  // add to what out holds
   int threads = 0;          // 0: threads()
 };

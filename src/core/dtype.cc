@@ -49,7 +49,8 @@ Float16::Float16(float value) {
     bits = static_cast<std::uint16_t>(sign | 0x7c00u);
   } else if (magnitude < 0x38800000u) {  // below 2^-14: subnormal, in units of 2^-24; the addition rounds to even
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    bits = static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f)));
+    bits =
+        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f)));
   } else {
     const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
     bits = static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));

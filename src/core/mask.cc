@@ -16,7 +16,8 @@ Mask Mask::causal(Align align) {
 
 Mask Mask::window(std::int64_t left, std::int64_t right, std::optional<Align> align) {
   if (left < -1 || right < -1) {
-    throw std::invalid_argument(fmt::format("window: ({}, {}) must be two numbers from -1 (open) upwards", left, right));
+    throw std::invalid_argument(
+        fmt::format("window: ({}, {}) must be two numbers from -1 (open) upwards", left, right));
   }
   Mask mask;
   mask.align_ = align;

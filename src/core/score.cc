@@ -26,7 +26,8 @@ Score Score::additive(TensorView w_query, TensorView w_key, TensorView v) {
 
 Score Score::concat(TensorView w, TensorView v) {
   require_shape(w.rank() == 2, "concat score: w must be [hidden, query size + key size]", w);
-  require_shape(v.rank() == 1 && v.size(0) == w.size(0), "concat score: v must be [hidden] with the hidden size of w", v);
+  require_shape(v.rank() == 1 && v.size(0) == w.size(0), "concat score: v must be [hidden] with the hidden size of w",
+                v);
   Score score(Kind::concat);
   score.w_query_ = w;
   score.v_ = v;

@@ -2,35 +2,18 @@
 #include "qkv/attention.h"
 
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <stdexcept>
 #include <vector>
 
 #include "kernels/attention_forward.h"
 #include "kernels/attention_problem.h"
 #include "kernels/dispatch.h"
+#include "kernels/scratch.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 
 namespace qkv {
 namespace {
-
-// Scratch of one thread, allocated at its first block.
-class Scratch {
- public:
-  std::byte* get(std::size_t bytes) {
-    if (!data_) data_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
-    return data_.get();
-  }
-
- private:
-  static constexpr std::align_val_t kAlignment{64};
-  struct Free {
-    void operator()(std::byte* data) const { ::operator delete[](data, kAlignment); }
-  };
-  std::unique_ptr<std::byte[], Free> data_;
-};
 
 void attend_all(const AttentionProblem& problem, const ForwardPlan& plan, const AttentionOptions& options,
                 int thread_count) {

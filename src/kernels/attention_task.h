@@ -2,6 +2,7 @@
 // numbers. Plain data, filled by attention.cc after everything was checked; the kernel itself checks nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -62,6 +63,29 @@ struct AttentionTask {
   std::int64_t logits_step = 0;
   std::int64_t row_length = 0;  // of weights and logits; beyond k_len: 0 and -infinity
 };
+
+// Keys first <= j < last; none if first == last.
+struct KeyRange {
+  std::int64_t first, last;
+};
+
+// What causal, window and length leave for query i.
+inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
+  const std::int64_t end = std::clamp<std::int64_t>(task.length, 0, task.k_len), position = i + task.offset;
+  const std::int64_t first = std::clamp<std::int64_t>(position - task.left, 0, end);
+  return {first, std::max(first, std::clamp<std::int64_t>(position + task.right + 1, 0, end))};
+}
+
+// From the first to the last key that one of the queries begin <= i < end sees.
+inline KeyRange keys_of_queries(const AttentionTask& task, std::int64_t begin, std::int64_t end) {
+  KeyRange range{task.k_len, 0};
+  for (std::int64_t i = begin; i < end; ++i) {
+    const KeyRange keys = keys_of_query(task, i);
+    if (keys.first == keys.last) continue;
+    range = {std::min(range.first, keys.first), std::max(range.last, keys.last)};
+  }
+  return {std::min(range.first, range.last), range.last};
+}
 
 // Columns of a query block, and bytes of scratch that one thread needs for this task.
 struct ForwardPlan {

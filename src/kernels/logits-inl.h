@@ -95,7 +95,7 @@ class BlockLogits {
   HWY_INLINE void compute(const AttentionTask& task, std::int64_t key, const T* maximum, Tile& tile) {
     const Tag<T> d;
     std::int64_t step;
-    const T* keys = key_rows<S>(task, key, step);
+    const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
     if constexpr (kUnit == Unit::base2) {
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
         const Vec<T> below = hn::Neg(hn::Load(d, maximum + c * kLanes<T>));
@@ -111,6 +111,22 @@ class BlockLogits {
           tile[r][c] = hn::Sub(hn::Load(d, logits + (r * kVectors + c) * kLanes<T>), most);
         }
       }
+    }
+  }
+
+  // gradients *= d(capped) / d(uncapped) = 1 - tanh^2(logits / cap), for the tile of keys that begins at `key`.
+  template <class S>
+  void multiply_cap_slope(const AttentionTask& task, std::int64_t key, T* gradients) {
+    const Tag<T> d;
+    HWY_ALIGN T logits[kTileRows * kColumns];
+    std::int64_t step;
+    const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    compute_scores(task, keys, step, logits);
+    const Vec<T> cap = hn::Set(d, static_cast<T>(task.soft_cap));
+    for (int at = 0; at < kTileRows * kColumns; at += kLanes<T>) {
+      const Vec<T> ratio = tanh<T>(hn::Div(hn::Load(d, logits + at), cap));
+      const Vec<T> slope = hn::NegMulAdd(ratio, ratio, hn::Set(d, T(1)));
+      hn::Store(hn::Mul(hn::Load(d, gradients + at), slope), d, gradients + at);
     }
   }
 
@@ -157,46 +173,29 @@ class BlockLogits {
     }
   }
 
-  // The tile's keys in T: where they lie if possible, else a copy, with zeros beyond the last key.
-  template <class S>
-  HWY_INLINE const T* key_rows(const AttentionTask& task, std::int64_t key, std::int64_t& step) {
-    const S* rows = reinterpret_cast<const S*>(task.key.data) + key * task.key.step;
-    if constexpr (sizeof(S) == sizeof(T)) {
-      if (HWY_LIKELY(key + kTileRows <= task.k_len)) {
-        step = task.key.step;
-        return rows;
-      }
-    }
-    step = task.key_dim;
-    for (std::int64_t r = 0; r < kTileRows; ++r) {
-      T* row = key_rows_ + r * step;
-      if (key + r < task.k_len) {
-        convert_row(rows + r * task.key.step, step, row);
-      } else {
-        std::memset(row, 0, sizeof(T) * step);
-      }
-    }
-    return key_rows_;
-  }
-
   HWY_NOINLINE void compute_natural(const AttentionTask& task, std::int64_t key, const T* keys, std::int64_t step,
                                     T* logits) {
-    if (is_additive(task)) {
-      additive_scores(task, keys, step, logits);
-    } else {
-      const Tag<T> d;
-      Tile tile;
-      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        QKV_UNROLL for (int c = 0; c < kVectors; ++c) tile[r][c] = hn::Zero(d);
-      }
-      multiply_tile<kTileRows, kVectors, T>(keys, step, 1, right_, kColumns, task.key_dim, tile);
-      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(tile[r][c], d, logits + (r * kVectors + c) * kLanes<T>);
-      }
-    }
+    compute_scores(task, keys, step, logits);
     if (task.soft_cap != 0) cap(static_cast<T>(task.soft_cap), logits);
     for (int p = 0; p < task.bias_count; ++p) add_bias(task.biases[p], key, task.k_len, logits);
     if (task.alibi_slope != 0) add_alibi(task, key, logits);
+  }
+
+  // scale * score
+  void compute_scores(const AttentionTask& task, const T* keys, std::int64_t step, T* logits) {
+    if (is_additive(task)) {
+      additive_scores(task, keys, step, logits);
+      return;
+    }
+    const Tag<T> d;
+    Tile tile;
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) tile[r][c] = hn::Zero(d);
+    }
+    multiply_tile<kTileRows, kVectors, T>(keys, step, 1, right_, kColumns, task.key_dim, tile);
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(tile[r][c], d, logits + (r * kVectors + c) * kLanes<T>);
+    }
   }
 
   // scale * v . tanh(W_q q + W_k k)
@@ -221,16 +220,6 @@ class BlockLogits {
         hn::Store(logit, d, logits + (r * kVectors + c) * kLanes<T>);
       }
     }
-  }
-
-  static HWY_INLINE T dot(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::int64_t count) {
-    const Tag<T> d;
-    Vec<T> sum = hn::Zero(d);
-    std::int64_t i = 0;
-    for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
-    T total = hn::GetLane(hn::SumOfLanes(d, sum));
-    for (; i < count; ++i) total += a[i] * b[i];
-    return total;
   }
 
   static void cap(T cap, T* logits) {

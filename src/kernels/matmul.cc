@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
+#include <string>
 
 #include "kernels/matmul_panel.h"
 #include "qkv/threads.h"
@@ -13,15 +15,13 @@ namespace qkv {
 namespace {
 
 // Rows of a task: at the depths of Transformers they stay in L2 while panel after panel passes by.
-#ifndef QKV_ROWS
-#define QKV_ROWS 128
-#endif
-constexpr std::int64_t kTaskRows = QKV_ROWS;
+constexpr std::int64_t kTaskRows = 256;
 // Multiply-adds of a task, about: some ten microseconds, far above the price of handing it to a thread.
 constexpr std::int64_t kTaskWork = 1'000'000;
 
+[[noreturn]] void fail(const std::string& text) { throw std::invalid_argument("matmul: " + text); }
+
 void check_shapes(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
-  const auto fail = [](const std::string& text) { throw std::invalid_argument("matmul: " + text); };
   const std::int64_t k = b.rows(), n = b.columns();
   if (a.rank() != 2 || a.size(1) != k) {
     fail(fmt::format("a is {}; with b [{}, {}] it must be [m, {}]", to_string(a.shape()), k, n, k));
@@ -32,9 +32,9 @@ void check_shapes(const TensorView& a, const PackedMatrix& b, const MutableTenso
 }
 
 void check_layouts(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
-  const auto fail = [](const std::string& text) { throw std::invalid_argument("matmul: " + text); };
   const auto check_type = [&](const char* name, Dtype dtype) {
-    if (dtype != b.dtype()) fail(fmt::format("{} is {}, b is {}; they must agree", name, name_of(dtype), name_of(b.dtype())));
+    if (dtype != b.dtype())
+      fail(fmt::format("{} is {}, b is {}; they must agree", name, name_of(dtype), name_of(b.dtype())));
   };
   check_type("a", a.dtype());
   check_type("out", out.dtype());
@@ -54,8 +54,8 @@ template <class T>
 void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
   const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<T>();
   if (b.panel_columns() != width) {
-    throw std::invalid_argument(fmt::format(
-        "matmul: b was packed for another target, in panels of {} columns; the selected one needs {}: pack it again",
+    fail(fmt::format(
+        "b was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
         b.panel_columns(), width));
   }
   if (m == 0 || n == 0) return;

@@ -28,9 +28,8 @@ Tensor pack(const TensorView& matrix, int width, int threads) {
   const std::int64_t panels = (matrix.size(1) + width - 1) / width;
   Tensor packed = Tensor::uninitialized({panels, rows, width}, matrix.dtype());
   T* data = packed.data<T>();
-  parallel_for(panels, threads, [&](std::int64_t panel, int) {
-    pack_panel(matrix, panel * width, width, data + panel * rows * width);
-  });
+  parallel_for(panels, threads,
+               [&](std::int64_t panel, int) { pack_panel(matrix, panel * width, width, data + panel * rows * width); });
   return packed;
 }
 

@@ -8,6 +8,9 @@
 #define QKV_KERNELS_ROWS_INL_H_
 #endif
 
+#include <cstring>
+
+#include "kernels/attention_task.h"
 #include "kernels/tile-inl.h"
 #include "qkv/dtype.h"
 
@@ -86,6 +89,40 @@ HWY_INLINE bool is_finite_row(const S* from, std::int64_t count) {
   bool finite = hn::AllTrue(d, hn::Eq(sum, zero));
   for (; i < count; ++i) finite = finite && static_cast<T>(from[i]) * T(0) == T(0);
   return finite;
+}
+
+// kTileRows rows of keys or values in T, from row `first` of `count`: where they lie if possible, else a copy in
+// `buffer` with zeros beyond the last one. `step` tells how far apart they are.
+template <class T, class S>
+HWY_INLINE const T* tile_rows(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size, T* buffer,
+                              std::int64_t& step) {
+  const S* data = reinterpret_cast<const S*>(rows.data) + first * rows.step;
+  if constexpr (sizeof(S) == sizeof(T)) {
+    if (HWY_LIKELY(first + kTileRows <= count)) {
+      step = rows.step;
+      return data;
+    }
+  }
+  step = size;
+  for (std::int64_t r = 0; r < kTileRows; ++r) {
+    if (first + r < count) {
+      convert_row(data + r * rows.step, size, buffer + r * size);
+    } else {
+      std::memset(buffer + r * size, 0, sizeof(T) * size);
+    }
+  }
+  return buffer;
+}
+
+template <class T>
+HWY_INLINE T dot(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::int64_t count) {
+  const Tag<T> d;
+  Vec<T> sum = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
+  T total = hn::GetLane(hn::SumOfLanes(d, sum));
+  for (; i < count; ++i) total += a[i] * b[i];
+  return total;
 }
 
 // to[c][r] = from[r][c] for r < rows, c < columns.

@@ -21,34 +21,27 @@ template <class T, int kVectors>
 class Visibility {
  public:
   Visibility(const AttentionTask& task, std::int64_t begin, std::int64_t count)
-      : task_(task), begin_(begin), count_(count) {
-    const std::int64_t end = std::clamp<std::int64_t>(task.length, 0, task.k_len);
+      : task_(task), begin_(begin), count_(count), some_(keys_of_queries(task, begin, begin + count)) {
     for (int i = 0; i < kColumns; ++i) {
       first_[i] = 0;  // lanes without a query see everything and decide nothing
       last_[i] = std::numeric_limits<Index>::max();
     }
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t position = begin + i + task.offset;
-      const std::int64_t first = std::clamp<std::int64_t>(position - task.left, 0, end);
-      const std::int64_t last = std::clamp<std::int64_t>(position + task.right + 1, 0, end);
-      first_[i] = static_cast<Index>(first);
-      last_[i] = static_cast<Index>(last);
-      all_first_ = std::max(all_first_, first);
-      all_last_ = std::min(all_last_, last);
-      if (first >= last) continue;
-      first_key_ = std::min(first_key_, first);
-      last_key_ = std::max(last_key_, last);
+      const KeyRange keys = keys_of_query(task, begin + i);
+      first_[i] = static_cast<Index>(keys.first);
+      last_[i] = static_cast<Index>(keys.last);
+      all_.first = std::max(all_.first, keys.first);
+      all_.last = std::min(all_.last, keys.last);
     }
-    first_key_ = std::min(first_key_, last_key_);
   }
 
   // No query sees a key outside first_key() <= j < last_key().
-  std::int64_t first_key() const { return first_key_; }
-  std::int64_t last_key() const { return last_key_; }
+  std::int64_t first_key() const { return some_.first; }
+  std::int64_t last_key() const { return some_.last; }
 
   // Whether every query sees keys key ... key + rows - 1.
   bool sees_all(std::int64_t key, std::int64_t rows) const {
-    return task_.boolean_count == 0 && key >= all_first_ && key + rows <= all_last_;
+    return task_.boolean_count == 0 && key >= all_.first && key + rows <= all_.last;
   }
 
   // To call before hide() and hidden() for the tile that begins at `key`: of the bytes of each query, the top bit says
@@ -111,8 +104,8 @@ class Visibility {
 
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
-  std::int64_t first_key_ = std::numeric_limits<std::int64_t>::max(), last_key_ = 0;
-  std::int64_t all_first_ = 0, all_last_ = std::numeric_limits<std::int64_t>::max();
+  const KeyRange some_;                                        // seen by some query
+  KeyRange all_{0, std::numeric_limits<std::int64_t>::max()};  // seen by every one
   HWY_ALIGN Index first_[kColumns], last_[kColumns];
   HWY_ALIGN Index words_[kWords][kColumns] = {};
 };

@@ -30,6 +30,7 @@ struct Sequence {
 // A query and a key by their indices: sequence, query head, query, key.
 struct Pair {
   std::int64_t batch, head, i, j;
+  Dims indices() const { return {batch, head, i, j}; }
 };
 
 // A copy in f64; of a view that was not given, nothing.
@@ -124,26 +125,22 @@ class Rules {
     if (mask_.left() >= 0 && pair.j < position - mask_.left()) return false;
     if (mask_.right() >= 0 && pair.j > position + mask_.right()) return false;
     return std::all_of(booleans_.begin(), booleans_.end(),
-                       [&](const Tensor& visible) { return element(visible, pair) != 0; });
+                       [&](const Tensor& visible) { return element(visible, pair.indices()) != 0; });
   }
 
   double bias(const Sequence& sequence, const Pair& pair) const {
     const std::int64_t position = pair.i + offset(sequence);
     double sum = 0;
-    for (const Tensor& values : biases_) sum += element(values, pair);
+    for (const Tensor& values : biases_) sum += element(values, pair.indices());
     for (const Tensor& slopes : slopes_) {
-      const double slope = slopes.view()
-                               .broadcast_to({sequence.batch_index + 1, sequence.q.size(0)})
-                               .at<double>({sequence.batch_index, pair.head});
-      sum += -slope * static_cast<double>(std::abs(position - pair.j));
+      sum -= element(slopes, {pair.batch, pair.head}) * static_cast<double>(std::abs(position - pair.j));
     }
     return sum;
   }
 
  private:
-  // The element for a pair of an array that broadcasts to [batch, heads, q_len, k_len].
-  static double element(const Tensor& array, const Pair& pair) {
-    const Dims whole{pair.batch, pair.head, pair.i, pair.j};
+  // The element at `whole` of an array that broadcasts: extents of 1 and missing leading dimensions repeat.
+  static double element(const Tensor& array, const Dims& whole) {
     Dims index;
     for (int dim = 0; dim < array.rank(); ++dim) {
       index.push_back(array.size(dim) == 1 ? 0 : whole[whole.size() - array.rank() + dim]);

@@ -92,6 +92,7 @@ class AttentionCase {
   }
 
   void draw_score() {
+    const double small = 1 / std::sqrt(static_cast<double>(head_dim_));
     const auto parameter = [this](const Dims& shape, double spread) {
       return keep(normal(random_, shape, accumulation_, spread));
     };
@@ -99,12 +100,12 @@ class AttentionCase {
     safe_scale_ = 1;
     switch (random_.below(8)) {
       case 0:
-        options.score = Score::additive(parameter({hidden, head_dim_}, 0.3), parameter({hidden, head_dim_}, 0.3),
+        options.score = Score::additive(parameter({hidden, head_dim_}, small), parameter({hidden, head_dim_}, small),
                                         parameter({hidden}, 1));
         notes_ += ", additive";
         break;
       case 1:
-        options.score = Score::concat(parameter({hidden, 2 * head_dim_}, 0.3), parameter({hidden}, 1));
+        options.score = Score::concat(parameter({hidden, 2 * head_dim_}, small), parameter({hidden}, 1));
         notes_ += ", concat";
         break;
       case 2:

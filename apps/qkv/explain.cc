@@ -1,0 +1,194 @@
+// qkv explain: the eight steps of self-attention on the worked example, on the user's arrays or on made-up ones.
+#include "qkv/explain.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+#include <string_view>
+
+#include "qkv/commands.h"
+#include "qkv/files.h"
+#include "qkv/options.h"
+#include "qkv/program.h"
+
+namespace qkv::app {
+namespace {
+
+struct ExplainOptions {
+  std::string input;
+  std::string w_embed, w_query, w_key, w_value;
+  std::string b_query, b_key, b_value;
+  std::string mask;
+  ScoreOptions score;
+  std::optional<double> scale;
+  std::optional<Align> causal;
+  std::vector<std::string> substitutes;
+  MadeUp made_up;
+  bool json = false;
+};
+
+// A file, or a matrix as JSON right in the option.
+Tensor read_matrix(const std::string& option, const std::string& text) {
+  const Tensor array = text.starts_with('[') ? parse_json_matrix(text, option) : read_array(text);
+  return array.dtype() == Dtype::f64 ? array : convert(array, Dtype::f64);
+}
+
+// Text from a file, with nothing in it that a terminal would obey.
+std::string printable(std::string_view text) {
+  std::string safe(text);
+  for (char& c : safe) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return safe;
+}
+
+std::string trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r"), end = text.find_last_not_of(" \t\r");
+  return begin == std::string_view::npos ? "" : std::string(text.substr(begin, end - begin + 1));
+}
+
+// What comment lines of a CSV file tell about its rows: "# labels: zero, one" and "# picture: 8 x 8".
+void read_remarks(const std::string& path, ExplainInput& input) {
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    std::string_view rest = line;
+    if (rest.starts_with("# labels:")) {
+      std::istringstream labels(line.substr(rest.find(':') + 1));
+      for (std::string label; std::getline(labels, label, ',');) input.labels.push_back(printable(trimmed(label)));
+    } else if (int height = 0, width = 0; std::sscanf(line.c_str(), "# picture: %9d x %9d", &height, &width) == 2) {
+      input.picture = {height, width};
+    }
+  }
+}
+
+std::pair<std::string, Tensor> parse_substitute(const std::string& text) {
+  const std::size_t sign = text.find('=');
+  if (sign == std::string::npos) throw UsageError("--substitute", "\"" + text + "\" must be NAME=FILE or NAME=JSON");
+  const std::string name = text.substr(0, sign);
+  return {name, read_matrix("--substitute " + name, text.substr(sign + 1))};
+}
+
+bool any_given(const CLI::App& command, std::initializer_list<const char*> options) {
+  return std::any_of(options.begin(), options.end(), [&](const char* option) { return command.count(option) > 0; });
+}
+
+ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
+  const bool own =
+      any_given(command, {"--input", "--inputs", "--dim", "--key-dim", "--value-dim", "--init", "--w-embed"});
+  ExplainInput input;
+  if (!own) input = worked_example();
+  const auto read = [&](const char* option, const std::string& path, Tensor& tensor) {
+    if (command.count(option) > 0) tensor = read_matrix(option, path);
+  };
+  read("--input", options.input, input.inputs);
+  if (options.input.ends_with(".csv")) read_remarks(options.input, input);
+  if (!options.input.empty() && !options.input.starts_with('[')) {
+    input.title = "Self-attention step by step: " + printable(options.input);
+  }
+  read("--w-embed", options.w_embed, input.w_embed);
+  read("--w-query", options.w_query, input.w_query);
+  read("--w-key", options.w_key, input.w_key);
+  read("--w-value", options.w_value, input.w_value);
+  read("--b-query", options.b_query, input.b_query);
+  read("--b-key", options.b_key, input.b_key);
+  read("--b-value", options.b_value, input.b_value);
+  read("--mask", options.mask, input.mask);
+  read("--score-w-query", options.score.w_query, input.score_w_query);
+  read("--score-w-key", options.score.w_key, input.score_w_key);
+  read("--score-w", options.score.w, input.score_w);
+  read("--score-v", options.score.v, input.score_v);
+  if (own || command.count("--score") > 0) input.score = options.score.kind;
+  input.scale = options.scale;
+  input.causal = options.causal;
+  for (const std::string& text : options.substitutes)
+    input.substitutes.insert_or_assign(text.substr(0, text.find('=')), parse_substitute(text).second);
+  const bool changed = any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value",
+                                           "--mask", "--score", "--scale", "--causal"});
+  if (changed) {
+    input.tutorial = false;
+    input.weights_origin.clear();
+  }
+  make_up_missing(input, options.made_up);
+  input.stop = interruption();
+  return input;
+}
+
+// https://no-color.org
+bool wants_color() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  const bool refused =
+      (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
+  return !refused && isatty(STDOUT_FILENO) == 1;
+}
+
+void add_arrays(CLI::App& command, ExplainOptions& options) {
+  const auto array = [&](const char* name, std::string& path, const char* help) {
+    command.add_option(name, path, help)->type_name("FILE|JSON");
+  };
+  array("--input", options.input, "one input per row: [n, dim] (default: the worked example)");
+  array("--w-embed", options.w_embed, "[size, dim]: a = w_embed x takes the place of each input x");
+  array("--w-query", options.w_query, "[dim, key_dim]: query = x w_query");
+  array("--w-key", options.w_key, "[dim, key_dim]");
+  array("--w-value", options.w_value, "[dim, value_dim]");
+  array("--b-query", options.b_query, "[key_dim], added to each query");
+  array("--b-key", options.b_key, "[key_dim]");
+  array("--b-value", options.b_value, "[value_dim]");
+  array("--mask", options.mask, "[n, n] or broadcast to it: 1 = may attend, 0 = hidden");
+}
+
+void add_made_up(CLI::App& command, MadeUp& made_up) {
+  const auto size = [&](const char* name, std::int64_t& value, const char* help) {
+    return command.add_option(name, value, help)
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+        ->type_name("N");
+  };
+  size("--inputs", made_up.inputs, "make up so many inputs (default: 3)")->excludes("--input");
+  size("--dim", made_up.dim, "numbers in a made-up input (default: 4)")->excludes("--input");
+  size("--key-dim", made_up.key_dim, "numbers in a query and a key (default: as many as in an input)");
+  size("--value-dim", made_up.value_dim, "numbers in a value (default: key_dim)");
+  static const std::vector<std::pair<std::string, Init>> inits = {
+      {"normal", Init::normal}, {"xavier", Init::xavier}, {"kaiming", Init::kaiming}};
+  add_choice(command, "--init", made_up.init, inits, "how weights that are not given are made up (default: xavier)");
+  command.add_option("--seed", made_up.seed, "of all that is made up (default: 1)")->type_name("N");
+}
+
+void run(const CLI::App& command, const ExplainOptions& options) {
+  const Explanation explanation = explain(input_of(command, options));
+  const std::string text = options.json ? to_json(explanation) + "\n" : to_text(explanation, {.color = wants_color()});
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+void add_explain(CLI::App& program) {
+  CLI::App& command =
+      *program.add_subcommand("explain", "Walk through self-attention in eight steps, number by number");
+  const auto options = std::make_shared<ExplainOptions>();
+  add_arrays(command, *options);
+  add_score_options(command, options->score);
+  command.get_option("--score")->description("how a query meets a key (default: scaled-dot; worked example: dot)");
+  command
+      .add_option("--scale", options->scale, "factor of the scores (default: 1/sqrt(key_dim) for scaled-dot, else 1)")
+      ->check(finite_number())
+      ->type_name("NUMBER");
+  add_causal(command, options->causal);
+  add_made_up(command, options->made_up);
+  command
+      .add_option("--substitute", options->substitutes,
+                  "go on with this matrix in place of an intermediate: inputs, embedded, query, key, value, scores, "
+                  "logits or weights; may be repeated")
+      ->type_name("NAME=FILE|JSON")
+      ->expected(1)
+      ->take_all();
+  command.add_flag("--json", options->json, "print one JSON object, with every number in full");
+  add_threads(command);
+  command.callback([&command, options] { run(command, *options); });
+}
+
+}  // namespace qkv::app

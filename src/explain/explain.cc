@@ -1,0 +1,87 @@
+#include "qkv/explain.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "explain/story.h"
+#include "qkv/target.h"
+
+namespace qkv {
+
+std::string Story::input_name(std::int64_t i) const {
+  return input.labels.empty() ? "input " + std::to_string(i + 1) : input.labels[static_cast<std::size_t>(i)];
+}
+
+std::string Story::name(std::string_view part, std::int64_t i) const {
+  return std::string(part) + (input.labels.empty() ? " " + std::to_string(i + 1) : " of " + input_name(i));
+}
+
+std::vector<std::string> Story::names(std::string_view part) const {
+  std::vector<std::string> all;
+  for (std::int64_t i = 0; i < count(); ++i) all.push_back(part == "input" ? input_name(i) : name(part, i));
+  return all;
+}
+
+std::string score_name(Score::Kind kind) {
+  switch (kind) {
+    case Score::Kind::dot:
+      return "dot";
+    case Score::Kind::additive:
+      return "additive";
+    case Score::Kind::concat:
+      return "concat";
+    case Score::Kind::bilinear:
+      return "bilinear";
+    case Score::Kind::scaled_dot:
+      break;
+  }
+  return "scaled-dot";
+}
+
+std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most) {
+  const std::int64_t last = most / 3, first = most - last - 1;
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (count > most && i == first) {
+      indices.push_back(-1);
+      i = count - last;
+    }
+    indices.push_back(i);
+  }
+  return indices;
+}
+
+Explanation explain(const ExplainInput& input) {
+  const Intermediates run = compute_intermediates(input, input.substitutes);
+  const Intermediates truth = input.substitutes.empty() ? run : compute_intermediates(input, {});
+  const auto labels = static_cast<std::int64_t>(input.labels.size());
+  if (labels != 0 && labels != run.inputs.size(0)) {
+    throw std::invalid_argument("explain: there must be one label per input, got " + std::to_string(labels) +
+                                " labels for " + std::to_string(run.inputs.size(0)) + " inputs");
+  }
+  if (!input.picture.empty() && (input.picture.size() != 2 || element_count(input.picture) != run.inputs.size(1))) {
+    throw std::invalid_argument("explain: a picture of " + to_string(input.picture) + " does not have the " +
+                                std::to_string(run.inputs.size(1)) + " pixels of an input");
+  }
+
+  const Story story{input, run, truth};
+  Explanation explanation;
+  explanation.title = input.title.empty() ? "Self-attention step by step" : input.title;
+  explanation.score = score_name(input.score);
+  explanation.scale = run.scale;
+  explanation.target = selected_target();
+  explanation.output = run.output;
+  explanation.true_output = truth.output;
+  explanation.largest_difference = std::max(run.reference_difference, truth.reference_difference);
+  for (const auto& [name, tensor] : input.substitutes) explanation.substituted.push_back(name);
+
+  std::vector<Section>& sections = explanation.sections;
+  sections.push_back(about_roles(story));
+  for (Section& step : eight_steps(story)) sections.push_back(std::move(step));
+  if (story.count() > 1) sections.push_back(about_attention_between(story));
+  for (Section& remark : about_tutorials(story)) sections.push_back(std::move(remark));
+  sections.push_back(about_check(story, explanation.target));
+  return explanation;
+}
+
+}  // namespace qkv

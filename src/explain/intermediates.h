@@ -1,0 +1,44 @@
+// Every intermediate of one self-attention, computed by the production kernels, with or without substitutions.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "qkv/explain.h"
+
+namespace qkv {
+
+struct Intermediates {
+  Tensor inputs;    // [n, dim]
+  Tensor embedded;  // [n, size]; equal to inputs without w_embed
+  Tensor query, key, value;
+  Tensor scores;  // [n, n], before the scale
+  Tensor logits;  // [n, n], scale * scores, -infinity where masked
+  Tensor log_sum_exp;
+  Tensor weights;
+  Tensor output;
+  double scale = 1;
+  double one_at_a_time_difference = 0;  // projections: one vector at a time against one product
+  double reference_difference = 0;      // kernel against src/reference
+};
+
+// std::invalid_argument if shapes do not fit.
+Intermediates compute_intermediates(const ExplainInput& input, const std::map<std::string, Tensor>& substitutes);
+
+// The names that can be substituted, in the order of computation.
+std::vector<std::string> intermediate_names(const ExplainInput& input);
+
+// Whether a tensor of ExplainInput was given.
+bool given(const Tensor& tensor);
+
+// std::invalid_argument unless every matrix given is a matrix, in f64, with at least one element.
+void check_matrices(const ExplainInput& input);
+
+// One vector [n] times a matrix [n, m], plus `bias` if given: scaled rows of the matrix, added up one after the other.
+std::vector<double> project_one(const TensorView& vector, const Tensor& matrix, const Tensor& bias);
+
+// Largest difference between two tensors of equal element count; equal infinities agree.
+double largest_difference(const Tensor& a, const Tensor& b);
+
+}  // namespace qkv

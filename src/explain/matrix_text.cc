@@ -1,0 +1,134 @@
+#include "explain/matrix_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "explain/numbers.h"
+#include "explain/story.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kMostRows = 20;
+constexpr std::int64_t kMostMatrices = 4;  // of a tensor of rank 3
+constexpr std::size_t kMostLabel = 28;
+
+// How all numbers of one tensor are written, so that they stand in columns.
+struct NumberFormat {
+  int decimals = 0;
+  bool scientific = false;
+
+  std::string operator()(double value) const {
+    if (!std::isfinite(value)) return fmt::format("{}", value);
+    if (scientific) return fmt::format("{:.5e}", value);
+    const std::string text = fmt::format("{:.{}f}", value, decimals);
+    const bool negative_zero = text[0] == '-' && text.find_first_of("123456789") == std::string::npos;
+    return negative_zero ? text.substr(1) : text;
+  }
+};
+
+NumberFormat format_for(const Quantity& quantity) {
+  const double* values = quantity.values.data<double>();
+  double largest = 0;
+  bool whole = quantity.role != Role::output && quantity.role != Role::weight;
+  for (std::int64_t i = 0; i < quantity.values.element_count(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    largest = std::max(largest, std::abs(values[i]));
+    whole = whole && values[i] == std::trunc(values[i]);
+  }
+  const bool scientific = largest >= 1e8 || (largest > 0 && largest < 1e-3);
+  return {whole ? 0 : 5, scientific};
+}
+
+// The values at `rows` and `columns` (-1: left out), right-aligned.
+std::vector<std::string> cells_as_lines(const TensorView& matrix, const std::vector<std::int64_t>& rows,
+                                        const std::vector<std::int64_t>& columns, std::size_t cell,
+                                        const NumberFormat& format) {
+  std::vector<std::string> lines;
+  for (std::int64_t i : rows) {
+    std::string line;
+    for (std::int64_t j : columns) {
+      if (!line.empty()) line += ' ';
+      if (j < 0) {
+        line += "...";
+      } else {
+        line += fmt::format("{:>{}}", i < 0 ? "..." : format(matrix.at<double>({i, j})), cell);
+      }
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const std::vector<std::string>& names,
+                      Role role, const NumberFormat& format, std::size_t width) {
+  const std::vector<std::int64_t> rows = some_of(matrix.size(0), kMostRows);
+  std::size_t label = 0, cell = 1;
+  for (std::int64_t i : rows) {
+    if (i < 0) continue;
+    if (!names.empty()) label = std::max(label, std::min(kMostLabel, names[static_cast<std::size_t>(i)].size()) + 2);
+  }
+  for (std::int64_t i = 0; i < matrix.size(0); ++i) {
+    for (std::int64_t j = 0; j < matrix.size(1); ++j) cell = std::max(cell, format(matrix.at<double>({i, j})).size());
+  }
+  const auto fitting = static_cast<std::int64_t>((std::max(width, label + 4) - label - 4 + 1) / (cell + 1));
+  const bool all = matrix.size(1) <= fitting + static_cast<std::int64_t>(4 / (cell + 1));
+  const std::vector<std::int64_t> columns =
+      some_of(matrix.size(1), all ? matrix.size(1) : std::max<std::int64_t>(fitting + 1, 3));
+
+  TextBox box;
+  box.role = role;
+  box.lines.push_back(title);
+  const std::vector<std::string> cells = cells_as_lines(matrix, rows, columns, cell, format);
+  for (std::size_t line = 0; line < cells.size(); ++line) {
+    const std::string name = names.empty() || rows[line] < 0 ? "" : names[static_cast<std::size_t>(rows[line])];
+    box.lines.push_back(fmt::format("{:<{}}{}", name.substr(0, kMostLabel), label, cells[line]));
+  }
+  for (const std::string& line : box.lines) box.width = std::max(box.width, line.size());
+  return box;
+}
+
+}  // namespace
+
+std::vector<TextBox> boxes_of(const Quantity& quantity, std::size_t width) {
+  const std::string suffix = quantity.substituted ? " (substituted)" : "";
+  const std::string title = quantity.name + " " + to_string(quantity.values.shape()) + suffix;
+  const NumberFormat format = format_for(quantity);
+  const TensorView values = quantity.values;
+  if (values.rank() < 3) {
+    const TensorView matrix = values.rank() == 2 ? values : values.reshape({1, values.element_count()});
+    const std::vector<std::string> names = values.rank() == 2 ? quantity.rows : std::vector<std::string>();
+    return {box_of_matrix(title, matrix, names, quantity.role, format, width)};
+  }
+  std::vector<TextBox> boxes;
+  for (std::int64_t i : some_of(values.size(0), kMostMatrices)) {
+    if (i < 0) continue;
+    const std::string name = fmt::format("{}[{}] {}", quantity.name, i + 1, to_string(values.select(0, i).shape()));
+    boxes.push_back(box_of_matrix(name, values.select(0, i), quantity.rows, quantity.role, format, width));
+  }
+  return boxes;
+}
+
+TextBox box_of(const Picture& picture) {
+  static constexpr std::string_view kShades = " .:-=+*#%@";
+  const double* pixels = picture.pixels.data<double>();
+  const std::int64_t count = picture.pixels.element_count();
+  const double least = *std::min_element(pixels, pixels + count), most = *std::max_element(pixels, pixels + count);
+  TextBox box;
+  box.role = Role::input;
+  box.lines.push_back(picture.caption);
+  for (std::int64_t row = 0; row < picture.pixels.size(0); ++row) {
+    std::string line;
+    for (std::int64_t column = 0; column < picture.pixels.size(1); ++column) {
+      const double share = most > least ? (pixels[row * picture.pixels.size(1) + column] - least) / (most - least) : 0;
+      line.append(2, kShades[static_cast<std::size_t>(share * static_cast<double>(kShades.size() - 1))]);
+    }
+    box.lines.push_back(line);
+  }
+  for (const std::string& line : box.lines) box.width = std::max(box.width, line.size());
+  return box;
+}
+
+}  // namespace qkv

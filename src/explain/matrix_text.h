@@ -1,0 +1,25 @@
+// Tensors and pictures as blocks of text, laid side by side.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "qkv/explain.h"
+
+namespace qkv {
+
+// Lines of text of one width; `title_lines` of them stand above the numbers.
+struct TextBox {
+  std::vector<std::string> lines;
+  std::size_t width = 0;
+  Role role = Role::none;
+};
+
+// "query [3, 3]" and one line per row, at most `width` columns: long matrices and rows are shortened with "...".
+// A tensor of rank 3 gives one box per matrix.
+std::vector<TextBox> boxes_of(const Quantity& quantity, std::size_t width);
+
+// The caption and the pixels, dark to bright, two characters each.
+TextBox box_of(const Picture& picture);
+
+}  // namespace qkv

@@ -1,0 +1,16 @@
+// How numbers are written in the walk-through: whole numbers plainly, all others with 5 decimals.
+#pragma once
+
+#include <string>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+// "2", "0.46831", "6.03366e-06", "-inf".
+std::string number_text(double value);
+
+// "(1 0 2)"; long vectors: "(0.10000 0.20000 0.30000 0.40000 ... 0.90000)". `values` is rank 1, f64.
+std::string vector_text(const TensorView& values);
+
+}  // namespace qkv

@@ -1,0 +1,185 @@
+// The remarks around the eight steps: roles, who looks at whom, what the tutorials print, the check.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "explain/numbers.h"
+#include "explain/story.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kTopKeys = 3;
+
+// The keys that query i weighs most, best first; ties go to the lower key. None if the row is masked whole.
+std::vector<std::int64_t> top_keys(const Story& story, std::int64_t i) {
+  const TensorView weights = story.run.weights.view().select(0, i);
+  std::vector<std::int64_t> keys(static_cast<std::size_t>(story.count()));
+  std::iota(keys.begin(), keys.end(), 0);
+  std::erase_if(keys, [&](std::int64_t j) { return !(weights.at<double>({j}) > 0); });
+  std::ranges::stable_sort(
+      keys, [&](std::int64_t a, std::int64_t b) { return weights.at<double>({a}) > weights.at<double>({b}); });
+  keys.resize(std::min<std::size_t>(keys.size(), kTopKeys));
+  return keys;
+}
+
+// A scale that would spread the attention, if nearly every row now puts all its weight on one key; else 0.
+double softer_scale(const Story& story) {
+  double top = 0, least = 0, most = 0;
+  for (std::int64_t i = 0; i < story.count(); ++i) {
+    const TensorView weights = story.run.weights.view().select(0, i), logits = story.run.logits.view().select(0, i);
+    double largest = 0;
+    for (std::int64_t j = 0; j < story.count(); ++j) {
+      largest = std::max(largest, weights.at<double>({j}));
+      if (!std::isfinite(logits.at<double>({j}))) continue;
+      least = std::min(least, logits.at<double>({j}));
+      most = std::max(most, logits.at<double>({j}));
+    }
+    top += largest / static_cast<double>(story.count());
+  }
+  constexpr double kSaturated = 0.95, kGoodRange = 8;
+  if (top < kSaturated || most - least < kGoodRange || !story.input.substitutes.empty()) return 0;
+  const double scale = std::abs(story.run.scale) * kGoodRange / (most - least);
+  const double unit = std::pow(10, std::floor(std::log10(scale)));
+  return std::round(scale / unit) * unit;
+}
+
+Tensor output_of(const ExplainInput& input, Score::Kind score, std::optional<Align> causal) {
+  ExplainInput variant = input;
+  variant.score = score;
+  variant.causal = causal;
+  return compute_intermediates(variant, {}).output;
+}
+
+}  // namespace
+
+Line plain(std::string text) { return {{std::move(text), Role::none}}; }
+
+Section about_roles(const Story& story) {
+  Block block;
+  block.lines = {
+      {{"query  ", Role::query}, {"\"who matters to me\"   what an input looks for in the others", Role::none}},
+      {{"key    ", Role::key}, {"\"how others find me\"  what an input can be found by", Role::none}},
+      {{"value  ", Role::value}, {"\"what I pass on\"      what an input hands to those who look at it", Role::none}},
+      plain("Why three, and not one vector for all? Then how much i looks at j would always equal how much j looks "
+            "at i, and an input could only pass on the very numbers that it is found by. Three weight matrices, "
+            "learnt together, keep looking, being found and passing on apart."),
+  };
+  std::string score;
+  switch (story.input.score) {
+    case Score::Kind::dot:
+      score = "query . key";
+      break;
+    case Score::Kind::scaled_dot:
+      score = "query . key / sqrt(key_dim)";
+      break;
+    case Score::Kind::additive:
+      score = "score_v . tanh(score_w_query query + score_w_key key)";
+      break;
+    case Score::Kind::concat:
+      score = "score_v . tanh(score_w [query; key])";
+      break;
+    case Score::Kind::bilinear:
+      score = "query . score_w key";
+      break;
+  }
+  if (story.input.scale)
+    score = fmt::format("{} x ({})", number_text(*story.input.scale),
+                        story.input.score == Score::Kind::scaled_dot ? "query . key" : score);
+  Block formula;
+  formula.lines = {{{"output", Role::output},
+                    {" = softmax(", Role::none},
+                    {score, Role::score},
+                    {") x ", Role::none},
+                    {"value", Role::value},
+                    {fmt::format(", score \"{}\"", score_name(story.input.score)), Role::none}}};
+  if (story.input.causal) formula.lines.push_back(plain("Look-ahead mask: an input sees itself and those before it."));
+  if (given(story.input.mask)) formula.lines.push_back(plain("Mask: 1 = may attend, 0 = hidden."));
+  for (const auto& [name, tensor] : story.input.substitutes) {
+    formula.lines.push_back(plain(fmt::format("Substituted: {}. All that follows from it is computed anew.", name)));
+  }
+  return {0, "Three roles", {block, formula}};
+}
+
+Section about_attention_between(const Story& story) {
+  Block block;
+  for (std::int64_t i : some_of(story.count(), 20)) {
+    if (i < 0) {
+      block.lines.push_back(plain("..."));
+      continue;
+    }
+    Line line = {{story.input_name(i), Role::input}};
+    const std::vector<std::int64_t> keys = top_keys(story, i);
+    if (keys.empty()) line.push_back({" looks at nobody: everything is hidden from it", Role::none});
+    for (std::size_t rank = 0; rank < keys.size(); ++rank) {
+      line.push_back({rank == 0 ? " looks most at " : rank == 1 ? ", then at " : " and ", Role::none});
+      line.push_back({story.input_name(keys[rank]), Role::input});
+      line.push_back({" ", Role::none});
+      line.push_back({number_text(story.run.weights.view().at<double>({i, keys[rank]})), Role::weight});
+    }
+    block.lines.push_back(line);
+  }
+  Section section{0, "Who looks at whom", {block}};
+  if (!story.input.picture.empty()) {
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(story.count(), 3); ++i) {
+      Block pictures;
+      const auto draw = [&](const std::string& caption, std::int64_t j) {
+        pictures.pictures.push_back(
+            {caption, Tensor::copy(story.run.inputs.view().select(0, j).reshape(story.input.picture))});
+      };
+      draw(story.input_name(i) + ":", i);
+      for (std::int64_t j : top_keys(story, i)) {
+        draw(story.input_name(j) + " " + number_text(story.run.weights.view().at<double>({i, j})), j);
+      }
+      section.blocks.push_back(pictures);
+    }
+  }
+  if (const double scale = softer_scale(story); scale > 0) {
+    Block hint;
+    hint.lines = {
+        plain(fmt::format("Nearly all weight goes to one key per row, because the logits are far apart. A "
+                          "smaller scale spreads it: try --scale {:g}",
+                          scale))};
+    section.blocks.push_back(hint);
+  }
+  return section;
+}
+
+std::vector<Section> about_tutorials(const Story& story) {
+  const ExplainInput& input = story.input;
+  if (!input.tutorial || !input.substitutes.empty()) return {};
+  const auto output = [&](const std::string& name, Score::Kind score, std::optional<Align> causal) {
+    return Quantity{name, Role::output, output_of(input, score, causal), story.names("output"), false};
+  };
+  Block unscaled, scaled, look_ahead;
+  unscaled.lines = {plain("As above: the scores go into softmax as they are.")};
+  unscaled.quantities = {output("output, unscaled", Score::Kind::dot, {})};
+  scaled.lines = {plain("Scaled by 1/sqrt(3), as in Transformers (--score scaled-dot):")};
+  scaled.quantities = {output("output, scaled", Score::Kind::scaled_dot, {})};
+  look_ahead.lines = {plain("Scaled, and nobody sees later inputs (--score scaled-dot --causal top-left):")};
+  look_ahead.quantities = {output("output, scaled, look-ahead", Score::Kind::scaled_dot, Align::top_left)};
+
+  Block trap;
+  trap.lines = {
+      plain("Many tutorials print [2.0 7.0 1.5], [2.0 8.0 0.0], [2.0 7.8 0.3] as the outputs of this example. These "
+            "follow from weights that were picked by hand to be readable: [[0, 0.5, 0.5], [0, 1, 0], [0, 0.9, 0.1]]."),
+      plain("They are no rounding of the true ones: 0.06338 rounds to 0.1, not to 0.0, and with all weights rounded "
+            "to one decimal, output 1 would be [2.1 7.2 1.8]."),
+      plain("To see their table, put their weights in place of the true ones and let the rest follow:"),
+      {{"  qkv explain --substitute 'weights=[[0,0.5,0.5],[0,1,0],[0,0.9,0.1]]'", Role::weight}}};
+  return {{0, "The same example three ways", {unscaled, scaled, look_ahead}},
+          {0, "Why tutorials print 2.0 7.0 1.5", {trap}}};
+}
+
+Section about_check(const Story& story, const std::string& target) {
+  const double difference = std::max(story.run.reference_difference, story.truth.reference_difference);
+  Block block;
+  block.lines = {
+      plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).", target)),
+      plain(fmt::format("Largest difference from the reference, in plain loops: {}", number_text(difference)))};
+  return {0, "Check", {block}};
+}
+
+}  // namespace qkv

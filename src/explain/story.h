@@ -1,0 +1,43 @@
+// What the eight steps and the remarks around them are written from.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "explain/intermediates.h"
+#include "qkv/explain.h"
+
+namespace qkv {
+
+struct Story {
+  const ExplainInput& input;
+  const Intermediates& run;    // with the substitutions
+  const Intermediates& truth;  // without
+
+  std::int64_t count() const { return run.inputs.size(0); }
+  bool substituted(const std::string& name) const { return input.substitutes.contains(name); }
+  bool masked() const { return input.causal.has_value() || given(input.mask); }
+  // "input 2", or the label that the user gave it; "query 2" or "query of LABEL".
+  std::string input_name(std::int64_t i) const;
+  std::string name(std::string_view part, std::int64_t i) const;
+  std::vector<std::string> names(std::string_view part) const;
+};
+
+// The name of a score on the command line.
+std::string score_name(Score::Kind kind);
+
+// A line of text in no role.
+Line plain(std::string text);
+
+// Up to `most` of the indices 0 ... count - 1; -1 stands for those left out in the middle.
+std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most);
+
+std::vector<Section> eight_steps(const Story& story);
+
+Section about_roles(const Story& story);
+Section about_attention_between(const Story& story);  // who looks at whom
+std::vector<Section> about_tutorials(const Story& story);
+Section about_check(const Story& story, const std::string& target);
+
+}  // namespace qkv

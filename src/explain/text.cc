@@ -1,0 +1,135 @@
+// The walk-through as text for people: plain, or coloured by role on a terminal.
+#include <algorithm>
+
+#include "explain/matrix_text.h"
+#include "qkv/explain.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::size_t kIndent = 2;
+constexpr std::size_t kGap = 4;  // between tensors side by side
+
+// Select Graphic Rendition codes of ECMA-48.
+const char* color_of(Role role) {
+  switch (role) {
+    case Role::input:
+      return "32";  // green
+    case Role::query:
+      return "31";  // red
+    case Role::key:
+      return "33";  // yellow
+    case Role::value:
+      return "35";  // magenta
+    case Role::score:
+      return "34";  // blue
+    case Role::weight:
+      return "36";  // cyan
+    case Role::output:
+      return "1";  // bold
+    case Role::none:
+      break;
+  }
+  return "";
+}
+
+class TextWriter {
+ public:
+  explicit TextWriter(const TextStyle& style)
+      : color_(style.color), width_(static_cast<std::size_t>(std::max(style.width, 40))) {}
+
+  std::string write(const Explanation& explanation) {
+    paint(explanation.title, "1");
+    text_ += '\n';
+    for (const Section& section : explanation.sections) {
+      text_ += '\n';
+      paint((section.number > 0 ? "Step " + std::to_string(section.number) + ". " : "") + section.title, "1;4");
+      text_ += '\n';
+      for (std::size_t i = 0; i < section.blocks.size(); ++i) {
+        if (i > 0) text_ += '\n';
+        write(section.blocks[i]);
+      }
+    }
+    return std::move(text_);
+  }
+
+ private:
+  void paint(const std::string& text, const std::string& code) {
+    const bool painted = color_ && !code.empty() && text.find_first_not_of(' ') != std::string::npos;
+    text_ += painted ? "\x1b[" + code + "m" + text + "\x1b[0m" : text;
+  }
+
+  void write(const Block& block) {
+    for (const Line& line : block.lines) write(line);
+    std::vector<TextBox> pictures, boxes;
+    for (const Picture& picture : block.pictures) pictures.push_back(box_of(picture));
+    write(pictures);
+    for (const Quantity& quantity : block.quantities) {
+      for (TextBox& box : boxes_of(quantity, width_ - kIndent)) boxes.push_back(std::move(box));
+    }
+    write(boxes);
+  }
+
+  // Words, wrapped at the width; what is wrapped is indented further.
+  void write(const Line& line) {
+    std::size_t column = kIndent;
+    text_.append(kIndent, ' ');
+    for (const Span& span : line) {
+      std::size_t begin = 0;
+      while (begin < span.text.size()) {
+        const std::size_t word = std::min(span.text.find_first_not_of(' ', begin), span.text.size());
+        const std::size_t end = std::min(span.text.find(' ', word), span.text.size());
+        if (column + (end - begin) > width_ && word > begin) {
+          text_ += '\n';
+          text_.append(kIndent, ' ');
+          column = kIndent;
+          begin = word;
+        }
+        paint(span.text.substr(begin, end - begin), color_of(span.role));
+        column += end - begin;
+        begin = end;
+      }
+    }
+    text_ += '\n';
+  }
+
+  // As many boxes side by side as the width holds, then the next ones below.
+  void write(const std::vector<TextBox>& boxes) {
+    for (std::size_t first = 0; first < boxes.size();) {
+      std::size_t end = first + 1, width = kIndent + boxes[first].width;
+      while (end < boxes.size() && width + kGap + boxes[end].width <= width_) width += kGap + boxes[end++].width;
+      if (first > 0) text_ += '\n';
+      std::size_t height = 0;
+      for (std::size_t i = first; i < end; ++i) height = std::max(height, boxes[i].lines.size());
+      for (std::size_t row = 0; row < height; ++row) write_row(boxes, first, end, row);
+      first = end;
+    }
+  }
+
+  void write_row(const std::vector<TextBox>& boxes, std::size_t first, std::size_t end, std::size_t row) {
+    std::size_t pending = kIndent;  // blanks are written only before text: no line ends in them
+    for (std::size_t i = first; i < end; ++i) {
+      const std::string cell = row < boxes[i].lines.size() ? boxes[i].lines[row] : "";
+      const std::size_t length = cell.find_last_not_of(' ') + 1;
+      if (length > 0) {
+        text_.append(pending, ' ');
+        paint(cell.substr(0, length), color_of(boxes[i].role));
+        pending = 0;
+      }
+      pending += boxes[i].width - length + kGap;
+    }
+    text_ += '\n';
+  }
+
+  bool color_;
+  std::size_t width_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_text(const Explanation& explanation, const TextStyle& style) {
+  return TextWriter(style).write(explanation);
+}
+
+}  // namespace qkv

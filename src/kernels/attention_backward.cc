@@ -1,0 +1,73 @@
+// The backward kernel, compiled once per CPU target.
+#include "kernels/attention_backward.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention_backward.cc"
+#include "kernels/targets.h"
+// Only after the list of targets.
+#include <hwy/foreach_target.h>
+
+#include "kernels/backward_block-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+template <class T, class S>
+const T* backward_typed(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
+                        const ChunkSums& sums, std::byte* scratch) {
+  const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
+  if (vectors == 1) return BackwardBlock<T, S, 1>(task, begin, end, scratch).run(chunk, sums);
+  if (vectors == 2) return BackwardBlock<T, S, 2>(task, begin, end, scratch).run(chunk, sums);
+  return BackwardBlock<T, S, kTileVectors>(task, begin, end, scratch).run(chunk, sums);
+}
+
+const std::byte* backward(const BackwardTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
+                          std::int64_t chunk, const ChunkSums& sums, std::byte* scratch) {
+  const void* gradient;
+  if (storage == Dtype::f64) {
+    gradient = backward_typed<double, double>(task, begin, end, chunk, sums, scratch);
+  } else if (storage == Dtype::bf16) {
+    gradient = backward_typed<float, BFloat16>(task, begin, end, chunk, sums, scratch);
+  } else if (storage == Dtype::f16) {
+    gradient = backward_typed<float, Float16>(task, begin, end, chunk, sums, scratch);
+  } else {
+    gradient = backward_typed<float, float>(task, begin, end, chunk, sums, scratch);
+  }
+  return static_cast<const std::byte*>(gradient);
+}
+
+template <class T>
+BackwardPlan plan_typed(const AttentionTask& task) {
+  return {.block_queries = kTileColumns<T>,
+          .key_columns = vector_columns<T>(task.key_dim),
+          .value_columns = vector_columns<T>(task.value_dim),
+          .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(task).total()) * sizeof(T)};
+}
+
+BackwardPlan plan(const AttentionTask& task, Dtype storage) {
+  return storage == Dtype::f64 ? plan_typed<double>(task) : plan_typed<float>(task);
+}
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qkv {
+namespace {
+
+HWY_EXPORT(backward);
+HWY_EXPORT(plan);
+
+}  // namespace
+
+BackwardPlan plan_backward(const AttentionTask& task, Dtype storage) {
+  return HWY_DYNAMIC_DISPATCH(plan)(task, storage);
+}
+
+const std::byte* attend_backward(const BackwardTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
+                                 std::int64_t chunk, const ChunkSums& sums, std::byte* scratch) {
+  return HWY_DYNAMIC_DISPATCH(backward)(task, storage, begin, end, chunk, sums, scratch);
+}
+
+}  // namespace qkv
+#endif  // HWY_ONCE

@@ -1,0 +1,39 @@
+// The backward kernel behind its dispatch: one block of queries against one chunk of keys. Call ensure_target() before.
+#pragma once
+
+#include "kernels/attention_task.h"
+#include "qkv/dtype.h"
+
+namespace qkv {
+
+// What the kernel is told beyond the forward task.
+struct BackwardTask {
+  AttentionTask forward;
+  Rows out, grad_out;
+  bool out_is_accumulator = false, grad_out_is_accumulator = false;
+  const std::byte* log_sum_exp = nullptr;
+  std::int64_t log_sum_exp_step = 0;
+};
+
+struct BackwardPlan {
+  std::int64_t block_queries = 0;
+  std::int64_t key_columns = 0, value_columns = 0;  // row lengths of the sums over queries: sizes rounded up to vectors
+  std::size_t scratch_bytes = 0;
+};
+
+BackwardPlan plan_backward(const AttentionTask& task, Dtype storage);
+
+// Sums over queries for the keys of one chunk, in the accumulation's type: [kChunkKeys][key_columns] and
+// [kChunkKeys][value_columns]. The key's still lack the scale.
+struct ChunkSums {
+  std::byte* key;
+  std::byte* value;
+};
+
+// Adds the share of queries begin <= i < end to `sums`, for keys of the chunk that begins at `chunk`. Returns the
+// queries' gradient from these keys, [end - begin][query_dim], inside `scratch`; nullptr if none of the queries sees
+// one of them.
+const std::byte* attend_backward(const BackwardTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
+                                 std::int64_t chunk, const ChunkSums& sums, std::byte* scratch);
+
+}  // namespace qkv

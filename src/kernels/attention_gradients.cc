@@ -1,0 +1,220 @@
+// attention_backward(): one task per chunk of keys of each key/value head. A task owns the gradients of its keys and
+// values; the queries' gradients from different chunks are added in the order of the chunks, whoever computes them.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "core/visit_dtype.h"
+#include "kernels/attention_backward.h"
+#include "kernels/attention_problem.h"
+#include "kernels/dispatch.h"
+#include "kernels/scratch.h"
+#include "qkv/attention_backward.h"
+#include "qkv/error.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+// Per block of queries, how many chunks have added their share. A chunk waits for its predecessors, which other threads
+// began before it (parallel_for starts tasks in order), so that the wait ends.
+class Turns {
+ public:
+  explicit Turns(std::int64_t blocks) : done_(std::make_unique<std::atomic<std::int32_t>[]>(blocks)) {}
+
+  void wait_for(std::int64_t block, std::int64_t predecessors) const {
+    while (done_[block].load(std::memory_order_acquire) < predecessors) {
+      if (abandoned_.load(std::memory_order_relaxed)) throw Stopped();
+      std::this_thread::yield();
+    }
+  }
+  void finish(std::int64_t block) { done_[block].fetch_add(1, std::memory_order_release); }
+  void abandon() { abandoned_ = true; }
+
+ private:
+  std::unique_ptr<std::atomic<std::int32_t>[]> done_;
+  std::atomic<bool> abandoned_{false};
+};
+
+class BackwardCall {
+ public:
+  BackwardCall(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+               const TensorView& grad_out, const AttentionOptions& options, const AttentionGradients& gradients)
+      : problem_(problem),
+        options_(options),
+        out_(problem.query_rows("out", out, problem.value_dim)),
+        grad_out_(problem.query_rows("grad_out", grad_out, problem.value_dim)),
+        log_sum_exp_(problem.query_scalars("log_sum_exp", log_sum_exp)) {
+    for (const TensorView& view : {out_, grad_out_}) check_type("out and grad_out", view);
+    if (gradients.key) key_ = problem.key_rows("the gradient of k", gradients.key, problem.key_dim);
+    if (gradients.value) value_ = problem.key_rows("the gradient of v", gradients.value, problem.value_dim);
+    if (gradients.query) {
+      query_ = problem.query_rows("the gradient of q", gradients.query, problem.query_dim);
+      check_type("the gradient of q", query_);
+      // Shares of chunks add up in the accumulation's type.
+      if (query_.dtype() != problem.accumulation) {
+        query_sum_ = Tensor::zeros(query_.shape(), problem.accumulation);
+      }
+    }
+    if (key_) check_type("the gradient of k", key_);
+    if (value_) check_type("the gradient of v", value_);
+  }
+
+  void run(int thread_count) {
+    const TensorView query_sum = query_sum_view();
+    if (query_) clear(query_sum);
+    if (problem_.batch == 0 || problem_.heads == 0 || problem_.k_len == 0) return;
+    const BackwardPlan plan = plan_backward(problem_.task(0, 0), problem_.storage);
+    const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
+    const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
+    Turns turns(problem_.batch * problem_.heads * blocks);
+    std::vector<Scratch> block_scratch(static_cast<std::size_t>(thread_count));
+    std::vector<Scratch> sum_scratch(static_cast<std::size_t>(thread_count));
+    parallel_for(problem_.batch * problem_.kv_heads * chunks, thread_count, [&](std::int64_t index, int worker) {
+      const auto at = static_cast<std::size_t>(worker);
+      const std::int64_t head = index / chunks;
+      try {
+        run_chunk(head / problem_.kv_heads, head % problem_.kv_heads, index % chunks * kChunkKeys, plan, blocks,
+                  block_scratch[at], sum_scratch[at], turns);
+      } catch (...) {
+        turns.abandon();
+        throw;
+      }
+    });
+    if (query_sum_.rank() == query_.rank() && query_) {
+      convert(query_sum_.view(),
+              MutableTensorView(writable(query_.bytes()), query_.dtype(), query_.shape(), query_.strides()));
+    }
+  }
+
+ private:
+  void check_type(const char* name, const TensorView& view) const {
+    if (view.dtype() == problem_.storage || view.dtype() == problem_.accumulation) return;
+    throw std::invalid_argument(
+        "attention_backward: " + std::string(name) + " must be " + std::string(name_of(problem_.storage)) + " or " +
+        std::string(name_of(problem_.accumulation)) + ", got " + std::string(name_of(view.dtype())));
+  }
+
+  TensorView query_sum_view() const {
+    return query_ && query_.dtype() != problem_.accumulation ? query_sum_.view() : query_;
+  }
+
+  static void clear(const TensorView& rows) {
+    const Tensor zero = Tensor::zeros({1}, rows.dtype());
+    convert(zero.view().broadcast_to(rows.shape()),
+            MutableTensorView(writable(rows.bytes()), rows.dtype(), rows.shape(), rows.strides()));
+  }
+
+  BackwardTask task(std::int64_t b, std::int64_t h) const {
+    BackwardTask task;
+    task.forward = problem_.task(b, h);
+    task.out = {problem_.query_address(out_, b, h), out_.stride(-2)};
+    task.grad_out = {problem_.query_address(grad_out_, b, h), grad_out_.stride(-2)};
+    task.out_is_accumulator = out_.dtype() == problem_.accumulation;
+    task.grad_out_is_accumulator = grad_out_.dtype() == problem_.accumulation;
+    task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
+    task.log_sum_exp_step = log_sum_exp_.stride(-1);
+    return task;
+  }
+
+  // All queries, of all heads of the group, against one chunk of keys of sequence b.
+  void run_chunk(std::int64_t b, std::int64_t kv_head, std::int64_t chunk, const BackwardPlan& plan,
+                 std::int64_t blocks, Scratch& block_scratch, Scratch& sum_scratch, Turns& turns) {
+    const std::int64_t keys = std::min(kChunkKeys, problem_.key_length(b) - chunk);
+    if (keys <= 0) return;
+    const std::size_t element = size_of(problem_.accumulation);
+    const std::size_t key_bytes = static_cast<std::size_t>(kChunkKeys * plan.key_columns) * element;
+    const std::size_t value_bytes = static_cast<std::size_t>(kChunkKeys * plan.value_columns) * element;
+    const ChunkSums sums{sum_scratch.get(key_bytes + value_bytes), sum_scratch.get(0) + key_bytes};
+    std::memset(sums.key, 0, key_bytes + value_bytes);
+    const std::int64_t group = problem_.heads / problem_.kv_heads;
+    for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+      const BackwardTask head = task(b, h);
+      // Late queries first: under a causal mask every chunk has work there, so that threads follow each other closely.
+      for (std::int64_t block = blocks - 1; block >= 0; --block) {
+        const std::int64_t begin = block * plan.block_queries;
+        const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
+        if (begin >= end) continue;
+        if (options_.stop.stop_requested()) throw Stopped();
+        const std::byte* share =
+            attend_backward(head, problem_.storage, begin, end, chunk, sums, block_scratch.get(plan.scratch_bytes));
+        if (share == nullptr) continue;
+        const std::int64_t turn = (b * problem_.heads + h) * blocks + block;
+        const std::int64_t first = keys_of_queries(head.forward, begin, end).first;
+        turns.wait_for(turn, (chunk - first / kChunkKeys * kChunkKeys) / kChunkKeys);
+        if (query_) add_query_rows(b, h, begin, end, share);
+        turns.finish(turn);
+      }
+    }
+    const double scale = problem_.task(b, kv_head * group).scale;
+    if (key_) write_rows(key_, b, kv_head, chunk, keys, sums.key, plan.key_columns, scale);
+    if (value_) write_rows(value_, b, kv_head, chunk, keys, sums.value, plan.value_columns, 1);
+  }
+
+  void add_query_rows(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, const std::byte* share) {
+    const TensorView sum = query_sum_view();
+    std::byte* to = writable(query_sum_.rank() == query_.rank() && query_sum_.element_count() > 0
+                                 ? problem_.query_address(sum, b, h)
+                                 : problem_.query_address(query_, b, h));
+    const auto add = [&]<class T>(T) {
+      const T* from = reinterpret_cast<const T*>(share);
+      for (std::int64_t i = begin; i < end; ++i, from += problem_.query_dim) {
+        T* row = reinterpret_cast<T*>(to) + i * sum.stride(-2);
+        for (std::int64_t e = 0; e < problem_.query_dim; ++e) row[e] += from[e];
+      }
+    };
+    problem_.accumulation == Dtype::f64 ? add(double{}) : add(float{});
+  }
+
+  // scale * sums as rows of the output's type.
+  void write_rows(const TensorView& to, std::int64_t b, std::int64_t kv_head, std::int64_t first, std::int64_t rows,
+                  const std::byte* sums, std::int64_t columns, double scale) const {
+    const std::int64_t step = to.stride(-2), size = to.size(-1);
+    std::byte* address = writable(problem_.key_address(to, b, kv_head));
+    const auto write = [&]<class T, class S>(T, S) {
+      for (std::int64_t j = 0; j < rows; ++j) {
+        const T* from = reinterpret_cast<const T*>(sums) + j * columns;
+        S* row = reinterpret_cast<S*>(address) + (first + j) * step;
+        for (std::int64_t e = 0; e < size; ++e) row[e] = static_cast<S>(from[e] * static_cast<T>(scale));
+      }
+    };
+    switch (to.dtype()) {
+      case Dtype::f64:
+        return write(double{}, double{});
+      case Dtype::bf16:
+        return write(float{}, BFloat16{});
+      case Dtype::f16:
+        return write(float{}, Float16{});
+      default:
+        return write(float{}, float{});
+    }
+  }
+
+  const AttentionProblem& problem_;
+  const AttentionOptions& options_;
+  TensorView out_, grad_out_, log_sum_exp_;
+  TensorView query_, key_, value_;  // where gradients go; not given: not wanted
+  Tensor query_sum_;                // of q's gradient, when that is narrower than the accumulation
+};
+
+}  // namespace
+
+void attention_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
+                        const TensorView& log_sum_exp, const TensorView& grad_out, const AttentionOptions& options,
+                        const AttentionGradients& gradients) {
+  ensure_target();
+  if (options.threads < 0) throw std::invalid_argument("attention_backward: threads must be 0 (default) or more");
+  const Score::Kind kind = options.score.kind();
+  if (kind != Score::Kind::dot && kind != Score::Kind::scaled_dot) {
+    throw std::invalid_argument("attention_backward: only dot and scaled-dot scores have gradients so far");
+  }
+  const AttentionProblem problem(q, k, v, options);
+  BackwardCall call(problem, out, log_sum_exp, grad_out, options, gradients);
+  call.run(std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads));
+}
+
+}  // namespace qkv

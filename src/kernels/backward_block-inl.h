@@ -1,0 +1,261 @@
+// The backward pass of one block of queries against a chunk of keys. Logits, weights and their gradients are tiles
+// [key][query]; sums over keys (for queries) have vectors over queries, sums over queries (for keys and values) have
+// vectors over sizes, so that nothing is packed but the block's own rows. Included once per CPU target.
+
+#if defined(QKV_KERNELS_BACKWARD_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_BACKWARD_BLOCK_INL_H_
+#undef QKV_KERNELS_BACKWARD_BLOCK_INL_H_
+#else
+#define QKV_KERNELS_BACKWARD_BLOCK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/accumulate-inl.h"
+#include "kernels/attention_backward.h"
+#include "kernels/logits-inl.h"
+#include "kernels/visibility-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// Two tiles [key][query] are held at once, so half of the forward pass's.
+inline constexpr std::int64_t kBackwardKeys = 64;
+static_assert(kChunkKeys % kBackwardKeys == 0);
+
+// `size` rounded up to whole vectors.
+template <class T>
+constexpr std::int64_t vector_columns(std::int64_t size) {
+  return (size + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+}
+
+// Sizes in elements of T.
+template <class T, int kVectors>
+struct BackwardScratch {
+  static constexpr std::int64_t kColumns = kVectors * kLanes<T>;
+
+  explicit BackwardScratch(const AttentionTask& task)
+      : logits(task),
+        tile(kBackwardKeys * kColumns),
+        query_rows(kColumns * vector_columns<T>(task.query_dim)),
+        value_rows(kColumns * vector_columns<T>(task.value_dim)),
+        grad_out(task.value_dim * kColumns),
+        grad_query(task.query_dim * kColumns),
+        tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.value_dim)),
+        slice(kBackwardKeys * kTileRows) {}
+
+  std::int64_t total() const {
+    return logits.total() + 2 * tile + query_rows + value_rows + grad_out + grad_query + tile_values + slice;
+  }
+
+  LogitScratch<T, kVectors> logits;
+  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, tile_values, slice;
+};
+
+// sums[row][column] += sum over queries of tile[row][query] * rows[query][column], in order of queries; `columns` is a
+// multiple of the vector.
+template <int kRows, int kGroup, class T>
+HWY_INLINE void sum_over_queries(const T* tile, std::int64_t tile_step, const T* rows, std::int64_t columns,
+                                 std::int64_t queries, T* sums) {
+  const Tag<T> d;
+  Vec<T> sum[kRows][kGroup];
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kGroup; ++c) sum[r][c] = hn::Load(d, sums + r * columns + c * kLanes<T>);
+  }
+  multiply_tile<kRows, kGroup, T>(tile, tile_step, 1, rows, columns, queries, sum);
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kGroup; ++c) hn::Store(sum[r][c], d, sums + r * columns + c * kLanes<T>);
+  }
+}
+
+template <class T, class S, int kVectors>
+class BackwardBlock {
+ public:
+  BackwardBlock(const BackwardTask& backward, std::int64_t begin, std::int64_t end, std::byte* scratch)
+      : backward_(backward),
+        task_(backward.forward),
+        begin_(begin),
+        count_(end - begin),
+        query_columns_(vector_columns<T>(task_.query_dim)),
+        value_columns_(vector_columns<T>(task_.value_dim)),
+        visibility_(task_, begin, count_) {
+    const BackwardScratch<T, kVectors> sizes(task_);
+    weights_ = reinterpret_cast<T*>(scratch);
+    gradients_ = weights_ + sizes.tile;
+    query_rows_ = gradients_ + sizes.tile;
+    grad_out_rows_ = query_rows_ + sizes.query_rows;
+    grad_out_ = grad_out_rows_ + sizes.value_rows;
+    grad_query_ = grad_out_ + sizes.grad_out;
+    tile_values_ = grad_query_ + sizes.grad_query;
+    slice_ = tile_values_ + sizes.tile_values;
+    logits_.template prepare<S>(task_, begin, count_, slice_ + sizes.slice, /*spare=*/weights_);
+  }
+
+  // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of query_dim, or nullptr.
+  const T* run(std::int64_t chunk, const ChunkSums& sums) {
+    const std::int64_t first = std::max(visibility_.first_key(), chunk);
+    const std::int64_t last = std::min(visibility_.last_key(), chunk + kChunkKeys);
+    if (first >= last) return nullptr;
+    read_rows();
+    std::memset(grad_query_, 0, sizeof(T) * task_.query_dim * kColumns);
+    for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
+      const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBackwardKeys, last);
+      if (is_plain(task_)) {
+        attend_keys<Unit::base2>(chunk, block, block_first, block_last, sums);
+      } else {
+        attend_keys<Unit::natural>(chunk, block, block_first, block_last, sums);
+      }
+    }
+    return scaled_query_gradient();
+  }
+
+ private:
+  static constexpr int kColumns = kVectors * kLanes<T>;
+  using Tile = Vec<T>[kTileRows][kVectors];
+
+  // The block's rows of queries and of grad_out, padded with zeros; grad_out transposed; log-sum-exp and, per query,
+  // rowsum(grad_out * out).
+  void read_rows() {
+    std::memset(query_rows_, 0, sizeof(T) * kColumns * query_columns_);
+    std::memset(grad_out_rows_, 0, sizeof(T) * kColumns * value_columns_);
+    std::memset(grad_out_, 0, sizeof(T) * kColumns * task_.value_dim);
+    const T unit = is_plain(task_) ? T(kLog2E) : T(1);
+    for (std::int64_t i = 0; i < kColumns; ++i) log_sum_exp_[i] = delta_[i] = 0;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      T* grad_out = grad_out_rows_ + i * value_columns_;
+      read_row(task_.query, false, i, task_.query_dim, query_rows_ + i * query_columns_);
+      read_row(backward_.grad_out, backward_.grad_out_is_accumulator, i, task_.value_dim, grad_out);
+      T* out = tile_values_;
+      read_row(backward_.out, backward_.out_is_accumulator, i, task_.value_dim, out);
+      delta_[i] = dot(grad_out, out, task_.value_dim);
+      const T row_sum = reinterpret_cast<const T*>(backward_.log_sum_exp)[(begin_ + i) * backward_.log_sum_exp_step];
+      // A row without keys: every weight shall vanish.
+      log_sum_exp_[i] = row_sum == -kInfinity<T> ? kInfinity<T> : row_sum * unit;
+    }
+    transpose(grad_out_rows_, value_columns_, count_, task_.value_dim, grad_out_, kColumns);
+  }
+
+  void read_row(const Rows& rows, bool is_accumulator, std::int64_t i, std::int64_t size, T* to) const {
+    if (is_accumulator) {
+      std::memcpy(to, reinterpret_cast<const T*>(rows.data) + (begin_ + i) * rows.step, sizeof(T) * size);
+    } else {
+      convert_row(reinterpret_cast<const S*>(rows.data) + (begin_ + i) * rows.step, size, to);
+    }
+  }
+
+  // Keys first <= j < last, within the block that begins at `block`.
+  template <Unit kUnit>
+  void attend_keys(std::int64_t chunk, std::int64_t block, std::int64_t first, std::int64_t last,
+                   const ChunkSums& sums) {
+    const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
+    bool masked = false;
+    std::int64_t row = first_row;
+    for (; block + row < last; row += kTileRows) {
+      const bool all = visibility_.sees_all(block + row, kTileRows);
+      masked = masked || !all;
+      if (all) {
+        differentiate<kUnit, false>(block + row, row);
+      } else {
+        visibility_.load_booleans(block + row, kTileRows);
+        differentiate<kUnit, true>(block + row, row);
+      }
+    }
+    for (std::int64_t r = first_row; r < row; r += kTileRows) {
+      const std::int64_t in_chunk = block - chunk + r;
+      add_rows(weights_ + r * kColumns, grad_out_rows_, value_columns_,
+               reinterpret_cast<T*>(sums.value) + in_chunk * value_columns_);
+      add_rows(gradients_ + r * kColumns, query_rows_, query_columns_,
+               reinterpret_cast<T*>(sums.key) + in_chunk * query_columns_);
+    }
+    const std::int64_t first_key = block + first_row;
+    const KeyRows<S> keys{reinterpret_cast<const S*>(task_.key.data) + first_key * task_.key.step, task_.key.step,
+                          last - first_key};
+    const bool guarded = masked && !keys.are_finite(task_.key_dim);
+    accumulate<kVectors>(keys, task_.key_dim, gradients_ + first_row * kColumns,
+                         guarded ? weights_ + first_row * kColumns : nullptr, slice_, grad_query_);
+  }
+
+  // Weights of a tile of keys, and the gradients of its logits. A hidden key has weight -0 and gradient 0.
+  template <Unit kUnit, bool kMasked>
+  void differentiate(std::int64_t key, std::int64_t row) {
+    const Tag<T> d;
+    T* weights = weights_ + row * kColumns;
+    T* gradients = gradients_ + row * kColumns;
+    Tile tile;
+    logits_.template compute<kUnit, S>(task_, key, log_sum_exp_, tile);
+    if constexpr (kMasked) visibility_.hide(key, tile);
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        Vec<T> weight = power<kUnit, T>(tile[r][c]);
+        if constexpr (kMasked) weight = hn::IfThenElse(visibility_.hidden(key, r, c), hn::Set(d, T(-0.0)), weight);
+        hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
+      }
+    }
+    std::int64_t step;
+    const T* values = tile_rows<T, S>(task_.value, key, task_.k_len, task_.value_dim, tile_values_, step);
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const Vec<T> below = hn::Neg(hn::Load(d, delta_ + c * kLanes<T>));
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) tile[r][c] = below;
+    }
+    multiply_tile<kTileRows, kVectors, T>(values, step, 1, grad_out_, kColumns, task_.value_dim, tile);
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        const std::int64_t at = (r * kVectors + c) * kLanes<T>;
+        Vec<T> gradient = hn::Mul(hn::Load(d, weights + at), tile[r][c]);
+        if constexpr (kMasked) gradient = hn::IfThenZeroElse(visibility_.hidden(key, r, c), gradient);
+        hn::Store(gradient, d, gradients + at);
+      }
+    }
+    if (task_.soft_cap != 0) logits_.template multiply_cap_slope<S>(task_, key, gradients);
+  }
+
+  // sums [kTileRows][columns] += tile [kTileRows][query] x rows [query][columns]
+  void add_rows(const T* tile, const T* rows, std::int64_t columns, T* sums) const {
+    std::int64_t left = columns / kLanes<T>;
+    while (left > 0) {
+      const std::int64_t at = columns - left * kLanes<T>;
+      if (left == 1) {
+        sum_over_queries<kTileRows, 1>(tile, kColumns, rows + at, columns, count_, sums + at);
+        left -= 1;
+      } else if (left == 2 || left == 4) {  // two halves of 4 beat 3 + 1
+        sum_over_queries<kTileRows, 2>(tile, kColumns, rows + at, columns, count_, sums + at);
+        left -= 2;
+      } else {
+        sum_over_queries<kTileRows, 3>(tile, kColumns, rows + at, columns, count_, sums + at);
+        left -= 3;
+      }
+    }
+  }
+
+  // scale * grad_query_, as rows, in the place of the query rows.
+  const T* scaled_query_gradient() {
+    const Tag<T> d;
+    const Vec<T> scale = hn::Set(d, static_cast<T>(task_.scale));
+    for (T* at = grad_query_; at < grad_query_ + task_.query_dim * kColumns; at += kLanes<T>) {
+      hn::Store(hn::Mul(hn::Load(d, at), scale), d, at);
+    }
+    transpose(grad_query_, kColumns, task_.query_dim, count_, query_rows_, task_.query_dim);
+    return query_rows_;
+  }
+
+  const BackwardTask& backward_;
+  const AttentionTask& task_;
+  const std::int64_t begin_, count_, query_columns_, value_columns_;
+  Visibility<T, kVectors> visibility_;
+  BlockLogits<T, kVectors> logits_;
+  HWY_ALIGN T log_sum_exp_[kColumns], delta_[kColumns];
+  T* weights_;        // [kBackwardKeys][kColumns]
+  T* gradients_;      // of the logits, the same shape
+  T* query_rows_;     // [kColumns][query_columns_]
+  T* grad_out_rows_;  // [kColumns][value_columns_]
+  T* grad_out_;       // [value_dim][kColumns]
+  T* grad_query_;     // [query_dim][kColumns]
+  T* tile_values_;    // [kTileRows][value_dim]
+  T* slice_;          // [kBackwardKeys][kTileRows]
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,163 @@
+// `qkv explain` as its users run it: in a pipe, on a terminal, with arrays of their own.
+#include <fcntl.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "apps/program.h"
+#include "qkv/files.h"
+
+namespace qkv::test {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kDigits = QKV_SOURCE_DIR "/data/digits.csv";
+
+Outcome explain(std::vector<std::string> arguments, const Surroundings& surroundings = {}) {
+  arguments.insert(arguments.begin(), "explain");
+  return run_program(arguments, surroundings);
+}
+
+std::string text_of(const std::vector<std::string>& arguments) {
+  const Outcome outcome = explain(arguments);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  return outcome.out;
+}
+
+Json json_of(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  return Json::parse(text_of(arguments), nullptr, false);
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// What the program writes on a terminal.
+std::string on_terminal(const std::vector<std::string>& environment) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+  const std::string name = ptsname(terminal);
+  const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // reading ends when the last holder lets go
+  std::string text;
+  std::thread reader([&] {
+    char buffer[4096];
+    for (ssize_t count = 0; (count = read(terminal, buffer, sizeof buffer)) > 0;) {
+      text.append(buffer, static_cast<std::size_t>(count));
+    }
+  });
+  EXPECT_EQ(explain({}, {.environment = environment, .output = name}).code, 0);
+  close(held);
+  reader.join();
+  close(terminal);
+  return text;
+}
+
+TEST(ExplainProgram, ShowsTheWorkedExample) {
+  const std::string text = text_of({});
+  for (const char* part : {"1.93662 6.68311 1.59507", "1.86387 6.31937 1.70419", "1.99902 7.99413 0.00294"}) {
+    EXPECT_TRUE(holds(text, part)) << part;
+  }
+  EXPECT_FALSE(holds(text, "\x1b"));
+}
+
+TEST(ExplainProgram, ColorsOnATerminalUnlessToldNotTo) {
+  EXPECT_TRUE(holds(on_terminal({"TERM=xterm", "NO_COLOR="}), "\x1b[31m"));
+  EXPECT_FALSE(holds(on_terminal({"TERM=xterm", "NO_COLOR=1"}), "\x1b"));
+  EXPECT_FALSE(holds(on_terminal({"TERM=dumb", "NO_COLOR="}), "\x1b"));
+}
+
+TEST(ExplainProgram, SubstitutesFromTextAndFiles) {
+  const TempFolder folder;
+  std::ofstream(folder / "w.csv") << "0,0.5,0.5\n0,1,0\n0,0.9,0.1\n";
+  const Json expected = Json::parse("[[2.0,7.0,1.5],[2.0,8.0,0.0]]");
+  for (const std::string& source : {std::string("[[0,0.5,0.5],[0,1,0],[0,0.9,0.1]]"), folder / "w.csv"}) {
+    const Json json = json_of({"--substitute", "weights=" + source});
+    EXPECT_EQ(json["output"][0], expected[0]);
+    EXPECT_EQ(json["output"][1], expected[1]);
+    EXPECT_NEAR(json["output"][2][1].get<double>(), 7.8, 1e-14);
+    EXPECT_NEAR(json["output"][2][2].get<double>(), 0.3, 1e-14);
+  }
+}
+
+TEST(ExplainProgram, TakesTheUsersArrays) {
+  const TempFolder folder;
+  write_npy(folder / "x.npy", Tensor::of<std::int32_t>({3, 4}, {1, 0, 1, 0, 0, 2, 0, 2, 1, 1, 1, 1}));
+  std::ofstream(folder / "q.json") << "[[1,0,1],[1,0,0],[0,0,1],[0,1,1]]";
+  std::ofstream(folder / "k.csv") << "0,0,1\n1,1,0\n0,1,0\n1,1,0\n";
+  const std::vector<std::string> arguments = {
+      "--input", folder / "x.npy", "--w-query", folder / "q.json",
+      "--w-key", folder / "k.csv", "--w-value", "[[0,2,0],[0,3,0],[1,0,3],[1,1,0]]"};
+  EXPECT_TRUE(holds(text_of(arguments), "1.86387 6.31937 1.70419"));  // scaled unless --score says otherwise
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), arguments.begin(), arguments.end());
+    return text_of(more);
+  };
+  EXPECT_TRUE(holds(with({"--score", "dot"}), "1.93662 6.68311 1.59507"));
+  EXPECT_TRUE(holds(with({"--scale", "1"}), "1.93662 6.68311 1.59507"));
+  EXPECT_TRUE(holds(with({"--causal", "top-left"}), "1.99902 7.99413 0.00294"));
+  EXPECT_TRUE(holds(with({"--mask", "[[1,0,0],[1,1,0],[1,1,1]]"}), "1.99902 7.99413 0.00294"));
+}
+
+TEST(ExplainProgram, EveryScoreRuns) {
+  for (const char* score : {"dot", "scaled-dot", "additive", "concat", "bilinear"}) {
+    const Json json = json_of({"--score", score});
+    EXPECT_EQ(json["score"], score);
+    EXPECT_LT(json["largest_difference_from_reference"].get<double>(), 1e-12) << score;
+  }
+  // q^T w k with the unit matrix is the dot product.
+  const std::string text = text_of({"--score", "bilinear", "--score-w", "[[1,0,0],[0,1,0],[0,0,1]]"});
+  EXPECT_TRUE(holds(text, "1.93662 6.68311 1.59507"));
+}
+
+TEST(ExplainProgram, DigitsLookAtDigits) {
+  const std::string text = text_of({"--input", kDigits, "--init", "xavier", "--seed", "1"});
+  EXPECT_TRUE(holds(text, "inputs [16, 64]"));
+  EXPECT_TRUE(holds(text, "digit 0a looks most at digit "));
+  EXPECT_TRUE(holds(text, "digit 5b looks most at digit "));
+  EXPECT_EQ(text, text_of({"--input", kDigits, "--init", "xavier", "--seed", "1"}));
+  EXPECT_NE(text, text_of({"--input", kDigits, "--init", "xavier", "--seed", "2"}));
+  std::size_t longest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  EXPECT_LT(longest, 100u);
+}
+
+TEST(ExplainProgram, DigitsAreThoseOfTheSource) {
+  const Tensor digits = read_csv(kDigits);
+  ASSERT_EQ(digits.shape(), (Dims{16, 64}));
+  double sum = 0;
+  for (int i = 0; i < 64; ++i) sum += digits.data<double>()[i];
+  EXPECT_EQ(sum, 294);  // the first picture of the source, added up
+}
+
+TEST(ExplainProgram, LabelsCannotSteerATerminal) {
+  const TempFolder folder;
+  std::ofstream(folder / "x.csv") << "# labels: a\x1b[31m, b\n1,2\n3,4\n";
+  EXPECT_FALSE(holds(text_of({"--input", folder / "x.csv"}), "\x1b"));
+}
+
+TEST(ExplainProgram, MadeUpSizes) {
+  const Json json = json_of({"--inputs", "5", "--dim", "6", "--key-dim", "3", "--value-dim", "2", "--init", "kaiming"});
+  EXPECT_EQ(json["output"].size(), 5u);
+  EXPECT_EQ(json["output"][0].size(), 2u);
+  EXPECT_EQ(json["steps"][2]["tensors"][1]["shape"], Json::parse("[5,3]"));
+}
+
+TEST(ExplainProgram, SaysWhatIsWrong) {
+  const std::string name = "qkv explain";
+  expect_message(explain({"--substitute", "wait=[[1]]"}), 3, name,
+                 "no \"wait\" to substitute; there are inputs, query");
+  expect_message(explain({"--substitute", "weights"}), 2, name, "NAME=FILE or NAME=JSON");
+  expect_message(explain({"--substitute", "weights=[[1]]"}), 3, name, "must be [3, 3] in f64, got [1, 1]");
+  expect_message(explain({"--w-query", "[[1,2],[3,4]]"}), 3, name, "w_query must have 4 rows");
+  expect_message(explain({"--input", "[[1,2],[3]]"}), 3, name, "--input");
+  expect_message(explain({"--input", "missing.csv"}), 4, name, "missing.csv");
+  expect_message(explain({"--input", kDigits, "--inputs", "3"}), 2, name, "--input");
+  expect_message(explain({"--init", "random"}), 2, name, "normal|xavier|kaiming");
+  expect_message(explain({"--scale", "nan"}), 2, name, "finite");
+  expect_message(explain({"--score", "concat", "--score-w", "[[1,2]]"}), 3, name, "score_w");
+}
+
+}  // namespace
+}  // namespace qkv::test

@@ -1,0 +1,136 @@
+// The walk-through as text: what people read, and what a terminal gets.
+#include <sstream>
+
+#include "explain/example.h"
+#include "qkv/explain.h"
+
+namespace qkv {
+namespace {
+
+using test::has_line_with;
+using test::matrix;
+
+ExplainInput made_up(const MadeUp& choice) {
+  ExplainInput input;
+  make_up_missing(input, choice);
+  return input;
+}
+
+TEST(ExplainText, NamesTheEightStepsInOrder) {
+  const std::string text = to_text(explain(worked_example()));
+  std::size_t place = 0;
+  for (const char* title :
+       {"Step 1. Prepare inputs", "Step 2. Initialise weights", "Step 3. Derive key, query and value",
+        "Step 4. Scores for the first input", "Step 5. Softmax", "Step 6. Multiply scores with values",
+        "Step 7. Sum to output 1", "Step 8. Repeat for the rest"}) {
+    const std::size_t next = text.find(title, place);
+    ASSERT_NE(next, std::string::npos) << title;
+    place = next;
+  }
+}
+
+TEST(ExplainText, ShowsTheKnownNumbers) {
+  const std::string text = to_text(explain(worked_example()));
+  for (const char* part : {"1.93662 6.68311 1.59507", "1.99999 7.96399 0.05398", "1.99970 7.75989 0.35839",  // unscaled
+                           "1.86387 6.31937 1.70419", "1.99911 7.81412 0.27347", "1.99256 7.47964 0.73588",  // scaled
+                           "1.00000 2.00000 3.00000", "1.99902 7.99413 0.00294",  // look-ahead
+                           "query 1 . key 2 = 1*4 + 0*4 + 2*0 = 4", "0.06338 0.46831 0.46831",
+                           "query 1 = 1 (1 0 1) + 0 (1 0 0) + 1 (0 0 1) + 0 (0 1 1) = (1 0 2)", "query [3, 3]",
+                           "Both ways agree: largest difference 0.", "who matters to me", "how others find me",
+                           "what I pass on", "[2.0 7.0 1.5]", "Largest difference from the reference"}) {
+    EXPECT_TRUE(has_line_with(text, part)) << part;
+  }
+}
+
+TEST(ExplainText, SubstitutionShowsBothOutputs) {
+  ExplainInput input = worked_example();
+  input.substitutes["weights"] = matrix(3, 3, {0, .5, .5, 0, 1, 0, 0, .9, .1});
+  const std::string text = to_text(explain(input));
+  for (const char* part :
+       {"weights [3, 3] (substituted)", "true weights [3, 3]", "true output [3, 3]", "2.00000 7.00000 1.50000",
+        "2.00000 8.00000 0.00000", "2.00000 7.80000 0.30000", "1.93662 6.68311 1.59507"}) {
+    EXPECT_TRUE(has_line_with(text, part)) << part;
+  }
+}
+
+TEST(ExplainText, ColorsByRoleOnlyOnRequest) {
+  const Explanation explanation = explain(worked_example());
+  const std::string plain = to_text(explanation), colored = to_text(explanation, {.color = true});
+  EXPECT_EQ(plain.find('\x1b'), std::string::npos);
+  EXPECT_NE(colored.find("\x1b[31mquery"), std::string::npos);
+  EXPECT_NE(colored.find("\x1b[33mkey"), std::string::npos);
+  EXPECT_NE(colored.find("\x1b[35mvalue"), std::string::npos);
+  std::string stripped;
+  for (std::size_t i = 0; i < colored.size(); ++i) {
+    if (colored[i] == '\x1b')
+      i = colored.find('m', i);
+    else
+      stripped += colored[i];
+  }
+  EXPECT_EQ(stripped, plain);
+}
+
+TEST(ExplainText, StaysReadableForLargeInputs) {
+  const std::string text = to_text(explain(made_up({.inputs = 200, .dim = 90})));
+  EXPECT_LE(test::longest_line(text), 98u);
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 500);
+  EXPECT_TRUE(has_line_with(text, "output 1 "));
+  EXPECT_TRUE(has_line_with(text, "output 200 "));
+  EXPECT_TRUE(has_line_with(text, " ... "));
+}
+
+TEST(ExplainText, NoLineIsWiderThanAsked) {
+  for (const std::int64_t dim : {1, 2, 3, 5, 6, 7, 9, 11, 12, 16, 30}) {
+    for (const Score::Kind score : {Score::Kind::scaled_dot, Score::Kind::additive, Score::Kind::concat}) {
+      ExplainInput input;
+      input.score = score;
+      input.causal = Align::bottom_right;
+      make_up_missing(input, {.inputs = dim, .dim = dim, .init = Init::normal});
+      for (const int width : {60, 98}) {
+        EXPECT_LE(test::longest_line(to_text(explain(input), {.width = width})), static_cast<std::size_t>(width))
+            << dim;
+      }
+    }
+  }
+}
+
+TEST(ExplainText, EveryOutputRowStandsOnOneLine) {
+  const ExplainInput input = made_up({.inputs = 5, .dim = 4, .value_dim = 9});
+  const Explanation explanation = explain(input);
+  std::istringstream lines(to_text(explanation));
+  int rows = 0;
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("  output [5, 9]") == 0) inside = true;
+    if (!inside || line.find("  output ") != 0 || line.find('[') != std::string::npos) continue;
+    std::istringstream words(line.substr(line.find("output ") + 8));
+    double value = 0;
+    for (int column = 0; column < 9; ++column) {
+      ASSERT_TRUE(words >> value) << line;
+      EXPECT_NEAR(value, explanation.output.view().at<double>({rows, column}), 5.1e-6);
+    }
+    ++rows;
+  }
+  EXPECT_EQ(rows, 5);
+}
+
+TEST(ExplainText, DrawsPictures) {
+  ExplainInput input;
+  input.inputs = matrix(2, 4, {0, 1, 1, 0, 1, 1, 1, 0});
+  input.picture = {2, 2};
+  input.labels = {"left", "right"};
+  make_up_missing(input, {});
+  const std::string text = to_text(explain(input));
+  EXPECT_TRUE(has_line_with(text, "  left    right\n    @@    @@@@\n  @@      @@\n")) << text;
+  EXPECT_TRUE(has_line_with(text, "left looks most at "));
+}
+
+TEST(ExplainText, OneInputAlone) {
+  ExplainInput input = worked_example();
+  input.inputs = matrix(1, 4, {1, 0, 1, 0});
+  input.tutorial = false;
+  EXPECT_TRUE(has_line_with(to_text(explain(input)), "output 1  1.00000 2.00000 3.00000"));  // its own value
+}
+
+}  // namespace
+}  // namespace qkv
