@@ -1,0 +1,32 @@
+// Any bytes as text: tokens in order, inside of the text, and cutting off gives the beginning of the whole.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "qkv/tokenizer.h"
+
+namespace {
+
+const qkv::Tokenizer& tokenizer() {
+  static const qkv::Tokenizer loaded = qkv::Tokenizer::load(QKV_FUZZ_TOKENIZER);
+  return loaded;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const qkv::Encoding whole = tokenizer().encode(text, {.add_special_tokens = false});
+  std::size_t last = 0;
+  for (const qkv::TextSpan span : whole.offsets) {
+    if (span.begin < last || span.end < span.begin || span.end > size) __builtin_trap();
+    last = span.begin;
+  }
+  const std::size_t length = size % 8 + 1;
+  const qkv::Encoding cut = tokenizer().encode(text, {.max_length = length, .add_special_tokens = false});
+  if (cut.ids.size() != std::min(length, whole.ids.size())) __builtin_trap();
+  if (!std::equal(cut.ids.begin(), cut.ids.end(), whole.ids.begin())) __builtin_trap();
+  tokenizer().decode(whole.ids);
+  return 0;
+}

@@ -1,0 +1,66 @@
+// A small JSON file as a tree, for configurations and vocabularies from strangers: strictly parsed with bounds on depth
+// and on the number of values, without repeated keys. Every access names the field and the rule when it refuses.
+//
+//   JsonDocument document(text, path);
+//   std::int64_t heads = document.root()["num_attention_heads"].integer(1, 1024);
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv::io {
+
+// One value of a document, which must outlive it. Every function throws FormatError where the value is of another kind.
+class JsonValue {
+ public:
+  JsonValue(const nlohmann::json& json, const std::string& file, std::string path)
+      : json_(&json), file_(&file), path_(std::move(path)) {}
+
+  JsonValue operator[](const std::string& key) const;  // a member that must be there
+  // A member that may be missing or null.
+  std::optional<JsonValue> find(const std::string& key) const;
+
+  bool boolean() const;
+  const std::string& string() const;
+  std::int64_t integer(std::int64_t min, std::int64_t max) const;
+  std::vector<JsonValue> elements() const;
+
+  // Calls f(key, value) for each member in the order of keys.
+  template <class F>
+  void for_each_member(const F& f) const {
+    require(json_->is_object(), "an object");
+    for (const auto& [key, value] : json_->items()) f(key, JsonValue(value, *file_, below(key)));
+  }
+
+  // Throws FormatError "FILE: FIELD RULE".
+  [[noreturn]] void refuse(std::string_view rule) const;
+
+ private:
+  void require(bool fits, std::string_view kind) const;
+  std::string below(const std::string& key) const;
+
+  const nlohmann::json* json_;
+  const std::string* file_;
+  std::string path_;
+};
+
+class JsonDocument {
+ public:
+  // FormatError if the text is not JSON, nested deeper than 32, or has more than 700,000 values. `file` begins
+  // messages.
+  JsonDocument(std::string_view text, const std::string& file);
+  JsonDocument(const JsonDocument&) = delete;
+  JsonDocument& operator=(const JsonDocument&) = delete;
+
+  JsonValue root() const { return {json_, file_, ""}; }
+
+ private:
+  nlohmann::json json_;
+  std::string file_;
+};
+
+}  // namespace qkv::io

@@ -1,0 +1,34 @@
+// Tokens and their ids, both unique. Ids may have holes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv::text {
+
+class Vocabulary {
+ public:
+  struct Entry {
+    std::string token;
+    std::int32_t id;
+  };
+
+  Vocabulary() = default;
+  // std::invalid_argument if two entries share their token or their id.
+  explicit Vocabulary(std::vector<Entry> entries);
+
+  // nullptr: not there. Entries stay where they are for the life of the vocabulary, also when it is moved.
+  const Entry* find(std::string_view token) const;
+  const Entry* find(std::int32_t id) const;
+  // By token.
+  const std::vector<Entry>& entries() const { return entries_; }
+  std::int32_t max_id() const;  // -1: empty
+
+ private:
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> by_id_;  // indices of entries_
+};
+
+}  // namespace qkv::text

@@ -1,0 +1,19 @@
+// Tokens to text: pieces that continue a word are joined to it, all others follow a space.
+#pragma once
+
+#include "text/stages.h"
+
+namespace qkv::text {
+
+class WordPieceDecoder : public Decoder {
+ public:
+  // `cleanup`: no space before punctuation and English contractions.
+  WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+  std::string decode(const std::vector<std::string_view>& tokens) const override;
+
+ private:
+  std::string prefix_;
+  bool cleanup_;
+};
+
+}  // namespace qkv::text

@@ -1,0 +1,56 @@
+#include "io/json_document.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "qkv/error.h"
+
+namespace qkv::io {
+namespace {
+
+std::string refusal(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const FormatError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(JsonDocument, GivesValuesByKind) {
+  const JsonDocument document(R"({"a": [1, -2], "b": {"c": "x"}, "d": true, "e": null})", "f");
+  const JsonValue root = document.root();
+  EXPECT_EQ(root["a"].elements()[1].integer(-5, 5), -2);
+  EXPECT_EQ(root["b"]["c"].string(), "x");
+  EXPECT_TRUE(root["d"].boolean());
+  EXPECT_FALSE(root.find("e"));
+  EXPECT_FALSE(root.find("z"));
+  std::string keys;
+  root.for_each_member([&](const std::string& key, const JsonValue&) { keys += key; });
+  EXPECT_EQ(keys, "abde");
+}
+
+TEST(JsonDocument, NamesFileFieldAndRule) {
+  const JsonDocument document(R"({"a": [1, 18446744073709551615], "b\n": 1.5})", "f");
+  const JsonValue root = document.root();
+  EXPECT_EQ(refusal([&] { root["x"]; }), "f: x is missing");
+  EXPECT_EQ(refusal([&] { root["a"].string(); }), "f: a must be a string, is array");
+  EXPECT_EQ(refusal([&] { root["a"].elements()[0].integer(2, 9); }), "f: a[0] is 1, must be 2 to 9");
+  EXPECT_EQ(refusal([&] { root["a"].elements()[1].integer(0, 9); }), "f: a[1] is 18446744073709551615, must be 0 to 9");
+  EXPECT_EQ(refusal([&] { root["b\n"].integer(0, 9); }), "f: \"b\\x0a\" must be an integer, is number");
+  EXPECT_EQ(refusal([&] { root.elements(); }), "f: the document must be an array, is object");
+}
+
+TEST(JsonDocument, BoundsDepthAndCount) {
+  const std::string open(32, '['), close(32, ']');
+  EXPECT_EQ(refusal([&] { JsonDocument(open + close, "f"); }), "accepted");
+  EXPECT_EQ(refusal([&] { JsonDocument("[" + open + close + "]", "f"); }), "f: nested deeper than 32");
+  std::string many = "[0";
+  for (int i = 0; i < 700'000; ++i) many += ",0";
+  EXPECT_EQ(refusal([&] { JsonDocument(many + "]", "f"); }), "f: more than 700000 values");
+  EXPECT_EQ(refusal([&] { JsonDocument(R"({"a": 1, "a": 2})", "f"); }), "f: key \"a\" is there twice");
+}
+
+}  // namespace
+}  // namespace qkv::io

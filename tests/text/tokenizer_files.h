@@ -1,0 +1,47 @@
+// Files that the tokenizer tests share.
+#pragma once
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv {
+
+inline std::string slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline std::string golden(const std::string& name) {
+  return slurp(std::string(QKV_TEST_DATA) + "/golden/tokenizer/" + name);
+}
+
+inline std::vector<std::string> golden_texts(const std::string& name) { return nlohmann::json::parse(golden(name)); }
+
+// Without the last, empty line; a line may be empty.
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+// Where models/get-minilm puts the model; QKV_MINILM names another folder.
+inline std::string minilm_folder() {
+  const auto variable = [](const char* name) { return std::string(std::getenv(name) ? std::getenv(name) : ""); };
+  if (!variable("QKV_MINILM").empty()) return variable("QKV_MINILM");
+  const std::string cache =
+      variable("XDG_CACHE_HOME").empty() ? variable("HOME") + "/.cache" : variable("XDG_CACHE_HOME");
+  return cache + "/qkv/all-MiniLM-L6-v2";
+}
+
+}  // namespace qkv
