@@ -12,7 +12,7 @@ class Bias {
   // Nothing is added.
   Bias() = default;
 
-  // `values`: f32 (or f64 with f64 inputs), broadcastable to [batch, heads, q_len, k_len]. Follows IEEE arithmetic: an
+  // `values`: f32 (f64 for f64 inputs), broadcastable to [batch, heads, q_len, k_len]. Follows IEEE arithmetic: an
   // infinity or NaN in it reaches the result. Borrowed until the bias's last use.
   static Bias view(TensorView values);
   // -slope * |p - j|, with p and j as in mask.h. `slopes`: f32 [heads] or [batch, heads]. Borrowed.

@@ -44,7 +44,7 @@ class Dims {
 // "[2, 8, 10, 64]", for messages.
 std::string to_string(const Dims& dims);
 
-// Product of the extents. std::invalid_argument if one is negative or the product exceeds 2^62.
+// Product of the extents. std::invalid_argument if one is negative or the product exceeds 2^59.
 std::int64_t element_count(const Dims& shape);
 
 // Strides, in elements, of a row-major tensor of this shape.

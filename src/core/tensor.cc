@@ -30,7 +30,7 @@ bool Dims::operator==(const Dims& other) const { return std::equal(begin(), end(
 std::string to_string(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
 
 std::int64_t element_count(const Dims& shape) {
-  constexpr std::int64_t kLimit = std::int64_t{1} << 62;
+  constexpr std::int64_t kLimit = std::int64_t{1} << 59;  // 8 bytes each stay below 2^63
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) {
     if (extent < 0) throw std::invalid_argument("tensor: negative extent in " + to_string(shape));

@@ -1,5 +1,7 @@
 #include "qkv/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -13,7 +15,7 @@ std::string Story::input_name(std::int64_t i) const {
 }
 
 std::string Story::name(std::string_view part, std::int64_t i) const {
-  return std::string(part) + (input.labels.empty() ? " " + std::to_string(i + 1) : " of " + input_name(i));
+  return input.labels.empty() ? fmt::format("{} {}", part, i + 1) : fmt::format("{} of {}", part, input_name(i));
 }
 
 std::vector<std::string> Story::names(std::string_view part) const {
@@ -51,6 +53,13 @@ std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most) {
   return indices;
 }
 
+void add(Block& block, const Story& story, const std::string& name, Role role, Tensor Intermediates::* member,
+         const std::vector<std::string>& rows) {
+  const bool substituted = story.substituted(name);
+  block.quantities.push_back({name, role, story.run.*member, rows, substituted});
+  if (substituted) block.quantities.push_back({"true " + name, role, story.truth.*member, rows, false});
+}
+
 Explanation explain(const ExplainInput& input) {
   const Intermediates run = compute_intermediates(input, input.substitutes);
   const Intermediates truth = input.substitutes.empty() ? run : compute_intermediates(input, {});
@@ -77,7 +86,8 @@ Explanation explain(const ExplainInput& input) {
 
   std::vector<Section>& sections = explanation.sections;
   sections.push_back(about_roles(story));
-  for (Section& step : eight_steps(story)) sections.push_back(std::move(step));
+  for (Section& step : derive_steps(story)) sections.push_back(std::move(step));
+  for (Section& step : attend_steps(story)) sections.push_back(std::move(step));
   if (story.count() > 1) sections.push_back(about_attention_between(story));
   for (Section& remark : about_tutorials(story)) sections.push_back(std::move(remark));
   sections.push_back(about_check(story, explanation.target));

@@ -11,7 +11,8 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMostRows = 20;
+constexpr std::int64_t kMostRows = 20;     // a matrix of more rows is shortened
+constexpr std::int64_t kShortened = 7;     // to so many lines
 constexpr std::int64_t kMostMatrices = 4;  // of a tensor of rank 3
 constexpr std::size_t kMostLabel = 28;
 
@@ -36,7 +37,7 @@ NumberFormat format_for(const Quantity& quantity) {
   for (std::int64_t i = 0; i < quantity.values.element_count(); ++i) {
     if (!std::isfinite(values[i])) continue;
     largest = std::max(largest, std::abs(values[i]));
-    whole = whole && values[i] == std::trunc(values[i]);
+    whole = whole && is_whole(values[i]);
   }
   const bool scientific = largest >= 1e8 || (largest > 0 && largest < 1e-3);
   return {whole ? 0 : 5, scientific};
@@ -64,7 +65,7 @@ std::vector<std::string> cells_as_lines(const TensorView& matrix, const std::vec
 
 TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const std::vector<std::string>& names,
                       Role role, const NumberFormat& format, std::size_t width) {
-  const std::vector<std::int64_t> rows = some_of(matrix.size(0), kMostRows);
+  const std::vector<std::int64_t> rows = some_of(matrix.size(0), matrix.size(0) > kMostRows ? kShortened : kMostRows);
   std::size_t label = 0, cell = 1;
   for (std::int64_t i : rows) {
     if (i < 0) continue;
@@ -73,10 +74,12 @@ TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const 
   for (std::int64_t i = 0; i < matrix.size(0); ++i) {
     for (std::int64_t j = 0; j < matrix.size(1); ++j) cell = std::max(cell, format(matrix.at<double>({i, j})).size());
   }
-  const auto fitting = static_cast<std::int64_t>((std::max(width, label + 4) - label - 4 + 1) / (cell + 1));
-  const bool all = matrix.size(1) <= fitting + static_cast<std::int64_t>(4 / (cell + 1));
+  const std::size_t room = std::max(width, label) - label;
+  const auto fitting = [&](std::size_t columns) { return static_cast<std::int64_t>((columns + 1) / (cell + 1)); };
+  const std::int64_t shortened = room > 4 ? fitting(room - 4) + 1 : 0;  // "..." and a blank take 4 characters
+  const std::int64_t count = matrix.size(1);
   const std::vector<std::int64_t> columns =
-      some_of(matrix.size(1), all ? matrix.size(1) : std::max<std::int64_t>(fitting + 1, 3));
+      some_of(count, count <= fitting(room) ? count : std::max<std::int64_t>(std::min(shortened, count - 1), 3));
 
   TextBox box;
   box.role = role;
@@ -103,8 +106,11 @@ std::vector<TextBox> boxes_of(const Quantity& quantity, std::size_t width) {
     return {box_of_matrix(title, matrix, names, quantity.role, format, width)};
   }
   std::vector<TextBox> boxes;
-  for (std::int64_t i : some_of(values.size(0), kMostMatrices)) {
-    if (i < 0) continue;
+  if (values.size(0) > kMostMatrices) {
+    const std::string note = fmt::format("({} matrices: all of them with --json)", values.size(0));
+    return {{{title, note}, std::max(title.size(), note.size()), quantity.role}};
+  }
+  for (std::int64_t i = 0; i < values.size(0); ++i) {
     const std::string name = fmt::format("{}[{}] {}", quantity.name, i + 1, to_string(values.select(0, i).shape()));
     boxes.push_back(box_of_matrix(name, values.select(0, i), quantity.rows, quantity.role, format, width));
   }

@@ -2,16 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace qkv {
+
+bool is_whole(double value) { return std::abs(value - std::round(value)) <= 1e-13 * std::max(1.0, std::abs(value)); }
 
 std::string number_text(double value) {
   const double size = std::abs(value);
   if (value == 0) return "0";
   if (!std::isfinite(value)) return fmt::format("{}", value);
   if (size >= 1e7 || size < 1e-4) return fmt::format("{:.5e}", value);
-  return value == std::trunc(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.5f}", value);
+  return is_whole(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.5f}", value);
 }
 
 std::string vector_text(const TensorView& values) {

@@ -7,6 +7,9 @@
 
 namespace qkv {
 
+// Whether a value is a whole number, up to the rounding of a few operations in double.
+bool is_whole(double value);
+
 // "2", "0.46831", "6.03366e-06", "-inf".
 std::string number_text(double value);
 

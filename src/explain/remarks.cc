@@ -12,16 +12,21 @@ namespace qkv {
 namespace {
 
 constexpr std::int64_t kTopKeys = 3;
+constexpr double kNoticed = 0.001;
 
-// The keys that query i weighs most, best first; ties go to the lower key. None if the row is masked whole.
+// The keys that query i weighs most, best first; ties go to the lower key. Beside the first, only those that a reader
+// would notice. None if the row is masked whole.
 std::vector<std::int64_t> top_keys(const Story& story, std::int64_t i) {
   const TensorView weights = story.run.weights.view().select(0, i);
   std::vector<std::int64_t> keys(static_cast<std::size_t>(story.count()));
   std::iota(keys.begin(), keys.end(), 0);
   std::erase_if(keys, [&](std::int64_t j) { return !(weights.at<double>({j}) > 0); });
-  std::ranges::stable_sort(
-      keys, [&](std::int64_t a, std::int64_t b) { return weights.at<double>({a}) > weights.at<double>({b}); });
+  std::ranges::sort(keys, [&](std::int64_t a, std::int64_t b) {
+    const double first = weights.at<double>({a}), second = weights.at<double>({b});
+    return first != second ? first > second : a < b;
+  });
   keys.resize(std::min<std::size_t>(keys.size(), kTopKeys));
+  while (keys.size() > 1 && weights.at<double>({keys.back()}) < kNoticed) keys.pop_back();
   return keys;
 }
 
@@ -114,10 +119,11 @@ Section about_attention_between(const Story& story) {
     const std::vector<std::int64_t> keys = top_keys(story, i);
     if (keys.empty()) line.push_back({" looks at nobody: everything is hidden from it", Role::none});
     for (std::size_t rank = 0; rank < keys.size(); ++rank) {
-      line.push_back({rank == 0 ? " looks most at " : rank == 1 ? ", then at " : " and ", Role::none});
+      line.push_back({rank == 0 ? " looks most at " : rank == 1 ? ", then at " : ", ", Role::none});
       line.push_back({story.input_name(keys[rank]), Role::input});
-      line.push_back({" ", Role::none});
-      line.push_back({number_text(story.run.weights.view().at<double>({i, keys[rank]})), Role::weight});
+      line.push_back({" (", Role::none});
+      line.push_back({fmt::format("{:.5f}", story.run.weights.view().at<double>({i, keys[rank]})), Role::weight});
+      line.push_back({")", Role::none});
     }
     block.lines.push_back(line);
   }
@@ -129,9 +135,9 @@ Section about_attention_between(const Story& story) {
         pictures.pictures.push_back(
             {caption, Tensor::copy(story.run.inputs.view().select(0, j).reshape(story.input.picture))});
       };
-      draw(story.input_name(i) + ":", i);
+      draw(story.input_name(i) + " looks at", i);
       for (std::int64_t j : top_keys(story, i)) {
-        draw(story.input_name(j) + " " + number_text(story.run.weights.view().at<double>({i, j})), j);
+        draw(fmt::format("{} ({:.5f})", story.input_name(j), story.run.weights.view().at<double>({i, j})), j);
       }
       section.blocks.push_back(pictures);
     }

@@ -24,16 +24,23 @@ struct Story {
   std::vector<std::string> names(std::string_view part) const;
 };
 
+constexpr std::int64_t kShownTerms = 6;  // products written out in one sum
+
 // The name of a score on the command line.
 std::string score_name(Score::Kind kind);
 
 // A line of text in no role.
 Line plain(std::string text);
 
-// Up to `most` of the indices 0 ... count - 1; -1 stands for those left out in the middle.
+// Up to `most` (at least 3) of the indices 0 ... count - 1; -1 stands for those left out in the middle.
 std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most);
 
-std::vector<Section> eight_steps(const Story& story);
+// Adds an intermediate to a block; the true one follows it if it was substituted.
+void add(Block& block, const Story& story, const std::string& name, Role role, Tensor Intermediates::* member,
+         const std::vector<std::string>& rows);
+
+std::vector<Section> derive_steps(const Story& story);  // 1 to 3
+std::vector<Section> attend_steps(const Story& story);  // 4 to 8
 
 Section about_roles(const Story& story);
 Section about_attention_between(const Story& story);  // who looks at whom

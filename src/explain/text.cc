@@ -64,31 +64,53 @@ class TextWriter {
     std::vector<TextBox> pictures, boxes;
     for (const Picture& picture : block.pictures) pictures.push_back(box_of(picture));
     write(pictures);
+    if (!pictures.empty() && !block.quantities.empty()) text_ += '\n';
     for (const Quantity& quantity : block.quantities) {
       for (TextBox& box : boxes_of(quantity, width_ - kIndent)) boxes.push_back(std::move(box));
     }
     write(boxes);
   }
 
-  // Words, wrapped at the width; what is wrapped is indented further.
+  // Lines are wrapped between words; a word may run through several spans.
+  struct Word {
+    std::size_t blanks = 0;  // before it
+    std::size_t length = 0;
+    Line pieces;
+  };
+
+  static std::vector<Word> words_of(const Line& line) {
+    std::vector<Word> words(1);
+    for (const Span& span : line) {
+      for (const char c : span.text) {
+        if (c == ' ') {
+          if (words.back().length > 0) words.emplace_back();
+          ++words.back().blanks;
+          continue;
+        }
+        Line& pieces = words.back().pieces;
+        if (pieces.empty() || pieces.back().role != span.role) pieces.push_back({"", span.role});
+        pieces.back().text += c;
+        ++words.back().length;
+      }
+    }
+    return words;
+  }
+
   void write(const Line& line) {
     std::size_t column = kIndent;
     text_.append(kIndent, ' ');
-    for (const Span& span : line) {
-      std::size_t begin = 0;
-      while (begin < span.text.size()) {
-        const std::size_t word = std::min(span.text.find_first_not_of(' ', begin), span.text.size());
-        const std::size_t end = std::min(span.text.find(' ', word), span.text.size());
-        if (column + (end - begin) > width_ && word > begin) {
-          text_ += '\n';
-          text_.append(kIndent, ' ');
-          column = kIndent;
-          begin = word;
-        }
-        paint(span.text.substr(begin, end - begin), color_of(span.role));
-        column += end - begin;
-        begin = end;
+    for (const Word& word : words_of(line)) {
+      if (word.length == 0) continue;
+      if (column > kIndent && column + word.blanks + word.length > width_) {
+        text_ += '\n';
+        text_.append(kIndent, ' ');
+        column = kIndent;
+      } else {
+        text_.append(word.blanks, ' ');
+        column += word.blanks;
       }
+      for (const Span& piece : word.pieces) paint(piece.text, color_of(piece.role));
+      column += word.length;
     }
     text_ += '\n';
   }

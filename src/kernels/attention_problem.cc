@@ -55,9 +55,12 @@ void require_distinct(std::string_view name, const TensorView& view) {
   }
 }
 
+// Leading dimensions of extent 1 beyond the shape's rank are dropped first.
 TensorView broadcast(std::string_view name, const TensorView& view, const Dims& shape) {
+  TensorView trimmed = view;
+  while (trimmed.rank() > shape.size() && trimmed.size(0) == 1) trimmed = trimmed.select(0, 0);
   try {
-    return view.broadcast_to(shape);
+    return trimmed.broadcast_to(shape);
   } catch (const std::invalid_argument&) {
     fail("{} {} does not broadcast to {}", name, to_string(view.shape()), to_string(shape));
   }

@@ -183,11 +183,12 @@ class BackwardBlock {
     T* weights = weights_ + row * kColumns;
     T* gradients = gradients_ + row * kColumns;
     Tile tile;
-    logits_.template compute<kUnit, S>(task_, key, log_sum_exp_, tile);
+    logits_.template compute<kUnit, S>(task_, key, tile);
     if constexpr (kMasked) visibility_.hide(key, tile);
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const Vec<T> log_sum = hn::Load(d, log_sum_exp_ + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        Vec<T> weight = power<kUnit, T>(tile[r][c]);
+        Vec<T> weight = power<kUnit, T>(hn::Sub(tile[r][c], log_sum));
         if constexpr (kMasked) weight = hn::IfThenElse(visibility_.hidden(key, r, c), hn::Set(d, T(-0.0)), weight);
         hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
       }

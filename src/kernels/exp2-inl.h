@@ -55,15 +55,17 @@ inline constexpr T kLeastExponent = sizeof(T) == 4 ? T(-126) : T(-1022);
 template <class T>
 HWY_INLINE Vec<T> exp2(Vec<T> x) {
   const Tag<T> d;
-  const auto vanishes = hn::Lt(x, hn::Set(d, kLeastExponent<T>));
 #if HWY_TARGET == HWY_AVX3
-  // reduce leaves x - round(x); scalef multiplies by 2^floor of its second operand.
+  // reduce leaves x - round(x); scalef multiplies by 2^floor of its second operand, and gives 0 outside its mask.
+  const Vec<T> least = hn::Set(d, kLeastExponent<T>);
   if constexpr (sizeof(T) == 4) {
     const Vec<T> f{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-    return hn::IfThenZeroElse(vanishes, Vec<T>{_mm512_scalef_ps(exp2_fraction<T>(f).raw, hn::Sub(x, f).raw)});
+    const __mmask16 stays = _mm512_cmp_ps_mask(x.raw, least.raw, _CMP_NLT_UQ);
+    return Vec<T>{_mm512_maskz_scalef_ps(stays, exp2_fraction<T>(f).raw, hn::Sub(x, f).raw)};
   } else {
     const Vec<T> f{_mm512_reduce_pd(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-    return hn::IfThenZeroElse(vanishes, Vec<T>{_mm512_scalef_pd(exp2_fraction<T>(f).raw, hn::Sub(x, f).raw)});
+    const __mmask8 stays = _mm512_cmp_pd_mask(x.raw, least.raw, _CMP_NLT_UQ);
+    return Vec<T>{_mm512_maskz_scalef_pd(stays, exp2_fraction<T>(f).raw, hn::Sub(x, f).raw)};
   }
 #else
   // Adding 1.5 * 2^mantissa rounds to an integer and leaves it in the low bits; the exponent's bias is added with it.
@@ -74,7 +76,7 @@ HWY_INLINE Vec<T> exp2(Vec<T> x) {
   const Vec<T> shifted = hn::Add(x, magic);
   const Vec<T> y = exp2_fraction<T>(hn::Sub(x, hn::Sub(shifted, magic)));
   const Vec<T> power = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::BitCast(Bits(), shifted)));
-  return hn::IfThenZeroElse(vanishes, hn::Mul(y, power));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, kLeastExponent<T>)), hn::Mul(y, power));
 #endif
 }
 

@@ -106,7 +106,7 @@ class ForwardBlock {
     for (std::int64_t row = first_row; block + row < last; row += kTileRows) {
       const std::int64_t key = block + row;
       Tile tile;
-      logits_.template compute<kUnit, S>(task_, key, state.maximum, tile);
+      logits_.template compute<kUnit, S>(task_, key, tile);
       if (visibility_.sees_all(key, kTileRows)) {
         absorb<kUnit, false>(block, first_row, row, tile, state, out);
       } else {
@@ -125,8 +125,8 @@ class ForwardBlock {
     accumulate<kVectors>(values, task_.value_dim, weights, guarded ? weights : nullptr, value_rows_, out);
   }
 
-  // The tile's logits, relative to the running maximum, become weights in rows `row` and below; a hidden key's weight
-  // is -0, so that the guarded product can tell it from a weight that vanished.
+  // The tile's logits become weights in rows `row` and below; a hidden key's weight is -0, so that the guarded product
+  // can tell it from a weight that vanished.
   template <Unit kUnit, bool kMasked>
   HWY_INLINE void absorb(std::int64_t block, std::int64_t first_row, std::int64_t row, Tile& tile, State& state,
                          T* out) {
@@ -136,21 +136,18 @@ class ForwardBlock {
       top[c] = tile[0][c];
       QKV_UNROLL for (int r = 1; r < kTileRows; ++r) top[c] = hn::Max(top[c], tile[r][c]);
     }
-    auto moves = hn::Gt(top[0], hn::Load(d, state.margin));
-    QKV_UNROLL for (int c = 1; c < kVectors; ++c) {
-      moves = hn::Or(moves, hn::Gt(top[c], hn::Load(d, state.margin + c * kLanes<T>)));
-    }
-    if (HWY_UNLIKELY(!hn::AllFalse(d, moves))) {
+    if (HWY_UNLIKELY(state.is_exceeded_by(top))) {
       Vec<T> factor[kVectors];
-      move_maximum<kUnit>(state, top, tile, factor);
+      state.template move_maximum<kUnit>(top, factor);
       scale_columns(weights_ + first_row * kColumns, row - first_row, factor);
       scale_columns(out, task_.value_dim, factor);
     }
     T* weights = weights_ + row * kColumns;
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const Vec<T> maximum = hn::Load(d, state.maximum + c * kLanes<T>);
       Vec<T> sum = hn::Load(d, state.sum + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        Vec<T> weight = power<kUnit, T>(tile[r][c]);
+        Vec<T> weight = power<kUnit, T>(hn::Sub(tile[r][c], maximum));
         sum = hn::Add(sum, weight);
         if constexpr (kMasked) {
           weight = hn::IfThenElse(visibility_.hidden(block + row, r, c), hn::Set(d, T(-0.0)), weight);
@@ -201,11 +198,10 @@ class ForwardBlock {
   template <Unit kUnit>
   void write_planes() {
     const Tag<T> d;
-    HWY_ALIGN T zero[kColumns] = {};
     for (std::int64_t key = 0; key < task_.k_len; key += kTileRows) {
       const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
       Tile tile;
-      logits_.template compute<kUnit, S>(task_, key, zero, tile);
+      logits_.template compute<kUnit, S>(task_, key, tile);
       if (!visibility_.sees_all(key, kTileRows)) {
         visibility_.load_booleans(key, kTileRows);
         visibility_.hide(key, tile);

@@ -89,26 +89,19 @@ class BlockLogits {
     }
   }
 
-  // Logits of keys key ... key + kTileRows - 1, less the lane's `maximum`. Keys beyond the last one are anything
-  // finite.
+  // Logits of keys key ... key + kTileRows - 1. Keys beyond the last one are anything finite.
   template <Unit kUnit, class S>
-  HWY_INLINE void compute(const AttentionTask& task, std::int64_t key, const T* maximum, Tile& tile) {
-    const Tag<T> d;
+  HWY_INLINE void compute(const AttentionTask& task, std::int64_t key, Tile& tile) {
     std::int64_t step;
     const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
     if constexpr (kUnit == Unit::base2) {
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-        const Vec<T> below = hn::Neg(hn::Load(d, maximum + c * kLanes<T>));
-        QKV_UNROLL for (int r = 0; r < kTileRows; ++r) tile[r][c] = below;
-      }
-      multiply_tile<kTileRows, kVectors, T>(keys, step, 1, right_, kColumns, task.key_dim, tile);
+      multiply_keys(task, keys, step, tile);
     } else {
       HWY_ALIGN T logits[kTileRows * kColumns];
       compute_natural(task, key, keys, step, logits);
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-        const Vec<T> most = hn::Load(d, maximum + c * kLanes<T>);
-        QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-          tile[r][c] = hn::Sub(hn::Load(d, logits + (r * kVectors + c) * kLanes<T>), most);
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+          tile[r][c] = hn::Load(Tag<T>(), logits + (r * kVectors + c) * kLanes<T>);
         }
       }
     }
@@ -187,15 +180,20 @@ class BlockLogits {
       additive_scores(task, keys, step, logits);
       return;
     }
-    const Tag<T> d;
     Tile tile;
+    multiply_keys(task, keys, step, tile);
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) tile[r][c] = hn::Zero(d);
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+        hn::Store(tile[r][c], Tag<T>(), logits + (r * kVectors + c) * kLanes<T>);
+      }
+    }
+  }
+
+  HWY_INLINE void multiply_keys(const AttentionTask& task, const T* keys, std::int64_t step, Tile& tile) const {
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) tile[r][c] = hn::Zero(Tag<T>());
     }
     multiply_tile<kTileRows, kVectors, T>(keys, step, 1, right_, kColumns, task.key_dim, tile);
-    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(tile[r][c], d, logits + (r * kVectors + c) * kLanes<T>);
-    }
   }
 
   // scale * v . tanh(W_q q + W_k k)

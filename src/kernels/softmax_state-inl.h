@@ -55,6 +55,35 @@ struct SoftmaxState {
       hn::Store(hn::Zero(d), d, sum + c);
     }
   }
+
+  // Whether some lane's maximum must move for a tile whose largest logits are `top`.
+  HWY_INLINE bool is_exceeded_by(const Vec<T> (&top)[kVectors]) const {
+    const Tag<T> d;
+    auto moves = hn::Gt(hn::Sub(top[0], hn::Load(d, maximum)), hn::Load(d, margin));
+    QKV_UNROLL for (int c = 1; c < kVectors; ++c) {
+      const int at = c * kLanes<T>;
+      moves = hn::Or(moves, hn::Gt(hn::Sub(top[c], hn::Load(d, maximum + at)), hn::Load(d, margin + at)));
+    }
+    return !hn::AllFalse(d, moves);
+  }
+
+  // Moves the maximum of the lanes whose margin `top` exceeds. Returns the factor that a lane's older weights and sums
+  // must be multiplied by: 1 where nothing moved and where nothing older exists.
+  template <Unit kUnit>
+  HWY_INLINE void move_maximum(const Vec<T> (&top)[kVectors], Vec<T> (&factor)[kVectors]) {
+    const Tag<T> d;
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const int at = c * kLanes<T>;
+      const Vec<T> old_margin = hn::Load(d, margin + at), old_maximum = hn::Load(d, maximum + at);
+      const auto moves = hn::Gt(hn::Sub(top[c], old_maximum), old_margin);
+      const auto begins = hn::Eq(old_margin, hn::Set(d, -kInfinity<T>));
+      const Vec<T> new_maximum = hn::IfThenElse(moves, top[c], old_maximum);
+      hn::Store(new_maximum, d, maximum + at);
+      hn::Store(hn::IfThenElse(moves, hn::Set(d, kLazyMargin<kUnit, T>), old_margin), d, margin + at);
+      factor[c] = power<kUnit, T>(hn::IfThenZeroElse(begins, hn::Sub(old_maximum, new_maximum)));
+      hn::Store(hn::Mul(hn::Load(d, sum + at), factor[c]), d, sum + at);
+    }
+  }
 };
 
 // data[row][column] *= factor[column]
@@ -66,27 +95,6 @@ HWY_INLINE void scale_columns(T* data, std::int64_t rows, const Vec<T> (&factor)
       T* at = data + c * kLanes<T>;
       hn::Store(hn::Mul(hn::Load(d, at), factor[c]), d, at);
     }
-  }
-}
-
-// Moves the maximum of the lanes whose `top` (the tile's largest logit, relative to the maximum) exceeds the margin:
-// `logits` of the tile are shifted; the factor that older weights and sums must be multiplied by is returned per lane,
-// 1 where nothing moved and where nothing older exists.
-template <Unit kUnit, int kRows, int kVectors, class T>
-HWY_INLINE void move_maximum(SoftmaxState<T, kVectors>& state, const Vec<T> (&top)[kVectors],
-                             Vec<T> (&logits)[kRows][kVectors], Vec<T> (&factor)[kVectors]) {
-  const Tag<T> d;
-  QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-    const int at = c * kLanes<T>;
-    const Vec<T> margin = hn::Load(d, state.margin + at);
-    const auto moves = hn::Gt(top[c], margin);
-    const auto begins = hn::Eq(margin, hn::Set(d, -kInfinity<T>));
-    const Vec<T> shift = hn::IfThenElseZero(moves, top[c]);
-    hn::Store(hn::IfThenElse(moves, hn::Set(d, kLazyMargin<kUnit, T>), margin), d, state.margin + at);
-    hn::Store(hn::Add(hn::Load(d, state.maximum + at), shift), d, state.maximum + at);
-    factor[c] = power<kUnit, T>(hn::IfThenZeroElse(begins, hn::Neg(shift)));
-    hn::Store(hn::Mul(hn::Load(d, state.sum + at), factor[c]), d, state.sum + at);
-    QKV_UNROLL for (int r = 0; r < kRows; ++r) logits[r][c] = hn::Sub(logits[r][c], shift);
   }
 }
 

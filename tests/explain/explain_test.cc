@@ -23,7 +23,7 @@ TEST(Explain, WorkedExampleHasItsKeysQueriesAndValues) {
   expect_values(quantity(explanation, "key"), {3, 3}, {0, 1, 1, 4, 4, 0, 2, 3, 1}, 0);
   expect_values(quantity(explanation, "query"), {3, 3}, {1, 0, 2, 2, 2, 2, 2, 1, 3}, 0);
   expect_values(quantity(explanation, "value"), {3, 3}, {1, 2, 3, 2, 8, 0, 2, 6, 3}, 0);
-  expect_values(quantity(explanation, "logits"), {3, 3}, {2, 4, 4, 4, 16, 12, 4, 12, 10}, 0);
+  expect_values(quantity(explanation, "logits"), {3, 3}, {2, 4, 4, 4, 16, 12, 4, 12, 10}, 1e-14);
 }
 
 TEST(Explain, WorkedExampleUnscaled) {

@@ -62,10 +62,11 @@ TEST(ExplainText, ColorsByRoleOnlyOnRequest) {
   EXPECT_NE(colored.find("\x1b[35mvalue"), std::string::npos);
   std::string stripped;
   for (std::size_t i = 0; i < colored.size(); ++i) {
-    if (colored[i] == '\x1b')
+    if (colored[i] == '\x1b') {
       i = colored.find('m', i);
-    else
+    } else {
       stripped += colored[i];
+    }
   }
   EXPECT_EQ(stripped, plain);
 }

@@ -1,5 +1,7 @@
-// The eight steps as data.
+// Steps 4 to 8 as data: from scores to outputs.
 #include <fmt/format.h>
+
+#include <limits>
 
 #include "explain/numbers.h"
 #include "explain/story.h"
@@ -8,16 +10,7 @@ namespace qkv {
 namespace {
 
 constexpr std::int64_t kShownLines = 9;                // one line per key, at most
-constexpr std::int64_t kShownTerms = 6;                // products written out in one sum
 constexpr std::int64_t kWeightedValuesKept = 1 << 18;  // numbers of [n, n, value_dim] worth keeping whole
-
-// The same name in each block; with a substitution the true tensor follows it.
-void add(Block& block, const Story& story, const std::string& name, Role role, Tensor Intermediates::* member,
-         const std::vector<std::string>& rows = {}) {
-  const bool substituted = story.substituted(name);
-  block.quantities.push_back({name, role, story.run.*member, rows, substituted});
-  if (substituted) block.quantities.push_back({"true " + name, role, story.truth.*member, rows, false});
-}
 
 // Row `i` of a matrix, as a tensor of rank 1.
 Tensor row_of(const Tensor& matrix, std::int64_t i) { return Tensor::copy(matrix.view().select(0, i)); }
@@ -28,126 +21,6 @@ void add_first_row(Block& block, const Story& story, const std::string& name, Ro
   const bool substituted = story.substituted(name);
   block.quantities.push_back({first, role, row_of(story.run.*member, 0), {}, substituted});
   if (substituted) block.quantities.push_back({"true " + first, role, row_of(story.truth.*member, 0), {}, false});
-}
-
-Section prepare_inputs(const Story& story) {
-  Block block;
-  block.lines = {
-      plain(fmt::format("{} inputs of {} numbers each: one row per input.", story.count(), story.run.inputs.size(1)))};
-  if (!story.input.picture.empty()) {
-    for (std::int64_t i : some_of(story.count(), 20)) {
-      if (i < 0) continue;
-      block.pictures.push_back(
-          {story.input_name(i), Tensor::copy(story.run.inputs.view().select(0, i).reshape(story.input.picture))});
-    }
-  }
-  add(block, story, "inputs", Role::input, &Intermediates::inputs, story.names("input"));
-  Section section{1, "Prepare inputs", {block}};
-  if (given(story.input.w_embed)) {
-    Block embedding;
-    embedding.lines = {plain("Each input x is embedded: a = w_embed x. From here on, a takes the place of x.")};
-    embedding.quantities.push_back({"w_embed", Role::input, story.input.w_embed, {}, false});
-    add(embedding, story, "embedded", Role::input, &Intermediates::embedded, story.names("input"));
-    section.blocks.push_back(embedding);
-  }
-  return section;
-}
-
-Section initialise_weights(const Story& story) {
-  const ExplainInput& input = story.input;
-  Block block;
-  block.lines = {
-      plain("Three matrices turn an input into its query, its key and its value. Before training they are "
-            "set once, at random; training then changes them.")};
-  if (!input.weights_origin.empty()) block.lines.push_back(plain(input.weights_origin));
-  const auto add_given = [&](const char* name, Role role, const Tensor& tensor) {
-    if (given(tensor)) block.quantities.push_back({name, role, tensor, {}, false});
-  };
-  add_given("w_query", Role::query, input.w_query);
-  add_given("w_key", Role::key, input.w_key);
-  add_given("w_value", Role::value, input.w_value);
-  add_given("b_query", Role::query, input.b_query);
-  add_given("b_key", Role::key, input.b_key);
-  add_given("b_value", Role::value, input.b_value);
-  add_given("score_w_query", Role::score, input.score_w_query);
-  add_given("score_w_key", Role::score, input.score_w_key);
-  add_given("score_w", Role::score, input.score_w);
-  add_given("score_v", Role::score, input.score_v);
-  return {2, "Initialise weights", {block}};
-}
-
-struct Projection {
-  const char* name;
-  Role role;
-  const Tensor& weights;
-  const Tensor& bias;
-  Tensor Intermediates::* result;
-};
-
-std::vector<Projection> projections(const ExplainInput& input) {
-  return {{"query", Role::query, input.w_query, input.b_query, &Intermediates::query},
-          {"key", Role::key, input.w_key, input.b_key, &Intermediates::key},
-          {"value", Role::value, input.w_value, input.b_value, &Intermediates::value}};
-}
-
-// "query 1 = 1 (1 0 1) + 0 (1 0 0) + ... = (1 0 2)", or without the terms if there are many.
-Line projection_line(const Story& story, const Projection& projection, std::int64_t i) {
-  const TensorView vector = story.run.embedded.view().select(0, i);
-  const Tensor result =
-      Tensor::of<double>({projection.weights.size(1)}, project_one(vector, projection.weights, projection.bias));
-  Line line = {{fmt::format("{:<7} ", story.name(projection.name, i)), projection.role}};
-  if (i > 0 || projection.weights.size(0) > kShownTerms || projection.weights.size(1) > kShownTerms) {
-    line.push_back(
-        {fmt::format("= {} x ", given(story.input.w_embed) ? "embedded " + story.input_name(i) : story.input_name(i)),
-         Role::none});
-    line.push_back({fmt::format("w_{}", projection.name), projection.role});
-    if (given(projection.bias)) line.push_back({fmt::format(" + b_{}", projection.name), projection.role});
-  } else {
-    for (std::int64_t j = 0; j < projection.weights.size(0); ++j) {
-      line.push_back({j == 0 ? "= " : " + ", Role::none});
-      line.push_back({number_text(vector.at<double>({j})), Role::input});
-      line.push_back({" " + vector_text(projection.weights.view().select(0, j)), Role::none});
-    }
-    if (given(projection.bias)) {
-      line.push_back({" + " + vector_text(projection.bias.view().reshape({result.size(0)})), Role::none});
-    }
-  }
-  line.push_back({" = ", Role::none});
-  line.push_back({vector_text(result), projection.role});
-  return line;
-}
-
-Section derive_key_query_value(const Story& story) {
-  Block single;
-  single.lines = {
-      plain("One vector at a time: each number of an input scales one row of the weights, and the scaled "
-            "rows are added.")};
-  for (std::int64_t i : some_of(story.count(), 4)) {
-    if (i < 0) {
-      single.lines.push_back(plain("..."));
-      continue;
-    }
-    for (const Projection& projection : projections(story.input)) {
-      single.lines.push_back(projection_line(story, projection, i));
-    }
-  }
-  Block product;
-  product.lines = {plain("All at once, as one matrix product each:"), {}};
-  Line& formula = product.lines.back();
-  for (const Projection& projection : projections(story.input)) {
-    if (!formula.empty()) formula.push_back({",  ", Role::none});
-    formula.push_back({projection.name, projection.role});
-    formula.push_back({given(story.input.w_embed) ? " = embedded x " : " = inputs x ", Role::none});
-    formula.push_back({fmt::format("w_{}", projection.name), projection.role});
-    if (given(projection.bias)) formula.push_back({fmt::format(" + b_{}", projection.name), projection.role});
-  }
-  for (const Projection& projection : projections(story.input)) {
-    add(product, story, projection.name, projection.role, projection.result, story.names(projection.name));
-  }
-  Block agreement;
-  agreement.lines = {
-      plain(fmt::format("Both ways agree: largest difference {}.", number_text(story.truth.one_at_a_time_difference)))};
-  return {3, "Derive key, query and value", {single, product, agreement}};
 }
 
 // How query 1 meets key j, up to the " = " before the score.
@@ -227,6 +100,8 @@ Section softmax(const Story& story) {
       plain("Logits become shares that add up to 1: weight = exp(logit) / sum of exp(all logits of the row)"),
       plain("= exp(logit - log_sum_exp), where log_sum_exp is the logarithm of that sum.")};
   const double log_sum_exp = story.run.log_sum_exp.data<double>()[0];
+  const std::string subtracted =
+      log_sum_exp < 0 ? fmt::format("({})", number_text(log_sum_exp)) : number_text(log_sum_exp);
   const Intermediates& run = story.substituted("weights") ? story.truth : story.run;
   block.lines.push_back({{fmt::format("log_sum_exp of {} = ", story.input_name(0)), Role::none},
                          {number_text(log_sum_exp), Role::score}});
@@ -237,7 +112,7 @@ Section softmax(const Story& story) {
     }
     block.lines.push_back({{"exp(", Role::none},
                            {number_text(run.logits.view().at<double>({0, j})), Role::score},
-                           {fmt::format(" - {}) = ", number_text(log_sum_exp)), Role::none},
+                           {fmt::format(" - {}) = ", subtracted), Role::none},
                            {number_text(run.weights.view().at<double>({0, j})), Role::weight},
                            {fmt::format("  for {}", story.name("key", j)), Role::none}});
   }
@@ -340,14 +215,8 @@ Section repeat_for_the_rest(const Story& story) {
 
 }  // namespace
 
-std::vector<Section> eight_steps(const Story& story) {
-  return {prepare_inputs(story),
-          initialise_weights(story),
-          derive_key_query_value(story),
-          score_first_input(story),
-          softmax(story),
-          multiply_scores_with_values(story),
-          sum_to_first_output(story),
+std::vector<Section> attend_steps(const Story& story) {
+  return {score_first_input(story), softmax(story), multiply_scores_with_values(story), sum_to_first_output(story),
           repeat_for_the_rest(story)};
 }
 
