@@ -14,10 +14,10 @@ namespace qkv {
 enum class HeadScheme { packed, per_head, two_stage };
 
 struct HeadWeights {
-  TensorView weight;         // packed: [heads * head_dim, in]; else [heads, head_dim, in or shared_dim]
-  TensorView bias;           // [heads * head_dim] or [heads, head_dim]; may be absent
-  TensorView shared_weight;  // two_stage alone: [shared_dim, in]
-  TensorView shared_bias;    // two_stage alone: [shared_dim]; may be absent
+  TensorView weight{};         // packed: [heads * head_dim, in]; else [heads, head_dim, in or shared_dim]
+  TensorView bias{};           // [heads * head_dim] or [heads, head_dim]; may be absent
+  TensorView shared_weight{};  // two_stage alone: [shared_dim, in]
+  TensorView shared_bias{};    // two_stage alone: [shared_dim]; may be absent
 };
 
 // Weights laid out for the product. Immutable: any number of threads may call forward.
