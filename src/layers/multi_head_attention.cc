@@ -169,14 +169,16 @@ MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {
     if (parameter(name)) tensors[name] = Tensor::copy(parameter(name));
   }
   out_.visit([&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; }, "out_proj.");
+  std::map<std::string, std::vector<Tensor>> parts;
   for (int role = 0; role < 3; ++role) {
     const OwnedHeadWeights packed = fold_heads(head_weights(role));
     const HeadWeights view{.weight = packed.at("weight"),
                            .bias = config.bias ? packed.at("bias").view() : TensorView()};
     for (auto& [part, tensor] : unfold_heads(view, scheme, config.heads)) {
-      append_rows(tensors[parameter_name(config, role, part)], std::move(tensor));
+      parts[parameter_name(config, role, part)].push_back(std::move(tensor));
     }
   }
+  for (auto& [name, list] : parts) tensors[name] = stack_rows(std::move(list));
   Weights weights(std::move(tensors), "multi_head_attention", extra_key_.dtype());
   return MultiHeadAttention(config, weights);
 }

@@ -24,18 +24,18 @@ Dims with_last(Dims shape, std::int64_t size) {
   return shape;
 }
 
-void append_rows(Tensor& tensor, Tensor below) {
-  if (tensor.element_count() == 0) {
-    tensor = std::move(below);
-    return;
+Tensor stack_rows(std::vector<Tensor> parts) {
+  if (parts.size() == 1) return std::move(parts[0]);
+  Dims shape = parts.at(0).shape();
+  shape[0] = 0;
+  for (const Tensor& part : parts) shape[0] += part.size(0);
+  Tensor all = Tensor::uninitialized(shape, parts[0].dtype());
+  std::int64_t row = 0;
+  for (const Tensor& part : parts) {
+    convert(part, all.view().slice(0, row, row + part.size(0)));
+    row += part.size(0);
   }
-  const std::int64_t rows = tensor.size(0), total = rows + below.size(0);
-  Dims shape = tensor.shape();
-  shape[0] = total;
-  Tensor both = Tensor::uninitialized(shape, tensor.dtype());
-  convert(tensor, both.view().slice(0, 0, rows));
-  convert(below, both.view().slice(0, rows, total));
-  tensor = std::move(both);
+  return all;
 }
 
 }  // namespace qkv

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "qkv/tensor.h"
 
@@ -23,7 +24,7 @@ class Rows {
 // The shape with another last extent.
 Dims with_last(Dims shape, std::int64_t size);
 
-// Puts `below` under the rows of `tensor`, which may still be empty: Tensor().
-void append_rows(Tensor& tensor, Tensor below);
+// One below the other: tensors of at least one dimension that agree in all but the first, and in type.
+Tensor stack_rows(std::vector<Tensor> parts);
 
 }  // namespace qkv

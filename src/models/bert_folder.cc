@@ -50,15 +50,15 @@ BertConfig read_config(const std::string& path) {
   return config;
 }
 
-// Moves tensors from the names of the file to ours.
+// Moves tensors from the names of the file to ours; several under one of our names lie one below the other.
 class Renaming {
  public:
   Renaming(Weights file, std::string prefix) : file_(std::move(file)), prefix_(std::move(prefix)) {}
 
   void move(const std::string& from, const std::string& to, const Dims& shape) {
-    append_rows(ours_[to], file_.take(prefix_ + from, shape));
+    parts_[to].push_back(file_.take(prefix_ + from, shape));
   }
-  // weight [out, in] and bias [out]; several of them under one name lie one below the other.
+  // weight [out, in] and bias [out].
   void move_linear(const std::string& from, const std::string& weight, const std::string& bias, std::int64_t out,
                    std::int64_t in) {
     move(from + ".weight", weight, {out, in});
@@ -71,13 +71,15 @@ class Renaming {
 
   std::map<std::string, Tensor> finish() {
     file_.expect_empty();
-    return std::move(ours_);
+    std::map<std::string, Tensor> ours;
+    for (auto& [name, parts] : parts_) ours[name] = stack_rows(std::move(parts));
+    return ours;
   }
 
  private:
   Weights file_;
   std::string prefix_;
-  std::map<std::string, Tensor> ours_;
+  std::map<std::string, std::vector<Tensor>> parts_;
 };
 
 void move_layer(Renaming& names, const BertConfig& config, std::int64_t layer) {
