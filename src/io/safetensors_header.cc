@@ -35,7 +35,7 @@ constexpr std::array<std::pair<std::string_view, Dtype>, 13> kDtypes = {{{"F32",
 constexpr std::array<std::string_view, 9> kUnsupported = {"F4",      "F6_E2M3",     "F6_E3M2",     "F8_E5M2", "F8_E4M3",
                                                           "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "C64"};
 
-// What is known of one tensor while its entry is read and until all are: kept small, for a file may claim a million.
+// What is known of one tensor while its entry is read and until all are: kept small, for a file may claim a hundred thousand.
 struct Entry {
   std::string name;
   std::optional<Dtype> dtype;

@@ -12,7 +12,7 @@
 namespace qkv::io {
 
 inline constexpr std::uint64_t kLongestSafetensorsHeader = 100'000'000;  // as the reference implementation has it
-inline constexpr std::size_t kMostTensors = 1'000'000;                   // and as many entries of metadata
+inline constexpr std::size_t kMostTensors = 100'000;                     // and as many entries of metadata
 inline constexpr std::size_t kLongestTensorName = 4096;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 

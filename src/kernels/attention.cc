@@ -1,4 +1,5 @@
-// attention(): checked arguments become blocks of queries, which the threads take one by one.
+// attention(): checked arguments become blocks of queries, or single queries to decode, which the threads take one by
+// one.
 #include "qkv/attention.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "kernels/attention_forward.h"
 #include "kernels/attention_problem.h"
+#include "kernels/decode.h"
 #include "kernels/dispatch.h"
 #include "kernels/scratch.h"
 #include "qkv/error.h"
@@ -15,39 +17,152 @@
 namespace qkv {
 namespace {
 
-void attend_all(const AttentionProblem& problem, const ForwardPlan& plan, const AttentionOptions& options,
-                int thread_count) {
-  // Blocks of the longest sequence: shorter ones leave some tasks empty, which costs nothing.
-  const std::int64_t blocks = (problem.q_len + plan.block_queries - 1) / plan.block_queries;
-  std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count));
-  parallel_for(problem.batch * problem.heads * blocks, thread_count, [&](std::int64_t index, int worker) {
-    const std::int64_t head = index / blocks, b = head / problem.heads, h = head % problem.heads;
-    // Late blocks first: under a causal mask they are the longest.
-    const std::int64_t begin = (blocks - 1 - index % blocks) * plan.block_queries;
-    const std::int64_t end = std::min(begin + plan.block_queries, problem.query_length(b));
-    if (begin >= end) return;
-    if (options.stop.stop_requested()) throw Stopped();
-    attend_forward(problem.task(b, h), problem.storage, begin, end,
-                   scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
-  });
-}
+// One checked call and the threads that carry it out.
+class ForwardCall {
+ public:
+  ForwardCall(const AttentionProblem& problem, const AttentionOptions& options)
+      : problem_(problem),
+        stop_(options.stop),
+        thread_count_(std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads)),
+        group_(problem.heads / problem.kv_heads) {
+    for (std::int64_t b = 0; b < problem.batch; ++b) {
+      if (is_decoded(problem.task(b, 0))) decoded_.push_back(b);
+      if (!problem.packed && decoded_.empty()) break;  // all sequences are alike
+    }
+  }
 
-// Chosen rows are attended once more, alone: their bits do not depend on their neighbours.
-void attend_rows(const AttentionProblem& problem, const ForwardPlan& plan, const AttentionOptions& options,
-                 const AttentionExtras& extras, int thread_count) {
-  std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count));
-  parallel_for(extras.rows.size(0), thread_count, [&](std::int64_t i, int worker) {
-    if (options.stop.stop_requested()) throw Stopped();
-    const std::int64_t query = extras.rows.at<std::int64_t>({i, 2});
-    AttentionTask task = problem.task(extras.rows.at<std::int64_t>({i, 0}), extras.rows.at<std::int64_t>({i, 1}));
-    task.out = task.log_sum_exp = task.logits = nullptr;
-    const auto element = static_cast<std::int64_t>(size_of(problem.accumulation));
-    task.weights = extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element;
-    task.weights_step = 0;
-    attend_forward(task, problem.storage, query, query + 1,
-                   scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
-  });
-}
+  void run() {
+    if (decoded_.size() < static_cast<std::size_t>(problem_.batch)) attend_blocks();
+    if (!decoded_.empty()) decode();
+  }
+
+  // Chosen rows are attended once more, alone: their bits do not depend on their neighbours.
+  void run_rows(const AttentionExtras& extras) {
+    const ForwardPlan block_plan = plan_forward(problem_.task(0, 0), problem_.storage);
+    const DecodePlan decode_plan = plan_decode(problem_.task(0, 0), 1, problem_.storage);
+    const std::size_t part_bytes = bytes_of(decode_plan.row_elements);
+    std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count_));
+    parallel_for(extras.rows.size(0), thread_count_, [&](std::int64_t i, int worker) {
+      check_stop();
+      const std::int64_t query = extras.rows.at<std::int64_t>({i, 2});
+      AttentionTask task = problem_.task(extras.rows.at<std::int64_t>({i, 0}), extras.rows.at<std::int64_t>({i, 1}));
+      task.out = task.log_sum_exp = task.logits = nullptr;
+      task.weights = extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element_;
+      task.weights_step = 0;
+      std::byte* memory = scratch[static_cast<std::size_t>(worker)].get(
+          std::max(block_plan.scratch_bytes, decode_plan.scratch_bytes + 2 * part_bytes));
+      if (is_decoded(task)) {
+        decode_group(&task, 1, decode_plan, memory);
+      } else {
+        attend_forward(task, problem_.storage, query, query + 1, memory);
+      }
+    });
+  }
+
+ private:
+  void check_stop() const {
+    if (stop_.stop_requested()) throw Stopped();
+  }
+
+  std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
+
+  void attend_blocks() {
+    const ForwardPlan plan = plan_forward(problem_.task(0, 0), problem_.storage);
+    // Blocks of the longest sequence: shorter ones leave some tasks empty, which costs nothing.
+    const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
+    std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count_));
+    parallel_for(problem_.batch * problem_.heads * blocks, thread_count_, [&](std::int64_t index, int worker) {
+      const std::int64_t head = index / blocks, b = head / problem_.heads, h = head % problem_.heads;
+      // Late blocks first: under a causal mask they are the longest.
+      const std::int64_t begin = (blocks - 1 - index % blocks) * plan.block_queries;
+      const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
+      if (begin >= end) return;
+      check_stop();
+      const AttentionTask task = problem_.task(b, h);
+      if (is_decoded(task)) return;
+      attend_forward(task, problem_.storage, begin, end,
+                     scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
+    });
+  }
+
+  std::vector<AttentionTask> group_tasks(std::int64_t unit) const {
+    const std::int64_t b = decoded_[static_cast<std::size_t>(unit / problem_.kv_heads)];
+    std::vector<AttentionTask> tasks;
+    for (std::int64_t h = 0; h < group_; ++h) tasks.push_back(problem_.task(b, unit % problem_.kv_heads * group_ + h));
+    return tasks;
+  }
+
+  // Units are the key/value heads of the decoded sequences. Many units: a thread takes one whole. Few: their chunks of
+  // keys are spread over the threads. Either way chunks are merged in order.
+  void decode() {
+    const std::int64_t units = static_cast<std::int64_t>(decoded_.size()) * problem_.kv_heads;
+    const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
+    const DecodePlan plan = plan_decode(problem_.task(0, 0), group_, problem_.storage);
+    const std::size_t part_bytes = bytes_of(group_ * plan.row_elements);
+    if (units < 2 * thread_count_ && chunks > 1 && thread_count_ > 1) {
+      decode_in_waves(units, chunks, plan, part_bytes);
+      return;
+    }
+    std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count_));
+    parallel_for(units, thread_count_, [&](std::int64_t unit, int worker) {
+      decode_group(group_tasks(unit).data(), group_, plan,
+                   scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes + 2 * part_bytes));
+    });
+  }
+
+  // `memory`: scratch, and two parts.
+  void decode_group(const AttentionTask* tasks, std::int64_t heads, const DecodePlan& plan, std::byte* memory) const {
+    std::byte* part = memory + plan.scratch_bytes;
+    std::byte* next = part + bytes_of(heads * plan.row_elements);
+    decode_chunk(tasks, heads, problem_.storage, 0, memory, part);
+    for (std::int64_t chunk = kChunkKeys; chunk < tasks[0].k_len; chunk += kChunkKeys) {
+      check_stop();
+      decode_chunk(tasks, heads, problem_.storage, chunk, memory, next);
+      merge_decoded(tasks, heads, problem_.storage, part, next);
+    }
+    finish_decoded(tasks, heads, problem_.storage, memory, part);
+  }
+
+  // A wave of chunks at a time bounds the memory of partial results.
+  void decode_in_waves(std::int64_t units, std::int64_t chunks, const DecodePlan& plan, std::size_t part_bytes) {
+    const std::int64_t wave = std::min<std::int64_t>(chunks, 64);
+    std::vector<std::vector<AttentionTask>> tasks;
+    for (std::int64_t unit = 0; unit < units; ++unit) tasks.push_back(group_tasks(unit));
+    std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count_));
+    Scratch totals, parts;
+    std::byte* total = totals.get(static_cast<std::size_t>(units) * part_bytes);
+    std::byte* part = parts.get(static_cast<std::size_t>(units * wave) * part_bytes);
+    for (std::int64_t first = 0; first < chunks; first += wave) {
+      const std::int64_t count = std::min(wave, chunks - first);
+      parallel_for(units * count, thread_count_, [&](std::int64_t index, int worker) {
+        check_stop();
+        const std::int64_t unit = index / count, i = index % count;
+        std::byte* to = first + i == 0 ? total + static_cast<std::size_t>(unit) * part_bytes
+                                       : part + static_cast<std::size_t>(unit * wave + i) * part_bytes;
+        decode_chunk(tasks[static_cast<std::size_t>(unit)].data(), group_, problem_.storage, (first + i) * kChunkKeys,
+                     scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes), to);
+      });
+      for (std::int64_t unit = 0; unit < units; ++unit) {
+        for (std::int64_t i = first == 0 ? 1 : 0; i < count; ++i) {
+          merge_decoded(tasks[static_cast<std::size_t>(unit)].data(), group_, problem_.storage,
+                        total + static_cast<std::size_t>(unit) * part_bytes,
+                        part + static_cast<std::size_t>(unit * wave + i) * part_bytes);
+        }
+      }
+    }
+    for (std::int64_t unit = 0; unit < units; ++unit) {
+      finish_decoded(tasks[static_cast<std::size_t>(unit)].data(), group_, problem_.storage,
+                     scratch[0].get(plan.scratch_bytes), total + static_cast<std::size_t>(unit) * part_bytes);
+    }
+  }
+
+  const AttentionProblem& problem_;
+  const std::stop_token& stop_;
+  const int thread_count_;
+  const std::int64_t group_;  // query heads per key/value head
+  const std::int64_t element_ = static_cast<std::int64_t>(size_of(problem_.accumulation));
+  std::vector<std::int64_t> decoded_;  // sequences of one query
+};
 
 }  // namespace
 
@@ -58,10 +173,9 @@ void attention(const TensorView& q, const TensorView& k, const TensorView& v, co
   AttentionProblem problem(q, k, v, options);
   problem.set_outputs(out, extras);
   if (problem.batch == 0 || problem.heads == 0 || problem.q_len == 0) return;
-  const ForwardPlan plan = plan_forward(problem.task(0, 0), problem.storage);
-  const int thread_count = std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads);
-  attend_all(problem, plan, options, thread_count);
-  if (extras.rows) attend_rows(problem, plan, options, extras, thread_count);
+  ForwardCall call(problem, options);
+  call.run();
+  if (extras.rows) call.run_rows(extras);
 }
 
 Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,

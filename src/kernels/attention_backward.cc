@@ -17,7 +17,9 @@ const T* backward_typed(const BackwardTask& task, std::int64_t begin, std::int64
                         const ChunkSums& sums, std::byte* scratch) {
   const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
   if (vectors == 1) return BackwardBlock<T, S, 1>(task, begin, end, scratch).run(chunk, sums);
-  if (vectors == 2) return BackwardBlock<T, S, 2>(task, begin, end, scratch).run(chunk, sums);
+  if constexpr (dtype_of<S> == Dtype::f32) {  // elsewhere two vectors are not worth the code
+    if (vectors == 2) return BackwardBlock<T, S, 2>(task, begin, end, scratch).run(chunk, sums);
+  }
   return BackwardBlock<T, S, kTileVectors>(task, begin, end, scratch).run(chunk, sums);
 }
 
@@ -44,7 +46,7 @@ BackwardPlan plan_typed(const AttentionTask& task) {
           .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(task).total()) * sizeof(T)};
 }
 
-BackwardPlan plan(const AttentionTask& task, Dtype storage) {
+BackwardPlan backward_plan(const AttentionTask& task, Dtype storage) {
   return storage == Dtype::f64 ? plan_typed<double>(task) : plan_typed<float>(task);
 }
 
@@ -56,12 +58,12 @@ namespace qkv {
 namespace {
 
 HWY_EXPORT(backward);
-HWY_EXPORT(plan);
+HWY_EXPORT(backward_plan);
 
 }  // namespace
 
 BackwardPlan plan_backward(const AttentionTask& task, Dtype storage) {
-  return HWY_DYNAMIC_DISPATCH(plan)(task, storage);
+  return HWY_DYNAMIC_DISPATCH(backward_plan)(task, storage);
 }
 
 const std::byte* attend_backward(const BackwardTask& task, Dtype storage, std::int64_t begin, std::int64_t end,

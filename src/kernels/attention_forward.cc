@@ -21,13 +21,11 @@ namespace qkv::HWY_NAMESPACE {
 template <class T, class S>
 void forward_typed(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch) {
   const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
-  if (vectors == 1) {
-    ForwardBlock<T, S, 1>(task, begin, end, scratch).run();
-  } else if (vectors == 2) {
-    ForwardBlock<T, S, 2>(task, begin, end, scratch).run();
-  } else {
-    ForwardBlock<T, S, kTileVectors>(task, begin, end, scratch).run();
+  if (vectors == 1) return ForwardBlock<T, S, 1>(task, begin, end, scratch).run();
+  if constexpr (dtype_of<S> == Dtype::f32) {  // elsewhere two vectors are not worth the code
+    if (vectors == 2) return ForwardBlock<T, S, 2>(task, begin, end, scratch).run();
   }
+  ForwardBlock<T, S, kTileVectors>(task, begin, end, scratch).run();
 }
 
 void forward(const AttentionTask& task, Dtype storage, std::int64_t begin, std::int64_t end, std::byte* scratch) {

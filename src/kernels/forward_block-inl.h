@@ -116,6 +116,7 @@ class ForwardBlock {
         absorb<kUnit, true>(block, first_row, row, tile, state, out);
       }
     }
+    state.finish_block();
     if (task_.out == nullptr) return;
     const std::int64_t first_value = block + first_row;
     const KeyRows<S> values{reinterpret_cast<const S*>(task_.value.data) + first_value * task_.value.step,
@@ -145,7 +146,7 @@ class ForwardBlock {
     T* weights = weights_ + row * kColumns;
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       const Vec<T> maximum = hn::Load(d, state.maximum + c * kLanes<T>);
-      Vec<T> sum = hn::Load(d, state.sum + c * kLanes<T>);
+      Vec<T> sum = hn::Load(d, state.block + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
         Vec<T> weight = power<kUnit, T>(hn::Sub(tile[r][c], maximum));
         sum = hn::Add(sum, weight);
@@ -154,7 +155,7 @@ class ForwardBlock {
         }
         hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
       }
-      hn::Store(sum, d, state.sum + c * kLanes<T>);
+      hn::Store(sum, d, state.block + c * kLanes<T>);
     }
   }
 

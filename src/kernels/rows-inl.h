@@ -21,6 +21,9 @@ namespace qkv::HWY_NAMESPACE {
 template <class S>
 using AccumulatorOf = std::conditional_t<sizeof(S) == 8, double, float>;
 
+// Without instructions for f16, Highway truncates where it should round, and makes infinities finite.
+inline constexpr bool kHasHalfInstructions = HWY_TARGET != HWY_SSE4 && HWY_TARGET != HWY_SCALAR;
+
 // The lanes of `d` from elements of storage type S at any address.
 template <class D, class S, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> load_as(D d, const S* from) {
@@ -29,6 +32,10 @@ HWY_INLINE hn::Vec<D> load_as(D d, const S* from) {
   } else if constexpr (dtype_of<S> == Dtype::bf16) {
     const hn::Rebind<hwy::bfloat16_t, D> half;
     return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::bfloat16_t*>(from)));
+  } else if constexpr (!kHasHalfInstructions) {
+    HWY_ALIGN T wide[hn::MaxLanes(d)];
+    for (std::size_t i = 0; i < hn::MaxLanes(d); ++i) wide[i] = static_cast<T>(from[i]);
+    return hn::Load(d, wide);
   } else {
     const hn::Rebind<hwy::float16_t, D> half;
     return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
@@ -49,6 +56,10 @@ HWY_INLINE void store_as(Vec<float> x, S* to) {
     const auto nan = hn::RebindMask(bits, hn::Ne(x, x));
     const auto narrow = hn::DemoteTo(half, hn::BitCast(wide, hn::IfThenElse(nan, quiet, rounded)));
     hn::StoreU(narrow, half, reinterpret_cast<std::uint16_t*>(to));
+  } else if constexpr (!kHasHalfInstructions) {
+    HWY_ALIGN float wide[kLanes<float>];
+    hn::Store(x, Tag<float>(), wide);
+    for (int i = 0; i < kLanes<float>; ++i) to[i] = S(wide[i]);
   } else {
     const hn::Rebind<hwy::float16_t, Tag<float>> half;
     hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
@@ -91,6 +102,19 @@ HWY_INLINE bool is_finite_row(const S* from, std::int64_t count) {
   return finite;
 }
 
+// Out of line: unrolled beside the product it would be most of the code.
+template <class T, class S>
+HWY_NOINLINE void copy_tile_rows(const S* data, std::int64_t data_step, std::int64_t rows, std::int64_t size,
+                                 T* buffer) {
+  for (std::int64_t r = 0; r < kTileRows; ++r) {
+    if (r < rows) {
+      convert_row(data + r * data_step, size, buffer + r * size);
+    } else {
+      std::memset(buffer + r * size, 0, sizeof(T) * size);
+    }
+  }
+}
+
 // kTileRows rows of keys or values in T, from row `first` of `count`: where they lie if possible, else a copy in
 // `buffer` with zeros beyond the last one. `step` tells how far apart they are.
 template <class T, class S>
@@ -104,13 +128,7 @@ HWY_INLINE const T* tile_rows(const Rows& rows, std::int64_t first, std::int64_t
     }
   }
   step = size;
-  for (std::int64_t r = 0; r < kTileRows; ++r) {
-    if (first + r < count) {
-      convert_row(data + r * rows.step, size, buffer + r * size);
-    } else {
-      std::memset(buffer + r * size, 0, sizeof(T) * size);
-    }
-  }
+  copy_tile_rows(data, rows.step, count - first, size, buffer);
   return buffer;
 }
 

@@ -45,7 +45,8 @@ struct SoftmaxState {
 
   HWY_ALIGN T maximum[kColumns];
   HWY_ALIGN T margin[kColumns];  // a logit this far above the maximum moves it; -infinity before the first key
-  HWY_ALIGN T sum[kColumns];     // 0: no key so far
+  HWY_ALIGN T sum[kColumns];     // of the weights of finished blocks of keys; 0: no key so far
+  HWY_ALIGN T block[kColumns];   // of the present one: a chain of a thousand additions loses bits
 
   HWY_INLINE void reset() {
     const Tag<T> d;
@@ -53,6 +54,15 @@ struct SoftmaxState {
       hn::Store(hn::Zero(d), d, maximum + c);
       hn::Store(hn::Set(d, -kInfinity<T>), d, margin + c);
       hn::Store(hn::Zero(d), d, sum + c);
+      hn::Store(hn::Zero(d), d, block + c);
+    }
+  }
+
+  HWY_INLINE void finish_block() {
+    const Tag<T> d;
+    for (int c = 0; c < kColumns; c += kLanes<T>) {
+      hn::Store(hn::Add(hn::Load(d, sum + c), hn::Load(d, block + c)), d, sum + c);
+      hn::Store(hn::Zero(d), d, block + c);
     }
   }
 
@@ -82,6 +92,7 @@ struct SoftmaxState {
       hn::Store(hn::IfThenElse(moves, hn::Set(d, kLazyMargin<kUnit, T>), old_margin), d, margin + at);
       factor[c] = power<kUnit, T>(hn::IfThenZeroElse(begins, hn::Sub(old_maximum, new_maximum)));
       hn::Store(hn::Mul(hn::Load(d, sum + at), factor[c]), d, sum + at);
+      hn::Store(hn::Mul(hn::Load(d, block + at), factor[c]), d, block + at);
     }
   }
 };

@@ -55,16 +55,20 @@ HWY_INLINE void multiply_tile(const T* HWY_RESTRICT left, std::int64_t row_step,
                               const T* HWY_RESTRICT right, std::int64_t right_step, std::int64_t count,
                               Vec<T> (&sum)[kRows][kVectors]) {
   const Tag<T> d;
+  // A copy that nobody else can see: Clang stores the accumulators at every step if the caller's may be looked at.
+  Vec<T> own[kRows][kVectors];
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) { QKV_UNROLL for (int c = 0; c < kVectors; ++c) own[r][c] = sum[r][c]; }
   for (std::int64_t k = 0; k < count; ++k) {
     Vec<T> row[kVectors];
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) row[c] = hn::Load(d, right + c * kLanes<T>);
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       const Vec<T> element = hn::Set(d, left[r * row_step]);
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::MulAdd(element, row[c], sum[r][c]);
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) own[r][c] = hn::MulAdd(element, row[c], own[r][c]);
     }
     left += step;
     right += right_step;
   }
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) { QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = own[r][c]; }
 }
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <vector>
+
+#include "reference/batch.h"
 
 namespace qkv::reference {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-using Vector = std::span<const double>;
 
 // One sequence of the batch, all f64: q [heads, q_len, head_dim], k [kv_heads, k_len, head_dim],
 // v [kv_heads, k_len, value_dim], and the places for its results.
@@ -32,22 +31,6 @@ struct Pair {
   std::int64_t batch, head, i, j;
   Dims indices() const { return {batch, head, i, j}; }
 };
-
-// A copy in f64; of a view that was not given, nothing.
-Tensor in_double(const TensorView& view) { return view ? convert(view, Dtype::f64) : Tensor(); }
-
-// Row `index` of one head's matrix, to read or to write.
-template <class View>
-auto row(const View& matrices, std::int64_t head, std::int64_t index) {
-  const auto size = static_cast<std::size_t>(matrices.size(2));
-  return std::span(matrices.template data<double>() + (size == 0 ? 0 : matrices.offset_of({head, index, 0})), size);
-}
-
-double dot(Vector a, Vector b) {
-  double sum = 0;
-  for (std::size_t c = 0; c < a.size(); ++c) sum += a[c] * b[c];
-  return sum;
-}
 
 // matrix [rows, columns], row-major, times a vector.
 std::vector<double> product(const Tensor& matrix, Vector vector) {
@@ -201,86 +184,39 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
   }
 }
 
-Tensor filled(const Dims& shape, double value) {
-  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  std::fill_n(tensor.data<double>(), tensor.element_count(), value);
-  return tensor;
-}
-
-// [..., heads, length, size] in f64 as [batch, heads, length, size].
-Tensor with_one_batch_dimension(const TensorView& view) {
-  const auto extent = [&](int from_end) { return from_end <= view.rank() ? view.size(-from_end) : 1; };
-  std::int64_t batch = 1;
-  for (int i = 0; i < view.rank() - 3; ++i) batch *= view.size(i);
-  return Tensor::copy(in_double(view).view().reshape({batch, extent(3), extent(2), extent(1)}));
-}
-
-AttentionResult attend_padded(const TensorView& query, const TensorView& key, const TensorView& value,
-                              const AttentionOptions& options, const Scorer& scorer, const Rules& rules) {
-  const Tensor q = with_one_batch_dimension(query);
-  const Tensor k = with_one_batch_dimension(key);
-  const Tensor v = with_one_batch_dimension(value);
-  const std::int64_t batch = q.size(0), heads = q.size(1), q_len = q.size(2), k_len = k.size(2);
-  AttentionResult result{.out = filled({batch, heads, q_len, v.size(3)}, 0),
-                         .log_sum_exp = filled({batch, heads, q_len}, -kInfinity),
-                         .weights = filled({batch, heads, q_len, k_len}, 0),
-                         .logits = filled({batch, heads, q_len, k_len}, -kInfinity)};
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const auto of_batch = [b](const auto& view) { return view.select(0, b); };
-    attend({.batch_index = b,
-            .q = of_batch(q.view()),
-            .k = of_batch(k.view()),
-            .v = of_batch(v.view()),
-            .out = of_batch(result.out.view()),
-            .log_sum_exp = of_batch(result.log_sum_exp.view()),
-            .weights = of_batch(result.weights.view()),
-            .logits = of_batch(result.logits.view())},
-           options, scorer, rules);
-  }
-  return result;
-}
-
-AttentionResult attend_packed(const TensorView& query, const TensorView& key, const TensorView& value,
-                              const AttentionOptions& options, const Scorer& scorer, const Rules& rules) {
-  const Tensor q = in_double(query), k = in_double(key), v = in_double(value);
-  const Tensor q_offsets = convert(options.offsets_query, Dtype::i64);
-  const Tensor k_offsets = convert(options.offsets_key, Dtype::i64);
-  const std::int64_t tokens = q.size(0), heads = q.size(1), batch = q_offsets.size(0) - 1;
-  const std::int64_t* q_rows = q_offsets.data<std::int64_t>();
-  const std::int64_t* k_rows = k_offsets.data<std::int64_t>();
-  std::int64_t longest = 0;
-  for (std::int64_t b = 0; b < batch; ++b) longest = std::max(longest, k_rows[b + 1] - k_rows[b]);
-
-  AttentionResult result{.out = filled({tokens, heads, v.size(2)}, 0),
-                         .log_sum_exp = filled({tokens, heads}, -kInfinity),
-                         .weights = filled({tokens, heads, longest}, 0),
-                         .logits = filled({tokens, heads, longest}, -kInfinity)};
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int64_t k_len = k_rows[b + 1] - k_rows[b];
-    // Rows of the sequence, heads first.
-    const auto queries = [&](const auto& view) { return view.slice(0, q_rows[b], q_rows[b + 1]).transpose(0, 1); };
-    const auto keys = [&](const auto& view) { return view.slice(0, k_rows[b], k_rows[b + 1]).transpose(0, 1); };
-    attend({.batch_index = b,
-            .q = queries(q.view()),
-            .k = keys(k.view()),
-            .v = keys(v.view()),
-            .out = queries(result.out.view()),
-            .log_sum_exp = queries(result.log_sum_exp.view()),
-            .weights = queries(result.weights.view()).slice(2, 0, k_len),
-            .logits = queries(result.logits.view()).slice(2, 0, k_len)},
-           options, scorer, rules);
-  }
-  return result;
-}
-
 }  // namespace
 
-AttentionResult attention(const TensorView& q, const TensorView& k, const TensorView& v,
+AttentionResult attention(const TensorView& query, const TensorView& key, const TensorView& value,
                           const AttentionOptions& options) {
   const Scorer scorer(options.score);
   const Rules rules(options.mask, options.bias);
-  return options.offsets_query ? attend_packed(q, k, v, options, scorer, rules)
-                               : attend_padded(q, k, v, options, scorer, rules);
+  const Batch batch(query, key, options);
+  const Tensor q = batch.in_form(query), k = batch.in_form(key), v = batch.in_form(value);
+
+  Dims rows;  // a number for each query and head
+  for (int i = 0; i + 1 < q.rank(); ++i) rows.push_back(q.size(i));
+  const auto matrix = [&](std::int64_t columns, double value_of_all) {
+    Dims shape = rows;
+    shape.push_back(columns);
+    return filled(shape, value_of_all);
+  };
+  AttentionResult result{.out = matrix(v.size(-1), 0),
+                         .log_sum_exp = filled(rows, -kInfinity),
+                         .weights = matrix(batch.longest_key_length(), 0),
+                         .logits = matrix(batch.longest_key_length(), -kInfinity)};
+  for (std::int64_t b = 0; b < batch.size(); ++b) {
+    const TensorView keys = batch.keys(k.view(), b);
+    attend({.batch_index = b,
+            .q = batch.queries(q.view(), b),
+            .k = keys,
+            .v = batch.keys(v.view(), b),
+            .out = batch.queries(result.out.view(), b),
+            .log_sum_exp = batch.queries(result.log_sum_exp.view(), b),
+            .weights = batch.queries(result.weights.view(), b).slice(2, 0, keys.size(1)),
+            .logits = batch.queries(result.logits.view(), b).slice(2, 0, keys.size(1))},
+           options, scorer, rules);
+  }
+  return result;
 }
 
 }  // namespace qkv::reference

@@ -248,14 +248,14 @@ TEST(Safetensors, RefusesEveryBrokenRule) {
   EXPECT_THROW(read_safetensors(golden("f8.safetensors")), FormatError);
 }
 
-TEST(Safetensors, RefusesMoreThanAMillionTensors) {
+TEST(Safetensors, RefusesMoreThanAHundredThousandTensors) {
   std::string header = "{";
-  for (int i = 0; i <= 1'000'000; ++i) {
+  for (int i = 0; i <= 100'000; ++i) {
     header += (i > 0 ? ",\"" : "\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   }
   const std::string message =
       test::message_of<FormatError>([&] { io::parse_safetensors(file(header + "}", 0), "a.safetensors"); });
-  EXPECT_EQ(message, "a.safetensors: header: more than 1000000 tensors");
+  EXPECT_EQ(message, "a.safetensors: header: more than 100000 tensors");
 }
 
 TEST(Safetensors, RefusesTruncationAtEveryByte) {

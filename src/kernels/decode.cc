@@ -1,0 +1,168 @@
+// The decoding kernel, compiled once per CPU target.
+#include "kernels/decode.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/decode.cc"
+#include "kernels/targets.h"
+// Only after the list of targets.
+#include <hwy/foreach_target.h>
+
+#include "kernels/decode_chunk-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+template <class T, class S>
+struct Decoder {
+  static constexpr std::int64_t kHeader = DecodeChunk<T, S>::header_vectors() * kLanes<T>;
+
+  static std::int64_t row_elements(const AttentionTask& task) { return kHeader + whole_vectors<T>(task.value_dim); }
+
+  static DecodePlan plan(const AttentionTask& task, std::int64_t heads) {
+    const DecodeScratch<T> sizes(task, heads);
+    return {row_elements(task), static_cast<std::size_t>(sizes.queries + sizes.logits) * sizeof(T)};
+  }
+
+  static void chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, std::byte* scratch,
+                    std::byte* part) {
+    DecodeChunk<T, S>(tasks, heads, first, reinterpret_cast<T*>(scratch))
+        .run(reinterpret_cast<T*>(part), row_elements(tasks[0]));
+  }
+
+  static void merge(const AttentionTask* tasks, std::int64_t heads, std::byte* part, const std::byte* next) {
+    const bool plain = is_plain(tasks[0]);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      T* row = reinterpret_cast<T*>(part) + h * row_elements(tasks[0]);
+      const T* other = reinterpret_cast<const T*>(next) + h * row_elements(tasks[0]);
+      plain ? merge_rows<Unit::base2>(row, other, tasks[h].value_dim)
+            : merge_rows<Unit::natural>(row, other, tasks[h].value_dim);
+    }
+  }
+
+  // A part without keys (sum 0) changes no bit.
+  template <Unit kUnit>
+  static void merge_rows(T* row, const T* other, std::int64_t value_dim) {
+    const Tag<T> d;
+    if (other[1] == 0) return;
+    if (row[1] == 0) row[0] = other[0];
+    const T maximum = std::max(row[0], other[0]);
+    const Vec<T> factor = power<kUnit, T>(hn::Set(d, row[0] - maximum));
+    const Vec<T> other_factor = power<kUnit, T>(hn::Set(d, other[0] - maximum));
+    row[0] = maximum;
+    row[1] = hn::GetLane(hn::MulAdd(hn::Set(d, other[1]), other_factor, hn::Mul(hn::Set(d, row[1]), factor)));
+    for (std::int64_t e = kHeader; e < kHeader + value_dim; e += kLanes<T>) {
+      const Vec<T> scaled = hn::Mul(hn::Load(d, row + e), factor);
+      hn::Store(hn::MulAdd(hn::Load(d, other + e), other_factor, scaled), d, row + e);
+    }
+  }
+
+  static void finish(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, const std::byte* part) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const T* row = reinterpret_cast<const T*>(part) + h * row_elements(tasks[0]);
+      const T inverse = row[1] == 0 ? T(0) : T(1) / row[1];
+      if (tasks[h].out != nullptr) write_out(tasks[h], row + kHeader, inverse);
+      if (tasks[h].log_sum_exp != nullptr) {
+        *reinterpret_cast<T*>(tasks[h].log_sum_exp) = log_sum_exp(row[0], row[1], is_plain(tasks[h]) ? kLn2 : 1.0);
+      }
+    }
+    if (tasks[0].weights != nullptr || tasks[0].logits != nullptr) write_planes(tasks, heads, scratch, part);
+  }
+
+  static void write_planes(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, const std::byte* part) {
+    for (std::int64_t chunk = 0; chunk < tasks[0].k_len; chunk += kChunkKeys) {
+      DecodeChunk<T, S>(tasks, heads, chunk, reinterpret_cast<T*>(scratch))
+          .write_planes(reinterpret_cast<const T*>(part), row_elements(tasks[0]));
+    }
+    for (std::int64_t h = 0; h < heads; ++h) {
+      T* weights = reinterpret_cast<T*>(tasks[h].weights);
+      T* logits = reinterpret_cast<T*>(tasks[h].logits);
+      if (weights != nullptr) std::fill(weights + tasks[h].k_len, weights + tasks[h].row_length, T(0));
+      if (logits != nullptr) std::fill(logits + tasks[h].k_len, logits + tasks[h].row_length, -kInfinity<T>);
+    }
+  }
+
+  static void write_out(const AttentionTask& task, const T* out, T inverse) {
+    const Tag<T> d;
+    HWY_ALIGN T buffer[kLanes<T>];
+    for (std::int64_t e = 0; e < task.value_dim; e += kLanes<T>) {
+      const std::int64_t count = std::min<std::int64_t>(kLanes<T>, task.value_dim - e);
+      // Adding 0 turns -0 into 0, as in the other computation.
+      hn::Store(hn::MulAdd(hn::Load(d, out + e), hn::Set(d, inverse), hn::Zero(d)), d, buffer);
+      if (sizeof(S) == sizeof(T) || task.out_is_accumulator) {
+        std::copy(buffer, buffer + count, reinterpret_cast<T*>(task.out) + e);
+      } else if constexpr (sizeof(S) != sizeof(T)) {
+        round_row(buffer, count, reinterpret_cast<S*>(task.out) + e);
+      }
+    }
+  }
+};
+
+// Runs `Decoder<T, S>::name(arguments ...)` for the storage type.
+#define QKV_DECODE(name, ...)                             \
+  switch (storage) {                                      \
+    case Dtype::f64:                                      \
+      return Decoder<double, double>::name(__VA_ARGS__);  \
+    case Dtype::bf16:                                     \
+      return Decoder<float, BFloat16>::name(__VA_ARGS__); \
+    case Dtype::f16:                                      \
+      return Decoder<float, Float16>::name(__VA_ARGS__);  \
+    default:                                              \
+      return Decoder<float, float>::name(__VA_ARGS__);    \
+  }
+
+DecodePlan plan(const AttentionTask& task, std::int64_t heads, Dtype storage) { QKV_DECODE(plan, task, heads) }
+
+void chunk(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::int64_t first, std::byte* scratch,
+           std::byte* part) {
+  QKV_DECODE(chunk, tasks, heads, first, scratch, part)
+}
+
+void merge(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* part, const std::byte* next) {
+  QKV_DECODE(merge, tasks, heads, part, next)
+}
+
+void finish(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch, const std::byte* part) {
+  QKV_DECODE(finish, tasks, heads, scratch, part)
+}
+
+#undef QKV_DECODE
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qkv {
+namespace {
+
+HWY_EXPORT(plan);
+HWY_EXPORT(chunk);
+HWY_EXPORT(merge);
+HWY_EXPORT(finish);
+
+}  // namespace
+
+bool is_decoded(const AttentionTask& task) {
+  return task.q_len == 1 && (task.score == Score::Kind::dot || task.score == Score::Kind::scaled_dot);
+}
+
+DecodePlan plan_decode(const AttentionTask& task, std::int64_t heads, Dtype storage) {
+  return HWY_DYNAMIC_DISPATCH(plan)(task, heads, storage);
+}
+
+void decode_chunk(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::int64_t first, std::byte* scratch,
+                  std::byte* part) {
+  HWY_DYNAMIC_DISPATCH(chunk)(tasks, heads, storage, first, scratch, part);
+}
+
+void merge_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* part,
+                   const std::byte* next) {
+  HWY_DYNAMIC_DISPATCH(merge)(tasks, heads, storage, part, next);
+}
+
+void finish_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch,
+                    const std::byte* part) {
+  HWY_DYNAMIC_DISPATCH(finish)(tasks, heads, storage, scratch, part);
+}
+
+}  // namespace qkv
+#endif  // HWY_ONCE

@@ -1,0 +1,36 @@
+// Attention of one query per sequence: decoding. Vectors run over head sizes and over keys instead of over queries, and
+// all query heads of a group share each key that is read. The second of the two computations of attention(); it gives
+// the same bits for any number of threads and any batch. Call ensure_target() once before.
+#pragma once
+
+#include "kernels/attention_task.h"
+#include "qkv/dtype.h"
+
+namespace qkv {
+
+// Whether a query of a sequence is decoded: it is the only one, and its score is a dot product.
+bool is_decoded(const AttentionTask& task);
+
+// The partial result of `heads` query heads over some keys, in the accumulation's type: a row of `row_elements` per
+// head, (maximum, sum, padding, out).
+struct DecodePlan {
+  std::int64_t row_elements = 0;
+  std::size_t scratch_bytes = 0;
+};
+
+// `tasks`: the query heads of one key/value head of one sequence, `heads` of them.
+DecodePlan plan_decode(const AttentionTask& task, std::int64_t heads, Dtype storage);
+
+// The partial result over keys chunk <= j < chunk + kChunkKeys. `part`: 64-byte aligned rows.
+void decode_chunk(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::int64_t chunk, std::byte* scratch,
+                  std::byte* part);
+
+// Adds the next partial result to the one in front of it.
+void merge_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* part,
+                   const std::byte* next);
+
+// Writes what the tasks ask for: out, log-sum-exp, weights and logits (the last two by a second look at the keys).
+void finish_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch,
+                    const std::byte* part);
+
+}  // namespace qkv

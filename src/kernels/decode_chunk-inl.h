@@ -1,0 +1,307 @@
+// One query against a chunk of keys, for the query heads of a group. Included once per CPU target.
+
+#if defined(QKV_KERNELS_DECODE_CHUNK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_DECODE_CHUNK_INL_H_
+#undef QKV_KERNELS_DECODE_CHUNK_INL_H_
+#else
+#define QKV_KERNELS_DECODE_CHUNK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attention_forward.h"
+#include "kernels/decode.h"
+#include "kernels/logits-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// `size` rounded up to whole vectors, at least one.
+template <class T>
+constexpr std::int64_t whole_vectors(std::int64_t size) {
+  return (size + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+}
+
+// Heads that share a key in registers, beside kKeyTile keys or kValueVectors vectors of a value.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr int kHeadTile = 4;
+#else
+inline constexpr int kHeadTile = 2;
+#endif
+inline constexpr int kKeyTile = 4;
+inline constexpr int kValueVectors = 4;
+
+// logits[h][j] = queries[h] . keys[j]; one order of additions per pair, whatever the tile.
+template <int kKeys, int kHeads, class T, class S>
+HWY_INLINE void dot_tile(const S* HWY_RESTRICT keys, std::int64_t step, const T* HWY_RESTRICT queries,
+                         std::int64_t query_step, std::int64_t size, T* HWY_RESTRICT logits) {
+  const Tag<T> d;
+  Vec<T> sum[kKeys][kHeads];
+  QKV_UNROLL for (int j = 0; j < kKeys; ++j) { QKV_UNROLL for (int h = 0; h < kHeads; ++h) sum[j][h] = hn::Zero(d); }
+  std::int64_t e = 0;
+  for (; e + kLanes<T> <= size; e += kLanes<T>) {
+    Vec<T> query[kHeads];
+    QKV_UNROLL for (int h = 0; h < kHeads; ++h) query[h] = hn::LoadU(d, queries + h * query_step + e);
+    QKV_UNROLL for (int j = 0; j < kKeys; ++j) {
+      const Vec<T> key = load_as(d, keys + j * step + e);
+      QKV_UNROLL for (int h = 0; h < kHeads; ++h) sum[j][h] = hn::MulAdd(key, query[h], sum[j][h]);
+    }
+  }
+  QKV_UNROLL for (int j = 0; j < kKeys; ++j) {
+    QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+      T total = hn::GetLane(hn::SumOfLanes(d, sum[j][h]));
+      for (std::int64_t rest = e; rest < size; ++rest) {
+        total += queries[h * query_step + rest] * static_cast<T>(keys[j * step + rest]);
+      }
+      logits[h * kChunkKeys + j] = total;
+    }
+  }
+}
+
+// out[h][e] += sum over keys of weights[h][j] * values[j][e], in order of keys. kSkip: hidden keys (weight -0) are left
+// out.
+template <int kHeads, int kCount, bool kSkip, class T, class S>
+HWY_INLINE void sum_values(const S* HWY_RESTRICT values, std::int64_t step, std::int64_t keys,
+                           const T* HWY_RESTRICT weights, T* HWY_RESTRICT out, std::int64_t out_step) {
+  const Tag<T> d;
+  Vec<T> sum[kHeads][kCount];
+  QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) sum[h][c] = hn::Load(d, out + h * out_step + c * kLanes<T>);
+  }
+  for (std::int64_t j = 0; j < keys; ++j, values += step) {
+    Vec<T> value[kCount];
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) value[c] = load_as(d, values + c * kLanes<T>);
+    QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+      const T weight = weights[h * kChunkKeys + j];
+      if (kSkip && std::signbit(weight)) continue;
+      QKV_UNROLL for (int c = 0; c < kCount; ++c) sum[h][c] = hn::MulAdd(hn::Set(d, weight), value[c], sum[h][c]);
+    }
+  }
+  QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) hn::Store(sum[h][c], d, out + h * out_step + c * kLanes<T>);
+  }
+}
+
+// Sizes in elements of T.
+template <class T>
+struct DecodeScratch {
+  DecodeScratch(const AttentionTask& task, std::int64_t heads)
+      : query_step(whole_vectors<T>(task.key_dim)), queries(heads * query_step), logits(heads * kChunkKeys) {}
+
+  std::int64_t query_step, queries, logits;
+};
+
+template <class T, class S>
+class DecodeChunk {
+ public:
+  DecodeChunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t chunk, T* scratch)
+      : tasks_(tasks), heads_(heads), chunk_(chunk), plain_(is_plain(tasks[0])) {
+    const DecodeScratch<T> sizes(tasks[0], heads);
+    query_step_ = sizes.query_step;
+    queries_ = scratch;
+    logits_ = scratch + sizes.queries;
+    const KeyRange keys = keys_of_query(tasks[0], 0);
+    first_ = std::max(keys.first, chunk);
+    last_ = std::min(keys.last, chunk + kChunkKeys);
+  }
+
+  void run(T* part, std::int64_t row_elements) {
+    const Tag<T> d;
+    for (std::int64_t at = 0; at < heads_ * row_elements; at += kLanes<T>) hn::Store(hn::Zero(d), d, part + at);
+    if (first_ >= last_) return;
+    compute_logits();
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      T* row = part + h * row_elements;
+      if (plain_) {
+        weigh<Unit::base2>(h, row[0], row[1]);
+      } else {
+        weigh<Unit::natural>(h, row[0], row[1]);
+      }
+    }
+    add_values(part + kLanes<T> * header_vectors(), row_elements);
+  }
+
+  // Vectors before a row's out: they hold the maximum and the sum.
+  static constexpr std::int64_t header_vectors() { return kLanes<T> == 1 ? 2 : 1; }
+
+  // The rows that tasks ask for, over this chunk, given their maximum and sum.
+  void write_planes(const T* part, std::int64_t row_elements) {
+    compute_logits();
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      finish_logits(h);
+      const T* row = part + h * row_elements;
+      if (plain_) {
+        write_rows<Unit::base2>(h, row[0], row[1]);
+      } else {
+        write_rows<Unit::natural>(h, row[0], row[1]);
+      }
+    }
+  }
+
+ private:
+  void compute_logits() {
+    const Tag<T> d;
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      T* query = queries_ + h * query_step_;
+      convert_row(reinterpret_cast<const S*>(tasks_[h].query.data), tasks_[h].query_dim, query);
+      const Vec<T> factor = hn::Set(d, static_cast<T>(plain_ ? tasks_[h].scale * kLog2E : tasks_[h].scale));
+      for (std::int64_t e = 0; e < query_step_; e += kLanes<T>) {
+        hn::Store(hn::Mul(hn::Load(d, query + e), factor), d, query + e);
+      }
+    }
+    const std::int64_t step = tasks_[0].key.step;
+    const S* keys = reinterpret_cast<const S*>(tasks_[0].key.data) + first_ * step;
+    std::int64_t j = first_;
+    for (; j + kKeyTile <= last_; j += kKeyTile, keys += kKeyTile * step) dot_keys<kKeyTile>(keys, j);
+    for (; j < last_; ++j, keys += step) dot_keys<1>(keys, j);
+  }
+
+  template <int kKeys>
+  HWY_INLINE void dot_keys(const S* keys, std::int64_t j) {
+    const std::int64_t step = tasks_[0].key.step, size = tasks_[0].key_dim;
+    T* logits = logits_ + (j - chunk_);
+    std::int64_t h = 0;
+    for (; h + kHeadTile <= heads_; h += kHeadTile) {
+      dot_tile<kKeys, kHeadTile>(keys, step, queries_ + h * query_step_, query_step_, size, logits + h * kChunkKeys);
+    }
+    for (; h < heads_; ++h) {
+      dot_tile<kKeys, 1>(keys, step, queries_ + h * query_step_, query_step_, size, logits + h * kChunkKeys);
+    }
+  }
+
+  // Soft cap, bias and boolean masks on the raw logits of head h; -infinity around them, to whole vectors.
+  void finish_logits(std::int64_t h) {
+    const AttentionTask& task = tasks_[h];
+    T* logits = logits_ + h * kChunkKeys;
+    const std::int64_t begin = first_ - chunk_, end = last_ - chunk_;
+    std::fill(logits + begin / kLanes<T> * kLanes<T>, logits + begin, -kInfinity<T>);
+    std::fill(logits + end, logits + whole_vectors<T>(end), -kInfinity<T>);
+    if (task.soft_cap != 0) cap(static_cast<T>(task.soft_cap), logits, begin, end);
+    for (int p = 0; p < task.bias_count; ++p) {
+      const T* bias = reinterpret_cast<const T*>(task.biases[p].data) + first_ * task.biases[p].key_step;
+      for (std::int64_t j = begin; j < end; ++j, bias += task.biases[p].key_step) logits[j] += *bias;
+    }
+    if (task.alibi_slope != 0) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        logits[j] -= static_cast<T>(task.alibi_slope) * static_cast<T>(std::abs(task.offset - (chunk_ + j)));
+      }
+    }
+    for (int p = 0; p < task.boolean_count; ++p) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        if (!is_visible(task.booleans[p], chunk_ + j)) logits[j] = -kInfinity<T>;
+      }
+    }
+  }
+
+  static bool is_visible(const Plane& plane, std::int64_t key) {
+    return plane.data[key * plane.key_step] != std::byte{0};
+  }
+
+  static void cap(T cap, T* logits, std::int64_t begin, std::int64_t end) {
+    const Tag<T> d;
+    for (std::int64_t j = begin / kLanes<T> * kLanes<T>; j < end; j += kLanes<T>) {
+      const Vec<T> logit = hn::Load(d, logits + j);
+      const Vec<T> capped = hn::Mul(tanh<T>(hn::Div(logit, hn::Set(d, cap))), hn::Set(d, cap));
+      const auto outside = hn::Eq(logit, hn::Set(d, -kInfinity<T>));
+      hn::Store(hn::IfThenElse(outside, logit, capped), d, logits + j);
+    }
+  }
+
+  // Logits of head h become weights relative to their maximum; a hidden key's weight is -0.
+  template <Unit kUnit>
+  void weigh(std::int64_t h, T& maximum, T& sum) {
+    const Tag<T> d;
+    finish_logits(h);
+    T* logits = logits_ + h * kChunkKeys;
+    const std::int64_t begin = (first_ - chunk_) / kLanes<T> * kLanes<T>, end = last_ - chunk_;
+    Vec<T> top = hn::Set(d, -kInfinity<T>);
+    for (std::int64_t j = begin; j < end; j += kLanes<T>) top = hn::Max(top, hn::Load(d, logits + j));
+    maximum = hn::GetLane(hn::MaxOfLanes(d, top));
+    if (maximum == -kInfinity<T>) maximum = 0;  // no key: all weights vanish
+    Vec<T> total = hn::Zero(d);
+    for (std::int64_t j = begin; j < end; j += kLanes<T>) {
+      const Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Load(d, logits + j), hn::Set(d, maximum)));
+      hn::Store(weight, d, logits + j);
+      total = hn::Add(total, weight);
+    }
+    sum = hn::GetLane(hn::SumOfLanes(d, total));
+    for (int p = 0; p < tasks_[h].boolean_count; ++p) {
+      for (std::int64_t j = first_; j < last_; ++j) {
+        if (!is_visible(tasks_[h].booleans[p], j)) logits[j - chunk_] = T(-0.0);
+      }
+    }
+  }
+
+  template <Unit kUnit>
+  void write_rows(std::int64_t h, T maximum, T sum) {
+    const AttentionTask& task = tasks_[h];
+    const T inverse = sum == 0 ? T(0) : T(1) / sum;
+    const std::int64_t end = std::min(chunk_ + kChunkKeys, task.k_len);
+    T* weights = reinterpret_cast<T*>(task.weights);
+    T* logits = reinterpret_cast<T*>(task.logits);
+    for (std::int64_t key = chunk_; key < end; ++key) {
+      const T logit = key < first_ || key >= last_ ? -kInfinity<T> : logits_[h * kChunkKeys + key - chunk_];
+      if (logits != nullptr) logits[key] = kUnit == Unit::base2 ? logit * T(kLn2) : logit;
+      if (weights != nullptr) {
+        weights[key] = hn::GetLane(power<kUnit, T>(hn::Set(Tag<T>(), logit - maximum))) * inverse;
+      }
+    }
+  }
+
+  // In blocks of keys, so that a block's values are read from memory once and then from the first-level cache.
+  void add_values(T* out, std::int64_t out_step) {
+    constexpr std::int64_t kBlock = 32;
+    const AttentionTask& task = tasks_[0];
+    for (std::int64_t j = first_; j < last_; j += kBlock) {
+      const S* values = reinterpret_cast<const S*>(task.value.data) + j * task.value.step;
+      const std::int64_t keys = std::min(kBlock, last_ - j);
+      std::int64_t h = 0;
+      for (; h + kHeadTile <= heads_; h += kHeadTile) add_block<kHeadTile>(values, keys, h, j, out, out_step);
+      for (; h < heads_; ++h) add_block<1>(values, keys, h, j, out, out_step);
+    }
+  }
+
+  template <int kHeads>
+  HWY_INLINE void add_block(const S* values, std::int64_t keys, std::int64_t h, std::int64_t j, T* out,
+                            std::int64_t out_step) {
+    const T* weights = logits_ + h * kChunkKeys + (j - chunk_);
+    if (tasks_[0].boolean_count == 0) {
+      add_sizes<kHeads, false>(values, keys, weights, out + h * out_step, out_step);
+    } else {
+      add_sizes<kHeads, true>(values, keys, weights, out + h * out_step, out_step);
+    }
+  }
+
+  template <int kHeads, bool kSkip>
+  HWY_INLINE void add_sizes(const S* values, std::int64_t keys, const T* weights, T* out, std::int64_t out_step) {
+    const std::int64_t step = tasks_[0].value.step, size = tasks_[0].value_dim;
+    std::int64_t e = 0;
+    for (; e + kValueVectors * kLanes<T> <= size; e += kValueVectors * kLanes<T>) {
+      sum_values<kHeads, kValueVectors, kSkip>(values + e, step, keys, weights, out + e, out_step);
+    }
+    for (; e + kLanes<T> <= size; e += kLanes<T>) {
+      sum_values<kHeads, 1, kSkip>(values + e, step, keys, weights, out + e, out_step);
+    }
+    for (; e < size; ++e) {
+      for (int h = 0; h < kHeads; ++h) {
+        for (std::int64_t j = 0; j < keys; ++j) {
+          const T weight = weights[h * kChunkKeys + j];
+          if (!(kSkip && std::signbit(weight))) out[h * out_step + e] += weight * static_cast<T>(values[j * step + e]);
+        }
+      }
+    }
+  }
+
+  const AttentionTask* tasks_;
+  const std::int64_t heads_, chunk_;
+  const bool plain_;
+  std::int64_t first_, last_, query_step_;
+  T* queries_;  // [heads][query_step], times the scale
+  T* logits_;   // [heads][kChunkKeys], then weights
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

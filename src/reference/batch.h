@@ -1,0 +1,61 @@
+// What the specifications of forward and backward share: a batch cut into sequences, all in f64, and its rows.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "qkv/attention.h"
+
+namespace qkv::reference {
+
+using Vector = std::span<const double>;
+
+double dot(Vector a, Vector b);
+
+// A copy in f64; of a view that was not given, nothing.
+Tensor in_double(const TensorView& view);
+
+Tensor filled(const Dims& shape, double value);
+
+// Row `index` of one head's matrix, of [heads, rows, size], to read or to write.
+template <class View>
+auto row(const View& matrices, std::int64_t head, std::int64_t index) {
+  const auto size = static_cast<std::size_t>(matrices.size(2));
+  return std::span(matrices.template data<double>() + (size == 0 ? 0 : matrices.offset_of({head, index, 0})), size);
+}
+
+// Which rows belong to which sequence. Arrays are of one form: padded [batch, heads, length, ...] or packed
+// [tokens, heads, ...].
+class Batch {
+ public:
+  Batch(const TensorView& query, const TensorView& key, const AttentionOptions& options);
+
+  // An array of q, k, v or the like in f64, in the form above.
+  Tensor in_form(const TensorView& array) const;
+
+  std::int64_t size() const { return size_; }
+  std::int64_t longest_key_length() const { return longest_key_length_; }
+
+  // Rows of sequence b, [heads, length, ...], of an array with one row for each query or for each key.
+  template <class View>
+  View queries(const View& array, std::int64_t b) const {
+    return rows(array, q_offsets_, b);
+  }
+  template <class View>
+  View keys(const View& array, std::int64_t b) const {
+    return rows(array, k_offsets_, b);
+  }
+
+ private:
+  template <class View>
+  static View rows(const View& array, const std::vector<std::int64_t>& offsets, std::int64_t b) {
+    if (offsets.empty()) return array.select(0, b);
+    const auto at = static_cast<std::size_t>(b);
+    return array.slice(0, offsets[at], offsets[at + 1]).transpose(0, 1);
+  }
+
+  std::vector<std::int64_t> q_offsets_, k_offsets_;  // empty: padded form
+  std::int64_t size_ = 1, longest_key_length_ = 0;
+};
+
+}  // namespace qkv::reference

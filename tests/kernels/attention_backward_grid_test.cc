@@ -1,0 +1,116 @@
+// Random gradients against the double reference: the calls of the forward grid, on every target in turn. A failure
+// names its seed; QKV_GRID_SEED=seed with --gtest_filter=AttentionBackwardGrid.Replay runs that one again.
+#include <cstdlib>
+
+#include "kernels/attention_backward_testing.h"
+#include "kernels/attention_case.h"
+#include "reference/attention.h"
+#include "reference/attention_backward.h"
+
+namespace qkv {
+namespace {
+
+using testing::AttentionCase;
+
+// Of a rounding to this type, relative to the number.
+double rounding(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return 0x1p-8;
+    case Dtype::f16:
+      return 0x1p-11;
+    default:
+      return 0;
+  }
+}
+
+// |got - wanted| <= absolute + a rounding to got's type (f16 also below its normal numbers), for each element.
+std::string mismatch(const TensorView& got, const TensorView& wanted, double absolute) {
+  const std::vector<double> a = testing::values(got), b = testing::values(wanted);
+  if (a.size() != b.size()) return fmt::format("{} elements instead of {}", a.size(), b.size());
+  const double tiny = got.dtype() == Dtype::f16 ? 0x1p-24 : 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || std::abs(a[i] - b[i]) <= absolute + tiny + rounding(got.dtype()) * std::abs(b[i])) continue;
+    return fmt::format("element {} is {}, should be {}", i, a[i], b[i]);
+  }
+  return "";
+}
+
+// The length of the longest row.
+double longest_row(const TensorView& view) {
+  const auto size = static_cast<std::size_t>(view.size(-1));
+  const std::vector<double> numbers = testing::values(view);
+  double largest = 0;
+  for (std::size_t row = 0; row + size <= numbers.size(); row += size) {
+    double sum = 0;
+    for (std::size_t c = 0; c < size; ++c) sum += numbers[row + c] * numbers[row + c];
+    largest = std::max(largest, std::sqrt(sum));
+  }
+  return largest;
+}
+
+void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
+  Random random(7);
+  Dims out_shape = drawn.q.shape();
+  out_shape[out_shape.size() - 1] = drawn.v.size(-1);
+  const Tensor grad_out = testing::normal(random, out_shape, drawn.out_dtype);
+  const Tensor exact_logits = reference::attention(drawn.q, drawn.k, drawn.v, drawn.options).logits;
+  const reference::AttentionGradients exact =
+      reference::attention_backward(drawn.q, drawn.k, drawn.v, grad_out, drawn.options);
+  const testing::Gradients got =
+      testing::backward(drawn.q, drawn.k, drawn.v, grad_out, drawn.options, gradient_dtype, drawn.out_dtype);
+
+  // Weights are off by the fraction `tolerance` (as in the forward grid), their gradients by that of the largest dot
+  // product of grad_out and a value, and by the rounding of the stored output. Errors of a key add up over the queries,
+  // each by its weight; the sum of a key's weights is the gradient of its value under a grad_out of ones.
+  const double unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
+  const double tolerance = unit * (4e-6 + 5e-7 * testing::largest(exact_logits));
+  const double product = longest_row(grad_out) * longest_row(drawn.v);
+  const double slope = product * (2 * tolerance + rounding(drawn.out_dtype));
+  const bool scaled = drawn.options.score.kind() == Score::Kind::scaled_dot;
+  const double scale =
+      std::abs(drawn.options.scale.value_or(scaled ? 1 / std::sqrt(static_cast<double>(drawn.q.size(-1))) : 1));
+  const Tensor ones = testing::filled(out_shape, 1);
+  const double received =
+      testing::largest(reference::attention_backward(drawn.q, drawn.k, drawn.v, ones, drawn.options).value);
+  EXPECT_EQ(mismatch(got.query, exact.query, slope * scale * testing::largest(drawn.k)), "") << "queries";
+  EXPECT_EQ(mismatch(got.key, exact.key, slope * scale * testing::largest(drawn.q) * received), "") << "keys";
+  EXPECT_EQ(mismatch(got.value, exact.value, tolerance * testing::largest(grad_out) * received), "") << "values";
+}
+
+void run_case(std::uint64_t seed) {
+  const AttentionCase drawn(seed, seed % 16 == 0 ? 2e5 : 1e4);
+  const Score::Kind kind = drawn.options.score.kind();
+  if (kind != Score::Kind::dot && kind != Score::Kind::scaled_dot) return;
+  SCOPED_TRACE(fmt::format("QKV_GRID_SEED={} on {}: {}", seed, selected_target(), drawn.describe()));
+  try {
+    expect_like_reference(drawn, seed % 3 == 0 ? drawn.q.dtype() : testing::accumulation_of(drawn.q.dtype()));
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+}
+
+// Seeds first <= seed < first + count, dealt to the targets in turn. Five in eight draw a score with gradients.
+void run_cases(std::uint64_t first, std::uint64_t count) {
+  const std::vector<std::string> names = testing::usable_targets();
+  for (std::size_t t = 0; t < names.size(); ++t) {
+    select_target(names[t]);
+    for (std::uint64_t seed = first + t; seed < first + count && !::testing::Test::HasFailure(); seed += names.size()) {
+      run_case(seed);
+    }
+  }
+  select_target("");
+}
+
+TEST(AttentionBackwardGrid, RandomCases) { run_cases(0, 3200); }
+
+TEST(AttentionBackwardGridSlow, RandomCases) { run_cases(2'000'000, 32'000); }
+
+TEST(AttentionBackwardGrid, Replay) {
+  const char* seed = std::getenv("QKV_GRID_SEED");
+  if (seed == nullptr) GTEST_SKIP() << "QKV_GRID_SEED names no case";
+  run_case(std::stoull(seed));
+}
+
+}  // namespace
+}  // namespace qkv

@@ -1,0 +1,148 @@
+// What a mask hides has gradients of exactly zero, and reaches no other gradient, whatever it holds.
+#include <algorithm>
+
+#include "kernels/attention_backward_testing.h"
+
+namespace qkv {
+namespace {
+
+using testing::backward;
+using testing::Gradients;
+using testing::kInfinity;
+using testing::kNan;
+using testing::normal;
+
+constexpr Dtype kFloating[] = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
+
+void put(Tensor& tensor, const Dims& index, double value) {
+  Tensor wide = convert(tensor, Dtype::f64);
+  wide.view().at<double>(index) = value;
+  tensor = convert(wide, tensor.dtype());
+}
+
+void expect_zeros(const TensorView& view) {
+  for (const double value : testing::values(view)) ASSERT_EQ(value, 0);
+}
+
+struct Arrays {
+  explicit Arrays(Dtype dtype) {
+    Random random(1);
+    q = normal(random, {2, 2, 30, 16}, dtype), k = normal(random, {2, 1, 140, 16}, dtype);
+    v = normal(random, {2, 1, 140, 24}, dtype), grad_out = normal(random, {2, 2, 30, 24}, dtype);
+  }
+  Gradients gradients(const AttentionOptions& options) const { return backward(q, k, v, grad_out, options); }
+  Tensor q, k, v, grad_out;
+};
+
+// Keys 0, 70 and 139 are hidden from everybody, keys 3 and 90 from half of the queries, query 11 sees nothing.
+Tensor holes() {
+  Tensor visible = testing::filled({30, 140}, 1, Dtype::u8);
+  const auto at = [&](std::int64_t i, std::int64_t j) -> std::uint8_t& { return visible.view().at<std::uint8_t>({i, j}); };
+  for (std::int64_t i = 0; i < 30; ++i) {
+    for (const std::int64_t j : {0, 70, 139}) at(i, j) = 0;
+    if (i % 2 == 0) at(i, 3) = at(i, 90) = 0;
+  }
+  for (std::int64_t j = 0; j < 140; ++j) at(11, j) = 0;
+  return visible;
+}
+
+QKV_ON_EACH_TARGET(AttentionBackwardMasked);
+
+TEST_P(AttentionBackwardMasked, RowsWithoutKeysAndHiddenKeysHaveZeroGradients) {
+  const Tensor visible = holes();
+  for (const Dtype dtype : kFloating) {
+    for (const double cap : {0.0, 2.0}) {
+      const Gradients gradients = Arrays(dtype).gradients({.mask = Mask::boolean(visible), .soft_cap = cap});
+      expect_zeros(gradients.query.view().select(2, 11));
+      for (const std::int64_t j : {0, 70, 139}) {
+        expect_zeros(gradients.key.view().select(2, j));
+        expect_zeros(gradients.value.view().select(2, j));
+      }
+      for (const Tensor* all : {&gradients.query, &gradients.key, &gradients.value}) {
+        for (const double value : testing::values(*all)) ASSERT_TRUE(std::isfinite(value));
+        EXPECT_GT(testing::largest(*all), 0.01);
+      }
+    }
+  }
+}
+
+TEST_P(AttentionBackwardMasked, HiddenKeysAndValuesNeverReachAGradient) {
+  const Tensor visible = holes(), lengths = Tensor::of<std::int32_t>({2}, {139, 50});
+  const Tensor slopes = Tensor::of<float>({2}, {0.1f, 0.3f});
+  for (const Dtype dtype : kFloating) {
+    const Arrays clean(dtype);
+    for (const AttentionOptions& options :
+         {AttentionOptions{}, AttentionOptions{.soft_cap = 2}, AttentionOptions{.bias = Bias::alibi(slopes)}}) {
+      AttentionOptions masked = options;
+      masked.mask = Mask::boolean(visible) & Mask::lengths(lengths);
+      const Gradients wanted = clean.gradients(masked);
+      for (const double poison : {kNan, kInfinity, -kInfinity}) {
+        Arrays poisoned = clean;
+        for (const std::int64_t j : {0, 70, 139}) {
+          put(poisoned.k, {0, 0, j, 5}, poison);
+          put(poisoned.v, {0, 0, j, 7}, poison);
+        }
+        put(poisoned.k, {1, 0, 51, 0}, poison);  // the same tile as keys that are seen
+        put(poisoned.v, {1, 0, 51, 23}, poison);
+        testing::expect_same(wanted, poisoned.gradients(masked));
+      }
+    }
+  }
+}
+
+TEST_P(AttentionBackwardMasked, CausalHidesLaterKeys) {
+  for (const Dtype dtype : kFloating) {
+    Arrays arrays(dtype);
+    const Mask mask = Mask::causal();  // 30 queries see keys 0 to 29
+    const Gradients wanted = arrays.gradients({.mask = mask});
+    expect_zeros(wanted.key.view().slice(2, 30, 140));
+    expect_zeros(wanted.value.view().slice(2, 30, 140));
+    put(arrays.k, {0, 0, 30, 1}, kNan);
+    put(arrays.v, {1, 0, 31, 1}, kInfinity);
+    testing::expect_same(wanted, arrays.gradients({.mask = mask}));
+  }
+}
+
+// A row without keys takes no part, whatever its query and its grad_out hold.
+TEST_P(AttentionBackwardMasked, RowsWithoutKeysTakeNoPart) {
+  const Tensor visible = holes();
+  for (const Dtype dtype : kFloating) {
+    const Arrays clean(dtype);
+    const AttentionOptions options{.mask = Mask::boolean(visible)};
+    const Gradients wanted = clean.gradients(options);
+    Arrays poisoned = clean;
+    put(poisoned.q, {0, 1, 11, 3}, kNan);
+    put(poisoned.grad_out, {1, 0, 11, 4}, kInfinity);
+    testing::expect_same(wanted, poisoned.gradients(options));
+  }
+}
+
+// NaN that a query does see reaches its gradient: also behind the guard that a masked tile with NaN takes.
+TEST_P(AttentionBackwardMasked, VisibleNanStays) {
+  const Tensor visible = holes();
+  for (const Dtype dtype : kFloating) {
+    Arrays arrays(dtype);
+    put(arrays.k, {0, 0, 3, 2}, kNan);  // seen by odd queries
+    const Gradients gradients = arrays.gradients({.mask = Mask::boolean(visible)});
+    for (std::int64_t i = 0; i < 30; ++i) {
+      const std::vector<double> row = testing::values(gradients.query.view().select(0, 0).select(0, 1).select(0, i));
+      const bool sees = i % 2 == 1 && i != 11;
+      for (const double value : row) ASSERT_EQ(std::isnan(value), sees) << "query " << i;
+    }
+  }
+}
+
+// An additive bias of -infinity is arithmetic, not a mask, but a row of it has no keys either.
+TEST_P(AttentionBackwardMasked, RowsOfInfiniteBias) {
+  Tensor bias = testing::filled({30, 140}, 0);
+  for (std::int64_t j = 0; j < 140; ++j) bias.view().at<float>({4, j}) = -static_cast<float>(kInfinity);
+  for (std::int64_t i = 0; i < 30; ++i) bias.view().at<float>({i, 8}) = -static_cast<float>(kInfinity);
+  const Gradients gradients = Arrays(Dtype::f32).gradients({.bias = Bias::view(bias)});
+  expect_zeros(gradients.query.view().select(2, 4));
+  expect_zeros(gradients.key.view().select(2, 8));
+  expect_zeros(gradients.value.view().select(2, 8));
+  EXPECT_GT(testing::largest(gradients.query), 0.01);
+}
+
+}  // namespace
+}  // namespace qkv

@@ -1,0 +1,50 @@
+// What the tests of attention's gradients share: one call of the forward pass and one of the backward pass.
+#pragma once
+
+#include "kernels/attention_testing.h"
+#include "qkv/attention_backward.h"
+
+namespace qkv::testing {
+
+struct Gradients {
+  Tensor query, key, value;
+};
+
+// Bitwise.
+inline void expect_same(const Gradients& a, const Gradients& b) {
+  EXPECT_TRUE(same_bits(a.query, b.query)) << "gradient of the queries";
+  EXPECT_TRUE(same_bits(a.key, b.key)) << "gradient of the keys";
+  EXPECT_TRUE(same_bits(a.value, b.value)) << "gradient of the values";
+}
+
+inline Dtype accumulation_of(Dtype storage) { return storage == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
+
+// What the backward pass needs of the forward one.
+struct Forward {
+  Tensor out, log_sum_exp;
+};
+
+inline Forward forward(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
+                       std::optional<Dtype> out_dtype = std::nullopt) {
+  Dims rows, out;
+  for (int i = 0; i + 1 < q.rank(); ++i) rows.push_back(q.size(i));
+  out = rows;
+  out.push_back(v.size(-1));
+  Forward result{filled(out, kNan, out_dtype.value_or(q.dtype())), filled(rows, kNan, accumulation_of(q.dtype()))};
+  attention(q, k, v, result.out, options, {.log_sum_exp = result.log_sum_exp});
+  return result;
+}
+
+// The gradients, in tensors that held NaN. `dtype`: of the gradients; unset: that of q.
+inline Gradients backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& grad_out,
+                          const AttentionOptions& options = {}, std::optional<Dtype> dtype = std::nullopt,
+                          std::optional<Dtype> out_dtype = std::nullopt) {
+  const Forward kept = forward(q, k, v, options, out_dtype);
+  const Dtype type = dtype.value_or(q.dtype());
+  Gradients gradients{filled(q.shape(), kNan, type), filled(k.shape(), kNan, type), filled(v.shape(), kNan, type)};
+  attention_backward(q, k, v, kept.out, kept.log_sum_exp, grad_out, options,
+                     {.query = gradients.query, .key = gradients.key, .value = gradients.value});
+  return gradients;
+}
+
+}  // namespace qkv::testing
