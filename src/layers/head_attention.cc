@@ -58,6 +58,7 @@ MutableTensorView place(const char* name, const MutableTensorView& view, const D
   if (whole.shape() != shape) {
     fail(fmt::format("{} is {}; it must be {}", name, to_string(view.shape()), to_string(shape)));
   }
+  if (whole.stride(-1) != 1) fail(fmt::format("{} must have a last stride of 1", name));
   return whole;
 }
 

@@ -299,6 +299,9 @@ TEST(MultiHeadAttention, RefusesWhatDoesNotFit) {
   Tensor place = Tensor::zeros({2, 2, 4, 3});
   EXPECT_EQ(message_of<Invalid>([&] { layer.forward(x, {.weights = place}); }),
             "multi_head_attention: weights is [2, 2, 4, 3]; it must be [2, 2, 4, 4]");
+  Tensor square = Tensor::zeros({2, 4, 4});
+  EXPECT_EQ(message_of<Invalid>([&] { layer.forward(x, {.mean_weights = square.view().transpose(1, 2)}); }),
+            "multi_head_attention: mean_weights must have a last stride of 1");
 }
 
 }  // namespace
