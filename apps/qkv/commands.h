@@ -7,6 +7,7 @@ namespace qkv::app {
 
 void add_attend(CLI::App& program);
 void add_bench(CLI::App& program);
+void add_embed(CLI::App& program);
 void add_explain(CLI::App& program);
 void add_info(CLI::App& program);
 

@@ -23,6 +23,8 @@ struct ExplainOptions {
   std::string input;
   std::string w_embed, w_query, w_key, w_value;
   std::string b_query, b_key, b_value;
+  std::string w_out, b_out;
+  std::int64_t heads = 0;
   std::string mask;
   ScoreOptions score;
   std::optional<double> scale;
@@ -78,8 +80,8 @@ bool any_given(const CLI::App& command, std::initializer_list<const char*> optio
 }
 
 ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
-  const bool own =
-      any_given(command, {"--input", "--inputs", "--dim", "--key-dim", "--value-dim", "--init", "--w-embed"});
+  const bool own = any_given(
+      command, {"--input", "--inputs", "--dim", "--key-dim", "--value-dim", "--init", "--w-embed", "--heads"});
   ExplainInput input;
   if (!own) input = worked_example();
   const auto read = [&](const char* option, const std::string& path, Tensor& tensor) {
@@ -97,6 +99,8 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
   read("--b-query", options.b_query, input.b_query);
   read("--b-key", options.b_key, input.b_key);
   read("--b-value", options.b_value, input.b_value);
+  read("--w-out", options.w_out, input.w_out);
+  read("--b-out", options.b_out, input.b_out);
   read("--mask", options.mask, input.mask);
   read("--score-w-query", options.score.w_query, input.score_w_query);
   read("--score-w-key", options.score.w_key, input.score_w_key);
@@ -105,6 +109,7 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
   if (own || command.count("--score") > 0) input.score = options.score.kind;
   input.scale = options.scale;
   input.causal = options.causal;
+  input.heads = options.heads;
   for (const std::string& text : options.substitutes)
     input.substitutes.insert_or_assign(text.substr(0, text.find('=')), parse_substitute(text).second);
   const bool changed = any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value",
@@ -139,6 +144,8 @@ void add_arrays(CLI::App& command, ExplainOptions& options) {
   array("--b-query", options.b_query, "[key_dim], added to each query");
   array("--b-key", options.b_key, "[key_dim]");
   array("--b-value", options.b_value, "[value_dim]");
+  array("--w-out", options.w_out, "with --heads: [value_dim, dim]: output = merged heads x w_out");
+  array("--b-out", options.b_out, "with --heads: [dim], added to each output");
   array("--mask", options.mask, "[n, n] or broadcast to it: 1 = may attend, 0 = hidden");
 }
 
@@ -178,6 +185,13 @@ void add_explain(CLI::App& program) {
       ->check(finite_number())
       ->type_name("NUMBER");
   add_causal(command, options->causal);
+  command
+      .add_option("--heads", options->heads,
+                  "multi-head attention: split, attend per head, merge, project out (sizes are those of all heads "
+                  "together)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+      ->type_name("N");
+  for (const char* option : {"--w-out", "--b-out"}) command.get_option(option)->needs("--heads");
   add_made_up(command, options->made_up);
   command
       .add_option("--substitute", options->substitutes,

@@ -118,6 +118,7 @@ int run(int argc, char** argv) {
     return code;
   };
   try {
+    add_embed(program);
     add_explain(program);
     add_attend(program);
     add_info(program);

@@ -1,5 +1,6 @@
-// The walk-through of self-attention in eight steps: every intermediate by name, shape and numbers. The numbers come
-// from the run of the production kernel (qkv/attention.h) in f64 and are compared with the reference on the spot.
+// The walk-through of self-attention, with one head or many, in eight steps: every intermediate by name, shape and
+// numbers. The numbers come from the run of the production kernel (qkv/attention.h) in f64 and are compared with the
+// reference on the spot.
 //
 //   ExplainInput input = worked_example();
 //   input.substitutes["weights"] = parse_json_matrix("[[0,.5,.5],[0,1,0],[0,.9,.1]]", "weights");
@@ -35,6 +36,8 @@ struct ExplainInput {
   std::optional<Align> causal;                          // set: look-ahead mask
   Tensor mask;                                          // 1: may attend, 0: hidden; broadcastable to [n, n]
   std::map<std::string, Tensor> substitutes;            // intermediate's name -> what to go on with in its place
+  std::int64_t heads = 0;                               // 1 or more: multi-head attention (scaled dot, no substitutes)
+  Tensor w_out, b_out;                                  // heads: [all heads' values, dim], [dim]: output = merged w_out
   std::stop_token stop;                                 // polled while the kernel runs
   bool tutorial = false;                                // adds the variants and the trap of the known tutorial
 };

@@ -61,6 +61,7 @@ void add(Block& block, const Story& story, const std::string& name, Role role, T
 }
 
 Explanation explain(const ExplainInput& input) {
+  if (input.heads != 0) return explain_heads(input);
   const Intermediates run = compute_intermediates(input, input.substitutes);
   const Intermediates truth = input.substitutes.empty() ? run : compute_intermediates(input, {});
   const auto labels = static_cast<std::int64_t>(input.labels.size());

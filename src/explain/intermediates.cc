@@ -78,28 +78,6 @@ Score score_of(const ExplainInput& input, std::int64_t query_size, std::int64_t 
   return Score::scaled_dot();
 }
 
-// The look-ahead mask and the boolean one, with the elements that the latter borrows.
-struct OwnedMask {
-  Tensor visible;
-  Mask mask;
-};
-
-OwnedMask mask_of(const ExplainInput& input, std::int64_t n) {
-  OwnedMask owned;
-  if (input.causal) owned.mask = Mask::causal(*input.causal);
-  if (given(input.mask)) {
-    const Dims& shape = input.mask.shape();
-    const bool fits = input.mask.rank() == 2 && (shape[0] == n || shape[0] == 1) && (shape[1] == n || shape[1] == 1);
-    require(fits, "mask must be [{}, {}] or broadcast to it, got {}", n, n, to_string(shape));
-    const double* values = input.mask.data<double>();
-    require(std::all_of(values, values + input.mask.element_count(), [](double x) { return x == 0 || x == 1; }),
-            "mask must hold 1 (may attend) and 0 (hidden) alone");
-    owned.visible = convert(input.mask, Dtype::u8);
-    owned.mask = owned.mask & Mask::boolean(owned.visible.view().broadcast_to({1, 1, n, n}));
-  }
-  return owned;
-}
-
 // One run of the kernel over [n, size] matrices, compared with the reference.
 void attend(const Tensor& query, const Tensor& key, const AttentionOptions& options, Intermediates& all) {
   const std::int64_t n = query.size(0);
@@ -139,6 +117,22 @@ Tensor scaled(Tensor matrix, double factor) {
 }
 
 }  // namespace
+
+OwnedMask mask_of(const ExplainInput& input, std::int64_t n) {
+  OwnedMask owned;
+  if (input.causal) owned.mask = Mask::causal(*input.causal);
+  if (given(input.mask)) {
+    const Dims& shape = input.mask.shape();
+    const bool fits = input.mask.rank() == 2 && (shape[0] == n || shape[0] == 1) && (shape[1] == n || shape[1] == 1);
+    require(fits, "mask must be [{}, {}] or broadcast to it, got {}", n, n, to_string(shape));
+    const double* values = input.mask.data<double>();
+    require(std::all_of(values, values + input.mask.element_count(), [](double x) { return x == 0 || x == 1; }),
+            "mask must hold 1 (may attend) and 0 (hidden) alone");
+    owned.visible = convert(input.mask, Dtype::u8);
+    owned.mask = owned.mask & Mask::boolean(owned.visible.view().broadcast_to({1, 1, n, n}));
+  }
+  return owned;
+}
 
 bool given(const Tensor& tensor) { return tensor.rank() != 1 || tensor.size(0) != 0; }
 

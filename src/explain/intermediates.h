@@ -26,6 +26,13 @@ struct Intermediates {
 // std::invalid_argument if shapes do not fit.
 Intermediates compute_intermediates(const ExplainInput& input, const std::map<std::string, Tensor>& substitutes);
 
+// The look-ahead mask and the boolean one over n inputs, with the elements that the latter borrows.
+struct OwnedMask {
+  Tensor visible;
+  Mask mask;
+};
+OwnedMask mask_of(const ExplainInput& input, std::int64_t n);
+
 // The names that can be substituted, in the order of computation.
 std::vector<std::string> intermediate_names(const ExplainInput& input);
 

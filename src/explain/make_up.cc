@@ -12,7 +12,18 @@ namespace qkv {
 namespace {
 
 // Streams of the random numbers: giving one matrix leaves the others as they were.
-enum Stream : std::uint64_t { kInputs, kQuery, kKey, kValue, kScoreQuery, kScoreKey, kScore, kScoreV, kStreams };
+enum Stream : std::uint64_t {
+  kInputs,
+  kQuery,
+  kKey,
+  kValue,
+  kScoreQuery,
+  kScoreKey,
+  kScore,
+  kScoreV,
+  kStreams,
+  kOut = 1u << 31
+};
 
 Tensor normal(const Dims& shape, double deviation, std::uint64_t seed, Stream stream) {
   Random random(seed * kStreams + stream);
@@ -90,6 +101,11 @@ void make_up_missing(ExplainInput& input, const MadeUp& choice) {
     case Score::Kind::scaled_dot:
     case Score::Kind::dot:
       break;
+  }
+  if (input.heads != 0 && !given(input.w_out)) {
+    const std::int64_t merged = columns(input.w_value);
+    input.w_out = normal({merged, dim}, deviation(choice.init, merged, dim), choice.seed, kOut);
+    made_up.push_back("w_out");
   }
   if (made_up.empty()) return;
   input.weights_origin = fmt::format(

@@ -42,6 +42,9 @@ void add(Block& block, const Story& story, const std::string& name, Role role, T
 std::vector<Section> derive_steps(const Story& story);  // 1 to 3
 std::vector<Section> attend_steps(const Story& story);  // 4 to 8
 
+// The walk-through of multi-head attention.
+Explanation explain_heads(const ExplainInput& input);
+
 Section about_roles(const Story& story);
 Section about_attention_between(const Story& story);  // who looks at whom
 std::vector<Section> about_tutorials(const Story& story);

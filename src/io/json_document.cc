@@ -98,6 +98,11 @@ std::int64_t JsonValue::integer(std::int64_t min, std::int64_t max) const {
   return json_->get<std::int64_t>();
 }
 
+double JsonValue::number() const {
+  require(json_->is_number(), "a number");
+  return json_->get<double>();
+}
+
 std::vector<JsonValue> JsonValue::elements() const {
   require(json_->is_array(), "an array");
   std::vector<JsonValue> values;

@@ -27,6 +27,7 @@ class JsonValue {
   bool boolean() const;
   const std::string& string() const;
   std::int64_t integer(std::int64_t min, std::int64_t max) const;
+  double number() const;  // finite; an integer is one too
   std::vector<JsonValue> elements() const;
 
   // Calls f(key, value) for each member in the order of keys.

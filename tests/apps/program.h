@@ -58,6 +58,7 @@ struct Outcome {
 struct Surroundings {
   std::vector<std::string> environment{};  // "NAME=value", beside the test's own
   std::string output{};                    // where standard output goes; empty: it is captured; "-": it is closed
+  std::string input{};                     // file that standard input comes from; empty: the test's own
   int interrupt_after_ms = 0;              // sends SIGINT then; 0: never
 };
 
@@ -72,6 +73,7 @@ inline Outcome run_program(const std::vector<std::string>& arguments, const Surr
   const pid_t child = fork();
   if (child == 0) {
     for (const std::string& variable : surroundings.environment) putenv(const_cast<char*>(variable.c_str()));
+    if (!surroundings.input.empty()) dup2(open(surroundings.input.c_str(), O_RDONLY), STDIN_FILENO);
     close(STDOUT_FILENO);
     if (out != "-") open(out.c_str(), O_WRONLY | O_CREAT, 0600);
     const int err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);

@@ -10,7 +10,7 @@ namespace qkv::test {
 namespace {
 
 const std::vector<std::vector<std::string>> kCommands = {
-    {}, {"explain"}, {"attend"}, {"info"}, {"bench"}, {"bench", "attention"}, {"bench", "matmul"}};
+    {}, {"explain"}, {"attend"}, {"embed"}, {"info"}, {"bench"}, {"bench", "attention"}, {"bench", "matmul"}};
 
 std::vector<std::string> with(std::vector<std::string> arguments, const std::string& last) {
   arguments.push_back(last);

@@ -23,6 +23,7 @@ TEST(JsonDocument, GivesValuesByKind) {
   const JsonValue root = document.root();
   EXPECT_EQ(root["a"].elements()[1].integer(-5, 5), -2);
   EXPECT_EQ(root["b"]["c"].string(), "x");
+  EXPECT_EQ(root["a"].elements()[1].number(), -2.0);
   EXPECT_TRUE(root["d"].boolean());
   EXPECT_FALSE(root.find("e"));
   EXPECT_FALSE(root.find("z"));

@@ -1,0 +1,75 @@
+// qkv embed: one sentence per line on standard input, one embedding per line on standard output.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qkv/commands.h"
+#include "qkv/embedder.h"
+#include "qkv/error.h"
+#include "qkv/options.h"
+#include "qkv/program.h"
+
+namespace qkv::app {
+namespace {
+
+struct Request {
+  std::string model{};
+  bool json = false;
+};
+
+// What has arrived is embedded together, up to so many lines: whoever writes line by line gets answers line by line.
+constexpr std::size_t kMaxLines = 1024;
+
+// False at the end of input.
+bool read_lines(std::vector<std::string>& lines) {
+  lines.clear();
+  for (std::string line; lines.size() < kMaxLines && std::getline(std::cin, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    lines.push_back(std::move(line));
+    if (std::cin.rdbuf()->in_avail() <= 0) break;
+  }
+  if (std::cin.bad()) throw IoError("standard input: it cannot be read");
+  return !lines.empty();
+}
+
+void write_embedding(const float* values, std::int64_t count, bool json) {
+  fmt::memory_buffer text;
+  const auto to = std::back_inserter(text);
+  fmt::format_to(to, "{}", json ? "{\"embedding\": [" : "");
+  for (std::int64_t i = 0; i < count; ++i) fmt::format_to(to, "{}{}", i == 0 ? "" : json ? ", " : " ", values[i]);
+  fmt::format_to(to, "{}\n", json ? "]}" : "");
+  std::cout.write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+void embed(const Request& request) {
+  const Embedder embedder = Embedder::load(request.model);
+  std::ios::sync_with_stdio(false);
+  std::vector<std::string> lines;
+  while (read_lines(lines)) {
+    check_interruption();
+    const Tensor embeddings = embedder.embed(lines, {.stop = interruption()});
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      write_embedding(embeddings.data<float>() + static_cast<std::int64_t>(i) * embedder.dim(), embedder.dim(),
+                      request.json);
+    }
+    std::cout.flush();
+  }
+}
+
+}  // namespace
+
+void add_embed(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand(
+      "embed", "Embeddings of sentences: one per line on standard input, one embedding per line on standard output");
+  const auto request = std::make_shared<Request>();
+  add_file(command, "--model", request->model, "Folder of the model: config.json, model.safetensors, tokenizer.json")
+      ->required();
+  command.add_flag("--json", request->json, "Write {\"embedding\": [...]} a line");
+  add_threads(command);
+  command.callback([request] { embed(*request); });
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,48 @@
+// From texts to embeddings whose dot product says how alike the texts are: tokenizer, encoder, the mean over a text's
+// tokens, and length 1. Reads the folders of sentence-transformers that consist of these steps.
+// Source: Reimers, Gurevych, "Sentence-BERT" (2019).
+//
+//   Embedder embedder = Embedder::load("models/minilm");
+//   Tensor e = embedder.embed(texts);   // [texts, dim]
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "qkv/bert.h"
+#include "qkv/tokenizer.h"
+
+namespace qkv {
+
+struct EmbedOptions {
+  int threads = 0;  // 0: threads()
+  std::stop_token stop{};
+};
+
+// Immutable after construction: any number of threads may call embed.
+class Embedder {
+ public:
+  // `folder` holds what Bert::load reads, tokenizer.json, and perhaps modules.json with the files it names and
+  // sentence_bert_config.json. Without them: mean, length 1, and as many tokens as the model has positions.
+  // FormatError for steps that are not known here, and for paths that leave the folder.
+  static Embedder load(const std::string& folder);
+
+  // One row per text, bitwise the same in any company and on any number of threads. What exceeds the maximum length of
+  // a text is cut off. Texts that are not UTF-8 are read as tokenizer.h says.
+  Tensor embed(std::span<const std::string> texts, const EmbedOptions& options = {}) const;
+
+  std::int64_t dim() const { return model_.config().model_dim; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const Bert& model() const { return model_; }
+
+ private:
+  Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, bool normalize);
+
+  Tokenizer tokenizer_;
+  Bert model_;
+  std::size_t max_length_;
+  bool normalize_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,40 @@
+// y = W2 activation(W1 x + b1) + b2 on the rows of x: what stands between attentions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "qkv/linear.h"
+#include "qkv/weights.h"
+
+namespace qkv {
+
+enum class Activation {
+  relu,
+  gelu,  // exact: x Phi(x) with the normal distribution function. Source: Hendrycks, Gimpel (2016).
+};
+
+struct FeedForwardConfig {
+  std::int64_t model_dim = 0;
+  std::int64_t ff_dim = 0;
+  Activation activation = Activation::relu;
+  bool bias = true;
+};
+
+// Immutable after construction: any number of threads may call forward.
+class FeedForward {
+ public:
+  // Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim] and their biases.
+  FeedForward(const FeedForwardConfig& config, Weights& weights, const std::string& scope = "");
+
+  // x [..., model_dim] -> [..., model_dim].
+  Tensor forward(const TensorView& x, int threads = 0) const;
+
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+
+ private:
+  FeedForwardConfig config_;
+  Linear first_, second_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,91 @@
+// Many attentions side by side: project to heads, attend, merge, project out. The semantics of
+// torch.nn.MultiheadAttention, but for masks, which are ours (true = may attend; torch_masks.h converts), and for rows
+// that see no key, which are 0 before the output projection, weights asked for or not.
+// Source: Vaswani et al., "Attention is all you need" (2017), section 3.2.2.
+//
+//   MultiHeadAttention layer({.model_dim = 512, .heads = 8}, weights);
+//   Tensor y = layer.forward(x, {.mask = Mask::causal()});                    // self-attention
+//   Tensor z = layer.forward(x, memory, {.mask = Mask::lengths(n)}, &observer);
+//
+// Inputs: [batch, length, dim], [length, dim], or ragged (sequences.h), queries and memory alike; f32 or f64 like the
+// weights. The output has the shape of the queries, with out_dim last.
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "qkv/bias.h"
+#include "qkv/head_projection.h"
+#include "qkv/linear.h"
+#include "qkv/mask.h"
+#include "qkv/observer.h"
+#include "qkv/sequences.h"
+#include "qkv/weights.h"
+
+namespace qkv {
+
+// Parameters, with inner = heads * head_dim:
+//   packed: in_proj_weight [3 inner, model_dim] if all inputs have this size, else q_proj_weight [inner, model_dim],
+//     k_proj_weight and v_proj_weight; in_proj_bias [3 inner]
+//   per_head, two_stage, with ROLE one of query, key and value: ROLE.weight [heads, head_dim, ...],
+//     ROLE.bias [heads, head_dim]; two_stage also ROLE.shared_weight [inner, ...], ROLE.shared_bias [inner]
+//   bias_k and bias_v [1, 1, inner]; out_proj.weight [out_dim, inner], out_proj.bias [out_dim]
+struct MultiHeadAttentionConfig {
+  std::int64_t model_dim = 0;  // size of the queries
+  std::int64_t heads = 1;
+  std::int64_t head_dim = 0;         // query, key and value of one head; 0: model_dim / heads
+  std::int64_t key_input_dim = 0;    // size of the inputs that keys are projected from; 0: model_dim
+  std::int64_t value_input_dim = 0;  // the same for values
+  std::int64_t out_dim = 0;          // 0: model_dim
+  bool bias = true;                  // in all projections
+  bool bias_kv = false;              // a learnt key and value that every query sees
+  bool zero_attention = false;       // a key and value of zeros that every query sees
+  HeadScheme scheme = HeadScheme::packed;
+};
+
+struct MultiHeadAttentionOptions {
+  Mask mask{};  // over the keys given; the extra ones of bias_kv and zero_attention are always seen
+  Bias bias{};
+  // Places for weights; k_len counts the extra keys, which come last. Ragged: [query tokens, heads, k_len of the
+  // longest sequence] and [query tokens, k_len].
+  MutableTensorView weights{};       // [batch, heads, q_len, k_len]
+  MutableTensorView mean_weights{};  // [batch, q_len, k_len]: the mean over the heads
+  int threads = 0;                   // 0: threads()
+  std::stop_token stop{};
+};
+
+// Immutable after construction: any number of threads may call forward.
+class MultiHeadAttention {
+ public:
+  MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights, const std::string& scope = "");
+
+  Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
+  Tensor forward(const Sequences& query, const Sequences& memory, const MultiHeadAttentionOptions& options = {},
+                 Observer* observer = nullptr) const;
+  // The observer receives query, key, value (split into heads: [batch, heads, length, head_dim]), extra_key,
+  // extra_value ([extra keys, heads, head_dim]) if there are any, logits, weights ([batch, heads, q_len, k_len]),
+  // heads (each head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads, ...].
+  Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
+                 const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
+
+  // The same layer with its projections in another scheme; outputs agree to a few roundings.
+  MultiHeadAttention with_scheme(HeadScheme scheme) const;
+
+  const MultiHeadAttentionConfig& config() const { return config_; }  // every 0 replaced by what it stands for
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+
+ private:
+  TensorView parameter(const std::string& name) const;
+  HeadWeights head_weights(int role) const;
+
+  MultiHeadAttentionConfig config_;
+  std::vector<std::pair<std::string, Tensor>> parameters_;  // all but those of out_
+  Tensor extra_key_, extra_value_;                          // [extra keys, heads, head_dim]
+  std::vector<HeadProjection> projections_;                 // of query, key and value
+  Linear out_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,41 @@
+// Tensors by name on their way into layers. A layer takes what it needs, each once and with its shape checked; what
+// nobody has taken in the end does not belong there. Names are those of PyTorch's state dict.
+//
+//   Weights weights(read_safetensors(path).tensors, path);
+//   Linear linear({.in = 512, .out = 64}, weights, "encoder.proj.");   // takes encoder.proj.weight and ...bias
+//   weights.expect_empty();
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+class Weights {
+ public:
+  // `origin` begins every message. Tensors are handed out in `dtype`, f32 or f64.
+  explicit Weights(std::map<std::string, Tensor> tensors, std::string origin = "weights", Dtype dtype = Dtype::f32);
+
+  bool contains(const std::string& name) const { return tensors_.contains(name); }
+  // Hands a tensor over. FormatError if it is missing, has another shape or is not of a floating type.
+  Tensor take(const std::string& name, const Dims& shape);
+  // Drops a tensor that nobody needs, if it is there.
+  void ignore(const std::string& name) { tensors_.erase(name); }
+  // FormatError, naming some, if tensors are left.
+  void expect_empty() const;
+
+  Dtype dtype() const { return dtype_; }
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+  std::string origin_;
+  Dtype dtype_;
+};
+
+// What a layer shows its parameters to, each once, in a fixed order: `name` is the scope and the name in it.
+using ParameterVisitor = std::function<void(const std::string& name, const Tensor& weight)>;
+
+}  // namespace qkv

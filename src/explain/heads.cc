@@ -1,0 +1,255 @@
+// Multi-head attention in eight steps, with the shape at each reshape: what an observer of MultiHeadAttention receives.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+#include "explain/numbers.h"
+#include "explain/story.h"
+#include "qkv/multi_head_attention.h"
+#include "qkv/target.h"
+#include "reference/attention.h"
+
+namespace qkv {
+namespace {
+
+template <class... Arguments>
+void require(bool fits, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  if (!fits) throw std::invalid_argument("explain: " + fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+void check(const ExplainInput& input) {
+  check_matrices(input);
+  for (const auto& [name, tensor] :
+       {std::pair("inputs", &input.inputs), std::pair("w_query", &input.w_query), std::pair("w_key", &input.w_key),
+        std::pair("w_value", &input.w_value), std::pair("w_out", &input.w_out)}) {
+    require(given(*tensor) && tensor->rank() == 2, "{} must be given as a matrix", name);
+  }
+  require(!given(input.w_embed) && input.substitutes.empty() && input.score == Score::Kind::scaled_dot && !input.scale,
+          "with heads the score is scaled-dot, without scale, w_embed and substitutes");
+  const std::int64_t n = input.inputs.size(0), dim = input.inputs.size(1), columns = input.w_query.size(1);
+  require(n <= 4096, "{} inputs are more than the 4096 that can be shown", n);
+  require(input.heads >= 1 && columns % input.heads == 0, "{} columns of w_query cannot be split among {} heads",
+          columns, input.heads);
+  for (const auto& [name, tensor] :
+       {std::pair("w_query", &input.w_query), std::pair("w_key", &input.w_key), std::pair("w_value", &input.w_value)}) {
+    require(tensor->shape() == Dims{dim, columns}, "with heads {} must be {}, got {}", name,
+            to_string(Dims{dim, columns}), to_string(tensor->shape()));
+  }
+  require(input.w_out.size(0) == columns, "w_out must have {} rows, one per column of the merged heads, got {}",
+          columns, to_string(input.w_out.shape()));
+}
+
+// One row below the other.
+Tensor stacked(std::initializer_list<const Tensor*> parts) {
+  std::vector<double> all;
+  for (const Tensor* part : parts)
+    all.insert(all.end(), part->data<double>(), part->data<double>() + part->element_count());
+  const std::int64_t rows = static_cast<std::int64_t>(parts.size()) * (*parts.begin())->size(0);
+  return Tensor::of<double>({rows, (*parts.begin())->size(1)}, all);
+}
+
+Tensor transposed(const Tensor& matrix) { return Tensor::copy(matrix.view().transpose(0, 1)); }
+
+// [size]; zeros if no bias is given.
+Tensor bias_of(const Tensor& bias, const char* name, std::int64_t size) {
+  if (!given(bias)) return Tensor::zeros({1, size}, Dtype::f64);
+  require(bias.element_count() == size && bias.dtype() == Dtype::f64, "{} must hold {} numbers, got {}", name, size,
+          to_string(bias.shape()));
+  return Tensor::copy(bias.view().reshape({1, size}));
+}
+
+MultiHeadAttention layer_of(const ExplainInput& input) {
+  const std::int64_t columns = input.w_query.size(1), out = input.w_out.size(1);
+  const Tensor w_query = transposed(input.w_query), w_key = transposed(input.w_key),
+               w_value = transposed(input.w_value);
+  const Tensor b_query = bias_of(input.b_query, "b_query", columns), b_key = bias_of(input.b_key, "b_key", columns);
+  const Tensor b_value = bias_of(input.b_value, "b_value", columns), b_out = bias_of(input.b_out, "b_out", out);
+  Weights weights({{"in_proj_weight", stacked({&w_query, &w_key, &w_value})},
+                   {"in_proj_bias", Tensor::copy(stacked({&b_query, &b_key, &b_value}).view().reshape({3 * columns}))},
+                   {"out_proj.weight", transposed(input.w_out)},
+                   {"out_proj.bias", Tensor::copy(b_out.view().reshape({out}))}},
+                  "explain", Dtype::f64);
+  return MultiHeadAttention(
+      {.model_dim = input.inputs.size(1), .heads = input.heads, .head_dim = columns / input.heads, .out_dim = out},
+      weights);
+}
+
+// Copies of all that passes, without the batch of one.
+struct Notebook : Observer {
+  void receive(std::string_view name, const TensorView& value) override {
+    notes[std::string(name)] = Tensor::copy(value.rank() == 4 ? value.select(0, 0) : value);
+  }
+  std::map<std::string, Tensor> notes{};
+};
+
+// What is written about one run.
+struct HeadStory {
+  const ExplainInput& input;
+  const std::map<std::string, Tensor>& run;
+
+  std::int64_t count() const { return input.inputs.size(0); }
+  std::int64_t columns() const { return input.w_query.size(1); }
+  std::int64_t head_dim() const { return columns() / input.heads; }
+  std::vector<std::string> names(std::string_view part) const {
+    std::vector<std::string> all;
+    for (std::int64_t i = 0; i < count(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      all.push_back(input.labels.empty() ? fmt::format("{} {}", part, i + 1) : input.labels[at]);
+    }
+    return all;
+  }
+  Quantity quantity(const std::string& name, Role role) const { return {name, role, run.at(name), {}, false}; }
+};
+
+Section project(const HeadStory& story) {
+  const ExplainInput& input = story.input;
+  Block block;
+  block.lines = {
+      plain(fmt::format("One matrix for all heads turns each input of {} numbers into {}: {} heads of {} "
+                        "(the query size).",
+                        input.inputs.size(1), story.columns(), input.heads, story.head_dim()))};
+  if (!input.weights_origin.empty()) block.lines.push_back(plain(input.weights_origin));
+  block.quantities = {{"w_query", Role::query, input.w_query, {}, false},
+                      {"w_key", Role::key, input.w_key, {}, false},
+                      {"w_value", Role::value, input.w_value, {}, false}};
+  const auto rows = [&](const char* name, Role role) {
+    const Tensor joined = Tensor::copy(story.run.at(name).view().transpose(0, 1));
+    return Quantity{std::string("projected ") + name, role,
+                    Tensor::copy(joined.view().reshape({story.count(), story.columns()})), story.names(name), false};
+  };
+  Block product;
+  product.lines = {plain("projected query = inputs x w_query, and so on:")};
+  product.quantities = {rows("query", Role::query), rows("key", Role::key), rows("value", Role::value)};
+  return {2, "Project, all heads at once", {block, product}};
+}
+
+Section split(const HeadStory& story) {
+  Block block;
+  block.lines = {
+      plain("The split is logical: the same numbers, read under another shape. Head 1 owns the first columns."),
+      plain(fmt::format("  {} -> {} -> {}", to_string(Dims{story.count(), story.columns()}),
+                        to_string(Dims{story.count(), story.input.heads, story.head_dim()}),
+                        to_string(Dims{story.input.heads, story.count(), story.head_dim()}))),
+      plain("  inputs, columns -> inputs, heads, head_dim -> heads, inputs, head_dim")};
+  Section section{3, "Split into heads", {block}};
+  for (const auto& [name, role] :
+       {std::pair("query", Role::query), std::pair("key", Role::key), std::pair("value", Role::value)}) {
+    Block part;
+    part.quantities = {story.quantity(name, role)};
+    section.blocks.push_back(part);
+  }
+  return section;
+}
+
+Section step(const HeadStory& story, int number, const char* title, const std::string& text, const char* name,
+             Role role) {
+  Block block;
+  block.lines = {plain(text)};
+  block.quantities = {story.quantity(name, role)};
+  return {number, title, {block}};
+}
+
+Section merge(const HeadStory& story) {
+  Block block;
+  block.lines = {
+      plain("Heads side by side again: swap heads and inputs, then read each input's heads as one row."),
+      plain(fmt::format("  {} -> {} -> {}", to_string(Dims{story.input.heads, story.count(), story.head_dim()}),
+                        to_string(Dims{story.count(), story.input.heads, story.head_dim()}),
+                        to_string(Dims{story.count(), story.columns()})))};
+  block.quantities = {{"merged", Role::output, story.run.at("merged"), story.names("output"), false}};
+  return {7, "Merge the heads", {block}};
+}
+
+Section project_out(const HeadStory& story) {
+  Block block;
+  block.lines = {
+      plain(fmt::format("output = merged x w_out{}: {} x {} -> {}", given(story.input.b_out) ? " + b_out" : "",
+                        to_string(Dims{story.count(), story.columns()}), to_string(story.input.w_out.shape()),
+                        to_string(story.run.at("output").shape())))};
+  block.quantities = {{"w_out", Role::output, story.input.w_out, {}, false},
+                      {"output", Role::output, story.run.at("output"), story.names("output"), false}};
+  return {8, "Project out", {block}};
+}
+
+Section about_schemes(const ExplainInput& input, const MultiHeadAttention& layer, const Tensor& output,
+                      const MultiHeadAttentionOptions& options) {
+  const auto apart = [&](HeadScheme scheme) {
+    return number_text(largest_difference(layer.with_scheme(scheme).forward(input.inputs, options), output));
+  };
+  const std::int64_t dim = input.inputs.size(1), columns = input.w_query.size(1), head_dim = columns / input.heads;
+  Block block;
+  block.lines = {
+      plain("Texts write the projections in three ways, which say the same. Each was computed:"),
+      plain(fmt::format("  packed: one matrix {}, split logically, as above", to_string(Dims{dim, columns}))),
+      plain(fmt::format("  per head: {} matrices {}; largest difference of the outputs {}", input.heads,
+                        to_string(Dims{dim, head_dim}), apart(HeadScheme::per_head))),
+      plain(fmt::format("  two-stage: a shared matrix {}, then {} matrices {}; largest difference {}",
+                        to_string(Dims{dim, columns}), input.heads, to_string(Dims{columns, head_dim}),
+                        apart(HeadScheme::two_stage)))};
+  return {0, "Three ways to write the weights", {block}};
+}
+
+double reference_difference(const HeadStory& story, const Mask& mask) {
+  const auto batch = [&](const char* name) {
+    const Tensor& heads = story.run.at(name);
+    return heads.view().reshape({1, heads.size(0), heads.size(1), heads.size(2)});
+  };
+  const reference::AttentionResult expected =
+      reference::attention(batch("query"), batch("key"), batch("value"), {.mask = mask});
+  return std::max({largest_difference(story.run.at("heads"), expected.out),
+                   largest_difference(story.run.at("weights"), expected.weights),
+                   largest_difference(story.run.at("logits"), expected.logits)});
+}
+
+}  // namespace
+
+Explanation explain_heads(const ExplainInput& input) {
+  check(input);
+  require(input.labels.empty() || static_cast<std::int64_t>(input.labels.size()) == input.inputs.size(0),
+          "there must be one label per input, got {} labels for {} inputs", input.labels.size(), input.inputs.size(0));
+  const MultiHeadAttention layer = layer_of(input);
+  const OwnedMask mask = mask_of(input, input.inputs.size(0));
+  const MultiHeadAttentionOptions options{.mask = mask.mask, .stop = input.stop};
+  Notebook notebook;
+  Explanation explanation;
+  explanation.output = layer.forward(input.inputs, options, &notebook);
+  explanation.true_output = explanation.output;
+  const HeadStory story{input, notebook.notes};
+  explanation.title = input.title.empty() ? "Multi-head attention step by step" : input.title;
+  explanation.score = score_name(input.score);
+  explanation.scale = 1 / std::sqrt(static_cast<double>(story.head_dim()));
+  explanation.target = selected_target();
+  explanation.largest_difference = reference_difference(story, mask.mask);
+
+  Block inputs;
+  inputs.lines = {
+      plain(fmt::format("{} inputs of {} numbers each: one row per input.", story.count(), input.inputs.size(1)))};
+  inputs.quantities = {{"inputs", Role::input, input.inputs, story.names("input"), false}};
+  Block check;
+  check.lines = {
+      plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).",
+                        explanation.target)),
+      plain("Largest difference from the reference, in plain loops: " + number_text(explanation.largest_difference))};
+  const std::string masked = mask.mask.align() || given(input.mask) ? "; -inf where a key is hidden" : "";
+  explanation.sections = {
+      {1, "Prepare inputs", {inputs}},
+      project(story),
+      split(story),
+      step(story, 4, "Score, in each head",
+           fmt::format("logits = query . key / sqrt({}): the size of a head, not of all of them{}.", story.head_dim(),
+                       masked),
+           "logits", Role::score),
+      step(story, 5, "Softmax, in each head", "Each row becomes positive and sums to 1: each head has its own view.",
+           "weights", Role::weight),
+      step(story, 6, "Weighted sum, in each head", "heads = weights x value, head by head.", "heads", Role::output),
+      merge(story),
+      project_out(story),
+      about_schemes(input, layer, explanation.output, options),
+      {0, "Check", {check}}};
+  return explanation;
+}
+
+}  // namespace qkv

@@ -1,0 +1,30 @@
+// Layers that treat every position alike see their input [..., size] as rows [n, size]. And other work on rows.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+class Rows {
+ public:
+  // Without a copy where the strides allow it. std::invalid_argument unless x is [..., size].
+  Rows(std::string_view layer, const TensorView& x, std::int64_t size);
+
+  const TensorView& view() const { return view_; }  // [n, size], last stride 1
+  std::int64_t count() const { return view_.size(0); }
+
+ private:
+  Tensor copy_;
+  TensorView view_;
+};
+
+// The shape with another last extent.
+Dims with_last(Dims shape, std::int64_t size);
+
+// One below the other: tensors of at least one dimension that agree in all but the first, and in type.
+Tensor stack_rows(std::vector<Tensor> parts);
+
+}  // namespace qkv

@@ -1,0 +1,44 @@
+#include "qkv/weights.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "qkv/error.h"
+
+namespace qkv {
+
+Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtype dtype)
+    : tensors_(std::move(tensors)), origin_(std::move(origin)), dtype_(dtype) {
+  if (dtype != Dtype::f32 && dtype != Dtype::f64) {
+    throw std::invalid_argument(fmt::format("weights: layers compute in f32 or f64, not in {}", name_of(dtype)));
+  }
+}
+
+Tensor Weights::take(const std::string& name, const Dims& shape) {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) {
+    throw FormatError(fmt::format("{}: tensor \"{}\" {} is missing", origin_, name, to_string(shape)));
+  }
+  const Tensor& tensor = found->second;
+  if (tensor.shape() != shape) {
+    throw FormatError(fmt::format("{}: tensor \"{}\" is {}; it must be {}", origin_, name, to_string(tensor.shape()),
+                                  to_string(shape)));
+  }
+  if (!is_floating(tensor.dtype())) {
+    throw FormatError(
+        fmt::format("{}: tensor \"{}\" is {}; it must be a floating type", origin_, name, name_of(tensor.dtype())));
+  }
+  Tensor taken = std::move(found->second);
+  tensors_.erase(found);
+  return taken.dtype() == dtype_ ? std::move(taken) : convert(taken, dtype_);
+}
+
+void Weights::expect_empty() const {
+  if (tensors_.empty()) return;
+  throw FormatError(fmt::format("{}: tensor \"{}\"{} belongs to no part of this model", origin_,
+                                tensors_.begin()->first,
+                                tensors_.size() > 1 ? fmt::format(" (and {} more)", tensors_.size() - 1) : ""));
+}
+
+}  // namespace qkv

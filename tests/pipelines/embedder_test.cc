@@ -1,0 +1,163 @@
+// Embeddings against transformers (golden/bert, made by make.py there), and what the files beside a model say.
+#include "qkv/embedder.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "io/files_for_test.h"
+#include "kernels/attention_testing.h"
+#include "qkv/files.h"
+#include "text/tokenizer_files.h"
+
+namespace qkv {
+namespace {
+
+const std::string kGolden = QKV_TEST_DATA "/golden/bert/";
+
+// Sums of hundreds of products, six layers deep: what float32 leaves, an order below what would matter to a user.
+constexpr double kTolerance = 2e-5;
+
+void expect_parity(const Embedder& embedder, const std::vector<std::string>& texts, const std::string& expected_path) {
+  const auto expected = read_safetensors(expected_path).tensors;
+  const Tensor embeddings = embedder.embed(texts);
+  EXPECT_LE(testing::difference(embeddings, expected.at("embeddings")), kTolerance);
+  // Hidden states of as many texts as the file has.
+  const TensorView hidden = expected.at("hidden");
+  for (std::int64_t row = 0, text = 0; row < hidden.size(0); ++text) {
+    const Encoding encoding = embedder.tokenizer().encode(texts[static_cast<std::size_t>(text)], {.max_length = 256});
+    const auto length = static_cast<std::int64_t>(encoding.ids.size());
+    ASSERT_LE(row + length, hidden.size(0));
+    const Tensor own =
+        embedder.model().forward({encoding.ids, encoding.type_ids, offsets_of(std::vector<std::int64_t>{length})});
+    EXPECT_LE(testing::difference(own, hidden.slice(0, row, row + length)), kTolerance) << "text " << text;
+    row += length;
+  }
+}
+
+// MiniLM, if it has been fetched.
+class MiniLm : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(minilm_folder() + "/model.safetensors")) {
+      GTEST_SKIP() << "no " << minilm_folder() << ": run models/get-minilm";
+    }
+  }
+};
+
+TEST_F(MiniLm, AgreesWithTransformers) {
+  expect_parity(Embedder::load(minilm_folder()), lines_of(slurp(kGolden + "sentences.txt")),
+                kGolden + "minilm.safetensors");
+}
+
+TEST_F(MiniLm, EachEmbeddingIsAsAloneOnAnyNumberOfThreads) {
+  const Embedder embedder = Embedder::load(minilm_folder());
+  const std::vector<std::string> sentences = lines_of(slurp(kGolden + "sentences.txt"));
+  const std::size_t count = sentences.size();
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < 6 * count; ++i) texts.push_back(sentences[i % count]);
+  const Tensor all = embedder.embed(texts, {.threads = 1});
+  EXPECT_TRUE(testing::same_bits(embedder.embed(texts, {.threads = 3}), all));
+  std::vector<Tensor> alone;
+  for (std::size_t i = 0; i < count; ++i) {
+    alone.push_back(embedder.embed(std::span(texts).subspan(i, 1), {.threads = 1 + static_cast<int>(i % 2)}));
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    EXPECT_TRUE(testing::same_bits(all.view().slice(0, row, row + 1), alone[i % count])) << texts[i];
+  }
+}
+
+TEST_F(MiniLm, SlowAgreesWithTransformersOnManyTexts) {
+  const char* texts = std::getenv("QKV_EMBEDDER_TEXTS");
+  const char* expected = std::getenv("QKV_EMBEDDER_EXPECTED");
+  if (texts == nullptr || expected == nullptr) {
+    GTEST_SKIP() << "QKV_EMBEDDER_TEXTS and QKV_EMBEDDER_EXPECTED name the files of tests/golden/bert/make.py";
+  }
+  expect_parity(Embedder::load(minilm_folder()), nlohmann::json::parse(slurp(texts)), expected);
+}
+
+// The tiny model with a tokenizer of one-letter words and what is put beside it.
+struct Folder : test::TemporaryFolder {
+  Folder() {
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      std::filesystem::copy_file(kGolden + "tiny/" + name, *this / name);
+    }
+    put("tokenizer.json", R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": null, "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##",
+                  "max_input_chars_per_word": 100, "vocab": {"?": 0, "a": 1, "b": 2, "c": 3}}})");
+  }
+  Embedder load() const { return Embedder::load(*this / ""); }
+  std::string refusal() const {
+    const std::string message = test::message_of<FormatError>([&] { load(); });
+    const std::string own = *this / "";
+    return message.starts_with(own) ? message.substr(message.find_first_not_of('/', own.size())) : message;
+  }
+};
+
+Tensor embed_one(const Embedder& embedder, const std::string& text) { return embedder.embed(std::span(&text, 1)); }
+
+TEST(Embedder, MeanOfTheHiddenStatesAtLengthOne) {
+  const Folder folder;
+  const Embedder embedder = folder.load();
+  const Tensor hidden = embedder.model().forward({{1, 2, 0}, {0, 0, 0}, offsets_of(std::vector<std::int64_t>{3})});
+  double mean[12] = {}, squares = 0;
+  for (int i = 0; i < 36; ++i) mean[i % 12] += hidden.data<float>()[i] / 3.0;
+  for (const double value : mean) squares += value * value;
+  const Tensor embedding = embed_one(embedder, "a b d");
+  for (int i = 0; i < 12; ++i) EXPECT_NEAR(embedding.data<float>()[i], mean[i] / std::sqrt(squares), 1e-6);
+  // Without a token there is nothing to take the mean of.
+  EXPECT_EQ(testing::largest(embed_one(embedder, "")), 0.0);
+}
+
+TEST(Embedder, FilesBesideTheModel) {
+  const Folder folder;
+  const Tensor unlimited = embed_one(folder.load(), "a b c a b c");
+  EXPECT_FALSE(testing::same_bits(unlimited, embed_one(folder.load(), "a b")));
+  folder.put("sentence_bert_config.json", R"({"max_seq_length": 2, "do_lower_case": false})");
+  EXPECT_TRUE(testing::same_bits(embed_one(folder.load(), "a b c a b c"), embed_one(folder.load(), "a b")));
+
+  const auto length = [](const TensorView& row) {
+    double squares = 0;
+    for (const double value : testing::values(row)) squares += value * value;
+    return std::sqrt(squares);
+  };
+  EXPECT_NEAR(length(embed_one(folder.load(), "a b")), 1, 1e-6);
+  std::filesystem::create_directory(folder / "pool");
+  folder.put("modules.json", R"([{"path": "", "type": "sentence_transformers.models.Transformer"},
+                                 {"path": "pool", "type": "sentence_transformers.models.Pooling"}])");
+  folder.put("pool/config.json", R"({"word_embedding_dimension": 12, "pooling_mode_mean_tokens": true,
+                                     "pooling_mode_cls_token": false})");
+  EXPECT_GT(std::abs(length(embed_one(folder.load(), "a b")) - 1), 0.1);
+}
+
+TEST(Embedder, RefusesFilesBesideTheModel) {
+  const Folder folder;
+  std::filesystem::create_directory(folder / "pool");
+  const auto modules = [&](const std::string& path, const std::string& second) {
+    folder.put("modules.json", R"([{"path": "", "type": "x.Transformer"}, {"path": ")" + path + R"(", "type": "x.)" +
+                                   second + R"("}, {"path": "n", "type": "x.Normalize"}])");
+    return folder.refusal();
+  };
+  EXPECT_EQ(modules("../pool", "Pooling"), "modules.json: [1].path must not leave the folder");
+  EXPECT_EQ(modules("pool/../../x", "Pooling"), "modules.json: [1].path must not leave the folder");
+  EXPECT_EQ(modules("/etc", "Pooling"), "modules.json: [1].path must not leave the folder");
+  EXPECT_EQ(modules("pool", "Dense"), "modules.json: [1].type must be Pooling in this place");
+  folder.put("pool/config.json", R"({"word_embedding_dimension": 13, "pooling_mode_mean_tokens": true})");
+  EXPECT_EQ(modules("pool", "Pooling"), "pool/config.json: word_embedding_dimension is 13, must be 12 to 12");
+  folder.put("pool/config.json", R"({"word_embedding_dimension": 12, "pooling_mode_mean_tokens": true,
+                                     "pooling_mode_max_tokens": true})");
+  EXPECT_EQ(modules("pool", "Pooling"),
+            "pool/config.json: pooling_mode_max_tokens must be that of the mean over tokens");
+  std::filesystem::remove(folder / "modules.json");
+  folder.put("sentence_bert_config.json", R"({"max_seq_length": 0})");
+  EXPECT_EQ(folder.refusal(), "sentence_bert_config.json: max_seq_length is 0, must be 1 to 1048576");
+  std::filesystem::remove(folder / "sentence_bert_config.json");
+  folder.put("tokenizer.json", R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+      "post_processor": null, "decoder": null, "model": {"type": "WordPiece", "unk_token": "?",
+      "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {"?": 0, "a": 30}}})");
+  EXPECT_EQ(folder.refusal(), "tokenizer.json: token number 30 is not in the model's vocabulary of 30");
+}
+
+}  // namespace
+}  // namespace qkv
