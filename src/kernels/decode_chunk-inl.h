@@ -96,8 +96,8 @@ class DecodeChunk {
     queries_ = scratch;
     logits_ = scratch + sizes.queries;
     const KeyRange keys = keys_of_query(tasks[0], 0);
-    first_ = std::max(keys.first, chunk);
-    last_ = std::min(keys.last, chunk + kChunkKeys);
+    first_ = std::clamp(keys.first, chunk, chunk + kChunkKeys);
+    last_ = std::clamp(keys.last, first_, chunk + kChunkKeys);
   }
 
   void run(T* part, std::int64_t row_elements) {
