@@ -1,0 +1,23 @@
+// qkv explain --model: what the heads of a model look at in a text.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "qkv/explain.h"
+
+namespace qkv::app {
+
+struct ModelOptions {
+  std::string folder, text, token;
+  std::int64_t layer = -1, head = -1;  // -1: not given
+};
+
+// --model, --text, --layer, --head and --token, which go with --json and --threads alone: call it after all others.
+void add_model_options(CLI::App& command, ModelOptions& options);
+
+// What the command prints.
+std::string explain_model(const ModelOptions& options, bool json, const TextStyle& style);
+
+}  // namespace qkv::app
