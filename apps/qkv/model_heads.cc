@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <optional>
 #include <string_view>
 
 #include "qkv/explain_model.h"
@@ -26,7 +25,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
                                         [&](std::string_view name) { return other->check_name(std::string(name)); });
     if (!compatible) model->excludes(other);
   }
-  const auto number = [&](const char* name, std::int64_t& value, const char* help) {
+  const auto number = [&](const char* name, std::optional<std::int64_t>& value, const char* help) {
     return command.add_option(name, value, help)
         ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
         ->type_name("N")
@@ -48,13 +47,13 @@ std::string explain_model(const ModelOptions& options, bool json, const TextStyl
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json").encode(options.text);
   const Bert model = Bert::load(options.folder);
   const BertOptions run{.stop = interruption()};
-  if (options.layer < 0) {
+  if (!options.layer) {
     const HeadSurvey survey = survey_heads(model, text, run);
     return json ? to_json(survey) + "\n" : to_text(survey, style);
   }
   std::optional<std::int64_t> token;
-  if (!options.token.empty()) token = find_token(text.tokens, options.token);
-  const HeadLook look = look_at_head(model, text, {.layer = options.layer, .head = options.head}, run);
+  if (options.token) token = find_token(text.tokens, *options.token);
+  const HeadLook look = look_at_head(model, text, {.layer = *options.layer, .head = *options.head}, run);
   return json ? to_json(look, token) + "\n" : to_text(look, token, style);
 }
 

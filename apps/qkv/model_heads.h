@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "qkv/explain.h"
@@ -10,8 +11,9 @@
 namespace qkv::app {
 
 struct ModelOptions {
-  std::string folder, text, token;
-  std::int64_t layer = -1, head = -1;  // -1: not given
+  std::string folder, text;
+  std::optional<std::int64_t> layer, head;
+  std::optional<std::string> token;
 };
 
 // --model, --text, --layer, --head and --token, which go with --json and --threads alone: call it after all others.

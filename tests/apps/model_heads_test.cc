@@ -53,6 +53,7 @@ TEST(ExplainModel, RefusesInOneLine) {
   refused({"--input", "[[1]]"}, 2, "--input excludes --model");
   refused({"--seed", "3"}, 2, "--seed excludes --model");
   refused({"--layer", "2", "--head", "0"}, 3, "there is no layer 2; the model has layers 0 to 1");
+  refused({"--layer", "0", "--head", "0", "--token", ""}, 3, "there is no token \"\"");
   refused({"--layer", "0", "--head", "0", "--token", "x"}, 3,
           "there is no token \"x\"; the tokens, 0 to 3, are: a b a ?");
   expect_message(run_program({"explain", "--model", "/nowhere", "--text", "a"}), 4, "qkv explain",
