@@ -172,7 +172,7 @@ void run(const CLI::App& command, const ExplainOptions& options) {
   const TextStyle style{.color = wants_color()};
   std::string text;
   if (command.count("--model") > 0) {
-    text = explain_model(options.model, options.json, style);
+    text = explain_model(command, options.model, options.json, style);
   } else {
     const Explanation explanation = explain(input_of(command, options));
     text = options.json ? to_json(explanation) + "\n" : to_text(explanation, style);

@@ -10,21 +10,29 @@
 #include "qkv/program.h"
 
 namespace qkv::app {
+namespace {
+
+// Not by CLI11's excludes(), which would list every other option in the help.
+void refuse_others(const CLI::App& command) {
+  constexpr std::array<std::string_view, 8> kOwn = {"--model", "--text", "--layer",   "--head",
+                                                    "--token", "--json", "--threads", "--help"};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() > 0 && std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) {
+      throw UsageError(name, "does not go with --model");
+    }
+  }
+}
+
+}  // namespace
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
-  const auto others = command.get_options();
   CLI::Option* model = add_file(command, "--model", options.folder,
                                 "what the heads of this model look at in --text; a folder with config.json, "
                                 "model.safetensors and tokenizer.json");
   CLI::Option* text = command.add_option("--text", options.text, "with --model: the text")->type_name("TEXT");
-  model->needs(text);
+  model->type_name("FOLDER")->needs(text);
   text->needs(model);
-  for (CLI::Option* other : others) {
-    constexpr std::array<std::string_view, 4> kCompatible = {"--help", "--version", "--json", "--threads"};
-    const bool compatible = std::any_of(kCompatible.begin(), kCompatible.end(),
-                                        [&](std::string_view name) { return other->check_name(std::string(name)); });
-    if (!compatible) model->excludes(other);
-  }
   const auto number = [&](const char* name, std::optional<std::int64_t>& value, const char* help) {
     return command.add_option(name, value, help)
         ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
@@ -43,7 +51,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->needs(layer);
 }
 
-std::string explain_model(const ModelOptions& options, bool json, const TextStyle& style) {
+std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style) {
+  refuse_others(command);
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json").encode(options.text);
   const Bert model = Bert::load(options.folder);
   const BertOptions run{.stop = interruption()};

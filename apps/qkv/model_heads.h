@@ -16,10 +16,10 @@ struct ModelOptions {
   std::optional<std::string> token;
 };
 
-// --model, --text, --layer, --head and --token, which go with --json and --threads alone: call it after all others.
+// --model, --text, --layer, --head and --token.
 void add_model_options(CLI::App& command, ModelOptions& options);
 
-// What the command prints.
-std::string explain_model(const ModelOptions& options, bool json, const TextStyle& style);
+// What the command prints. UsageError for an option of the other explanations.
+std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style);
 
 }  // namespace qkv::app

@@ -58,12 +58,13 @@ class TokenNames {
   std::size_t width_ = 1;
 };
 
-// The keys by falling weight; equal weights: lower key first.
+// Keys by falling weight; equal weights: lower key first.
 std::vector<std::int64_t> keys_of(const Tensor& weights, std::int64_t token) {
   std::vector<std::int64_t> keys(static_cast<std::size_t>(weights.size(1)));
   std::iota(keys.begin(), keys.end(), 0);
   const double* row = weights.data<double>() + token * weights.size(1);
-  std::stable_sort(keys.begin(), keys.end(), [row](std::int64_t a, std::int64_t b) { return row[a] > row[b]; });
+  std::sort(keys.begin(), keys.end(),
+            [row](std::int64_t a, std::int64_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
   return keys;
 }
 

@@ -50,8 +50,8 @@ TEST(ExplainModel, RefusesInOneLine) {
   };
   refused({"--layer", "1"}, 2, "--layer requires --head");
   refused({"--token", "a"}, 2, "--token requires --layer");
-  refused({"--input", "[[1]]"}, 2, "--input excludes --model");
-  refused({"--seed", "3"}, 2, "--seed excludes --model");
+  refused({"--input", "[[1]]"}, 2, "--input: does not go with --model");
+  refused({"--seed", "3"}, 2, "--seed: does not go with --model");
   refused({"--layer", "2", "--head", "0"}, 3, "there is no layer 2; the model has layers 0 to 1");
   refused({"--layer", "0", "--head", "0", "--token", ""}, 3, "there is no token \"\"");
   refused({"--layer", "0", "--head", "0", "--token", "x"}, 3,
