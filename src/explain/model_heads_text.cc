@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <utility>
 
 #include "explain/numbers.h"
 #include "explain/story.h"
@@ -58,13 +58,17 @@ class TokenNames {
   std::size_t width_ = 1;
 };
 
-// Keys by falling weight; equal weights: lower key first.
+// Keys by falling weight; equal weights: lower key first. Weights that are not numbers, as a broken model has, come
+// last.
 std::vector<std::int64_t> keys_of(const Tensor& weights, std::int64_t token) {
-  std::vector<std::int64_t> keys(static_cast<std::size_t>(weights.size(1)));
-  std::iota(keys.begin(), keys.end(), 0);
-  const double* row = weights.data<double>() + token * weights.size(1);
-  std::sort(keys.begin(), keys.end(),
-            [row](std::int64_t a, std::int64_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
+  std::vector<std::pair<double, std::int64_t>> ranked;
+  for (std::int64_t key = 0; key < weights.size(1); ++key) {
+    const double weight = weights.view().at<double>({token, key});
+    ranked.emplace_back(std::isnan(weight) ? 1 : -weight, key);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<std::int64_t> keys;
+  for (const auto& [rank, key] : ranked) keys.push_back(key);
   return keys;
 }
 

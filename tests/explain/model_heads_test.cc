@@ -195,6 +195,12 @@ TEST(ModelHeads, TextHasTopKeysFirst) {
   EXPECT_NE(to_text(made_up_look(), 2, {.color = true}).find(" \x1b[36m0.625\x1b[0m"), std::string::npos);
 }
 
+TEST(ModelHeads, WeightsThatAreNoNumbersComeLast) {
+  HeadLook look = made_up_look();
+  look.weights.data<double>()[0] = std::nan("");
+  EXPECT_TRUE(test::has_line_with(to_text(look), "->  the (2) 0.625, ?[31m 0.125, the (0) nan\n")) << to_text(look);
+}
+
 TEST(ModelHeads, TextOfSurveyHasALinePerHead) {
   HeadSurvey survey;
   survey.tokens = {"[CLS]", "a"};
