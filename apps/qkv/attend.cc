@@ -32,6 +32,14 @@ struct Request {
   NamedFile weights{"--weights"};
   NamedFile logits{"--logits"};
   NamedFile log_sum_exp{"--log-sum-exp"};
+  NamedFile row_maximum{"--row-maximum"};
+  NamedFile entropy{"--entropy"};
+  NamedFile top_keys{"--top-keys"};
+  NamedFile top_weights{"--top-weights"};
+  NamedFile received{"--received"};
+  NamedFile block_weights{"--block-weights"};
+  std::int64_t top = 8;
+  std::int64_t blocks = 64;
   NamedFile grad_out{"--grad-out"};
   NamedFile grad_query{"--grad-query"};
   NamedFile grad_key{"--grad-key"};
@@ -60,7 +68,8 @@ struct Request {
             {"--score-w", score.w}};
   }
   std::vector<NamedFile> outputs() const {
-    return {out, weights, logits, log_sum_exp, grad_query, grad_key, grad_value};
+    return {out,         weights,  logits,        log_sum_exp, row_maximum, entropy,   top_keys,
+            top_weights, received, block_weights, grad_query,  grad_key,    grad_value};
   }
 };
 
@@ -180,15 +189,33 @@ void attend(const Request& request) {
   };
   std::vector<std::pair<std::string, Tensor>> results;
   results.reserve(request.outputs().size());
-  const auto place = [&](const NamedFile& file, const Dims& shape) -> MutableTensorView {
+  const auto place_as = [&](const NamedFile& file, const Dims& shape, Dtype dtype) -> MutableTensorView {
     if (!file.given()) return {};
-    return results.emplace_back(file.path, Tensor::uninitialized(shape, accumulation)).second;
+    return results.emplace_back(file.path, Tensor::uninitialized(shape, dtype)).second;
   };
+  const auto place = [&](const NamedFile& file, const Dims& shape) { return place_as(file, shape, accumulation); };
   const MutableTensorView out = place(request.out, rows_of(inputs.value.size(-1)));
   AttentionExtras extras;
   extras.weights = place(request.weights, rows_of(row_length(request, inputs)));
   extras.logits = place(request.logits, rows_of(row_length(request, inputs)));
   extras.log_sum_exp = place(request.log_sum_exp, row_shape);
+  extras.row_maximum = place(request.row_maximum, row_shape);
+  extras.entropy = place(request.entropy, row_shape);
+  extras.top_keys = place_as(request.top_keys, rows_of(request.top), Dtype::i64);
+  extras.top_weights = place(request.top_weights, rows_of(request.top));
+  const bool packed = request.offsets_query.given();
+  Dims key_shape = row_shape, block_shape = row_shape;  // heads are the query's
+  if (packed) {
+    key_shape[0] = inputs.key.size(0);
+    block_shape[0] = std::max<std::int64_t>(inputs.offsets_query.element_count() - 1, 0);
+    block_shape.push_back(request.blocks);
+  } else {
+    key_shape[key_shape.size() - 1] = inputs.key.size(-2);
+    block_shape[block_shape.size() - 1] = request.blocks;
+  }
+  block_shape.push_back(request.blocks);
+  extras.received = place(request.received, key_shape);
+  extras.block_weights = place(request.block_weights, block_shape);
   const AttentionGradients gradients{.query = place(request.grad_query, inputs.query.shape()),
                                      .key = place(request.grad_key, inputs.key.shape()),
                                      .value = place(request.grad_value, inputs.value.shape())};
@@ -242,6 +269,21 @@ void add_attend(CLI::App& program) {
   add(request->weights, "the weights to write, [..., heads, q_len, k_len]");
   add(request->logits, "the logits to write, -inf where masked, [..., heads, q_len, k_len]");
   add(request->log_sum_exp, "the log-sum-exp to write, [..., heads, q_len]");
+  add(request->row_maximum, "each row's largest logit to write, [..., heads, q_len]");
+  add(request->entropy, "the entropy of each row of weights to write, in nats, [..., heads, q_len]");
+  CLI::Option* top_keys =
+      add(request->top_keys, "each row's keys of largest weight to write, i64 [..., heads, q_len, n]");
+  CLI::Option* top_weights = add(request->top_weights, "their weights to write, [..., heads, q_len, n]");
+  top_keys->needs(top_weights);
+  top_weights->needs(top_keys);
+  command.add_option("--top", request->top, "how many keys that is (default 8)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
+      ->type_name("N");
+  add(request->received, "how much weight each key received to write, [..., heads, k_len]");
+  add(request->block_weights, "averages of the weights over blocks to write, [..., heads, n, n]");
+  command.add_option("--blocks", request->blocks, "how many blocks along queries and along keys (default 64)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+      ->type_name("N");
   CLI::Option* grad_out = add(request->grad_out, "gradient of the output, of its shape");
   add(request->grad_query, "the gradient of the queries to write")->needs(grad_out);
   add(request->grad_key, "the gradient of the keys to write")->needs(grad_out);

@@ -41,8 +41,8 @@ const std::byte* backward(const BackwardTask& task, Dtype storage, std::int64_t 
 template <class T>
 BackwardPlan plan_typed(const AttentionTask& task) {
   return {.block_queries = kTileColumns<T>,
-          .key_columns = vector_columns<T>(task.key_dim),
-          .value_columns = vector_columns<T>(task.value_dim),
+          .key_columns = whole_vectors<T>(task.key_dim),
+          .value_columns = whole_vectors<T>(task.value_dim),
           .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(task).total()) * sizeof(T)};
 }
 

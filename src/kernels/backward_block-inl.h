@@ -24,12 +24,6 @@ namespace qkv::HWY_NAMESPACE {
 inline constexpr std::int64_t kBackwardKeys = 64;
 static_assert(kChunkKeys % kBackwardKeys == 0);
 
-// `size` rounded up to whole vectors.
-template <class T>
-constexpr std::int64_t vector_columns(std::int64_t size) {
-  return (size + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
-}
-
 // Sizes in elements of T.
 template <class T, int kVectors>
 struct BackwardScratch {
@@ -38,8 +32,8 @@ struct BackwardScratch {
   explicit BackwardScratch(const AttentionTask& task)
       : logits(task),
         tile(kBackwardKeys * kColumns),
-        query_rows(kColumns * vector_columns<T>(task.query_dim)),
-        value_rows(kColumns * vector_columns<T>(task.value_dim)),
+        query_rows(kColumns * whole_vectors<T>(task.query_dim)),
+        value_rows(kColumns * whole_vectors<T>(task.value_dim)),
         grad_out(task.value_dim * kColumns),
         grad_query(task.query_dim * kColumns),
         tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.value_dim)),
@@ -77,8 +71,8 @@ class BackwardBlock {
         task_(backward.forward),
         begin_(begin),
         count_(end - begin),
-        query_columns_(vector_columns<T>(task_.query_dim)),
-        value_columns_(vector_columns<T>(task_.value_dim)),
+        query_columns_(whole_vectors<T>(task_.query_dim)),
+        value_columns_(whole_vectors<T>(task_.value_dim)),
         visibility_(task_, begin, count_) {
     const BackwardScratch<T, kVectors> sizes(task_);
     weights_ = reinterpret_cast<T*>(scratch);

@@ -17,12 +17,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// `size` rounded up to whole vectors, at least one.
-template <class T>
-constexpr std::int64_t whole_vectors(std::int64_t size) {
-  return (size + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
-}
-
 // Heads that share a key in registers, beside kKeyTile keys or kValueVectors vectors of a value.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int kHeadTile = 4;

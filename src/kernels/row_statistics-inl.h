@@ -29,10 +29,10 @@ class RowStatistics {
                 const SoftmaxState<T, kVectors>& state)
       : task_(task), begin_(begin), count_(count) {
     for (int i = 0; i < kColumns; ++i) {
-      const bool has_keys = i < count && state.sum[i] != 0;
-      log_sum_[i] = has_keys ? state.maximum[i] + std::log(state.sum[i]) / kOfUnit : kInfinity<T>;
+      maximum_[i] = state.maximum[i];
+      sum_[i] = state.sum[i];
       top_[i] = -kInfinity<T>;
-      entropy_[i] = 0;
+      weighted_[i] = 0;
       // Lanes without a query never have a key that belongs to the top.
       least_[i] = i < count ? -kInfinity<T> : kInfinity<T>;
     }
@@ -48,40 +48,45 @@ class RowStatistics {
     const Vec<T> unit = unit_of<kUnit, T>(task_);
     for (int c = 0; c < kVectors; ++c) {
       const int at = c * kLanes<T>;
-      const Vec<T> log_sum = hn::Load(d, log_sum_ + at);
-      Vec<T> top = hn::Load(d, top_ + at), entropy = hn::Zero(d);
+      const Vec<T> maximum = hn::Load(d, maximum_ + at);
+      Vec<T> top = hn::Load(d, top_ + at), weighted = hn::Zero(d);
       for (int r = 0; r < kTileRows; ++r) {
-        const Vec<T> surprise = hn::Sub(log_sum, hn::Mul(logits[r][c], unit));  // -log(weight)
-        const Vec<T> weight = power<kUnit, T>(hn::Neg(surprise));
-        // A weight of 0 has no share, and its surprise may be infinite.
-        entropy = hn::Add(entropy, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, surprise)));
+        const Vec<T> relative = hn::Sub(hn::Mul(logits[r][c], unit), maximum);
+        const Vec<T> weight = power<kUnit, T>(relative);
+        // A weight of 0 has no share, and its logit may be infinite.
+        weighted = hn::Add(weighted, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, relative)));
         top = hn::Max(top, logits[r][c]);
         const auto enters = hn::Gt(logits[r][c], hn::Load(d, least_ + at));
         if (task_.top_count > 0 && HWY_UNLIKELY(!hn::AllFalse(d, enters))) insert(key + r, c, logits[r][c]);
       }
       hn::Store(top, d, top_ + at);
       HWY_ALIGN T share[kLanes<T>];
-      hn::Store(entropy, d, share);
-      for (int lane = 0; lane < kLanes<T>; ++lane) entropy_[at + lane] += share[lane];
+      hn::Store(weighted, d, share);
+      for (int lane = 0; lane < kLanes<T>; ++lane) weighted_[at + lane] += share[lane];
     }
   }
 
   void write() {
+    const T unit = hn::GetLane(unit_of<kUnit, T>(task_));
     for (std::int64_t i = 0; i < count_; ++i) {
-      if (task_.row_maximum.data != nullptr)
+      const double sum = sum_[i];
+      if (task_.row_maximum.data != nullptr) {
         *place<T>(task_.row_maximum, i) = top_[i] * natural_unit_of<kUnit, T>(task_);
-      if (task_.entropy.data != nullptr) *place<T>(task_.entropy, i) = static_cast<T>(entropy_[i]) * kOfUnit;
+      }
+      if (task_.entropy.data != nullptr) {  // log(sum) - the mean of the relative logits
+        *place<T>(task_.entropy, i) = static_cast<T>(sum == 0 ? 0 : std::log(sum) - weighted_[i] / sum * kOfUnit);
+      }
       for (std::int64_t n = 0; n < task_.top_count; ++n) {
         T& weight = top_weights(i)[n];
-        weight =
-            top_keys(i)[n] < 0 ? T(0) : std::exp(weight * natural_unit_of<kUnit, T>(task_) - log_sum_[i] * kOfUnit);
+        const double relative = (weight * unit - maximum_[i]) * kOfUnit;
+        weight = top_keys(i)[n] < 0 ? T(0) : static_cast<T>(std::exp(relative) / sum);
       }
     }
   }
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
-  static constexpr T kOfUnit = kUnit == Unit::base2 ? T(kLn2) : T(1);  // natural logarithm of one unit's power
+  static constexpr double kOfUnit = kUnit == Unit::base2 ? kLn2 : 1;  // natural logarithm of one unit's power
 
   template <class Element>
   Element* place(const QueryPlace& of, std::int64_t i) const {
@@ -113,9 +118,10 @@ class RowStatistics {
 
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
-  HWY_ALIGN T log_sum_[kColumns];
+  HWY_ALIGN T maximum_[kColumns];
+  HWY_ALIGN T sum_[kColumns];
   HWY_ALIGN T top_[kColumns];
-  double entropy_[kColumns];  // long sums would lose bits in float
+  double weighted_[kColumns];  // sum of weight * relative logit; long sums would lose bits in float
   HWY_ALIGN T least_[kColumns];
 };
 

@@ -35,6 +35,12 @@ using Vec = hn::Vec<Tag<T>>;
 template <class T>
 inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag<T>()));
 
+// `size` rounded up to whole vectors.
+template <class T>
+constexpr std::int64_t whole_vectors(std::int64_t size) {
+  return (size + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+}
+
 // Accumulators must stay in registers beside the row of the right operand and one broadcast:
 // 8 x 3 + 3 + 1 of 32 (AVX-512, NEON), 4 x 3 + 3 + 1 of 16 (AVX2, SSE4).
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON

@@ -1,6 +1,5 @@
 // Random gradients against the double reference: the calls of the forward grid, on every target in turn. A failure
 // names its seed; QKV_GRID_SEED=seed with --gtest_filter=AttentionBackwardGrid.Replay runs that one again.
-#include <cstdlib>
 
 #include "kernels/attention_backward_testing.h"
 #include "kernels/attention_case.h"
@@ -78,39 +77,19 @@ void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
   EXPECT_EQ(mismatch(got.value, exact.value, tolerance * testing::largest(grad_out) * received), "") << "values";
 }
 
-void run_case(std::uint64_t seed) {
-  const AttentionCase drawn(seed, seed % 16 == 0 ? 2e5 : 1e4);
+// Five in eight cases draw a score with gradients.
+void expect_gradients(const AttentionCase& drawn) {
   const Score::Kind kind = drawn.options.score.kind();
   if (kind != Score::Kind::dot && kind != Score::Kind::scaled_dot) return;
-  SCOPED_TRACE(fmt::format("QKV_GRID_SEED={} on {}: {}", seed, selected_target(), drawn.describe()));
-  try {
-    expect_like_reference(drawn, seed % 3 == 0 ? drawn.q.dtype() : testing::accumulation_of(drawn.q.dtype()));
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << error.what();
-  }
+  const bool narrow = drawn.out_dtype == drawn.q.dtype();
+  expect_like_reference(drawn, narrow ? drawn.q.dtype() : testing::accumulation_of(drawn.q.dtype()));
 }
 
-// Seeds first <= seed < first + count, dealt to the targets in turn. Five in eight draw a score with gradients.
-void run_cases(std::uint64_t first, std::uint64_t count) {
-  const std::vector<std::string> names = testing::usable_targets();
-  for (std::size_t t = 0; t < names.size(); ++t) {
-    select_target(names[t]);
-    for (std::uint64_t seed = first + t; seed < first + count && !::testing::Test::HasFailure(); seed += names.size()) {
-      run_case(seed);
-    }
-  }
-  select_target("");
-}
+TEST(AttentionBackwardGrid, RandomCases) { testing::run_cases(0, 3200, expect_gradients); }
 
-TEST(AttentionBackwardGrid, RandomCases) { run_cases(0, 3200); }
+TEST(AttentionBackwardGridSlow, RandomCases) { testing::run_cases(2'000'000, 32'000, expect_gradients); }
 
-TEST(AttentionBackwardGridSlow, RandomCases) { run_cases(2'000'000, 32'000); }
-
-TEST(AttentionBackwardGrid, Replay) {
-  const char* seed = std::getenv("QKV_GRID_SEED");
-  if (seed == nullptr) GTEST_SKIP() << "QKV_GRID_SEED names no case";
-  run_case(std::stoull(seed));
-}
+TEST(AttentionBackwardGrid, Replay) { testing::replay_case(expect_gradients); }
 
 }  // namespace
 }  // namespace qkv

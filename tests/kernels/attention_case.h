@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -223,5 +224,39 @@ class AttentionCase {
   double spread_ = 1, safe_scale_ = 1;
   std::vector<std::int32_t> q_offsets_, k_offsets_;
 };
+
+// Runs one case, with what replays it in the trace of a failure.
+template <class Expect>
+void run_case(std::uint64_t seed, Expect&& expect) {
+  // One case in sixteen may be large enough to cross blocks of keys in every way.
+  const AttentionCase drawn(seed, seed % 16 == 0 ? 2e5 : 1e4);
+  SCOPED_TRACE(fmt::format("QKV_GRID_SEED={} on {}: {}", seed, selected_target(), drawn.describe()));
+  try {
+    expect(drawn);
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+}
+
+// Seeds first <= seed < first + count, dealt to the targets in turn.
+template <class Expect>
+void run_cases(std::uint64_t first, std::uint64_t count, Expect&& expect) {
+  const std::vector<std::string> names = usable_targets();
+  for (std::size_t t = 0; t < names.size(); ++t) {
+    select_target(names[t]);
+    for (std::uint64_t seed = first + t; seed < first + count && !::testing::Test::HasFailure(); seed += names.size()) {
+      run_case(seed, expect);
+    }
+  }
+  select_target("");
+}
+
+// The case that QKV_GRID_SEED names.
+template <class Expect>
+void replay_case(Expect&& expect) {
+  const char* seed = std::getenv("QKV_GRID_SEED");
+  if (seed == nullptr) GTEST_SKIP() << "QKV_GRID_SEED names no case";
+  run_case(std::stoull(seed), expect);
+}
 
 }  // namespace qkv::testing

@@ -1,6 +1,5 @@
 // Random calls against the double reference: every option in combination, on every target in turn. A failure names its
 // seed; QKV_GRID_SEED=seed with --gtest_filter=AttentionGrid.Replay runs that one again.
-#include <cstdlib>
 
 #include "kernels/attention_case.h"
 #include "reference/attention.h"
@@ -64,38 +63,11 @@ void expect_like_reference(const AttentionCase& drawn) {
   EXPECT_TRUE(testing::same_bits(alone, out)) << "output without extras";
 }
 
-void run_case(std::uint64_t seed) {
-  // One case in sixteen may be large enough to cross blocks of keys in every way.
-  const AttentionCase drawn(seed, seed % 16 == 0 ? 2e5 : 1e4);
-  SCOPED_TRACE(fmt::format("QKV_GRID_SEED={} on {}: {}", seed, selected_target(), drawn.describe()));
-  try {
-    expect_like_reference(drawn);
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << error.what();
-  }
-}
+TEST(AttentionGrid, RandomCases) { testing::run_cases(0, 3000, expect_like_reference); }
 
-// Seeds first <= seed < first + count, dealt to the targets in turn.
-void run_cases(std::uint64_t first, std::uint64_t count) {
-  const std::vector<std::string> names = testing::usable_targets();
-  for (std::size_t t = 0; t < names.size(); ++t) {
-    select_target(names[t]);
-    for (std::uint64_t seed = first + t; seed < first + count && !::testing::Test::HasFailure(); seed += names.size()) {
-      run_case(seed);
-    }
-  }
-  select_target("");
-}
+TEST(AttentionGridSlow, RandomCases) { testing::run_cases(1'000'000, 100'000, expect_like_reference); }
 
-TEST(AttentionGrid, RandomCases) { run_cases(0, 3000); }
-
-TEST(AttentionGridSlow, RandomCases) { run_cases(1'000'000, 100'000); }
-
-TEST(AttentionGrid, Replay) {
-  const char* seed = std::getenv("QKV_GRID_SEED");
-  if (seed == nullptr) GTEST_SKIP() << "QKV_GRID_SEED names no case";
-  run_case(std::stoull(seed));
-}
+TEST(AttentionGrid, Replay) { testing::replay_case(expect_like_reference); }
 
 }  // namespace
 }  // namespace qkv
