@@ -1,4 +1,5 @@
-// qkv explain: the eight steps of self-attention on the worked example, on the user's arrays or on made-up ones.
+// qkv explain: the eight steps of self-attention on the worked example, on the user's arrays or on made-up ones; with
+// --model the heads of a model (model_heads.h).
 #include "qkv/explain.h"
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 
 #include "qkv/commands.h"
 #include "qkv/files.h"
+#include "qkv/model_heads.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
 
@@ -31,6 +33,7 @@ struct ExplainOptions {
   std::optional<Align> causal;
   std::vector<std::string> substitutes;
   MadeUp made_up;
+  ModelOptions model;
   bool json = false;
 };
 
@@ -166,8 +169,14 @@ void add_made_up(CLI::App& command, MadeUp& made_up) {
 }
 
 void run(const CLI::App& command, const ExplainOptions& options) {
-  const Explanation explanation = explain(input_of(command, options));
-  const std::string text = options.json ? to_json(explanation) + "\n" : to_text(explanation, {.color = wants_color()});
+  const TextStyle style{.color = wants_color()};
+  std::string text;
+  if (command.count("--model") > 0) {
+    text = explain_model(command, options.model, options.json, style);
+  } else {
+    const Explanation explanation = explain(input_of(command, options));
+    text = options.json ? to_json(explanation) + "\n" : to_text(explanation, style);
+  }
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
@@ -202,6 +211,7 @@ void add_explain(CLI::App& program) {
       ->take_all();
   command.add_flag("--json", options->json, "print one JSON object, with every number in full");
   add_threads(command);
+  add_model_options(command, options->model);
   command.callback([&command, options] { run(command, *options); });
 }
 

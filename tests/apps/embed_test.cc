@@ -1,23 +1,10 @@
 // qkv embed: lines in, lines out, in order; the rest is the embedder's (pipelines/embedder_test.cc).
 #include <nlohmann/json.hpp>
 
-#include "apps/program.h"
+#include "apps/tiny_model.h"
 
 namespace qkv::test {
 namespace {
-
-// The tiny model of golden/bert with a tokenizer of one-letter words.
-struct Model : TempFolder {
-  Model() {
-    for (const char* name : {"config.json", "model.safetensors"}) {
-      std::filesystem::copy_file(std::string(QKV_TEST_DATA "/golden/bert/tiny/") + name, *this / name);
-    }
-    std::ofstream(*this / "tokenizer.json")
-        << R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "BertPreTokenizer"},
-               "post_processor": null, "decoder": null, "model": {"type": "WordPiece", "unk_token": "?",
-               "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {"?": 0, "a": 1, "b": 2}}})";
-  }
-};
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -27,7 +14,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 TEST(Embed, OneLineForEachInOrder) {
-  const Model model;
+  const TinyModel model;
   // More lines than pass through the model together; the last one has no end, one has that of another system.
   std::string text = "a b\r\n";
   for (int i = 0; i < 3000; ++i) text += i % 2 == 0 ? "b a a\n" : "a b\n";
@@ -52,7 +39,7 @@ TEST(Embed, OneLineForEachInOrder) {
 }
 
 TEST(Embed, NoInputGivesNoOutput) {
-  const Model model;
+  const TinyModel model;
   const Outcome outcome = run_program({"embed", "--model", model / ""}, {.input = "/dev/null"});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.out, "");

@@ -1,0 +1,69 @@
+#include "qkv/model_heads.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string_view>
+
+#include "qkv/explain_model.h"
+#include "qkv/options.h"
+#include "qkv/program.h"
+
+namespace qkv::app {
+namespace {
+
+// Not by CLI11's excludes(), which would list every other option in the help.
+void refuse_others(const CLI::App& command) {
+  constexpr std::array<std::string_view, 8> kOwn = {"--model", "--text", "--layer",   "--head",
+                                                    "--token", "--json", "--threads", "--help"};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() > 0 && std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) {
+      throw UsageError(name, "does not go with --model");
+    }
+  }
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& command, ModelOptions& options) {
+  CLI::Option* model = add_file(command, "--model", options.folder,
+                                "what the heads of this model look at in --text; a folder with config.json, "
+                                "model.safetensors and tokenizer.json");
+  CLI::Option* text = command.add_option("--text", options.text, "with --model: the text")->type_name("TEXT");
+  model->type_name("FOLDER")->needs(text);
+  text->needs(model);
+  const auto number = [&](const char* name, std::optional<std::int64_t>& value, const char* help) {
+    return command.add_option(name, value, help)
+        ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
+        ->type_name("N")
+        ->needs(model);
+  };
+  CLI::Option* layer = number("--layer", options.layer, "with --model: one head in full; layers count from 0");
+  CLI::Option* head = number("--head", options.head, "the head of that layer, from 0");
+  layer->needs(head);
+  head->needs(layer);
+  command
+      .add_option("--token", options.token,
+                  "with --layer and --head: what this token goes through step by step; the first that reads so, or its "
+                  "number")
+      ->type_name("TOKEN")
+      ->needs(layer);
+}
+
+std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style) {
+  refuse_others(command);
+  const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json").encode(options.text);
+  const Bert model = Bert::load(options.folder);
+  const BertOptions run{.stop = interruption()};
+  if (!options.layer) {
+    const HeadSurvey survey = survey_heads(model, text, run);
+    return json ? to_json(survey) + "\n" : to_text(survey, style);
+  }
+  std::optional<std::int64_t> token;
+  if (options.token) token = find_token(text.tokens, *options.token);
+  const HeadLook look = look_at_head(model, text, {.layer = *options.layer, .head = *options.head}, run);
+  return json ? to_json(look, token) + "\n" : to_text(look, token, style);
+}
+
+}  // namespace qkv::app

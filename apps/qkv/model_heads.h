@@ -1,0 +1,25 @@
+// qkv explain --model: what the heads of a model look at in a text.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "qkv/explain.h"
+
+namespace qkv::app {
+
+struct ModelOptions {
+  std::string folder, text;
+  std::optional<std::int64_t> layer, head;
+  std::optional<std::string> token;
+};
+
+// --model, --text, --layer, --head and --token.
+void add_model_options(CLI::App& command, ModelOptions& options);
+
+// What the command prints. UsageError for an option of the other explanations.
+std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style);
+
+}  // namespace qkv::app

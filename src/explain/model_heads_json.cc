@@ -1,0 +1,44 @@
+// A survey of heads, or one head in full, as one JSON object for machines.
+#include "explain/json_numbers.h"
+#include "qkv/explain_model.h"
+
+namespace qkv {
+namespace {
+
+OrderedJson to_object(const HeadSummary& summary) {
+  return {{"entropy", summary.entropy},      {"distance", summary.distance}, {"first", summary.first},
+          {"previous", summary.previous},    {"next", summary.next},         {"itself", summary.itself},
+          {"separators", summary.separators}};
+}
+
+}  // namespace
+
+std::string to_json(const HeadSurvey& survey) {
+  OrderedJson object = {{"tokens", survey.tokens}, {"heads", OrderedJson::array()}};
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    OrderedJson head = {{"layer", entry.place.layer}, {"head", entry.place.head}};
+    head.update(to_object(entry.summary));
+    object["heads"].push_back(head);
+  }
+  return json_text(object);
+}
+
+std::string to_json(const HeadLook& look, std::optional<std::int64_t> token) {
+  OrderedJson object = {{"layer", look.place.layer}, {"head", look.place.head}, {"tokens", look.tokens}};
+  if (token) object["token"] = *token;
+  object["summary"] = to_object(look.summary);
+  object["dtype"] = "f32";
+  object["target"] = look.target;
+  object["scale"] = look.scale;
+  for (const auto& [name, tensor] :
+       {std::pair("query", &look.query), std::pair("key", &look.key), std::pair("value", &look.value),
+        std::pair("scores", &look.scores), std::pair("logits", &look.logits), std::pair("weights", &look.weights),
+        std::pair("output", &look.output)}) {
+    object[name] = json_numbers(*tensor);
+  }
+  object["largest_difference_of_logits"] = look.logits_difference;
+  object["largest_difference_of_output"] = look.output_difference;
+  return json_text(object);
+}
+
+}  // namespace qkv

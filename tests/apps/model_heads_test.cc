@@ -1,0 +1,64 @@
+// qkv explain --model: the folder, the options and their refusals; the rest is explain/model_heads_test.cc.
+#include <nlohmann/json.hpp>
+
+#include "apps/tiny_model.h"
+
+namespace qkv::test {
+namespace {
+
+using Json = nlohmann::json;
+
+Outcome explain(const TinyModel& model, const std::vector<std::string>& options) {
+  std::vector<std::string> arguments = {"explain", "--model", model / "", "--text", "a b a c"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  return run_program(arguments);
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(ExplainModel, ShowsEveryHeadThenOne) {
+  const TinyModel model;
+  const Outcome all = explain(model, {});
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_TRUE(holds(all.out, "0 a, 1 b, 2 a, 3 ?\n")) << all.out;
+  const Outcome one = explain(model, {"--layer", "1", "--head", "2"});
+  EXPECT_TRUE(holds(one.out, "Layer 1, head 2\n") && !holds(one.out, "Step 1.")) << one.out;
+  const Outcome token = explain(model, {"--layer", "1", "--head", "2", "--token", "a"});
+  EXPECT_TRUE(holds(token.out, "Step 1. The query of token 0, \"a\"")) << token.out;
+  EXPECT_TRUE(holds(token.out, "The token occurs several times: this is number 0; also at 2")) << token.out;
+  EXPECT_TRUE(holds(explain(model, {"--layer", "0", "--head", "0", "--token", "2"}).out, "token 2, \"a\""));
+}
+
+TEST(ExplainModel, WritesJson) {
+  const TinyModel model;
+  EXPECT_EQ(Json::parse(explain(model, {"--json"}).out).at("heads").size(), 6u);
+  const Json look = Json::parse(explain(model, {"--json", "--layer", "0", "--head", "1", "--token", "b"}).out);
+  EXPECT_EQ(look.at("token"), 1);
+  EXPECT_EQ(look.at("weights").size(), 4u);
+}
+
+TEST(ExplainModel, RefusesInOneLine) {
+  const TinyModel model;
+  const auto usage = [](const std::vector<std::string>& arguments, const std::string& part) {
+    expect_message(run_program(arguments), 2, "qkv explain", part);
+  };
+  usage({"explain", "--model", model / ""}, "--model requires --text");
+  usage({"explain", "--text", "a"}, "--text requires --model");
+  usage({"explain", "--layer", "1", "--head", "1"}, "requires --model");
+  const auto refused = [&](const std::vector<std::string>& options, int code, const std::string& part) {
+    expect_message(explain(model, options), code, "qkv explain", part);
+  };
+  refused({"--layer", "1"}, 2, "--layer requires --head");
+  refused({"--token", "a"}, 2, "--token requires --layer");
+  refused({"--input", "[[1]]"}, 2, "--input: does not go with --model");
+  refused({"--seed", "3"}, 2, "--seed: does not go with --model");
+  refused({"--layer", "2", "--head", "0"}, 3, "there is no layer 2; the model has layers 0 to 1");
+  refused({"--layer", "0", "--head", "0", "--token", ""}, 3, "there is no token \"\"");
+  refused({"--layer", "0", "--head", "0", "--token", "x"}, 3,
+          "there is no token \"x\"; the tokens, 0 to 3, are: a b a ?");
+  expect_message(run_program({"explain", "--model", "/nowhere", "--text", "a"}), 4, "qkv explain",
+                 "/nowhere/tokenizer.json");
+}
+
+}  // namespace
+}  // namespace qkv::test

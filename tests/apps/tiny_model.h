@@ -1,0 +1,20 @@
+// A folder with the tiny model of golden/bert and a tokenizer of one-letter words.
+#pragma once
+
+#include "apps/program.h"
+
+namespace qkv::test {
+
+struct TinyModel : TempFolder {
+  TinyModel() {
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      std::filesystem::copy_file(std::string(QKV_TEST_DATA "/golden/bert/tiny/") + name, *this / name);
+    }
+    std::ofstream(*this / "tokenizer.json")
+        << R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "BertPreTokenizer"},
+               "post_processor": null, "decoder": null, "model": {"type": "WordPiece", "unk_token": "?",
+               "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {"?": 0, "a": 1, "b": 2}}})";
+  }
+};
+
+}  // namespace qkv::test

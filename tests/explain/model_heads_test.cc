@@ -1,0 +1,263 @@
+// What heads look at: the figures by hand, one head against softmax and sums of its own, text, JSON and refusals.
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "explain/example.h"
+#include "kernels/attention_testing.h"
+#include "qkv/explain_model.h"
+#include "qkv/target.h"
+#include "text/tokenizer_files.h"
+
+namespace qkv {
+namespace {
+
+using Json = nlohmann::json;
+
+// One token per number, the first and the last of them special: a tiny model (golden/bert) of 2 layers of 3 heads.
+Encoding encoding_of(const std::vector<std::string>& tokens) {
+  Encoding text;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    text.ids.push_back(static_cast<std::int32_t>(3 + 2 * i));
+    text.tokens.push_back(tokens[i]);
+    text.type_ids.push_back(0);
+    text.special.push_back(i == 0 || i + 1 == tokens.size() ? 1 : 0);
+  }
+  return text;
+}
+
+const Bert& tiny() {
+  static const Bert model = Bert::load(QKV_TEST_DATA "/golden/bert/tiny");
+  return model;
+}
+
+const Encoding& small_text() {
+  static const Encoding text = encoding_of({"[CLS]", "it", "saw", "it", "[SEP]"});
+  return text;
+}
+
+double sum_of_row(const Tensor& matrix, std::int64_t row) {
+  double sum = 0;
+  for (std::int64_t j = 0; j < matrix.size(1); ++j) sum += matrix.view().at<double>({row, j});
+  return sum;
+}
+
+// Rounding of float32 in a row of weights.
+constexpr double kRounding = 1e-6;
+
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(ModelHeads, SummaryOfWeightsByHand) {
+  const Tensor weights = test::matrix(3, 3,
+                                      {0.5, 0.5, 0,      //
+                                       0.25, 0.5, 0.25,  //
+                                       0, 0, 1});
+  const HeadSummary summary = summarize_head(weights, std::vector<std::uint8_t>{1, 0, 1});
+  // Rows: ln 2, 1.5 ln 2 and 0.
+  EXPECT_NEAR(summary.entropy, 2.5 * std::log(2.0) / 3, 1e-15);
+  EXPECT_NEAR(summary.distance, (0.5 + 0.5 + 0) / 3, 1e-15);
+  EXPECT_NEAR(summary.first, (0.5 + 0.25) / 3, 1e-15);
+  EXPECT_NEAR(summary.previous, 0.25 / 3, 1e-15);
+  EXPECT_NEAR(summary.next, (0.5 + 0.25) / 3, 1e-15);
+  EXPECT_NEAR(summary.itself, (0.5 + 0.5 + 1) / 3, 1e-15);
+  EXPECT_NEAR(summary.separators, (0.25 + 1) / 3, 1e-15);  // token 0 is special, but it is the first
+}
+
+TEST(ModelHeads, SummaryOfDistantWeights) {
+  const Tensor last = Tensor::of<float>({4, 4}, {0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1});
+  const HeadSummary summary = summarize_head(last, std::vector<std::uint8_t>(4));
+  EXPECT_EQ(summary.distance, (3 + 2 + 1 + 0) / 4.0);
+  EXPECT_EQ(summary.entropy, 0);
+  EXPECT_EQ(summary.next, 0.25);
+  EXPECT_EQ(summary.separators, 0);
+  EXPECT_EQ(refusal([&] { summarize_head(last, std::vector<std::uint8_t>(3)); }),
+            "explain: weights must be [tokens, tokens] with a mark per token, got [4, 4] and 3 marks");
+}
+
+TEST(ModelHeads, SurveyHasEveryHeadInOrder) {
+  const HeadSurvey survey = survey_heads(tiny(), small_text());
+  ASSERT_EQ(survey.heads.size(), 6u);
+  for (std::int64_t i = 0; i < 6; ++i) {
+    const HeadSurvey::Entry& entry = survey.heads[static_cast<std::size_t>(i)];
+    EXPECT_EQ(entry.place.layer, i / 3);
+    EXPECT_EQ(entry.place.head, i % 3);
+    const HeadLook look = look_at_head(tiny(), small_text(), entry.place);
+    EXPECT_EQ(look.summary.entropy, entry.summary.entropy);
+    EXPECT_EQ(look.summary.itself, entry.summary.itself);
+  }
+}
+
+// Each head's numbers follow from its own query, key and value.
+void expect_consistent(const HeadLook& look) {
+  const std::int64_t count = look.query.size(0), head_dim = look.query.size(1);
+  for (std::int64_t i = 0; i < count; ++i) {
+    EXPECT_NEAR(sum_of_row(look.weights, i), 1, kRounding);
+    std::vector<double> exponentials;
+    double sum = 0;
+    for (std::int64_t j = 0; j < count; ++j) {
+      double score = 0;
+      for (std::int64_t e = 0; e < head_dim; ++e) {
+        score += look.query.view().at<double>({i, e}) * look.key.view().at<double>({j, e});
+      }
+      EXPECT_NEAR(look.scores.view().at<double>({i, j}), score, 1e-12 * (1 + std::abs(score)));
+      const double logit = score / std::sqrt(static_cast<double>(head_dim));
+      EXPECT_NEAR(look.logits.view().at<double>({i, j}), logit, 1e-5);
+      exponentials.push_back(std::exp(logit));
+      sum += exponentials.back();
+    }
+    for (std::int64_t j = 0; j < count; ++j) {
+      EXPECT_NEAR(look.weights.view().at<double>({i, j}), exponentials[static_cast<std::size_t>(j)] / sum, 1e-5);
+    }
+    for (std::int64_t e = 0; e < head_dim; ++e) {
+      double output = 0;
+      for (std::int64_t j = 0; j < count; ++j) {
+        output += exponentials[static_cast<std::size_t>(j)] / sum * look.value.view().at<double>({j, e});
+      }
+      EXPECT_NEAR(look.output.view().at<double>({i, e}), output, 1e-5);
+    }
+  }
+  EXPECT_LT(look.logits_difference, 1e-5);
+  EXPECT_LT(look.output_difference, 1e-5);
+}
+
+TEST(ModelHeads, OneHeadIsConsistent) {
+  std::set<double> first_queries;
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    for (std::int64_t head = 0; head < 3; ++head) {
+      const HeadLook look = look_at_head(tiny(), small_text(), {layer, head});
+      EXPECT_EQ(look.query.shape(), (Dims{5, 4}));
+      EXPECT_EQ(look.weights.shape(), (Dims{5, 5}));
+      EXPECT_EQ(look.scale, 0.5);
+      EXPECT_EQ(look.target, selected_target());
+      expect_consistent(look);
+      first_queries.insert(look.query.data<double>()[0]);
+    }
+  }
+  EXPECT_EQ(first_queries.size(), 6u);  // no head stands for another
+}
+
+TEST(ModelHeads, FindsTokensByTextThenByNumber) {
+  const std::vector<std::string> tokens = {"[CLS]", "it", "3", "it", "[SEP]"};
+  EXPECT_EQ(find_token(tokens, "it"), 1);
+  EXPECT_EQ(find_token(tokens, "3"), 2);
+  EXPECT_EQ(find_token(tokens, "4"), 4);
+  for (const char* name : {"5", "-1", "4x", "", "It", "99999999999999999999"}) {
+    EXPECT_EQ(refusal([&] { find_token(tokens, name); }),
+              std::string("explain: there is no token \"") + name + "\"; the tokens, 0 to 4, are: [CLS] it 3 it [SEP]");
+  }
+}
+
+TEST(ModelHeads, RefusesWhatDoesNotFit) {
+  const auto look = [](std::int64_t layer, std::int64_t head) {
+    return refusal([&] { look_at_head(tiny(), small_text(), {layer, head}); });
+  };
+  EXPECT_EQ(look(2, 0), "explain: there is no layer 2; the model has layers 0 to 1");
+  EXPECT_EQ(look(-1, 0), "explain: there is no layer -1; the model has layers 0 to 1");
+  EXPECT_EQ(look(0, 3), "explain: there is no head 3; each layer has heads 0 to 2");
+  EXPECT_EQ(refusal([] { survey_heads(tiny(), Encoding()); }), "explain: the text has no tokens");
+  Encoding text;
+  text.ids.resize(17);
+  EXPECT_EQ(refusal([&] { survey_heads(tiny(), text); }),
+            "explain: the text has 17 tokens; the model reads at most 16");
+}
+
+// A head whose numbers are chosen: it looks at the last token, then at the first one.
+HeadLook made_up_look() {
+  HeadLook look;
+  look.heads = 1;
+  look.model_dim = 2;
+  look.tokens = {"the", "\x1b[31m", "the"};
+  look.query = look.key = look.value = look.output = test::matrix(3, 2, {1, 2, 3, 4, 5, 6});
+  look.scores = look.logits = test::matrix(3, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  look.weights = test::matrix(3, 3, {0.25, 0.125, 0.625, 0.25, 0.125, 0.625, 0.25, 0.125, 0.625});
+  look.target = "avx2";
+  return look;
+}
+
+TEST(ModelHeads, TextHasTopKeysFirst) {
+  const std::string text = to_text(made_up_look(), 2);
+  EXPECT_TRUE(test::has_line_with(text, "  0 the    ->  the (2) 0.625, the (0) 0.250, ?[31m 0.125\n")) << text;
+  EXPECT_TRUE(test::has_line_with(text, "this is number 2; also at 0")) << text;
+  const std::size_t table = text.find("Step 2.");
+  EXPECT_LT(text.find("0.62500", table), text.find("0.25000", table));
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_LE(test::longest_line(text), 98u);
+  EXPECT_EQ(to_text(made_up_look()).find("Step 1."), std::string::npos);
+  EXPECT_NE(to_text(made_up_look(), 2, {.color = true}).find(" \x1b[36m0.625\x1b[0m"), std::string::npos);
+}
+
+TEST(ModelHeads, WeightsThatAreNoNumbersComeLast) {
+  HeadLook look = made_up_look();
+  look.weights.data<double>()[0] = std::nan("");
+  EXPECT_TRUE(test::has_line_with(to_text(look), "->  the (2) 0.625, ?[31m 0.125, the (0) nan\n")) << to_text(look);
+}
+
+TEST(ModelHeads, TextOfSurveyHasALinePerHead) {
+  HeadSurvey survey;
+  survey.tokens = {"[CLS]", "a"};
+  survey.heads = {{{0, 0}, {.entropy = 0.5, .distance = 1, .first = 0.75}}, {{0, 1}, {.separators = 0.125}}};
+  const std::string text = to_text(survey);
+  EXPECT_TRUE(test::has_line_with(text, "0 [CLS], 1 a\n")) << text;
+  EXPECT_TRUE(test::has_line_with(
+      text, "      0    0    0.500      1.00      0.750      0.000      0.000      0.000      0.000\n"))
+      << text;
+  EXPECT_TRUE(test::has_line_with(text, "0.693 if it is\n")) << text;
+}
+
+TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
+  const HeadLook look = look_at_head(tiny(), small_text(), {1, 2});
+  const Json json = Json::parse(to_json(look, 3));
+  EXPECT_EQ(json["layer"], 1);
+  EXPECT_EQ(json["head"], 2);
+  EXPECT_EQ(json["token"], 3);
+  EXPECT_EQ(json["tokens"], small_text().tokens);
+  for (std::int64_t i = 0; i < 5; ++i) {
+    for (std::int64_t j = 0; j < 5; ++j) {
+      EXPECT_EQ(json["weights"][static_cast<std::size_t>(i)][static_cast<std::size_t>(j)].get<double>(),
+                look.weights.view().at<double>({i, j}));
+    }
+  }
+  EXPECT_EQ(json["output"][4].size(), 4u);
+  EXPECT_FALSE(Json::parse(to_json(look)).contains("token"));
+  const HeadSurvey survey = survey_heads(tiny(), small_text());
+  const Json table = Json::parse(to_json(survey));
+  ASSERT_EQ(table["heads"].size(), 6u);
+  EXPECT_EQ(table["heads"][4]["layer"], 1);
+  EXPECT_EQ(table["heads"][4]["head"], 1);
+  EXPECT_EQ(table["heads"][4]["previous"].get<double>(), survey.heads[4].summary.previous);
+}
+
+TEST(ModelHeads, MiniLmOnARealSentence) {
+  if (!std::filesystem::exists(minilm_folder() + "/model.safetensors")) {
+    GTEST_SKIP() << "no " << minilm_folder() << ": run models/get-minilm";
+  }
+  const Bert model = Bert::load(minilm_folder());
+  const Encoding text = Tokenizer::load(minilm_folder() + "/tokenizer.json")
+                            .encode("The animal didn't cross the street because it was too tired.");
+  const HeadLook look = look_at_head(model, text, {.layer = 3, .head = 7});
+  EXPECT_EQ(look.tokens[static_cast<std::size_t>(find_token(look.tokens, "it"))], "it");
+  EXPECT_EQ(look.query.shape(), (Dims{16, 32}));
+  expect_consistent(look);
+  const HeadSurvey survey = survey_heads(model, text);
+  EXPECT_EQ(survey.heads.size(), 72u);
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    const HeadSummary& summary = entry.summary;
+    EXPECT_LE(summary.entropy, std::log(16.0) + kRounding);
+    for (const double share : {summary.first, summary.previous, summary.next, summary.itself, summary.separators}) {
+      EXPECT_GE(share, 0);
+      EXPECT_LE(share, 1 + kRounding);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qkv
