@@ -80,7 +80,8 @@ TEST(Program, TheEnvironmentChoosesTheTarget) {
       continue;
     }
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    for (const auto& entry : nlohmann::json::parse(outcome.out).at("targets")) {
+    const auto info = nlohmann::json::parse(outcome.out);
+    for (const auto& entry : info.at("targets")) {
       EXPECT_EQ(entry.at("selected").get<bool>(), entry.at("name") == target.name);
     }
   }
