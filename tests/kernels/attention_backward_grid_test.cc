@@ -11,25 +11,14 @@ namespace {
 
 using testing::AttentionCase;
 
-// Of a rounding to this type, relative to the number.
-double rounding(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::bf16:
-      return 0x1p-8;
-    case Dtype::f16:
-      return 0x1p-11;
-    default:
-      return 0;
-  }
-}
-
 // |got - wanted| <= absolute + a rounding to got's type (f16 also below its normal numbers), for each element.
 std::string mismatch(const TensorView& got, const TensorView& wanted, double absolute) {
   const std::vector<double> a = testing::values(got), b = testing::values(wanted);
   if (a.size() != b.size()) return fmt::format("{} elements instead of {}", a.size(), b.size());
   const double tiny = got.dtype() == Dtype::f16 ? 0x1p-24 : 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i] == b[i] || std::abs(a[i] - b[i]) <= absolute + tiny + rounding(got.dtype()) * std::abs(b[i])) continue;
+    if (a[i] == b[i] || std::abs(a[i] - b[i]) <= absolute + tiny + testing::rounding(got.dtype()) * std::abs(b[i]))
+      continue;
     return fmt::format("element {} is {}, should be {}", i, a[i], b[i]);
   }
   return "";
@@ -65,7 +54,7 @@ void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
   const double unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
   const double tolerance = unit * (4e-6 + 5e-7 * testing::largest(exact_logits));
   const double product = longest_row(grad_out) * longest_row(drawn.v);
-  const double slope = product * (2 * tolerance + rounding(drawn.out_dtype));
+  const double slope = product * (2 * tolerance + testing::rounding(drawn.out_dtype));
   const bool scaled = drawn.options.score.kind() == Score::Kind::scaled_dot;
   const double scale =
       std::abs(drawn.options.scale.value_or(scaled ? 1 / std::sqrt(static_cast<double>(drawn.q.size(-1))) : 1));

@@ -225,6 +225,18 @@ class AttentionCase {
   std::vector<std::int32_t> q_offsets_, k_offsets_;
 };
 
+// Of a rounding to this type, relative to the number.
+inline double rounding(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return 0x1p-8;
+    case Dtype::f16:
+      return 0x1p-11;
+    default:
+      return 0;
+  }
+}
+
 // Runs one case, with what replays it in the trace of a failure.
 template <class Expect>
 void run_case(std::uint64_t seed, Expect&& expect) {

@@ -20,18 +20,6 @@ std::string mismatch(const TensorView& got, const TensorView& wanted, double abs
   return "";
 }
 
-// Half a unit in the last place of the stored output, relative to its size.
-double rounding(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::bf16:
-      return 0x1p-8;
-    case Dtype::f16:
-      return 0x1p-11;
-    default:
-      return 0;
-  }
-}
-
 void expect_like_reference(const AttentionCase& drawn) {
   const reference::AttentionResult exact = reference::attention(drawn.q, drawn.k, drawn.v, drawn.options);
   const Dtype wide = drawn.q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
@@ -52,7 +40,7 @@ void expect_like_reference(const AttentionCase& drawn) {
   const double tolerance = unit * (4e-6 + 5e-7 * testing::largest(exact.logits));
   const double size = std::max(1.0, testing::largest(drawn.v));
   const double tiny = drawn.out_dtype == Dtype::f16 ? 0x1p-25 : 0;  // half of the smallest f16
-  EXPECT_EQ(mismatch(out, exact.out, tolerance * size + tiny, rounding(drawn.out_dtype)), "") << "output";
+  EXPECT_EQ(mismatch(out, exact.out, tolerance * size + tiny, testing::rounding(drawn.out_dtype)), "") << "output";
   EXPECT_EQ(mismatch(log_sum_exp, exact.log_sum_exp, tolerance, 0), "") << "log-sum-exp";
   EXPECT_EQ(mismatch(weights, exact.weights, tolerance, 0), "") << "weights";
   EXPECT_EQ(mismatch(logits, exact.logits, tolerance, 0), "") << "logits";
