@@ -13,6 +13,7 @@
 #include "kernels/attention_problem.h"
 #include "kernels/dispatch.h"
 #include "kernels/scratch.h"
+#include "kernels/view_checks.h"
 #include "qkv/attention_backward.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"

@@ -1,11 +1,9 @@
 #include "kernels/attention_problem.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <stdexcept>
+
+#include "kernels/view_checks.h"
 
 namespace qkv {
 namespace {
@@ -13,64 +11,6 @@ namespace {
 constexpr std::int64_t kMaxDim = 1024;  // of heads, values and the hidden layer of additive scores
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;
 constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
-  throw std::invalid_argument("attention: " + fmt::format(text, std::forward<Args>(args)...));
-}
-
-Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more) {
-  for (const std::int64_t extent : more) shape.push_back(extent);
-  return shape;
-}
-
-// Leading dimensions of extent 1 until the view has this rank.
-TensorView with_rank(const TensorView& view, int rank) {
-  Dims shape, strides;
-  for (int i = view.rank(); i < rank; ++i) {
-    shape.push_back(1);
-    strides.push_back(0);
-  }
-  for (int i = 0; i < view.rank(); ++i) {
-    shape.push_back(view.size(i));
-    strides.push_back(view.stride(i));
-  }
-  return {view.bytes(), view.dtype(), shape, strides};
-}
-
-void require_shape(std::string_view name, const TensorView& view, const Dims& shape) {
-  if (view.shape() != shape) fail("{} must be {}, got {}", name, to_string(shape), to_string(view.shape()));
-}
-
-void require_unit_stride(std::string_view name, const TensorView& view) {
-  if (view.size(-1) > 1 && view.stride(-1) != 1) {
-    fail("{} has stride {} in its last dimension; it must be 1", name, view.stride(-1));
-  }
-}
-
-// Leading dimensions of extent 1 beyond the shape's rank are dropped first.
-TensorView broadcast(std::string_view name, const TensorView& view, const Dims& shape) {
-  TensorView trimmed = view;
-  while (trimmed.rank() > shape.size() && trimmed.size(0) == 1) trimmed = trimmed.select(0, 0);
-  try {
-    return trimmed.broadcast_to(shape);
-  } catch (const std::invalid_argument&) {
-    fail("{} {} does not broadcast to {}", name, to_string(view.shape()), to_string(shape));
-  }
-}
-
-std::vector<std::int64_t> integers(std::string_view name, const TensorView& view) {
-  if (view.rank() != 1) fail("{} must have one dimension, got {}", name, to_string(view.shape()));
-  if (view.dtype() != Dtype::i32 && view.dtype() != Dtype::i64) {
-    fail("{} must be i32 or i64, got {}", name, name_of(view.dtype()));
-  }
-  std::vector<std::int64_t> values(static_cast<std::size_t>(view.size(0)));
-  for (std::int64_t i = 0; i < view.size(0); ++i) {
-    values[static_cast<std::size_t>(i)] =
-        view.dtype() == Dtype::i32 ? view.at<std::int32_t>({i}) : view.at<std::int64_t>({i});
-  }
-  return values;
-}
 
 std::vector<std::int64_t> offsets(std::string_view name, const TensorView& view, std::int64_t rows) {
   std::vector<std::int64_t> values = integers(name, view);
@@ -86,24 +26,7 @@ std::int64_t longest(const std::vector<std::int64_t>& offsets) {
   return length;
 }
 
-// Address of the elements of sequence b and head h in a view [batch dimensions ..., heads, ...].
-const std::byte* head_address(const TensorView& view, const Dims& batch_shape, std::int64_t b, std::int64_t h) {
-  const int rank = batch_shape.size();
-  std::int64_t offset = h * view.stride(rank);
-  for (int i = rank - 1; i >= 0; --i) {
-    offset += b % batch_shape[i] * view.stride(i);
-    b /= batch_shape[i];
-  }
-  return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
-}
-
 }  // namespace
-
-void require_distinct(std::string_view name, const TensorView& view) {
-  for (int i = 0; i < view.rank(); ++i) {
-    if (view.size(i) > 1 && view.stride(i) == 0) fail("{} repeats elements (stride 0); an output cannot", name);
-  }
-}
 
 AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
                                    const AttentionOptions& options)
@@ -207,71 +130,6 @@ TensorView AttentionProblem::query_scalars(std::string_view name, const TensorVi
   return scalars;
 }
 
-namespace {
-
-MutableTensorView place(std::string_view name, const TensorView& view) {
-  require_distinct(name, view);
-  return {writable(view.bytes()), view.dtype(), view.shape(), view.strides()};
-}
-
-}  // namespace
-
-void AttentionProblem::require_accumulation(std::string_view name, const TensorView& view) const {
-  if (view.dtype() != accumulation) fail("{} is {}; it must be {}", name, name_of(view.dtype()), name_of(accumulation));
-}
-
-void AttentionProblem::set_outputs(const MutableTensorView& out, const AttentionExtras& extras) {
-  if (out.dtype() != storage && out.dtype() != accumulation) {
-    fail("out has type {}; it must be {} like q, or {}", name_of(out.dtype()), name_of(storage), name_of(accumulation));
-  }
-  out_ = place("out", query_rows("out", out, value_dim));
-  if (extras.log_sum_exp) log_sum_exp_ = place("log_sum_exp", query_scalars("log_sum_exp", extras.log_sum_exp));
-  const auto plane = [&](std::string_view name, const MutableTensorView& view) {
-    require_accumulation(name, view);
-    return place(name, query_rows(name, view, k_len));
-  };
-  if (extras.weights) weights_ = plane("weights", extras.weights);
-  if (extras.logits) logits_ = plane("logits", extras.logits);
-  if (static_cast<bool>(extras.rows) != static_cast<bool>(extras.row_weights)) {
-    fail("rows and row_weights belong together, only one was given");
-  }
-  if (extras.rows) check_rows(extras.rows, extras.row_weights);
-  set_statistics(extras);
-}
-
-void AttentionProblem::set_statistics(const AttentionExtras& extras) {
-  if (extras.row_maximum) row_maximum_ = place("row_maximum", query_scalars("row_maximum", extras.row_maximum));
-  if (extras.entropy) entropy_ = place("entropy", query_scalars("entropy", extras.entropy));
-  if (static_cast<bool>(extras.top_keys) != static_cast<bool>(extras.top_weights)) {
-    fail("top_keys and top_weights belong together, only one was given");
-  }
-  if (extras.top_keys) {
-    if (extras.top_keys.dtype() != Dtype::i64) fail("top_keys is {}; it must be i64", name_of(extras.top_keys.dtype()));
-    require_accumulation("top_weights", extras.top_weights);
-    const std::int64_t count = extras.top_keys.rank() == 0 ? 0 : extras.top_keys.size(-1);
-    top_keys_ = place("top_keys", query_rows("top_keys", extras.top_keys, count));
-    top_weights_ = place("top_weights", query_rows("top_weights", extras.top_weights, count));
-  }
-  if (extras.received) {
-    require_accumulation("received", extras.received);
-    received_ =
-        place("received", brought_to("received", extras.received, concatenate(batch_shape_, {heads, k_.size(-2)})));
-  }
-  if (extras.block_weights) {
-    require_accumulation("block_weights", extras.block_weights);
-    const int rank = mask_batch().size() + 3;
-    const int given = extras.block_weights.rank();
-    if (given > rank || given < std::min(rank, 2)) {
-      fail("block_weights {} has the wrong rank for q {}", to_string(extras.block_weights.shape()),
-           to_string(q_.shape()));
-    }
-    const TensorView view = with_rank(extras.block_weights, rank);
-    require_shape("block_weights", view, concatenate(mask_batch(), {heads, view.size(-2), view.size(-1)}));
-    require_unit_stride("block_weights", view);
-    block_weights_ = place("block_weights", view);
-  }
-}
-
 void AttentionProblem::check_score(const Score& score) {
   const auto require = [&](std::string_view name, const TensorView& view, const Dims& shape) {
     require_shape(name, view, shape);
@@ -349,25 +207,6 @@ void AttentionProblem::check_bias(const Bias& bias) {
   }
 }
 
-void AttentionProblem::check_rows(const TensorView& rows, const TensorView& row_weights) const {
-  if (rows.dtype() != Dtype::i64 || rows.rank() != 2 || rows.size(1) != 3) {
-    fail("rows must be i64 [n, 3], got {} {}", name_of(rows.dtype()), to_string(rows.shape()));
-  }
-  require_shape("row_weights", row_weights, {rows.size(0), k_len});
-  if (row_weights.dtype() != accumulation) {
-    fail("row_weights is {}; it must be {}", name_of(row_weights.dtype()), name_of(accumulation));
-  }
-  require_unit_stride("row_weights", row_weights);
-  require_distinct("row_weights", row_weights);
-  for (std::int64_t i = 0; i < rows.size(0); ++i) {
-    const std::int64_t b = rows.at<std::int64_t>({i, 0}), h = rows.at<std::int64_t>({i, 1});
-    const std::int64_t query = rows.at<std::int64_t>({i, 2});
-    if (b < 0 || b >= batch || h < 0 || h >= heads || query < 0 || query >= query_length(b)) {
-      fail("rows[{}] = ({}, {}, {}) is outside (batch, head, query)", i, b, h, query);
-    }
-  }
-}
-
 std::int64_t AttentionProblem::query_length(std::int64_t b) const {
   const auto at = static_cast<std::size_t>(b);
   return packed ? offsets_query_[at + 1] - offsets_query_[at] : q_len;
@@ -432,48 +271,8 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
         slopes.dtype() == Dtype::f32 ? *reinterpret_cast<const float*>(slope) : *reinterpret_cast<const double*>(slope);
   }
 
-  if (out_) {
-    task.out = writable(query_address(out_, b, h));
-    task.out_step = out_.stride(-2);
-    task.out_is_accumulator = out_.dtype() == accumulation;
-  }
-  if (log_sum_exp_) {
-    task.log_sum_exp = writable(query_address(log_sum_exp_, b, h));
-    task.log_sum_exp_step = log_sum_exp_.stride(-1);
-  }
-  if (weights_) {
-    task.weights = writable(query_address(weights_, b, h));
-    task.weights_step = weights_.stride(-2);
-  }
-  if (logits_) {
-    task.logits = writable(query_address(logits_, b, h));
-    task.logits_step = logits_.stride(-2);
-  }
-  task.row_length = k_len;
-  set_statistics_of(task, b, h);
+  set_places_of(task, b, h);
   return task;
-}
-
-void AttentionProblem::set_statistics_of(AttentionTask& task, std::int64_t b, std::int64_t h) const {
-  const auto query_place = [&](const MutableTensorView& view, int steps_from_end) {
-    if (!view) return QueryPlace{};
-    return QueryPlace{writable(query_address(view, b, h)), view.stride(-steps_from_end)};
-  };
-  task.row_maximum = query_place(row_maximum_, 1);
-  task.entropy = query_place(entropy_, 1);
-  task.top_keys = query_place(top_keys_, 2);
-  task.top_weights = query_place(top_weights_, 2);
-  if (top_keys_) task.top_count = top_keys_.size(-1);
-  if (received_) {
-    task.received = writable(key_address(received_, b, h));
-    task.received_step = received_.stride(-1);
-  }
-  if (block_weights_) {
-    task.block_weights = writable(head_address(block_weights_, mask_batch(), b, h));
-    task.block_rows = block_weights_.size(-2);
-    task.block_columns = block_weights_.size(-1);
-    task.block_step = block_weights_.stride(-2);
-  }
 }
 
 }  // namespace qkv

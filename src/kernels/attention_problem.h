@@ -46,7 +46,7 @@ class AttentionProblem {
   void check_bias(const Bias& bias);
   void check_score(const Score& score);
   void set_statistics(const AttentionExtras& extras);
-  void set_statistics_of(AttentionTask& task, std::int64_t b, std::int64_t h) const;
+  void set_places_of(AttentionTask& task, std::int64_t b, std::int64_t h) const;
   void require_accumulation(std::string_view name, const TensorView& view) const;
   void check_rows(const TensorView& rows, const TensorView& row_weights) const;
   // Shape of batch, heads and queries, or of batch and key/value heads and keys, in the form above.
@@ -69,9 +69,6 @@ class AttentionProblem {
   std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
   std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
 };
-
-// std::invalid_argument if two elements of an output share an address.
-void require_distinct(std::string_view name, const TensorView& view);
 
 // Writable elements behind a view that was brought to another form.
 inline std::byte* writable(const std::byte* address) { return const_cast<std::byte*>(address); }

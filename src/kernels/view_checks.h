@@ -1,0 +1,41 @@
+// What the checks of attention's arguments share: messages, and views brought to the form that the kernels want.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+// std::invalid_argument "attention: ...".
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
+  throw std::invalid_argument("attention: " + fmt::format(text, std::forward<Args>(args)...));
+}
+
+Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more);
+
+// Leading dimensions of extent 1 until the view has this rank.
+TensorView with_rank(const TensorView& view, int rank);
+
+// `name` stands in the message of what a view breaks.
+void require_shape(std::string_view name, const TensorView& view, const Dims& shape);
+void require_unit_stride(std::string_view name, const TensorView& view);
+// No two elements of an output share an address.
+void require_distinct(std::string_view name, const TensorView& view);
+
+// Leading dimensions of extent 1 beyond the shape's rank are dropped first.
+TensorView broadcast(std::string_view name, const TensorView& view, const Dims& shape);
+
+// The elements of an i32 or i64 view of one dimension.
+std::vector<std::int64_t> integers(std::string_view name, const TensorView& view);
+
+// Address of the elements of sequence b and head h in a view [batch dimensions ..., heads, ...].
+const std::byte* head_address(const TensorView& view, const Dims& batch_shape, std::int64_t b, std::int64_t h);
+
+}  // namespace qkv
