@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::int64_t kMaxDim = 1024;  // of heads, values and the hidden layer of additive scores
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;
-constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
 
 std::vector<std::int64_t> offsets(std::string_view name, const TensorView& view, std::int64_t rows) {
   std::vector<std::int64_t> values = integers(name, view);
@@ -93,8 +92,7 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   soft_cap_ = options.soft_cap;
   if (!(soft_cap_ >= 0) || !std::isfinite(soft_cap_))
     fail("soft_cap must be finite, 0 (off) or more, got {}", soft_cap_);
-  check_mask(options.mask);
-  check_bias(options.bias);
+  rules_ = AttentionRules(*this, options);
 }
 
 Dims AttentionProblem::query_shape() const { return concatenate(batch_shape_, {heads, q_.size(-2)}); }
@@ -164,49 +162,6 @@ void AttentionProblem::check_score(const Score& score) {
   }
 }
 
-void AttentionProblem::check_mask(const Mask& mask) {
-  align_ = mask.align().value_or(Align::top_left);
-  left_ = mask.left() < 0 ? kUnbounded : std::min(mask.left(), kUnbounded);
-  right_ = mask.right() < 0 ? kUnbounded : std::min(mask.right(), kUnbounded);
-  for (const TensorView& view : mask.length_views()) {
-    const std::vector<std::int64_t> counts = integers("lengths", view);
-    if (static_cast<std::int64_t>(counts.size()) != batch) {
-      fail("lengths has {} entries for a batch of {}", counts.size(), batch);
-    }
-    for (std::int64_t b = 0; b < batch; ++b) {
-      const std::int64_t count = counts[static_cast<std::size_t>(b)];
-      if (count < 0 || count > key_length(b)) fail("lengths[{}] is {}; it must be 0 to {}", b, count, key_length(b));
-    }
-    if (lengths_.empty()) lengths_ = counts;
-    std::transform(counts.begin(), counts.end(), lengths_.begin(), lengths_.begin(),
-                   [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
-  }
-  for (const TensorView& view : mask.boolean_views()) {
-    if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
-      fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
-    }
-    booleans_.push_back(broadcast("boolean mask", view, concatenate(mask_batch(), {heads, q_len, k_len})));
-  }
-  if (booleans_.size() > kMaxPlanes)
-    fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
-}
-
-void AttentionProblem::check_bias(const Bias& bias) {
-  for (const TensorView& view : bias.views()) {
-    if (view.dtype() != accumulation) {
-      fail("bias is {}; for {} inputs it must be {}", name_of(view.dtype()), name_of(storage), name_of(accumulation));
-    }
-    biases_.push_back(broadcast("bias", view, concatenate(mask_batch(), {heads, q_len, k_len})));
-  }
-  if (biases_.size() > kMaxPlanes) fail("at most {} bias views can be combined, got {}", kMaxPlanes, biases_.size());
-  for (const TensorView& view : bias.alibi_slopes()) {
-    if (view.dtype() != Dtype::f32 && view.dtype() != Dtype::f64) {
-      fail("ALiBi slopes must be f32 or f64, got {}", name_of(view.dtype()));
-    }
-    alibi_.push_back(broadcast("ALiBi slopes", view, concatenate(mask_batch(), {heads})));
-  }
-}
-
 std::int64_t AttentionProblem::query_length(std::int64_t b) const {
   const auto at = static_cast<std::size_t>(b);
   return packed ? offsets_query_[at + 1] - offsets_query_[at] : q_len;
@@ -253,24 +208,7 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   }
   task.score_v = score_.v().bytes();
 
-  task.length = lengths_.empty() ? task.k_len : lengths_[static_cast<std::size_t>(b)];
-  task.offset = align_ == Align::top_left ? 0 : task.length - task.q_len;
-  task.left = left_;
-  task.right = right_;
-  const auto planes = [&](const std::vector<TensorView>& views, Plane* to) {
-    for (const TensorView& view : views) {
-      *to++ = {head_address(view, mask_batch(), b, h), view.stride(-2), view.stride(-1)};
-    }
-    return static_cast<int>(views.size());
-  };
-  task.boolean_count = planes(booleans_, task.booleans);
-  task.bias_count = planes(biases_, task.biases);
-  for (const TensorView& slopes : alibi_) {
-    const std::byte* slope = head_address(slopes, mask_batch(), b, h);
-    task.alibi_slope +=
-        slopes.dtype() == Dtype::f32 ? *reinterpret_cast<const float*>(slope) : *reinterpret_cast<const double*>(slope);
-  }
-
+  rules_.set(task, b, h);
   set_places_of(task, b, h);
   return task;
 }

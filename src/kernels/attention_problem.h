@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/attention_rules.h"
 #include "kernels/attention_task.h"
 #include "qkv/attention.h"
 
@@ -34,6 +35,9 @@ class AttentionProblem {
   const std::byte* query_address(const TensorView& view, std::int64_t b, std::int64_t h) const;
   const std::byte* key_address(const TensorView& view, std::int64_t b, std::int64_t kv_head) const;
 
+  // Batch dimensions that masks and biases broadcast to.
+  Dims mask_batch() const { return packed ? Dims{batch} : batch_shape_; }
+
   Dtype storage = Dtype::f32;       // of q, k and v
   Dtype accumulation = Dtype::f32;  // f64 for f64
   bool packed = false;
@@ -42,8 +46,6 @@ class AttentionProblem {
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
 
  private:
-  void check_mask(const Mask& mask);
-  void check_bias(const Bias& bias);
   void check_score(const Score& score);
   void set_statistics(const AttentionExtras& extras);
   void set_places_of(AttentionTask& task, std::int64_t b, std::int64_t h) const;
@@ -52,8 +54,6 @@ class AttentionProblem {
   // Shape of batch, heads and queries, or of batch and key/value heads and keys, in the form above.
   Dims query_shape() const;
   Dims key_shape() const;
-  // Batch dimensions that masks and biases broadcast to.
-  Dims mask_batch() const { return packed ? Dims{batch} : batch_shape_; }
   TensorView brought_to(std::string_view name, const TensorView& view, const Dims& shape) const;
 
   TensorView q_, k_, v_;
@@ -63,11 +63,7 @@ class AttentionProblem {
   Dims batch_shape_;
   double scale_ = 1, soft_cap_ = 0;
   Score score_;
-  Align align_ = Align::top_left;
-  std::int64_t left_ = 0, right_ = 0;
-  std::vector<std::int64_t> lengths_;          // per sequence; empty: all keys
-  std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
-  std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
+  AttentionRules rules_;
 };
 
 // Writable elements behind a view that was brought to another form.

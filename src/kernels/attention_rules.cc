@@ -1,0 +1,88 @@
+#include "kernels/attention_rules.h"
+
+#include <algorithm>
+
+#include "kernels/attention_problem.h"
+#include "kernels/view_checks.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
+
+std::int64_t bound_of(std::int64_t side) { return side < 0 ? kUnbounded : std::min(side, kUnbounded); }
+
+}  // namespace
+
+AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionOptions& options)
+    : mask_batch_(problem.mask_batch()),
+      align_(options.mask.align().value_or(Align::top_left)),
+      left_(bound_of(options.mask.left())),
+      right_(bound_of(options.mask.right())) {
+  for (const TensorView& view : options.mask.length_views()) check_lengths(problem, view);
+  for (const TensorView& view : options.mask.boolean_views()) {
+    if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
+      fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
+    }
+    booleans_.push_back(
+        broadcast("boolean mask", view, concatenate(mask_batch_, {problem.heads, problem.q_len, problem.k_len})));
+  }
+  if (booleans_.size() > kMaxPlanes)
+    fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
+  check_bias(problem, options.bias);
+}
+
+void AttentionRules::check_lengths(const AttentionProblem& problem, const TensorView& view) {
+  const std::vector<std::int64_t> counts = integers("lengths", view);
+  if (static_cast<std::int64_t>(counts.size()) != problem.batch) {
+    fail("lengths has {} entries for a batch of {}", counts.size(), problem.batch);
+  }
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const std::int64_t count = counts[static_cast<std::size_t>(b)];
+    if (count < 0 || count > problem.key_length(b)) {
+      fail("lengths[{}] is {}; it must be 0 to {}", b, count, problem.key_length(b));
+    }
+  }
+  if (lengths_.empty()) lengths_ = counts;
+  std::transform(counts.begin(), counts.end(), lengths_.begin(), lengths_.begin(),
+                 [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+}
+
+void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bias) {
+  for (const TensorView& view : bias.views()) {
+    if (view.dtype() != problem.accumulation) {
+      fail("bias is {}; for {} inputs it must be {}", name_of(view.dtype()), name_of(problem.storage),
+           name_of(problem.accumulation));
+    }
+    biases_.push_back(broadcast("bias", view, concatenate(mask_batch_, {problem.heads, problem.q_len, problem.k_len})));
+  }
+  if (biases_.size() > kMaxPlanes) fail("at most {} bias views can be combined, got {}", kMaxPlanes, biases_.size());
+  for (const TensorView& view : bias.alibi_slopes()) {
+    if (view.dtype() != Dtype::f32 && view.dtype() != Dtype::f64) {
+      fail("ALiBi slopes must be f32 or f64, got {}", name_of(view.dtype()));
+    }
+    alibi_.push_back(broadcast("ALiBi slopes", view, concatenate(mask_batch_, {problem.heads})));
+  }
+}
+
+void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {
+  task.length = lengths_.empty() ? task.k_len : lengths_[static_cast<std::size_t>(b)];
+  task.offset = align_ == Align::top_left ? 0 : task.length - task.q_len;
+  task.left = left_;
+  task.right = right_;
+  const auto planes = [&](const std::vector<TensorView>& views, Plane* to) {
+    for (const TensorView& view : views) {
+      *to++ = {head_address(view, mask_batch_, b, h), view.stride(-2), view.stride(-1)};
+    }
+    return static_cast<int>(views.size());
+  };
+  task.boolean_count = planes(booleans_, task.booleans);
+  task.bias_count = planes(biases_, task.biases);
+  for (const TensorView& slopes : alibi_) {
+    const std::byte* slope = head_address(slopes, mask_batch_, b, h);
+    task.alibi_slope +=
+        slopes.dtype() == Dtype::f32 ? *reinterpret_cast<const float*>(slope) : *reinterpret_cast<const double*>(slope);
+  }
+}
+
+}  // namespace qkv

@@ -1,0 +1,36 @@
+// The mask and the bias of a call after they were checked: who may attend and what is added, for each head of each
+// sequence.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention_task.h"
+#include "qkv/attention.h"
+
+namespace qkv {
+
+class AttentionProblem;
+
+class AttentionRules {
+ public:
+  AttentionRules() = default;
+  // std::invalid_argument, naming sizes, for whatever does not fit the problem (see mask.h and bias.h).
+  AttentionRules(const AttentionProblem& problem, const AttentionOptions& options);
+
+  // The rules of head h of sequence b, whose lengths the task already holds.
+  void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
+
+ private:
+  void check_lengths(const AttentionProblem& problem, const TensorView& view);
+  void check_bias(const AttentionProblem& problem, const Bias& bias);
+
+  Dims mask_batch_;
+  Align align_ = Align::top_left;
+  std::int64_t left_ = 0, right_ = 0;
+  std::vector<std::int64_t> lengths_;          // per sequence; empty: all keys
+  std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
+  std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
+};
+
+}  // namespace qkv
