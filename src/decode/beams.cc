@@ -1,0 +1,108 @@
+// Beam search: the `beams` most probable beginnings go on together, until no beginning can beat what has ended.
+#include <algorithm>
+#include <cmath>
+
+#include "decode/search.h"
+#include "kernels/vocabulary_row.h"
+
+namespace qkv {
+namespace {
+
+class Beams final : public Search {
+ public:
+  explicit Beams(const GenerateOptions& options)
+      : options_(options), width_(static_cast<std::size_t>(options.beams)), running_{{{}, 0}} {}
+
+  std::span<const Row> advance(const MutableTensorView& logits) override {
+    ++length_;
+    const bool last = length_ == options_.max_length;
+    find_candidates(logits, last && options_.forced_end);
+
+    std::vector<Hypothesis> running;
+    rows_.clear();
+    for (std::size_t rank = 0; rank < candidates_.size() && rows_.size() < width_; ++rank) {
+      const Candidate& candidate = candidates_[rank];
+      const bool ends = last || candidate.token == options_.end;
+      if (ends && rank >= width_) continue;
+      Hypothesis next{running_[static_cast<std::size_t>(candidate.parent)].tokens, candidate.score};
+      next.tokens.push_back(candidate.token);
+      if (ends) {
+        keep(std::move(next));
+      } else {
+        running.push_back(std::move(next));
+        rows_.push_back({candidate.parent, candidate.token});
+      }
+    }
+    running_ = std::move(running);
+    if (is_over()) rows_.clear();
+    return rows_;
+  }
+
+  std::vector<Hypothesis> hypotheses() override {
+    ended_.resize(std::min(ended_.size(), static_cast<std::size_t>(options_.nbest)));
+    return std::move(ended_);
+  }
+
+ private:
+  struct Candidate {
+    std::int64_t parent;
+    std::int32_t token;
+    double score;  // sum of log-probabilities
+  };
+
+  // The 2 * beams most probable continuations: even if half of them end, enough go on.
+  void find_candidates(const MutableTensorView& logits, bool forced_end) {
+    candidates_.clear();
+    if (forced_end) {
+      for (std::size_t row = 0; row < running_.size(); ++row) {
+        candidates_.push_back({static_cast<std::int64_t>(row), options_.end, running_[row].score});
+      }
+      return;
+    }
+    std::vector<TokenLogit> best(2 * width_);
+    for (std::size_t at = 0; at < running_.size(); ++at) {
+      const auto parent = static_cast<std::int64_t>(at);
+      const LogitRow row(logits, parent, options_);
+      const std::size_t found = largest_logits(row.logits, best);
+      for (std::size_t i = 0; i < found; ++i) {
+        const double log_probability = static_cast<double>(best[i].logit) - row.log_sum_exp;
+        candidates_.push_back({parent, best[i].token, running_[at].score + log_probability});
+      }
+    }
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+    candidates_.resize(std::min(candidates_.size(), best.size()));
+  }
+
+  double normalized(double score) const {
+    return score / std::pow(static_cast<double>(length_), options_.length_penalty);
+  }
+
+  void keep(Hypothesis hypothesis) {
+    hypothesis.score = normalized(hypothesis.score);
+    const auto place = std::upper_bound(ended_.begin(), ended_.end(), hypothesis,
+                                        [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+    ended_.insert(place, std::move(hypothesis));
+    if (ended_.size() > width_) ended_.pop_back();
+  }
+
+  bool is_over() const {
+    if (running_.empty()) return true;
+    if (ended_.size() < width_) return false;
+    return options_.early_stopping || normalized(running_.front().score) <= ended_.back().score;
+  }
+
+  const GenerateOptions& options_;
+  const std::size_t width_;
+  std::int64_t length_ = 0;
+  std::vector<Hypothesis> running_;  // best first; the score is the bare sum
+  std::vector<Hypothesis> ended_;    // best first
+  std::vector<Candidate> candidates_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<Search> make_beams(const GenerateOptions& options) { return std::make_unique<Beams>(options); }
+
+}  // namespace qkv

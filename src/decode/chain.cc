@@ -1,0 +1,88 @@
+// One token after the other: the most probable one, or one that is drawn.
+#include <algorithm>
+#include <cmath>
+
+#include "decode/search.h"
+#include "kernels/vocabulary_row.h"
+#include "qkv/random.h"
+
+namespace qkv {
+namespace {
+
+class Chain final : public Search {
+ public:
+  Chain(const GenerateOptions& options, std::uint64_t stream) : options_(options), stream_(stream) {}
+
+  std::span<const Row> advance(const MutableTensorView& logits) override {
+    const bool last = written_.tokens.size() + 1 == static_cast<std::size_t>(options_.max_length);
+    const std::int32_t token = last && options_.forced_end ? options_.end : choose(logits);
+    written_.tokens.push_back(token);
+    row_ = {0, token};
+    return {&row_, last || token == options_.end ? std::size_t{0} : std::size_t{1}};
+  }
+
+  std::vector<Hypothesis> hypotheses() override {
+    written_.score /= std::pow(static_cast<double>(written_.tokens.size()), options_.length_penalty);
+    return {std::move(written_)};
+  }
+
+ private:
+  std::int32_t choose(const MutableTensorView& logits) {
+    const LogitRow row(logits, 0, options_);
+    TokenLogit chosen;
+    if (options_.sampling) {
+      chosen = draw(row.logits, *options_.sampling);
+    } else {
+      largest_logits(row.logits, {&chosen, 1});
+    }
+    written_.score += static_cast<double>(chosen.logit) - row.log_sum_exp;
+    return chosen.token;
+  }
+
+  TokenLogit draw(std::span<const float> logits, const Sampling& sampling) const {
+    const std::size_t all = logits.size();
+    const auto top_k = static_cast<std::size_t>(sampling.top_k);
+    std::vector<TokenLogit> tokens(all);
+    if (top_k > 0 && top_k < all) {
+      tokens.resize(top_k);
+      tokens.resize(largest_logits(logits, tokens));
+    } else {
+      for (std::size_t i = 0; i < all; ++i) tokens[i] = {logits[i], static_cast<std::int32_t>(i)};
+      std::stable_sort(tokens.begin(), tokens.end(),
+                       [](const TokenLogit& a, const TokenLogit& b) { return a.logit > b.logit; });
+    }
+    std::vector<double> up_to(tokens.size());  // sums of probabilities, not normalised
+    double sum = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      sum += std::exp((static_cast<double>(tokens[i].logit) - static_cast<double>(tokens[0].logit)) /
+                      sampling.temperature);
+      up_to[i] = sum;
+    }
+    if (sampling.top_p < 1) {
+      sum = *std::lower_bound(up_to.begin(), up_to.end(), sampling.top_p * sum);
+    }
+    const auto place = std::lower_bound(up_to.begin(), up_to.end(), uniform(sampling.seed) * sum);
+    return tokens[static_cast<std::size_t>(place - up_to.begin())];
+  }
+
+  // In [0, 1), 53 bits, from the seed, the stream and the place in the sequence alone.
+  double uniform(std::uint64_t seed) const {
+    const auto bits = philox({static_cast<std::uint32_t>(written_.tokens.size()), 0,
+                              static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32)},
+                             seed);
+    return static_cast<double>((std::uint64_t{bits[0]} << 32 | bits[1]) >> 11) * 0x1p-53;
+  }
+
+  const GenerateOptions& options_;
+  const std::uint64_t stream_;
+  Hypothesis written_;
+  Row row_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Search> make_chain(const GenerateOptions& options, std::uint64_t stream) {
+  return std::make_unique<Chain>(options, stream);
+}
+
+}  // namespace qkv

@@ -1,0 +1,108 @@
+#include "qkv/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "decode/search.h"
+#include "kernels/vocabulary_row.h"
+#include "qkv/error.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kMaxBeams = 1024;
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::invalid_argument("generate: " + what);
+}
+
+void check_token(const char* name, std::int32_t token, std::int64_t vocab) {
+  require(token >= 0 && token < vocab, fmt::format("{} token {} is not in the vocabulary of {}", name, token, vocab));
+}
+
+void check(const GenerateOptions& options, std::int64_t vocab) {
+  check_token("start", options.start, vocab);
+  check_token("end", options.end, vocab);
+  for (const std::int32_t token : options.forbidden) check_token("forbidden", token, vocab);
+  require(options.max_length >= 1, fmt::format("max_length is {}, at least 1 is needed", options.max_length));
+  require(options.beams >= 1 && options.beams <= kMaxBeams,
+          fmt::format("beams is {}, must be from 1 to {}", options.beams, kMaxBeams));
+  require(options.nbest >= 1 && options.nbest <= options.beams,
+          fmt::format("nbest is {}, must be from 1 to the number of beams, {}", options.nbest, options.beams));
+  require(std::isfinite(options.length_penalty), "length_penalty is not a finite number");
+  if (!options.sampling) return;
+  const Sampling& sampling = *options.sampling;
+  require(options.beams == 1, fmt::format("sampling needs 1 beam, not {}", options.beams));
+  require(std::isfinite(sampling.temperature) && sampling.temperature > 0,
+          fmt::format("temperature is {}, must be above 0", sampling.temperature));
+  require(sampling.top_k >= 0, fmt::format("top_k is {}, must be at least 0", sampling.top_k));
+  require(sampling.top_p > 0 && sampling.top_p <= 1,
+          fmt::format("top_p is {}, must be above 0 and at most 1", sampling.top_p));
+}
+
+}  // namespace
+
+LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, const GenerateOptions& options)
+    : logits(rows.data<float>() + row * rows.stride(0), static_cast<std::size_t>(rows.size(1))),
+      log_sum_exp(qkv::log_sum_exp(logits)) {
+  for (const std::int32_t token : options.forbidden) {
+    logits[static_cast<std::size_t>(token)] = -std::numeric_limits<float>::infinity();
+  }
+  TokenLogit best;
+  require(std::isfinite(log_sum_exp) && largest_logits(logits, {&best, 1}) == 1,
+          "the model's logits are not finite: no token can be chosen");
+}
+
+std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,
+                                              std::span<const std::uint64_t> streams) {
+  check(options, model.vocab());
+  require(batch >= 0, fmt::format("batch is {}", batch));
+  require(streams.empty() || static_cast<std::int64_t>(streams.size()) == batch,
+          fmt::format("{} streams for a batch of {}", streams.size(), batch));
+
+  struct Going {
+    std::unique_ptr<Search> search;
+    std::int64_t sequence;
+    std::int64_t first_row, rows;  // of the last step
+    std::span<const Search::Row> next;
+  };
+  std::vector<Going> going;
+  std::vector<std::int64_t> parents;
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    const auto stream = streams.empty() ? static_cast<std::uint64_t>(i) : streams[static_cast<std::size_t>(i)];
+    going.push_back({options.beams > 1 ? make_beams(options) : make_chain(options, stream), i, i, 1, {}});
+    parents.push_back(i);
+    tokens.push_back(options.start);
+  }
+
+  std::vector<std::vector<Hypothesis>> results(static_cast<std::size_t>(batch));
+  while (!going.empty()) {
+    if (options.stop.stop_requested()) throw Stopped();
+    const MutableTensorView logits = model.step(parents, tokens);
+    parallel_for(static_cast<std::int64_t>(going.size()), options.threads, [&](std::int64_t i, int) {
+      Going& one = going[static_cast<std::size_t>(i)];
+      one.next = one.search->advance(logits.slice(0, one.first_row, one.first_row + one.rows));
+    });
+    parents.clear();
+    tokens.clear();
+    for (Going& one : going) {
+      if (one.next.empty()) results[static_cast<std::size_t>(one.sequence)] = one.search->hypotheses();
+      const auto first = static_cast<std::int64_t>(parents.size());
+      for (const Search::Row& row : one.next) {
+        parents.push_back(one.first_row + row.parent);
+        tokens.push_back(row.token);
+      }
+      one.first_row = first;
+      one.rows = static_cast<std::int64_t>(one.next.size());
+    }
+    std::erase_if(going, [](const Going& one) { return one.rows == 0; });
+  }
+  return results;
+}
+
+}  // namespace qkv

@@ -1,0 +1,40 @@
+// The search for one sequence: what it has written so far, and what the model is asked next.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "qkv/generate.h"
+
+namespace qkv {
+
+class Search {
+ public:
+  // How the sequence goes on: row `parent` of this search, of the last step, continued with `token`.
+  struct Row {
+    std::int64_t parent;
+    std::int32_t token;
+  };
+
+  virtual ~Search() = default;
+  // `logits` [rows, vocab] belong to the rows of the last call, one row before the first call. Returns the rows to go
+  // on with; none: the search is over.
+  virtual std::span<const Row> advance(const MutableTensorView& logits) = 0;
+  // Best first, `nbest` of them at most.
+  virtual std::vector<Hypothesis> hypotheses() = 0;
+};
+
+std::unique_ptr<Search> make_beams(const GenerateOptions& options);
+std::unique_ptr<Search> make_chain(const GenerateOptions& options, std::uint64_t stream);
+
+// One row of logits with its log-sum-exp. Forbidden tokens become -infinity after it was taken: they keep their share
+// of the probability. std::invalid_argument if the logits are no numbers.
+struct LogitRow {
+  std::span<float> logits;
+  double log_sum_exp;
+
+  LogitRow(const MutableTensorView& rows, std::int64_t row, const GenerateOptions& options);
+};
+
+}  // namespace qkv

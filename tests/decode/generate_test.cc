@@ -1,0 +1,248 @@
+// The search against models whose every probability is known: the next token depends on the last one alone.
+#include "qkv/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "qkv/error.h"
+#include "qkv/random.h"
+
+namespace qkv {
+namespace {
+
+using Table = std::vector<std::vector<float>>;  // [last token][next token]: logits
+
+// Each sequence of the batch may have a table of its own. Follows its rows by their parents, as a cache would.
+class Chains final : public NextTokens {
+ public:
+  explicit Chains(std::vector<Table> tables) : tables_(std::move(tables)) {}
+
+  std::int64_t vocab() const override { return static_cast<std::int64_t>(tables_[0].size()); }
+
+  MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) override {
+    std::vector<std::size_t> sequences;
+    for (const std::int64_t parent : parents) {
+      const auto at = static_cast<std::size_t>(parent);
+      sequences.push_back(steps_ == 0 ? at : sequences_.at(at));
+    }
+    sequences_ = sequences;
+    ++steps_;
+    logits_ = Tensor::uninitialized({static_cast<std::int64_t>(parents.size()), vocab()});
+    float* out = logits_.data<float>();
+    for (std::size_t row = 0; row < parents.size(); ++row) {
+      const auto& next = tables_.at(sequences_[row]).at(static_cast<std::size_t>(tokens[row]));
+      out = std::copy(next.begin(), next.end(), out);
+    }
+    return logits_.view();
+  }
+
+  int steps() const { return steps_; }
+
+ private:
+  std::vector<Table> tables_;
+  std::vector<std::size_t> sequences_;
+  Tensor logits_;
+  int steps_ = 0;
+};
+
+float ln(double probability) { return static_cast<float>(std::log(probability)); }
+
+Table random_table(std::size_t vocab, std::uint64_t seed) {
+  Random random(seed);
+  Table table(vocab, std::vector<float>(vocab));
+  for (auto& row : table) {
+    for (float& x : row) x = static_cast<float>(2 * random.normal());
+  }
+  return table;
+}
+
+// Start 0, end 1. After the start: 2 with 0.6, 3 with 0.4. After 2: end 0.3, 2 0.3, 3 0.4. After 3: end 0.9.
+const Table kGarden{{ln(0.001), ln(0.001), ln(0.598), ln(0.4)},
+                    {0, 0, 0, 0},
+                    {ln(0.001), ln(0.3), ln(0.299), ln(0.4)},
+                    {ln(0.02), ln(0.9), ln(0.04), ln(0.04)}};
+
+TEST(Generate, GreedyTakesTheMostProbableToken) {
+  Chains model({kGarden});
+  const auto best = generate(model, 1, {.start = 0, .end = 1});
+  ASSERT_EQ(best.size(), 1u);
+  ASSERT_EQ(best[0].size(), 1u);
+  EXPECT_EQ(best[0][0].tokens, (std::vector<std::int32_t>{2, 3, 1}));
+  EXPECT_NEAR(best[0][0].score, std::log(0.598 * 0.4 * 0.9) / 3, 1e-5);
+  EXPECT_EQ(model.steps(), 3);
+}
+
+TEST(Generate, BeamsFindWhatGreedyMisses) {
+  Chains model({kGarden});
+  const auto best = generate(model, 1, {.start = 0, .end = 1, .beams = 2, .nbest = 2, .length_penalty = 0});
+  ASSERT_EQ(best[0].size(), 2u);
+  EXPECT_EQ(best[0][0].tokens, (std::vector<std::int32_t>{3, 1}));  // 0.36
+  EXPECT_NEAR(best[0][0].score, std::log(0.4 * 0.9), 1e-5);
+  EXPECT_EQ(best[0][1].tokens, (std::vector<std::int32_t>{2, 3, 1}));  // 0.215
+  EXPECT_NEAR(best[0][1].score, std::log(0.598 * 0.4 * 0.9), 1e-5);
+}
+
+// All sequences that end, or that max_length cuts, with their normalised scores.
+void enumerate(const Table& table, std::vector<std::int32_t>& tokens, double score, std::size_t length, double penalty,
+               const std::function<void(const std::vector<std::int32_t>&, double)>& visit) {
+  const auto& logits = table[static_cast<std::size_t>(tokens.empty() ? 0 : tokens.back())];
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x));
+  for (std::size_t token = 0; token < logits.size(); ++token) {
+    const double next = score + static_cast<double>(logits[token]) - std::log(sum);
+    tokens.push_back(static_cast<std::int32_t>(token));
+    if (token == 1 || tokens.size() == length) {
+      visit(tokens, next / std::pow(static_cast<double>(tokens.size()), penalty));
+    } else {
+      enumerate(table, tokens, next, length, penalty, visit);
+    }
+    tokens.pop_back();
+  }
+}
+
+TEST(Generate, EnoughBeamsFindTheBestOfAll) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const double penalty : {0.0, 0.6, 1.0, 2.0}) {
+      const Table table = random_table(4, seed);
+      std::vector<std::int32_t> best, tokens;
+      double best_score = -1e30;
+      enumerate(table, tokens, 0, 4, penalty, [&](const std::vector<std::int32_t>& found, double score) {
+        if (score > best_score) best = found, best_score = score;
+      });
+      Chains model({table});
+      const auto result =
+          generate(model, 1, {.start = 0, .end = 1, .max_length = 4, .beams = 256, .length_penalty = penalty});
+      EXPECT_EQ(result[0][0].tokens, best) << seed << " " << penalty;
+      EXPECT_NEAR(result[0][0].score, best_score, 1e-5);
+    }
+  }
+}
+
+TEST(Generate, ASequenceDoesNotKnowItsCompany) {
+  std::vector<Table> tables;
+  for (std::uint64_t seed = 0; seed < 9; ++seed) tables.push_back(random_table(12, seed));
+  for (const std::int64_t beams : {1, 3}) {
+    for (const bool sampled : {false, true}) {
+      if (sampled && beams > 1) continue;
+      GenerateOptions options{.start = 0, .end = 1, .max_length = 20, .beams = beams, .nbest = beams};
+      if (sampled) options.sampling = Sampling{.seed = 5};
+      Chains together(tables);
+      const auto all = generate(together, 9, options);
+      for (std::uint64_t i = 0; i < 9; ++i) {
+        Chains alone({tables[i]});
+        const auto one = generate(alone, 1, options, std::vector<std::uint64_t>{i});
+        ASSERT_EQ(one[0].size(), all[i].size());
+        for (std::size_t n = 0; n < one[0].size(); ++n) {
+          EXPECT_EQ(one[0][n].tokens, all[i][n].tokens);
+          EXPECT_EQ(one[0][n].score, all[i][n].score);
+        }
+      }
+    }
+  }
+}
+
+TEST(Generate, MaxLengthCutsOrForcesTheEnd) {
+  Table endless(3, std::vector<float>{0, -100, 1});
+  for (const std::int64_t beams : {1, 2}) {
+    Chains cut({endless});
+    const auto result = generate(cut, 1, {.start = 0, .end = 1, .max_length = 4, .beams = beams});
+    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{2, 2, 2, 2}));
+    Chains forced({endless});
+    const auto ended = generate(forced, 1, {.start = 0, .end = 1, .forced_end = true, .max_length = 4, .beams = beams});
+    EXPECT_EQ(ended[0][0].tokens, (std::vector<std::int32_t>{2, 2, 2, 1}));
+    EXPECT_NEAR(ended[0][0].score, 3 * std::log(std::exp(1.0) / (1 + std::exp(1.0))) / 4, 1e-6);
+  }
+}
+
+TEST(Generate, ForbiddenTokensAreNeverWritten) {
+  for (const std::int64_t beams : {1, 3}) {
+    Chains model({kGarden});
+    const auto result =
+        generate(model, 1, {.start = 0, .end = 1, .forbidden = {2}, .beams = beams, .length_penalty = 0});
+    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{3, 1}));
+    EXPECT_NEAR(result[0][0].score, std::log(0.4 * 0.9), 1e-5);  // the forbidden token keeps its probability
+  }
+}
+
+TEST(Generate, EarlyStoppingTakesWhatEndedFirst) {
+  // The short way has 0.5 * 0.5, the long one 0.5 * 0.9^4, whose mean logarithm is better.
+  Table table(6, std::vector<float>(6, -30));
+  table[0][2] = table[0][3] = ln(0.5);
+  table[2][1] = table[2][4] = ln(0.5);
+  table[3][3] = ln(0.9);
+  table[3][1] = ln(0.1);
+  table[4][1] = 0;
+  GenerateOptions options{.start = 0, .end = 1, .max_length = 12, .beams = 2};
+  options.early_stopping = true;
+  Chains early({table});
+  const auto first = generate(early, 1, options);
+  options.early_stopping = false;
+  Chains patient({table});
+  const auto best = generate(patient, 1, options);
+  EXPECT_LT(early.steps(), patient.steps());
+  EXPECT_GT(best[0][0].score, first[0][0].score);
+}
+
+TEST(Generate, SamplingFollowsTheProbabilities) {
+  const Table table(4, {ln(0.1), ln(0.2), ln(0.3), ln(0.4)});
+  constexpr int kDraws = 20000;
+  const auto shares = [&](Sampling sampling) {
+    Chains model(std::vector<Table>(kDraws, table));
+    sampling.seed = 11;
+    const auto drawn = generate(model, kDraws, {.start = 0, .end = 1, .max_length = 1, .sampling = sampling});
+    std::vector<double> share(4);
+    for (const auto& one : drawn) share[static_cast<std::size_t>(one[0].tokens[0])] += 1.0 / kDraws;
+    return share;
+  };
+  const auto expect = [](const std::vector<double>& share, const std::vector<double>& expected) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      // Five standard deviations of a share over 20,000 draws.
+      EXPECT_NEAR(share[i], expected[i], 5 * std::sqrt(expected[i] * (1 - expected[i]) / kDraws) + 1e-12) << i;
+    }
+  };
+  expect(shares({}), {0.1, 0.2, 0.3, 0.4});
+  expect(shares({.top_k = 2}), {0, 0, 3.0 / 7, 4.0 / 7});
+  expect(shares({.top_p = 0.65}), {0, 0, 3.0 / 7, 4.0 / 7});
+  expect(shares({.top_p = 0.75}), {0, 2.0 / 9, 3.0 / 9, 4.0 / 9});
+  expect(shares({.top_k = 1}), {0, 0, 0, 1});
+  expect(shares({.temperature = 0.5}), {0.01 / 0.3, 0.04 / 0.3, 0.09 / 0.3, 0.16 / 0.3});
+}
+
+TEST(Generate, RefusesWhatDoesNotFit) {
+  const auto refused = [](const GenerateOptions& options) {
+    Chains model({kGarden});
+    EXPECT_THROW(generate(model, 1, options), std::invalid_argument);
+    EXPECT_EQ(model.steps(), 0);
+  };
+  refused({.start = 4, .end = 1});
+  refused({.start = 0, .end = -1});
+  refused({.start = 0, .end = 1, .forbidden = {4}});
+  refused({.start = 0, .end = 1, .max_length = 0});
+  refused({.start = 0, .end = 1, .beams = 0});
+  refused({.start = 0, .end = 1, .beams = 2, .nbest = 3});
+  refused({.start = 0, .end = 1, .length_penalty = std::nan("")});
+  refused({.start = 0, .end = 1, .beams = 2, .sampling = Sampling{}});
+  refused({.start = 0, .end = 1, .sampling = Sampling{.temperature = 0}});
+  refused({.start = 0, .end = 1, .sampling = Sampling{.top_k = -1}});
+  refused({.start = 0, .end = 1, .sampling = Sampling{.top_p = 0}});
+
+  for (const float hostile : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Table table = kGarden;
+    table[0][3] = hostile;
+    Chains model({table});
+    EXPECT_THROW(generate(model, 1, {.start = 0, .end = 1}), std::invalid_argument);
+  }
+}
+
+TEST(Generate, EmptyBatchAndStop) {
+  Chains model({kGarden});
+  EXPECT_TRUE(generate(model, 0, {.start = 0, .end = 1}).empty());
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_THROW(generate(model, 1, {.start = 0, .end = 1, .stop = source.get_token()}), Stopped);
+}
+
+}  // namespace
+}  // namespace qkv
