@@ -8,25 +8,44 @@
 
 namespace qkv {
 
+// How the numbers of a packed matrix are kept.
+enum class WeightStorage {
+  full,  // as they are
+  bf16,  // rounded to the nearest; products and sums in f32
+  // Whole numbers from -127 to 127 in units of each column's max|b| / 127. A product rounds the rows of `a` in the same
+  // way and sums whole numbers: the result has the same bits on every target. k at most 65,536.
+  int8,
+};
+
 // The right operand of a product, laid out once for the selected target: columns in panels, zero-padded.
 class PackedMatrix {
  public:
   PackedMatrix() = default;
-  // From [k, n] with any strides, f32 or f64. For a Linear weight [out, in] pass weight.transpose(0, 1).
-  // `threads` as in MatmulOptions.
-  explicit PackedMatrix(const TensorView& matrix, int threads = 0);
+  // From [k, n] with any strides, f32 or f64 (f32 alone for fewer bits). For a Linear weight [out, in] pass
+  // weight.transpose(0, 1). `threads` as in MatmulOptions.
+  explicit PackedMatrix(const TensorView& matrix, int threads = 0, WeightStorage storage = WeightStorage::full);
 
   std::int64_t rows() const { return rows_; }        // k
   std::int64_t columns() const { return columns_; }  // n
-  Dtype dtype() const { return data_.dtype(); }
+  Dtype dtype() const { return dtype_; }             // of a and out
+  WeightStorage storage() const { return storage_; }
   const Tensor& panels() const { return data_; }
+  // [panel][k / group][column][group]
   int panel_columns() const { return panel_columns_; }
+  int panel_group() const { return panel_group_; }
+  const Tensor& column_scales() const { return column_scales_; }  // int8: f32 [n]
+  const Tensor& column_sums() const { return column_sums_; }      // int8: i32 [n], of the whole numbers
 
  private:
-  Tensor data_;
+  void pack_int8(const TensorView& matrix, int threads);
+
+  Tensor data_, column_scales_, column_sums_;
   std::int64_t rows_ = 0;
   std::int64_t columns_ = 0;
+  Dtype dtype_ = Dtype::f32;
+  WeightStorage storage_ = WeightStorage::full;
   int panel_columns_ = 0;
+  int panel_group_ = 1;
 };
 
 struct MatmulOptions {

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "kernels/int8_panel.h"
 #include "kernels/matmul_panel.h"
 #include "qkv/threads.h"
 
@@ -50,41 +52,87 @@ void check_layouts(const TensorView& a, const PackedMatrix& b, const MutableTens
   }
 }
 
-template <class T>
-void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
-  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<T>();
-  if (b.panel_columns() != width) {
-    fail(fmt::format(
-        "b was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
-        b.panel_columns(), width));
-  }
-  if (m == 0 || n == 0) return;
-  const MultiplyPanel<T> kernel = multiply_panel<T>();
-  const T* left = a.data<T>();
-  const T* panels = b.panels().data<T>();
-  const T* bias = options.bias ? options.bias.data<T>() : nullptr;
-  T* result = out.data<T>();
+void check_target(const PackedMatrix& b, int columns, int group) {
+  if (b.panel_columns() == columns && b.panel_group() == group) return;
+  fail(fmt::format("b was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
+                   b.panel_columns() * b.panel_group(), columns * group));
+}
 
-  const std::int64_t panel_count = (n + width - 1) / width;
+// Calls product(row, rows, panel) for every block of rows and every panel, some of them a task.
+template <class Product>
+void for_each_panel(std::int64_t m, const PackedMatrix& b, int threads, Product&& product) {
+  const std::int64_t width = b.panel_columns(), panel_count = (b.columns() + width - 1) / width;
   const std::int64_t row_blocks = (m + kTaskRows - 1) / kTaskRows;
-  const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, kTaskRows) * k * width);
+  const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, kTaskRows) * b.rows() * width);
   const std::int64_t group = std::clamp<std::int64_t>(kTaskWork / panel_work, 1, panel_count);
   const std::int64_t groups = (panel_count + group - 1) / group;
-  parallel_for(row_blocks * groups, options.threads, [&](std::int64_t task, int) {
+  parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int) {
     const std::int64_t row = task / groups * kTaskRows, first = task % groups * group;
     for (std::int64_t panel = first; panel < std::min(first + group, panel_count); ++panel) {
-      const std::int64_t column = panel * width;
-      kernel({.left = left + row * a.stride(0),
-              .left_stride = a.stride(0),
-              .rows = std::min(kTaskRows, m - row),
-              .panel = panels + panel * k * width,
-              .depth = k,
-              .out = result + row * out.stride(0) + column,
-              .out_stride = out.stride(0),
-              .columns = std::min(width, n - column),
-              .bias = bias == nullptr ? nullptr : bias + column,
-              .accumulate = options.accumulate});
+      product(row, std::min(kTaskRows, m - row), panel);
     }
+  });
+}
+
+template <class T, class S = T>
+void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
+  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<T>();
+  check_target(b, panel_columns<T>(), 1);
+  if (m == 0 || n == 0) return;
+  const MultiplyPanel<T, S> kernel = multiply_panel<T, S>();
+  const T* left = a.data<T>();
+  const S* panels = b.panels().data<S>();
+  const T* bias = options.bias ? options.bias.data<T>() : nullptr;
+  T* result = out.data<T>();
+  for_each_panel(m, b, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
+    const std::int64_t column = panel * width;
+    kernel({.left = left + row * a.stride(0),
+            .left_stride = a.stride(0),
+            .rows = rows,
+            .panel = panels + panel * k * width,
+            .depth = k,
+            .out = result + row * out.stride(0) + column,
+            .out_stride = out.stride(0),
+            .columns = std::min(width, n - column),
+            .bias = bias == nullptr ? nullptr : bias + column,
+            .accumulate = options.accumulate});
+  });
+}
+
+void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+                   const MatmulOptions& options) {
+  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<float>();
+  check_target(b, panel_columns<float>(), int8_group());
+  if (m == 0 || n == 0) return;
+  const std::int64_t stride = quantized_bytes(k), panel_bytes = b.panels().view().stride(0);
+  std::vector<float> storage(static_cast<std::size_t>(m * stride / 4)), scales(static_cast<std::size_t>(m));
+  auto* quantized = reinterpret_cast<std::byte*>(storage.data());
+  const float* left = a.data<float>();
+  parallel_for((m + kTaskRows - 1) / kTaskRows, options.threads, [&](std::int64_t block, int) {
+    for (std::int64_t row = block * kTaskRows; row < std::min(m, (block + 1) * kTaskRows); ++row) {
+      quantize_row(left + row * a.stride(0), k, quantized + row * stride, scales.data() + row);
+    }
+  });
+  const std::int8_t* panels = b.panels().data<std::int8_t>();
+  const float* column_scales = b.column_scales().data<float>();
+  const std::int32_t* column_sums = b.column_sums().data<std::int32_t>();
+  const float* bias = options.bias ? options.bias.data<float>() : nullptr;
+  float* result = out.data<float>();
+  for_each_panel(m, b, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
+    const std::int64_t column = panel * width;
+    multiply_int8_panel({.left = quantized + row * stride,
+                         .left_stride = stride,
+                         .scales = scales.data() + row,
+                         .rows = rows,
+                         .panel = panels + panel * panel_bytes,
+                         .column_scales = column_scales + column,
+                         .column_sums = column_sums + column,
+                         .depth = k,
+                         .out = result + row * out.stride(0) + column,
+                         .out_stride = out.stride(0),
+                         .columns = std::min(width, n - column),
+                         .bias = bias == nullptr ? nullptr : bias + column,
+                         .accumulate = options.accumulate});
   });
 }
 
@@ -93,7 +141,11 @@ void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorVie
 void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
   check_shapes(a, b, out, options.bias);
   check_layouts(a, b, out, options.bias);
-  if (b.dtype() == Dtype::f32) {
+  if (b.storage() == WeightStorage::bf16) {
+    multiply<float, BFloat16>(a, b, out, options);
+  } else if (b.storage() == WeightStorage::int8) {
+    multiply_int8(a, b, out, options);
+  } else if (b.dtype() == Dtype::f32) {
     multiply<float>(a, b, out, options);
   } else {
     multiply<double>(a, b, out, options);

@@ -66,27 +66,27 @@ HWY_NOINLINE void store_part_of_tile(const Vec<T> (&sum)[kRows][kVectors], const
 }
 
 // Rows begin <= k < end of the block that follows, which may lie behind the last panel: a prefetch never faults.
-template <class T>
-HWY_INLINE void prefetch_rows(const T* next, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t kCacheLine = 64 / sizeof(T);
-  for (std::int64_t i = begin * kTileColumns<T>; i < end * kTileColumns<T>; i += kCacheLine) hwy::Prefetch(next + i);
+template <class S>
+HWY_INLINE void prefetch_rows(const S* next, std::int64_t columns, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kCacheLine = 64 / sizeof(S);
+  for (std::int64_t i = begin * columns; i < end * columns; i += kCacheLine) hwy::Prefetch(next + i);
 }
 
 // Tiles of kRows from `row` on while they fit; returns the row behind them. Each tile fetches its share of the next
 // block, which so arrives at a steady rate: with few rows the product would otherwise wait for memory.
-template <int kRows, int kVectors, class T>
-HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T>& product, const DepthBlock<T>& block, std::int64_t row) {
+template <int kRows, int kVectors, class T, class S>
+HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const DepthBlock<T>& block, std::int64_t row) {
   for (; row + kRows <= product.rows; row += kRows) {
     Vec<T> sum[kRows][kVectors];
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Zero(Tag<T>());
     }
     const T* left = product.left + row * product.left_stride + block.begin;
-    const T* right = product.panel + block.begin * kTileColumns<T>;
+    const S* right = product.panel + block.begin * kTileColumns<T>;
     for (std::int64_t k = 0; k < block.count; k += kPrefetchSteps) {
       const std::int64_t end = k + kPrefetchSteps < block.count ? k + kPrefetchSteps : block.count;
-      prefetch_rows(right + block.count * kTileColumns<T>, (block.count * row + k * kRows) / product.rows,
-                    (block.count * row + end * kRows) / product.rows);
+      prefetch_rows(right + block.count * kTileColumns<T>, kTileColumns<T>,
+                    (block.count * row + k * kRows) / product.rows, (block.count * row + end * kRows) / product.rows);
       multiply_tile<kRows, kVectors>(left + k, product.left_stride, 1, right + k * kTileColumns<T>, kTileColumns<T>,
                                      end - k, sum);
     }
@@ -101,8 +101,8 @@ HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T>& product, const Dept
 }
 
 // kVectors: as many as hold the product's columns. At least one block, so that an empty depth gives zeros and the bias.
-template <int kVectors, class T>
-void multiply_blocks(const PanelProduct<T>& product) {
+template <int kVectors, class T, class S>
+void multiply_blocks(const PanelProduct<T, S>& product) {
   std::int64_t begin = 0;
   do {
     const std::int64_t left = product.depth - begin;
@@ -119,8 +119,8 @@ void multiply_blocks(const PanelProduct<T>& product) {
   } while (begin < product.depth);
 }
 
-template <class T>
-void multiply_any_columns(const PanelProduct<T>& product) {
+template <class T, class S>
+void multiply_any_columns(const PanelProduct<T, S>& product) {
   static_assert(kTileVectors == 3);
   if (product.columns > 2 * kLanes<T>) return multiply_blocks<3>(product);
   if (product.columns > kLanes<T>) return multiply_blocks<2>(product);
@@ -129,6 +129,7 @@ void multiply_any_columns(const PanelProduct<T>& product) {
 
 void multiply_panel_f32(const PanelProduct<float>& product) { multiply_any_columns(product); }
 void multiply_panel_f64(const PanelProduct<double>& product) { multiply_any_columns(product); }
+void multiply_panel_bf16(const PanelProduct<float, BFloat16>& product) { multiply_any_columns(product); }
 int panel_columns_f32() { return kTileColumns<float>; }
 int panel_columns_f64() { return kTileColumns<double>; }
 
@@ -144,6 +145,7 @@ namespace {
 
 HWY_EXPORT(multiply_panel_f32);
 HWY_EXPORT(multiply_panel_f64);
+HWY_EXPORT(multiply_panel_bf16);
 HWY_EXPORT(panel_columns_f32);
 HWY_EXPORT(panel_columns_f64);
 
@@ -159,6 +161,12 @@ template <>
 MultiplyPanel<double> multiply_panel<double>() {
   ensure_target();
   return HWY_DYNAMIC_DISPATCH(multiply_panel_f64);
+}
+
+template <>
+MultiplyPanel<float, BFloat16> multiply_panel<float, BFloat16>() {
+  ensure_target();
+  return HWY_DYNAMIC_DISPATCH(multiply_panel_bf16);
 }
 
 template <>

@@ -7,12 +7,13 @@ namespace qkv {
 
 // out [rows, columns] = left [rows, depth] panel [depth, panel_columns] (+ bias [columns]); rows of left and out lie a
 // stride apart, the panel is contiguous, and columns is at most panel_columns, the width that the target asks for.
-template <class T>
+// T: type of the operands, S: the one that the panel is stored in.
+template <class T, class S = T>
 struct PanelProduct {
   const T* left;
   std::int64_t left_stride;
   std::int64_t rows;
-  const T* panel;
+  const S* panel;
   std::int64_t depth;
   T* out;
   std::int64_t out_stride;
@@ -21,12 +22,12 @@ struct PanelProduct {
   bool accumulate;  // add to what out holds
 };
 
-template <class T>
-using MultiplyPanel = void (*)(const PanelProduct<T>&);
+template <class T, class S = T>
+using MultiplyPanel = void (*)(const PanelProduct<T, S>&);
 
-// The kernel of the selected target, float or double: look it up once per product.
-template <class T>
-MultiplyPanel<T> multiply_panel();
+// The kernel of the selected target, of float, of double, or of float and BFloat16: look it up once per product.
+template <class T, class S = T>
+MultiplyPanel<T, S> multiply_panel();
 
 // Columns of its panels.
 template <class T>

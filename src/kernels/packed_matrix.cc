@@ -1,9 +1,12 @@
-// Lays a matrix out in panels, [panel][row][column], the last one filled up with zeros.
+// Lays a matrix out in panels, the last one filled up with zeros.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <stdexcept>
 
+#include "kernels/int8_panel.h"
 #include "kernels/matmul_panel.h"
 #include "qkv/matmul.h"
 #include "qkv/threads.h"
@@ -11,47 +14,106 @@
 namespace qkv {
 namespace {
 
-template <class T>
-void pack_panel(const TensorView& matrix, std::int64_t first_column, std::int64_t width, T* panel) {
+// panel [rows][width] from `columns` columns of the matrix.
+template <class T, class S>
+void pack_panel(const TensorView& matrix, std::int64_t first_column, std::int64_t width, S* panel) {
   const T* source = matrix.data<T>() + first_column * matrix.stride(1);
   const std::int64_t rows = matrix.size(0), row_step = matrix.stride(0), column_step = matrix.stride(1);
   const std::int64_t columns = std::min(width, matrix.size(1) - first_column);
   for (std::int64_t k = 0; k < rows; ++k, source += row_step, panel += width) {
-    for (std::int64_t c = 0; c < columns; ++c) panel[c] = source[c * column_step];
-    std::fill(panel + columns, panel + width, T(0));
+    for (std::int64_t c = 0; c < columns; ++c) panel[c] = static_cast<S>(source[c * column_step]);
+    std::fill(panel + columns, panel + width, S(0));
   }
 }
 
-template <class T>
+template <class T, class S = T>
 Tensor pack(const TensorView& matrix, int width, int threads) {
   const std::int64_t rows = matrix.size(0);
   const std::int64_t panels = (matrix.size(1) + width - 1) / width;
-  Tensor packed = Tensor::uninitialized({panels, rows, width}, matrix.dtype());
-  T* data = packed.data<T>();
-  parallel_for(panels, threads,
-               [&](std::int64_t panel, int) { pack_panel(matrix, panel * width, width, data + panel * rows * width); });
+  Tensor packed = Tensor::uninitialized({panels, rows, width}, dtype_of<S>);
+  S* data = packed.data<S>();
+  parallel_for(panels, threads, [&](std::int64_t panel, int) {
+    pack_panel<T, S>(matrix, panel * width, width, data + panel * rows * width);
+  });
   return packed;
+}
+
+// Column `column` as whole numbers, into every `width * group`-th group of `to`; its scale; returns their sum.
+std::int32_t quantize_column(const TensorView& matrix, std::int64_t column, std::int64_t width, std::int64_t group,
+                             std::int8_t* to, float* scale) {
+  const float* source = matrix.data<float>() + column * matrix.stride(1);
+  const std::int64_t rows = matrix.size(0), step = matrix.stride(0);
+  float largest = 0;
+  for (std::int64_t k = 0; k < rows; ++k) {
+    const float magnitude = std::abs(source[k * step]);
+    if (!(magnitude <= std::numeric_limits<float>::max())) {
+      throw std::invalid_argument(
+          fmt::format("PackedMatrix: element [{}, {}] is {}; int8 needs finite numbers", k, column, source[k * step]));
+    }
+    largest = std::max(largest, magnitude);
+  }
+  *scale = largest / 127;
+  std::int32_t sum = 0;
+  for (std::int64_t k = 0; k < rows; ++k) {
+    const float whole = *scale > 0 ? std::nearbyint(source[k * step] / *scale) : 0.0f;
+    const auto number = static_cast<std::int32_t>(std::clamp(whole, -127.0f, 127.0f));
+    to[k / group * width * group + k % group] = static_cast<std::int8_t>(number);
+    sum += number;
+  }
+  return sum;
+}
+
+void check(const TensorView& matrix, WeightStorage storage) {
+  if (matrix.rank() != 2) {
+    throw std::invalid_argument(fmt::format("PackedMatrix: shape {}; it must be [k, n]", to_string(matrix.shape())));
+  }
+  const bool full = storage == WeightStorage::full;
+  if (matrix.dtype() != Dtype::f32 && !(full && matrix.dtype() == Dtype::f64)) {
+    throw std::invalid_argument(fmt::format("PackedMatrix: the type is {}; it must be f32{}", name_of(matrix.dtype()),
+                                            full ? " or f64" : " to be kept in fewer bits"));
+  }
+  if (storage == WeightStorage::int8 && matrix.size(0) > kMaxInt8Depth) {
+    throw std::invalid_argument(
+        fmt::format("PackedMatrix: k is {}; int8 sums hold at most {}", matrix.size(0), kMaxInt8Depth));
+  }
 }
 
 }  // namespace
 
-PackedMatrix::PackedMatrix(const TensorView& matrix, int threads) {
-  if (matrix.rank() != 2) {
-    throw std::invalid_argument(fmt::format("PackedMatrix: shape {}; it must be [k, n]", to_string(matrix.shape())));
-  }
-  if (matrix.dtype() != Dtype::f32 && matrix.dtype() != Dtype::f64) {
-    throw std::invalid_argument(
-        fmt::format("PackedMatrix: the type is {}; it must be f32 or f64", name_of(matrix.dtype())));
-  }
+PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage storage) : storage_(storage) {
+  check(matrix, storage);
   rows_ = matrix.size(0);
   columns_ = matrix.size(1);
-  if (matrix.dtype() == Dtype::f32) {
-    panel_columns_ = qkv::panel_columns<float>();
+  dtype_ = matrix.dtype();
+  panel_columns_ = dtype_ == Dtype::f32 ? qkv::panel_columns<float>() : qkv::panel_columns<double>();
+  if (storage == WeightStorage::bf16) {
+    data_ = pack<float, BFloat16>(matrix, panel_columns_, threads);
+  } else if (storage == WeightStorage::int8) {
+    pack_int8(matrix, threads);
+  } else if (dtype_ == Dtype::f32) {
     data_ = pack<float>(matrix, panel_columns_, threads);
   } else {
-    panel_columns_ = qkv::panel_columns<double>();
     data_ = pack<double>(matrix, panel_columns_, threads);
   }
+}
+
+void PackedMatrix::pack_int8(const TensorView& matrix, int threads) {
+  panel_group_ = int8_group();
+  const std::int64_t width = panel_columns_, group = panel_group_, groups = (rows_ + group - 1) / group;
+  const std::int64_t panels = (columns_ + width - 1) / width;
+  data_ = Tensor::zeros({panels, groups, width, group}, Dtype::i8);
+  column_scales_ = Tensor::zeros({columns_});
+  column_sums_ = Tensor::zeros({columns_}, Dtype::i32);
+  std::int8_t* data = data_.data<std::int8_t>();
+  float* scales = column_scales_.data<float>();
+  std::int32_t* sums = column_sums_.data<std::int32_t>();
+  parallel_for(panels, threads, [&](std::int64_t panel, int) {
+    const std::int64_t first = panel * width, last = std::min(first + width, columns_);
+    std::int8_t* to = data + panel * groups * width * group;
+    for (std::int64_t column = first; column < last; ++column, to += group) {
+      sums[column] = quantize_column(matrix, column, width, group, to, scales + column);
+    }
+  });
 }
 
 }  // namespace qkv

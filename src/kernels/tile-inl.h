@@ -14,6 +14,8 @@
 
 #include <cstdint>
 
+#include "qkv/dtype.h"
+
 #ifndef QKV_UNROLL
 #ifdef __clang__
 #define QKV_UNROLL _Pragma("clang loop unroll(full)")
@@ -54,11 +56,25 @@ inline constexpr int kTileVectors = 3;
 template <class T>
 inline constexpr int kTileColumns = kTileVectors * kLanes<T>;
 
+// A vector of the right operand, which may be kept in fewer bits than it is multiplied in.
+template <class T>
+HWY_INLINE Vec<T> load_right(Tag<T> d, const T* from) {
+  return hn::Load(d, from);
+}
+HWY_INLINE Vec<float> load_right(Tag<float> d, const BFloat16* from) {
+  const hn::Rebind<hwy::bfloat16_t, Tag<float>> half;
+  return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::bfloat16_t*>(from)));
+}
+HWY_INLINE Vec<float> load_right(Tag<float> d, const std::int8_t* from) {
+  const hn::Rebind<std::int8_t, Tag<float>> bytes;
+  return hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<Tag<float>>(), hn::LoadU(bytes, from)));
+}
+
 // sum[r][c] += left[r][k] * right[k][c] for k = 0 .. count - 1, in this order, fused where the target can.
 // left[r][k] lies at left + r * row_step + k * step, right[k] at right + k * right_step.
-template <int kRows, int kVectors, class T>
+template <int kRows, int kVectors, class T, class S>
 HWY_INLINE void multiply_tile(const T* HWY_RESTRICT left, std::int64_t row_step, std::int64_t step,
-                              const T* HWY_RESTRICT right, std::int64_t right_step, std::int64_t count,
+                              const S* HWY_RESTRICT right, std::int64_t right_step, std::int64_t count,
                               Vec<T> (&sum)[kRows][kVectors]) {
   const Tag<T> d;
   // A copy that nobody else can see: Clang stores the accumulators at every step if the caller's may be looked at.
@@ -66,7 +82,7 @@ HWY_INLINE void multiply_tile(const T* HWY_RESTRICT left, std::int64_t row_step,
   QKV_UNROLL for (int r = 0; r < kRows; ++r) { QKV_UNROLL for (int c = 0; c < kVectors; ++c) own[r][c] = sum[r][c]; }
   for (std::int64_t k = 0; k < count; ++k) {
     Vec<T> row[kVectors];
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) row[c] = hn::Load(d, right + c * kLanes<T>);
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) row[c] = load_right(d, right + c * kLanes<T>);
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       const Vec<T> element = hn::Set(d, left[r * row_step]);
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) own[r][c] = hn::MulAdd(element, row[c], own[r][c]);
