@@ -28,6 +28,7 @@ struct Request {
   NamedFile alibi{"--alibi"};
   NamedFile offsets_query{"--offsets-query"};
   NamedFile offsets_key{"--offsets-key"};
+  NamedFile block_table{"--block-table"};
   NamedFile out{"--out"};
   NamedFile weights{"--weights"};
   NamedFile logits{"--logits"};
@@ -61,6 +62,7 @@ struct Request {
             alibi,
             offsets_query,
             offsets_key,
+            block_table,
             grad_out,
             {"--score-w-query", score.w_query},
             {"--score-w-key", score.w_key},
@@ -117,6 +119,7 @@ struct Inputs {
   Tensor alibi;
   Tensor offsets_query;
   Tensor offsets_key;
+  Tensor block_table;
   Tensor grad_out;
   ScoreParameters score;
 };
@@ -135,6 +138,7 @@ Inputs read_inputs(const Request& request) {
   inputs.alibi = read_as(request.alibi, accumulation);
   inputs.offsets_query = read(request.offsets_query);
   inputs.offsets_key = read(request.offsets_key);
+  inputs.block_table = read(request.block_table);
   inputs.grad_out = read_as(request.grad_out, accumulation);
   inputs.score = read_score_parameters(request.score, accumulation);
   return inputs;
@@ -148,6 +152,7 @@ AttentionOptions attention_options(const Request& request, const Inputs& inputs)
                            .score = inputs.score.score(),
                            .offsets_query = {},
                            .offsets_key = {},
+                           .block_table = {},
                            .stop = interruption()};
   if (request.causal) options.mask = options.mask & Mask::causal(*request.causal);
   if (request.lengths.given()) options.mask = options.mask & Mask::lengths(inputs.lengths);
@@ -156,12 +161,29 @@ AttentionOptions attention_options(const Request& request, const Inputs& inputs)
   if (request.alibi.given()) options.bias = options.bias + Bias::alibi(inputs.alibi);
   if (request.offsets_query.given()) options.offsets_query = inputs.offsets_query;
   if (request.offsets_key.given()) options.offsets_key = inputs.offsets_key;
+  if (request.block_table.given()) options.block_table = inputs.block_table;
   return options;
 }
 
-// The length of a row of weights: all keys, or those of the longest sequence. Offsets that break the rules only need a
-// bounded answer here; attention() refuses them.
+// The largest of some lengths, none above `capacity`.
+std::int64_t longest_of(const Tensor& lengths, std::int64_t capacity) {
+  const Tensor counts = convert(lengths, Dtype::i64);
+  std::int64_t longest = 0;
+  for (std::int64_t i = 0; i < counts.element_count(); ++i) {
+    longest = std::clamp(counts.data<std::int64_t>()[i], longest, capacity);
+  }
+  return longest;
+}
+
+// The length of a row of weights: all keys, or those of the longest sequence. Offsets, tables and lengths that break
+// the rules only need a bounded answer here; attention() refuses them.
 std::int64_t row_length(const Request& request, const Inputs& inputs) {
+  if (request.block_table.given()) {
+    if (inputs.block_table.rank() != 2 || inputs.key.rank() != 4) return 0;
+    const std::int64_t blocks = std::min(inputs.block_table.size(1), inputs.block_table.element_count());
+    const std::int64_t capacity = blocks * inputs.key.size(1);
+    return request.lengths.given() ? longest_of(inputs.lengths, capacity) : capacity;
+  }
   if (!request.offsets_key.given()) return inputs.key.size(-2);
   if (inputs.offsets_key.dtype() != Dtype::i32 && inputs.offsets_key.dtype() != Dtype::i64) return 0;
   const Tensor offsets = convert(inputs.offsets_key, Dtype::i64);
@@ -210,7 +232,7 @@ void attend(const Request& request) {
     block_shape[0] = std::max<std::int64_t>(inputs.offsets_query.element_count() - 1, 0);
     block_shape.push_back(request.blocks);
   } else {
-    key_shape[key_shape.size() - 1] = inputs.key.size(-2);
+    key_shape[key_shape.size() - 1] = row_length(request, inputs);
     block_shape[block_shape.size() - 1] = request.blocks;
   }
   block_shape.push_back(request.blocks);
@@ -259,6 +281,8 @@ void add_attend(CLI::App& program) {
       "value_dim]\n"
       "  packed, with both --offsets: [tokens, heads, size]; sequence b has the rows offsets[b] <= row < offsets[b + "
       "1]\n"
+      "  paged, with --block-table: key and value [pages, rows, kv_heads, size]; queries padded, or packed by "
+      "--offsets-query\n"
       "  qkv attend --query q.npy --key k.npy --value v.npy --causal bottom-right --out o.npy");
   const auto request = std::make_shared<Request>();
   const auto add = [&](NamedFile& file, const char* help) { return add_file(command, file.option, file.path, help); };
@@ -300,8 +324,10 @@ void add_attend(CLI::App& program) {
   add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
   CLI::Option* offsets_query = add(request->offsets_query, "i32 or i64 [batch + 1]: where packed queries begin");
   CLI::Option* offsets_key = add(request->offsets_key, "i32 or i64 [batch + 1]: where packed keys begin");
-  offsets_query->needs(offsets_key);
   offsets_key->needs(offsets_query);
+  CLI::Option* block_table =
+      add(request->block_table, "i32 [batch, blocks]: pages of each sequence; --lengths says how many keys it has");
+  block_table->excludes(offsets_key);
   add_score_options(command, request->score);
   command
       .add_option("--scale", request->scale, "factor of the scores (default: 1/sqrt(head_dim) for scaled-dot, else 1)")
@@ -313,7 +339,12 @@ void add_attend(CLI::App& program) {
   add_dtype(command, request->dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
             "type to store queries, keys and values in (default: that of the files)");
   add_threads(command);
-  command.callback([request] { attend(*request); });
+  command.callback([request, offsets_query, offsets_key, block_table] {
+    if (*offsets_query && !*offsets_key && !*block_table) {
+      throw UsageError("--offsets-query", "requires --offsets-key, or --block-table");
+    }
+    attend(*request);
+  });
 }
 
 }  // namespace qkv::app

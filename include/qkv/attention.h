@@ -8,6 +8,9 @@
 // [heads, length, size] are fine. Query head h uses key/value head h / (heads / kv_heads).
 // Packed form (both offsets given): q [query tokens, heads, head_dim], k [key tokens, kv_heads, head_dim], v and out
 // alike; sequence b owns the rows offsets[b] <= row < offsets[b + 1].
+// Paged keys (block_table given; queries padded, or packed without offsets_key): k [pages, rows, kv_heads, head_dim], v
+// alike; key j of sequence b is row j % rows of page block_table[b, j / rows]. Mask::lengths says how many keys each
+// sequence has; without it all its blocks are full. Pages are read where they lie. k_len is that of the longest one.
 // Types: f32, f64, bf16 or f16, the same for q, k and v, out of the same type or f32; accumulation in f32 (f64 for
 // f64). Strides are free but the last, which must be 1. head_dim and value_dim: 1 to 1024. Memory beyond inputs and
 // outputs: O(threads * tile), whatever the lengths. Errors: std::invalid_argument before any work; Stopped if the stop
@@ -32,8 +35,9 @@ struct AttentionOptions {
   Score score = Score::scaled_dot();
   TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
   TensorView offsets_key{};
-  int threads = 0;         // 0: threads()
-  std::stop_token stop{};  // polled per tile
+  TensorView block_table{};  // i32 [batch, blocks]: paged keys; entries that no key needs may hold anything
+  int threads = 0;           // 0: threads()
+  std::stop_token stop{};    // polled per tile
 };
 
 // What a caller wants besides the output: a place given is a wish, nothing else is paid for. All f32 (f64 for f64).

@@ -14,21 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// Rows of keys or values as they lie in memory, `count` of them.
-template <class S>
-struct KeyRows {
-  const S* data;
-  std::int64_t step;
-  std::int64_t count;
-
-  bool are_finite(std::int64_t size) const {
-    for (std::int64_t key = 0; key < count; ++key) {
-      if (!is_finite_row<AccumulatorOf<S>>(data + key * step, size)) return false;
-    }
-    return true;
-  }
-};
-
 // multiply_tile for rows with NaN or infinity: a key hidden from a query (its mark is -0) is left out.
 template <int kRows, int kVectors, class T>
 HWY_NOINLINE void multiply_visible(const T* left, std::int64_t step, const T* tile, const T* marks, std::int64_t keys,

@@ -217,6 +217,7 @@ void attention_backward(const TensorView& q, const TensorView& k, const TensorVi
   if (kind != Score::Kind::dot && kind != Score::Kind::scaled_dot) {
     throw std::invalid_argument("attention_backward: only dot and scaled-dot scores have gradients so far");
   }
+  if (options.block_table) throw std::invalid_argument("attention_backward: paged keys have no gradients");
   const AttentionProblem problem(q, k, v, options);
   BackwardCall call(problem, out, log_sum_exp, grad_out, options, gradients);
   call.run(std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads));

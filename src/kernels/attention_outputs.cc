@@ -51,9 +51,10 @@ void AttentionProblem::set_statistics(const AttentionExtras& extras) {
     top_weights_ = place("top_weights", query_rows("top_weights", extras.top_weights, count));
   }
   if (extras.received) {
+    if (packed && paged) fail("received has no form where queries are packed and keys are paged");
     require_accumulation("received", extras.received);
-    received_ =
-        place("received", brought_to("received", extras.received, concatenate(batch_shape_, {heads, k_.size(-2)})));
+    received_ = place("received", brought_to("received", extras.received,
+                                             concatenate(batch_shape_, {heads, packed ? k_.size(-2) : k_len})));
   }
   if (extras.block_weights) {
     require_accumulation("block_weights", extras.block_weights);

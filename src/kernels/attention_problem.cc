@@ -9,7 +9,6 @@ namespace qkv {
 namespace {
 
 constexpr std::int64_t kMaxDim = 1024;  // of heads, values and the hidden layer of additive scores
-constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;
 
 std::vector<std::int64_t> offsets(std::string_view name, const TensorView& view, std::int64_t rows) {
   std::vector<std::int64_t> values = integers(name, view);
@@ -36,21 +35,27 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   if (k.dtype() != storage || v.dtype() != storage) {
     fail("q, k and v must have one type, got {}, {} and {}", name_of(storage), name_of(k.dtype()), name_of(v.dtype()));
   }
-  if (q.rank() < 2 || k.rank() != q.rank() || v.rank() != q.rank()) {
+  packed = static_cast<bool>(options.offsets_query);
+  paged = static_cast<bool>(options.block_table);
+  if (q.rank() < 2 || (!paged && (k.rank() != q.rank() || v.rank() != q.rank()))) {
     fail("q {}, k {} and v {} must have equal rank, at least 2", to_string(q.shape()), to_string(k.shape()),
          to_string(v.shape()));
   }
-  if (static_cast<bool>(options.offsets_query) != static_cast<bool>(options.offsets_key)) {
+  if (paged && options.offsets_key) fail("paged keys have a block table and no offsets_key, both were given");
+  if (!paged && packed != static_cast<bool>(options.offsets_key)) {
     fail("packed rows need offsets for queries and for keys, only one was given");
   }
-  packed = static_cast<bool>(options.offsets_query);
   if (packed && q.rank() != 3) fail("packed q must be [tokens, heads, size], got {}", to_string(q.shape()));
 
   // From here on packed rows are [heads, tokens, size] of a batch without dimensions of its own.
   const int rank = std::max(q.rank(), 3);
   q_ = packed ? q.transpose(0, 1) : with_rank(q, rank);
-  k_ = packed ? k.transpose(0, 1) : with_rank(k, rank);
-  v_ = packed ? v.transpose(0, 1) : with_rank(v, rank);
+  if (paged) {
+    set_pages(k, v, options.block_table);
+  } else {
+    k_ = packed ? k.transpose(0, 1) : with_rank(k, rank);
+    v_ = packed ? v.transpose(0, 1) : with_rank(v, rank);
+  }
   for (int i = 0; i < rank - 3; ++i) batch_shape_.push_back(q_.size(i));
   batch = element_count(batch_shape_);
   heads = q_.size(-3);
@@ -60,8 +65,10 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   query_dim = q_.size(-1);
   key_dim = k_.size(-1);
   value_dim = v_.size(-1);
-  require_shape("k", k_, concatenate(batch_shape_, {kv_heads, k_len, key_dim}));
-  require_shape("v", v_, concatenate(batch_shape_, {kv_heads, k_len, value_dim}));
+  if (!paged) {
+    require_shape("k", k_, concatenate(batch_shape_, {kv_heads, k_len, key_dim}));
+    require_shape("v", v_, concatenate(batch_shape_, {kv_heads, k_len, value_dim}));
+  }
   if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0) {
     fail("{} query heads are not a multiple of {} key/value heads", heads, kv_heads);
   }
@@ -75,13 +82,15 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
 
   if (packed) {
     offsets_query_ = offsets("offsets_query", options.offsets_query, q_len);
+    batch = static_cast<std::int64_t>(offsets_query_.size()) - 1;
+    q_len = longest(offsets_query_);
+  }
+  if (packed && !paged) {
     offsets_key_ = offsets("offsets_key", options.offsets_key, k_len);
     if (offsets_query_.size() != offsets_key_.size()) {
       fail("offsets_query has {} entries, offsets_key {}; both must be batch + 1", offsets_query_.size(),
            offsets_key_.size());
     }
-    batch = static_cast<std::int64_t>(offsets_query_.size()) - 1;
-    q_len = longest(offsets_query_);
     k_len = longest(offsets_key_);
   }
 
@@ -92,12 +101,14 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   soft_cap_ = options.soft_cap;
   if (!(soft_cap_ >= 0) || !std::isfinite(soft_cap_))
     fail("soft_cap must be finite, 0 (off) or more, got {}", soft_cap_);
+  check_lengths(options.mask);
+  if (paged) check_pages();
   rules_ = AttentionRules(*this, options);
 }
 
 Dims AttentionProblem::query_shape() const { return concatenate(batch_shape_, {heads, q_.size(-2)}); }
 
-Dims AttentionProblem::key_shape() const { return concatenate(batch_shape_, {kv_heads, k_.size(-2)}); }
+Dims AttentionProblem::key_shape() const { return concatenate(batch_shape_, {kv_heads, packed ? k_.size(-2) : k_len}); }
 
 TensorView AttentionProblem::brought_to(std::string_view name, const TensorView& view, const Dims& shape) const {
   const bool fits =
@@ -162,6 +173,27 @@ void AttentionProblem::check_score(const Score& score) {
   }
 }
 
+void AttentionProblem::check_lengths(const Mask& mask) {
+  std::vector<std::int64_t> lengths;
+  for (const TensorView& view : mask.length_views()) {
+    const std::vector<std::int64_t> counts = integers("lengths", view);
+    if (static_cast<std::int64_t>(counts.size()) != batch) {
+      fail("lengths has {} entries for a batch of {}", counts.size(), batch);
+    }
+    for (std::int64_t b = 0; b < batch; ++b) {
+      const std::int64_t count = counts[static_cast<std::size_t>(b)];
+      if (count < 0 || count > key_length(b)) fail("lengths[{}] is {}; it must be 0 to {}", b, count, key_length(b));
+    }
+    if (lengths.empty()) lengths = counts;
+    std::transform(counts.begin(), counts.end(), lengths.begin(), lengths.begin(),
+                   [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+  }
+  lengths_ = std::move(lengths);
+  if (!paged) return;
+  k_len = 0;
+  for (std::int64_t b = 0; b < batch; ++b) k_len = std::max(k_len, key_length(b));
+}
+
 std::int64_t AttentionProblem::query_length(std::int64_t b) const {
   const auto at = static_cast<std::size_t>(b);
   return packed ? offsets_query_[at + 1] - offsets_query_[at] : q_len;
@@ -169,6 +201,7 @@ std::int64_t AttentionProblem::query_length(std::int64_t b) const {
 
 std::int64_t AttentionProblem::key_length(std::int64_t b) const {
   const auto at = static_cast<std::size_t>(b);
+  if (paged) return lengths_.empty() ? block_table_.size(1) * k_.size(-2) : lengths_[at];
   return packed ? offsets_key_[at + 1] - offsets_key_[at] : k_len;
 }
 
@@ -184,14 +217,24 @@ const std::byte* AttentionProblem::key_address(const TensorView& view, std::int6
   return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
 }
 
+Rows AttentionProblem::rows_of(const TensorView& keys, std::int64_t b, std::int64_t kv_head) const {
+  if (!paged) return {.data = key_address(keys, b, kv_head), .step = keys.stride(-2)};
+  return {.data = keys.bytes() + kv_head * keys.stride(1) * static_cast<std::int64_t>(size_of(storage)),
+          .step = keys.stride(-2),
+          .pages = block_table_.data<std::int32_t>() + b * block_table_.stride(0),
+          .page_rows = keys.size(-2),
+          .page_step = keys.stride(0)};
+}
+
 AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   AttentionTask task;
   const std::int64_t kv_head = h / (heads / kv_heads);
   task.query = {query_address(q_, b, h), q_.stride(-2)};
-  task.key = {key_address(k_, b, kv_head), k_.stride(-2)};
-  task.value = {key_address(v_, b, kv_head), v_.stride(-2)};
+  task.key = rows_of(k_, b, kv_head);
+  task.value = rows_of(v_, b, kv_head);
   task.q_len = query_length(b);
   task.k_len = key_length(b);
+  task.length = lengths_.empty() ? task.k_len : lengths_[static_cast<std::size_t>(b)];
   task.query_dim = query_dim;
   task.key_dim = key_dim;
   task.value_dim = value_dim;

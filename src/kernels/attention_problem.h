@@ -12,6 +12,8 @@
 
 namespace qkv {
 
+inline constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;  // of queries and of keys
+
 class AttentionProblem {
  public:
   // std::invalid_argument, naming sizes, for whatever does not fit (see attention.h).
@@ -40,12 +42,16 @@ class AttentionProblem {
 
   Dtype storage = Dtype::f32;       // of q, k and v
   Dtype accumulation = Dtype::f32;  // f64 for f64
-  bool packed = false;
+  bool packed = false;              // queries; and keys, unless these are paged
+  bool paged = false;
   std::int64_t batch = 1, heads = 1, kv_heads = 1;
-  std::int64_t q_len = 0, k_len = 0;  // packed: of the longest sequence
+  std::int64_t q_len = 0, k_len = 0;  // packed or paged: of the longest sequence
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
 
  private:
+  void set_pages(const TensorView& k, const TensorView& v, const TensorView& block_table);
+  void check_pages() const;
+  void check_lengths(const Mask& mask);
   void check_score(const Score& score);
   void set_statistics(const AttentionExtras& extras);
   void set_places_of(AttentionTask& task, std::int64_t b, std::int64_t h) const;
@@ -55,11 +61,15 @@ class AttentionProblem {
   Dims query_shape() const;
   Dims key_shape() const;
   TensorView brought_to(std::string_view name, const TensorView& view, const Dims& shape) const;
+  // Where the keys or values of sequence b and its key/value head lie.
+  Rows rows_of(const TensorView& keys, std::int64_t b, std::int64_t kv_head) const;
 
-  TensorView q_, k_, v_;
+  TensorView q_, k_, v_;    // [batch dimensions ..., heads, rows, size]; pages instead of the batch
+  TensorView block_table_;  // paged
   MutableTensorView out_, log_sum_exp_, weights_, logits_;
   MutableTensorView row_maximum_, entropy_, top_keys_, top_weights_, received_, block_weights_;
   std::vector<std::int64_t> offsets_query_, offsets_key_;  // packed form
+  std::vector<std::int64_t> lengths_;                      // of the mask, per sequence; empty: all keys
   Dims batch_shape_;
   double scale_ = 1, soft_cap_ = 0;
   Score score_;

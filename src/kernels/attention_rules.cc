@@ -19,7 +19,6 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
       align_(options.mask.align().value_or(Align::top_left)),
       left_(bound_of(options.mask.left())),
       right_(bound_of(options.mask.right())) {
-  for (const TensorView& view : options.mask.length_views()) check_lengths(problem, view);
   for (const TensorView& view : options.mask.boolean_views()) {
     if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
       fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
@@ -30,22 +29,6 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
   if (booleans_.size() > kMaxPlanes)
     fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
   check_bias(problem, options.bias);
-}
-
-void AttentionRules::check_lengths(const AttentionProblem& problem, const TensorView& view) {
-  const std::vector<std::int64_t> counts = integers("lengths", view);
-  if (static_cast<std::int64_t>(counts.size()) != problem.batch) {
-    fail("lengths has {} entries for a batch of {}", counts.size(), problem.batch);
-  }
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    const std::int64_t count = counts[static_cast<std::size_t>(b)];
-    if (count < 0 || count > problem.key_length(b)) {
-      fail("lengths[{}] is {}; it must be 0 to {}", b, count, problem.key_length(b));
-    }
-  }
-  if (lengths_.empty()) lengths_ = counts;
-  std::transform(counts.begin(), counts.end(), lengths_.begin(), lengths_.begin(),
-                 [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
 }
 
 void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bias) {
@@ -66,7 +49,6 @@ void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bia
 }
 
 void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {
-  task.length = lengths_.empty() ? task.k_len : lengths_[static_cast<std::size_t>(b)];
   task.offset = align_ == Align::top_left ? 0 : task.length - task.q_len;
   task.left = left_;
   task.right = right_;

@@ -22,13 +22,11 @@ class AttentionRules {
   void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
 
  private:
-  void check_lengths(const AttentionProblem& problem, const TensorView& view);
   void check_bias(const AttentionProblem& problem, const Bias& bias);
 
   Dims mask_batch_;
   Align align_ = Align::top_left;
   std::int64_t left_ = 0, right_ = 0;
-  std::vector<std::int64_t> lengths_;          // per sequence; empty: all keys
   std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
   std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
 };

@@ -14,10 +14,13 @@ namespace qkv {
 // the bits of a row do not depend on who computes which chunk.
 inline constexpr std::int64_t kChunkKeys = 1024;
 
-// Rows of keys or values, or of queries: row i at data + i * step.
+// Rows of keys or values, or of queries: row i at data + i * step. In pages: row i % page_rows of the page
+// pages[i / page_rows], pages lying page_step apart.
 struct Rows {
   const std::byte* data = nullptr;
   std::int64_t step = 0;
+  const std::int32_t* pages = nullptr;
+  std::int64_t page_rows = 0, page_step = 0;
 };
 
 // An element (query i, key j) at data + i * query_step + j * key_step.

@@ -144,11 +144,13 @@ class DecodeChunk {
         hn::Store(hn::Neg(hn::Load(d, query + e)), d, query + e);
       }
     }
-    const std::int64_t step = tasks_[0].key.step;
-    const S* keys = reinterpret_cast<const S*>(tasks_[0].key.data) + first_ * step;
-    std::int64_t j = first_;
-    for (; j + kKeyTile <= last_; j += kKeyTile, keys += kKeyTile * step) dot_keys<kKeyTile>(keys, j);
-    for (; j < last_; ++j, keys += step) dot_keys<1>(keys, j);
+    for (std::int64_t j = first_; j < last_;) {
+      const KeyRows<S> keys = rows_from<S>(tasks_[0].key, j, last_);
+      const S* key = keys.data;
+      const std::int64_t end = j + keys.count;
+      for (; j + kKeyTile <= end; j += kKeyTile, key += kKeyTile * keys.step) dot_keys<kKeyTile>(key, j);
+      for (; j < end; ++j, key += keys.step) dot_keys<1>(key, j);
+    }
   }
 
   template <int kKeys>
@@ -251,13 +253,14 @@ class DecodeChunk {
   // In blocks of keys, so that a block's values are read from memory once and then from the first-level cache.
   void add_values(T* out, std::int64_t out_step) {
     constexpr std::int64_t kBlock = 32;
-    const AttentionTask& task = tasks_[0];
-    for (std::int64_t j = first_; j < last_; j += kBlock) {
-      const S* values = reinterpret_cast<const S*>(task.value.data) + j * task.value.step;
-      const std::int64_t keys = std::min(kBlock, last_ - j);
+    for (std::int64_t j = first_; j < last_;) {
+      const KeyRows<S> values = rows_from<S>(tasks_[0].value, j, std::min(j + kBlock, last_));
       std::int64_t h = 0;
-      for (; h + kHeadTile <= heads_; h += kHeadTile) add_block<kHeadTile>(values, keys, h, j, out, out_step);
-      for (; h < heads_; ++h) add_block<1>(values, keys, h, j, out, out_step);
+      for (; h + kHeadTile <= heads_; h += kHeadTile) {
+        add_block<kHeadTile>(values.data, values.count, h, j, out, out_step);
+      }
+      for (; h < heads_; ++h) add_block<1>(values.data, values.count, h, j, out, out_step);
+      j += values.count;
     }
   }
 

@@ -121,12 +121,13 @@ class ForwardBlock {
     }
     state.finish_block();
     if (task_.out == nullptr) return;
-    const std::int64_t first_value = block + first_row;
-    const KeyRows<S> values{reinterpret_cast<const S*>(task_.value.data) + first_value * task_.value.step,
-                            task_.value.step, last - first_value};
-    const T* weights = weights_ + first_row * kColumns;
-    const bool guarded = masked && !values.are_finite(task_.value_dim);
-    accumulate<kVectors>(values, task_.value_dim, weights, guarded ? weights : nullptr, value_rows_, out);
+    for (std::int64_t key = block + first_row; key < last;) {
+      const KeyRows<S> values = rows_from<S>(task_.value, key, last);
+      const T* weights = weights_ + (key - block) * kColumns;
+      const bool guarded = masked && !values.are_finite(task_.value_dim);
+      accumulate<kVectors>(values, task_.value_dim, weights, guarded ? weights : nullptr, value_rows_, out);
+      key += values.count;
+    }
   }
 
   // The tile's logits become weights in rows `row` and below; a hidden key's weight is -0, so that the guarded product

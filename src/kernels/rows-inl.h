@@ -8,6 +8,7 @@
 #define QKV_KERNELS_ROWS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/attention_task.h"
@@ -102,13 +103,38 @@ HWY_INLINE bool is_finite_row(const S* from, std::int64_t count) {
   return finite;
 }
 
+// Rows of keys or values as they lie in memory, `count` of them.
+template <class S>
+struct KeyRows {
+  const S* data;
+  std::int64_t step;
+  std::int64_t count;
+
+  bool are_finite(std::int64_t size) const {
+    for (std::int64_t key = 0; key < count; ++key) {
+      if (!is_finite_row<AccumulatorOf<S>>(data + key * step, size)) return false;
+    }
+    return true;
+  }
+};
+
+// The rows from `first` on that lie evenly spaced: all before `last`, or those of one page.
+template <class S>
+HWY_INLINE KeyRows<S> rows_from(const Rows& rows, std::int64_t first, std::int64_t last) {
+  const S* data = reinterpret_cast<const S*>(rows.data);
+  if (HWY_LIKELY(rows.pages == nullptr)) return {data + first * rows.step, rows.step, last - first};
+  const std::int64_t page = first / rows.page_rows, row = first % rows.page_rows;
+  return {data + rows.pages[page] * rows.page_step + row * rows.step, rows.step,
+          std::min(last - first, rows.page_rows - row)};
+}
+
 // Out of line: unrolled beside the product it would be most of the code.
 template <class T, class S>
-HWY_NOINLINE void copy_tile_rows(const S* data, std::int64_t data_step, std::int64_t rows, std::int64_t size,
+HWY_NOINLINE void copy_tile_rows(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size,
                                  T* buffer) {
   for (std::int64_t r = 0; r < kTileRows; ++r) {
-    if (r < rows) {
-      convert_row(data + r * data_step, size, buffer + r * size);
+    if (first + r < count) {
+      convert_row(rows_from<S>(rows, first + r, count).data, size, buffer + r * size);
     } else {
       std::memset(buffer + r * size, 0, sizeof(T) * size);
     }
@@ -120,15 +146,15 @@ HWY_NOINLINE void copy_tile_rows(const S* data, std::int64_t data_step, std::int
 template <class T, class S>
 HWY_INLINE const T* tile_rows(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size, T* buffer,
                               std::int64_t& step) {
-  const S* data = reinterpret_cast<const S*>(rows.data) + first * rows.step;
   if constexpr (sizeof(S) == sizeof(T)) {
-    if (HWY_LIKELY(first + kTileRows <= count)) {
-      step = rows.step;
-      return data;
+    const KeyRows<S> together = rows_from<S>(rows, first, count);
+    if (HWY_LIKELY(together.count >= kTileRows)) {
+      step = together.step;
+      return together.data;
     }
   }
   step = size;
-  copy_tile_rows(data, rows.step, count - first, size, buffer);
+  copy_tile_rows<T, S>(rows, first, count, size, buffer);
   return buffer;
 }
 

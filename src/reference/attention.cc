@@ -191,7 +191,7 @@ AttentionResult attention(const TensorView& query, const TensorView& key, const 
   const Scorer scorer(options.score);
   const Rules rules(options.mask, options.bias);
   const Batch batch(query, key, options);
-  const Tensor q = batch.in_form(query), k = batch.in_form(key), v = batch.in_form(value);
+  const Tensor q = batch.in_form(query), k = batch.keys_in_form(key), v = batch.keys_in_form(value);
 
   Dims rows;  // a number for each query and head
   for (int i = 0; i + 1 < q.rank(); ++i) rows.push_back(q.size(i));

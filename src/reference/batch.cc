@@ -1,6 +1,7 @@
 #include "reference/batch.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace qkv::reference {
 namespace {
@@ -8,6 +9,18 @@ namespace {
 std::vector<std::int64_t> integers(const TensorView& view) {
   const Tensor copy = convert(view, Dtype::i64);
   return {copy.data<std::int64_t>(), copy.data<std::int64_t>() + copy.element_count()};
+}
+
+// The longest sequence that the mask's lengths leave of `capacity` keys.
+std::int64_t longest_of(const Mask& mask, std::int64_t capacity) {
+  std::vector<std::int64_t> least;
+  for (const TensorView& view : mask.length_views()) {
+    const std::vector<std::int64_t> counts = integers(view);
+    if (least.empty()) least.assign(counts.size(), capacity);
+    for (std::size_t b = 0; b < counts.size(); ++b) least[b] = std::min(least[b], counts[b]);
+  }
+  if (mask.length_views().empty()) return capacity;
+  return least.empty() ? 0 : *std::max_element(least.begin(), least.end());
 }
 
 }  // namespace
@@ -27,14 +40,19 @@ Tensor filled(const Dims& shape, double value) {
 }
 
 Batch::Batch(const TensorView& query, const TensorView& key, const AttentionOptions& options) {
+  if (options.block_table) {
+    block_table_ = convert(options.block_table, Dtype::i64);
+    longest_key_length_ = longest_of(options.mask, block_table_->size(1) * key.size(1));
+  }
   if (!options.offsets_query) {
     for (int i = 0; i < query.rank() - 3; ++i) size_ *= query.size(i);
-    longest_key_length_ = key.size(-2);
+    if (!options.block_table) longest_key_length_ = key.size(-2);
     return;
   }
   q_offsets_ = integers(options.offsets_query);
-  k_offsets_ = integers(options.offsets_key);
   size_ = static_cast<std::int64_t>(q_offsets_.size()) - 1;
+  if (options.block_table) return;
+  k_offsets_ = integers(options.offsets_key);
   for (std::size_t b = 1; b < k_offsets_.size(); ++b) {
     longest_key_length_ = std::max(longest_key_length_, k_offsets_[b] - k_offsets_[b - 1]);
   }
@@ -44,6 +62,21 @@ Tensor Batch::in_form(const TensorView& array) const {
   if (!q_offsets_.empty()) return in_double(array);
   const auto extent = [&](int from_end) { return from_end <= array.rank() ? array.size(-from_end) : 1; };
   return Tensor::copy(in_double(array).view().reshape({size_, extent(3), extent(2), extent(1)}));
+}
+
+Tensor Batch::keys_in_form(const TensorView& array) const {
+  if (!block_table_) return in_form(array);
+  const Tensor pages = in_double(array);  // [pages, rows, kv_heads, size]
+  const std::int64_t rows = pages.size(1);
+  Tensor keys = filled({size_, pages.size(2), longest_key_length_, pages.size(3)}, 0);
+  for (std::int64_t b = 0; b < size_; ++b) {
+    for (std::int64_t j = 0; j < longest_key_length_; ++j) {
+      const std::int64_t page = std::as_const(*block_table_).view().at<std::int64_t>({b, j / rows});
+      if (page < 0 || page >= pages.size(0)) continue;  // beyond the keys of this sequence
+      convert(pages.view().select(0, page).select(0, j % rows), keys.view().select(0, b).select(1, j));
+    }
+  }
+  return keys;
 }
 
 }  // namespace qkv::reference

@@ -1,6 +1,7 @@
 // What the specifications of forward and backward share: a batch cut into sequences, all in f64, and its rows.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,8 +31,10 @@ class Batch {
  public:
   Batch(const TensorView& query, const TensorView& key, const AttentionOptions& options);
 
-  // An array of q, k, v or the like in f64, in the form above.
+  // An array of q, or of its results, in f64, in the form above.
   Tensor in_form(const TensorView& array) const;
+  // The same for k or v; paged ones become padded.
+  Tensor keys_in_form(const TensorView& array) const;
 
   std::int64_t size() const { return size_; }
   std::int64_t longest_key_length() const { return longest_key_length_; }
@@ -55,6 +58,7 @@ class Batch {
   }
 
   std::vector<std::int64_t> q_offsets_, k_offsets_;  // empty: padded form
+  std::optional<Tensor> block_table_;                // [batch, blocks] of paged keys
   std::int64_t size_ = 1, longest_key_length_ = 0;
 };
 

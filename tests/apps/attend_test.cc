@@ -211,10 +211,26 @@ TEST_F(Attend, PackedSequences) {
   expect_array("z.npy", Dtype::f32, {3, 1, 3}, {0, 0, 0, 0, -kInfinity, -kInfinity, 0, -kInfinity, -kInfinity});
   expect_array("l.npy", Dtype::f32, {3, 1}, {std::log(3.0), 0, 0});
   expect_message(attend({"--offsets-query", offsets_query}), 2, "qkv attend", "--offsets-key");
+  expect_message(attend({"--offsets-key", offsets_key}), 2, "qkv attend", "--offsets-query");
   options[3] = save<std::int32_t>("ok.npy", {3}, {0, 3, 1000000000});
   expect_message(attend(options), 3, "qkv attend", "offsets");
   options[3] = save<float>("ok.npy", {3}, {0, 3, 4});
   expect_message(attend(options), 3, "qkv attend", "offsets");
+}
+
+// Two sequences of three keys and one, in pages of two rows; the third page holds what nobody may read.
+TEST_F(Attend, PagedKeys) {
+  const float nan = std::nanf("");
+  save<float>("q.npy", {2, 1, 1, 1}, {0, 0});
+  save<float>("k.npy", {4, 2, 1, 1}, {1, nan, 1, 1, nan, nan, 1, nan});
+  save<float>("v.npy", {4, 2, 1, 1}, {3, nan, 5, 7, nan, nan, 11, nan});
+  const std::string table = save<std::int32_t>("t.npy", {2, 2}, {1, 0, 3, -1});
+  const std::string lengths = save<std::int32_t>("n.npy", {2}, {3, 1});
+  expect_success(attend({"--block-table", table, "--lengths", lengths, "--weights", folder_ / "w.npy"}));
+  expect_array("o.npy", Dtype::f32, {2, 1, 1, 1}, {5, 11});
+  expect_array("w.npy", Dtype::f32, {2, 1, 1, 3}, {1 / 3., 1 / 3., 1 / 3., 1, 0, 0});
+  expect_message(attend({"--block-table", table}), 3, "qkv attend", "block_table[1, 1] is -1");
+  expect_message(attend({"--block-table", table, "--offsets-key", lengths}), 2, "qkv attend", "--offsets-key");
 }
 
 TEST_F(Attend, EmptyArraysGiveEmptyOrZeroResults) {
