@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <string>
 
+#include "qkv/parameter.h"
 #include "qkv/tensor.h"
 
 namespace qkv::testing {
@@ -37,6 +40,39 @@ inline void expect_gradient(const std::function<double()>& f, Tensor& x, const T
     const double exact = wanted.data<double>()[i];
     ASSERT_NEAR(given.data<double>()[i], exact, tolerance * std::max(1.0, std::abs(exact))) << "element " << i;
   }
+}
+
+// Compares the gradients that backward has left in all parameters of an f64 layer with differences of loss(), which
+// reads the layer.
+template <class Layer>
+void expect_parameter_gradients(Layer& layer, const std::function<double()>& loss, double tolerance = 1e-8) {
+  std::map<std::string, Parameter> given;
+  layer.visit([&](const std::string& name, const Parameter& own) { given[name] = own; });
+  for (auto& [wanted, parameter] : given) {
+    SCOPED_TRACE(wanted);
+    Tensor value = parameter.value;
+    const auto with_value = [&] {
+      layer.update([&](const std::string& name, Parameter& own) {
+        if (name == wanted) own.value = value;
+      });
+      return loss();
+    };
+    expect_gradient(with_value, value, parameter.gradient, tolerance);
+    with_value();
+  }
+}
+
+// sum of a * b, f64.
+inline double dot(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.element_count(); ++i) sum += a.data<double>()[i] * b.data<double>()[i];
+  return sum;
+}
+
+// Makes every gradient wanted.
+template <class Layer>
+void want_gradients(Layer& layer) {
+  layer.update([](const std::string&, Parameter& own) { own.want_gradient(); });
 }
 
 }  // namespace qkv::testing

@@ -14,6 +14,7 @@
 #include "qkv/encoder_layer.h"
 #include "qkv/layer_norm.h"
 #include "qkv/observer.h"
+#include "qkv/parameter.h"
 
 namespace qkv {
 
@@ -43,7 +44,7 @@ struct BertOptions {
   std::stop_token stop{};
 };
 
-// Immutable after construction: any number of threads may call forward.
+// Nothing but update() changes it: any number of threads may call forward.
 class Bert {
  public:
   // `folder` holds config.json and model.safetensors, whose names may begin with "bert."; the pooler, the heads of
@@ -60,6 +61,7 @@ class Bert {
 
   const BertConfig& config() const { return config_; }
   void visit(const ParameterVisitor& visitor) const;
+  void update(const ParameterUpdater& updater);
 
  private:
   BertConfig config_;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "qkv/parameter.h"
 #include "qkv/weights.h"
 
 namespace qkv {
@@ -12,9 +14,10 @@ namespace qkv {
 struct EmbeddingConfig {
   std::int64_t count = 0;  // rows of the table: words, positions or types
   std::int64_t dim = 0;
+  std::optional<std::int32_t> padding{};  // a row without a gradient, so that training leaves it as it is
 };
 
-// Immutable after construction: any number of threads may call forward.
+// Nothing but update() changes it: any number of threads may call forward.
 class Embedding {
  public:
   // Takes weight [count, dim].
@@ -25,11 +28,21 @@ class Embedding {
   // Adds the rows to those of out [n, dim].
   void add(std::span<const std::int32_t> ids, Tensor& out) const;
 
+  // Adds the rows of grad_out [n, dim], in their order, to the gradient of the table if it is wanted.
+  void backward(std::span<const std::int32_t> ids, const TensorView& grad_out);
+
+  // The table, for who shares it: an output projection whose weights are tied to it.
+  const Parameter& weight() const { return weight_; }
+  Parameter& weight() { return weight_; }
+
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
+  void check(std::span<const std::int32_t> ids, const char* name, const TensorView& rows) const;
+
   EmbeddingConfig config_;
-  Tensor weight_;
+  Parameter weight_;
 };
 
 }  // namespace qkv

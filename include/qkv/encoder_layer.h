@@ -21,7 +21,7 @@ struct EncoderLayerConfig {
   bool bias = true;       // everywhere
 };
 
-// Immutable after construction: any number of threads may call forward.
+// Nothing but update() changes it: any number of threads may call forward.
 class EncoderLayer {
  public:
   // Takes self_attn.*, linear1.*, linear2.*, norm1.* and norm2.*.
@@ -32,6 +32,7 @@ class EncoderLayer {
   Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
   MultiHeadAttention self_attention_;

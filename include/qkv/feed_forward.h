@@ -5,6 +5,7 @@
 #include <string>
 
 #include "qkv/linear.h"
+#include "qkv/parameter.h"
 #include "qkv/weights.h"
 
 namespace qkv {
@@ -12,6 +13,7 @@ namespace qkv {
 enum class Activation {
   relu,
   gelu,  // exact: x Phi(x) with the normal distribution function. Source: Hendrycks, Gimpel (2016).
+  silu,  // x / (1 + e^-x), also called swish. Source: Elfwing, Uchibe, Doya (2017).
 };
 
 struct FeedForwardConfig {
@@ -21,7 +23,7 @@ struct FeedForwardConfig {
   bool bias = true;
 };
 
-// Immutable after construction: any number of threads may call forward.
+// Nothing but update() changes it: any number of threads may call forward.
 class FeedForward {
  public:
   // Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim] and their biases.
@@ -31,6 +33,7 @@ class FeedForward {
   Tensor forward(const TensorView& x, int threads = 0) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
   FeedForwardConfig config_;

@@ -1,21 +1,28 @@
-// y = (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension, as torch.nn.LayerNorm (biased
-// variance). Source: Ba, Kiros, Hinton, "Layer normalization" (2016).
+// Over the last dimension, as torch.nn.LayerNorm (biased variance) and torch.nn.RMSNorm:
+//   layer  y = (x - mean) / sqrt(variance + epsilon) * weight + bias
+//   rms    y = x / sqrt(mean of squares + epsilon) * weight + bias
+// Sources: Ba, Kiros, Hinton, "Layer normalization" (2016); Zhang, Sennrich, "Root mean square layer normalization"
+// (2019).
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "qkv/parameter.h"
 #include "qkv/weights.h"
 
 namespace qkv {
+
+enum class Normalization { layer, rms };
 
 struct LayerNormConfig {
   std::int64_t dim = 0;
   double epsilon = 1e-5;
   bool bias = true;
+  Normalization normalization = Normalization::layer;
 };
 
-// Immutable after construction: any number of threads may call forward.
+// Nothing but update() changes it: any number of threads may call forward.
 class LayerNorm {
  public:
   // Takes weight [dim] and bias [dim].
@@ -23,13 +30,22 @@ class LayerNorm {
 
   // x [..., dim], and what is added to it before, of the same shape (a residual connection); not given: nothing.
   Tensor forward(const TensorView& x, const TensorView& added = {}, int threads = 0) const;
+  // sum += x, then forward(sum), in one pass: what backward takes is kept.
+  Tensor add_forward(const TensorView& x, Tensor& sum, int threads = 0) const;
+
+  // From what was normalised and the gradient of the output: adds to the gradients of the parameters that want them,
+  // and to grad_x, of x's shape, if it is given.
+  void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
+  void check(const char* name, const TensorView& view, const Dims& shape) const;
+  Tensor run(const TensorView& x, const TensorView& added, const MutableTensorView& sum, int threads) const;
+
   LayerNormConfig config_;
-  Tensor weight_;
-  Tensor bias_;
+  Parameter weight_, bias_;
 };
 
 }  // namespace qkv

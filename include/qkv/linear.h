@@ -5,6 +5,7 @@
 #include <string>
 
 #include "qkv/matmul.h"
+#include "qkv/parameter.h"
 #include "qkv/weights.h"
 
 namespace qkv {
@@ -15,7 +16,7 @@ struct LinearConfig {
   bool bias = true;
 };
 
-// Immutable after construction: any number of threads may call forward.
+// Nothing but update() changes it: any number of threads may call forward.
 class Linear {
  public:
   // Takes weight [out, in] and bias [out].
@@ -26,13 +27,19 @@ class Linear {
   // The same for rows x [n, in] into out [n, out].
   void forward(const TensorView& x, const MutableTensorView& out, int threads = 0) const;
 
+  // From the input of forward and the gradient of its output: adds to the gradients of the parameters that want them,
+  // and to grad_x, of x's shape, if it is given.
+  void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
+
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
+  void pack();
+
   LinearConfig config_;
-  Tensor weight_;
-  Tensor bias_;
-  PackedMatrix packed_;
+  Parameter weight_, bias_;
+  PackedMatrix packed_;  // weight_, for forward
 };
 
 }  // namespace qkv

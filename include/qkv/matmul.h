@@ -59,6 +59,11 @@ struct MatmulOptions {
 void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
             const MatmulOptions& options = {});
 
+// out [m, n] = a^T b with a [k, m] and b [k, n]: the gradient of a Linear weight from those of its outputs, a, and its
+// inputs, b. No bias. std::invalid_argument as above.
+void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
+                       const MatmulOptions& options = {});
+
 // Packs b for this call.
 void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out, const MatmulOptions& options = {});
 

@@ -22,6 +22,7 @@
 #include "qkv/linear.h"
 #include "qkv/mask.h"
 #include "qkv/observer.h"
+#include "qkv/parameter.h"
 #include "qkv/sequences.h"
 #include "qkv/weights.h"
 
@@ -57,7 +58,22 @@ struct MultiHeadAttentionOptions {
   std::stop_token stop{};
 };
 
-// Immutable after construction: any number of threads may call forward.
+// What backward needs of a forward pass.
+struct MultiHeadAttentionSaved {
+  Tensor query{}, key{}, value{};  // projected rows [n, heads * head_dim]
+  Tensor merged{}, log_sum_exp{};
+};
+
+// Places of the inputs' shapes, which are added to; one that is not given is not wanted. Self-attention gives the same
+// place three times.
+struct MultiHeadAttentionGradients {
+  MutableTensorView query{}, key{}, value{};
+};
+
+struct HeadAttention;
+struct HeadGradients;
+
+// Nothing but update() and backward() changes it: any number of threads may call forward.
 class MultiHeadAttention {
  public:
   MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights, const std::string& scope = "");
@@ -71,20 +87,38 @@ class MultiHeadAttention {
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
 
+  // The same as forward, for training.
+  Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
+                 const MultiHeadAttentionOptions& options, MultiHeadAttentionSaved& saved) const;
+  // With the same inputs and options, and the gradient of the output: adds to the gradients of the parameters that want
+  // them, and to the places given.
+  void backward(const Sequences& query, const Sequences& key, const Sequences& value,
+                const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
+                const TensorView& grad_out, const MultiHeadAttentionGradients& gradients = {});
+
   // The same layer with its projections in another scheme; outputs agree to a few roundings.
   MultiHeadAttention with_scheme(HeadScheme scheme) const;
 
   const MultiHeadAttentionConfig& config() const { return config_; }  // every 0 replaced by what it stands for
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
-  TensorView parameter(const std::string& name) const;
+  void pack();
+  struct Inputs;
+
+  Tensor run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
+             MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const;
+  HeadAttention middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const;
+  TensorView value_of(const std::string& name) const;
+  MutableTensorView gradient_of(const std::string& name);
   HeadWeights head_weights(int role) const;
+  HeadGradients head_gradients(int role);
 
   MultiHeadAttentionConfig config_;
-  std::vector<std::pair<std::string, Tensor>> parameters_;  // all but those of out_
-  Tensor extra_key_, extra_value_;                          // [extra keys, heads, head_dim]
-  std::vector<HeadProjection> projections_;                 // of query, key and value
+  std::vector<std::pair<std::string, Parameter>> parameters_;  // all but those of out_
+  Tensor extra_key_, extra_value_;                             // [extra keys, heads, head_dim]
+  std::vector<HeadProjection> projections_;                    // of query, key and value
   Linear out_;
 };
 

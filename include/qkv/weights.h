@@ -6,7 +6,6 @@
 //   weights.expect_empty();
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 
@@ -34,8 +33,5 @@ class Weights {
   std::string origin_;
   Dtype dtype_;
 };
-
-// What a layer shows its parameters to, each once, in a fixed order: `name` is the scope and the name in it.
-using ParameterVisitor = std::function<void(const std::string& name, const Tensor& weight)>;
 
 }  // namespace qkv

@@ -23,39 +23,50 @@ constexpr std::int64_t kTaskWork = 1'000'000;
 
 [[noreturn]] void fail(const std::string& text) { throw std::invalid_argument("matmul: " + text); }
 
-void check_shapes(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
-  const std::int64_t k = b.rows(), n = b.columns();
-  if (a.rank() != 2 || a.size(1) != k) {
-    fail(fmt::format("a is {}; with b [{}, {}] it must be [m, {}]", to_string(a.shape()), k, n, k));
+void check_type(const char* name, Dtype dtype, const PackedMatrix& b) {
+  if (dtype != b.dtype()) {
+    fail(fmt::format("{} is {}, b is {}; they must agree", name, name_of(dtype), name_of(b.dtype())));
   }
-  const std::int64_t m = a.size(0);
-  if (out.shape() != Dims{m, n}) fail(fmt::format("out is {}; it must be [{}, {}]", to_string(out.shape()), m, n));
-  if (bias && bias.shape() != Dims{n}) fail(fmt::format("bias is {}; it must be [{}]", to_string(bias.shape()), n));
 }
 
-void check_layouts(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
-  const auto check_type = [&](const char* name, Dtype dtype) {
-    if (dtype != b.dtype())
-      fail(fmt::format("{} is {}, b is {}; they must agree", name, name_of(dtype), name_of(b.dtype())));
-  };
-  check_type("a", a.dtype());
-  check_type("out", out.dtype());
-  if (bias) check_type("bias", bias.dtype());
-  const auto check_unit = [&](const char* name, std::int64_t extent, std::int64_t stride) {
-    if (extent > 1 && stride != 1) fail(fmt::format("the last stride of {} is {}; it must be 1", name, stride));
-  };
-  check_unit("a", a.size(1), a.stride(1));
+void check_unit(const char* name, std::int64_t extent, std::int64_t stride) {
+  if (extent > 1 && stride != 1) fail(fmt::format("the last stride of {} is {}; it must be 1", name, stride));
+}
+
+void check_shape(const char* name, const TensorView& view, const Dims& shape) {
+  if (view.shape() != shape) {
+    fail(fmt::format("{} is {}; it must be {}", name, to_string(view.shape()), to_string(shape)));
+  }
+}
+
+void check_out(const MutableTensorView& out, std::int64_t m, const PackedMatrix& b) {
+  check_shape("out", out, {m, b.columns()});
+  check_type("out", out.dtype(), b);
   check_unit("out", out.size(1), out.stride(1));
-  if (bias) check_unit("bias", bias.size(0), bias.stride(0));
-  if (out.size(0) > 1 && std::abs(out.stride(0)) < out.size(1)) {
+  if (m > 1 && std::abs(out.stride(0)) < out.size(1)) {
     fail(fmt::format("rows of out overlap: they are {} elements, {} apart", out.size(1), out.stride(0)));
   }
 }
 
+void check_operands(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
+  const std::int64_t k = b.rows(), n = b.columns();
+  if (a.rank() != 2 || a.size(1) != k) {
+    fail(fmt::format("a is {}; with b [{}, {}] it must be [m, {}]", to_string(a.shape()), k, n, k));
+  }
+  check_type("a", a.dtype(), b);
+  check_unit("a", k, a.stride(1));
+  check_out(out, a.size(0), b);
+  if (!bias) return;
+  check_shape("bias", bias, {n});
+  check_type("bias", bias.dtype(), b);
+  check_unit("bias", n, bias.stride(0));
+}
+
 void check_target(const PackedMatrix& b, int columns, int group) {
   if (b.panel_columns() == columns && b.panel_group() == group) return;
-  fail(fmt::format("b was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
-                   b.panel_columns() * b.panel_group(), columns * group));
+  fail(fmt::format(
+      "a matrix was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
+      b.panel_columns() * b.panel_group(), columns * group));
 }
 
 // Calls product(row, rows, panel) for every block of rows and every panel, some of them a task.
@@ -88,6 +99,7 @@ void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorVie
     const std::int64_t column = panel * width;
     kernel({.left = left + row * a.stride(0),
             .left_stride = a.stride(0),
+            .left_step = 1,
             .rows = rows,
             .panel = panels + panel * k * width,
             .depth = k,
@@ -136,11 +148,38 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
   });
 }
 
+// Both operands lie in panels of the same width: one of a, read across, gives the rows of a task.
+template <class T>
+void multiply_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
+                         const MatmulOptions& options) {
+  const std::int64_t m = a.columns(), k = b.rows(), n = b.columns(), width = panel_columns<T>();
+  check_target(a, panel_columns<T>(), 1);
+  check_target(b, panel_columns<T>(), 1);
+  const MultiplyPanel<T> kernel = multiply_panel<T>();
+  const T *left = a.panels().data<T>(), *right = b.panels().data<T>();
+  T* result = out.data<T>();
+  const std::int64_t left_panels = (m + width - 1) / width, right_panels = (n + width - 1) / width;
+  // What a tile reads is mostly b: its panel stays while those of a pass by.
+  parallel_for(left_panels * right_panels, options.threads, [&](std::int64_t task, int) {
+    const std::int64_t row = task % left_panels * width, column = task / left_panels * width;
+    kernel({.left = left + row * k,
+            .left_stride = 1,
+            .left_step = width,
+            .rows = std::min(width, m - row),
+            .panel = right + column * k,
+            .depth = k,
+            .out = result + row * out.stride(0) + column,
+            .out_stride = out.stride(0),
+            .columns = std::min(width, n - column),
+            .bias = nullptr,
+            .accumulate = options.accumulate});
+  });
+}
+
 }  // namespace
 
 void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
-  check_shapes(a, b, out, options.bias);
-  check_layouts(a, b, out, options.bias);
+  check_operands(a, b, out, options.bias);
   if (b.storage() == WeightStorage::bf16) {
     multiply<float, BFloat16>(a, b, out, options);
   } else if (b.storage() == WeightStorage::int8) {
@@ -150,6 +189,21 @@ void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView&
   } else {
     multiply<double>(a, b, out, options);
   }
+}
+
+void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
+                       const MatmulOptions& options) {
+  if (options.bias) fail("a transposed product takes no bias");
+  if (a.rows() != b.rows() || a.dtype() != b.dtype()) {
+    fail(fmt::format("a is {} [{}, {}] and b {} [{}, {}]; they must agree in type and rows", name_of(a.dtype()),
+                     a.rows(), a.columns(), name_of(b.dtype()), b.rows(), b.columns()));
+  }
+  if (a.storage() != WeightStorage::full || b.storage() != WeightStorage::full) {
+    fail("a transposed product takes matrices in full storage");
+  }
+  check_out(out, a.columns(), b);
+  b.dtype() == Dtype::f32 ? multiply_transposed<float>(a, b, out, options)
+                          : multiply_transposed<double>(a, b, out, options);
 }
 
 void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out, const MatmulOptions& options) {

@@ -6,12 +6,13 @@
 namespace qkv {
 
 // out [rows, columns] = left [rows, depth] panel [depth, panel_columns] (+ bias [columns]); rows of left and out lie a
-// stride apart, the panel is contiguous, and columns is at most panel_columns, the width that the target asks for.
-// T: type of the operands, S: the one that the panel is stored in.
+// stride apart, the elements of a row of left a step, the panel is contiguous, and columns is at most panel_columns,
+// the width that the target asks for. T: type of the operands, S: the one that the panel is stored in.
 template <class T, class S = T>
 struct PanelProduct {
   const T* left;
   std::int64_t left_stride;
+  std::int64_t left_step;
   std::int64_t rows;
   const S* panel;
   std::int64_t depth;

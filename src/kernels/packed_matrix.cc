@@ -14,15 +14,28 @@
 namespace qkv {
 namespace {
 
-// panel [rows][width] from `columns` columns of the matrix.
+// Rows that are laid out together where columns are not neighbours: a cache line of each column.
+constexpr std::int64_t kStripRows = 16;
+
+// panel [rows][width] from columns of the matrix.
 template <class T, class S>
 void pack_panel(const TensorView& matrix, std::int64_t first_column, std::int64_t width, S* panel) {
   const T* source = matrix.data<T>() + first_column * matrix.stride(1);
   const std::int64_t rows = matrix.size(0), row_step = matrix.stride(0), column_step = matrix.stride(1);
   const std::int64_t columns = std::min(width, matrix.size(1) - first_column);
-  for (std::int64_t k = 0; k < rows; ++k, source += row_step, panel += width) {
-    for (std::int64_t c = 0; c < columns; ++c) panel[c] = static_cast<S>(source[c * column_step]);
-    std::fill(panel + columns, panel + width, S(0));
+  if (columns < width) std::fill_n(panel, rows * width, S(0));
+  for (std::int64_t begin = 0; begin < rows; begin += kStripRows) {
+    const std::int64_t end = std::min(begin + kStripRows, rows);
+    if (column_step == 1) {
+      for (std::int64_t k = begin; k < end; ++k) {
+        for (std::int64_t c = 0; c < columns; ++c) panel[k * width + c] = static_cast<S>(source[k * row_step + c]);
+      }
+      continue;
+    }
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const T* column = source + c * column_step;
+      for (std::int64_t k = begin; k < end; ++k) panel[k * width + c] = static_cast<S>(column[k * row_step]);
+    }
   }
 }
 

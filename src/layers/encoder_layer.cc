@@ -35,4 +35,11 @@ void EncoderLayer::visit(const ParameterVisitor& visitor, const std::string& sco
   feed_forward_norm_.visit(visitor, scope + "norm2.");
 }
 
+void EncoderLayer::update(const ParameterUpdater& updater, const std::string& scope) {
+  self_attention_.update(updater, scope + "self_attn.");
+  feed_forward_.update(updater, scope);
+  attention_norm_.update(updater, scope + "norm1.");
+  feed_forward_norm_.update(updater, scope + "norm2.");
+}
+
 }  // namespace qkv

@@ -51,4 +51,9 @@ void FeedForward::visit(const ParameterVisitor& visitor, const std::string& scop
   second_.visit(visitor, scope + "linear2.");
 }
 
+void FeedForward::update(const ParameterUpdater& updater, const std::string& scope) {
+  first_.update(updater, scope + "linear1.");
+  second_.update(updater, scope + "linear2.");
+}
+
 }  // namespace qkv

@@ -8,21 +8,12 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "qkv/attention.h"
+#include "layers/head_operands.h"
 
 namespace qkv {
 namespace {
 
 [[noreturn]] void fail(const std::string& text) { throw std::invalid_argument("multi_head_attention: " + text); }
-
-Dims batch_and_length(const Sequences& form) {
-  const int rank = form.rows.rank();
-  if (form.ragged() ? rank != 2 : rank != 2 && rank != 3) {
-    fail(fmt::format("an input is {}; it must be [batch, length, dim] or [length, dim], or [tokens, dim] with offsets",
-                     to_string(form.rows.shape())));
-  }
-  return {rank == 3 ? form.rows.size(0) : 1, form.rows.size(-2)};
-}
 
 std::int64_t longest(const TensorView& offsets) {
   if (offsets.dtype() != Dtype::i32 || offsets.rank() != 1) fail("offsets must be i32 [batch + 1]");
@@ -32,15 +23,6 @@ std::int64_t longest(const TensorView& offsets) {
     most = std::max(most, length);
   }
   return most;
-}
-
-// [n, heads * head_dim] as [batch, heads, length, head_dim]; ragged: [n, heads, head_dim].
-template <class View>
-View split_heads(const View& rows, const Sequences& form, std::int64_t heads) {
-  const std::int64_t head_dim = rows.size(1) / heads;
-  if (form.ragged()) return rows.reshape({rows.size(0), heads, head_dim});
-  const Dims padded = batch_and_length(form);
-  return rows.reshape({padded[0], padded[1], heads, head_dim}).transpose(1, 2);
 }
 
 // A caller's place without the batch dimension, for inputs without one, gets it.
@@ -110,13 +92,6 @@ void average(const TensorView& weights, const MutableTensorView& mean) {
   });
 }
 
-// What the heads see, as attention() takes it.
-struct Operands {
-  TensorView query, key, value;
-  MutableTensorView out;
-  AttentionOptions options;
-};
-
 // Places for what is looked at; with or without the columns of the extra keys.
 struct Planes {
   MutableTensorView weights{}, logits{};
@@ -129,40 +104,24 @@ struct Planes {
   }
 };
 
-// The same queries and the extra keys: padded, these are the same for every sequence; ragged, all queries are one
-// sequence. No mask.
-void attend_extra_keys(const HeadAttention& in, const Operands& given, const Planes& planes,
-                       const MutableTensorView& out, const MutableTensorView& log_sum_exp) {
-  TensorView key = in.extra_key, value = in.extra_value;
-  AttentionOptions options{.threads = given.options.threads, .stop = given.options.stop};
-  const std::int64_t count = key.size(0), ends[] = {given.query.size(0), count};
-  const Tensor query_offsets = offsets_of(std::span(ends, 1)), key_offsets = offsets_of(std::span(ends + 1, 1));
-  if (in.query.form.ragged()) {
-    options.offsets_query = query_offsets;
-    options.offsets_key = key_offsets;
-  } else {
-    const Dims shape{given.query.size(0), in.heads, count, given.query.size(-1)};
-    key = key.transpose(0, 1).broadcast_to(shape);
-    value = value.transpose(0, 1).broadcast_to(shape);
-  }
-  attention(given.query, key, value, out, options,
-            {.log_sum_exp = log_sum_exp, .weights = planes.weights, .logits = planes.logits});
-}
-
 // Attends to the given keys and to the extra ones, and joins the two.
 template <class T>
-void attend_with_extra_keys(const HeadAttention& in, const Operands& given, const Planes& planes) {
-  const Dims rows = without_last(given.out.shape());
+void attend_with_extra_keys(const HeadAttention& in, const HeadOperands& given, const MutableTensorView& out,
+                            const MutableTensorView& log_sum_exp, const Planes& planes) {
+  const Dims rows = without_last(out.shape());
   Tensor all = Tensor::uninitialized(rows, dtype_of<T>), extra = Tensor::uninitialized(rows, dtype_of<T>);
-  Tensor extra_out = Tensor::uninitialized(given.out.shape(), dtype_of<T>);
+  Tensor extra_out = Tensor::uninitialized(out.shape(), dtype_of<T>);
   const std::int64_t columns = planes.weights ? planes.weights.size(-1) : in.extra_key.size(0);
   const std::int64_t k_len = columns - in.extra_key.size(0);
   const Planes given_planes = planes.columns(0, k_len), extra_planes = planes.columns(k_len, columns);
-  attention(given.query, given.key, given.value, given.out, given.options,
+  attention(given.query, given.key, given.value, out, given.options,
             {.log_sum_exp = all, .weights = given_planes.weights, .logits = given_planes.logits});
-  attend_extra_keys(in, given, extra_planes, extra_out, extra);
+  const ExtraOperands others(in, given);
+  attention(given.query, others.key, others.value, extra_out, others.options,
+            {.log_sum_exp = extra, .weights = extra_planes.weights, .logits = extra_planes.logits});
   const Tensor part = all;
-  merge_attention(given.out, all, extra_out, extra);
+  merge_attention(out, all, extra_out, extra);
+  if (log_sum_exp) convert(all, log_sum_exp);
   if (planes.weights) {
     rescale<T>(given_planes.weights, part, all);
     rescale<T>(extra_planes.weights, extra, all);
@@ -171,25 +130,14 @@ void attend_with_extra_keys(const HeadAttention& in, const Operands& given, cons
 
 }  // namespace
 
-void attend_heads(const HeadAttention& in, const MutableTensorView& merged, const MultiHeadAttentionOptions& options,
-                  Observer* observer) {
-  const Sequences &query = in.query.form, &key = in.key.form, &value = in.value.form;
-  if (query.ragged() != key.ragged() || query.ragged() != value.ragged()) {
-    fail("queries, keys and values must be all padded or all ragged");
-  }
-  const Operands operands{.query = split_heads(in.query.projected, query, in.heads),
-                          .key = split_heads(in.key.projected, key, in.heads),
-                          .value = split_heads(in.value.projected, value, in.heads),
-                          .out = split_heads(merged, query, in.heads),
-                          .options = {.mask = options.mask,
-                                      .bias = options.bias,
-                                      .offsets_query = query.offsets,
-                                      .offsets_key = key.offsets,
-                                      .threads = options.threads,
-                                      .stop = options.stop}};
+void attend_heads(const HeadAttention& in, const MutableTensorView& merged, const MutableTensorView& log_sum_exp,
+                  const MultiHeadAttentionOptions& options, Observer* observer) {
+  const Sequences &query = in.query.form, &key = in.key.form;
+  const HeadOperands operands(in, options);
+  const MutableTensorView out = split_heads(merged, query, in.heads);
 
   const std::int64_t k_len = (key.ragged() ? longest(key.offsets) : operands.key.size(2)) + in.extra_key.size(0);
-  Dims shape = operands.out.shape();
+  Dims shape = out.shape();
   shape[shape.size() - 1] = k_len;
   Planes planes{.weights = place("weights", options.weights, shape)};
   const MutableTensorView mean = place("mean_weights", options.mean_weights,
@@ -206,10 +154,11 @@ void attend_heads(const HeadAttention& in, const MutableTensorView& merged, cons
 
   const bool f64 = merged.dtype() == Dtype::f64;
   if (in.extra_key.size(0) == 0) {
-    attention(operands.query, operands.key, operands.value, operands.out, operands.options,
-              {.weights = planes.weights, .logits = planes.logits});
+    attention(operands.query, operands.key, operands.value, out, operands.options,
+              {.log_sum_exp = log_sum_exp, .weights = planes.weights, .logits = planes.logits});
   } else {
-    f64 ? attend_with_extra_keys<double>(in, operands, planes) : attend_with_extra_keys<float>(in, operands, planes);
+    f64 ? attend_with_extra_keys<double>(in, operands, out, log_sum_exp, planes)
+        : attend_with_extra_keys<float>(in, operands, out, log_sum_exp, planes);
   }
   if (mean) f64 ? average<double>(planes.weights, mean) : average<float>(planes.weights, mean);
 
@@ -223,7 +172,7 @@ void attend_heads(const HeadAttention& in, const MutableTensorView& merged, cons
   }
   observer->receive("logits", planes.logits);
   observer->receive("weights", planes.weights);
-  observer->receive("heads", operands.out);
+  observer->receive("heads", out);
 }
 
 }  // namespace qkv

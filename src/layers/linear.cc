@@ -1,5 +1,6 @@
 #include "qkv/linear.h"
 
+#include "layers/affine.h"
 #include "layers/check_size.h"
 #include "layers/rows.h"
 
@@ -8,10 +9,12 @@ namespace qkv {
 Linear::Linear(const LinearConfig& config, Weights& weights, const std::string& scope) : config_(config) {
   check_size("linear", "in", config.in);
   check_size("linear", "out", config.out);
-  weight_ = weights.take(scope + "weight", {config.out, config.in});
-  if (config.bias) bias_ = weights.take(scope + "bias", {config.out});
-  packed_ = PackedMatrix(weight_.view().transpose(0, 1));
+  weight_.value = weights.take(scope + "weight", {config.out, config.in});
+  if (config.bias) bias_.value = weights.take(scope + "bias", {config.out});
+  pack();
 }
+
+void Linear::pack() { packed_ = PackedMatrix(weight_.value.view().transpose(0, 1)); }
 
 Tensor Linear::forward(const TensorView& x, int threads) const {
   const Rows rows("linear", x, config_.in);
@@ -21,12 +24,28 @@ Tensor Linear::forward(const TensorView& x, int threads) const {
 }
 
 void Linear::forward(const TensorView& x, const MutableTensorView& out, int threads) const {
-  matmul(x, packed_, out, {.bias = config_.bias ? bias_.view() : TensorView(), .threads = threads});
+  matmul(x, packed_, out, {.bias = config_.bias ? bias_.value.view() : TensorView(), .threads = threads});
+}
+
+void Linear::backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
+  const Rows rows("linear", x, config_.in), grad_rows("linear: gradient", grad_out, config_.out);
+  PackedRows inputs(rows.view());
+  affine_backward(inputs, weight_.value, grad_rows.view(),
+                  {.weight = gradient_place(weight_),
+                   .bias = config_.bias ? gradient_place(bias_) : MutableTensorView(),
+                   .x = grad_x ? place_rows("linear", "grad_x", grad_x, x.shape()) : grad_x},
+                  threads);
 }
 
 void Linear::visit(const ParameterVisitor& visitor, const std::string& scope) const {
   visitor(scope + "weight", weight_);
   if (config_.bias) visitor(scope + "bias", bias_);
+}
+
+void Linear::update(const ParameterUpdater& updater, const std::string& scope) {
+  updater(scope + "weight", weight_);
+  if (config_.bias) updater(scope + "bias", bias_);
+  pack();
 }
 
 }  // namespace qkv

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <list>
 #include <stdexcept>
 
 #include "layers/check_size.h"
-#include "layers/head_attention.h"
+#include "layers/head_gradients.h"
+#include "layers/head_operands.h"
 #include "layers/head_schemes.h"
 #include "layers/rows.h"
 
@@ -83,6 +85,14 @@ std::vector<std::pair<std::string, Dims>> parameter_shapes(const MultiHeadAttent
   return list;
 }
 
+// The rows of a role in a tensor that several share.
+template <class View>
+View share_of(const MultiHeadAttentionConfig& config, int role, const View& whole) {
+  const std::int64_t inner = config.heads * config.head_dim;
+  const bool joint = whole && config.scheme == HeadScheme::packed && whole.size(0) == 3 * inner;
+  return joint ? whole.slice(0, role * inner, (role + 1) * inner) : whole;
+}
+
 // The learnt row, if given, then a row of zeros, if wished.
 Tensor extra_rows(const MultiHeadAttentionConfig& config, const TensorView& learnt, Dtype dtype) {
   const std::int64_t count = (config.bias_kv ? 1 : 0) + (config.zero_attention ? 1 : 0);
@@ -90,6 +100,23 @@ Tensor extra_rows(const MultiHeadAttentionConfig& config, const TensorView& lear
   if (learnt) convert(learnt.reshape({1, config.heads, config.head_dim}), rows.view().slice(0, 0, 1));
   return rows;
 }
+
+// The learnt row is the first of the extra ones.
+void add_learnt(const Tensor& extra, const MutableTensorView& gradient) {
+  if (!gradient) return;
+  const auto add = [&]<class T>(T) {
+    for (std::int64_t i = 0; i < gradient.element_count(); ++i) gradient.data<T>()[i] += extra.data<T>()[i];
+  };
+  gradient.dtype() == Dtype::f64 ? add(double{}) : add(float{});
+}
+
+struct InputRows {
+  InputRows(const std::string& name, const TensorView& x, std::int64_t size)
+      : rows(name, x, size), packed(rows.view()) {}
+
+  Rows rows;
+  PackedRows packed;
+};
 
 }  // namespace
 
@@ -99,26 +126,46 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& config, W
       out_({.in = config_.heads * config_.head_dim, .out = config_.out_dim, .bias = config_.bias}, weights,
            scope + "out_proj.") {
   for (const auto& [name, shape] : parameter_shapes(config_)) {
-    parameters_.emplace_back(name, weights.take(scope + name, shape));
+    parameters_.emplace_back(name, Parameter{.value = weights.take(scope + name, shape)});
   }
-  for (int role = 0; role < 3; ++role) projections_.emplace_back(head_weights(role));
-  extra_key_ = extra_rows(config_, parameter("bias_k"), weights.dtype());
-  extra_value_ = extra_rows(config_, parameter("bias_v"), weights.dtype());
+  pack();
 }
 
-TensorView MultiHeadAttention::parameter(const std::string& name) const {
-  for (const auto& [own_name, tensor] : parameters_) {
-    if (own_name == name) return tensor.view();
+void MultiHeadAttention::pack() {
+  projections_.clear();
+  for (int role = 0; role < 3; ++role) projections_.emplace_back(head_weights(role));
+  const Dtype dtype = parameters_.front().second.value.dtype();
+  extra_key_ = extra_rows(config_, value_of("bias_k"), dtype);
+  extra_value_ = extra_rows(config_, value_of("bias_v"), dtype);
+}
+
+TensorView MultiHeadAttention::value_of(const std::string& name) const {
+  for (const auto& [own_name, own] : parameters_) {
+    if (own_name == name) return own.value.view();
+  }
+  return {};
+}
+
+MutableTensorView MultiHeadAttention::gradient_of(const std::string& name) {
+  for (auto& [own_name, own] : parameters_) {
+    if (own_name == name) return gradient_place(own);
   }
   return {};
 }
 
 HeadWeights MultiHeadAttention::head_weights(int role) const {
   const auto part = [&](const std::string& name) {
-    const TensorView whole = parameter(parameter_name(config_, role, name));
-    const std::int64_t inner = config_.heads * config_.head_dim;
-    const bool joint = whole && config_.scheme == HeadScheme::packed && whole.size(0) == 3 * inner;
-    return joint ? whole.slice(0, role * inner, (role + 1) * inner) : whole;
+    return share_of(config_, role, value_of(parameter_name(config_, role, name)));
+  };
+  return {.weight = part("weight"),
+          .bias = part("bias"),
+          .shared_weight = part("shared_weight"),
+          .shared_bias = part("shared_bias")};
+}
+
+HeadGradients MultiHeadAttention::head_gradients(int role) {
+  const auto part = [&](const std::string& name) {
+    return share_of(config_, role, gradient_of(parameter_name(config_, role, name)));
   };
   return {.weight = part("weight"),
           .bias = part("bias"),
@@ -136,29 +183,85 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const Sequences& memo
   return forward(query, memory, memory, options, observer);
 }
 
+// Those of query, key and value.
+struct MultiHeadAttention::Inputs {
+  const Sequences& operator[](int role) const { return role == 0 ? query : role == 1 ? key : value; }
+  const Sequences &query, &key, &value;
+};
+
 Tensor MultiHeadAttention::forward(const Sequences& query, const Sequences& key, const Sequences& value,
                                    const MultiHeadAttentionOptions& options, Observer* observer) const {
-  const Sequences* inputs[] = {&query, &key, &value};
-  Tensor projected[3];
+  MultiHeadAttentionSaved saved;
+  return run({query, key, value}, options, observer, saved, {});
+}
+
+Tensor MultiHeadAttention::forward(const Sequences& query, const Sequences& key, const Sequences& value,
+                                   const MultiHeadAttentionOptions& options, MultiHeadAttentionSaved& saved) const {
+  saved.log_sum_exp = Tensor::uninitialized(log_sum_exp_shape(query, config_.heads), extra_key_.dtype());
+  return run({query, key, value}, options, nullptr, saved, saved.log_sum_exp);
+}
+
+HeadAttention MultiHeadAttention::middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const {
+  return {.heads = config_.heads,
+          .query = {saved.query, inputs.query},
+          .key = {saved.key, inputs.key},
+          .value = {saved.value, inputs.value},
+          .extra_key = extra_key_,
+          .extra_value = extra_value_};
+}
+
+Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
+                               MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const {
+  Tensor* projected[] = {&saved.query, &saved.key, &saved.value};
   for (int role = 0; role < 3; ++role) {
-    const Rows rows("multi_head_attention: " + kRoles[role], inputs[role]->rows, input_dim(config_, role));
-    projected[role] = projections_[static_cast<std::size_t>(role)].forward(rows.view(), options.threads);
+    const Rows rows("multi_head_attention: " + kRoles[role], inputs[role].rows, input_dim(config_, role));
+    *projected[role] = projections_[static_cast<std::size_t>(role)].forward(rows.view(), options.threads);
   }
-  const HeadAttention attention{.heads = config_.heads,
-                                .query = {projected[0], query},
-                                .key = {projected[1], key},
-                                .value = {projected[2], value},
-                                .extra_key = extra_key_,
-                                .extra_value = extra_value_};
-  Tensor merged = Tensor::uninitialized(projected[0].shape(), projected[0].dtype());
-  attend_heads(attention, merged, options, observer);
-  Tensor out = Tensor::uninitialized(with_last(query.rows.shape(), config_.out_dim), merged.dtype());
+  saved.merged = Tensor::uninitialized(saved.query.shape(), saved.query.dtype());
+  const Tensor& merged = saved.merged;
+  attend_heads(middle(inputs, saved), saved.merged, log_sum_exp, options, observer);
+  const Dims& shape = inputs.query.rows.shape();
+  Tensor out = Tensor::uninitialized(with_last(shape, config_.out_dim), merged.dtype());
   out_.forward(merged, out.view().reshape({merged.size(0), config_.out_dim}), options.threads);
   if (observer != nullptr) {
-    observer->receive("merged", merged.view().reshape(with_last(query.rows.shape(), merged.size(1))));
+    observer->receive("merged", merged.view().reshape(with_last(shape, merged.size(1))));
     observer->receive("output", out);
   }
   return out;
+}
+
+void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, const Sequences& value,
+                                  const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
+                                  const TensorView& grad_out, const MultiHeadAttentionGradients& gradients) {
+  const Inputs inputs{query, key, value};
+  const Rows grad_rows("multi_head_attention: gradient", grad_out, config_.out_dim);
+  Tensor grad_merged = Tensor::zeros(saved.merged.shape(), saved.merged.dtype());
+  out_.backward(saved.merged, grad_rows.view(), grad_merged, options.threads);
+  const HeadAttentionGradients middle_gradients = attend_heads_backward(
+      middle(inputs, saved), {.merged = saved.merged, .log_sum_exp = saved.log_sum_exp, .grad_merged = grad_merged},
+      options);
+
+  // Inputs that are one another, as in self-attention, are packed once.
+  std::list<InputRows> packed;
+  PackedRows* rows_of[3] = {};
+  const Tensor* projected[] = {&middle_gradients.query, &middle_gradients.key, &middle_gradients.value};
+  const MutableTensorView* places[] = {&gradients.query, &gradients.key, &gradients.value};
+  for (int role = 0; role < 3; ++role) {
+    const TensorView& rows = inputs[role].rows;
+    for (int earlier = 0; earlier < role; ++earlier) {
+      const TensorView& other = inputs[earlier].rows;
+      if (rows.bytes() == other.bytes() && rows.shape() == other.shape() && rows.strides() == other.strides()) {
+        rows_of[role] = rows_of[earlier];
+      }
+    }
+    const std::string name = "multi_head_attention: " + kRoles[role];
+    if (rows_of[role] == nullptr) rows_of[role] = &packed.emplace_back(name, rows, input_dim(config_, role)).packed;
+    heads_backward(*rows_of[role], head_weights(role), *projected[role], head_gradients(role),
+                   *places[role] ? place_rows(name, "its gradient", *places[role], rows.shape()) : *places[role],
+                   options.threads);
+  }
+  add_learnt(middle_gradients.extra_key, gradient_of("bias_k"));
+  add_learnt(middle_gradients.extra_value, gradient_of("bias_v"));
 }
 
 MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {
@@ -166,9 +269,9 @@ MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {
   config.scheme = scheme;
   std::map<std::string, Tensor> tensors;
   for (const std::string name : {"bias_k", "bias_v"}) {
-    if (parameter(name)) tensors[name] = Tensor::copy(parameter(name));
+    if (value_of(name)) tensors[name] = Tensor::copy(value_of(name));
   }
-  out_.visit([&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; }, "out_proj.");
+  out_.visit([&](const std::string& name, const Parameter& own) { tensors[name] = own.value; }, "out_proj.");
   std::map<std::string, std::vector<Tensor>> parts;
   for (int role = 0; role < 3; ++role) {
     const OwnedHeadWeights packed = fold_heads(head_weights(role));
@@ -184,8 +287,14 @@ MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {
 }
 
 void MultiHeadAttention::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  for (const auto& [name, tensor] : parameters_) visitor(scope + name, tensor);
+  for (const auto& [name, own] : parameters_) visitor(scope + name, own);
   out_.visit(visitor, scope + "out_proj.");
+}
+
+void MultiHeadAttention::update(const ParameterUpdater& updater, const std::string& scope) {
+  for (auto& [name, own] : parameters_) updater(scope + name, own);
+  out_.update(updater, scope + "out_proj.");
+  pack();
 }
 
 }  // namespace qkv

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
+
+#include "qkv/threads.h"
 
 namespace qkv {
 
@@ -19,9 +22,33 @@ Rows::Rows(std::string_view layer, const TensorView& x, std::int64_t size) {
   view_ = (x.is_row_major() ? x : copy_.view()).reshape({x.element_count() / size, size});
 }
 
+MutableTensorView place_rows(std::string_view layer, std::string_view name, const MutableTensorView& place,
+                             const Dims& wanted) {
+  if (place.shape() != wanted) {
+    throw std::invalid_argument(
+        fmt::format("{}: {} is {}; it must be {}", layer, name, to_string(place.shape()), to_string(wanted)));
+  }
+  if (place.rank() == 2 && place.stride(1) == 1) return place;
+  return place.reshape({place.element_count() / place.size(-1), place.size(-1)});
+}
+
 Dims with_last(Dims shape, std::int64_t size) {
   shape[shape.size() - 1] = size;
   return shape;
+}
+
+void add_to(Tensor& to, const TensorView& from, int threads) {
+  constexpr std::int64_t kTaskElements = 1 << 16;
+  const auto run = [&]<class T>(T) {
+    T* sum = to.data<T>();
+    const T* added = from.data<T>();
+    const std::int64_t count = to.element_count();
+    parallel_for((count + kTaskElements - 1) / kTaskElements, threads, [&](std::int64_t task, int) {
+      const std::int64_t end = std::min((task + 1) * kTaskElements, count);
+      for (std::int64_t i = task * kTaskElements; i < end; ++i) sum[i] += added[i];
+    });
+  };
+  to.dtype() == Dtype::f64 ? run(double{}) : run(float{});
 }
 
 Tensor stack_rows(std::vector<Tensor> parts) {

@@ -21,8 +21,16 @@ class Rows {
   TensorView view_;
 };
 
+// A place [..., size] for results, row-major or [n, size], as rows [n, size]. std::invalid_argument, naming it, if it
+// has another shape than `wanted`.
+MutableTensorView place_rows(std::string_view layer, std::string_view name, const MutableTensorView& place,
+                             const Dims& wanted);
+
 // The shape with another last extent.
 Dims with_last(Dims shape, std::int64_t size);
+
+// to += from, both row-major and of one shape and type.
+void add_to(Tensor& to, const TensorView& from, int threads);
 
 // One below the other: tensors of at least one dimension that agree in all but the first, and in type.
 Tensor stack_rows(std::vector<Tensor> parts);

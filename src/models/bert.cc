@@ -93,4 +93,14 @@ void Bert::visit(const ParameterVisitor& visitor) const {
   }
 }
 
+void Bert::update(const ParameterUpdater& updater) {
+  word_.update(updater, "embeddings.word.");
+  position_.update(updater, "embeddings.position.");
+  type_.update(updater, "embeddings.type.");
+  norm_.update(updater, "embeddings.norm.");
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i].update(updater, layer_scope(static_cast<std::int64_t>(i)));
+  }
+}
+
 }  // namespace qkv

@@ -2,6 +2,8 @@
 #include "kernels/activation.h"
 
 #include <cmath>
+#include <functional>
+#include <numbers>
 
 #include "kernels/attention_testing.h"
 
@@ -72,6 +74,46 @@ void expect_edges() {
 TEST_P(ActivationKernel, InfinitiesAndNan) {
   expect_edges<float>();
   expect_edges<double>();
+}
+
+double exact_silu(double x) { return x / (1 + std::exp(-x)); }
+
+double exact_derivative(Activation activation, double x) {
+  if (activation == Activation::relu) return x > 0 ? 1 : 0;
+  if (activation == Activation::silu) {
+    const double s = 1 / (1 + std::exp(-x));
+    return s * (1 + x * (1 - s));
+  }
+  return 0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
+}
+
+// Some ten roundings, of numbers that grow with x: SiLU itself, and x times a distance from 1 in its derivative.
+template <class T>
+void expect_derivatives(double unit) {
+  constexpr int kCount = 4001;
+  std::vector<T> x(kCount), gradient(kCount), silu;
+  for (int i = 0; i < kCount; ++i) x[static_cast<std::size_t>(i)] = static_cast<T>(20.0 * (2 * i - kCount) / kCount);
+  const auto worst = [&](const std::vector<T>& given, const std::function<double(double)>& exact) {
+    double most = 0;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const double at = static_cast<double>(x[i]);
+      most = std::max(most, std::abs(static_cast<double>(given[i]) - exact(at)) / std::max(1.0, std::abs(at)));
+    }
+    return most;
+  };
+  silu = x;
+  activate(Activation::silu, silu.data(), kCount);
+  EXPECT_LE(worst(silu, exact_silu), 10 * unit);
+  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
+    std::fill(gradient.begin(), gradient.end(), T(2));
+    activate_backward(activation, x.data(), gradient.data(), kCount);
+    EXPECT_LE(worst(gradient, [&](double at) { return 2 * exact_derivative(activation, at); }), 20 * unit);
+  }
+}
+
+TEST_P(ActivationKernel, SiluAndDerivatives) {
+  expect_derivatives<float>(6e-8);
+  expect_derivatives<double>(1.1e-16);
 }
 
 // An element's bits do not depend on its place or its neighbours, and nothing beyond the count is touched.

@@ -57,7 +57,7 @@ void expect_product(const TensorView& a, const TensorView& b, const TensorView& 
       double sum = first + last, magnitude = std::abs(first) + std::abs(last);
       const T *left = a.data<T>() + i * a.stride(0), *right = b.data<T>() + j * b.stride(1);
       for (std::int64_t x = 0; x < k; ++x) {
-        const double term = static_cast<double>(left[x]) * static_cast<double>(right[x * b.stride(0)]);
+        const double term = static_cast<double>(left[x * a.stride(1)]) * static_cast<double>(right[x * b.stride(0)]);
         sum += term;
         magnitude += std::abs(term);
       }
@@ -91,6 +91,39 @@ TYPED_TEST(Matmul, EverySizeOnEveryTarget) {
           expect_product<T>(a, b, {}, {}, out);
           if (testing::Test::HasFatalFailure()) return;
         }
+      }
+    }
+  });
+}
+
+TYPED_TEST(Matmul, TransposedLeftOperand) {
+  using T = TypeParam;
+  on_every_target([] {
+    Random random(8);
+    // The depth of 1,100 spans several blocks.
+    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                  {50, 49, 1100},
+                                  {97, 9, 33},
+                                  {3, 150, 2},
+                                  {48, 96, 512},
+                                  {5, 4, 0},
+                                  {0, 3, 2},
+                                  {3, 0, 2}}) {
+      SCOPED_TRACE("m " + std::to_string(m) + ", n " + std::to_string(n) + ", k " + std::to_string(k));
+      const Tensor a = random_tensor<T>({k, m + 2}, random), b = random_tensor<T>({k, n}, random);
+      const TensorView a_part = a.view().slice(1, 1, 1 + m);
+      const PackedMatrix left(a_part), right(b);
+      for (const bool accumulate : {false, true}) {
+        Tensor out = random_tensor<T>({m, n + 3}, random);
+        const Tensor before = out;
+        matmul_transposed(left, right, out.view().slice(1, 1, 1 + n), {.accumulate = accumulate, .threads = 1});
+        const TensorView result = out, old = before;
+        expect_product<T>(a_part.transpose(0, 1), b, {}, accumulate ? old.slice(1, 1, 1 + n) : TensorView(),
+                          result.slice(1, 1, 1 + n));
+        if (testing::Test::HasFatalFailure()) return;
+        Tensor again = before;
+        matmul_transposed(left, right, again.view().slice(1, 1, 1 + n), {.accumulate = accumulate, .threads = 3});
+        ASSERT_EQ(bytes_of<T>(again), bytes_of<T>(out));
       }
     }
   });
@@ -241,6 +274,16 @@ TEST(MatmulErrors, NameWhatDoesNotFit) {
   EXPECT_EQ(message_of([] { PackedMatrix(Tensor::zeros({2, 2}, Dtype::i32)); }),
             "PackedMatrix: the type is i32; it must be f32 or f64");
   EXPECT_EQ(message_of([] { PackedMatrix(Tensor::zeros({2})); }), "PackedMatrix: shape [2]; it must be [k, n]");
+}
+
+TEST(MatmulErrors, Transposed) {
+  const PackedMatrix a(Tensor::zeros({3, 4})), b(Tensor::zeros({3, 5})), taller(Tensor::zeros({4, 5}));
+  Tensor out = Tensor::zeros({4, 5}), square = Tensor::zeros({4, 4}), bias = Tensor::zeros({5});
+  EXPECT_EQ(message_of([&] { matmul_transposed(a, taller, out); }),
+            "matmul: a is f32 [3, 4] and b f32 [4, 5]; they must agree in type and rows");
+  EXPECT_EQ(message_of([&] { matmul_transposed(a, b, square); }), "matmul: out is [4, 4]; it must be [4, 5]");
+  EXPECT_EQ(message_of([&] { matmul_transposed(a, b, out, {.bias = bias}); }),
+            "matmul: a transposed product takes no bias");
 }
 
 TEST(MatmulErrors, PackedForAnotherTarget) {

@@ -57,8 +57,8 @@ TEST(EncoderLayer, RaggedIsEachSequenceAlone) {
 
 TEST(EncoderLayer, ListsItsParametersAsTorchDoes) {
   std::size_t count = 0;
-  make("relu", Dtype::f32).visit([&](const std::string& name, const Tensor& weight) {
-    EXPECT_TRUE(testing::same_bits(weight, golden().at("relu.weights." + name))) << name;
+  make("relu", Dtype::f32).visit([&](const std::string& name, const Parameter& own) {
+    EXPECT_TRUE(testing::same_bits(own.value, golden().at("relu.weights." + name))) << name;
     ++count;
   });
   EXPECT_EQ(count, 12u);

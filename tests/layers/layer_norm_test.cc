@@ -1,6 +1,7 @@
 // LayerNorm against plain loops in double; every size around the vectors; residual, strides, threads, refusals.
 #include "qkv/layer_norm.h"
 
+#include "jacobian.h"
 #include "kernels/attention_testing.h"
 
 namespace qkv {
@@ -69,11 +70,85 @@ TEST(LayerNorm, ResidualStridesAndThreads) {
   EXPECT_TRUE(testing::same_bits(norm.forward(sum.view().slice(0, 7, 8)), expected.view().slice(0, 7, 8)));
 }
 
+LayerNorm random_norm(std::int64_t dim, Normalization normalization, Dtype dtype) {
+  Random random(4);
+  Weights weights({{"weight", testing::normal(random, {dim}, dtype)}, {"bias", testing::normal(random, {dim}, dtype)}},
+                  "test", dtype);
+  LayerNorm norm({.dim = dim, .epsilon = 1e-3, .normalization = normalization}, weights);
+  testing::want_gradients(norm);
+  return norm;
+}
+
+// y = x / sqrt(mean of squares + epsilon) * weight + bias, written out.
+TEST_P(LayerNormTargets, RootMeanSquare) {
+  Random random(5);
+  for (const std::int64_t size : {1, 5, 16, 33}) {
+    const Tensor weight = testing::normal(random, {size}), x = testing::normal(random, {3, size});
+    Weights weights({{"weight", weight}});
+    const LayerNorm norm({.dim = size, .epsilon = 0.5, .bias = false, .normalization = Normalization::rms}, weights);
+    const Tensor out = norm.forward(x);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      double squares = 0;
+      for (std::int64_t i = 0; i < size; ++i) squares += std::pow(x.view().at<float>({row, i}), 2);
+      for (std::int64_t i = 0; i < size; ++i) {
+        const double expected = x.view().at<float>({row, i}) / std::sqrt(squares / static_cast<double>(size) + 0.5);
+        EXPECT_NEAR(out.view().at<float>({row, i}), expected * weight.data<float>()[i], 2e-6);
+      }
+    }
+  }
+}
+
+TEST_P(LayerNormTargets, Gradients) {
+  Random random(6);
+  for (const Normalization normalization : {Normalization::layer, Normalization::rms}) {
+    for (const std::int64_t dim : {1, 5, 19}) {
+      LayerNorm norm = random_norm(dim, normalization, Dtype::f64);
+      Tensor x = testing::normal(random, {4, dim}, Dtype::f64);
+      const Tensor grad_out = testing::normal(random, {4, dim}, Dtype::f64);
+      const auto loss = [&] { return testing::dot(norm.forward(x), grad_out); };
+      // What is there is added to.
+      Tensor grad_x = grad_out;
+      norm.backward(x, grad_out, grad_x);
+      for (std::int64_t i = 0; i < x.element_count(); ++i) grad_x.data<double>()[i] -= grad_out.data<double>()[i];
+      testing::expect_gradient(loss, x, grad_x);
+      testing::expect_parameter_gradients(norm, loss);
+    }
+  }
+}
+
+TEST(LayerNorm, SumIsKeptForBackward) {
+  Random random(7);
+  const LayerNorm norm = random_norm(48, Normalization::layer, Dtype::f32);
+  const Tensor x = testing::normal(random, {3000, 48}), added = testing::normal(random, {3000, 48});
+  Tensor sum = added;
+  EXPECT_TRUE(testing::same_bits(norm.add_forward(x, sum, 3), norm.forward(x, added)));
+  for (std::int64_t i = 0; i < sum.element_count(); ++i) {
+    ASSERT_EQ(sum.data<float>()[i], x.data<float>()[i] + added.data<float>()[i]);
+  }
+}
+
+TEST(LayerNorm, GradientsAreTheSameOnAnyThreads) {
+  Random random(8);
+  const Tensor x = testing::normal(random, {5000, 40}), grad_out = testing::normal(random, {5000, 40});
+  std::vector<Tensor> first;
+  for (const int threads : {1, 2, 3, 7}) {
+    LayerNorm norm = random_norm(40, Normalization::layer, Dtype::f32);
+    Tensor grad_x = Tensor::zeros(x.shape());
+    norm.backward(x, grad_out, grad_x, threads);
+    std::vector<Tensor> results{grad_x};
+    norm.visit([&](const std::string&, const Parameter& own) { results.push_back(own.gradient); });
+    if (first.empty()) first = results;
+    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(testing::same_bits(results[i], first[i])) << threads;
+  }
+}
+
 TEST(LayerNorm, RefusesWhatDoesNotFit) {
   const LayerNorm norm = make(testing::filled({4}, 1), testing::filled({4}, 0), 1e-5);
   EXPECT_THROW(norm.forward(Tensor::zeros({2, 5})), std::invalid_argument);
   EXPECT_THROW(norm.forward(Tensor::zeros({2, 4}, Dtype::f64)), std::invalid_argument);
   EXPECT_THROW(norm.forward(Tensor::zeros({2, 4}), Tensor::zeros({1, 4})), std::invalid_argument);
+  LayerNorm own = norm;
+  EXPECT_THROW(own.backward(Tensor::zeros({2, 4}), Tensor::zeros({1, 4})), std::invalid_argument);
   EXPECT_THROW(make(testing::filled({4}, 1), testing::filled({4}, 0), -1.0), std::invalid_argument);
 }
 

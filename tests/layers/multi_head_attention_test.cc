@@ -228,8 +228,10 @@ TEST(MultiHeadAttention, ObserverSeesTheSteps) {
 
 std::vector<std::string> names_of(const MultiHeadAttention& layer) {
   std::vector<std::string> names;
-  layer.visit([&](const std::string& name, const Tensor& weight) { names.push_back(name + to_string(weight.shape())); },
-              "self_attn.");
+  const auto note = [&](const std::string& name, const Parameter& own) {
+    names.push_back(name + to_string(own.value.shape()));
+  };
+  layer.visit(note, "self_attn.");
   return names;
 }
 
@@ -251,7 +253,8 @@ TEST(MultiHeadAttention, ListsItsParametersAsTorchDoes) {
   // There and back again changes no bit.
   const MultiHeadAttention back = layer.with_scheme(HeadScheme::per_head).with_scheme(HeadScheme::packed);
   EXPECT_EQ(names_of(back), names_of(layer));
-  back.visit([&](const std::string& name, const Tensor& weight) { EXPECT_TRUE(same_bits(weight, tensors.at(name))); });
+  back.visit(
+      [&](const std::string& name, const Parameter& own) { EXPECT_TRUE(same_bits(own.value, tensors.at(name))); });
 }
 
 template <class Error, class Action>

@@ -1,0 +1,55 @@
+#include "layers/head_operands.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace qkv {
+
+Dims batch_and_length(const Sequences& form) {
+  const int rank = form.rows.rank();
+  if (form.ragged() ? rank != 2 : rank != 2 && rank != 3) {
+    throw std::invalid_argument(
+        fmt::format("multi_head_attention: an input is {}; it must be [batch, length, dim] or [length, dim], or "
+                    "[tokens, dim] with offsets",
+                    to_string(form.rows.shape())));
+  }
+  return {rank == 3 ? form.rows.size(0) : 1, form.rows.size(-2)};
+}
+
+Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads) {
+  const Dims padded = batch_and_length(query);
+  return query.ragged() ? Dims{padded[1], heads} : Dims{padded[0], heads, padded[1]};
+}
+
+HeadOperands::HeadOperands(const HeadAttention& in, const MultiHeadAttentionOptions& given)
+    : options{.mask = given.mask,
+              .bias = given.bias,
+              .offsets_query = in.query.form.offsets,
+              .offsets_key = in.key.form.offsets,
+              .threads = given.threads,
+              .stop = given.stop} {
+  if (in.query.form.ragged() != in.key.form.ragged() || in.query.form.ragged() != in.value.form.ragged()) {
+    throw std::invalid_argument("multi_head_attention: queries, keys and values must be all padded or all ragged");
+  }
+  query = split_heads(in.query.projected, in.query.form, in.heads);
+  key = split_heads(in.key.projected, in.key.form, in.heads);
+  value = split_heads(in.value.projected, in.value.form, in.heads);
+}
+
+ExtraOperands::ExtraOperands(const HeadAttention& in, const HeadOperands& given)
+    : key(in.extra_key), value(in.extra_value), options{.threads = given.options.threads, .stop = given.options.stop} {
+  const std::int64_t count = key.size(0), ends[] = {given.query.size(0), count};
+  if (in.query.form.ragged()) {
+    query_offsets_ = offsets_of(std::span(ends, 1));
+    key_offsets_ = offsets_of(std::span(ends + 1, 1));
+    options.offsets_query = query_offsets_;
+    options.offsets_key = key_offsets_;
+  } else {
+    const Dims shape{given.query.size(0), in.heads, count, given.query.size(-1)};
+    key = key.transpose(0, 1).broadcast_to(shape);
+    value = value.transpose(0, 1).broadcast_to(shape);
+  }
+}
+
+}  // namespace qkv

@@ -1,0 +1,44 @@
+// The heads of multi-head attention as views with strides into the projected rows, as attention() takes them.
+#pragma once
+
+#include "layers/head_attention.h"
+#include "qkv/attention.h"
+
+namespace qkv {
+
+// [batch, length] of padded rows. std::invalid_argument for rows that are neither padded nor ragged.
+Dims batch_and_length(const Sequences& form);
+
+// [n, heads * head_dim] as [batch, heads, length, head_dim]; ragged: [n, heads, head_dim].
+template <class View>
+View split_heads(const View& rows, const Sequences& form, std::int64_t heads) {
+  const std::int64_t head_dim = rows.size(1) / heads;
+  if (form.ragged()) return rows.reshape({rows.size(0), heads, head_dim});
+  const Dims padded = batch_and_length(form);
+  return rows.reshape({padded[0], padded[1], heads, head_dim}).transpose(1, 2);
+}
+
+// The keys given.
+struct HeadOperands {
+  // std::invalid_argument unless queries, keys and values have one form.
+  HeadOperands(const HeadAttention& in, const MultiHeadAttentionOptions& options);
+
+  TensorView query, key, value;
+  AttentionOptions options;
+};
+
+// The extra keys, for the same queries and without a mask: padded, they are the same for every sequence; ragged, all
+// queries are one sequence.
+struct ExtraOperands {
+  ExtraOperands(const HeadAttention& in, const HeadOperands& given);
+  ExtraOperands(const ExtraOperands&) = delete;
+  ExtraOperands& operator=(const ExtraOperands&) = delete;
+
+  TensorView key, value;
+  AttentionOptions options;
+
+ private:
+  Tensor query_offsets_, key_offsets_;
+};
+
+}  // namespace qkv
