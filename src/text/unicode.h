@@ -16,14 +16,21 @@ bool is_control_or_format(char32_t code);  // categories Cc, Cf and Co
 bool is_nonspacing_mark(char32_t code);    // category Mn
 bool is_punctuation(char32_t code);        // categories P*
 bool is_word_character(char32_t code);     // \w of a regular expression; code points newer than utf8proc are none
+bool is_letter(char32_t code);             // categories L*; code points newer than utf8proc are none
+bool is_number(char32_t code);             // categories N*, likewise
+bool is_mark(char32_t code);               // categories M*, those of Unicode 9.0
 int combining_class(char32_t code);
 
-// The full canonical decomposition (the code point itself if it has none). At most four code points.
+// The full decomposition (the code point itself if it has none), canonical or also of compatible characters.
+enum class Equivalence { canonical, compatible };
 struct Decomposition {
-  char32_t codes[4];
+  char32_t codes[18];  // U+FDFA has as many
   int size;
 };
-Decomposition decompose(char32_t code);
+Decomposition decompose(char32_t code, Equivalence equivalence = Equivalence::canonical);
+
+// The code point that is canonically equivalent to the two; 0: none.
+char32_t compose(char32_t first, char32_t second);
 
 // Full lower case without context: one code point, or i and U+0307 for U+0130.
 struct LowerCase {
