@@ -108,6 +108,7 @@ struct AttentionSizes {
   std::int64_t value_dim = 0;  // 0: head_dim
   std::optional<Align> causal{};
   std::optional<Dtype> dtype{};
+  Dropout dropout{};
   Pass pass = Pass::forward;
   bool json = false;
 };
@@ -129,6 +130,7 @@ void bench_attention(const AttentionSizes& sizes) {
   Tensor out = Tensor::zeros({batch, heads, q_len, value_dim}, dtype);
   AttentionOptions options;
   if (sizes.causal) options.mask = Mask::causal(*sizes.causal);
+  options.dropout = sizes.dropout;
   options.stop = interruption();
   Tensor log_sum_exp = Tensor::zeros({batch, heads, q_len}, accumulation_of(dtype));
   Tensor grad_query, grad_key, grad_value;
@@ -204,6 +206,7 @@ void add_bench_attention(CLI::App& bench) {
             "type of the arrays (default: f32)");
   const std::vector<std::pair<std::string, Pass>> passes = {
       {"forward", Pass::forward}, {"backward", Pass::backward}, {"both", Pass::both}};
+  add_dropout(command, sizes->dropout);
   add_choice(command, "--pass", sizes->pass, passes, "what to time (default: forward)");
   add_threads(command);
   command.add_flag("--json", sizes->json, "print one JSON object");

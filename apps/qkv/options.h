@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkv/dropout.h"
 #include "qkv/mask.h"
 #include "qkv/program.h"
 #include "qkv/score.h"
@@ -45,6 +46,9 @@ void add_causal(CLI::App& command, std::optional<Align>& align);
 // --dtype with those of the four floating types that the command can compute with.
 void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector<Dtype>& types,
                const std::string& help);
+
+// --dropout P, and --seed N that goes with it.
+void add_dropout(CLI::App& command, Dropout& dropout);
 
 // What a number on the command line must be. NaN and infinities are refused.
 CLI::Validator whole_number(std::int64_t least, std::int64_t largest);

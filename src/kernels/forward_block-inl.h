@@ -11,6 +11,7 @@
 
 #include "kernels/accumulate-inl.h"
 #include "kernels/attention_forward.h"
+#include "kernels/dropout-inl.h"
 #include "kernels/fetch_ahead.h"
 #include "kernels/logits-inl.h"
 #include "kernels/rows-inl.h"
@@ -53,7 +54,8 @@ class ForwardBlock {
       : task_(*block.task),
         begin_(block.begin),
         count_(block.end - block.begin),
-        visibility_(task_, begin_, count_) {
+        visibility_(task_, begin_, count_),
+        dropout_(task_, begin_) {
     const ForwardScratch<T, kVectors> sizes(task_);
     T* at = reinterpret_cast<T*>(scratch);
     weights_ = at;
@@ -144,6 +146,7 @@ class ForwardBlock {
     }
     state.finish_block();
     if (task_.out == nullptr) return;
+    if (dropout_.is_on()) dropout_.drop(block + first_row, last - block - first_row, weights_ + first_row * kColumns);
     for (std::int64_t key = block + first_row; key < last;) {
       const KeyRows<S> values = rows_from<S>(task_.value, key, last);
       const T* weights = weights_ + (key - block) * kColumns;
@@ -226,6 +229,7 @@ class ForwardBlock {
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
   Visibility<T, kVectors> visibility_;
+  BlockDropout<T, kVectors> dropout_;
   BlockLogits<T, kVectors> logits_;
   FetchAhead ahead_;
   std::int64_t ahead_lines_ = 0;  // per tile
