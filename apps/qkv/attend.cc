@@ -24,6 +24,9 @@ struct Request {
   NamedFile value{"--value"};
   NamedFile mask{"--mask"};
   NamedFile lengths{"--lengths"};
+  NamedFile documents{"--documents"};
+  NamedFile documents_key{"--documents-key"};
+  NamedFile sinks{"--sinks"};
   NamedFile bias{"--bias"};
   NamedFile alibi{"--alibi"};
   NamedFile offsets_query{"--offsets-query"};
@@ -58,6 +61,9 @@ struct Request {
             value,
             mask,
             lengths,
+            documents,
+            documents_key,
+            sinks,
             bias,
             alibi,
             offsets_query,
@@ -115,6 +121,9 @@ struct Inputs {
   Tensor value;
   Tensor mask;
   Tensor lengths;
+  Tensor documents;
+  Tensor documents_key;
+  Tensor sinks;
   Tensor bias;
   Tensor alibi;
   Tensor offsets_query;
@@ -134,6 +143,9 @@ Inputs read_inputs(const Request& request) {
   const Dtype accumulation = accumulation_of(inputs.query.dtype());
   inputs.mask = read(request.mask);
   inputs.lengths = read(request.lengths);
+  inputs.documents = read(request.documents);
+  inputs.documents_key = read(request.documents_key);
+  inputs.sinks = read_as(request.sinks, accumulation);
   inputs.bias = read_as(request.bias, accumulation);
   inputs.alibi = read_as(request.alibi, accumulation);
   inputs.offsets_query = read(request.offsets_query);
@@ -156,6 +168,11 @@ AttentionOptions attention_options(const Request& request, const Inputs& inputs)
                            .stop = interruption()};
   if (request.causal) options.mask = options.mask & Mask::causal(*request.causal);
   if (request.lengths.given()) options.mask = options.mask & Mask::lengths(inputs.lengths);
+  if (request.documents.given()) {
+    const Tensor& of_keys = request.documents_key.given() ? inputs.documents_key : inputs.documents;
+    options.mask = options.mask & Mask::documents(inputs.documents, of_keys);
+  }
+  if (request.sinks.given()) options.sinks = inputs.sinks;
   if (request.mask.given()) options.mask = options.mask & Mask::boolean(inputs.mask);
   if (request.bias.given()) options.bias = Bias::view(inputs.bias);
   if (request.alibi.given()) options.bias = options.bias + Bias::alibi(inputs.alibi);
@@ -320,6 +337,10 @@ void add_attend(CLI::App& program) {
           "query i sees keys i - LEFT to i + RIGHT; -1: open; i counts as in --causal")
       ->type_name("LEFT,RIGHT");
   add(request->lengths, "i32 or i64 [batch]: keys of each sequence");
+  CLI::Option* documents =
+      add(request->documents, "i32 or i64 [batch, length], packed [tokens]: a query sees keys of its own document");
+  add(request->documents_key, "the same of the keys, if not that of the queries")->needs(documents);
+  add(request->sinks, "f32 [heads]: each head's logit of one more key, without a value");
   add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
   add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
   CLI::Option* offsets_query = add(request->offsets_query, "i32 or i64 [batch + 1]: where packed queries begin");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "qkv/score.h"
 
@@ -13,6 +14,11 @@ namespace qkv {
 // Keys are reduced in chunks of this length, each from a fresh state; the partial results are merged in index order. So
 // the bits of a row do not depend on who computes which chunk.
 inline constexpr std::int64_t kChunkKeys = 1024;
+
+// Keys first <= j < last; none if first == last.
+struct KeyRange {
+  std::int64_t first, last;
+};
 
 // Rows of keys or values, or of queries: row i at data + i * step. In pages: row i % page_rows of the page
 // pages[i / page_rows], pages lying page_step apart.
@@ -57,11 +63,16 @@ struct AttentionTask {
 
   // Query i sees keys j with i + offset - left <= j <= i + offset + right and j < length.
   std::int64_t offset = 0, left = 0, right = 0, length = 0;
+  const KeyRange* document_keys = nullptr;  // per query: from the first to the last key of its document
+  // Numbers of documents, where the keys of one are scattered: keys of other numbers in between are hidden.
+  const std::int32_t* query_documents = nullptr;
+  const std::int32_t* key_documents = nullptr;
   int boolean_count = 0;
   Plane booleans[kMaxPlanes];  // bytes, not 0 = visible
   int bias_count = 0;
   Plane biases[kMaxPlanes];
   double alibi_slope = 0;
+  double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
 
   // Requests; nullptr: not wanted.
   std::byte* log_sum_exp = nullptr;
@@ -81,16 +92,16 @@ struct AttentionTask {
   std::int64_t block_rows = 0, block_columns = 0, block_step = 0;
 };
 
-// Keys first <= j < last; none if first == last.
-struct KeyRange {
-  std::int64_t first, last;
-};
-
-// What causal, window and length leave for query i.
+// What causal, window, length and documents leave for query i.
 inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
-  const std::int64_t end = std::clamp<std::int64_t>(task.length, 0, task.k_len), position = i + task.offset;
-  const std::int64_t first = std::clamp<std::int64_t>(position - task.left, 0, end);
-  return {first, std::max(first, std::clamp<std::int64_t>(position + task.right + 1, 0, end))};
+  std::int64_t begin = 0, end = std::clamp<std::int64_t>(task.length, 0, task.k_len);
+  if (task.document_keys != nullptr) {
+    end = std::min(end, task.document_keys[i].last);
+    begin = std::min(end, task.document_keys[i].first);
+  }
+  const std::int64_t position = i + task.offset;
+  const std::int64_t first = std::clamp(position - task.left, begin, end);
+  return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
 }
 
 // From the first to the last key that one of the queries begin <= i < end sees.

@@ -95,6 +95,7 @@ class BackwardBlock {
     std::memset(grad_query_, 0, sizeof(T) * task_.query_dim * kColumns);
     for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
       const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBackwardKeys, last);
+      if (!visibility_.meets(block_first, block_last)) continue;
       if (is_plain(task_)) {
         attend_keys<Unit::base2>(chunk, block, block_first, block_last, sums);
       } else {

@@ -186,15 +186,28 @@ class DecodeChunk {
         logits[j] -= static_cast<T>(task.alibi_slope) * static_cast<T>(std::abs(task.offset - (chunk_ + j)));
       }
     }
-    for (int p = 0; p < task.boolean_count; ++p) {
-      for (std::int64_t j = begin; j < end; ++j) {
-        if (!is_visible(task.booleans[p], chunk_ + j)) logits[j] = -kInfinity<T>;
-      }
-    }
+    hide(h, -kInfinity<T>);
   }
 
-  static bool is_visible(const Plane& plane, std::int64_t key) {
-    return plane.data[key * plane.key_step] != std::byte{0};
+  // Whether the query's interval of keys does not tell all.
+  static bool is_masked_by_element(const AttentionTask& task) {
+    return task.boolean_count != 0 || task.key_documents != nullptr;
+  }
+
+  // The hidden keys of head h, between first_ and last_, get this entry among the logits.
+  void hide(std::int64_t h, T entry) {
+    const AttentionTask& task = tasks_[h];
+    T* logits = logits_ + h * kChunkKeys;
+    for (int p = 0; p < task.boolean_count; ++p) {
+      const Plane& plane = task.booleans[p];
+      for (std::int64_t j = first_; j < last_; ++j) {
+        if (plane.data[j * plane.key_step] == std::byte{0}) logits[j - chunk_] = entry;
+      }
+    }
+    if (task.key_documents == nullptr) return;
+    for (std::int64_t j = first_; j < last_; ++j) {
+      if (task.key_documents[j] != *task.query_documents) logits[j - chunk_] = entry;
+    }
   }
 
   static void cap(T cap, T* logits, std::int64_t begin, std::int64_t end) {
@@ -226,11 +239,7 @@ class DecodeChunk {
       total = hn::Add(total, weight);
     }
     sum = hn::GetLane(hn::SumOfLanes(d, total));
-    for (int p = 0; p < tasks_[h].boolean_count; ++p) {
-      for (std::int64_t j = first_; j < last_; ++j) {
-        if (!is_visible(tasks_[h].booleans[p], j)) logits[j - chunk_] = T(-0.0);
-      }
-    }
+    hide(h, T(-0.0));
   }
 
   template <Unit kUnit>
@@ -268,10 +277,10 @@ class DecodeChunk {
   HWY_INLINE void add_block(const S* values, std::int64_t keys, std::int64_t h, std::int64_t j, T* out,
                             std::int64_t out_step) {
     const T* weights = logits_ + h * kChunkKeys + (j - chunk_);
-    if (tasks_[0].boolean_count == 0) {
-      add_sizes<kHeads, false>(values, keys, weights, out + h * out_step, out_step);
-    } else {
+    if (is_masked_by_element(tasks_[0])) {
       add_sizes<kHeads, true>(values, keys, weights, out + h * out_step, out_step);
+    } else {
+      add_sizes<kHeads, false>(values, keys, weights, out + h * out_step, out_step);
     }
   }
 

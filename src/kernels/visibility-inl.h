@@ -1,5 +1,5 @@
-// Which keys the queries of a block see: an interval of keys per query, from causal, window and lengths, and boolean
-// planes read as bytes. Included once per CPU target.
+// Which keys the queries of a block see: an interval of keys per query, from causal, window, lengths and documents, and
+// inside it boolean planes read as bytes and numbers of scattered documents. Included once per CPU target.
 
 #if defined(QKV_KERNELS_VISIBILITY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_VISIBILITY_INL_H_
@@ -21,7 +21,11 @@ template <class T, int kVectors>
 class Visibility {
  public:
   Visibility(const AttentionTask& task, std::int64_t begin, std::int64_t count)
-      : task_(task), begin_(begin), count_(count), some_(keys_of_queries(task, begin, begin + count)) {
+      : task_(task),
+        begin_(begin),
+        count_(count),
+        by_element_(task.boolean_count != 0 || task.key_documents != nullptr),
+        some_(keys_of_queries(task, begin, begin + count)) {
     for (int i = 0; i < kColumns; ++i) {
       first_[i] = 0;  // lanes without a query see everything and decide nothing
       last_[i] = std::numeric_limits<Index>::max();
@@ -32,6 +36,7 @@ class Visibility {
       last_[i] = static_cast<Index>(keys.last);
       all_.first = std::max(all_.first, keys.first);
       all_.last = std::min(all_.last, keys.last);
+      if (task.query_documents != nullptr) documents_[i] = task.query_documents[begin + i];
     }
   }
 
@@ -41,7 +46,20 @@ class Visibility {
 
   // Whether every query sees keys key ... key + rows - 1.
   bool sees_all(std::int64_t key, std::int64_t rows) const {
-    return task_.boolean_count == 0 && key >= all_.first && key + rows <= all_.last;
+    return !by_element_ && key >= all_.first && key + rows <= all_.last;
+  }
+
+  // Whether keys first <= j < last hold a document of one of the queries; else all of them are hidden.
+  bool meets(std::int64_t first, std::int64_t last) const {
+    if (task_.key_documents == nullptr) return true;
+    for (std::int64_t j = first; j < last; ++j) {
+      const std::int32_t document = task_.key_documents[j];
+      if (j > first && document == task_.key_documents[j - 1]) continue;
+      for (std::int64_t i = 0; i < count_; ++i) {
+        if (documents_[i] == document) return true;
+      }
+    }
+    return false;
   }
 
   // To call before hide() and hidden() for the tile that begins at `key`: of the bytes of each query, the top bit says
@@ -82,6 +100,11 @@ class Visibility {
       const auto bit = hn::Set(index_tag, static_cast<Index>(Word{0x80} << (8 * (r % kWordRows))));
       hidden = hn::Or(hidden, hn::Eq(hn::And(word, bit), hn::Zero(index_tag)));
     }
+    if (task_.key_documents != nullptr) {  // a tile may reach beyond the last key
+      const auto document = task_.key_documents[std::min(key + r, task_.k_len - 1)];
+      const auto own = hn::Load(index_tag, documents_ + c * kLanes<T>);
+      hidden = hn::Or(hidden, hn::Ne(own, hn::Set(index_tag, static_cast<Index>(document))));
+    }
     return hn::RebindMask(d, hidden);
   }
 
@@ -104,10 +127,12 @@ class Visibility {
 
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
+  const bool by_element_;                                      // intervals do not tell all
   const KeyRange some_;                                        // seen by some query
   KeyRange all_{0, std::numeric_limits<std::int64_t>::max()};  // seen by every one
   HWY_ALIGN Index first_[kColumns], last_[kColumns];
   HWY_ALIGN Index words_[kWords][kColumns] = {};
+  HWY_ALIGN Index documents_[kColumns] = {};
 };
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -19,6 +19,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // v [kv_heads, k_len, value_dim], and the places for its results.
 struct Sequence {
   std::int64_t batch_index;
+  std::int64_t query_start, key_start;  // packed: rows of the sequences before
   TensorView q, k, v;
   MutableTensorView out;          // [heads, q_len, value_dim]
   MutableTensorView log_sum_exp;  // [heads, q_len]
@@ -84,6 +85,10 @@ class Rules {
   Rules(const Mask& mask, const Bias& bias) : mask_(mask) {
     for (const TensorView& view : mask.length_views()) lengths_.push_back(in_double(view));
     for (const TensorView& view : mask.boolean_views()) booleans_.push_back(in_double(view));
+    for (const auto& [query, key] : mask.document_ids()) {
+      query_documents_.push_back(in_double(query));
+      key_documents_.push_back(in_double(key));
+    }
     for (const TensorView& view : bias.views()) biases_.push_back(in_double(view));
     for (const TensorView& view : bias.alibi_slopes()) slopes_.push_back(in_double(view));
   }
@@ -107,6 +112,10 @@ class Rules {
     if (pair.j >= key_length(sequence)) return false;
     if (mask_.left() >= 0 && pair.j < position - mask_.left()) return false;
     if (mask_.right() >= 0 && pair.j > position + mask_.right()) return false;
+    for (std::size_t d = 0; d < query_documents_.size(); ++d) {
+      const double own = element(query_documents_[d], {pair.batch, sequence.query_start + pair.i});
+      if (element(key_documents_[d], {pair.batch, sequence.key_start + pair.j}) != own) return false;
+    }
     return std::all_of(booleans_.begin(), booleans_.end(),
                        [&](const Tensor& visible) { return element(visible, pair.indices()) != 0; });
   }
@@ -132,16 +141,17 @@ class Rules {
   }
 
   const Mask& mask_;
-  std::vector<Tensor> lengths_, booleans_, biases_, slopes_;
+  std::vector<Tensor> lengths_, booleans_, query_documents_, key_documents_, biases_, slopes_;
 };
 
 // weights = softmax(logits) of one row, shifted by the maximum so that no exponential overflows; the logarithm of the
-// sum of exponentials is returned. Logits that are all -infinity give weights 0.
-double softmax(Vector logits, std::span<double> weights) {
-  double maximum = -kInfinity;
+// sum of exponentials is returned. The sink is one more logit, whose weight goes nowhere. Logits that are all -infinity
+// give weights 0.
+double softmax(Vector logits, double sink, std::span<double> weights) {
+  double maximum = sink;
   for (const double logit : logits) maximum = std::max(maximum, logit);
   const double shift = maximum == -kInfinity ? 0 : maximum;
-  double sum = 0;
+  double sum = std::exp(sink - shift);
   for (std::size_t j = 0; j < logits.size(); ++j) {
     weights[j] = std::exp(logits[j] - shift);
     sum += weights[j];
@@ -156,6 +166,7 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
   const std::int64_t heads = sequence.q.size(0), kv_heads = sequence.k.size(0);
   const std::int64_t q_len = sequence.q.size(1), k_len = sequence.k.size(1);
   const double scale = options.scale.value_or(scorer.default_scale(sequence.q.size(2)));
+  const Tensor sinks = options.sinks ? in_double(options.sinks) : filled({heads}, -kInfinity);
   for (std::int64_t head = 0; head < heads; ++head) {
     const std::int64_t kv_head = head / (heads / kv_heads);
     for (std::int64_t i = 0; i < q_len; ++i) {
@@ -172,7 +183,7 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
         logits[static_cast<std::size_t>(j)] = logit + rules.bias(sequence, pair);
       }
 
-      sequence.log_sum_exp.at<double>({head, i}) = softmax(logits, weights);
+      sequence.log_sum_exp.at<double>({head, i}) = softmax(logits, sinks.view().at<double>({head}), weights);
 
       for (std::int64_t j = 0; j < k_len; ++j) {
         // A masked key is passed over, not multiplied by its weight 0: 0 times NaN is NaN.
@@ -207,6 +218,8 @@ AttentionResult attention(const TensorView& query, const TensorView& key, const 
   for (std::int64_t b = 0; b < batch.size(); ++b) {
     const TensorView keys = batch.keys(k.view(), b);
     attend({.batch_index = b,
+            .query_start = batch.query_start(b),
+            .key_start = batch.key_start(b),
             .q = batch.queries(q.view(), b),
             .k = keys,
             .v = batch.keys(v.view(), b),

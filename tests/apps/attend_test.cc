@@ -148,6 +148,30 @@ TEST_F(Attend, MaskAndLengths) {
       {1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0});
 }
 
+TEST_F(Attend, Documents) {
+  save_indifferent_queries();
+  const std::string key = save<std::int64_t>("k_ids.npy", {4}, {7, 7, 2, 7});
+  expect_weights({"--documents", save<std::int32_t>("q_ids.npy", {3}, {2, 7, 9}), "--documents-key", key}, {3, 4},
+                 {0, 0, 1, 0, 1, 1, 0, 1, 0, 0, 0, 0});
+  write_npy(folder_ / "q.npy", Tensor::zeros({4, 2}));
+  expect_weights({"--documents", key}, {4, 4}, {1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1});
+  expect_message(attend({"--documents-key", key}), 2, "qkv attend", "--documents");
+  expect_message(attend({"--documents", folder_ / "q_ids.npy"}), 3, "qkv attend", "query documents [3]");
+}
+
+TEST_F(Attend, Sinks) {
+  save_indifferent_queries({2});
+  const float ln4 = 2 * std::numbers::ln2_v<float>;
+  expect_success(attend({"--sinks", save<float>("s.npy", {2}, {ln4, -1e30f}), "--weights", folder_ / "w.npy",
+                         "--log-sum-exp", folder_ / "l.npy"}));
+  std::vector<double> weights(24, 0.25);
+  std::fill_n(weights.begin(), 12, 0.125);
+  expect_array("w.npy", Dtype::f32, {2, 3, 4}, weights);
+  const double ln8 = std::log(8.0);
+  expect_array("l.npy", Dtype::f32, {2, 3}, {ln8, ln8, ln8, ln4, ln4, ln4});
+  expect_message(attend({"--sinks", save<float>("s.npy", {3}, {0, 0, 0})}), 3, "qkv attend", "sinks");
+}
+
 TEST_F(Attend, BiasAndAlibi) {
   save_indifferent_queries({1, 2});
   const float ln2 = std::numbers::ln2_v<float>;

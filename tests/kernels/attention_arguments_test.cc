@@ -72,6 +72,27 @@ const Rule kRules[] = {
      [](Call& c) { c.options.mask = Mask::boolean(c.keep(filled({5, 6}, 1))); }},
     {"boolean mask [4, 6] does not broadcast to [2, 4, 5, 6]",
      [](Call& c) { c.options.mask = Mask::boolean(c.keep(Tensor::zeros({4, 6}, Dtype::boolean))); }},
+    {"query documents [4] does not broadcast to [2, 5]",
+     [](Call& c) {
+       c.options.mask = Mask::documents(c.keep(Tensor::zeros({4}, Dtype::i32)), c.keep(Tensor::zeros({6}, Dtype::i32)));
+     }},
+    {"key documents [5] does not broadcast to [2, 6]",
+     [](Call& c) { c.options.mask = Mask::documents(c.keep(Tensor::zeros({5}, Dtype::i32))); }},
+    {"query documents must be i32 or i64, got f32",
+     [](Call& c) { c.options.mask = Mask::documents(c.keep(filled({6}, 1))); }},
+    {"key documents [2, 6] does not broadcast to [6]",
+     [](Call& c) {
+       c.pack();
+       c.options.mask =
+           Mask::documents(c.keep(Tensor::zeros({5}, Dtype::i32)), c.keep(Tensor::zeros({2, 6}, Dtype::i32)));
+     }},
+    // Sinks.
+    {"sinks must be [4], got [2]", [](Call& c) { c.options.sinks = c.keep(filled({2}, 1)); }},
+    {"sinks must be f32 or f64, got bf16", [](Call& c) { c.options.sinks = c.keep(filled({4}, 1, Dtype::bf16)); }},
+    {"sinks[0] is nan; it must be a number or -infinity (none)",
+     [](Call& c) { c.options.sinks = c.keep(filled({4}, testing::kNan)); }},
+    {"sinks[0] is inf; it must be a number or -infinity (none)",
+     [](Call& c) { c.options.sinks = c.keep(filled({4}, testing::kInfinity)); }},
     // Biases.
     {"bias [2, 1, 1, 1, 6] does not broadcast to [2, 4, 5, 6]",
      [](Call& c) { c.options.bias = Bias::view(c.keep(filled({2, 1, 1, 1, 6}, 1))); }},

@@ -25,6 +25,7 @@ class AttentionCase {
     draw_inputs();
     draw_mask();
     draw_bias();
+    draw_sinks();
     if (chance(0.2)) options.scale = note("scale", pick<double>({0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
     if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.5, 3, 30}));
     options.threads = pick<int>({1, 1, 2, 3});
@@ -202,6 +203,37 @@ class AttentionCase {
       options.mask = options.mask & Mask::boolean(keep(coin_flips(random_, draw_broadcast("mask"), visible,
                                                                   pick<Dtype>({Dtype::boolean, Dtype::u8}))));
     }
+    if (chance(0.25)) draw_documents();
+  }
+
+  // One id for each of the rows of every sequence: in runs, or scattered.
+  TensorView draw_ids(std::int64_t rows_of_all, std::int64_t length, bool scattered) {
+    std::vector<std::int32_t> ids;
+    const std::int64_t count = packed_ ? rows_of_all : batch_ * length;
+    while (static_cast<std::int64_t>(ids.size()) < count) {
+      const std::uint64_t run = scattered ? 1 : 1 + random_.below(static_cast<std::uint64_t>(length) / 2 + 1);
+      ids.insert(ids.end(), run, static_cast<std::int32_t>(random_.below(3)) - 1);
+    }
+    ids.resize(static_cast<std::size_t>(count));
+    const Tensor of_32 = packed_ ? Tensor::of({count}, ids) : Tensor::of({batch_, length}, ids);
+    return keep(chance(0.5) ? of_32 : convert(of_32, Dtype::i64));
+  }
+
+  void draw_documents() {
+    const bool scattered = chance(0.4);
+    notes_ += scattered ? ", scattered documents" : ", documents";
+    const std::int64_t q_rows = packed_ ? q_offsets_.back() : 0, k_rows = packed_ ? k_offsets_.back() : 0;
+    const TensorView query = draw_ids(q_rows, q_len_, scattered);
+    const bool own = q_len_ == k_len_ && (!packed_ || q_offsets_ == k_offsets_) && chance(0.5);
+    options.mask =
+        options.mask & (own ? Mask::documents(query) : Mask::documents(query, draw_ids(k_rows, k_len_, scattered)));
+  }
+
+  void draw_sinks() {
+    if (!chance(0.2)) return;
+    notes_ += ", sinks";
+    Tensor sinks = normal(random_, {heads_}, pick<Dtype>({Dtype::f32, Dtype::f64}), 3);
+    options.sinks = keep(std::move(sinks));
   }
 
   void draw_bias() {
