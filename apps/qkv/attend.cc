@@ -14,6 +14,7 @@
 #include "qkv/named_files.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
+#include "qkv/table_options.h"
 
 namespace qkv::app {
 namespace {
@@ -29,6 +30,7 @@ struct Request {
   NamedFile sinks{"--sinks"};
   NamedFile bias{"--bias"};
   NamedFile alibi{"--alibi"};
+  TableOptions tables{};
   NamedFile offsets_query{"--offsets-query"};
   NamedFile offsets_key{"--offsets-key"};
   NamedFile block_table{"--block-table"};
@@ -66,6 +68,9 @@ struct Request {
             sinks,
             bias,
             alibi,
+            tables.clipped,
+            tables.t5,
+            tables.swin,
             offsets_query,
             offsets_key,
             block_table,
@@ -126,6 +131,7 @@ struct Inputs {
   Tensor sinks;
   Tensor bias;
   Tensor alibi;
+  Tables tables;
   Tensor offsets_query;
   Tensor offsets_key;
   Tensor block_table;
@@ -148,6 +154,7 @@ Inputs read_inputs(const Request& request) {
   inputs.sinks = read_as(request.sinks, accumulation);
   inputs.bias = read_as(request.bias, accumulation);
   inputs.alibi = read_as(request.alibi, accumulation);
+  inputs.tables = read_tables(request.tables, accumulation);
   inputs.offsets_query = read(request.offsets_query);
   inputs.offsets_key = read(request.offsets_key);
   inputs.block_table = read(request.block_table);
@@ -176,6 +183,7 @@ AttentionOptions attention_options(const Request& request, const Inputs& inputs)
   if (request.mask.given()) options.mask = options.mask & Mask::boolean(inputs.mask);
   if (request.bias.given()) options.bias = Bias::view(inputs.bias);
   if (request.alibi.given()) options.bias = options.bias + Bias::alibi(inputs.alibi);
+  options.bias = options.bias + inputs.tables.bias(request.tables);
   if (request.offsets_query.given()) options.offsets_query = inputs.offsets_query;
   if (request.offsets_key.given()) options.offsets_key = inputs.offsets_key;
   if (request.block_table.given()) options.block_table = inputs.block_table;
@@ -343,6 +351,7 @@ void add_attend(CLI::App& program) {
   add(request->sinks, "f32 [heads]: each head's logit of one more key, without a value");
   add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
   add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
+  add_table_options(command, request->tables);
   CLI::Option* offsets_query = add(request->offsets_query, "i32 or i64 [batch + 1]: where packed queries begin");
   CLI::Option* offsets_key = add(request->offsets_key, "i32 or i64 [batch + 1]: where packed keys begin");
   offsets_key->needs(offsets_query);

@@ -20,6 +20,7 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
       align_(options.mask.align().value_or(Align::top_left)),
       left_(bound_of(options.mask.left())),
       right_(bound_of(options.mask.right())),
+      tables_(problem, options.bias.tables()),
       documents_(problem, options.mask.document_ids()) {
   for (const TensorView& view : options.mask.boolean_views()) {
     if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
@@ -80,6 +81,7 @@ void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) co
   };
   task.boolean_count = planes(booleans_, task.booleans);
   task.bias_count = planes(biases_, task.biases);
+  tables_.set(task, h);
   for (const TensorView& slopes : alibi_) {
     const std::byte* slope = head_address(slopes, mask_batch_, b, h);
     task.alibi_slope +=

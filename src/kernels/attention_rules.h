@@ -7,6 +7,7 @@
 
 #include "kernels/attention_task.h"
 #include "kernels/documents.h"
+#include "kernels/table_biases.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -31,6 +32,7 @@ class AttentionRules {
   std::int64_t left_ = 0, right_ = 0;
   std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
   std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
+  TableBiases tables_;
   Documents documents_;
   std::vector<double> sinks_;  // per head; empty: none
 };

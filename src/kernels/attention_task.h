@@ -38,6 +38,18 @@ struct Plane {
 
 inline constexpr int kMaxPlanes = 4;
 
+// A learned number per relative position, of one head. Either a line of them, in which that of a query at p and a key
+// at j stands at reach + p - j, clamped to -1 ... 2 reach + 1; or those of a window, at coordinates[p] - coordinates[j]
+// + center. Around both there is room for a vector and more: numbers and coordinates repeat their ends.
+struct TableBias {
+  const std::byte* values = nullptr;
+  std::int64_t reach = 0;
+  const std::byte* coordinates = nullptr;  // integers of the width of the accumulation; nullptr: a line
+  std::int64_t center = 0;
+};
+
+inline constexpr std::int64_t kTablePadding = 64;
+
 // One number per query, or a row per query: that of query i at data + i * step. nullptr: not wanted.
 struct QueryPlace {
   std::byte* data = nullptr;
@@ -72,6 +84,8 @@ struct AttentionTask {
   int bias_count = 0;
   Plane biases[kMaxPlanes];
   double alibi_slope = 0;
+  int table_count = 0;
+  TableBias tables[kMaxPlanes];
   double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
 
   // Requests; nullptr: not wanted.

@@ -186,6 +186,7 @@ class DecodeChunk {
         logits[j] -= static_cast<T>(task.alibi_slope) * static_cast<T>(std::abs(task.offset - (chunk_ + j)));
       }
     }
+    for (int t = 0; t < task.table_count; ++t) add_table(task.tables[t], task.offset, logits, begin, end);
     hide(h, -kInfinity<T>);
   }
 
@@ -207,6 +208,21 @@ class DecodeChunk {
     if (task.key_documents == nullptr) return;
     for (std::int64_t j = first_; j < last_; ++j) {
       if (task.key_documents[j] != *task.query_documents) logits[j - chunk_] = entry;
+    }
+  }
+
+  void add_table(const TableBias& table, std::int64_t position, T* logits, std::int64_t begin, std::int64_t end) const {
+    const T* values = reinterpret_cast<const T*>(table.values);
+    if (table.coordinates == nullptr) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        const std::int64_t at = table.reach + position - (chunk_ + j);
+        logits[j] += values[std::clamp<std::int64_t>(at, -1, 2 * table.reach + 1)];
+      }
+      return;
+    }
+    const auto* coordinates = reinterpret_cast<const hwy::MakeSigned<T>*>(table.coordinates);
+    for (std::int64_t j = begin; j < end; ++j) {
+      logits[j] += values[coordinates[position] - coordinates[chunk_ + j] + table.center];
     }
   }
 

@@ -82,7 +82,7 @@ class Scorer {
 // Mask and bias with their arrays in f64, answering for one pair at a time.
 class Rules {
  public:
-  Rules(const Mask& mask, const Bias& bias) : mask_(mask) {
+  Rules(const Mask& mask, const Bias& bias) : mask_(mask), tables_(bias.tables()) {
     for (const TensorView& view : mask.length_views()) lengths_.push_back(in_double(view));
     for (const TensorView& view : mask.boolean_views()) booleans_.push_back(in_double(view));
     for (const auto& [query, key] : mask.document_ids()) {
@@ -91,6 +91,7 @@ class Rules {
     }
     for (const TensorView& view : bias.views()) biases_.push_back(in_double(view));
     for (const TensorView& view : bias.alibi_slopes()) slopes_.push_back(in_double(view));
+    for (const RelativeTable& table : tables_) table_values_.push_back(in_double(table.values()));
   }
 
   // Keys that belong to the sequence: all, or as many as the lengths leave.
@@ -127,6 +128,9 @@ class Rules {
     for (const Tensor& slopes : slopes_) {
       sum -= element(slopes, {pair.batch, pair.head}) * static_cast<double>(std::abs(position - pair.j));
     }
+    for (std::size_t t = 0; t < tables_.size(); ++t) {
+      sum += table_values_[t].view().at<double>({tables_[t].bucket(position, pair.j), pair.head});
+    }
     return sum;
   }
 
@@ -141,7 +145,8 @@ class Rules {
   }
 
   const Mask& mask_;
-  std::vector<Tensor> lengths_, booleans_, query_documents_, key_documents_, biases_, slopes_;
+  const std::vector<RelativeTable>& tables_;
+  std::vector<Tensor> lengths_, booleans_, query_documents_, key_documents_, biases_, slopes_, table_values_;
 };
 
 // weights = softmax(logits) of one row, shifted by the maximum so that no exponential overflows; the logarithm of the

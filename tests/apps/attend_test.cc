@@ -187,6 +187,30 @@ TEST_F(Attend, BiasAndAlibi) {
   expect_message(attend({"--bias", save<std::int32_t>("b.npy", {1, 4}, {1, 0, 0, 0})}), 3, "qkv attend", "holds i32");
 }
 
+// Tables of the logarithms of shares: [buckets, 1].
+TEST_F(Attend, RelativeTables) {
+  save_indifferent_queries({1});
+  const Dims shape = {1, 3, 4};
+  const auto logarithms = [&](const char* name, std::vector<float> shares) {
+    for (float& share : shares) share = std::log(share);
+    return save<float>(name, {static_cast<std::int64_t>(shares.size()), 1}, shares);
+  };
+  expect_weights({"--clipped-table", logarithms("t.npy", {1, 2, 3, 4, 5})}, shape,
+                 {3, 4, 5, 5, 2, 3, 4, 5, 1, 2, 3, 4});
+  // Distances 0 and 1 have a bucket each, 2 and more share one; keys behind the query the second half.
+  const std::string t5 = logarithms("t5.npy", {1, 2, 3, 9, 5, 6, 7, 8});
+  expect_weights({"--t5-table", t5, "--t5-max-distance", "4"}, shape, {1, 6, 7, 8, 2, 1, 6, 7, 3, 2, 1, 6});
+  expect_weights({"--t5-table", t5, "--t5-bidirectional", "no"}, shape, {1, 1, 1, 1, 2, 1, 1, 1, 3, 2, 1, 1});
+  // Four places, two by two; three queries at the first ones.
+  const std::vector<double> places = {5, 4, 2, 1, 6, 5, 3, 2, 8, 7, 5, 4};
+  const std::string swin = logarithms("s.npy", {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  expect_weights({"--swin-table", swin, "--swin-window", "2,2"}, shape, places);
+  expect_message(attend({"--swin-table", swin}), 2, "qkv attend", "--swin-window");
+  expect_message(attend({"--swin-table", swin, "--swin-window", "2"}), 2, "qkv attend", "--swin-window");
+  expect_message(attend({"--swin-table", swin, "--swin-window", "3,2"}), 3, "qkv attend", "(2 * 3 - 1)");
+  expect_message(attend({"--t5-max-distance", "4"}), 2, "qkv attend", "--t5-table");
+}
+
 TEST_F(Attend, SoftCapAndScaleMakeTheLogits) {
   save<float>("q.npy", {1, 1}, {3});
   save<float>("k.npy", {2, 1}, {1, -2});

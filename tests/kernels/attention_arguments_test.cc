@@ -102,6 +102,15 @@ const Rule kRules[] = {
      [](Call& c) { c.options.bias = Bias::alibi(c.keep(filled({3}, 1))); }},
     {"ALiBi slopes must be f32 or f64, got f16",
      [](Call& c) { c.options.bias = Bias::alibi(c.keep(filled({4}, 1, Dtype::f16))); }},
+    {"a relative table [5, 3] must have a column for each of the 4 heads",
+     [](Call& c) { c.options.bias = Bias::table(RelativeTable::clipped(c.keep(filled({5, 3}, 1)))); }},
+    {"queries at positions 0 to 4 and 6 keys do not fit a window of 2 x 2",
+     [](Call& c) { c.options.bias = Bias::table(RelativeTable::swin(c.keep(filled({9, 4}, 1)), 2, 2)); }},
+    {"at most 4 tables can be combined, got 5",
+     [](Call& c) {
+       const Bias one = Bias::table(RelativeTable::clipped(c.keep(filled({5, 4}, 1))));
+       c.options.bias = one + one + one + one + one;
+     }},
     // Scores.
     {"score w must be [8, 8], got [8, 9]",
      [](Call& c) { c.options.score = Score::bilinear(c.keep(filled({8, 9}, 1))); }},

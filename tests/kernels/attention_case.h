@@ -26,6 +26,7 @@ class AttentionCase {
     draw_mask();
     draw_bias();
     draw_sinks();
+    if (chance(0.3)) draw_tables();
     if (chance(0.2)) options.scale = note("scale", pick<double>({0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
     if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.5, 3, 30}));
     options.threads = pick<int>({1, 1, 2, 3});
@@ -204,6 +205,31 @@ class AttentionCase {
                                                                   pick<Dtype>({Dtype::boolean, Dtype::u8}))));
     }
     if (chance(0.25)) draw_documents();
+  }
+
+  void draw_tables() {
+    const auto values = [this](std::int64_t buckets) {
+      const Dtype dtype = pick<Dtype>({Dtype::f32, Dtype::f64, Dtype::bf16});
+      return keep(normal(random_, {buckets, heads_}, dtype));
+    };
+    if (chance(0.3)) {
+      const auto most = note("clipped at", pick<std::int64_t>({0, 1, 7, 40, 5000}));
+      options.bias = options.bias + Bias::table(RelativeTable::clipped(values(2 * most + 1)));
+    }
+    if (chance(0.3)) {
+      const bool both = chance(0.5);
+      const auto buckets = note("T5", pick<std::int64_t>({4, 8, 32}));
+      const auto distance = pick<std::int64_t>({17, 128});
+      options.bias = options.bias + Bias::table(RelativeTable::t5(values(buckets), {both, distance}));
+    }
+    // Positions must lie within the window.
+    const std::int64_t longest = std::max(q_len_, k_len_);
+    if (chance(0.3) && longest <= 300 && options.mask.align() != Align::bottom_right) {
+      const auto width = note("window of width", pick<std::int64_t>({1, 4, 7}));
+      const std::int64_t height = longest / width + 1;
+      options.bias =
+          options.bias + Bias::table(RelativeTable::swin(values((2 * height - 1) * (2 * width - 1)), height, width));
+    }
   }
 
   // One id for each of the rows of every sequence: in runs, or scattered.
