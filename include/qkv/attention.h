@@ -20,6 +20,7 @@
 #include <optional>
 #include <stop_token>
 
+#include "qkv/attention_function.h"
 #include "qkv/bias.h"
 #include "qkv/mask.h"
 #include "qkv/score.h"
@@ -28,10 +29,11 @@
 namespace qkv {
 
 struct AttentionOptions {
-  Mask mask{};                    // everything visible
-  Bias bias{};                    // nothing added
-  std::optional<double> scale{};  // unset: the default of the score; any finite number
-  double soft_cap = 0;            // cap * tanh(logits / cap), before bias and mask; 0: off
+  Mask mask{};                     // everything visible
+  Bias bias{};                     // nothing added
+  std::optional<double> scale{};   // unset: the default of the score; any finite number
+  double soft_cap = 0;             // cap * tanh(logits / cap), before bias and mask; 0: off
+  LogitFunction logit_function{};  // a user's own, after bias and before the mask
   Score score = Score::scaled_dot();
   TensorView sinks{};  // f32 or f64 [heads]: each head's logit of one more key, without a value; -infinity: none
   TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form

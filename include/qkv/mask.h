@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "qkv/attention_function.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -39,6 +40,9 @@ class Mask {
   // Keys where `visible` is true: bool or u8 (0 = hidden), broadcastable to [batch, heads, q_len, k_len]. Borrowed.
   static Mask boolean(TensorView visible);
 
+  // Keys of which a function of the user says so.
+  static Mask function(MaskFunction visible);
+
   friend Mask operator&(Mask a, const Mask& b);
 
   // The parts, for whoever carries a mask out.
@@ -51,6 +55,7 @@ class Mask {
     TensorView query, key;
   };
   const std::vector<DocumentIds>& document_ids() const { return documents_; }
+  const std::vector<MaskFunction>& functions() const { return functions_; }
 
  private:
   std::optional<Align> align_;
@@ -59,6 +64,7 @@ class Mask {
   std::vector<TensorView> lengths_;
   std::vector<TensorView> booleans_;
   std::vector<DocumentIds> documents_;
+  std::vector<MaskFunction> functions_;
 };
 
 }  // namespace qkv

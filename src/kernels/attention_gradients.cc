@@ -218,6 +218,9 @@ void attention_backward(const TensorView& q, const TensorView& k, const TensorVi
     throw std::invalid_argument("attention_backward: only dot and scaled-dot scores have gradients so far");
   }
   if (options.block_table) throw std::invalid_argument("attention_backward: paged keys have no gradients");
+  if (options.logit_function) {
+    throw std::invalid_argument("attention_backward: the derivative of a logit function is not known");
+  }
   const AttentionProblem problem(q, k, v, options);
   BackwardCall call(problem, out, log_sum_exp, grad_out, options, gradients);
   call.run(std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads));

@@ -21,7 +21,9 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
       left_(bound_of(options.mask.left())),
       right_(bound_of(options.mask.right())),
       tables_(problem, options.bias.tables()),
-      documents_(problem, options.mask.document_ids()) {
+      documents_(problem, options.mask.document_ids()),
+      mask_functions_(options.mask.functions()),
+      logit_function_(options.logit_function) {
   for (const TensorView& view : options.mask.boolean_views()) {
     if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
       fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
@@ -72,6 +74,9 @@ void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) co
   task.left = left_;
   task.right = right_;
   documents_.set(task, b);
+  task.mask_functions = mask_functions_.data();
+  task.mask_function_count = mask_functions_.size();
+  if (logit_function_) task.logit_function = &logit_function_;
   if (!sinks_.empty()) task.sink = sinks_[static_cast<std::size_t>(h)];
   const auto planes = [&](const std::vector<TensorView>& views, Plane* to) {
     for (const TensorView& view : views) {

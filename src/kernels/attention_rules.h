@@ -34,6 +34,8 @@ class AttentionRules {
   std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
   TableBiases tables_;
   Documents documents_;
+  std::vector<MaskFunction> mask_functions_;
+  LogitFunction logit_function_;
   std::vector<double> sinks_;  // per head; empty: none
 };
 

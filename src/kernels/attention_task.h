@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "qkv/attention_function.h"
 #include "qkv/score.h"
 
 namespace qkv {
@@ -65,6 +66,8 @@ struct AttentionTask {
   std::int64_t q_len = 0, k_len = 0;
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
 
+  std::int64_t sequence = 0, head = 0;
+
   double scale = 1;
   double soft_cap = 0;  // 0: off
 
@@ -79,6 +82,8 @@ struct AttentionTask {
   // Numbers of documents, where the keys of one are scattered: keys of other numbers in between are hidden.
   const std::int32_t* query_documents = nullptr;
   const std::int32_t* key_documents = nullptr;
+  const MaskFunction* mask_functions = nullptr;
+  std::size_t mask_function_count = 0;
   int boolean_count = 0;
   Plane booleans[kMaxPlanes];  // bytes, not 0 = visible
   int bias_count = 0;
@@ -86,6 +91,7 @@ struct AttentionTask {
   double alibi_slope = 0;
   int table_count = 0;
   TableBias tables[kMaxPlanes];
+  const LogitFunction* logit_function = nullptr;
   double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
 
   // Requests; nullptr: not wanted.
@@ -116,6 +122,17 @@ inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
   const std::int64_t position = i + task.offset;
   const std::int64_t first = std::clamp(position - task.left, begin, end);
   return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
+}
+
+// Query i and key j, for a user's function.
+inline Pair pair_of(const AttentionTask& task, std::int64_t i, std::int64_t j) {
+  const auto narrow = [](std::int64_t index) { return static_cast<std::int32_t>(index); };
+  return {narrow(task.sequence), narrow(task.head), narrow(i), narrow(j), narrow(i + task.offset)};
+}
+
+// Whether intervals of keys do not tell all of the mask.
+inline bool is_masked_by_element(const AttentionTask& task) {
+  return task.boolean_count != 0 || task.key_documents != nullptr || task.mask_function_count != 0;
 }
 
 // From the first to the last key that one of the queries begin <= i < end sees.

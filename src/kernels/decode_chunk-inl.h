@@ -187,12 +187,19 @@ class DecodeChunk {
       }
     }
     for (int t = 0; t < task.table_count; ++t) add_table(task.tables[t], task.offset, logits, begin, end);
+    if (task.logit_function != nullptr) task.logit_function->change_tile(tile_of(task, logits + begin));
     hide(h, -kInfinity<T>);
   }
 
-  // Whether the query's interval of keys does not tell all.
-  static bool is_masked_by_element(const AttentionTask& task) {
-    return task.boolean_count != 0 || task.key_documents != nullptr;
+  // The pairs of the query and keys first_ <= j < last_.
+  template <class Element>
+  PairTile<Element> tile_of(const AttentionTask& task, Element* elements) const {
+    return {.first = pair_of(task, 0, first_),
+            .queries = 1,
+            .keys = static_cast<std::int32_t>(last_ - first_),
+            .query_step = kChunkKeys,
+            .key_step = 1,
+            .at = elements};
   }
 
   // The hidden keys of head h, between first_ and last_, get this entry among the logits.
@@ -205,9 +212,15 @@ class DecodeChunk {
         if (plane.data[j * plane.key_step] == std::byte{0}) logits[j - chunk_] = entry;
       }
     }
-    if (task.key_documents == nullptr) return;
-    for (std::int64_t j = first_; j < last_; ++j) {
+    for (std::int64_t j = first_; task.key_documents != nullptr && j < last_; ++j) {
       if (task.key_documents[j] != *task.query_documents) logits[j - chunk_] = entry;
+    }
+    for (std::size_t f = 0; f < task.mask_function_count; ++f) {
+      std::uint8_t visible[kChunkKeys];
+      task.mask_functions[f].fill(tile_of(task, visible));
+      for (std::int64_t j = first_; j < last_; ++j) {
+        if (visible[j - first_] == 0) logits[j - chunk_] = entry;
+      }
     }
   }
 

@@ -28,7 +28,7 @@ inline bool is_additive(const AttentionTask& task) {
 // Nothing between the products and softmax but a scale that does not vanish: logits may stay bare and in registers.
 inline bool is_plain(const AttentionTask& task) {
   return !is_additive(task) && task.soft_cap == 0 && task.bias_count == 0 && task.table_count == 0 &&
-         task.alibi_slope == 0 && std::abs(task.scale) >= 1e-30;
+         task.logit_function == nullptr && task.alibi_slope == 0 && std::abs(task.scale) >= 1e-30;
 }
 
 // What BlockLogits gives, times this, is in powers of 2 (Unit::base2; the scale's sign is in the queries) or natural.
@@ -195,6 +195,15 @@ class BlockLogits {
       const TableBias& table = task.tables[t];
       table.coordinates == nullptr ? add_line(table, key, task.offset, logits)
                                    : add_window(table, key, task.offset, logits);
+    }
+    if (task.logit_function != nullptr) {
+      task.logit_function->change_tile(
+          PairTile<T>{.first = pair_of(task, begin_, key),
+                      .queries = static_cast<std::int32_t>(count_),
+                      .keys = static_cast<std::int32_t>(std::min<std::int64_t>(kTileRows, task.k_len - key)),
+                      .query_step = 1,
+                      .key_step = kColumns,
+                      .at = logits});
     }
   }
 

@@ -1,5 +1,6 @@
 // Which keys the queries of a block see: an interval of keys per query, from causal, window, lengths and documents, and
-// inside it boolean planes read as bytes and numbers of scattered documents. Included once per CPU target.
+// inside it boolean planes read as bytes, numbers of scattered documents and a user's functions. Included once per CPU
+// target.
 
 #if defined(QKV_KERNELS_VISIBILITY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_VISIBILITY_INL_H_
@@ -24,7 +25,8 @@ class Visibility {
       : task_(task),
         begin_(begin),
         count_(count),
-        by_element_(task.boolean_count != 0 || task.key_documents != nullptr),
+        by_element_(is_masked_by_element(task)),
+        has_words_(task.boolean_count != 0 || task.mask_function_count != 0),
         some_(keys_of_queries(task, begin, begin + count)) {
     for (int i = 0; i < kColumns; ++i) {
       first_[i] = 0;  // lanes without a query see everything and decide nothing
@@ -65,7 +67,7 @@ class Visibility {
   // To call before hide() and hidden() for the tile that begins at `key`: of the bytes of each query, the top bit says
   // whether the key is visible in every plane.
   void load_booleans(std::int64_t key, int rows) {
-    if (task_.boolean_count == 0) return;
+    if (!has_words_) return;
     const std::int64_t present = std::min<std::int64_t>(rows, task_.k_len - key);
     for (std::int64_t i = 0; i < count_; ++i) {
       std::uint64_t visible = ~std::uint64_t{0};
@@ -85,6 +87,7 @@ class Visibility {
       }
       for (int w = 0; w < kWords; ++w) words_[w][i] = static_cast<Word>(visible >> (8 * kWordRows * (w % 8)));
     }
+    for (std::size_t f = 0; f < task_.mask_function_count; ++f) load_function(task_.mask_functions[f], key, present);
   }
 
   // Lanes of vector c whose query does not see key + r.
@@ -95,7 +98,7 @@ class Visibility {
     const auto first = hn::Load(index_tag, first_ + c * kLanes<T>);
     const auto last = hn::Load(index_tag, last_ + c * kLanes<T>);
     auto hidden = hn::Or(hn::Lt(j, first), hn::Not(hn::Lt(j, last)));
-    if (task_.boolean_count != 0) {
+    if (has_words_) {
       const auto word = hn::Load(index_tag, words_[r / kWordRows] + c * kLanes<T>);
       const auto bit = hn::Set(index_tag, static_cast<Index>(Word{0x80} << (8 * (r % kWordRows))));
       hidden = hn::Or(hidden, hn::Eq(hn::And(word, bit), hn::Zero(index_tag)));
@@ -125,9 +128,28 @@ class Visibility {
   static constexpr int kWordRows = sizeof(T);  // keys whose bytes fit a lane
   static constexpr int kWords = (kTileRows + kWordRows - 1) / kWordRows;
 
+  // What a user's function hides, into the words of load_booleans.
+  HWY_NOINLINE void load_function(const MaskFunction& function, std::int64_t key, std::int64_t rows) {
+    std::uint8_t visible[kTileRows * kColumns];
+    function.fill({.first = pair_of(task_, begin_, key),
+                   .queries = static_cast<std::int32_t>(count_),
+                   .keys = static_cast<std::int32_t>(rows),
+                   .query_step = 1,
+                   .key_step = kColumns,
+                   .at = visible});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const int shift = static_cast<int>(8 * (r % kWordRows) + 7);
+      for (std::int64_t i = 0; i < count_; ++i) {
+        const Word hidden = static_cast<Word>(visible[r * kColumns + i] == 0) << shift;
+        words_[r / kWordRows][i] &= static_cast<Index>(~hidden);
+      }
+    }
+  }
+
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
   const bool by_element_;                                      // intervals do not tell all
+  const bool has_words_;                                       // of booleans or functions
   const KeyRange some_;                                        // seen by some query
   KeyRange all_{0, std::numeric_limits<std::int64_t>::max()};  // seen by every one
   HWY_ALIGN Index first_[kColumns], last_[kColumns];

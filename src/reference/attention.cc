@@ -33,6 +33,12 @@ struct Pair {
   Dims indices() const { return {batch, head, i, j}; }
 };
 
+// The same for a user's function.
+qkv::Pair as_function_argument(const Pair& pair, std::int64_t position) {
+  const auto narrow = [](std::int64_t index) { return static_cast<std::int32_t>(index); };
+  return {narrow(pair.batch), narrow(pair.head), narrow(pair.i), narrow(pair.j), narrow(position)};
+}
+
 // matrix [rows, columns], row-major, times a vector.
 std::vector<double> product(const Tensor& matrix, Vector vector) {
   const Vector elements(matrix.data<double>(), static_cast<std::size_t>(matrix.element_count()));
@@ -117,6 +123,11 @@ class Rules {
       const double own = element(query_documents_[d], {pair.batch, sequence.query_start + pair.i});
       if (element(key_documents_[d], {pair.batch, sequence.key_start + pair.j}) != own) return false;
     }
+    for (const MaskFunction& function : mask_.functions()) {
+      std::uint8_t visible = 0;
+      function.fill({as_function_argument(pair, position), 1, 1, 1, 1, &visible});
+      if (visible == 0) return false;
+    }
     return std::all_of(booleans_.begin(), booleans_.end(),
                        [&](const Tensor& visible) { return element(visible, pair.indices()) != 0; });
   }
@@ -185,7 +196,12 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
         if (!rules.may_attend(sequence, pair)) continue;
         double logit = scale * scorer.score(query, row(sequence.k, kv_head, j));
         if (options.soft_cap != 0) logit = options.soft_cap * std::tanh(logit / options.soft_cap);
-        logits[static_cast<std::size_t>(j)] = logit + rules.bias(sequence, pair);
+        logit += rules.bias(sequence, pair);
+        if (options.logit_function) {
+          options.logit_function.change_tile(
+              {as_function_argument(pair, i + rules.offset(sequence)), 1, 1, 1, 1, &logit});
+        }
+        logits[static_cast<std::size_t>(j)] = logit;
       }
 
       sequence.log_sum_exp.at<double>({head, i}) = softmax(logits, sinks.view().at<double>({head}), weights);

@@ -27,6 +27,7 @@ class AttentionCase {
     draw_bias();
     draw_sinks();
     if (chance(0.3)) draw_tables();
+    draw_functions();
     if (chance(0.2)) options.scale = note("scale", pick<double>({0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
     if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.5, 3, 30}));
     options.threads = pick<int>({1, 1, 2, 3});
@@ -229,6 +230,21 @@ class AttentionCase {
       const std::int64_t height = longest / width + 1;
       options.bias =
           options.bias + Bias::table(RelativeTable::swin(values((2 * height - 1) * (2 * width - 1)), height, width));
+    }
+  }
+
+  void draw_functions() {
+    if (chance(0.15)) {
+      const auto period = note("mask function of period", pick<std::int32_t>({2, 3, 7, 300}));
+      options.mask = options.mask & Mask::function(mask_function([period](const Pair& at) {
+                       return (at.key + 2 * at.query + at.head + at.batch) % period != 0;
+                     }));
+    }
+    if (chance(0.15)) {
+      notes_ += ", logit function";
+      options.logit_function = logit_function([](auto logit, const Pair& at) {
+        return at.head % 2 == 0 ? -logit : logit / (1 + std::abs(at.position - at.key));
+      });
     }
   }
 
