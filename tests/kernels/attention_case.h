@@ -1,5 +1,5 @@
-// One random call of attention, drawn from a seed: lengths, sizes, heads, types, layout, masks, biases, scores and
-// wishes in any combination. The same seed draws the same call everywhere.
+// One random call of attention, drawn from a seed or from bytes: lengths, sizes, heads, types, layout, masks, biases,
+// scores and wishes in any combination. The same seed draws the same call everywhere.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,16 +7,48 @@
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "kernels/attention_testing.h"
 
 namespace qkv::testing {
 
+// Where decisions come from: a seed, or bytes that somebody else chose.
+class Choices {
+ public:
+  explicit Choices(std::uint64_t seed) : random_(seed) {}
+  explicit Choices(std::span<const std::uint8_t> bytes) : random_(bytes.size()), bytes_(bytes), drawn_(false) {}
+
+  // Uniform in [0, bound); 0 when no bytes are left.
+  std::uint64_t below(std::uint64_t bound) {
+    if (drawn_) return random_.below(bound);
+    return bytes_.size() < 2 ? 0 : next() % bound;
+  }
+  // False when no bytes are left.
+  bool chance(double probability) {
+    if (drawn_) return random_.uniform() < probability;
+    return bytes_.size() >= 2 && static_cast<double>(next()) < 65536 * probability;
+  }
+  // For numbers that decide nothing.
+  Random& random() { return random_; }
+
+ private:
+  std::uint64_t next() {
+    const std::uint64_t value = bytes_[0] + std::uint64_t{256} * bytes_[1];
+    bytes_ = bytes_.subspan(2);
+    return value;
+  }
+
+  Random random_;
+  std::span<const std::uint8_t> bytes_{};
+  bool drawn_ = true;  // from the seed
+};
+
 class AttentionCase {
  public:
   // Products of batch, heads and lengths stay below `most_pairs`.
-  AttentionCase(std::uint64_t seed, double most_pairs) : random_(seed) {
+  AttentionCase(Choices choices, double most_pairs) : choices_(choices), random_(choices_.random()) {
     draw_sizes(most_pairs);
     dtype_ = pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16});
     accumulation_ = dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32;
@@ -48,11 +80,11 @@ class AttentionCase {
   }
 
  private:
-  bool chance(double probability) { return random_.uniform() < probability; }
+  bool chance(double probability) { return choices_.chance(probability); }
 
   template <class T>
   T pick(std::initializer_list<T> choices) {
-    return choices.begin()[random_.below(choices.size())];
+    return choices.begin()[choices_.below(choices.size())];
   }
 
   template <class T>
@@ -102,7 +134,7 @@ class AttentionCase {
     };
     const std::int64_t hidden = pick<std::int64_t>({1, 3, 8, 17});
     safe_scale_ = 1;
-    switch (random_.below(8)) {
+    switch (choices_.below(8)) {
       case 0:
         options.score = Score::additive(parameter({hidden, head_dim_}, small), parameter({hidden, head_dim_}, small),
                                         parameter({hidden}, 1));
@@ -148,7 +180,7 @@ class AttentionCase {
     offsets = {0};
     for (std::int64_t b = 0; b < batch_; ++b) {
       const std::int64_t rows =
-          b == 0 ? longest : static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(longest) + 1));
+          b == 0 ? longest : static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(longest) + 1));
       offsets.push_back(offsets.back() + static_cast<std::int32_t>(rows));
       notes_ += fmt::format("{}{}", b == 0 ? std::string(", packed ") + name + " " : "+", rows);
     }
@@ -196,7 +228,7 @@ class AttentionCase {
       for (std::int64_t b = 0; b < batch_; ++b) {
         const std::int64_t most = packed_ ? rows(k_offsets_, b) : k_len_;
         counts.push_back(
-            note("length", static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(most) + 1))));
+            note("length", static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(most) + 1))));
       }
       options.mask = options.mask & Mask::lengths(keep(Tensor::of({batch_}, counts)));
     }
@@ -289,7 +321,8 @@ class AttentionCase {
     }
   }
 
-  Random random_;
+  Choices choices_;
+  Random& random_;  // of values
   std::string notes_;
   std::vector<std::unique_ptr<Tensor>> kept_;
   std::int64_t batch_, heads_, kv_heads_, q_len_, k_len_, head_dim_, value_dim_;
@@ -315,7 +348,7 @@ inline double rounding(Dtype dtype) {
 template <class Expect>
 void run_case(std::uint64_t seed, Expect&& expect) {
   // One case in sixteen may be large enough to cross blocks of keys in every way.
-  const AttentionCase drawn(seed, seed % 16 == 0 ? 2e5 : 1e4);
+  const AttentionCase drawn(Choices(seed), seed % 16 == 0 ? 2e5 : 1e4);
   SCOPED_TRACE(fmt::format("QKV_GRID_SEED={} on {}: {}", seed, selected_target(), drawn.describe()));
   try {
     expect(drawn);
