@@ -47,6 +47,12 @@ struct TableBias {
   std::int64_t reach = 0;
   const std::byte* coordinates = nullptr;  // integers of the width of the accumulation; nullptr: a line
   std::int64_t center = 0;
+  std::int64_t numbers = 0;  // with the room around a line
+
+  // Where, in a line, the first of `lanes` neighbouring queries finds its number; it stands `distance` behind the key.
+  std::int64_t line_index(std::int64_t distance, std::int64_t lanes) const {
+    return std::clamp(reach + distance, -lanes, 2 * reach + 1);
+  }
 };
 
 inline constexpr std::int64_t kTablePadding = 64;
@@ -122,6 +128,13 @@ inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
   const std::int64_t position = i + task.offset;
   const std::int64_t first = std::clamp(position - task.left, begin, end);
   return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
+}
+
+// Numbers of a head that have gradients: those of its tables, and the slope of ALiBi.
+inline std::int64_t parameter_count(const AttentionTask& task) {
+  std::int64_t count = 1;
+  for (int t = 0; t < task.table_count; ++t) count += task.tables[t].numbers;
+  return count;
 }
 
 // Query i and key j, for a user's function.

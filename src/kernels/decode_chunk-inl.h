@@ -228,8 +228,7 @@ class DecodeChunk {
     const T* values = reinterpret_cast<const T*>(table.values);
     if (table.coordinates == nullptr) {
       for (std::int64_t j = begin; j < end; ++j) {
-        const std::int64_t at = table.reach + position - (chunk_ + j);
-        logits[j] += values[std::clamp<std::int64_t>(at, -1, 2 * table.reach + 1)];
+        logits[j] += values[table.line_index(position - (chunk_ + j), 1)];
       }
       return;
     }

@@ -293,8 +293,7 @@ class BlockLogits {
     const T* values = reinterpret_cast<const T*>(table.values);
     for (int r = 0; r < kTileRows; ++r) {
       for (int c = 0; c < kVectors; ++c) {
-        const std::int64_t at = table.reach + begin_ + offset + c * kLanes<T> - (key + r);
-        const T* from = values + std::clamp<std::int64_t>(at, -kLanes<T>, 2 * table.reach + 1);
+        const T* from = values + table.line_index(begin_ + offset + c * kLanes<T> - (key + r), kLanes<T>);
         T* to = logits + (r * kVectors + c) * kLanes<T>;
         hn::Store(hn::Add(hn::Load(d, to), hn::LoadU(d, from)), d, to);
       }

@@ -51,12 +51,18 @@ TableBiases::TableBiases(const AttentionProblem& problem, const std::vector<Rela
   }
 }
 
+std::int64_t row_of_number(const RelativeTable& table, const TableBias& bias, std::int64_t number) {
+  if (table.kind() == RelativeTable::Kind::swin) return number;
+  return table.bucket(std::clamp(number - kTablePadding - bias.reach, -bias.reach, bias.reach), 0);
+}
+
 void TableBiases::set(AttentionTask& task, std::int64_t h) const {
   task.table_count = static_cast<int>(tables_.size());
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     const auto& [table, values, coordinates, reach] = tables_[t];
     TableBias& bias = task.tables[t];
     bias.values = values.view().select(0, h).bytes();
+    bias.numbers = values.size(1);
     if (table.kind() != RelativeTable::Kind::swin) {
       bias.values += kTablePadding * static_cast<std::int64_t>(size_of(values.dtype()));
       bias.reach = reach;

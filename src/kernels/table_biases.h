@@ -33,4 +33,7 @@ class TableBiases {
   std::vector<Compiled> tables_;
 };
 
+// The row of the table that a number of the task's form stands for.
+std::int64_t row_of_number(const RelativeTable& table, const TableBias& bias, std::int64_t number);
+
 }  // namespace qkv
