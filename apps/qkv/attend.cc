@@ -14,6 +14,7 @@
 #include "qkv/named_files.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
+#include "qkv/table_options.h"
 
 namespace qkv::app {
 namespace {
@@ -24,8 +25,12 @@ struct Request {
   NamedFile value{"--value"};
   NamedFile mask{"--mask"};
   NamedFile lengths{"--lengths"};
+  NamedFile documents{"--documents"};
+  NamedFile documents_key{"--documents-key"};
+  NamedFile sinks{"--sinks"};
   NamedFile bias{"--bias"};
   NamedFile alibi{"--alibi"};
+  TableOptions tables{};
   NamedFile offsets_query{"--offsets-query"};
   NamedFile offsets_key{"--offsets-key"};
   NamedFile block_table{"--block-table"};
@@ -59,8 +64,14 @@ struct Request {
             value,
             mask,
             lengths,
+            documents,
+            documents_key,
+            sinks,
             bias,
             alibi,
+            tables.clipped,
+            tables.t5,
+            tables.swin,
             offsets_query,
             offsets_key,
             block_table,
@@ -116,8 +127,12 @@ struct Inputs {
   Tensor value;
   Tensor mask;
   Tensor lengths;
+  Tensor documents;
+  Tensor documents_key;
+  Tensor sinks;
   Tensor bias;
   Tensor alibi;
+  Tables tables;
   Tensor offsets_query;
   Tensor offsets_key;
   Tensor block_table;
@@ -135,8 +150,12 @@ Inputs read_inputs(const Request& request) {
   const Dtype accumulation = accumulation_of(inputs.query.dtype());
   inputs.mask = read(request.mask);
   inputs.lengths = read(request.lengths);
+  inputs.documents = read(request.documents);
+  inputs.documents_key = read(request.documents_key);
+  inputs.sinks = read_as(request.sinks, accumulation);
   inputs.bias = read_as(request.bias, accumulation);
   inputs.alibi = read_as(request.alibi, accumulation);
+  inputs.tables = read_tables(request.tables, accumulation);
   inputs.offsets_query = read(request.offsets_query);
   inputs.offsets_key = read(request.offsets_key);
   inputs.block_table = read(request.block_table);
@@ -158,9 +177,15 @@ AttentionOptions attention_options(const Request& request, const Inputs& inputs)
                            .stop = interruption()};
   if (request.causal) options.mask = options.mask & Mask::causal(*request.causal);
   if (request.lengths.given()) options.mask = options.mask & Mask::lengths(inputs.lengths);
+  if (request.documents.given()) {
+    const Tensor& of_keys = request.documents_key.given() ? inputs.documents_key : inputs.documents;
+    options.mask = options.mask & Mask::documents(inputs.documents, of_keys);
+  }
+  if (request.sinks.given()) options.sinks = inputs.sinks;
   if (request.mask.given()) options.mask = options.mask & Mask::boolean(inputs.mask);
   if (request.bias.given()) options.bias = Bias::view(inputs.bias);
   if (request.alibi.given()) options.bias = options.bias + Bias::alibi(inputs.alibi);
+  options.bias = options.bias + inputs.tables.bias(request.tables);
   if (request.offsets_query.given()) options.offsets_query = inputs.offsets_query;
   if (request.offsets_key.given()) options.offsets_key = inputs.offsets_key;
   if (request.block_table.given()) options.block_table = inputs.block_table;
@@ -322,8 +347,13 @@ void add_attend(CLI::App& program) {
           "query i sees keys i - LEFT to i + RIGHT; -1: open; i counts as in --causal")
       ->type_name("LEFT,RIGHT");
   add(request->lengths, "i32 or i64 [batch]: keys of each sequence");
+  CLI::Option* documents =
+      add(request->documents, "i32 or i64 [batch, length], packed [tokens]: a query sees keys of its own document");
+  add(request->documents_key, "the same of the keys, if not that of the queries")->needs(documents);
+  add(request->sinks, "f32 [heads]: each head's logit of one more key, without a value");
   add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
   add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
+  add_table_options(command, request->tables);
   CLI::Option* offsets_query = add(request->offsets_query, "i32 or i64 [batch + 1]: where packed queries begin");
   CLI::Option* offsets_key = add(request->offsets_key, "i32 or i64 [batch + 1]: where packed keys begin");
   offsets_key->needs(offsets_query);

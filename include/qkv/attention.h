@@ -20,6 +20,7 @@
 #include <optional>
 #include <stop_token>
 
+#include "qkv/attention_function.h"
 #include "qkv/bias.h"
 #include "qkv/dropout.h"
 #include "qkv/mask.h"
@@ -29,12 +30,14 @@
 namespace qkv {
 
 struct AttentionOptions {
-  Mask mask{};                    // everything visible
-  Bias bias{};                    // nothing added
-  std::optional<double> scale{};  // unset: the default of the score; any finite number
-  double soft_cap = 0;            // cap * tanh(logits / cap), before bias and mask; 0: off
+  Mask mask{};                     // everything visible
+  Bias bias{};                     // nothing added
+  std::optional<double> scale{};   // unset: the default of the score; any finite number
+  double soft_cap = 0;             // cap * tanh(logits / cap), before bias and mask; 0: off
+  LogitFunction logit_function{};  // a user's own, after bias and before the mask
   Score score = Score::scaled_dot();
   Dropout dropout{};           // off; what is asked for besides the output is of the weights before it
+  TensorView sinks{};  // f32 or f64 [heads]: each head's logit of one more key, without a value; -infinity: none
   TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
   TensorView offsets_key{};
   TensorView block_table{};  // i32 [batch, blocks]: paged keys; entries that no key needs may hold anything
@@ -46,15 +49,15 @@ struct AttentionOptions {
 // Shapes are those of the padded form; the packed form has [query tokens, heads] for [..., heads, q_len], and rows of
 // weights and logits are as long as the longest key sequence, 0 (logits: -infinity) beyond their own.
 struct AttentionExtras {
-  MutableTensorView log_sum_exp{};  // [..., heads, q_len]; natural logarithm; -infinity for a row without keys
-  MutableTensorView weights{};      // [..., heads, q_len, k_len]; softmax of the logits; rows sum to 1 or are 0
+  MutableTensorView log_sum_exp{};  // [..., heads, q_len]; natural logarithm; without keys: -infinity, or the sink
+  MutableTensorView weights{};      // [..., heads, q_len, k_len]; softmax of the logits; rows sum to 1 (less: sinks) or are 0
   MutableTensorView logits{};       // [..., heads, q_len, k_len]; what softmax sees; -infinity where masked
   TensorView rows{};                // i64 [n, 3]: (batch, head, query) of chosen rows; packed: query in its sequence
   MutableTensorView row_weights{};  // [n, k_len]; the weights of `rows`
 
   // Statistics of the weights, exact, by one more look at the keys.
   MutableTensorView row_maximum{};  // [..., heads, q_len]; the largest logit; -infinity for a row without keys
-  MutableTensorView entropy{};      // [..., heads, q_len]; in nats
+  MutableTensorView entropy{};      // [..., heads, q_len]; in nats; a sink's weight counts as one more
   MutableTensorView top_keys{};     // i64 [..., heads, q_len, n]; the n largest weights' keys, falling; -1: no such key
   MutableTensorView top_weights{};  // [..., heads, q_len, n]; goes with top_keys; equal weights: lower key first
   MutableTensorView received{};  // [..., heads, k_len], packed [key tokens, heads]; a key's weights, over all queries
@@ -73,7 +76,7 @@ Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, 
 // all keys at once, up to rounding. out, other_out: [..., q_len, value_dim] f32 or f64; log_sum_exp alike without the
 // last.
 //   m = max(lse, other_lse); out = (e^(lse - m) out + e^(other_lse - m) other_out) / (e^(lse - m) + e^(other_lse - m)).
-// A part with log-sum-exp -infinity adds nothing.
+// A part with log-sum-exp -infinity adds nothing. Sinks belong to one of the parts alone.
 void merge_attention(const MutableTensorView& out, const MutableTensorView& log_sum_exp, const TensorView& other_out,
                      const TensorView& other_log_sum_exp);
 

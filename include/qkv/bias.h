@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "qkv/relative_table.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -19,15 +20,21 @@ class Bias {
   // Source: Press et al., "Train short, test long" (2021).
   static Bias alibi(TensorView slopes);
 
+  // table[bucket(p, j)] of the head is added: Bias::table(RelativeTable::t5(values)). Nothing of the size of the logits
+  // is made of it.
+  static Bias table(const RelativeTable& table);
+
   friend Bias operator+(Bias a, const Bias& b);
 
   const std::vector<TensorView>& views() const { return views_; }
   const std::vector<TensorView>& alibi_slopes() const { return alibi_; }
-  bool empty() const { return views_.empty() && alibi_.empty(); }
+  const std::vector<RelativeTable>& tables() const { return tables_; }
+  bool empty() const { return views_.empty() && alibi_.empty() && tables_.empty(); }
 
  private:
   std::vector<TensorView> views_;
   std::vector<TensorView> alibi_;
+  std::vector<RelativeTable> tables_;
 };
 
 }  // namespace qkv

@@ -5,14 +5,15 @@
 // Positions: query i stands at p = i + offset; key j stands at j. Align::top_left has offset 0; Align::bottom_right has
 // offset key length - query length, of each sequence by itself. A call has one alignment: it is top_left unless a part
 // names another one, and it also rules ALiBi (bias.h).
-// A query that sees no key gives output 0, log-sum-exp -infinity and weights 0. What a masked key or value holds, NaN
-// and infinity included, never reaches the result.
+// A query that sees no key gives output 0, log-sum-exp -infinity (with a sink: the sink) and weights 0. What a masked
+// key or value holds, NaN and infinity included, never reaches the result.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "qkv/attention_function.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -30,8 +31,17 @@ class Mask {
   static Mask window(std::int64_t left, std::int64_t right, std::optional<Align> align = std::nullopt);
   // Keys j < counts[sequence]: i32 or i64 [batch]. The view is borrowed until the mask's last use.
   static Mask lengths(TensorView counts);
+  // Keys of the query's own document: ids are equal. i32 or i64, broadcastable to [batch, q_len] and [batch, k_len],
+  // packed [query tokens] and [key tokens]. Documents need not be contiguous; blocks of keys in which none of a block
+  // of queries has its document are skipped. Borrowed.
+  static Mask documents(TensorView query_ids, TensorView key_ids);
+  // The same ids for queries and keys.
+  static Mask documents(TensorView ids) { return documents(ids, ids); }
   // Keys where `visible` is true: bool or u8 (0 = hidden), broadcastable to [batch, heads, q_len, k_len]. Borrowed.
   static Mask boolean(TensorView visible);
+
+  // Keys of which a function of the user says so.
+  static Mask function(MaskFunction visible);
 
   friend Mask operator&(Mask a, const Mask& b);
 
@@ -41,6 +51,11 @@ class Mask {
   std::int64_t right() const { return right_; }  // -1: unbounded; 0 when causal
   const std::vector<TensorView>& length_views() const { return lengths_; }
   const std::vector<TensorView>& boolean_views() const { return booleans_; }
+  struct DocumentIds {
+    TensorView query, key;
+  };
+  const std::vector<DocumentIds>& document_ids() const { return documents_; }
+  const std::vector<MaskFunction>& functions() const { return functions_; }
 
  private:
   std::optional<Align> align_;
@@ -48,6 +63,8 @@ class Mask {
   std::int64_t right_ = -1;
   std::vector<TensorView> lengths_;
   std::vector<TensorView> booleans_;
+  std::vector<DocumentIds> documents_;
+  std::vector<MaskFunction> functions_;
 };
 
 }  // namespace qkv

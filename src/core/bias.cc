@@ -14,9 +14,16 @@ Bias Bias::alibi(TensorView slopes) {
   return bias;
 }
 
+Bias Bias::table(const RelativeTable& table) {
+  Bias bias;
+  bias.tables_.push_back(table);
+  return bias;
+}
+
 Bias operator+(Bias a, const Bias& b) {
   a.views_.insert(a.views_.end(), b.views_.begin(), b.views_.end());
   a.alibi_.insert(a.alibi_.end(), b.alibi_.begin(), b.alibi_.end());
+  a.tables_.insert(a.tables_.end(), b.tables_.begin(), b.tables_.end());
   return a;
 }
 

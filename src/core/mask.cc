@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace qkv {
 
@@ -38,6 +39,18 @@ Mask Mask::boolean(TensorView visible) {
   return mask;
 }
 
+Mask Mask::documents(TensorView query_ids, TensorView key_ids) {
+  Mask mask;
+  mask.documents_.push_back({query_ids, key_ids});
+  return mask;
+}
+
+Mask Mask::function(MaskFunction visible) {
+  Mask mask;
+  mask.functions_.push_back(std::move(visible));
+  return mask;
+}
+
 namespace {
 
 // The tighter of two bounds, where -1 is none.
@@ -54,6 +67,8 @@ Mask operator&(Mask a, const Mask& b) {
   a.right_ = tighter(a.right_, b.right_);
   a.lengths_.insert(a.lengths_.end(), b.lengths_.begin(), b.lengths_.end());
   a.booleans_.insert(a.booleans_.end(), b.booleans_.begin(), b.booleans_.end());
+  a.documents_.insert(a.documents_.end(), b.documents_.begin(), b.documents_.end());
+  a.functions_.insert(a.functions_.end(), b.functions_.begin(), b.functions_.end());
   return a;
 }
 

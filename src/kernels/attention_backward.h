@@ -28,6 +28,7 @@ BackwardPlan plan_backward(const AttentionTask& task, Dtype storage);
 struct ChunkSums {
   std::byte* key;
   std::byte* value;
+  std::byte* parameters = nullptr;  // of tables and slopes, parameter_count() numbers; nullptr: not wanted
 };
 
 // Adds the share of queries begin <= i < end to `sums`, for keys of the chunk that begins at `chunk`. Returns the

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <memory>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "core/visit_dtype.h"
 #include "kernels/attention_backward.h"
 #include "kernels/attention_problem.h"
 #include "kernels/dispatch.h"
+#include "kernels/parameter_sums.h"
 #include "kernels/scratch.h"
+#include "kernels/turns.h"
 #include "kernels/view_checks.h"
 #include "qkv/attention_backward.h"
 #include "qkv/error.h"
@@ -21,32 +21,15 @@
 namespace qkv {
 namespace {
 
-// Per block of queries, how many chunks have added their share. A chunk waits for its predecessors, which were begun
-// before it, so that the wait ends.
-class Turns {
- public:
-  explicit Turns(std::int64_t blocks) : done_(std::make_unique<std::atomic<std::int32_t>[]>(blocks)) {}
-
-  void wait_for(std::int64_t block, std::int64_t predecessors) const {
-    while (done_[block].load(std::memory_order_acquire) < predecessors) {
-      if (abandoned_.load(std::memory_order_relaxed)) throw Stopped();
-      std::this_thread::yield();
-    }
-  }
-  void finish(std::int64_t block) { done_[block].fetch_add(1, std::memory_order_release); }
-  void abandon() { abandoned_ = true; }
-
- private:
-  std::unique_ptr<std::atomic<std::int32_t>[]> done_;
-  std::atomic<bool> abandoned_{false};
-};
-
 class BackwardCall {
  public:
   BackwardCall(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
-               const TensorView& grad_out, const AttentionOptions& options, const AttentionGradients& gradients)
+               const TensorView& grad_out, const AttentionOptions& options, const AttentionGradients& gradients,
+               int thread_count)
       : problem_(problem),
         options_(options),
+        thread_count_(thread_count),
+        parameters_(problem, options, gradients, thread_count),
         out_(problem.query_rows("out", out, problem.value_dim)),
         grad_out_(problem.query_rows("grad_out", grad_out, problem.value_dim)),
         log_sum_exp_(problem.query_scalars("log_sum_exp", log_sum_exp)) {
@@ -64,7 +47,13 @@ class BackwardCall {
     if (value_) check_output("the gradient of v", value_);
   }
 
-  void run(int thread_count) {
+  void run() {
+    sum_chunks();
+    parameters_.write(out_, grad_out_, log_sum_exp_);
+  }
+
+ private:
+  void sum_chunks() {
     if (problem_.batch == 0 || problem_.heads == 0 || problem_.k_len == 0) {
       for (const TensorView& gradient : {query_, key_, value_}) clear(gradient);
       return;
@@ -74,26 +63,26 @@ class BackwardCall {
     const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
     const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
     Turns turns(problem_.batch * problem_.heads * blocks);
-    std::vector<Scratch> block_scratch(static_cast<std::size_t>(thread_count));
-    std::vector<Scratch> sum_scratch(static_cast<std::size_t>(thread_count));
+    std::vector<Scratch> block_scratch(static_cast<std::size_t>(thread_count_));
+    std::vector<Scratch> sum_scratch(static_cast<std::size_t>(thread_count_));
     // A caller's own pool may begin tasks in any order, so that they draw what they do themselves.
     std::atomic<std::int64_t> next{0};
-    parallel_for(problem_.batch * problem_.kv_heads * chunks, thread_count, [&](std::int64_t, int worker) {
+    parallel_for(problem_.batch * problem_.kv_heads * chunks, thread_count_, [&](std::int64_t, int worker) {
       const std::int64_t index = next++;
       const auto at = static_cast<std::size_t>(worker);
       const std::int64_t head = index / chunks;
       try {
-        run_chunk(head / problem_.kv_heads, head % problem_.kv_heads, index % chunks * kChunkKeys, plan, blocks,
+        run_chunk(head / problem_.kv_heads, head % problem_.kv_heads, index % chunks * kChunkKeys, plan, blocks, worker,
                   block_scratch[at], sum_scratch[at], turns);
       } catch (...) {
         turns.abandon();
+        parameters_.abandon();
         throw;
       }
     });
     if (query_ && query_.dtype() != problem_.accumulation) convert(wide_, to_write(query_));
   }
 
- private:
   void check_type(const char* name, const TensorView& view) const {
     if (view.dtype() == problem_.storage || view.dtype() == problem_.accumulation) return;
     throw std::invalid_argument(
@@ -130,15 +119,23 @@ class BackwardCall {
 
   // All queries, of all heads of the group, against one chunk of keys of sequence b.
   void run_chunk(std::int64_t b, std::int64_t kv_head, std::int64_t chunk, const BackwardPlan& plan,
-                 std::int64_t blocks, Scratch& block_scratch, Scratch& sum_scratch, Turns& turns) {
+                 std::int64_t blocks, int worker, Scratch& block_scratch, Scratch& sum_scratch, Turns& turns) {
+    const std::int64_t group = problem_.heads / problem_.kv_heads,
+                       chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
+    const auto finish_parameters = [&](std::int64_t h) {
+      if (parameters_.are_wanted()) parameters_.finish_chunk(worker, b, h, b * chunks + chunk / kChunkKeys);
+    };
     const std::int64_t keys = std::min(kChunkKeys, problem_.key_length(b) - chunk);
-    if (keys <= 0) return;
+    if (keys <= 0) {
+      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) finish_parameters(h);
+      return;
+    }
     const std::size_t element = size_of(problem_.accumulation);
     const std::size_t key_bytes = static_cast<std::size_t>(kChunkKeys * plan.key_columns) * element;
     const std::size_t value_bytes = static_cast<std::size_t>(kChunkKeys * plan.value_columns) * element;
-    const ChunkSums sums{sum_scratch.get(key_bytes + value_bytes), sum_scratch.get(0) + key_bytes};
+    ChunkSums sums{sum_scratch.get(key_bytes + value_bytes), sum_scratch.get(0) + key_bytes};
+    if (parameters_.are_wanted()) sums.parameters = parameters_.block(worker);
     std::memset(sums.key, 0, key_bytes + value_bytes);
-    const std::int64_t group = problem_.heads / problem_.kv_heads;
     for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
       const BackwardTask head = task(b, h);
       // Late queries first: under a causal mask every chunk has work there, so that threads follow each other closely.
@@ -149,6 +146,7 @@ class BackwardCall {
         if (options_.stop.stop_requested()) throw Stopped();
         const std::byte* share =
             attend_backward(head, problem_.storage, begin, end, chunk, sums, block_scratch.get(plan.scratch_bytes));
+        if (share != nullptr && parameters_.are_wanted()) parameters_.finish_block(worker);
         if (share == nullptr || !query_) continue;
         const std::int64_t turn = (b * problem_.heads + h) * blocks + block;
         const std::int64_t first = keys_of_queries(head.forward, begin, end).first;
@@ -156,6 +154,7 @@ class BackwardCall {
         add_query_rows(b, h, begin, end, share);
         turns.finish(turn);
       }
+      finish_parameters(h);
     }
     const double scale = problem_.task(b, kv_head * group).scale;
     if (key_) write_rows(key_, b, kv_head, chunk, keys, sums.key, plan.key_columns, scale);
@@ -200,6 +199,8 @@ class BackwardCall {
 
   const AttentionProblem& problem_;
   const AttentionOptions& options_;
+  const int thread_count_;
+  ParameterSums parameters_;
   TensorView out_, grad_out_, log_sum_exp_;
   TensorView query_, key_, value_;  // where gradients go; not given: not wanted
   TensorView query_sum_;            // where shares of q's gradient are added: query_, or wide_
@@ -218,9 +219,13 @@ void attention_backward(const TensorView& q, const TensorView& k, const TensorVi
     throw std::invalid_argument("attention_backward: only dot and scaled-dot scores have gradients so far");
   }
   if (options.block_table) throw std::invalid_argument("attention_backward: paged keys have no gradients");
+  if (options.logit_function) {
+    throw std::invalid_argument("attention_backward: the derivative of a logit function is not known");
+  }
   const AttentionProblem problem(q, k, v, options);
-  BackwardCall call(problem, out, log_sum_exp, grad_out, options, gradients);
-  call.run(std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads));
+  BackwardCall call(problem, out, log_sum_exp, grad_out, options, gradients,
+                    std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads));
+  call.run();
 }
 
 }  // namespace qkv

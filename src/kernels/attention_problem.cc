@@ -238,6 +238,8 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   task.query_dim = query_dim;
   task.key_dim = key_dim;
   task.value_dim = value_dim;
+  task.sequence = b;
+  task.head = h;
   task.scale = scale_;
   task.soft_cap = soft_cap_;
   task.dropout = dropout_;

@@ -1,6 +1,7 @@
 #include "kernels/attention_rules.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/attention_problem.h"
 #include "kernels/view_checks.h"
@@ -18,7 +19,11 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
     : mask_batch_(problem.mask_batch()),
       align_(options.mask.align().value_or(Align::top_left)),
       left_(bound_of(options.mask.left())),
-      right_(bound_of(options.mask.right())) {
+      right_(bound_of(options.mask.right())),
+      tables_(problem, options.bias.tables()),
+      documents_(problem, options.mask.document_ids()),
+      mask_functions_(options.mask.functions()),
+      logit_function_(options.logit_function) {
   for (const TensorView& view : options.mask.boolean_views()) {
     if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
       fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
@@ -29,6 +34,7 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
   if (booleans_.size() > kMaxPlanes)
     fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
   check_bias(problem, options.bias);
+  if (options.sinks) check_sinks(problem, options.sinks);
 }
 
 void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bias) {
@@ -48,10 +54,30 @@ void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bia
   }
 }
 
+void AttentionRules::check_sinks(const AttentionProblem& problem, const TensorView& sinks) {
+  if (sinks.dtype() != Dtype::f32 && sinks.dtype() != Dtype::f64) {
+    fail("sinks must be f32 or f64, got {}", name_of(sinks.dtype()));
+  }
+  require_shape("sinks", sinks, {problem.heads});
+  const Tensor values = convert(sinks, Dtype::f64);
+  sinks_.assign(values.data<double>(), values.data<double>() + problem.heads);
+  for (std::int64_t h = 0; h < problem.heads; ++h) {
+    const double sink = sinks_[static_cast<std::size_t>(h)];
+    if (std::isnan(sink) || sink > std::numeric_limits<float>::max()) {
+      fail("sinks[{}] is {}; it must be a number or -infinity (none)", h, sink);
+    }
+  }
+}
+
 void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {
   task.offset = align_ == Align::top_left ? 0 : task.length - task.q_len;
   task.left = left_;
   task.right = right_;
+  documents_.set(task, b);
+  task.mask_functions = mask_functions_.data();
+  task.mask_function_count = mask_functions_.size();
+  if (logit_function_) task.logit_function = &logit_function_;
+  if (!sinks_.empty()) task.sink = sinks_[static_cast<std::size_t>(h)];
   const auto planes = [&](const std::vector<TensorView>& views, Plane* to) {
     for (const TensorView& view : views) {
       *to++ = {head_address(view, mask_batch_, b, h), view.stride(-2), view.stride(-1)};
@@ -60,6 +86,7 @@ void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) co
   };
   task.boolean_count = planes(booleans_, task.booleans);
   task.bias_count = planes(biases_, task.biases);
+  tables_.set(task, h);
   for (const TensorView& slopes : alibi_) {
     const std::byte* slope = head_address(slopes, mask_batch_, b, h);
     task.alibi_slope +=

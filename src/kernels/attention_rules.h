@@ -1,11 +1,13 @@
-// The mask and the bias of a call after they were checked: who may attend and what is added, for each head of each
-// sequence.
+// The mask, the bias and the sinks of a call after they were checked: who may attend and what is added, for each head
+// of each sequence.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "kernels/attention_task.h"
+#include "kernels/documents.h"
+#include "kernels/table_biases.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -23,12 +25,18 @@ class AttentionRules {
 
  private:
   void check_bias(const AttentionProblem& problem, const Bias& bias);
+  void check_sinks(const AttentionProblem& problem, const TensorView& sinks);
 
   Dims mask_batch_;
   Align align_ = Align::top_left;
   std::int64_t left_ = 0, right_ = 0;
   std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
   std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
+  TableBiases tables_;
+  Documents documents_;
+  std::vector<MaskFunction> mask_functions_;
+  LogitFunction logit_function_;
+  std::vector<double> sinks_;  // per head; empty: none
 };
 
 }  // namespace qkv

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "core/dropout.h"
+#include "qkv/attention_function.h"
 #include "qkv/score.h"
 
 namespace qkv {
@@ -14,6 +16,11 @@ namespace qkv {
 // Keys are reduced in chunks of this length, each from a fresh state; the partial results are merged in index order. So
 // the bits of a row do not depend on who computes which chunk.
 inline constexpr std::int64_t kChunkKeys = 1024;
+
+// Keys first <= j < last; none if first == last.
+struct KeyRange {
+  std::int64_t first, last;
+};
 
 // Rows of keys or values, or of queries: row i at data + i * step. In pages: row i % page_rows of the page
 // pages[i / page_rows], pages lying page_step apart.
@@ -33,6 +40,24 @@ struct Plane {
 
 inline constexpr int kMaxPlanes = 4;
 
+// A learned number per relative position, of one head. Either a line of them, in which that of a query at p and a key
+// at j stands at reach + p - j, clamped to -1 ... 2 reach + 1; or those of a window, at coordinates[p] - coordinates[j]
+// + center. Around both there is room for a vector and more: numbers and coordinates repeat their ends.
+struct TableBias {
+  const std::byte* values = nullptr;
+  std::int64_t reach = 0;
+  const std::byte* coordinates = nullptr;  // integers of the width of the accumulation; nullptr: a line
+  std::int64_t center = 0;
+  std::int64_t numbers = 0;  // with the room around a line
+
+  // Where, in a line, the first of `lanes` neighbouring queries finds its number; it stands `distance` behind the key.
+  std::int64_t line_index(std::int64_t distance, std::int64_t lanes) const {
+    return std::clamp(reach + distance, -lanes, 2 * reach + 1);
+  }
+};
+
+inline constexpr std::int64_t kTablePadding = 64;
+
 // One number per query, or a row per query: that of query i at data + i * step. nullptr: not wanted.
 struct QueryPlace {
   std::byte* data = nullptr;
@@ -48,6 +73,8 @@ struct AttentionTask {
   std::int64_t q_len = 0, k_len = 0;
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
 
+  std::int64_t sequence = 0, head = 0;
+
   double scale = 1;
   double soft_cap = 0;  // 0: off
 
@@ -58,11 +85,21 @@ struct AttentionTask {
 
   // Query i sees keys j with i + offset - left <= j <= i + offset + right and j < length.
   std::int64_t offset = 0, left = 0, right = 0, length = 0;
+  const KeyRange* document_keys = nullptr;  // per query: from the first to the last key of its document
+  // Numbers of documents, where the keys of one are scattered: keys of other numbers in between are hidden.
+  const std::int32_t* query_documents = nullptr;
+  const std::int32_t* key_documents = nullptr;
+  const MaskFunction* mask_functions = nullptr;
+  std::size_t mask_function_count = 0;
   int boolean_count = 0;
   Plane booleans[kMaxPlanes];  // bytes, not 0 = visible
   int bias_count = 0;
   Plane biases[kMaxPlanes];
   double alibi_slope = 0;
+  int table_count = 0;
+  TableBias tables[kMaxPlanes];
+  const LogitFunction* logit_function = nullptr;
+  double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
 
   DropoutRule dropout;
   std::int64_t sequence = 0, head = 0;  // for dropout
@@ -85,16 +122,34 @@ struct AttentionTask {
   std::int64_t block_rows = 0, block_columns = 0, block_step = 0;
 };
 
-// Keys first <= j < last; none if first == last.
-struct KeyRange {
-  std::int64_t first, last;
-};
-
-// What causal, window and length leave for query i.
+// What causal, window, length and documents leave for query i.
 inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
-  const std::int64_t end = std::clamp<std::int64_t>(task.length, 0, task.k_len), position = i + task.offset;
-  const std::int64_t first = std::clamp<std::int64_t>(position - task.left, 0, end);
-  return {first, std::max(first, std::clamp<std::int64_t>(position + task.right + 1, 0, end))};
+  std::int64_t begin = 0, end = std::clamp<std::int64_t>(task.length, 0, task.k_len);
+  if (task.document_keys != nullptr) {
+    end = std::min(end, task.document_keys[i].last);
+    begin = std::min(end, task.document_keys[i].first);
+  }
+  const std::int64_t position = i + task.offset;
+  const std::int64_t first = std::clamp(position - task.left, begin, end);
+  return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
+}
+
+// Numbers of a head that have gradients: those of its tables, and the slope of ALiBi.
+inline std::int64_t parameter_count(const AttentionTask& task) {
+  std::int64_t count = 1;
+  for (int t = 0; t < task.table_count; ++t) count += task.tables[t].numbers;
+  return count;
+}
+
+// Query i and key j, for a user's function.
+inline Pair pair_of(const AttentionTask& task, std::int64_t i, std::int64_t j) {
+  const auto narrow = [](std::int64_t index) { return static_cast<std::int32_t>(index); };
+  return {narrow(task.sequence), narrow(task.head), narrow(i), narrow(j), narrow(i + task.offset)};
+}
+
+// Whether intervals of keys do not tell all of the mask.
+inline bool is_masked_by_element(const AttentionTask& task) {
+  return task.boolean_count != 0 || task.key_documents != nullptr || task.mask_function_count != 0;
 }
 
 // From the first to the last key that one of the queries begin <= i < end sees.

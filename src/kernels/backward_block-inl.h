@@ -16,6 +16,7 @@
 #include "kernels/attention_backward.h"
 #include "kernels/dropout-inl.h"
 #include "kernels/logits-inl.h"
+#include "kernels/parameter_gradients-inl.h"
 #include "kernels/visibility-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -93,10 +94,12 @@ class BackwardBlock {
     const std::int64_t first = std::max(visibility_.first_key(), chunk);
     const std::int64_t last = std::min(visibility_.last_key(), chunk + kChunkKeys);
     if (first >= last) return nullptr;
+    parameters_ = reinterpret_cast<T*>(sums.parameters);
     read_rows();
     std::memset(grad_query_, 0, sizeof(T) * task_.query_dim * kColumns);
     for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
       const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBackwardKeys, last);
+      if (!visibility_.meets(block_first, block_last)) continue;
       if (is_plain(task_)) {
         attend_keys<Unit::base2>(chunk, block, block_first, block_last, sums);
       } else {
@@ -207,6 +210,10 @@ class BackwardBlock {
       }
     }
     if (dropout_.is_on()) dropout_.drop(key, kTileRows, delta_, weights, gradients);
+    if (parameters_ != nullptr) {
+      if constexpr (kMasked) hide_gradients(key, gradients);
+      add_parameter_gradients<kVectors>(task_, begin_, count_, key, gradients, parameters_);
+    }
     if (task_.soft_cap != 0) logits_.template multiply_cap_slope<S>(task_, key, gradients);
     if constexpr (kMasked) hide_gradients(key, gradients);
   }
@@ -258,14 +265,15 @@ class BackwardBlock {
   BlockDropout<T, kVectors> dropout_;
   BlockLogits<T, kVectors> logits_;
   HWY_ALIGN T log_sum_exp_[kColumns], delta_[kColumns];
-  T* weights_;        // [kBackwardKeys][kColumns]
-  T* gradients_;      // of the logits, the same shape
-  T* query_rows_;     // [kColumns][query_columns_]
-  T* grad_out_rows_;  // [kColumns][value_columns_]
-  T* grad_out_;       // [value_dim][kColumns]
-  T* grad_query_;     // [query_dim][kColumns]
-  T* tile_values_;    // [kTileRows][value_dim]
-  T* slice_;          // [kBackwardKeys][kTileRows]
+  T* weights_;               // [kBackwardKeys][kColumns]
+  T* gradients_;             // of the logits, the same shape
+  T* query_rows_;            // [kColumns][query_columns_]
+  T* grad_out_rows_;         // [kColumns][value_columns_]
+  T* grad_out_;              // [value_dim][kColumns]
+  T* grad_query_;            // [query_dim][kColumns]
+  T* tile_values_;           // [kTileRows][value_dim]
+  T* slice_;                 // [kBackwardKeys][kTileRows]
+  T* parameters_ = nullptr;  // [parameter_count]
 };
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -56,9 +56,28 @@ struct Decoder {
     }
   }
 
-  static void finish(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, const std::byte* part) {
+  // A key with a weight and without a value.
+  template <Unit kUnit>
+  static void add_sink(const AttentionTask& task, T* row) {
+    const Tag<T> d;
+    const T sink = sink_of<kUnit, T>(task);
+    if (row[1] == 0) row[0] = sink;
+    const T maximum = std::max(row[0], sink);
+    const Vec<T> factor = power<kUnit, T>(hn::Set(d, row[0] - maximum));
+    const Vec<T> weight = power<kUnit, T>(hn::Set(d, sink - maximum));
+    row[0] = maximum;
+    row[1] = hn::GetLane(hn::MulAdd(hn::Set(d, row[1]), factor, weight));
+    for (std::int64_t e = kHeader; e < kHeader + task.value_dim; e += kLanes<T>) {
+      hn::Store(hn::Mul(hn::Load(d, row + e), factor), d, row + e);
+    }
+  }
+
+  static void finish(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, std::byte* part) {
     for (std::int64_t h = 0; h < heads; ++h) {
-      const T* row = reinterpret_cast<const T*>(part) + h * row_elements(tasks[0]);
+      T* row = reinterpret_cast<T*>(part) + h * row_elements(tasks[0]);
+      if (tasks[h].sink != -kInfinity<double>) {
+        is_plain(tasks[h]) ? add_sink<Unit::base2>(tasks[h], row) : add_sink<Unit::natural>(tasks[h], row);
+      }
       const T inverse = row[1] == 0 ? T(0) : T(1) / row[1];
       if (tasks[h].out != nullptr) write_out(tasks[h], row + kHeader, inverse);
       if (tasks[h].log_sum_exp != nullptr) {
@@ -121,7 +140,7 @@ void merge(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::b
   QKV_DECODE(merge, tasks, heads, part, next)
 }
 
-void finish(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch, const std::byte* part) {
+void finish(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch, std::byte* part) {
   QKV_DECODE(finish, tasks, heads, scratch, part)
 }
 
@@ -160,7 +179,7 @@ void merge_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage
 }
 
 void finish_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch,
-                    const std::byte* part) {
+                    std::byte* part) {
   HWY_DYNAMIC_DISPATCH(finish)(tasks, heads, storage, scratch, part);
 }
 

@@ -29,8 +29,8 @@ void decode_chunk(const AttentionTask* tasks, std::int64_t heads, Dtype storage,
 void merge_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* part,
                    const std::byte* next);
 
-// Writes what the tasks ask for: out, log-sum-exp, weights and logits (the last two by a second look at the keys).
-void finish_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch,
-                    const std::byte* part);
+// Adds the sinks and writes what the tasks ask for: out, log-sum-exp, weights and logits (the last two by a second look
+// at the keys).
+void finish_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch, std::byte* part);
 
 }  // namespace qkv

@@ -186,15 +186,56 @@ class DecodeChunk {
         logits[j] -= static_cast<T>(task.alibi_slope) * static_cast<T>(std::abs(task.offset - (chunk_ + j)));
       }
     }
+    for (int t = 0; t < task.table_count; ++t) add_table(task.tables[t], task.offset, logits, begin, end);
+    if (task.logit_function != nullptr) task.logit_function->change_tile(tile_of(task, logits + begin));
+    hide(h, -kInfinity<T>);
+  }
+
+  // The pairs of the query and keys first_ <= j < last_.
+  template <class Element>
+  PairTile<Element> tile_of(const AttentionTask& task, Element* elements) const {
+    return {.first = pair_of(task, 0, first_),
+            .queries = 1,
+            .keys = static_cast<std::int32_t>(last_ - first_),
+            .query_step = kChunkKeys,
+            .key_step = 1,
+            .at = elements};
+  }
+
+  // The hidden keys of head h, between first_ and last_, get this entry among the logits.
+  void hide(std::int64_t h, T entry) {
+    const AttentionTask& task = tasks_[h];
+    T* logits = logits_ + h * kChunkKeys;
     for (int p = 0; p < task.boolean_count; ++p) {
-      for (std::int64_t j = begin; j < end; ++j) {
-        if (!is_visible(task.booleans[p], chunk_ + j)) logits[j] = -kInfinity<T>;
+      const Plane& plane = task.booleans[p];
+      for (std::int64_t j = first_; j < last_; ++j) {
+        if (plane.data[j * plane.key_step] == std::byte{0}) logits[j - chunk_] = entry;
+      }
+    }
+    for (std::int64_t j = first_; task.key_documents != nullptr && j < last_; ++j) {
+      if (task.key_documents[j] != *task.query_documents) logits[j - chunk_] = entry;
+    }
+    for (std::size_t f = 0; f < task.mask_function_count; ++f) {
+      std::uint8_t visible[kChunkKeys];
+      task.mask_functions[f].fill(tile_of(task, visible));
+      for (std::int64_t j = first_; j < last_; ++j) {
+        if (visible[j - first_] == 0) logits[j - chunk_] = entry;
       }
     }
   }
 
-  static bool is_visible(const Plane& plane, std::int64_t key) {
-    return plane.data[key * plane.key_step] != std::byte{0};
+  void add_table(const TableBias& table, std::int64_t position, T* logits, std::int64_t begin, std::int64_t end) const {
+    const T* values = reinterpret_cast<const T*>(table.values);
+    if (table.coordinates == nullptr) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        logits[j] += values[table.line_index(position - (chunk_ + j), 1)];
+      }
+      return;
+    }
+    const auto* coordinates = reinterpret_cast<const hwy::MakeSigned<T>*>(table.coordinates);
+    for (std::int64_t j = begin; j < end; ++j) {
+      logits[j] += values[coordinates[position] - coordinates[chunk_ + j] + table.center];
+    }
   }
 
   static void cap(T cap, T* logits, std::int64_t begin, std::int64_t end) {
@@ -226,11 +267,7 @@ class DecodeChunk {
       total = hn::Add(total, weight);
     }
     sum = hn::GetLane(hn::SumOfLanes(d, total));
-    for (int p = 0; p < tasks_[h].boolean_count; ++p) {
-      for (std::int64_t j = first_; j < last_; ++j) {
-        if (!is_visible(tasks_[h].booleans[p], j)) logits[j - chunk_] = T(-0.0);
-      }
-    }
+    hide(h, T(-0.0));
     if (tasks_[h].dropout.is_on()) drop(tasks_[h], logits);
   }
 
@@ -275,10 +312,10 @@ class DecodeChunk {
   HWY_INLINE void add_block(const S* values, std::int64_t keys, std::int64_t h, std::int64_t j, T* out,
                             std::int64_t out_step) {
     const T* weights = logits_ + h * kChunkKeys + (j - chunk_);
-    if (tasks_[0].boolean_count == 0) {
-      add_sizes<kHeads, false>(values, keys, weights, out + h * out_step, out_step);
-    } else {
+    if (is_masked_by_element(tasks_[0])) {
       add_sizes<kHeads, true>(values, keys, weights, out + h * out_step, out_step);
+    } else {
+      add_sizes<kHeads, false>(values, keys, weights, out + h * out_step, out_step);
     }
   }
 

@@ -113,16 +113,29 @@ class ForwardBlock {
       const std::int64_t chunk_end = std::min(chunk + kChunkKeys, last);
       std::int64_t block = std::max(first / kBlockKeys * kBlockKeys, chunk);
       for (; block < chunk_end; block += kBlockKeys) {
-        attend_keys<kUnit>(block, std::max(first, block), std::min(block + kBlockKeys, chunk_end), state, out);
+        const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBlockKeys, chunk_end);
+        if (visibility_.meets(block_first, block_last)) attend_keys<kUnit>(block, block_first, block_last, state, out);
       }
       if (!whole) merge_states<kUnit>(state_, out_, chunk_state, chunk_out_, task_.value_dim);
       whole = false;
     }
+    if (task_.sink != -kInfinity<double>) add_sink<kUnit>();
     if (task_.out != nullptr) write_out();
     if (task_.log_sum_exp != nullptr) write_log_sum_exp<kUnit>();
     if (wants_planes(task_) || wants_sums(task_) || wants_row_statistics(task_)) {
       SecondLook<kUnit, T, S, kVectors>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
     }
+  }
+
+  // A key with a weight and without a value.
+  template <Unit kUnit>
+  void add_sink() {
+    State sink;
+    sink.reset();
+    std::fill(sink.maximum, sink.maximum + kColumns, sink_of<kUnit, T>(task_));
+    std::fill(sink.sum, sink.sum + kColumns, T(1));
+    std::memset(chunk_out_, 0, sizeof(T) * task_.value_dim * kColumns);
+    merge_states<kUnit>(state_, out_, sink, chunk_out_, task_.value_dim);
   }
 
   // Keys first <= j < last, within the block that begins at `block`.

@@ -27,8 +27,8 @@ inline bool is_additive(const AttentionTask& task) {
 
 // Nothing between the products and softmax but a scale that does not vanish: logits may stay bare and in registers.
 inline bool is_plain(const AttentionTask& task) {
-  return !is_additive(task) && task.soft_cap == 0 && task.bias_count == 0 && task.alibi_slope == 0 &&
-         std::abs(task.scale) >= 1e-30;
+  return !is_additive(task) && task.soft_cap == 0 && task.bias_count == 0 && task.table_count == 0 &&
+         task.logit_function == nullptr && task.alibi_slope == 0 && std::abs(task.scale) >= 1e-30;
 }
 
 // What BlockLogits gives, times this, is in powers of 2 (Unit::base2; the scale's sign is in the queries) or natural.
@@ -41,6 +41,12 @@ HWY_INLINE Vec<T> unit_of(const AttentionTask& task) {
 template <Unit kUnit, class T>
 T natural_unit_of(const AttentionTask& task) {
   return kUnit == Unit::base2 ? static_cast<T>(std::abs(task.scale)) : T(1);
+}
+
+// The sink's logit in the unit of a maximum.
+template <Unit kUnit, class T>
+T sink_of(const AttentionTask& task) {
+  return static_cast<T>(kUnit == Unit::base2 ? task.sink * kLog2E : task.sink);
 }
 
 template <class T>
@@ -185,6 +191,20 @@ class BlockLogits {
     if (task.soft_cap != 0) cap(static_cast<T>(task.soft_cap), logits);
     for (int p = 0; p < task.bias_count; ++p) add_bias(task.biases[p], key, task.k_len, logits);
     if (task.alibi_slope != 0) add_alibi(task, key, logits);
+    for (int t = 0; t < task.table_count; ++t) {
+      const TableBias& table = task.tables[t];
+      table.coordinates == nullptr ? add_line(table, key, task.offset, logits)
+                                   : add_window(table, key, task.offset, logits);
+    }
+    if (task.logit_function != nullptr) {
+      task.logit_function->change_tile(
+          PairTile<T>{.first = pair_of(task, begin_, key),
+                      .queries = static_cast<std::int32_t>(count_),
+                      .keys = static_cast<std::int32_t>(std::min<std::int64_t>(kTileRows, task.k_len - key)),
+                      .query_step = 1,
+                      .key_step = kColumns,
+                      .at = logits});
+    }
   }
 
   // scale * score
@@ -264,6 +284,35 @@ class BlockLogits {
         const auto distances = hn::Abs(hn::Iota(index, static_cast<Index>(distance)));
         T* at = logits + (r * kVectors + c) * kLanes<T>;
         hn::Store(hn::MulAdd(hn::ConvertTo(d, distances), slope, hn::Load(d, at)), d, at);
+      }
+    }
+  }
+
+  void add_line(const TableBias& table, std::int64_t key, std::int64_t offset, T* logits) const {
+    const Tag<T> d;
+    const T* values = reinterpret_cast<const T*>(table.values);
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int c = 0; c < kVectors; ++c) {
+        const T* from = values + table.line_index(begin_ + offset + c * kLanes<T> - (key + r), kLanes<T>);
+        T* to = logits + (r * kVectors + c) * kLanes<T>;
+        hn::Store(hn::Add(hn::Load(d, to), hn::LoadU(d, from)), d, to);
+      }
+    }
+  }
+
+  void add_window(const TableBias& table, std::int64_t key, std::int64_t offset, T* logits) const {
+    const Tag<T> d;
+    const hn::RebindToSigned<Tag<T>> index;
+    using Index = hwy::MakeSigned<T>;
+    const T* values = reinterpret_cast<const T*>(table.values);
+    const Index* coordinates = reinterpret_cast<const Index*>(table.coordinates);
+    for (int r = 0; r < kTileRows; ++r) {
+      const auto of_key = hn::Set(index, coordinates[key + r] - static_cast<Index>(table.center));
+      for (int c = 0; c < kVectors; ++c) {
+        const auto of_query = hn::LoadU(index, coordinates + begin_ + offset + c * kLanes<T>);
+        T* to = logits + (r * kVectors + c) * kLanes<T>;
+        const Vec<T> bias = hn::GatherIndex(d, values, hn::Sub(of_query, of_key));
+        hn::Store(hn::Add(hn::Load(d, to), bias), d, to);
       }
     }
   }

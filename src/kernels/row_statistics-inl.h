@@ -32,7 +32,8 @@ class RowStatistics {
       maximum_[i] = state.maximum[i];
       sum_[i] = state.sum[i];
       top_[i] = -kInfinity<T>;
-      weighted_[i] = 0;
+      const double sink = sink_of<kUnit, T>(task) - maximum_[i];
+      weighted_[i] = task.sink == -kInfinity<double> ? 0 : std::exp(sink * kOfUnit) * sink;
       // Lanes without a query never have a key that belongs to the top.
       least_[i] = i < count ? -kInfinity<T> : kInfinity<T>;
     }

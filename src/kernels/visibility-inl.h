@@ -1,5 +1,6 @@
-// Which keys the queries of a block see: an interval of keys per query, from causal, window and lengths, and boolean
-// planes read as bytes. Included once per CPU target.
+// Which keys the queries of a block see: an interval of keys per query, from causal, window, lengths and documents, and
+// inside it boolean planes read as bytes, numbers of scattered documents and a user's functions. Included once per CPU
+// target.
 
 #if defined(QKV_KERNELS_VISIBILITY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_VISIBILITY_INL_H_
@@ -21,7 +22,12 @@ template <class T, int kVectors>
 class Visibility {
  public:
   Visibility(const AttentionTask& task, std::int64_t begin, std::int64_t count)
-      : task_(task), begin_(begin), count_(count), some_(keys_of_queries(task, begin, begin + count)) {
+      : task_(task),
+        begin_(begin),
+        count_(count),
+        by_element_(is_masked_by_element(task)),
+        has_words_(task.boolean_count != 0 || task.mask_function_count != 0),
+        some_(keys_of_queries(task, begin, begin + count)) {
     for (int i = 0; i < kColumns; ++i) {
       first_[i] = 0;  // lanes without a query see everything and decide nothing
       last_[i] = std::numeric_limits<Index>::max();
@@ -32,6 +38,7 @@ class Visibility {
       last_[i] = static_cast<Index>(keys.last);
       all_.first = std::max(all_.first, keys.first);
       all_.last = std::min(all_.last, keys.last);
+      if (task.query_documents != nullptr) documents_[i] = task.query_documents[begin + i];
     }
   }
 
@@ -41,13 +48,26 @@ class Visibility {
 
   // Whether every query sees keys key ... key + rows - 1.
   bool sees_all(std::int64_t key, std::int64_t rows) const {
-    return task_.boolean_count == 0 && key >= all_.first && key + rows <= all_.last;
+    return !by_element_ && key >= all_.first && key + rows <= all_.last;
+  }
+
+  // Whether keys first <= j < last hold a document of one of the queries; else all of them are hidden.
+  bool meets(std::int64_t first, std::int64_t last) const {
+    if (task_.key_documents == nullptr) return true;
+    for (std::int64_t j = first; j < last; ++j) {
+      const std::int32_t document = task_.key_documents[j];
+      if (j > first && document == task_.key_documents[j - 1]) continue;
+      for (std::int64_t i = 0; i < count_; ++i) {
+        if (documents_[i] == document) return true;
+      }
+    }
+    return false;
   }
 
   // To call before hide() and hidden() for the tile that begins at `key`: of the bytes of each query, the top bit says
   // whether the key is visible in every plane.
   void load_booleans(std::int64_t key, int rows) {
-    if (task_.boolean_count == 0) return;
+    if (!has_words_) return;
     const std::int64_t present = std::min<std::int64_t>(rows, task_.k_len - key);
     for (std::int64_t i = 0; i < count_; ++i) {
       std::uint64_t visible = ~std::uint64_t{0};
@@ -67,6 +87,7 @@ class Visibility {
       }
       for (int w = 0; w < kWords; ++w) words_[w][i] = static_cast<Word>(visible >> (8 * kWordRows * (w % 8)));
     }
+    for (std::size_t f = 0; f < task_.mask_function_count; ++f) load_function(task_.mask_functions[f], key, present);
   }
 
   // Lanes of vector c whose query does not see key + r.
@@ -77,10 +98,15 @@ class Visibility {
     const auto first = hn::Load(index_tag, first_ + c * kLanes<T>);
     const auto last = hn::Load(index_tag, last_ + c * kLanes<T>);
     auto hidden = hn::Or(hn::Lt(j, first), hn::Not(hn::Lt(j, last)));
-    if (task_.boolean_count != 0) {
+    if (has_words_) {
       const auto word = hn::Load(index_tag, words_[r / kWordRows] + c * kLanes<T>);
       const auto bit = hn::Set(index_tag, static_cast<Index>(Word{0x80} << (8 * (r % kWordRows))));
       hidden = hn::Or(hidden, hn::Eq(hn::And(word, bit), hn::Zero(index_tag)));
+    }
+    if (task_.key_documents != nullptr) {  // a tile may reach beyond the last key
+      const auto document = task_.key_documents[std::min(key + r, task_.k_len - 1)];
+      const auto own = hn::Load(index_tag, documents_ + c * kLanes<T>);
+      hidden = hn::Or(hidden, hn::Ne(own, hn::Set(index_tag, static_cast<Index>(document))));
     }
     return hn::RebindMask(d, hidden);
   }
@@ -102,12 +128,33 @@ class Visibility {
   static constexpr int kWordRows = sizeof(T);  // keys whose bytes fit a lane
   static constexpr int kWords = (kTileRows + kWordRows - 1) / kWordRows;
 
+  // What a user's function hides, into the words of load_booleans.
+  HWY_NOINLINE void load_function(const MaskFunction& function, std::int64_t key, std::int64_t rows) {
+    std::uint8_t visible[kTileRows * kColumns];
+    function.fill({.first = pair_of(task_, begin_, key),
+                   .queries = static_cast<std::int32_t>(count_),
+                   .keys = static_cast<std::int32_t>(rows),
+                   .query_step = 1,
+                   .key_step = kColumns,
+                   .at = visible});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const int shift = static_cast<int>(8 * (r % kWordRows) + 7);
+      for (std::int64_t i = 0; i < count_; ++i) {
+        const Word hidden = static_cast<Word>(visible[r * kColumns + i] == 0) << shift;
+        words_[r / kWordRows][i] &= static_cast<Index>(~hidden);
+      }
+    }
+  }
+
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
+  const bool by_element_;                                      // intervals do not tell all
+  const bool has_words_;                                       // of booleans or functions
   const KeyRange some_;                                        // seen by some query
   KeyRange all_{0, std::numeric_limits<std::int64_t>::max()};  // seen by every one
   HWY_ALIGN Index first_[kColumns], last_[kColumns];
   HWY_ALIGN Index words_[kWords][kColumns] = {};
+  HWY_ALIGN Index documents_[kColumns] = {};
 };
 
 }  // namespace qkv::HWY_NAMESPACE

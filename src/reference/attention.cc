@@ -20,6 +20,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // v [kv_heads, k_len, value_dim], and the places for its results.
 struct Sequence {
   std::int64_t batch_index;
+  std::int64_t query_start, key_start;  // packed: rows of the sequences before
   TensorView q, k, v;
   MutableTensorView out;          // [heads, q_len, value_dim]
   MutableTensorView log_sum_exp;  // [heads, q_len]
@@ -32,6 +33,12 @@ struct Pair {
   std::int64_t batch, head, i, j;
   Dims indices() const { return {batch, head, i, j}; }
 };
+
+// The same for a user's function.
+qkv::Pair as_function_argument(const Pair& pair, std::int64_t position) {
+  const auto narrow = [](std::int64_t index) { return static_cast<std::int32_t>(index); };
+  return {narrow(pair.batch), narrow(pair.head), narrow(pair.i), narrow(pair.j), narrow(position)};
+}
 
 // matrix [rows, columns], row-major, times a vector.
 std::vector<double> product(const Tensor& matrix, Vector vector) {
@@ -82,11 +89,16 @@ class Scorer {
 // Mask and bias with their arrays in f64, answering for one pair at a time.
 class Rules {
  public:
-  Rules(const Mask& mask, const Bias& bias) : mask_(mask) {
+  Rules(const Mask& mask, const Bias& bias) : mask_(mask), tables_(bias.tables()) {
     for (const TensorView& view : mask.length_views()) lengths_.push_back(in_double(view));
     for (const TensorView& view : mask.boolean_views()) booleans_.push_back(in_double(view));
+    for (const auto& [query, key] : mask.document_ids()) {
+      query_documents_.push_back(in_double(query));
+      key_documents_.push_back(in_double(key));
+    }
     for (const TensorView& view : bias.views()) biases_.push_back(in_double(view));
     for (const TensorView& view : bias.alibi_slopes()) slopes_.push_back(in_double(view));
+    for (const RelativeTable& table : tables_) table_values_.push_back(in_double(table.values()));
   }
 
   // Keys that belong to the sequence: all, or as many as the lengths leave.
@@ -108,6 +120,15 @@ class Rules {
     if (pair.j >= key_length(sequence)) return false;
     if (mask_.left() >= 0 && pair.j < position - mask_.left()) return false;
     if (mask_.right() >= 0 && pair.j > position + mask_.right()) return false;
+    for (std::size_t d = 0; d < query_documents_.size(); ++d) {
+      const double own = element(query_documents_[d], {pair.batch, sequence.query_start + pair.i});
+      if (element(key_documents_[d], {pair.batch, sequence.key_start + pair.j}) != own) return false;
+    }
+    for (const MaskFunction& function : mask_.functions()) {
+      std::uint8_t visible = 0;
+      function.fill({as_function_argument(pair, position), 1, 1, 1, 1, &visible});
+      if (visible == 0) return false;
+    }
     return std::all_of(booleans_.begin(), booleans_.end(),
                        [&](const Tensor& visible) { return element(visible, pair.indices()) != 0; });
   }
@@ -118,6 +139,9 @@ class Rules {
     for (const Tensor& values : biases_) sum += element(values, pair.indices());
     for (const Tensor& slopes : slopes_) {
       sum -= element(slopes, {pair.batch, pair.head}) * static_cast<double>(std::abs(position - pair.j));
+    }
+    for (std::size_t t = 0; t < tables_.size(); ++t) {
+      sum += table_values_[t].view().at<double>({tables_[t].bucket(position, pair.j), pair.head});
     }
     return sum;
   }
@@ -133,16 +157,18 @@ class Rules {
   }
 
   const Mask& mask_;
-  std::vector<Tensor> lengths_, booleans_, biases_, slopes_;
+  const std::vector<RelativeTable>& tables_;
+  std::vector<Tensor> lengths_, booleans_, query_documents_, key_documents_, biases_, slopes_, table_values_;
 };
 
 // weights = softmax(logits) of one row, shifted by the maximum so that no exponential overflows; the logarithm of the
-// sum of exponentials is returned. Logits that are all -infinity give weights 0.
-double softmax(Vector logits, std::span<double> weights) {
-  double maximum = -kInfinity;
+// sum of exponentials is returned. The sink is one more logit, whose weight goes nowhere. Logits that are all -infinity
+// give weights 0.
+double softmax(Vector logits, double sink, std::span<double> weights) {
+  double maximum = sink;
   for (const double logit : logits) maximum = std::max(maximum, logit);
   const double shift = maximum == -kInfinity ? 0 : maximum;
-  double sum = 0;
+  double sum = std::exp(sink - shift);
   for (std::size_t j = 0; j < logits.size(); ++j) {
     weights[j] = std::exp(logits[j] - shift);
     sum += weights[j];
@@ -158,6 +184,7 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
   const std::int64_t q_len = sequence.q.size(1), k_len = sequence.k.size(1);
   const double scale = options.scale.value_or(scorer.default_scale(sequence.q.size(2)));
   const DropoutRule dropout(options.dropout);
+  const Tensor sinks = options.sinks ? in_double(options.sinks) : filled({heads}, -kInfinity);
   for (std::int64_t head = 0; head < heads; ++head) {
     const std::int64_t kv_head = head / (heads / kv_heads);
     for (std::int64_t i = 0; i < q_len; ++i) {
@@ -171,10 +198,15 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
         if (!rules.may_attend(sequence, pair)) continue;
         double logit = scale * scorer.score(query, row(sequence.k, kv_head, j));
         if (options.soft_cap != 0) logit = options.soft_cap * std::tanh(logit / options.soft_cap);
-        logits[static_cast<std::size_t>(j)] = logit + rules.bias(sequence, pair);
+        logit += rules.bias(sequence, pair);
+        if (options.logit_function) {
+          options.logit_function.change_tile(
+              {as_function_argument(pair, i + rules.offset(sequence)), 1, 1, 1, 1, &logit});
+        }
+        logits[static_cast<std::size_t>(j)] = logit;
       }
 
-      sequence.log_sum_exp.at<double>({head, i}) = softmax(logits, weights);
+      sequence.log_sum_exp.at<double>({head, i}) = softmax(logits, sinks.view().at<double>({head}), weights);
 
       DropoutRow factors(dropout, sequence.batch_index, head, i);
       for (std::int64_t j = 0; j < k_len; ++j) {
@@ -211,6 +243,8 @@ AttentionResult attention(const TensorView& query, const TensorView& key, const 
   for (std::int64_t b = 0; b < batch.size(); ++b) {
     const TensorView keys = batch.keys(k.view(), b);
     attend({.batch_index = b,
+            .query_start = batch.query_start(b),
+            .key_start = batch.key_start(b),
             .q = batch.queries(q.view(), b),
             .k = keys,
             .v = batch.keys(v.view(), b),

@@ -37,6 +37,13 @@ class Batch {
   Tensor keys_in_form(const TensorView& array) const;
 
   std::int64_t size() const { return size_; }
+  // How many query or key rows of a packed batch precede sequence b.
+  std::int64_t query_start(std::int64_t b) const {
+    return q_offsets_.empty() ? 0 : q_offsets_[static_cast<std::size_t>(b)];
+  }
+  std::int64_t key_start(std::int64_t b) const {
+    return k_offsets_.empty() ? 0 : k_offsets_[static_cast<std::size_t>(b)];
+  }
   std::int64_t longest_key_length() const { return longest_key_length_; }
 
   // Rows of sequence b, [heads, length, ...], of an array with one row for each query or for each key.

@@ -148,6 +148,30 @@ TEST_F(Attend, MaskAndLengths) {
       {1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0});
 }
 
+TEST_F(Attend, Documents) {
+  save_indifferent_queries();
+  const std::string key = save<std::int64_t>("k_ids.npy", {4}, {7, 7, 2, 7});
+  expect_weights({"--documents", save<std::int32_t>("q_ids.npy", {3}, {2, 7, 9}), "--documents-key", key}, {3, 4},
+                 {0, 0, 1, 0, 1, 1, 0, 1, 0, 0, 0, 0});
+  write_npy(folder_ / "q.npy", Tensor::zeros({4, 2}));
+  expect_weights({"--documents", key}, {4, 4}, {1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1});
+  expect_message(attend({"--documents-key", key}), 2, "qkv attend", "--documents");
+  expect_message(attend({"--documents", folder_ / "q_ids.npy"}), 3, "qkv attend", "query documents [3]");
+}
+
+TEST_F(Attend, Sinks) {
+  save_indifferent_queries({2});
+  const float ln4 = 2 * std::numbers::ln2_v<float>;
+  expect_success(attend({"--sinks", save<float>("s.npy", {2}, {ln4, -1e30f}), "--weights", folder_ / "w.npy",
+                         "--log-sum-exp", folder_ / "l.npy"}));
+  std::vector<double> weights(24, 0.25);
+  std::fill_n(weights.begin(), 12, 0.125);
+  expect_array("w.npy", Dtype::f32, {2, 3, 4}, weights);
+  const double ln8 = std::log(8.0);
+  expect_array("l.npy", Dtype::f32, {2, 3}, {ln8, ln8, ln8, ln4, ln4, ln4});
+  expect_message(attend({"--sinks", save<float>("s.npy", {3}, {0, 0, 0})}), 3, "qkv attend", "sinks");
+}
+
 TEST_F(Attend, BiasAndAlibi) {
   save_indifferent_queries({1, 2});
   const float ln2 = std::numbers::ln2_v<float>;
@@ -161,6 +185,30 @@ TEST_F(Attend, BiasAndAlibi) {
   expect_success(attend({"--alibi", folder_ / "s.npy", "--bias", folder_ / "b.npy", "--dtype", "f64"}));
   expect_message(attend({"--bias", save<double>("b.npy", {1, 4}, {1, 0, 0, 0})}), 3, "qkv attend", "holds f64");
   expect_message(attend({"--bias", save<std::int32_t>("b.npy", {1, 4}, {1, 0, 0, 0})}), 3, "qkv attend", "holds i32");
+}
+
+// Tables of the logarithms of shares: [buckets, 1].
+TEST_F(Attend, RelativeTables) {
+  save_indifferent_queries({1});
+  const Dims shape = {1, 3, 4};
+  const auto logarithms = [&](const char* name, std::vector<float> shares) {
+    for (float& share : shares) share = std::log(share);
+    return save<float>(name, {static_cast<std::int64_t>(shares.size()), 1}, shares);
+  };
+  expect_weights({"--clipped-table", logarithms("t.npy", {1, 2, 3, 4, 5})}, shape,
+                 {3, 4, 5, 5, 2, 3, 4, 5, 1, 2, 3, 4});
+  // Distances 0 and 1 have a bucket each, 2 and more share one; keys behind the query the second half.
+  const std::string t5 = logarithms("t5.npy", {1, 2, 3, 9, 5, 6, 7, 8});
+  expect_weights({"--t5-table", t5, "--t5-max-distance", "4"}, shape, {1, 6, 7, 8, 2, 1, 6, 7, 3, 2, 1, 6});
+  expect_weights({"--t5-table", t5, "--t5-bidirectional", "no"}, shape, {1, 1, 1, 1, 2, 1, 1, 1, 3, 2, 1, 1});
+  // Four places, two by two; three queries at the first ones.
+  const std::vector<double> places = {5, 4, 2, 1, 6, 5, 3, 2, 8, 7, 5, 4};
+  const std::string swin = logarithms("s.npy", {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  expect_weights({"--swin-table", swin, "--swin-window", "2,2"}, shape, places);
+  expect_message(attend({"--swin-table", swin}), 2, "qkv attend", "--swin-window");
+  expect_message(attend({"--swin-table", swin, "--swin-window", "2"}), 2, "qkv attend", "--swin-window");
+  expect_message(attend({"--swin-table", swin, "--swin-window", "3,2"}), 3, "qkv attend", "(2 * 3 - 1)");
+  expect_message(attend({"--t5-max-distance", "4"}), 2, "qkv attend", "--t5-table");
 }
 
 TEST_F(Attend, SoftCapAndScaleMakeTheLogits) {

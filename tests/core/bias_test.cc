@@ -17,6 +17,10 @@ TEST(Bias, SumKeepsEveryPart) {
   EXPECT_EQ(bias.views()[1].shape(), (Dims{3, 4}));
   ASSERT_EQ(bias.alibi_slopes().size(), 1u);
   EXPECT_EQ(bias.alibi_slopes()[0].shape(), (Dims{2}));
+  const Bias tables =
+      Bias::table(RelativeTable::clipped(values)) + (bias + Bias::table(RelativeTable::clipped(values)));
+  ASSERT_EQ(tables.tables().size(), 2u);
+  EXPECT_EQ(tables.tables()[1].values().shape(), (Dims{3, 4}));
 }
 
 }  // namespace

@@ -52,6 +52,10 @@ TEST(Mask, KeepsAllViews) {
   EXPECT_EQ(mask.length_views()[0].shape(), (Dims{2}));
   ASSERT_EQ(mask.boolean_views().size(), 2u);
   EXPECT_EQ(mask.boolean_views()[1].shape(), (Dims{3, 4}));
+  const Mask documents = Mask::documents(lengths) & (mask & Mask::documents(lengths, visible));
+  ASSERT_EQ(documents.document_ids().size(), 2u);
+  EXPECT_EQ(documents.document_ids()[0].key.shape(), (Dims{2}));
+  EXPECT_EQ(documents.document_ids()[1].key.shape(), (Dims{3, 4}));
 }
 
 }  // namespace

@@ -72,6 +72,27 @@ const Rule kRules[] = {
      [](Call& c) { c.options.mask = Mask::boolean(c.keep(filled({5, 6}, 1))); }},
     {"boolean mask [4, 6] does not broadcast to [2, 4, 5, 6]",
      [](Call& c) { c.options.mask = Mask::boolean(c.keep(Tensor::zeros({4, 6}, Dtype::boolean))); }},
+    {"query documents [4] does not broadcast to [2, 5]",
+     [](Call& c) {
+       c.options.mask = Mask::documents(c.keep(Tensor::zeros({4}, Dtype::i32)), c.keep(Tensor::zeros({6}, Dtype::i32)));
+     }},
+    {"key documents [5] does not broadcast to [2, 6]",
+     [](Call& c) { c.options.mask = Mask::documents(c.keep(Tensor::zeros({5}, Dtype::i32))); }},
+    {"query documents must be i32 or i64, got f32",
+     [](Call& c) { c.options.mask = Mask::documents(c.keep(filled({6}, 1))); }},
+    {"key documents [2, 6] does not broadcast to [6]",
+     [](Call& c) {
+       c.pack();
+       c.options.mask =
+           Mask::documents(c.keep(Tensor::zeros({5}, Dtype::i32)), c.keep(Tensor::zeros({2, 6}, Dtype::i32)));
+     }},
+    // Sinks.
+    {"sinks must be [4], got [2]", [](Call& c) { c.options.sinks = c.keep(filled({2}, 1)); }},
+    {"sinks must be f32 or f64, got bf16", [](Call& c) { c.options.sinks = c.keep(filled({4}, 1, Dtype::bf16)); }},
+    {"sinks[0] is nan; it must be a number or -infinity (none)",
+     [](Call& c) { c.options.sinks = c.keep(filled({4}, testing::kNan)); }},
+    {"sinks[0] is inf; it must be a number or -infinity (none)",
+     [](Call& c) { c.options.sinks = c.keep(filled({4}, testing::kInfinity)); }},
     // Biases.
     {"bias [2, 1, 1, 1, 6] does not broadcast to [2, 4, 5, 6]",
      [](Call& c) { c.options.bias = Bias::view(c.keep(filled({2, 1, 1, 1, 6}, 1))); }},
@@ -81,6 +102,15 @@ const Rule kRules[] = {
      [](Call& c) { c.options.bias = Bias::alibi(c.keep(filled({3}, 1))); }},
     {"ALiBi slopes must be f32 or f64, got f16",
      [](Call& c) { c.options.bias = Bias::alibi(c.keep(filled({4}, 1, Dtype::f16))); }},
+    {"a relative table [5, 3] must have a column for each of the 4 heads",
+     [](Call& c) { c.options.bias = Bias::table(RelativeTable::clipped(c.keep(filled({5, 3}, 1)))); }},
+    {"queries at positions 0 to 4 and 6 keys do not fit a window of 2 x 2",
+     [](Call& c) { c.options.bias = Bias::table(RelativeTable::swin(c.keep(filled({9, 4}, 1)), 2, 2)); }},
+    {"at most 4 tables can be combined, got 5",
+     [](Call& c) {
+       const Bias one = Bias::table(RelativeTable::clipped(c.keep(filled({5, 4}, 1))));
+       c.options.bias = one + one + one + one + one;
+     }},
     // Scores.
     {"score w must be [8, 8], got [8, 9]",
      [](Call& c) { c.options.score = Score::bilinear(c.keep(filled({8, 9}, 1))); }},

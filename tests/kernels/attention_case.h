@@ -1,5 +1,5 @@
-// One random call of attention, drawn from a seed: lengths, sizes, heads, types, layout, masks, biases, scores and
-// wishes in any combination. The same seed draws the same call everywhere.
+// One random call of attention, drawn from a seed or from bytes: lengths, sizes, heads, types, layout, masks, biases,
+// scores and wishes in any combination. The same seed draws the same call everywhere.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,16 +7,48 @@
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "kernels/attention_testing.h"
 
 namespace qkv::testing {
 
+// Where decisions come from: a seed, or bytes that somebody else chose.
+class Choices {
+ public:
+  explicit Choices(std::uint64_t seed) : random_(seed) {}
+  explicit Choices(std::span<const std::uint8_t> bytes) : random_(bytes.size()), bytes_(bytes), drawn_(false) {}
+
+  // Uniform in [0, bound); 0 when no bytes are left.
+  std::uint64_t below(std::uint64_t bound) {
+    if (drawn_) return random_.below(bound);
+    return bytes_.size() < 2 ? 0 : next() % bound;
+  }
+  // False when no bytes are left.
+  bool chance(double probability) {
+    if (drawn_) return random_.uniform() < probability;
+    return bytes_.size() >= 2 && static_cast<double>(next()) < 65536 * probability;
+  }
+  // For numbers that decide nothing.
+  Random& random() { return random_; }
+
+ private:
+  std::uint64_t next() {
+    const std::uint64_t value = bytes_[0] + std::uint64_t{256} * bytes_[1];
+    bytes_ = bytes_.subspan(2);
+    return value;
+  }
+
+  Random random_;
+  std::span<const std::uint8_t> bytes_{};
+  bool drawn_ = true;  // from the seed
+};
+
 class AttentionCase {
  public:
   // Products of batch, heads and lengths stay below `most_pairs`.
-  AttentionCase(std::uint64_t seed, double most_pairs) : random_(seed) {
+  AttentionCase(Choices choices, double most_pairs) : choices_(choices), random_(choices_.random()) {
     draw_sizes(most_pairs);
     dtype_ = pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16});
     accumulation_ = dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32;
@@ -25,6 +57,9 @@ class AttentionCase {
     draw_inputs();
     draw_mask();
     draw_bias();
+    draw_sinks();
+    if (chance(0.3)) draw_tables();
+    draw_functions();
     if (chance(0.2)) options.scale = note("scale", pick<double>({0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
     if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.5, 3, 30}));
     options.threads = pick<int>({1, 1, 2, 3});
@@ -48,11 +83,11 @@ class AttentionCase {
   }
 
  private:
-  bool chance(double probability) { return random_.uniform() < probability; }
+  bool chance(double probability) { return choices_.chance(probability); }
 
   template <class T>
   T pick(std::initializer_list<T> choices) {
-    return choices.begin()[random_.below(choices.size())];
+    return choices.begin()[choices_.below(choices.size())];
   }
 
   template <class T>
@@ -102,7 +137,7 @@ class AttentionCase {
     };
     const std::int64_t hidden = pick<std::int64_t>({1, 3, 8, 17});
     safe_scale_ = 1;
-    switch (random_.below(8)) {
+    switch (choices_.below(8)) {
       case 0:
         options.score = Score::additive(parameter({hidden, head_dim_}, small), parameter({hidden, head_dim_}, small),
                                         parameter({hidden}, 1));
@@ -148,7 +183,7 @@ class AttentionCase {
     offsets = {0};
     for (std::int64_t b = 0; b < batch_; ++b) {
       const std::int64_t rows =
-          b == 0 ? longest : static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(longest) + 1));
+          b == 0 ? longest : static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(longest) + 1));
       offsets.push_back(offsets.back() + static_cast<std::int32_t>(rows));
       notes_ += fmt::format("{}{}", b == 0 ? std::string(", packed ") + name + " " : "+", rows);
     }
@@ -196,7 +231,7 @@ class AttentionCase {
       for (std::int64_t b = 0; b < batch_; ++b) {
         const std::int64_t most = packed_ ? rows(k_offsets_, b) : k_len_;
         counts.push_back(
-            note("length", static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(most) + 1))));
+            note("length", static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(most) + 1))));
       }
       options.mask = options.mask & Mask::lengths(keep(Tensor::of({batch_}, counts)));
     }
@@ -205,6 +240,77 @@ class AttentionCase {
       options.mask = options.mask & Mask::boolean(keep(coin_flips(random_, draw_broadcast("mask"), visible,
                                                                   pick<Dtype>({Dtype::boolean, Dtype::u8}))));
     }
+    if (chance(0.25)) draw_documents();
+  }
+
+  void draw_tables() {
+    const auto values = [this](std::int64_t buckets) {
+      const Dtype dtype = pick<Dtype>({Dtype::f32, Dtype::f64, Dtype::bf16});
+      return keep(normal(random_, {buckets, heads_}, dtype));
+    };
+    if (chance(0.3)) {
+      const auto most = note("clipped at", pick<std::int64_t>({0, 1, 7, 40, 5000}));
+      options.bias = options.bias + Bias::table(RelativeTable::clipped(values(2 * most + 1)));
+    }
+    if (chance(0.3)) {
+      const bool both = chance(0.5);
+      const auto buckets = note("T5", pick<std::int64_t>({4, 8, 32}));
+      const auto distance = pick<std::int64_t>({17, 128});
+      options.bias = options.bias + Bias::table(RelativeTable::t5(values(buckets), {both, distance}));
+    }
+    // Positions must lie within the window.
+    const std::int64_t longest = std::max(q_len_, k_len_);
+    if (chance(0.3) && longest <= 300 && options.mask.align() != Align::bottom_right) {
+      const auto width = note("window of width", pick<std::int64_t>({1, 4, 7}));
+      const std::int64_t height = longest / width + 1;
+      options.bias =
+          options.bias + Bias::table(RelativeTable::swin(values((2 * height - 1) * (2 * width - 1)), height, width));
+    }
+  }
+
+  void draw_functions() {
+    if (chance(0.15)) {
+      const auto period = note("mask function of period", pick<std::int32_t>({2, 3, 7, 300}));
+      options.mask = options.mask & Mask::function(mask_function([period](const Pair& at) {
+                       return (at.key + 2 * at.query + at.head + at.batch) % period != 0;
+                     }));
+    }
+    if (chance(0.15)) {
+      notes_ += ", logit function";
+      options.logit_function = logit_function([](auto logit, const Pair& at) {
+        return at.head % 2 == 0 ? -logit : logit / (1 + std::abs(at.position - at.key));
+      });
+    }
+  }
+
+  // One id for each of the rows of every sequence: in runs, or scattered.
+  TensorView draw_ids(std::int64_t rows_of_all, std::int64_t length, bool scattered) {
+    std::vector<std::int32_t> ids;
+    const std::int64_t count = packed_ ? rows_of_all : batch_ * length;
+    while (static_cast<std::int64_t>(ids.size()) < count) {
+      const std::uint64_t run = scattered ? 1 : 1 + random_.below(static_cast<std::uint64_t>(length) / 2 + 1);
+      ids.insert(ids.end(), run, static_cast<std::int32_t>(random_.below(3)) - 1);
+    }
+    ids.resize(static_cast<std::size_t>(count));
+    const Tensor of_32 = packed_ ? Tensor::of({count}, ids) : Tensor::of({batch_, length}, ids);
+    return keep(chance(0.5) ? of_32 : convert(of_32, Dtype::i64));
+  }
+
+  void draw_documents() {
+    const bool scattered = chance(0.4);
+    notes_ += scattered ? ", scattered documents" : ", documents";
+    const std::int64_t q_rows = packed_ ? q_offsets_.back() : 0, k_rows = packed_ ? k_offsets_.back() : 0;
+    const TensorView query = draw_ids(q_rows, q_len_, scattered);
+    const bool own = q_len_ == k_len_ && (!packed_ || q_offsets_ == k_offsets_) && chance(0.5);
+    options.mask =
+        options.mask & (own ? Mask::documents(query) : Mask::documents(query, draw_ids(k_rows, k_len_, scattered)));
+  }
+
+  void draw_sinks() {
+    if (!chance(0.2)) return;
+    notes_ += ", sinks";
+    Tensor sinks = normal(random_, {heads_}, pick<Dtype>({Dtype::f32, Dtype::f64}), 3);
+    options.sinks = keep(std::move(sinks));
   }
 
   void draw_bias() {
@@ -218,7 +324,8 @@ class AttentionCase {
     }
   }
 
-  Random random_;
+  Choices choices_;
+  Random& random_;  // of values
   std::string notes_;
   std::vector<std::unique_ptr<Tensor>> kept_;
   std::int64_t batch_, heads_, kv_heads_, q_len_, k_len_, head_dim_, value_dim_;
@@ -244,7 +351,7 @@ inline double rounding(Dtype dtype) {
 template <class Expect>
 void run_case(std::uint64_t seed, Expect&& expect) {
   // One case in sixteen may be large enough to cross blocks of keys in every way.
-  const AttentionCase drawn(seed, seed % 16 == 0 ? 2e5 : 1e4);
+  const AttentionCase drawn(Choices(seed), seed % 16 == 0 ? 2e5 : 1e4);
   SCOPED_TRACE(fmt::format("QKV_GRID_SEED={} on {}: {}", seed, selected_target(), drawn.describe()));
   try {
     expect(drawn);

@@ -88,6 +88,12 @@ TEST_P(AttentionMaskedValues, Boolean) {
   }
 }
 
+TEST_P(AttentionMaskedValues, WithSinks) {
+  Random random(5);
+  const Tensor visible = testing::coin_flips(random, {2, 1, 1, kKeys}, 0.7), sinks = testing::normal(random, {2});
+  expect_no_trace({.mask = Mask::boolean(visible), .sinks = sinks}, Dtype::f32);
+}
+
 TEST_P(AttentionMaskedValues, EveryScore) {
   Random random(3);
   const Tensor visible = testing::coin_flips(random, {1, 1, 1, kKeys}, 0.7);

@@ -71,6 +71,8 @@ void expect_statistics(const Tensor& q, const Tensor& k, const Tensor& v, const 
           blocks[cell] += row[j];
           pairs[cell] += 1;
         }
+        const double sink = 1 - std::accumulate(row, row + k_len, 0.0);
+        if (options.sinks && sink > 0) nats -= sink * std::log(sink);
         const double largest = *std::max_element(logits, logits + k_len);
         if (std::isinf(largest)) {
           EXPECT_EQ(maximum.view().at<double>({b, h, i}), largest);
@@ -112,6 +114,9 @@ TEST_P(AttentionStatistics, AgreeWithWholeRows) {
     const Tensor v = normal(random, {2, 2, k_len, 5});
     expect_statistics(q, k, v, {}, 1e-6);
     expect_statistics(q, k, v, {.mask = Mask::causal(Align::bottom_right), .soft_cap = 2}, 1e-6);
+    const Tensor sinks = normal(random, {4});
+    expect_statistics(q, k, v, {.sinks = sinks}, 1e-6);
+    expect_statistics(q, k, v, {.mask = Mask::window(2, 5), .soft_cap = 2, .sinks = sinks}, 1e-6);
     const Tensor seen = testing::coin_flips(random, {2, 1, q_len, k_len}, 0.3);
     expect_statistics(q, k, v, {.mask = Mask::boolean(seen) & Mask::window(3, 20)}, 1e-6);
   }

@@ -1,0 +1,50 @@
+#include "qkv/table_options.h"
+
+#include "qkv/options.h"
+
+namespace qkv::app {
+
+void add_table_options(CLI::App& command, TableOptions& options) {
+  add_file(command, options.clipped.option, options.clipped.path,
+           "f32 [2 n + 1, heads]: added by key minus query position, clipped to n");
+  CLI::Option* t5 =
+      add_file(command, options.t5.option, options.t5.path, "f32 [buckets, heads]: added by the buckets of T5");
+  command
+      .add_option("--t5-max-distance", options.t5_buckets.max_distance,
+                  "from this distance on there is one bucket (default 128)")
+      ->check(whole_number(1, std::int64_t{1} << 24))
+      ->needs(t5)
+      ->type_name("N");
+  add_choice(command, "--t5-bidirectional", options.t5_buckets.bidirectional,
+             std::vector<std::pair<std::string, bool>>{{"yes", true}, {"no", false}},
+             "whether keys behind the query have buckets of their own (default yes)")
+      ->needs(t5);
+  CLI::Option* swin = add_file(command, options.swin.option, options.swin.path,
+                               "f32 [(2 H - 1) (2 W - 1), heads]: added by the places in a window, as in Swin");
+  CLI::Option* window = command.add_option("--swin-window", options.swin_window, "height and width of the window")
+                            ->delimiter(',')
+                            ->expected(2)
+                            ->check(whole_number(1, 1024))
+                            ->needs(swin)
+                            ->type_name("H,W");
+  swin->needs(window);
+}
+
+Tables read_tables(const TableOptions& options, Dtype accumulation) {
+  const auto read = [&](const NamedFile& file) {
+    return file.given() ? read_parameter(file.option, file.path, accumulation) : Tensor();
+  };
+  return {.clipped = read(options.clipped), .t5 = read(options.t5), .swin = read(options.swin)};
+}
+
+Bias Tables::bias(const TableOptions& options) const {
+  Bias bias;
+  if (options.clipped.given()) bias = bias + Bias::table(RelativeTable::clipped(clipped));
+  if (options.t5.given()) bias = bias + Bias::table(RelativeTable::t5(t5, options.t5_buckets));
+  if (options.swin.given()) {
+    bias = bias + Bias::table(RelativeTable::swin(swin, options.swin_window[0], options.swin_window[1]));
+  }
+  return bias;
+}
+
+}  // namespace qkv::app

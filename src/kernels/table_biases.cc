@@ -1,0 +1,82 @@
+#include "kernels/table_biases.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/attention_problem.h"
+#include "kernels/view_checks.h"
+
+namespace qkv {
+namespace {
+
+// Number of a place of the window such that the difference of two of them names the bucket.
+std::int64_t coordinate(const RelativeTable& table, std::int64_t place) {
+  return place / table.width() * (2 * table.width() - 1) + place % table.width();
+}
+
+}  // namespace
+
+TableBiases::TableBiases(const AttentionProblem& problem, const std::vector<RelativeTable>& tables) {
+  if (tables.size() > kMaxPlanes) fail("at most {} tables can be combined, got {}", kMaxPlanes, tables.size());
+  const auto element = static_cast<std::int64_t>(size_of(problem.accumulation));
+  for (const RelativeTable& table : tables) {
+    if (table.values().size(1) != problem.heads) {
+      fail("a relative table {} must have a column for each of the {} heads", to_string(table.values().shape()),
+           problem.heads);
+    }
+    Compiled& compiled = tables_.emplace_back(Compiled{.table = table, .values = {}, .coordinates = {}});
+    const Tensor values = convert(table.values(), problem.accumulation);
+    if (table.kind() == RelativeTable::Kind::swin) {
+      compiled.values = Tensor::copy(values.view().transpose(0, 1));
+      const std::int64_t places = table.height() * table.width();
+      Tensor coordinates = Tensor::uninitialized({places + kTablePadding}, Dtype::i64);
+      for (std::int64_t place = 0; place < places + kTablePadding; ++place) {
+        coordinates.data<std::int64_t>()[place] = coordinate(table, std::min(place, places - 1));
+      }
+      // Integers of the width of the accumulation.
+      compiled.coordinates = convert(coordinates, problem.accumulation == Dtype::f64 ? Dtype::i64 : Dtype::i32);
+      continue;
+    }
+    compiled.reach = std::min(table.max_distance(), problem.q_len + problem.k_len);
+    const std::int64_t numbers = 2 * compiled.reach + 1 + 2 * kTablePadding;
+    compiled.values = Tensor::uninitialized({problem.heads, numbers}, problem.accumulation);
+    for (std::int64_t at = 0; at < numbers; ++at) {
+      const std::int64_t back = std::clamp(at - kTablePadding - compiled.reach, -compiled.reach, compiled.reach);
+      const std::int64_t row = table.bucket(back, 0);
+      for (std::int64_t h = 0; h < problem.heads; ++h) {
+        std::memcpy(compiled.values.view().bytes() + (h * numbers + at) * element,
+                    values.view().bytes() + (row * problem.heads + h) * element, static_cast<std::size_t>(element));
+      }
+    }
+  }
+}
+
+std::int64_t row_of_number(const RelativeTable& table, const TableBias& bias, std::int64_t number) {
+  if (table.kind() == RelativeTable::Kind::swin) return number;
+  return table.bucket(std::clamp(number - kTablePadding - bias.reach, -bias.reach, bias.reach), 0);
+}
+
+void TableBiases::set(AttentionTask& task, std::int64_t h) const {
+  task.table_count = static_cast<int>(tables_.size());
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const auto& [table, values, coordinates, reach] = tables_[t];
+    TableBias& bias = task.tables[t];
+    bias.values = values.view().select(0, h).bytes();
+    bias.numbers = values.size(1);
+    if (table.kind() != RelativeTable::Kind::swin) {
+      bias.values += kTablePadding * static_cast<std::int64_t>(size_of(values.dtype()));
+      bias.reach = reach;
+      continue;
+    }
+    const std::int64_t places = table.height() * table.width();
+    if (task.q_len > 0 && task.k_len > 0 &&
+        (task.offset < 0 || task.q_len + task.offset > places || task.k_len > places)) {
+      fail("queries at positions {} to {} and {} keys do not fit a window of {} x {}", task.offset,
+           task.offset + task.q_len - 1, task.k_len, table.height(), table.width());
+    }
+    bias.coordinates = coordinates.view().bytes();
+    bias.center = (table.height() - 1) * (2 * table.width() - 1) + table.width() - 1;
+  }
+}
+
+}  // namespace qkv
