@@ -102,7 +102,6 @@ struct AttentionTask {
   double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
 
   DropoutRule dropout;
-  std::int64_t sequence = 0, head = 0;  // for dropout
 
   // Requests; nullptr: not wanted.
   std::byte* log_sum_exp = nullptr;
