@@ -147,11 +147,8 @@ class Training {
     state_.since_log.tokens += sum.tokens;
 
     const double scale = 1 / static_cast<double>(sum.tokens), norm = gradient_norm(model_) * scale;
-    if (!std::isfinite(sum.sum) || !std::isfinite(norm)) {
-      throw std::invalid_argument(fmt::format(
-          "train: at step {} the loss is {} and the norm of the gradients {}; a lower rate or a clip may help",
-          state_.step, sum.sum * scale, norm));
-    }
+    expect_finite("the loss", sum.sum * scale);
+    expect_finite("the norm of the gradients", norm);
     const double rate = learning_rate(config_.schedule, state_.step, config_.steps);
     adam_.begin_step(rate, config_.clip > 0 && norm > config_.clip ? scale * config_.clip / norm : scale);
     model_.update([&](const std::string& name, Parameter& parameter) { adam_.step(name, parameter); });
@@ -162,6 +159,12 @@ class Training {
     if (due) validate();
     if (due || stop) checkpoints_.save(model_, adam_, state_);
     if (stop && !finished()) throw Stopped();
+  }
+
+  void expect_finite(const char* what, double value) const {
+    if (std::isfinite(value)) return;
+    throw std::invalid_argument(
+        fmt::format("train: at step {} {} is {}; a lower rate or a clip may help", state_.step, what, value));
   }
 
   void report(double rate, double norm) {
@@ -191,6 +194,7 @@ class Training {
       sum.tokens += part.tokens;
     }
     const double loss = sum.sum / static_cast<double>(sum.tokens);
+    expect_finite("the validation loss", loss);
     const bool best = state_.best_step == 0 || loss < state_.best_loss;
     if (best) {
       state_.best_loss = loss;
