@@ -14,10 +14,10 @@
 #include <chrono>
 #include <ctime>
 #include <iostream>
-#include <span>
 #include <sstream>
 
 #include "kernels/peak.h"
+#include "plain_sum.h"
 #include "qkv/attention.h"
 #include "qkv/files.h"
 #include "qkv/threads.h"
@@ -46,23 +46,6 @@ double best_seconds(double seconds, int threads, Work work) {
     best = std::min(best, threads == 1 ? std::min(spent, end - wall) : end - wall);
   } while (end - begin < seconds);
   return best;
-}
-
-#if defined(__x86_64__)
-__attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#endif
-std::uint64_t
-sum_of(const std::uint64_t* words, std::int64_t count) {
-  std::uint64_t sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += words[i];
-  return sum;
-}
-
-using Words = std::span<const std::uint64_t>;
-
-Words words_of(const TensorView& view) {
-  const std::size_t bytes = static_cast<std::size_t>(view.element_count()) * size_of(view.dtype());
-  return {reinterpret_cast<const std::uint64_t*>(view.bytes()), bytes / sizeof(std::uint64_t)};
 }
 
 void read(std::initializer_list<Words> buffers, int threads) {
