@@ -63,7 +63,7 @@ class AttentionCase {
     if (chance(0.2)) options.scale = note("scale", pick<double>({0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
     if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.5, 3, 30}));
     options.threads = pick<int>({1, 1, 2, 3});
-    if (chance(0.2)) options.dropout = {.p = note("dropout", pick<double>({0.1, 0.5, 0.9})), .seed = seed};
+    if (chance(0.2)) options.dropout = {.p = note("dropout", pick<double>({0.1, 0.5, 0.9})), .seed = choices_.below(1000)};
   }
   AttentionCase(const AttentionCase&) = delete;
 
