@@ -1,7 +1,9 @@
-// Any bytes as text: tokens in order, inside of the text, and cutting off gives the beginning of the whole.
+// Any bytes as text: tokens in order, inside of the text, and cutting off gives the beginning of the whole; decoded
+// piece by piece, they are what they are decoded together.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "qkv/tokenizer.h"
@@ -27,6 +29,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const qkv::Encoding cut = tokenizer().encode(text, {.max_length = length, .add_special_tokens = false});
   if (cut.ids.size() != std::min(length, whole.ids.size())) __builtin_trap();
   if (!std::equal(cut.ids.begin(), cut.ids.end(), whole.ids.begin())) __builtin_trap();
-  tokenizer().decode(whole.ids);
+  qkv::DecodeStream stream(tokenizer());
+  std::string pieces;
+  for (const std::int32_t id : whole.ids) pieces += stream.put(id);
+  if (pieces + stream.finish() != tokenizer().decode(whole.ids)) __builtin_trap();
   return 0;
 }

@@ -123,6 +123,7 @@ int run(int argc, char** argv) {
     add_attend(program);
     add_info(program);
     add_bench(program);
+    add_tokenizer(program);
     add_version(program);
     program.require_subcommand(1);
     program.parse_complete_callback(check_environment);
