@@ -60,8 +60,9 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
 
 std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style) {
   refuse_others(command);
-  const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json").encode(options.text);
   const Bert model = Bert::load(options.folder);
+  const Encoding text =
+      Tokenizer::load(options.folder + "/tokenizer.json", model.config().vocab).encode(options.text);
   const BertOptions run{.stop = interruption()};
   if (!options.layer) {
     const HeadSurvey survey = survey_heads(model, text, {.keep_weights = options.weights, .run = run});

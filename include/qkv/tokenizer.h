@@ -4,11 +4,12 @@
 //   Encoding e = tokenizer.encode("It was too tired.", {.max_length = 256});   // [CLS] it was too tired . [SEP]
 //
 // Known are: models WordPiece, BPE and Unigram; normalizers BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase,
-// StripAccents, Strip, Prepend, Replace (of a string) and Sequence; pre-tokenizers BertPreTokenizer, ByteLevel, Metaspace,
-// Whitespace, WhitespaceSplit and Sequence; post-processors TemplateProcessing and BertProcessing; decoders WordPiece,
-// ByteLevel, Metaspace, BPEDecoder, ByteFallback, Replace, Fuse, Strip and Sequence; added_tokens. Any other type is
-// refused by name. `truncation` and `padding` of the file are not applied: the caller gives the maximum length, and
-// nothing is padded. A loaded tokenizer is immutable: any number of threads may use it at once.
+// StripAccents, Strip, Prepend, Replace (of a string) and Sequence; pre-tokenizers BertPreTokenizer, ByteLevel,
+// Metaspace, Whitespace, WhitespaceSplit and Sequence; post-processors TemplateProcessing, BertProcessing,
+// RobertaProcessing, ByteLevel and Sequence; decoders WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback,
+// Replace, Fuse, Strip and Sequence; added_tokens. Any other type is refused by name. `truncation` and `padding` of the
+// file are not applied: the caller gives the maximum length, and nothing is padded. A loaded tokenizer is immutable: any
+// number of threads may use it at once.
 #pragma once
 
 #include <cstddef>

@@ -91,11 +91,41 @@ PostProcessor read_template(const JsonValue& stage, const KnownTokens& known) {
   return result;
 }
 
+PostProcessor::Spaces read_spaces(const JsonValue& stage) {
+  if (!stage["trim_offsets"].boolean()) return PostProcessor::Spaces::kept;
+  return stage["add_prefix_space"].boolean() ? PostProcessor::Spaces::trimmed_after_prefix
+                                             : PostProcessor::Spaces::trimmed;
+}
+
+PostProcessor read_post_processor(const JsonValue& stage, const KnownTokens& known);
+
+// A ByteLevel one, which says what becomes of spaces, and perhaps one that adds tokens.
+PostProcessor read_post_processors(const JsonValue& list, const KnownTokens& known) {
+  const std::vector<JsonValue> steps = list.elements();
+  if (steps.empty() || steps.size() > 2 || steps[0]["type"].string() != "ByteLevel") {
+    list.refuse("must be ByteLevel and at most one more");
+  }
+  PostProcessor result = steps.size() == 2 ? read_post_processor(steps[1], known) : PostProcessor{};
+  result.spaces = read_spaces(steps[0]);
+  return result;
+}
+
 PostProcessor read_post_processor(const JsonValue& stage, const KnownTokens& known) {
   const std::string& type = stage["type"].string();
   if (type == "TemplateProcessing") return read_template(stage, known);
   if (type == "BertProcessing") return read_bert_processing(stage, known);
-  refuse_type(stage, "TemplateProcessing or BertProcessing");
+  PostProcessor result;
+  if (type == "RobertaProcessing") {
+    result = read_bert_processing(stage, known);
+    result.spaces = read_spaces(stage);
+    return result;
+  }
+  if (type == "ByteLevel") {
+    result.spaces = read_spaces(stage);
+    return result;
+  }
+  if (type == "Sequence") return read_post_processors(stage["processors"], known);
+  refuse_type(stage, "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, Sequence");
 }
 
 }  // namespace

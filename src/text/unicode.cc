@@ -59,6 +59,21 @@ constexpr Range kNoMarksInUnicode9[] = {
     {0x16FE4, 0x16FF1}, {0x1CF00, 0x1D128}, {0x1D250, 0x1D281}, {0x1E08F, 0x1E6F5}};
 constexpr Range kMarksUntilUnicode9 = {0x1CF2, 0x1CF3};
 
+// What Unicode 15.1 and 16.0 brought.
+constexpr Range kNewLetters[] = {
+    {0x1C89, 0x1C8A}, {0xA7CB, 0xA7CD}, {0xA7DA, 0xA7DC}, {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
+    {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x11380, 0x11389}, {0x1138B, 0x1138B}, {0x1138E, 0x1138E},
+    {0x11390, 0x113B5}, {0x113B7, 0x113B7}, {0x113D1, 0x113D1}, {0x113D3, 0x113D3}, {0x11BC0, 0x11BE0},
+    {0x13460, 0x143FA}, {0x16100, 0x1611D}, {0x16D40, 0x16D6C}, {0x18CFF, 0x18CFF}, {0x1E5D0, 0x1E5ED},
+    {0x1E5F0, 0x1E5F0}, {0x2EBF0, 0x2EE5D}};
+constexpr Range kNewDigits[] = {
+    {0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9}, {0x16130, 0x16139}, {0x16D70, 0x16D79},
+    {0x1CCF0, 0x1CCF9}, {0x1E5F1, 0x1E5FA}};
+constexpr Range kNewWordMarks[] = {
+    {0x0897, 0x0897}, {0x10D69, 0x10D6D}, {0x10EFC, 0x10EFC}, {0x113B8, 0x113C0}, {0x113C2, 0x113C2},
+    {0x113C5, 0x113C5}, {0x113C7, 0x113CA}, {0x113CC, 0x113D0}, {0x113D2, 0x113D2}, {0x113E1, 0x113E2},
+    {0x11F5A, 0x11F5A}, {0x1611E, 0x1612F}, {0x1E5EE, 0x1E5EF}};
+
 // Capital letters that came after Unicode 15.0, and what to add for the small one.
 struct Shift {
   Range range;
@@ -113,17 +128,18 @@ bool is_word_character(char32_t code) {
   constexpr Range kAlphabeticSymbols[] = {{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
   const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(code));
   return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC ||
-         (code >= kJoiners.first && code <= kJoiners.last) || contains(kAlphabeticSymbols, code);
+         (code >= kJoiners.first && code <= kJoiners.last) || contains(kAlphabeticSymbols, code) ||
+         contains(kNewLetters, code) || contains(kNewDigits, code) || contains(kNewWordMarks, code);
 }
 
 bool is_letter(char32_t code) {
   const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(code));
-  return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
+  return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO) || contains(kNewLetters, code);
 }
 
 bool is_number(char32_t code) {
   const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(code));
-  return c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO;
+  return (c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO) || contains(kNewDigits, code);
 }
 
 bool is_mark(char32_t code) {

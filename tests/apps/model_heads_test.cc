@@ -61,7 +61,7 @@ TEST(ExplainModel, RefusesInOneLine) {
   refused({"--layer", "0", "--head", "0", "--token", "x"}, 3,
           "there is no token \"x\"; the tokens, 0 to 3, are: a b a ?");
   expect_message(run_program({"explain", "--model", "/nowhere", "--text", "a"}), 4, "qkv explain",
-                 "/nowhere/tokenizer.json");
+                 "/nowhere/config.json");
 }
 
 }  // namespace

@@ -33,6 +33,29 @@ TEST(TokenizerTrain, SaysWhenTheTextIsTooSmall) {
             folder / "tokenizer.json" + std::string(": 261 tokens: the text has no more neighbours that were seen twice\n"));
 }
 
+TEST(TokenizerConversion, TextToIdsAndBack) {
+  const TempFolder folder;
+  std::ofstream(folder / "a.txt") << "ab ab";
+  const std::string file = folder / "tokenizer.json";
+  run_program({"tokenizer", "train", "--input", folder / "a.txt", "--vocab", "261", "--out", file});
+  std::ofstream(folder / "in") << "ab\r\n\nb ab";
+  const Outcome ids = run_program({"tokenizer", "encode", "--tokenizer", file}, {.input = folder / "in"});
+  EXPECT_EQ(ids.out, "259 0\n0\n34 100 259 0\n") << ids.err;  // 34: the space before b, 100: b itself
+  std::ofstream(folder / "ids") << ids.out;
+  const Outcome text = run_program({"tokenizer", "decode", "--tokenizer", file}, {.input = folder / "ids"});
+  EXPECT_EQ(text.out, "ab\n\nb ab\n") << text.err;
+
+  const auto refused = [&](const std::string& line, const std::string& part) {
+    std::ofstream(folder / "ids") << line;
+    expect_message(run_program({"tokenizer", "decode", "--tokenizer", file}, {.input = folder / "ids"}), 3,
+                   "qkv tokenizer decode", part);
+  };
+  refused("1 x", "\"x\" is no id; a line has ids with spaces between");
+  refused("99999999999", "\"99999999999\" is no id");
+  refused("261", "id 261 is not in the vocabulary");
+  refused("-1", "id -1 is not in the vocabulary");
+}
+
 TEST(TokenizerTrain, RefusesInOneLine) {
   const TempFolder folder;
   const auto refused = [](const std::vector<std::string>& options, int code, const std::string& part) {

@@ -46,7 +46,7 @@ TEST_P(TokenizerSchemes, TextInPiecesIsTheWholeText) {
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerSchemes,
                          ::testing::Values("byte_level", "byte_words", "metaspace", "suffix", "prefix", "unigram",
-                                           "unigram_bytes"),
+                                           "unigram_bytes", "trained"),
                          [](const auto& scheme) { return std::string(scheme.param); });
 
 }  // namespace

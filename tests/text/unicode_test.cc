@@ -119,6 +119,7 @@ TEST(Unicode, WhiteSpaceSplitsAsInTheReference) {
 TEST(Unicode, LettersNumbersAndAccentsAreThoseOfTheReference) {
   expect_set("letter", is_letter);
   expect_set("number", is_number);
+  expect_set("word", is_word_character);
   expect_set("accent", is_mark);
 }
 

@@ -109,10 +109,11 @@ def ranges(test):
 def code_points():
     """Letters and numbers join their like; accents go."""
     words = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
+    split = pre_tokenizers.Whitespace().pre_tokenize_str
     strip = normalizers.StripAccents().normalize_str
     return "".join(f"{name} {ranges(test)}\n" for name, test in [
         ("letter", lambda c: len(words(f"x{c}")) == 1), ("number", lambda c: len(words(f"1{c}")) == 1),
-        ("accent", lambda c: strip(f"a{c}b") == "ab")])
+        ("word", lambda c: len(split(f"x{c}")) == 1 and split(f"x{c}")[0][0] == f"x{c}"), ("accent", lambda c: strip(f"a{c}b") == "ab")])
 
 
 def compare(path, corpus):
@@ -137,7 +138,12 @@ def main():
         plain = isinstance(trainer, trainers.UnigramTrainer)  # needs room for every character
         tokenizer.train_from_iterator([t for t in TEXTS if t.isascii() or not plain], trainer)
         end = tokenizer.token_to_id("</s>")
-        tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+        if name == "byte_level":
+            tokenizer.post_processor = processors.RobertaProcessing(("</s>", end), ("<unk>", 1), True, True)
+        elif name == "byte_words":
+            tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True, add_prefix_space=False)])
+        else:
+            tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
         content = json.loads(tokenizer.to_str())
         content["added_tokens"] = [t for t in content["added_tokens"] if t["content"] not in BYTES]
         if name == "unigram_bytes":
