@@ -20,7 +20,9 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::u
 
 std::uint32_t Random::bits() {
   if (used_ == 4) {
-    block_ = philox({static_cast<std::uint32_t>(counter_), static_cast<std::uint32_t>(counter_ >> 32), 0, 0}, seed_);
+    block_ = philox({static_cast<std::uint32_t>(counter_), static_cast<std::uint32_t>(counter_ >> 32),
+                     static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32)},
+                    seed_);
     ++counter_;
     used_ = 0;
   }

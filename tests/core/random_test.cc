@@ -25,6 +25,13 @@ TEST(Random, StreamCountsBlocks) {
   }
 }
 
+TEST(Random, StreamsHaveTheirOwnCounters) {
+  Random random(5, 0x0000000700000003);
+  for (std::uint32_t block = 0; block < 3; ++block) {
+    for (const std::uint32_t word : philox({block, 0, 3, 7}, 5)) EXPECT_EQ(random.bits(), word);
+  }
+}
+
 TEST(Random, BelowStaysBelowAndReachesAll) {
   Random random(1);
   std::array<int, 7> count{};

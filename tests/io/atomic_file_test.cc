@@ -1,7 +1,5 @@
 // Reading and writing whole files: what is refused, and that a failed write changes nothing.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "io/files_for_test.h"
@@ -82,31 +80,12 @@ TEST(WriteFile, RefusesPathsThatCannotBeWritten) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"sub"});
 }
 
-// Files of this process may not grow beyond `bytes` while this lives: writes fail half-way, as on a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    handler_ = ::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_;
-  void (*handler_)(int);
-};
-
 TEST(WriteFile, FailingHalfWayLeavesTheOldFile) {
   const test::TemporaryFolder folder;
   const std::string old_path = folder.put("old", "old bytes");
   const SafeTensors content{.tensors = {{"a", Tensor::zeros({10000})}}, .metadata = {}};
   {
-    const FileSizeLimit limit(1000);
+    const test::FileSizeLimit limit(1000);
     EXPECT_EQ(message_of<IoError>([&] { write_file(old_path, std::string(2000, 'x')); }),
               old_path + ": cannot write: File too large");
     EXPECT_THROW(write_file(folder / "new", std::string(2000, 'x')), IoError);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -50,6 +52,25 @@ inline std::string slurp(const std::string& path) {
 }
 
 inline std::string golden(const std::string& name) { return std::string(QKV_TEST_DATA) + "/golden/io/" + name; }
+
+// Files of this process may not grow beyond `bytes` while this lives: writes fail half-way, as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    handler_ = ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_;
+  void (*handler_)(int);
+};
 
 // The message of the Error that `call` throws; a failure if it throws none or another.
 template <class Error, class Call>

@@ -1,0 +1,119 @@
+// Training a model on pairs of token sequences: what a model must be able to do, and the loop that trains it.
+//
+//   Marian model = ...;
+//   train(model, {.train = pairs, .valid = held_out}, {.steps = 20000}, "out", {.observer = &bar});
+//
+// The same seed, data and config give the same weights, bit for bit, for any number of threads on one CPU target, and
+// also if the process was killed at any moment and started again: the folder keeps checkpoints, and a call that finds
+// one goes on from it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "qkv/adam.h"
+#include "qkv/parameter.h"
+#include "qkv/schedule.h"
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+struct TokenPair {
+  std::vector<std::int32_t> source;
+  std::vector<std::int32_t> target;
+};
+
+// Pairs side by side: tokens one after the other, offsets as in sequences.h.
+struct PairBatch {
+  std::vector<std::int32_t> source;
+  std::vector<std::int32_t> target;
+  Tensor source_offsets;
+  Tensor target_offsets;
+};
+
+struct LossSum {
+  double sum = 0;           // of the losses of the target tokens, in nats
+  std::int64_t tokens = 0;  // how many there are
+};
+
+class Trainable {
+ public:
+  virtual ~Trainable() = default;
+  virtual void visit(const ParameterVisitor& visitor) const = 0;
+  virtual void update(const ParameterUpdater& updater) = 0;
+  // Adds the gradients of the sum of the losses. Dropout, if the model has any, is drawn from the seed.
+  virtual LossSum backward(const PairBatch& batch, std::uint64_t dropout_seed) = 0;
+  // The losses as they are measured: without dropout and label smoothing.
+  virtual LossSum loss(const PairBatch& batch) const = 0;
+};
+
+struct TrainingConfig {
+  std::uint64_t seed = 1;
+  std::int64_t steps = 0;            // updates of the weights, at most
+  std::int64_t batch_tokens = 4096;  // of both sides together, at most, in a batch of at least one pair
+  std::int64_t accumulate = 1;       // batches whose gradients make one update
+  AdamConfig adam{};
+  ScheduleConfig schedule{};
+  double clip = 0;                    // largest norm of all gradients together (per target token); 0: any
+  std::int64_t log_every = 50;        // updates
+  std::int64_t validate_every = 500;  // updates; a checkpoint each time
+  std::int64_t patience = 0;          // validations in a row without a better loss, after which to end; 0: never
+  std::int64_t average = 1;           // the result is the mean of the weights of so many of the last checkpoints
+};
+
+struct TrainingProgress {
+  std::int64_t step = 0;
+  std::int64_t steps = 0;
+  std::int64_t epoch = 0;  // counted from 1
+  double loss = 0;         // per target token, mean since the last line of the log
+  double rate = 0;
+  double gradient_norm = 0;      // before clipping
+  double tokens_per_second = 0;  // target tokens, since this call began
+  double seconds_left = 0;       // until the last step, at that speed
+};
+
+struct Validation {
+  std::int64_t step = 0;
+  double loss = 0;  // per target token
+  double perplexity = 0;
+  bool best = false;
+};
+
+class TrainingObserver {
+ public:
+  virtual ~TrainingObserver() = default;
+  virtual void receive(const TrainingProgress& progress) = 0;
+  virtual void receive(const Validation& validation) = 0;
+  // Something that whoever trains should know: where training goes on from, a checkpoint that is damaged.
+  virtual void notice(const std::string& text) = 0;
+};
+
+struct TrainingData {
+  std::span<const TokenPair> train;
+  std::span<const TokenPair> valid;
+};
+
+struct TrainingOptions {
+  TrainingObserver* observer = nullptr;
+  std::stop_token stop{};  // ends after a checkpoint of the update it is in, by Stopped
+  std::string identity{};  // of what this function does not see (the model's config): part of what must not change
+};
+
+struct TrainingResult {
+  std::int64_t step = 0;
+  double best_loss = 0;
+  std::int64_t best_step = 0;
+};
+
+// Trains until the last step or the end of patience; afterwards the model has the averaged weights. `folder` gets
+// checkpoints/, log.jsonl (one object a line) and loss.svg. std::invalid_argument if the config cannot be meant, the
+// data is empty, the loss is not finite, or the folder's checkpoints are of another config or other data; IoError if
+// the folder is in use by another process or cannot be written: what it holds stays whole, and training can go on from
+// it.
+TrainingResult train(Trainable& model, const TrainingData& data, const TrainingConfig& config,
+                     const std::string& folder, const TrainingOptions& options = {});
+
+}  // namespace qkv

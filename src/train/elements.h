@@ -1,0 +1,25 @@
+// Work on all elements of a tensor, in blocks of a fixed size: the same blocks for any number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "qkv/threads.h"
+
+namespace qkv::training {
+
+// Some ten microseconds of an update.
+inline constexpr std::int64_t kBlockElements = 1 << 14;
+
+inline std::int64_t block_count(std::int64_t elements) { return (elements + kBlockElements - 1) / kBlockElements; }
+
+// Calls body(begin, end, block) for the blocks of [0, elements), on all threads.
+template <class Body>
+void for_each_block(std::int64_t elements, const Body& body) {
+  parallel_for(block_count(elements), 0, [&](std::int64_t block, int) {
+    const std::int64_t begin = block * kBlockElements;
+    body(begin, std::min(begin + kBlockElements, elements), block);
+  });
+}
+
+}  // namespace qkv::training

@@ -1,0 +1,78 @@
+#include "train/training_log.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "io/descriptor.h"
+#include "io/json_document.h"
+#include "qkv/files.h"
+
+namespace qkv::training {
+namespace {
+
+constexpr std::size_t kMaxLogBytes = std::size_t{1} << 28;
+
+bool exists(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+}  // namespace
+
+TrainingLog::TrainingLog(std::string path, std::int64_t step) : path_(std::move(path)) {
+  std::string kept;
+  if (step > 0 && exists(path_)) {
+    const std::string text = read_file(path_, kMaxLogBytes);
+    // A last line without its end was cut off when the process died.
+    for (std::size_t begin = 0, end = text.find('\n'); end != std::string::npos;
+         begin = end + 1, end = text.find('\n', begin)) {
+      const std::string_view line(text.data() + begin, end - begin);
+      const io::JsonDocument document(line, path_);
+      const io::JsonValue root = document.root();
+      const std::int64_t at = root["step"].integer(0, INT64_MAX);
+      if (at > step) break;
+      if (const auto loss = root.find("loss")) training_.push_back({at, loss->number()});
+      if (const auto loss = root.find("valid_loss")) validation_.push_back({at, loss->number()});
+      kept.append(line).push_back('\n');
+    }
+  }
+  write_file(path_, kept);
+}
+
+void TrainingLog::add(const TrainingProgress& progress) {
+  training_.push_back({progress.step, progress.loss});
+  append(nlohmann::ordered_json{{"step", progress.step},
+                                {"epoch", progress.epoch},
+                                {"loss", progress.loss},
+                                {"rate", progress.rate},
+                                {"gradient_norm", progress.gradient_norm},
+                                {"tokens_per_second", progress.tokens_per_second}}
+             .dump());
+}
+
+void TrainingLog::add(const Validation& validation) {
+  validation_.push_back({validation.step, validation.loss});
+  append(nlohmann::ordered_json{{"step", validation.step},
+                                {"valid_loss", validation.loss},
+                                {"perplexity", validation.perplexity},
+                                {"best", validation.best}}
+             .dump());
+}
+
+void TrainingLog::append(const std::string& line) {
+  const io::Descriptor file(io::retry([&] { return ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC); }));
+  if (!file) io::throw_io_error(path_, "write");
+  const std::string text = line + "\n";
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t done = io::retry([&] { return ::write(file.get(), rest.data(), rest.size()); });
+    if (done < 0) io::throw_io_error(path_, "write");
+    rest.remove_prefix(static_cast<std::size_t>(done));
+  }
+}
+
+}  // namespace qkv::training

@@ -1,0 +1,35 @@
+// The log of a training: one JSON object a line, and the curve of its losses as a picture.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "qkv/training.h"
+
+namespace qkv::training {
+
+struct CurvePoint {
+  std::int64_t step = 0;
+  double loss = 0;
+};
+
+class TrainingLog {
+ public:
+  // Goes on with the log in `path`, of which lines up to `step` stay: those beyond are of updates that will come again.
+  TrainingLog(std::string path, std::int64_t step);
+
+  void add(const TrainingProgress& progress);
+  void add(const Validation& validation);
+
+  const std::vector<CurvePoint>& training() const { return training_; }
+  const std::vector<CurvePoint>& validation() const { return validation_; }
+
+ private:
+  void append(const std::string& line);
+
+  std::string path_;
+  std::vector<CurvePoint> training_, validation_;
+};
+
+}  // namespace qkv::training

@@ -1,0 +1,101 @@
+// Folders that appear whole or not at all, and that tell when they were damaged.
+#include "io/atomic_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "io/files_for_test.h"
+#include "qkv/files.h"
+
+namespace qkv {
+namespace {
+
+namespace fs = std::filesystem;
+using test::message_of;
+
+void make(const std::string& path) {
+  io::AtomicFolder folder(path);
+  write_file(folder.place() + "/a", "first file");
+  write_file(folder.place() + "/b", "");
+  folder.commit();
+}
+
+TEST(AtomicFolder, AppearsWhenCommitted) {
+  const test::TemporaryFolder above;
+  make(above / "x");
+  EXPECT_EQ(above.names(), std::vector<std::string>{"x"});
+  EXPECT_EQ(test::slurp(above / "x/a"), "first file");
+  io::verify_folder(above / "x");
+}
+
+TEST(AtomicFolder, WithoutCommitNothingRemains) {
+  const test::TemporaryFolder above;
+  {
+    io::AtomicFolder folder(above / "x");
+    EXPECT_TRUE(io::AtomicFolder::is_unfinished(folder.place()));
+    write_file(folder.place() + "/a", "bytes");
+  }
+  EXPECT_TRUE(above.names().empty());
+  EXPECT_FALSE(io::AtomicFolder::is_unfinished(above / "x"));
+}
+
+TEST(AtomicFolder, WhatADeadProcessLeftIsReplaced) {
+  const test::TemporaryFolder above;
+  std::string left;
+  {
+    const io::AtomicFolder folder(above / "x");
+    left = folder.place();
+  }
+  fs::create_directory(left);
+  write_file(left + "/old", "bytes");
+  make(above / "x");
+  EXPECT_EQ(above.names(), std::vector<std::string>{"x"});
+  EXPECT_FALSE(fs::exists(above / "x/old"));
+}
+
+TEST(AtomicFolder, EveryDamageIsFound) {
+  const test::TemporaryFolder above;
+  make(above / "x");
+  for (const std::string name : {"a", "manifest.json"}) {
+    const std::string path = above / ("x/" + name), whole = test::slurp(path);
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      std::string damaged = whole;
+      damaged[i] = static_cast<char>(damaged[i] ^ 4);
+      above.put("x/" + name, damaged);
+      EXPECT_THROW(io::verify_folder(above / "x"), std::runtime_error) << name << " " << i;
+      above.put("x/" + name, whole.substr(0, i));
+      if (name == "a" || i + 1 < whole.size()) {  // the last byte of the manifest is a line end
+        EXPECT_THROW(io::verify_folder(above / "x"), std::runtime_error) << name << " " << i;
+      }
+    }
+    above.put("x/" + name, whole);
+  }
+  above.put("x/b", "more");
+  EXPECT_EQ(message_of<FormatError>([&] { io::verify_folder(above / "x"); }),
+            (above / "x/b") + ": 4 bytes; the manifest says 0");
+  fs::remove(above / "x/b");
+  EXPECT_THROW(io::verify_folder(above / "x"), IoError);
+  fs::remove(above / "x/manifest.json");
+  EXPECT_THROW(io::verify_folder(above / "x"), IoError);
+}
+
+TEST(AtomicFolder, FailingHalfWayLeavesNothing) {
+  const test::TemporaryFolder above;
+  {
+    const test::FileSizeLimit limit(1000);
+    EXPECT_THROW(
+        {
+          io::AtomicFolder folder(above / "x");
+          write_file(folder.place() + "/a", "small");
+          write_file(folder.place() + "/b", std::string(2000, 'x'));
+          folder.commit();
+        },
+        IoError);
+  }
+  EXPECT_TRUE(above.names().empty());
+  EXPECT_THROW(io::AtomicFolder(above / "none/x"), IoError);
+}
+
+}  // namespace
+}  // namespace qkv

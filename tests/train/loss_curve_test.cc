@@ -1,0 +1,28 @@
+#include "train/loss_curve.h"
+
+#include <gtest/gtest.h>
+
+namespace qkv {
+namespace {
+
+using training::CurvePoint;
+
+TEST(LossCurve, PlacesPointsByStepAndLoss) {
+  const std::vector<CurvePoint> training{{0, 4}, {50, 2}, {100, 0}}, validation{{100, 1}};
+  const std::string svg = training::loss_curve_svg(training, validation);
+  EXPECT_TRUE(svg.starts_with("<svg "));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  // x from 52 to 704, y from 28 (the highest loss) to 324 (none).
+  EXPECT_NE(svg.find("points=\"52.0,28.0 378.0,176.0 704.0,324.0 \""), std::string::npos) << svg;
+  EXPECT_NE(svg.find("points=\"704.0,250.0 \""), std::string::npos) << svg;
+  EXPECT_EQ(svg, training::loss_curve_svg(training, validation));
+}
+
+TEST(LossCurve, OfNothingIsEmptyAxes) {
+  const std::string svg = training::loss_curve_svg({}, {});
+  EXPECT_EQ(svg.find("polyline"), std::string::npos);
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+}  // namespace
+}  // namespace qkv

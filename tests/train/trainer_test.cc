@@ -1,0 +1,351 @@
+// The loop on a model of a hundred weights: it learns, it stops when it should, and nothing that interrupts it shows in
+// what comes out.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "io/files_for_test.h"
+#include "qkv/threads.h"
+#include "train/tiny_model.h"
+
+namespace qkv {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TinyModel;
+
+const std::vector<TokenPair>& training_pairs() {
+  static const std::vector<TokenPair> pairs = test::tiny_pairs(200, 1);
+  return pairs;
+}
+const std::vector<TokenPair>& validation_pairs() {
+  static const std::vector<TokenPair> pairs = test::tiny_pairs(30, 2);
+  return pairs;
+}
+
+TrainingConfig config() {
+  return {.seed = 7,
+          .steps = 120,
+          .batch_tokens = 60,
+          .accumulate = 2,
+          .schedule = {.rate = 0.2, .warmup = 10},
+          .clip = 1,
+          .log_every = 7,
+          .validate_every = 20,
+          .average = 2};
+}
+
+class Watcher : public TrainingObserver {
+ public:
+  void receive(const TrainingProgress& progress) override {
+    last = progress;
+    if (on_step) on_step(progress);
+  }
+  void receive(const Validation& validation) override { validations.push_back(validation); }
+  void notice(const std::string& text) override { notices.push_back(text); }
+
+  TrainingProgress last{};
+  std::vector<Validation> validations{};
+  std::vector<std::string> notices{};
+  std::function<void(const TrainingProgress&)> on_step{};
+};
+
+TrainingResult run(TinyModel& model, const std::string& folder, const TrainingOptions& options = {},
+                   const TrainingConfig& settings = config()) {
+  return train(model, {.train = training_pairs(), .valid = validation_pairs()}, settings, folder, options);
+}
+
+// The weights that an undisturbed training ends with.
+const std::string& undisturbed() {
+  static const std::string bits = [] {
+    const test::TemporaryFolder folder;
+    TinyModel model;
+    run(model, folder / "");
+    return model.bits();
+  }();
+  return bits;
+}
+
+TEST(Trainer, Learns) {
+  const test::TemporaryFolder folder;
+  TinyModel model;
+  Watcher watcher;
+  const TrainingResult result = run(model, folder / "", {.observer = &watcher});
+  EXPECT_EQ(result.step, 120);
+  EXPECT_EQ(watcher.last.step, 120);
+  ASSERT_EQ(watcher.validations.size(), 6u);
+  EXPECT_LT(watcher.validations.back().loss, 0.2);
+  EXPECT_LT(watcher.validations.back().loss, watcher.validations.front().loss / 2);
+  EXPECT_DOUBLE_EQ(watcher.validations.back().perplexity, std::exp(watcher.validations.back().loss));
+  EXPECT_TRUE(test::slurp(folder / "loss.svg").ends_with("</svg>\n"));
+  const std::string log = test::slurp(folder / "log.jsonl");
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 120 / 7 + 6);
+}
+
+TEST(Trainer, HasTheSameBitsForAnyNumberOfThreads) {
+  for (const int threads : {1, 2, 3}) {
+    set_threads(threads);
+    const test::TemporaryFolder folder;
+    TinyModel model;
+    run(model, folder / "");
+    EXPECT_EQ(model.bits(), undisturbed()) << threads;
+  }
+  set_threads(0);
+}
+
+TEST(Trainer, AnotherSeedGivesOtherWeights) {
+  const test::TemporaryFolder folder;
+  TrainingConfig other = config();
+  other.seed = 8;
+  TinyModel model;
+  run(model, folder / "", {}, other);
+  EXPECT_NE(model.bits(), undisturbed());
+}
+
+TEST(Trainer, FinishedTrainingsComeBackAsTheyWere) {
+  const test::TemporaryFolder folder;
+  TinyModel model, again;
+  run(model, folder / "");
+  const std::string log = test::slurp(folder / "log.jsonl");
+  EXPECT_EQ(run(again, folder / "").step, 120);
+  EXPECT_EQ(again.bits(), undisturbed());
+  EXPECT_EQ(test::slurp(folder / "log.jsonl"), log);
+}
+
+TEST(Trainer, StopsAfterACheckpointAndGoesOn) {
+  const test::TemporaryFolder folder;
+  Watcher watcher;
+  for (const std::int64_t at : {3, 20, 41, 77}) {
+    std::stop_source source;
+    watcher.on_step = [&](const TrainingProgress& progress) {
+      if (progress.step == at) source.request_stop();
+    };
+    TinyModel model;
+    EXPECT_THROW(run(model, folder / "", {.observer = &watcher, .stop = source.get_token()}), Stopped);
+    EXPECT_EQ(watcher.last.step, at);
+  }
+  TinyModel model;
+  run(model, folder / "");
+  EXPECT_EQ(model.bits(), undisturbed());
+}
+
+// Runs a training in a process of its own, which may be killed; the exit status as waitpid gives it.
+class Child {
+ public:
+  explicit Child(const std::function<void()>& work) : id_(fork()) {
+    if (id_ != 0) return;
+    try {
+      work();
+    } catch (...) {
+      _exit(1);
+    }
+    _exit(0);
+  }
+  void kill() const { ::kill(id_, SIGKILL); }
+  int wait() const {
+    int status = 0;
+    waitpid(id_, &status, 0);
+    return status;
+  }
+
+ private:
+  pid_t id_;
+};
+
+// Kills a training `times` times, each a little later than the last, then lets it end.
+void expect_to_survive(int times) {
+  const std::string expected = undisturbed();
+  const test::TemporaryFolder folder;
+  Random random(static_cast<std::uint64_t>(times));
+  for (int i = 0; i < times; ++i) {
+    TinyModel model;
+    const Child child([&] { run(model, folder / ""); });
+    usleep(static_cast<useconds_t>(random.below(4000) + 500));
+    child.kill();
+    child.wait();
+  }
+  TinyModel model;
+  run(model, folder / "");
+  EXPECT_EQ(model.bits(), expected);
+}
+
+TEST(Trainer, SurvivesBeingKilled) { expect_to_survive(5); }
+TEST(TrainerSlow, SurvivesBeingKilledFiftyTimes) { expect_to_survive(50); }
+
+// At moments that no luck decides: in the middle of each of the updates around a checkpoint.
+TEST(Trainer, SurvivesBeingKilledAtAnyUpdate) {
+  const std::string expected = undisturbed();
+  const test::TemporaryFolder folder;
+  for (std::int64_t at = 17; at < 24; ++at) {
+    const Child child([&] {
+      TinyModel model;
+      Watcher watcher;
+      watcher.on_step = [&](const TrainingProgress& progress) {
+        if (progress.step == at) ::kill(getpid(), SIGKILL);
+      };
+      run(model, folder / "", {.observer = &watcher});
+    });
+    EXPECT_TRUE(WIFSIGNALED(child.wait())) << at;
+  }
+  TinyModel model;
+  Watcher watcher;
+  run(model, folder / "", {.observer = &watcher});
+  ASSERT_EQ(watcher.notices.size(), 1u);
+  EXPECT_NE(watcher.notices[0].find("step-000000020"), std::string::npos) << watcher.notices[0];
+  EXPECT_EQ(model.bits(), expected);
+}
+
+TEST(Trainer, AFullDiskLosesNothing) {
+  const std::string expected = undisturbed();
+  const test::TemporaryFolder folder;
+  TinyModel model;
+  Watcher watcher;
+  std::optional<test::FileSizeLimit> limit;
+  watcher.on_step = [&](const TrainingProgress& progress) {
+    if (progress.step == 50) limit.emplace(1000);  // less than the moments of a checkpoint
+  };
+  TrainingConfig quiet = config();
+  quiet.log_every = 1000;  // the log stays within the limit
+  EXPECT_THROW(run(model, folder / "", {.observer = &watcher}, quiet), IoError);
+  limit.reset();
+  EXPECT_EQ(watcher.last.step, 60);
+  EXPECT_TRUE(fs::exists(folder / "checkpoints/step-000000040"));
+  EXPECT_FALSE(fs::exists(folder / "checkpoints/step-000000060.unfinished"));
+  TinyModel again;
+  run(again, folder / "");
+  EXPECT_EQ(again.bits(), expected);
+}
+
+// A disk that is really full: a file system of a few pages, where this process may mount one.
+TEST(Trainer, ASmallDiskLosesNothing) {
+  const std::string expected = undisturbed();
+  const test::TemporaryFolder folder;
+  const std::string disk = folder / "disk";
+  fs::create_directory(disk);
+  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=160k") != 0) GTEST_SKIP() << "no right to mount";
+  const std::string ballast = disk + "/ballast";
+  int failures = 0;
+  for (int size = 130; size >= 0; size -= 26) {  // KiB that something else takes
+    {
+      std::ofstream file(ballast, std::ios::binary);
+      file << std::string(static_cast<std::size_t>(size) * 1024, 'x');
+    }
+    TinyModel model;
+    try {
+      run(model, disk);
+      EXPECT_EQ(model.bits(), expected);
+    } catch (const IoError&) {
+      ++failures;
+    }
+  }
+  EXPECT_GT(failures, 0);
+  TinyModel model;
+  fs::remove(ballast);
+  run(model, disk);
+  EXPECT_EQ(model.bits(), expected);
+  ::umount(disk.c_str());
+}
+
+TEST(Trainer, EndsWhenPatienceDoes) {
+  const test::TemporaryFolder folder;
+  TrainingConfig settings = config();
+  settings.schedule.rate = 1e-9;  // so little that the loss stands still: every bit may go up or down
+  settings.schedule.warmup = 0;
+  settings.steps = 10000;
+  settings.patience = 2;
+  TinyModel model;
+  Watcher watcher;
+  const TrainingResult result = run(model, folder / "", {.observer = &watcher}, settings);
+  ASSERT_GE(watcher.validations.size(), 3u);
+  EXPECT_LT(result.step, 10000);
+  EXPECT_FALSE(watcher.validations.back().best);
+  EXPECT_FALSE(watcher.validations[watcher.validations.size() - 2].best);
+  EXPECT_EQ(result.best_step, watcher.validations[watcher.validations.size() - 3].step);
+}
+
+TEST(Trainer, ClipsByTheNormOfAll) {
+  // Adam's first step does not depend on the size of the gradient, its second moments do.
+  const test::TemporaryFolder folder;
+  TrainingConfig settings = config();
+  settings.adam = {.beta1 = 0, .beta2 = 0, .epsilon = 1};  // a step is rate * g / (|g| + 1)
+  settings.steps = settings.validate_every = 1;
+  settings.schedule = {.rate = 1, .warmup = 0};
+  settings.clip = 1e-3;
+  TinyModel model;
+  const std::string before = model.bits();
+  run(model, folder / "", {}, settings);
+  const std::string after = model.bits();
+  double squares = 0;
+  for (std::size_t i = 0; i < before.size(); i += sizeof(float)) {
+    float a, b;
+    std::memcpy(&a, &before[i], sizeof a);
+    std::memcpy(&b, &after[i], sizeof b);
+    squares += double{b - a} * double{b - a};
+  }
+  EXPECT_NEAR(std::sqrt(squares), 1e-3, 2e-6);  // the 1 / (|g| + 1) takes up to a thousandth off
+}
+
+TEST(Trainer, RefusesWhatCannotBeMeant) {
+  const test::TemporaryFolder folder;
+  TinyModel model;
+  const auto expect = [&](const std::function<void(TrainingConfig&)>& change, const std::string& message) {
+    TrainingConfig settings = config();
+    change(settings);
+    EXPECT_EQ(test::message_of<std::invalid_argument>([&] { run(model, folder / "", {}, settings); }), message);
+  };
+  expect([](TrainingConfig& c) { c.steps = 0; }, "train: steps is 0; it must be 1 or more");
+  expect([](TrainingConfig& c) { c.steps = 50; }, "train: steps is 50; it must be a multiple of validate_every, 20");
+  expect([](TrainingConfig& c) { c.accumulate = 0; }, "train: accumulate is 0; it must be 1 or more");
+  expect([](TrainingConfig& c) { c.schedule.rate = 0; }, "train: rate is 0; it must be above 0");
+  expect([](TrainingConfig& c) { c.clip = -1; }, "train: clip is -1; it must be 0 or more");
+  expect([](TrainingConfig& c) { c.patience = -1; }, "train: patience is -1; it must be 0 or more");
+  EXPECT_THROW(train(model, {.train = {}, .valid = validation_pairs()}, config(), folder / ""), std::invalid_argument);
+  const std::vector<TokenPair> empty_side{{{1}, {}}};
+  EXPECT_THROW(train(model, {.train = empty_side, .valid = validation_pairs()}, config(), folder / ""),
+               std::invalid_argument);
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(Trainer, RefusesTheFolderOfAnotherTraining) {
+  const test::TemporaryFolder folder;
+  TinyModel model;
+  run(model, folder / "");
+  TrainingConfig other = config();
+  other.schedule.rate = 0.1;
+  EXPECT_THROW(run(model, folder / "", {}, other), std::invalid_argument);
+  EXPECT_THROW(run(model, folder / "", {.identity = "another model"}), std::invalid_argument);
+  EXPECT_THROW(train(model, {.train = validation_pairs(), .valid = validation_pairs()}, config(), folder / ""),
+               std::invalid_argument);
+  run(model, folder / "");
+}
+
+TEST(Trainer, OneProcessAtATime) {
+  const test::TemporaryFolder folder;
+  TinyModel model;
+  Watcher watcher;
+  watcher.on_step = [&](const TrainingProgress& progress) {
+    if (progress.step != 1) return;
+    TinyModel second;
+    EXPECT_NE(test::message_of<IoError>([&] { run(second, folder / ""); }).find("another process"), std::string::npos);
+  };
+  run(model, folder / "", {.observer = &watcher});
+  EXPECT_EQ(model.bits(), undisturbed());
+}
+
+TEST(Trainer, ALossThatIsNoNumberEndsIt) {
+  const test::TemporaryFolder folder;
+  TinyModel model;
+  model.update([](const std::string& name, Parameter& own) {
+    if (name == "bias") own.value.data<float>()[0] = INFINITY;
+  });
+  EXPECT_NE(test::message_of<std::invalid_argument>([&] { run(model, folder / ""); }).find("at step 1 the loss is"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace qkv
