@@ -50,6 +50,8 @@ struct Request {
   NamedFile grad_query{"--grad-query"};
   NamedFile grad_key{"--grad-key"};
   NamedFile grad_value{"--grad-value"};
+  NamedFile grad_alibi{"--grad-alibi"};
+  NamedFile grad_sinks{"--grad-sinks"};
   std::optional<Align> causal{};
   Mask window{};
   ScoreOptions score{};
@@ -82,8 +84,9 @@ struct Request {
             {"--score-w", score.w}};
   }
   std::vector<NamedFile> outputs() const {
-    return {out,         weights,  logits,        log_sum_exp, row_maximum, entropy,   top_keys,
-            top_weights, received, block_weights, grad_query,  grad_key,    grad_value};
+    return {out,        weights,     logits,     log_sum_exp,         row_maximum,    entropy,
+            top_keys,   top_weights, received,   block_weights,       grad_query,     grad_key,
+            grad_value, grad_alibi,  grad_sinks, tables.grad_clipped, tables.grad_t5, tables.grad_swin};
   }
 };
 
@@ -265,9 +268,14 @@ void attend(const Request& request) {
   block_shape.push_back(request.blocks);
   extras.received = place(request.received, key_shape);
   extras.block_weights = place(request.block_weights, block_shape);
-  const AttentionGradients gradients{.query = place(request.grad_query, inputs.query.shape()),
-                                     .key = place(request.grad_key, inputs.key.shape()),
-                                     .value = place(request.grad_value, inputs.value.shape())};
+  AttentionGradients gradients{.query = place(request.grad_query, inputs.query.shape()),
+                               .key = place(request.grad_key, inputs.key.shape()),
+                               .value = place(request.grad_value, inputs.value.shape())};
+  for (const auto& [table, file] : inputs.tables.gradients(request.tables)) {
+    gradients.tables.push_back(place(file, table->shape()));
+  }
+  if (request.grad_alibi.given()) gradients.alibi_slopes = {place(request.grad_alibi, inputs.alibi.shape())};
+  gradients.sinks = place(request.grad_sinks, inputs.sinks.shape());
   Tensor log_sum_exp;  // for the gradients
   if (request.grad_out.given() && !extras.log_sum_exp) {
     log_sum_exp = Tensor::uninitialized(row_shape, accumulation);
@@ -339,6 +347,8 @@ void add_attend(CLI::App& program) {
   add(request->grad_query, "the gradient of the queries to write")->needs(grad_out);
   add(request->grad_key, "the gradient of the keys to write")->needs(grad_out);
   add(request->grad_value, "the gradient of the values to write")->needs(grad_out);
+  CLI::Option* grad_alibi = add(request->grad_alibi, "the gradient of the slopes to write")->needs(grad_out);
+  CLI::Option* grad_sinks = add(request->grad_sinks, "the gradient of the sinks to write")->needs(grad_out);
   add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
   add_causal(command, request->causal);
   command
@@ -350,10 +360,10 @@ void add_attend(CLI::App& program) {
   CLI::Option* documents =
       add(request->documents, "i32 or i64 [batch, length], packed [tokens]: a query sees keys of its own document");
   add(request->documents_key, "the same of the keys, if not that of the queries")->needs(documents);
-  add(request->sinks, "f32 [heads]: each head's logit of one more key, without a value");
+  grad_sinks->needs(add(request->sinks, "f32 [heads]: each head's logit of one more key, without a value"));
   add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
-  add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
-  add_table_options(command, request->tables);
+  grad_alibi->needs(add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi"));
+  add_table_options(command, request->tables, grad_out);
   CLI::Option* offsets_query = add(request->offsets_query, "i32 or i64 [batch + 1]: where packed queries begin");
   CLI::Option* offsets_key = add(request->offsets_key, "i32 or i64 [batch + 1]: where packed keys begin");
   offsets_key->needs(offsets_query);

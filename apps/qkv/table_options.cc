@@ -4,9 +4,9 @@
 
 namespace qkv::app {
 
-void add_table_options(CLI::App& command, TableOptions& options) {
-  add_file(command, options.clipped.option, options.clipped.path,
-           "f32 [2 n + 1, heads]: added by key minus query position, clipped to n");
+void add_table_options(CLI::App& command, TableOptions& options, CLI::Option* grad_out) {
+  CLI::Option* clipped = add_file(command, options.clipped.option, options.clipped.path,
+                                  "f32 [2 n + 1, heads]: added by key minus query position, clipped to n");
   CLI::Option* t5 =
       add_file(command, options.t5.option, options.t5.path, "f32 [buckets, heads]: added by the buckets of T5");
   command
@@ -28,6 +28,12 @@ void add_table_options(CLI::App& command, TableOptions& options) {
                             ->needs(swin)
                             ->type_name("H,W");
   swin->needs(window);
+  const auto add_gradient = [&](NamedFile& file, CLI::Option* table) {
+    add_file(command, file.option, file.path, "the gradient of that table to write")->needs(table)->needs(grad_out);
+  };
+  add_gradient(options.grad_clipped, clipped);
+  add_gradient(options.grad_t5, t5);
+  add_gradient(options.grad_swin, swin);
 }
 
 Tables read_tables(const TableOptions& options, Dtype accumulation) {
@@ -45,6 +51,14 @@ Bias Tables::bias(const TableOptions& options) const {
     bias = bias + Bias::table(RelativeTable::swin(swin, options.swin_window[0], options.swin_window[1]));
   }
   return bias;
+}
+
+std::vector<std::pair<const Tensor*, NamedFile>> Tables::gradients(const TableOptions& options) const {
+  std::vector<std::pair<const Tensor*, NamedFile>> list;
+  if (options.clipped.given()) list.emplace_back(&clipped, options.grad_clipped);
+  if (options.t5.given()) list.emplace_back(&t5, options.grad_t5);
+  if (options.swin.given()) list.emplace_back(&swin, options.grad_swin);
+  return list;
 }
 
 }  // namespace qkv::app

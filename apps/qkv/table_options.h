@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/bias.h"
@@ -10,21 +11,26 @@
 
 namespace qkv::app {
 
-// --clipped-table, --t5-table and --swin-table, and what belongs to them.
+// --clipped-table, --t5-table and --swin-table, what belongs to them, and their gradients.
 struct TableOptions {
   NamedFile clipped{"--clipped-table"};
   NamedFile t5{"--t5-table"};
   NamedFile swin{"--swin-table"};
+  NamedFile grad_clipped{"--grad-clipped-table"};
+  NamedFile grad_t5{"--grad-t5-table"};
+  NamedFile grad_swin{"--grad-swin-table"};
   RelativeTable::T5Buckets t5_buckets{};
   std::vector<std::int64_t> swin_window{};  // height, width
 };
-void add_table_options(CLI::App& command, TableOptions& options);
+void add_table_options(CLI::App& command, TableOptions& options, CLI::Option* grad_out);
 
 // The tables in memory; bias() borrows them.
 struct Tables {
   Tensor clipped, t5, swin;
 
   Bias bias(const TableOptions& options) const;
+  // Each table with the file of its gradient, in the order of bias().
+  std::vector<std::pair<const Tensor*, NamedFile>> gradients(const TableOptions& options) const;
 };
 Tables read_tables(const TableOptions& options, Dtype accumulation);
 

@@ -48,11 +48,13 @@ HWY_NOINLINE void add_parameter_gradients(const AttentionTask& task, std::int64_
     }
     sums += table.numbers;
   }
+  const hn::RebindToSigned<Tag<T>> index;
   Vec<T> slope = hn::Zero(d);
   for (int r = 0; r < kTileRows; ++r) {
     for (int c = 0; c < kVectors; ++c) {
-      const auto first = static_cast<T>(position + c * kLanes<T> - (key + r));
-      slope = hn::NegMulAdd(hn::Abs(hn::Iota(d, first)), used(r, c), slope);
+      const auto first = static_cast<hwy::MakeSigned<T>>(position + c * kLanes<T> - (key + r));
+      const Vec<T> distance = hn::ConvertTo(d, hn::Abs(hn::Iota(index, first)));
+      slope = hn::NegMulAdd(distance, used(r, c), slope);
     }
   }
   *sums += hn::GetLane(hn::SumOfLanes(d, slope));

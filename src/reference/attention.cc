@@ -21,6 +21,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Sequence {
   std::int64_t batch_index;
   std::int64_t query_start, key_start;  // packed: rows of the sequences before
+  std::int64_t key_length;              // keys that the mask's lengths leave
+  std::int64_t offset;                  // query i stands among the keys at i + offset
   TensorView q, k, v;
   MutableTensorView out;          // [heads, q_len, value_dim]
   MutableTensorView log_sum_exp;  // [heads, q_len]
@@ -90,7 +92,6 @@ class Scorer {
 class Rules {
  public:
   Rules(const Mask& mask, const Bias& bias) : mask_(mask), tables_(bias.tables()) {
-    for (const TensorView& view : mask.length_views()) lengths_.push_back(in_double(view));
     for (const TensorView& view : mask.boolean_views()) booleans_.push_back(in_double(view));
     for (const auto& [query, key] : mask.document_ids()) {
       query_documents_.push_back(in_double(query));
@@ -101,23 +102,9 @@ class Rules {
     for (const RelativeTable& table : tables_) table_values_.push_back(in_double(table.values()));
   }
 
-  // Keys that belong to the sequence: all, or as many as the lengths leave.
-  std::int64_t key_length(const Sequence& sequence) const {
-    std::int64_t length = sequence.k.size(1);
-    for (const Tensor& counts : lengths_) {
-      length = std::min(length, static_cast<std::int64_t>(counts.view().at<double>({sequence.batch_index})));
-    }
-    return length;
-  }
-
-  // What query i adds to its index to stand among the keys.
-  std::int64_t offset(const Sequence& sequence) const {
-    return mask_.align() == Align::bottom_right ? key_length(sequence) - sequence.q.size(1) : 0;
-  }
-
   bool may_attend(const Sequence& sequence, const Pair& pair) const {
-    const std::int64_t position = pair.i + offset(sequence);
-    if (pair.j >= key_length(sequence)) return false;
+    const std::int64_t position = pair.i + sequence.offset;
+    if (pair.j >= sequence.key_length) return false;
     if (mask_.left() >= 0 && pair.j < position - mask_.left()) return false;
     if (mask_.right() >= 0 && pair.j > position + mask_.right()) return false;
     for (std::size_t d = 0; d < query_documents_.size(); ++d) {
@@ -134,7 +121,7 @@ class Rules {
   }
 
   double bias(const Sequence& sequence, const Pair& pair) const {
-    const std::int64_t position = pair.i + offset(sequence);
+    const std::int64_t position = pair.i + sequence.offset;
     double sum = 0;
     for (const Tensor& values : biases_) sum += element(values, pair.indices());
     for (const Tensor& slopes : slopes_) {
@@ -158,7 +145,7 @@ class Rules {
 
   const Mask& mask_;
   const std::vector<RelativeTable>& tables_;
-  std::vector<Tensor> lengths_, booleans_, query_documents_, key_documents_, biases_, slopes_, table_values_;
+  std::vector<Tensor> booleans_, query_documents_, key_documents_, biases_, slopes_, table_values_;
 };
 
 // weights = softmax(logits) of one row, shifted by the maximum so that no exponential overflows; the logarithm of the
@@ -200,8 +187,7 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
         if (options.soft_cap != 0) logit = options.soft_cap * std::tanh(logit / options.soft_cap);
         logit += rules.bias(sequence, pair);
         if (options.logit_function) {
-          options.logit_function.change_tile(
-              {as_function_argument(pair, i + rules.offset(sequence)), 1, 1, 1, 1, &logit});
+          options.logit_function.change_tile({as_function_argument(pair, i + sequence.offset), 1, 1, 1, 1, &logit});
         }
         logits[static_cast<std::size_t>(j)] = logit;
       }
@@ -245,6 +231,8 @@ AttentionResult attention(const TensorView& query, const TensorView& key, const 
     attend({.batch_index = b,
             .query_start = batch.query_start(b),
             .key_start = batch.key_start(b),
+            .key_length = batch.key_length(b, keys.size(1)),
+            .offset = batch.offset(b, batch.queries(q.view(), b).size(1), keys.size(1)),
             .q = batch.queries(q.view(), b),
             .k = keys,
             .v = batch.keys(v.view(), b),

@@ -1,4 +1,5 @@
-// The specification of attention's gradients: differentiate() is the chain rule for one query of one head.
+// The specification of attention's gradients: differentiate() is the chain rule for one query of one head, and
+// add_parameters() hands the gradients of the logits on to what was added to them.
 #include "reference/attention_backward.h"
 
 #include <cmath>
@@ -16,8 +17,10 @@ namespace {
 struct Sequence {
   std::int64_t batch_index;
   TensorView q, k, v, grad_out;
-  TensorView weights, logits;  // [heads, q_len, k_len]
-  MutableTensorView grad_q, grad_k, grad_v;
+  TensorView weights, logits;   // [heads, q_len, k_len]
+  TensorView out, log_sum_exp;  // [heads, q_len, ...]
+  std::int64_t offset;          // query i stands among the keys at i + offset
+  MutableTensorView grad_q, grad_k, grad_v, grad_logits;
 };
 
 // sum += factor * term
@@ -54,11 +57,40 @@ void differentiate(const Sequence& sequence, std::int64_t head, std::int64_t i, 
     const auto at = static_cast<std::size_t>(j);
     const Vector key = row(sequence.k, kv_head, j);
     double gradient = weights[at] * (grad_weights[at] - mean);
+    row(sequence.grad_logits, head, i)[at] = gradient;
 
     // logit = cap * tanh(scale * query . key / cap) + bias
     if (options.soft_cap != 0) gradient *= 1 - std::pow(std::tanh(scale * dot(query, key) / options.soft_cap), 2);
     add(row(sequence.grad_q, head, i), gradient * scale, key);
     add(row(sequence.grad_k, kv_head, j), gradient * scale, query);
+  }
+}
+
+// One head of sequence b: adds to the gradients of tables, slopes and sinks.
+void add_parameters(const Sequence& sequence, std::int64_t b, std::int64_t head, const AttentionOptions& options,
+                    AttentionGradients& gradients) {
+  for (std::int64_t i = 0; i < sequence.q.size(1); ++i) {
+    const std::int64_t position = i + sequence.offset;
+    const Vector grad_logits = row(sequence.grad_logits, head, i);
+    for (std::int64_t j = 0; j < sequence.k.size(1); ++j) {
+      const double gradient = grad_logits[static_cast<std::size_t>(j)];
+      if (gradient == 0) continue;
+      for (std::size_t t = 0; t < gradients.tables.size(); ++t) {
+        const std::int64_t bucket = options.bias.tables()[t].bucket(position, j);
+        gradients.tables[t].view().at<double>({bucket, head}) += gradient;
+      }
+      for (Tensor& slopes : gradients.alibi_slopes) {  // [heads], or [batch, heads] with extents of 1 that repeat
+        Dims index{slopes.size(-1) == 1 ? 0 : head};
+        if (slopes.rank() == 2) index = {slopes.size(0) == 1 ? 0 : b, index[0]};
+        slopes.view().at<double>(index) -= gradient * static_cast<double>(std::abs(position - j));
+      }
+    }
+    if (!options.sinks) continue;
+    // out = sum of weight * value over the keys, a sink being a key of value 0
+    const double weight =
+        std::exp(in_double(options.sinks).view().at<double>({head}) - sequence.log_sum_exp.at<double>({head, i}));
+    const double product = dot(row(sequence.grad_out, head, i), row(sequence.out, head, i));
+    if (weight > 0) gradients.sinks.view().at<double>({head}) -= weight * product;
   }
 }
 
@@ -73,7 +105,15 @@ AttentionGradients attention_backward(const TensorView& query, const TensorView&
   const bool scaled = options.score.kind() == Score::Kind::scaled_dot;
   const double scale = options.scale.value_or(scaled ? 1 / std::sqrt(static_cast<double>(q.size(-1))) : 1);
 
-  AttentionGradients gradients{filled(q.shape(), 0), filled(k.shape(), 0), filled(v.shape(), 0)};
+  AttentionGradients gradients{filled(q.shape(), 0), filled(k.shape(), 0), filled(v.shape(), 0), {}, {}, {}};
+  for (const RelativeTable& table : options.bias.tables()) {
+    gradients.tables.push_back(filled(table.values().shape(), 0));
+  }
+  for (const TensorView& slopes : options.bias.alibi_slopes()) {
+    gradients.alibi_slopes.push_back(filled(slopes.shape(), 0));
+  }
+  if (options.sinks) gradients.sinks = filled(options.sinks.shape(), 0);
+  Tensor grad_logits = filled(forward.logits.shape(), 0);
   for (std::int64_t b = 0; b < batch.size(); ++b) {
     const TensorView keys = batch.keys(k.view(), b);
     const Sequence sequence{.batch_index = b,
@@ -83,13 +123,18 @@ AttentionGradients attention_backward(const TensorView& query, const TensorView&
                             .grad_out = batch.queries(grad_out.view(), b),
                             .weights = batch.queries(forward.weights.view(), b).slice(2, 0, keys.size(1)),
                             .logits = batch.queries(forward.logits.view(), b).slice(2, 0, keys.size(1)),
+                            .out = batch.queries(forward.out.view(), b),
+                            .log_sum_exp = batch.queries(forward.log_sum_exp.view(), b),
+                            .offset = batch.offset(b, batch.queries(q.view(), b).size(1), keys.size(1)),
                             .grad_q = batch.queries(gradients.query.view(), b),
                             .grad_k = batch.keys(gradients.key.view(), b),
-                            .grad_v = batch.keys(gradients.value.view(), b)};
+                            .grad_v = batch.keys(gradients.value.view(), b),
+                            .grad_logits = batch.queries(grad_logits.view(), b).slice(2, 0, keys.size(1))};
     for (std::int64_t head = 0; head < sequence.q.size(0); ++head) {
       for (std::int64_t i = 0; i < sequence.q.size(1); ++i) {
         differentiate(sequence, head, i, scale, options);
       }
+      add_parameters(sequence, b, head, options, gradients);
     }
   }
   return gradients;

@@ -1,6 +1,8 @@
 // Gradients of attention as plain double-precision loops over whole matrices: what tests compare the kernels with.
 #pragma once
 
+#include <vector>
+
 #include "qkv/attention.h"
 
 namespace qkv::reference {
@@ -10,6 +12,8 @@ struct AttentionGradients {
   Tensor query;
   Tensor key;
   Tensor value;
+  std::vector<Tensor> tables, alibi_slopes;  // in the order of the options' bias
+  Tensor sinks;                              // [heads]; none: not made
 };
 
 // Of the sum of grad_out * attention(q, k, v), for dot and scaled-dot scores. The forward pass is computed anew.

@@ -39,7 +39,9 @@ Tensor filled(const Dims& shape, double value) {
   return tensor;
 }
 
-Batch::Batch(const TensorView& query, const TensorView& key, const AttentionOptions& options) {
+Batch::Batch(const TensorView& query, const TensorView& key, const AttentionOptions& options)
+    : align_(options.mask.align().value_or(Align::top_left)) {
+  for (const TensorView& counts : options.mask.length_views()) lengths_.push_back(integers(counts));
   if (options.block_table) {
     block_table_ = convert(options.block_table, Dtype::i64);
     longest_key_length_ = longest_of(options.mask, block_table_->size(1) * key.size(1));
@@ -56,6 +58,15 @@ Batch::Batch(const TensorView& query, const TensorView& key, const AttentionOpti
   for (std::size_t b = 1; b < k_offsets_.size(); ++b) {
     longest_key_length_ = std::max(longest_key_length_, k_offsets_[b] - k_offsets_[b - 1]);
   }
+}
+
+std::int64_t Batch::key_length(std::int64_t b, std::int64_t k_len) const {
+  for (const std::vector<std::int64_t>& counts : lengths_) k_len = std::min(k_len, counts[static_cast<std::size_t>(b)]);
+  return k_len;
+}
+
+std::int64_t Batch::offset(std::int64_t b, std::int64_t q_len, std::int64_t k_len) const {
+  return align_ == Align::bottom_right ? key_length(b, k_len) - q_len : 0;
 }
 
 Tensor Batch::in_form(const TensorView& array) const {

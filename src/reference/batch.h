@@ -44,6 +44,10 @@ class Batch {
   std::int64_t key_start(std::int64_t b) const {
     return k_offsets_.empty() ? 0 : k_offsets_[static_cast<std::size_t>(b)];
   }
+  // Keys of sequence b, of `k_len`, that the mask's lengths leave.
+  std::int64_t key_length(std::int64_t b, std::int64_t k_len) const;
+  // What query i of sequence b adds to its index to stand among the keys.
+  std::int64_t offset(std::int64_t b, std::int64_t q_len, std::int64_t k_len) const;
   std::int64_t longest_key_length() const { return longest_key_length_; }
 
   // Rows of sequence b, [heads, length, ...], of an array with one row for each query or for each key.
@@ -65,7 +69,9 @@ class Batch {
   }
 
   std::vector<std::int64_t> q_offsets_, k_offsets_;  // empty: padded form
-  std::optional<Tensor> block_table_;                // [batch, blocks] of paged keys
+  std::vector<std::vector<std::int64_t>> lengths_;   // of the mask
+  Align align_;
+  std::optional<Tensor> block_table_;  // [batch, blocks] of paged keys
   std::int64_t size_ = 1, longest_key_length_ = 0;
 };
 

@@ -323,6 +323,18 @@ TEST_F(Attend, Gradients) {
   expect_array("dk.npy", Dtype::f32, {2, 1}, {-1, 1});
   expect_array("dv.npy", Dtype::f32, {2, 1}, {0.5, 0.5});
   expect_message(attend({"--grad-key", folder_ / "dk.npy"}), 2, "qkv attend", "--grad-out");
+
+  // A table and slopes of 0 change nothing; dS = -1/2 at distance 0, 1/2 at distance 1.
+  const std::string table = save<float>("t.npy", {3, 1}, {0, 0, 0}), zero = save<float>("s.npy", {1}, {0});
+  expect_success(attend({"--grad-out", grad_out, "--clipped-table", table, "--grad-clipped-table", folder_ / "dt.npy",
+                         "--alibi", zero, "--grad-alibi", folder_ / "ds.npy"}));
+  expect_array("dt.npy", Dtype::f32, {3, 1}, {0, -0.5, 0.5});
+  expect_array("ds.npy", Dtype::f32, {1}, {-0.5});
+  // A sink of the logit 10 that both keys have: three weights of 1/3, out = 4/3, and -1/3 * 4/3.
+  expect_success(
+      attend({"--grad-out", grad_out, "--sinks", save<float>("s.npy", {1}, {10}), "--grad-sinks", folder_ / "ds.npy"}));
+  expect_array("ds.npy", Dtype::f32, {1}, {-4.0 / 9});
+  expect_message(attend({"--grad-out", grad_out, "--grad-sinks", folder_ / "ds.npy"}), 2, "qkv attend", "--sinks");
 }
 
 }  // namespace

@@ -43,6 +43,25 @@ TEST_P(AttentionBackwardBitwise, AnyNumberOfThreads) {
   }
 }
 
+// Shares of tables, slopes and sinks are added in one order, too.
+TEST_P(AttentionBackwardBitwise, ParametersForAnyNumberOfThreads) {
+  Random random(3);
+  const Tensor t5 = normal(random, {32, 2}), clipped = normal(random, {9, 2}),
+               slopes = normal(random, {2}, Dtype::f32, 0.01);
+  const Tensor sinks = normal(random, {2});
+  const Arrays arrays(Dtype::f32, {2, 2, 100, 16}, {2, 1, 2100, 16}, 8);
+  AttentionOptions options{
+      .mask = Mask::causal(Align::bottom_right),
+      .bias = Bias::table(RelativeTable::t5(t5)) + Bias::table(RelativeTable::clipped(clipped)) + Bias::alibi(slopes),
+      .sinks = sinks};
+  options.threads = 1;
+  const Gradients one = arrays.gradients(options);
+  for (const int threads : {2, 3, 7, 16}) {
+    options.threads = threads;
+    expect_same(one, arrays.gradients(options));
+  }
+}
+
 // A caller's pool that runs the tasks from the last to the first.
 void reversed_runner(std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
   for (std::int64_t index = tasks - 1; index >= 0; --index) task(context, index, 0);

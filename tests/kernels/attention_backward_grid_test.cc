@@ -67,6 +67,20 @@ void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
   EXPECT_EQ(mismatch(got.query, exact.query, slope * scale * testing::largest(drawn.k)), "") << "queries";
   EXPECT_EQ(mismatch(got.key, exact.key, slope * scale * testing::largest(drawn.q) * received), "") << "keys";
   EXPECT_EQ(mismatch(got.value, exact.value, weight * testing::largest(grad_out) * received), "") << "values";
+
+  // Errors of a parameter add up over the rows of its head, whose weights sum to 1; those of a slope by the distance.
+  double rows = 1 / static_cast<double>(std::max<std::int64_t>(drawn.heads(), 1));
+  for (int i = 0; i + 1 < drawn.q.rank(); ++i) rows *= static_cast<double>(drawn.q.size(i));
+  for (std::size_t i = 0; i < exact.tables.size(); ++i) {
+    EXPECT_EQ(mismatch(got.tables[i], exact.tables[i], slope * rows), "") << "table " << i;
+  }
+  const double distance = static_cast<double>(drawn.q.size(-2) + drawn.k.size(-2) + drawn.q.size(0) + drawn.k.size(0));
+  for (std::size_t i = 0; i < exact.alibi_slopes.size(); ++i) {
+    EXPECT_EQ(mismatch(got.alibi_slopes[i], exact.alibi_slopes[i], slope * rows * distance), "") << "slopes " << i;
+  }
+  if (drawn.options.sinks) {
+    EXPECT_EQ(mismatch(got.sinks, exact.sinks, slope * rows), "") << "sinks";
+  }
 }
 
 // Half of the cases draw a score with gradients and no function without one.

@@ -8,6 +8,8 @@ namespace qkv::testing {
 
 struct Gradients {
   Tensor query, key, value;
+  std::vector<Tensor> tables{}, alibi_slopes{};
+  Tensor sinks{};
 };
 
 // Bitwise.
@@ -15,6 +17,13 @@ inline void expect_same(const Gradients& a, const Gradients& b) {
   EXPECT_TRUE(same_bits(a.query, b.query)) << "gradient of the queries";
   EXPECT_TRUE(same_bits(a.key, b.key)) << "gradient of the keys";
   EXPECT_TRUE(same_bits(a.value, b.value)) << "gradient of the values";
+  for (std::size_t i = 0; i < a.tables.size(); ++i) {
+    EXPECT_TRUE(same_bits(a.tables[i], b.tables[i])) << "gradient of table " << i;
+  }
+  for (std::size_t i = 0; i < a.alibi_slopes.size(); ++i) {
+    EXPECT_TRUE(same_bits(a.alibi_slopes[i], b.alibi_slopes[i])) << "gradient of slopes " << i;
+  }
+  EXPECT_TRUE(same_bits(a.sinks, b.sinks)) << "gradient of the sinks";
 }
 
 inline Dtype accumulation_of(Dtype storage) { return storage == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
@@ -42,8 +51,18 @@ inline Gradients backward(const TensorView& q, const TensorView& k, const Tensor
   const Forward kept = forward(q, k, v, options, out_dtype);
   const Dtype type = dtype.value_or(q.dtype());
   Gradients gradients{filled(q.shape(), kNan, type), filled(k.shape(), kNan, type), filled(v.shape(), kNan, type)};
-  attention_backward(q, k, v, kept.out, kept.log_sum_exp, grad_out, options,
-                     {.query = gradients.query, .key = gradients.key, .value = gradients.value});
+  AttentionGradients places{.query = gradients.query, .key = gradients.key, .value = gradients.value};
+  const auto parameter = [&](const TensorView& like, Tensor& place) -> MutableTensorView {
+    return place = filled(like.shape(), kNan, accumulation_of(q.dtype()));
+  };
+  for (const RelativeTable& table : options.bias.tables()) {
+    places.tables.push_back(parameter(table.values(), gradients.tables.emplace_back()));
+  }
+  for (const TensorView& slopes : options.bias.alibi_slopes()) {
+    places.alibi_slopes.push_back(parameter(slopes, gradients.alibi_slopes.emplace_back()));
+  }
+  if (options.sinks) places.sinks = parameter(options.sinks, gradients.sinks);
+  attention_backward(q, k, v, kept.out, kept.log_sum_exp, grad_out, options, places);
   return gradients;
 }
 

@@ -36,6 +36,34 @@ void expect_gradients(Arrays arrays, const AttentionOptions& options) {
   testing::expect_gradient(loss, v, given.value);
 }
 
+TEST(ReferenceAttentionBackward, ParametersOfBiasAndSinks) {
+  auto [q, k, v, grad_out] = padded();
+  Random random(4);
+  Tensor clipped = normal(random, {5, 4}, Dtype::f64), t5 = normal(random, {8, 4}, Dtype::f64);
+  Tensor swin = normal(random, {45, 4}, Dtype::f64), sinks = normal(random, {4}, Dtype::f64);
+  Tensor of_heads = normal(random, {4}, Dtype::f64), of_all = normal(random, {2, 4}, Dtype::f64);
+  const AttentionOptions options{
+      .mask = Mask::window(3, 2, Align::top_left),
+      .bias = Bias::table(RelativeTable::clipped(clipped)) + Bias::table(RelativeTable::t5(t5, {.max_distance = 5})) +
+              Bias::table(RelativeTable::swin(swin, 3, 5)) + Bias::alibi(of_heads) + Bias::alibi(of_all),
+      .soft_cap = 2,
+      .sinks = sinks};
+  const auto loss = [&, &q = q, &k = k, &v = v, &grad_out = grad_out] {
+    const std::vector<double> out = testing::values(reference::attention(q, k, v, options).out);
+    const std::vector<double> grad = testing::values(grad_out);
+    double sum = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * grad[i];
+    return sum;
+  };
+  const reference::AttentionGradients given = reference::attention_backward(q, k, v, grad_out, options);
+  testing::expect_gradient(loss, clipped, given.tables[0]);
+  testing::expect_gradient(loss, t5, given.tables[1]);
+  testing::expect_gradient(loss, swin, given.tables[2]);
+  testing::expect_gradient(loss, of_heads, given.alibi_slopes[0]);
+  testing::expect_gradient(loss, of_all, given.alibi_slopes[1]);
+  testing::expect_gradient(loss, sinks, given.sinks);
+}
+
 TEST(ReferenceAttentionBackward, EveryOption) {
   const Tensor slopes = Tensor::of<float>({4}, {0.1f, 0.5f, 0, 1});
   const Tensor lengths = Tensor::of<std::int32_t>({2}, {6, 0});
