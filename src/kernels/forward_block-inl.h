@@ -11,6 +11,7 @@
 
 #include "kernels/accumulate-inl.h"
 #include "kernels/attention_forward.h"
+#include "kernels/fetch_ahead.h"
 #include "kernels/logits-inl.h"
 #include "kernels/rows-inl.h"
 #include "kernels/second_look-inl.h"
@@ -48,15 +49,19 @@ std::size_t scratch_bytes(const AttentionTask& task) {
 template <class T, class S, int kVectors>
 class ForwardBlock {
  public:
-  ForwardBlock(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch)
-      : task_(task), begin_(begin), count_(end - begin), visibility_(task, begin, count_) {
-    const ForwardScratch<T, kVectors> sizes(task);
+  ForwardBlock(const QueryBlock& block, const QueryBlock& next, std::byte* scratch)
+      : task_(*block.task),
+        begin_(block.begin),
+        count_(block.end - block.begin),
+        visibility_(task_, begin_, count_) {
+    const ForwardScratch<T, kVectors> sizes(task_);
     T* at = reinterpret_cast<T*>(scratch);
     weights_ = at;
     out_ = weights_ + sizes.weights;
     chunk_out_ = out_ + sizes.out;
     value_rows_ = chunk_out_ + sizes.out;
-    logits_.template prepare<S>(task, begin, count_, value_rows_ + sizes.value_rows, /*spare=*/weights_);
+    logits_.template prepare<S>(task_, begin_, count_, value_rows_ + sizes.value_rows, /*spare=*/weights_);
+    if (next.task != nullptr) announce(next);
   }
 
   void run() {
@@ -71,6 +76,23 @@ class ForwardBlock {
   static constexpr int kColumns = kVectors * kLanes<T>;
   using State = SoftmaxState<T, kVectors>;
   using Tile = Vec<T>[kTileRows][kVectors];
+
+  // What is to be fetched for `next` while this block's tiles are computed.
+  void announce(const QueryBlock& next) {
+    const AttentionTask& task = *next.task;
+    const auto add = [this](const std::byte* data, std::int64_t step, std::int64_t begin, std::int64_t end,
+                            std::int64_t size, std::int64_t element) {
+      if (data != nullptr) ahead_.add(data + begin * step * element, step * element, end - begin, size * element);
+    };
+    add(task.query.data, task.query.step, next.begin, next.end, task.query_dim, sizeof(S));
+    add(task.out, task.out_step, next.begin, next.end, task.value_dim, task.out_is_accumulator ? sizeof(T) : sizeof(S));
+    if (task.key.data != task_.key.data) {
+      add(task.key.data, task.key.step, 0, task.k_len, task.key_dim, sizeof(S));
+      add(task.value.data, task.value.step, 0, task.k_len, task.value_dim, sizeof(S));
+    }
+    const std::int64_t tiles = (visibility_.last_key() - visibility_.first_key()) / kTileRows + 1;
+    ahead_lines_ = (ahead_.lines() + tiles - 1) / tiles;
+  }
 
   template <Unit kUnit>
   void run_in() {
@@ -108,6 +130,7 @@ class ForwardBlock {
     bool masked = false;
     for (std::int64_t row = first_row; block + row < last; row += kTileRows) {
       const std::int64_t key = block + row;
+      ahead_.fetch(ahead_lines_);
       Tile tile;
       logits_.template compute<kUnit, S>(task_, key, tile);
       if (visibility_.sees_all(key, kTileRows)) {
@@ -204,6 +227,8 @@ class ForwardBlock {
   const std::int64_t begin_, count_;
   Visibility<T, kVectors> visibility_;
   BlockLogits<T, kVectors> logits_;
+  FetchAhead ahead_;
+  std::int64_t ahead_lines_ = 0;  // per tile
   State state_;
   T* weights_;     // [kBlockKeys][kColumns]
   T* out_;         // [value_dim][kColumns]
