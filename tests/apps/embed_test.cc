@@ -1,7 +1,7 @@
 // qkv embed: lines in, lines out, in order; the rest is the embedder's (pipelines/embedder_test.cc).
 #include <nlohmann/json.hpp>
 
-#include "apps/tiny_model.h"
+#include "apps/tiny_bert.h"
 
 namespace qkv::test {
 namespace {
@@ -14,7 +14,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 TEST(Embed, OneLineForEachInOrder) {
-  const TinyModel model;
+  const TinyBert model;
   // More lines than pass through the model together; the last one has no end, one has that of another system.
   std::string text = "a b\r\n";
   for (int i = 0; i < 3000; ++i) text += i % 2 == 0 ? "b a a\n" : "a b\n";
@@ -39,7 +39,7 @@ TEST(Embed, OneLineForEachInOrder) {
 }
 
 TEST(Embed, NoInputGivesNoOutput) {
-  const TinyModel model;
+  const TinyBert model;
   const Outcome outcome = run_program({"embed", "--model", model / ""}, {.input = "/dev/null"});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.out, "");

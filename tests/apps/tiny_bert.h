@@ -5,8 +5,8 @@
 
 namespace qkv::test {
 
-struct TinyModel : TempFolder {
-  TinyModel() {
+struct TinyBert : TempFolder {
+  TinyBert() {
     for (const char* name : {"config.json", "model.safetensors"}) {
       std::filesystem::copy_file(std::string(QKV_TEST_DATA "/golden/bert/tiny/") + name, *this / name);
     }
