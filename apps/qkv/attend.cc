@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <stdexcept>
 
@@ -255,22 +254,6 @@ void attend(const Request& request) {
   for (const auto& [path, array] : results) write_npy(path, array);
 }
 
-Mask parse_window(const std::string& text) {
-  const auto number = [](std::string_view digits) -> std::optional<std::int64_t> {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
-    if (error != std::errc{} || end != digits.end() || value < -1) return std::nullopt;
-    return value;
-  };
-  const std::size_t comma = std::min(text.find(','), text.size());
-  const auto left = number(std::string_view(text).substr(0, comma));
-  const auto right = number(std::string_view(text).substr(std::min(comma + 1, text.size())));
-  if (!left || !right) {
-    throw UsageError("--window", "\"" + text + "\" must be two numbers LEFT,RIGHT, each from -1 (open) upwards");
-  }
-  return Mask::window(*left, *right);
-}
-
 }  // namespace
 
 void add_attend(CLI::App& program) {
@@ -314,11 +297,7 @@ void add_attend(CLI::App& program) {
   add(request->grad_value, "the gradient of the values to write")->needs(grad_out);
   add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
   add_causal(command, request->causal);
-  command
-      .add_option_function<std::string>(
-          "--window", [request](const std::string& text) { request->window = parse_window(text); },
-          "query i sees keys i - LEFT to i + RIGHT; -1: open; i counts as in --causal")
-      ->type_name("LEFT,RIGHT");
+  add_window(command, request->window);
   add(request->lengths, "i32 or i64 [batch]: keys of each sequence");
   add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
   add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");

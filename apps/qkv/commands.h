@@ -10,5 +10,6 @@ void add_bench(CLI::App& program);
 void add_embed(CLI::App& program);
 void add_explain(CLI::App& program);
 void add_info(CLI::App& program);
+void add_plan(CLI::App& program);
 
 }  // namespace qkv::app
