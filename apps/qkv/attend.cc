@@ -13,6 +13,7 @@
 #include "qkv/named_files.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
+#include "qkv/verify_attention.h"
 
 namespace qkv::app {
 namespace {
@@ -40,6 +41,7 @@ struct Request {
   NamedFile block_weights{"--block-weights"};
   std::int64_t top = 8;
   std::int64_t blocks = 64;
+  std::int64_t verify = 0;  // rows
   NamedFile grad_out{"--grad-out"};
   NamedFile grad_query{"--grad-query"};
   NamedFile grad_key{"--grad-key"};
@@ -251,7 +253,13 @@ void attend(const Request& request) {
     attention_backward(inputs.query, inputs.key, inputs.value, out, extras.log_sum_exp, inputs.grad_out, options,
                        gradients);
   }
+  const AttentionReceipt receipt =
+      verify_attention(inputs.query, inputs.key, inputs.value, out, options, request.verify);
   for (const auto& [path, array] : results) write_npy(path, array);
+  if (request.verify > 0) {
+    fmt::print("{} rows computed once more in double precision: worst error {:.3g} beside values up to {:.3g}\n",
+               receipt.rows, receipt.worst_error, receipt.largest_value);
+  }
 }
 
 }  // namespace
@@ -290,6 +298,9 @@ void add_attend(CLI::App& program) {
   add(request->block_weights, "averages of the weights over blocks to write, [..., heads, n, n]");
   command.add_option("--blocks", request->blocks, "how many blocks along queries and along keys (default 64)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+      ->type_name("N");
+  command.add_option("--verify", request->verify, "compute N rows once more in double precision, and print the error")
+      ->check(whole_number(1, std::int64_t{1} << 30))
       ->type_name("N");
   CLI::Option* grad_out = add(request->grad_out, "gradient of the output, of its shape");
   add(request->grad_query, "the gradient of the queries to write")->needs(grad_out);
