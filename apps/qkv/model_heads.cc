@@ -14,8 +14,8 @@ namespace {
 
 // Not by CLI11's excludes(), which would list every other option in the help.
 void refuse_others(const CLI::App& command) {
-  constexpr std::array<std::string_view, 8> kOwn = {"--model", "--text", "--layer",   "--head",
-                                                    "--token", "--json", "--threads", "--help"};
+  constexpr std::array<std::string_view, 9> kOwn = {"--model", "--text",    "--layer",   "--head", "--token",
+                                                    "--json",  "--weights", "--threads", "--help"};
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     if (option->count() > 0 && std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) {
@@ -49,15 +49,22 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
                   "number")
       ->type_name("TOKEN")
       ->needs(layer);
+  command
+      .add_flag("--weights", options.weights,
+                "with --model and --json, without --layer: the weights of every head too, layers x heads x tokens^2 "
+                "numbers")
+      ->needs(model)
+      ->needs("--json")
+      ->excludes(layer);
 }
 
 std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style) {
   refuse_others(command);
-  const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json").encode(options.text);
   const Bert model = Bert::load(options.folder);
+  const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", model.config().vocab).encode(options.text);
   const BertOptions run{.stop = interruption()};
   if (!options.layer) {
-    const HeadSurvey survey = survey_heads(model, text, run);
+    const HeadSurvey survey = survey_heads(model, text, {.keep_weights = options.weights, .run = run});
     return json ? to_json(survey) + "\n" : to_text(survey, style);
   }
   std::optional<std::int64_t> token;

@@ -14,9 +14,10 @@ struct ModelOptions {
   std::string folder, text;
   std::optional<std::int64_t> layer, head;
   std::optional<std::string> token;
+  bool weights = false;
 };
 
-// --model, --text, --layer, --head and --token.
+// --model, --text, --layer, --head, --token and --weights; --json must be there already.
 void add_model_options(CLI::App& command, ModelOptions& options);
 
 // What the command prints. UsageError for an option of the other explanations.

@@ -40,10 +40,16 @@ struct HeadSummary {
 // `weights` is [tokens, tokens], f32 or f64, rows sum to 1; `special` has one entry per token, as Encoding has.
 HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special);
 
+struct SurveyOptions {
+  bool keep_weights = false;  // of every head: layers x heads x tokens^2 numbers
+  BertOptions run{};
+};
+
 struct HeadSurvey {
   struct Entry {
     HeadPlace place;
     HeadSummary summary;
+    Tensor weights{};  // [tokens, tokens], f64; only if they were to be kept
   };
   std::vector<std::string> tokens;
   std::vector<Entry> heads;  // layer by layer
@@ -67,8 +73,12 @@ struct HeadLook {
 };
 
 // std::invalid_argument if the text has no tokens or too many for the model, or there is no such layer or head.
-HeadSurvey survey_heads(const Bert& model, const Encoding& text, const BertOptions& options = {});
+HeadSurvey survey_heads(const Bert& model, const Encoding& text, const SurveyOptions& options = {});
 HeadLook look_at_head(const Bert& model, const Encoding& text, const HeadPlace& place, const BertOptions& options = {});
+
+// The keys of one row of weights, f64, by falling weight; equal weights: lower key first. Weights that are not numbers,
+// as a broken model has, come last.
+std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t token);
 
 // The first token that reads `name`; else the one of that number. std::invalid_argument, listing the tokens, if there
 // is neither.
@@ -78,7 +88,7 @@ std::string to_text(const HeadSurvey& survey, const TextStyle& style = {});
 // Who attends to whom; with a token, what it goes through step by step.
 std::string to_text(const HeadLook& look, std::optional<std::int64_t> token = {}, const TextStyle& style = {});
 
-// One JSON object with every number in full.
+// One JSON object with all that the text shows, every number in full; a survey with the weights that were kept.
 std::string to_json(const HeadSurvey& survey);
 std::string to_json(const HeadLook& look, std::optional<std::int64_t> token = {});
 

@@ -90,14 +90,15 @@ HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8
   return sum;
 }
 
-HeadSurvey survey_heads(const Bert& model, const Encoding& text, const BertOptions& options) {
+HeadSurvey survey_heads(const Bert& model, const Encoding& text, const SurveyOptions& options) {
   HeadSurvey survey;
   survey.tokens = text.tokens;
   std::int64_t layer = 0;
-  run(model, text, options, [&](std::string_view name, const TensorView& value) {
+  run(model, text, options.run, [&](std::string_view name, const TensorView& value) {
     if (!name.ends_with(".weights")) return;
     for (std::int64_t head = 0; head < value.size(1); ++head) {
       survey.heads.push_back({{layer, head}, summarize_head(value.select(1, head), text.special)});
+      if (options.keep_weights) survey.heads.back().weights = part_of(value, head);
     }
     ++layer;
   });
@@ -132,6 +133,18 @@ HeadLook look_at_head(const Bert& model, const Encoding& text, const HeadPlace& 
   look.logits_difference = scaled_difference(look.logits, look.scores, look.scale);
   look.output_difference = largest_difference(look.output, product(look.weights, look.value));
   return look;
+}
+
+std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t token) {
+  std::vector<std::pair<double, std::int64_t>> ranked;
+  for (std::int64_t key = 0; key < weights.size(1); ++key) {
+    const double weight = weights.at<double>({token, key});
+    ranked.emplace_back(std::isnan(weight) ? 1 : -weight, key);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<std::int64_t> keys;
+  for (const auto& [rank, key] : ranked) keys.push_back(key);
+  return keys;
 }
 
 std::int64_t find_token(std::span<const std::string> tokens, const std::string& name) {

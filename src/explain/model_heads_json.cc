@@ -1,4 +1,6 @@
 // A survey of heads, or one head in full, as one JSON object for machines.
+#include <cmath>
+
 #include "explain/json_numbers.h"
 #include "qkv/explain_model.h"
 
@@ -14,10 +16,13 @@ OrderedJson to_object(const HeadSummary& summary) {
 }  // namespace
 
 std::string to_json(const HeadSurvey& survey) {
-  OrderedJson object = {{"tokens", survey.tokens}, {"heads", OrderedJson::array()}};
+  OrderedJson object = {{"tokens", survey.tokens},
+                        {"largest_entropy", std::log(static_cast<double>(survey.tokens.size()))},
+                        {"heads", OrderedJson::array()}};
   for (const HeadSurvey::Entry& entry : survey.heads) {
     OrderedJson head = {{"layer", entry.place.layer}, {"head", entry.place.head}};
     head.update(to_object(entry.summary));
+    if (entry.weights.element_count() > 0) head["weights"] = json_numbers(entry.weights);
     object["heads"].push_back(head);
   }
   return json_text(object);
@@ -26,6 +31,8 @@ std::string to_json(const HeadSurvey& survey) {
 std::string to_json(const HeadLook& look, std::optional<std::int64_t> token) {
   OrderedJson object = {{"layer", look.place.layer}, {"head", look.place.head}, {"tokens", look.tokens}};
   if (token) object["token"] = *token;
+  object["heads"] = look.heads;
+  object["model_dim"] = look.model_dim;
   object["summary"] = to_object(look.summary);
   object["dtype"] = "f32";
   object["target"] = look.target;
@@ -35,6 +42,10 @@ std::string to_json(const HeadLook& look, std::optional<std::int64_t> token) {
         std::pair("scores", &look.scores), std::pair("logits", &look.logits), std::pair("weights", &look.weights),
         std::pair("output", &look.output)}) {
     object[name] = json_numbers(*tensor);
+  }
+  object["keys_by_weight"] = OrderedJson::array();
+  for (std::int64_t i = 0; i < look.weights.size(0); ++i) {
+    object["keys_by_weight"].push_back(keys_by_weight(look.weights, i));
   }
   object["largest_difference_of_logits"] = look.logits_difference;
   object["largest_difference_of_output"] = look.output_difference;

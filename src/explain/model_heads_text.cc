@@ -58,20 +58,6 @@ class TokenNames {
   std::size_t width_ = 1;
 };
 
-// Keys by falling weight; equal weights: lower key first. Weights that are not numbers, as a broken model has, come
-// last.
-std::vector<std::int64_t> keys_of(const Tensor& weights, std::int64_t token) {
-  std::vector<std::pair<double, std::int64_t>> ranked;
-  for (std::int64_t key = 0; key < weights.size(1); ++key) {
-    const double weight = weights.view().at<double>({token, key});
-    ranked.emplace_back(std::isnan(weight) ? 1 : -weight, key);
-  }
-  std::sort(ranked.begin(), ranked.end());
-  std::vector<std::int64_t> keys;
-  for (const auto& [rank, key] : ranked) keys.push_back(key);
-  return keys;
-}
-
 double element(const Tensor& tensor, std::int64_t i, std::int64_t j) { return tensor.view().at<double>({i, j}); }
 
 Section looks(const HeadLook& look, const TokenNames& names) {
@@ -79,7 +65,7 @@ Section looks(const HeadLook& look, const TokenNames& names) {
   block.lines = {plain("Each token, and the tokens that it takes most from, with their weights:")};
   for (std::int64_t i = 0; i < look.weights.size(0); ++i) {
     Line line{{names.column(i), Role::query}, {"  ->  ", Role::none}};
-    const std::vector<std::int64_t> keys = keys_of(look.weights, i);
+    const std::vector<std::int64_t> keys = keys_by_weight(look.weights, i);
     for (std::size_t n = 0; n < std::min(keys.size(), kMostKeys); ++n) {
       line.push_back({(n == 0 ? "" : ", "), Role::none});
       line.push_back({names.unique(keys[n]), Role::key});
@@ -131,7 +117,7 @@ Section weights_step(const HeadLook& look, const TokenNames& names, std::int64_t
   block.lines.push_back({{fmt::format("{:<{}}", "key", characters(names.column(0))), Role::key},
                          {fmt::format("{:>12}{:>12}", "score", "logit"), Role::score},
                          {fmt::format("{:>12}", "weight"), Role::weight}});
-  const std::vector<std::int64_t> keys = keys_of(look.weights, token);
+  const std::vector<std::int64_t> keys = keys_by_weight(look.weights, token);
   for (std::size_t n = 0; n < std::min(keys.size(), kMostRows); ++n) {
     const std::int64_t key = keys[n];
     block.lines.push_back(
@@ -147,7 +133,7 @@ Section weights_step(const HeadLook& look, const TokenNames& names, std::int64_t
 }
 
 Section values_step(const HeadLook& look, const TokenNames& names, std::int64_t token) {
-  const std::vector<std::int64_t> keys = keys_of(look.weights, token);
+  const std::vector<std::int64_t> keys = keys_by_weight(look.weights, token);
   const std::size_t shown = std::min(keys.size(), kMostKeys);
   Block block;
   block.lines = {plain(

@@ -32,6 +32,8 @@ TEST(ExplainModel, ShowsEveryHeadThenOne) {
 TEST(ExplainModel, WritesJson) {
   const TinyModel model;
   EXPECT_EQ(Json::parse(explain(model, {"--json"}).out).at("heads").size(), 6u);
+  const Json whole = Json::parse(explain(model, {"--json", "--weights"}).out);
+  EXPECT_EQ(whole.at("heads").at(5).at("weights").at(3).size(), 4u);
   const Json look = Json::parse(explain(model, {"--json", "--layer", "0", "--head", "1", "--token", "b"}).out);
   EXPECT_EQ(look.at("token"), 1);
   EXPECT_EQ(look.at("weights").size(), 4u);
@@ -50,6 +52,8 @@ TEST(ExplainModel, RefusesInOneLine) {
   };
   refused({"--layer", "1"}, 2, "--layer requires --head");
   refused({"--token", "a"}, 2, "--token requires --layer");
+  refused({"--weights"}, 2, "--weights requires --json");
+  refused({"--weights", "--json", "--layer", "1", "--head", "1"}, 2, "--layer excludes --weights");
   refused({"--input", "[[1]]"}, 2, "--input: does not go with --model");
   refused({"--seed", "3"}, 2, "--seed: does not go with --model");
   refused({"--layer", "2", "--head", "0"}, 3, "there is no layer 2; the model has layers 0 to 1");
@@ -57,7 +61,7 @@ TEST(ExplainModel, RefusesInOneLine) {
   refused({"--layer", "0", "--head", "0", "--token", "x"}, 3,
           "there is no token \"x\"; the tokens, 0 to 3, are: a b a ?");
   expect_message(run_program({"explain", "--model", "/nowhere", "--text", "a"}), 4, "qkv explain",
-                 "/nowhere/tokenizer.json");
+                 "/nowhere/config.json");
 }
 
 }  // namespace

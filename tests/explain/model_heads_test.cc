@@ -227,6 +227,8 @@ TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
     }
   }
   EXPECT_EQ(json["output"][4].size(), 4u);
+  EXPECT_EQ(json["heads"], 3);
+  EXPECT_EQ(json["model_dim"], 12);
   EXPECT_FALSE(Json::parse(to_json(look)).contains("token"));
   const HeadSurvey survey = survey_heads(tiny(), small_text());
   const Json table = Json::parse(to_json(survey));
@@ -234,6 +236,22 @@ TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
   EXPECT_EQ(table["heads"][4]["layer"], 1);
   EXPECT_EQ(table["heads"][4]["head"], 1);
   EXPECT_EQ(table["heads"][4]["previous"].get<double>(), survey.heads[4].summary.previous);
+  EXPECT_EQ(table["largest_entropy"], std::log(5.0));
+  EXPECT_FALSE(table["heads"][0].contains("weights"));
+}
+
+TEST(ModelHeads, JsonRanksKeysAsTheTextDoes) {
+  EXPECT_EQ(Json::parse(to_json(made_up_look()))["keys_by_weight"], Json::parse("[[2, 0, 1], [2, 0, 1], [2, 0, 1]]"));
+}
+
+TEST(ModelHeads, SurveyKeepsWeightsOnRequest) {
+  const HeadSurvey survey = survey_heads(tiny(), small_text(), {.keep_weights = true});
+  const Json table = Json::parse(to_json(survey));
+  for (std::size_t i = 0; i < 6; ++i) {
+    const HeadLook look = look_at_head(tiny(), small_text(), survey.heads[i].place);
+    EXPECT_TRUE(testing::same_bits(survey.heads[i].weights, look.weights));
+    EXPECT_EQ(table["heads"][i]["weights"], Json::parse(to_json(look))["weights"]);
+  }
 }
 
 TEST(ModelHeads, MiniLmOnARealSentence) {
