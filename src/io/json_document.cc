@@ -10,7 +10,7 @@ namespace qkv::io {
 namespace {
 
 constexpr std::size_t kMaxDepth = 32;
-constexpr std::size_t kMaxValues = 700'000;  // about 100 bytes each: what a refused file may cost beyond its own size
+constexpr std::size_t kMaxValues = 300'000;  // about 200 bytes each with what is built from them: bounds a refused file
 
 class TreeBuilder : public JsonEvents {
  public:

@@ -24,6 +24,7 @@ class JsonValue {
   // A member that may be missing or null.
   std::optional<JsonValue> find(const std::string& key) const;
 
+  bool is_string() const { return json_->is_string(); }
   bool boolean() const;
   const std::string& string() const;
   std::int64_t integer(std::int64_t min, std::int64_t max) const;
@@ -51,7 +52,7 @@ class JsonValue {
 
 class JsonDocument {
  public:
-  // FormatError if the text is not JSON, nested deeper than 32, or has more than 700,000 values. `file` begins
+  // FormatError if the text is not JSON, nested deeper than 32, or has more than 300,000 values. `file` begins
   // messages.
   JsonDocument(std::string_view text, const std::string& file);
   JsonDocument(const JsonDocument&) = delete;

@@ -39,13 +39,17 @@ SafeTensors read_safetensors(ByteSource& source, const std::string& name) {
     throw FormatError(
         fmt::format("{}: header length {} exceeds the {} bytes that follow", name, length, source.remaining()));
   }
-  std::string json(static_cast<std::size_t>(length), '\0');
-  source.read(json.data(), json.size());
-  SafetensorsHeader header = parse_safetensors_header(json, source.remaining(), name);
+  SafetensorsHeader header;
+  {
+    std::string json(static_cast<std::size_t>(length), '\0');
+    source.read(json.data(), json.size());
+    header = parse_safetensors_header(json, source.remaining(), name);
+  }
   SafeTensors content;
   content.metadata = std::move(header.metadata);
-  for (const auto& [tensor, dtype, shape] : header.entries) {
-    content.tensors.emplace(tensor, read_elements(source, shape, dtype, name + ": tensor " + quote(tensor)));
+  for (auto& [tensor, dtype, shape] : header.entries) {
+    Tensor elements = read_elements(source, shape, dtype, name + ": tensor " + quote(tensor));
+    content.tensors.emplace(std::move(tensor), std::move(elements));
   }
   return content;
 }
@@ -74,7 +78,12 @@ void check_limits(const SafeTensors& content, const std::string& path) {
   if (content.tensors.size() > kMostTensors || content.metadata.size() > kMostTensors) {
     throw FormatError(fmt::format("{}: more than {} tensors or entries of metadata", path, kMostTensors));
   }
+  std::size_t name_bytes = 0;
   for (const auto& [name, tensor] : content.tensors) {
+    name_bytes += name.size();
+    if (name_bytes > kMostNameBytes) {
+      throw FormatError(fmt::format("{}: the names take more than {} bytes", path, kMostNameBytes));
+    }
     if (name == kMetadataKey) throw FormatError(path + ": a tensor cannot be named __metadata__");
     if (name.size() > kLongestTensorName) {
       throw FormatError(fmt::format("{}: tensor {}: name of {} bytes exceeds the limit of {}", path, quote(name),

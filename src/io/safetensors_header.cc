@@ -212,6 +212,8 @@ class HeaderEvents : public JsonEvents {
                          kLongestTensorName));
     }
     if (entries_.size() == kMostTensors) refuse(fmt::format("more than {} tensors", kMostTensors));
+    name_bytes_ += name.size();
+    if (name_bytes_ > kMostNameBytes) refuse(fmt::format("the names take more than {} bytes", kMostNameBytes));
     entries_.emplace_back();
     entry().name = name;
     entry().first_extent = extents_.size();
@@ -259,6 +261,7 @@ class HeaderEvents : public JsonEvents {
   std::uint64_t data_size_;
   At at_ = At::start;
   std::deque<Entry> entries_;
+  std::size_t name_bytes_ = 0;
   std::vector<std::uint64_t> extents_;  // the shapes of all entries
   bool has_metadata_ = false;
   std::map<std::string, std::string> metadata_;

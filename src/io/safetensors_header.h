@@ -11,9 +11,11 @@
 
 namespace qkv::io {
 
-inline constexpr std::uint64_t kLongestSafetensorsHeader = 100'000'000;  // as the reference implementation has it
-inline constexpr std::size_t kMostTensors = 100'000;                     // and as many entries of metadata
+// Below the reference implementation's 100,000,000: what is refused costs little memory.
+inline constexpr std::uint64_t kLongestSafetensorsHeader = 16'000'000;
+inline constexpr std::size_t kMostTensors = 100'000;  // and as many entries of metadata
 inline constexpr std::size_t kLongestTensorName = 4096;
+inline constexpr std::size_t kMostNameBytes = 4'000'000;  // of all names together
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
 struct SafetensorsEntry {

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "io/quote.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -36,8 +37,8 @@ Tensor Weights::take(const std::string& name, const Dims& shape) {
 
 void Weights::expect_empty() const {
   if (tensors_.empty()) return;
-  throw FormatError(fmt::format("{}: tensor \"{}\"{} belongs to no part of this model", origin_,
-                                tensors_.begin()->first,
+  throw FormatError(fmt::format("{}: tensor {}{} belongs to no part of this model", origin_,
+                                io::quote(tensors_.begin()->first),
                                 tensors_.size() > 1 ? fmt::format(" (and {} more)", tensors_.size() - 1) : ""));
 }
 

@@ -1,12 +1,9 @@
 #include "qkv/embedder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "pipelines/sentence_folder.h"
-#include "qkv/error.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -45,17 +42,12 @@ Embedder::Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, bool
     : tokenizer_(std::move(tokenizer)), model_(std::move(model)), max_length_(max_length), normalize_(normalize) {}
 
 Embedder Embedder::load(const std::string& folder) {
-  const std::string path = folder + "/tokenizer.json";
-  Tokenizer tokenizer = Tokenizer::load(path);
   Bert model = Bert::load(folder);
   const BertConfig& config = model.config();
-  if (tokenizer.vocab() > config.vocab) {
-    throw FormatError(fmt::format("{}: token number {} is not in the model's vocabulary of {}", path,
-                                  tokenizer.vocab() - 1, config.vocab));
-  }
   const SentenceFolder sentence = read_sentence_folder(folder, config.model_dim);
   const std::int64_t length =
       sentence.max_length > 0 ? std::min(sentence.max_length, config.positions) : config.positions;
+  Tokenizer tokenizer = Tokenizer::load(folder + "/tokenizer.json", config.vocab);
   return Embedder(std::move(tokenizer), std::move(model), static_cast<std::size_t>(length), sentence.normalize);
 }
 

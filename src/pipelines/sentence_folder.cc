@@ -16,9 +16,16 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxConfigBytes = 1 << 20;
 
-// The folder of a module below that of the model.
+// A file that is there in any way must be read: one that cannot be is no missing one.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
+}
+
+// The folder of a module below that of the model. A zero byte would end the name early for the system.
 fs::path module_folder(const fs::path& folder, const io::JsonValue& path) {
   const fs::path below = fs::path(path.string()).lexically_normal();
+  if (path.string().find('\0') != std::string::npos) path.refuse("must not hold a zero byte");
   if (below.is_absolute() || (!below.empty() && *below.begin() == "..")) path.refuse("must not leave the folder");
   return folder / below;
 }
@@ -59,10 +66,10 @@ bool read_modules(const fs::path& folder, const std::string& path, std::int64_t 
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim) {
   SentenceFolder result;
   const fs::path base(folder);
-  if (const fs::path modules = base / "modules.json"; fs::exists(modules)) {
+  if (const fs::path modules = base / "modules.json"; is_there(modules)) {
     result.normalize = read_modules(base, modules.string(), dim);
   }
-  if (const fs::path limits = base / "sentence_bert_config.json"; fs::exists(limits)) {
+  if (const fs::path limits = base / "sentence_bert_config.json"; is_there(limits)) {
     const io::JsonDocument document(read_file(limits.string(), kMaxConfigBytes), limits.string());
     if (const auto length = document.root().find("max_seq_length")) {
       result.max_length = length->integer(1, kMaxLayerSize);

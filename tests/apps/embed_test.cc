@@ -47,7 +47,7 @@ TEST(Embed, NoInputGivesNoOutput) {
 
 TEST(Embed, RefusesInOneLine) {
   expect_message(run_program({"embed"}), 2, "qkv embed", "--model is required");
-  expect_message(run_program({"embed", "--model", "/nowhere"}), 4, "qkv embed", "/nowhere/tokenizer.json");
+  expect_message(run_program({"embed", "--model", "/nowhere"}), 4, "qkv embed", "/nowhere/config.json");
 }
 
 }  // namespace

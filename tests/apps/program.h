@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,6 +61,7 @@ struct Surroundings {
   std::string output{};                    // where standard output goes; empty: it is captured; "-": it is closed
   std::string input{};                     // file that standard input comes from; empty: the test's own
   int interrupt_after_ms = 0;              // sends SIGINT then; 0: never
+  std::size_t memory = 0;                  // bytes of memory of its own that it may have; 0: any number
 };
 
 inline Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& surroundings = {}) {
@@ -74,6 +76,10 @@ inline Outcome run_program(const std::vector<std::string>& arguments, const Surr
   if (child == 0) {
     for (const std::string& variable : surroundings.environment) putenv(const_cast<char*>(variable.c_str()));
     if (!surroundings.input.empty()) dup2(open(surroundings.input.c_str(), O_RDONLY), STDIN_FILENO);
+    if (surroundings.memory > 0) {
+      const rlimit limit{surroundings.memory, surroundings.memory};
+      setrlimit(RLIMIT_DATA, &limit);
+    }
     close(STDOUT_FILENO);
     if (out != "-") open(out.c_str(), O_WRONLY | O_CREAT, 0600);
     const int err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);

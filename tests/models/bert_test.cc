@@ -1,7 +1,5 @@
-// BERT against transformers (golden/bert, made by make.py there), and folders that break a rule.
+// BERT against transformers (golden/bert, made by make.py there); folders that break a rule are in bert_folder_test.cc.
 #include "qkv/bert.h"
-
-#include <functional>
 
 #include "io/files_for_test.h"
 #include "kernels/attention_testing.h"
@@ -37,17 +35,6 @@ class Folder {
     write_safetensors(folder_ / "model.safetensors", content);
     return Bert::load(folder_ / "");
   }
-  void replace(const std::string& from, const std::string& to) {
-    const std::size_t at = config.find(from);
-    ASSERT_NE(at, std::string::npos) << from;
-    config.replace(at, from.size(), to);
-  }
-  // What the refusal says behind the folder's name.
-  std::string refusal() const {
-    const std::string message = test::message_of<FormatError>([&] { load(); });
-    return message.substr(message.rfind('/') + 1);
-  }
-
   std::string config;
   SafeTensors content;
 
@@ -122,52 +109,6 @@ TEST(Bert, RefusesTokensThatDoNotFit) {
   EXPECT_EQ(refusal({{1, 2}, {0}, offsets(2)}),
             "bert: 2 ids need as many types (got 1) and i32 offsets [batch + 1] that end with their number");
   EXPECT_EQ(model.forward({{}, {}, offsets(0)}).shape(), (Dims{0, 12}));
-}
-
-TEST(Bert, RefusesConfigs) {
-  const auto refusal = [](const std::string& from, const std::string& to) {
-    Folder folder;
-    folder.replace(from, to);
-    return folder.refusal();
-  };
-  EXPECT_EQ(refusal("\"num_attention_heads\": 3", "\"num_attention_heads\": 5"),
-            "config.json: num_attention_heads is 5, must divide hidden_size, 12");
-  EXPECT_EQ(refusal("\"hidden_size\": 12", "\"hidden_size\": 2147483648"),
-            "config.json: hidden_size is 2147483648, must be 1 to 1048576");
-  EXPECT_EQ(refusal("\"vocab_size\": 30", "\"vocab_size\": 4294967296"),
-            "config.json: vocab_size is 4294967296, must be 1 to 1048576");
-  EXPECT_EQ(refusal("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0"),
-            "config.json: num_hidden_layers is 0, must be 1 to 1024");
-  EXPECT_EQ(refusal("\"intermediate_size\": 20,", ""), "config.json: intermediate_size is missing");
-  EXPECT_EQ(refusal("\"hidden_act\": \"gelu\"", "\"hidden_act\": \"silu\""),
-            "config.json: hidden_act must be \"gelu\" or \"relu\"");
-  EXPECT_EQ(refusal("\"model_type\": \"bert\"", "\"model_type\": \"gpt2\""),
-            "config.json: model_type must be \"bert\" for this model");
-  EXPECT_EQ(refusal("\"layer_norm_eps\": 1e-12", "\"layer_norm_eps\": -1"),
-            "config.json: layer_norm_eps must be 0 or more, below 1");
-  EXPECT_EQ(refusal("\"is_decoder\": false", "\"is_decoder\": true"),
-            "config.json: is_decoder must be false: this is an encoder");
-  // The largest sizes that a config may name do not fit the tensors, which is found before anything is allocated.
-  EXPECT_EQ(
-      refusal("\"vocab_size\": 30", "\"vocab_size\": 1048576"),
-      "model.safetensors: tensor \"bert.embeddings.word_embeddings.weight\" is [30, 12]; it must be [1048576, 12]");
-}
-
-TEST(Bert, RefusesTensors) {
-  const auto refusal = [](const std::function<void(Folder::Tensors&)>& change) {
-    Folder folder;
-    change(folder.content.tensors);
-    return folder.refusal();
-  };
-  const std::string bias = "bert.encoder.layer.1.output.dense.bias";
-  EXPECT_EQ(refusal([&](auto& tensors) { tensors.erase(bias); }),
-            "model.safetensors: tensor \"" + bias + "\" [12] is missing");
-  EXPECT_EQ(refusal([&](auto& tensors) { tensors[bias] = Tensor::zeros({13}); }),
-            "model.safetensors: tensor \"" + bias + "\" is [13]; it must be [12]");
-  EXPECT_EQ(refusal([&](auto& tensors) { tensors[bias] = Tensor::zeros({12}, Dtype::i32); }),
-            "model.safetensors: tensor \"" + bias + "\" is i32; it must be a floating type");
-  EXPECT_EQ(refusal([&](auto& tensors) { tensors["bert.encoder.layer.2.output.dense.bias"] = Tensor::zeros({12}); }),
-            "model.safetensors: tensor \"bert.encoder.layer.2.output.dense.bias\" belongs to no part of this model");
 }
 
 }  // namespace

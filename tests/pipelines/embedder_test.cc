@@ -1,7 +1,11 @@
 // Embeddings against transformers (golden/bert, made by make.py there), and what the files beside a model say.
 #include "qkv/embedder.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "io/files_for_test.h"
@@ -142,6 +146,7 @@ TEST(Embedder, RefusesFilesBesideTheModel) {
   EXPECT_EQ(modules("../pool", "Pooling"), "modules.json: [1].path must not leave the folder");
   EXPECT_EQ(modules("pool/../../x", "Pooling"), "modules.json: [1].path must not leave the folder");
   EXPECT_EQ(modules("/etc", "Pooling"), "modules.json: [1].path must not leave the folder");
+  EXPECT_EQ(modules("..\\u0000/pool", "Pooling"), "modules.json: [1].path must not hold a zero byte");
   EXPECT_EQ(modules("pool", "Dense"), "modules.json: [1].type must be Pooling in this place");
   folder.put("pool/config.json", R"({"word_embedding_dimension": 13, "pooling_mode_mean_tokens": true})");
   EXPECT_EQ(modules("pool", "Pooling"), "pool/config.json: word_embedding_dimension is 13, must be 12 to 12");
@@ -156,7 +161,28 @@ TEST(Embedder, RefusesFilesBesideTheModel) {
   folder.put("tokenizer.json", R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": null,
       "post_processor": null, "decoder": null, "model": {"type": "WordPiece", "unk_token": "?",
       "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {"?": 0, "a": 30}}})");
-  EXPECT_EQ(folder.refusal(), "tokenizer.json: token number 30 is not in the model's vocabulary of 30");
+  EXPECT_EQ(folder.refusal(), "tokenizer.json: model.vocab.a is 30, must be 0 to 29");
+}
+
+// What is there, but is no file to read; optional ones are no less wrong.
+TEST(Embedder, RefusesWhatIsNoFile) {
+  const auto cases = {
+      std::pair<const char*, std::function<void(const char*)>>{
+          "cannot read: not a regular file", [](const char* path) { std::filesystem::create_directory(path); }},
+      {"cannot read: not a regular file", [](const char* path) { ASSERT_EQ(mkfifo(path, 0600), 0); }},
+      {"cannot read: Too many levels of symbolic links", [](const char* path) { ASSERT_EQ(symlink(path, path), 0); }},
+      {"cannot read: No such file or directory", [](const char* path) { ASSERT_EQ(symlink("nowhere", path), 0); }}};
+  for (const char* name :
+       {"config.json", "model.safetensors", "tokenizer.json", "modules.json", "sentence_bert_config.json"}) {
+    for (const auto& [message, put] : cases) {
+      const Folder folder;
+      const std::string path = folder / name;
+      std::filesystem::remove(path);
+      put(path.c_str());
+      const std::string refused = test::message_of<IoError>([&] { folder.load(); });
+      EXPECT_TRUE(refused.ends_with(std::string(name) + ": " + message)) << refused;
+    }
+  }
 }
 
 }  // namespace
