@@ -124,6 +124,7 @@ int run(int argc, char** argv) {
     add_info(program);
     add_plan(program);
     add_bench(program);
+    add_tokenizer(program);
     add_version(program);
     program.require_subcommand(1);
     program.parse_complete_callback(check_environment);

@@ -3,10 +3,13 @@
 //   Tokenizer tokenizer = Tokenizer::load("models/minilm/tokenizer.json");
 //   Encoding e = tokenizer.encode("It was too tired.", {.max_length = 256});   // [CLS] it was too tired . [SEP]
 //
-// Known are: model WordPiece; normalizer BertNormalizer or null; pre_tokenizer BertPreTokenizer or null; post_processor
-// TemplateProcessing, BertProcessing or null; decoder WordPiece or null; added_tokens. Any other type is refused by
-// name. `truncation` and `padding` of the file are not applied: the caller gives the maximum length, and nothing is
-// padded. A loaded tokenizer is immutable: any number of threads may use it at once.
+// Known are: models WordPiece, BPE and Unigram; normalizers BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase,
+// StripAccents, Strip, Prepend, Replace (of a string) and Sequence; pre-tokenizers BertPreTokenizer, ByteLevel,
+// Metaspace, Whitespace, WhitespaceSplit and Sequence; post-processors TemplateProcessing, BertProcessing,
+// RobertaProcessing, ByteLevel and Sequence; decoders WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback,
+// Replace, Fuse, Strip and Sequence; added_tokens. Any other type is refused by name. `truncation` and `padding` of the
+// file are not applied: the caller gives the maximum length, and nothing is padded. A loaded tokenizer is immutable:
+// any number of threads may use it at once.
 #pragma once
 
 #include <cstddef>
@@ -47,10 +50,13 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
+  // No id of a file that is read may be `vocab`, the rows of the model's table of embeddings, or more.
+  static constexpr std::int64_t kAnyVocab = std::int64_t{1} << 31;
+
   // FormatError, naming the file, the field and the rule, for a file that breaks one; IoError if it cannot be read.
-  static Tokenizer load(const std::string& path);
+  static Tokenizer load(const std::string& path, std::int64_t vocab = kAnyVocab);
   // From the text of a tokenizer.json; `name` stands for the file in messages.
-  static Tokenizer parse(std::string_view json, const std::string& name);
+  static Tokenizer parse(std::string_view json, const std::string& name, std::int64_t vocab = kAnyVocab);
 
   // Bytes that are not UTF-8 read as U+FFFD, as Python's errors="replace" has it. std::invalid_argument if max_length
   // has no room for the special tokens, or the text has 2^32 bytes or more.
@@ -70,6 +76,27 @@ class Tokenizer {
   explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
   std::shared_ptr<const Parts> parts_;
+};
+
+// Text piece by piece, while its tokens are found one after the other. What put() gives is valid UTF-8; a character
+// comes with the token that ends it. All pieces together are the text that decode() gives for all ids, unless
+// those make bytes that are no UTF-8.
+class DecodeStream {
+ public:
+  explicit DecodeStream(Tokenizer tokenizer, const DecodeOptions& options = {})
+      : tokenizer_(std::move(tokenizer)), options_(options) {}
+
+  // std::invalid_argument for an id that is not in the vocabulary.
+  std::string put(std::int32_t id);
+  // What put() still held back; then the stream is as new.
+  std::string finish();
+
+ private:
+  Tokenizer tokenizer_;
+  DecodeOptions options_;
+  std::vector<std::int32_t> ids_;  // since the step before the last one that gave text
+  std::size_t done_ = 0;           // of them, those whose text has been given
+  std::string given_;              // their text
 };
 
 }  // namespace qkv

@@ -1,4 +1,4 @@
-// What stands around the tokens of a text, such as [CLS] and [SEP].
+// What stands around the tokens of a text, such as [CLS] and [SEP], and whose spaces they count as theirs.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,11 @@ struct PostProcessor {
   std::vector<Token> before;
   std::int32_t type_id = 0;  // of the tokens of the text
   std::vector<Token> after;
+
+  // Where a token begins and ends in the text: with the spaces that it has at its ends, or without them. A space that
+  // was put before the text is not there to be left out.
+  enum class Spaces { kept, trimmed, trimmed_after_prefix };
+  Spaces spaces = Spaces::kept;
 };
 
 }  // namespace qkv::text

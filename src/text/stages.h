@@ -39,15 +39,18 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const Vocabulary& vocabulary() const = 0;
+  // Makes what searching needs, which may take far more memory than the file: called once, before the first
+  // tokenize(), when the whole file has passed its checks.
+  virtual void build_index() {}
   // Appends the pieces of a non-empty word.
   virtual void tokenize(CharacterSpan word, std::vector<Piece>& pieces) const = 0;
 };
 
-// Joins tokens to text.
+// Rewrites tokens, whose concatenation is the text in the end.
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  virtual std::string decode(const std::vector<std::string_view>& tokens) const = 0;
+  virtual void decode(std::vector<std::string>& tokens) const = 0;
 };
 
 }  // namespace qkv::text

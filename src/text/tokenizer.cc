@@ -7,19 +7,16 @@
 #include <stdexcept>
 
 #include "qkv/files.h"
-#include "text/tokenizer_parts.h"
+#include "text/byte_alphabet.h"
+#include "text/words.h"
 
 namespace qkv {
 namespace {
 
-constexpr std::size_t kLargestFile = std::size_t{64} << 20;
+constexpr std::size_t kLargestFile = std::size_t{16} << 20;
 
-using text::AddedTokens;
-using text::Character;
-using text::Characters;
 using text::CharacterSpan;
 using text::Piece;
-using text::Word;
 
 // The tokens of one text on the way to an Encoding.
 class Encoder {
@@ -27,14 +24,14 @@ class Encoder {
   Encoder(const Tokenizer::Parts& parts, std::size_t limit) : parts_(parts), limit_(limit) {}
 
   void run(std::string_view utf8) {
-    const Characters characters = text::to_characters(utf8);
-    for (const AddedTokens::Section& section : parts_.added.split(characters, false)) {
-      if (section.token != nullptr) {
-        add(section);
+    text::for_each_word(parts_, utf8, [&](const text::AddedToken* token, CharacterSpan characters) {
+      if (token != nullptr) {
+        add(token->id, text::to_utf8(characters), characters);
       } else {
-        encode_between(section.text);
+        add_word(characters);
       }
-    }
+      return result_.ids.size() < limit_;
+    });
   }
 
   void add_special(const text::PostProcessor::Token& token) {
@@ -48,44 +45,47 @@ class Encoder {
   Encoding take() { return std::move(result_); }
 
  private:
-  bool full() const { return result_.ids.size() >= limit_; }
-
-  // Text without added tokens that are looked for as they are.
-  void encode_between(CharacterSpan raw) {
-    if (full()) return;
-    Characters normalized = parts_.normalizer ? parts_.normalizer->normalize(raw) : Characters(raw.begin(), raw.end());
-    for (const AddedTokens::Section& section : parts_.added.split(normalized, true)) {
-      if (section.token != nullptr) {
-        add(section);
-      } else {
-        encode_words(Characters(section.text.begin(), section.text.end()));
-      }
+  void add_word(CharacterSpan word) {
+    pieces_.clear();
+    parts_.model->tokenize(word, pieces_);
+    for (const Piece& piece : pieces_) {
+      add(piece.entry->id, piece.entry->token, word.subspan(piece.begin, piece.end - piece.begin));
     }
   }
-
-  void encode_words(Characters characters) {
-    const auto words =
-        parts_.pre_tokenizer ? parts_.pre_tokenizer->split(characters) : std::vector<Word>{{0, characters.size()}};
-    for (const Word& word : words) {
-      if (full()) return;
-      const CharacterSpan span = CharacterSpan(characters).subspan(word.begin, word.end - word.begin);
-      pieces_.clear();
-      parts_.model->tokenize(span, pieces_);
-      for (const Piece& piece : pieces_) {
-        add(piece.entry->id, piece.entry->token, span.subspan(piece.begin, piece.end - piece.begin));
-      }
-    }
-  }
-
-  void add(const AddedTokens::Section& section) { add(section.token->id, text::to_utf8(section.text), section.text); }
 
   void add(std::int32_t id, const std::string& token, CharacterSpan span) {
-    if (full()) return;
+    if (result_.ids.size() >= limit_) return;
     result_.ids.push_back(id);
     result_.tokens.push_back(token);
     result_.type_ids.push_back(parts_.post_processor.type_id);
-    result_.offsets.push_back({span.front().begin, span.back().end});
+    result_.offsets.push_back(place_of(token, span));
     result_.special.push_back(0);
+  }
+
+  // Where the token stands in the text; a space that it has at an end stands for a character of the text there.
+  TextSpan place_of(const std::string& token, CharacterSpan span) const {
+    using Spaces = text::PostProcessor::Spaces;
+    TextSpan place{span.front().begin, span.back().end};
+    const Spaces spaces = parts_.post_processor.spaces;
+    if (spaces == Spaces::kept) return place;
+    const auto is_space = [](char32_t code) {
+      return code == text::kByteCharacters[' '] || text::is_white_space(code);
+    };
+    const std::u32string codes = text::to_code_points(token);
+    auto before = std::find_if_not(codes.begin(), codes.end(), is_space) - codes.begin();
+    auto after = std::find_if_not(codes.rbegin(), codes.rend(), is_space) - codes.rbegin();
+    const bool first = result_.ids.size() == 1 || place.begin == 0;  // its own id is there already
+    if (before > 0 && first && spaces == Spaces::trimmed_after_prefix) --before;
+    for (std::size_t at = 0; before > 0 && at < span.size(); --before) {
+      place.begin = span[at].end;
+      while (at < span.size() && span[at].begin < place.begin) ++at;
+    }
+    for (std::size_t at = span.size(); after > 0 && at > 0; --after) {
+      place.end = span[at - 1].begin;
+      while (at > 0 && span[at - 1].end > place.end) --at;
+    }
+    place.end = std::max(place.begin, place.end);
+    return place;
   }
 
   const Tokenizer::Parts& parts_;
@@ -96,10 +96,14 @@ class Encoder {
 
 }  // namespace
 
-Tokenizer Tokenizer::load(const std::string& path) { return parse(read_file(path, kLargestFile), path); }
+Tokenizer Tokenizer::load(const std::string& path, std::int64_t vocab) {
+  const io::JsonDocument document(read_file(path, kLargestFile), path);
+  return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(document, vocab)));
+}
 
-Tokenizer Tokenizer::parse(std::string_view json, const std::string& name) {
-  return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(json, name)));
+Tokenizer Tokenizer::parse(std::string_view json, const std::string& name, std::int64_t vocab) {
+  const io::JsonDocument document(json, name);
+  return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(document, vocab)));
 }
 
 Encoding Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) const {
@@ -125,14 +129,14 @@ Encoding Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) 
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, const DecodeOptions& options) const {
-  std::vector<std::string_view> tokens;
+  std::vector<std::string> tokens;
   for (const std::int32_t id : ids) {
     const text::AddedToken* added = parts_->added.find(id);
     const std::string_view token = added != nullptr ? parts_->added.form(*added) : std::string_view(token_of(id));
-    if (!options.skip_special_tokens || !parts_->added.is_special(token)) tokens.push_back(token);
+    if (!options.skip_special_tokens || !parts_->added.is_special(token)) tokens.emplace_back(token);
   }
-  if (parts_->decoder) return parts_->decoder->decode(tokens);
-  return fmt::format("{}", fmt::join(tokens, " "));
+  if (parts_->decoder) parts_->decoder->decode(tokens);
+  return fmt::format("{}", fmt::join(tokens, parts_->decoder ? "" : " "));
 }
 
 std::optional<std::int32_t> Tokenizer::id_of(std::string_view token) const {
@@ -150,6 +154,28 @@ const std::string& Tokenizer::token_of(std::int32_t id) const {
 std::int64_t Tokenizer::vocab() const {
   const std::int32_t last_added = parts_->added.all().empty() ? -1 : parts_->added.all().back().id;
   return std::int64_t{1} + std::max(last_added, parts_->model->vocabulary().max_id());
+}
+
+std::string DecodeStream::put(std::int32_t id) {
+  ids_.push_back(id);
+  std::string text = tokenizer_.decode(ids_, options_);
+  constexpr std::string_view kUnfinished = "\xEF\xBF\xBD";  // perhaps a character of which bytes are still to come
+  if (text.size() <= given_.size() || text.ends_with(kUnfinished)) return "";
+  // From here on, tokens are decoded beside those of this step alone: a token reads differently at the beginning.
+  std::string fresh = text.substr(given_.size());
+  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));
+  done_ = ids_.size();
+  given_ = tokenizer_.decode(ids_, options_);
+  return fresh;
+}
+
+std::string DecodeStream::finish() {
+  const std::string text = tokenizer_.decode(ids_, options_);
+  std::string rest = text.size() > given_.size() ? text.substr(given_.size()) : "";
+  ids_.clear();
+  given_.clear();
+  done_ = 0;
+  return rest;
 }
 
 }  // namespace qkv

@@ -1,85 +1,22 @@
 // Reads and checks tokenizer.json, version 1.0: each stage by its "type".
-#include <fmt/format.h>
-
-#include <stdexcept>
-
-#include "io/json_document.h"
-#include "io/quote.h"
-#include "text/bert_normalizer.h"
-#include "text/bert_pre_tokenizer.h"
+#include "text/json_fields.h"
+#include "text/read_model.h"
+#include "text/read_stages.h"
 #include "text/tokenizer_parts.h"
-#include "text/wordpiece.h"
-#include "text/wordpiece_decoder.h"
 
 namespace qkv::text {
 namespace {
 
-using io::JsonValue;
+// Each character of an added token may cost a hundred bytes, and no file has so many.
+constexpr std::size_t kMostAddedCharacters = 100'000;
 
-constexpr std::int64_t kMaxId = INT32_MAX;
-constexpr std::size_t kLongestToken = 1024;  // characters: bounds the work at each place of a text
-
-[[noreturn]] void refuse_type(const JsonValue& stage, std::string_view known) {
-  stage["type"].refuse(fmt::format("is {}, known is only {}", io::quote(stage["type"].string()), known));
-}
-
-const std::string& token_text(const JsonValue& value, const std::string& text) {
-  if (to_code_points(text).size() > kLongestToken) {
-    value.refuse(fmt::format("is longer than {} characters", kLongestToken));
-  }
-  return text;
-}
-
-std::int32_t token_id(const JsonValue& value) { return static_cast<std::int32_t>(value.integer(0, kMaxId)); }
-
-// Calls `build`, whose std::invalid_argument is a rule that `value` breaks.
-template <class Build>
-auto build_from(const JsonValue& value, const Build& build) {
-  try {
-    return build();
-  } catch (const std::invalid_argument& broken) {
-    value.refuse(fmt::format("breaks a rule: {}", broken.what()));
-  }
-}
-
-std::unique_ptr<Normalizer> read_normalizer(const JsonValue& stage) {
-  if (stage["type"].string() != "BertNormalizer") refuse_type(stage, "BertNormalizer");
-  BertNormalizerOptions options{.clean_text = stage["clean_text"].boolean(),
-                                .handle_chinese_chars = stage["handle_chinese_chars"].boolean(),
-                                .lowercase = stage["lowercase"].boolean()};
-  const auto strip_accents = stage.find("strip_accents");
-  options.strip_accents = strip_accents ? strip_accents->boolean() : options.lowercase;
-  return std::make_unique<BertNormalizer>(options);
-}
-
-std::unique_ptr<PreTokenizer> read_pre_tokenizer(const JsonValue& stage) {
-  if (stage["type"].string() != "BertPreTokenizer") refuse_type(stage, "BertPreTokenizer");
-  return std::make_unique<BertPreTokenizer>();
-}
-
-std::unique_ptr<Decoder> read_decoder(const JsonValue& stage) {
-  if (stage["type"].string() != "WordPiece") refuse_type(stage, "WordPiece");
-  return std::make_unique<WordPieceDecoder>(stage["prefix"].string(), stage["cleanup"].boolean());
-}
-
-std::unique_ptr<Model> read_model(const JsonValue& stage) {
-  if (stage["type"].string() != "WordPiece") refuse_type(stage, "WordPiece");
-  const WordPieceOptions options{
-      .unknown_token = stage["unk_token"].string(),
-      .continuing_prefix = stage["continuing_subword_prefix"].string(),
-      .max_word_characters = static_cast<std::size_t>(stage["max_input_chars_per_word"].integer(0, kMaxId))};
-  std::vector<Vocabulary::Entry> entries;
-  stage["vocab"].for_each_member(
-      [&](const std::string& token, const JsonValue& id) { entries.push_back({token_text(id, token), token_id(id)}); });
-  Vocabulary vocabulary = build_from(stage["vocab"], [&] { return Vocabulary(std::move(entries)); });
-  return build_from(stage["unk_token"], [&] { return std::make_unique<WordPiece>(std::move(vocabulary), options); });
-}
-
-AddedTokens read_added_tokens(const JsonValue& list, const Vocabulary& vocabulary, const Normalizer* normalizer) {
+AddedTokens read_added_tokens(const JsonValue& list, const TokenLimits& limits, const Vocabulary& vocabulary,
+                              const Normalizer* normalizer) {
   std::vector<AddedToken> tokens;
+  std::size_t characters = 0;
   for (const JsonValue& item : list.elements()) {
-    const AddedToken token{.content = token_text(item["content"], item["content"].string()),
-                           .id = token_id(item["id"]),
+    const AddedToken token{.content = limits.text(item["content"], item["content"].string()),
+                           .id = limits.id(item["id"]),
                            .special = item["special"].boolean(),
                            .single_word = item["single_word"].boolean(),
                            .lstrip = item["lstrip"].boolean(),
@@ -93,6 +30,9 @@ AddedTokens read_added_tokens(const JsonValue& list, const Vocabulary& vocabular
     if (same_token != nullptr && same_token->id != token.id) {
       item["id"].refuse(fmt::format("is {}, but the token is {} in model.vocab", token.id, same_token->id));
     }
+    characters += to_code_points(token.content).size();
+    if (characters > kMostAddedCharacters)
+      list.refuse(fmt::format("hold more than {} characters", kMostAddedCharacters));
     tokens.push_back(token);
   }
   return build_from(list, [&] { return AddedTokens(std::move(tokens), normalizer); });
@@ -100,11 +40,12 @@ AddedTokens read_added_tokens(const JsonValue& list, const Vocabulary& vocabular
 
 // The vocabulary of a whole tokenizer, for the tokens that a post-processor names.
 struct KnownTokens {
+  TokenLimits limits;
   const Vocabulary& vocabulary;
   const AddedTokens& added;
 
   PostProcessor::Token check(const JsonValue& text, const JsonValue& id, std::int32_t type_id) const {
-    const PostProcessor::Token token{text.string(), token_id(id), type_id};
+    const PostProcessor::Token token{text.string(), limits.id(id), type_id};
     const AddedToken* as_added = added.find(token.id);
     const Vocabulary::Entry* as_entry = vocabulary.find(token.id);
     if ((as_added == nullptr || as_added->content != token.text) &&
@@ -124,6 +65,8 @@ PostProcessor read_bert_processing(const JsonValue& stage, const KnownTokens& kn
   return {.before = token("cls"), .after = token("sep")};
 }
 
+std::int32_t type_id(const JsonValue& value) { return static_cast<std::int32_t>(value.integer(0, INT32_MAX)); }
+
 PostProcessor read_template(const JsonValue& stage, const KnownTokens& known) {
   PostProcessor result;
   bool text_seen = false;
@@ -132,7 +75,7 @@ PostProcessor read_template(const JsonValue& stage, const KnownTokens& known) {
       if ((*sequence)["id"].string() != "A") (*sequence)["id"].refuse("must be \"A\", the only text");
       if (text_seen) piece.refuse("must not be a second place of the text");
       text_seen = true;
-      result.type_id = token_id((*sequence)["type_id"]);
+      result.type_id = type_id((*sequence)["type_id"]);
       continue;
     }
     const JsonValue special = piece["SpecialToken"];
@@ -141,11 +84,29 @@ PostProcessor read_template(const JsonValue& stage, const KnownTokens& known) {
     const std::vector<JsonValue> tokens = definition["tokens"].elements();
     if (ids.size() != tokens.size()) definition["ids"].refuse("must be as many as tokens");
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      (text_seen ? result.after : result.before)
-          .push_back(known.check(tokens[i], ids[i], token_id(special["type_id"])));
+      (text_seen ? result.after : result.before).push_back(known.check(tokens[i], ids[i], type_id(special["type_id"])));
     }
   }
   if (!text_seen) stage["single"].refuse("must have a place for the text, Sequence \"A\"");
+  return result;
+}
+
+PostProcessor::Spaces read_spaces(const JsonValue& stage) {
+  if (!stage["trim_offsets"].boolean()) return PostProcessor::Spaces::kept;
+  return stage["add_prefix_space"].boolean() ? PostProcessor::Spaces::trimmed_after_prefix
+                                             : PostProcessor::Spaces::trimmed;
+}
+
+PostProcessor read_post_processor(const JsonValue& stage, const KnownTokens& known);
+
+// A ByteLevel one, which says what becomes of spaces, and perhaps one that adds tokens.
+PostProcessor read_post_processors(const JsonValue& list, const KnownTokens& known) {
+  const std::vector<JsonValue> steps = list.elements();
+  if (steps.empty() || steps.size() > 2 || steps[0]["type"].string() != "ByteLevel") {
+    list.refuse("must be ByteLevel and at most one more");
+  }
+  PostProcessor result = steps.size() == 2 ? read_post_processor(steps[1], known) : PostProcessor{};
+  result.spaces = read_spaces(steps[0]);
   return result;
 }
 
@@ -153,14 +114,25 @@ PostProcessor read_post_processor(const JsonValue& stage, const KnownTokens& kno
   const std::string& type = stage["type"].string();
   if (type == "TemplateProcessing") return read_template(stage, known);
   if (type == "BertProcessing") return read_bert_processing(stage, known);
-  refuse_type(stage, "TemplateProcessing or BertProcessing");
+  PostProcessor result;
+  if (type == "RobertaProcessing") {
+    result = read_bert_processing(stage, known);
+    result.spaces = read_spaces(stage);
+    return result;
+  }
+  if (type == "ByteLevel") {
+    result.spaces = read_spaces(stage);
+    return result;
+  }
+  if (type == "Sequence") return read_post_processors(stage["processors"], known);
+  refuse_type(stage, "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, Sequence");
 }
 
 }  // namespace
 
-Tokenizer::Parts read_tokenizer_json(std::string_view json, const std::string& file) {
-  const io::JsonDocument document(json, file);
+Tokenizer::Parts read_tokenizer_json(const io::JsonDocument& document, std::int64_t vocab) {
   const JsonValue root = document.root();
+  const TokenLimits limits{vocab};
   if (const auto version = root.find("version"); version && version->string() != "1.0") {
     version->refuse(fmt::format("is {}, known is only \"1.0\"", io::quote(version->string())));
   }
@@ -168,13 +140,15 @@ Tokenizer::Parts read_tokenizer_json(std::string_view json, const std::string& f
   if (const auto stage = root.find("normalizer")) parts.normalizer = read_normalizer(*stage);
   if (const auto stage = root.find("pre_tokenizer")) parts.pre_tokenizer = read_pre_tokenizer(*stage);
   if (const auto stage = root.find("decoder")) parts.decoder = read_decoder(*stage);
-  parts.model = read_model(root["model"]);
+  parts.model = read_model(root["model"], limits);
+  const Vocabulary& vocabulary = parts.model->vocabulary();
   if (const auto list = root.find("added_tokens")) {
-    parts.added = read_added_tokens(*list, parts.model->vocabulary(), parts.normalizer.get());
+    parts.added = read_added_tokens(*list, limits, vocabulary, parts.normalizer.get());
   }
   if (const auto stage = root.find("post_processor")) {
-    parts.post_processor = read_post_processor(*stage, {parts.model->vocabulary(), parts.added});
+    parts.post_processor = read_post_processor(*stage, {limits, vocabulary, parts.added});
   }
+  parts.model->build_index();
   return parts;
 }
 

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <string_view>
 
+#include "io/json_document.h"
 #include "qkv/tokenizer.h"
 #include "text/added_tokens.h"
 #include "text/post_processor.h"
@@ -24,8 +23,8 @@ struct Tokenizer::Parts {
 
 namespace text {
 
-// Checks everything; FormatError names `file`, the field and the rule.
-Tokenizer::Parts read_tokenizer_json(std::string_view json, const std::string& file);
+// Checks everything; FormatError names the file, the field and the rule. Ids must be below `vocab`.
+Tokenizer::Parts read_tokenizer_json(const io::JsonDocument& document, std::int64_t vocab);
 
 }  // namespace text
 }  // namespace qkv

@@ -42,6 +42,38 @@ constexpr Range kPlainInUnicode9[] = {{0x05C8, 0x05C9},   {0x07FD, 0x07FD},   {0
                                       {0x1145E, 0x1145E}, {0x11839, 0x11A99}, {0x11D42, 0x1612F}, {0x16D68, 0x16FF1},
                                       {0x1D127, 0x1D128}, {0x1D250, 0x1D281}, {0x1E08F, 0x1E6F5}};
 
+// Likewise, ranges where nothing had a decomposition, compatible ones included, in Unicode 9.0.
+constexpr Range kWholeInUnicode9[] = {{0x0558, 0x0558},   {0x058B, 0x058C},   {0x209D, 0x209F},   {0x32FF, 0x32FF},
+                                      {0xA7F1, 0xA7F4},   {0xAB69, 0xAB69},   {0x105C9, 0x107BF}, {0x11383, 0x113C8},
+                                      {0x11938, 0x1CCF9}, {0x1D6A6, 0x1D6A6}, {0x1DF95, 0x1E06D}, {0x1F16C, 0x1F16C},
+                                      {0x1FBF0, 0x1FBF9}};
+
+// Ranges without any mark in Unicode 9.0, around those that came later; and what has been a mark until then.
+constexpr Range kNoMarksInUnicode9[] = {
+    {0x05C8, 0x05C9},   {0x07FD, 0x07FD},   {0x0897, 0x08D3},   {0x09FE, 0x09FE},   {0x0AFA, 0x0AFF},
+    {0x0B53, 0x0B55},   {0x0C04, 0x0C3C},   {0x0CF3, 0x0D00},   {0x0D3B, 0x0D3C},   {0x0D81, 0x0D81},
+    {0x0EBA, 0x0EBA},   {0x0ECE, 0x0ECE},   {0x1715, 0x1715},   {0x180F, 0x180F},   {0x1ABF, 0x1AF0},
+    {0x1CF7, 0x1CF7},   {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},   {0xA8FF, 0xA8FF},   {0x10D24, 0x10F85},
+    {0x11070, 0x11074}, {0x110C2, 0x110C2}, {0x11145, 0x11146}, {0x111C9, 0x111C9}, {0x111CE, 0x111CF},
+    {0x11241, 0x11241}, {0x1133B, 0x1133B}, {0x113B8, 0x113E2}, {0x1145E, 0x1145E}, {0x1182C, 0x11B67},
+    {0x11D31, 0x1612F}, {0x16F4F, 0x16F4F}, {0x16F7F, 0x16F87}, {0x16FE4, 0x16FF1}, {0x1CF00, 0x1D128},
+    {0x1D250, 0x1D281}, {0x1E08F, 0x1E6F5}};
+constexpr Range kMarksUntilUnicode9 = {0x1CF2, 0x1CF3};
+
+// What Unicode 15.1 and 16.0 brought.
+constexpr Range kNewLetters[] = {{0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3},
+                                 {0x10D4A, 0x10D65}, {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x11380, 0x11389},
+                                 {0x1138B, 0x1138B}, {0x1138E, 0x1138E}, {0x11390, 0x113B5}, {0x113B7, 0x113B7},
+                                 {0x113D1, 0x113D1}, {0x113D3, 0x113D3}, {0x11BC0, 0x11BE0}, {0x13460, 0x143FA},
+                                 {0x16100, 0x1611D}, {0x16D40, 0x16D6C}, {0x18CFF, 0x18CFF}, {0x1E5D0, 0x1E5ED},
+                                 {0x1E5F0, 0x1E5F0}, {0x2EBF0, 0x2EE5D}};
+constexpr Range kNewDigits[] = {{0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9}, {0x16130, 0x16139},
+                                {0x16D70, 0x16D79}, {0x1CCF0, 0x1CCF9}, {0x1E5F1, 0x1E5FA}};
+constexpr Range kNewWordMarks[] = {{0x0897, 0x0897},   {0x10D69, 0x10D6D}, {0x10EFC, 0x10EFC}, {0x113B8, 0x113C0},
+                                   {0x113C2, 0x113C2}, {0x113C5, 0x113C5}, {0x113C7, 0x113CA}, {0x113CC, 0x113D0},
+                                   {0x113D2, 0x113D2}, {0x113E1, 0x113E2}, {0x11F5A, 0x11F5A}, {0x1611E, 0x1612F},
+                                   {0x1E5EE, 0x1E5EF}};
+
 // Capital letters that came after Unicode 15.0, and what to add for the small one.
 struct Shift {
   Range range;
@@ -96,7 +128,25 @@ bool is_word_character(char32_t code) {
   constexpr Range kAlphabeticSymbols[] = {{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
   const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(code));
   return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC ||
-         (code >= kJoiners.first && code <= kJoiners.last) || contains(kAlphabeticSymbols, code);
+         (code >= kJoiners.first && code <= kJoiners.last) || contains(kAlphabeticSymbols, code) ||
+         contains(kNewLetters, code) || contains(kNewDigits, code) || contains(kNewWordMarks, code);
+}
+
+bool is_letter(char32_t code) {
+  const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(code));
+  return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO) || contains(kNewLetters, code);
+}
+
+bool is_number(char32_t code) {
+  const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(code));
+  return (c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO) || contains(kNewDigits, code);
+}
+
+bool is_mark(char32_t code) {
+  const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(code));
+  const bool now = c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
+  const bool once = code >= kMarksUntilUnicode9.first && code <= kMarksUntilUnicode9.last;
+  return once || (now && !contains(kNoMarksInUnicode9, code));
 }
 
 int combining_class(char32_t code) {
@@ -104,19 +154,29 @@ int combining_class(char32_t code) {
   return value == 0 || contains(kPlainInUnicode9, code) ? 0 : value;
 }
 
-Decomposition decompose(char32_t code) {
+Decomposition decompose(char32_t code, Equivalence equivalence) {
   Decomposition result{{code}, 1};
-  utf8proc_int32_t codes[4];
+  constexpr int kMost = std::size(Decomposition{}.codes);
+  utf8proc_int32_t codes[kMost];
   int boundary = UTF8PROC_BOUNDCLASS_START;
-  const auto size =
-      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), codes, 4, UTF8PROC_DECOMPOSE, &boundary);
-  if (size < 1 || size > 4 || (size == 1 && codes[0] == static_cast<utf8proc_int32_t>(code)) ||
-      contains(kPlainInUnicode9, code)) {
+  const int options = UTF8PROC_DECOMPOSE | (equivalence == Equivalence::compatible ? UTF8PROC_COMPAT : 0);
+  const auto size = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), codes, kMost,
+                                            static_cast<utf8proc_option_t>(options), &boundary);
+  if (size < 1 || size > kMost || (size == 1 && codes[0] == static_cast<utf8proc_int32_t>(code)) ||
+      contains(kPlainInUnicode9, code) || contains(kWholeInUnicode9, code)) {
     return result;
   }
   result.size = static_cast<int>(size);
   std::copy(codes, codes + size, result.codes);
   return result;
+}
+
+char32_t compose(char32_t first, char32_t second) {
+  constexpr char32_t kFirstSecond = 0x300;  // nothing below is the second part of a character
+  if (second < kFirstSecond || contains(kPlainInUnicode9, first) || contains(kPlainInUnicode9, second)) return 0;
+  utf8proc_int32_t codes[2] = {static_cast<utf8proc_int32_t>(first), static_cast<utf8proc_int32_t>(second)};
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+  return utf8proc_normalize_utf32(codes, 2, options) == 1 ? static_cast<char32_t>(codes[0]) : 0;
 }
 
 LowerCase lower_case(char32_t code) {

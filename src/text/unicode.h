@@ -1,6 +1,7 @@
 // What the stages of a tokenizer ask about a code point. Models were trained with the tables of the `tokenizers`
 // library, which come from several versions of Unicode: categories from 8.0, canonical decomposition and combining
-// classes from 9.0, lower case from 17.0. The answers here are those, whatever the version of utf8proc.
+// classes from 9.0, words, letters and numbers from 16.0, lower case from 17.0. The answers here are those, whatever
+// the version of utf8proc.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +16,22 @@ bool is_white_space(char32_t code);        // property White_Space
 bool is_control_or_format(char32_t code);  // categories Cc, Cf and Co
 bool is_nonspacing_mark(char32_t code);    // category Mn
 bool is_punctuation(char32_t code);        // categories P*
-bool is_word_character(char32_t code);     // \w of a regular expression; code points newer than utf8proc are none
+bool is_word_character(char32_t code);     // \w of a regular expression
+bool is_letter(char32_t code);             // categories L*
+bool is_number(char32_t code);             // categories N*
+bool is_mark(char32_t code);               // categories M* of Unicode 9.0
 int combining_class(char32_t code);
 
-// The full canonical decomposition (the code point itself if it has none). At most four code points.
+// The full decomposition (the code point itself if it has none), canonical or also of compatible characters.
+enum class Equivalence { canonical, compatible };
 struct Decomposition {
-  char32_t codes[4];
+  char32_t codes[18];  // U+FDFA has as many
   int size;
 };
-Decomposition decompose(char32_t code);
+Decomposition decompose(char32_t code, Equivalence equivalence = Equivalence::canonical);
+
+// The code point that is canonically equivalent to the two; 0: none.
+char32_t compose(char32_t first, char32_t second);
 
 // Full lower case without context: one code point, or i and U+0307 for U+0130.
 struct LowerCase {

@@ -10,16 +10,20 @@ namespace qkv::text {
 
 WordPiece::WordPiece(Vocabulary vocabulary, const WordPieceOptions& options)
     : vocabulary_(std::move(vocabulary)),
+      continuing_prefix_(options.continuing_prefix),
       unknown_(vocabulary_.find(options.unknown_token)),
       max_word_characters_(options.max_word_characters) {
   if (unknown_ == nullptr) {
     throw std::invalid_argument(
         fmt::format("unknown token {} is not in the vocabulary", io::quote(options.unknown_token)));
   }
+}
+
+void WordPiece::build_index() {
   for (std::uint32_t i = 0; i < vocabulary_.entries().size(); ++i) {
     trie_.insert(to_code_points(vocabulary_.entries()[i].token), i);
   }
-  continuing_ = trie_.find(to_code_points(options.continuing_prefix));
+  continuing_ = trie_.find(to_code_points(continuing_prefix_));
 }
 
 void WordPiece::tokenize(CharacterSpan word, std::vector<Piece>& pieces) const {

@@ -20,12 +20,14 @@ class WordPiece : public Model {
   WordPiece(Vocabulary vocabulary, const WordPieceOptions& options);
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  void build_index() override;
   void tokenize(CharacterSpan word, std::vector<Piece>& pieces) const override;
 
  private:
   Vocabulary vocabulary_;
   Trie trie_;
-  Trie::Node continuing_;  // where the trie stands after the prefix
+  std::string continuing_prefix_;
+  Trie::Node continuing_ = Trie::kNone;  // where the trie stands after the prefix
   const Vocabulary::Entry* unknown_;
   std::size_t max_word_characters_;
 };

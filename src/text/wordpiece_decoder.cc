@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "text/replace_all.h"
+
 namespace qkv::text {
 namespace {
 
@@ -23,31 +25,16 @@ constexpr std::array<Replacement, 11> kCleanup = {{{" .", "."},
                                                    {" 've", "'ve"},
                                                    {" 're", "'re"}}};
 
-std::string replace_all(std::string_view text, const Replacement& rule) {
-  std::string result;
-  for (;;) {
-    const std::size_t at = text.find(rule.from);
-    result += text.substr(0, at);
-    if (at == std::string_view::npos) return result;
-    result += rule.to;
-    text.remove_prefix(at + rule.from.size());
-  }
-}
-
 }  // namespace
 
-std::string WordPieceDecoder::decode(const std::vector<std::string_view>& tokens) const {
-  std::string text;
+void WordPieceDecoder::decode(std::vector<std::string>& tokens) const {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const bool continues = i > 0 && tokens[i].starts_with(prefix_);
-    std::string part(i > 0 && !continues ? " " : "");
-    part += tokens[i].substr(continues ? prefix_.size() : 0);
-    if (cleanup_) {
-      for (const Replacement& rule : kCleanup) part = replace_all(part, rule);
-    }
-    text += part;
+    std::string& token = tokens[i];
+    const bool continues = i > 0 && token.starts_with(prefix_);
+    token = (i > 0 && !continues ? " " : "") + token.substr(continues ? prefix_.size() : 0);
+    if (!cleanup_) continue;
+    for (const Replacement& rule : kCleanup) token = replace_all(token, rule.from, rule.to);
   }
-  return text;
 }
 
 }  // namespace qkv::text

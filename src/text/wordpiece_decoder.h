@@ -9,7 +9,7 @@ class WordPieceDecoder : public Decoder {
  public:
   // `cleanup`: no space before punctuation and English contractions.
   WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
-  std::string decode(const std::vector<std::string_view>& tokens) const override;
+  void decode(std::vector<std::string>& tokens) const override;
 
  private:
   std::string prefix_;

@@ -44,6 +44,14 @@ struct Broken {
   std::function<void(json&)> change;
 };
 
+void expect_refused(const json& file, const std::vector<Broken>& cases) {
+  for (const Broken& broken : cases) {
+    json changed = file;
+    broken.change(changed);
+    EXPECT_EQ(refusal(changed.dump()), broken.message);
+  }
+}
+
 TEST(TokenizerJson, TheUnchangedFileIsAccepted) {
   EXPECT_EQ(refusal(valid().dump()), "accepted");
   const Encoding encoding = Tokenizer::parse(valid().dump(), "f").encode("ab c");
@@ -68,7 +76,8 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
       {"f: model is missing", [](json& f) { f.erase("model"); }},
       {"f: model must be an object, is array", [](json& f) { f["model"] = json::array(); }},
       {"f: model.type is missing", [](json& f) { f["model"].erase("type"); }},
-      {"f: model.type is \"BPE\", known is only WordPiece", [](json& f) { f["model"]["type"] = "BPE"; }},
+      {"f: model.type is \"WordLevel\", known is only WordPiece, BPE, Unigram",
+       [](json& f) { f["model"]["type"] = "WordLevel"; }},
       {"f: model.type must be a string, is number", [](json& f) { f["model"]["type"] = 1; }},
       {"f: model.unk_token is missing", [](json& f) { f["model"].erase("unk_token"); }},
       {"f: model.unk_token breaks a rule: unknown token \"?\" is not in the vocabulary",
@@ -92,8 +101,10 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
        [](json& f) { f["model"]["vocab"]["##b"] = 2; }},
       {"f: model.vocab." + far + " is longer than 1024 characters", [&](json& f) { f["model"]["vocab"][far] = 9; }},
       {"f: normalizer.type is missing", [](json& f) { f["normalizer"].erase("type"); }},
-      {"f: normalizer.type is \"NFKC\", known is only BertNormalizer",
-       [](json& f) { f["normalizer"]["type"] = "NFKC"; }},
+      {"f: normalizer.type is \"Nmt\", known is only BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, "
+       "Strip, "
+       "Prepend, Replace, Sequence",
+       [](json& f) { f["normalizer"]["type"] = "Nmt"; }},
       {"f: normalizer must be an object, is string", [](json& f) { f["normalizer"] = "BertNormalizer"; }},
       {"f: normalizer.clean_text is missing", [](json& f) { f["normalizer"].erase("clean_text"); }},
       {"f: normalizer.handle_chinese_chars must be true or false, is number",
@@ -101,10 +112,13 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
       {"f: normalizer.strip_accents must be true or false, is string",
        [](json& f) { f["normalizer"]["strip_accents"] = "yes"; }},
       {"f: normalizer.lowercase is missing", [](json& f) { f["normalizer"].erase("lowercase"); }},
-      {"f: pre_tokenizer.type is \"Metaspace\", known is only BertPreTokenizer",
-       [](json& f) { f["pre_tokenizer"]["type"] = "Metaspace"; }},
-      {"f: decoder.type is \"ByteLevel\", known is only WordPiece",
-       [](json& f) { f["decoder"]["type"] = "ByteLevel"; }},
+      {"f: pre_tokenizer.type is \"Split\", known is only BertPreTokenizer, ByteLevel, Metaspace, Whitespace, "
+       "WhitespaceSplit, Sequence",
+       [](json& f) { f["pre_tokenizer"]["type"] = "Split"; }},
+      {"f: decoder.type is \"CTC\", known is only WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback, Replace, "
+       "Fuse, "
+       "Strip, Sequence",
+       [](json& f) { f["decoder"]["type"] = "CTC"; }},
       {"f: decoder.prefix is missing", [](json& f) { f["decoder"].erase("prefix"); }},
       {"f: decoder.cleanup must be true or false, is string", [](json& f) { f["decoder"]["cleanup"] = ""; }},
       {"f: version is \"2.0\", known is only \"1.0\"", [](json& f) { f["version"] = "2.0"; }},
@@ -120,8 +134,13 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
        [](json& f) { f["added_tokens"][1] = f["added_tokens"][0]; }},
       {"f: added_tokens breaks a rule: token 7 is empty",
        [](json& f) { f["added_tokens"][1]["content"] = "", f["added_tokens"][1]["id"] = 7; }},
-      {"f: post_processor.type is \"ByteLevel\", known is only TemplateProcessing or BertProcessing",
-       [](json& f) { f["post_processor"]["type"] = "ByteLevel"; }},
+      {"f: post_processor.type is \"X\", known is only TemplateProcessing, BertProcessing, RobertaProcessing, "
+       "ByteLevel, "
+       "Sequence",
+       [](json& f) { f["post_processor"]["type"] = "X"; }},
+      {"f: post_processor.trim_offsets is missing", [](json& f) { f["post_processor"]["type"] = "ByteLevel"; }},
+      {"f: post_processor.processors must be ByteLevel and at most one more",
+       [](json& f) { f["post_processor"] = {{"type", "Sequence"}, {"processors", json::array()}}; }},
       {"f: post_processor.single is missing", [](json& f) { f["post_processor"].erase("single"); }},
       {"f: post_processor.single must have a place for the text, Sequence \"A\"",
        [](json& f) { f["post_processor"]["single"].erase(1); }},
@@ -145,11 +164,92 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
       {"f: post_processor.sep[1] is 5, which is not the id of \"a\"",
        [](json& f) { f["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"[CLS]", 1}}, {"sep", {"a", 5}}}; }},
   };
-  for (const Broken& broken : cases) {
-    json file = valid();
-    broken.change(file);
-    EXPECT_EQ(refusal(file.dump()), broken.message);
-  }
+  expect_refused(valid(), cases);
+}
+
+TEST(TokenizerJson, EveryBrokenRuleOfAByteVocabularyIsNamed) {
+  const auto model = [](const char* key, const json& value) { return [=](json& f) { f["model"][key] = value; }; };
+  const auto stage = [](const char* key, const char* value) { return [=](json& f) { f[key] = json::parse(value); }; };
+  const std::vector<Broken> cases = {
+      {"f: model.vocab must be an object, is array", model("vocab", json::array())},
+      {"f: model.merges is missing", [](json& f) { f["model"].erase("merges"); }},
+      {"f: model.merges must be an array, is object", model("merges", json::object())},
+      {"f: model.merges[0] must be an array, is number", model("merges", {1})},
+      {"f: model.merges[0] must be two tokens with a space between", model("merges", {"ab"})},
+      {"f: model.merges[0] must be two tokens with a space between", model("merges", {"a b c"})},
+      {"f: model.merges[0] must be two tokens", model("merges", {{"a", "b", "c"}})},
+      {"f: model.merges[0][1] must be a string, is number", model("merges", json::array({json::array({"a", 1})}))},
+      {"f: model breaks a rule: merge 1: \"ax\" is not in the vocabulary", model("merges", {"a b", "a x"})},
+      {"f: model breaks a rule: merge 0: \"ba\" is not in the vocabulary", model("merges", {"b a"})},
+      {"f: model breaks a rule: merge 0: \"b\" lacks the prefix \"##\"", model("continuing_subword_prefix", "##")},
+      {"f: model breaks a rule: unknown token \"?\" is not in the vocabulary", model("unk_token", "?")},
+      {"f: model.dropout must be null: tokens are not drawn at random here", model("dropout", 0.1)},
+      {"f: model.fuse_unk must be true or false, is string", model("fuse_unk", "yes")},
+      {"f: model.byte_fallback must be true or false, is number", model("byte_fallback", 0)},
+      {"f: model.ignore_merges must be true or false, is number", model("ignore_merges", 0)},
+      {"f: model.end_of_word_suffix must be a string, is number", model("end_of_word_suffix", 0)},
+      {"f: pre_tokenizer.add_prefix_space is missing", stage("pre_tokenizer", R"({"type": "ByteLevel"})")},
+      {"f: pre_tokenizer.replacement is missing", stage("pre_tokenizer", R"({"type": "Metaspace"})")},
+      {"f: pre_tokenizer.replacement must be one character",
+       stage("pre_tokenizer", R"({"type": "Metaspace", "replacement": "__"})")},
+      {"f: pre_tokenizer.prepend_scheme must be \"always\", \"first\" or \"never\"",
+       stage("pre_tokenizer", R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})")},
+      {"f: pre_tokenizer.pretokenizers is missing", stage("pre_tokenizer", R"({"type": "Sequence"})")},
+      {"f: pre_tokenizer.pretokenizers[0].type is missing",
+       stage("pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{}]})")},
+      {"f: normalizer.normalizers[0] must be an object, is number",
+       stage("normalizer", R"({"type": "Sequence", "normalizers": [1]})")},
+      {"f: normalizer.prepend is missing", stage("normalizer", R"({"type": "Prepend"})")},
+      {"f: normalizer.pattern.String is missing",
+       stage("normalizer", R"({"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""})")},
+      {"f: normalizer.pattern.String must not be empty",
+       stage("normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": "a"})")},
+      {"f: normalizer.strip_left is missing", stage("normalizer", R"({"type": "Strip", "strip_right": true})")},
+      {"f: decoder.content must be one character",
+       stage("decoder", R"({"type": "Strip", "content": "", "start": 1, "stop": 0})")},
+      {"f: decoder.start is 2147483648, must be 0 to 1024",
+       stage("decoder", R"({"type": "Strip", "content": " ", "start": 2147483648, "stop": 0})")},
+      {"f: decoder.suffix is missing", stage("decoder", R"({"type": "BPEDecoder"})")},
+      {"f: decoder.pattern.String must not be empty",
+       stage("decoder", R"({"type": "Replace", "pattern": {"String": ""}, "content": "a"})")},
+      {"f: decoder.decoders must be an array, is object", stage("decoder", R"({"type": "Sequence", "decoders": {}})")},
+  };
+  const json file = json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
+  EXPECT_EQ(Tokenizer::parse(file.dump(), "f").encode("abba").ids, (std::vector<std::int32_t>{2, 1, 0}));
+  expect_refused(file, cases);
+}
+
+TEST(TokenizerJson, EveryBrokenRuleOfAUnigramVocabularyIsNamed) {
+  const auto model = [](const char* key, const json& value) { return [=](json& f) { f["model"][key] = value; }; };
+  const std::vector<Broken> cases = {
+      {"f: model.vocab must be an array, is object", model("vocab", json::object())},
+      {"f: model.vocab[0] must be [token, score]", model("vocab", {{"a"}})},
+      {"f: model.vocab[0][0] must be a string, is number", model("vocab", {{1, -1.0}})},
+      {"f: model.vocab[0][1] must be a number, is string", model("vocab", json::array({json::array({"a", "-1"})}))},
+      {"f: model.vocab breaks a rule: token \"a\" is there twice",
+       model("vocab", json::array({json::array({"a", -1.0}), json::array({"a", -2.0})}))},
+      {"f: model.unk_id breaks a rule: there is no token 0", model("vocab", json::array())},
+      {"f: model.unk_id breaks a rule: there is no token 2", model("unk_id", 2)},
+      {"f: model.unk_id is -1, must be 0 to 2147483647", model("unk_id", -1)},
+      {"f: model.unk_id must be an integer, is null", model("unk_id", nullptr)},
+      {"f: model.byte_fallback must be true or false, is number", model("byte_fallback", 1)},
+  };
+  const json file = json::parse(R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["?", 0], ["a", -1.5]]}})");
+  EXPECT_EQ(Tokenizer::parse(file.dump(), "f").encode("axya").ids, (std::vector<std::int32_t>{1, 0, 1}));
+  expect_refused(file, cases);
+}
+
+TEST(TokenizerJson, IdsMustFitTheModel) {
+  const auto refused = [](std::int64_t vocab) {
+    try {
+      Tokenizer::parse(valid().dump(), "f", vocab);
+    } catch (const FormatError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refused(4), "accepted");
+  EXPECT_EQ(refused(3), "f: model.vocab.\"##b\" is 3, must be 0 to 2");
 }
 
 TEST(TokenizerJson, TextThatIsNotJsonIsRefused) {

@@ -1,4 +1,5 @@
-// Every code point against what the reference does with it (golden/tokenizer/code_points.txt).
+// Every code point against what the reference does with it (golden/tokenizer, code_points.txt and
+// schemes/code_points.txt).
 #include "text/unicode.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ char32_t from_hex(const std::string& digits) { return static_cast<char32_t>(std:
 
 // The fields after the name of one line.
 std::vector<std::string> fields(const std::string& name) {
-  for (const std::string& line : lines_of(golden("code_points.txt"))) {
+  for (const std::string& line : lines_of(golden("code_points.txt") + golden("schemes/code_points.txt"))) {
     if (!line.starts_with(name + " ")) continue;
     std::istringstream rest(line.substr(name.size()));
     return {std::istream_iterator<std::string>(rest), {}};
@@ -114,6 +115,13 @@ TEST(Unicode, PunctuationStandsAloneAsInTheReference) {
 
 TEST(Unicode, WhiteSpaceSplitsAsInTheReference) {
   expect_set("dropped", [](char32_t c) { return words_around(c) == 2; });
+}
+
+TEST(Unicode, LettersNumbersAndAccentsAreThoseOfTheReference) {
+  expect_set("letter", is_letter);
+  expect_set("number", is_number);
+  expect_set("word", is_word_character);
+  expect_set("accent", is_mark);
 }
 
 TEST(Unicode, LowerCaseIsThatOfTheReference) {

@@ -5,12 +5,19 @@
 namespace qkv::text {
 namespace {
 
+std::string decoded(const WordPieceDecoder& decoder, std::vector<std::string> tokens) {
+  decoder.decode(tokens);
+  std::string text;
+  for (const std::string& token : tokens) text += token;
+  return text;
+}
+
 TEST(WordPieceDecoder, JoinsPiecesAndCleansUp) {
-  const std::vector<std::string_view> tokens = {"it", "was", "too", "tir", "##ed", ",", "don", "'", "t", "##!", "?"};
-  EXPECT_EQ(WordPieceDecoder("##", true).decode(tokens), "it was too tired, don ' t!?");
-  EXPECT_EQ(WordPieceDecoder("##", false).decode(tokens), "it was too tired , don ' t! ?");
-  EXPECT_EQ(WordPieceDecoder("##", true).decode({"##a", "##b"}), "##ab");  // the first is never joined
-  EXPECT_EQ(WordPieceDecoder("##", true).decode({}), "");
+  const std::vector<std::string> tokens = {"it", "was", "too", "tir", "##ed", ",", "don", "'", "t", "##!", "?"};
+  EXPECT_EQ(decoded(WordPieceDecoder("##", true), tokens), "it was too tired, don ' t!?");
+  EXPECT_EQ(decoded(WordPieceDecoder("##", false), tokens), "it was too tired , don ' t! ?");
+  EXPECT_EQ(decoded(WordPieceDecoder("##", true), {"##a", "##b"}), "##ab");  // the first is never joined
+  EXPECT_EQ(decoded(WordPieceDecoder("##", true), {}), "");
 }
 
 }  // namespace

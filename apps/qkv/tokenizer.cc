@@ -1,0 +1,129 @@
+// qkv tokenizer: a byte-pair vocabulary learned from text files, text to ids and ids to text.
+#include "qkv/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qkv/commands.h"
+#include "qkv/error.h"
+#include "qkv/files.h"
+#include "qkv/options.h"
+#include "qkv/program.h"
+#include "qkv/train_tokenizer.h"
+
+namespace qkv::app {
+namespace {
+
+struct TrainRequest {
+  std::vector<std::string> inputs{};
+  std::int64_t vocab = 0;
+  std::string out{};
+};
+
+// Each line is a text; in a .tsv file, each of its columns.
+void add_file_to(TokenizerTrainer& trainer, const std::string& path) {
+  const std::string content = read_file(path);
+  const std::string_view ends = path.ends_with(".tsv") ? "\t\n" : "\n";
+  for (std::size_t at = 0; at < content.size();) {
+    const std::size_t end = std::min(content.find_first_of(ends, at), content.size());
+    std::string_view text = std::string_view(content).substr(at, end - at);
+    if (text.ends_with('\r')) text.remove_suffix(1);
+    trainer.add(text);
+    at = end + 1;
+    check_interruption();
+  }
+}
+
+void train(const TrainRequest& request) {
+  TokenizerTrainer trainer;
+  for (const std::string& input : request.inputs) add_file_to(trainer, input);
+  const std::string json = trainer.train(request.vocab);
+  const std::int64_t tokens = Tokenizer::parse(json, request.out).vocab();
+  write_file(request.out, json);
+  fmt::print("{}: {} tokens{}\n", request.out, tokens,
+             tokens < request.vocab ? ": the text has no more neighbours that were seen twice" : "");
+}
+
+// Calls f for each line of standard input; an answer goes out before the next line is waited for.
+template <class F>
+void for_each_input_line(const F& f) {
+  std::ios::sync_with_stdio(false);
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    std::cout << f(line) << '\n';
+    if (std::cin.rdbuf()->in_avail() <= 0) std::cout.flush();
+    check_interruption();
+  }
+  if (std::cin.bad()) throw IoError("standard input: it cannot be read");
+  std::cout.flush();
+}
+
+void encode(const std::string& path) {
+  const Tokenizer tokenizer = Tokenizer::load(path);
+  for_each_input_line(
+      [&](const std::string& line) { return fmt::format("{}", fmt::join(tokenizer.encode(line).ids, " ")); });
+}
+
+std::vector<std::int32_t> parse_ids(std::string_view line) {
+  std::vector<std::int32_t> ids;
+  for (;;) {
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    if (line.empty()) return ids;
+    const std::string_view word = line.substr(0, line.find(' '));
+    std::int32_t id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size()) {
+      throw std::invalid_argument(fmt::format("\"{}\" is no id; a line has ids with spaces between", word));
+    }
+    ids.push_back(id);
+    line.remove_prefix(word.size());
+  }
+}
+
+void decode(const std::string& path) {
+  const Tokenizer tokenizer = Tokenizer::load(path);
+  for_each_input_line([&](const std::string& line) { return tokenizer.decode(parse_ids(line)); });
+}
+
+void add_train(CLI::App& tokenizer) {
+  CLI::App& command = *tokenizer.add_subcommand(
+      "train",
+      "Learn a byte-pair vocabulary from text and write it as a tokenizer.json, which the Python package "
+      "tokenizers reads, too");
+  const auto request = std::make_shared<TrainRequest>();
+  command
+      .add_option("--input", request->inputs,
+                  "text files, each line a text; of .tsv files each column; the order makes no difference")
+      ->required()
+      ->type_name("FILE");
+  command.add_option("--vocab", request->vocab, "number of tokens, the 3 special ones and 256 bytes included")
+      ->check(whole_number(TokenizerTrainer::kSmallestVocab, TokenizerTrainer::kLargestVocab))
+      ->required()
+      ->type_name("N");
+  add_file(command, "--out", request->out, "the tokenizer.json to write")->required();
+  command.callback([request] { train(*request); });
+}
+
+void add_conversion(CLI::App& tokenizer, const char* name, const char* help, void (*convert)(const std::string&)) {
+  CLI::App& command = *tokenizer.add_subcommand(name, help);
+  const auto path = std::make_shared<std::string>();
+  add_file(command, "--tokenizer", *path, "the tokenizer.json")->required();
+  command.callback([path, convert] { convert(*path); });
+}
+
+}  // namespace
+
+void add_tokenizer(CLI::App& program) {
+  CLI::App& tokenizer = *program.add_subcommand("tokenizer", "Learn a vocabulary; turn text into ids and back");
+  tokenizer.require_subcommand(1);
+  add_train(tokenizer);
+  add_conversion(tokenizer, "encode", "Ids of each line of standard input", encode);
+  add_conversion(tokenizer, "decode", "Text of each line of ids on standard input", decode);
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,160 @@
+#include "text/bpe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+#include <stdexcept>
+#include <tuple>
+
+#include "io/quote.h"
+
+namespace qkv::text {
+namespace {
+
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+std::uint64_t pair_of(std::uint32_t left, std::uint32_t right) { return std::uint64_t{left} << 32 | right; }
+
+// A join that could be done; the one of lowest rank goes first, of the same rank the leftmost.
+struct Candidate {
+  std::uint32_t rank;
+  std::uint32_t at;                               // its left symbol
+  std::uint32_t result;                           // is still meant if this is what the two give now
+  bool operator<(const Candidate& other) const {  // std::priority_queue has the largest on top
+    return std::tie(other.rank, other.at) < std::tie(rank, at);
+  }
+};
+
+}  // namespace
+
+Bpe::Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions options)
+    : vocabulary_(std::move(vocabulary)), options_(std::move(options)), unknown_(kNone) {
+  const auto index = [this](const std::string& token, std::string_view role) {
+    const std::uint32_t found = index_of(token);
+    if (found == kNone)
+      throw std::invalid_argument(fmt::format("{} {} is not in the vocabulary", role, io::quote(token)));
+    return found;
+  };
+  if (!options_.unknown_token.empty()) unknown_ = index(options_.unknown_token, "unknown token");
+  joins_.reserve(merges.size());
+  for (std::uint32_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left, right] = merges[rank];
+    if (!right.starts_with(options_.continuing_prefix)) {
+      throw std::invalid_argument(fmt::format("merge {}: {} lacks the prefix {}", rank, io::quote(right),
+                                              io::quote(options_.continuing_prefix)));
+    }
+    const std::string role = fmt::format("merge {}:", rank);
+    const std::uint32_t result = index(left + right.substr(options_.continuing_prefix.size()), role);
+    joins_.insert_or_assign(pair_of(index(left, role), index(right, role)), Join{rank, result});
+  }
+}
+
+void Bpe::build_index() {
+  for (std::uint32_t i = 0; i < vocabulary_.entries().size(); ++i) {
+    const std::string& token = vocabulary_.entries()[i].token;
+    if (token.empty()) continue;
+    const Decoded first = decode_utf8(token);
+    if (first.size == token.size()) single_entries_[first.code] = i;
+  }
+}
+
+std::uint32_t Bpe::index_of(std::string_view token) const {
+  const Vocabulary::Entry* entry = vocabulary_.find(token);
+  return entry == nullptr ? kNone : static_cast<std::uint32_t>(entry - vocabulary_.entries().data());
+}
+
+void Bpe::append_character(CharacterSpan word, std::size_t at, std::vector<Symbol>& symbols) const {
+  const bool marked =
+      (at > 0 && !options_.continuing_prefix.empty()) || (at + 1 == word.size() && !options_.word_suffix.empty());
+  const auto begin = static_cast<std::uint32_t>(at);
+  if (!marked) {
+    const auto single = single_entries_.find(word[at].code);
+    if (single != single_entries_.end()) {
+      symbols.push_back({single->second, begin, begin + 1, 0, 0});
+      return;
+    }
+  }
+  std::string text = at > 0 ? options_.continuing_prefix : "";
+  append_utf8(text, word[at].code);
+  if (at + 1 == word.size()) text += options_.word_suffix;
+  const std::uint32_t entry = marked ? index_of(text) : kNone;
+  if (entry != kNone) {
+    symbols.push_back({entry, begin, begin + 1, 0, 0});
+  } else {
+    append_unknown(text, at, symbols);
+  }
+}
+
+void Bpe::append_unknown(const std::string& text, std::size_t at, std::vector<Symbol>& symbols) const {
+  const auto begin = static_cast<std::uint32_t>(at);
+  if (options_.byte_fallback) {
+    const std::size_t before = symbols.size();
+    for (const char byte : text) {
+      const std::uint32_t entry = index_of(fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)));
+      if (entry == kNone) break;
+      symbols.push_back({entry, begin, begin + 1, 0, 0});
+    }
+    if (symbols.size() - before == text.size()) return;
+    symbols.resize(before);
+  }
+  if (unknown_ == kNone) return;
+  if (options_.fuse_unknown && !symbols.empty() && symbols.back().entry == unknown_ && symbols.back().end == begin) {
+    symbols.back().end = begin + 1;
+  } else {
+    symbols.push_back({unknown_, begin, begin + 1, 0, 0});
+  }
+}
+
+void Bpe::join_all(std::vector<Symbol>& symbols) const {
+  std::priority_queue<Candidate> queue;
+  const auto join_of = [&](std::uint32_t left) -> const Join* {
+    const std::uint32_t right = symbols[left].next;
+    if (right == kNone) return nullptr;
+    const auto found = joins_.find(pair_of(symbols[left].entry, symbols[right].entry));
+    return found == joins_.end() ? nullptr : &found->second;
+  };
+  const auto offer = [&](std::uint32_t left) {
+    if (const Join* join = join_of(left)) queue.push({join->rank, left, join->result});
+  };
+  const auto count = static_cast<std::uint32_t>(symbols.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    symbols[i].previous = i == 0 ? kNone : i - 1;
+    symbols[i].next = i + 1 == count ? kNone : i + 1;
+  }
+  for (std::uint32_t i = 0; i < count; ++i) offer(i);
+  while (!queue.empty()) {
+    const Candidate best = queue.top();
+    queue.pop();
+    Symbol& left = symbols[best.at];
+    if (left.entry == kNone) continue;
+    const Join* join = join_of(best.at);
+    if (join == nullptr || join->result != best.result) continue;
+    Symbol& right = symbols[left.next];
+    left.entry = join->result;
+    left.end = right.end;
+    right.entry = kNone;  // no longer there
+    left.next = right.next;
+    if (left.next != kNone) symbols[left.next].previous = best.at;
+    if (left.previous != kNone) offer(left.previous);
+    offer(best.at);
+  }
+}
+
+void Bpe::tokenize(CharacterSpan word, std::vector<Piece>& pieces) const {
+  if (options_.ignore_merges) {
+    if (const Vocabulary::Entry* whole = vocabulary_.find(to_utf8(word))) {
+      pieces.push_back({whole, 0, word.size()});
+      return;
+    }
+  }
+  std::vector<Symbol> symbols;
+  symbols.reserve(word.size());
+  for (std::size_t at = 0; at < word.size(); ++at) append_character(word, at, symbols);
+  join_all(symbols);
+  for (const Symbol& symbol : symbols) {
+    if (symbol.entry != kNone) pieces.push_back({&vocabulary_.entries()[symbol.entry], symbol.begin, symbol.end});
+  }
+}
+
+}  // namespace qkv::text

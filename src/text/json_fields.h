@@ -1,0 +1,58 @@
+// What the readers of tokenizer.json share.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "io/json_document.h"
+#include "io/quote.h"
+#include "text/unicode.h"
+
+namespace qkv::text {
+
+using io::JsonValue;
+
+[[noreturn]] inline void refuse_type(const JsonValue& stage, std::string_view known) {
+  stage["type"].refuse(fmt::format("is {}, known is only {}", io::quote(stage["type"].string()), known));
+}
+
+// Calls `build`, whose std::invalid_argument is a rule that `value` breaks.
+template <class Build>
+auto build_from(const JsonValue& value, const Build& build) {
+  try {
+    return build();
+  } catch (const std::invalid_argument& broken) {
+    value.refuse(fmt::format("breaks a rule: {}", broken.what()));
+  }
+}
+
+inline std::string optional_string(const JsonValue& stage, const char* key) {
+  const auto value = stage.find(key);
+  return value ? value->string() : "";
+}
+
+inline bool optional_boolean(const JsonValue& stage, const char* key, bool otherwise) {
+  const auto value = stage.find(key);
+  return value ? value->boolean() : otherwise;
+}
+
+// Tokens and ids with their bounds.
+struct TokenLimits {
+  static constexpr std::size_t kLongestToken = 1024;  // characters: bounds the work at each place of a text
+
+  std::int64_t vocab;  // ids are below
+
+  std::int32_t id(const JsonValue& value) const { return static_cast<std::int32_t>(value.integer(0, vocab - 1)); }
+  const std::string& text(const JsonValue& value, const std::string& token) const {
+    if (to_code_points(token).size() > kLongestToken) {
+      value.refuse(fmt::format("is longer than {} characters", kLongestToken));
+    }
+    return token;
+  }
+};
+
+}  // namespace qkv::text
