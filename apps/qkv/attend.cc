@@ -51,6 +51,7 @@ struct Request {
   ScoreOptions score{};
   std::optional<double> scale{};
   double soft_cap = 0;
+  Dropout dropout{};
   std::optional<Dtype> dtype{};
 
   std::vector<NamedFile> inputs() const {
@@ -151,6 +152,7 @@ AttentionOptions attention_options(const Request& request, const Inputs& inputs)
                            .scale = request.scale,
                            .soft_cap = request.soft_cap,
                            .score = inputs.score.score(),
+                           .dropout = request.dropout,
                            .offsets_query = {},
                            .offsets_key = {},
                            .block_table = {},
@@ -326,6 +328,7 @@ void add_attend(CLI::App& program) {
   command.add_option("--soft-cap", request->soft_cap, "logits become cap * tanh(logits / cap); 0: off")
       ->check(finite_number(0))
       ->type_name("CAP");
+  add_dropout(command, request->dropout);
   add_dtype(command, request->dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
             "type to store queries, keys and values in (default: that of the files)");
   add_threads(command);

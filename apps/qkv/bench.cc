@@ -101,6 +101,7 @@ enum class Pass { forward, backward, both };
 
 struct AttentionBench {
   AttentionSizes sizes;
+  Dropout dropout{};
   Pass pass = Pass::forward;
   bool json = false;
 };
@@ -120,6 +121,7 @@ void bench_attention(AttentionBench& bench) {
   Tensor out = Tensor::zeros(sizes.out(), dtype);
   AttentionOptions options;
   if (sizes.causal) options.mask = Mask::causal(*sizes.causal);
+  options.dropout = bench.dropout;
   options.stop = interruption();
   Tensor log_sum_exp = Tensor::zeros({sizes.batch, sizes.heads, sizes.q_len}, accumulation_of(dtype));
   Tensor grad_query, grad_key, grad_value;
@@ -181,6 +183,7 @@ void add_bench_attention(CLI::App& bench) {
   add_attention_sizes(command, request->sizes);
   const std::vector<std::pair<std::string, Pass>> passes = {
       {"forward", Pass::forward}, {"backward", Pass::backward}, {"both", Pass::both}};
+  add_dropout(command, request->dropout);
   add_choice(command, "--pass", request->pass, passes, "what to time (default: forward)");
   command.add_flag("--json", request->json, "print one JSON object");
   command.callback([request] { bench_attention(*request); });

@@ -102,6 +102,18 @@ void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector
   add_choice(command, "--dtype", dtype, names, help);
 }
 
+void add_dropout(CLI::App& command, Dropout& dropout) {
+  const auto check = [](std::string& text) {
+    double p = 0;
+    if (CLI::detail::lexical_cast(text, p) && p >= 0 && p <= 1) return std::string();
+    return fmt::format("\"{}\" must be a number from 0 to 1", text);
+  };
+  CLI::Option* p = command.add_option("--dropout", dropout.p, "probability that a weight becomes 0 (default: 0)")
+                       ->check(CLI::Validator(check, ""))
+                       ->type_name("P");
+  command.add_option("--seed", dropout.seed, "of dropout (default: 0)")->needs(p)->type_name("N");
+}
+
 CLI::Validator whole_number(std::int64_t least, std::int64_t largest) {
   return CLI::Validator(
       [least, largest](std::string& text) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkv/dropout.h"
 #include "qkv/mask.h"
 #include "qkv/program.h"
 #include "qkv/score.h"
@@ -48,6 +49,9 @@ void add_window(CLI::App& command, Mask& window);
 // --dtype with those of the four floating types that the command can compute with.
 void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector<Dtype>& types,
                const std::string& help);
+
+// --dropout P, and --seed N that goes with it.
+void add_dropout(CLI::App& command, Dropout& dropout);
 
 // What a number on the command line must be. NaN and infinities are refused.
 CLI::Validator whole_number(std::int64_t least, std::int64_t largest);

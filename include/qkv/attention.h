@@ -1,4 +1,4 @@
-// Exact attention: softmax(mask(cap(scale * score(q, k)) + bias)) v, in one fused pass.
+// Exact attention: dropout(softmax(mask(cap(scale * score(q, k)) + bias))) v, in one fused pass.
 //
 //   Tensor out = attention(q, k, v);                                        // scale 1/sqrt(head_dim)
 //   attention(q, k, v, out, {.mask = Mask::causal(), .soft_cap = 30.0}, {.log_sum_exp = lse});
@@ -21,6 +21,7 @@
 #include <stop_token>
 
 #include "qkv/bias.h"
+#include "qkv/dropout.h"
 #include "qkv/mask.h"
 #include "qkv/score.h"
 #include "qkv/tensor.h"
@@ -33,6 +34,7 @@ struct AttentionOptions {
   std::optional<double> scale{};  // unset: the default of the score; any finite number
   double soft_cap = 0;            // cap * tanh(logits / cap), before bias and mask; 0: off
   Score score = Score::scaled_dot();
+  Dropout dropout{};           // off; what is asked for besides the output is of the weights before it
   TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
   TensorView offsets_key{};
   TensorView block_table{};       // i32 [batch, blocks]: paged keys; entries that no key needs may hold anything
@@ -46,7 +48,7 @@ struct AttentionOptions {
 // weights and logits are as long as the longest key sequence, 0 (logits: -infinity) beyond their own.
 struct AttentionExtras {
   MutableTensorView log_sum_exp{};  // [..., heads, q_len]; natural logarithm; -infinity for a row without keys
-  MutableTensorView weights{};      // [..., heads, q_len, k_len]; after softmax; rows sum to 1 or are 0
+  MutableTensorView weights{};      // [..., heads, q_len, k_len]; softmax of the logits; rows sum to 1 or are 0
   MutableTensorView logits{};       // [..., heads, q_len, k_len]; what softmax sees; -infinity where masked
   TensorView rows{};                // i64 [n, 3]: (batch, head, query) of chosen rows; packed: query in its sequence
   MutableTensorView row_weights{};  // [n, k_len]; the weights of `rows`

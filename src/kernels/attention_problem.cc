@@ -28,7 +28,7 @@ std::int64_t longest(const std::vector<std::int64_t>& offsets) {
 
 AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
                                    const AttentionOptions& options)
-    : score_(options.score) {
+    : score_(options.score), dropout_(options.dropout) {
   storage = q.dtype();
   accumulation = storage == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   if (!is_floating(storage)) fail("q has type {}; it must be f32, f64, bf16 or f16", name_of(storage));
@@ -240,6 +240,9 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   task.value_dim = value_dim;
   task.scale = scale_;
   task.soft_cap = soft_cap_;
+  task.dropout = dropout_;
+  task.sequence = b;
+  task.head = h;
 
   task.score = score_.kind();
   if (score_.v()) task.hidden = score_.v().size(0);

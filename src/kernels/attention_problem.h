@@ -73,6 +73,7 @@ class AttentionProblem {
   Dims batch_shape_;
   double scale_ = 1, soft_cap_ = 0;
   Score score_;
+  DropoutRule dropout_;
   AttentionRules rules_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/dropout.h"
 #include "qkv/score.h"
 
 namespace qkv {
@@ -62,6 +63,9 @@ struct AttentionTask {
   int bias_count = 0;
   Plane biases[kMaxPlanes];
   double alibi_slope = 0;
+
+  DropoutRule dropout;
+  std::int64_t sequence = 0, head = 0;  // for dropout
 
   // Requests; nullptr: not wanted.
   std::byte* log_sum_exp = nullptr;

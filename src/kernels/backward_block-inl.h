@@ -14,6 +14,7 @@
 
 #include "kernels/accumulate-inl.h"
 #include "kernels/attention_backward.h"
+#include "kernels/dropout-inl.h"
 #include "kernels/logits-inl.h"
 #include "kernels/visibility-inl.h"
 
@@ -73,7 +74,8 @@ class BackwardBlock {
         count_(end - begin),
         query_columns_(whole_vectors<T>(task_.query_dim)),
         value_columns_(whole_vectors<T>(task_.value_dim)),
-        visibility_(task_, begin, count_) {
+        visibility_(task_, begin, count_),
+        dropout_(task_, begin) {
     const BackwardScratch<T, kVectors> sizes(task_);
     weights_ = reinterpret_cast<T*>(scratch);
     gradients_ = weights_ + sizes.tile;
@@ -109,12 +111,13 @@ class BackwardBlock {
   using Tile = Vec<T>[kTileRows][kVectors];
 
   // The block's rows of queries and of grad_out, padded with zeros; grad_out transposed; log-sum-exp and, per query,
-  // rowsum(grad_out * out).
+  // rowsum(grad_out * out), times dropout's rate.
   void read_rows() {
     std::memset(query_rows_, 0, sizeof(T) * kColumns * query_columns_);
     std::memset(grad_out_rows_, 0, sizeof(T) * kColumns * value_columns_);
     std::memset(grad_out_, 0, sizeof(T) * kColumns * task_.value_dim);
     const T unit = is_plain(task_) ? T(kLog2E) : T(1);
+    const T rate = static_cast<T>(task_.dropout.threshold) / DropoutRule::kAll;
     for (std::int64_t i = 0; i < kColumns; ++i) log_sum_exp_[i] = delta_[i] = 0;
     for (std::int64_t i = 0; i < count_; ++i) {
       const T row_sum = reinterpret_cast<const T*>(backward_.log_sum_exp)[(begin_ + i) * backward_.log_sum_exp_step];
@@ -128,7 +131,7 @@ class BackwardBlock {
       read_row(backward_.grad_out, backward_.grad_out_is_accumulator, i, task_.value_dim, grad_out);
       T* out = tile_values_;
       read_row(backward_.out, backward_.out_is_accumulator, i, task_.value_dim, out);
-      delta_[i] = dot(grad_out, out, task_.value_dim);
+      delta_[i] = dot(grad_out, out, task_.value_dim) * rate;
     }
     transpose(grad_out_rows_, value_columns_, count_, task_.value_dim, grad_out_, kColumns);
   }
@@ -203,6 +206,7 @@ class BackwardBlock {
         hn::Store(hn::Mul(hn::Load(d, weights + at), tile[r][c]), d, gradients + at);
       }
     }
+    if (dropout_.is_on()) dropout_.drop(key, kTileRows, delta_, weights, gradients);
     if (task_.soft_cap != 0) logits_.template multiply_cap_slope<S>(task_, key, gradients);
     if constexpr (kMasked) hide_gradients(key, gradients);
   }
@@ -251,6 +255,7 @@ class BackwardBlock {
   const AttentionTask& task_;
   const std::int64_t begin_, count_, query_columns_, value_columns_;
   Visibility<T, kVectors> visibility_;
+  BlockDropout<T, kVectors> dropout_;
   BlockLogits<T, kVectors> logits_;
   HWY_ALIGN T log_sum_exp_[kColumns], delta_[kColumns];
   T* weights_;        // [kBackwardKeys][kColumns]

@@ -281,6 +281,13 @@ class DecodeChunk {
         if (!is_visible(tasks_[h].booleans[p], j)) logits[j - chunk_] = T(-0.0);
       }
     }
+    if (tasks_[h].dropout.is_on()) drop(tasks_[h], logits);
+  }
+
+  // Products, so that -0 stays what it is.
+  void drop(const AttentionTask& task, T* weights) const {
+    DropoutRow row(task.dropout, task.sequence, task.head, /*query=*/0);
+    for (std::int64_t j = first_; j < last_; ++j) weights[j - chunk_] *= static_cast<T>(row.factor(j));
   }
 
   template <Unit kUnit>

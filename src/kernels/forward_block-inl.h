@@ -11,6 +11,7 @@
 
 #include "kernels/accumulate-inl.h"
 #include "kernels/attention_forward.h"
+#include "kernels/dropout-inl.h"
 #include "kernels/logits-inl.h"
 #include "kernels/rows-inl.h"
 #include "kernels/second_look-inl.h"
@@ -49,7 +50,7 @@ template <class T, class S, int kVectors>
 class ForwardBlock {
  public:
   ForwardBlock(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch)
-      : task_(task), begin_(begin), count_(end - begin), visibility_(task, begin, count_) {
+      : task_(task), begin_(begin), count_(end - begin), visibility_(task, begin, count_), dropout_(task, begin) {
     const ForwardScratch<T, kVectors> sizes(task);
     T* at = reinterpret_cast<T*>(scratch);
     weights_ = at;
@@ -121,6 +122,7 @@ class ForwardBlock {
     }
     state.finish_block();
     if (task_.out == nullptr) return;
+    if (dropout_.is_on()) dropout_.drop(block + first_row, last - block - first_row, weights_ + first_row * kColumns);
     for (std::int64_t key = block + first_row; key < last;) {
       const KeyRows<S> values = rows_from<S>(task_.value, key, last);
       const T* weights = weights_ + (key - block) * kColumns;
@@ -203,6 +205,7 @@ class ForwardBlock {
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
   Visibility<T, kVectors> visibility_;
+  BlockDropout<T, kVectors> dropout_;
   BlockLogits<T, kVectors> logits_;
   State state_;
   T* weights_;     // [kBlockKeys][kColumns]

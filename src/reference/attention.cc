@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/dropout.h"
 #include "reference/batch.h"
 
 namespace qkv::reference {
@@ -152,12 +153,13 @@ double softmax(Vector logits, std::span<double> weights) {
   return shift + std::log(sum);
 }
 
-// out = softmax(mask(cap(scale * score(q, k)) + bias)) v for every head and query of one sequence. The rows of logits
-// hold -infinity on entry, the rows of out 0.
+// out = dropout(softmax(mask(cap(scale * score(q, k)) + bias))) v for every head and query of one sequence. The rows of
+// logits hold -infinity on entry, the rows of out 0.
 void attend(const Sequence& sequence, const AttentionOptions& options, const Scorer& scorer, const Rules& rules) {
   const std::int64_t heads = sequence.q.size(0), kv_heads = sequence.k.size(0);
   const std::int64_t q_len = sequence.q.size(1), k_len = sequence.k.size(1);
   const double scale = options.scale.value_or(scorer.default_scale(sequence.q.size(2)));
+  const DropoutRule dropout(options.dropout);
   for (std::int64_t head = 0; head < heads; ++head) {
     const std::int64_t kv_head = head / (heads / kv_heads);
     for (std::int64_t i = 0; i < q_len; ++i) {
@@ -177,11 +179,13 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
 
       sequence.log_sum_exp.at<double>({head, i}) = softmax(logits, weights);
 
+      DropoutRow factors(dropout, sequence.batch_index, head, i);
       for (std::int64_t j = 0; j < k_len; ++j) {
         // A masked key is passed over, not multiplied by its weight 0: 0 times NaN is NaN.
         if (!rules.may_attend(sequence, {sequence.batch_index, head, i, j})) continue;
         const Vector value = row(sequence.v, kv_head, j);
-        for (std::size_t c = 0; c < out.size(); ++c) out[c] += weights[static_cast<std::size_t>(j)] * value[c];
+        const double weight = weights[static_cast<std::size_t>(j)] * factors.factor(j);
+        for (std::size_t c = 0; c < out.size(); ++c) out[c] += weight * value[c];
       }
     }
   }

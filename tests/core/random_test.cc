@@ -12,6 +12,7 @@ using Block = std::array<std::uint32_t, 4>;
 
 // From kat_vectors of Random123 1.14.
 TEST(Random, PhiloxGivesTheKnownAnswers) {
+  EXPECT_EQ(philox({0, 0, 0, 0}, 0, 7), (Block{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
   EXPECT_EQ(philox({0, 0, 0, 0}, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox({~0u, ~0u, ~0u, ~0u}, ~std::uint64_t{0}), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),

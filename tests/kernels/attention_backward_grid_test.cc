@@ -50,20 +50,23 @@ void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
 
   // Weights are off by the fraction `tolerance` (as in the forward grid), their gradients by that of the largest dot
   // product of grad_out and a value, and by the rounding of the stored output. Errors of a key add up over the queries,
-  // each by its weight; the sum of a key's weights is the gradient of its value under a grad_out of ones.
+  // each by its weight; the sum of a key's weights is the gradient of its value under a grad_out of ones without
+  // dropout.
   const double unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
   const double tolerance = unit * (4e-6 + 5e-7 * testing::largest(exact_logits));
-  const double product = longest_row(grad_out) * longest_row(drawn.v);
+  const double product = longest_row(grad_out) * longest_row(drawn.v) * drawn.dropout_factor();
   const double slope = product * (2 * tolerance + testing::rounding(drawn.out_dtype));
   const bool scaled = drawn.options.score.kind() == Score::Kind::scaled_dot;
   const double scale =
       std::abs(drawn.options.scale.value_or(scaled ? 1 / std::sqrt(static_cast<double>(drawn.q.size(-1))) : 1));
   const Tensor ones = testing::filled(out_shape, 1);
-  const double received =
-      testing::largest(reference::attention_backward(drawn.q, drawn.k, drawn.v, ones, drawn.options).value);
+  AttentionOptions whole = drawn.options;
+  whole.dropout = {};
+  const double received = testing::largest(reference::attention_backward(drawn.q, drawn.k, drawn.v, ones, whole).value);
+  const double weight = tolerance * drawn.dropout_factor();
   EXPECT_EQ(mismatch(got.query, exact.query, slope * scale * testing::largest(drawn.k)), "") << "queries";
   EXPECT_EQ(mismatch(got.key, exact.key, slope * scale * testing::largest(drawn.q) * received), "") << "keys";
-  EXPECT_EQ(mismatch(got.value, exact.value, tolerance * testing::largest(grad_out) * received), "") << "values";
+  EXPECT_EQ(mismatch(got.value, exact.value, weight * testing::largest(grad_out) * received), "") << "values";
 }
 
 // Five in eight cases draw a score with gradients.

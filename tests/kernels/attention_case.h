@@ -28,6 +28,7 @@ class AttentionCase {
     if (chance(0.2)) options.scale = note("scale", pick<double>({0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
     if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.5, 3, 30}));
     options.threads = pick<int>({1, 1, 2, 3});
+    if (chance(0.2)) options.dropout = {.p = note("dropout", pick<double>({0.1, 0.5, 0.9})), .seed = seed};
   }
   AttentionCase(const AttentionCase&) = delete;
 
@@ -38,6 +39,8 @@ class AttentionCase {
   bool packed() const { return packed_; }
   std::int64_t batch() const { return batch_; }
   std::int64_t heads() const { return heads_; }
+  // Of the weights that dropout keeps.
+  double dropout_factor() const { return 1 / (1 - options.dropout.p); }
   std::int64_t query_length(std::int64_t b) const { return packed_ ? rows(q_offsets_, b) : q_len_; }
   std::string describe() const {
     return fmt::format("batch {}, heads {}/{}, {} x {}, head_dim {}, value_dim {}, {} into {}{}", batch_, heads_,

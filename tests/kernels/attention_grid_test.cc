@@ -38,7 +38,7 @@ void expect_like_reference(const AttentionCase& drawn) {
   // A logit of size L carries a few roundings of L * epsilon / 2, which the exponential hands on to the weights.
   const double unit = wide == Dtype::f64 ? 0x1p-29 : 1;
   const double tolerance = unit * (4e-6 + 5e-7 * testing::largest(exact.logits));
-  const double size = std::max(1.0, testing::largest(drawn.v));
+  const double size = std::max(1.0, testing::largest(drawn.v)) * drawn.dropout_factor();
   const double tiny = drawn.out_dtype == Dtype::f16 ? 0x1p-25 : 0;  // half of the smallest f16
   EXPECT_EQ(mismatch(out, exact.out, tolerance * size + tiny, testing::rounding(drawn.out_dtype)), "") << "output";
   EXPECT_EQ(mismatch(log_sum_exp, exact.log_sum_exp, tolerance, 0), "") << "log-sum-exp";

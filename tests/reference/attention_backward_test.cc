@@ -53,10 +53,12 @@ TEST(ReferenceAttentionBackward, EveryOption) {
       {.mask = Mask::boolean(visible)},
       {.bias = Bias::view(bias)},
       {.bias = Bias::alibi(slopes)},
+      {.dropout = {.p = 0.3, .seed = 1}},
       {.mask = Mask::boolean(visible) & Mask::causal(Align::bottom_right),
        .bias = Bias::view(bias) + Bias::alibi(slopes),
        .scale = 0.9,
-       .soft_cap = 2},
+       .soft_cap = 2,
+       .dropout = {.p = 0.2, .seed = 2}},
   };
   for (std::size_t i = 0; i < std::size(cases); ++i) {
     SCOPED_TRACE(i);
@@ -71,7 +73,8 @@ TEST(ReferenceAttentionBackward, Packed) {
   const Arrays arrays{normal(random, {5, 2, 3}, Dtype::f64), normal(random, {9, 1, 3}, Dtype::f64),
                       normal(random, {9, 1, 4}, Dtype::f64), normal(random, {5, 2, 4}, Dtype::f64)};
   for (const Mask& mask : {Mask(), Mask::causal(Align::bottom_right)}) {
-    expect_gradients(arrays, {.mask = mask, .offsets_query = q_offsets, .offsets_key = k_offsets});
+    expect_gradients(arrays,
+                     {.mask = mask, .dropout = {.p = 0.4}, .offsets_query = q_offsets, .offsets_key = k_offsets});
   }
 }
 
