@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <stdexcept>
 
@@ -15,6 +14,7 @@
 #include "qkv/options.h"
 #include "qkv/program.h"
 #include "qkv/table_options.h"
+#include "qkv/verify_attention.h"
 
 namespace qkv::app {
 namespace {
@@ -46,6 +46,7 @@ struct Request {
   NamedFile block_weights{"--block-weights"};
   std::int64_t top = 8;
   std::int64_t blocks = 64;
+  std::int64_t verify = 0;  // rows
   NamedFile grad_out{"--grad-out"};
   NamedFile grad_query{"--grad-query"};
   NamedFile grad_key{"--grad-key"};
@@ -287,23 +288,13 @@ void attend(const Request& request) {
     attention_backward(inputs.query, inputs.key, inputs.value, out, extras.log_sum_exp, inputs.grad_out, options,
                        gradients);
   }
+  const AttentionReceipt receipt =
+      verify_attention(inputs.query, inputs.key, inputs.value, out, options, request.verify);
   for (const auto& [path, array] : results) write_npy(path, array);
-}
-
-Mask parse_window(const std::string& text) {
-  const auto number = [](std::string_view digits) -> std::optional<std::int64_t> {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
-    if (error != std::errc{} || end != digits.end() || value < -1) return std::nullopt;
-    return value;
-  };
-  const std::size_t comma = std::min(text.find(','), text.size());
-  const auto left = number(std::string_view(text).substr(0, comma));
-  const auto right = number(std::string_view(text).substr(std::min(comma + 1, text.size())));
-  if (!left || !right) {
-    throw UsageError("--window", "\"" + text + "\" must be two numbers LEFT,RIGHT, each from -1 (open) upwards");
+  if (request.verify > 0) {
+    fmt::print("{} rows computed once more in double precision: worst error {:.3g} beside values up to {:.3g}\n",
+               receipt.rows, receipt.worst_error, receipt.largest_value);
   }
-  return Mask::window(*left, *right);
 }
 
 }  // namespace
@@ -343,6 +334,9 @@ void add_attend(CLI::App& program) {
   command.add_option("--blocks", request->blocks, "how many blocks along queries and along keys (default 64)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
       ->type_name("N");
+  command.add_option("--verify", request->verify, "compute N rows once more in double precision, and print the error")
+      ->check(whole_number(1, std::int64_t{1} << 30))
+      ->type_name("N");
   CLI::Option* grad_out = add(request->grad_out, "gradient of the output, of its shape");
   add(request->grad_query, "the gradient of the queries to write")->needs(grad_out);
   add(request->grad_key, "the gradient of the keys to write")->needs(grad_out);
@@ -351,11 +345,7 @@ void add_attend(CLI::App& program) {
   CLI::Option* grad_sinks = add(request->grad_sinks, "the gradient of the sinks to write")->needs(grad_out);
   add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
   add_causal(command, request->causal);
-  command
-      .add_option_function<std::string>(
-          "--window", [request](const std::string& text) { request->window = parse_window(text); },
-          "query i sees keys i - LEFT to i + RIGHT; -1: open; i counts as in --causal")
-      ->type_name("LEFT,RIGHT");
+  add_window(command, request->window);
   add(request->lengths, "i32 or i64 [batch]: keys of each sequence");
   CLI::Option* documents =
       add(request->documents, "i32 or i64 [batch, length], packed [tokens]: a query sees keys of its own document");

@@ -13,6 +13,7 @@
 #include "kernels/peak.h"
 #include "qkv/attention.h"
 #include "qkv/attention_backward.h"
+#include "qkv/attention_sizes.h"
 #include "qkv/commands.h"
 #include "qkv/error.h"
 #include "qkv/matmul.h"
@@ -98,45 +99,35 @@ void check_memory(double elements) {
 // Which passes are timed.
 enum class Pass { forward, backward, both };
 
-struct AttentionSizes {
-  std::int64_t batch = 1;
-  std::int64_t heads = 1;
-  std::int64_t kv_heads = 0;  // 0: heads
-  std::int64_t q_len = 0;
-  std::int64_t k_len = 0;
-  std::int64_t head_dim = 64;
-  std::int64_t value_dim = 0;  // 0: head_dim
-  std::optional<Align> causal{};
-  std::optional<Dtype> dtype{};
+struct AttentionBench {
+  AttentionSizes sizes;
   Dropout dropout{};
   Pass pass = Pass::forward;
   bool json = false;
 };
 
-void bench_attention(const AttentionSizes& sizes) {
-  const auto [batch, heads, q_len, k_len, head_dim] =
-      std::tuple(sizes.batch, sizes.heads, sizes.q_len, sizes.k_len, sizes.head_dim);
-  const std::int64_t kv_heads = sizes.kv_heads > 0 ? sizes.kv_heads : heads;
-  const std::int64_t value_dim = sizes.value_dim > 0 ? sizes.value_dim : head_dim;
-  if (heads % kv_heads != 0) throw UsageError("--kv-heads", fmt::format("{} must divide --heads {}", kv_heads, heads));
+void bench_attention(AttentionBench& bench) {
+  AttentionSizes& sizes = bench.sizes;
+  sizes.complete();
   const auto product = [](auto... extents) { return (1.0 * ... * static_cast<double>(extents)); };
-  check_memory(product(batch, heads, q_len, head_dim + value_dim) +
-               product(batch, kv_heads, k_len, head_dim + value_dim));
+  const double size = static_cast<double>(sizes.head_dim + sizes.value_dim);
+  check_memory(size *
+               (product(sizes.batch, sizes.heads, sizes.q_len) + product(sizes.batch, sizes.kv_heads, sizes.k_len)));
 
-  const Dtype dtype = sizes.dtype.value_or(Dtype::f32);
-  const Tensor query = made_up({batch, heads, q_len, head_dim}, dtype, 1);
-  const Tensor key = made_up({batch, kv_heads, k_len, head_dim}, dtype, 2);
-  const Tensor value = made_up({batch, kv_heads, k_len, value_dim}, dtype, 3);
-  Tensor out = Tensor::zeros({batch, heads, q_len, value_dim}, dtype);
+  const Dtype dtype = *sizes.dtype;
+  const Tensor query = made_up(sizes.query(), dtype, 1);
+  const Tensor key = made_up(sizes.key(), dtype, 2);
+  const Tensor value = made_up(sizes.value(), dtype, 3);
+  Tensor out = Tensor::zeros(sizes.out(), dtype);
   AttentionOptions options;
   if (sizes.causal) options.mask = Mask::causal(*sizes.causal);
-  options.dropout = sizes.dropout;
+  options.dropout = bench.dropout;
   options.stop = interruption();
-  Tensor log_sum_exp = Tensor::zeros({batch, heads, q_len}, accumulation_of(dtype));
+  Tensor log_sum_exp = Tensor::zeros({sizes.batch, sizes.heads, sizes.q_len}, accumulation_of(dtype));
   Tensor grad_query, grad_key, grad_value;
   AttentionExtras extras;
   AttentionGradients gradients;
-  if (sizes.pass != Pass::forward) {
+  if (bench.pass != Pass::forward) {
     grad_query = Tensor::zeros(query.shape(), dtype), grad_key = Tensor::zeros(key.shape(), dtype);
     grad_value = Tensor::zeros(value.shape(), dtype);
     extras.log_sum_exp = log_sum_exp;
@@ -146,24 +137,24 @@ void bench_attention(const AttentionSizes& sizes) {
   const auto backward = [&] {
     attention_backward(query, key, value, out, log_sum_exp, /*grad_out=*/out, options, gradients);
   };
-  if (sizes.pass == Pass::backward) forward();
+  if (bench.pass == Pass::backward) forward();
   const auto work = [&] {
-    if (sizes.pass != Pass::backward) forward();
-    if (sizes.pass != Pass::forward) backward();
+    if (bench.pass != Pass::backward) forward();
+    if (bench.pass != Pass::forward) backward();
   };
   const Result result = measure(work, dtype);
 
   // A product of queries and keys, and one of weights and values; a causal mask hides half of both. Backward has five
   // such products for these two.
-  const double passes = sizes.pass == Pass::forward ? 1 : sizes.pass == Pass::backward ? 2.5 : 3.5;
+  const double passes = bench.pass == Pass::forward ? 1 : bench.pass == Pass::backward ? 2.5 : 3.5;
   const double operations =
-      passes * 2 * product(batch, heads, q_len, k_len, head_dim + value_dim) * (sizes.causal ? 0.5 : 1);
-  const char* name = sizes.pass == Pass::forward    ? "attention"
-                     : sizes.pass == Pass::backward ? "attention backward"
+      passes * 2 * size * product(sizes.batch, sizes.heads, sizes.q_len, sizes.k_len) * (sizes.causal ? 0.5 : 1);
+  const char* name = bench.pass == Pass::forward    ? "attention"
+                     : bench.pass == Pass::backward ? "attention backward"
                                                     : "attention forward and backward";
   report(fmt::format("{}, q {}, k {}, v {}{}, {}", name, to_string(query.shape()), to_string(key.shape()),
                      to_string(value.shape()), sizes.causal ? ", causal" : "", name_of(dtype)),
-         operations, result, sizes.json);
+         operations, result, bench.json);
 }
 
 struct MatmulSizes {
@@ -186,31 +177,16 @@ void bench_matmul(const MatmulSizes& sizes) {
          result, sizes.json);
 }
 
-CLI::Option* add_size(CLI::App& command, const std::string& option, std::int64_t& size, const std::string& help,
-                      std::int64_t largest = std::int64_t{1} << 40) {
-  return command.add_option(option, size, help)->check(whole_number(1, largest))->type_name("N");
-}
-
 void add_bench_attention(CLI::App& bench) {
   CLI::App& command = *bench.add_subcommand("attention", "Time attention over made-up numbers");
-  const auto sizes = std::make_shared<AttentionSizes>();
-  add_size(command, "--batch", sizes->batch, "sequences (default: 1)");
-  add_size(command, "--heads", sizes->heads, "query heads (default: 1)");
-  add_size(command, "--kv-heads", sizes->kv_heads, "key and value heads (default: --heads)");
-  add_size(command, "--q-len", sizes->q_len, "queries of a sequence")->required();
-  add_size(command, "--k-len", sizes->k_len, "keys of a sequence")->required();
-  add_size(command, "--head-dim", sizes->head_dim, "size of a query and a key (default: 64)", 1024);
-  add_size(command, "--value-dim", sizes->value_dim, "size of a value (default: --head-dim)", 1024);
-  add_causal(command, sizes->causal);
-  add_dtype(command, sizes->dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
-            "type of the arrays (default: f32)");
+  const auto request = std::make_shared<AttentionBench>();
+  add_attention_sizes(command, request->sizes);
   const std::vector<std::pair<std::string, Pass>> passes = {
       {"forward", Pass::forward}, {"backward", Pass::backward}, {"both", Pass::both}};
-  add_dropout(command, sizes->dropout);
-  add_choice(command, "--pass", sizes->pass, passes, "what to time (default: forward)");
-  add_threads(command);
-  command.add_flag("--json", sizes->json, "print one JSON object");
-  command.callback([sizes] { bench_attention(*sizes); });
+  add_dropout(command, request->dropout);
+  add_choice(command, "--pass", request->pass, passes, "what to time (default: forward)");
+  command.add_flag("--json", request->json, "print one JSON object");
+  command.callback([request] { bench_attention(*request); });
 }
 
 void add_bench_matmul(CLI::App& bench) {

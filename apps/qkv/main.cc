@@ -122,6 +122,7 @@ int run(int argc, char** argv) {
     add_explain(program);
     add_attend(program);
     add_info(program);
+    add_plan(program);
     add_bench(program);
     add_tokenizer(program);
     add_version(program);

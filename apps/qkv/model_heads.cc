@@ -61,8 +61,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
 std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style) {
   refuse_others(command);
   const Bert model = Bert::load(options.folder);
-  const Encoding text =
-      Tokenizer::load(options.folder + "/tokenizer.json", model.config().vocab).encode(options.text);
+  const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", model.config().vocab).encode(options.text);
   const BertOptions run{.stop = interruption()};
   if (!options.layer) {
     const HeadSurvey survey = survey_heads(model, text, {.keep_weights = options.weights, .run = run});

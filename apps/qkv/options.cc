@@ -60,6 +60,34 @@ void add_threads(CLI::App& command) {
       ->type_name("N");
 }
 
+namespace {
+
+Mask parse_window(const std::string& text) {
+  const auto number = [](std::string_view digits) -> std::optional<std::int64_t> {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+    if (error != std::errc{} || end != digits.end() || value < -1) return std::nullopt;
+    return value;
+  };
+  const std::size_t comma = std::min(text.find(','), text.size());
+  const auto left = number(std::string_view(text).substr(0, comma));
+  const auto right = number(std::string_view(text).substr(std::min(comma + 1, text.size())));
+  if (!left || !right) {
+    throw UsageError("--window", "\"" + text + "\" must be two numbers LEFT,RIGHT, each from -1 (open) upwards");
+  }
+  return Mask::window(*left, *right);
+}
+
+}  // namespace
+
+void add_window(CLI::App& command, Mask& window) {
+  command
+      .add_option_function<std::string>(
+          "--window", [&window](const std::string& text) { window = parse_window(text); },
+          "query i sees keys i - LEFT to i + RIGHT; -1: open; i counts as in --causal")
+      ->type_name("LEFT,RIGHT");
+}
+
 void add_causal(CLI::App& command, std::optional<Align>& align) {
   static const std::vector<std::pair<std::string, Align>> names = {{"top-left", Align::top_left},
                                                                    {"bottom-right", Align::bottom_right}};

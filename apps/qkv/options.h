@@ -43,6 +43,9 @@ CLI::Option* add_choice(CLI::App& command, const std::string& option, Target& ta
 // --causal top-left|bottom-right.
 void add_causal(CLI::App& command, std::optional<Align>& align);
 
+// --window LEFT,RIGHT.
+void add_window(CLI::App& command, Mask& window);
+
 // --dtype with those of the four floating types that the command can compute with.
 void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector<Dtype>& types,
                const std::string& help);

@@ -1,4 +1,6 @@
 // qkv tokenizer: a byte-pair vocabulary learned from text files, text to ids and ids to text.
+#include "qkv/tokenizer.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -12,7 +14,6 @@
 #include "qkv/files.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
-#include "qkv/tokenizer.h"
 #include "qkv/train_tokenizer.h"
 
 namespace qkv::app {
@@ -64,7 +65,8 @@ void for_each_input_line(const F& f) {
 
 void encode(const std::string& path) {
   const Tokenizer tokenizer = Tokenizer::load(path);
-  for_each_input_line([&](const std::string& line) { return fmt::format("{}", fmt::join(tokenizer.encode(line).ids, " ")); });
+  for_each_input_line(
+      [&](const std::string& line) { return fmt::format("{}", fmt::join(tokenizer.encode(line).ids, " ")); });
 }
 
 std::vector<std::int32_t> parse_ids(std::string_view line) {
@@ -90,14 +92,15 @@ void decode(const std::string& path) {
 
 void add_train(CLI::App& tokenizer) {
   CLI::App& command = *tokenizer.add_subcommand(
-      "train", "Learn a byte-pair vocabulary from text and write it as a tokenizer.json, which the Python package "
-               "tokenizers reads, too");
+      "train",
+      "Learn a byte-pair vocabulary from text and write it as a tokenizer.json, which the Python package "
+      "tokenizers reads, too");
   const auto request = std::make_shared<TrainRequest>();
   command
       .add_option("--input", request->inputs,
                   "text files, each line a text; of .tsv files each column; the order makes no difference")
       ->required()
-      ->type_name("FILE...");
+      ->type_name("FILE");
   command.add_option("--vocab", request->vocab, "number of tokens, the 3 special ones and 256 bytes included")
       ->check(whole_number(TokenizerTrainer::kSmallestVocab, TokenizerTrainer::kLargestVocab))
       ->required()
@@ -105,7 +108,6 @@ void add_train(CLI::App& tokenizer) {
   add_file(command, "--out", request->out, "the tokenizer.json to write")->required();
   command.callback([request] { train(*request); });
 }
-
 
 void add_conversion(CLI::App& tokenizer, const char* name, const char* help, void (*convert)(const std::string&)) {
   CLI::App& command = *tokenizer.add_subcommand(name, help);

@@ -40,9 +40,10 @@ struct AttentionOptions {
   TensorView sinks{};  // f32 or f64 [heads]: each head's logit of one more key, without a value; -infinity: none
   TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
   TensorView offsets_key{};
-  TensorView block_table{};  // i32 [batch, blocks]: paged keys; entries that no key needs may hold anything
-  int threads = 0;           // 0: threads()
-  std::stop_token stop{};    // polled per tile
+  TensorView block_table{};       // i32 [batch, blocks]: paged keys; entries that no key needs may hold anything
+  int threads = 0;                // 0: threads()
+  std::int64_t memory_limit = 0;  // bytes besides inputs and outputs; 0: none. Kept by fewer threads, or the call fails
+  std::stop_token stop{};         // polled per tile
 };
 
 // What a caller wants besides the output: a place given is a wish, nothing else is paid for. All f32 (f64 for f64).

@@ -8,8 +8,8 @@
 // Metaspace, Whitespace, WhitespaceSplit and Sequence; post-processors TemplateProcessing, BertProcessing,
 // RobertaProcessing, ByteLevel and Sequence; decoders WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback,
 // Replace, Fuse, Strip and Sequence; added_tokens. Any other type is refused by name. `truncation` and `padding` of the
-// file are not applied: the caller gives the maximum length, and nothing is padded. A loaded tokenizer is immutable: any
-// number of threads may use it at once.
+// file are not applied: the caller gives the maximum length, and nothing is padded. A loaded tokenizer is immutable:
+// any number of threads may use it at once.
 #pragma once
 
 #include <cstddef>
@@ -79,7 +79,8 @@ class Tokenizer {
 };
 
 // Text piece by piece, while its tokens are found one after the other. What put() gives is valid UTF-8; a character
-// comes with the token that ends it. All pieces together are the text that decode() gives for all ids.
+// comes with the token that ends it. All pieces together are the text that decode() gives for all ids, unless
+// those make bytes that are no UTF-8.
 class DecodeStream {
  public:
   explicit DecodeStream(Tokenizer tokenizer, const DecodeOptions& options = {})

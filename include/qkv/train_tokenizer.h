@@ -4,8 +4,8 @@
 //   for (const std::string& line : lines) trainer.add(line);
 //   write_file("tokenizer.json", trainer.train(8000));
 //
-// Nothing is unknown to such a vocabulary, and decoding gives back every text: words, each with the space before it, are
-// cut into the bytes of their UTF-8, and neighbours that are frequent are joined. A space before the text makes its
+// Nothing is unknown to such a vocabulary, and decoding gives back every text: words, each with the space before it,
+// are cut into the bytes of their UTF-8, and neighbours that are frequent are joined. A space before the text makes its
 // first word the same as that word elsewhere; decoding takes it away again.
 //
 // Tokens: `</s>` is 0 and ends every encoding, `<unk>` is 1 and never comes up, 2 to 257 are the bytes, then the joined

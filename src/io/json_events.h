@@ -23,6 +23,7 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
     // The parser takes a zero byte for the end of its input and would not see what follows.
     const std::size_t zero = text.find('\0');
     if (zero != std::string_view::npos) refuse(fmt::format("not valid JSON at {}: a zero byte", position(zero + 1)));
+    refuse_long_runs();
     nlohmann::json::sax_parse(text.begin(), text.end(), this);
   }
 
@@ -50,6 +51,27 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] void unexpected(std::string_view kind) const { refuse(why_not(kind)); }
 
  private:
+  static constexpr std::size_t kLongestRun = std::size_t{4} << 20;
+
+  // The parser holds strings, and white space, several times before anyone can refuse them.
+  void refuse_long_runs() const {
+    bool in_string = false;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < text_.size(); ++i) {
+      if (i - begin > kLongestRun) {
+        refuse(fmt::format("a string or white space of more than {} bytes at {}", kLongestRun, position(begin + 1)));
+      }
+      const char c = text_[i];
+      const bool run_goes_on = in_string ? c != '"' : c == ' ' || c == '\t' || c == '\r' || c == '\n';
+      if (!run_goes_on) {
+        in_string = c == '"' && !in_string;
+        begin = i + 1;
+      } else if (in_string && c == '\\') {
+        ++i;
+      }
+    }
+  }
+
   // The rule that a value of this kind breaks here.
   virtual std::string why_not(std::string_view kind) const = 0;
 

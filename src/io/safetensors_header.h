@@ -11,7 +11,7 @@
 
 namespace qkv::io {
 
-// Below the reference implementation's 100,000,000: the parser may hold three times the longest string of a header.
+// Below the reference implementation's 100,000,000: what is refused costs little memory.
 inline constexpr std::uint64_t kLongestSafetensorsHeader = 16'000'000;
 inline constexpr std::size_t kMostTensors = 100'000;  // and as many entries of metadata
 inline constexpr std::size_t kLongestTensorName = 4096;

@@ -6,9 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "kernels/attention_forward.h"
 #include "kernels/attention_problem.h"
-#include "kernels/decode.h"
+#include "kernels/attention_schedule.h"
 #include "kernels/dispatch.h"
 #include "kernels/scratch.h"
 #include "qkv/error.h"
@@ -20,37 +19,25 @@ namespace {
 // One checked call and the threads that carry it out.
 class ForwardCall {
  public:
-  ForwardCall(const AttentionProblem& problem, const AttentionOptions& options)
-      : problem_(problem),
-        stop_(options.stop),
-        thread_count_(std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads)),
-        group_(problem.heads == 0 ? 0 : problem.heads / problem.kv_heads) {
-    for (std::int64_t b = 0; problem.heads > 0 && b < problem.batch; ++b) {
-      if (is_decoded(problem.task(b, 0))) decoded_.push_back(b);
-      if (!problem.packed && decoded_.empty()) break;  // all sequences are alike
-    }
-  }
+  ForwardCall(const AttentionProblem& problem, const AttentionSchedule& schedule, const std::stop_token& stop)
+      : problem_(problem), schedule_(schedule), stop_(stop) {}
 
   void run(const AttentionExtras& extras) {
-    const bool sums = extras.received || extras.block_weights;
-    if (sums) {
-      clear(extras.received);
-      clear(extras.block_weights);
-    }
-    if (problem_.batch == 0 || problem_.heads == 0 || problem_.q_len == 0) return;
-    const bool statistics = sums || extras.row_maximum || extras.entropy || extras.top_keys;
-    if (statistics || decoded_.size() < static_cast<std::size_t>(problem_.batch)) attend_blocks(statistics, sums);
-    if (!decoded_.empty()) decode();
+    clear(extras.received);
+    clear(extras.block_weights);
+    if (schedule_.empty) return;
+    if (schedule_.prefill) attend_blocks();
+    if (!schedule_.decoded.empty()) decode();
     if (extras.block_weights) divide_block_weights();
+    if (schedule_.chosen_rows > 0) run_rows(extras);
   }
 
+ private:
   // Chosen rows are attended once more, alone: their bits do not depend on their neighbours.
   void run_rows(const AttentionExtras& extras) {
-    const ForwardPlan block_plan = plan_forward(problem_.task(0, 0), problem_.storage);
     const DecodePlan decode_plan = plan_decode(problem_.task(0, 0), 1, problem_.storage);
-    const std::size_t part_bytes = bytes_of(decode_plan.row_elements);
-    std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count_));
-    parallel_for(extras.rows.size(0), thread_count_, [&](std::int64_t i, int worker) {
+    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
+    parallel_for(schedule_.chosen_rows, schedule_.threads, [&](std::int64_t i, int worker) {
       check_stop();
       const std::int64_t query = extras.rows.at<std::int64_t>({i, 2});
       AttentionTask task = problem_.task(extras.rows.at<std::int64_t>({i, 0}), extras.rows.at<std::int64_t>({i, 1}));
@@ -58,8 +45,7 @@ class ForwardCall {
       task.out = task.log_sum_exp = task.logits = nullptr;
       task.weights = extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element_;
       task.weights_step = 0;
-      std::byte* memory = scratch[static_cast<std::size_t>(worker)].get(
-          std::max(block_plan.scratch_bytes, decode_plan.scratch_bytes + 2 * part_bytes));
+      std::byte* memory = scratch[static_cast<std::size_t>(worker)].get(schedule_.row_bytes);
       if (is_decoded(task)) {
         decode_group(&task, 1, decode_plan, memory);
       } else {
@@ -68,15 +54,14 @@ class ForwardCall {
     });
   }
 
- private:
   // The task of one head, made when it changes.
   class HeadTask {
    public:
-    const AttentionTask& of(const ForwardCall& call, std::int64_t head, bool statistics) {
+    const AttentionTask& of(const ForwardCall& call, std::int64_t head) {
       if (head == head_) return task_;
       head_ = head;
       task_ = call.problem_.task(head / call.problem_.heads, head % call.problem_.heads);
-      if (statistics && is_decoded(task_)) {  // only its statistics are left to do
+      if (call.schedule_.statistics && is_decoded(task_)) {  // only its statistics are left to do
         task_.out = task_.log_sum_exp = task_.weights = task_.logits = nullptr;
       }
       return task_;
@@ -111,22 +96,21 @@ class ForwardCall {
     convert(zero.view().broadcast_to(view.shape()), view);
   }
 
-  // `in_order`: a thread takes all blocks of a head, the first ones first, because sums over queries are wanted.
-  void attend_blocks(bool statistics, bool in_order) {
-    const ForwardPlan plan = plan_forward(problem_.task(0, 0), problem_.storage);
-    // Blocks of the longest sequence: shorter ones leave some tasks empty, which costs nothing.
-    const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
-    const std::int64_t tasks = in_order ? 1 : blocks;  // per head
-    const std::int64_t total = problem_.batch * problem_.heads * tasks;
-    std::vector<Worker> workers(static_cast<std::size_t>(thread_count_));
-    parallel_for(total, thread_count_, [&](std::int64_t index, int number) {
+  // Shorter sequences than the longest leave some tasks empty, which costs nothing.
+  void attend_blocks() {
+    const ForwardPlan& plan = schedule_.block;
+    const bool in_order = schedule_.sums;
+    const std::int64_t blocks = schedule_.blocks, tasks = in_order ? 1 : blocks;  // per head
+    std::vector<Worker> workers(static_cast<std::size_t>(schedule_.threads));
+    parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t index, int number) {
       Worker& worker = workers[static_cast<std::size_t>(number)];
-      const AttentionTask& task = worker.present.of(*this, index / tasks, statistics);
-      if (is_decoded(task) && !statistics) return;
+      const AttentionTask& task = worker.present.of(*this, index / tasks);
+      if (is_decoded(task) && !schedule_.statistics) return;
       // Else late blocks first: under a causal mask they are the longest.
       const std::int64_t first = in_order ? 0 : blocks - 1 - index % tasks;
-      const std::int64_t likely = std::min(index + std::min<std::int64_t>(thread_count_, tasks), total - 1);
-      const AttentionTask& next = worker.next.of(*this, likely / tasks, statistics);
+      const std::int64_t likely =
+          std::min(index + std::min<std::int64_t>(schedule_.threads, tasks), schedule_.tasks - 1);
+      const AttentionTask& next = worker.next.of(*this, likely / tasks);
       const std::int64_t next_first = in_order ? 0 : blocks - 1 - likely % tasks;
       const auto block_of = [&](const AttentionTask& of, std::int64_t block) {
         const std::int64_t begin = block * plan.block_queries;
@@ -168,27 +152,27 @@ class ForwardCall {
   }
 
   std::vector<AttentionTask> group_tasks(std::int64_t unit) const {
-    const std::int64_t b = decoded_[static_cast<std::size_t>(unit / problem_.kv_heads)];
+    const std::int64_t b = schedule_.decoded[static_cast<std::size_t>(unit / problem_.kv_heads)];
+    const std::int64_t group = schedule_.decode.group;
     std::vector<AttentionTask> tasks;
-    for (std::int64_t h = 0; h < group_; ++h) tasks.push_back(problem_.task(b, unit % problem_.kv_heads * group_ + h));
+    tasks.reserve(static_cast<std::size_t>(group));
+    for (std::int64_t h = 0; h < group; ++h) tasks.push_back(problem_.task(b, unit % problem_.kv_heads * group + h));
     return tasks;
   }
 
-  // Units are the key/value heads of the decoded sequences. Many units: a thread takes one whole. Few: their chunks of
-  // keys are spread over the threads. Either way chunks are merged in order.
+  // Whether threads take whole units or chunks of them, chunks are merged in order.
   void decode() {
-    const std::int64_t units = static_cast<std::int64_t>(decoded_.size()) * problem_.kv_heads;
-    const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
-    const DecodePlan plan = plan_decode(problem_.task(0, 0), group_, problem_.storage);
-    const std::size_t part_bytes = bytes_of(group_ * plan.row_elements);
-    if (units < 2 * thread_count_ && chunks > 1 && thread_count_ > 1) {
-      decode_in_waves(units, chunks, plan, part_bytes);
+    const DecodeSchedule& schedule = schedule_.decode;
+    const std::int64_t wave = schedule.wave(schedule_.threads);
+    if (wave > 0) {
+      decode_in_waves(schedule, wave);
       return;
     }
-    std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count_));
-    parallel_for(units, thread_count_, [&](std::int64_t unit, int worker) {
-      decode_group(group_tasks(unit).data(), group_, plan,
-                   scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes + 2 * part_bytes));
+    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
+    parallel_for(schedule.units, schedule_.threads, [&](std::int64_t unit, int worker) {
+      const std::size_t bytes = schedule.kernel.scratch_bytes + 2 * schedule.part_bytes;
+      decode_group(group_tasks(unit).data(), schedule.group, schedule.kernel,
+                   scratch[static_cast<std::size_t>(worker)].get(bytes));
     });
   }
 
@@ -207,44 +191,43 @@ class ForwardCall {
   }
 
   // A wave of chunks at a time bounds the memory of partial results.
-  void decode_in_waves(std::int64_t units, std::int64_t chunks, const DecodePlan& plan, std::size_t part_bytes) {
-    const std::int64_t wave = std::min<std::int64_t>(chunks, 64);
+  void decode_in_waves(const DecodeSchedule& schedule, std::int64_t wave) {
+    const std::int64_t units = schedule.units, chunks = schedule.chunks, group = schedule.group;
+    const std::size_t part_bytes = schedule.part_bytes, scratch_bytes = schedule.kernel.scratch_bytes;
     std::vector<std::vector<AttentionTask>> tasks;
     for (std::int64_t unit = 0; unit < units; ++unit) tasks.push_back(group_tasks(unit));
-    std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count_));
+    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
     Scratch totals, parts;
     std::byte* total = totals.get(static_cast<std::size_t>(units) * part_bytes);
     std::byte* part = parts.get(static_cast<std::size_t>(units * wave) * part_bytes);
     for (std::int64_t first = 0; first < chunks; first += wave) {
       const std::int64_t count = std::min(wave, chunks - first);
-      parallel_for(units * count, thread_count_, [&](std::int64_t index, int worker) {
+      parallel_for(units * count, schedule_.threads, [&](std::int64_t index, int worker) {
         check_stop();
         const std::int64_t unit = index / count, i = index % count;
         std::byte* to = first + i == 0 ? total + static_cast<std::size_t>(unit) * part_bytes
                                        : part + static_cast<std::size_t>(unit * wave + i) * part_bytes;
-        decode_chunk(tasks[static_cast<std::size_t>(unit)].data(), group_, problem_.storage, (first + i) * kChunkKeys,
-                     scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes), to);
+        decode_chunk(tasks[static_cast<std::size_t>(unit)].data(), group, problem_.storage, (first + i) * kChunkKeys,
+                     scratch[static_cast<std::size_t>(worker)].get(scratch_bytes), to);
       });
       for (std::int64_t unit = 0; unit < units; ++unit) {
         for (std::int64_t i = first == 0 ? 1 : 0; i < count; ++i) {
-          merge_decoded(tasks[static_cast<std::size_t>(unit)].data(), group_, problem_.storage,
+          merge_decoded(tasks[static_cast<std::size_t>(unit)].data(), group, problem_.storage,
                         total + static_cast<std::size_t>(unit) * part_bytes,
                         part + static_cast<std::size_t>(unit * wave + i) * part_bytes);
         }
       }
     }
     for (std::int64_t unit = 0; unit < units; ++unit) {
-      finish_decoded(tasks[static_cast<std::size_t>(unit)].data(), group_, problem_.storage,
-                     scratch[0].get(plan.scratch_bytes), total + static_cast<std::size_t>(unit) * part_bytes);
+      finish_decoded(tasks[static_cast<std::size_t>(unit)].data(), group, problem_.storage,
+                     scratch[0].get(scratch_bytes), total + static_cast<std::size_t>(unit) * part_bytes);
     }
   }
 
   const AttentionProblem& problem_;
+  const AttentionSchedule& schedule_;
   const std::stop_token& stop_;
-  const int thread_count_;
-  const std::int64_t group_;  // query heads per key/value head
   const std::int64_t element_ = static_cast<std::int64_t>(size_of(problem_.accumulation));
-  std::vector<std::int64_t> decoded_;  // sequences of one query
 };
 
 }  // namespace
@@ -252,12 +235,9 @@ class ForwardCall {
 void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
                const AttentionOptions& options, const AttentionExtras& extras) {
   ensure_target();
-  if (options.threads < 0) throw std::invalid_argument("attention: threads must be 0 (default) or more");
   AttentionProblem problem(q, k, v, options);
   problem.set_outputs(out, extras);
-  ForwardCall call(problem, options);
-  call.run(extras);
-  if (extras.rows && extras.rows.size(0) > 0) call.run_rows(extras);
+  ForwardCall(problem, AttentionSchedule(problem, options, extras), options.stop).run(extras);
 }
 
 Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,

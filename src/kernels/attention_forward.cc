@@ -41,8 +41,8 @@ void forward(const QueryBlock& block, const QueryBlock& next, Dtype storage, std
 }
 
 ForwardPlan plan(const AttentionTask& task, Dtype storage) {
-  if (storage == Dtype::f64) return {kTileColumns<double>, scratch_bytes<double, kTileVectors>(task)};
-  return {kTileColumns<float>, scratch_bytes<float, kTileVectors>(task)};
+  if (storage == Dtype::f64) return {kTileColumns<double>, kTileRows, scratch_bytes<double, kTileVectors>(task)};
+  return {kTileColumns<float>, kTileRows, scratch_bytes<float, kTileVectors>(task)};
 }
 
 }  // namespace qkv::HWY_NAMESPACE

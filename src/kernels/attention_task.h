@@ -162,9 +162,10 @@ inline KeyRange keys_of_queries(const AttentionTask& task, std::int64_t begin, s
   return {std::min(range.first, range.last), range.last};
 }
 
-// Columns of a query block, and bytes of scratch that one thread needs for this task.
+// Queries of a block, keys of a tile, and bytes of scratch that one thread needs for this task.
 struct ForwardPlan {
   std::int64_t block_queries;
+  std::int64_t tile_keys;
   std::size_t scratch_bytes;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "core/dropout.h"
@@ -24,10 +25,11 @@ struct Sequence {
   std::int64_t key_length;              // keys that the mask's lengths leave
   std::int64_t offset;                  // query i stands among the keys at i + offset
   TensorView q, k, v;
-  MutableTensorView out;          // [heads, q_len, value_dim]
-  MutableTensorView log_sum_exp;  // [heads, q_len]
-  MutableTensorView weights;      // [heads, q_len, k_len]
-  MutableTensorView logits;       // [heads, q_len, k_len]
+  MutableTensorView out{};          // [heads, q_len, value_dim]
+  MutableTensorView log_sum_exp{};  // [heads, q_len]
+  MutableTensorView weights{};      // [heads, q_len, k_len]
+  MutableTensorView logits{};       // [heads, q_len, k_len]
+  std::optional<RowIndex> only{};   // compute this row and no other
 };
 
 // A query and a key by their indices: sequence, query head, query, key.
@@ -175,6 +177,7 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
   for (std::int64_t head = 0; head < heads; ++head) {
     const std::int64_t kv_head = head / (heads / kv_heads);
     for (std::int64_t i = 0; i < q_len; ++i) {
+      if (sequence.only && (sequence.only->head != head || sequence.only->query != i)) continue;
       const Vector query = row(sequence.q, head, i);
       const std::span<double> logits = row(sequence.logits, head, i);
       const std::span<double> weights = row(sequence.weights, head, i);
@@ -206,6 +209,19 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
   }
 }
 
+// Sequence b of the batch, without places for its results; q, k and v in the batch's form.
+Sequence sequence_of(const Batch& batch, std::int64_t b, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const TensorView queries = batch.queries(q.view(), b), keys = batch.keys(k.view(), b);
+  return {.batch_index = b,
+          .query_start = batch.query_start(b),
+          .key_start = batch.key_start(b),
+          .key_length = batch.key_length(b, keys.size(1)),
+          .offset = batch.offset(b, queries.size(1), keys.size(1)),
+          .q = queries,
+          .k = keys,
+          .v = batch.keys(v.view(), b)};
+}
+
 }  // namespace
 
 AttentionResult attention(const TensorView& query, const TensorView& key, const TensorView& value,
@@ -227,22 +243,37 @@ AttentionResult attention(const TensorView& query, const TensorView& key, const 
                          .weights = matrix(batch.longest_key_length(), 0),
                          .logits = matrix(batch.longest_key_length(), -kInfinity)};
   for (std::int64_t b = 0; b < batch.size(); ++b) {
-    const TensorView keys = batch.keys(k.view(), b);
-    attend({.batch_index = b,
-            .query_start = batch.query_start(b),
-            .key_start = batch.key_start(b),
-            .key_length = batch.key_length(b, keys.size(1)),
-            .offset = batch.offset(b, batch.queries(q.view(), b).size(1), keys.size(1)),
-            .q = batch.queries(q.view(), b),
-            .k = keys,
-            .v = batch.keys(v.view(), b),
-            .out = batch.queries(result.out.view(), b),
-            .log_sum_exp = batch.queries(result.log_sum_exp.view(), b),
-            .weights = batch.queries(result.weights.view(), b).slice(2, 0, keys.size(1)),
-            .logits = batch.queries(result.logits.view(), b).slice(2, 0, keys.size(1))},
-           options, scorer, rules);
+    Sequence sequence = sequence_of(batch, b, q, k, v);
+    const std::int64_t k_len = sequence.k.size(1);
+    sequence.out = batch.queries(result.out.view(), b);
+    sequence.log_sum_exp = batch.queries(result.log_sum_exp.view(), b);
+    sequence.weights = batch.queries(result.weights.view(), b).slice(2, 0, k_len);
+    sequence.logits = batch.queries(result.logits.view(), b).slice(2, 0, k_len);
+    attend(sequence, options, scorer, rules);
   }
   return result;
+}
+
+Tensor attention_rows(const TensorView& query, const TensorView& key, const TensorView& value,
+                      const AttentionOptions& options, const std::vector<RowIndex>& rows) {
+  const Scorer scorer(options.score);
+  const Rules rules(options.mask, options.bias);
+  const Batch batch(query, key, options);
+  const Tensor q = batch.in_form(query), k = batch.keys_in_form(key), v = batch.keys_in_form(value);
+  Tensor out = filled({static_cast<std::int64_t>(rows.size()), v.size(-1)}, 0);
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    Sequence sequence = sequence_of(batch, rows[n].sequence, q, k, v);
+    const std::int64_t heads = sequence.q.size(0), q_len = sequence.q.size(1), k_len = sequence.k.size(1);
+    // One row of memory stands for all of them.
+    Tensor log_sum_exp = filled({1}, -kInfinity), weights = filled({k_len}, 0), logits = filled({k_len}, -kInfinity);
+    sequence.out = out.view().select(0, static_cast<std::int64_t>(n)).broadcast_to({heads, q_len, v.size(-1)});
+    sequence.log_sum_exp = log_sum_exp.view().broadcast_to({heads, q_len});
+    sequence.weights = weights.view().broadcast_to({heads, q_len, k_len});
+    sequence.logits = logits.view().broadcast_to({heads, q_len, k_len});
+    sequence.only = rows[n];
+    attend(sequence, options, scorer, rules);
+  }
+  return out;
 }
 
 }  // namespace qkv::reference

@@ -2,6 +2,8 @@
 // Deliberately neither fast nor frugal: it holds weights and logits of q_len x k_len.
 #pragma once
 
+#include <vector>
+
 #include "qkv/attention.h"
 
 namespace qkv::reference {
@@ -19,5 +21,14 @@ struct AttentionResult {
 // The options and forms of qkv::attention; inputs of any floating type, bias and parameters f32 or f64.
 AttentionResult attention(const TensorView& q, const TensorView& k, const TensorView& v,
                           const AttentionOptions& options = {});
+
+// A query of a head of a sequence.
+struct RowIndex {
+  std::int64_t sequence, head, query;
+};
+
+// The outputs of these rows alone, [rows, value_dim], without matrices of q_len x k_len.
+Tensor attention_rows(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
+                      const std::vector<RowIndex>& rows);
 
 }  // namespace qkv::reference

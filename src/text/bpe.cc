@@ -19,8 +19,8 @@ std::uint64_t pair_of(std::uint32_t left, std::uint32_t right) { return std::uin
 // A join that could be done; the one of lowest rank goes first, of the same rank the leftmost.
 struct Candidate {
   std::uint32_t rank;
-  std::uint32_t at;      // its left symbol
-  std::uint32_t result;  // is still meant if this is what the two give now
+  std::uint32_t at;                               // its left symbol
+  std::uint32_t result;                           // is still meant if this is what the two give now
   bool operator<(const Candidate& other) const {  // std::priority_queue has the largest on top
     return std::tie(other.rank, other.at) < std::tie(rank, at);
   }
@@ -32,7 +32,8 @@ Bpe::Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions opt
     : vocabulary_(std::move(vocabulary)), options_(std::move(options)), unknown_(kNone) {
   const auto index = [this](const std::string& token, std::string_view role) {
     const std::uint32_t found = index_of(token);
-    if (found == kNone) throw std::invalid_argument(fmt::format("{} {} is not in the vocabulary", role, io::quote(token)));
+    if (found == kNone)
+      throw std::invalid_argument(fmt::format("{} {} is not in the vocabulary", role, io::quote(token)));
     return found;
   };
   if (!options_.unknown_token.empty()) unknown_ = index(options_.unknown_token, "unknown token");
@@ -64,8 +65,8 @@ std::uint32_t Bpe::index_of(std::string_view token) const {
 }
 
 void Bpe::append_character(CharacterSpan word, std::size_t at, std::vector<Symbol>& symbols) const {
-  const bool marked = (at > 0 && !options_.continuing_prefix.empty()) ||
-                      (at + 1 == word.size() && !options_.word_suffix.empty());
+  const bool marked =
+      (at > 0 && !options_.continuing_prefix.empty()) || (at + 1 == word.size() && !options_.word_suffix.empty());
   const auto begin = static_cast<std::uint32_t>(at);
   if (!marked) {
     const auto single = single_entries_.find(word[at].code);

@@ -53,7 +53,7 @@ class Bpe : public Model {
   Vocabulary vocabulary_;  // entries are named by their index
   BpeOptions options_;
   std::uint32_t unknown_;
-  std::unordered_map<std::uint64_t, Join> joins_;              // of left << 32 | right
+  std::unordered_map<std::uint64_t, Join> joins_;               // of left << 32 | right
   std::unordered_map<char32_t, std::uint32_t> single_entries_;  // of one character without prefix and suffix
 };
 

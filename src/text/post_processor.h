@@ -17,8 +17,8 @@ struct PostProcessor {
   std::int32_t type_id = 0;  // of the tokens of the text
   std::vector<Token> after;
 
-  // Where a token begins and ends in the text: with the spaces that it has at its ends, or without them. A space that was
-  // put before the text is not there to be left out.
+  // Where a token begins and ends in the text: with the spaces that it has at its ends, or without them. A space that
+  // was put before the text is not there to be left out.
   enum class Spaces { kept, trimmed, trimmed_after_prefix };
   Spaces spaces = Spaces::kept;
 };

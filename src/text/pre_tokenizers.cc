@@ -21,10 +21,10 @@ Kind kind_of(char32_t code) {
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 std::size_t end_of_word(CharacterSpan text, std::size_t begin) {
   for (const std::string_view contraction : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {
-    const bool found = text.size() - begin >= contraction.size() &&
-                       std::equal(contraction.begin(), contraction.end(),
-                                  text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  [](char c, const Character& in_text) { return in_text.code == static_cast<char32_t>(c); });
+    const bool found =
+        text.size() - begin >= contraction.size() &&
+        std::equal(contraction.begin(), contraction.end(), text.begin() + static_cast<std::ptrdiff_t>(begin),
+                   [](char c, const Character& in_text) { return in_text.code == static_cast<char32_t>(c); });
     if (found) return begin + contraction.size();
   }
   const bool space_first = text[begin].code == ' ' && begin + 1 < text.size();
@@ -68,7 +68,8 @@ std::vector<Word> Metaspace::split(Characters& text) const {
   for (Character& c : text) {
     if (c.code == ' ') c.code = replacement_;
   }
-  const bool wanted = prepend_ == Prepend::always || (prepend_ == Prepend::first && !text.empty() && text[0].begin == 0);
+  const bool wanted =
+      prepend_ == Prepend::always || (prepend_ == Prepend::first && !text.empty() && text[0].begin == 0);
   if (wanted && !text.empty() && text.front().code != replacement_) {
     text = prepended(std::u32string_view(&replacement_, 1), text);
   }
@@ -87,8 +88,7 @@ std::vector<Word> Whitespace::split(Characters& text) const {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (is_white_space(text[i].code)) continue;
     const bool joins = !words.empty() && words.back().end == i &&
-                       (!punctuation_apart_ ||
-                        is_word_character(text[i].code) == is_word_character(text[i - 1].code));
+                       (!punctuation_apart_ || is_word_character(text[i].code) == is_word_character(text[i - 1].code));
     if (joins) {
       words.back().end = i + 1;
     } else {

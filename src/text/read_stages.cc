@@ -133,37 +133,38 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonValue& stage) {
 std::unique_ptr<PreTokenizer> read_pre_tokenizer(const JsonValue& stage) {
   using Result = std::unique_ptr<PreTokenizer>;
   return read_by_type<PreTokenizer>(
-      stage, {{"BertPreTokenizer", plain<PreTokenizer, BertPreTokenizer>},
-              {"ByteLevel", read_byte_level},
-              {"Metaspace", read_metaspace},
-              {"Whitespace", [](const JsonValue&) -> Result { return std::make_unique<Whitespace>(true); }},
-              {"WhitespaceSplit", [](const JsonValue&) -> Result { return std::make_unique<Whitespace>(false); }},
-              {"Sequence", [](const JsonValue& s) -> Result {
-                 return std::make_unique<PreTokenizerSequence>(
-                     read_all<PreTokenizer>(s["pretokenizers"], read_pre_tokenizer));
-               }}});
+      stage,
+      {{"BertPreTokenizer", plain<PreTokenizer, BertPreTokenizer>},
+       {"ByteLevel", read_byte_level},
+       {"Metaspace", read_metaspace},
+       {"Whitespace", [](const JsonValue&) -> Result { return std::make_unique<Whitespace>(true); }},
+       {"WhitespaceSplit", [](const JsonValue&) -> Result { return std::make_unique<Whitespace>(false); }},
+       {"Sequence", [](const JsonValue& s) -> Result {
+          return std::make_unique<PreTokenizerSequence>(read_all<PreTokenizer>(s["pretokenizers"], read_pre_tokenizer));
+        }}});
 }
 
 std::unique_ptr<Decoder> read_decoder(const JsonValue& stage) {
   using Result = std::unique_ptr<Decoder>;
   return read_by_type<Decoder>(
-      stage,
-      {{"WordPiece",
-        [](const JsonValue& s) -> Result {
-          return std::make_unique<WordPieceDecoder>(s["prefix"].string(), s["cleanup"].boolean());
-        }},
-       {"ByteLevel", plain<Decoder, ByteLevelDecoder>},
-       {"Metaspace", read_metaspace_decoder},
-       {"BPEDecoder",
-        [](const JsonValue& s) -> Result { return std::make_unique<SuffixDecoder>(s["suffix"].string()); }},
-       {"ByteFallback", plain<Decoder, ByteFallbackDecoder>},
-       {"Replace",
-        [](const JsonValue& s) -> Result { return std::make_unique<ReplaceDecoder>(pattern(s), s["content"].string()); }},
-       {"Fuse", plain<Decoder, FuseDecoder>},
-       {"Strip", read_strip_decoder},
-       {"Sequence", [](const JsonValue& s) -> Result {
-          return std::make_unique<DecoderSequence>(read_all<Decoder>(s["decoders"], read_decoder));
-        }}});
+      stage, {{"WordPiece",
+               [](const JsonValue& s) -> Result {
+                 return std::make_unique<WordPieceDecoder>(s["prefix"].string(), s["cleanup"].boolean());
+               }},
+              {"ByteLevel", plain<Decoder, ByteLevelDecoder>},
+              {"Metaspace", read_metaspace_decoder},
+              {"BPEDecoder",
+               [](const JsonValue& s) -> Result { return std::make_unique<SuffixDecoder>(s["suffix"].string()); }},
+              {"ByteFallback", plain<Decoder, ByteFallbackDecoder>},
+              {"Replace",
+               [](const JsonValue& s) -> Result {
+                 return std::make_unique<ReplaceDecoder>(pattern(s), s["content"].string());
+               }},
+              {"Fuse", plain<Decoder, FuseDecoder>},
+              {"Strip", read_strip_decoder},
+              {"Sequence", [](const JsonValue& s) -> Result {
+                 return std::make_unique<DecoderSequence>(read_all<Decoder>(s["decoders"], read_decoder));
+               }}});
 }
 
 }  // namespace qkv::text

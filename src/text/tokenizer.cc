@@ -13,7 +13,6 @@
 namespace qkv {
 namespace {
 
-// The parser may hold three times the longest string of a file before anything can refuse it.
 constexpr std::size_t kLargestFile = std::size_t{16} << 20;
 
 using text::CharacterSpan;
@@ -69,7 +68,9 @@ class Encoder {
     TextSpan place{span.front().begin, span.back().end};
     const Spaces spaces = parts_.post_processor.spaces;
     if (spaces == Spaces::kept) return place;
-    const auto is_space = [](char32_t code) { return code == text::kByteCharacters[' '] || text::is_white_space(code); };
+    const auto is_space = [](char32_t code) {
+      return code == text::kByteCharacters[' '] || text::is_white_space(code);
+    };
     const std::u32string codes = text::to_code_points(token);
     auto before = std::find_if_not(codes.begin(), codes.end(), is_space) - codes.begin();
     auto after = std::find_if_not(codes.rbegin(), codes.rend(), is_space) - codes.rbegin();

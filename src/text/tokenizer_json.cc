@@ -31,7 +31,8 @@ AddedTokens read_added_tokens(const JsonValue& list, const TokenLimits& limits, 
       item["id"].refuse(fmt::format("is {}, but the token is {} in model.vocab", token.id, same_token->id));
     }
     characters += to_code_points(token.content).size();
-    if (characters > kMostAddedCharacters) list.refuse(fmt::format("hold more than {} characters", kMostAddedCharacters));
+    if (characters > kMostAddedCharacters)
+      list.refuse(fmt::format("hold more than {} characters", kMostAddedCharacters));
     tokens.push_back(token);
   }
   return build_from(list, [&] { return AddedTokens(std::move(tokens), normalizer); });
@@ -83,8 +84,7 @@ PostProcessor read_template(const JsonValue& stage, const KnownTokens& known) {
     const std::vector<JsonValue> tokens = definition["tokens"].elements();
     if (ids.size() != tokens.size()) definition["ids"].refuse("must be as many as tokens");
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      (text_seen ? result.after : result.before)
-          .push_back(known.check(tokens[i], ids[i], type_id(special["type_id"])));
+      (text_seen ? result.after : result.before).push_back(known.check(tokens[i], ids[i], type_id(special["type_id"])));
     }
   }
   if (!text_seen) stage["single"].refuse("must have a place for the text, Sequence \"A\"");

@@ -28,7 +28,7 @@ std::vector<std::string> byte_tokens() {
 }
 
 Json special_token(const char* content, std::size_t id) {
-  return {{"id", id},         {"content", content},  {"single_word", false}, {"lstrip", false},
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
@@ -47,31 +47,30 @@ Json tokenizer_json(const std::vector<std::string>& tokens, const Json& merges) 
   const Json second = {{"Sequence", {{"id", "B"}, {"type_id", 0}}}};
   const Json end = {{"SpecialToken", {{"id", kEnd}, {"type_id", 0}}}};
   const Json strip = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
-  return {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens",
-       Json::array({special_token(kEnd, 0), special_token(kUnknown, 1), special_token(kPadding, padding)})},
-      {"normalizer", {{"type", "Prepend"}, {"prepend", " "}}},
-      {"pre_tokenizer", byte_level()},
-      {"post_processor",
-       {{"type", "TemplateProcessing"},
-        {"single", Json::array({text, end})},
-        {"pair", Json::array({text, second, end})},
-        {"special_tokens", {{kEnd, {{"id", kEnd}, {"ids", Json::array({0})}, {"tokens", Json::array({kEnd})}}}}}}},
-      {"decoder", {{"type", "Sequence"}, {"decoders", Json::array({byte_level(), strip})}}},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", false},
-        {"vocab", vocab},
-        {"merges", merges}}}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens",
+           Json::array({special_token(kEnd, 0), special_token(kUnknown, 1), special_token(kPadding, padding)})},
+          {"normalizer", {{"type", "Prepend"}, {"prepend", " "}}},
+          {"pre_tokenizer", byte_level()},
+          {"post_processor",
+           {{"type", "TemplateProcessing"},
+            {"single", Json::array({text, end})},
+            {"pair", Json::array({text, second, end})},
+            {"special_tokens", {{kEnd, {{"id", kEnd}, {"ids", Json::array({0})}, {"tokens", Json::array({kEnd})}}}}}}},
+          {"decoder", {{"type", "Sequence"}, {"decoders", Json::array({byte_level(), strip})}}},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", false},
+            {"vocab", vocab},
+            {"merges", merges}}}};
 }
 
 }  // namespace

@@ -16,8 +16,9 @@ std::vector<Part> decomposed(CharacterSpan text, Equivalence equivalence) {
   parts.reserve(text.size());
   std::size_t run = 0;  // where the combining characters at the end of parts begin
   const auto sort_run = [&] {
-    if (parts.size() - run > 1) std::stable_sort(parts.begin() + static_cast<std::ptrdiff_t>(run), parts.end(),
-                                                 [](const Part& a, const Part& b) { return a.order < b.order; });
+    if (parts.size() - run > 1)
+      std::stable_sort(parts.begin() + static_cast<std::ptrdiff_t>(run), parts.end(),
+                       [](const Part& a, const Part& b) { return a.order < b.order; });
     run = parts.size();
   };
   const auto add = [&](char32_t code, int order, std::size_t takes) {

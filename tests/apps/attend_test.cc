@@ -281,6 +281,15 @@ TEST_F(Attend, PagedKeys) {
   expect_message(attend({"--block-table", table, "--offsets-key", lengths}), 2, "qkv attend", "--offsets-key");
 }
 
+TEST_F(Attend, Verify) {
+  save_worked_example<float>();
+  const Outcome outcome = attend({"--verify", "64"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("3 rows computed once more in double precision: worst error "), 0u) << outcome.out;
+  EXPECT_NE(outcome.out.find("beside values up to 7.81"), std::string::npos) << outcome.out;
+  expect_message(attend({"--verify", "0"}), 2, "qkv attend", "--verify");
+}
+
 TEST_F(Attend, EmptyArraysGiveEmptyOrZeroResults) {
   write_npy(folder_ / "q.npy", Tensor::zeros({2, 3}));
   write_npy(folder_ / "k.npy", Tensor::zeros({0, 3}));

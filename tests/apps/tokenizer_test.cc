@@ -1,6 +1,7 @@
 // qkv tokenizer train: files in, tokenizer.json out; the rest is the trainer's (text/train_tokenizer_test.cc).
-#include "apps/program.h"
 #include "qkv/tokenizer.h"
+
+#include "apps/program.h"
 
 namespace qkv::test {
 namespace {
@@ -10,8 +11,8 @@ TEST(TokenizerTrain, LearnsFromLinesAndColumns) {
   std::ofstream(folder / "a.txt") << "you are\r\nyou\twelcome\n";
   std::ofstream(folder / "b.tsv") << "you\tde nada\nyou\tde nada";
   const std::string out = folder / "tokenizer.json";
-  const Outcome outcome =
-      run_program({"tokenizer", "train", "--input", folder / "a.txt", folder / "b.tsv", "--vocab", "265", "--out", out});
+  const Outcome outcome = run_program(
+      {"tokenizer", "train", "--input", folder / "a.txt", folder / "b.tsv", "--vocab", "265", "--out", out});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, out + ": 265 tokens\n");
   const Tokenizer tokenizer = Tokenizer::load(out);
@@ -29,8 +30,8 @@ TEST(TokenizerTrain, SaysWhenTheTextIsTooSmall) {
   std::ofstream(folder / "a.txt") << "ab ab";
   const Outcome outcome = run_program(
       {"tokenizer", "train", "--input", folder / "a.txt", "--vocab", "8000", "--out", folder / "tokenizer.json"});
-  EXPECT_EQ(outcome.out,
-            folder / "tokenizer.json" + std::string(": 261 tokens: the text has no more neighbours that were seen twice\n"));
+  EXPECT_EQ(outcome.out, folder / "tokenizer.json" +
+                             std::string(": 261 tokens: the text has no more neighbours that were seen twice\n"));
 }
 
 TEST(TokenizerConversion, TextToIdsAndBack) {

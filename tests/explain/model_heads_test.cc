@@ -241,8 +241,7 @@ TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
 }
 
 TEST(ModelHeads, JsonRanksKeysAsTheTextDoes) {
-  EXPECT_EQ(Json::parse(to_json(made_up_look()))["keys_by_weight"],
-            Json::parse("[[2, 0, 1], [2, 0, 1], [2, 0, 1]]"));
+  EXPECT_EQ(Json::parse(to_json(made_up_look()))["keys_by_weight"], Json::parse("[[2, 0, 1], [2, 0, 1], [2, 0, 1]]"));
 }
 
 TEST(ModelHeads, SurveyKeepsWeightsOnRequest) {

@@ -5,6 +5,7 @@
 #include <stop_token>
 
 #include "kernels/attention_testing.h"
+#include "qkv/attention_plan.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 
@@ -104,6 +105,23 @@ TEST_P(AttentionMemory, OneQueryOverManyKeysAndLargeHeads) {
 }
 
 #ifdef QKV_COUNTS_MEMORY
+// A matrix of weights would take 4 GiB.
+TEST(AttentionMemorySlow, UnderOneMebibyteAThreadAtLength32768) {
+  constexpr std::int64_t kLength = 32768, kSize = 16;
+  Random random(2);
+  const Tensor q = testing::normal(random, {1, 1, kLength, kSize});
+  Tensor out = Tensor::zeros({1, 1, kLength, kSize});
+  const AttentionOptions options{.threads = 2, .memory_limit = 2 << 20};
+  const std::size_t before = requested_bytes;
+  attention(q, q, q, out, options);
+  EXPECT_LE(requested_bytes - before, std::size_t{2} << 20);
+  EXPECT_LE(plan(q, q, q, options).workspace, 2 << 20);
+  // The last query alone gives what it gave among all of them.
+  EXPECT_LE(testing::difference(out.view().slice(2, kLength - 1, kLength),
+                                attention(q.view().slice(2, kLength - 1, kLength), q, q)),
+            4 * 0x1p-23 * testing::largest(q));
+}
+
 TEST(AttentionMemoryCount, SeesTensors) {
   const std::size_t before = requested_bytes;
   const Tensor tensor = Tensor::zeros({1000});

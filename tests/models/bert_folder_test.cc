@@ -123,7 +123,8 @@ TEST(BertFolder, TextThatIsNoConfigIsRefused) {
 }
 
 TEST(BertFolder, EveryBrokenTensorIsNamed) {
-  const std::string bias = "bert.encoder.layer.1.output.dense.bias", up = "bert.encoder.layer.0.intermediate.dense.weight";
+  const std::string bias = "bert.encoder.layer.1.output.dense.bias",
+                    up = "bert.encoder.layer.0.intermediate.dense.weight";
   const auto named = [](const std::string& name) { return "model.safetensors: tensor \"" + name + "\" "; };
   const auto put = [](const std::string& name, const Dims& shape, Dtype dtype = Dtype::f32) {
     return [=](Tensors& tensors) { tensors[name] = Tensor::zeros(shape, dtype); };

@@ -166,8 +166,9 @@ TEST(Embedder, RefusesFilesBesideTheModel) {
 
 // What is there, but is no file to read; optional ones are no less wrong.
 TEST(Embedder, RefusesWhatIsNoFile) {
-  const auto cases = {std::pair<const char*, std::function<void(const char*)>>
-      {"cannot read: not a regular file", [](const char* path) { std::filesystem::create_directory(path); }},
+  const auto cases = {
+      std::pair<const char*, std::function<void(const char*)>>{
+          "cannot read: not a regular file", [](const char* path) { std::filesystem::create_directory(path); }},
       {"cannot read: not a regular file", [](const char* path) { ASSERT_EQ(mkfifo(path, 0600), 0); }},
       {"cannot read: Too many levels of symbolic links", [](const char* path) { ASSERT_EQ(symlink(path, path), 0); }},
       {"cannot read: No such file or directory", [](const char* path) { ASSERT_EQ(symlink("nowhere", path), 0); }}};

@@ -27,7 +27,8 @@ std::vector<SymbolPair> learned_slowly(std::vector<CountedWord> words, std::uint
     for (CountedWord& word : words) {
       std::vector<std::uint32_t> shorter;
       for (std::size_t i = 0; i < word.symbols.size(); ++i) {
-        const bool found = i + 1 < word.symbols.size() && SymbolPair(word.symbols[i], word.symbols[i + 1]) == best->first;
+        const bool found =
+            i + 1 < word.symbols.size() && SymbolPair(word.symbols[i], word.symbols[i + 1]) == best->first;
         shorter.push_back(found ? symbol : word.symbols[i]);
         if (found) ++i;
       }

@@ -27,7 +27,7 @@ inline std::string described(const Encoding& encoding, std::string_view text) {
 }
 
 inline void expect_tokens(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
-                   const std::vector<std::string>& expected) {
+                          const std::vector<std::string>& expected) {
   ASSERT_EQ(texts.size(), expected.size());
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < texts.size(); ++i) {

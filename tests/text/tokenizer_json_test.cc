@@ -101,7 +101,8 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
        [](json& f) { f["model"]["vocab"]["##b"] = 2; }},
       {"f: model.vocab." + far + " is longer than 1024 characters", [&](json& f) { f["model"]["vocab"][far] = 9; }},
       {"f: normalizer.type is missing", [](json& f) { f["normalizer"].erase("type"); }},
-      {"f: normalizer.type is \"Nmt\", known is only BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, "
+      {"f: normalizer.type is \"Nmt\", known is only BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, "
+       "Strip, "
        "Prepend, Replace, Sequence",
        [](json& f) { f["normalizer"]["type"] = "Nmt"; }},
       {"f: normalizer must be an object, is string", [](json& f) { f["normalizer"] = "BertNormalizer"; }},
@@ -114,7 +115,8 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
       {"f: pre_tokenizer.type is \"Split\", known is only BertPreTokenizer, ByteLevel, Metaspace, Whitespace, "
        "WhitespaceSplit, Sequence",
        [](json& f) { f["pre_tokenizer"]["type"] = "Split"; }},
-      {"f: decoder.type is \"CTC\", known is only WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback, Replace, Fuse, "
+      {"f: decoder.type is \"CTC\", known is only WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback, Replace, "
+       "Fuse, "
        "Strip, Sequence",
        [](json& f) { f["decoder"]["type"] = "CTC"; }},
       {"f: decoder.prefix is missing", [](json& f) { f["decoder"].erase("prefix"); }},
@@ -132,7 +134,8 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
        [](json& f) { f["added_tokens"][1] = f["added_tokens"][0]; }},
       {"f: added_tokens breaks a rule: token 7 is empty",
        [](json& f) { f["added_tokens"][1]["content"] = "", f["added_tokens"][1]["id"] = 7; }},
-      {"f: post_processor.type is \"X\", known is only TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, "
+      {"f: post_processor.type is \"X\", known is only TemplateProcessing, BertProcessing, RobertaProcessing, "
+       "ByteLevel, "
        "Sequence",
        [](json& f) { f["post_processor"]["type"] = "X"; }},
       {"f: post_processor.trim_offsets is missing", [](json& f) { f["post_processor"]["type"] = "ByteLevel"; }},
@@ -201,8 +204,7 @@ TEST(TokenizerJson, EveryBrokenRuleOfAByteVocabularyIsNamed) {
        stage("normalizer", R"({"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""})")},
       {"f: normalizer.pattern.String must not be empty",
        stage("normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": "a"})")},
-      {"f: normalizer.strip_left is missing",
-       stage("normalizer", R"({"type": "Strip", "strip_right": true})")},
+      {"f: normalizer.strip_left is missing", stage("normalizer", R"({"type": "Strip", "strip_right": true})")},
       {"f: decoder.content must be one character",
        stage("decoder", R"({"type": "Strip", "content": "", "start": 1, "stop": 0})")},
       {"f: decoder.start is 2147483648, must be 0 to 1024",
@@ -210,8 +212,7 @@ TEST(TokenizerJson, EveryBrokenRuleOfAByteVocabularyIsNamed) {
       {"f: decoder.suffix is missing", stage("decoder", R"({"type": "BPEDecoder"})")},
       {"f: decoder.pattern.String must not be empty",
        stage("decoder", R"({"type": "Replace", "pattern": {"String": ""}, "content": "a"})")},
-      {"f: decoder.decoders must be an array, is object",
-       stage("decoder", R"({"type": "Sequence", "decoders": {}})")},
+      {"f: decoder.decoders must be an array, is object", stage("decoder", R"({"type": "Sequence", "decoders": {}})")},
   };
   const json file = json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
   EXPECT_EQ(Tokenizer::parse(file.dump(), "f").encode("abba").ids, (std::vector<std::int32_t>{2, 1, 0}));
@@ -225,7 +226,8 @@ TEST(TokenizerJson, EveryBrokenRuleOfAUnigramVocabularyIsNamed) {
       {"f: model.vocab[0] must be [token, score]", model("vocab", {{"a"}})},
       {"f: model.vocab[0][0] must be a string, is number", model("vocab", {{1, -1.0}})},
       {"f: model.vocab[0][1] must be a number, is string", model("vocab", json::array({json::array({"a", "-1"})}))},
-      {"f: model.vocab breaks a rule: token \"a\" is there twice", model("vocab", json::array({json::array({"a", -1.0}), json::array({"a", -2.0})}))},
+      {"f: model.vocab breaks a rule: token \"a\" is there twice",
+       model("vocab", json::array({json::array({"a", -1.0}), json::array({"a", -2.0})}))},
       {"f: model.unk_id breaks a rule: there is no token 0", model("vocab", json::array())},
       {"f: model.unk_id breaks a rule: there is no token 2", model("unk_id", 2)},
       {"f: model.unk_id is -1, must be 0 to 2147483647", model("unk_id", -1)},

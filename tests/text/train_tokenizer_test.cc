@@ -35,7 +35,8 @@ TEST(TrainTokenizer, NothingIsUnknownAndNothingIsLost) {
   const Tokenizer tokenizer = Tokenizer::parse(trained({"de nada, de nada"}, 265), "t");
   EXPECT_EQ(tokenizer.vocab(), 265);
   std::vector<std::string> texts = golden_texts("texts.json");
-  for (const char* text : {" ", "  a", "a ", " a  b ", "\xC2\xBFQu\xC3\xA9 tal, ni\xC3\xB1o?", "\xF0\x9F\x98\x80", "\t\n"}) {
+  for (const char* text :
+       {" ", "  a", "a ", " a  b ", "\xC2\xBFQu\xC3\xA9 tal, ni\xC3\xB1o?", "\xF0\x9F\x98\x80", "\t\n"}) {
     texts.push_back(text);
   }
   for (const std::string& text : texts) {
@@ -52,8 +53,12 @@ TEST(TrainTokenizer, SpecialTokens) {
   EXPECT_EQ(tokenizer.id_of("</s>"), 0);
   EXPECT_EQ(tokenizer.id_of("<unk>"), 1);
   EXPECT_EQ(tokenizer.id_of("<pad>"), 260);
-  EXPECT_EQ(tokenizer.token_of(258), "\xC4\xA0" "a");  // as frequent as ab, but the space is the lower byte
-  EXPECT_EQ(tokenizer.token_of(259), "\xC4\xA0" "ab");  // U+0120 stands for the space
+  EXPECT_EQ(tokenizer.token_of(258),
+            "\xC4\xA0"
+            "a");  // as frequent as ab, but the space is the lower byte
+  EXPECT_EQ(tokenizer.token_of(259),
+            "\xC4\xA0"
+            "ab");  // U+0120 stands for the space
   EXPECT_EQ(tokenizer.encode("ab").ids, (std::vector<std::int32_t>{259, 0}));
   EXPECT_EQ(tokenizer.encode("").ids, std::vector<std::int32_t>{0});
 }

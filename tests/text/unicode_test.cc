@@ -1,4 +1,5 @@
-// Every code point against what the reference does with it (golden/tokenizer, code_points.txt and schemes/code_points.txt).
+// Every code point against what the reference does with it (golden/tokenizer, code_points.txt and
+// schemes/code_points.txt).
 #include "text/unicode.h"
 
 #include <gtest/gtest.h>

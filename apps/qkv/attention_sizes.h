@@ -1,0 +1,37 @@
+// The sizes of a call of attention on the command line, for commands that make up its arrays or need none.
+#pragma once
+
+#include <optional>
+
+#include "qkv/options.h"
+
+namespace qkv::app {
+
+struct AttentionSizes {
+  std::int64_t batch = 1;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 0;  // 0: heads
+  std::int64_t q_len = 0;
+  std::int64_t k_len = 0;
+  std::int64_t head_dim = 64;
+  std::int64_t value_dim = 0;  // 0: head_dim
+  std::optional<Align> causal{};
+  std::optional<Dtype> dtype{};
+
+  // To call once the command line is read: the defaults put in. UsageError if kv_heads do not divide heads.
+  void complete();
+
+  Dims query() const { return {batch, heads, q_len, head_dim}; }
+  Dims key() const { return {batch, kv_heads, k_len, head_dim}; }
+  Dims value() const { return {batch, kv_heads, k_len, value_dim}; }
+  Dims out() const { return {batch, heads, q_len, value_dim}; }
+};
+
+// --batch, --heads, ..., --causal, --dtype and --threads.
+void add_attention_sizes(CLI::App& command, AttentionSizes& sizes);
+
+// --NAME N, a whole number from 1 to `largest`.
+CLI::Option* add_size(CLI::App& command, const std::string& option, std::int64_t& size, const std::string& help,
+                      std::int64_t largest = std::int64_t{1} << 40);
+
+}  // namespace qkv::app

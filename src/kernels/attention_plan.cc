@@ -1,0 +1,115 @@
+#include "qkv/attention_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/attention_schedule.h"
+#include "kernels/dispatch.h"
+#include "qkv/target.h"
+
+namespace qkv {
+namespace {
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Prefill computes whole tiles (but the last), from the first to the last key that one of the queries sees; decoding
+// exactly the keys in between.
+void count_tiles(AttentionPlan& plan, const AttentionProblem& problem, const AttentionTask& task, std::int64_t begin,
+                 std::int64_t end, std::int64_t tile) {
+  const KeyRange keys = keys_of_queries(task, begin, end);
+  const std::int64_t first = keys.first / tile * tile;
+  const std::int64_t all = divide_up(task.k_len, tile);
+  const std::int64_t computed = keys.first == keys.last ? 0 : divide_up(keys.last - first, tile);
+  plan.tiles += problem.heads * all;
+  plan.skipped_tiles += problem.heads * (all - computed);
+  const std::int64_t many = is_decoded(task) ? keys.last - keys.first : std::min(computed * tile, task.k_len - first);
+  const std::int64_t pairs = computed > 0 ? (end - begin) * many : 0;
+  plan.operations += 2.0 * static_cast<double>(problem.heads * pairs * (problem.key_dim + problem.value_dim));
+}
+
+void count(AttentionPlan& plan, const AttentionProblem& problem, const AttentionSchedule& schedule, Dtype out) {
+  double numbers = 0;
+  double out_numbers = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const AttentionTask task = problem.task(b, 0);
+    const auto product = [](std::int64_t x, std::int64_t y) { return static_cast<double>(x) * static_cast<double>(y); };
+    numbers += product(problem.heads, task.q_len * problem.query_dim);
+    numbers += product(problem.kv_heads, task.k_len * (problem.key_dim + problem.value_dim));
+    out_numbers += product(problem.heads, task.q_len * problem.value_dim);
+    if (is_decoded(task)) {
+      count_tiles(plan, problem, task, 0, 1, kChunkKeys);
+      continue;
+    }
+    for (std::int64_t begin = 0; begin < task.q_len; begin += schedule.block.block_queries) {
+      const std::int64_t end = std::min(begin + schedule.block.block_queries, task.q_len);
+      count_tiles(plan, problem, task, begin, end, schedule.block.tile_keys);
+    }
+  }
+  plan.bytes =
+      numbers * static_cast<double>(size_of(problem.storage)) + out_numbers * static_cast<double>(size_of(out));
+}
+
+void remark(AttentionPlan& plan, const AttentionProblem& problem, const AttentionSchedule& schedule,
+            const AttentionExtras& extras) {
+  const auto add = [&](std::string line) { plan.remarks.push_back(std::move(line)); };
+  const std::vector<Target> all = targets();
+  const auto best = std::find_if(all.begin(), all.end(), [](const Target& target) { return target.usable; });
+  if (best != all.end() && best->name != plan.target) {
+    add(fmt::format("target {} is selected, this CPU could run {}", plan.target, best->name));
+  }
+  if (schedule.threads < schedule.asked_threads) {
+    add(fmt::format("memory_limit leaves {} of {} threads", schedule.threads, schedule.asked_threads));
+  } else if (plan.threads < schedule.threads) {
+    add(fmt::format("there is work for {} of {} threads", plan.threads, schedule.threads));
+  }
+  const AttentionTask task = problem.task(0, 0);
+  if (task.score != Score::Kind::dot && task.score != Score::Kind::scaled_dot) {
+    add("this score has no kernel of its own: each query and key go through its parameters first");
+  }
+  if (task.soft_cap != 0) add("soft cap: a hyperbolic tangent for each logit");
+  if (task.bias_count > 0) add("a bias is read element by element and added");
+  if (task.boolean_count > 0) add("a boolean mask is read element by element; what it hides is computed and left out");
+  if (problem.storage == Dtype::bf16 || problem.storage == Dtype::f16) {
+    add(fmt::format("{} is widened to f32 for every product", name_of(problem.storage)));
+  }
+  if (problem.storage == Dtype::f64) add("f64 halves the numbers in a vector");
+  if (schedule.prefill && problem.q_len < schedule.block.block_queries) {
+    add(fmt::format("{} queries do not fill a block of {}", problem.q_len, schedule.block.block_queries));
+  }
+  if (schedule.statistics || extras.weights || extras.logits) {
+    add("what is asked for besides the output takes a second look at the keys");
+  }
+  if (schedule.sums) add("sums over queries: one thread does all of a head");
+}
+
+}  // namespace
+
+AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
+                   const AttentionExtras& extras) {
+  ensure_target();
+  // Addresses are computed, though nothing is read.
+  static std::byte anywhere{};
+  const auto placed = [](const TensorView& view) {
+    return TensorView(view.bytes() == nullptr ? &anywhere : view.bytes(), view.dtype(), view.shape(), view.strides());
+  };
+  AttentionProblem problem(placed(q), placed(k), placed(v), options);
+  Dims shape = q.shape();
+  shape[shape.size() - 1] = problem.value_dim;
+  problem.set_outputs({&anywhere, q.dtype(), shape}, extras);
+  const AttentionSchedule schedule(problem, options, extras);
+  AttentionPlan plan{.kernel = "none", .target = selected_target()};
+  if (schedule.empty) return plan;
+  const bool decodes = !schedule.decoded.empty();
+  plan.kernel = schedule.prefill && decodes ? "prefill and decode" : decodes ? "decode" : "prefill";
+  plan.threads = schedule.busy_threads();
+  plan.workspace = static_cast<std::int64_t>(schedule.workspace(schedule.threads));
+  plan.block_queries = schedule.prefill ? schedule.block.block_queries : 1;
+  plan.tile_keys = schedule.prefill ? schedule.block.tile_keys : 0;
+  plan.chunk_keys = kChunkKeys;
+  count(plan, problem, schedule, q.dtype());
+  remark(plan, problem, schedule, extras);
+  return plan;
+}
+
+}  // namespace qkv

@@ -1,0 +1,86 @@
+#include "kernels/attention_schedule.h"
+
+#include <algorithm>
+
+#include "kernels/view_checks.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kMostWave = 64;
+
+std::size_t times(std::int64_t count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const AttentionOptions& options,
+                                     const AttentionExtras& extras)
+    : empty(problem.batch == 0 || problem.heads == 0 || problem.q_len == 0),
+      sums(extras.received || extras.block_weights),
+      statistics(sums || extras.row_maximum || extras.entropy || extras.top_keys),
+      asked_threads(std::min(options.threads > 0 ? options.threads : qkv::threads(), kMaxThreads)) {
+  if (options.threads < 0) fail("threads must be 0 (default) or more");
+  if (options.memory_limit < 0) fail("memory_limit must be 0 (none) or more bytes, got {}", options.memory_limit);
+  threads = asked_threads;
+  if (empty) return;
+  const AttentionTask first = problem.task(0, 0);
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    if (is_decoded(problem.packed ? problem.task(b, 0) : first)) decoded.push_back(b);
+    if (!problem.packed && decoded.empty()) break;  // all sequences are alike
+  }
+  prefill = statistics || decoded.size() < static_cast<std::size_t>(problem.batch);
+  block = plan_forward(first, problem.storage);
+  blocks = divide_up(problem.q_len, block.block_queries);
+  tasks = problem.batch * problem.heads * (sums ? 1 : blocks);
+
+  const std::size_t element = size_of(problem.accumulation);
+  decode.group = problem.heads / problem.kv_heads;
+  decode.units = static_cast<std::int64_t>(decoded.size()) * problem.kv_heads;
+  decode.chunks = divide_up(problem.k_len, kChunkKeys);
+  decode.kernel = plan_decode(first, decode.group, problem.storage);
+  decode.part_bytes = times(decode.group * decode.kernel.row_elements, element);
+  chosen_rows = extras.rows ? extras.rows.size(0) : 0;
+  if (chosen_rows > 0) {
+    const DecodePlan alone = plan_decode(first, 1, problem.storage);
+    row_bytes = std::max(block.scratch_bytes, alone.scratch_bytes + times(2 * alone.row_elements, element));
+  }
+
+  const auto limit = static_cast<std::size_t>(options.memory_limit);
+  while (limit > 0 && threads > 1 && workspace(threads) > limit) --threads;
+  if (limit > 0 && workspace(threads) > limit) {
+    fail("one thread needs {} bytes besides inputs and outputs, memory_limit is {}", workspace(threads), limit);
+  }
+}
+
+std::int64_t DecodeSchedule::wave(int threads) const {
+  return units < 2 * threads && chunks > 1 && threads > 1 ? std::min(chunks, kMostWave) : 0;
+}
+
+int DecodeSchedule::busy_threads(int threads) const {
+  const std::int64_t some = wave(threads);
+  return static_cast<int>(std::min<std::int64_t>(threads, some == 0 ? units : units * some));
+}
+
+std::size_t DecodeSchedule::workspace(int threads) const {
+  const std::int64_t some = wave(threads);
+  const std::int64_t busy = busy_threads(threads);
+  if (some == 0) return times(busy, kernel.scratch_bytes + 2 * part_bytes);
+  return times(busy, kernel.scratch_bytes) + times(units * (some + 1), part_bytes) +
+         times(units * group, sizeof(AttentionTask));
+}
+
+int AttentionSchedule::busy_threads() const {
+  const auto blocks_busy = prefill ? static_cast<int>(std::min<std::int64_t>(threads, tasks)) : 0;
+  return decoded.empty() ? blocks_busy : std::max(blocks_busy, decode.busy_threads(threads));
+}
+
+std::size_t AttentionSchedule::workspace(int with_threads) const {
+  std::size_t most = times(std::min<std::int64_t>(with_threads, chosen_rows), row_bytes);
+  if (prefill) most = std::max(most, times(std::min<std::int64_t>(with_threads, tasks), block.scratch_bytes));
+  return decoded.empty() ? most : std::max(most, decode.workspace(with_threads));
+}
+
+}  // namespace qkv

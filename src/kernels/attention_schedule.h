@@ -1,0 +1,55 @@
+// How a call of attention() is carried out, decided before anything runs: attention() follows it, plan() reports it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention_forward.h"
+#include "kernels/attention_problem.h"
+#include "kernels/decode.h"
+
+namespace qkv {
+
+// Decoding: one unit per key/value head of a decoded sequence.
+struct DecodeSchedule {
+  DecodePlan kernel;
+  std::int64_t group = 0;  // query heads of a unit
+  std::int64_t units = 0;
+  std::int64_t chunks = 0;     // of the longest sequence
+  std::size_t part_bytes = 0;  // of a unit's partial result
+
+  // 0: there are units for all threads, and each takes whole ones. Else the chunks of all units are spread over the
+  // threads, so many of each unit at a time.
+  std::int64_t wave(int threads) const;
+  // Threads that have something to do.
+  int busy_threads(int threads) const;
+  // Memory for tiles and partial results.
+  std::size_t workspace(int threads) const;
+};
+
+struct AttentionSchedule {
+  // The problem's outputs are set. std::invalid_argument for numbers below 0, and if the memory limit cannot be kept.
+  AttentionSchedule(const AttentionProblem& problem, const AttentionOptions& options, const AttentionExtras& extras);
+
+  bool empty = false;                 // no query, or no head
+  bool sums = false;                  // sums over queries: a thread takes the blocks of a head in order
+  bool statistics = false;            // decoded queries, too, go through the blocks for what is asked of their weights
+  bool prefill = false;               // there are blocks to do
+  std::vector<std::int64_t> decoded;  // sequences of one query
+  int threads = 1;                    // as many as asked for, or as the memory limit allows
+  int asked_threads = 1;
+
+  ForwardPlan block{};           // of prefill
+  std::int64_t blocks = 0;       // of the longest sequence
+  std::int64_t tasks = 0;        // for the threads to take: blocks, or heads where `sums`
+  std::int64_t chosen_rows = 0;  // attended once more, alone
+  std::size_t row_bytes = 0;     // of scratch for one of these
+  DecodeSchedule decode;
+
+  // Threads that have something to do.
+  int busy_threads() const;
+  // The most that is allocated at a time, with so many threads.
+  std::size_t workspace(int with_threads) const;
+};
+
+}  // namespace qkv

@@ -1,0 +1,107 @@
+// What plan() says against counts by hand, and against what a call allocates and does.
+#include "qkv/attention_plan.h"
+
+#include <algorithm>
+
+#include "kernels/attention_testing.h"
+
+namespace qkv {
+namespace {
+
+AttentionPlan plan_of(std::int64_t heads, std::int64_t q_len, std::int64_t k_len, const AttentionOptions& options,
+                      Dtype dtype = Dtype::f32) {
+  return plan({nullptr, dtype, {1, heads, q_len, 64}}, {nullptr, dtype, {1, heads, k_len, 64}},
+              {nullptr, dtype, {1, heads, k_len, 32}}, options);
+}
+
+bool has_remark(const AttentionPlan& plan, const std::string& part) {
+  return std::any_of(plan.remarks.begin(), plan.remarks.end(),
+                     [&](const std::string& line) { return line.find(part) != std::string::npos; });
+}
+
+QKV_ON_EACH_TARGET(AttentionPlans);
+
+TEST_P(AttentionPlans, CountsTiles) {
+  const AttentionPlan full = plan_of(3, 480, 960, {.threads = 1});
+  EXPECT_EQ(full.kernel, "prefill");
+  EXPECT_EQ(full.target, GetParam());
+  EXPECT_EQ(full.threads, 1);
+  const std::int64_t blocks = (480 + full.block_queries - 1) / full.block_queries;
+  EXPECT_EQ(full.tiles, 3 * blocks * (960 / full.tile_keys));
+  EXPECT_EQ(full.skipped_tiles, 0);
+  EXPECT_EQ(full.operations, 2.0 * 3 * 480 * 960 * (64 + 32));
+  EXPECT_EQ(full.bytes, 4.0 * 3 * (480 * 64 + 960 * (64 + 32) + 480 * 32));
+
+  // A block of queries sees the keys up to its last query; tiles are counted one by one.
+  const AttentionPlan causal = plan_of(3, 480, 960, {.mask = Mask::causal(), .threads = 1});
+  std::int64_t skipped = 0;
+  for (std::int64_t begin = 0; begin < 480; begin += full.block_queries) {
+    for (std::int64_t key = 0; key < 960; key += full.tile_keys) {
+      skipped += key > std::min(begin + full.block_queries, std::int64_t{480}) - 1 ? 3 : 0;
+    }
+  }
+  EXPECT_EQ(causal.tiles, full.tiles);
+  EXPECT_EQ(causal.skipped_tiles, skipped);
+  EXPECT_LT(causal.operations, 0.6 * full.operations);
+  EXPECT_TRUE(full.remarks.empty() || GetParam() != testing::usable_targets().front());
+}
+
+TEST_P(AttentionPlans, Decode) {
+  const AttentionPlan all = plan_of(2, 1, 5000, {.threads = 16});
+  EXPECT_EQ(all.kernel, "decode");
+  EXPECT_EQ(all.tiles, 2 * 5);
+  EXPECT_EQ(all.threads, 10);  // five chunks of two heads
+  EXPECT_TRUE(has_remark(all, "there is work for 10 of 16 threads"));
+  const AttentionPlan window = plan_of(2, 1, 5000, {.mask = Mask::window(1000, 0, Align::bottom_right), .threads = 1});
+  EXPECT_EQ(window.skipped_tiles, 2 * 3);  // keys 3999 to 4999 lie in chunks 3 and 4
+  EXPECT_EQ(window.operations, 2.0 * 2 * 1001 * (64 + 32));
+  EXPECT_EQ(plan_of(2, 0, 5000, {}).kernel, "none");
+}
+
+TEST_P(AttentionPlans, SaysWhy) {
+  const Tensor visible = Tensor::zeros({500}, Dtype::boolean);
+  EXPECT_TRUE(has_remark(plan_of(1, 2, 500, {.threads = 1}), "2 queries do not fill a block"));
+  EXPECT_TRUE(has_remark(plan_of(1, 90, 500, {.threads = 1}, Dtype::bf16), "bf16 is widened to f32"));
+  EXPECT_TRUE(has_remark(plan_of(1, 90, 500, {.soft_cap = 3, .threads = 1}), "soft cap"));
+  EXPECT_TRUE(has_remark(plan_of(1, 90, 500, {.mask = Mask::boolean(visible), .threads = 1}), "boolean mask"));
+  EXPECT_TRUE(has_remark(plan_of(1, 1, 500, {.threads = 4}), "there is work for 1 of 4 threads"));
+}
+
+TEST_P(AttentionPlans, MemoryLimitLeavesFewerThreadsAndTheSameBits) {
+  Random random(1);
+  const Tensor q = testing::normal(random, {1, 8, 200, 64}), k = testing::normal(random, {1, 8, 300, 64});
+  const AttentionPlan free = plan(q, k, k, {.threads = 4});
+  ASSERT_EQ(free.threads, 4);
+  const AttentionOptions limited{.threads = 4, .memory_limit = free.workspace / 2};
+  const AttentionPlan kept = plan(q, k, k, limited);
+  EXPECT_EQ(kept.threads, 2);
+  EXPECT_LE(kept.workspace, free.workspace / 2);
+  EXPECT_TRUE(has_remark(kept, "memory_limit leaves 2 of 4 threads"));
+  EXPECT_TRUE(testing::same_bits(attention(q, k, k, limited), attention(q, k, k)));
+  for (const bool run : {false, true}) {
+    const AttentionOptions tight{.threads = 4, .memory_limit = 1000};
+    try {
+      run ? (void)attention(q, k, k, tight) : (void)plan(q, k, k, tight);
+      ADD_FAILURE() << "1000 bytes were enough";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_NE(std::string(error.what()).find("bytes besides inputs and outputs, memory_limit is 1000"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_THROW(attention(q, k, k, {.memory_limit = -1}), std::invalid_argument);
+}
+
+// A megabyte a thread is enough at any length, for decoding in waves of chunks too.
+TEST_P(AttentionPlans, WorkspaceDoesNotGrowWithLength) {
+  for (const std::int64_t q_len : {1, 32768}) {
+    for (const std::int64_t k_len : {32768, 1 << 24}) {
+      for (const int threads : {1, 4}) {
+        EXPECT_LE(plan_of(1, q_len, k_len, {.threads = threads}).workspace, std::int64_t{threads} << 20);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qkv
