@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/dropout.h"
 #include "qkv/linear.h"
 #include "qkv/parameter.h"
 #include "qkv/weights.h"
@@ -23,7 +24,12 @@ struct FeedForwardConfig {
   bool bias = true;
 };
 
-// Nothing but update() changes it: any number of threads may call forward.
+// What backward needs of a forward pass.
+struct FeedForwardSaved {
+  Tensor wide{};  // [n, ff_dim]: what the activation takes
+};
+
+// Nothing but update() and backward() changes it: any number of threads may call forward.
 class FeedForward {
  public:
   // Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim] and their biases.
@@ -31,6 +37,13 @@ class FeedForward {
 
   // x [..., model_dim] -> [..., model_dim].
   Tensor forward(const TensorView& x, int threads = 0) const;
+
+  // The same for training: y = W2 dropout(activation(W1 x + b1)) + b2.
+  Tensor forward(const TensorView& x, const Dropout& dropout, FeedForwardSaved& saved, int threads = 0) const;
+  // With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
+  // them, and to grad_x, of x's shape, if it is given.
+  void backward(const TensorView& x, const Dropout& dropout, const FeedForwardSaved& saved, const TensorView& grad_out,
+                const MutableTensorView& grad_x = {}, int threads = 0);
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");

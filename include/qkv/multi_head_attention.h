@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "qkv/bias.h"
+#include "qkv/dropout.h"
 #include "qkv/head_projection.h"
 #include "qkv/linear.h"
 #include "qkv/mask.h"
@@ -54,6 +55,7 @@ struct MultiHeadAttentionOptions {
   // longest sequence] and [query tokens, k_len].
   MutableTensorView weights{};       // [batch, heads, q_len, k_len]
   MutableTensorView mean_weights{};  // [batch, q_len, k_len]: the mean over the heads
+  Dropout dropout{};                 // of the weights, in training
   int threads = 0;                   // 0: threads()
   std::stop_token stop{};
 };

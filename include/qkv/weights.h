@@ -6,6 +6,7 @@
 //   weights.expect_empty();
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -17,6 +18,10 @@ class Weights {
  public:
   // `origin` begins every message. Tensors are handed out in `dtype`, f32 or f64.
   explicit Weights(std::map<std::string, Tensor> tensors, std::string origin = "weights", Dtype dtype = Dtype::f32);
+
+  // Every tensor there is, made when it is taken: `draw` gives it in any floating type.
+  using Draw = std::function<Tensor(const std::string& name, const Dims& shape)>;
+  Weights(Draw draw, Dtype dtype);
 
   bool contains(const std::string& name) const { return tensors_.contains(name); }
   // Hands a tensor over. FormatError if it is missing, has another shape or is not of a floating type.
@@ -30,6 +35,7 @@ class Weights {
 
  private:
   std::map<std::string, Tensor> tensors_;
+  Draw draw_;  // empty: only what is in tensors_
   std::string origin_;
   Dtype dtype_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/activation.h"
+#include "layers/layer_dropout.h"
 #include "layers/rows.h"
 #include "qkv/threads.h"
 
@@ -14,13 +15,18 @@ constexpr std::int64_t kBlockRows = 128;
 // Some ten microseconds of activation.
 constexpr std::int64_t kTaskElements = 1 << 15;
 
+// body(begin, count) for parts of `elements` elements.
+template <class Body>
+void for_each_block(std::int64_t elements, int threads, const Body& body) {
+  parallel_for((elements + kTaskElements - 1) / kTaskElements, threads, [&](std::int64_t task, int) {
+    body(task * kTaskElements, std::min(kTaskElements, elements - task * kTaskElements));
+  });
+}
+
 void activate_all(Activation activation, Tensor& x, int threads) {
   const auto run = [&]<class T>(T) {
-    const std::int64_t count = x.element_count();
-    parallel_for((count + kTaskElements - 1) / kTaskElements, threads, [&](std::int64_t task, int) {
-      const std::int64_t begin = task * kTaskElements;
-      activate(activation, x.data<T>() + begin, std::min(kTaskElements, count - begin));
-    });
+    for_each_block(x.element_count(), threads,
+                   [&](std::int64_t begin, std::int64_t count) { activate(activation, x.data<T>() + begin, count); });
   };
   x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
 }
@@ -44,6 +50,43 @@ Tensor FeedForward::forward(const TensorView& x, int threads) const {
     second_.forward(wide, out_rows.slice(0, begin, end), threads);
   });
   return out;
+}
+
+// As in forward, but that the wide rows are kept. They pass in blocks through the activation and the second product.
+Tensor FeedForward::forward(const TensorView& x, const Dropout& dropout, FeedForwardSaved& saved, int threads) const {
+  const Rows rows("feed_forward", x, config_.model_dim);
+  Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
+  saved.wide = Tensor::uninitialized({rows.count(), config_.ff_dim}, x.dtype());
+  const MutableTensorView out_rows = out.view().reshape({rows.count(), config_.model_dim});
+  parallel_for((rows.count() + kBlockRows - 1) / kBlockRows, threads, [&](std::int64_t block, int) {
+    const std::int64_t begin = block * kBlockRows, end = std::min(begin + kBlockRows, rows.count());
+    const MutableTensorView wide = saved.wide.view().slice(0, begin, end);
+    first_.forward(rows.view().slice(0, begin, end), wide, threads);
+    Tensor active = Tensor::copy(wide);
+    activate_all(config_.activation, active, threads);
+    drop(dropout, active, active, threads, begin);
+    second_.forward(active, out_rows.slice(0, begin, end), threads);
+  });
+  return out;
+}
+
+void FeedForward::backward(const TensorView& x, const Dropout& dropout, const FeedForwardSaved& saved,
+                           const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
+  const Rows rows("feed_forward", x, config_.model_dim), grad_rows("feed_forward", grad_out, config_.model_dim);
+  Tensor active = saved.wide;
+  activate_all(config_.activation, active, threads);
+  drop(dropout, active, active, threads);
+  Tensor grad_wide = Tensor::zeros(active.shape(), active.dtype());
+  second_.backward(active, grad_rows.view(), grad_wide, threads);
+  drop(dropout, grad_wide, grad_wide, threads);
+  const auto through_activation = [&]<class T>(T) {
+    for_each_block(active.element_count(), threads, [&](std::int64_t begin, std::int64_t count) {
+      activate_backward(config_.activation, saved.wide.data<T>() + begin, grad_wide.data<T>() + begin, count);
+    });
+  };
+  x.dtype() == Dtype::f64 ? through_activation(double{}) : through_activation(float{});
+  const MutableTensorView place = grad_x ? place_rows("feed_forward", "grad_x", grad_x, x.shape()) : grad_x;
+  first_.backward(rows.view(), grad_wide, place, threads);
 }
 
 void FeedForward::visit(const ParameterVisitor& visitor, const std::string& scope) const {

@@ -38,6 +38,7 @@ Dims with_last(Dims shape, std::int64_t size) {
 }
 
 void add_to(Tensor& to, const TensorView& from, int threads) {
+  if (!from.is_row_major()) return add_to(to, Tensor::copy(from), threads);
   constexpr std::int64_t kTaskElements = 1 << 16;
   const auto run = [&]<class T>(T) {
     T* sum = to.data<T>();

@@ -29,7 +29,7 @@ MutableTensorView place_rows(std::string_view layer, std::string_view name, cons
 // The shape with another last extent.
 Dims with_last(Dims shape, std::int64_t size);
 
-// to += from, both row-major and of one shape and type.
+// to += from, of the same shape and type.
 void add_to(Tensor& to, const TensorView& from, int threads);
 
 // One below the other: tensors of at least one dimension that agree in all but the first, and in type.

@@ -16,7 +16,12 @@ Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtyp
   }
 }
 
+Weights::Weights(Draw draw, Dtype dtype) : Weights(std::map<std::string, Tensor>{}, "weights", dtype) {
+  draw_ = std::move(draw);
+}
+
 Tensor Weights::take(const std::string& name, const Dims& shape) {
+  if (draw_) return convert(draw_(name, shape), dtype_);
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
     throw FormatError(fmt::format("{}: tensor \"{}\" {} is missing", origin_, name, to_string(shape)));

@@ -4,21 +4,10 @@
 
 #include <stdexcept>
 
+#include "layers/scoped_observer.h"
+
 namespace qkv {
 namespace {
-
-// Passes everything on under a longer name.
-class ScopedObserver : public Observer {
- public:
-  ScopedObserver(Observer& to, std::string scope) : to_(to), scope_(std::move(scope)) {}
-  void receive(std::string_view name, const TensorView& value) override {
-    to_.receive(scope_ + std::string(name), value);
-  }
-
- private:
-  Observer& to_;
-  std::string scope_;
-};
 
 std::string layer_scope(std::int64_t layer) { return fmt::format("layers.{}.", layer); }
 
@@ -73,12 +62,8 @@ Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Obser
   if (observer != nullptr) observer->receive("embeddings", x);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const MultiHeadAttentionOptions attention{.threads = options.threads, .stop = options.stop};
-    if (observer == nullptr) {
-      x = layers_[i].forward({x, tokens.offsets}, attention);
-    } else {
-      ScopedObserver scoped(*observer, layer_scope(static_cast<std::int64_t>(i)));
-      x = layers_[i].forward({x, tokens.offsets}, attention, &scoped);
-    }
+    x = observed(observer, layer_scope(static_cast<std::int64_t>(i)),
+                 [&](Observer* scoped) { return layers_[i].forward({x, tokens.offsets}, attention, scoped); });
   }
   return x;
 }
