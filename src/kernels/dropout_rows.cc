@@ -26,8 +26,8 @@ HWY_INLINE void draw(std::uint64_t seed, std::int64_t row, std::int64_t block, s
       philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(row), 0, 0}, seed, DropoutRule::kRounds);
   for (int i = 0; i < 8; ++i) words[i] = static_cast<std::uint16_t>(numbers[i / 2] >> (16 * (i % 2)));
 #else
-  const PhiloxVector::D d;
-  PhiloxVector random(hn::Iota(d, static_cast<std::uint64_t>(block)), hn::Set(d, static_cast<std::uint64_t>(row)),
+  const PhiloxCounters::D d;
+  PhiloxCounters random(hn::Iota(d, static_cast<std::uint64_t>(block)), hn::Set(d, static_cast<std::uint64_t>(row)),
                       hn::Zero(d), hn::Zero(d));
   random.run(seed, DropoutRule::kRounds);
   const auto low = hn::Set(d, 0xFFFFFFFFu);

@@ -15,12 +15,12 @@ namespace qkv::HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 // A number lies in the low half of a 64-bit lane, where the multiplication finds it and leaves its product; what the
 // high half holds does not matter.
-class PhiloxVector {
+class PhiloxCounters {
  public:
   using D = hn::ScalableTag<std::uint64_t>;
   using V = hn::Vec<D>;
 
-  HWY_INLINE PhiloxVector(V n0, V n1, V n2, V n3) : bits_{n0, n1, n2, n3} {}
+  HWY_INLINE PhiloxCounters(V n0, V n1, V n2, V n3) : bits_{n0, n1, n2, n3} {}
 
   HWY_INLINE void run(std::uint64_t seed, int rounds) {
     auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);

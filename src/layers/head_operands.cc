@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "layers/layer_dropout.h"
+
 namespace qkv {
 
 Dims batch_and_length(const Sequences& form) {
@@ -25,6 +27,7 @@ Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads) {
 HeadOperands::HeadOperands(const HeadAttention& in, const MultiHeadAttentionOptions& given)
     : options{.mask = given.mask,
               .bias = given.bias,
+              .dropout = given.dropout,
               .offsets_query = in.query.form.offsets,
               .offsets_key = in.key.form.offsets,
               .threads = given.threads,
@@ -38,7 +41,11 @@ HeadOperands::HeadOperands(const HeadAttention& in, const MultiHeadAttentionOpti
 }
 
 ExtraOperands::ExtraOperands(const HeadAttention& in, const HeadOperands& given)
-    : key(in.extra_key), value(in.extra_value), options{.threads = given.options.threads, .stop = given.options.stop} {
+    : key(in.extra_key),
+      value(in.extra_value),
+      options{.dropout = dropout_at(given.options.dropout, 0),
+              .threads = given.options.threads,
+              .stop = given.options.stop} {
   const std::int64_t count = key.size(0), ends[] = {given.query.size(0), count};
   if (in.query.form.ragged()) {
     query_offsets_ = offsets_of(std::span(ends, 1));

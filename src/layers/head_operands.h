@@ -27,8 +27,8 @@ struct HeadOperands {
   AttentionOptions options;
 };
 
-// The extra keys, for the same queries and without a mask: padded, they are the same for every sequence; ragged, all
-// queries are one sequence.
+// The extra keys, for the same queries, without a mask and with a dropout of their own: padded, they are the same for
+// every sequence; ragged, all queries are one sequence.
 struct ExtraOperands {
   ExtraOperands(const HeadAttention& in, const HeadOperands& given);
   ExtraOperands(const ExtraOperands&) = delete;

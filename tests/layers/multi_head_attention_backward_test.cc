@@ -97,6 +97,7 @@ TEST(MultiHeadAttentionBackward, CrossAttentionWithExtraKeys) {
                                           .zero_attention = true,
                                           .scheme = scheme};
     expect_gradients(config, inputs, {.mask = Mask::lengths(lengths)});
+    expect_gradients(config, inputs, {.mask = Mask::lengths(lengths), .dropout = {.p = 0.3, .seed = 5}});
   }
 }
 
@@ -111,6 +112,7 @@ TEST(MultiHeadAttentionBackward, Ragged) {
   for (const bool extra : {false, true}) {
     const MultiHeadAttentionConfig config{.model_dim = 4, .heads = 2, .bias_kv = extra, .zero_attention = extra};
     expect_gradients(config, inputs, {.bias = Bias::view(bias)});
+    expect_gradients(config, inputs, {.bias = Bias::view(bias), .dropout = {.p = 0.3, .seed = 6}});
   }
 }
 
