@@ -12,5 +12,6 @@ void add_explain(CLI::App& program);
 void add_info(CLI::App& program);
 void add_plan(CLI::App& program);
 void add_tokenizer(CLI::App& program);
+void add_train(CLI::App& program);
 
 }  // namespace qkv::app

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "qkv/tensor.h"
 
@@ -32,6 +33,14 @@ Tensor parse_json_matrix(std::string_view text, const std::string& name);  // `n
 
 // By the ending of the path: .npy, .csv, .json; .safetensors as FILE.safetensors:TENSOR. FormatError for any other.
 Tensor read_array(const std::string& path);
+
+// Pairs of texts, a pair a line: text, tab, its translation. FormatError, naming the line, for one without exactly one
+// tab or with an empty side.
+struct TextPair {
+  std::string source;
+  std::string target;
+};
+std::vector<TextPair> read_pairs(const std::string& path);
 
 // Bytes of a regular file; `limit` bounds them (FormatError beyond).
 std::string read_file(const std::string& path, std::size_t limit = std::size_t{1} << 40);

@@ -60,8 +60,9 @@ struct Surroundings {
   std::vector<std::string> environment{};  // "NAME=value", beside the test's own
   std::string output{};                    // where standard output goes; empty: it is captured; "-": it is closed
   std::string input{};                     // file that standard input comes from; empty: the test's own
-  int interrupt_after_ms = 0;              // sends SIGINT then; 0: never
-  std::size_t memory = 0;                  // bytes of memory of its own that it may have; 0: any number
+  int interrupt_after_ms = 0;              // sends `signal` then; 0: never
+  int signal = SIGINT;
+  std::size_t memory = 0;  // bytes of memory of its own that it may have; 0: any number
 };
 
 inline Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& surroundings = {}) {
@@ -90,7 +91,7 @@ inline Outcome run_program(const std::vector<std::string>& arguments, const Surr
   }
   if (surroundings.interrupt_after_ms > 0) {
     usleep(static_cast<useconds_t>(surroundings.interrupt_after_ms) * 1000);
-    kill(child, SIGINT);
+    kill(child, surroundings.signal);
   }
   int status = 0;
   waitpid(child, &status, 0);

@@ -1,0 +1,24 @@
+// From pairs of sentences to a folder that translates: a tokenizer, a Marian model, and its training.
+#pragma once
+
+#include <string>
+
+#include "qkv/training.h"
+
+namespace qkv {
+
+struct TrainTranslatorFiles {
+  std::string config{};     // as src/train/train_config.h says
+  std::string train{};      // pairs (files.h)
+  std::string valid{};      // pairs
+  std::string tokenizer{};  // a tokenizer.json; none: one is trained on both sides of `train`, or was already
+  std::string out{};        // the folder, which is made if it is not there
+};
+
+// Pairs with more tokens on a side than the model has positions are left out, as the observer hears. The folder gets
+// what train() writes and, in the end, what Marian::save writes, tokenizer.json and tokenizer_config.json:
+// transformers opens it. Errors: those of train(), and FormatError for files that break a rule of theirs, among them a
+// tokenizer without "</s>" and "<pad>", the last one.
+TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options = {});
+
+}  // namespace qkv

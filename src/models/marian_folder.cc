@@ -1,0 +1,193 @@
+// Marian::load and Marian::save: config.json and MarianConfig, and the names of the tensors there and here.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "io/json_document.h"
+#include "layers/check_size.h"
+#include "layers/rows.h"
+#include "models/marian_names.h"
+#include "qkv/error.h"
+#include "qkv/files.h"
+#include "qkv/marian.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = 1 << 20;
+constexpr std::int64_t kMaxLayers = 1024;
+
+const std::vector<std::pair<std::string, Activation>>& activations() {
+  static const std::vector<std::pair<std::string, Activation>> names = {
+      {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"swish", Activation::silu}, {"silu", Activation::silu}};
+  return names;
+}
+
+Activation activation_of(const io::JsonValue& value) {
+  for (const auto& [name, activation] : activations()) {
+    if (value.string() == name) return activation;
+  }
+  value.refuse("must be \"relu\", \"gelu\", \"swish\" or \"silu\"");
+}
+
+std::string name_of(Activation activation) {
+  for (const auto& [name, own] : activations()) {
+    if (own == activation) return name;
+  }
+  return "";
+}
+
+// A switch that this model knows in one position only.
+void require_flag(const io::JsonValue& root, const std::string& key, bool wanted) {
+  const auto value = root.find(key);
+  if (value && value->boolean() != wanted) value->refuse(fmt::format("must be {} for this model", wanted));
+}
+
+MarianConfig read_config(const std::string& path) {
+  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonValue root = document.root();
+  if (root["model_type"].string() != "marian") root["model_type"].refuse("must be \"marian\" for this model");
+  for (const char* key : {"normalize_before", "normalize_embedding", "add_final_layer_norm"}) {
+    require_flag(root, key, false);
+  }
+  for (const char* key : {"share_encoder_decoder_embeddings", "tie_word_embeddings", "static_position_embeddings"}) {
+    require_flag(root, key, true);
+  }
+  const auto size = [&](const char* key) { return root[key].integer(1, kMaxLayerSize); };
+  MarianConfig config{.vocab = size("vocab_size"),
+                      .positions = size("max_position_embeddings"),
+                      .model_dim = size("d_model"),
+                      .encoder_layers = root["encoder_layers"].integer(1, kMaxLayers),
+                      .decoder_layers = root["decoder_layers"].integer(1, kMaxLayers),
+                      .encoder_heads = size("encoder_attention_heads"),
+                      .decoder_heads = size("decoder_attention_heads"),
+                      .encoder_ff_dim = size("encoder_ffn_dim"),
+                      .decoder_ff_dim = size("decoder_ffn_dim"),
+                      .activation = activation_of(root["activation_function"]),
+                      .scale_embedding = root["scale_embedding"].boolean()};
+  if (const auto other = root.find("decoder_vocab_size")) other->integer(config.vocab, config.vocab);
+  const auto token = [&](const char* key) { return static_cast<std::int32_t>(root[key].integer(0, config.vocab - 1)); };
+  config.end = token("eos_token_id");
+  config.padding = token("pad_token_id");
+  config.start = token("decoder_start_token_id");
+  for (const char* key : {"encoder_attention_heads", "decoder_attention_heads"}) {
+    const std::int64_t heads = size(key);
+    if (config.model_dim % heads != 0) {
+      root[key].refuse(fmt::format("is {}, must divide d_model, {}", heads, config.model_dim));
+    }
+  }
+  return config;
+}
+
+std::string config_json(const MarianConfig& config, Dtype dtype) {
+  const char* type = dtype == Dtype::bf16 ? "bfloat16" : dtype == Dtype::f16 ? "float16" : "float32";
+  return nlohmann::ordered_json{{"architectures", {"MarianMTModel"}},
+                                {"model_type", "marian"},
+                                {"is_encoder_decoder", true},
+                                {"vocab_size", config.vocab},
+                                {"decoder_vocab_size", config.vocab},
+                                {"max_position_embeddings", config.positions},
+                                {"d_model", config.model_dim},
+                                {"encoder_layers", config.encoder_layers},
+                                {"decoder_layers", config.decoder_layers},
+                                {"encoder_attention_heads", config.encoder_heads},
+                                {"decoder_attention_heads", config.decoder_heads},
+                                {"encoder_ffn_dim", config.encoder_ff_dim},
+                                {"decoder_ffn_dim", config.decoder_ff_dim},
+                                {"activation_function", name_of(config.activation)},
+                                {"scale_embedding", config.scale_embedding},
+                                {"normalize_before", false},
+                                {"normalize_embedding", false},
+                                {"add_final_layer_norm", false},
+                                {"static_position_embeddings", true},
+                                {"share_encoder_decoder_embeddings", true},
+                                {"tie_word_embeddings", true},
+                                {"eos_token_id", config.end},
+                                {"forced_eos_token_id", config.end},
+                                {"pad_token_id", config.padding},
+                                {"decoder_start_token_id", config.start},
+                                {"dtype", type}}
+             .dump(2) +
+         "\n";
+}
+
+std::string generation_json(const MarianConfig& config) {
+  return nlohmann::ordered_json{{"bad_words_ids", {{config.padding}}}, {"decoder_start_token_id", config.start},
+                                {"eos_token_id", config.end},          {"forced_eos_token_id", config.end},
+                                {"max_length", config.positions},      {"num_beams", 4},
+                                {"pad_token_id", config.padding}}
+             .dump(2) +
+         "\n";
+}
+
+bool same_bytes(const Tensor& a, const Tensor& b) {
+  const auto bytes = static_cast<std::size_t>(a.element_count()) * size_of(a.dtype());
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         std::memcmp(a.view().bytes(), b.view().bytes(), bytes) == 0;
+}
+
+// The table may be there under its other names as well, if it is the same.
+void drop_ties(std::map<std::string, Tensor>& tensors, const std::string& path) {
+  const auto shared = tensors.find("model.shared.weight");
+  if (shared == tensors.end()) return;
+  for (const char* other :
+       {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"}) {
+    const auto found = tensors.find(other);
+    if (found == tensors.end()) continue;
+    if (!same_bytes(found->second, shared->second)) {
+      throw FormatError(
+          fmt::format("{}: tensor \"{}\" must be equal to model.shared.weight: they are tied", path, other));
+    }
+    tensors.erase(found);
+  }
+}
+
+std::map<std::string, Tensor> read_tensors(const std::string& path, const MarianConfig& config) {
+  std::map<std::string, Tensor> tensors = read_safetensors(path).tensors;
+  drop_ties(tensors, path);
+  Weights file(std::move(tensors), path);
+  // Sinusoids, which follow from the config.
+  for (const char* side : {"encoder", "decoder"}) file.ignore(fmt::format("model.{}.embed_positions.weight", side));
+  std::map<std::string, Tensor> ours;
+  for (const MarianName& named : marian_names(config)) {
+    Dims shape = named.shape;
+    shape[0] /= static_cast<std::int64_t>(named.theirs.size());
+    std::vector<Tensor> parts;
+    for (const std::string& name : named.theirs) parts.push_back(file.take(name, shape));
+    ours[named.ours] = stack_rows(std::move(parts));
+  }
+  ours[kLogitsBias] = Tensor::copy(file.take(kLogitsBias, {1, config.vocab}).view().reshape({config.vocab}));
+  file.expect_empty();
+  return ours;
+}
+
+}  // namespace
+
+Marian Marian::load(const std::string& folder) {
+  const MarianConfig config = read_config(folder + "/config.json");
+  const std::string path = folder + "/model.safetensors";
+  Weights weights(read_tensors(path, config), path);
+  return Marian(config, weights);
+}
+
+void Marian::save(const std::string& folder, Dtype dtype) const {
+  std::map<std::string, const Tensor*> ours;
+  visit([&](const std::string& name, const Parameter& parameter) { ours[name] = &parameter.value; });
+  std::map<std::string, Tensor> theirs;
+  for (const MarianName& named : marian_names(config_)) {
+    const TensorView whole = *ours.at(named.ours);
+    const std::int64_t rows = whole.size(0) / static_cast<std::int64_t>(named.theirs.size());
+    for (std::size_t i = 0; i < named.theirs.size(); ++i) {
+      const std::int64_t begin = static_cast<std::int64_t>(i) * rows;
+      theirs[named.theirs[i]] = convert(whole.slice(0, begin, begin + rows), dtype);
+    }
+  }
+  theirs[kLogitsBias] = convert(ours.at(kLogitsBias)->view().reshape({1, config_.vocab}), dtype);
+  write_safetensors(folder + "/model.safetensors", {.tensors = std::move(theirs), .metadata = {{"format", "pt"}}});
+  write_file(folder + "/config.json", config_json(config_, dtype));
+  write_file(folder + "/generation_config.json", generation_json(config_));
+}
+
+}  // namespace qkv

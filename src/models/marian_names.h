@@ -1,0 +1,23 @@
+// The tensors of a Marian model, under our names and those of its Hugging Face folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "qkv/marian.h"
+
+namespace qkv {
+
+// One of our tensors: the tensors of the folder, one below the other.
+struct MarianName {
+  std::string ours;
+  Dims shape;
+  std::vector<std::string> theirs;
+};
+
+// All but the bias of the logits.
+std::vector<MarianName> marian_names(const MarianConfig& config);
+
+inline constexpr const char* kLogitsBias = "final_logits_bias";  // [1, vocab] there, [vocab] here
+
+}  // namespace qkv

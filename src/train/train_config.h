@@ -1,0 +1,33 @@
+// A training as a file: configs/*.json.
+//
+//   {
+//     "model": {"model_dim": 256, "heads": 4, "ff_dim": 1024, "encoder_layers": 3, "decoder_layers": 3,
+//               "activation": "relu", "positions": 256, "dropout": 0.1},
+//     "tokenizer": {"vocab": 8000},
+//     "training": {"steps": 20000, "rate": 0.001, "schedule": "inverse_sqrt", "warmup": 1000, ...}
+//   }
+//
+// Keys that nobody knows are refused. The keys of "training" are the members of TrainingConfig (training.h), with those
+// of its Adam and schedule beside them, "optimizer" ("adam" or "adamw") and "label_smoothing". Without a default are
+// those of "model" but for activation, positions and dropout, and vocab, steps and rate.
+#pragma once
+
+#include <string>
+
+#include "qkv/marian.h"
+#include "qkv/training.h"
+
+namespace qkv::training {
+
+struct TrainConfig {
+  MarianConfig model{};    // without what the tokenizer decides: vocab, end, padding, start
+  std::int64_t vocab = 0;  // of a tokenizer that is yet to be trained
+  TrainingConfig training{};
+  double dropout = 0;
+  double label_smoothing = 0;
+};
+
+// FormatError, naming the file, the field and the rule.
+TrainConfig read_train_config(const std::string& path);
+
+}  // namespace qkv::training

@@ -1,0 +1,135 @@
+#include "qkv/train_translator.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "io/crc32.h"
+#include "qkv/error.h"
+#include "qkv/files.h"
+#include "qkv/marian.h"
+#include "qkv/threads.h"
+#include "qkv/tokenizer.h"
+#include "qkv/train_tokenizer.h"
+#include "train/train_config.h"
+
+namespace qkv {
+namespace {
+
+namespace fs = std::filesystem;
+using training::TrainConfig;
+
+constexpr const char* kEnd = "</s>";
+constexpr const char* kPadding = "<pad>";
+constexpr const char* kUnknown = "<unk>";
+
+// The model with the options of its training.
+class TrainedMarian : public Trainable {
+ public:
+  TrainedMarian(Marian& model, const TrainConfig& config) : model_(model), config_(config) {}
+
+  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
+  void update(const ParameterUpdater& updater) override { model_.update(updater); }
+  LossSum loss(const PairBatch& batch) const override { return model_.loss(batch); }
+  LossSum backward(const PairBatch& batch, std::uint64_t dropout_seed) override {
+    return model_.backward(
+        batch, {.dropout = config_.dropout, .label_smoothing = config_.label_smoothing, .seed = dropout_seed});
+  }
+
+ private:
+  Marian& model_;
+  const TrainConfig& config_;
+};
+
+// What the folder has already wins over training one: a training that was interrupted goes on with its tokenizer.
+Tokenizer make_tokenizer(const TrainTranslatorFiles& files, const std::vector<TextPair>& pairs, std::int64_t vocab) {
+  const std::string path = files.out + "/tokenizer.json";
+  if (!files.tokenizer.empty()) {
+    Tokenizer tokenizer = Tokenizer::load(files.tokenizer);
+    if (!fs::exists(path) || !fs::equivalent(path, files.tokenizer)) write_file(path, read_file(files.tokenizer));
+    return tokenizer;
+  }
+  if (!fs::exists(path)) {
+    TokenizerTrainer trainer;
+    for (const TextPair& pair : pairs) {
+      trainer.add(pair.source);
+      trainer.add(pair.target);
+    }
+    write_file(path, trainer.train(vocab));
+  }
+  return Tokenizer::load(path);
+}
+
+std::int32_t need_token(const Tokenizer& tokenizer, const std::string& token, const std::string& path) {
+  const auto id = tokenizer.id_of(token);
+  if (!id) throw FormatError(fmt::format("{}: it has no token \"{}\"", path, token));
+  return *id;
+}
+
+void write_tokenizer_config(const std::string& folder, const Tokenizer& tokenizer, std::int64_t positions) {
+  nlohmann::ordered_json json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                              {"model_max_length", positions},
+                              {"eos_token", kEnd},
+                              {"pad_token", kPadding},
+                              {"clean_up_tokenization_spaces", false}};
+  if (tokenizer.id_of(kUnknown)) json["unk_token"] = kUnknown;
+  write_file(folder + "/tokenizer_config.json", json.dump(2) + "\n");
+}
+
+// Both sides end with the end token.
+std::vector<std::int32_t> encode(const Tokenizer& tokenizer, const std::string& text, std::int32_t end) {
+  std::vector<std::int32_t> ids = tokenizer.encode(text).ids;
+  if (ids.empty() || ids.back() != end) ids.push_back(end);
+  return ids;
+}
+
+std::vector<TokenPair> encode(const Tokenizer& tokenizer, const std::vector<TextPair>& texts, const MarianConfig& model,
+                              const std::string& path, const TrainingOptions& options) {
+  std::vector<TokenPair> all(texts.size());
+  parallel_for(std::ssize(texts), 0, [&](std::int64_t index, int) {
+    const auto i = static_cast<std::size_t>(index);
+    all[i] = {encode(tokenizer, texts[i].source, model.end), encode(tokenizer, texts[i].target, model.end)};
+  });
+  const std::size_t too_long = std::erase_if(all, [&](const TokenPair& pair) {
+    return std::max(std::ssize(pair.source), std::ssize(pair.target)) > model.positions;
+  });
+  if (too_long > 0 && options.observer != nullptr) {
+    options.observer->notice(fmt::format("{}: {} of {} pairs have more than {} tokens on a side and are left out", path,
+                                         too_long, texts.size(), model.positions));
+  }
+  return all;
+}
+
+}  // namespace
+
+TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options) {
+  TrainConfig config = training::read_train_config(files.config);
+  const std::vector<TextPair> train_texts = read_pairs(files.train), valid_texts = read_pairs(files.valid);
+  std::error_code error;
+  fs::create_directories(files.out, error);
+  if (error) throw IoError(fmt::format("{}: cannot create: {}", files.out, error.message()));
+
+  const Tokenizer tokenizer = make_tokenizer(files, train_texts, config.vocab);
+  const std::string tokenizer_path = files.tokenizer.empty() ? files.out + "/tokenizer.json" : files.tokenizer;
+  config.model.vocab = tokenizer.vocab();
+  config.model.end = need_token(tokenizer, kEnd, tokenizer_path);
+  config.model.padding = config.model.start = need_token(tokenizer, kPadding, tokenizer_path);
+  if (config.model.padding != config.model.vocab - 1) {
+    throw FormatError(fmt::format("{}: the token {} must be the last one", tokenizer_path, kPadding));
+  }
+  const std::vector<TokenPair> train_pairs = encode(tokenizer, train_texts, config.model, files.train, options);
+  const std::vector<TokenPair> valid_pairs = encode(tokenizer, valid_texts, config.model, files.valid, options);
+
+  Marian model = Marian::initial(config.model, config.training.seed);
+  TrainedMarian trained(model, config);
+  TrainingOptions all_options = options;
+  all_options.identity = fmt::format("{:08x}", io::crc32(read_file(files.config)));
+  const TrainingResult result =
+      train(trained, {.train = train_pairs, .valid = valid_pairs}, config.training, files.out, all_options);
+  write_tokenizer_config(files.out, tokenizer, config.model.positions);
+  model.save(files.out);
+  return result;
+}
+
+}  // namespace qkv

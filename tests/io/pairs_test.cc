@@ -1,0 +1,31 @@
+#include <gtest/gtest.h>
+
+#include "io/files_for_test.h"
+#include "qkv/files.h"
+
+namespace qkv {
+namespace {
+
+TEST(ReadPairs, OneALine) {
+  const test::TemporaryFolder folder;
+  const auto pairs = read_pairs(folder.put("a", "You are welcome\tDe nada\r\n a \t b "));
+  ASSERT_EQ(pairs.size(), 2u);
+  EXPECT_EQ(pairs[0].source, "You are welcome");
+  EXPECT_EQ(pairs[0].target, "De nada");
+  EXPECT_EQ(pairs[1].source, " a ");
+  EXPECT_EQ(pairs[1].target, " b ");
+  EXPECT_TRUE(read_pairs(folder.put("b", "")).empty());
+}
+
+TEST(ReadPairs, RefusesOtherLines) {
+  test::expect_refused({{"a\tb\nc\n", "line 2 must be a text, a tab and its translation"},
+                        {"a\tb\tc\n", "line 1"},
+                        {"a\tb\n\nc\td\n", "line 2"},
+                        {"\tb", "line 1"},
+                        {"a\t", "line 1"},
+                        {"a\t\r\n", "line 1"}},
+                       "pairs", [](const std::string& path) { read_pairs(path); });
+}
+
+}  // namespace
+}  // namespace qkv

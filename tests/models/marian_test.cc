@@ -1,0 +1,300 @@
+// Marian against transformers (tests/golden/marian/make.py): the folder, the logits, the gradients and ten steps of
+// training; and what must hold of any model: padding stays out, threads do not show, a copy can be learned.
+#include "qkv/marian.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "io/files_for_test.h"
+#include "models/marian_names.h"
+#include "qkv/adam.h"
+#include "qkv/files.h"
+#include "qkv/random.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+std::string golden_path(const std::string& name) { return std::string(QKV_TEST_DATA) + "/golden/marian/" + name; }
+
+const std::map<std::string, Tensor>& golden() {
+  static const std::map<std::string, Tensor> tensors = read_safetensors(golden_path("marian.safetensors")).tensors;
+  return tensors;
+}
+
+std::vector<std::int32_t> ids(const std::string& name) {
+  const Tensor& tensor = golden().at(name);
+  return {tensor.data<std::int32_t>(), tensor.data<std::int32_t>() + tensor.element_count()};
+}
+
+PairBatch golden_batch() {
+  return {.source = ids("source"),
+          .target = ids("target"),
+          .source_offsets = golden().at("source_offsets"),
+          .target_offsets = golden().at("target_offsets")};
+}
+
+double at(const TensorView& view, std::int64_t i) { return test::values_of(view)[static_cast<std::size_t>(i)]; }
+
+void want_gradients(Marian& model) {
+  model.update([](const std::string&, Parameter& own) { own.want_gradient(); });
+}
+
+// The largest difference, in units of the largest expected number.
+double relative(const std::vector<double>& actual, const std::vector<double>& expected) {
+  EXPECT_EQ(actual.size(), expected.size());
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference = std::max(difference, std::abs(actual[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return difference / largest;
+}
+
+TEST(Marian, GivesTheLogitsOfTransformers) {
+  const Marian model = Marian::load(golden_path("tiny"));
+  const Tensor logits = model.logits(golden_batch());
+  const Tensor& expected = golden().at("logits");  // f64, without padding
+  ASSERT_EQ(logits.shape(), (Dims{expected.size(0), expected.size(1) + 1}));
+  double difference = 0;
+  for (std::int64_t i = 0; i < expected.size(0); ++i) {
+    for (std::int64_t j = 0; j < expected.size(1); ++j) {
+      difference =
+          std::max(difference, std::abs(double{logits.view().at<float>({i, j})} - expected.view().at<double>({i, j})));
+    }
+  }
+  EXPECT_LT(difference, 2e-5);
+  const LossSum loss = model.loss(golden_batch());
+  EXPECT_EQ(loss.tokens, 12);
+  EXPECT_NEAR(loss.sum, at(golden().at("loss"), 0), 1e-4);
+}
+
+TEST(Marian, GivesTheGradientsOfTransformers) {
+  Marian model = Marian::load(golden_path("tiny"));
+  want_gradients(model);
+  model.backward(golden_batch(), {.label_smoothing = 0.1});
+  std::map<std::string, Tensor> gradients;
+  model.visit([&](const std::string& name, const Parameter& own) { gradients[name] = own.gradient; });
+  for (const MarianName& named : marian_names(model.config())) {
+    std::vector<double> expected;
+    for (const std::string& name : named.theirs) {
+      const std::vector<double> part = test::values_of(golden().at("gradient." + name));
+      expected.insert(expected.end(), part.begin(), part.end());
+    }
+    EXPECT_LT(relative(test::values_of(gradients.at(named.ours)), expected), 1e-4) << named.ours;
+  }
+  EXPECT_LT(
+      relative(test::values_of(gradients.at(kLogitsBias)), test::values_of(golden().at("gradient.final_logits_bias"))),
+      1e-4);
+}
+
+TEST(Marian, TenStepsHaveTheLossesOfTorch) {
+  Marian model = Marian::load(golden_path("tiny"));
+  want_gradients(model);
+  Adam adam({.beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-9});
+  for (std::int64_t step = 0; step < 10; ++step) {
+    const LossSum loss = model.backward(golden_batch(), {.label_smoothing = 0.1});
+    const double tokens = static_cast<double>(loss.tokens);
+    EXPECT_NEAR(loss.sum / tokens, at(golden().at("losses"), step), 1e-4) << step;
+    adam.begin_step(0.02, 1 / tokens);
+    model.update([&](const std::string& name, Parameter& own) { adam.step(name, own); });
+  }
+}
+
+TEST(Marian, SavesWhatItLoads) {
+  const test::TemporaryFolder folder;
+  const Marian model = Marian::load(golden_path("tiny"));
+  model.save(folder / "");
+  const auto saved = read_safetensors(folder / "model.safetensors").tensors;
+  const auto given = read_safetensors(golden_path("tiny/model.safetensors")).tensors;
+  ASSERT_EQ(saved.size(), given.size());
+  for (const auto& [name, tensor] : given) test::expect_equal(saved.at(name), tensor);
+  const Marian again = Marian::load(folder / "");
+  EXPECT_EQ(again.config().vocab, 23);
+  EXPECT_EQ(again.config().start, 22);
+  EXPECT_EQ(again.config().decoder_heads, 2);
+  EXPECT_EQ(again.config().activation, Activation::silu);
+  test::expect_equal(again.logits(golden_batch()), model.logits(golden_batch()));
+}
+
+TEST(Marian, SavesHalfTheBytes) {
+  const test::TemporaryFolder folder;
+  const Marian model = Marian::load(golden_path("tiny"));
+  model.save(folder / "", Dtype::bf16);
+  for (const auto& [name, tensor] : read_safetensors(folder / "model.safetensors").tensors) {
+    EXPECT_EQ(tensor.dtype(), Dtype::bf16) << name;
+  }
+  EXPECT_LT(relative(test::values_of(Marian::load(folder / "").logits(golden_batch())),
+                     test::values_of(model.logits(golden_batch()))),
+            0.05);  // weights of eight bits
+}
+
+// The tied table may be there under all its names.
+TEST(Marian, TiesWhatIsThereTwice) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    write_file(folder / name, read_file(golden_path("tiny/") + name));
+  }
+  SafeTensors content{.tensors = read_safetensors(golden_path("tiny/model.safetensors")).tensors};
+  content.tensors["lm_head.weight"] = content.tensors.at("model.shared.weight");
+  write_safetensors(folder / "model.safetensors", content);
+  Marian::load(folder / "");
+  content.tensors["lm_head.weight"].data<float>()[0] += 1;
+  write_safetensors(folder / "model.safetensors", content);
+  EXPECT_NE(test::message_of<FormatError>([&] { Marian::load(folder / ""); }).find("they are tied"), std::string::npos);
+}
+
+TEST(Marian, RefusesOtherModels) {
+  const std::string config = read_file(golden_path("tiny/config.json"));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = config;
+    const std::size_t place = changed.find(from);
+    EXPECT_NE(place, std::string::npos) << from;
+    return changed.replace(place, from.size(), to);
+  };
+  test::expect_refused(
+      {{with("\"marian\"", "\"bart\""), "model_type must be \"marian\""},
+       {with("\"swish\"", "\"tanh\""), "activation_function must be"},
+       {with("\"encoder_attention_heads\": 3", "\"encoder_attention_heads\": 5"), "must divide d_model"},
+       {with("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false"), "tie_word_embeddings must be true"},
+       {with("\"pad_token_id\": 22", "\"pad_token_id\": 23"), "pad_token_id is 23"},
+       {with("\"decoder_vocab_size\": 23", "\"decoder_vocab_size\": 24"), "decoder_vocab_size is 24"},
+       {with("\"d_model\": 12", "\"d_model\": 0"), "d_model is 0"},
+       {with("\"vocab_size\"", "\"vocabulary\""), "vocab_size is missing"}},
+      "config.json", [](const std::string& path) { Marian::load(path.substr(0, path.rfind('/'))); });
+}
+
+TEST(Marian, RefusesBatchesThatDoNotFit) {
+  const Marian model = Marian::load(golden_path("tiny"));
+  const std::vector<std::int32_t> ten(10, 1), unknown{23};
+  const auto offsets = [](std::int64_t n) { return offsets_of(std::vector<std::int64_t>{n}); };
+  EXPECT_NE(
+      test::message_of<std::invalid_argument>([&] { model.encode(ten, offsets(10)); }).find("positions for 0 to 9"),
+      std::string::npos);
+  EXPECT_THROW(model.encode(unknown, offsets(1)), std::invalid_argument);
+  EXPECT_THROW(model.encode(ten, offsets(9)), std::invalid_argument);
+  EXPECT_EQ(model.encode({}, offsets(0)).shape(), (Dims{0, 12}));
+}
+
+MarianConfig toy_config() {
+  return {.vocab = 10,
+          .positions = 8,
+          .model_dim = 32,
+          .encoder_layers = 1,
+          .decoder_layers = 1,
+          .encoder_heads = 4,
+          .decoder_heads = 4,
+          .encoder_ff_dim = 64,
+          .decoder_ff_dim = 64,
+          .end = 0,
+          .padding = 9,
+          .start = 9};
+}
+
+TEST(Marian, PaddingStaysZero) {
+  Marian model = Marian::initial(toy_config(), 1);
+  want_gradients(model);
+  const PairBatch batch{.source = {1, 2, 0},
+                        .target = {2, 1, 0},
+                        .source_offsets = offsets_of(std::vector<std::int64_t>{3}),
+                        .target_offsets = offsets_of(std::vector<std::int64_t>{3})};
+  Adam adam({.weight_decay = 0.1});
+  for (int step = 0; step < 3; ++step) {
+    model.backward(batch, {.dropout = 0.2, .label_smoothing = 0.1, .seed = 5});
+    adam.begin_step(0.01);
+    model.update([&](const std::string& name, Parameter& own) { adam.step(name, own); });
+  }
+  model.visit([&](const std::string& name, const Parameter& own) {
+    if (name == "shared.weight") {
+      for (std::int64_t i = 0; i < 32; ++i) EXPECT_EQ(own.value.view().at<float>({9, i}), 0);
+      EXPECT_NE(own.value.view().at<float>({1, 0}), 0);
+    }
+    if (name == kLogitsBias) {
+      EXPECT_EQ(own.value.data<float>()[9], 0);
+    }
+  });
+}
+
+TEST(Marian, DropoutFollowsItsSeed) {
+  const auto loss_with = [](double p, std::uint64_t seed) {
+    Marian model = Marian::initial(toy_config(), 1);
+    return model
+        .backward({.source = {1, 2, 0},
+                   .target = {2, 1, 0},
+                   .source_offsets = offsets_of(std::vector<std::int64_t>{3}),
+                   .target_offsets = offsets_of(std::vector<std::int64_t>{3})},
+                  {.dropout = p, .seed = seed})
+        .sum;
+  };
+  EXPECT_EQ(loss_with(0.3, 1), loss_with(0.3, 1));
+  EXPECT_NE(loss_with(0.3, 1), loss_with(0.3, 2));
+  EXPECT_EQ(loss_with(0, 1), loss_with(0, 2));
+}
+
+// Sources of two to five tokens; the target is the source backwards.
+std::vector<TokenPair> reversed_pairs(std::size_t count, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<TokenPair> pairs;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<std::int32_t> tokens(2 + random.below(4));
+    for (std::int32_t& token : tokens) token = 1 + static_cast<std::int32_t>(random.below(8));
+    TokenPair pair{.source = tokens, .target = {tokens.rbegin(), tokens.rend()}};
+    pair.source.push_back(0);
+    pair.target.push_back(0);
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
+class TrainedMarian : public Trainable {
+ public:
+  TrainedMarian(Marian& model, double dropout) : model_(model), dropout_(dropout) {}
+  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
+  void update(const ParameterUpdater& updater) override { model_.update(updater); }
+  LossSum loss(const PairBatch& batch) const override { return model_.loss(batch); }
+  LossSum backward(const PairBatch& batch, std::uint64_t seed) override {
+    return model_.backward(batch, {.dropout = dropout_, .seed = seed});
+  }
+
+ private:
+  Marian& model_;
+  double dropout_;
+};
+
+TEST(Marian, LearnsToTurnSequencesRound) {
+  const test::TemporaryFolder folder;
+  Marian model = Marian::initial(toy_config(), 1);
+  TrainedMarian trained(model, 0);
+  const TrainingResult result = train(trained, {.train = reversed_pairs(4000, 1), .valid = reversed_pairs(100, 2)},
+                                      {.seed = 3,
+                                       .steps = 600,
+                                       .batch_tokens = 600,
+                                       .schedule = {.rate = 5e-3, .warmup = 60, .decay = Decay::cosine},
+                                       .clip = 1,
+                                       .validate_every = 100},
+                                      folder / "");
+  EXPECT_LT(result.best_loss, 1e-2);
+}
+
+TEST(Marian, TrainingHasTheSameBitsForAnyNumberOfThreads) {
+  std::map<std::string, std::vector<double>> expected;
+  for (const int threads : {1, 2, 3}) {
+    set_threads(threads);
+    const test::TemporaryFolder folder;
+    Marian model = Marian::initial(toy_config(), 1);
+    TrainedMarian trained(model, 0.1);
+    train(trained, {.train = reversed_pairs(600, 1), .valid = reversed_pairs(20, 2)},
+          {.seed = 3, .steps = 8, .batch_tokens = 2000, .clip = 1, .validate_every = 4, .average = 2}, folder / "");
+    model.visit([&](const std::string& name, const Parameter& own) {
+      const std::vector<double> values = test::values_of(own.value);
+      if (threads == 1) expected[name] = values;
+      EXPECT_EQ(values, expected.at(name)) << name << " on " << threads;
+    });
+  }
+  set_threads(0);
+}
+
+}  // namespace
+}  // namespace qkv
