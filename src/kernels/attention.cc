@@ -105,12 +105,6 @@ class ForwardCall {
     return task;
   }
 
-  static void clear(const MutableTensorView& view) {
-    if (!view) return;
-    const Tensor zero = Tensor::zeros({1}, view.dtype());
-    convert(zero.view().broadcast_to(view.shape()), view);
-  }
-
   // `in_order`: a thread takes all blocks of a head, the first ones first, because sums over queries are wanted.
   void attend_blocks(bool statistics, bool in_order) {
     const ForwardPlan plan = plan_forward(problem_.task(0, 0), problem_.storage);
