@@ -1,10 +1,12 @@
 // Our side of bench/peers: answers one line on standard output for each line on standard input, so that a script can
 // run ours and others in turns.
 //
-//   case FILE THREADS CAUSAL  query, key, value, and if there: lengths, visible (safetensors); CAUSAL is 0 or 1
-//   run SECONDS               attention again and again; the best seconds
+//   case FILE THREADS CAUSAL DROPOUT
+//                             query, key, value, and if there: lengths, visible, grad_out (safetensors); CAUSAL is 0 or
+//                             1, DROPOUT a probability
+//   run SECONDS PASS          attention again and again, PASS forward, backward or both; the best seconds
 //   sum SECONDS               reads the keys and values once, no more: the best seconds
-//   save FILE                 the output as f32 (.npy)
+//   save FILE                 the output as f32 (.npy), or the gradient of the query after a backward pass
 //   peak THREADS              billions of f32 operations per second
 //   bandwidth THREADS         billions of bytes read from memory per second
 #include <fmt/format.h>
@@ -18,7 +20,7 @@
 
 #include "kernels/peak.h"
 #include "plain_sum.h"
-#include "qkv/attention.h"
+#include "qkv/attention_backward.h"
 #include "qkv/files.h"
 #include "qkv/threads.h"
 
@@ -72,30 +74,54 @@ double bandwidth(int threads) {
 
 class Case {
  public:
-  Case(const std::string& path, int threads, bool causal) : arrays_(read_safetensors(path).tensors) {
+  Case(const std::string& path, int threads, bool causal, double dropout) : arrays_(read_safetensors(path).tensors) {
     out_ = Tensor::zeros(query().shape(), query().dtype());
     options_.threads = threads;
+    options_.dropout = {.p = dropout, .seed = 1};
     if (causal) options_.mask = Mask::causal();
     if (arrays_.contains("lengths")) options_.mask = options_.mask & Mask::lengths(arrays_.at("lengths"));
     if (arrays_.contains("visible")) options_.mask = options_.mask & Mask::boolean(arrays_.at("visible"));
+    if (!arrays_.contains("grad_out")) return;
+    Dims rows = query().shape();
+    rows = {rows[0], rows[1], rows[2]};
+    log_sum_exp_ = Tensor::zeros(rows);
+    grad_query_ = Tensor::zeros(query().shape(), query().dtype());
+    grad_key_ = Tensor::zeros(key().shape(), key().dtype());
+    grad_value_ = Tensor::zeros(value().shape(), value().dtype());
   }
 
-  double run(double seconds) {
-    return best_seconds(seconds, options_.threads, [&] { attention(query(), key(), value(), out_, options_); });
+  double run(double seconds, const std::string& pass) {
+    if (pass == "backward") forward();
+    return best_seconds(seconds, options_.threads, [&] {
+      if (pass != "backward") forward();
+      if (pass != "forward") backward();
+    });
   }
   double sum(double seconds) const {
     return best_seconds(seconds, options_.threads,
                         [&] { read({words_of(key()), words_of(value())}, options_.threads); });
   }
-  void save(const std::string& path) const { write_npy(path, convert(out_, Dtype::f32)); }
+  void save(const std::string& path) const {
+    write_npy(path, convert(arrays_.contains("grad_out") ? grad_query_ : out_, Dtype::f32));
+  }
 
  private:
   const Tensor& query() const { return arrays_.at("query"); }
   const Tensor& key() const { return arrays_.at("key"); }
   const Tensor& value() const { return arrays_.at("value"); }
 
+  void forward() {
+    AttentionExtras extras;
+    if (arrays_.contains("grad_out")) extras.log_sum_exp = log_sum_exp_;
+    attention(query(), key(), value(), out_, options_, extras);
+  }
+  void backward() {
+    attention_backward(query(), key(), value(), out_, log_sum_exp_, arrays_.at("grad_out"), options_,
+                       {.query = grad_query_, .key = grad_key_, .value = grad_value_});
+  }
+
   std::map<std::string, Tensor> arrays_;
-  Tensor out_;
+  Tensor out_, log_sum_exp_, grad_query_, grad_key_, grad_value_;
   AttentionOptions options_;
 };
 
@@ -108,11 +134,13 @@ std::string answer(const std::string& line, std::optional<Case>& current) {
   if (command == "peak" && words >> threads) return fmt::format("{}", peak(threads));
   if (command == "bandwidth" && words >> threads) return fmt::format("{}", bandwidth(threads));
   bool causal = false;
-  if (command == "case" && words >> path >> threads >> causal) {
-    current.emplace(path, threads, causal);
+  double dropout = 0;
+  if (command == "case" && words >> path >> threads >> causal >> dropout) {
+    current.emplace(path, threads, causal, dropout);
     return "ready";
   }
-  if (current && command == "run" && words >> seconds) return fmt::format("{}", current->run(seconds));
+  std::string pass;
+  if (current && command == "run" && words >> seconds >> pass) return fmt::format("{}", current->run(seconds, pass));
   if (current && command == "sum" && words >> seconds) return fmt::format("{}", current->sum(seconds));
   if (current && command == "save" && words >> path) {
     current->save(path);

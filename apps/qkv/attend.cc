@@ -53,6 +53,11 @@ struct Request {
   NamedFile grad_value{"--grad-value"};
   NamedFile grad_alibi{"--grad-alibi"};
   NamedFile grad_sinks{"--grad-sinks"};
+  NamedFile grad_bias{"--grad-bias"};
+  NamedFile grad_score_w_query{"--grad-score-w-query"};
+  NamedFile grad_score_w_key{"--grad-score-w-key"};
+  NamedFile grad_score_v{"--grad-score-v"};
+  NamedFile grad_score_w{"--grad-score-w"};
   std::optional<Align> causal{};
   Mask window{};
   ScoreOptions score{};
@@ -85,9 +90,29 @@ struct Request {
             {"--score-w", score.w}};
   }
   std::vector<NamedFile> outputs() const {
-    return {out,        weights,     logits,     log_sum_exp,         row_maximum,    entropy,
-            top_keys,   top_weights, received,   block_weights,       grad_query,     grad_key,
-            grad_value, grad_alibi,  grad_sinks, tables.grad_clipped, tables.grad_t5, tables.grad_swin};
+    return {out,
+            weights,
+            logits,
+            log_sum_exp,
+            row_maximum,
+            entropy,
+            top_keys,
+            top_weights,
+            received,
+            block_weights,
+            grad_query,
+            grad_key,
+            grad_value,
+            grad_bias,
+            grad_alibi,
+            grad_sinks,
+            tables.grad_clipped,
+            tables.grad_t5,
+            tables.grad_swin,
+            grad_score_w_query,
+            grad_score_w_key,
+            grad_score_v,
+            grad_score_w};
   }
 };
 
@@ -227,6 +252,15 @@ std::int64_t row_length(const Request& request, const Inputs& inputs) {
   return longest;
 }
 
+// `place` makes room for what a file was named for.
+template <class Place>
+ScoreGradients place_score_gradients(const Request& request, const Inputs& inputs, const Place& place) {
+  const NamedFile& w = request.score.w.empty() ? request.grad_score_w_query : request.grad_score_w;
+  return {.w_query = place(w, inputs.score.w_query.shape()),
+          .w_key = place(request.grad_score_w_key, inputs.score.w_key.shape()),
+          .v = place(request.grad_score_v, inputs.score.v.shape())};
+}
+
 void attend(const Request& request) {
   check_outputs(request.inputs(), request.outputs());
   check_score_options(request.score);
@@ -271,7 +305,9 @@ void attend(const Request& request) {
   extras.block_weights = place(request.block_weights, block_shape);
   AttentionGradients gradients{.query = place(request.grad_query, inputs.query.shape()),
                                .key = place(request.grad_key, inputs.key.shape()),
-                               .value = place(request.grad_value, inputs.value.shape())};
+                               .value = place(request.grad_value, inputs.value.shape()),
+                               .bias = {place(request.grad_bias, inputs.bias.shape())},
+                               .score = place_score_gradients(request, inputs, place)};
   for (const auto& [table, file] : inputs.tables.gradients(request.tables)) {
     gradients.tables.push_back(place(file, table->shape()));
   }
@@ -343,6 +379,7 @@ void add_attend(CLI::App& program) {
   add(request->grad_value, "the gradient of the values to write")->needs(grad_out);
   CLI::Option* grad_alibi = add(request->grad_alibi, "the gradient of the slopes to write")->needs(grad_out);
   CLI::Option* grad_sinks = add(request->grad_sinks, "the gradient of the sinks to write")->needs(grad_out);
+  CLI::Option* grad_bias = add(request->grad_bias, "the gradient of --bias to write, of its shape")->needs(grad_out);
   add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
   add_causal(command, request->causal);
   add_window(command, request->window);
@@ -351,7 +388,7 @@ void add_attend(CLI::App& program) {
       add(request->documents, "i32 or i64 [batch, length], packed [tokens]: a query sees keys of its own document");
   add(request->documents_key, "the same of the keys, if not that of the queries")->needs(documents);
   grad_sinks->needs(add(request->sinks, "f32 [heads]: each head's logit of one more key, without a value"));
-  add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
+  grad_bias->needs(add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]"));
   grad_alibi->needs(add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi"));
   add_table_options(command, request->tables, grad_out);
   CLI::Option* offsets_query = add(request->offsets_query, "i32 or i64 [batch + 1]: where packed queries begin");
@@ -361,6 +398,13 @@ void add_attend(CLI::App& program) {
       add(request->block_table, "i32 [batch, blocks]: pages of each sequence; --lengths says how many keys it has");
   block_table->excludes(offsets_key);
   add_score_options(command, request->score);
+  const auto add_score_gradient = [&](NamedFile& file, const char* parameter) {
+    add(file, "the gradient of this parameter to write")->needs(grad_out)->needs(command.get_option(parameter));
+  };
+  add_score_gradient(request->grad_score_w_query, "--score-w-query");
+  add_score_gradient(request->grad_score_w_key, "--score-w-key");
+  add_score_gradient(request->grad_score_v, "--score-v");
+  add_score_gradient(request->grad_score_w, "--score-w");
   command
       .add_option("--scale", request->scale, "factor of the scores (default: 1/sqrt(head_dim) for scaled-dot, else 1)")
       ->check(finite_number())

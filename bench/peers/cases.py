@@ -1,11 +1,14 @@
 """What is raced: shapes, masks and element types, their numbers, and the exact result to judge outputs by."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+
+# Operations of a pass for each of forward's: two products become five.
+WORK = {"forward": 1, "backward": 2.5, "both": 3.5}
 
 # Largest error that still counts as the right answer: rounding of inputs of size 1 in the weights and in the output.
 TOLERANCE = {"f32": 2e-5, "bf16": 4e-2, "f16": 4e-3}
@@ -24,6 +27,8 @@ class Case:
     dtype: str = "f32"
     causal: bool = False
     hidden: str = ""  # a quarter of the keys: "lengths" (at the end) or "scattered" (a boolean mask)
+    passes: str = "forward"  # or "backward", or "both"
+    dropout: float = 0.0
 
     @property
     def shape(self):
@@ -57,6 +62,12 @@ def all_cases():
         Case("models", "LLM causal", 1, 8, 8, 2048, 2048, 128, causal=True),
         Case("models", "long", 1, 4, 4, 4096, 4096, 64),
     ]
+    for passes in ("backward", "both"):
+        section = "backward" if passes == "backward" else "training"
+        cases += [replace(case, section=section, passes=passes) for case in cases if case.section == "models"]
+    for name, changes in (("bf16", {"dtype": "bf16"}), ("f16", {"dtype": "f16"}), ("dropout", {"dropout": 0.1})):
+        for case in [case for case in cases if case.section == "training" and case.name in ("BERT", "GPT causal")]:
+            cases.append(replace(case, name=f"{case.name} {name}", **changes))
     cases += drawn_at_random(8)
     cases += [
         Case("masks", "padded", 4, 12, 12, 256, 256, 64, hidden="lengths"),
@@ -85,6 +96,7 @@ class Arrays:
         self.query = normal(case.heads, case.q_len)
         self.key = normal(case.kv_heads, case.k_len)
         self.value = normal(case.kv_heads, case.k_len)
+        self.grad_out = None if case.passes == "forward" else normal(case.heads, case.q_len)
         self.lengths = None  # [batch], the first sequence is full, the mean is three quarters
         self.visible = None  # [batch, 1, 1, k_len], what either way of hiding leaves
         if case.hidden == "lengths":
@@ -102,14 +114,16 @@ class Arrays:
         return case.batch * case.heads * case.q_len * case.k_len // (2 if case.causal else 1)
 
     def work(self):
-        """Operations of a prefill, bytes of keys and values of a decoding step."""
+        """Operations of the passes over many queries, bytes of keys and values of a decoding step."""
         if self.case.section == "decode":
             return 2 * self.key.numel() * self.key.element_size()
-        return 4 * self.pairs() * self.case.head_dim
+        return WORK[self.case.passes] * 4 * self.pairs() * self.case.head_dim
 
     def largest_error(self, output):
-        """Against attention in f64, for up to 256 queries of each head."""
+        """Of outputs, or of gradients of queries, against f64, for up to 256 queries of each head."""
         case = self.case
+        if case.dropout > 0:  # each library drops other weights
+            return 0.0
         rows = torch.arange(0, case.q_len, -(-case.q_len // 256))
         worst = 0.0
         for b in range(case.batch):
@@ -121,7 +135,12 @@ class Arrays:
                     logits.masked_fill_(torch.arange(case.k_len) > rows[:, None], -torch.inf)
                 if self.visible is not None:
                     logits.masked_fill_(~self.visible[b, 0], -torch.inf)
-                exact = torch.softmax(logits, -1) @ value
+                weights = torch.softmax(logits, -1)
+                exact = weights @ value
+                if self.grad_out is not None:
+                    grad_out = self.grad_out[b, h, rows].double()
+                    below = (grad_out * exact).sum(-1, keepdim=True)
+                    exact = weights * (grad_out @ value.T - below) @ key / case.head_dim**0.5
                 difference = (exact - torch.from_numpy(output[b, h])[rows].double()).abs().max().item()
                 worst = difference if not difference <= worst else worst  # NaN is the worst
         return worst

@@ -55,11 +55,14 @@ class Ours:
             tensors["lengths"] = arrays.lengths
         elif arrays.visible is not None:
             tensors["visible"] = arrays.visible
+        if arrays.grad_out is not None:
+            tensors["grad_out"] = arrays.grad_out
         save_file(tensors, file)
-        driver.ask("case", file, threads, int(arrays.case.causal))
+        self.passes = arrays.case.passes
+        driver.ask("case", file, threads, int(arrays.case.causal), arrays.case.dropout)
 
     def best_seconds(self, seconds):
-        return self.driver.number("run", seconds)
+        return self.driver.number("run", seconds, self.passes)
 
     def read_seconds(self, seconds):
         return self.driver.number("sum", seconds)
@@ -101,15 +104,30 @@ class Torch(Peer):
             "attn_mask": arrays.visible,
             "is_causal": case.causal,
             "enable_gqa": case.heads != case.kv_heads,
+            "dropout_p": case.dropout,
         }
+        self.passes = case.passes
+        self.grad_out = arrays.grad_out
+        if self.passes != "forward":
+            self.arguments = tuple(x.clone().requires_grad_() for x in self.arguments)
+        if self.passes == "backward":
+            self.result = self.forward()
+
+    def forward(self):
+        return torch.nn.functional.scaled_dot_product_attention(*self.arguments, **self.options)
 
     def run(self):
-        with torch.inference_mode():
-            self.result = torch.nn.functional.scaled_dot_product_attention(*self.arguments, **self.options)
+        if self.passes == "forward":
+            with torch.inference_mode():
+                self.result = self.forward()
+            return
+        if self.passes == "both":
+            self.result = self.forward()
+        self.gradients = torch.autograd.grad(self.result, self.arguments, self.grad_out, retain_graph=True)
 
     def output(self):
         self.run()
-        return self.result.float().numpy()
+        return (self.result if self.passes == "forward" else self.gradients[0]).float().numpy()
 
 
 class OnnxRuntime(Peer):

@@ -36,11 +36,11 @@ def parse():
 def race(case, driver, arguments):
     """One case: {"gflops" or "gbytes", "errors", "skipped"} by the engine's name."""
     from cases import TOLERANCE, Arrays
-    from engines import PEERS, Ours
+    from engines import PEERS, Ours, Torch
 
     arrays = Arrays(case)
     running, errors, skipped = [Ours(driver, arrays, arguments.threads)], {}, {}
-    for peer in PEERS:
+    for peer in PEERS if case.passes == "forward" else (Torch,):  # the others are made for inference
         try:
             running.append(peer(arrays, arguments.threads))
             running[-1].run()

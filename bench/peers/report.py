@@ -7,6 +7,9 @@ from math import exp, log
 OURS = "qkv"
 SECTIONS = {
     "models": "Shapes of well-known models, f32. GFLOP/s; a causal mask halves the operations.",
+    "backward": "The same shapes: gradients of q, k and v. GFLOP/s, counting 2.5 times forward's operations.",
+    "training": "The same shapes, forward and backward, also with 16-bit numbers in memory and with dropout of 0.1. GFLOP/s, "
+    "counting 3.5 times forward's operations.",
     "random": "Shapes drawn at random, f32, so that nothing is tuned to six lines. GFLOP/s.",
     "masks": "A quarter of the keys hidden, f32: at the ends of sequences (`Mask::lengths`; padded), or scattered "
     "(`Mask::boolean`). GFLOP/s, counting only pairs of query and key that may attend.",
@@ -23,7 +26,8 @@ the same numbers, the best run of all turns counts. A ratio above 1 means that w
 - With one thread all run on one processor, and its time counts where it is less than the clock's, so that other
   programs' turns do not count. With two threads the clock counts.
 - Arrays are laid out beforehand as each library likes them; compiling and first runs are not timed.
-- torch: `scaled_dot_product_attention`, with `enable_gqa` and a boolean mask where needed. ONNX Runtime: the operator
+- torch: `scaled_dot_product_attention`, with `enable_gqa` and a boolean mask where needed; backward by
+  `torch.autograd.grad`, and nobody else takes part there. ONNX Runtime: the operator
   Attention of opset 23. OpenVINO: `ScaledDotProductAttention`, the heads of a group given as queries, products in f32
   for f16. JAX: `jit` of `dot_product_attention`.
 - "of peak" is our share of the multiply-add peak of the same cores in f32. "error" is the largest difference to

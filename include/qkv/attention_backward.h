@@ -5,11 +5,13 @@
 //
 // With weights P = softmax(logits), dP = grad_out v^T and dS = P * (dP - rowsum(grad_out * out)):
 //   dq = scale * dS k, dk = scale * dS^T q, dv = P^T grad_out;
-// a number of a table receives the sum of dS over its pairs, a slope that of -dS |p - j|, a sink that of -P of the sink
-// times grad_out . out.
+// the gradient of a bias view is dS, summed over the dimensions that it broadcasts along, a number of a table receives
+// the sum of dS over its pairs, a slope that of -dS |p - j|, a sink that of -P of the sink times grad_out . out. With
+// dropout, which multiplies weights by Z: dP = Z * (grad_out v^T), dv = (Z * P)^T grad_out.
 // Source: Dao et al., "FlashAttention: fast and memory-efficient exact attention with IO-awareness" (2022).
 // Rows without keys and hidden keys have zero gradients. The same bits for any number of threads, batch or packing.
-// Memory beyond inputs and outputs: O(threads * tile), and the size of q once in f32 for bf16 and f16.
+// Memory beyond inputs and outputs: O(threads * tile), and the size of q once in f32 for bf16 and f16; for scores with
+// parameters also copies of all inputs and of their projections in f32 (f64 for f64), for matrix products.
 #pragma once
 
 #include <vector>
@@ -18,11 +20,20 @@
 
 namespace qkv {
 
-// A place given is a wish. Shapes of q, k and v; the type of q or of the accumulation. Overwritten, not added to.
+// The parameters of a score (score.h), in their shapes and their type. Not given where the score has none.
+struct ScoreGradients {
+  MutableTensorView w_query{};  // additive; concat and bilinear: w
+  MutableTensorView w_key{};    // additive
+  MutableTensorView v{};        // additive, concat
+};
+
+// A place given is a wish. Overwritten, not added to.
 struct AttentionGradients {
-  MutableTensorView query{};
+  MutableTensorView query{};  // shapes of q, k and v; the type of q or of the accumulation
   MutableTensorView key{};
   MutableTensorView value{};
+  std::vector<MutableTensorView> bias{};  // one for each view of the bias, of its shape and type, or a place not given
+  ScoreGradients score{};
   // Of the parameters of bias and sinks: f32 or f64 of the parameter's shape, summed over all that it was broadcast to;
   // in the order of options.bias.tables() and alibi_slopes(), those at the end may be missing. f64 for f64 inputs.
   std::vector<MutableTensorView> tables{};

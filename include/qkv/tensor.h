@@ -177,6 +177,9 @@ class Tensor {
   Dims shape_{0};
 };
 
+// Sets all elements to zero; does nothing to a view that was not given.
+void clear(const MutableTensorView& view);
+
 // Copies all elements, converting the type (to integers: truncation towards zero). Shapes must be equal.
 void convert(const TensorView& from, const MutableTensorView& to);
 Tensor convert(const TensorView& from, Dtype dtype);

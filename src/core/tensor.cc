@@ -261,6 +261,12 @@ void convert_rows(const TensorView& from, const MutableTensorView& to) {
 
 }  // namespace
 
+void clear(const MutableTensorView& view) {
+  if (!view) return;
+  const Tensor zero = Tensor::zeros({1}, view.dtype());
+  convert(zero.view().broadcast_to(view.shape()), view);
+}
+
 void convert(const TensorView& from, const MutableTensorView& to) {
   if (from.shape() != to.shape()) {
     throw std::invalid_argument("convert: shapes " + to_string(from.shape()) + " and " + to_string(to.shape()) +

@@ -90,12 +90,6 @@ class ForwardCall {
     return task;
   }
 
-  static void clear(const MutableTensorView& view) {
-    if (!view) return;
-    const Tensor zero = Tensor::zeros({1}, view.dtype());
-    convert(zero.view().broadcast_to(view.shape()), view);
-  }
-
   // Shorter sequences than the longest leave some tasks empty, which costs nothing.
   void attend_blocks() {
     const ForwardPlan& plan = schedule_.block;

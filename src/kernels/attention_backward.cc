@@ -41,7 +41,8 @@ const std::byte* backward(const BackwardTask& task, Dtype storage, std::int64_t 
 template <class T>
 BackwardPlan plan_typed(const AttentionTask& task) {
   return {.block_queries = kTileColumns<T>,
-          .key_columns = whole_vectors<T>(task.key_dim),
+          .score_dim = score_dim(task),
+          .key_columns = whole_vectors<T>(score_dim(task)),
           .value_columns = whole_vectors<T>(task.value_dim),
           .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(task).total()) * sizeof(T)};
 }

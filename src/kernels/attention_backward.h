@@ -13,10 +13,14 @@ struct BackwardTask {
   bool out_is_accumulator = false, grad_out_is_accumulator = false;
   const std::byte* log_sum_exp = nullptr;
   std::int64_t log_sum_exp_step = 0;
+  // To add to, from the chunk's first key on.
+  int bias_count = 0;
+  Plane bias_gradients[kMaxPlanes];
 };
 
 struct BackwardPlan {
   std::int64_t block_queries = 0;
+  std::int64_t score_dim = 0;                       // of queries and keys; of their hidden layers for additive scores
   std::int64_t key_columns = 0, value_columns = 0;  // row lengths of the sums over queries: sizes rounded up to vectors
   std::size_t scratch_bytes = 0;
 };
@@ -24,15 +28,16 @@ struct BackwardPlan {
 BackwardPlan plan_backward(const AttentionTask& task, Dtype storage);
 
 // Sums over queries for the keys of one chunk, in the accumulation's type: [kChunkKeys][key_columns] and
-// [kChunkKeys][value_columns]. The key's still lack the scale.
+// [kChunkKeys][value_columns], and [hidden] for additive scores. The keys' and score_v still lack the scale.
 struct ChunkSums {
   std::byte* key;
   std::byte* value;
+  std::byte* score_v = nullptr;
   std::byte* parameters = nullptr;  // of tables and slopes, parameter_count() numbers; nullptr: not wanted
 };
 
 // Adds the share of queries begin <= i < end to `sums`, for keys of the chunk that begins at `chunk`. Returns the
-// queries' gradient from these keys, [end - begin][query_dim], inside `scratch`; nullptr if none of the queries sees
+// queries' gradient from these keys, [end - begin][score_dim], inside `scratch`; nullptr if none of the queries sees
 // one of them.
 const std::byte* attend_backward(const BackwardTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
                                  std::int64_t chunk, const ChunkSums& sums, std::byte* scratch);

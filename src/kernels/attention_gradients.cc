@@ -1,5 +1,7 @@
-// attention_backward(): one task per chunk of keys of each key/value head. A task owns the gradients of its keys and
+// differentiate_scores(): one task per chunk of keys of each key/value head. A task owns the gradients of its keys and
 // values; the queries' gradients from different chunks are added in the order of the chunks, whoever computes them.
+#include "kernels/attention_gradients.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -9,12 +11,11 @@
 #include "core/visit_dtype.h"
 #include "kernels/attention_backward.h"
 #include "kernels/attention_problem.h"
-#include "kernels/dispatch.h"
+#include "kernels/bias_gradients.h"
 #include "kernels/parameter_sums.h"
 #include "kernels/scratch.h"
 #include "kernels/turns.h"
 #include "kernels/view_checks.h"
-#include "qkv/attention_backward.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 
@@ -23,28 +24,30 @@ namespace {
 
 class BackwardCall {
  public:
-  BackwardCall(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
-               const TensorView& grad_out, const AttentionOptions& options, const AttentionGradients& gradients,
-               int thread_count)
+  BackwardCall(const AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+               const AttentionGradients& gradients, int thread_count)
       : problem_(problem),
         options_(options),
         thread_count_(thread_count),
+        score_dim_(options.score.v() ? options.score.v().size(0) : problem.query_dim),
         parameters_(problem, options, gradients, thread_count),
-        out_(problem.query_rows("out", out, problem.value_dim)),
-        grad_out_(problem.query_rows("grad_out", grad_out, problem.value_dim)),
-        log_sum_exp_(problem.query_scalars("log_sum_exp", log_sum_exp)) {
-    for (const TensorView& view : {out_, grad_out_}) check_type("out and grad_out", view);
-    if (gradients.key) key_ = problem.key_rows("the gradient of k", gradients.key, problem.key_dim);
+        out_(problem.query_rows("out", inputs.out, problem.value_dim)),
+        grad_out_(problem.query_rows("grad_out", inputs.grad_out, problem.value_dim)),
+        log_sum_exp_(problem.query_scalars("log_sum_exp", inputs.log_sum_exp)),
+        score_v_(gradients.score.v),
+        bias_(problem, options.bias, gradients.bias) {
+    for (const TensorView& view : {out_, grad_out_}) check_type(problem, "out and grad_out", view);
+    if (gradients.key) key_ = problem.key_rows("the gradient of k", gradients.key, score_dim_);
     if (gradients.value) value_ = problem.key_rows("the gradient of v", gradients.value, problem.value_dim);
     if (gradients.query) {
-      query_ = problem.query_rows("the gradient of q", gradients.query, problem.query_dim);
-      check_output("the gradient of q", query_);
+      query_ = problem.query_rows("the gradient of q", gradients.query, score_dim_);
+      check_gradient(problem, "the gradient of q", query_);
       // Shares of chunks add up in the accumulation's type.
       if (query_.dtype() != problem.accumulation) wide_ = Tensor::uninitialized(query_.shape(), problem.accumulation);
       query_sum_ = query_.dtype() != problem.accumulation ? wide_.view() : query_;
     }
-    if (key_) check_output("the gradient of k", key_);
-    if (value_) check_output("the gradient of v", value_);
+    if (key_) check_gradient(problem, "the gradient of k", key_);
+    if (value_) check_gradient(problem, "the gradient of v", value_);
   }
 
   void run() {
@@ -54,15 +57,18 @@ class BackwardCall {
 
  private:
   void sum_chunks() {
+    bias_.clear();
+    clear(score_v_);
     if (problem_.batch == 0 || problem_.heads == 0 || problem_.k_len == 0) {
-      for (const TensorView& gradient : {query_, key_, value_}) clear(gradient);
+      for (const TensorView& gradient : {query_, key_, value_}) set_zero(gradient);
       return;
     }
-    clear(query_sum_);
+    set_zero(query_sum_);
     const BackwardPlan plan = plan_backward(problem_.task(0, 0), problem_.storage);
     const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
     const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
-    Turns turns(problem_.batch * problem_.heads * blocks);
+    Turns turns(problem_.batch * problem_.heads * blocks + 1);  // the last place is for the gradient of score v
+    bias_.begin(blocks, chunks);
     std::vector<Scratch> block_scratch(static_cast<std::size_t>(thread_count_));
     std::vector<Scratch> sum_scratch(static_cast<std::size_t>(thread_count_));
     // A caller's own pool may begin tasks in any order, so that they draw what they do themselves.
@@ -70,12 +76,11 @@ class BackwardCall {
     parallel_for(problem_.batch * problem_.kv_heads * chunks, thread_count_, [&](std::int64_t, int worker) {
       const std::int64_t index = next++;
       const auto at = static_cast<std::size_t>(worker);
-      const std::int64_t head = index / chunks;
       try {
-        run_chunk(head / problem_.kv_heads, head % problem_.kv_heads, index % chunks * kChunkKeys, plan, blocks, worker,
-                  block_scratch[at], sum_scratch[at], turns);
+        run_chunk(index, chunks, plan, blocks, worker, block_scratch[at], sum_scratch[at], turns);
       } catch (...) {
         turns.abandon();
+        bias_.abandon();
         parameters_.abandon();
         throw;
       }
@@ -83,26 +88,12 @@ class BackwardCall {
     if (query_ && query_.dtype() != problem_.accumulation) convert(wide_, to_write(query_));
   }
 
-  void check_type(const char* name, const TensorView& view) const {
-    if (view.dtype() == problem_.storage || view.dtype() == problem_.accumulation) return;
-    throw std::invalid_argument(
-        "attention_backward: " + std::string(name) + " must be " + std::string(name_of(problem_.storage)) + " or " +
-        std::string(name_of(problem_.accumulation)) + ", got " + std::string(name_of(view.dtype())));
-  }
-
-  void check_output(const char* name, const TensorView& view) const {
-    check_type(name, view);
-    require_distinct(name, view);
-  }
-
   static MutableTensorView to_write(const TensorView& view) {
     return {writable(view.bytes()), view.dtype(), view.shape(), view.strides()};
   }
 
-  static void clear(const TensorView& rows) {
-    if (!rows) return;
-    const Tensor zero = Tensor::zeros({1}, rows.dtype());
-    convert(zero.view().broadcast_to(rows.shape()), to_write(rows));
+  static void set_zero(const TensorView& rows) {
+    if (rows) clear(to_write(rows));
   }
 
   BackwardTask task(std::int64_t b, std::int64_t h) const {
@@ -117,35 +108,43 @@ class BackwardCall {
     return task;
   }
 
-  // All queries, of all heads of the group, against one chunk of keys of sequence b.
-  void run_chunk(std::int64_t b, std::int64_t kv_head, std::int64_t chunk, const BackwardPlan& plan,
-                 std::int64_t blocks, int worker, Scratch& block_scratch, Scratch& sum_scratch, Turns& turns) {
-    const std::int64_t group = problem_.heads / problem_.kv_heads,
-                       chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
-    const auto finish_parameters = [&](std::int64_t h) {
-      if (parameters_.are_wanted()) parameters_.finish_chunk(worker, b, h, b * chunks + chunk / kChunkKeys);
-    };
-    const std::int64_t keys = std::min(kChunkKeys, problem_.key_length(b) - chunk);
-    if (keys <= 0) {
-      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) finish_parameters(h);
-      return;
-    }
+  // All queries, of all heads of the group, against one chunk of keys of one sequence.
+  void run_chunk(std::int64_t index, std::int64_t chunks, const BackwardPlan& plan, std::int64_t blocks, int worker,
+                 Scratch& block_scratch, Scratch& sum_scratch, Turns& turns) {
+    const std::int64_t b = index / chunks / problem_.kv_heads, kv_head = index / chunks % problem_.kv_heads;
+    const std::int64_t chunk = index % chunks * kChunkKeys;
+    const std::int64_t keys = std::clamp<std::int64_t>(problem_.key_length(b) - chunk, 0, kChunkKeys);
     const std::size_t element = size_of(problem_.accumulation);
     const std::size_t key_bytes = static_cast<std::size_t>(kChunkKeys * plan.key_columns) * element;
     const std::size_t value_bytes = static_cast<std::size_t>(kChunkKeys * plan.value_columns) * element;
-    ChunkSums sums{sum_scratch.get(key_bytes + value_bytes), sum_scratch.get(0) + key_bytes};
+    const std::size_t score_bytes = static_cast<std::size_t>(plan.key_columns) * element;
+    std::byte* memory = sum_scratch.get(key_bytes + value_bytes + score_bytes + bias_.sum_bytes());
+    ChunkSums sums{memory, memory + key_bytes, memory + key_bytes + value_bytes};
     if (parameters_.are_wanted()) sums.parameters = parameters_.block(worker);
-    std::memset(sums.key, 0, key_bytes + value_bytes);
-    for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      const BackwardTask head = task(b, h);
+    std::memset(memory, 0, key_bytes + value_bytes + score_bytes);
+    const std::int64_t group = problem_.heads / problem_.kv_heads;
+    for (std::int64_t member = 0; member < group; ++member) {
+      const std::int64_t h = kv_head * group + member;
+      const BiasGradients::Head bias_head{.task = index,
+                                          .sequence = b,
+                                          .head = h,
+                                          .member = member,
+                                          .chunk = chunk,
+                                          .keys = keys,
+                                          .sums = sums.score_v + score_bytes};
+      bias_.begin_head(bias_head);
+      BackwardTask head = task(b, h);
       // Late queries first: under a causal mask every chunk has work there, so that threads follow each other closely.
       for (std::int64_t block = blocks - 1; block >= 0; --block) {
         const std::int64_t begin = block * plan.block_queries;
         const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
-        if (begin >= end) continue;
         if (options_.stop.stop_requested()) throw Stopped();
-        const std::byte* share =
-            attend_backward(head, problem_.storage, begin, end, chunk, sums, block_scratch.get(plan.scratch_bytes));
+        bias_.begin_block(bias_head, block, head);
+        const std::byte* share = keys == 0 || begin >= end
+                                     ? nullptr
+                                     : attend_backward(head, problem_.storage, begin, end, chunk, sums,
+                                                       block_scratch.get(plan.scratch_bytes));
+        bias_.end_block(bias_head, block);
         if (share != nullptr && parameters_.are_wanted()) parameters_.finish_block(worker);
         if (share == nullptr || !query_) continue;
         const std::int64_t turn = (b * problem_.heads + h) * blocks + block;
@@ -154,20 +153,35 @@ class BackwardCall {
         add_query_rows(b, h, begin, end, share);
         turns.finish(turn);
       }
-      finish_parameters(h);
+      bias_.end_head(bias_head);
+      if (parameters_.are_wanted()) parameters_.finish_chunk(worker, b, h, b * chunks + chunk / kChunkKeys);
     }
     const double scale = problem_.task(b, kv_head * group).scale;
     if (key_) write_rows(key_, b, kv_head, chunk, keys, sums.key, plan.key_columns, scale);
     if (value_) write_rows(value_, b, kv_head, chunk, keys, sums.value, plan.value_columns, 1);
+    if (!score_v_) return;
+    const std::int64_t last_place = problem_.batch * problem_.heads * blocks;
+    turns.wait_for(last_place, index);
+    add_score_v(sums.score_v, scale);
+    turns.finish(last_place);
+  }
+
+  void add_score_v(const std::byte* sums, double scale) const {
+    const auto add = [&]<class T>(T) {
+      for (std::int64_t h = 0; h < score_dim_; ++h) {
+        score_v_.at<T>({h}) += reinterpret_cast<const T*>(sums)[h] * static_cast<T>(scale);
+      }
+    };
+    problem_.accumulation == Dtype::f64 ? add(double{}) : add(float{});
   }
 
   void add_query_rows(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, const std::byte* share) {
     std::byte* to = writable(problem_.query_address(query_sum_, b, h));
     const auto add = [&]<class T>(T) {
       const T* from = reinterpret_cast<const T*>(share);
-      for (std::int64_t i = begin; i < end; ++i, from += problem_.query_dim) {
+      for (std::int64_t i = begin; i < end; ++i, from += score_dim_) {
         T* row = reinterpret_cast<T*>(to) + i * query_sum_.stride(-2);
-        for (std::int64_t e = 0; e < problem_.query_dim; ++e) row[e] += from[e];
+        for (std::int64_t e = 0; e < score_dim_; ++e) row[e] += from[e];
       }
     };
     problem_.accumulation == Dtype::f64 ? add(double{}) : add(float{});
@@ -200,30 +214,34 @@ class BackwardCall {
   const AttentionProblem& problem_;
   const AttentionOptions& options_;
   const int thread_count_;
+  const std::int64_t score_dim_;  // of a query, or of its hidden layer
   ParameterSums parameters_;
   TensorView out_, grad_out_, log_sum_exp_;
   TensorView query_, key_, value_;  // where gradients go; not given: not wanted
   TensorView query_sum_;            // where shares of q's gradient are added: query_, or wide_
   Tensor wide_;                     // of the accumulation's type, where that of query_ is narrower
+  MutableTensorView score_v_;
+  BiasGradients bias_;
 };
 
 }  // namespace
 
-void attention_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
-                        const TensorView& log_sum_exp, const TensorView& grad_out, const AttentionOptions& options,
-                        const AttentionGradients& gradients) {
-  ensure_target();
-  if (options.threads < 0) throw std::invalid_argument("attention_backward: threads must be 0 (default) or more");
-  const Score::Kind kind = options.score.kind();
-  if (kind != Score::Kind::dot && kind != Score::Kind::scaled_dot) {
-    throw std::invalid_argument("attention_backward: only dot and scaled-dot scores have gradients so far");
-  }
-  if (options.block_table) throw std::invalid_argument("attention_backward: paged keys have no gradients");
-  if (options.logit_function) {
-    throw std::invalid_argument("attention_backward: the derivative of a logit function is not known");
-  }
-  const AttentionProblem problem(q, k, v, options);
-  BackwardCall call(problem, out, log_sum_exp, grad_out, options, gradients,
+void check_type(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
+  if (view.dtype() == problem.storage || view.dtype() == problem.accumulation) return;
+  throw std::invalid_argument(
+      "attention_backward: " + std::string(name) + " must be " + std::string(name_of(problem.storage)) + " or " +
+      std::string(name_of(problem.accumulation)) + ", got " + std::string(name_of(view.dtype())));
+}
+
+void check_gradient(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
+  check_type(problem, name, view);
+  require_distinct(name, view);
+}
+
+void differentiate_scores(const BackwardInputs& inputs, const AttentionOptions& options,
+                          const AttentionGradients& gradients) {
+  const AttentionProblem problem(inputs.q, inputs.k, inputs.v, options);
+  BackwardCall call(problem, inputs, options, gradients,
                     std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads));
   call.run();
 }

@@ -13,7 +13,9 @@
 #include <cstring>
 
 #include "kernels/accumulate-inl.h"
+#include "kernels/additive_gradients-inl.h"
 #include "kernels/attention_backward.h"
+#include "kernels/bias_gradients-inl.h"
 #include "kernels/dropout-inl.h"
 #include "kernels/logits-inl.h"
 #include "kernels/parameter_gradients-inl.h"
@@ -26,6 +28,9 @@ namespace qkv::HWY_NAMESPACE {
 inline constexpr std::int64_t kBackwardKeys = 64;
 static_assert(kChunkKeys % kBackwardKeys == 0);
 
+// Size of what scores are made of, for which the kernel computes gradients: queries and keys, or their hidden layers.
+inline std::int64_t score_dim(const AttentionTask& task) { return is_additive(task) ? task.hidden : task.query_dim; }
+
 // Sizes in elements of T.
 template <class T, int kVectors>
 struct BackwardScratch {
@@ -34,19 +39,20 @@ struct BackwardScratch {
   explicit BackwardScratch(const AttentionTask& task)
       : logits(task),
         tile(kBackwardKeys * kColumns),
-        query_rows(kColumns * whole_vectors<T>(task.query_dim)),
+        query_rows(kColumns * whole_vectors<T>(score_dim(task))),
         value_rows(kColumns * whole_vectors<T>(task.value_dim)),
         grad_out(task.value_dim * kColumns),
-        grad_query(task.query_dim * kColumns),
+        grad_query(score_dim(task) * kColumns),
+        grad_v(is_additive(task) ? task.hidden * kColumns : 0),
         tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.value_dim)),
         slice(kBackwardKeys * kTileRows) {}
 
   std::int64_t total() const {
-    return logits.total() + 2 * tile + query_rows + value_rows + grad_out + grad_query + tile_values + slice;
+    return logits.total() + 3 * tile + query_rows + value_rows + grad_out + grad_query + grad_v + tile_values + slice;
   }
 
   LogitScratch<T, kVectors> logits;
-  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, tile_values, slice;
+  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, grad_v, tile_values, slice;
 };
 
 // sums[row][column] += sum over queries of tile[row][query] * rows[query][column], in order of queries; `columns` is a
@@ -73,30 +79,34 @@ class BackwardBlock {
         task_(backward.forward),
         begin_(begin),
         count_(end - begin),
-        query_columns_(whole_vectors<T>(task_.query_dim)),
+        score_dim_(score_dim(task_)),
+        query_columns_(whole_vectors<T>(score_dim_)),
         value_columns_(whole_vectors<T>(task_.value_dim)),
         visibility_(task_, begin, count_),
         dropout_(task_, begin) {
     const BackwardScratch<T, kVectors> sizes(task_);
     weights_ = reinterpret_cast<T*>(scratch);
     gradients_ = weights_ + sizes.tile;
-    query_rows_ = gradients_ + sizes.tile;
+    bias_tile_ = gradients_ + sizes.tile;
+    query_rows_ = bias_tile_ + sizes.tile;
     grad_out_rows_ = query_rows_ + sizes.query_rows;
     grad_out_ = grad_out_rows_ + sizes.value_rows;
     grad_query_ = grad_out_ + sizes.grad_out;
-    tile_values_ = grad_query_ + sizes.grad_query;
+    grad_v_ = grad_query_ + sizes.grad_query;
+    tile_values_ = grad_v_ + sizes.grad_v;
     slice_ = tile_values_ + sizes.tile_values;
     logits_.template prepare<S>(task_, begin, count_, slice_ + sizes.slice, /*spare=*/weights_);
   }
 
-  // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of query_dim, or nullptr.
+  // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of score_dim, or nullptr.
   const T* run(std::int64_t chunk, const ChunkSums& sums) {
     const std::int64_t first = std::max(visibility_.first_key(), chunk);
     const std::int64_t last = std::min(visibility_.last_key(), chunk + kChunkKeys);
     if (first >= last) return nullptr;
     parameters_ = reinterpret_cast<T*>(sums.parameters);
     read_rows();
-    std::memset(grad_query_, 0, sizeof(T) * task_.query_dim * kColumns);
+    std::memset(grad_query_, 0, sizeof(T) * score_dim_ * kColumns);
+    if (is_additive(task_)) std::memset(grad_v_, 0, sizeof(T) * task_.hidden * kColumns);
     for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
       const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBackwardKeys, last);
       if (!visibility_.meets(block_first, block_last)) continue;
@@ -106,6 +116,7 @@ class BackwardBlock {
         attend_keys<Unit::natural>(chunk, block, block_first, block_last, sums);
       }
     }
+    if (is_additive(task_)) add_score_v(reinterpret_cast<T*>(sums.score_v));
     return scaled_query_gradient();
   }
 
@@ -130,7 +141,7 @@ class BackwardBlock {
       }
       log_sum_exp_[i] = row_sum * unit;
       T* grad_out = grad_out_rows_ + i * value_columns_;
-      read_row(task_.query, false, i, task_.query_dim, query_rows_ + i * query_columns_);
+      if (!is_additive(task_)) read_row(task_.query, false, i, task_.query_dim, query_rows_ + i * query_columns_);
       read_row(backward_.grad_out, backward_.grad_out_is_accumulator, i, task_.value_dim, grad_out);
       T* out = tile_values_;
       read_row(backward_.out, backward_.out_is_accumulator, i, task_.value_dim, out);
@@ -164,13 +175,26 @@ class BackwardBlock {
         differentiate<kUnit, true>(block + row, row);
       }
     }
+    for (int n = 0; n < backward_.bias_count; ++n) {
+      add_to_plane<kVectors>(backward_.bias_gradients[n], begin_, count_, block - chunk + first_row,
+                             last - block - first_row, gradients_ + first_row * kColumns, bias_tile_);
+    }
     for (std::int64_t r = first_row; r < row; r += kTileRows) {
+      if (parameters_ != nullptr) {
+        add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
+      }
+      if (task_.soft_cap != 0) logits_.template multiply_cap_slope<S>(task_, block + r, gradients_ + r * kColumns);
       const std::int64_t in_chunk = block - chunk + r;
       add_rows(weights_ + r * kColumns, grad_out_rows_, value_columns_,
                reinterpret_cast<T*>(sums.value) + in_chunk * value_columns_);
-      add_rows(gradients_ + r * kColumns, query_rows_, query_columns_,
-               reinterpret_cast<T*>(sums.key) + in_chunk * query_columns_);
+      T* grad_keys = reinterpret_cast<T*>(sums.key) + in_chunk * query_columns_;
+      if (is_additive(task_)) {
+        differentiate_additive(block + r, gradients_ + r * kColumns, grad_keys);
+      } else {
+        add_rows(gradients_ + r * kColumns, query_rows_, query_columns_, grad_keys);
+      }
     }
+    if (is_additive(task_)) return;
     const std::int64_t first_key = block + first_row;
     const KeyRows<S> keys{reinterpret_cast<const S*>(task_.key.data) + first_key * task_.key.step, task_.key.step,
                           last - first_key};
@@ -210,15 +234,9 @@ class BackwardBlock {
       }
     }
     if (dropout_.is_on()) dropout_.drop(key, kTileRows, delta_, weights, gradients);
-    if (parameters_ != nullptr) {
-      if constexpr (kMasked) hide_gradients(key, gradients);
-      add_parameter_gradients<kVectors>(task_, begin_, count_, key, gradients, parameters_);
-    }
-    if (task_.soft_cap != 0) logits_.template multiply_cap_slope<S>(task_, key, gradients);
     if constexpr (kMasked) hide_gradients(key, gradients);
   }
 
-  // Last of all, since a factor may be NaN for a hidden key.
   void hide_gradients(std::int64_t key, T* gradients) const {
     const Tag<T> d;
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
@@ -226,6 +244,29 @@ class BackwardBlock {
         T* at = gradients + (r * kVectors + c) * kLanes<T>;
         hn::Store(hn::IfThenZeroElse(visibility_.hidden(key, r, c), hn::Load(d, at)), d, at);
       }
+    }
+  }
+
+  // From a tile's gradients to those of hidden layers and of v.
+  void differentiate_additive(std::int64_t key, const T* gradients, T* grad_keys) {
+    add_additive_gradients<kVectors, T>({.hidden = task_.hidden,
+                                         .queries = count_,
+                                         .of_queries = logits_.projected_queries(),
+                                         .of_keys = logits_.template hidden_of_keys<S>(task_, key),
+                                         .v = reinterpret_cast<const T*>(task_.score_v),
+                                         .gradients = gradients,
+                                         .grad_queries = grad_query_,
+                                         .grad_keys = grad_keys,
+                                         .key_step = query_columns_,
+                                         .grad_v = grad_v_});
+  }
+
+  void add_score_v(T* sums) const {
+    const Tag<T> d;
+    for (std::int64_t h = 0; h < task_.hidden; ++h) {
+      Vec<T> sum = hn::Load(d, grad_v_ + h * kColumns);
+      for (int c = 1; c < kVectors; ++c) sum = hn::Add(sum, hn::Load(d, grad_v_ + h * kColumns + c * kLanes<T>));
+      sums[h] += hn::GetLane(hn::SumOfLanes(d, sum));
     }
   }
 
@@ -251,26 +292,28 @@ class BackwardBlock {
   const T* scaled_query_gradient() {
     const Tag<T> d;
     const Vec<T> scale = hn::Set(d, static_cast<T>(task_.scale));
-    for (T* at = grad_query_; at < grad_query_ + task_.query_dim * kColumns; at += kLanes<T>) {
+    for (T* at = grad_query_; at < grad_query_ + score_dim_ * kColumns; at += kLanes<T>) {
       hn::Store(hn::Mul(hn::Load(d, at), scale), d, at);
     }
-    transpose(grad_query_, kColumns, task_.query_dim, count_, query_rows_, task_.query_dim);
+    transpose(grad_query_, kColumns, score_dim_, count_, query_rows_, score_dim_);
     return query_rows_;
   }
 
   const BackwardTask& backward_;
   const AttentionTask& task_;
-  const std::int64_t begin_, count_, query_columns_, value_columns_;
+  const std::int64_t begin_, count_, score_dim_, query_columns_, value_columns_;
   Visibility<T, kVectors> visibility_;
   BlockDropout<T, kVectors> dropout_;
   BlockLogits<T, kVectors> logits_;
   HWY_ALIGN T log_sum_exp_[kColumns], delta_[kColumns];
   T* weights_;               // [kBackwardKeys][kColumns]
   T* gradients_;             // of the logits, the same shape
+  T* bias_tile_;             // the same shape, spare
   T* query_rows_;            // [kColumns][query_columns_]
   T* grad_out_rows_;         // [kColumns][value_columns_]
   T* grad_out_;              // [value_dim][kColumns]
-  T* grad_query_;            // [query_dim][kColumns]
+  T* grad_query_;            // [score_dim][kColumns]
+  T* grad_v_;                // [hidden][kColumns], of additive scores
   T* tile_values_;           // [kTileRows][value_dim]
   T* slice_;                 // [kBackwardKeys][kTileRows]
   T* parameters_ = nullptr;  // [parameter_count]

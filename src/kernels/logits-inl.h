@@ -126,7 +126,20 @@ class BlockLogits {
     }
   }
 
-  // gradients *= d(capped) / d(uncapped) = 1 - tanh^2(logits / cap), for the tile of keys that begins at `key`.
+  // What keys, or their hidden layer, are met with: [key_dim or hidden][kColumns].
+  const T* projected_queries() const { return right_; }
+
+  // The hidden layer [kTileRows][hidden] of the keys from `key` on, of additive scores.
+  template <class S>
+  const T* hidden_of_keys(const AttentionTask& task, std::int64_t key) {
+    std::int64_t step;
+    const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    project_keys(task, keys, step);
+    return key_hidden_;
+  }
+
+  // gradients *= d(capped) / d(uncapped) = 1 - tanh^2(logits / cap), for the tile of keys that begins at `key`. A
+  // gradient of 0 stays so: the slope of a hidden key may be NaN.
   template <class S>
   void multiply_cap_slope(const AttentionTask& task, std::int64_t key, T* gradients) {
     const Tag<T> d;
@@ -138,7 +151,8 @@ class BlockLogits {
     for (int at = 0; at < kTileRows * kColumns; at += kLanes<T>) {
       const Vec<T> ratio = tanh<T>(hn::Div(hn::Load(d, logits + at), cap));
       const Vec<T> slope = hn::NegMulAdd(ratio, ratio, hn::Set(d, T(1)));
-      hn::Store(hn::Mul(hn::Load(d, gradients + at), slope), d, gradients + at);
+      const Vec<T> gradient = hn::Load(d, gradients + at);
+      hn::Store(hn::IfThenZeroElse(hn::Eq(gradient, hn::Zero(d)), hn::Mul(gradient, slope)), d, gradients + at);
     }
   }
 
@@ -230,15 +244,20 @@ class BlockLogits {
     multiply_tile<kTileRows, kVectors, T>(keys, step, 1, right_, kColumns, task.key_dim, tile);
   }
 
-  // scale * v . tanh(W_q q + W_k k)
-  void additive_scores(const AttentionTask& task, const T* keys, std::int64_t step, T* logits) {
-    const Tag<T> d;
+  // W_k k
+  void project_keys(const AttentionTask& task, const T* keys, std::int64_t step) {
     const T* w_key = reinterpret_cast<const T*>(task.score_w_key.data);
     for (int r = 0; r < kTileRows; ++r) {
       for (std::int64_t h = 0; h < task.hidden; ++h) {
         key_hidden_[r * task.hidden + h] = dot(keys + r * step, w_key + h * task.score_w_key.step, task.key_dim);
       }
     }
+  }
+
+  // scale * v . tanh(W_q q + W_k k)
+  void additive_scores(const AttentionTask& task, const T* keys, std::int64_t step, T* logits) {
+    const Tag<T> d;
+    project_keys(task, keys, step);
     const T* v = reinterpret_cast<const T*>(task.score_v);
     for (int r = 0; r < kTileRows; ++r) {
       for (int c = 0; c < kVectors; ++c) {

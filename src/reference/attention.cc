@@ -11,6 +11,7 @@
 
 #include "core/dropout.h"
 #include "reference/batch.h"
+#include "reference/scorer.h"
 
 namespace qkv::reference {
 namespace {
@@ -43,52 +44,6 @@ qkv::Pair as_function_argument(const Pair& pair, std::int64_t position) {
   const auto narrow = [](std::int64_t index) { return static_cast<std::int32_t>(index); };
   return {narrow(pair.batch), narrow(pair.head), narrow(pair.i), narrow(pair.j), narrow(position)};
 }
-
-// matrix [rows, columns], row-major, times a vector.
-std::vector<double> product(const Tensor& matrix, Vector vector) {
-  const Vector elements(matrix.data<double>(), static_cast<std::size_t>(matrix.element_count()));
-  std::vector<double> result(static_cast<std::size_t>(matrix.size(0)));
-  for (std::size_t r = 0; r < result.size(); ++r) {
-    result[r] = dot(elements.subspan(r * vector.size(), vector.size()), vector);
-  }
-  return result;
-}
-
-// The score of a query and a key, with its parameters in f64.
-class Scorer {
- public:
-  explicit Scorer(const Score& score)
-      : kind_(score.kind()),
-        w_query_(in_double(score.w_query())),
-        w_key_(in_double(score.w_key())),
-        v_(in_double(score.v())) {}
-
-  double default_scale(std::int64_t head_dim) const {
-    return kind_ == Score::Kind::scaled_dot ? 1 / std::sqrt(static_cast<double>(head_dim)) : 1;
-  }
-
-  double score(Vector query, Vector key) const {
-    if (kind_ == Score::Kind::bilinear) return dot(query, product(w_query_, key));
-    if (kind_ == Score::Kind::additive) return v_tanh(product(w_query_, query), product(w_key_, key));
-    if (kind_ == Score::Kind::concat) {
-      std::vector<double> joined(query.begin(), query.end());
-      joined.insert(joined.end(), key.begin(), key.end());
-      return v_tanh(product(w_query_, joined), std::vector<double>(static_cast<std::size_t>(v_.size(0)), 0.0));
-    }
-    return dot(query, key);
-  }
-
- private:
-  // v . tanh(a + b)
-  double v_tanh(Vector a, Vector b) const {
-    double sum = 0;
-    for (std::size_t c = 0; c < a.size(); ++c) sum += v_.data<double>()[c] * std::tanh(a[c] + b[c]);
-    return sum;
-  }
-
-  Score::Kind kind_;
-  Tensor w_query_, w_key_, v_;
-};
 
 // Mask and bias with their arrays in f64, answering for one pair at a time.
 class Rules {
@@ -136,13 +91,8 @@ class Rules {
   }
 
  private:
-  // The element at `whole` of an array that broadcasts: extents of 1 and missing leading dimensions repeat.
   static double element(const Tensor& array, const Dims& whole) {
-    Dims index;
-    for (int dim = 0; dim < array.rank(); ++dim) {
-      index.push_back(array.size(dim) == 1 ? 0 : whole[whole.size() - array.rank() + dim]);
-    }
-    return array.view().at<double>(index);
+    return array.view().at<double>(broadcast_index(array.shape(), whole));
   }
 
   const Mask& mask_;

@@ -9,6 +9,7 @@
 #include "core/dropout.h"
 #include "reference/attention.h"
 #include "reference/batch.h"
+#include "reference/scorer.h"
 
 namespace qkv::reference {
 namespace {
@@ -21,18 +22,15 @@ struct Sequence {
   TensorView out, log_sum_exp;  // [heads, q_len, ...]
   std::int64_t offset;          // query i stands among the keys at i + offset
   MutableTensorView grad_q, grad_k, grad_v, grad_logits;
+  AttentionGradients* whole;  // of the batch: biases and the score's parameters
 };
 
-// sum += factor * term
-void add(std::span<double> sum, double factor, Vector term) {
-  for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += factor * term[c];
-}
-
 // Query i of one head: adds to the gradients of its group's keys and values, and to its own.
-void differentiate(const Sequence& sequence, std::int64_t head, std::int64_t i, double scale,
+void differentiate(const Sequence& sequence, std::int64_t head, std::int64_t i, const Scorer& scorer,
                    const AttentionOptions& options) {
   const std::int64_t kv_head = head / (sequence.q.size(0) / sequence.k.size(0)), k_len = sequence.k.size(1);
   const Vector query = row(sequence.q, head, i), grad_out = row(sequence.grad_out, head, i);
+  const double scale = options.scale.value_or(scorer.default_scale(sequence.q.size(2)));
   const Vector weights = row(sequence.weights, head, i), logits = row(sequence.logits, head, i);
   // A masked key is passed over, not multiplied by 0: it may hold NaN.
   const auto is_masked = [&](std::int64_t j) {
@@ -59,10 +57,15 @@ void differentiate(const Sequence& sequence, std::int64_t head, std::int64_t i, 
     double gradient = weights[at] * (grad_weights[at] - mean);
     row(sequence.grad_logits, head, i)[at] = gradient;
 
-    // logit = cap * tanh(scale * query . key / cap) + bias
-    if (options.soft_cap != 0) gradient *= 1 - std::pow(std::tanh(scale * dot(query, key) / options.soft_cap), 2);
-    add(row(sequence.grad_q, head, i), gradient * scale, key);
-    add(row(sequence.grad_k, kv_head, j), gradient * scale, query);
+    // logit = cap * tanh(scale * score(query, key) / cap) + bias
+    for (Tensor& bias : sequence.whole->bias) {
+      bias.view().at<double>(broadcast_index(bias.shape(), {sequence.batch_index, head, i, j})) += gradient;
+    }
+    if (options.soft_cap != 0) {
+      gradient *= 1 - std::pow(std::tanh(scale * scorer.score(query, key) / options.soft_cap), 2);
+    }
+    scorer.add_gradients(gradient * scale, query, key, row(sequence.grad_q, head, i), row(sequence.grad_k, kv_head, j),
+                         sequence.whole->score);
   }
 }
 
@@ -102,10 +105,11 @@ AttentionGradients attention_backward(const TensorView& query, const TensorView&
   const Tensor q = batch.in_form(query), k = batch.in_form(key), v = batch.in_form(value);
   const Tensor grad_out = batch.in_form(grad);
   const AttentionResult forward = reference::attention(query, key, value, options);
-  const bool scaled = options.score.kind() == Score::Kind::scaled_dot;
-  const double scale = options.scale.value_or(scaled ? 1 / std::sqrt(static_cast<double>(q.size(-1))) : 1);
+  const Scorer scorer(options.score);
 
-  AttentionGradients gradients{filled(q.shape(), 0), filled(k.shape(), 0), filled(v.shape(), 0), {}, {}, {}};
+  AttentionGradients gradients{filled(q.shape(), 0), filled(k.shape(), 0), filled(v.shape(), 0)};
+  gradients.score = scorer.no_gradients();
+  for (const TensorView& bias : options.bias.views()) gradients.bias.push_back(filled(bias.shape(), 0));
   for (const RelativeTable& table : options.bias.tables()) {
     gradients.tables.push_back(filled(table.values().shape(), 0));
   }
@@ -129,10 +133,11 @@ AttentionGradients attention_backward(const TensorView& query, const TensorView&
                             .grad_q = batch.queries(gradients.query.view(), b),
                             .grad_k = batch.keys(gradients.key.view(), b),
                             .grad_v = batch.keys(gradients.value.view(), b),
-                            .grad_logits = batch.queries(grad_logits.view(), b).slice(2, 0, keys.size(1))};
+                            .grad_logits = batch.queries(grad_logits.view(), b).slice(2, 0, keys.size(1)),
+                            .whole = &gradients};
     for (std::int64_t head = 0; head < sequence.q.size(0); ++head) {
       for (std::int64_t i = 0; i < sequence.q.size(1); ++i) {
-        differentiate(sequence, head, i, scale, options);
+        differentiate(sequence, head, i, scorer, options);
       }
       add_parameters(sequence, b, head, options, gradients);
     }

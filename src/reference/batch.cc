@@ -31,12 +31,24 @@ double dot(Vector a, Vector b) {
   return sum;
 }
 
+void add(std::span<double> sum, double factor, Vector term) {
+  for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += factor * term[c];
+}
+
 Tensor in_double(const TensorView& view) { return view ? convert(view, Dtype::f64) : Tensor(); }
 
 Tensor filled(const Dims& shape, double value) {
   Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
   std::fill_n(tensor.data<double>(), tensor.element_count(), value);
   return tensor;
+}
+
+Dims broadcast_index(const Dims& shape, const Dims& whole) {
+  Dims index;
+  for (int dim = 0; dim < shape.size(); ++dim) {
+    index.push_back(shape[dim] == 1 ? 0 : whole[whole.size() - shape.size() + dim]);
+  }
+  return index;
 }
 
 Batch::Batch(const TensorView& query, const TensorView& key, const AttentionOptions& options)

@@ -12,11 +12,17 @@ namespace qkv::reference {
 using Vector = std::span<const double>;
 
 double dot(Vector a, Vector b);
+// sum += factor * term
+void add(std::span<double> sum, double factor, Vector term);
 
 // A copy in f64; of a view that was not given, nothing.
 Tensor in_double(const TensorView& view);
 
 Tensor filled(const Dims& shape, double value);
+
+// The index, in an array of this shape that broadcasts, of what stands at `whole`: extents of 1 and missing leading
+// dimensions repeat.
+Dims broadcast_index(const Dims& shape, const Dims& whole);
 
 // Row `index` of one head's matrix, of [heads, rows, size], to read or to write.
 template <class View>

@@ -344,6 +344,28 @@ TEST_F(Attend, Gradients) {
       attend({"--grad-out", grad_out, "--sinks", save<float>("s.npy", {1}, {10}), "--grad-sinks", folder_ / "ds.npy"}));
   expect_array("ds.npy", Dtype::f32, {1}, {-4.0 / 9});
   expect_message(attend({"--grad-out", grad_out, "--grad-sinks", folder_ / "ds.npy"}), 2, "qkv attend", "--sinks");
+
+  const std::string bias = save<float>("b.npy", {2}, {1, 1});
+  expect_success(attend({"--grad-out", grad_out, "--bias", bias, "--grad-bias", folder_ / "db.npy"}));
+  expect_array("db.npy", Dtype::f32, {2}, {-0.5, 0.5});
+  expect_message(attend({"--grad-out", grad_out, "--grad-bias", folder_ / "db.npy"}), 2, "qkv attend", "--bias");
+}
+
+// Equal scores make weights 1/20, and values [i == j] make them the output: a kept weight is divided by 3/4.
+TEST_F(Attend, DropoutKeepsWhatTheMaskSays) {
+  const Tensor mask = read_npy(QKV_TEST_DATA "/golden/dropout/whole.npy");
+  std::vector<float> identity(400);
+  std::vector<double> wanted;
+  for (std::size_t j = 0; j < 20; ++j) identity[21 * j] = 1;
+  for (std::int64_t i = 0; i < 17 * 20; ++i) wanted.push_back(mask.data<std::uint8_t>()[i] / 15.0);
+  save<float>("q.npy", {17, 1}, std::vector<float>(17));
+  save<float>("k.npy", {20, 1}, std::vector<float>(20));
+  save<float>("v.npy", {20, 20}, identity);
+  expect_success(attend({"--dropout", "0.25", "--seed", "7"}));
+  expect_array("o.npy", Dtype::f32, {17, 20}, wanted);
+  expect_message(attend({"--dropout", "1.5"}), 2, "qkv attend", "--dropout: \"1.5\" must be a number from 0 to 1");
+  expect_message(attend({"--dropout", "nan"}), 2, "qkv attend", "from 0 to 1");
+  expect_message(attend({"--seed", "7"}), 2, "qkv attend", "--dropout");
 }
 
 }  // namespace

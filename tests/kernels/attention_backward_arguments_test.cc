@@ -39,8 +39,8 @@ const Rule kRules[] = {
     {"the gradient of v must be f32 or f32, got f64", [](Call& c) { c.value = filled({2, 2, 6, 3}, 7, Dtype::f64); }},
     {"k has head_dim 9, q has 8", [](Call& c) { c.k = filled({2, 2, 6, 9}, 1); }},
     {"threads must be 0 (default) or more", [](Call& c) { c.options.threads = -1; }},
-    {"only dot and scaled-dot scores have gradients",
-     [](Call& c) { c.options.score = Score::bilinear(c.kept = filled({8, 8}, 1)); }},
+    {"score w must be [8, 8], got [8, 7]",
+     [](Call& c) { c.options.score = Score::bilinear(c.kept = filled({8, 7}, 1)); }},
 };
 
 TEST(AttentionBackwardArguments, EachRuleIsNamed) {

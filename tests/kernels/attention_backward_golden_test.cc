@@ -11,8 +11,9 @@ const SafeTensors& golden() {
   return file;
 }
 
-const char* const kCases[] = {"self",        "cross", "causal_square", "causal_wide", "causal_tall",
-                              "masked_rows", "bias",  "grouped",       "value_dim",   "scale"};
+const char* const kCases[] = {"self",          "cross",        "causal_square",   "causal_wide", "causal_tall",
+                              "masked_rows",   "bias",         "grouped",         "value_dim",   "scale",
+                              "bias_of_heads", "bias_of_keys", "bias_of_queries", "dropout"};
 
 // A tensor of the file, in this type unless it is a mask.
 Tensor tensor(const std::string& name, Dtype dtype = Dtype::f64) {
@@ -27,6 +28,7 @@ AttentionOptions options_of(const std::string& name, const Tensor& added) {
   if (metadata.at(name + ".causal") == "1") options.mask = Mask::causal(Align::top_left);
   if (tensors.contains(name + ".mask")) options.mask = Mask::boolean(added);
   if (tensors.contains(name + ".bias")) options.bias = Bias::view(added);
+  if (name == "dropout") options.dropout = {.p = 0.25, .seed = 7};
   if (metadata.contains(name + ".scale")) options.scale = std::stod(metadata.at(name + ".scale"));
   return options;
 }
@@ -55,6 +57,9 @@ TEST(AttentionBackwardGolden, Reference) {
     EXPECT_LE(testing::difference(given.query, tensor(name + ".dq_f64")), kDoubleTolerance);
     EXPECT_LE(testing::difference(given.key, tensor(name + ".dk_f64")), kDoubleTolerance);
     EXPECT_LE(testing::difference(given.value, tensor(name + ".dv_f64")), kDoubleTolerance);
+    for (const Tensor& bias : given.bias) {
+      EXPECT_LE(testing::difference(bias, tensor(name + ".dbias_f64")), kDoubleTolerance);
+    }
   }
 }
 
@@ -73,6 +78,9 @@ TEST_P(AttentionBackwardGoldenKernel, Double) {
     EXPECT_LE(testing::difference(given.query, tensor(name + ".dq_f64")), kDoubleTolerance);
     EXPECT_LE(testing::difference(given.key, tensor(name + ".dk_f64")), kDoubleTolerance);
     EXPECT_LE(testing::difference(given.value, tensor(name + ".dv_f64")), kDoubleTolerance);
+    for (const Tensor& bias : given.bias) {
+      EXPECT_LE(testing::difference(bias, tensor(name + ".dbias_f64")), kDoubleTolerance);
+    }
   }
 }
 
@@ -80,14 +88,17 @@ TEST_P(AttentionBackwardGoldenKernel, Double) {
 TEST_P(AttentionBackwardGoldenKernel, Float) {
   for (const std::string name : kCases) {
     const testing::Gradients given = gradients(name, Dtype::f32);
-    const auto check = [&](const Tensor& got, const std::string& part) {
+    const auto check = [&](const Tensor& got, const std::string& part, double size) {
       const Tensor exact = tensor(name + part + "_f64");
       const double torch_error = testing::difference(tensor(name + part), exact);
-      EXPECT_LE(testing::difference(got, exact), 3 * torch_error + 4e-7 * testing::largest(exact)) << name << part;
+      EXPECT_LE(testing::difference(got, exact), 3 * torch_error + 4e-7 * size) << name << part;
     };
-    check(given.query, ".dq");
-    check(given.key, ".dk");
-    check(given.value, ".dv");
+    const auto size_of = [&](const char* part) { return testing::largest(tensor(name + part)); };
+    check(given.query, ".dq", size_of(".dq"));
+    check(given.key, ".dk", size_of(".dk"));
+    check(given.value, ".dv", size_of(".dv"));
+    // A bias that broadcasts along keys changes no weight: its gradient is 0, a sum of terms as large as others.
+    for (const Tensor& bias : given.bias) check(bias, ".dbias", std::max(size_of(".dbias"), size_of(".dv")));
   }
 }
 

@@ -37,6 +37,22 @@ double longest_row(const TensorView& view) {
   return largest;
 }
 
+// The most that a score changes per change of an element of the query, and of the key.
+std::pair<double, double> reach(const AttentionCase& drawn) {
+  const Score& score = drawn.options.score;
+  const double largest_q = testing::largest(drawn.q), largest_k = testing::largest(drawn.k);
+  if (score.v()) {
+    double factors = 0;
+    for (const double factor : testing::values(score.v())) factors += std::abs(factor);
+    const double weight =
+        std::max(testing::largest(score.w_query()), score.w_key() ? testing::largest(score.w_key()) : 0);
+    return {factors * weight, factors * weight};
+  }
+  if (!score.w_query()) return {largest_k, largest_q};
+  const double weight = testing::largest(score.w_query()) * static_cast<double>(drawn.q.size(-1));
+  return {weight * largest_k, weight * largest_q};
+}
+
 void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
   Random random(7);
   Dims out_shape = drawn.q.shape();
@@ -63,9 +79,10 @@ void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
   AttentionOptions whole = drawn.options;
   whole.dropout = {};
   const double received = testing::largest(reference::attention_backward(drawn.q, drawn.k, drawn.v, ones, whole).value);
+  const auto [reach_q, reach_k] = reach(drawn);
   const double weight = tolerance * drawn.dropout_factor();
-  EXPECT_EQ(mismatch(got.query, exact.query, slope * scale * testing::largest(drawn.k)), "") << "queries";
-  EXPECT_EQ(mismatch(got.key, exact.key, slope * scale * testing::largest(drawn.q) * received), "") << "keys";
+  EXPECT_EQ(mismatch(got.query, exact.query, slope * scale * reach_q), "") << "queries";
+  EXPECT_EQ(mismatch(got.key, exact.key, slope * scale * reach_k * received), "") << "keys";
   EXPECT_EQ(mismatch(got.value, exact.value, weight * testing::largest(grad_out) * received), "") << "values";
 
   // Errors of a parameter add up over the rows of its head, whose weights sum to 1; those of a slope by the distance.
@@ -81,12 +98,18 @@ void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
   if (drawn.options.sinks) {
     EXPECT_EQ(mismatch(got.sinks, exact.sinks, slope * rows), "") << "sinks";
   }
+  // The same of a bias, over the rows that share it.
+  const double all_rows = static_cast<double>(drawn.batch() * drawn.heads() * drawn.longest_query_length());
+  for (std::size_t n = 0; n < got.bias.size(); ++n) {
+    const TensorView& bias = drawn.options.bias.views()[n];
+    const double own = bias.element_count() == 0 ? 1 : static_cast<double>(bias.element_count() / bias.size(-1));
+    EXPECT_EQ(mismatch(got.bias[n], exact.bias[n], slope * all_rows / own), "") << "bias " << to_string(bias.shape());
+  }
 }
 
-// Half of the cases draw a score with gradients and no function without one.
+// Not of cases with a function of the user's, which has no derivative.
 void expect_gradients(const AttentionCase& drawn) {
-  const Score::Kind kind = drawn.options.score.kind();
-  if ((kind != Score::Kind::dot && kind != Score::Kind::scaled_dot) || drawn.options.logit_function) return;
+  if (drawn.options.logit_function) return;
   const bool narrow = drawn.out_dtype == drawn.q.dtype();
   expect_like_reference(drawn, narrow ? drawn.q.dtype() : testing::accumulation_of(drawn.q.dtype()));
 }

@@ -10,6 +10,7 @@ struct Gradients {
   Tensor query, key, value;
   std::vector<Tensor> tables{}, alibi_slopes{};
   Tensor sinks{};
+  std::vector<Tensor> bias{};  // of each view
 };
 
 // Bitwise.
@@ -24,6 +25,10 @@ inline void expect_same(const Gradients& a, const Gradients& b) {
     EXPECT_TRUE(same_bits(a.alibi_slopes[i], b.alibi_slopes[i])) << "gradient of slopes " << i;
   }
   EXPECT_TRUE(same_bits(a.sinks, b.sinks)) << "gradient of the sinks";
+  ASSERT_EQ(a.bias.size(), b.bias.size());
+  for (std::size_t n = 0; n < a.bias.size(); ++n) {
+    EXPECT_TRUE(same_bits(a.bias[n], b.bias[n])) << "gradient of bias " << n;
+  }
 }
 
 inline Dtype accumulation_of(Dtype storage) { return storage == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
@@ -60,6 +65,9 @@ inline Gradients backward(const TensorView& q, const TensorView& k, const Tensor
   }
   for (const TensorView& slopes : options.bias.alibi_slopes()) {
     places.alibi_slopes.push_back(parameter(slopes, gradients.alibi_slopes.emplace_back()));
+  }
+  for (const TensorView& bias : options.bias.views()) {
+    places.bias.push_back(parameter(bias, gradients.bias.emplace_back()));
   }
   if (options.sinks) places.sinks = parameter(options.sinks, gradients.sinks);
   attention_backward(q, k, v, kept.out, kept.log_sum_exp, grad_out, options, places);

@@ -63,7 +63,8 @@ class AttentionCase {
     if (chance(0.2)) options.scale = note("scale", pick<double>({0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
     if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.5, 3, 30}));
     options.threads = pick<int>({1, 1, 2, 3});
-    if (chance(0.2)) options.dropout = {.p = note("dropout", pick<double>({0.1, 0.5, 0.9})), .seed = choices_.below(1000)};
+    if (chance(0.2))
+      options.dropout = {.p = note("dropout", pick<double>({0.1, 0.5, 0.9})), .seed = choices_.below(1000)};
   }
   AttentionCase(const AttentionCase&) = delete;
 
@@ -76,6 +77,7 @@ class AttentionCase {
   std::int64_t heads() const { return heads_; }
   // Of the weights that dropout keeps.
   double dropout_factor() const { return 1 / (1 - options.dropout.p); }
+  std::int64_t longest_query_length() const { return q_len_; }
   std::int64_t query_length(std::int64_t b) const { return packed_ ? rows(q_offsets_, b) : q_len_; }
   std::string describe() const {
     return fmt::format("batch {}, heads {}/{}, {} x {}, head_dim {}, value_dim {}, {} into {}{}", batch_, heads_,

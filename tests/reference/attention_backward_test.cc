@@ -21,7 +21,13 @@ Arrays padded() {
           normal(random, {2, 2, 7, 3}, Dtype::f64), normal(random, {2, 4, 5, 3}, Dtype::f64)};
 }
 
-void expect_gradients(Arrays arrays, const AttentionOptions& options) {
+// The tensors behind the views of the options.
+struct Parameters {
+  std::vector<Tensor*> biases{};
+  Tensor *w_query = nullptr, *w_key = nullptr, *v = nullptr;
+};
+
+void expect_gradients(Arrays arrays, const AttentionOptions& options, const Parameters& parameters = {}) {
   auto& [q, k, v, grad_out] = arrays;
   const auto loss = [&] {
     const std::vector<double> out = testing::values(reference::attention(q, k, v, options).out);
@@ -34,6 +40,12 @@ void expect_gradients(Arrays arrays, const AttentionOptions& options) {
   testing::expect_gradient(loss, q, given.query);
   testing::expect_gradient(loss, k, given.key);
   testing::expect_gradient(loss, v, given.value);
+  for (std::size_t n = 0; n < parameters.biases.size(); ++n) {
+    testing::expect_gradient(loss, *parameters.biases[n], given.bias[n]);
+  }
+  if (parameters.w_query != nullptr) testing::expect_gradient(loss, *parameters.w_query, given.score.w_query);
+  if (parameters.w_key != nullptr) testing::expect_gradient(loss, *parameters.w_key, given.score.w_key);
+  if (parameters.v != nullptr) testing::expect_gradient(loss, *parameters.v, given.score.v);
 }
 
 TEST(ReferenceAttentionBackward, ParametersOfBiasAndSinks) {
@@ -91,6 +103,40 @@ TEST(ReferenceAttentionBackward, EveryOption) {
   for (std::size_t i = 0; i < std::size(cases); ++i) {
     SCOPED_TRACE(i);
     expect_gradients(padded(), cases[i]);
+  }
+}
+
+TEST(ReferenceAttentionBackward, BiasesOfEveryBroadcastShape) {
+  for (int shape = 0; shape < 16; ++shape) {
+    SCOPED_TRACE(shape);
+    Random random(4);
+    const auto extent = [&](int dim, std::int64_t whole) { return (shape >> dim & 1) != 0 ? 1 : whole; };
+    Tensor bias = normal(random, {extent(0, 2), extent(1, 4), extent(2, 5), extent(3, 7)}, Dtype::f64);
+    Tensor row = normal(random, {7}, Dtype::f64);
+    const AttentionOptions options{.mask = Mask::window(3, 2),
+                                   .bias = Bias::view(bias) + Bias::view(row),
+                                   .soft_cap = 2,
+                                   .dropout = {.p = 0.2, .seed = 3}};
+    expect_gradients(padded(), options, {.biases = {&bias, &row}});
+  }
+}
+
+// Keys of another size than queries.
+TEST(ReferenceAttentionBackward, OtherScores) {
+  Random random(5);
+  Tensor w_query = normal(random, {3, 5}, Dtype::f64), w_key = normal(random, {3, 4}, Dtype::f64);
+  Tensor joined = normal(random, {3, 9}, Dtype::f64), factors = normal(random, {3}, Dtype::f64);
+  Tensor middle = normal(random, {5, 4}, Dtype::f64);
+  Arrays arrays = padded();
+  arrays.k = normal(random, {2, 2, 7, 4}, Dtype::f64);
+  for (const double cap : {0.0, 2.0}) {
+    AttentionOptions options{.mask = Mask::window(3, 2), .scale = 0.8, .soft_cap = cap};
+    options.score = Score::additive(w_query, w_key, factors);
+    expect_gradients(arrays, options, {.w_query = &w_query, .w_key = &w_key, .v = &factors});
+    options.score = Score::concat(joined, factors);
+    expect_gradients(arrays, options, {.w_query = &joined, .v = &factors});
+    options.score = Score::bilinear(middle);
+    expect_gradients(arrays, options, {.w_query = &middle});
   }
 }
 

@@ -1,0 +1,28 @@
+// The gradients of attention with respect to what its scores are made of: queries and keys of dot products, and the
+// hidden layers w_query q and w_key k of additive scores (concat: w's two halves). The other gradients of a score
+// follow by matrix products: score_gradients.cc.
+#pragma once
+
+#include <string_view>
+
+#include "kernels/attention_problem.h"
+#include "qkv/attention_backward.h"
+
+namespace qkv {
+
+struct BackwardInputs {
+  TensorView q, k, v, out, log_sum_exp, grad_out;
+};
+
+// As attention_backward(), but for additive scores `gradients.query` and `gradients.key` have the hidden size, and of
+// the score's parameters there is only v. Not for bilinear scores.
+void differentiate_scores(const BackwardInputs& inputs, const AttentionOptions& options,
+                          const AttentionGradients& gradients);
+
+// std::invalid_argument unless the view has the type of q or of the accumulation.
+void check_type(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+// std::invalid_argument unless a gradient that was brought to the problem's form has the type of q or of the
+// accumulation, and no two elements share an address.
+void check_gradient(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+
+}  // namespace qkv
