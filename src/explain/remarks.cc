@@ -30,6 +30,15 @@ std::vector<std::int64_t> top_keys(const Story& story, std::int64_t i) {
   return keys;
 }
 
+// Why query i has no top key.
+const char* without_top_key(const Story& story, std::int64_t i) {
+  const TensorView weights = story.run.weights.view().select(0, i);
+  for (std::int64_t j = 0; j < story.count(); ++j) {
+    if (std::isnan(weights.at<double>({j}))) return " has weights that are not numbers (NaN)";
+  }
+  return " looks at nobody: everything is hidden from it";
+}
+
 // A scale that would spread the attention, if nearly every row now puts all its weight on one key; else 0.
 double softer_scale(const Story& story) {
   double top = 0, least = 0, most = 0;
@@ -117,7 +126,7 @@ Section about_attention_between(const Story& story) {
     }
     Line line = {{story.input_name(i), Role::input}};
     const std::vector<std::int64_t> keys = top_keys(story, i);
-    if (keys.empty()) line.push_back({" looks at nobody: everything is hidden from it", Role::none});
+    if (keys.empty()) line.push_back({without_top_key(story, i), Role::none});
     for (std::size_t rank = 0; rank < keys.size(); ++rank) {
       line.push_back({rank == 0 ? " looks most at " : rank == 1 ? ", then at " : ", ", Role::none});
       line.push_back({story.input_name(keys[rank]), Role::input});

@@ -1,4 +1,5 @@
 // The walk-through as text: what people read, and what a terminal gets.
+#include <cmath>
 #include <sstream>
 
 #include "explain/example.h"
@@ -124,6 +125,16 @@ TEST(ExplainText, DrawsPictures) {
   const std::string text = to_text(explain(input));
   EXPECT_TRUE(has_line_with(text, "  left    right\n    @@    @@@@\n  @@      @@\n")) << text;
   EXPECT_TRUE(has_line_with(text, "left looks most at "));
+}
+
+TEST(ExplainText, SaysWhyAnInputLooksAtNobody) {
+  ExplainInput input = worked_example();
+  input.mask = matrix(3, 3, {0, 0, 0, 1, 0, 0, 1, 0, 1});
+  input.inputs = matrix(3, 4, {1, 0, 1, 0, 0, 2, 0, 2, 1, 1, 1, std::nan("")});
+  const std::string text = to_text(explain(input));
+  EXPECT_TRUE(has_line_with(text, "input 1 looks at nobody: everything is hidden from it"));
+  EXPECT_TRUE(has_line_with(text, "input 2 looks most at input 1"));
+  EXPECT_TRUE(has_line_with(text, "input 3 has weights that are not numbers (NaN)"));
 }
 
 TEST(ExplainText, OneInputAlone) {
