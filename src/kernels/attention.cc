@@ -49,10 +49,33 @@ class ForwardCall {
       if (is_decoded(task)) {
         decode_group(&task, 1, decode_plan, memory);
       } else {
-        attend_forward(task, problem_.storage, query, query + 1, memory);
+        attend_forward({&task, query, query + 1}, {}, problem_.storage, memory);
       }
     });
   }
+
+  // The task of one head, made when it changes.
+  class HeadTask {
+   public:
+    const AttentionTask& of(const ForwardCall& call, std::int64_t head) {
+      if (head == head_) return task_;
+      head_ = head;
+      task_ = call.problem_.task(head / call.problem_.heads, head % call.problem_.heads);
+      if (call.schedule_.statistics && is_decoded(task_)) {  // only its statistics are left to do
+        task_.out = task_.log_sum_exp = task_.weights = task_.logits = nullptr;
+      }
+      return task_;
+    }
+
+   private:
+    std::int64_t head_ = -1;
+    AttentionTask task_;
+  };
+
+  struct Worker {
+    Scratch scratch;
+    HeadTask present, next;
+  };
 
   void check_stop() const {
     if (stop_.stop_requested()) throw Stopped();
@@ -78,23 +101,27 @@ class ForwardCall {
     const ForwardPlan& plan = schedule_.block;
     const bool in_order = schedule_.sums;
     const std::int64_t blocks = schedule_.blocks, tasks = in_order ? 1 : blocks;  // per head
-    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
-    parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t index, int worker) {
-      const std::int64_t head = index / tasks, b = head / problem_.heads;
-      AttentionTask task = problem_.task(b, head % problem_.heads);
-      if (is_decoded(task)) {  // only its statistics are left to do
-        if (!schedule_.statistics) return;
-        task.out = task.log_sum_exp = task.weights = task.logits = nullptr;
-      }
+    std::vector<Worker> workers(static_cast<std::size_t>(schedule_.threads));
+    parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t index, int number) {
+      Worker& worker = workers[static_cast<std::size_t>(number)];
+      const AttentionTask& task = worker.present.of(*this, index / tasks);
+      if (is_decoded(task) && !schedule_.statistics) return;
       // Else late blocks first: under a causal mask they are the longest.
       const std::int64_t first = in_order ? 0 : blocks - 1 - index % tasks;
-      for (std::int64_t block = first; block < first + (in_order ? blocks : 1); ++block) {
+      const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
+      const AttentionTask& next = worker.next.of(*this, likely / tasks);
+      const std::int64_t next_first = in_order ? 0 : blocks - 1 - likely % tasks;
+      const auto block_of = [&](const AttentionTask& of, std::int64_t block) {
         const std::int64_t begin = block * plan.block_queries;
-        const std::int64_t end = std::min(begin + plan.block_queries, task.q_len);
-        if (begin >= end) return;
+        return QueryBlock{&of, begin, std::min(begin + plan.block_queries, of.q_len)};
+      };
+      const std::int64_t last = first + (in_order ? blocks : 1);
+      for (std::int64_t block = first; block < last; ++block) {
+        const QueryBlock present = block_of(task, block);
+        if (present.begin >= present.end) return;
         check_stop();
-        attend_forward(task, problem_.storage, begin, end,
-                       scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
+        attend_forward(present, block + 1 < last ? block_of(task, block + 1) : block_of(next, next_first),
+                       problem_.storage, worker.scratch.get(plan.scratch_bytes));
       }
     });
   }

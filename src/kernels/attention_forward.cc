@@ -19,24 +19,24 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
 template <class T, class S>
-void forward_typed(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch) {
-  const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
-  if (vectors == 1) return ForwardBlock<T, S, 1>(task, begin, end, scratch).run();
+void forward_typed(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
+  const std::int64_t vectors = (block.end - block.begin + kLanes<T> - 1) / kLanes<T>;
+  if (vectors == 1) return ForwardBlock<T, S, 1>(block, next, scratch).run();
   if constexpr (dtype_of<S> == Dtype::f32) {  // elsewhere two vectors are not worth the code
-    if (vectors == 2) return ForwardBlock<T, S, 2>(task, begin, end, scratch).run();
+    if (vectors == 2) return ForwardBlock<T, S, 2>(block, next, scratch).run();
   }
-  ForwardBlock<T, S, kTileVectors>(task, begin, end, scratch).run();
+  ForwardBlock<T, S, kTileVectors>(block, next, scratch).run();
 }
 
-void forward(const AttentionTask& task, Dtype storage, std::int64_t begin, std::int64_t end, std::byte* scratch) {
+void forward(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch) {
   if (storage == Dtype::f64) {
-    forward_typed<double, double>(task, begin, end, scratch);
+    forward_typed<double, double>(block, next, scratch);
   } else if (storage == Dtype::bf16) {
-    forward_typed<float, BFloat16>(task, begin, end, scratch);
+    forward_typed<float, BFloat16>(block, next, scratch);
   } else if (storage == Dtype::f16) {
-    forward_typed<float, Float16>(task, begin, end, scratch);
+    forward_typed<float, Float16>(block, next, scratch);
   } else {
-    forward_typed<float, float>(task, begin, end, scratch);
+    forward_typed<float, float>(block, next, scratch);
   }
 }
 
@@ -59,9 +59,8 @@ HWY_EXPORT(plan);
 
 ForwardPlan plan_forward(const AttentionTask& task, Dtype storage) { return HWY_DYNAMIC_DISPATCH(plan)(task, storage); }
 
-void attend_forward(const AttentionTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
-                    std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(forward)(task, storage, begin, end, scratch);
+void attend_forward(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(forward)(block, next, storage, scratch);
 }
 
 template <class T>

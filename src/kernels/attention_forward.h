@@ -9,8 +9,15 @@ namespace qkv {
 // How many queries a block holds on the selected target, and the scratch that attend_forward needs.
 ForwardPlan plan_forward(const AttentionTask& task, Dtype storage);
 
-// Queries begin <= i < end of one head, end - begin <= block_queries. `scratch`: 64-byte aligned.
-void attend_forward(const AttentionTask& task, Dtype storage, std::int64_t begin, std::int64_t end, std::byte* scratch);
+// Queries begin <= i < end of one head, end - begin <= block_queries.
+struct QueryBlock {
+  const AttentionTask* task = nullptr;
+  std::int64_t begin = 0, end = 0;
+};
+
+// `next`: what this thread will probably do next, or no task; its rows are fetched meanwhile. `scratch`: 64-byte
+// aligned.
+void attend_forward(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch);
 
 // unit * maximum + ln(sum), or -infinity for sum 0: the natural log-sum-exp of a row whose maximum is in units of
 // `unit`.

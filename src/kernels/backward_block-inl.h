@@ -85,7 +85,7 @@ class BackwardBlock {
     grad_query_ = grad_out_ + sizes.grad_out;
     tile_values_ = grad_query_ + sizes.grad_query;
     slice_ = tile_values_ + sizes.tile_values;
-    logits_.template prepare<S>(task_, begin, count_, slice_ + sizes.slice, /*spare=*/weights_);
+    logits_.template prepare<S>(task_, begin, count_, slice_ + sizes.slice);
   }
 
   // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of query_dim, or nullptr.

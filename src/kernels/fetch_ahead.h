@@ -1,0 +1,61 @@
+// Rows that will be wanted soon, brought into the second-level cache a few lines at a time while something else is
+// computed. A guess that proves wrong costs little and changes nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention_task.h"
+
+namespace qkv {
+
+class FetchAhead {
+ public:
+  // At most this much of one range: what comes later is read soon enough, and the present block's own data must stay.
+  static constexpr std::int64_t kMostBytes = 128 * 1024;
+
+  // Rows of `row_bytes`, `step` bytes apart.
+  void add(const std::byte* data, std::int64_t step, std::int64_t rows, std::int64_t row_bytes) {
+    if (data == nullptr || rows <= 0 || row_bytes <= 0) return;
+    if (step == row_bytes) {
+      row_bytes *= rows;
+      rows = 1;
+    }
+    row_bytes = std::min(row_bytes, kMostBytes);
+    ranges_[count_++] = {data, step, std::min(rows, std::max<std::int64_t>(1, kMostBytes / row_bytes)), row_bytes};
+  }
+
+  std::int64_t lines() const {
+    std::int64_t lines = 0;
+    for (int i = 0; i < count_; ++i) lines += ranges_[i].rows * ((ranges_[i].row_bytes + kLine - 1) / kLine);
+    return lines;
+  }
+
+  void fetch(std::int64_t lines) {
+    for (; lines > 0 && at_ < count_; --lines) {
+      Range& range = ranges_[at_];
+      __builtin_prefetch(range.data + offset_, 0, 2);
+      offset_ += kLine;
+      if (offset_ < range.row_bytes) continue;
+      offset_ = 0;
+      if (--range.rows == 0) {
+        ++at_;
+      } else {
+        range.data += range.step;
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  struct Range {
+    const std::byte* data;
+    std::int64_t step, rows, row_bytes;
+  };
+  Range ranges_[4];
+  int count_ = 0, at_ = 0;
+  std::int64_t offset_ = 0;
+};
+
+}  // namespace qkv
