@@ -15,14 +15,14 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
 // multiply_tile for rows with NaN or infinity: a key hidden from a query (its mark is -0) is left out.
-template <int kRows, int kVectors, class T>
+template <int kStride, int kRows, int kVectors, class T>
 HWY_NOINLINE void multiply_visible(const T* left, std::int64_t step, const T* tile, const T* marks, std::int64_t keys,
                                    Vec<T> (&sum)[kRows][kVectors]) {
   const Tag<T> d;
   const hn::RebindToSigned<Tag<T>> bits;
   for (std::int64_t key = 0; key < keys; ++key, left += step) {
     for (int c = 0; c < kVectors; ++c) {
-      const std::int64_t at = (key * kVectors + c) * kLanes<T>;
+      const std::int64_t at = (key * kStride + c) * kLanes<T>;
       const auto mark = hn::BitCast(bits, hn::Load(d, marks + at));
       const auto hidden = hn::RebindMask(d, hn::Eq(mark, hn::BitCast(bits, hn::Set(d, T(-0.0)))));  // NaN is no mark
       const Vec<T> factor = hn::Load(d, tile + at);
@@ -33,7 +33,7 @@ HWY_NOINLINE void multiply_visible(const T* left, std::int64_t step, const T* ti
   }
 }
 
-template <int kRows, int kVectors, class T, class S>
+template <int kRows, int kVectors, int kStride, class T, class S>
 void accumulate_dims(const KeyRows<S>& rows, const T* tile, const T* marks, T* slice, T* to) {
   const Tag<T> d;
   const T* left;
@@ -50,33 +50,35 @@ void accumulate_dims(const KeyRows<S>& rows, const T* tile, const T* marks, T* s
   }
   Vec<T> sum[kRows][kVectors];
   QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Load(d, to + (r * kVectors + c) * kLanes<T>);
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Load(d, to + (r * kStride + c) * kLanes<T>);
   }
   if (HWY_UNLIKELY(marks != nullptr)) {
-    multiply_visible(left, step, tile, marks, rows.count, sum);
+    multiply_visible<kStride>(left, step, tile, marks, rows.count, sum);
   } else {
-    multiply_tile<kRows, kVectors, T>(left, 1, step, tile, kVectors * kLanes<T>, rows.count, sum);
+    multiply_tile<kRows, kVectors, T>(left, 1, step, tile, kStride * kLanes<T>, rows.count, sum);
   }
   QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], d, to + (r * kVectors + c) * kLanes<T>);
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], d, to + (r * kStride + c) * kLanes<T>);
   }
 }
 
 // to[dim][query] += sum over keys of rows[key][dim] * tile[key][query], in order of keys, for dim < dims. `marks`:
-// nullptr, or a tile whose -0 entries name the pairs to leave out. `slice`: room for count * kTileRows elements.
-template <int kVectors, class T, class S>
+// nullptr, or a tile whose -0 entries name the pairs to leave out. `slice`: room for count * kTileRows elements. Rows
+// of tiles and of `to` lie kStride vectors apart, of which kVectors take part.
+template <int kVectors, int kStride = kVectors, class T, class S>
 void accumulate(KeyRows<S> rows, std::int64_t dims, const T* tile, const T* marks, T* slice, T* to) {
-  constexpr int kColumns = kVectors * kLanes<T>;
+  constexpr int kColumns = kStride * kLanes<T>;
   std::int64_t left = dims;
   for (; left >= kTileRows; left -= kTileRows, rows.data += kTileRows, to += kTileRows * kColumns) {
-    accumulate_dims<kTileRows, kVectors>(rows, tile, marks, slice, to);
+    accumulate_dims<kTileRows, kVectors, kStride>(rows, tile, marks, slice, to);
   }
   if constexpr (kTileRows > 4) {
     for (; left >= 4; left -= 4, rows.data += 4, to += 4 * kColumns) {
-      accumulate_dims<4, kVectors>(rows, tile, marks, slice, to);
+      accumulate_dims<4, kVectors, kStride>(rows, tile, marks, slice, to);
     }
   }
-  for (; left > 0; --left, ++rows.data, to += kColumns) accumulate_dims<1, kVectors>(rows, tile, marks, slice, to);
+  for (; left > 0; --left, ++rows.data, to += kColumns)
+    accumulate_dims<1, kVectors, kStride>(rows, tile, marks, slice, to);
 }
 
 }  // namespace qkv::HWY_NAMESPACE

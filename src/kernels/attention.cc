@@ -102,8 +102,7 @@ class ForwardCall {
       if (is_decoded(task) && !schedule_.statistics) return;
       // Else late blocks first: under a causal mask they are the longest.
       const std::int64_t first = in_order ? 0 : blocks - 1 - index % tasks;
-      const std::int64_t likely =
-          std::min(index + std::min<std::int64_t>(schedule_.threads, tasks), schedule_.tasks - 1);
+      const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
       const AttentionTask& next = worker.next.of(*this, likely / tasks);
       const std::int64_t next_first = in_order ? 0 : blocks - 1 - likely % tasks;
       const auto block_of = [&](const AttentionTask& of, std::int64_t block) {

@@ -95,7 +95,7 @@ class BackwardBlock {
     grad_v_ = grad_query_ + sizes.grad_query;
     tile_values_ = grad_v_ + sizes.grad_v;
     slice_ = tile_values_ + sizes.tile_values;
-    logits_.template prepare<S>(task_, begin, count_, slice_ + sizes.slice, /*spare=*/weights_);
+    logits_.template prepare<S>(task_, begin, count_, slice_ + sizes.slice);
   }
 
   // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of score_dim, or nullptr.

@@ -53,29 +53,32 @@ template <class T>
 inline constexpr T kLeastExponent = sizeof(T) == 4 ? T(-126) : T(-1022);
 
 #if HWY_TARGET == HWY_AVX3
-alignas(64) inline constexpr float kSixteenthPowers[16] = {
-    0x1p+0f,        0x1.0b5586p+0f, 0x1.172b84p+0f, 0x1.2387a6p+0f, 0x1.306fe0p+0f, 0x1.3dea64p+0f,
-    0x1.4bfdaep+0f, 0x1.5ab07ep+0f, 0x1.6a09e6p+0f, 0x1.7a1148p+0f, 0x1.8ace54p+0f, 0x1.9c4918p+0f,
-    0x1.ae89fap+0f, 0x1.c199bep+0f, 0x1.d5818ep+0f, 0x1.ea4afap+0f};
+// The floats 2^(j/16) as words, less j << 19.
+alignas(64) inline constexpr std::uint32_t kSixteenthPowers[16] = {
+    0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532, 0x3f75fed7, 0x3f75583f,
+    0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c, 0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d};
 #endif
 
 template <class T>
 HWY_INLINE Vec<T> exp2(Vec<T> x) {
   const Tag<T> d;
 #if HWY_TARGET == HWY_AVX3
-  // reduce leaves x - round(x); scalef multiplies by 2^floor of its second operand, and gives 0 outside its mask.
   const Vec<T> least = hn::Set(d, kLeastExponent<T>);
   if constexpr (sizeof(T) == 4) {
-    // n is x rounded to sixteenths, f the rest: 2^x = 2^(n - floor(n)) * 2^f * 2^floor(n), the first of them from a
-    // table in a register, by the four low bits. Half as many multiplications as a polynomial for |f| <= 1/2.
+    // n is x rounded to sixteenths, f the rest. 16 n stands in the low bits of `shifted`: the last four choose
+    // 2^(n - floor(n)) from a table in a register, and all of them, shifted into the exponent, complete it to 2^n.
+    // Half as many multiplications as a polynomial for |f| <= 1/2.
     const Vec<T> magic = hn::Set(d, 0x1.8p19f), shifted = hn::Add(x, magic);
-    const Vec<T> n = hn::Sub(shifted, magic), f = hn::Sub(x, n);
-    const __m512 root = _mm512_permutexvar_ps(_mm512_castps_si512(shifted.raw), _mm512_load_ps(kSixteenthPowers));
+    const Vec<T> f = hn::Sub(x, hn::Sub(shifted, magic));
+    const __m512i sixteenths = _mm512_castps_si512(shifted.raw);
+    const __m512i root = _mm512_permutexvar_epi32(sixteenths, _mm512_load_si512(kSixteenthPowers));
+    const __m512 power = _mm512_castsi512_ps(_mm512_add_epi32(root, _mm512_slli_epi32(sixteenths, 19)));
     Vec<T> rest = hn::MulAdd(f, hn::Set(d, 0x1.c6b08ep-5f), hn::Set(d, 0x1.ebfff4p-3f));
     rest = hn::Mul(hn::MulAdd(rest, f, hn::Set(d, 0x1.62e430p-1f)), f);
     const __mmask16 stays = _mm512_cmp_ps_mask(x.raw, least.raw, _CMP_NLT_UQ);
-    return Vec<T>{_mm512_maskz_scalef_ps(stays, hn::MulAdd(Vec<T>{root}, rest, Vec<T>{root}).raw, n.raw)};
+    return Vec<T>{_mm512_maskz_fmadd_ps(stays, power, rest.raw, power)};
   } else {
+    // reduce leaves x - round(x); scalef multiplies by 2^floor of its second operand, and gives 0 outside its mask.
     const Vec<T> f{_mm512_reduce_pd(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
     const __mmask8 stays = _mm512_cmp_pd_mask(x.raw, least.raw, _CMP_NLT_UQ);
     return Vec<T>{_mm512_maskz_scalef_pd(stays, exp2_fraction<T>(f).raw, hn::Sub(x, f).raw)};

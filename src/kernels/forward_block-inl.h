@@ -62,7 +62,7 @@ class ForwardBlock {
     out_ = weights_ + sizes.weights;
     chunk_out_ = out_ + sizes.out;
     value_rows_ = chunk_out_ + sizes.out;
-    logits_.template prepare<S>(task_, begin_, count_, value_rows_ + sizes.value_rows, /*spare=*/weights_);
+    logits_.template prepare<S>(task_, begin_, count_, value_rows_ + sizes.value_rows);
     if (next.task != nullptr) announce(next);
   }
 
@@ -78,6 +78,8 @@ class ForwardBlock {
   static constexpr int kColumns = kVectors * kLanes<T>;
   using State = SoftmaxState<T, kVectors>;
   using Tile = Vec<T>[kTileRows][kVectors];
+  using VectorRange = typename Visibility<T, kVectors>::VectorRange;
+  using Sight = typename Visibility<T, kVectors>::Sight;
 
   // What is to be fetched for `next` while this block's tiles are computed.
   void announce(const QueryBlock& next) {
@@ -88,7 +90,7 @@ class ForwardBlock {
     };
     add(task.query.data, task.query.step, next.begin, next.end, task.query_dim, sizeof(S));
     add(task.out, task.out_step, next.begin, next.end, task.value_dim, task.out_is_accumulator ? sizeof(T) : sizeof(S));
-    if (task.key.data != task_.key.data) {
+    if (task.key.pages == nullptr && task.key.data != task_.key.data) {
       add(task.key.data, task.key.step, 0, task.k_len, task.key_dim, sizeof(S));
       add(task.value.data, task.value.step, 0, task.k_len, task.value_dim, sizeof(S));
     }
@@ -142,92 +144,143 @@ class ForwardBlock {
   template <Unit kUnit>
   void attend_keys(std::int64_t block, std::int64_t first, std::int64_t last, State& state, T* out) {
     const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
+    VectorRange taken[kBlockKeys / kTileRows];  // the vectors of queries that take part in a tile
     bool masked = false;
     for (std::int64_t row = first_row; block + row < last; row += kTileRows) {
       const std::int64_t key = block + row;
+      VectorRange& range = taken[row / kTileRows];
+      range = {0, kVectors};
       ahead_.fetch(ahead_lines_);
+      bool seen = visibility_.sees_all(key, kTileRows);
+      if (!seen) {
+        visibility_.load_booleans(key, kTileRows);
+        const Sight sight = visibility_.sight(key);
+        if (sight == Sight::none) {
+          range = {0, 0};
+          continue;
+        }
+        seen = sight == Sight::all;
+      }
+      if (!seen) {
+        masked = true;
+        // Edges, as the causal one: products for the vectors that see nothing would be up to half of a block's.
+        if constexpr (kUnit == Unit::base2 && kVectors > 1) {
+          range = visibility_.vectors_seeing(key, kTileRows);
+          if (range.end - range.begin == 1) {
+            absorb_some<1>(block, first_row, row, range.begin, state, out);
+            continue;
+          }
+          if constexpr (kVectors > 2) {
+            if (range.end - range.begin == 2) {
+              absorb_some<2>(block, first_row, row, range.begin, state, out);
+              continue;
+            }
+          }
+        }
+      }
       Tile tile;
       logits_.template compute<kUnit, S>(task_, key, tile);
-      if (visibility_.sees_all(key, kTileRows)) {
-        absorb<kUnit, false>(block, first_row, row, tile, state, out);
+      if (seen) {
+        absorb<kUnit, false>(block, first_row, row, /*vector=*/0, tile, state, out);
       } else {
-        masked = true;
-        visibility_.load_booleans(key, kTileRows);
         visibility_.hide(key, tile);
-        absorb<kUnit, true>(block, first_row, row, tile, state, out);
+        absorb<kUnit, true>(block, first_row, row, /*vector=*/0, tile, state, out);
       }
     }
     state.finish_block();
     if (task_.out == nullptr) return;
     if (dropout_.is_on()) dropout_.drop(block + first_row, last - block - first_row, weights_ + first_row * kColumns);
     for (std::int64_t key = block + first_row; key < last;) {
-      const KeyRows<S> values = rows_from<S>(task_.value, key, last);
-      const T* weights = weights_ + (key - block) * kColumns;
-      const bool guarded = masked && !values.are_finite(task_.value_dim);
-      accumulate<kVectors>(values, task_.value_dim, weights, guarded ? weights : nullptr, value_rows_, out);
+      const std::int64_t tile = (key - block) / kTileRows;
+      std::int64_t end = tile + 1;
+      while (block + end * kTileRows < last && taken[end] == taken[tile]) ++end;
+      const KeyRows<S> values = rows_from<S>(task_.value, key, std::min(last, block + end * kTileRows));
+      if (taken[tile].begin < taken[tile].end) {
+        add_values(values, key - block, taken[tile], masked && !values.are_finite(task_.value_dim), out);
+      }
       key += values.count;
     }
   }
 
+  // Values times weights, which begin in row `row`, for some vectors of queries.
+  void add_values(const KeyRows<S>& values, std::int64_t row, VectorRange range, bool guarded, T* out) {
+    const std::int64_t column = range.begin * kLanes<T>;
+    const T* weights = weights_ + row * kColumns + column;
+    const T* marks = guarded ? weights : nullptr;
+    if (range.end - range.begin == kVectors) {
+      accumulate<kVectors>(values, task_.value_dim, weights, marks, value_rows_, out);
+    } else if (range.end - range.begin == 1) {
+      accumulate<1, kVectors>(values, task_.value_dim, weights, marks, value_rows_, out + column);
+    } else if constexpr (kVectors > 2) {
+      accumulate<2, kVectors>(values, task_.value_dim, weights, marks, value_rows_, out + column);
+    }
+  }
+
+  // A masked tile for kCount vectors of queries, from `vector` on.
+  template <int kCount>
+  HWY_NOINLINE void absorb_some(std::int64_t block, std::int64_t first_row, std::int64_t row, int vector, State& state,
+                                T* out) {
+    Vec<T> tile[kTileRows][kCount];
+    logits_.template compute_some<S>(task_, block + row, vector, tile);
+    visibility_.hide(block + row, tile, vector);
+    absorb<Unit::base2, true>(block, first_row, row, vector, tile, state, out);
+  }
+
   // The tile's logits become weights in rows `row` and below; a hidden key's weight is -0, so that the guarded product
-  // can tell it from a weight that vanished.
-  template <Unit kUnit, bool kMasked>
-  HWY_INLINE void absorb(std::int64_t block, std::int64_t first_row, std::int64_t row, Tile& tile, State& state,
-                         T* out) {
+  // can tell it from a weight that vanished. The tile's first vector of queries is `vector`.
+  template <Unit kUnit, bool kMasked, int kCount>
+  HWY_INLINE void absorb(std::int64_t block, std::int64_t first_row, std::int64_t row, int vector,
+                         const Vec<T> (&tile)[kTileRows][kCount], State& state, T* out) {
     const Tag<T> d;
-    Vec<T> top[kVectors];
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+    const std::int64_t column = vector * kLanes<T>;
+    Vec<T> top[kCount];
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) {
       top[c] = tile[0][c];
       QKV_UNROLL for (int r = 1; r < kTileRows; ++r) top[c] = hn::Max(top[c], tile[r][c]);
     }
     const Vec<T> unit = unit_of<kUnit, T>(task_);
-    if (HWY_UNLIKELY(state.is_exceeded_by(top, unit))) {
-      Vec<T> factor[kVectors];
-      state.template move_maximum<kUnit>(top, unit, factor);
-      scale_columns(weights_ + first_row * kColumns, row - first_row, factor);
-      scale_columns(out, task_.value_dim, factor);
+    if (HWY_UNLIKELY(state.is_exceeded_by(top, unit, vector))) {
+      Vec<T> factor[kCount];
+      state.template move_maximum<kUnit>(top, unit, vector, factor);
+      scale_columns(weights_ + first_row * kColumns + column, kColumns, row - first_row, factor);
+      scale_columns(out + column, kColumns, task_.value_dim, factor);
     }
-    T* weights = weights_ + row * kColumns;
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      const Vec<T> maximum = hn::Load(d, state.maximum + c * kLanes<T>);
-      Vec<T> sum = hn::Load(d, state.block + c * kLanes<T>);
+    T* weights = weights_ + row * kColumns + column;
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+      const Vec<T> maximum = hn::Load(d, state.maximum + column + c * kLanes<T>);
+      Vec<T> sum = hn::Load(d, state.block + column + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
         Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), maximum));
         sum = hn::Add(sum, weight);
         if constexpr (kMasked) {
-          weight = hn::IfThenElse(visibility_.hidden(block + row, r, c), hn::Set(d, T(-0.0)), weight);
+          weight = hn::IfThenElse(visibility_.hidden(block + row, r, vector + c), hn::Set(d, T(-0.0)), weight);
         }
-        hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
+        hn::Store(weight, d, weights + r * kColumns + c * kLanes<T>);
       }
-      hn::Store(sum, d, state.block + c * kLanes<T>);
+      hn::Store(sum, d, state.block + column + c * kLanes<T>);
     }
   }
 
-  // 1 / sum per query, 0 for a query without keys.
-  HWY_INLINE Vec<T> inverse_sum(int column) const {
+  // 1 / sum per query of vector c, 0 for a query without keys.
+  HWY_INLINE Vec<T> inverse_sum(int c) const {
     const Tag<T> d;
-    const Vec<T> sum = hn::Load(d, state_.sum + column);
+    const Vec<T> sum = hn::Load(d, state_.sum + c * kLanes<T>);
     return hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, T(1)), sum));
   }
 
   void write_out() {
-    const Tag<T> d;
-    for (std::int64_t at = 0; at < task_.value_dim * kColumns; at += kLanes<T>) {
-      const Vec<T> inverse = inverse_sum(static_cast<int>(at % kColumns));
-      // Adding 0 turns -0 into 0: whether a hidden key was skipped or added with weight 0 cannot be seen.
-      hn::Store(hn::MulAdd(hn::Load(d, out_ + at), inverse, hn::Zero(d)), d, out_ + at);
-    }
-    if (sizeof(S) == sizeof(T) || task_.out_is_accumulator) {
-      T* target = reinterpret_cast<T*>(task_.out) + begin_ * task_.out_step;
-      transpose(out_, kColumns, task_.value_dim, count_, target, task_.out_step);
-      return;
-    }
     if constexpr (sizeof(S) != sizeof(T)) {
-      transpose(out_, kColumns, task_.value_dim, count_, chunk_out_, task_.value_dim);
-      S* target = reinterpret_cast<S*>(task_.out) + begin_ * task_.out_step;
-      for (std::int64_t i = 0; i < count_; ++i) {
-        round_row(chunk_out_ + i * task_.value_dim, task_.value_dim, target + i * task_.out_step);
-      }
+      if (!task_.out_is_accumulator) return write_out_as<S>();
+    }
+    write_out_as<T>();
+  }
+
+  template <class Out>
+  void write_out_as() {
+    for (int c = 0; c < kVectors && c * kLanes<T> < count_; ++c) {
+      const std::int64_t first = c * kLanes<T>;
+      Out* target = reinterpret_cast<Out*>(task_.out) + (begin_ + first) * task_.out_step;
+      lanes_to_rows(out_ + first, kColumns, count_ - first, task_.value_dim, inverse_sum(c), target, task_.out_step);
     }
   }
 

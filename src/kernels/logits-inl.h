@@ -77,9 +77,9 @@ class BlockLogits {
   static constexpr int kColumns = kVectors * kLanes<T>;
   using Tile = Vec<T>[kTileRows][kVectors];
 
-  // Reads the queries. `spare`: at least kColumns * 128 elements, free to use during this call.
+  // Reads the queries.
   template <class S>
-  void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, T* scratch, T* spare) {
+  void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, T* scratch) {
     const LogitScratch<T, kVectors> sizes(task);
     begin_ = begin;
     count_ = count;
@@ -88,7 +88,7 @@ class BlockLogits {
     key_rows_ = projected + sizes.projected;
     key_hidden_ = key_rows_ + sizes.key_rows;
 
-    transpose_queries<S>(task, spare);
+    transpose_queries<S>(task);
     if (is_additive(task)) {
       multiply_rows(task.hidden, reinterpret_cast<const T*>(task.score_w_query.data), task.score_w_query.step, 1,
                     task.query_dim, projected);
@@ -114,7 +114,7 @@ class BlockLogits {
     std::int64_t step;
     const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
     if constexpr (kUnit == Unit::base2) {
-      multiply_keys(task, keys, step, tile);
+      multiply_keys(task, keys, step, /*first=*/0, tile);
     } else {
       HWY_ALIGN T logits[kTileRows * kColumns];
       compute_natural(task, key, keys, step, logits);
@@ -124,6 +124,15 @@ class BlockLogits {
         }
       }
     }
+  }
+
+  // The same for bare products, of kCount vectors of queries from vector `first` on.
+  template <class S, int kCount>
+  HWY_INLINE void compute_some(const AttentionTask& task, std::int64_t key, int first,
+                               Vec<T> (&tile)[kTileRows][kCount]) {
+    std::int64_t step;
+    const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    multiply_keys(task, keys, step, first, tile);
   }
 
   // What keys, or their hidden layer, are met with: [key_dim or hidden][kColumns].
@@ -159,19 +168,11 @@ class BlockLogits {
  private:
   // right_ = queries^T [query_dim][kColumns]; lanes without a query are 0.
   template <class S>
-  void transpose_queries(const AttentionTask& task, T* spare) {
-    if (count_ < kColumns) std::memset(right_, 0, sizeof(T) * task.query_dim * kColumns);
+  void transpose_queries(const AttentionTask& task) {
     const S* rows = reinterpret_cast<const S*>(task.query.data) + begin_ * task.query.step;
-    if constexpr (sizeof(S) == sizeof(T)) {
-      transpose(rows, task.query.step, count_, task.query_dim, right_, kColumns);
-    } else {
-      constexpr std::int64_t kSlice = 128;
-      for (std::int64_t dim = 0; dim < task.query_dim; dim += kSlice) {
-        const std::int64_t size = std::min(kSlice, task.query_dim - dim);
-        for (std::int64_t i = 0; i < count_; ++i)
-          convert_row(rows + i * task.query.step + dim, size, spare + i * kSlice);
-        transpose(spare, kSlice, count_, size, right_ + dim * kColumns, kColumns);
-      }
+    for (std::int64_t first = 0; first < kColumns; first += kLanes<T>) {
+      rows_to_lanes(rows + first * task.query.step, task.query.step, count_ - first, task.query_dim, right_ + first,
+                    kColumns);
     }
   }
 
@@ -228,7 +229,7 @@ class BlockLogits {
       return;
     }
     Tile tile;
-    multiply_keys(task, keys, step, tile);
+    multiply_keys(task, keys, step, /*first=*/0, tile);
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
         const Vec<T> scale = hn::Set(Tag<T>(), static_cast<T>(task.scale));
@@ -237,11 +238,13 @@ class BlockLogits {
     }
   }
 
-  HWY_INLINE void multiply_keys(const AttentionTask& task, const T* keys, std::int64_t step, Tile& tile) const {
+  template <int kCount>
+  HWY_INLINE void multiply_keys(const AttentionTask& task, const T* keys, std::int64_t step, int first,
+                                Vec<T> (&tile)[kTileRows][kCount]) const {
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) tile[r][c] = hn::Zero(Tag<T>());
+      QKV_UNROLL for (int c = 0; c < kCount; ++c) tile[r][c] = hn::Zero(Tag<T>());
     }
-    multiply_tile<kTileRows, kVectors, T>(keys, step, 1, right_, kColumns, task.key_dim, tile);
+    multiply_tile<kTileRows, kCount, T>(keys, step, 1, right_ + first * kLanes<T>, kColumns, task.key_dim, tile);
   }
 
   // W_k k

@@ -44,9 +44,11 @@ HWY_INLINE hn::Vec<D> load_as(D d, const S* from) {
 }
 
 // The inverse, to the nearest value of S, ties to even. (Highway's own conversion to bf16 truncates.)
-template <class S>
-HWY_INLINE void store_as(Vec<float> x, S* to) {
-  if constexpr (dtype_of<S> == Dtype::bf16) {
+template <class V, class S>
+HWY_INLINE void store_as(V x, S* to) {
+  if constexpr (sizeof(S) == sizeof(hn::TFromV<V>)) {
+    hn::StoreU(x, Tag<S>(), to);
+  } else if constexpr (dtype_of<S> == Dtype::bf16) {
     const hn::RebindToUnsigned<Tag<float>> bits;
     const hn::Rebind<std::int32_t, Tag<float>> wide;
     const hn::Rebind<std::uint16_t, Tag<float>> half;
@@ -167,6 +169,115 @@ HWY_INLINE T dot(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::int64_t 
   T total = hn::GetLane(hn::SumOfLanes(d, sum));
   for (; i < count; ++i) total += a[i] * b[i];
   return total;
+}
+
+// A square of vectors, row by row, becomes its transposed.
+template <class T>
+HWY_INLINE void transpose_square([[maybe_unused]] Vec<T> (&v)[kLanes<T>]) {
+#if HWY_TARGET != HWY_SCALAR
+  const Tag<T> d;
+  constexpr int kLanesOfBlock = HWY_MIN(kLanes<T>, 16 / static_cast<int>(sizeof(T)));
+  // Within blocks of 128 bits ...
+  if constexpr (kLanesOfBlock == 4) {
+    const hn::RepartitionToWide<Tag<T>> wide;
+    const auto lower = [&](Vec<T> a, Vec<T> b) { return hn::BitCast(wide, hn::InterleaveLower(d, a, b)); };
+    const auto upper = [&](Vec<T> a, Vec<T> b) { return hn::BitCast(wide, hn::InterleaveUpper(d, a, b)); };
+    QKV_UNROLL for (int r = 0; r < kLanes<T>; r += 4) {
+      const auto ab_low = lower(v[r], v[r + 1]), ab_high = upper(v[r], v[r + 1]);
+      const auto ef_low = lower(v[r + 2], v[r + 3]), ef_high = upper(v[r + 2], v[r + 3]);
+      v[r] = hn::BitCast(d, hn::InterleaveLower(wide, ab_low, ef_low));
+      v[r + 1] = hn::BitCast(d, hn::InterleaveUpper(wide, ab_low, ef_low));
+      v[r + 2] = hn::BitCast(d, hn::InterleaveLower(wide, ab_high, ef_high));
+      v[r + 3] = hn::BitCast(d, hn::InterleaveUpper(wide, ab_high, ef_high));
+    }
+  } else if constexpr (kLanesOfBlock == 2) {
+    QKV_UNROLL for (int r = 0; r < kLanes<T>; r += 2) {
+      const Vec<T> a = v[r], b = v[r + 1];
+      v[r] = hn::InterleaveLower(d, a, b);
+      v[r + 1] = hn::InterleaveUpper(d, a, b);
+    }
+  }
+  // ... and then the blocks themselves.
+  constexpr int kBlocks = kLanes<T> / kLanesOfBlock;
+  if constexpr (kBlocks == 2) {
+    QKV_UNROLL for (int j = 0; j < kLanesOfBlock; ++j) {
+      const Vec<T> a = v[j], b = v[j + kLanesOfBlock];
+      v[j] = hn::ConcatLowerLower(d, b, a);
+      v[j + kLanesOfBlock] = hn::ConcatUpperUpper(d, b, a);
+    }
+  }
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kBlocks == 4) {
+    const auto evens = [](Vec<float> a, Vec<float> b) { return Vec<float>{_mm512_shuffle_f32x4(a.raw, b.raw, 0x88)}; };
+    const auto odds = [](Vec<float> a, Vec<float> b) { return Vec<float>{_mm512_shuffle_f32x4(a.raw, b.raw, 0xdd)}; };
+    const Tag<float> words;
+    QKV_UNROLL for (int j = 0; j < kLanesOfBlock; ++j) {
+      Vec<float> row[4];
+      QKV_UNROLL for (int i = 0; i < 4; ++i) row[i] = hn::BitCast(words, v[j + i * kLanesOfBlock]);
+      const Vec<float> even_low = evens(row[0], row[1]), even_high = evens(row[2], row[3]);
+      const Vec<float> odd_low = odds(row[0], row[1]), odd_high = odds(row[2], row[3]);
+      v[j] = hn::BitCast(d, evens(even_low, even_high));
+      v[j + kLanesOfBlock] = hn::BitCast(d, evens(odd_low, odd_high));
+      v[j + 2 * kLanesOfBlock] = hn::BitCast(d, odds(even_low, even_high));
+      v[j + 3 * kLanesOfBlock] = hn::BitCast(d, odds(odd_low, odd_high));
+    }
+  }
+#endif
+#endif
+}
+
+// to[c][lane] = from[lane][c] for c < columns, whole vectors `to_step` apart; lanes from `rows` on become 0.
+template <class T, class S>
+HWY_INLINE void rows_to_lanes(const S* HWY_RESTRICT from, std::int64_t from_step, std::int64_t rows,
+                              std::int64_t columns, T* HWY_RESTRICT to, std::int64_t to_step) {
+  constexpr std::int64_t kSide = kLanes<T>;
+  const Tag<T> d;
+  if (columns < kSide) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      for (std::int64_t r = 0; r < kSide; ++r) {
+        to[c * to_step + r] = r < rows ? static_cast<T>(from[r * from_step + c]) : T(0);
+      }
+    }
+    return;
+  }
+  for (std::int64_t c = 0; c < columns; c += kSide) {
+    const std::int64_t column = HWY_MIN(c, columns - kSide);  // the last square may overlap the one before it
+    Vec<T> v[kSide];
+    QKV_UNROLL for (int r = 0; r < kSide; ++r) {
+      v[r] = HWY_LIKELY(r < rows) ? load_as(d, from + r * from_step + column) : hn::Zero(d);
+    }
+    transpose_square<T>(v);
+    QKV_UNROLL for (int r = 0; r < kSide; ++r) hn::Store(v[r], d, to + (column + r) * to_step);
+  }
+}
+
+// The inverse, times a factor per lane: to[lane][c] = from[c][lane] * factor[lane], rounded to S, for the first `rows`
+// lanes. Adding 0 turns -0 into 0.
+template <class T, class S>
+HWY_INLINE void lanes_to_rows(const T* HWY_RESTRICT from, std::int64_t from_step, std::int64_t rows,
+                              std::int64_t columns, Vec<T> factor, S* HWY_RESTRICT to, std::int64_t to_step) {
+  constexpr std::int64_t kSide = kLanes<T>;
+  const Tag<T> d;
+  const auto scaled = [&](std::int64_t c) {
+    return hn::MulAdd(hn::Load(d, from + c * from_step), factor, hn::Zero(d));
+  };
+  if (columns < kSide) {
+    HWY_ALIGN T lanes[kSide];
+    for (std::int64_t c = 0; c < columns; ++c) {
+      hn::Store(scaled(c), d, lanes);
+      for (std::int64_t r = 0; r < rows; ++r) to[r * to_step + c] = S(lanes[r]);
+    }
+    return;
+  }
+  for (std::int64_t c = 0; c < columns; c += kSide) {
+    const std::int64_t column = HWY_MIN(c, columns - kSide);
+    Vec<T> v[kSide];
+    QKV_UNROLL for (int r = 0; r < kSide; ++r) v[r] = scaled(column + r);
+    transpose_square<T>(v);
+    QKV_UNROLL for (int r = 0; r < kSide; ++r) {
+      if (r < rows) store_as(v[r], to + r * to_step + column);
+    }
+  }
 }
 
 // to[c][r] = from[r][c] for r < rows, c < columns.

@@ -67,12 +67,15 @@ struct SoftmaxState {
     }
   }
 
-  // Whether some lane's maximum must move for a tile whose largest logits are `top`, times `unit`.
-  HWY_INLINE bool is_exceeded_by(const Vec<T> (&top)[kVectors], Vec<T> unit) const {
+  // Whether some lane's maximum must move for a tile whose largest logits are `top`, times `unit`. The tile's first
+  // vector is vector `first`.
+  template <int kCount>
+  HWY_INLINE bool is_exceeded_by(const Vec<T> (&top)[kCount], Vec<T> unit, int first) const {
     const Tag<T> d;
-    auto moves = hn::Gt(hn::Sub(hn::Mul(top[0], unit), hn::Load(d, maximum)), hn::Load(d, margin));
-    QKV_UNROLL for (int c = 1; c < kVectors; ++c) {
-      const int at = c * kLanes<T>;
+    const int begin = first * kLanes<T>;
+    auto moves = hn::Gt(hn::Sub(hn::Mul(top[0], unit), hn::Load(d, maximum + begin)), hn::Load(d, margin + begin));
+    QKV_UNROLL for (int c = 1; c < kCount; ++c) {
+      const int at = begin + c * kLanes<T>;
       moves =
           hn::Or(moves, hn::Gt(hn::Sub(hn::Mul(top[c], unit), hn::Load(d, maximum + at)), hn::Load(d, margin + at)));
     }
@@ -81,11 +84,11 @@ struct SoftmaxState {
 
   // Moves the maximum of the lanes whose margin `top` exceeds. Returns the factor that a lane's older weights and sums
   // must be multiplied by: 1 where nothing moved and where nothing older exists.
-  template <Unit kUnit>
-  HWY_INLINE void move_maximum(const Vec<T> (&top)[kVectors], Vec<T> unit, Vec<T> (&factor)[kVectors]) {
+  template <Unit kUnit, int kCount>
+  HWY_INLINE void move_maximum(const Vec<T> (&top)[kCount], Vec<T> unit, int first, Vec<T> (&factor)[kCount]) {
     const Tag<T> d;
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      const int at = c * kLanes<T>;
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+      const int at = (first + c) * kLanes<T>;
       const Vec<T> old_margin = hn::Load(d, margin + at), old_maximum = hn::Load(d, maximum + at);
       const auto moves = hn::Gt(hn::Sub(hn::Mul(top[c], unit), old_maximum), old_margin);
       const auto begins = hn::Eq(old_margin, hn::Set(d, -kInfinity<T>));
@@ -99,11 +102,11 @@ struct SoftmaxState {
   }
 };
 
-// data[row][column] *= factor[column]
+// data[row][column] *= factor[column], rows `step` apart.
 template <int kVectors, class T>
-HWY_INLINE void scale_columns(T* data, std::int64_t rows, const Vec<T> (&factor)[kVectors]) {
+HWY_INLINE void scale_columns(T* data, std::int64_t step, std::int64_t rows, const Vec<T> (&factor)[kVectors]) {
   const Tag<T> d;
-  for (std::int64_t r = 0; r < rows; ++r, data += kVectors * kLanes<T>) {
+  for (std::int64_t r = 0; r < rows; ++r, data += step) {
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       T* at = data + c * kLanes<T>;
       hn::Store(hn::Mul(hn::Load(d, at), factor[c]), d, at);

@@ -28,6 +28,7 @@ class Visibility {
         by_element_(is_masked_by_element(task)),
         has_words_(task.boolean_count != 0 || task.mask_function_count != 0),
         some_(keys_of_queries(task, begin, begin + count)) {
+    for (KeyRange& vector : vectors_) vector = {std::numeric_limits<std::int64_t>::max(), 0};
     for (int i = 0; i < kColumns; ++i) {
       first_[i] = 0;  // lanes without a query see everything and decide nothing
       last_[i] = std::numeric_limits<Index>::max();
@@ -36,6 +37,8 @@ class Visibility {
       const KeyRange keys = keys_of_query(task, begin + i);
       first_[i] = static_cast<Index>(keys.first);
       last_[i] = static_cast<Index>(keys.last);
+      KeyRange& vector = vectors_[i / kLanes<T>];
+      if (keys.first < keys.last) vector = {std::min(vector.first, keys.first), std::max(vector.last, keys.last)};
       all_.first = std::max(all_.first, keys.first);
       all_.last = std::min(all_.last, keys.last);
       if (task.query_documents != nullptr) documents_[i] = task.query_documents[begin + i];
@@ -64,12 +67,32 @@ class Visibility {
     return false;
   }
 
+  // Vectors of queries, begin <= c < end.
+  struct VectorRange {
+    int begin, end;
+    bool operator==(const VectorRange&) const = default;
+  };
+
+  // The others see none of keys key ... key + rows - 1. Holds at least one.
+  VectorRange vectors_seeing(std::int64_t key, std::int64_t rows) const {
+    const auto sees = [&](int c) { return key < vectors_[c].last && key + rows > vectors_[c].first; };
+    VectorRange range{0, kVectors};
+    while (range.begin + 1 < range.end && !sees(range.begin)) ++range.begin;
+    while (range.begin + 1 < range.end && !sees(range.end - 1)) --range.end;
+    return range;
+  }
+
   // To call before hide() and hidden() for the tile that begins at `key`: of the bytes of each query, the top bit says
   // whether the key is visible in every plane.
   void load_booleans(std::int64_t key, int rows) {
     if (!has_words_) return;
     const std::int64_t present = std::min<std::int64_t>(rows, task_.k_len - key);
-    for (std::int64_t i = 0; i < count_; ++i) {
+    bool alike = true;  // padding: one row of bytes for all queries
+    for (int p = 0; p < task_.boolean_count; ++p) alike = alike && task_.booleans[p].query_step == 0;
+    const std::int64_t distinct = alike ? std::min<std::int64_t>(count_, 1) : count_;
+    in_every_ = ~std::uint64_t{0};
+    in_any_ = 0;
+    for (std::int64_t i = 0; i < distinct; ++i) {
       std::uint64_t visible = ~std::uint64_t{0};
       for (int p = 0; p < task_.boolean_count; ++p) {
         const Plane& plane = task_.booleans[p];
@@ -86,8 +109,25 @@ class Visibility {
         visible &= ((word & kLow) + kLow) | word;
       }
       for (int w = 0; w < kWords; ++w) words_[w][i] = static_cast<Word>(visible >> (8 * kWordRows * (w % 8)));
+      in_every_ &= visible;
+      in_any_ |= visible;
+    }
+    for (int w = 0; w < kWords; ++w) {
+      for (std::int64_t i = distinct; i < count_; ++i) words_[w][i] = words_[w][0];
     }
     for (std::size_t f = 0; f < task_.mask_function_count; ++f) load_function(task_.mask_functions[f], key, present);
+  }
+
+  enum class Sight { none, some, all };
+
+  // What the queries see of the tile of keys that load_booleans() was called for. Not `none` without boolean planes.
+  Sight sight(std::int64_t key) const {
+    constexpr std::uint64_t kTops = std::uint64_t{0x8080808080808080} >> (64 - 8 * kTileRows);
+    if (task_.boolean_count == 0) return Sight::some;
+    if ((in_any_ & kTops) == 0) return Sight::none;
+    const bool intervals = task_.key_documents == nullptr && task_.mask_function_count == 0;
+    const bool inside = intervals && key >= all_.first && key + kTileRows <= all_.last;
+    return inside && (in_every_ & kTops) == kTops ? Sight::all : Sight::some;
   }
 
   // Lanes of vector c whose query does not see key + r.
@@ -111,12 +151,12 @@ class Visibility {
     return hn::RebindMask(d, hidden);
   }
 
-  // Logits of hidden keys become -infinity.
-  template <int kRows>
-  HWY_INLINE void hide(std::int64_t key, Vec<T> (&tile)[kRows][kVectors]) const {
+  // Logits of hidden keys become -infinity. The tile's first vector is vector `first`.
+  template <int kRows, int kCount>
+  HWY_INLINE void hide(std::int64_t key, Vec<T> (&tile)[kRows][kCount], int first = 0) const {
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-        tile[r][c] = hn::IfThenElse(hidden(key, r, c), hn::Set(Tag<T>(), -kInfinity<T>), tile[r][c]);
+      QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+        tile[r][c] = hn::IfThenElse(hidden(key, r, first + c), hn::Set(Tag<T>(), -kInfinity<T>), tile[r][c]);
       }
     }
   }
@@ -152,9 +192,11 @@ class Visibility {
   const bool has_words_;                                       // of booleans or functions
   const KeyRange some_;                                        // seen by some query
   KeyRange all_{0, std::numeric_limits<std::int64_t>::max()};  // seen by every one
+  KeyRange vectors_[kVectors];                                 // seen by some query of the vector
   HWY_ALIGN Index first_[kColumns], last_[kColumns];
   HWY_ALIGN Index words_[kWords][kColumns] = {};
   HWY_ALIGN Index documents_[kColumns] = {};
+  std::uint64_t in_every_ = 0, in_any_ = 0;  // the bytes of all queries, combined by "and" and by "or"
 };
 
 }  // namespace qkv::HWY_NAMESPACE
