@@ -90,7 +90,7 @@ void decode(const std::string& path) {
   for_each_input_line([&](const std::string& line) { return tokenizer.decode(parse_ids(line)); });
 }
 
-void add_train(CLI::App& tokenizer) {
+void add_tokenizer_train(CLI::App& tokenizer) {
   CLI::App& command = *tokenizer.add_subcommand(
       "train",
       "Learn a byte-pair vocabulary from text and write it as a tokenizer.json, which the Python package "
@@ -121,7 +121,7 @@ void add_conversion(CLI::App& tokenizer, const char* name, const char* help, voi
 void add_tokenizer(CLI::App& program) {
   CLI::App& tokenizer = *program.add_subcommand("tokenizer", "Learn a vocabulary; turn text into ids and back");
   tokenizer.require_subcommand(1);
-  add_train(tokenizer);
+  add_tokenizer_train(tokenizer);
   add_conversion(tokenizer, "encode", "Ids of each line of standard input", encode);
   add_conversion(tokenizer, "decode", "Text of each line of ids on standard input", decode);
 }
