@@ -53,16 +53,18 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
  private:
   static constexpr std::size_t kLongestRun = std::size_t{4} << 20;
 
-  // The parser holds strings, and white space, several times before anyone can refuse them.
+  // The parser holds a string, a number or white space several times before anyone can refuse it.
   void refuse_long_runs() const {
     bool in_string = false;
     std::size_t begin = 0;
     for (std::size_t i = 0; i < text_.size(); ++i) {
       if (i - begin > kLongestRun) {
-        refuse(fmt::format("a string or white space of more than {} bytes at {}", kLongestRun, position(begin + 1)));
+        refuse(fmt::format("a string, number or white space of more than {} bytes at {}", kLongestRun,
+                           position(begin + 1)));
       }
       const char c = text_[i];
-      const bool run_goes_on = in_string ? c != '"' : c == ' ' || c == '\t' || c == '\r' || c == '\n';
+      const bool run_goes_on =
+          c != '"' && (in_string || (c != ',' && c != ':' && c != '[' && c != ']' && c != '{' && c != '}'));
       if (!run_goes_on) {
         in_string = c == '"' && !in_string;
         begin = i + 1;

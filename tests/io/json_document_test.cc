@@ -53,16 +53,17 @@ TEST(JsonDocument, BoundsDepthAndCount) {
   EXPECT_EQ(refusal([&] { JsonDocument(R"({"a": 1, "a": 2})", "f"); }), "f: key \"a\" is there twice");
 }
 
-TEST(JsonDocument, BoundsStringsAndWhiteSpace) {
+TEST(JsonDocument, BoundsStringsNumbersAndWhiteSpace) {
   constexpr std::size_t kMost = 4 << 20;
   const std::string long_one(kMost, 'x'), spaces(kMost, ' '), quotes = std::string(kMost - 2, 'x') + "\\\"";
-  for (const std::string& text : {"[\"" + long_one + "\"]", "[" + spaces + "1]", "[\"" + quotes + "\"]"}) {
+  for (const std::string& text : {"[\"" + long_one + "\"]", "[" + spaces.substr(1) + "1]", "[\"" + quotes + "\"]"}) {
     EXPECT_EQ(refusal([&] { JsonDocument(text, "f"); }), "accepted");
   }
-  const std::string rule = "f: a string or white space of more than 4194304 bytes at line 1, column ";
+  const std::string rule = "f: a string, number or white space of more than 4194304 bytes at line 1, column ";
   EXPECT_EQ(refusal([&] { JsonDocument("[\"x" + long_one + "\"]", "f"); }), rule + "3");
   EXPECT_EQ(refusal([&] { JsonDocument("[\"" + quotes + "x\"]", "f"); }), rule + "3");
   EXPECT_EQ(refusal([&] { JsonDocument("[" + spaces + " 1]", "f"); }), rule + "2");
+  EXPECT_EQ(refusal([&] { JsonDocument("[0." + std::string(kMost, '1') + "]", "f"); }), rule + "2");
   EXPECT_EQ(refusal([&] { JsonDocument("[\"a\\", "f"); }), "f: not valid JSON at line 1, column 5");
   std::string numbers = "[0";  // values next to each other are no run
   while (numbers.size() <= kMost / 8) numbers += ",100000000000";
