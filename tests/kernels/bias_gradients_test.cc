@@ -109,14 +109,14 @@ TEST_P(BiasGradients, Packed) {
   }
 }
 
-// Three chunks of keys, of which the second sequence has one; heads that share a key.
+// Two chunks of keys, of which the second sequence has one; heads that share a key.
 TEST_P(BiasGradients, AnyNumberOfThreads) {
-  const Tensor lengths = Tensor::of<std::int32_t>({2}, {2100, 40});
-  for (int bits = 0; bits < 16; ++bits) {
+  const Tensor lengths = Tensor::of<std::int32_t>({2}, {1100, 40});
+  for (const int bits : {0, 3, 4, 7, 8, 15}) {
     SCOPED_TRACE(bits);
     Random random(5);
-    Call call(random, Dtype::f32, {2, 4, 70, 8}, {2, 2, 2100, 8});
-    call.add_bias(random, broadcast_shape(bits, {2, 4, 70, 2100}));
+    Call call(random, Dtype::f32, {2, 4, 50, 8}, {2, 2, 1100, 8});
+    call.add_bias(random, broadcast_shape(bits, {2, 4, 50, 1100}));
     call.options.mask = Mask::lengths(lengths);
     const Tensor one = call.gradients(1)[0];
     for (const int threads : {2, 3, 4, 7, 16}) EXPECT_TRUE(testing::same_bits(call.gradients(threads)[0], one));
