@@ -306,8 +306,8 @@ void attend(const Request& request) {
   AttentionGradients gradients{.query = place(request.grad_query, inputs.query.shape()),
                                .key = place(request.grad_key, inputs.key.shape()),
                                .value = place(request.grad_value, inputs.value.shape()),
-                               .bias = {place(request.grad_bias, inputs.bias.shape())},
                                .score = place_score_gradients(request, inputs, place)};
+  if (request.bias.given()) gradients.bias = {place(request.grad_bias, inputs.bias.shape())};
   for (const auto& [table, file] : inputs.tables.gradients(request.tables)) {
     gradients.tables.push_back(place(file, table->shape()));
   }

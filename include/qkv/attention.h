@@ -36,7 +36,7 @@ struct AttentionOptions {
   double soft_cap = 0;             // cap * tanh(logits / cap), before bias and mask; 0: off
   LogitFunction logit_function{};  // a user's own, after bias and before the mask
   Score score = Score::scaled_dot();
-  Dropout dropout{};           // off; what is asked for besides the output is of the weights before it
+  Dropout dropout{};   // off; what is asked for besides the output is of the weights before it
   TensorView sinks{};  // f32 or f64 [heads]: each head's logit of one more key, without a value; -infinity: none
   TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
   TensorView offsets_key{};
@@ -51,7 +51,8 @@ struct AttentionOptions {
 // weights and logits are as long as the longest key sequence, 0 (logits: -infinity) beyond their own.
 struct AttentionExtras {
   MutableTensorView log_sum_exp{};  // [..., heads, q_len]; natural logarithm; without keys: -infinity, or the sink
-  MutableTensorView weights{};      // [..., heads, q_len, k_len]; softmax of the logits; rows sum to 1 (less: sinks) or are 0
+  MutableTensorView
+      weights{};  // [..., heads, q_len, k_len]; softmax of the logits; rows sum to 1 (less: sinks) or are 0
   MutableTensorView logits{};       // [..., heads, q_len, k_len]; what softmax sees; -infinity where masked
   TensorView rows{};                // i64 [n, 3]: (batch, head, query) of chosen rows; packed: query in its sequence
   MutableTensorView row_weights{};  // [n, k_len]; the weights of `rows`

@@ -28,7 +28,7 @@ HWY_INLINE void draw(std::uint64_t seed, std::int64_t row, std::int64_t block, s
 #else
   const PhiloxCounters::D d;
   PhiloxCounters random(hn::Iota(d, static_cast<std::uint64_t>(block)), hn::Set(d, static_cast<std::uint64_t>(row)),
-                      hn::Zero(d), hn::Zero(d));
+                        hn::Zero(d), hn::Zero(d));
   random.run(seed, DropoutRule::kRounds);
   const auto low = hn::Set(d, 0xFFFFFFFFu);
   const auto pair = [&](int n) HWY_ATTR {

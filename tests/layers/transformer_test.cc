@@ -171,7 +171,9 @@ TEST(Transformer, WeightsToStartFrom) {
   twin.visit([&](const std::string& name, const Parameter& own) { twins[name] = own.value; });
   for (const auto& [name, value] : values) EXPECT_TRUE(testing::same_bits(value, twins.at(name))) << name;
   stranger.visit([&](const std::string& name, const Parameter& own) {
-    if (name == "encoder.layers.0.linear1.weight") EXPECT_GT(testing::difference(own.value, values.at(name)), 0.01);
+    if (name == "encoder.layers.0.linear1.weight") {
+      EXPECT_GT(testing::difference(own.value, values.at(name)), 0.01);
+    }
   });
   // Within the bounds of torch's own, and near them.
   const auto expect_bound = [&](const std::string& name, double bound) {
