@@ -60,7 +60,7 @@ TEST(ReferenceAttentionBackward, ParametersOfBiasAndSinks) {
               Bias::table(RelativeTable::swin(swin, 3, 5)) + Bias::alibi(of_heads) + Bias::alibi(of_all),
       .soft_cap = 2,
       .sinks = sinks};
-  const auto loss = [&, &q = q, &k = k, &v = v, &grad_out = grad_out] {
+  const auto loss = [&] {
     const std::vector<double> out = testing::values(reference::attention(q, k, v, options).out);
     const std::vector<double> grad = testing::values(grad_out);
     double sum = 0;
