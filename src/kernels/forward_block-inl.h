@@ -279,8 +279,9 @@ class ForwardBlock {
   void write_out_as() {
     for (int c = 0; c < kVectors && c * kLanes<T> < count_; ++c) {
       const std::int64_t first = c * kLanes<T>;
+      const std::int64_t rows = HWY_MIN(count_ - first, kLanes<T>);
       Out* target = reinterpret_cast<Out*>(task_.out) + (begin_ + first) * task_.out_step;
-      lanes_to_rows(out_ + first, kColumns, count_ - first, task_.value_dim, inverse_sum(c), target, task_.out_step);
+      lanes_to_rows(out_ + first, kColumns, rows, task_.value_dim, inverse_sum(c), target, task_.out_step);
     }
   }
 
