@@ -13,5 +13,6 @@ void add_info(CLI::App& program);
 void add_plan(CLI::App& program);
 void add_tokenizer(CLI::App& program);
 void add_train(CLI::App& program);
+void add_translate(CLI::App& program);
 
 }  // namespace qkv::app

@@ -8,7 +8,7 @@
 
 #include "qkv/commands.h"
 #include "qkv/embedder.h"
-#include "qkv/error.h"
+#include "qkv/lines.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
 
@@ -19,21 +19,6 @@ struct Request {
   std::string model{};
   bool json = false;
 };
-
-// What has arrived is embedded together, up to so many lines: whoever writes line by line gets answers line by line.
-constexpr std::size_t kMaxLines = 1024;
-
-// False at the end of input.
-bool read_lines(std::vector<std::string>& lines) {
-  lines.clear();
-  for (std::string line; lines.size() < kMaxLines && std::getline(std::cin, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    lines.push_back(std::move(line));
-    if (std::cin.rdbuf()->in_avail() <= 0) break;
-  }
-  if (std::cin.bad()) throw IoError("standard input: it cannot be read");
-  return !lines.empty();
-}
 
 void write_embedding(const float* values, std::int64_t count, bool json) {
   fmt::memory_buffer text;

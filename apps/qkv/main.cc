@@ -126,6 +126,7 @@ int run(int argc, char** argv) {
     add_bench(program);
     add_tokenizer(program);
     add_train(program);
+    add_translate(program);
     add_version(program);
     program.require_subcommand(1);
     program.parse_complete_callback(check_environment);

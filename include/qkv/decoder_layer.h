@@ -29,6 +29,11 @@ struct DecoderLayerSaved {
   Tensor after_self, after_memory;  // between the sublayers
 };
 
+// What decoding keeps of the tokens so far, and of the memory.
+struct DecoderLayerCache {
+  KeyValueCache self, memory;
+};
+
 // Nothing but update() and backward() changes it: any number of threads may call forward.
 class DecoderLayer {
  public:
@@ -39,6 +44,11 @@ class DecoderLayer {
   // "memory.", and then self_norm, memory_norm, feed_forward and feed_forward_norm as in encoder_layer.h.
   Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options = {},
                  Observer* observer = nullptr) const;
+
+  // For decoding: the memory's keys and values are projected once; x [batch, new tokens, model_dim] stands behind the
+  // tokens of the cache and joins them. Up to rounding the same as forward over all tokens.
+  DecoderLayerCache make_cache(const Sequences& memory, int threads = 0) const;
+  Tensor forward(const TensorView& x, DecoderLayerCache& cache, int threads = 0) const;
 
   // The same for training, with dropout as in encoder_layer.h.
   Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,

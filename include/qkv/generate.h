@@ -26,6 +26,8 @@ class NextTokens {
   virtual MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) = 0;
 };
 
+inline constexpr std::int64_t kMaxBeams = 1024;
+
 struct Sampling {
   double temperature = 1;  // logits are divided by it
   std::int64_t top_k = 0;  // only the k most probable tokens; 0: all
@@ -38,7 +40,7 @@ struct GenerateOptions {
   std::vector<std::int32_t> forbidden{};  // tokens that are never written
   bool forced_end = false;                // the last token of a sequence of max_length is `end`, with probability 1
   std::int64_t max_length = 512;          // new tokens: `start` is not counted, `end` is
-  std::int64_t beams = 1;                 // 1 to 1024; 1: the most probable token at each step
+  std::int64_t beams = 1;                 // 1 to kMaxBeams; 1: the most probable token at each step
   std::int64_t nbest = 1;                 // hypotheses per sequence, at most `beams`
   double length_penalty = 1;
   bool early_stopping = false;         // stop as soon as `beams` hypotheses have ended, whatever may come

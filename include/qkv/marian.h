@@ -10,12 +10,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "qkv/embedding.h"
+#include "qkv/generate.h"
 #include "qkv/observer.h"
 #include "qkv/training.h"
 #include "qkv/transformer.h"
@@ -70,6 +72,10 @@ class Marian {
   // and what transformer.h names.
   Tensor logits(const PairBatch& batch, const MarianOptions& options = {}, Observer* observer = nullptr) const;
 
+  // What generate() asks of the decoder, for these sources. The model must outlive it.
+  std::unique_ptr<NextTokens> targets(std::span<const std::int32_t> ids, const Tensor& offsets,
+                                      const MarianOptions& options = {}) const;
+
   // As in training.h.
   LossSum loss(const PairBatch& batch) const;
   LossSum backward(const PairBatch& batch, const MarianTrainingOptions& options);
@@ -79,7 +85,10 @@ class Marian {
   void update(const ParameterUpdater& updater);
 
  private:
+  class Targets;
+
   // Embeddings of ids, scaled, with their positions.
+  Tensor embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const;
   Tensor embed(std::span<const std::int32_t> ids, const Tensor& offsets) const;
   void embed_backward(std::span<const std::int32_t> ids, Tensor& grad);
   // The last hidden states of the decoder.

@@ -20,6 +20,7 @@
 #include "qkv/bias.h"
 #include "qkv/dropout.h"
 #include "qkv/head_projection.h"
+#include "qkv/key_value_cache.h"
 #include "qkv/linear.h"
 #include "qkv/mask.h"
 #include "qkv/observer.h"
@@ -88,6 +89,13 @@ class MultiHeadAttention {
   // heads (each head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads, ...].
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
+
+  // For decoding: the projected keys and values of the tokens so far are kept (key_value_cache.h).
+  //   layer.append(x, cache); y = layer.forward(x, cache);   // self-attention of new tokens x
+  // The dropout and the places for weights of the options are not for caches; without bias_kv and zero_attention.
+  KeyValueCache make_cache(std::int64_t batch) const;
+  void append(const Sequences& memory, KeyValueCache& cache, int threads = 0) const;
+  Tensor forward(const Sequences& query, const KeyValueCache& cache, const MultiHeadAttentionOptions& options = {}) const;
 
   // The same as forward, for training.
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "qkv/decoder_layer.h"
@@ -53,6 +54,13 @@ class Encoder {
   std::optional<LayerNorm> norm_;
 };
 
+struct DecoderCache {
+  std::vector<DecoderLayerCache> layers;
+
+  // Sequence b continues what was sequence parents[b] (key_value_cache.h).
+  void reorder(std::span<const std::int64_t> parents);
+};
+
 class Decoder {
  public:
   // Takes layers.N.* (decoder_layer.h) and norm.*.
@@ -61,6 +69,9 @@ class Decoder {
   // As in decoder_layer.h; the observer receives "layers.N.NAME", then "norm".
   Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options = {},
                  Observer* observer = nullptr) const;
+  // For decoding, as in decoder_layer.h.
+  DecoderCache make_cache(const Sequences& memory, int threads = 0) const;
+  Tensor forward(const TensorView& x, DecoderCache& cache, int threads = 0) const;
   Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,
                  const Dropout& dropout, DecoderSaved& saved) const;
   Tensor backward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,

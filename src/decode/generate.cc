@@ -14,8 +14,6 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMaxBeams = 1024;
-
 void require(bool holds, const std::string& what) {
   if (!holds) throw std::invalid_argument("generate: " + what);
 }

@@ -76,7 +76,10 @@ Marian Marian::initial(const MarianConfig& config, std::uint64_t seed) {
 }
 
 Tensor Marian::embed(std::span<const std::int32_t> ids, const Tensor& offsets) const {
-  const std::vector<std::int32_t> positions = check_positions(ids.size(), offsets, config_.positions);
+  return embed(ids, check_positions(ids.size(), offsets, config_.positions));
+}
+
+Tensor Marian::embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const {
   Tensor x = shared_.forward(ids);
   if (config_.scale_embedding) scale_rows(x, std::sqrt(static_cast<double>(config_.model_dim)));
   add_positions(positions_, positions, x);

@@ -1,0 +1,136 @@
+// qkv translate: sentences from the command line or standard input, translations on standard output.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "qkv/commands.h"
+#include "qkv/error.h"
+#include "qkv/lines.h"
+#include "qkv/options.h"
+#include "qkv/program.h"
+#include "qkv/translator.h"
+
+namespace qkv::app {
+namespace {
+
+struct Request {
+  std::string model{};
+  std::vector<std::string> texts{};
+  bool json = false;
+  bool ids = false;
+  bool sample = false;
+  Sampling sampling{};
+  TranslateOptions options{};
+};
+
+std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number) {
+  std::vector<std::int32_t> ids;
+  const char *at = line.data(), *end = at + line.size();
+  while (true) {
+    while (at < end && *at == ' ') ++at;
+    if (at == end) break;
+    std::int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || (next < end && *next != ' ')) {
+      throw FormatError(fmt::format("line {}: \"{}\" must be ids, whole numbers with spaces between", number, line));
+    }
+    ids.push_back(id);
+    at = next;
+  }
+  if (ids.empty()) throw FormatError(fmt::format("line {} has no ids", number));
+  return ids;
+}
+
+// The hypotheses of one line: nbest lines, or one line of JSON.
+void write(const Request& request, const std::vector<Translation>& found) {
+  if (!request.json) {
+    for (const Translation& one : found) {
+      std::cout << (request.ids ? fmt::format("{}", fmt::join(one.ids, " ")) : one.text) << '\n';
+    }
+    return;
+  }
+  auto list = nlohmann::ordered_json::array();
+  for (const Translation& one : found) {
+    nlohmann::ordered_json entry;
+    if (!request.ids) entry["text"] = one.text;
+    entry["ids"] = one.ids;
+    entry["score"] = one.score;
+    list.push_back(std::move(entry));
+  }
+  std::cout << nlohmann::ordered_json{{"translations", std::move(list)}}.dump(
+                   -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+            << '\n';
+}
+
+// `first`: the number of the first line, from 1.
+void translate_lines(const Request& request, const Translator& translator, const std::vector<std::string>& lines,
+                     std::int64_t first) {
+  if (!request.ids) {
+    for (const auto& found : translator.translate(lines, request.options)) write(request, found);
+    return;
+  }
+  std::vector<std::vector<std::int32_t>> sources;
+  for (const std::string& line : lines) {
+    sources.push_back(parse_ids(line, first + static_cast<std::int64_t>(sources.size())));
+  }
+  for (const auto& hypotheses : translator.generate(sources, request.options)) {
+    std::vector<Translation> found;
+    for (const Hypothesis& one : hypotheses) found.push_back({.text = {}, .ids = one.tokens, .score = one.score});
+    write(request, found);
+  }
+}
+
+void translate(Request request) {
+  if (request.sample) request.options.sampling = request.sampling;
+  request.options.stop = interruption();
+  const Translator translator = Translator::load(request.model);
+  if (!request.texts.empty()) return translate_lines(request, translator, request.texts, 1);
+  std::ios::sync_with_stdio(false);
+  std::int64_t first = 1;
+  for (std::vector<std::string> lines; read_lines(lines); first += static_cast<std::int64_t>(lines.size())) {
+    check_interruption();
+    translate_lines(request, translator, lines, first);
+    std::cout.flush();
+  }
+}
+
+}  // namespace
+
+void add_translate(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand(
+      "translate", "Translations: of the sentences given, or of standard input, line by line");
+  const auto request = std::make_shared<Request>();
+  command.add_option("text", request->texts, "Sentences; none: one per line on standard input");
+  add_file(command, "--model", request->model,
+           "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json")
+      ->required();
+  command.add_option("--beams", request->options.beams, "Beams of the search; 1: the most probable token each time")
+      ->check(whole_number(1, kMaxBeams));
+  command.add_option("--nbest", request->options.nbest, "Translations of each sentence, best first")
+      ->check(whole_number(1, kMaxBeams));
+  command.add_option("--max-length", request->options.max_length, "New tokens at most")
+      ->check(whole_number(1, 1 << 20));
+  command.add_option("--length-penalty", request->options.length_penalty, "Scores are divided by length to this power")
+      ->check(finite_number());
+  command.add_flag("--sample", request->sample, "Draw the tokens instead of searching");
+  const auto sampling = [&](CLI::Option* option) { option->needs("--sample"); };
+  sampling(command.add_option("--seed", request->sampling.seed, "Seed of the draws"));
+  sampling(command.add_option("--temperature", request->sampling.temperature, "Logits are divided by it")
+               ->check(finite_number()));
+  sampling(command.add_option("--top-k", request->sampling.top_k, "Draw from the k most probable tokens; 0: all")
+               ->check(whole_number(0, std::numeric_limits<std::int32_t>::max())));
+  sampling(command.add_option("--top-p", request->sampling.top_p,
+                              "Draw from the most probable tokens that together have this probability")
+               ->check(finite_number()));
+  command.add_flag("--ids", request->ids, "Token ids in and out instead of text; nothing is added to them");
+  command.add_flag("--json", request->json, "Write {\"translations\": [{text, ids, score}]} a line");
+  add_threads(command);
+  command.callback([request] { translate(*request); });
+}
+
+}  // namespace qkv::app

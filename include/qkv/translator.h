@@ -1,0 +1,71 @@
+// From sentences of one language to those of another: tokenizer, encoder-decoder model and search. Reads the folder of
+// a Marian model as Hugging Face keeps it.
+//
+//   Translator translator = Translator::load("models/en-es");
+//   std::cout << translator.translate("You are welcome").text;   // De nada
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qkv/generate.h"
+#include "qkv/marian.h"
+#include "qkv/tokenizer.h"
+
+namespace qkv {
+
+// What is not given is as the folder's generation_config.json says.
+struct TranslateOptions {
+  std::optional<std::int64_t> beams{};
+  std::optional<std::int64_t> max_length{};  // new tokens; never more than the model has positions
+  std::optional<double> length_penalty{};
+  std::optional<Sampling> sampling{};  // draws tokens instead of searching; line i of a call has the random stream i
+  std::int64_t nbest = 1;
+  int threads = 0;  // 0: threads()
+  std::stop_token stop{};
+};
+
+struct Translation {
+  std::string text;
+  std::vector<std::int32_t> ids;  // without the start token
+  double score = 0;               // as in generate.h
+};
+
+// Immutable after construction: any number of threads may call the others.
+class Translator {
+ public:
+  // `folder` holds what Marian::load reads, generation_config.json (else config.json says how to generate), and
+  // tokenizer.json, which translate() needs. FormatError, naming the file and the field, for what is malformed or asks
+  // for a way of generating that is not known here.
+  static Translator load(const std::string& folder);
+
+  // The same in any company and on any number of threads. A text that has more tokens than the model has positions is
+  // cut off; a text without any has an empty translation. FormatError if the folder had no tokenizer.json.
+  Translation translate(const std::string& text, const TranslateOptions& options = {}) const;
+  std::vector<std::vector<Translation>> translate(std::span<const std::string> texts,
+                                                  const TranslateOptions& options = {}) const;
+  // From ids, taken as they are. std::invalid_argument for ids that the model does not know and sources that are empty
+  // or too long.
+  std::vector<std::vector<Hypothesis>> generate(std::span<const std::vector<std::int32_t>> sources,
+                                                const TranslateOptions& options = {}) const;
+
+  const Marian& model() const { return model_; }
+  const Tokenizer& tokenizer() const;  // FormatError if the folder had none
+
+ private:
+  Translator(std::string folder, Marian model, std::optional<Tokenizer> tokenizer, GenerateOptions defaults)
+      : folder_(std::move(folder)),
+        model_(std::move(model)),
+        tokenizer_(std::move(tokenizer)),
+        defaults_(std::move(defaults)) {}
+
+  std::string folder_;
+  Marian model_;
+  std::optional<Tokenizer> tokenizer_;
+  GenerateOptions defaults_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,53 @@
+// Multi-head attention against keys and values that were projected before: what decoding does token by token.
+#include <stdexcept>
+
+#include "layers/head_operands.h"
+#include "layers/rows.h"
+#include "qkv/key_value_cache.h"
+#include "qkv/multi_head_attention.h"
+
+namespace qkv {
+
+KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch) const {
+  if (extra_key_.element_count() > 0) {
+    throw std::invalid_argument("multi_head_attention: bias_kv and zero_attention have no place in a cache");
+  }
+  return KeyValueCache({.batch = batch,
+                        .kv_heads = config_.heads,
+                        .head_dim = config_.head_dim,
+                        .dtype = extra_key_.dtype()});
+}
+
+void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, int threads) const {
+  const auto project = [&](const char* name, std::size_t role, std::int64_t dim) {
+    const Rows rows(name, memory.rows, dim);
+    return projections_[role].forward(rows.view(), threads);
+  };
+  const Tensor key = project("multi_head_attention: key", 1, config_.key_input_dim);
+  const Tensor value = project("multi_head_attention: value", 2, config_.value_input_dim);
+  const TensorView keys = split_heads(key.view(), memory, config_.heads);
+  const TensorView values = split_heads(value.view(), memory, config_.heads);
+  memory.ragged() ? cache.append(keys, values, memory.offsets) : cache.append(keys, values);
+}
+
+Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& cache,
+                                   const MultiHeadAttentionOptions& options) const {
+  if (options.weights || options.mean_weights) {
+    throw std::invalid_argument("multi_head_attention: weights over a cache are not given; run forward on the memory");
+  }
+  const Rows rows("multi_head_attention: query", query.rows, config_.model_dim);
+  const Tensor projected = projections_[0].forward(rows.view(), options.threads);
+  Tensor merged = Tensor::uninitialized(projected.shape(), projected.dtype());
+  attention(split_heads(projected.view(), query, config_.heads), cache,
+            split_heads(merged.view(), query, config_.heads),
+            {.mask = options.mask,
+             .bias = options.bias,
+             .offsets_query = query.offsets,
+             .threads = options.threads,
+             .stop = options.stop});
+  Tensor out = Tensor::uninitialized(with_last(query.rows.shape(), config_.out_dim), merged.dtype());
+  out_.forward(merged, out.view().reshape({merged.size(0), config_.out_dim}), options.threads);
+  return out;
+}
+
+}  // namespace qkv

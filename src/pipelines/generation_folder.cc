@@ -1,0 +1,82 @@
+#include "pipelines/generation_folder.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "io/json_document.h"
+#include "qkv/files.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = 1 << 20;
+constexpr std::int64_t kMaxLength = 1 << 20;
+
+// Other ways of generating, by the value that turns each off.
+struct Unknown {
+  const char* name;
+  double off;
+};
+constexpr Unknown kUnknown[] = {
+    {"no_repeat_ngram_size", 0}, {"encoder_no_repeat_ngram_size", 0}, {"repetition_penalty", 1}, {"diversity_penalty", 0},
+    {"num_beam_groups", 1},      {"encoder_repetition_penalty", 1},   {"min_length", 0},         {"min_new_tokens", 0},
+};
+constexpr const char* kUnknownSwitches[] = {"do_sample", "renormalize_logits", "remove_invalid_values"};
+constexpr const char* kUnknownValues[] = {"forced_bos_token_id", "suppress_tokens", "begin_suppress_tokens",
+                                          "sequence_bias", "exponential_decay_length_penalty"};
+
+void refuse_unknown(const io::JsonValue& root) {
+  for (const auto& [name, off] : kUnknown) {
+    const auto value = root.find(name);
+    if (value && value->number() != off) value->refuse(fmt::format("must be {}: anything else is not known here", off));
+  }
+  for (const char* name : kUnknownSwitches) {
+    const auto value = root.find(name);
+    if (value && value->boolean()) value->refuse("must be false: it is not known here");
+  }
+  for (const char* name : kUnknownValues) {
+    if (const auto value = root.find(name)) value->refuse("must be absent or null: it is not known here");
+  }
+}
+
+std::vector<std::int32_t> forbidden_tokens(const io::JsonValue& root, std::int64_t vocab) {
+  std::vector<std::int32_t> tokens;
+  const auto words = root.find("bad_words_ids");
+  if (!words) return tokens;
+  for (const io::JsonValue& word : words->elements()) {
+    const auto ids = word.elements();
+    if (ids.size() != 1) word.refuse("must be one token: longer words are not known here");
+    tokens.push_back(static_cast<std::int32_t>(ids[0].integer(0, vocab - 1)));
+  }
+  return tokens;
+}
+
+}  // namespace
+
+GenerateOptions read_generation(const std::string& folder, std::int64_t vocab) {
+  std::string path = folder + "/generation_config.json";
+  if (!std::filesystem::exists(path)) path = folder + "/config.json";
+  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonValue root = document.root();
+  refuse_unknown(root);
+
+  const auto token = [&](const char* name) { return static_cast<std::int32_t>(root[name].integer(0, vocab - 1)); };
+  GenerateOptions options;
+  options.start = token("decoder_start_token_id");
+  options.end = token("eos_token_id");
+  options.forbidden = forbidden_tokens(root, vocab);
+  if (const auto forced = root.find("forced_eos_token_id")) {
+    forced->integer(options.end, options.end);
+    options.forced_end = true;
+  }
+  if (const auto beams = root.find("num_beams")) options.beams = beams->integer(1, kMaxBeams);
+  // max_length counts the start token.
+  if (const auto length = root.find("max_length")) options.max_length = length->integer(2, kMaxLength) - 1;
+  if (const auto length = root.find("max_new_tokens")) options.max_length = length->integer(1, kMaxLength);
+  if (const auto penalty = root.find("length_penalty")) options.length_penalty = penalty->number();
+  if (const auto early = root.find("early_stopping")) options.early_stopping = early->boolean();
+  return options;
+}
+
+}  // namespace qkv
