@@ -18,8 +18,12 @@
 namespace qkv::app {
 namespace {
 
+const std::vector<std::pair<std::string, WeightStorage>> kWeights = {
+    {"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}};
+
 struct Request {
   std::string model{};
+  WeightStorage weights = WeightStorage::full;
   std::vector<std::string> texts{};
   bool json = false;
   bool ids = false;
@@ -88,7 +92,7 @@ void translate_lines(const Request& request, const Translator& translator, const
 void translate(Request request) {
   if (request.sample) request.options.sampling = request.sampling;
   request.options.stop = interruption();
-  const Translator translator = Translator::load(request.model);
+  const Translator translator = Translator::load(request.model, request.weights);
   if (!request.texts.empty()) return translate_lines(request, translator, request.texts, 1);
   std::ios::sync_with_stdio(false);
   std::int64_t first = 1;
@@ -102,8 +106,8 @@ void translate(Request request) {
 }  // namespace
 
 void add_translate(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand(
-      "translate", "Translations: of the sentences given, or of standard input, line by line");
+  CLI::App& command =
+      *program.add_subcommand("translate", "Translations: of the sentences given, or of standard input, line by line");
   const auto request = std::make_shared<Request>();
   command.add_option("text", request->texts, "Sentences; none: one per line on standard input");
   add_file(command, "--model", request->model,
@@ -124,11 +128,14 @@ void add_translate(CLI::App& program) {
                ->check(finite_number()));
   sampling(command.add_option("--top-k", request->sampling.top_k, "Draw from the k most probable tokens; 0: all")
                ->check(whole_number(0, std::numeric_limits<std::int32_t>::max())));
-  sampling(command.add_option("--top-p", request->sampling.top_p,
-                              "Draw from the most probable tokens that together have this probability")
+  sampling(command
+               .add_option("--top-p", request->sampling.top_p,
+                           "Draw from the most probable tokens that together have this probability")
                ->check(finite_number()));
   command.add_flag("--ids", request->ids, "Token ids in and out instead of text; nothing is added to them");
   command.add_flag("--json", request->json, "Write {\"translations\": [{text, ids, score}]} a line");
+  add_choice(command, "--weights", request->weights, kWeights,
+             "How the weights are kept: fewer bits are faster and coarser");
   add_threads(command);
   command.callback([request] { translate(*request); });
 }

@@ -23,13 +23,13 @@ struct HeadWeights {
 // Weights laid out for the product. Immutable: any number of threads may call forward.
 class HeadProjection {
  public:
-  explicit HeadProjection(const HeadWeights& weights);
+  explicit HeadProjection(const HeadWeights& weights, WeightStorage storage = WeightStorage::full);
 
   Tensor forward(const TensorView& rows, int threads = 0) const;
 
  private:
   struct Product {
-    Product(const TensorView& weight, const TensorView& given_bias);
+    Product(const TensorView& weight, const TensorView& given_bias, WeightStorage storage);
     void run(const TensorView& rows, const MutableTensorView& out, int threads) const;
 
     PackedMatrix matrix;

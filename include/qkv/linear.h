@@ -35,7 +35,7 @@ class Linear {
   void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
-  void pack();
+  void pack(WeightStorage storage);
 
   LinearConfig config_;
   Parameter weight_, bias_;

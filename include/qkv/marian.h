@@ -53,8 +53,9 @@ struct MarianTrainingOptions {
 class Marian {
  public:
   // `folder` holds config.json and model.safetensors, as transformers.MarianMTModel saves them. FormatError, naming the
-  // file and what is wrong, for anything that is missing, too much, of another shape or not known here.
-  static Marian load(const std::string& folder);
+  // file and what is wrong, for anything that is missing, too much, of another shape or not known here. `storage` as in
+  // weights.h.
+  static Marian load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   // Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`.
   void save(const std::string& folder, Dtype dtype = Dtype::f32) const;
 
@@ -87,6 +88,7 @@ class Marian {
  private:
   class Targets;
 
+  void pack(WeightStorage storage);
   // Embeddings of ids, scaled, with their positions.
   Tensor embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const;
   Tensor embed(std::span<const std::int32_t> ids, const Tensor& offsets) const;
@@ -98,6 +100,7 @@ class Marian {
   Tensor positions_;  // [positions, model_dim]
   Embedding shared_;
   Parameter logits_bias_;
+  PackedMatrix projection_;  // to the vocabulary: shared_ turned round
   Encoder encoder_;
   Decoder decoder_;
 };

@@ -95,7 +95,8 @@ class MultiHeadAttention {
   // The dropout and the places for weights of the options are not for caches; without bias_kv and zero_attention.
   KeyValueCache make_cache(std::int64_t batch) const;
   void append(const Sequences& memory, KeyValueCache& cache, int threads = 0) const;
-  Tensor forward(const Sequences& query, const KeyValueCache& cache, const MultiHeadAttentionOptions& options = {}) const;
+  Tensor forward(const Sequences& query, const KeyValueCache& cache,
+                 const MultiHeadAttentionOptions& options = {}) const;
 
   // The same as forward, for training.
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
@@ -126,6 +127,7 @@ class MultiHeadAttention {
   HeadGradients head_gradients(int role);
 
   MultiHeadAttentionConfig config_;
+  WeightStorage storage_;                                      // of the projections
   std::vector<std::pair<std::string, Parameter>> parameters_;  // all but those of out_
   Tensor extra_key_, extra_value_;                             // [extra keys, heads, head_dim]
   std::vector<HeadProjection> projections_;                    // of query, key and value

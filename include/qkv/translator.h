@@ -39,8 +39,8 @@ class Translator {
  public:
   // `folder` holds what Marian::load reads, generation_config.json (else config.json says how to generate), and
   // tokenizer.json, which translate() needs. FormatError, naming the file and the field, for what is malformed or asks
-  // for a way of generating that is not known here.
-  static Translator load(const std::string& folder);
+  // for a way of generating that is not known here. `storage` as in weights.h.
+  static Translator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   // The same in any company and on any number of threads. A text that has more tokens than the model has positions is
   // cut off; a text without any has an empty translation. FormatError if the folder had no tokenizer.json.

@@ -10,14 +10,17 @@
 #include <map>
 #include <string>
 
+#include "qkv/matmul.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
 class Weights {
  public:
-  // `origin` begins every message. Tensors are handed out in `dtype`, f32 or f64.
-  explicit Weights(std::map<std::string, Tensor> tensors, std::string origin = "weights", Dtype dtype = Dtype::f32);
+  // `origin` begins every message. Tensors are handed out in `dtype`, f32 or f64; layers keep the matrices they
+  // multiply by as `storage` says (matmul.h).
+  explicit Weights(std::map<std::string, Tensor> tensors, std::string origin = "weights", Dtype dtype = Dtype::f32,
+                   WeightStorage storage = WeightStorage::full);
 
   // Every tensor there is, made when it is taken: `draw` gives it in any floating type.
   using Draw = std::function<Tensor(const std::string& name, const Dims& shape)>;
@@ -32,12 +35,14 @@ class Weights {
   void expect_empty() const;
 
   Dtype dtype() const { return dtype_; }
+  WeightStorage storage() const { return storage_; }
 
  private:
   std::map<std::string, Tensor> tensors_;
   Draw draw_;  // empty: only what is in tensors_
   std::string origin_;
   Dtype dtype_;
+  WeightStorage storage_ = WeightStorage::full;
 };
 
 }  // namespace qkv

@@ -2,8 +2,8 @@
 
 namespace qkv {
 
-HeadProjection::Product::Product(const TensorView& weight, const TensorView& given_bias)
-    : matrix(weight.transpose(0, 1)), has_bias(given_bias) {
+HeadProjection::Product::Product(const TensorView& weight, const TensorView& given_bias, WeightStorage storage)
+    : matrix(weight.transpose(0, 1), 0, storage), has_bias(given_bias) {
   if (has_bias) bias = Tensor::copy(given_bias);
 }
 
@@ -11,14 +11,14 @@ void HeadProjection::Product::run(const TensorView& rows, const MutableTensorVie
   matmul(rows, matrix, out, {.bias = has_bias ? bias.view() : TensorView(), .threads = threads});
 }
 
-HeadProjection::HeadProjection(const HeadWeights& weights) {
-  if (weights.shared_weight) shared_.emplace_back(weights.shared_weight, weights.shared_bias);
+HeadProjection::HeadProjection(const HeadWeights& weights, WeightStorage storage) {
+  if (weights.shared_weight) shared_.emplace_back(weights.shared_weight, weights.shared_bias, storage);
   if (weights.weight.rank() == 2) {
-    heads_.emplace_back(weights.weight, weights.bias);
+    heads_.emplace_back(weights.weight, weights.bias, storage);
     return;
   }
   for (std::int64_t h = 0; h < weights.weight.size(0); ++h) {
-    heads_.emplace_back(weights.weight.select(0, h), weights.bias ? weights.bias.select(0, h) : TensorView());
+    heads_.emplace_back(weights.weight.select(0, h), weights.bias ? weights.bias.select(0, h) : TensorView(), storage);
   }
 }
 

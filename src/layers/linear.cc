@@ -11,10 +11,10 @@ Linear::Linear(const LinearConfig& config, Weights& weights, const std::string& 
   check_size("linear", "out", config.out);
   weight_.value = weights.take(scope + "weight", {config.out, config.in});
   if (config.bias) bias_.value = weights.take(scope + "bias", {config.out});
-  pack();
+  pack(weights.storage());
 }
 
-void Linear::pack() { packed_ = PackedMatrix(weight_.value.view().transpose(0, 1)); }
+void Linear::pack(WeightStorage storage) { packed_ = PackedMatrix(weight_.value.view().transpose(0, 1), 0, storage); }
 
 Tensor Linear::forward(const TensorView& x, int threads) const {
   const Rows rows("linear", x, config_.in);
@@ -45,7 +45,7 @@ void Linear::visit(const ParameterVisitor& visitor, const std::string& scope) co
 void Linear::update(const ParameterUpdater& updater, const std::string& scope) {
   updater(scope + "weight", weight_);
   if (config_.bias) updater(scope + "bias", bias_);
-  pack();
+  pack(packed_.storage());
 }
 
 }  // namespace qkv

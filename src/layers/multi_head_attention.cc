@@ -123,6 +123,7 @@ struct InputRows {
 MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights,
                                        const std::string& scope)
     : config_(checked(config)),
+      storage_(weights.storage()),
       out_({.in = config_.heads * config_.head_dim, .out = config_.out_dim, .bias = config_.bias}, weights,
            scope + "out_proj.") {
   for (const auto& [name, shape] : parameter_shapes(config_)) {
@@ -133,7 +134,7 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& config, W
 
 void MultiHeadAttention::pack() {
   projections_.clear();
-  for (int role = 0; role < 3; ++role) projections_.emplace_back(head_weights(role));
+  for (int role = 0; role < 3; ++role) projections_.emplace_back(head_weights(role), storage_);
   const Dtype dtype = parameters_.front().second.value.dtype();
   extra_key_ = extra_rows(config_, value_of("bias_k"), dtype);
   extra_value_ = extra_rows(config_, value_of("bias_v"), dtype);

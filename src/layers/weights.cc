@@ -9,10 +9,13 @@
 
 namespace qkv {
 
-Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtype dtype)
-    : tensors_(std::move(tensors)), origin_(std::move(origin)), dtype_(dtype) {
+Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtype dtype, WeightStorage storage)
+    : tensors_(std::move(tensors)), origin_(std::move(origin)), dtype_(dtype), storage_(storage) {
   if (dtype != Dtype::f32 && dtype != Dtype::f64) {
     throw std::invalid_argument(fmt::format("weights: layers compute in f32 or f64, not in {}", name_of(dtype)));
+  }
+  if (dtype == Dtype::f64 && storage != WeightStorage::full) {
+    throw std::invalid_argument("weights: matrices of f64 are kept full");
   }
 }
 

@@ -65,6 +65,11 @@ Marian::Marian(const MarianConfig& config, Weights& weights)
       logits_bias_{.value = weights.take(kLogitsBias, {config.vocab})},
       encoder_(stack(config, config.encoder_layers, config.encoder_heads, config.encoder_ff_dim), weights, "encoder."),
       decoder_(stack(config, config.decoder_layers, config.decoder_heads, config.decoder_ff_dim), weights, "decoder.") {
+  pack(weights.storage());
+}
+
+void Marian::pack(WeightStorage storage) {
+  projection_ = PackedMatrix(shared_.weight().value.view().transpose(0, 1), 0, storage);
 }
 
 Marian Marian::initial(const MarianConfig& config, std::uint64_t seed) {
@@ -72,6 +77,7 @@ Marian Marian::initial(const MarianConfig& config, std::uint64_t seed) {
   Marian model(config, weights);
   Tensor& table = model.shared_.weight().value;
   std::fill_n(table.data<float>() + config.padding * config.model_dim, config.model_dim, 0.0f);
+  model.pack(WeightStorage::full);
   return model;
 }
 
@@ -113,8 +119,7 @@ Tensor Marian::decode(const PairBatch& batch, const MarianOptions& options, Obse
 Tensor Marian::logits(const PairBatch& batch, const MarianOptions& options, Observer* observer) const {
   const Tensor hidden = decode(batch, options, observer);
   Tensor logits = Tensor::uninitialized({hidden.size(0), config_.vocab}, hidden.dtype());
-  matmul(hidden, shared_.weight().value.view().transpose(0, 1), logits,
-         {.bias = logits_bias_.value, .threads = options.threads});
+  matmul(hidden, projection_, logits, {.bias = logits_bias_.value, .threads = options.threads});
   return logits;
 }
 
@@ -170,6 +175,7 @@ void Marian::update(const ParameterUpdater& updater) {
   updater(kLogitsBias, logits_bias_);
   encoder_.update(updater, "encoder.");
   decoder_.update(updater, "decoder.");
+  pack(projection_.storage());
 }
 
 }  // namespace qkv

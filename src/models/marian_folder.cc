@@ -165,10 +165,10 @@ std::map<std::string, Tensor> read_tensors(const std::string& path, const Marian
 
 }  // namespace
 
-Marian Marian::load(const std::string& folder) {
+Marian Marian::load(const std::string& folder, WeightStorage storage) {
   const MarianConfig config = read_config(folder + "/config.json");
   const std::string path = folder + "/model.safetensors";
-  Weights weights(read_tensors(path, config), path);
+  Weights weights(read_tensors(path, config), path, Dtype::f32, storage);
   return Marian(config, weights);
 }
 

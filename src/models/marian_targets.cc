@@ -8,8 +8,7 @@ namespace qkv {
 class Marian::Targets final : public NextTokens {
  public:
   Targets(const Marian& model, const Sequences& memory, const MarianOptions& options)
-      : model_(model), options_(options), cache_(model.decoder_.make_cache(memory, options.threads)),
-        projection_(model.shared_.weight().value.view().transpose(0, 1), options.threads) {}
+      : model_(model), options_(options), cache_(model.decoder_.make_cache(memory, options.threads)) {}
 
   std::int64_t vocab() const override { return model_.config_.vocab; }
 
@@ -18,9 +17,10 @@ class Marian::Targets final : public NextTokens {
     const auto rows = static_cast<std::int64_t>(tokens.size());
     const std::vector<std::int32_t> positions(tokens.size(), position_++);
     const Tensor x = model_.embed(tokens, positions);
-    const Tensor hidden = model_.decoder_.forward(x.view().reshape({rows, 1, model_.config_.model_dim}), cache_, options_.threads);
+    const Tensor hidden =
+        model_.decoder_.forward(x.view().reshape({rows, 1, model_.config_.model_dim}), cache_, options_.threads);
     logits_ = Tensor::uninitialized({rows, vocab()}, hidden.dtype());
-    matmul(hidden.view().reshape(x.shape()), projection_, logits_,
+    matmul(hidden.view().reshape(x.shape()), model_.projection_, logits_,
            {.bias = model_.logits_bias_.value, .threads = options_.threads});
     return logits_;
   }
@@ -29,7 +29,6 @@ class Marian::Targets final : public NextTokens {
   const Marian& model_;
   const MarianOptions options_;
   DecoderCache cache_;
-  PackedMatrix projection_;  // to the vocabulary
   std::int32_t position_ = 0;
   Tensor logits_;
 };

@@ -39,8 +39,8 @@ struct Batches {
 
 }  // namespace
 
-Translator Translator::load(const std::string& folder) {
-  Marian model = Marian::load(folder);
+Translator Translator::load(const std::string& folder, WeightStorage storage) {
+  Marian model = Marian::load(folder, storage);
   const MarianConfig& config = model.config();
   std::optional<Tokenizer> tokenizer;
   const std::string path = folder + "/tokenizer.json";
