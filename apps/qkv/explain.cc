@@ -3,11 +3,9 @@
 #include "qkv/explain.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <string_view>
@@ -17,6 +15,7 @@
 #include "qkv/model_heads.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
+#include "qkv/text_style.h"
 
 namespace qkv::app {
 namespace {
@@ -126,15 +125,6 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
   return input;
 }
 
-// https://no-color.org
-bool wants_color() {
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* terminal = std::getenv("TERM");
-  const bool refused =
-      (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
-  return !refused && isatty(STDOUT_FILENO) == 1;
-}
-
 void add_arrays(CLI::App& command, ExplainOptions& options) {
   const auto array = [&](const char* name, std::string& path, const char* help) {
     command.add_option(name, path, help)->type_name("FILE|JSON");
@@ -169,9 +159,9 @@ void add_made_up(CLI::App& command, MadeUp& made_up) {
 }
 
 void run(const CLI::App& command, const ExplainOptions& options) {
-  const TextStyle style{.color = wants_color()};
+  const TextStyle style = text_style();
   std::string text;
-  if (command.count("--model") > 0) {
+  if (any_given(command, {"--model", "--text"})) {
     text = explain_model(command, options.model, options.json, style);
   } else {
     const Explanation explanation = explain(input_of(command, options));

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string_view>
 
-#include "qkv/explain_model.h"
+#include "qkv/explain_translation.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
 
@@ -14,35 +14,58 @@ namespace {
 
 // Not by CLI11's excludes(), which would list every other option in the help.
 void refuse_others(const CLI::App& command) {
-  constexpr std::array<std::string_view, 9> kOwn = {"--model", "--text",    "--layer",   "--head", "--token",
-                                                    "--json",  "--weights", "--threads", "--help"};
+  constexpr std::array<std::string_view, 10> kOwn = {"--model", "--text", "--attention", "--layer",   "--head",
+                                                     "--token", "--json", "--weights",   "--threads", "--help"};
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     if (option->count() > 0 && std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) {
-      throw UsageError(name, "does not go with --model");
+      throw UsageError(name, "does not go with --text");
     }
   }
+}
+
+std::string explain_translation(const ModelOptions& options, bool json, const TextStyle& style) {
+  const Translator translator = Translator::load(options.folder);
+  const TranslateOptions run{.stop = interruption()};
+  if (!options.layer) {
+    const TranslationSurvey survey =
+        survey_translation(translator, options.text, {.keep_weights = options.weights, .translate = run});
+    return json ? to_json(survey) + "\n" : to_text(survey, style);
+  }
+  if (!options.attention) throw UsageError("--attention", "must say which: encoder, decoder or encoder-decoder");
+  const HeadLook look = look_at_translation(translator, options.text, *options.attention,
+                                            {.layer = *options.layer, .head = *options.head}, run);
+  std::optional<std::int64_t> token;
+  if (options.token) token = find_token(look.tokens, *options.token);
+  return json ? to_json(look, token) + "\n" : to_text(look, token, style);
 }
 
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
-  CLI::Option* model = add_file(command, "--model", options.folder,
-                                "what the heads of this model look at in --text; a folder with config.json, "
-                                "model.safetensors and tokenizer.json");
-  CLI::Option* text = command.add_option("--text", options.text, "with --model: the text")->type_name("TEXT");
+  CLI::Option* model =
+      add_file(command, "--model", options.folder,
+               "what the heads of this model look at in --text; a folder with config.json, "
+               "model.safetensors and tokenizer.json (default: English to Spanish, the model that comes with qkv)");
+  CLI::Option* text =
+      command.add_option("--text", options.text, "a text: what the heads of a model look at in it")->type_name("TEXT");
   model->type_name("FOLDER")->needs(text);
-  text->needs(model);
   const auto number = [&](const char* name, std::optional<std::int64_t>& value, const char* help) {
     return command.add_option(name, value, help)
         ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
         ->type_name("N")
-        ->needs(model);
+        ->needs(text);
   };
-  CLI::Option* layer = number("--layer", options.layer, "with --model: one head in full; layers count from 0");
+  CLI::Option* layer = number("--layer", options.layer, "with --text: one head in full; layers count from 0");
   CLI::Option* head = number("--head", options.head, "the head of that layer, from 0");
   layer->needs(head);
   head->needs(layer);
+  static const std::vector<std::pair<std::string, AttentionPlace>> places = {
+      {"encoder", AttentionPlace::encoder},
+      {"decoder", AttentionPlace::decoder},
+      {"encoder-decoder", AttentionPlace::encoder_decoder}};
+  add_choice(command, "--attention", options.attention, places, "of a model that translates: where that head is")
+      ->needs(layer);
   command
       .add_option("--token", options.token,
                   "with --layer and --head: what this token goes through step by step; the first that reads so, or its "
@@ -51,15 +74,17 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->needs(layer);
   command
       .add_flag("--weights", options.weights,
-                "with --model and --json, without --layer: the weights of every head too, layers x heads x tokens^2 "
+                "with --text and --json, without --layer: the weights of every head too, layers x heads x tokens^2 "
                 "numbers")
-      ->needs(model)
+      ->needs(text)
       ->needs("--json")
       ->excludes(layer);
 }
 
 std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style) {
   refuse_others(command);
+  if (Marian::is_in(options.folder)) return explain_translation(options, json, style);
+  if (options.attention) throw UsageError("--attention", "is for a model that translates");
   const Bert model = Bert::load(options.folder);
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", model.config().vocab).encode(options.text);
   const BertOptions run{.stop = interruption()};

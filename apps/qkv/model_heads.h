@@ -6,18 +6,19 @@
 #include <optional>
 #include <string>
 
-#include "qkv/explain.h"
+#include "qkv/explain_translation.h"
 
 namespace qkv::app {
 
 struct ModelOptions {
-  std::string folder, text;
+  std::string folder = QKV_MODEL, text;
   std::optional<std::int64_t> layer, head;
+  std::optional<AttentionPlace> attention;
   std::optional<std::string> token;
   bool weights = false;
 };
 
-// --model, --text, --layer, --head, --token and --weights; --json must be there already.
+// --model, --text, --attention, --layer, --head, --token and --weights; --json must be there already.
 void add_model_options(CLI::App& command, ModelOptions& options);
 
 // What the command prints. UsageError for an option of the other explanations.

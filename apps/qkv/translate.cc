@@ -10,9 +10,11 @@
 
 #include "qkv/commands.h"
 #include "qkv/error.h"
+#include "qkv/explain_translation.h"
 #include "qkv/lines.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
+#include "qkv/text_style.h"
 #include "qkv/translator.h"
 
 namespace qkv::app {
@@ -22,12 +24,13 @@ const std::vector<std::pair<std::string, WeightStorage>> kWeights = {
     {"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}};
 
 struct Request {
-  std::string model{};
+  std::string model = QKV_MODEL;
   WeightStorage weights = WeightStorage::full;
   std::vector<std::string> texts{};
   bool json = false;
   bool ids = false;
   bool sample = false;
+  bool explain = false;
   Sampling sampling{};
   TranslateOptions options{};
 };
@@ -89,10 +92,24 @@ void translate_lines(const Request& request, const Translator& translator, const
   }
 }
 
+void explain(const Request& request, const Translator& translator) {
+  for (const std::string& text : request.texts) {
+    const TranslationSurvey survey = survey_translation(translator, text, {.translate = request.options});
+    if (request.json) {
+      std::cout << to_json(survey) << '\n';
+      continue;
+    }
+    const std::string model = request.model == QKV_MODEL ? "" : " --model " + request.model;
+    std::cout << words_to_text(survey, text_style()) << "\nEach head of it: qkv explain" << model << " --text \""
+              << text << "\"\nAttention itself, in eight steps: qkv explain\n";
+  }
+}
+
 void translate(Request request) {
   if (request.sample) request.options.sampling = request.sampling;
   request.options.stop = interruption();
   const Translator translator = Translator::load(request.model, request.weights);
+  if (request.explain) return explain(request, translator);
   if (!request.texts.empty()) return translate_lines(request, translator, request.texts, 1);
   std::ios::sync_with_stdio(false);
   std::int64_t first = 1;
@@ -111,8 +128,9 @@ void add_translate(CLI::App& program) {
   const auto request = std::make_shared<Request>();
   command.add_option("text", request->texts, "Sentences; none: one per line on standard input");
   add_file(command, "--model", request->model,
-           "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json")
-      ->required();
+           "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json (default: "
+           "English to "
+           "Spanish, the model that comes with qkv)");
   command.add_option("--beams", request->options.beams, "Beams of the search; 1: the most probable token each time")
       ->check(whole_number(1, kMaxBeams));
   command.add_option("--nbest", request->options.nbest, "Translations of each sentence, best first")
@@ -133,6 +151,12 @@ void add_translate(CLI::App& program) {
                            "Draw from the most probable tokens that together have this probability")
                ->check(finite_number()));
   command.add_flag("--ids", request->ids, "Token ids in and out instead of text; nothing is added to them");
+  command
+      .add_flag("--explain", request->explain,
+                "Show what each word looked at instead; with --json as one object a sentence")
+      ->needs("text")
+      ->excludes("--ids")
+      ->excludes("--nbest");
   command.add_flag("--json", request->json, "Write {\"translations\": [{text, ids, score}]} a line");
   add_choice(command, "--weights", request->weights, kWeights,
              "How the weights are kept: fewer bits are faster and coarser");

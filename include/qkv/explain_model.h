@@ -37,7 +37,8 @@ struct HeadSummary {
   double separators = 0;  // to special tokens other than token 0
 };
 
-// `weights` is [tokens, tokens], f32 or f64, rows sum to 1; `special` has one entry per token, as Encoding has.
+// `weights` is [queries, keys], f32 or f64, rows sum to 1; `special` has one entry per key, as Encoding has. Where
+// queries and keys are of two sequences, distance, previous, next and itself compare their positions.
 HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special);
 
 struct SurveyOptions {
@@ -57,14 +58,17 @@ struct HeadSurvey {
 
 // One head at work on one text. The kernel computes in f32; the tensors hold its numbers as f64.
 struct HeadLook {
+  std::string title;
   HeadPlace place;
-  std::int64_t heads = 0;      // of the layer
-  std::int64_t model_dim = 0;  // the size of the layer's inputs
-  std::vector<std::string> tokens;
-  Tensor query, key, value;  // [tokens, head_dim]
-  Tensor scores;             // [tokens, tokens]: query . key, in f64
+  std::int64_t heads = 0;           // of the layer
+  std::int64_t model_dim = 0;       // the size of the layer's inputs
+  std::vector<std::string> tokens;  // that look: a query each
+  std::vector<std::string> keys;    // that they look at; of self-attention the same
+  Tensor query;                     // [tokens, head_dim]
+  Tensor key, value;                // [keys, head_dim]
+  Tensor scores;                    // [tokens, keys]: query . key, in f64
   double scale = 1;
-  Tensor logits, weights;  // [tokens, tokens]
+  Tensor logits, weights;  // [tokens, keys]; a hidden key has logit -infinity
   Tensor output;           // [tokens, head_dim]
   HeadSummary summary;
   std::string target;            // the CPU target that ran

@@ -52,6 +52,8 @@ struct MarianTrainingOptions {
 // Nothing but update() and backward() changes it: any number of threads may call the others.
 class Marian {
  public:
+  // Whether config.json of that folder says model_type marian. FormatError or IoError if it cannot be read.
+  static bool is_in(const std::string& folder);
   // `folder` holds config.json and model.safetensors, as transformers.MarianMTModel saves them. FormatError, naming the
   // file and what is wrong, for anything that is missing, too much, of another shape or not known here. `storage` as in
   // weights.h.

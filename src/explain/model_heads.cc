@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <functional>
 #include <stdexcept>
 
-#include "explain/intermediates.h"
+#include "explain/head_look.h"
 #include "qkv/explain_model.h"
 #include "qkv/sequences.h"
-#include "qkv/target.h"
 
 namespace qkv {
 namespace {
@@ -20,16 +18,7 @@ void require(bool fits, fmt::format_string<Arguments...> text, Arguments&&... ar
   if (!fits) throw std::invalid_argument("explain: " + fmt::format(text, std::forward<Arguments>(arguments)...));
 }
 
-struct Listener : Observer {
-  explicit Listener(std::function<void(std::string_view, const TensorView&)> listen) : listen_(std::move(listen)) {}
-  void receive(std::string_view name, const TensorView& value) override { listen_(name, value); }
-
- private:
-  std::function<void(std::string_view, const TensorView&)> listen_;
-};
-
-void run(const Bert& model, const Encoding& text, const BertOptions& options,
-         std::function<void(std::string_view, const TensorView&)> listen) {
+void run(const Bert& model, const Encoding& text, const BertOptions& options, Listener::Listen listen) {
   const auto count = static_cast<std::int64_t>(text.ids.size());
   require(count > 0, "the text has no tokens");
   require(count <= model.config().positions, "the text has {} tokens; the model reads at most {}", count,
@@ -38,42 +27,19 @@ void run(const Bert& model, const Encoding& text, const BertOptions& options,
   model.forward({text.ids, text.type_ids, offsets_of(std::vector<std::int64_t>{count})}, options, &listener);
 }
 
-// One head's part of a ragged intermediate, [tokens, heads, size], as f64.
-Tensor part_of(const TensorView& value, std::int64_t head) { return convert(value.select(1, head), Dtype::f64); }
-
-// [n, m] of sum over e of left(i, e) * right(e, j).
-Tensor product(const TensorView& left, const TensorView& right) {
-  Tensor out = Tensor::zeros({left.size(0), right.size(1)}, Dtype::f64);
-  double* sum = out.data<double>();
-  for (std::int64_t i = 0; i < left.size(0); ++i) {
-    for (std::int64_t j = 0; j < right.size(1); ++j, ++sum) {
-      for (std::int64_t e = 0; e < left.size(1); ++e) *sum += left.at<double>({i, e}) * right.at<double>({e, j});
-    }
-  }
-  return out;
-}
-
-double scaled_difference(const Tensor& logits, const Tensor& scores, double scale) {
-  double largest = 0;
-  for (std::int64_t i = 0; i < scores.element_count(); ++i) {
-    largest = std::max(largest, std::abs(logits.data<double>()[i] - scale * scores.data<double>()[i]));
-  }
-  return largest;
-}
-
 }  // namespace
 
 HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special) {
-  const std::int64_t count = weights.size(0);
-  require(weights.rank() == 2 && count > 0 && weights.size(1) == count &&
-              static_cast<std::int64_t>(special.size()) == count,
-          "weights must be [tokens, tokens] with a mark per token, got {} and {} marks", to_string(weights.shape()),
+  require(weights.rank() == 2 && weights.size(0) > 0 && weights.size(1) > 0 &&
+              static_cast<std::int64_t>(special.size()) == weights.size(1),
+          "weights must be [queries, keys] with a mark per key, got {} and {} marks", to_string(weights.shape()),
           special.size());
   const Tensor exact = convert(weights, Dtype::f64);
   const double* weight = exact.data<double>();
+  const std::int64_t count = weights.size(0), keys = weights.size(1);
   HeadSummary sum;
   for (std::int64_t i = 0; i < count; ++i) {
-    for (std::int64_t j = 0; j < count; ++j, ++weight) {
+    for (std::int64_t j = 0; j < keys; ++j, ++weight) {
       if (*weight > 0) sum.entropy -= *weight * std::log(*weight);
       sum.distance += *weight * static_cast<double>(std::abs(i - j));
       if (j == 0) sum.first += *weight;
@@ -107,31 +73,17 @@ HeadSurvey survey_heads(const Bert& model, const Encoding& text, const SurveyOpt
 
 HeadLook look_at_head(const Bert& model, const Encoding& text, const HeadPlace& place, const BertOptions& options) {
   const BertConfig& config = model.config();
-  require(place.layer >= 0 && place.layer < config.layers, "there is no layer {}; the model has layers 0 to {}",
-          place.layer, config.layers - 1);
-  require(place.head >= 0 && place.head < config.heads, "there is no head {}; each layer has heads 0 to {}", place.head,
-          config.heads - 1);
+  check_place(place, config.layers, config.heads);
   HeadLook look;
+  look.title = fmt::format("Layer {}, head {}", place.layer, place.head);
   look.place = place;
   look.heads = config.heads;
   look.model_dim = config.model_dim;
-  look.tokens = text.tokens;
+  look.tokens = look.keys = text.tokens;
   const std::string scope = fmt::format("layers.{}.", place.layer);
-  run(model, text, options, [&](std::string_view name, const TensorView& value) {
-    if (!name.starts_with(scope)) return;
-    name.remove_prefix(scope.size());
-    for (const auto& [wanted, tensor] :
-         {std::pair("query", &look.query), std::pair("key", &look.key), std::pair("value", &look.value),
-          std::pair("logits", &look.logits), std::pair("weights", &look.weights), std::pair("heads", &look.output)}) {
-      if (name == wanted) *tensor = part_of(value, place.head);
-    }
-  });
-  look.scale = 1 / std::sqrt(static_cast<double>(look.query.size(1)));
-  look.scores = product(look.query, look.key.view().transpose(0, 1));
-  look.summary = summarize_head(look.weights, text.special);
-  look.target = selected_target();
-  look.logits_difference = scaled_difference(look.logits, look.scores, look.scale);
-  look.output_difference = largest_difference(look.output, product(look.weights, look.value));
+  run(model, text, options,
+      [&](std::string_view name, const TensorView& value) { keep_part(look, scope, name, value); });
+  complete(look, text.special);
   return look;
 }
 

@@ -1,7 +1,7 @@
 // A survey of heads, or one head in full, as one JSON object for machines.
 #include <cmath>
 
-#include "explain/json_numbers.h"
+#include "explain/heads_json.h"
 #include "qkv/explain_model.h"
 
 namespace qkv {
@@ -15,21 +15,24 @@ OrderedJson to_object(const HeadSummary& summary) {
 
 }  // namespace
 
+OrderedJson to_object(const HeadSurvey::Entry& entry) {
+  OrderedJson head = {{"layer", entry.place.layer}, {"head", entry.place.head}};
+  head.update(to_object(entry.summary));
+  if (entry.weights.element_count() > 0) head["weights"] = json_numbers(entry.weights);
+  return head;
+}
+
 std::string to_json(const HeadSurvey& survey) {
   OrderedJson object = {{"tokens", survey.tokens},
                         {"largest_entropy", std::log(static_cast<double>(survey.tokens.size()))},
                         {"heads", OrderedJson::array()}};
-  for (const HeadSurvey::Entry& entry : survey.heads) {
-    OrderedJson head = {{"layer", entry.place.layer}, {"head", entry.place.head}};
-    head.update(to_object(entry.summary));
-    if (entry.weights.element_count() > 0) head["weights"] = json_numbers(entry.weights);
-    object["heads"].push_back(head);
-  }
+  for (const HeadSurvey::Entry& entry : survey.heads) object["heads"].push_back(to_object(entry));
   return json_text(object);
 }
 
 std::string to_json(const HeadLook& look, std::optional<std::int64_t> token) {
   OrderedJson object = {{"layer", look.place.layer}, {"head", look.place.head}, {"tokens", look.tokens}};
+  if (look.keys != look.tokens) object["keys"] = look.keys;
   if (token) object["token"] = *token;
   object["heads"] = look.heads;
   object["model_dim"] = look.model_dim;

@@ -5,70 +5,34 @@
 #include <cmath>
 #include <utility>
 
+#include "explain/heads_table.h"
 #include "explain/numbers.h"
 #include "explain/story.h"
+#include "explain/token_names.h"
 #include "qkv/explain_model.h"
 
 namespace qkv {
 namespace {
 
-constexpr std::size_t kMostKeys = 5;    // shown for each token that looks
-constexpr std::size_t kMostRows = 20;   // of the table of one token's keys
-constexpr double kRemarkable = 0.5;     // a share of this size is coloured
-constexpr std::size_t kMostToken = 16;  // characters that a column of tokens gives way for
-
-// A vocabulary is a stranger's text: nothing of it may command a terminal.
-std::string printable(std::string text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool high_control = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (high_control) text[i + 1] = '?';
-    if (high_control || byte < ' ' || byte == 0x7f) text[i] = '?';
-  }
-  return text;
-}
-
-std::size_t characters(const std::string& text) {  // bytes of UTF-8 that begin one
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
-// Tokens as they are shown, and in columns of one width.
-class TokenNames {
- public:
-  explicit TokenNames(const std::vector<std::string>& tokens) {
-    for (const std::string& token : tokens) {
-      names_.push_back(printable(token));
-      width_ = std::max(width_, std::min(characters(names_.back()), kMostToken));
-    }
-  }
-  std::string operator[](std::int64_t i) const { return names_[static_cast<std::size_t>(i)]; }
-  std::string numbered(std::int64_t i) const { return fmt::format("{} {}", i, (*this)[i]); }
-  // Tells apart those that read the same: "the (7)".
-  std::string unique(std::int64_t i) const {
-    const bool alone = std::count(names_.begin(), names_.end(), (*this)[i]) == 1;
-    return alone ? (*this)[i] : fmt::format("{} ({})", (*this)[i], i);
-  }
-  std::string column(std::int64_t i) const {
-    const std::string blanks(width_ - std::min(characters((*this)[i]), width_), ' ');
-    return fmt::format("{:>3} {}{}", i, (*this)[i], blanks);
-  }
-
- private:
-  std::vector<std::string> names_;
-  std::size_t width_ = 1;
-};
+constexpr std::size_t kMostKeys = 5;   // shown for each token that looks
+constexpr std::size_t kMostRows = 20;  // of the table of one token's keys
 
 double element(const Tensor& tensor, std::int64_t i, std::int64_t j) { return tensor.view().at<double>({i, j}); }
 
-Section looks(const HeadLook& look, const TokenNames& names) {
+struct Names {
+  TokenNames tokens, keys;
+};
+
+Section looks(const HeadLook& look, const Names& names) {
   Block block;
   block.lines = {plain("Each token, and the tokens that it takes most from, with their weights:")};
   for (std::int64_t i = 0; i < look.weights.size(0); ++i) {
-    Line line{{names.column(i), Role::query}, {"  ->  ", Role::none}};
+    Line line{{names.tokens.column(i), Role::query}, {"  ->  ", Role::none}};
     const std::vector<std::int64_t> keys = keys_by_weight(look.weights, i);
     for (std::size_t n = 0; n < std::min(keys.size(), kMostKeys); ++n) {
+      if (element(look.logits, i, keys[n]) == -HUGE_VAL) break;  // this one and all after it are hidden
       line.push_back({(n == 0 ? "" : ", "), Role::none});
-      line.push_back({names.unique(keys[n]), Role::key});
+      line.push_back({names.keys.unique(keys[n]), Role::key});
       line.push_back({fmt::format(" {:.3f}", element(look.weights, i, keys[n])), Role::weight});
     }
     block.lines.push_back(line);
@@ -76,7 +40,7 @@ Section looks(const HeadLook& look, const TokenNames& names) {
   return {0, "Who attends to whom", {block}};
 }
 
-Section query_step(const HeadLook& look, const TokenNames& names, std::int64_t token) {
+Section query_step(const HeadLook& look, const Names& names, std::int64_t token) {
   const std::int64_t head_dim = look.query.size(1), count = look.query.size(0);
   Block block;
   block.lines = {plain(fmt::format(
@@ -96,15 +60,15 @@ Section query_step(const HeadLook& look, const TokenNames& names, std::int64_t t
                           "(--token takes a number, too).",
                           token, others)));
   }
-  block.quantities = {{fmt::format("query of \"{}\"", names[token]),
+  block.quantities = {{fmt::format("query of \"{}\"", names.tokens[token]),
                        Role::query,
                        Tensor::copy(look.query.view().select(0, token)),
                        {},
                        false}};
-  return {1, fmt::format("The query of token {}, \"{}\"", token, names[token]), {block}};
+  return {1, fmt::format("The query of token {}, \"{}\"", token, names.tokens[token]), {block}};
 }
 
-Section weights_step(const HeadLook& look, const TokenNames& names, std::int64_t token) {
+Section weights_step(const HeadLook& look, const Names& names, std::int64_t token) {
   const std::int64_t count = look.key.size(0), head_dim = look.key.size(1);
   Block formulas, block;
   formulas.lines = {
@@ -114,14 +78,14 @@ Section weights_step(const HeadLook& look, const TokenNames& names, std::int64_t
                         to_string(Dims{count}))),
       plain(fmt::format("weight = softmax of the logits, e^logit / (sum of all e^logit): {}, which sum to 1",
                         to_string(Dims{count})))};
-  block.lines.push_back({{fmt::format("{:<{}}", "key", characters(names.column(0))), Role::key},
+  block.lines.push_back({{fmt::format("{:<{}}", "key", characters(names.keys.column(0))), Role::key},
                          {fmt::format("{:>12}{:>12}", "score", "logit"), Role::score},
                          {fmt::format("{:>12}", "weight"), Role::weight}});
   const std::vector<std::int64_t> keys = keys_by_weight(look.weights, token);
   for (std::size_t n = 0; n < std::min(keys.size(), kMostRows); ++n) {
     const std::int64_t key = keys[n];
     block.lines.push_back(
-        {{names.column(key), Role::key},
+        {{names.keys.column(key), Role::key},
          {fmt::format("{:>12.5f}{:>12.5f}", element(look.scores, token, key), element(look.logits, token, key)),
           Role::score},
          {fmt::format("{:>12.5f}", element(look.weights, token, key)), Role::weight}});
@@ -132,14 +96,14 @@ Section weights_step(const HeadLook& look, const TokenNames& names, std::int64_t
   return {2, "Scores, logits and weights of the keys, top keys first", {formulas, block}};
 }
 
-Section values_step(const HeadLook& look, const TokenNames& names, std::int64_t token) {
+Section values_step(const HeadLook& look, const Names& names, std::int64_t token) {
   const std::vector<std::int64_t> keys = keys_by_weight(look.weights, token);
   const std::size_t shown = std::min(keys.size(), kMostKeys);
   Block block;
   block.lines = {plain(
       fmt::format("The values of the top keys, {} numbers each, with the weights they go in by:", look.value.size(1)))};
   for (std::size_t n = 0; n < shown; ++n) {
-    block.lines.push_back({{names.column(keys[n]), Role::key},
+    block.lines.push_back({{names.keys.column(keys[n]), Role::key},
                            {fmt::format("  {:.5f}", element(look.weights, token, keys[n])), Role::weight},
                            {" x ", Role::none},
                            {vector_text(look.value.view().select(0, keys[n])), Role::value}});
@@ -147,7 +111,7 @@ Section values_step(const HeadLook& look, const TokenNames& names, std::int64_t 
   return {3, "Values", {block}};
 }
 
-Section output_step(const HeadLook& look, const TokenNames& names, std::int64_t token) {
+Section output_step(const HeadLook& look, const Names& names, std::int64_t token) {
   Block block;
   block.lines = {plain(fmt::format("output = the sum of weight x value over all keys: {} x {} -> {}",
                                    to_string(Dims{look.value.size(0)}), to_string(look.value.shape()),
@@ -155,7 +119,7 @@ Section output_step(const HeadLook& look, const TokenNames& names, std::int64_t 
                  plain(fmt::format("The outputs of the {} heads of layer {}, side by side, go on to the output "
                                    "projection.",
                                    look.heads, look.place.layer))};
-  block.quantities = {{fmt::format("output for \"{}\"", names[token]),
+  block.quantities = {{fmt::format("output for \"{}\"", names.tokens[token]),
                        Role::output,
                        Tensor::copy(look.output.view().select(0, token)),
                        {},
@@ -176,16 +140,6 @@ Section about_origin(const HeadLook& look) {
   return {0, "Where the numbers come from", {block}};
 }
 
-Line summary_line(const HeadSurvey::Entry& entry) {
-  const HeadSummary& summary = entry.summary;
-  Line line = {{fmt::format("{:>5} {:>4}", entry.place.layer, entry.place.head), Role::none},
-               {fmt::format(" {:>8.3f} {:>9.2f}", summary.entropy, summary.distance), Role::score}};
-  for (const double share : {summary.first, summary.previous, summary.next, summary.itself, summary.separators}) {
-    line.push_back({fmt::format(" {:>10.3f}", share), share >= kRemarkable ? Role::weight : Role::none});
-  }
-  return line;
-}
-
 }  // namespace
 
 std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
@@ -202,9 +156,7 @@ std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
                         survey.tokens.size(), std::log(static_cast<double>(survey.tokens.size())))),
       plain("Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next "
             "one, the token itself, and special tokens other than the first.")};
-  table.lines = {plain(fmt::format("{:>5} {:>4} {:>8} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}", "layer", "head",
-                                   "entropy", "distance", "first", "previous", "next", "itself", "separators"))};
-  for (const HeadSurvey::Entry& entry : survey.heads) table.lines.push_back(summary_line(entry));
+  table.lines = heads_table(survey.heads);
   Explanation explanation;
   explanation.title = "What the heads look at";
   explanation.sections = {{0, "Tokens", {listed}},
@@ -213,9 +165,9 @@ std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
 }
 
 std::string to_text(const HeadLook& look, std::optional<std::int64_t> token, const TextStyle& style) {
-  const TokenNames names(look.tokens);
+  const Names names{TokenNames(look.tokens), TokenNames(look.keys)};
   Explanation explanation;
-  explanation.title = fmt::format("Layer {}, head {}", look.place.layer, look.place.head);
+  explanation.title = printable(look.title);
   explanation.sections = {looks(look, names)};
   if (token) {
     for (const auto& step : {query_step, weights_step, values_step, output_step}) {

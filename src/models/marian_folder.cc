@@ -165,6 +165,13 @@ std::map<std::string, Tensor> read_tensors(const std::string& path, const Marian
 
 }  // namespace
 
+bool Marian::is_in(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const auto type = document.root().find("model_type");
+  return type && type->string() == "marian";
+}
+
 Marian Marian::load(const std::string& folder, WeightStorage storage) {
   const MarianConfig config = read_config(folder + "/config.json");
   const std::string path = folder + "/model.safetensors";

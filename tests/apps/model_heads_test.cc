@@ -45,8 +45,7 @@ TEST(ExplainModel, RefusesInOneLine) {
     expect_message(run_program(arguments), 2, "qkv explain", part);
   };
   usage({"explain", "--model", model / ""}, "--model requires --text");
-  usage({"explain", "--text", "a"}, "--text requires --model");
-  usage({"explain", "--layer", "1", "--head", "1"}, "requires --model");
+  usage({"explain", "--layer", "1", "--head", "1"}, "requires --text");
   const auto refused = [&](const std::vector<std::string>& options, int code, const std::string& part) {
     expect_message(explain(model, options), code, "qkv explain", part);
   };
@@ -54,8 +53,8 @@ TEST(ExplainModel, RefusesInOneLine) {
   refused({"--token", "a"}, 2, "--token requires --layer");
   refused({"--weights"}, 2, "--weights requires --json");
   refused({"--weights", "--json", "--layer", "1", "--head", "1"}, 2, "excludes");
-  refused({"--input", "[[1]]"}, 2, "--input: does not go with --model");
-  refused({"--seed", "3"}, 2, "--seed: does not go with --model");
+  refused({"--input", "[[1]]"}, 2, "--input: does not go with --text");
+  refused({"--seed", "3"}, 2, "--seed: does not go with --text");
   refused({"--layer", "2", "--head", "0"}, 3, "there is no layer 2; the model has layers 0 to 1");
   refused({"--layer", "0", "--head", "0", "--token", ""}, 3, "there is no token \"\"");
   refused({"--layer", "0", "--head", "0", "--token", "x"}, 3,

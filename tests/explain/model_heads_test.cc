@@ -80,7 +80,7 @@ TEST(ModelHeads, SummaryOfDistantWeights) {
   EXPECT_EQ(summary.next, 0.25);
   EXPECT_EQ(summary.separators, 0);
   EXPECT_EQ(refusal([&] { summarize_head(last, std::vector<std::uint8_t>(3)); }),
-            "explain: weights must be [tokens, tokens] with a mark per token, got [4, 4] and 3 marks");
+            "explain: weights must be [queries, keys] with a mark per key, got [4, 4] and 3 marks");
 }
 
 TEST(ModelHeads, SurveyHasEveryHeadInOrder) {
@@ -175,7 +175,7 @@ HeadLook made_up_look() {
   HeadLook look;
   look.heads = 1;
   look.model_dim = 2;
-  look.tokens = {"the", "\x1b[31m", "the"};
+  look.tokens = look.keys = {"the", "\x1b[31m", "the"};
   look.query = look.key = look.value = look.output = test::matrix(3, 2, {1, 2, 3, 4, 5, 6});
   look.scores = look.logits = test::matrix(3, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9});
   look.weights = test::matrix(3, 3, {0.25, 0.125, 0.625, 0.25, 0.125, 0.625, 0.25, 0.125, 0.625});

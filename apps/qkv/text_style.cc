@@ -1,0 +1,18 @@
+#include "qkv/text_style.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace qkv::app {
+
+TextStyle text_style() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  const bool refused =
+      (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
+  return {.color = !refused && isatty(STDOUT_FILENO) == 1};
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,72 @@
+#include "explain/head_look.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "explain/intermediates.h"
+#include "qkv/target.h"
+
+namespace qkv {
+namespace {
+
+// [n, m] of sum over e of left(i, e) * right(e, j).
+Tensor product(const TensorView& left, const TensorView& right) {
+  Tensor out = Tensor::zeros({left.size(0), right.size(1)}, Dtype::f64);
+  double* sum = out.data<double>();
+  for (std::int64_t i = 0; i < left.size(0); ++i) {
+    for (std::int64_t j = 0; j < right.size(1); ++j, ++sum) {
+      for (std::int64_t e = 0; e < left.size(1); ++e) *sum += left.at<double>({i, e}) * right.at<double>({e, j});
+    }
+  }
+  return out;
+}
+
+double scaled_difference(const Tensor& logits, const Tensor& scores, double scale) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < scores.element_count(); ++i) {
+    const double logit = logits.data<double>()[i];
+    if (logit == -HUGE_VAL) continue;  // hidden
+    largest = std::max(largest, std::abs(logit - scale * scores.data<double>()[i]));
+  }
+  return largest;
+}
+
+}  // namespace
+
+void check_place(const HeadPlace& place, std::int64_t layers, std::int64_t heads) {
+  if (place.layer < 0 || place.layer >= layers) {
+    throw std::invalid_argument(
+        fmt::format("explain: there is no layer {}; the model has layers 0 to {}", place.layer, layers - 1));
+  }
+  if (place.head < 0 || place.head >= heads) {
+    throw std::invalid_argument(
+        fmt::format("explain: there is no head {}; each layer has heads 0 to {}", place.head, heads - 1));
+  }
+}
+
+Tensor part_of(const TensorView& value, std::int64_t head) { return convert(value.select(1, head), Dtype::f64); }
+
+void keep_part(HeadLook& look, std::string_view scope, std::string_view name, const TensorView& value) {
+  if (!name.starts_with(scope)) return;
+  name.remove_prefix(scope.size());
+  for (const auto& [wanted, tensor] :
+       {std::pair("query", &look.query), std::pair("key", &look.key), std::pair("value", &look.value),
+        std::pair("logits", &look.logits), std::pair("weights", &look.weights), std::pair("heads", &look.output)}) {
+    if (name == wanted) *tensor = part_of(value, look.place.head);
+  }
+}
+
+void complete(HeadLook& look, std::span<const std::uint8_t> special) {
+  look.scale = 1 / std::sqrt(static_cast<double>(look.query.size(1)));
+  look.scores = product(look.query, look.key.view().transpose(0, 1));
+  look.summary = summarize_head(look.weights, special);
+  look.target = selected_target();
+  look.logits_difference = scaled_difference(look.logits, look.scores, look.scale);
+  look.output_difference = largest_difference(look.output, product(look.weights, look.value));
+}
+
+}  // namespace qkv

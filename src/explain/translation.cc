@@ -1,0 +1,179 @@
+// The heads of an encoder-decoder model at work on one text and its translation.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "explain/head_look.h"
+#include "qkv/explain_translation.h"
+#include "qkv/sequences.h"
+
+namespace qkv {
+namespace {
+
+// What names the intermediates of each attention, before and after the number of the layer.
+struct Scope {
+  const char* before;
+  const char* after;
+};
+
+Scope scope_of(AttentionPlace attention) {
+  switch (attention) {
+    case AttentionPlace::encoder:
+      return {"encoder.layers.", "."};
+    case AttentionPlace::decoder:
+      return {"decoder.layers.", ".self."};
+    case AttentionPlace::encoder_decoder:
+      break;
+  }
+  return {"decoder.layers.", ".memory."};
+}
+
+const char* name_of(AttentionPlace attention) {
+  switch (attention) {
+    case AttentionPlace::encoder:
+      return "Encoder self-attention";
+    case AttentionPlace::decoder:
+      return "Masked decoder self-attention";
+    case AttentionPlace::encoder_decoder:
+      break;
+  }
+  return "Encoder-decoder attention";
+}
+
+// Tokens as text, and the words that they make up.
+struct Pieces {
+  Pieces(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+    DecodeStream stream(tokenizer);
+    bool alone = true;  // what comes next continues no word
+    for (const std::int32_t id : ids) {
+      const std::string text = stream.put(id);
+      const std::size_t begin = text.find_first_not_of(' ');
+      const bool special = tokenizer.decode(std::span(&id, 1)).empty() && text.empty();
+      names.push_back(begin == std::string::npos ? tokenizer.token_of(id) : text.substr(begin));
+      marks.push_back(special ? 1 : 0);
+      if (alone || special || text.starts_with(' ')) words.emplace_back();
+      words.back() += names.back();
+      word_of.push_back(static_cast<std::int64_t>(words.size()) - 1);
+      alone = special;
+    }
+  }
+
+  std::vector<std::string> names;
+  std::vector<std::uint8_t> marks;  // 1 for special tokens
+  std::vector<std::string> words;
+  std::vector<std::int64_t> word_of;  // each token
+};
+
+// A text, its translation, and the run of the model over both.
+struct Run {
+  Run(const Translator& translator, const std::string& text, const TranslateOptions& options)
+      : model(translator.model()), tokenizer(translator.tokenizer()), stop(options.stop) {
+    translation = translator.translate(text, options);
+    if (translation.ids.empty()) throw std::invalid_argument("explain: the text has no tokens");
+    const auto positions = static_cast<std::size_t>(model.config().positions);
+    batch.source = tokenizer.encode(text, {.max_length = positions}).ids;
+    batch.target = translation.ids;
+    batch.source_offsets = offsets_of(std::vector<std::int64_t>{static_cast<std::int64_t>(batch.source.size())});
+    batch.target_offsets = offsets_of(std::vector<std::int64_t>{static_cast<std::int64_t>(batch.target.size())});
+    read = {model.config().start};
+    read.insert(read.end(), batch.target.begin(), batch.target.end() - 1);
+  }
+
+  void observe(Listener::Listen listen) const {
+    Listener listener(std::move(listen));
+    model.logits(batch, {.stop = stop}, &listener);
+  }
+
+  const Marian& model;
+  const Tokenizer& tokenizer;
+  std::stop_token stop;
+  Translation translation;
+  PairBatch batch;
+  std::vector<std::int32_t> read;
+};
+
+// Adds weights [target tokens, heads, source tokens] to those of words.
+void add_weights(const TensorView& weights, const Pieces& source, const Pieces& target, double factor, Tensor& words) {
+  const Tensor exact = convert(weights, Dtype::f64);
+  const double* weight = exact.data<double>();
+  for (std::int64_t i = 0; i < weights.size(0); ++i) {
+    const std::int64_t word = target.word_of[static_cast<std::size_t>(i)];
+    const auto tokens = std::count(target.word_of.begin(), target.word_of.end(), word);
+    double* row = words.data<double>() + word * words.size(1);
+    for (std::int64_t head = 0; head < weights.size(1); ++head) {
+      for (const std::int64_t source_word : source.word_of) {
+        row[source_word] += *weight++ * factor / static_cast<double>(tokens);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TranslationSurvey survey_translation(const Translator& translator, const std::string& text,
+                                     const TranslationSurveyOptions& options) {
+  const Run run(translator, text, options.translate);
+  const MarianConfig& config = run.model.config();
+  const Pieces source(run.tokenizer, run.batch.source), target(run.tokenizer, run.batch.target),
+      read(run.tokenizer, run.read);
+  TranslationSurvey survey{.source_text = text,
+                           .target_text = run.translation.text,
+                           .source = source.names,
+                           .target = target.names,
+                           .read = read.names,
+                           .source_words = source.words,
+                           .target_words = target.words};
+  if (target.marks.back() != 0) survey.target_words.pop_back();  // what ended the translation is no word of it
+  const auto size = [](const std::vector<std::string>& list) { return static_cast<std::int64_t>(list.size()); };
+  Tensor word_weights = Tensor::zeros({size(target.words), size(source.words)}, Dtype::f64);
+
+  const auto keep = [&](AttentionPlace attention, const Pieces& keys, std::vector<HeadSurvey::Entry>& entries,
+                        std::string_view name, const TensorView& weights) {
+    const auto layer = static_cast<std::int64_t>(entries.size()) / weights.size(1);
+    const auto [before, after] = scope_of(attention);
+    if (name != fmt::format("{}{}{}weights", before, layer, after)) return false;
+    for (std::int64_t head = 0; head < weights.size(1); ++head) {
+      entries.push_back({{layer, head}, summarize_head(weights.select(1, head), keys.marks), {}});
+      if (options.keep_weights) entries.back().weights = part_of(weights, head);
+    }
+    return true;
+  };
+  const double mean = 1 / static_cast<double>(config.decoder_layers * config.decoder_heads);
+  run.observe([&](std::string_view name, const TensorView& value) {
+    if (!name.ends_with(".weights")) return;
+    if (keep(AttentionPlace::encoder_decoder, source, survey.encoder_decoder, name, value)) {
+      add_weights(value, source, target, mean, word_weights);
+    } else if (!keep(AttentionPlace::encoder, source, survey.encoder, name, value)) {
+      keep(AttentionPlace::decoder, read, survey.decoder, name, value);
+    }
+  });
+  survey.word_weights = Tensor::copy(word_weights.view().slice(0, 0, size(survey.target_words)));
+  return survey;
+}
+
+HeadLook look_at_translation(const Translator& translator, const std::string& text, AttentionPlace attention,
+                             const HeadPlace& place, const TranslateOptions& options) {
+  const MarianConfig& config = translator.model().config();
+  const bool encoder = attention == AttentionPlace::encoder;
+  HeadLook look;
+  look.heads = encoder ? config.encoder_heads : config.decoder_heads;
+  check_place(place, encoder ? config.encoder_layers : config.decoder_layers, look.heads);
+  const Run run(translator, text, options);
+  const Pieces source(run.tokenizer, run.batch.source), target(run.tokenizer, run.batch.target),
+      read(run.tokenizer, run.read);
+  look.title = fmt::format("{}, layer {}, head {}: \"{}\" -> \"{}\"", name_of(attention), place.layer, place.head, text,
+                           run.translation.text);
+  look.place = place;
+  look.model_dim = config.model_dim;
+  look.tokens = encoder ? source.names : attention == AttentionPlace::decoder ? read.names : target.names;
+  const Pieces& keys = attention == AttentionPlace::decoder ? read : source;
+  look.keys = keys.names;
+  const auto [before, after] = scope_of(attention);
+  const std::string scope = fmt::format("{}{}{}", before, place.layer, after);
+  run.observe([&](std::string_view name, const TensorView& value) { keep_part(look, scope, name, value); });
+  complete(look, keys.marks);
+  return look;
+}
+
+}  // namespace qkv

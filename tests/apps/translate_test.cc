@@ -1,0 +1,104 @@
+// qkv translate: lines in, translations out, by the model that ships; the rest is pipelines/translator_test.cc.
+#include <nlohmann/json.hpp>
+
+#include "apps/program.h"
+
+namespace qkv::test {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kIdsModel = QKV_TEST_DATA "/golden/translate/relu";  // no tokenizer
+
+TEST(Translate, TheShippedModelKnowsThePhrase) {
+  const Outcome outcome = run_program({"translate", "You are welcome", "Thank you"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "De nada\nGracias\n");
+}
+
+TEST(Translate, OneLineForEachInOrder) {
+  const TempFolder folder;
+  std::string text = "You are welcome\r\n\n";
+  for (int i = 0; i < 50; ++i) text += i % 3 == 0 ? "Thank you\n" : "You are welcome\n";
+  std::ofstream(folder / "in") << text + "Thank you";
+  for (const char* threads : {"1", "3"}) {
+    const Outcome outcome = run_program({"translate", "--threads", threads}, {.input = folder / "in"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    std::string expected = "De nada\n\n";
+    for (int i = 0; i < 50; ++i) expected += i % 3 == 0 ? "Gracias\n" : "De nada\n";
+    EXPECT_EQ(outcome.out, expected + "Gracias\n");
+  }
+  const Outcome none = run_program({"translate"}, {.input = "/dev/null"});
+  EXPECT_EQ(none.code, 0);
+  EXPECT_EQ(none.out, "");
+}
+
+TEST(Translate, EveryWayOfKeepingWeights) {
+  for (const char* weights : {"f32", "bf16", "int8"}) {
+    const Outcome outcome = run_program({"translate", "--weights", weights, "You are welcome"});
+    EXPECT_EQ(outcome.out, "De nada\n") << weights << outcome.err;
+  }
+}
+
+TEST(Translate, JsonHasTextIdsAndScore) {
+  const Outcome outcome = run_program({"translate", "--json", "--beams", "3", "--nbest", "3", "You are welcome"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json list = Json::parse(outcome.out).at("translations");
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0].at("text"), "De nada");
+  EXPECT_GE(list[0].at("score"), list[1].at("score"));
+  EXPECT_FALSE(list[0].at("ids").empty());
+}
+
+TEST(Translate, SamplingRepeatsWithItsSeed) {
+  const auto draw = [](const char* seed) {
+    return run_program({"translate", "--sample", "--seed", seed, "--temperature", "3", "Good morning, my friend"}).out;
+  };
+  EXPECT_EQ(draw("1"), draw("1"));
+  EXPECT_NE(draw("1"), draw("2"));
+}
+
+TEST(Translate, IdsAreTakenVerbatim) {
+  const TempFolder folder;
+  std::ofstream(folder / "in") << "31 0\n20 19 0\n";
+  const Outcome outcome =
+      run_program({"translate", "--model", kIdsModel, "--ids", "--beams", "1"}, {.input = folder / "in"});
+  // tests/golden/translate/relu.json: greedy
+  EXPECT_EQ(outcome.out.substr(0, 2), "0\n") << outcome.err;
+}
+
+TEST(Translate, ExplainsEachWord) {
+  const Outcome text = run_program({"translate", "--explain", "You are welcome"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("You are welcome  ->  De nada\n")) << text.out;
+  EXPECT_NE(text.out.find("0 De "), std::string::npos);
+  EXPECT_NE(text.out.find("1 nada "), std::string::npos);
+  const Json json = Json::parse(run_program({"translate", "--explain", "--json", "You are welcome"}).out);
+  EXPECT_EQ(json.at("target_words"), Json({"De", "nada"}));
+}
+
+TEST(Translate, RefusesInOneLine) {
+  const TempFolder folder;
+  const auto refused = [](const std::vector<std::string>& options, int code, const std::string& part) {
+    std::vector<std::string> arguments = {"translate"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    expect_message(run_program(arguments), code, "qkv translate", part);
+  };
+  refused({"--model", "/nowhere", "a"}, 4, "/nowhere/config.json");
+  refused({"--beams", "0", "a"}, 2, "--beams");
+  refused({"--seed", "1", "a"}, 2, "--seed requires --sample");
+  refused({"--explain"}, 2, "--explain requires text");
+  refused({"--weights", "int4", "a"}, 2, "must be one of f32|bf16|int8");
+  refused({"--beams", "2", "--nbest", "3", "a"}, 3, "nbest");
+  refused({"--model", kIdsModel, "a"}, 4, "tokenizer.json is missing");
+  for (const auto& [line, part] : {std::pair("1 x", "line 1: \"1 x\" must be ids"), std::pair("", "line 1 has no ids"),
+                                   std::pair("99999999999", "must be ids"), std::pair("41", "41")}) {
+    std::ofstream(folder / "in") << line << "\n";
+    const Outcome outcome = run_program({"translate", "--model", kIdsModel, "--ids"}, {.input = folder / "in"});
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace qkv::test
