@@ -52,14 +52,18 @@ class HeaderEvents : public JsonEvents {
   HeaderEvents(const std::string& name, std::uint64_t data_size) : JsonEvents(name), data_size_(data_size) {}
 
   SafetensorsHeader finish() {
-    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
-    const auto twice = std::adjacent_find(entries_.begin(), entries_.end(),
-                                          [](const Entry& a, const Entry& b) { return a.name == b.name; });
-    if (twice != entries_.end()) refuse(fmt::format("tensor {} appears twice", quote(twice->name)));
-    std::sort(entries_.begin(), entries_.end(),
-              [](const Entry& a, const Entry& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+    std::vector<Entry*> order;
+    for (Entry& entry : entries_) order.push_back(&entry);
+    std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) { return a->name < b->name; });
+    const auto twice = std::adjacent_find(order.begin(), order.end(),
+                                          [](const Entry* a, const Entry* b) { return a->name == b->name; });
+    if (twice != order.end()) refuse(fmt::format("tensor {} appears twice", quote((*twice)->name)));
+    std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+      return std::tie(a->begin, a->end, a->name) < std::tie(b->begin, b->end, b->name);
+    });
     std::uint64_t covered = 0;
-    for (const Entry& entry : entries_) {
+    for (const Entry* placed : order) {
+      const Entry& entry = *placed;
       if (entry.begin != covered) {
         refuse(fmt::format("tensor {}: data_offsets [{}, {}] {} byte {}, where the tensors before it end",
                            quote(entry.name), entry.begin, entry.end,
@@ -73,10 +77,10 @@ class HeaderEvents : public JsonEvents {
     SafetensorsHeader header;
     header.metadata = std::move(metadata_);
     header.entries.reserve(entries_.size());
-    for (Entry& entry : entries_) {
+    for (Entry* entry : order) {
       Dims shape;
-      for (const std::uint64_t extent : shape_of(entry)) shape.push_back(static_cast<std::int64_t>(extent));
-      header.entries.push_back({std::move(entry.name), *entry.dtype, shape});
+      for (const std::uint64_t extent : shape_of(*entry)) shape.push_back(static_cast<std::int64_t>(extent));
+      header.entries.push_back({std::move(entry->name), *entry->dtype, shape});
     }
     return header;
   }
@@ -250,12 +254,11 @@ class HeaderEvents : public JsonEvents {
     }
     const auto shape = shape_of(entry());
     const std::optional<std::uint64_t> bytes = byte_count(shape, *dtype);
+    if (bytes == end - begin) return;
     const std::string text = fmt::format("shape [{}] of {}", fmt::join(shape, ", "), safetensors_name(*dtype));
     if (!bytes) refuse_entry(text + " has too many elements");
-    if (*bytes != end - begin) {
-      refuse_entry(
-          fmt::format("data_offsets [{}, {}] hold {} bytes, but {} needs {}", begin, end, end - begin, text, *bytes));
-    }
+    refuse_entry(
+        fmt::format("data_offsets [{}, {}] hold {} bytes, but {} needs {}", begin, end, end - begin, text, *bytes));
   }
 
   std::uint64_t data_size_;

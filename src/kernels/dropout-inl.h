@@ -11,47 +11,12 @@
 #include <algorithm>
 
 #include "kernels/attention_task.h"
+#include "kernels/philox-inl.h"
 #include "kernels/tile-inl.h"
 #include "qkv/random.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
-
-#if HWY_TARGET != HWY_SCALAR
-// Philox of a vector of counters that differ in one number. A number lies in the low half of a 64-bit lane, where the
-// multiplication finds it and leaves its product; what the high half holds does not matter.
-class PhiloxVector {
- public:
-  using D = hn::ScalableTag<std::uint64_t>;
-  using V = hn::Vec<D>;
-
-  HWY_INLINE PhiloxVector(std::uint32_t block, V query, std::int64_t head, std::int64_t sequence)
-      : bits_{set(block), query, set(static_cast<std::uint32_t>(head)), set(static_cast<std::uint32_t>(sequence))} {}
-
-  HWY_INLINE void run(std::uint64_t seed) {
-    auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
-    QKV_UNROLL for (int round = 0; round < DropoutRule::kRounds; ++round) {
-      const V product0 = multiply(bits_[0], 0xD2511F53u), product1 = multiply(bits_[2], 0xCD9E8D57u);
-      bits_[0] = hn::Xor(hn::Xor(hn::ShiftRight<32>(product1), bits_[1]), set(key0));
-      bits_[2] = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), bits_[3]), set(key1));
-      bits_[1] = product1;
-      bits_[3] = product0;
-      key0 += 0x9E3779B9u;
-      key1 += 0xBB67AE85u;
-    }
-  }
-  HWY_INLINE V bits(int n) const { return bits_[n]; }
-
- private:
-  static HWY_INLINE V set(std::uint32_t number) { return hn::Set(D(), number); }
-  static HWY_INLINE V multiply(V number, std::uint32_t factor) {
-    const hn::Repartition<std::uint32_t, D> half;
-    return hn::MulEven(hn::BitCast(half, number), hn::Set(half, factor));
-  }
-
-  V bits_[4];
-};
-#endif
 
 // Dropout for a block of queries, of which the first is `begin`.
 template <class T, int kVectors>
@@ -125,20 +90,21 @@ class BlockDropout {
       bits[n] = hn::Set(SignedTag(), static_cast<Index>(std::uint64_t{numbers[static_cast<std::size_t>(n)]} << kBelow));
     }
 #else
-    const PhiloxVector::D wide;
+    const PhiloxCounters::D wide;
     const auto lane = hn::Iota(wide, 0);
-    const auto philox_of = [&](PhiloxVector::V queries) HWY_ATTR {
-      PhiloxVector vector(block, queries, task_.head, task_.sequence);
-      vector.run(task_.dropout.seed);
-      return vector;
+    const auto philox_of = [&](PhiloxCounters::V queries) HWY_ATTR {
+      PhiloxCounters counters(hn::Set(wide, block), queries, hn::Set(wide, static_cast<std::uint32_t>(task_.head)),
+                              hn::Set(wide, static_cast<std::uint32_t>(task_.sequence)));
+      counters.run<DropoutRule::kRounds>(task_.dropout.seed);
+      return counters;
     };
     if constexpr (sizeof(T) == 8) {
-      const PhiloxVector all = philox_of(hn::Add(lane, hn::Set(wide, first)));
+      const PhiloxCounters all = philox_of(hn::Add(lane, hn::Set(wide, first)));
       for (int n = 0; n < kNumbers; ++n) bits[n] = hn::BitCast(SignedTag(), hn::ShiftLeft<32>(all.bits(n)));
     } else {
       const auto twice = hn::ShiftLeft<1>(lane);
-      const PhiloxVector even = philox_of(hn::Add(twice, hn::Set(wide, first)));
-      const PhiloxVector odd = philox_of(hn::Add(twice, hn::Set(wide, first + 1)));
+      const PhiloxCounters even = philox_of(hn::Add(twice, hn::Set(wide, first)));
+      const PhiloxCounters odd = philox_of(hn::Add(twice, hn::Set(wide, first + 1)));
       for (int n = 0; n < kNumbers; ++n) {
         bits[n] = hn::OddEven(hn::BitCast(SignedTag(), hn::ShiftLeft<32>(odd.bits(n))),
                               hn::BitCast(SignedTag(), even.bits(n)));

@@ -29,7 +29,7 @@ HWY_INLINE void draw(std::uint64_t seed, std::int64_t row, std::int64_t block, s
   const PhiloxCounters::D d;
   PhiloxCounters random(hn::Iota(d, static_cast<std::uint64_t>(block)), hn::Set(d, static_cast<std::uint64_t>(row)),
                         hn::Zero(d), hn::Zero(d));
-  random.run(seed, DropoutRule::kRounds);
+  random.run<DropoutRule::kRounds>(seed);
   const auto low = hn::Set(d, 0xFFFFFFFFu);
   const auto pair = [&](int n) HWY_ATTR {
     return hn::Or(hn::And(random.bits(n), low), hn::ShiftLeft<32>(random.bits(n + 1)));

@@ -22,9 +22,10 @@ class PhiloxCounters {
 
   HWY_INLINE PhiloxCounters(V n0, V n1, V n2, V n3) : bits_{n0, n1, n2, n3} {}
 
-  HWY_INLINE void run(std::uint64_t seed, int rounds) {
+  template <int kRounds>
+  HWY_INLINE void run(std::uint64_t seed) {
     auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
-    for (int round = 0; round < rounds; ++round) {
+    QKV_UNROLL for (int round = 0; round < kRounds; ++round) {
       const V product0 = multiply(bits_[0], 0xD2511F53u), product1 = multiply(bits_[2], 0xCD9E8D57u);
       bits_[0] = hn::Xor(hn::Xor(hn::ShiftRight<32>(product1), bits_[1]), hn::Set(D(), key0));
       bits_[2] = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), bits_[3]), hn::Set(D(), key1));

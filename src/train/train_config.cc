@@ -87,6 +87,8 @@ void read_model(Section section, TrainConfig& config) {
       Activation::relu);
   model.positions = section.integer("positions", 2, kMaxLayerSize, 512);
   config.dropout = section.number("dropout", 0, 1);
+  config.dtype =
+      section.choice<Dtype>("dtype", {{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}}, Dtype::f32);
   section.expect_no_others();
 }
 

@@ -2,14 +2,15 @@
 //
 //   {
 //     "model": {"model_dim": 256, "heads": 4, "ff_dim": 1024, "encoder_layers": 3, "decoder_layers": 3,
-//               "activation": "relu", "positions": 256, "dropout": 0.1},
+//               "activation": "relu", "positions": 256, "dropout": 0.1, "dtype": "f16"},
 //     "tokenizer": {"vocab": 8000},
 //     "training": {"steps": 20000, "rate": 0.001, "schedule": "inverse_sqrt", "warmup": 1000, ...}
 //   }
 //
 // Keys that nobody knows are refused. The keys of "training" are the members of TrainingConfig (training.h), with those
 // of its Adam and schedule beside them, "optimizer" ("adam" or "adamw") and "label_smoothing". Without a default are
-// those of "model" but for activation, positions and dropout, and vocab, steps and rate.
+// those of "model" but for activation, positions, dropout and dtype ("f32", "bf16" or "f16": how the finished model is
+// written; f32), and vocab, steps and rate.
 #pragma once
 
 #include <string>
@@ -23,6 +24,7 @@ struct TrainConfig {
   MarianConfig model{};    // without what the tokenizer decides: vocab, end, padding, start
   std::int64_t vocab = 0;  // of a tokenizer that is yet to be trained
   TrainingConfig training{};
+  Dtype dtype = Dtype::f32;  // of the weights of the finished model
   double dropout = 0;
   double label_smoothing = 0;
 };

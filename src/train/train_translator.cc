@@ -128,7 +128,7 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   const TrainingResult result =
       train(trained, {.train = train_pairs, .valid = valid_pairs}, config.training, files.out, all_options);
   write_tokenizer_config(files.out, tokenizer, config.model.positions);
-  model.save(files.out);
+  model.save(files.out, config.dtype);
   return result;
 }
 

@@ -27,15 +27,18 @@ struct Parameters {
   Tensor *w_query = nullptr, *w_key = nullptr, *v = nullptr;
 };
 
+double loss_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& grad_out,
+               const AttentionOptions& options) {
+  const std::vector<double> out = testing::values(reference::attention(q, k, v, options).out);
+  const std::vector<double> grad = testing::values(grad_out);
+  double sum = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * grad[i];
+  return sum;
+}
+
 void expect_gradients(Arrays arrays, const AttentionOptions& options, const Parameters& parameters = {}) {
   auto& [q, k, v, grad_out] = arrays;
-  const auto loss = [&] {
-    const std::vector<double> out = testing::values(reference::attention(q, k, v, options).out);
-    const std::vector<double> grad = testing::values(grad_out);
-    double sum = 0;
-    for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * grad[i];
-    return sum;
-  };
+  const auto loss = [&] { return loss_of(q, k, v, grad_out, options); };
   const reference::AttentionGradients given = reference::attention_backward(q, k, v, grad_out, options);
   testing::expect_gradient(loss, q, given.query);
   testing::expect_gradient(loss, k, given.key);
@@ -60,13 +63,7 @@ TEST(ReferenceAttentionBackward, ParametersOfBiasAndSinks) {
               Bias::table(RelativeTable::swin(swin, 3, 5)) + Bias::alibi(of_heads) + Bias::alibi(of_all),
       .soft_cap = 2,
       .sinks = sinks};
-  const auto loss = [&] {
-    const std::vector<double> out = testing::values(reference::attention(q, k, v, options).out);
-    const std::vector<double> grad = testing::values(grad_out);
-    double sum = 0;
-    for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * grad[i];
-    return sum;
-  };
+  const auto loss = [&] { return loss_of(q, k, v, grad_out, options); };
   const reference::AttentionGradients given = reference::attention_backward(q, k, v, grad_out, options);
   testing::expect_gradient(loss, clipped, given.tables[0]);
   testing::expect_gradient(loss, t5, given.tables[1]);

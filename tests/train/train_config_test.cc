@@ -35,13 +35,14 @@ TEST(TrainConfig, ReadsTheSmallest) {
   EXPECT_EQ(config.training.schedule.rate, 0.25);
   EXPECT_EQ(config.training.batch_tokens, TrainingConfig().batch_tokens);
   EXPECT_EQ(config.dropout, 0);
+  EXPECT_EQ(config.dtype, Dtype::f32);
 }
 
 TEST(TrainConfig, ReadsEveryKey) {
   const test::TemporaryFolder folder;
   const TrainConfig config = read_train_config(folder.put("c", R"({
  "model": {"model_dim": 8, "heads": 2, "ff_dim": 16, "encoder_layers": 1, "decoder_layers": 2, "activation": "silu",
-           "positions": 40, "dropout": 0.5},
+           "positions": 40, "dropout": 0.5, "dtype": "f16"},
  "tokenizer": {"vocab": 300},
  "training": {"seed": 9, "steps": 500, "batch_tokens": 11, "accumulate": 12, "log_every": 13, "validate_every": 14,
               "patience": 15, "average": 16, "clip": 0.125, "optimizer": "adamw", "beta1": 0.25, "beta2": 0.75,
@@ -50,6 +51,7 @@ TEST(TrainConfig, ReadsEveryKey) {
   EXPECT_EQ(config.model.activation, Activation::silu);
   EXPECT_EQ(config.model.positions, 40);
   EXPECT_EQ(config.dropout, 0.5);
+  EXPECT_EQ(config.dtype, Dtype::f16);
   EXPECT_EQ(config.label_smoothing, 0.375);
   const TrainingConfig& training = config.training;
   EXPECT_EQ(training.seed, 9u);
