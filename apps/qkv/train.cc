@@ -82,6 +82,8 @@ void add_train(CLI::App& program) {
   add_file(command, "--valid", files->valid, "Pairs that measure it meanwhile")->required();
   add_file(command, "--tokenizer", files->tokenizer,
            "tokenizer.json (default: one is trained on the pairs to train on)");
+  add_file(command, "--from", files->from,
+           "Folder of a model to begin with, its tokenizer included (default: random weights)");
   add_file(command, "--out", files->out, "Folder for the model, its checkpoints, log.jsonl and loss.svg")->required();
   add_threads(command);
   command.callback([files] { run(*files); });

@@ -36,6 +36,8 @@ struct MarianConfig {
   std::int32_t end = 0;      // ends every source and target
   std::int32_t padding = 0;  // its row of the table gets no gradient, and it is never written
   std::int32_t start = 0;    // what the decoder begins with
+
+  bool operator==(const MarianConfig&) const = default;
 };
 
 struct MarianOptions {

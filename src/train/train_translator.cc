@@ -42,12 +42,17 @@ class TrainedMarian : public Trainable {
   const TrainConfig& config_;
 };
 
+std::string given_tokenizer(const TrainTranslatorFiles& files) {
+  return files.tokenizer.empty() && !files.from.empty() ? files.from + "/tokenizer.json" : files.tokenizer;
+}
+
 // What the folder has already wins over training one: a training that was interrupted goes on with its tokenizer.
 Tokenizer make_tokenizer(const TrainTranslatorFiles& files, const std::vector<TextPair>& pairs, std::int64_t vocab) {
   const std::string path = files.out + "/tokenizer.json";
-  if (!files.tokenizer.empty()) {
-    Tokenizer tokenizer = Tokenizer::load(files.tokenizer);
-    if (!fs::exists(path) || !fs::equivalent(path, files.tokenizer)) write_file(path, read_file(files.tokenizer));
+  const std::string given = given_tokenizer(files);
+  if (!given.empty()) {
+    Tokenizer tokenizer = Tokenizer::load(given);
+    if (!fs::exists(path) || !fs::equivalent(path, given)) write_file(path, read_file(given));
     return tokenizer;
   }
   if (!fs::exists(path)) {
@@ -59,6 +64,18 @@ Tokenizer make_tokenizer(const TrainTranslatorFiles& files, const std::vector<Te
     write_file(path, trainer.train(vocab));
   }
   return Tokenizer::load(path);
+}
+
+Marian begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
+  if (files.from.empty()) return Marian::initial(config.model, config.training.seed);
+  Marian model = Marian::load(files.from);
+  if (model.config() != config.model) {
+    throw FormatError(
+        fmt::format("{}/config.json: not the model of {}: sizes, activation, positions and special tokens "
+                    "must be the same",
+                    files.from, files.config));
+  }
+  return model;
 }
 
 std::int32_t need_token(const Tokenizer& tokenizer, const std::string& token, const std::string& path) {
@@ -111,7 +128,8 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   if (error) throw IoError(fmt::format("{}: cannot create: {}", files.out, error.message()));
 
   const Tokenizer tokenizer = make_tokenizer(files, train_texts, config.vocab);
-  const std::string tokenizer_path = files.tokenizer.empty() ? files.out + "/tokenizer.json" : files.tokenizer;
+  const std::string given = given_tokenizer(files);
+  const std::string tokenizer_path = given.empty() ? files.out + "/tokenizer.json" : given;
   config.model.vocab = tokenizer.vocab();
   config.model.end = need_token(tokenizer, kEnd, tokenizer_path);
   config.model.padding = config.model.start = need_token(tokenizer, kPadding, tokenizer_path);
@@ -121,10 +139,13 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   const std::vector<TokenPair> train_pairs = encode(tokenizer, train_texts, config.model, files.train, options);
   const std::vector<TokenPair> valid_pairs = encode(tokenizer, valid_texts, config.model, files.valid, options);
 
-  Marian model = Marian::initial(config.model, config.training.seed);
+  Marian model = begin(files, config);
   TrainedMarian trained(model, config);
   TrainingOptions all_options = options;
   all_options.identity = fmt::format("{:08x}", io::crc32(read_file(files.config)));
+  if (!files.from.empty()) {
+    all_options.identity += fmt::format(" {:08x}", io::crc32(read_file(files.from + "/model.safetensors")));
+  }
   const TrainingResult result =
       train(trained, {.train = train_pairs, .valid = valid_pairs}, config.training, files.out, all_options);
   write_tokenizer_config(files.out, tokenizer, config.model.positions);

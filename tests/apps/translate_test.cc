@@ -67,6 +67,18 @@ TEST(Translate, IdsAreTakenVerbatim) {
   EXPECT_EQ(outcome.out.substr(0, 2), "0\n") << outcome.err;
 }
 
+TEST(Translate, MemoryDoesNotGrowWithTheInput) {
+  const TempFolder folder;
+  std::ofstream input(folder / "in");
+  for (int i = 0; i < 10000; ++i) input << 1 + i % 39 << " 20 19 0\n";
+  input.close();
+  const Outcome outcome =
+      run_program({"translate", "--model", kIdsModel, "--ids", "--threads", "1", "--beams", "1", "--max-length", "8"},
+                  {.input = folder / "in", .memory = std::size_t{64} << 20});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 10000);
+}
+
 TEST(Translate, ExplainsEachWord) {
   const Outcome text = run_program({"translate", "--explain", "You are welcome"});
   EXPECT_EQ(text.code, 0) << text.err;

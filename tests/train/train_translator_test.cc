@@ -69,6 +69,23 @@ TEST(TrainTranslator, TakesATokenizerThatIsGiven) {
   EXPECT_EQ(test::slurp(files.out + "/tokenizer.json"), test::slurp(files.tokenizer));
 }
 
+TEST(TrainTranslator, BeginsWithAModel) {
+  const test::TemporaryFolder folder;
+  TrainTranslatorFiles files = test::tiny_training(folder);
+  const TrainingResult first = train_translator(files);
+  files.from = files.out;
+  files.out = folder / "further";
+  const TrainingResult second = train_translator(files);
+  EXPECT_LT(second.best_loss, first.best_loss);
+  EXPECT_EQ(test::slurp(files.out + "/tokenizer.json"), test::slurp(files.from + "/tokenizer.json"));
+
+  std::string config = test::kTinyConfig;
+  config.replace(config.find("\"dropout\""), 0, "\"activation\": \"gelu\", ");
+  files.config = folder.put("gelu.json", config);
+  files.out = folder / "gelu";
+  EXPECT_THROW(train_translator(files), FormatError);
+}
+
 TEST(TrainTranslator, LeavesOutWhatIsTooLong) {
   const test::TemporaryFolder folder;
   TrainTranslatorFiles files = test::tiny_training(folder);
