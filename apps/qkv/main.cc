@@ -10,6 +10,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -113,8 +114,11 @@ void execute(CLI::App& program, int argc, char** argv) {
 
 int run(int argc, char** argv) {
   CLI::App program("Exact attention on ordinary CPUs, computed fast and explained.", "qkv");
-  const auto fail = [&](ExitCode code, const std::string& message) {
-    std::cerr << one_line(full_name(typed_command(program)) + ": " + message) << '\n';
+  const auto fail = [&](ExitCode code, std::string_view message) {
+    const CLI::App& command = typed_command(program);
+    const std::string own = command.get_name() + ": ";  // a function of the library may have the command's name
+    if (message.starts_with(own)) message.remove_prefix(own.size());
+    std::cerr << one_line(full_name(command) + ": " + std::string(message)) << '\n';
     return code;
   };
   try {

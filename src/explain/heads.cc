@@ -104,13 +104,16 @@ struct HeadStory {
   Quantity quantity(const std::string& name, Role role) const { return {name, role, run.at(name), {}, false}; }
 };
 
+std::string counted(std::int64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
 Section project(const HeadStory& story) {
   const ExplainInput& input = story.input;
   Block block;
-  block.lines = {
-      plain(fmt::format("One matrix for all heads turns each input of {} numbers into {}: {} heads of {} "
-                        "(the query size).",
-                        input.inputs.size(1), story.columns(), input.heads, story.head_dim()))};
+  block.lines = {plain(
+      fmt::format("One matrix for all heads turns each input of {} numbers into {}: {} of {} (the query size).",
+                  input.inputs.size(1), story.columns(), counted(input.heads, "head", "heads"), story.head_dim()))};
   if (!input.weights_origin.empty()) block.lines.push_back(plain(input.weights_origin));
   block.quantities = {{"w_query", Role::query, input.w_query, {}, false},
                       {"w_key", Role::key, input.w_key, {}, false},
@@ -180,14 +183,15 @@ Section about_schemes(const ExplainInput& input, const MultiHeadAttention& layer
     return number_text(largest_difference(layer.with_scheme(scheme).forward(input.inputs, options), output));
   };
   const std::int64_t dim = input.inputs.size(1), columns = input.w_query.size(1), head_dim = columns / input.heads;
+  const std::string matrices = counted(input.heads, "matrix", "matrices");
   Block block;
   block.lines = {
       plain("Texts write the projections in three ways, which say the same. Each was computed:"),
       plain(fmt::format("  packed: one matrix {}, split logically, as above", to_string(Dims{dim, columns}))),
-      plain(fmt::format("  per head: {} matrices {}; largest difference of the outputs {}", input.heads,
+      plain(fmt::format("  per head: {} {}; largest difference of the outputs {}", matrices,
                         to_string(Dims{dim, head_dim}), apart(HeadScheme::per_head))),
-      plain(fmt::format("  two-stage: a shared matrix {}, then {} matrices {}; largest difference {}",
-                        to_string(Dims{dim, columns}), input.heads, to_string(Dims{columns, head_dim}),
+      plain(fmt::format("  two-stage: a shared matrix {}, then {} {}; largest difference {}",
+                        to_string(Dims{dim, columns}), matrices, to_string(Dims{columns, head_dim}),
                         apart(HeadScheme::two_stage)))};
   return {0, "Three ways to write the weights", {block}};
 }
