@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include "apps/tiny_bert.h"
+#include "sanitizers.h"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need memory of their own
+#ifndef QKV_SANITIZED  // sanitizers need memory of their own
 
 namespace qkv::test {
 namespace {

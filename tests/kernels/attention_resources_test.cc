@@ -8,9 +8,10 @@
 #include "qkv/attention_plan.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
+#include "sanitizers.h"
 
 // A sanitizer has operators of its own, and finds more with them than this test does.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef QKV_SANITIZED
 #define QKV_COUNTS_MEMORY
 #endif
 
