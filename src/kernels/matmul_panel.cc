@@ -81,9 +81,9 @@ HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const D
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Zero(Tag<T>());
     }
-    const T* left = product.left + row * product.left_stride + block.begin * product.left_step;
-    const S* right = product.panel + block.begin * kTileColumns<T>;
     for (std::int64_t k = 0; k < block.count; k += kPrefetchSteps) {
+      const T* left = product.left + row * product.left_stride + block.begin * product.left_step;
+      const S* right = product.panel + block.begin * kTileColumns<T>;
       const std::int64_t end = k + kPrefetchSteps < block.count ? k + kPrefetchSteps : block.count;
       prefetch_rows(right + block.count * kTileColumns<T>, kTileColumns<T>,
                     (block.count * row + k * kRows) / product.rows, (block.count * row + end * kRows) / product.rows);

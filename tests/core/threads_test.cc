@@ -153,6 +153,7 @@ TEST(Threads, SetThreads) {
 int threads_with(const std::string& value) {
   return exit_code_of_child([&] {
     setenv("QKV_THREADS", value.c_str(), 1);
+    for (const char* shard : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) unsetenv(shard);  // all tests are its own
     execl("/proc/self/exe", "qkv_tests", "--gtest_filter=ThreadsChild.*", "--gtest_also_run_disabled_tests",
           "--gtest_brief=1", static_cast<char*>(nullptr));
     return 127;
