@@ -1,5 +1,6 @@
 #include "kernels/bias_gradients.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -57,7 +58,7 @@ void BiasGradients::begin(std::int64_t blocks, std::int64_t chunks) {
       for (const TensorView& view : views_) {
         const std::pair key{head_address(view, problem_.mask_batch(), b, h), sums_keys(view) ? 0 : chunk};
         const auto [turn, is_new] = next.try_emplace(key, Turn{places, 0});
-        if (is_new) places += blocks;
+        if (is_new) places += std::max<std::int64_t>(blocks, 1);  // a view that sums queries has one, even of none
         turn_of_.push_back(turn->second);
         ++turn->second.predecessors;
       }
