@@ -82,6 +82,27 @@ TEST_P(TranslatorModels, ASentenceIsTheSameInAnyCompanyAndOnAnyThreads) {
   }
 }
 
+TEST(Translator, TheShippedModelIsThatOfTransformersAndCTranslate2) {
+  const Json expected = golden("shipped");
+  const Translator translator = Translator::load(QKV_SOURCE_DIR "/models/en-es");
+  const auto texts = expected["texts"].get<std::vector<std::string>>();
+  Sources sources;
+  for (const std::string& text : texts) sources.push_back(translator.tokenizer().encode(text).ids);
+  EXPECT_EQ(Json(sources), expected["ids"]);
+  const auto tokens = [&](std::int64_t beams) {
+    Json all = Json::array();
+    for (const auto& found :
+         translator.generate(sources, {.beams = beams, .max_length = expected["max_new_tokens"].get<std::int64_t>()})) {
+      all.push_back(found.at(0).tokens);
+    }
+    return all;
+  };
+  EXPECT_EQ(tokens(1), expected["greedy"]);
+  EXPECT_EQ(tokens(4), expected["beams"]);
+  const auto translations = translator.translate(texts);
+  for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(translations[i].at(0).text, expected["text"][i]) << texts[i];
+}
+
 TEST(Translator, RefusesWhatItCannotDo) {
   const Translator translator = Translator::load(kGolden + "relu");
   EXPECT_THROW(translator.translate("text"), FormatError);  // no tokenizer.json
