@@ -12,10 +12,8 @@ KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch) const {
   if (extra_key_.element_count() > 0) {
     throw std::invalid_argument("multi_head_attention: bias_kv and zero_attention have no place in a cache");
   }
-  return KeyValueCache({.batch = batch,
-                        .kv_heads = config_.heads,
-                        .head_dim = config_.head_dim,
-                        .dtype = extra_key_.dtype()});
+  return KeyValueCache(
+      {.batch = batch, .kv_heads = config_.heads, .head_dim = config_.head_dim, .dtype = extra_key_.dtype()});
 }
 
 void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, int threads) const {

@@ -15,8 +15,7 @@ DecoderLayerCache DecoderLayer::make_cache(const Sequences& memory, int threads)
 Tensor DecoderLayer::forward(const TensorView& x, DecoderLayerCache& cache, int threads) const {
   const auto attend_self = [&](const TensorView& input) {
     self_attention_.append(input, cache.self, threads);
-    return self_attention_.forward(input, cache.self,
-                                   {.mask = Mask::causal(Align::bottom_right), .threads = threads});
+    return self_attention_.forward(input, cache.self, {.mask = Mask::causal(Align::bottom_right), .threads = threads});
   };
   const auto attend_memory = [&](const TensorView& input) {
     return memory_attention_.forward(input, cache.memory, {.threads = threads});

@@ -19,8 +19,10 @@ struct Unknown {
   double off;
 };
 constexpr Unknown kUnknown[] = {
-    {"no_repeat_ngram_size", 0}, {"encoder_no_repeat_ngram_size", 0}, {"repetition_penalty", 1}, {"diversity_penalty", 0},
-    {"num_beam_groups", 1},      {"encoder_repetition_penalty", 1},   {"min_length", 0},         {"min_new_tokens", 0},
+    {"no_repeat_ngram_size", 0}, {"encoder_no_repeat_ngram_size", 0},
+    {"repetition_penalty", 1},   {"diversity_penalty", 0},
+    {"num_beam_groups", 1},      {"encoder_repetition_penalty", 1},
+    {"min_length", 0},           {"min_new_tokens", 0},
 };
 constexpr const char* kUnknownSwitches[] = {"do_sample", "renormalize_logits", "remove_invalid_values"};
 constexpr const char* kUnknownValues[] = {"forced_bos_token_id", "suppress_tokens", "begin_suppress_tokens",

@@ -66,16 +66,17 @@ TEST_P(CachedAttention, RaggedMemoryIsProjectedOnce) {
   cache.reorder(std::vector<std::int64_t>{1, 1});
   const Tensor two = layer.forward(x.view().slice(0, 0, 2), cache);
   const std::int64_t both[] = {2};
-  const Tensor together = layer.forward({x.view().slice(0, 0, 2).reshape({2, kDim}), offsets_of(both).view()},
-                                        {memory.view().slice(0, 5, 22), offsets_of(std::vector<std::int64_t>{17}).view()});
+  const Tensor together =
+      layer.forward({x.view().slice(0, 0, 2).reshape({2, kDim}), offsets_of(both).view()},
+                    {memory.view().slice(0, 5, 22), offsets_of(std::vector<std::int64_t>{17}).view()});
   EXPECT_LE(difference(two.view().reshape({2, kDim}), together), kBound);
 }
 
 TEST(CachedAttentionArguments, RefusesExtraKeysAndWeights) {
   Random random(4);
-  Weights weights({{"in_proj_weight", normal(random, {3 * kDim, kDim})}, {"out_proj.weight", normal(random, {kDim, kDim})}});
-  const MultiHeadAttention extra(
-      {.model_dim = kDim, .heads = kHeads, .bias = false, .zero_attention = true}, weights);
+  Weights weights(
+      {{"in_proj_weight", normal(random, {3 * kDim, kDim})}, {"out_proj.weight", normal(random, {kDim, kDim})}});
+  const MultiHeadAttention extra({.model_dim = kDim, .heads = kHeads, .bias = false, .zero_attention = true}, weights);
   EXPECT_THROW(extra.make_cache(1), std::invalid_argument);
 
   const MultiHeadAttention layer = random_layer(random);
