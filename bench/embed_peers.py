@@ -12,11 +12,12 @@ import argparse
 import random
 import statistics
 import subprocess
-import time
 
 import numpy
 import torch
 from transformers import AutoModel, AutoTokenizer
+
+from side_by_side import medians, seconds
 
 WORDS = """the animal street because was too tired robot must obey orders given by human beings light rain fell over an old
 town while people walked home and talked about music numbers gardens their children a letter that never came strange
@@ -63,19 +64,11 @@ class Theirs:
         return numpy.array(result)
 
 
-def seconds(action):
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
-
-
 def race(name, ours, theirs, texts, rounds, repeat):
     difference = abs(ours.embed(texts) - theirs.embed(texts)).max()
-    times = {"ours": [], "theirs": []}
-    for _ in range(rounds):
-        for side, peer in (("ours", ours), ("theirs", theirs)):
-            times[side].append(seconds(lambda: [peer.embed(texts) for _ in range(repeat)]) / repeat)
-    mine, other = statistics.median(times["ours"]), statistics.median(times["theirs"])
+    times = medians({"ours": lambda: [ours.embed(texts) for _ in range(repeat)],
+                     "theirs": lambda: [theirs.embed(texts) for _ in range(repeat)]}, rounds)
+    mine, other = times["ours"] / repeat, times["theirs"] / repeat
     tokens = theirs.tokens(texts)
     print(f"{name}: ours {1e3 * mine:.2f} ms ({tokens / mine:.0f} tokens/s), transformers {1e3 * other:.2f} ms "
           f"({tokens / other:.0f} tokens/s), ratio {other / mine:.2f}; largest difference {difference:.1e}")

@@ -13,11 +13,12 @@ import argparse
 import statistics
 import subprocess
 import tempfile
-import time
 
 import ctranslate2
 import torch
 from transformers import AutoTokenizer, MarianMTModel
+
+from side_by_side import medians, seconds
 
 BATCH = 32
 
@@ -66,24 +67,14 @@ class Transformers:
         return self.tokenizer.batch_decode(rows, skip_special_tokens=True)
 
 
-def seconds(action):
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
-
-
 def race(name, peers, batches, tokens, rounds):
     outputs = {side: [line for batch in batches for line in peer.translate(batch)] for side, peer in peers.items()}
-    times = {side: [] for side in peers}
-    for _ in range(rounds):
-        for side, peer in peers.items():
-            times[side].append(seconds(lambda: [peer.translate(batch) for batch in batches]))
-    ours = statistics.median(times["ours"])
-    for side in peers:
-        median = statistics.median(times[side])
+    times = medians({side: lambda peer=peer: [peer.translate(batch) for batch in batches] for side, peer in peers.items()},
+                    rounds)
+    for side, median in times.items():
         same = sum(a == b for a, b in zip(outputs["ours"], outputs[side]))
         print(f"{name}, {side}: {1e3 * median:.1f} ms, {tokens(outputs['ours']) / median:.0f} tokens/s, ours is "
-              f"{median / ours:.2f} times as fast; {same} of {len(outputs['ours'])} translations the same")
+              f"{median / times['ours']:.2f} times as fast; {same} of {len(outputs['ours'])} translations the same")
 
 
 def first(options):

@@ -24,6 +24,12 @@ void refuse_others(const CLI::App& command) {
   }
 }
 
+std::string show(const HeadLook& look, const ModelOptions& options, bool json, const TextStyle& style) {
+  std::optional<std::int64_t> token;
+  if (options.token) token = find_token(look.tokens, *options.token);
+  return json ? to_json(look, token) + "\n" : to_text(look, token, style);
+}
+
 std::string explain_translation(const ModelOptions& options, bool json, const TextStyle& style) {
   const Translator translator = Translator::load(options.folder);
   const TranslateOptions run{.stop = interruption()};
@@ -35,9 +41,7 @@ std::string explain_translation(const ModelOptions& options, bool json, const Te
   if (!options.attention) throw UsageError("--attention", "must say which: encoder, decoder or encoder-decoder");
   const HeadLook look = look_at_translation(translator, options.text, *options.attention,
                                             {.layer = *options.layer, .head = *options.head}, run);
-  std::optional<std::int64_t> token;
-  if (options.token) token = find_token(look.tokens, *options.token);
-  return json ? to_json(look, token) + "\n" : to_text(look, token, style);
+  return show(look, options, json, style);
 }
 
 }  // namespace
@@ -92,10 +96,7 @@ std::string explain_model(const CLI::App& command, const ModelOptions& options, 
     const HeadSurvey survey = survey_heads(model, text, {.keep_weights = options.weights, .run = run});
     return json ? to_json(survey) + "\n" : to_text(survey, style);
   }
-  std::optional<std::int64_t> token;
-  if (options.token) token = find_token(text.tokens, *options.token);
-  const HeadLook look = look_at_head(model, text, {.layer = *options.layer, .head = *options.head}, run);
-  return json ? to_json(look, token) + "\n" : to_text(look, token, style);
+  return show(look_at_head(model, text, {.layer = *options.layer, .head = *options.head}, run), options, json, style);
 }
 
 }  // namespace qkv::app

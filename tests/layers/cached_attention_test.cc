@@ -24,31 +24,25 @@ MultiHeadAttention random_layer(Random& random) {
 // Outputs are sums of some twelve numbers of size 1 behind a softmax: some roundings of 6e-8 each.
 constexpr double kBound = 2e-6;
 
-TEST_P(CachedAttention, TokenByTokenIsTheCausalWhole) {
-  Random random(1);
+// `step` new tokens at a time.
+void expect_like_causal_whole(std::uint64_t seed, std::int64_t step, const Mask& mask) {
+  Random random(seed);
   const MultiHeadAttention layer = random_layer(random);
   const Tensor x = normal(random, {kBatch, kLength, kDim});
   const Tensor whole = layer.forward(x, {.mask = Mask::causal()});
   KeyValueCache cache = layer.make_cache(kBatch);
-  for (std::int64_t i = 0; i < kLength; ++i) {
-    const TensorView token = x.view().slice(1, i, i + 1);
-    layer.append(token, cache);
-    EXPECT_LE(difference(layer.forward(token, cache), whole.view().slice(1, i, i + 1)), kBound) << i;
+  for (std::int64_t i = 0; i < kLength; i += step) {
+    const TensorView tokens = x.view().slice(1, i, i + step);
+    layer.append(tokens, cache);
+    EXPECT_LE(difference(layer.forward(tokens, cache, {.mask = mask}), whole.view().slice(1, i, i + step)), kBound)
+        << i;
   }
 }
 
+TEST_P(CachedAttention, TokenByTokenIsTheCausalWhole) { expect_like_causal_whole(1, 1, {}); }
+
 TEST_P(CachedAttention, SeveralNewTokensSeeWhatWasBefore) {
-  Random random(2);
-  const MultiHeadAttention layer = random_layer(random);
-  const Tensor x = normal(random, {kBatch, kLength, kDim});
-  const Tensor whole = layer.forward(x, {.mask = Mask::causal()});
-  KeyValueCache cache = layer.make_cache(kBatch);
-  for (std::int64_t i = 0; i < kLength; i += 7) {
-    const TensorView tokens = x.view().slice(1, i, i + 7);
-    layer.append(tokens, cache);
-    const Tensor out = layer.forward(tokens, cache, {.mask = Mask::causal(Align::bottom_right)});
-    EXPECT_LE(difference(out, whole.view().slice(1, i, i + 7)), kBound) << i;
-  }
+  expect_like_causal_whole(2, 7, Mask::causal(Align::bottom_right));
 }
 
 TEST_P(CachedAttention, RaggedMemoryIsProjectedOnce) {
