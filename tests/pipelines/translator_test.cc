@@ -100,7 +100,9 @@ TEST(Translator, TheShippedModelIsThatOfTransformersAndCTranslate2) {
   EXPECT_EQ(tokens(1), expected["greedy"]);
   EXPECT_EQ(tokens(4), expected["beams"]);
   const auto translations = translator.translate(texts);
-  for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(translations[i].at(0).text, expected["text"][i]) << texts[i];
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(translations[i].at(0).text, expected["text"][i].get<std::string>()) << texts[i];
+  }
 }
 
 TEST(Translator, RefusesWhatItCannotDo) {
