@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "qkv/feed_forward.h"
@@ -20,6 +21,7 @@ struct TransformerLayerConfig {
   double epsilon = 1e-5;  // of all norms
   bool bias = true;       // everywhere
   NormOrder norm_order = NormOrder::post;
+  std::optional<RotaryConfig> rotary{};  // of self-attention (multi_head_attention.h)
 };
 using EncoderLayerConfig = TransformerLayerConfig;
 

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -25,6 +27,7 @@
 #include "qkv/mask.h"
 #include "qkv/observer.h"
 #include "qkv/parameter.h"
+#include "qkv/positions.h"
 #include "qkv/sequences.h"
 #include "qkv/weights.h"
 
@@ -47,6 +50,10 @@ struct MultiHeadAttentionConfig {
   bool bias_kv = false;              // a learnt key and value that every query sees
   bool zero_attention = false;       // a key and value of zeros that every query sees
   HeadScheme scheme = HeadScheme::packed;
+  // Projected queries and keys are turned by where they stand (positions.h): row i of a sequence at i, behind a cache
+  // at what it holds of the sequence, plus i. Needs an even head_dim; not together with bias_kv and zero_attention,
+  // whose keys stand nowhere, nor with Align::bottom_right, but over a cache.
+  std::optional<RotaryConfig> rotary{};
 };
 
 struct MultiHeadAttentionOptions {
@@ -63,7 +70,7 @@ struct MultiHeadAttentionOptions {
 
 // What backward needs of a forward pass.
 struct MultiHeadAttentionSaved {
-  Tensor query{}, key{}, value{};  // projected rows [n, heads * head_dim]
+  Tensor query{}, key{}, value{};  // projected rows [n, heads * head_dim], as attention takes them
   Tensor merged{}, log_sum_exp{};
 };
 
@@ -84,14 +91,16 @@ class MultiHeadAttention {
   Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
   Tensor forward(const Sequences& query, const Sequences& memory, const MultiHeadAttentionOptions& options = {},
                  Observer* observer = nullptr) const;
-  // The observer receives query, key, value (split into heads: [batch, heads, length, head_dim]), extra_key,
-  // extra_value ([extra keys, heads, head_dim]) if there are any, logits, weights ([batch, heads, q_len, k_len]),
-  // heads (each head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads, ...].
+  // The observer receives query, key (turned, if rotary), value (split into heads: [batch, heads, length, head_dim]),
+  // extra_key, extra_value ([extra keys, heads, head_dim]) if there are any, logits, weights ([batch, heads, q_len,
+  // k_len]), heads (each head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads,
+  // ...].
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
 
   // For decoding: the projected keys and values of the tokens so far are kept (key_value_cache.h).
   //   layer.append(x, cache); y = layer.forward(x, cache);   // self-attention of new tokens x
+  // Queries stand at the end of what is cached, as key_value_cache.h says.
   // The dropout and the places for weights of the options are not for caches; without bias_kv and zero_attention.
   KeyValueCache make_cache(std::int64_t batch) const;
   void append(const Sequences& memory, KeyValueCache& cache, int threads = 0) const;
@@ -116,6 +125,9 @@ class MultiHeadAttention {
 
  private:
   void pack();
+  // If rotary: turns projected rows of this form, of which row i of sequence b stands at starts[b] + i (none: at i).
+  void rotate(const Sequences& form, Tensor& projected, int direction, int threads,
+              std::span<const std::int64_t> starts = {}) const;
   struct Inputs;
 
   Tensor run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,

@@ -25,7 +25,8 @@ Tensor sinusoids(std::int64_t count, std::int64_t dim, SinusoidOrder order, Dtyp
 // x row r += table row positions[r]. std::invalid_argument if a position is not in the table or shapes do not fit.
 void add_positions(const TensorView& table, std::span<const std::int32_t> positions, Tensor& x);
 
-// Which elements of a head turn together: i with i + head_dim / 2, or neighbours.
+// Which elements of a head turn together: i with i + head_dim / 2, as in GPT-NeoX and Llama, or neighbours, 2i with
+// 2i + 1, as in RoFormer and GPT-J.
 enum class RotaryPairs { halves, neighbours };
 
 struct RotaryConfig {
@@ -34,9 +35,9 @@ struct RotaryConfig {
 };
 
 // Turns each pair i of each head of rows [n, heads * head_dim] by the angle position / base^(2i/head_dim), in place.
-// `direction` -1 turns back, which is also the way of gradients. head_dim is even.
+// `direction` -1 turns back, which is also the way of gradients. head_dim is even, base a finite number above 0.
 // Source: Su et al., "RoFormer: enhanced Transformer with rotary position embedding" (2021).
 void rotate_heads(const RotaryConfig& config, std::span<const std::int32_t> positions, std::int64_t heads, Tensor& rows,
-                  int direction = 1);
+                  int direction = 1, int threads = 0);
 
 }  // namespace qkv

@@ -1,4 +1,5 @@
 // Multi-head attention against keys and values that were projected before: what decoding does token by token.
+#include <algorithm>
 #include <stdexcept>
 
 #include "layers/head_operands.h"
@@ -7,6 +8,15 @@
 #include "qkv/multi_head_attention.h"
 
 namespace qkv {
+namespace {
+
+std::vector<std::int64_t> cached_lengths(const KeyValueCache& cache) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t b = 0; b < cache.batch(); ++b) lengths.push_back(cache.length(b));
+  return lengths;
+}
+
+}  // namespace
 
 KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch) const {
   if (extra_key_.element_count() > 0) {
@@ -21,7 +31,8 @@ void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, i
     const Rows rows(name, memory.rows, dim);
     return projections_[role].forward(rows.view(), threads);
   };
-  const Tensor key = project("multi_head_attention: key", 1, config_.key_input_dim);
+  Tensor key = project("multi_head_attention: key", 1, config_.key_input_dim);
+  if (config_.rotary) rotate(memory, key, 1, threads, cached_lengths(cache));
   const Tensor value = project("multi_head_attention: value", 2, config_.value_input_dim);
   const TensorView keys = split_heads(key.view(), memory, config_.heads);
   const TensorView values = split_heads(value.view(), memory, config_.heads);
@@ -34,7 +45,13 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
     throw std::invalid_argument("multi_head_attention: weights over a cache are not given; run forward on the memory");
   }
   const Rows rows("multi_head_attention: query", query.rows, config_.model_dim);
-  const Tensor projected = projections_[0].forward(rows.view(), options.threads);
+  Tensor projected = projections_[0].forward(rows.view(), options.threads);
+  if (config_.rotary) {
+    std::vector<std::int64_t> starts = cached_lengths(cache);
+    const std::vector<std::int64_t> lengths = sequence_lengths(query);
+    for (std::size_t b = 0; b < std::min(starts.size(), lengths.size()); ++b) starts[b] -= lengths[b];
+    rotate(query, projected, 1, options.threads, starts);
+  }
   Tensor merged = Tensor::uninitialized(projected.shape(), projected.dtype());
   attention(split_heads(projected.view(), query, config_.heads), cache,
             split_heads(merged.view(), query, config_.heads),

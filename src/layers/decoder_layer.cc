@@ -27,7 +27,7 @@ MultiHeadAttentionOptions memory_options(const DecoderLayerOptions& options, con
 }  // namespace
 
 DecoderLayer::DecoderLayer(const DecoderLayerConfig& config, Weights& weights, const std::string& scope)
-    : self_attention_(attention_config(config), weights, scope + "self_attn."),
+    : self_attention_(self_attention_config(config), weights, scope + "self_attn."),
       memory_attention_(attention_config(config), weights, scope + "multihead_attn."),
       feed_forward_(feed_forward_config(config), weights, scope),
       self_residual_(norm_config(config), config.norm_order, weights, scope + "norm1."),

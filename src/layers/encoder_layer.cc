@@ -5,7 +5,7 @@
 namespace qkv {
 
 EncoderLayer::EncoderLayer(const EncoderLayerConfig& config, Weights& weights, const std::string& scope)
-    : self_attention_(attention_config(config), weights, scope + "self_attn."),
+    : self_attention_(self_attention_config(config), weights, scope + "self_attn."),
       feed_forward_(feed_forward_config(config), weights, scope),
       attention_residual_(norm_config(config), config.norm_order, weights, scope + "norm1."),
       feed_forward_residual_(norm_config(config), config.norm_order, weights, scope + "norm2.") {}

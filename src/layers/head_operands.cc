@@ -19,6 +19,40 @@ Dims batch_and_length(const Sequences& form) {
   return {rank == 3 ? form.rows.size(0) : 1, form.rows.size(-2)};
 }
 
+std::vector<std::int64_t> sequence_lengths(const Sequences& form) {
+  const Dims padded = batch_and_length(form);
+  if (!form.ragged()) return std::vector<std::int64_t>(static_cast<std::size_t>(padded[0]), padded[1]);
+  const TensorView& offsets = form.offsets;
+  const auto refuse = [&] {
+    throw std::invalid_argument(
+        fmt::format("multi_head_attention: offsets must be i32 [batch + 1], from 0 up to {} rows", padded[1]));
+  };
+  if (offsets.dtype() != Dtype::i32 || offsets.rank() != 1 || offsets.size(0) < 1) refuse();
+  std::vector<std::int64_t> lengths;
+  std::int64_t end = 0;
+  for (std::int64_t b = 1; b < offsets.size(0); ++b) {
+    lengths.push_back(offsets.at<std::int32_t>({b}) - end);
+    if (lengths.back() < 0) refuse();
+    end += lengths.back();
+  }
+  if (offsets.at<std::int32_t>({0}) != 0 || end != padded[1]) refuse();
+  return lengths;
+}
+
+std::vector<std::int32_t> row_positions(const Sequences& form, std::span<const std::int64_t> starts) {
+  const std::vector<std::int64_t> lengths = sequence_lengths(form);
+  if (!starts.empty() && starts.size() != lengths.size()) {
+    throw std::invalid_argument(
+        fmt::format("multi_head_attention: {} sequences and a cache of {}", lengths.size(), starts.size()));
+  }
+  std::vector<std::int32_t> positions;
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    const std::int64_t start = starts.empty() ? 0 : starts[b];
+    for (std::int64_t i = 0; i < lengths[b]; ++i) positions.push_back(static_cast<std::int32_t>(start + i));
+  }
+  return positions;
+}
+
 Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads) {
   const Dims padded = batch_and_length(query);
   return query.ragged() ? Dims{padded[1], heads} : Dims{padded[0], heads, padded[1]};

@@ -1,6 +1,9 @@
 // The heads of multi-head attention as views with strides into the projected rows, as attention() takes them.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "layers/head_attention.h"
 #include "qkv/attention.h"
 
@@ -8,6 +11,12 @@ namespace qkv {
 
 // [batch, length] of padded rows. std::invalid_argument for rows that are neither padded nor ragged.
 Dims batch_and_length(const Sequences& form);
+
+// The number of rows of each sequence. std::invalid_argument if the offsets are not those of the rows.
+std::vector<std::int64_t> sequence_lengths(const Sequences& form);
+
+// Where each row stands in its sequence: row i of sequence b at starts[b] + i; no starts: at i.
+std::vector<std::int32_t> row_positions(const Sequences& form, std::span<const std::int64_t> starts = {});
 
 // [n, heads * head_dim] as [batch, heads, length, head_dim]; ragged: [n, heads, head_dim].
 template <class View>

@@ -36,6 +36,15 @@ MultiHeadAttentionConfig checked(MultiHeadAttentionConfig config) {
   size("key_input_dim", config.key_input_dim);
   size("value_input_dim", config.value_input_dim);
   size("out_dim", config.out_dim);
+  if (config.rotary && config.head_dim % 2 != 0) {
+    throw std::invalid_argument(
+        fmt::format("multi_head_attention: head_dim {} is odd; rotary positions turn pairs", config.head_dim));
+  }
+  if (config.rotary && (config.bias_kv || config.zero_attention)) {
+    throw std::invalid_argument(
+        "multi_head_attention: the keys of bias_kv and zero_attention stand nowhere; rotary positions cannot be "
+        "theirs");
+  }
   return config;
 }
 
@@ -202,6 +211,12 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const Sequences& key,
   return run({query, key, value}, options, nullptr, saved, saved.log_sum_exp);
 }
 
+void MultiHeadAttention::rotate(const Sequences& form, Tensor& projected, int direction, int threads,
+                                std::span<const std::int64_t> starts) const {
+  if (!config_.rotary) return;
+  rotate_heads(*config_.rotary, row_positions(form, starts), config_.heads, projected, direction, threads);
+}
+
 HeadAttention MultiHeadAttention::middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const {
   return {.heads = config_.heads,
           .query = {saved.query, inputs.query},
@@ -218,6 +233,12 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
     const Rows rows("multi_head_attention: " + kRoles[role], inputs[role].rows, input_dim(config_, role));
     *projected[role] = projections_[static_cast<std::size_t>(role)].forward(rows.view(), options.threads);
   }
+  if (config_.rotary && options.mask.align() == Align::bottom_right) {
+    throw std::invalid_argument(
+        "multi_head_attention: rotary positions count from the start of each sequence; the mask must be top_left");
+  }
+  rotate(inputs.query, saved.query, 1, options.threads);
+  rotate(inputs.key, saved.key, 1, options.threads);
   saved.merged = Tensor::uninitialized(saved.query.shape(), saved.query.dtype());
   const Tensor& merged = saved.merged;
   attend_heads(middle(inputs, saved), saved.merged, log_sum_exp, options, observer);
@@ -238,9 +259,11 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
   const Rows grad_rows("multi_head_attention: gradient", grad_out, config_.out_dim);
   Tensor grad_merged = Tensor::zeros(saved.merged.shape(), saved.merged.dtype());
   out_.backward(saved.merged, grad_rows.view(), grad_merged, options.threads);
-  const HeadAttentionGradients middle_gradients = attend_heads_backward(
+  HeadAttentionGradients middle_gradients = attend_heads_backward(
       middle(inputs, saved), {.merged = saved.merged, .log_sum_exp = saved.log_sum_exp, .grad_merged = grad_merged},
       options);
+  rotate(query, middle_gradients.query, -1, options.threads);
+  rotate(key, middle_gradients.key, -1, options.threads);
 
   // Inputs that are one another, as in self-attention, are packed once.
   std::list<InputRows> packed;

@@ -2,12 +2,61 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
 #include "layers/check_size.h"
+#include "qkv/threads.h"
 
 namespace qkv {
+namespace {
+
+// The cosines and sines of all pairs, once for each position that occurs: sequences of a batch share most of them.
+template <class T>
+class Turns {
+ public:
+  Turns(double base, std::span<const std::int32_t> positions, std::int64_t half, int direction)
+      : distinct_(positions.begin(), positions.end()), half_(half) {
+    std::sort(distinct_.begin(), distinct_.end());
+    distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
+    cosines_.reserve(distinct_.size() * static_cast<std::size_t>(half));
+    sines_.reserve(distinct_.size() * static_cast<std::size_t>(half));
+    for (const std::int32_t position : distinct_) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(direction) * position *
+                             std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
+        cosines_.push_back(static_cast<T>(std::cos(angle)));
+        sines_.push_back(static_cast<T>(std::sin(angle)));
+      }
+    }
+  }
+
+  struct Row {
+    const T *cosine, *sine;
+  };
+  Row at(std::int32_t position) const {
+    const auto place = std::lower_bound(distinct_.begin(), distinct_.end(), position) - distinct_.begin();
+    return {cosines_.data() + place * half_, sines_.data() + place * half_};
+  }
+
+ private:
+  std::vector<std::int32_t> distinct_;
+  std::int64_t half_;
+  std::vector<T> cosines_, sines_;
+};
+
+// Pair i is first[i * step] and second[i * step].
+template <int step, class T>
+void turn(T* first, T* second, const T* cosine, const T* sine, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T a = first[i * step], b = second[i * step];
+    first[i * step] = a * cosine[i] - b * sine[i];
+    second[i * step] = a * sine[i] + b * cosine[i];
+  }
+}
+
+}  // namespace
 
 std::vector<std::int32_t> positions_of(const TensorView& offsets, std::int64_t most) {
   if (!offsets || offsets.dtype() != Dtype::i32 || offsets.rank() != 1 || offsets.size(0) < 1) {
@@ -66,34 +115,31 @@ void add_positions(const TensorView& table, std::span<const std::int32_t> positi
 }
 
 void rotate_heads(const RotaryConfig& config, std::span<const std::int32_t> positions, std::int64_t heads, Tensor& rows,
-                  int direction) {
+                  int direction, int threads) {
   const std::int64_t count = static_cast<std::int64_t>(positions.size());
   if (rows.rank() != 2 || rows.size(0) != count || heads < 1 || rows.size(1) % (2 * heads) != 0) {
     throw std::invalid_argument(
         fmt::format("rotate_heads: rows are {}; {} positions and {} heads need [{}, heads * an even number]",
                     to_string(rows.shape()), count, heads, count));
   }
-  const std::int64_t head_dim = rows.size(1) / heads, half = head_dim / 2;
-  const bool halves = config.pairs == RotaryPairs::halves;
-  std::vector<double> speeds(static_cast<std::size_t>(half));
-  for (std::int64_t i = 0; i < half; ++i) {
-    speeds[static_cast<std::size_t>(i)] =
-        std::pow(config.base, -static_cast<double>(2 * i) / static_cast<double>(head_dim));
+  if (!(config.base > 0) || !std::isfinite(config.base)) {
+    throw std::invalid_argument(
+        fmt::format("rotate_heads: base is {}; it must be a finite number above 0", config.base));
   }
+  const std::int64_t head_dim = rows.size(1) / heads, half = head_dim / 2;
   const auto run = [&]<class T>(T) {
-    for (std::int64_t r = 0; r < count; ++r) {
-      for (std::int64_t i = 0; i < half; ++i) {
-        const double angle = direction * positions[static_cast<std::size_t>(r)] * speeds[static_cast<std::size_t>(i)];
-        const T cosine = static_cast<T>(std::cos(angle)), sine = static_cast<T>(std::sin(angle));
+    const Turns<T> turns(config.base, positions, half, direction);
+    constexpr std::int64_t kTaskRows = 64;
+    parallel_for((count + kTaskRows - 1) / kTaskRows, threads, [&](std::int64_t task, int) {
+      for (std::int64_t r = task * kTaskRows; r < std::min((task + 1) * kTaskRows, count); ++r) {
+        const auto [cosine, sine] = turns.at(positions[static_cast<std::size_t>(r)]);
         for (std::int64_t h = 0; h < heads; ++h) {
           T* head = rows.data<T>() + r * rows.size(1) + h * head_dim;
-          T &first = head[halves ? i : 2 * i], &second = head[halves ? half + i : 2 * i + 1];
-          const T turned = first * cosine - second * sine;
-          second = first * sine + second * cosine;
-          first = turned;
+          config.pairs == RotaryPairs::halves ? turn<1>(head, head + half, cosine, sine, half)
+                                              : turn<2>(head, head + 1, cosine, sine, half);
         }
       }
-    }
+    });
   };
   rows.dtype() == Dtype::f64 ? run(double{}) : run(float{});
 }

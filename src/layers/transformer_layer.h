@@ -32,8 +32,15 @@ inline Sequences with_rows(const Sequences& form, const TensorView& rows) {
   return sequences;
 }
 
+// Of the attention to the memory; and of self-attention.
 inline MultiHeadAttentionConfig attention_config(const TransformerLayerConfig& config) {
   return {.model_dim = config.model_dim, .heads = config.heads, .bias = config.bias};
+}
+
+inline MultiHeadAttentionConfig self_attention_config(const TransformerLayerConfig& config) {
+  MultiHeadAttentionConfig own = attention_config(config);
+  own.rotary = config.rotary;
+  return own;
 }
 
 inline FeedForwardConfig feed_forward_config(const TransformerLayerConfig& config) {
