@@ -38,10 +38,14 @@ struct Sampling {
 struct GenerateOptions {
   std::int32_t start = 0, end = 0;
   std::vector<std::int32_t> forbidden{};  // tokens that are never written
-  bool forced_end = false;                // the last token of a sequence of max_length is `end`, with probability 1
-  std::int64_t max_length = 512;          // new tokens: `start` is not counted, `end` is
-  std::int64_t beams = 1;                 // 1 to kMaxBeams; 1: the most probable token at each step
-  std::int64_t nbest = 1;                 // hypotheses per sequence, at most `beams`
+  // Tokens that have a fixed place, with probability 1: the first one, and `end` as the last one of max_length.
+  std::optional<std::int32_t> forced_begin{};
+  bool forced_end = false;
+  std::int64_t max_length = 512;     // new tokens: `start` is not counted, `end` is
+  std::int64_t min_length = 0;       // new tokens before `end` may follow
+  std::int64_t no_repeat_ngram = 0;  // so many tokens in a row, `start` among them, come once at most; 0: any number
+  std::int64_t beams = 1;            // 1 to kMaxBeams; 1: the most probable token at each step
+  std::int64_t nbest = 1;            // hypotheses per sequence, at most `beams`
   double length_penalty = 1;
   bool early_stopping = false;         // stop as soon as `beams` hypotheses have ended, whatever may come
   std::optional<Sampling> sampling{};  // draw tokens; beams must be 1

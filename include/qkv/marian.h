@@ -1,8 +1,8 @@
-// Marian: the encoder-decoder Transformer that translates, as Hugging Face's folders hold it. Post-norm, without a
-// final norm; sinusoids, sines before cosines, are added to embeddings scaled by the root of model_dim; one table
-// serves both sides and, turned round, the output. Sources: Junczys-Dowmunt et al., "Marian: fast neural machine
-// translation in C++" (2018); Vaswani et al., "Attention is all you need" (2017); Press, Wolf, "Using the output
-// embedding to improve language models" (2016) for the tied table.
+// Marian: the encoder-decoder Transformer that translates, as Hugging Face's folders hold it, and BART, which is the
+// same but for where positions come from. Post-norm, without a final norm; embeddings may be scaled by the root of
+// model_dim; one table serves both sides and, turned round, the output. Sources: Junczys-Dowmunt et al., "Marian: fast
+// neural machine translation in C++" (2018); Lewis et al., "BART" (2019); Vaswani et al., "Attention is all you need"
+// (2017); Press, Wolf, "Using the output embedding to improve language models" (2016) for the tied table.
 //
 //   Marian model = Marian::load("models/en-es");
 //   Tensor memory = model.encode(ids, offsets);                   // [source tokens, model_dim]
@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -18,13 +19,20 @@
 
 #include "qkv/embedding.h"
 #include "qkv/generate.h"
+#include "qkv/layer_norm.h"
 #include "qkv/observer.h"
 #include "qkv/training.h"
 #include "qkv/transformer.h"
 
 namespace qkv {
 
+enum class MarianKind {
+  marian,  // sinusoids, sines before cosines, are added to embeddings; padding is never written
+  bart,    // each side has a table of learnt positions, whose first two rows nobody uses, and norms the sum
+};
+
 struct MarianConfig {
+  MarianKind kind = MarianKind::marian;
   std::int64_t vocab = 0;
   std::int64_t positions = 0;  // the longest sequence
   std::int64_t model_dim = 0;
@@ -34,7 +42,7 @@ struct MarianConfig {
   Activation activation = Activation::relu;
   bool scale_embedding = true;
   std::int32_t end = 0;      // ends every source and target
-  std::int32_t padding = 0;  // its row of the table gets no gradient, and it is never written
+  std::int32_t padding = 0;  // its embedding gets no gradient
   std::int32_t start = 0;    // what the decoder begins with
 
   bool operator==(const MarianConfig&) const = default;
@@ -47,23 +55,26 @@ struct MarianOptions {
 
 struct MarianTrainingOptions {
   double dropout = 0;          // everywhere: embeddings, weights of attention, sublayers, activations
-  double label_smoothing = 0;  // spread evenly over all tokens but padding
+  double label_smoothing = 0;  // spread evenly over all tokens that can be written
   std::uint64_t seed = 0;      // of dropout
 };
 
 // Nothing but update() and backward() changes it: any number of threads may call the others.
 class Marian {
  public:
-  // Whether config.json of that folder says model_type marian. FormatError or IoError if it cannot be read.
+  // Whether config.json of that folder is one of an encoder-decoder, known here or not. FormatError or IoError if it
+  // cannot be read.
   static bool is_in(const std::string& folder);
-  // `folder` holds config.json and model.safetensors, as transformers.MarianMTModel saves them. FormatError, naming the
-  // file and what is wrong, for anything that is missing, too much, of another shape or not known here. `storage` as in
+  // `folder` holds config.json and model.safetensors, as transformers' MarianMTModel and BartForConditionalGeneration
+  // save them, or their bare MarianModel and BartModel, whose bias of the logits is 0. FormatError, naming the file and
+  // what is wrong, for anything that is missing, too much, of another shape or not known here. `storage` as in
   // weights.h.
   static Marian load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   // Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`.
   void save(const std::string& folder, Dtype dtype = Dtype::f32) const;
 
-  // Takes shared.weight [vocab, model_dim], final_logits_bias [vocab], encoder.* and decoder.* (transformer.h).
+  // Takes shared.weight [vocab, model_dim], final_logits_bias [vocab], encoder.* and decoder.* (transformer.h); bart:
+  // on each side embed_positions.weight [2 + positions, model_dim] and embedding_norm.*.
   Marian(const MarianConfig& config, Weights& weights);
   // Weights to train from (initial_weights.h), and zeros in the row of padding.
   static Marian initial(const MarianConfig& config, std::uint64_t seed);
@@ -93,18 +104,27 @@ class Marian {
   class Targets;
 
   void pack(WeightStorage storage);
-  // Embeddings of ids, scaled, with their positions.
-  Tensor embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const;
-  Tensor embed(std::span<const std::int32_t> ids, const Tensor& offsets) const;
-  void embed_backward(std::span<const std::int32_t> ids, Tensor& grad);
+  // What a side has of its own around its stack; marian: nothing.
+  struct Side {
+    Side(const MarianConfig& config, Weights& weights, const std::string& scope);
+
+    std::optional<Embedding> positions;
+    std::optional<LayerNorm> norm;
+  };
+  // Embeddings of ids, scaled, with their positions, normed. `summed`, if given, keeps what was normed.
+  Tensor embed(const Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
+               Tensor* summed = nullptr) const;
+  void embed_backward(Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
+                      const Tensor& summed, Tensor& grad);
   // The last hidden states of the decoder.
   Tensor decode(const PairBatch& batch, const MarianOptions& options, Observer* observer) const;
 
   MarianConfig config_;
-  Tensor positions_;  // [positions, model_dim]
+  Tensor sinusoids_;  // [positions, model_dim]; bart: none
   Embedding shared_;
   Parameter logits_bias_;
   PackedMatrix projection_;  // to the vocabulary: shared_ turned round
+  Side source_, target_;
   Encoder encoder_;
   Decoder decoder_;
 };

@@ -1,5 +1,5 @@
 // From sentences of one language to those of another: tokenizer, encoder-decoder model and search. Reads the folder of
-// a Marian model as Hugging Face keeps it.
+// a Marian or BART model as Hugging Face keeps it.
 //
 //   Translator translator = Translator::load("models/en-es");
 //   std::cout << translator.translate("You are welcome").text;   // De nada

@@ -16,7 +16,7 @@ class Beams final : public Search {
   std::span<const Row> advance(const MutableTensorView& logits) override {
     ++length_;
     const bool last = length_ == options_.max_length;
-    find_candidates(logits, last && options_.forced_end);
+    find_candidates(logits);
 
     std::vector<Hypothesis> running;
     rows_.clear();
@@ -51,18 +51,16 @@ class Beams final : public Search {
   };
 
   // The 2 * beams most probable continuations: even if half of them end, enough go on.
-  void find_candidates(const MutableTensorView& logits, bool forced_end) {
+  void find_candidates(const MutableTensorView& logits) {
     candidates_.clear();
-    if (forced_end) {
-      for (std::size_t row = 0; row < running_.size(); ++row) {
-        candidates_.push_back({static_cast<std::int64_t>(row), options_.end, running_[row].score});
-      }
-      return;
-    }
     std::vector<TokenLogit> best(2 * width_);
     for (std::size_t at = 0; at < running_.size(); ++at) {
       const auto parent = static_cast<std::int64_t>(at);
-      const LogitRow row(logits, parent, options_);
+      if (const auto forced = forced_token(running_[at].tokens, options_)) {
+        candidates_.push_back({parent, *forced, running_[at].score});
+        continue;
+      }
+      const LogitRow row(logits, parent, running_[at].tokens, options_);
       const std::size_t found = largest_logits(row.logits, best);
       for (std::size_t i = 0; i < found; ++i) {
         const double log_probability = static_cast<double>(best[i].logit) - row.log_sum_exp;

@@ -15,7 +15,8 @@ class Chain final : public Search {
 
   std::span<const Row> advance(const MutableTensorView& logits) override {
     const bool last = written_.tokens.size() + 1 == static_cast<std::size_t>(options_.max_length);
-    const std::int32_t token = last && options_.forced_end ? options_.end : choose(logits);
+    const auto forced = forced_token(written_.tokens, options_);
+    const std::int32_t token = forced ? *forced : choose(logits);
     written_.tokens.push_back(token);
     row_ = {0, token};
     return {&row_, last || token == options_.end ? std::size_t{0} : std::size_t{1}};
@@ -28,7 +29,7 @@ class Chain final : public Search {
 
  private:
   std::int32_t choose(const MutableTensorView& logits) {
-    const LogitRow row(logits, 0, options_);
+    const LogitRow row(logits, 0, written_.tokens, options_);
     TokenLogit chosen;
     if (options_.sampling) {
       chosen = draw(row.logits, *options_.sampling);

@@ -26,6 +26,10 @@ void check(const GenerateOptions& options, std::int64_t vocab) {
   check_token("start", options.start, vocab);
   check_token("end", options.end, vocab);
   for (const std::int32_t token : options.forbidden) check_token("forbidden", token, vocab);
+  if (options.forced_begin) check_token("forced begin", *options.forced_begin, vocab);
+  require(options.min_length >= 0, fmt::format("min_length is {}, at least 0 is needed", options.min_length));
+  require(options.no_repeat_ngram >= 0,
+          fmt::format("no_repeat_ngram is {}, at least 0 is needed", options.no_repeat_ngram));
   require(options.max_length >= 1, fmt::format("max_length is {}, at least 1 is needed", options.max_length));
   require(options.beams >= 1 && options.beams <= kMaxBeams,
           fmt::format("beams is {}, must be from 1 to {}", options.beams, kMaxBeams));
@@ -42,14 +46,34 @@ void check(const GenerateOptions& options, std::int64_t vocab) {
           fmt::format("top_p is {}, must be above 0 and at most 1", sampling.top_p));
 }
 
+// Whatever would complete `no_repeat_ngram` tokens that were there before.
+template <class Forbid>
+void forbid_repeats(std::span<const std::int32_t> written, const GenerateOptions& options, const Forbid& forbid) {
+  std::vector<std::int32_t> all{options.start};
+  all.insert(all.end(), written.begin(), written.end());
+  const std::int64_t before = options.no_repeat_ngram - 1;  // tokens of an n-gram but the last
+  for (auto last = all.begin() + std::min(before, std::ssize(all)); last != all.end(); ++last) {
+    if (std::equal(last - before, last, all.end() - before)) forbid(*last);
+  }
+}
+
 }  // namespace
 
-LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, const GenerateOptions& options)
+std::optional<std::int32_t> forced_token(std::span<const std::int32_t> written, const GenerateOptions& options) {
+  if (options.forced_end && std::ssize(written) + 1 == options.max_length) return options.end;
+  return written.empty() ? options.forced_begin : std::nullopt;
+}
+
+LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<const std::int32_t> written,
+                   const GenerateOptions& options)
     : logits(rows.data<float>() + row * rows.stride(0), static_cast<std::size_t>(rows.size(1))),
       log_sum_exp(qkv::log_sum_exp(logits)) {
-  for (const std::int32_t token : options.forbidden) {
+  const auto forbid = [&](std::int32_t token) {
     logits[static_cast<std::size_t>(token)] = -std::numeric_limits<float>::infinity();
-  }
+  };
+  for (const std::int32_t token : options.forbidden) forbid(token);
+  if (std::ssize(written) < options.min_length) forbid(options.end);
+  if (options.no_repeat_ngram > 0) forbid_repeats(written, options, forbid);
   TokenLogit best;
   require(std::isfinite(log_sum_exp) && largest_logits(logits, {&best, 1}) == 1,
           "the model's logits are not finite: no token can be chosen");

@@ -28,13 +28,17 @@ class Search {
 std::unique_ptr<Search> make_beams(const GenerateOptions& options);
 std::unique_ptr<Search> make_chain(const GenerateOptions& options, std::uint64_t stream);
 
-// One row of logits with its log-sum-exp. Forbidden tokens become -infinity after it was taken: they keep their share
-// of the probability. std::invalid_argument if the logits are no numbers.
+// What must follow these tokens, if anything must.
+std::optional<std::int32_t> forced_token(std::span<const std::int32_t> written, const GenerateOptions& options);
+
+// One row of logits, of what may follow `written`, with its log-sum-exp. Tokens that may not become -infinity after it
+// was taken: they keep their share of the probability. std::invalid_argument if the logits are no numbers.
 struct LogitRow {
   std::span<float> logits;
   double log_sum_exp;
 
-  LogitRow(const MutableTensorView& rows, std::int64_t row, const GenerateOptions& options);
+  LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<const std::int32_t> written,
+           const GenerateOptions& options);
 };
 
 }  // namespace qkv

@@ -50,12 +50,17 @@ struct Pieces {
       const std::string text = stream.put(id);
       const std::size_t begin = text.find_first_not_of(' ');
       const bool special = tokenizer.decode(std::span(&id, 1)).empty() && text.empty();
-      names.push_back(begin == std::string::npos ? tokenizer.token_of(id) : text.substr(begin));
+      const std::string shown = begin == std::string::npos ? "" : text.substr(begin);
+      names.push_back(shown.empty() ? tokenizer.token_of(id) : shown);
       marks.push_back(special ? 1 : 0);
       if (alone || special || text.starts_with(' ')) words.emplace_back();
-      words.back() += names.back();
+      words.back() += special ? names.back() : shown;  // a token may be a space, or part of a character
       word_of.push_back(static_cast<std::int64_t>(words.size()) - 1);
       alone = special;
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      std::string& word = words[static_cast<std::size_t>(word_of[i])];
+      if (word.empty()) word = names[i];
     }
   }
 
@@ -124,7 +129,11 @@ TranslationSurvey survey_translation(const Translator& translator, const std::st
                            .read = read.names,
                            .source_words = source.words,
                            .target_words = target.words};
-  if (target.marks.back() != 0) survey.target_words.pop_back();  // what ended the translation is no word of it
+  // What ended the translation, or began it because it had to, is no word of it.
+  std::vector<std::string>& target_words = survey.target_words;
+  if (target.marks.back() != 0) target_words.pop_back();
+  const std::int64_t first = !target_words.empty() && target.marks.front() != 0 ? 1 : 0;
+  target_words.erase(target_words.begin(), target_words.begin() + first);
   const auto size = [](const std::vector<std::string>& list) { return static_cast<std::int64_t>(list.size()); };
   Tensor word_weights = Tensor::zeros({size(target.words), size(source.words)}, Dtype::f64);
 
@@ -148,7 +157,7 @@ TranslationSurvey survey_translation(const Translator& translator, const std::st
       keep(AttentionPlace::decoder, read, survey.decoder, name, value);
     }
   });
-  survey.word_weights = Tensor::copy(word_weights.view().slice(0, 0, size(survey.target_words)));
+  survey.word_weights = Tensor::copy(word_weights.view().slice(0, first, first + size(target_words)));
   return survey;
 }
 

@@ -39,9 +39,22 @@ std::vector<std::int32_t> check_positions(std::size_t ids, const Tensor& offsets
   return positions;
 }
 
+// Of bart's tables; whoever made the first one reserved two rows.
+std::vector<std::int32_t> table_rows(std::span<const std::int32_t> positions) {
+  std::vector<std::int32_t> rows(positions.begin(), positions.end());
+  for (std::int32_t& row : rows) row += kReservedPositions;
+  return rows;
+}
+
+// What is no word to be written.
+std::optional<std::int32_t> excluded(const MarianConfig& config) {
+  if (config.kind == MarianKind::marian) return config.padding;
+  return {};
+}
+
 // What the decoder reads: each target behind the start token, without its own last one.
-std::vector<std::int32_t> begun(const PairBatch& batch, const MarianConfig& config) {
-  const auto positions = check_positions(batch.target.size(), batch.target_offsets, config.positions);
+std::vector<std::int32_t> begun(const PairBatch& batch, std::span<const std::int32_t> positions,
+                                const MarianConfig& config) {
   std::vector<std::int32_t> ids(positions.size());
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = positions[i] == 0 ? config.start : batch.target[i - 1];
   return ids;
@@ -58,13 +71,24 @@ void scale_rows(Tensor& rows, double factor) {
 
 }  // namespace
 
+Marian::Side::Side(const MarianConfig& config, Weights& weights, const std::string& scope) {
+  if (config.kind == MarianKind::marian) return;
+  positions.emplace(EmbeddingConfig{.count = config.positions + kReservedPositions, .dim = config.model_dim}, weights,
+                    scope + kPositions);
+  norm.emplace(LayerNormConfig{.dim = config.model_dim}, weights, scope + kEmbeddingNorm);
+}
+
 Marian::Marian(const MarianConfig& config, Weights& weights)
     : config_(config),
-      positions_(sinusoids(config.positions, config.model_dim, SinusoidOrder::sines_first, weights.dtype())),
       shared_({.count = config.vocab, .dim = config.model_dim, .padding = config.padding}, weights, "shared."),
       logits_bias_{.value = weights.take(kLogitsBias, {config.vocab})},
+      source_(config, weights, "encoder."),
+      target_(config, weights, "decoder."),
       encoder_(stack(config, config.encoder_layers, config.encoder_heads, config.encoder_ff_dim), weights, "encoder."),
       decoder_(stack(config, config.decoder_layers, config.decoder_heads, config.decoder_ff_dim), weights, "decoder.") {
+  if (config.kind == MarianKind::marian) {
+    sinusoids_ = sinusoids(config.positions, config.model_dim, SinusoidOrder::sines_first, weights.dtype());
+  }
   pack(weights.storage());
 }
 
@@ -81,25 +105,32 @@ Marian Marian::initial(const MarianConfig& config, std::uint64_t seed) {
   return model;
 }
 
-Tensor Marian::embed(std::span<const std::int32_t> ids, const Tensor& offsets) const {
-  return embed(ids, check_positions(ids.size(), offsets, config_.positions));
-}
-
-Tensor Marian::embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const {
+Tensor Marian::embed(const Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
+                     Tensor* summed) const {
   Tensor x = shared_.forward(ids);
   if (config_.scale_embedding) scale_rows(x, std::sqrt(static_cast<double>(config_.model_dim)));
-  add_positions(positions_, positions, x);
-  return x;
+  side.positions ? side.positions->add(table_rows(positions), x) : add_positions(sinusoids_, positions, x);
+  if (!side.norm) return x;
+  Tensor normed = side.norm->forward(x);
+  if (summed != nullptr) *summed = std::move(x);
+  return normed;
 }
 
-void Marian::embed_backward(std::span<const std::int32_t> ids, Tensor& grad) {
+void Marian::embed_backward(Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
+                            const Tensor& summed, Tensor& grad) {
+  if (side.norm) {
+    Tensor grad_summed = Tensor::zeros(grad.shape(), grad.dtype());
+    side.norm->backward(summed, grad, grad_summed);
+    grad = std::move(grad_summed);
+  }
+  if (side.positions) side.positions->backward(table_rows(positions), grad);
   if (config_.scale_embedding) scale_rows(grad, std::sqrt(static_cast<double>(config_.model_dim)));
   shared_.backward(ids, grad);
 }
 
 Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, const MarianOptions& options,
                       Observer* observer) const {
-  const Tensor x = embed(ids, offsets);
+  const Tensor x = embed(source_, ids, check_positions(ids.size(), offsets, config_.positions));
   if (observer != nullptr) observer->receive("encoder.embeddings", x);
   return observed(observer, "encoder.", [&](Observer* scoped) {
     return encoder_.forward({x, offsets}, {.threads = options.threads, .stop = options.stop}, scoped);
@@ -108,7 +139,8 @@ Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, 
 
 Tensor Marian::decode(const PairBatch& batch, const MarianOptions& options, Observer* observer) const {
   const Tensor memory = encode(batch.source, batch.source_offsets, options, observer);
-  const Tensor x = embed(begun(batch, config_), batch.target_offsets);
+  const auto positions = check_positions(batch.target.size(), batch.target_offsets, config_.positions);
+  const Tensor x = embed(target_, begun(batch, positions, config_), positions);
   if (observer != nullptr) observer->receive("decoder.embeddings", x);
   return observed(observer, "decoder.", [&](Observer* scoped) {
     return decoder_.forward({x, batch.target_offsets}, {memory, batch.source_offsets},
@@ -125,7 +157,7 @@ Tensor Marian::logits(const PairBatch& batch, const MarianOptions& options, Obse
 
 LossSum Marian::loss(const PairBatch& batch) const {
   const CrossEntropy sum = cross_entropy({.weight = shared_.weight().value, .bias = logits_bias_.value},
-                                         decode(batch, {}, nullptr), batch.target, {.excluded = config_.padding});
+                                         decode(batch, {}, nullptr), batch.target, {.excluded = excluded(config_)});
   return {.sum = sum.nll, .tokens = sum.targets};
 }
 
@@ -135,9 +167,13 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
   const Dropout target_dropout = dropout_at(dropout, Place::target);
   const Dropout encoder_dropout = dropout_at(dropout, Place::encoder);
   const Dropout decoder_dropout = dropout_at(dropout, Place::decoder);
-  const std::vector<std::int32_t> target = begun(batch, config_);
+  const auto source_positions = check_positions(batch.source.size(), batch.source_offsets, config_.positions);
+  const auto target_positions = check_positions(batch.target.size(), batch.target_offsets, config_.positions);
+  const std::vector<std::int32_t> target = begun(batch, target_positions, config_);
 
-  Tensor source_rows = embed(batch.source, batch.source_offsets), target_rows = embed(target, batch.target_offsets);
+  Tensor source_summed, target_summed;
+  Tensor source_rows = embed(source_, batch.source, source_positions, &source_summed);
+  Tensor target_rows = embed(target_, target, target_positions, &target_summed);
   drop(source_dropout, source_rows, source_rows, 0);
   drop(target_dropout, target_rows, target_rows, 0);
   const Sequences source{source_rows, batch.source_offsets}, begun_target{target_rows, batch.target_offsets};
@@ -150,7 +186,7 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
   Tensor grad_hidden = Tensor::zeros(hidden.shape(), hidden.dtype());
   const CrossEntropy sum = cross_entropy(
       {.weight = shared_.weight().value, .bias = logits_bias_.value}, hidden, batch.target,
-      {.smoothing = options.label_smoothing, .excluded = config_.padding},
+      {.smoothing = options.label_smoothing, .excluded = excluded(config_)},
       {.hidden = grad_hidden, .weight = gradient_place(shared_.weight()), .bias = gradient_place(logits_bias_)});
   Tensor grad_memory = Tensor::zeros(memory_rows.shape(), memory_rows.dtype());
   Tensor grad_target =
@@ -158,22 +194,34 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
   Tensor grad_source = encoder_.backward(source, {}, encoder_dropout, encoder_saved, grad_memory);
   drop(target_dropout, grad_target, grad_target, 0);
   drop(source_dropout, grad_source, grad_source, 0);
-  embed_backward(target, grad_target);
-  embed_backward(batch.source, grad_source);
+  embed_backward(target_, target, target_positions, target_summed, grad_target);
+  embed_backward(source_, batch.source, source_positions, source_summed, grad_source);
   return {.sum = sum.loss, .tokens = sum.targets};
 }
 
 void Marian::visit(const ParameterVisitor& visitor) const {
+  const auto visit_side = [&](const Side& side, const std::string& scope) {
+    if (side.positions) side.positions->visit(visitor, scope + kPositions);
+    if (side.norm) side.norm->visit(visitor, scope + kEmbeddingNorm);
+  };
   shared_.visit(visitor, "shared.");
   visitor(kLogitsBias, logits_bias_);
+  visit_side(source_, "encoder.");
   encoder_.visit(visitor, "encoder.");
+  visit_side(target_, "decoder.");
   decoder_.visit(visitor, "decoder.");
 }
 
 void Marian::update(const ParameterUpdater& updater) {
+  const auto update_side = [&](Side& side, const std::string& scope) {
+    if (side.positions) side.positions->update(updater, scope + kPositions);
+    if (side.norm) side.norm->update(updater, scope + kEmbeddingNorm);
+  };
   shared_.update(updater, "shared.");
   updater(kLogitsBias, logits_bias_);
+  update_side(source_, "encoder.");
   encoder_.update(updater, "encoder.");
+  update_side(target_, "decoder.");
   decoder_.update(updater, "decoder.");
   pack(projection_.storage());
 }

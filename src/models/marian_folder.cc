@@ -1,11 +1,13 @@
 // Marian::load and Marian::save: config.json and MarianConfig, and the names of the tensors there and here.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "io/json_document.h"
+#include "io/quote.h"
 #include "layers/check_size.h"
 #include "layers/rows.h"
 #include "models/marian_names.h"
@@ -39,6 +41,25 @@ std::string name_of(Activation activation) {
   return "";
 }
 
+struct KindNames {
+  MarianKind kind;
+  const char *type, *architecture;
+};
+constexpr KindNames kKinds[] = {{MarianKind::marian, "marian", "MarianMTModel"},
+                                {MarianKind::bart, "bart", "BartForConditionalGeneration"}};
+
+MarianKind kind_of(const io::JsonValue& type) {
+  for (const KindNames& names : kKinds) {
+    if (type.string() == names.type) return names.kind;
+  }
+  type.refuse(
+      fmt::format("is {}; the encoder-decoders known here are \"marian\" and \"bart\"", io::quote(type.string())));
+}
+
+const KindNames& names_of(MarianKind kind) {
+  return *std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindNames& one) { return one.kind == kind; });
+}
+
 // A switch that this model knows in one position only.
 void require_flag(const io::JsonValue& root, const std::string& key, bool wanted) {
   const auto value = root.find(key);
@@ -48,15 +69,15 @@ void require_flag(const io::JsonValue& root, const std::string& key, bool wanted
 MarianConfig read_config(const std::string& path) {
   const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
   const io::JsonValue root = document.root();
-  if (root["model_type"].string() != "marian") root["model_type"].refuse("must be \"marian\" for this model");
-  for (const char* key : {"normalize_before", "normalize_embedding", "add_final_layer_norm"}) {
-    require_flag(root, key, false);
-  }
-  for (const char* key : {"share_encoder_decoder_embeddings", "tie_word_embeddings", "static_position_embeddings"}) {
-    require_flag(root, key, true);
-  }
+  const MarianKind kind = kind_of(root["model_type"]);
+  for (const char* key : {"normalize_before", "add_final_layer_norm"}) require_flag(root, key, false);
+  for (const char* key : {"share_encoder_decoder_embeddings", "tie_word_embeddings"}) require_flag(root, key, true);
+  require_flag(root, "normalize_embedding", kind == MarianKind::bart);
+  require_flag(root, "static_position_embeddings", kind == MarianKind::marian);
   const auto size = [&](const char* key) { return root[key].integer(1, kMaxLayerSize); };
-  MarianConfig config{.vocab = size("vocab_size"),
+  const auto scale = root.find("scale_embedding");
+  MarianConfig config{.kind = kind,
+                      .vocab = size("vocab_size"),
                       .positions = size("max_position_embeddings"),
                       .model_dim = size("d_model"),
                       .encoder_layers = root["encoder_layers"].integer(1, kMaxLayers),
@@ -66,7 +87,7 @@ MarianConfig read_config(const std::string& path) {
                       .encoder_ff_dim = size("encoder_ffn_dim"),
                       .decoder_ff_dim = size("decoder_ffn_dim"),
                       .activation = activation_of(root["activation_function"]),
-                      .scale_embedding = root["scale_embedding"].boolean()};
+                      .scale_embedding = scale && scale->boolean()};
   if (const auto other = root.find("decoder_vocab_size")) other->integer(config.vocab, config.vocab);
   const auto token = [&](const char* key) { return static_cast<std::int32_t>(root[key].integer(0, config.vocab - 1)); };
   config.end = token("eos_token_id");
@@ -83,8 +104,10 @@ MarianConfig read_config(const std::string& path) {
 
 std::string config_json(const MarianConfig& config, Dtype dtype) {
   const char* type = dtype == Dtype::bf16 ? "bfloat16" : dtype == Dtype::f16 ? "float16" : "float32";
-  return nlohmann::ordered_json{{"architectures", {"MarianMTModel"}},
-                                {"model_type", "marian"},
+  const KindNames& names = names_of(config.kind);
+  const bool bart = config.kind == MarianKind::bart;
+  return nlohmann::ordered_json{{"architectures", {names.architecture}},
+                                {"model_type", names.type},
                                 {"is_encoder_decoder", true},
                                 {"vocab_size", config.vocab},
                                 {"decoder_vocab_size", config.vocab},
@@ -99,9 +122,9 @@ std::string config_json(const MarianConfig& config, Dtype dtype) {
                                 {"activation_function", name_of(config.activation)},
                                 {"scale_embedding", config.scale_embedding},
                                 {"normalize_before", false},
-                                {"normalize_embedding", false},
+                                {"normalize_embedding", bart},
                                 {"add_final_layer_norm", false},
-                                {"static_position_embeddings", true},
+                                {"static_position_embeddings", !bart},
                                 {"share_encoder_decoder_embeddings", true},
                                 {"tie_word_embeddings", true},
                                 {"eos_token_id", config.end},
@@ -114,12 +137,16 @@ std::string config_json(const MarianConfig& config, Dtype dtype) {
 }
 
 std::string generation_json(const MarianConfig& config) {
-  return nlohmann::ordered_json{{"bad_words_ids", {{config.padding}}}, {"decoder_start_token_id", config.start},
-                                {"eos_token_id", config.end},          {"forced_eos_token_id", config.end},
-                                {"max_length", config.positions},      {"num_beams", 4},
-                                {"pad_token_id", config.padding}}
-             .dump(2) +
-         "\n";
+  using Json = nlohmann::ordered_json;
+  Json json = Json::object();
+  if (config.kind == MarianKind::marian) json["bad_words_ids"] = Json::array({Json::array({config.padding})});
+  json.update(Json{{"decoder_start_token_id", config.start},
+                   {"eos_token_id", config.end},
+                   {"forced_eos_token_id", config.end},
+                   {"max_length", config.positions},
+                   {"num_beams", 4},
+                   {"pad_token_id", config.padding}});
+  return json.dump(2) + "\n";
 }
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
@@ -144,12 +171,23 @@ void drop_ties(std::map<std::string, Tensor>& tensors, const std::string& path) 
   }
 }
 
+// A bare model, without what makes logits of hidden states, gets the names of the whole one, and a bias of 0.
+void complete(std::map<std::string, Tensor>& tensors, const MarianConfig& config) {
+  if (!tensors.contains("shared.weight") || tensors.contains("model.shared.weight")) return;
+  std::map<std::string, Tensor> whole;
+  for (auto& [name, tensor] : tensors) whole["model." + name] = std::move(tensor);
+  whole[kLogitsBias] = Tensor::zeros({1, config.vocab});
+  tensors = std::move(whole);
+}
+
 std::map<std::string, Tensor> read_tensors(const std::string& path, const MarianConfig& config) {
   std::map<std::string, Tensor> tensors = read_safetensors(path).tensors;
+  complete(tensors, config);
   drop_ties(tensors, path);
   Weights file(std::move(tensors), path);
-  // Sinusoids, which follow from the config.
-  for (const char* side : {"encoder", "decoder"}) file.ignore(fmt::format("model.{}.embed_positions.weight", side));
+  if (config.kind == MarianKind::marian) {  // sinusoids, which follow from the config
+    for (const char* side : {"encoder", "decoder"}) file.ignore(fmt::format("model.{}.embed_positions.weight", side));
+  }
   std::map<std::string, Tensor> ours;
   for (const MarianName& named : marian_names(config)) {
     Dims shape = named.shape;
@@ -168,8 +206,11 @@ std::map<std::string, Tensor> read_tensors(const std::string& path, const Marian
 bool Marian::is_in(const std::string& folder) {
   const std::string path = folder + "/config.json";
   const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
-  const auto type = document.root().find("model_type");
-  return type && type->string() == "marian";
+  const io::JsonValue root = document.root();
+  const auto type = root.find("model_type"), pair = root.find("is_encoder_decoder");
+  if (pair && pair->boolean()) return true;
+  return type && std::any_of(std::begin(kKinds), std::end(kKinds),
+                             [&](const KindNames& names) { return type->string() == names.type; });
 }
 
 Marian Marian::load(const std::string& folder, WeightStorage storage) {

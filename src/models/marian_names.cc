@@ -10,6 +10,12 @@ class Names {
   explicit Names(const MarianConfig& config) {
     const std::int64_t dim = config.model_dim;
     add("shared.weight", {config.vocab, dim}, {"model.shared.weight"});
+    for (const std::string side : {"encoder.", "decoder."}) {
+      if (config.kind == MarianKind::marian) break;
+      add(side + kPositions + "weight", {config.positions + kReservedPositions, dim},
+          {"model." + side + "embed_positions.weight"});
+      add_norm(side + "embedding_norm", "model." + side + "layernorm_embedding", dim);
+    }
     for (std::int64_t i = 0; i < config.encoder_layers; ++i) {
       const std::string to = fmt::format("encoder.layers.{}.", i), from = "model." + to;
       add_attention(to + "self_attn", from + "self_attn", dim);

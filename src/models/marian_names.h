@@ -18,6 +18,11 @@ struct MarianName {
 // All but the bias of the logits.
 std::vector<MarianName> marian_names(const MarianConfig& config);
 
+// Scopes of our own on each side of a bart.
+inline constexpr const char* kPositions = "embed_positions.";
+inline constexpr const char* kEmbeddingNorm = "embedding_norm.";
+inline constexpr std::int32_t kReservedPositions = 2;  // rows of its tables of positions before that of position 0
+
 inline constexpr const char* kLogitsBias = "final_logits_bias";  // [1, vocab] there, [vocab] here
 
 }  // namespace qkv

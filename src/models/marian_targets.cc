@@ -16,7 +16,7 @@ class Marian::Targets final : public NextTokens {
     cache_.reorder(parents);
     const auto rows = static_cast<std::int64_t>(tokens.size());
     const std::vector<std::int32_t> positions(tokens.size(), position_++);
-    const Tensor x = model_.embed(tokens, positions);
+    const Tensor x = model_.embed(model_.target_, tokens, positions);
     const Tensor hidden =
         model_.decoder_.forward(x.view().reshape({rows, 1, model_.config_.model_dim}), cache_, options_.threads);
     logits_ = Tensor::uninitialized({rows, vocab()}, hidden.dtype());

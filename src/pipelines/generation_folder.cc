@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "io/json_document.h"
@@ -19,14 +20,12 @@ struct Unknown {
   double off;
 };
 constexpr Unknown kUnknown[] = {
-    {"no_repeat_ngram_size", 0}, {"encoder_no_repeat_ngram_size", 0},
-    {"repetition_penalty", 1},   {"diversity_penalty", 0},
-    {"num_beam_groups", 1},      {"encoder_repetition_penalty", 1},
-    {"min_length", 0},           {"min_new_tokens", 0},
+    {"encoder_no_repeat_ngram_size", 0}, {"repetition_penalty", 1}, {"diversity_penalty", 0}, {"num_beam_groups", 1},
+    {"encoder_repetition_penalty", 1},
 };
 constexpr const char* kUnknownSwitches[] = {"do_sample", "renormalize_logits", "remove_invalid_values"};
-constexpr const char* kUnknownValues[] = {"forced_bos_token_id", "suppress_tokens", "begin_suppress_tokens",
-                                          "sequence_bias", "exponential_decay_length_penalty"};
+constexpr const char* kUnknownValues[] = {"suppress_tokens", "begin_suppress_tokens", "sequence_bias",
+                                          "exponential_decay_length_penalty"};
 
 void refuse_unknown(const io::JsonValue& root) {
   for (const auto& [name, off] : kUnknown) {
@@ -72,9 +71,15 @@ GenerateOptions read_generation(const std::string& folder, std::int64_t vocab) {
     forced->integer(options.end, options.end);
     options.forced_end = true;
   }
+  if (root.find("forced_bos_token_id")) options.forced_begin = token("forced_bos_token_id");
   if (const auto beams = root.find("num_beams")) options.beams = beams->integer(1, kMaxBeams);
-  // max_length counts the start token.
+  if (const auto size = root.find("no_repeat_ngram_size")) options.no_repeat_ngram = size->integer(0, kMaxLength);
+  // max_length and min_length count the start token, and min_length the end token, too.
   if (const auto length = root.find("max_length")) options.max_length = length->integer(2, kMaxLength) - 1;
+  if (const auto length = root.find("min_length")) {
+    options.min_length = std::max<std::int64_t>(0, length->integer(0, kMaxLength) - 1);
+  }
+  if (const auto length = root.find("min_new_tokens")) options.min_length = length->integer(0, kMaxLength);
   if (const auto length = root.find("max_new_tokens")) options.max_length = length->integer(1, kMaxLength);
   if (const auto penalty = root.find("length_penalty")) options.length_penalty = penalty->number();
   if (const auto early = root.find("early_stopping")) options.early_stopping = early->boolean();

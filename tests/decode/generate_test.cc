@@ -166,6 +166,47 @@ TEST(Generate, ForbiddenTokensAreNeverWritten) {
   }
 }
 
+TEST(Generate, TheFirstTokenMayBeForced) {
+  for (const std::int64_t beams : {1, 3}) {
+    Chains model({kGarden});
+    const auto result =
+        generate(model, 1, {.start = 0, .end = 1, .forced_begin = 3, .beams = beams, .length_penalty = 0});
+    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{3, 1}));
+    EXPECT_NEAR(result[0][0].score, std::log(0.9), 1e-5);  // the forced token has probability 1
+    Chains short_one({kGarden});                           // where both are forced the end wins
+    const auto one = generate(
+        short_one, 1, {.start = 0, .end = 1, .forced_begin = 3, .forced_end = true, .max_length = 1, .beams = beams});
+    EXPECT_EQ(one[0][0].tokens, (std::vector<std::int32_t>{1}));
+  }
+}
+
+TEST(Generate, TheEndWaitsForMinLength) {
+  for (const std::int64_t beams : {1, 2}) {
+    Table table(3, std::vector<float>{-100, 1, 0});
+    Chains model({table});
+    const auto result = generate(model, 1, {.start = 0, .end = 1, .min_length = 3, .beams = beams});
+    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{2, 2, 2, 1}));
+    // The end keeps its probability.
+    EXPECT_NEAR(result[0][0].score, (1 - 4 * std::log(1 + std::exp(1.0))) / 4, 1e-6);
+  }
+}
+
+// After 0 comes 2, after 2 comes 3, after 3 comes 2; else the next best.
+TEST(Generate, NoTokensInARowComeTwice) {
+  const Table table{{0, -9, 5, 1}, {0, 0, 0, 0}, {-9, 2, 3, 5}, {-9, 2, 5, 3}};
+  const auto written = [&](std::int64_t ngram, std::int64_t beams) {
+    Chains model({table});
+    return generate(model, 1, {.start = 0, .end = 1, .max_length = 8, .no_repeat_ngram = ngram, .beams = beams})[0][0]
+        .tokens;
+  };
+  EXPECT_EQ(written(0, 1), (std::vector<std::int32_t>{2, 3, 2, 3, 2, 3, 2, 3}));
+  EXPECT_EQ(written(1, 1), (std::vector<std::int32_t>{2, 3, 1}));
+  EXPECT_EQ(written(2, 1), (std::vector<std::int32_t>{2, 3, 2, 2, 1}));
+  EXPECT_EQ(written(3, 1), (std::vector<std::int32_t>{2, 3, 2, 3, 3, 2, 2, 3}));
+  EXPECT_EQ(written(100, 1), written(0, 1));
+  EXPECT_EQ(written(1, 4), (std::vector<std::int32_t>{2, 3, 1}));
+}
+
 TEST(Generate, EarlyStoppingTakesWhatEndedFirst) {
   // The short way has 0.5 * 0.5, the long one 0.5 * 0.9^4, whose mean logarithm is better.
   Table table(6, std::vector<float>(6, -30));
@@ -219,7 +260,10 @@ TEST(Generate, RefusesWhatDoesNotFit) {
   refused({.start = 4, .end = 1});
   refused({.start = 0, .end = -1});
   refused({.start = 0, .end = 1, .forbidden = {4}});
+  refused({.start = 0, .end = 1, .forced_begin = 4});
   refused({.start = 0, .end = 1, .max_length = 0});
+  refused({.start = 0, .end = 1, .min_length = -1});
+  refused({.start = 0, .end = 1, .no_repeat_ngram = -1});
   refused({.start = 0, .end = 1, .beams = 0});
   refused({.start = 0, .end = 1, .beams = 2, .nbest = 3});
   refused({.start = 0, .end = 1, .length_penalty = std::nan("")});

@@ -61,6 +61,20 @@ TEST(ExplainTranslation, WordsShareOutTheirWeight) {
   }
 }
 
+// A BART whose tokens are bytes, spaces of their own among them, and whose first token is forced.
+TEST(ExplainTranslation, WordsOfABart) {
+  const Translator bart = Translator::load(QKV_TEST_DATA "/golden/translate/bart_text");
+  const TranslationSurvey survey = survey_translation(bart, "Good morning");
+  EXPECT_EQ(survey.source_words, (std::vector<std::string>{"<s>", "Good", "morning", "</s>"}));
+  EXPECT_EQ(survey.target_words, (std::vector<std::string>{"Buenos",
+                                                           "d\xc3\xad"
+                                                           "as"}));
+  ASSERT_EQ(survey.word_weights.shape(), (Dims{2, 4}));
+  for (std::int64_t i = 0; i < 2; ++i) EXPECT_NEAR(sum_of_row(survey.word_weights, i), 1, kRounding);
+  EXPECT_EQ(survey.target.front(), "<s>");
+  EXPECT_EQ(survey.read.front(), "</s>");
+}
+
 TEST(ExplainTranslation, EveryHeadOfEachAttention) {
   const TranslationSurvey survey = survey_translation(shipped(), kText, {.keep_weights = true});
   const MarianConfig& config = shipped().model().config();

@@ -1,11 +1,12 @@
-// Marian against transformers (tests/golden/marian/make.py): the folder, the logits, the gradients and ten steps of
-// training; and what must hold of any model: padding stays out, threads do not show, a copy can be learned.
+// Marian and BART against transformers (tests/golden/marian/make.py): the folder, the logits, the gradients and ten
+// steps of training; and what must hold of any model: padding stays out, threads do not show, a copy can be learned.
 #include "qkv/marian.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "io/files_for_test.h"
 #include "models/marian_names.h"
@@ -19,22 +20,29 @@ namespace {
 
 std::string golden_path(const std::string& name) { return std::string(QKV_TEST_DATA) + "/golden/marian/" + name; }
 
-const std::map<std::string, Tensor>& golden() {
-  static const std::map<std::string, Tensor> tensors = read_safetensors(golden_path("marian.safetensors")).tensors;
-  return tensors;
+struct Golden {
+  std::string folder, expected;
+  bool padding_left_out;  // of the logits expected; it is the last one
+};
+
+std::map<std::string, Tensor> expected_of(const Golden& golden) {
+  return read_safetensors(golden_path(golden.expected)).tensors;
 }
 
-std::vector<std::int32_t> ids(const std::string& name) {
-  const Tensor& tensor = golden().at(name);
-  return {tensor.data<std::int32_t>(), tensor.data<std::int32_t>() + tensor.element_count()};
-}
-
-PairBatch golden_batch() {
+PairBatch batch_of(const std::map<std::string, Tensor>& expected) {
+  const auto ids = [&](const std::string& name) {
+    const Tensor& tensor = expected.at(name);
+    return std::vector<std::int32_t>(tensor.data<std::int32_t>(), tensor.data<std::int32_t>() + tensor.element_count());
+  };
   return {.source = ids("source"),
           .target = ids("target"),
-          .source_offsets = golden().at("source_offsets"),
-          .target_offsets = golden().at("target_offsets")};
+          .source_offsets = expected.at("source_offsets"),
+          .target_offsets = expected.at("target_offsets")};
 }
+
+const Golden kMarian{"tiny", "marian.safetensors", true}, kBart{"bart", "bart.safetensors", false};
+
+PairBatch golden_batch() { return batch_of(expected_of(kMarian)); }
 
 double at(const TensorView& view, std::int64_t i) { return test::values_of(view)[static_cast<std::size_t>(i)]; }
 
@@ -53,11 +61,21 @@ double relative(const std::vector<double>& actual, const std::vector<double>& ex
   return difference / largest;
 }
 
-TEST(Marian, GivesTheLogitsOfTransformers) {
-  const Marian model = Marian::load(golden_path("tiny"));
-  const Tensor logits = model.logits(golden_batch());
-  const Tensor& expected = golden().at("logits");  // f64, without padding
-  ASSERT_EQ(logits.shape(), (Dims{expected.size(0), expected.size(1) + 1}));
+class MarianGolden : public testing::TestWithParam<Golden> {
+ protected:
+  const std::map<std::string, Tensor> expected_ = expected_of(GetParam());
+  const PairBatch batch_ = batch_of(expected_);
+  const std::string folder_ = golden_path(GetParam().folder);
+};
+
+INSTANTIATE_TEST_SUITE_P(, MarianGolden, testing::Values(kMarian, kBart),
+                         [](const auto& golden) { return golden.param.folder; });
+
+TEST_P(MarianGolden, GivesTheLogitsOfTransformers) {
+  const Marian model = Marian::load(folder_);
+  const Tensor logits = model.logits(batch_);
+  const Tensor& expected = expected_.at("logits");  // f64
+  ASSERT_EQ(logits.shape(), (Dims{expected.size(0), expected.size(1) + (GetParam().padding_left_out ? 1 : 0)}));
   double difference = 0;
   for (std::int64_t i = 0; i < expected.size(0); ++i) {
     for (std::int64_t j = 0; j < expected.size(1); ++j) {
@@ -66,57 +84,83 @@ TEST(Marian, GivesTheLogitsOfTransformers) {
     }
   }
   EXPECT_LT(difference, 2e-5);
-  const LossSum loss = model.loss(golden_batch());
+  const LossSum loss = model.loss(batch_);
   EXPECT_EQ(loss.tokens, 12);
-  EXPECT_NEAR(loss.sum, at(golden().at("loss"), 0), 1e-4);
+  EXPECT_NEAR(loss.sum, at(expected_.at("loss"), 0), 1e-4);
 }
 
-TEST(Marian, GivesTheGradientsOfTransformers) {
-  Marian model = Marian::load(golden_path("tiny"));
+TEST_P(MarianGolden, GivesTheGradientsOfTransformers) {
+  Marian model = Marian::load(folder_);
   want_gradients(model);
-  model.backward(golden_batch(), {.label_smoothing = 0.1});
+  model.backward(batch_, {.label_smoothing = 0.1});
   std::map<std::string, Tensor> gradients;
   model.visit([&](const std::string& name, const Parameter& own) { gradients[name] = own.gradient; });
-  for (const MarianName& named : marian_names(model.config())) {
+  const std::vector<MarianName> names = marian_names(model.config());
+  EXPECT_EQ(names.size() + 1, gradients.size());
+  for (const MarianName& named : names) {
     std::vector<double> expected;
     for (const std::string& name : named.theirs) {
-      const std::vector<double> part = test::values_of(golden().at("gradient." + name));
+      const std::vector<double> part = test::values_of(expected_.at("gradient." + name));
       expected.insert(expected.end(), part.begin(), part.end());
     }
     EXPECT_LT(relative(test::values_of(gradients.at(named.ours)), expected), 1e-4) << named.ours;
   }
   EXPECT_LT(
-      relative(test::values_of(gradients.at(kLogitsBias)), test::values_of(golden().at("gradient.final_logits_bias"))),
+      relative(test::values_of(gradients.at(kLogitsBias)), test::values_of(expected_.at("gradient.final_logits_bias"))),
       1e-4);
 }
 
-TEST(Marian, TenStepsHaveTheLossesOfTorch) {
-  Marian model = Marian::load(golden_path("tiny"));
+TEST_P(MarianGolden, TenStepsHaveTheLossesOfTorch) {
+  Marian model = Marian::load(folder_);
   want_gradients(model);
   Adam adam({.beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-9});
   for (std::int64_t step = 0; step < 10; ++step) {
-    const LossSum loss = model.backward(golden_batch(), {.label_smoothing = 0.1});
+    const LossSum loss = model.backward(batch_, {.label_smoothing = 0.1});
     const double tokens = static_cast<double>(loss.tokens);
-    EXPECT_NEAR(loss.sum / tokens, at(golden().at("losses"), step), 1e-4) << step;
+    EXPECT_NEAR(loss.sum / tokens, at(expected_.at("losses"), step), 1e-4) << step;
     adam.begin_step(0.02, 1 / tokens);
     model.update([&](const std::string& name, Parameter& own) { adam.step(name, own); });
   }
 }
 
-TEST(Marian, SavesWhatItLoads) {
+TEST_P(MarianGolden, SavesWhatItLoads) {
   const test::TemporaryFolder folder;
-  const Marian model = Marian::load(golden_path("tiny"));
+  const Marian model = Marian::load(folder_);
   model.save(folder / "");
   const auto saved = read_safetensors(folder / "model.safetensors").tensors;
-  const auto given = read_safetensors(golden_path("tiny/model.safetensors")).tensors;
+  const auto given = read_safetensors(folder_ + "/model.safetensors").tensors;
   ASSERT_EQ(saved.size(), given.size());
   for (const auto& [name, tensor] : given) test::expect_equal(saved.at(name), tensor);
   const Marian again = Marian::load(folder / "");
-  EXPECT_EQ(again.config().vocab, 23);
-  EXPECT_EQ(again.config().start, 22);
+  EXPECT_EQ(again.config(), model.config());
+  const auto config = nlohmann::json::parse(read_file(folder / "config.json"));
+  EXPECT_EQ(config["architectures"], nlohmann::json::parse(read_file(folder_ + "/config.json"))["architectures"]);
   EXPECT_EQ(again.config().decoder_heads, 2);
   EXPECT_EQ(again.config().activation, Activation::silu);
-  test::expect_equal(again.logits(golden_batch()), model.logits(golden_batch()));
+  test::expect_equal(again.logits(batch_), model.logits(batch_));
+}
+
+// A bare BartModel, without what makes logits: its names lack a part, and the bias of the logits is 0.
+TEST(Marian, OpensABareModel) {
+  const test::TemporaryFolder folder;
+  write_file(folder / "config.json", read_file(golden_path("bart/config.json")));
+  SafeTensors content;
+  for (const auto& [name, tensor] : read_safetensors(golden_path("bart/model.safetensors")).tensors) {
+    if (name.starts_with("model.")) content.tensors[name.substr(6)] = tensor;
+  }
+  write_safetensors(folder / "model.safetensors", content);
+  const PairBatch batch = batch_of(expected_of(kBart));
+  const Marian whole = Marian::load(golden_path("bart")), bare = Marian::load(folder / "");
+  const Tensor logits = whole.logits(batch), bare_logits = bare.logits(batch);
+  whole.visit([&](const std::string& name, const Parameter& bias) {
+    if (name != kLogitsBias) return;
+    for (std::int64_t i = 0; i < logits.size(0); ++i) {
+      for (std::int64_t j = 0; j < logits.size(1); ++j) {
+        ASSERT_NEAR(bare_logits.view().at<float>({i, j}) + bias.value.data<float>()[j], logits.view().at<float>({i, j}),
+                    1e-5);
+      }
+    }
+  });
 }
 
 TEST(Marian, SavesHalfTheBytes) {
@@ -155,7 +199,7 @@ TEST(Marian, RefusesOtherModels) {
     return changed.replace(place, from.size(), to);
   };
   test::expect_refused(
-      {{with("\"marian\"", "\"bart\""), "model_type must be \"marian\""},
+      {{with("\"marian\"", "\"mbart\""), "model_type is \"mbart\"; the encoder-decoders known here are"},
        {with("\"swish\"", "\"tanh\""), "activation_function must be"},
        {with("\"encoder_attention_heads\": 3", "\"encoder_attention_heads\": 5"), "must divide d_model"},
        {with("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false"), "tie_word_embeddings must be true"},
@@ -164,6 +208,46 @@ TEST(Marian, RefusesOtherModels) {
        {with("\"d_model\": 12", "\"d_model\": 0"), "d_model is 0"},
        {with("\"vocab_size\"", "\"vocabulary\""), "vocab_size is missing"}},
       "config.json", [](const std::string& path) { Marian::load(path.substr(0, path.rfind('/'))); });
+}
+
+TEST(Marian, RefusesWhatIsNoBart) {
+  const std::string config = read_file(golden_path("bart/config.json"));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = config;
+    return changed.replace(changed.find(from), from.size(), to);
+  };
+  const auto added = [&](const std::string& field) { return with("{", "{" + field + ","); };
+  test::expect_refused(
+      {{with("\"bart\"", "\"pegasus\""), "known here are \"marian\" and \"bart\""},
+       {with("\"bart\"", "7"), "model_type"},
+       {added("\"normalize_before\": true"), "normalize_before must be false"},
+       {added("\"add_final_layer_norm\": true"), "add_final_layer_norm must be false"},
+       {added("\"normalize_embedding\": false"), "normalize_embedding must be true"},
+       {added("\"static_position_embeddings\": true"), "static_position_embeddings must be false"},
+       {with("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false"), "tie_word_embeddings must be true"},
+       {with("\"max_position_embeddings\": 9", "\"max_position_embeddings\": 0"), "max_position_embeddings is 0"},
+       {with("\"scale_embedding\": true", "\"scale_embedding\": 1"), "scale_embedding"},
+       {with("\"decoder_start_token_id\": 2", "\"decoder_start_token_id\": 23"), "decoder_start_token_id is 23"}},
+      "config.json", [](const std::string& path) { Marian::load(path.substr(0, path.rfind('/'))); });
+  const test::TemporaryFolder folder;  // a table of other positions than the config says
+  write_file(folder / "config.json", with("\"max_position_embeddings\": 9", "\"max_position_embeddings\": 10"));
+  write_file(folder / "model.safetensors", read_file(golden_path("bart/model.safetensors")));
+  EXPECT_NE(test::message_of<FormatError>([&] {
+              Marian::load(folder / "");
+            }).find("\"model.encoder.embed_positions.weight\" is [11, 12]; it must be [12, 12]"),
+            std::string::npos);
+}
+
+TEST(Marian, KnowsEncoderDecoders) {
+  const test::TemporaryFolder folder;
+  const auto is_in = [&](const std::string& config) {
+    write_file(folder / "config.json", config);
+    return Marian::is_in(folder / "");
+  };
+  EXPECT_TRUE(is_in(R"({"model_type": "bart"})"));
+  EXPECT_TRUE(is_in(R"({"model_type": "mbart", "is_encoder_decoder": true})"));  // to be refused by load
+  EXPECT_FALSE(is_in(R"({"model_type": "bert", "is_encoder_decoder": false})"));
+  EXPECT_FALSE(is_in("{}"));
 }
 
 TEST(Marian, RefusesBatchesThatDoNotFit) {

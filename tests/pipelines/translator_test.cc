@@ -1,4 +1,4 @@
-// Translation by Marian models, against what transformers generates (tests/golden/translate).
+// Translation by Marian and BART models, against what transformers generates (tests/golden/translate).
 #include "qkv/translator.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class TranslatorModels : public testing::TestWithParam<const char*> {
   TranslateOptions options() const { return {.max_length = golden_.at("max_new_tokens").get<std::int64_t>()}; }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, TranslatorModels, testing::Values("relu", "swish", "gelu"));
+INSTANTIATE_TEST_SUITE_P(All, TranslatorModels, testing::Values("relu", "swish", "gelu", "bart", "bart_scaled"));
 
 TEST_P(TranslatorModels, GreedyIsThatOfTransformers) {
   TranslateOptions greedy = options();
@@ -82,9 +82,8 @@ TEST_P(TranslatorModels, ASentenceIsTheSameInAnyCompanyAndOnAnyThreads) {
   }
 }
 
-TEST(Translator, TheShippedModelIsThatOfTransformersAndCTranslate2) {
-  const Json expected = golden("shipped");
-  const Translator translator = Translator::load(QKV_SOURCE_DIR "/models/en-es");
+void expect_texts(const std::string& folder, const Json& expected) {
+  const Translator translator = Translator::load(folder);
   const auto texts = expected["texts"].get<std::vector<std::string>>();
   Sources sources;
   for (const std::string& text : texts) sources.push_back(translator.tokenizer().encode(text).ids);
@@ -104,6 +103,13 @@ TEST(Translator, TheShippedModelIsThatOfTransformersAndCTranslate2) {
     EXPECT_EQ(translations[i].at(0).text, expected["text"][i].get<std::string>()) << texts[i];
   }
 }
+
+TEST(Translator, TheShippedModelIsThatOfTransformersAndCTranslate2) {
+  expect_texts(QKV_SOURCE_DIR "/models/en-es", golden("shipped"));
+}
+
+// Byte-level pairs, and a first token that is forced.
+TEST(Translator, ABartReadsAndWritesText) { expect_texts(kGolden + "bart_text", golden("bart_text")); }
 
 TEST(Translator, RefusesWhatItCannotDo) {
   const Translator translator = Translator::load(kGolden + "relu");
@@ -134,13 +140,17 @@ TEST(Translator, RefusesWaysOfGeneratingThatItDoesNotKnow) {
   };
   refused("num_beams", 0, "num_beams");
   refused("do_sample", true, "do_sample");
-  refused("no_repeat_ngram_size", 3, "no_repeat_ngram_size");
+  refused("no_repeat_ngram_size", -1, "no_repeat_ngram_size");
+  refused("no_repeat_ngram_size", 1.5, "no_repeat_ngram_size");
+  refused("encoder_no_repeat_ngram_size", 3, "encoder_no_repeat_ngram_size");
+  refused("min_length", -1, "min_length");
+  refused("min_new_tokens", "2", "min_new_tokens");
   refused("repetition_penalty", 1.2, "repetition_penalty");
   refused("bad_words_ids", Json::array({Json::array({1, 2})}), "bad_words_ids");
   refused("bad_words_ids", Json::array({Json::array({41})}), "bad_words_ids");
   refused("decoder_start_token_id", 41, "decoder_start_token_id");
   refused("forced_eos_token_id", 3, "forced_eos_token_id");
-  refused("forced_bos_token_id", 3, "forced_bos_token_id");
+  refused("forced_bos_token_id", 41, "forced_bos_token_id");
   refused("max_length", 1, "max_length");
 }
 
