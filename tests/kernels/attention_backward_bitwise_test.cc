@@ -56,7 +56,7 @@ TEST_P(AttentionBackwardBitwise, ParametersForAnyNumberOfThreads) {
       .sinks = sinks};
   options.threads = 1;
   const Gradients one = arrays.gradients(options);
-  for (const int threads : {2, 3, 7, 16}) {
+  for (const int threads : {2, 3, 4, 7, 16}) {
     options.threads = threads;
     expect_same(one, arrays.gradients(options));
   }

@@ -122,7 +122,7 @@ TEST(MultiHeadAttentionBackward, TheSameOnAnyThreads) {
   const Tensor x = normal(random, {2, 300, 12}), grad_out = normal(random, {2, 300, 12});
   for (const HeadScheme scheme : {HeadScheme::packed, HeadScheme::per_head}) {
     std::map<std::string, Tensor> first;
-    for (const int threads : {1, 2, 3, 7}) {
+    for (const int threads : {1, 2, 3, 4, 7, 16}) {
       MultiHeadAttention layer = layer_of({.model_dim = 12, .heads = 4, .scheme = scheme}, Dtype::f32);
       layer.update([&](const std::string& name, Parameter& own) {
         if (threads != 2 || name != "out_proj.bias") own.want_gradient();
