@@ -159,9 +159,11 @@ void multiply_transposed(const PackedMatrix& a, const PackedMatrix& b, const Mut
   const T *left = a.panels().data<T>(), *right = b.panels().data<T>();
   T* result = out.data<T>();
   const std::int64_t left_panels = (m + width - 1) / width, right_panels = (n + width - 1) / width;
-  // What a tile reads is mostly b: its panel stays while those of a pass by.
+  // A panel of the larger operand stays while all of the smaller one, which the cache may hold, passes by.
+  const bool left_stays = m > n;
   parallel_for(left_panels * right_panels, options.threads, [&](std::int64_t task, int) {
-    const std::int64_t row = task % left_panels * width, column = task / left_panels * width;
+    const std::int64_t row = (left_stays ? task / right_panels : task % left_panels) * width;
+    const std::int64_t column = (left_stays ? task % right_panels : task / left_panels) * width;
     kernel({.left = left + row * k,
             .left_stride = 1,
             .left_step = width,

@@ -72,6 +72,14 @@ HWY_INLINE void prefetch_rows(const S* next, std::int64_t columns, std::int64_t 
   for (std::int64_t i = begin * columns; i < end * columns; i += kCacheLine) hwy::Prefetch(next + i);
 }
 
+// Where the tile will be stored: far from the next tile's place, and by then from the cache.
+template <int kRows, int kVectors, class T>
+HWY_INLINE void prefetch_tile(const T* out, std::int64_t stride) {
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kVectors; ++c) hwy::Prefetch(out + r * stride + c * kLanes<T>);
+  }
+}
+
 // Tiles of kRows from `row` on while they fit; returns the row behind them. Each tile fetches its share of the next
 // block, which so arrives at a steady rate: with few rows the product would otherwise wait for memory.
 template <int kRows, int kVectors, class T, class S>
@@ -81,6 +89,8 @@ HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const D
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Zero(Tag<T>());
     }
+    T* out = product.out + row * product.out_stride;
+    prefetch_tile<kRows, kVectors>(out, product.out_stride);
     for (std::int64_t k = 0; k < block.count; k += kPrefetchSteps) {
       const T* left = product.left + row * product.left_stride + block.begin * product.left_step;
       const S* right = product.panel + block.begin * kTileColumns<T>;
@@ -90,7 +100,6 @@ HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const D
       multiply_tile<kRows, kVectors>(left + k * product.left_step, product.left_stride, product.left_step,
                                      right + k * kTileColumns<T>, kTileColumns<T>, end - k, sum);
     }
-    T* out = product.out + row * product.out_stride;
     if (product.columns == kVectors * kLanes<T>) {
       store_tile<kRows, kVectors>(sum, block, out, product.out_stride);
     } else {
