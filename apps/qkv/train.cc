@@ -1,12 +1,10 @@
 // qkv train: from pairs of sentences to a model that translates. Progress goes to standard error.
 #include <fmt/format.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <string>
 
@@ -63,15 +61,7 @@ class ProgressBar : public TrainingObserver {
   std::string bar_;
 };
 
-// Memory that is freed stays with the process: to have the kernel clear it again took an eighth of a training's time,
-// for one hundredth more memory.
-void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-}
-
 void run(const TrainTranslatorFiles& files) {
-  keep_freed_memory();
   TrainingResult result;
   {
     ProgressBar bar;

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "core/half.h"
+
 namespace qkv {
 namespace {
 
@@ -57,16 +59,6 @@ Float16::Float16(float value) {
   }
 }
 
-Float16::operator float() const {
-  const std::uint32_t sign = std::uint32_t{bits & 0x8000u} << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1fu;
-  const std::uint32_t fraction = bits & 0x3ffu;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
-}
+Float16::operator float() const { return float_of_half(bits); }
 
 }  // namespace qkv

@@ -11,6 +11,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/half.h"
 #include "core/visit_dtype.h"
 
 namespace qkv {
@@ -226,8 +227,10 @@ template <class To, class From>
 To convert_element(From value) {
   if constexpr (std::is_same_v<To, From>) {
     return value;
-  } else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>) {
+  } else if constexpr (std::is_same_v<From, BFloat16>) {
     return convert_element<To>(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<From, Float16>) {
+    return convert_element<To>(float_of_half(value.bits));
   } else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>) {
     return To(static_cast<float>(value));
   } else {
@@ -250,8 +253,12 @@ void convert_rows(const TensorView& from, const MutableTensorView& to) {
   for (;;) {
     const From* source_row = source + from.offset_of(index);
     To* target_row = target + to.offset_of(index);
-    for (std::int64_t i = 0; i < length; ++i) {
-      target_row[i * target_step] = convert_element<To>(source_row[i * source_step]);
+    if (source_step == 1 && target_step == 1) {  // what compilers make vectors of
+      for (std::int64_t i = 0; i < length; ++i) target_row[i] = convert_element<To>(source_row[i]);
+    } else {
+      for (std::int64_t i = 0; i < length; ++i) {
+        target_row[i * target_step] = convert_element<To>(source_row[i * source_step]);
+      }
     }
     int dim = rank - 2;
     while (dim >= 0 && ++index[dim] == from.size(dim)) index[dim--] = 0;
