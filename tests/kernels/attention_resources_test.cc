@@ -5,6 +5,8 @@
 #include <stop_token>
 
 #include "kernels/attention_testing.h"
+#include "qkv/attention_backward.h"
+#include "qkv/attention_jvp.h"
 #include "qkv/attention_plan.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
@@ -91,6 +93,31 @@ TEST_P(AttentionMemory, UnderOneMebibyteAThreadAtAnyLength) {
         EXPECT_LE(requested_bytes - before, static_cast<std::size_t>(threads) << 20);
       }
     }
+  }
+}
+
+// Linear in the lengths at most: what is kept of a query or a key is named in the headers.
+TEST_P(AttentionMemory, GradientsAndTheirDerivatives) {
+  constexpr std::int64_t kLength = 8192, kSize = 16;
+  Random random(4);
+  const auto drawn = [&] { return testing::normal(random, {1, 1, kLength, kSize}); };
+  const Tensor q = drawn(), k = drawn(), v = drawn(), tq = drawn(), tk = drawn(), tv = drawn(), grad_out = drawn();
+  Tensor out = Tensor::zeros(q.shape()), log_sum_exp = Tensor::zeros({1, 1, kLength}), moved = Tensor::zeros(q.shape());
+  Tensor dq = Tensor::zeros(q.shape()), dk = Tensor::zeros(k.shape()), dv = Tensor::zeros(v.shape());
+  const AttentionTangents tangents{.query = tq, .key = tk, .value = tv};
+  for (const int threads : {1, 4}) {
+    const AttentionOptions options{.mask = Mask::causal() & Mask::window(64, 0), .threads = threads};
+    attention(q, k, v, out, options, {.log_sum_exp = log_sum_exp});
+    const auto expect_below = [&](std::size_t limit, const auto& call) {
+      const std::size_t before = requested_bytes;
+      call();
+      EXPECT_LE(requested_bytes - before, limit);
+    };
+    const std::size_t tiles = static_cast<std::size_t>(threads) << 20;
+    expect_below(tiles, [&] {
+      attention_backward(q, k, v, out, log_sum_exp, grad_out, options, {.query = dq, .key = dk, .value = dv});
+    });
+    expect_below(tiles, [&] { attention_jvp(q, k, v, out, log_sum_exp, tangents, options, {.out = moved}); });
   }
 }
 

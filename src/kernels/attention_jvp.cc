@@ -1,0 +1,94 @@
+// attention_jvp(): one task per block of queries of each head, each over all keys in their order.
+#include "qkv/attention_jvp.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "kernels/jvp.h"
+#include "kernels/scratch.h"
+#include "kernels/tangents.h"
+#include "qkv/error.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+class JvpCall {
+ public:
+  JvpCall(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+          const AttentionTangents& tangents, const MovedOutputs& outputs)
+      : problem_(problem),
+        tangents_(problem, tangents),
+        out_(problem.query_rows("out", out, problem.value_dim)),
+        log_sum_exp_(problem.query_scalars("log_sum_exp", log_sum_exp)) {
+    require_type_of_q(problem, "out", out_);
+    if (outputs.out) out_tangent_ = problem.query_rows("the tangent of out", outputs.out, problem.value_dim);
+    if (outputs.log_sum_exp) {
+      log_sum_exp_tangent_ = problem.query_scalars("the tangent of log_sum_exp", outputs.log_sum_exp);
+    }
+    if (outputs.weight_sum) weight_sum_ = problem.query_scalars("the sum of weights", outputs.weight_sum);
+    if (out_tangent_) require_place(problem, "the tangent of out", out_tangent_);
+    if (log_sum_exp_tangent_) require_place(problem, "the tangent of log_sum_exp", log_sum_exp_tangent_);
+  }
+
+  void run(int thread_count, const std::stop_token& stop) const {
+    if (problem_.batch == 0 || problem_.heads == 0 || problem_.q_len == 0) return;
+    const JvpPlan plan = plan_jvp(problem_.task(0, 0), problem_.storage);
+    const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
+    std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count));
+    parallel_for(problem_.batch * problem_.heads * blocks, thread_count, [&](std::int64_t index, int worker) {
+      if (stop.stop_requested()) throw Stopped();
+      const std::int64_t head = index / blocks, begin = index % blocks * plan.block_queries;
+      const std::int64_t b = head / problem_.heads, h = head % problem_.heads;
+      const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
+      if (begin >= end) return;
+      attend_jvp(task(b, h), problem_.storage, begin, end,
+                 scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
+    });
+  }
+
+ private:
+  JvpTask task(std::int64_t b, std::int64_t h) const {
+    JvpTask task;
+    task.forward = problem_.task(b, h);
+    task.tangents = tangents_.task(problem_, b, h);
+    task.out = {problem_.query_address(out_, b, h), out_.stride(-2)};
+    task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
+    task.log_sum_exp_step = log_sum_exp_.stride(-1);
+    task.out_tangent = place(out_tangent_, b, h, -2);
+    task.log_sum_exp_tangent = place(log_sum_exp_tangent_, b, h, -1);
+    task.weight_sum = place(weight_sum_, b, h, -1);
+    return task;
+  }
+
+  // Nowhere for a view that is not given. `rows`: the dimension of the queries.
+  QueryPlace place(const TensorView& view, std::int64_t b, std::int64_t h, int rows) const {
+    if (!view) return {};
+    return {writable(problem_.query_address(view, b, h)), view.stride(rows)};
+  }
+
+  const AttentionProblem& problem_;
+  Tangents tangents_;
+  TensorView out_, log_sum_exp_;
+  TensorView out_tangent_, log_sum_exp_tangent_, weight_sum_;  // where results go; not given: not wanted
+};
+
+}  // namespace
+
+void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+                  const AttentionTangents& tangents, const AttentionOptions& options, const MovedOutputs& outputs) {
+  const JvpCall call(problem, out, log_sum_exp, tangents, outputs);
+  call.run(std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads), options.stop);
+}
+
+void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
+                   const TensorView& log_sum_exp, const AttentionTangents& tangents, const AttentionOptions& options,
+                   const AttentionOutputTangents& outputs) {
+  ensure_target();
+  const AttentionProblem problem(q, k, v, options);
+  require_tangents("attention_jvp", problem, options);
+  move_outputs(problem, out, log_sum_exp, tangents, options, {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
+}
+
+}  // namespace qkv

@@ -1,0 +1,55 @@
+#include "kernels/tangents.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "kernels/view_checks.h"
+
+namespace qkv {
+
+void require_tangents(std::string_view function, const AttentionProblem& problem, const AttentionOptions& options) {
+  const auto refuse = [&](const std::string& what) {
+    throw std::invalid_argument(std::string(function) + ": " + what);
+  };
+  if (options.threads < 0) refuse("threads must be 0 (default) or more");
+  if (problem.storage != problem.accumulation) {
+    refuse("q has type " + std::string(name_of(problem.storage)) + "; it must be f32 or f64");
+  }
+  if (options.block_table) refuse("paged keys have no tangents");
+  if (options.logit_function) refuse("the derivative of a logit function is not known");
+  const Score::Kind score = options.score.kind();
+  if (score != Score::Kind::dot && score != Score::Kind::scaled_dot) refuse("the score must be dot or scaled dot");
+  if (options.soft_cap != 0) refuse("soft_cap must be 0 (off)");
+  if (options.dropout.p != 0) refuse("dropout must be off");
+}
+
+void require_type_of_q(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
+  if (view.dtype() == problem.storage) return;
+  fail("{} is {}; for {} inputs it must be {}", name, name_of(view.dtype()), name_of(problem.storage),
+       name_of(problem.storage));
+}
+
+void require_place(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
+  require_type_of_q(problem, name, view);
+  require_distinct(name, view);
+}
+
+Tangents::Tangents(const AttentionProblem& problem, const AttentionTangents& tangents) {
+  if (tangents.query) query_ = problem.query_rows("the tangent of q", tangents.query, problem.query_dim);
+  if (tangents.key) key_ = problem.key_rows("the tangent of k", tangents.key, problem.key_dim);
+  if (tangents.value) value_ = problem.key_rows("the tangent of v", tangents.value, problem.value_dim);
+  if (query_) require_type_of_q(problem, "the tangent of q", query_);
+  if (key_) require_type_of_q(problem, "the tangent of k", key_);
+  if (value_) require_type_of_q(problem, "the tangent of v", value_);
+}
+
+TaskTangents Tangents::task(const AttentionProblem& problem, std::int64_t b, std::int64_t h) const {
+  const std::int64_t kv_head = h / (problem.heads / problem.kv_heads);
+  TaskTangents task;
+  if (query_) task.query = {problem.query_address(query_, b, h), query_.stride(-2)};
+  if (key_) task.key = {problem.key_address(key_, b, kv_head), key_.stride(-2)};
+  if (value_) task.value = {problem.key_address(value_, b, kv_head), value_.stride(-2)};
+  return task;
+}
+
+}  // namespace qkv

@@ -1,0 +1,42 @@
+// Tangents of q, k and v, checked, for attention_jvp().
+#pragma once
+
+#include <string_view>
+
+#include "kernels/attention_problem.h"
+#include "kernels/jvp.h"
+#include "qkv/attention_jvp.h"
+
+namespace qkv {
+
+// std::invalid_argument, beginning with the function's name, for options without tangents (see attention_jvp.h).
+void require_tangents(std::string_view function, const AttentionProblem& problem, const AttentionOptions& options);
+
+// std::invalid_argument unless the view has the type of q.
+void require_type_of_q(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+// The same of an output, of which no two elements share an address either.
+void require_place(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+
+// What is known of the outputs' tangents, or places for it: of out and log_sum_exp, and the sums of jvp.h.
+struct MovedOutputs {
+  MutableTensorView out{}, log_sum_exp{}, weight_sum{};
+};
+
+// attention_jvp() of a checked problem and checked options.
+void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+                  const AttentionTangents& tangents, const AttentionOptions& options, const MovedOutputs& outputs);
+
+// Each in the form and the type of what it is a tangent of; std::invalid_argument for one that does not fit.
+class Tangents {
+ public:
+  Tangents() = default;
+  Tangents(const AttentionProblem& problem, const AttentionTangents& tangents);
+
+  // Of head h of sequence b.
+  TaskTangents task(const AttentionProblem& problem, std::int64_t b, std::int64_t h) const;
+
+ private:
+  TensorView query_, key_, value_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,57 @@
+// What the tests of attention_jvp() share.
+#pragma once
+
+#include "kernels/attention_backward_testing.h"
+#include "qkv/attention_jvp.h"
+
+namespace qkv::testing {
+
+inline Dims with_last(Dims shape, std::int64_t size) {
+  shape[shape.size() - 1] = size;
+  return shape;
+}
+
+// Inputs, their tangents and a gradient of the output.
+struct MovingArrays {
+  MovingArrays(Random& random, const TensorView& query, const TensorView& key, const TensorView& value)
+      : q(Tensor::copy(query)),
+        k(Tensor::copy(key)),
+        v(Tensor::copy(value)),
+        tq(normal(random, q.shape(), q.dtype())),
+        tk(normal(random, k.shape(), q.dtype())),
+        tv(normal(random, v.shape(), q.dtype())),
+        grad_out(normal(random, with_last(q.shape(), v.size(-1)), q.dtype())) {}
+  // Seeded; queries of this spread.
+  MovingArrays(const Dims& query, const Dims& key, std::int64_t value_dim, Dtype dtype = Dtype::f32, double spread = 1)
+      : MovingArrays(Random(1), query, key, value_dim, dtype, spread) {}
+
+  AttentionTangents tangents() const { return {.query = tq, .key = tk, .value = tv}; }
+
+  Tensor q, k, v, tq, tk, tv, grad_out;
+
+ private:
+  MovingArrays(Random random, const Dims& query, const Dims& key, std::int64_t value_dim, Dtype dtype, double spread)
+      : MovingArrays(random, normal(random, query, dtype, spread), normal(random, key, dtype),
+                     normal(random, with_last(key, value_dim), dtype)) {}
+};
+
+struct Moved {
+  Tensor out, log_sum_exp;
+};
+
+// The tangents of the outputs, in tensors that held NaN.
+inline Moved jvp(const MovingArrays& a, const AttentionOptions& options = {}) {
+  const Forward kept = forward(a.q, a.k, a.v, options);
+  Moved moved{filled(kept.out.shape(), kNan, a.q.dtype()), filled(kept.log_sum_exp.shape(), kNan, a.q.dtype())};
+  attention_jvp(a.q, a.k, a.v, kept.out, kept.log_sum_exp, a.tangents(), options,
+                {.out = moved.out, .log_sum_exp = moved.log_sum_exp});
+  return moved;
+}
+
+// Bitwise.
+inline void expect_same(const Moved& a, const Moved& b) {
+  EXPECT_TRUE(same_bits(a.out, b.out)) << "tangent of the output";
+  EXPECT_TRUE(same_bits(a.log_sum_exp, b.log_sum_exp)) << "tangent of log-sum-exp";
+}
+
+}  // namespace qkv::testing
