@@ -69,16 +69,23 @@ void write(const Request& request, const std::vector<Translation>& found) {
     entry["score"] = one.score;
     list.push_back(std::move(entry));
   }
-  std::cout << nlohmann::ordered_json{{"translations", std::move(list)}}.dump(
-                   -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-            << '\n';
+  nlohmann::ordered_json line{{"translations", std::move(list)}};
+  if (found.front().cut > 0) line["cut"] = found.front().cut;
+  std::cout << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
 }
 
 // `first`: the number of the first line, from 1.
 void translate_lines(const Request& request, const Translator& translator, const std::vector<std::string>& lines,
                      std::int64_t first) {
   if (!request.ids) {
-    for (const auto& found : translator.translate(lines, request.options)) write(request, found);
+    for (const auto& found : translator.translate(lines, request.options)) {
+      write(request, found);
+      if (found.front().cut > 0) {
+        fmt::print(stderr, "qkv translate: line {}: the last {} tokens are cut off; the model reads {} at most\n",
+                   first, found.front().cut, translator.model().config().positions);
+      }
+      ++first;
+    }
     return;
   }
   std::vector<std::vector<std::int32_t>> sources;
@@ -157,7 +164,10 @@ void add_translate(CLI::App& program) {
       ->needs("text")
       ->excludes("--ids")
       ->excludes("--nbest");
-  command.add_flag("--json", request->json, "Write {\"translations\": [{text, ids, score}]} a line");
+  command.add_flag(
+      "--json", request->json,
+      "Write {\"translations\": [{text, ids, score}]} a line, with \"cut\": N where the last N tokens of a text were "
+      "too many for the model");
   add_choice(command, "--weights", request->weights, kWeights,
              "How the weights are kept: fewer bits are faster and coarser");
   add_threads(command);

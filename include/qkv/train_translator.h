@@ -16,8 +16,8 @@ struct TrainTranslatorFiles {
   std::string out{};        // the folder, which is made if it is not there
 };
 
-// Pairs with more tokens on a side than the model has positions are left out, as the observer hears. The folder gets
-// what train() writes and, in the end, what Marian::save writes, tokenizer.json and tokenizer_config.json:
+// Pairs with a side of too many tokens are left out or truncated, as the config says and the observer hears. The folder
+// gets what train() writes and, in the end, what Marian::save writes, tokenizer.json and tokenizer_config.json:
 // transformers opens it. Errors: those of train(), and FormatError for files that break a rule of theirs, among them a
 // tokenizer without "</s>" and "<pad>", the last one, and a model to begin with that is not the one of the config.
 TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options = {});

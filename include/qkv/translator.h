@@ -32,6 +32,7 @@ struct Translation {
   std::string text;
   std::vector<std::int32_t> ids;  // without the start token
   double score = 0;               // as in generate.h
+  std::int64_t cut = 0;           // tokens at the end of the text that were not read: the model lacks positions
 };
 
 // Immutable after construction: any number of threads may call the others.
@@ -42,8 +43,9 @@ class Translator {
   // for a way of generating that is not known here. `storage` as in weights.h.
   static Translator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  // The same in any company and on any number of threads. A text that has more tokens than the model has positions is
-  // cut off; a text without any has an empty translation. FormatError if the folder had no tokenizer.json.
+  // The same in any company and on any number of threads. Of a text that has more tokens than the model has positions
+  // the beginning is translated (Translation::cut); a text without any has an empty translation. FormatError if the
+  // folder had no tokenizer.json.
   Translation translate(const std::string& text, const TranslateOptions& options = {}) const;
   std::vector<std::vector<Translation>> translate(std::span<const std::string> texts,
                                                   const TranslateOptions& options = {}) const;

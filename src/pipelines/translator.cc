@@ -95,8 +95,12 @@ std::vector<std::vector<Translation>> Translator::translate(std::span<const std:
   const Tokenizer& words = tokenizer();
   const auto positions = static_cast<std::size_t>(model_.config().positions);
   std::vector<Encoding> encodings(texts.size());
+  std::vector<std::int64_t> cut(texts.size());
   parallel_for(static_cast<std::int64_t>(texts.size()), options.threads, [&](std::int64_t i, int) {
     const auto at = static_cast<std::size_t>(i);
+    encodings[at] = words.encode(texts[at]);
+    if (encodings[at].ids.size() <= positions) return;
+    cut[at] = static_cast<std::int64_t>(encodings[at].ids.size() - positions);
     encodings[at] = words.encode(texts[at], {.max_length = positions});
   });
   std::vector<std::vector<std::int32_t>> sources;
@@ -115,8 +119,10 @@ std::vector<std::vector<Translation>> Translator::translate(std::span<const std:
   for (std::size_t i = 0; i < found.size(); ++i) {
     for (Hypothesis& hypothesis : found[i]) {
       std::string text = words.decode(hypothesis.tokens);
-      results[lines[i]].push_back(
-          {.text = std::move(text), .ids = std::move(hypothesis.tokens), .score = hypothesis.score});
+      results[lines[i]].push_back({.text = std::move(text),
+                                   .ids = std::move(hypothesis.tokens),
+                                   .score = hypothesis.score,
+                                   .cut = cut[lines[i]]});
     }
   }
   return results;

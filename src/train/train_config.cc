@@ -117,6 +117,9 @@ void read_training(Section section, TrainConfig& config) {
   training.schedule.warmup = count("warmup", 0, training.schedule.warmup);
   training.schedule.decay = section.choice<Decay>(
       "schedule", {{"inverse_sqrt", Decay::inverse_sqrt}, {"cosine", Decay::cosine}}, training.schedule.decay);
+  config.max_length = section.integer("max_length", 2, config.model.positions, config.model.positions);
+  config.long_pairs = section.choice<LongPairs>(
+      "long_pairs", {{"leave_out", LongPairs::leave_out}, {"truncate", LongPairs::truncate}}, LongPairs::leave_out);
   config.label_smoothing = section.number("label_smoothing", 0, 1);
   section.expect_no_others();
 }

@@ -18,6 +18,7 @@ namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
+using training::LongPairs;
 using training::TrainConfig;
 
 constexpr const char* kEnd = "</s>";
@@ -101,19 +102,38 @@ std::vector<std::int32_t> encode(const Tokenizer& tokenizer, const std::string& 
   return ids;
 }
 
-std::vector<TokenPair> encode(const Tokenizer& tokenizer, const std::vector<TextPair>& texts, const MarianConfig& model,
+// Leaves out pairs with a side of more than max_length tokens, or cuts such sides off; returns how many pairs it were.
+std::size_t shorten(std::vector<TokenPair>& pairs, const TrainConfig& config) {
+  const auto too_long = [&](const TokenPair& pair) {
+    return std::max(std::ssize(pair.source), std::ssize(pair.target)) > config.max_length;
+  };
+  if (config.long_pairs == LongPairs::leave_out) return std::erase_if(pairs, too_long);
+  std::size_t count = 0;
+  for (TokenPair& pair : pairs) {
+    if (!too_long(pair)) continue;
+    ++count;
+    for (std::vector<std::int32_t>* side : {&pair.source, &pair.target}) {
+      if (std::ssize(*side) <= config.max_length) continue;
+      side->resize(static_cast<std::size_t>(config.max_length));
+      side->back() = config.model.end;
+    }
+  }
+  return count;
+}
+
+std::vector<TokenPair> encode(const Tokenizer& tokenizer, const std::vector<TextPair>& texts, const TrainConfig& config,
                               const std::string& path, const TrainingOptions& options) {
   std::vector<TokenPair> all(texts.size());
   parallel_for(std::ssize(texts), 0, [&](std::int64_t index, int) {
     const auto i = static_cast<std::size_t>(index);
-    all[i] = {encode(tokenizer, texts[i].source, model.end), encode(tokenizer, texts[i].target, model.end)};
+    const std::int32_t end = config.model.end;
+    all[i] = {encode(tokenizer, texts[i].source, end), encode(tokenizer, texts[i].target, end)};
   });
-  const std::size_t too_long = std::erase_if(all, [&](const TokenPair& pair) {
-    return std::max(std::ssize(pair.source), std::ssize(pair.target)) > model.positions;
-  });
+  const std::size_t too_long = shorten(all, config);
   if (too_long > 0 && options.observer != nullptr) {
-    options.observer->notice(fmt::format("{}: {} of {} pairs have more than {} tokens on a side and are left out", path,
-                                         too_long, texts.size(), model.positions));
+    options.observer->notice(fmt::format("{}: {} of {} pairs have more than {} tokens on a side and are {}", path,
+                                         too_long, texts.size(), config.max_length,
+                                         config.long_pairs == LongPairs::leave_out ? "left out" : "truncated"));
   }
   return all;
 }
@@ -136,8 +156,8 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   if (config.model.padding != config.model.vocab - 1) {
     throw FormatError(fmt::format("{}: the token {} must be the last one", tokenizer_path, kPadding));
   }
-  const std::vector<TokenPair> train_pairs = encode(tokenizer, train_texts, config.model, files.train, options);
-  const std::vector<TokenPair> valid_pairs = encode(tokenizer, valid_texts, config.model, files.valid, options);
+  const std::vector<TokenPair> train_pairs = encode(tokenizer, train_texts, config, files.train, options);
+  const std::vector<TokenPair> valid_pairs = encode(tokenizer, valid_texts, config, files.valid, options);
 
   Marian model = begin(files, config);
   TrainedMarian trained(model, config);

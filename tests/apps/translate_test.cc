@@ -51,6 +51,23 @@ TEST(Translate, JsonHasTextIdsAndScore) {
   EXPECT_FALSE(list[0].at("ids").empty());
 }
 
+TEST(Translate, SaysWhatItCutsOff) {
+  const TempFolder folder;
+  std::ofstream input(folder / "in");
+  input << "You are welcome\n";
+  for (int i = 0; i < 300; ++i) input << "x ";
+  input.close();
+  const Outcome text = run_program({"translate", "--max-length", "3"}, {.input = folder / "in"});
+  EXPECT_EQ(text.code, 0);
+  EXPECT_TRUE(text.out.starts_with("De nada\n")) << text.out;
+  EXPECT_TRUE(text.err.starts_with("qkv translate: line 2: the last ")) << text.err;
+  EXPECT_TRUE(text.err.ends_with(" tokens are cut off; the model reads 256 at most\n")) << text.err;
+  const Outcome json = run_program({"translate", "--json", "--max-length", "3"}, {.input = folder / "in"});
+  const std::size_t second = json.out.find('\n') + 1;
+  EXPECT_FALSE(Json::parse(json.out.substr(0, second)).contains("cut"));
+  EXPECT_GT(Json::parse(json.out.substr(second)).at("cut").get<int>(), 40);
+}
+
 TEST(Translate, SamplingRepeatsWithItsSeed) {
   const auto draw = [](const char* seed) {
     return run_program({"translate", "--sample", "--seed", seed, "--temperature", "3", "Good morning, my friend"}).out;

@@ -111,6 +111,20 @@ TEST(Translator, TheShippedModelIsThatOfTransformersAndCTranslate2) {
 // Byte-level pairs, and a first token that is forced.
 TEST(Translator, ABartReadsAndWritesText) { expect_texts(kGolden + "bart_text", golden("bart_text")); }
 
+// The model has 24 positions.
+TEST(Translator, TranslatesTheBeginningOfWhatIsTooLong) {
+  const Translator translator = Translator::load(kGolden + "bart_text");
+  std::string text = "Good morning";
+  EXPECT_EQ(translator.translate(text).cut, 0);
+  while (translator.tokenizer().encode(text).ids.size() <= 24) text += " you";
+  const auto all = translator.tokenizer().encode(text).ids;
+  std::vector<std::int32_t> read(all.begin(), all.begin() + 23);
+  read.push_back(2);  // the end token stays
+  const Translation found = translator.translate(text);
+  EXPECT_EQ(found.cut, static_cast<std::int64_t>(all.size()) - 24);
+  EXPECT_EQ(found.ids, translator.generate(Sources{read})[0][0].tokens);
+}
+
 TEST(Translator, RefusesWhatItCannotDo) {
   const Translator translator = Translator::load(kGolden + "relu");
   EXPECT_THROW(translator.translate("text"), FormatError);  // no tokenizer.json

@@ -36,6 +36,8 @@ TEST(TrainConfig, ReadsTheSmallest) {
   EXPECT_EQ(config.training.batch_tokens, TrainingConfig().batch_tokens);
   EXPECT_EQ(config.dropout, 0);
   EXPECT_EQ(config.dtype, Dtype::f32);
+  EXPECT_EQ(config.max_length, 512);
+  EXPECT_EQ(config.long_pairs, training::LongPairs::leave_out);
 }
 
 TEST(TrainConfig, ReadsEveryKey) {
@@ -46,13 +48,16 @@ TEST(TrainConfig, ReadsEveryKey) {
  "tokenizer": {"vocab": 300},
  "training": {"seed": 9, "steps": 500, "batch_tokens": 11, "accumulate": 12, "log_every": 13, "validate_every": 14,
               "patience": 15, "average": 16, "clip": 0.125, "optimizer": "adamw", "beta1": 0.25, "beta2": 0.75,
-              "epsilon": 0.5, "weight_decay": 2, "rate": 3, "schedule": "cosine", "warmup": 17, "label_smoothing": 0.375}
+              "epsilon": 0.5, "weight_decay": 2, "rate": 3, "schedule": "cosine", "warmup": 17, "label_smoothing": 0.375,
+              "max_length": 30, "long_pairs": "truncate"}
 })"));
   EXPECT_EQ(config.model.activation, Activation::silu);
   EXPECT_EQ(config.model.positions, 40);
   EXPECT_EQ(config.dropout, 0.5);
   EXPECT_EQ(config.dtype, Dtype::f16);
   EXPECT_EQ(config.label_smoothing, 0.375);
+  EXPECT_EQ(config.max_length, 30);
+  EXPECT_EQ(config.long_pairs, training::LongPairs::truncate);
   const TrainingConfig& training = config.training;
   EXPECT_EQ(training.seed, 9u);
   EXPECT_EQ(training.batch_tokens, 11);
@@ -86,6 +91,10 @@ TEST(TrainConfig, RefusesTheRest) {
        {with("\"rate\": 0.25", "\"rate\": -1"), "training.rate must be 0 or more"},
        {with("\"rate\": 0.25", "\"rate\": 1, \"beta1\": 1"), "training.beta1 must be below 1"},
        {with("\"rate\": 0.25", "\"rate\": 1, \"optimizer\": \"sgd\""), "training.optimizer must be one of adam, adamw"},
+       {with("\"rate\": 0.25", "\"rate\": 1, \"max_length\": 513"), "training.max_length is 513"},
+       {with("\"rate\": 0.25", "\"rate\": 1, \"max_length\": 1"), "training.max_length is 1"},
+       {with("\"rate\": 0.25", "\"rate\": 1, \"long_pairs\": \"cut\""),
+        "training.long_pairs must be one of leave_out, truncate"},
        {with("\"heads\": 2", "\"heads\": 3"), "model.heads is 3, must divide model_dim, 8"},
        {with("\"steps\": 500", "\"steps\": 0"), "training.steps is 0"},
        {with("\"model_dim\": 8", "\"model_dim\": \"8\""), "model.model_dim must be an integer"}},

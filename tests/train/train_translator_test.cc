@@ -86,16 +86,52 @@ TEST(TrainTranslator, BeginsWithAModel) {
   EXPECT_THROW(train_translator(files), FormatError);
 }
 
-TEST(TrainTranslator, LeavesOutWhatIsTooLong) {
+// The tiny config with more keys of "training".
+std::string tiny_config_with(const std::string& keys) {
+  std::string config = test::kTinyConfig;
+  return config.insert(config.find("\"steps\""), keys);
+}
+
+TEST(TrainTranslator, LeavesOutOrTruncatesWhatIsTooLong) {
   const test::TemporaryFolder folder;
   TrainTranslatorFiles files = test::tiny_training(folder);
   std::string long_text;  // words are never joined into one token
   for (int i = 0; i < 13; ++i) long_text += "one two ";
-  files.train = folder.put("train.tsv", test::pairs_of_words(60) + long_text + "\tx\n");
-  Notices notices;
-  train_translator(files, {.observer = &notices});
-  ASSERT_EQ(notices.all.size(), 1u);
-  EXPECT_NE(notices.all[0].find("1 of 61 pairs have more than 24 tokens"), std::string::npos) << notices.all[0];
+  const auto notice_of = [&](const std::string& out, const std::string& keys, const std::string& pairs) {
+    files.config = folder.put("config.json", tiny_config_with(keys));
+    files.train = folder.put("train.tsv", test::pairs_of_words(60) + pairs);
+    files.out = folder / out;
+    Notices notices;
+    train_translator(files, {.observer = &notices});
+    return notices.all.empty() ? "" : notices.all.at(0);
+  };
+  EXPECT_NE(
+      notice_of("a", "", long_text + "\tx\n").find("1 of 61 pairs have more than 24 tokens on a side and are left out"),
+      std::string::npos);
+  EXPECT_NE(notice_of("b", "\"long_pairs\": \"truncate\", ", long_text + "\tx\n")
+                .find("1 of 61 pairs have more than 24 tokens on a side and are truncated"),
+            std::string::npos);
+  EXPECT_NE(notice_of("c", "\"max_length\": 5, ", "").find("pairs have more than 5 tokens"), std::string::npos);
+}
+
+// The same training as on pairs that end where those are cut off: the end token takes the last place.
+TEST(TrainTranslator, TruncatedPairsEndEarlier) {
+  const test::TemporaryFolder folder;
+  TrainTranslatorFiles files = test::tiny_training(folder);
+  train_translator(files);
+  files.tokenizer = folder.put("given.json", test::slurp(files.out + "/tokenizer.json"));
+  files.config = folder.put("config.json", tiny_config_with("\"max_length\": 4, \"long_pairs\": \"truncate\", "));
+  const auto weights = [&](const std::string& out, const std::string& pair) {
+    files.train = folder.put("train.tsv", test::pairs_of_words(20) + pair);
+    files.out = folder / out;
+    train_translator(files);
+    return test::slurp(files.out + "/model.safetensors");
+  };
+  const Tokenizer tokenizer = Tokenizer::load(files.tokenizer);
+  const auto ids = tokenizer.encode("one two three four five", {.add_special_tokens = false}).ids;
+  const std::string begun = tokenizer.decode(std::span(ids).first(3));
+  ASSERT_EQ(tokenizer.encode(begun).ids.size(), 4u);
+  EXPECT_EQ(weights("long", "one two three four five\tuno\n"), weights("short", begun + "\tuno\n"));
 }
 
 TEST(TrainTranslator, RefusesAnotherConfigInTheSameFolder) {
