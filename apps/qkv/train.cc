@@ -29,6 +29,7 @@ class ProgressBar : public TrainingObserver {
 
   void receive(const TrainingProgress& progress) override {
     using namespace std::chrono_literals;
+    peak_memory_ = progress.peak_memory;
     const auto now = std::chrono::steady_clock::now();
     if (!terminal_ || (now - drawn_ < 200ms && progress.step < progress.steps)) return;
     drawn_ = now;
@@ -46,6 +47,8 @@ class ProgressBar : public TrainingObserver {
   }
   void notice(const std::string& text) override { line(text); }
 
+  std::int64_t peak_memory() const { return peak_memory_; }  // bytes; 0: there was nothing to do
+
  private:
   void wipe() {
     if (!bar_.empty()) fmt::print(stderr, "\r\x1b[K");
@@ -59,16 +62,19 @@ class ProgressBar : public TrainingObserver {
   const bool terminal_ = isatty(STDERR_FILENO) != 0;
   std::chrono::steady_clock::time_point drawn_{};
   std::string bar_;
+  std::int64_t peak_memory_ = 0;
 };
 
 void run(const TrainTranslatorFiles& files) {
   TrainingResult result;
+  std::string memory;
   {
     ProgressBar bar;
     result = train_translator(files, {.observer = &bar, .stop = interruption()});
+    if (bar.peak_memory() > 0) memory = fmt::format(", {} MiB of memory", bar.peak_memory() >> 20);
   }
-  fmt::print("{}: {} updates, best validation loss {:.4f} at {}\n", files.out, result.step, result.best_loss,
-             result.best_step);
+  fmt::print("{}: {} updates, best validation loss {:.4f} at {}{}\n", files.out, result.step, result.best_loss,
+             result.best_step, memory);
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ struct TrainingProgress {
   double gradient_norm = 0;      // before clipping
   double tokens_per_second = 0;  // target tokens, since this call began
   double seconds_left = 0;       // until the last step, at that speed
+  std::int64_t peak_memory = 0;  // bytes that the process has had in memory at a time, at most
 };
 
 struct Validation {

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cmath>
@@ -86,6 +87,12 @@ io::Descriptor lock(const std::string& folder) {
     throw IoError(folder + ": another process is training into it");
   }
   return file;
+}
+
+std::int64_t peak_memory() {
+  struct rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
 class Training {
@@ -178,7 +185,8 @@ class Training {
                                     .gradient_norm = norm,
                                     .tokens_per_second = static_cast<double>(target_tokens_) / seconds,
                                     .seconds_left = seconds / static_cast<double>(state_.step - first_step_) *
-                                                    static_cast<double>(config_.steps - state_.step)};
+                                                    static_cast<double>(config_.steps - state_.step),
+                                    .peak_memory = peak_memory()};
     if (state_.step % config_.log_every == 0) {
       log_.add(progress);
       state_.since_log = {};

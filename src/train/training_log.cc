@@ -51,7 +51,8 @@ void TrainingLog::add(const TrainingProgress& progress) {
                                 {"loss", progress.loss},
                                 {"rate", progress.rate},
                                 {"gradient_norm", progress.gradient_norm},
-                                {"tokens_per_second", progress.tokens_per_second}}
+                                {"tokens_per_second", progress.tokens_per_second},
+                                {"peak_memory", progress.peak_memory}}
              .dump());
 }
 

@@ -37,6 +37,7 @@ TEST_F(TrainTest, TrainsAndSaysSo) {
   const Outcome outcome = run_program(arguments("a"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("30 updates, best validation loss"), std::string::npos) << outcome.out;
+  EXPECT_TRUE(outcome.out.ends_with(" MiB of memory\n")) << outcome.out;
   EXPECT_NE(outcome.err.find("step 20: validation loss"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.err.find('\r'), std::string::npos);  // no bar where there is no terminal
 }

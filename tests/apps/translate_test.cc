@@ -42,7 +42,7 @@ TEST(Translate, EveryWayOfKeepingWeights) {
 }
 
 TEST(Translate, JsonHasTextIdsAndScore) {
-  const Outcome outcome = run_program({"translate", "--json", "--beams", "3", "--nbest", "3", "You are welcome"});
+  const Outcome outcome = run_program({"translate", "--json", "--beam", "3", "--nbest", "3", "You are welcome"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const Json list = Json::parse(outcome.out).at("translations");
   ASSERT_EQ(list.size(), 3u);

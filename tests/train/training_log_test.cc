@@ -12,11 +12,17 @@ using training::TrainingLog;
 TEST(TrainingLog, WritesOneObjectALine) {
   const test::TemporaryFolder folder;
   TrainingLog log(folder / "log", 0);
-  log.add(
-      TrainingProgress{.step = 5, .epoch = 1, .loss = 2.5, .rate = 0.125, .gradient_norm = 3, .tokens_per_second = 64});
+  log.add(TrainingProgress{.step = 5,
+                           .epoch = 1,
+                           .loss = 2.5,
+                           .rate = 0.125,
+                           .gradient_norm = 3,
+                           .tokens_per_second = 64,
+                           .peak_memory = 4096});
   log.add(Validation{.step = 5, .loss = 0.5, .perplexity = 2, .best = true});
   EXPECT_EQ(test::slurp(folder / "log"),
-            "{\"step\":5,\"epoch\":1,\"loss\":2.5,\"rate\":0.125,\"gradient_norm\":3.0,\"tokens_per_second\":64.0}\n"
+            "{\"step\":5,\"epoch\":1,\"loss\":2.5,\"rate\":0.125,\"gradient_norm\":3.0,\"tokens_per_second\":64.0,"
+            "\"peak_memory\":4096}\n"
             "{\"step\":5,\"valid_loss\":0.5,\"perplexity\":2.0,\"best\":true}\n");
 }
 
