@@ -7,6 +7,7 @@
 
 #include "qkv/attention.h"
 #include "qkv/attention_backward.h"
+#include "qkv/attention_jvp.h"
 #include "qkv/commands.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
@@ -58,6 +59,10 @@ struct Request {
   NamedFile grad_score_w_key{"--grad-score-w-key"};
   NamedFile grad_score_v{"--grad-score-v"};
   NamedFile grad_score_w{"--grad-score-w"};
+  NamedFile tangent_query{"--tangent-query"};
+  NamedFile tangent_key{"--tangent-key"};
+  NamedFile tangent_value{"--tangent-value"};
+  NamedFile tangent_out{"--tangent-out"};
   std::optional<Align> causal{};
   Mask window{};
   ScoreOptions score{};
@@ -84,6 +89,9 @@ struct Request {
             offsets_key,
             block_table,
             grad_out,
+            tangent_query,
+            tangent_key,
+            tangent_value,
             {"--score-w-query", score.w_query},
             {"--score-w-key", score.w_key},
             {"--score-v", score.v},
@@ -112,7 +120,8 @@ struct Request {
             grad_score_w_query,
             grad_score_w_key,
             grad_score_v,
-            grad_score_w};
+            grad_score_w,
+            tangent_out};
   }
 };
 
@@ -166,6 +175,9 @@ struct Inputs {
   Tensor offsets_key;
   Tensor block_table;
   Tensor grad_out;
+  Tensor tangent_query;
+  Tensor tangent_key;
+  Tensor tangent_value;
   ScoreParameters score;
 };
 
@@ -189,6 +201,9 @@ Inputs read_inputs(const Request& request) {
   inputs.offsets_key = read(request.offsets_key);
   inputs.block_table = read(request.block_table);
   inputs.grad_out = read_as(request.grad_out, accumulation);
+  inputs.tangent_query = read_as(request.tangent_query, accumulation);
+  inputs.tangent_key = read_as(request.tangent_key, accumulation);
+  inputs.tangent_value = read_as(request.tangent_value, accumulation);
   inputs.score = read_score_parameters(request.score, accumulation);
   return inputs;
 }
@@ -261,6 +276,14 @@ ScoreGradients place_score_gradients(const Request& request, const Inputs& input
           .v = place(request.grad_score_v, inputs.score.v.shape())};
 }
 
+AttentionTangents tangents_of(const Request& request, const Inputs& inputs) {
+  AttentionTangents tangents;
+  if (request.tangent_query.given()) tangents.query = inputs.tangent_query;
+  if (request.tangent_key.given()) tangents.key = inputs.tangent_key;
+  if (request.tangent_value.given()) tangents.value = inputs.tangent_value;
+  return tangents;
+}
+
 void attend(const Request& request) {
   check_outputs(request.inputs(), request.outputs());
   check_score_options(request.score);
@@ -313,8 +336,9 @@ void attend(const Request& request) {
   }
   if (request.grad_alibi.given()) gradients.alibi_slopes = {place(request.grad_alibi, inputs.alibi.shape())};
   gradients.sinks = place(request.grad_sinks, inputs.sinks.shape());
-  Tensor log_sum_exp;  // for the gradients
-  if (request.grad_out.given() && !extras.log_sum_exp) {
+  const AttentionOutputTangents moved{.out = place(request.tangent_out, out.shape())};
+  Tensor log_sum_exp;  // for the derivatives
+  if ((request.grad_out.given() || moved.out) && !extras.log_sum_exp) {
     log_sum_exp = Tensor::uninitialized(row_shape, accumulation);
     extras.log_sum_exp = log_sum_exp;
   }
@@ -323,6 +347,10 @@ void attend(const Request& request) {
   if (request.grad_out.given()) {
     attention_backward(inputs.query, inputs.key, inputs.value, out, extras.log_sum_exp, inputs.grad_out, options,
                        gradients);
+  }
+  if (moved.out) {
+    attention_jvp(inputs.query, inputs.key, inputs.value, out, extras.log_sum_exp, tangents_of(request, inputs),
+                  options, moved);
   }
   const AttentionReceipt receipt =
       verify_attention(inputs.query, inputs.key, inputs.value, out, options, request.verify);
@@ -380,6 +408,11 @@ void add_attend(CLI::App& program) {
   CLI::Option* grad_alibi = add(request->grad_alibi, "the gradient of the slopes to write")->needs(grad_out);
   CLI::Option* grad_sinks = add(request->grad_sinks, "the gradient of the sinks to write")->needs(grad_out);
   CLI::Option* grad_bias = add(request->grad_bias, "the gradient of --bias to write, of its shape")->needs(grad_out);
+  CLI::Option* tangent_out =
+      add(request->tangent_out, "how the output moves when inputs move along tangents, to write");
+  add(request->tangent_query, "a tangent of the queries, of their shape")->needs(tangent_out);
+  add(request->tangent_key, "a tangent of the keys")->needs(tangent_out);
+  add(request->tangent_value, "a tangent of the values")->needs(tangent_out);
   add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
   add_causal(command, request->causal);
   add_window(command, request->window);
@@ -419,6 +452,10 @@ void add_attend(CLI::App& program) {
   command.callback([request, offsets_query, offsets_key, block_table] {
     if (*offsets_query && !*offsets_key && !*block_table) {
       throw UsageError("--offsets-query", "requires --offsets-key, or --block-table");
+    }
+    if (request->tangent_out.given() && !request->tangent_query.given() && !request->tangent_key.given() &&
+        !request->tangent_value.given()) {
+      throw UsageError("--tangent-out", "requires --tangent-query, --tangent-key or --tangent-value");
     }
     attend(*request);
   });

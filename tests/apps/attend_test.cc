@@ -319,6 +319,27 @@ TEST_F(Attend, NamesMayHoldAnything) {
   EXPECT_TRUE(std::filesystem::exists(out));
 }
 
+// Two keys of equal score: weights 1/2, 1/2. A tangent of 1 of the query moves their scores by 2 and 4, the weights by
+// -1/2 and 1/2, and the output by (3 - 1) / 2; one of the values adds its mean.
+TEST_F(Attend, Tangents) {
+  save<float>("q.npy", {1, 2}, {0, 0});
+  save<float>("k.npy", {2, 2}, {2, 0, 4, 0});
+  save<float>("v.npy", {2, 1}, {1, 3});
+  const std::string query = save<float>("tq.npy", {1, 2}, {1, 0}), value = save<float>("tv.npy", {2, 1}, {10, 20});
+  expect_success(attend({"--scale", "1", "--tangent-query", query, "--tangent-out", folder_ / "t.npy"}));
+  expect_array("o.npy", Dtype::f32, {1, 1}, {2});
+  expect_array("t.npy", Dtype::f32, {1, 1}, {1});
+  expect_success(attend({"--scale", "1", "--tangent-query", query, "--tangent-value", value, "--tangent-key",
+                         save<float>("tk.npy", {2, 2}, {1, 1, 1, 1}), "--tangent-out", folder_ / "t.npy"}));
+  expect_array("t.npy", Dtype::f32, {1, 1}, {16});
+  expect_message(attend({"--tangent-query", query}), 2, "qkv attend", "--tangent-out");
+  expect_message(attend({"--tangent-out", folder_ / "t.npy"}), 2, "qkv attend", "--tangent-query");
+  expect_message(attend({"--tangent-value", query, "--tangent-out", folder_ / "t.npy"}), 3, "qkv attend",
+                 "the tangent of v must be [1, 2, 1], got [1, 1, 2]");
+  expect_message(attend({"--dtype", "bf16", "--tangent-query", query, "--tangent-out", folder_ / "t.npy"}), 3,
+                 "qkv attend", "q has type bf16; it must be f32 or f64");
+}
+
 // Two keys of equal score: weights 1/2, 1/2; grad_out . values = 1, 3; logits' gradients 1/2 (1 - 2), 1/2 (3 - 2).
 TEST_F(Attend, Gradients) {
   save<float>("q.npy", {1, 1}, {2});
