@@ -67,7 +67,7 @@ def all_cases():
         cases += [replace(case, section=section, passes=passes) for case in cases if case.section == "models"]
     for name, changes in (("bf16", {"dtype": "bf16"}), ("f16", {"dtype": "f16"}), ("dropout", {"dropout": 0.1})):
         for case in [case for case in cases if case.section == "training" and case.name in ("BERT", "GPT causal")]:
-            cases.append(replace(case, name=f"{case.name} {name}", **changes))
+            cases.append(replace(case, section="training variants", name=f"{case.name} {name}", **changes))
     cases += drawn_at_random(8)
     cases += [
         Case("masks", "padded", 4, 12, 12, 256, 256, 64, hidden="lengths"),

@@ -8,8 +8,8 @@ OURS = "qkv"
 SECTIONS = {
     "models": "Shapes of well-known models, f32. GFLOP/s; a causal mask halves the operations.",
     "backward": "The same shapes: gradients of q, k and v. GFLOP/s, counting 2.5 times forward's operations.",
-    "training": "The same shapes, forward and backward, also with 16-bit numbers in memory and with dropout of 0.1. GFLOP/s, "
-    "counting 3.5 times forward's operations.",
+    "training": "The same shapes, forward and backward. GFLOP/s, counting 3.5 times forward's operations.",
+    "training variants": "Two of them with 16-bit numbers in memory, and with dropout of 0.1.",
     "random": "Shapes drawn at random, f32, so that nothing is tuned to six lines. GFLOP/s.",
     "masks": "A quarter of the keys hidden, f32: at the ends of sequences (`Mask::lengths`; padded), or scattered "
     "(`Mask::boolean`). GFLOP/s, counting only pairs of query and key that may attend.",
