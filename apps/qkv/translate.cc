@@ -138,7 +138,8 @@ void add_translate(CLI::App& program) {
            "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json (default: "
            "English to "
            "Spanish, the model that comes with qkv)");
-  command.add_option("--beams,--beam", request->options.beams, "Beams of the search; 1: the most probable token each time")
+  command
+      .add_option("--beams,--beam", request->options.beams, "Beams of the search; 1: the most probable token each time")
       ->check(whole_number(1, kMaxBeams));
   command.add_option("--nbest", request->options.nbest, "Translations of each sentence, best first")
       ->check(whole_number(1, kMaxBeams));

@@ -31,6 +31,7 @@ struct TranslationSurvey {
   std::vector<std::string> target;  // tokens that the decoder writes
   std::vector<std::string> read;    // tokens that the decoder reads: start, then all of `target` but the last
   std::vector<std::string> source_words, target_words;
+  std::int64_t cut = 0;  // tokens at the end of the text that were not read (translator.h)
   // [target words, source words], f64: the weights of encoder-decoder attention, averaged over all layers, all heads
   // and the tokens of the target word, summed over the tokens of the source word.
   Tensor word_weights{};

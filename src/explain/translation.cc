@@ -128,7 +128,8 @@ TranslationSurvey survey_translation(const Translator& translator, const std::st
                            .target = target.names,
                            .read = read.names,
                            .source_words = source.words,
-                           .target_words = target.words};
+                           .target_words = target.words,
+                           .cut = run.translation.cut};
   // What ended the translation, or began it because it had to, is no word of it.
   std::vector<std::string>& target_words = survey.target_words;
   if (target.marks.back() != 0) target_words.pop_back();

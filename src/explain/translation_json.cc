@@ -12,6 +12,7 @@ std::string to_json(const TranslationSurvey& survey) {
                         {"read", survey.read},
                         {"source_words", survey.source_words},
                         {"target_words", survey.target_words},
+                        {"cut", survey.cut},
                         {"word_weights", json_numbers(survey.word_weights)}};
   for (const auto& [name, heads] : {std::pair("encoder", &survey.encoder), std::pair("decoder", &survey.decoder),
                                     std::pair("encoder_decoder", &survey.encoder_decoder)}) {

@@ -51,6 +51,10 @@ Explanation words(const TranslationSurvey& survey) {
   about.lines = {
       plain("Each word written, and the source words whose values it took, with their weights: the mean over "
             "the heads and layers of encoder-decoder attention.")};
+  if (survey.cut > 0) {
+    about.lines.push_back(plain(
+        fmt::format("The last {} tokens of the text are cut off: the model has no positions for them.", survey.cut)));
+  }
   const bool few = survey.word_weights.element_count() <= kMostBars;
   table.lines = few ? bars(survey, sources, targets) : lists(survey, sources, targets);
   Explanation explanation;

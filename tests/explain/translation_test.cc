@@ -75,6 +75,18 @@ TEST(ExplainTranslation, WordsOfABart) {
   EXPECT_EQ(survey.read.front(), "</s>");
 }
 
+TEST(ExplainTranslation, SaysWhatWasCutOff) {
+  const Translator bart = Translator::load(QKV_TEST_DATA "/golden/translate/bart_text");  // 24 positions
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "x ";
+  const TranslationSurvey survey = survey_translation(bart, text);
+  EXPECT_EQ(survey.source.size(), 24u);
+  EXPECT_EQ(survey.cut, static_cast<std::int64_t>(bart.tokenizer().encode(text).ids.size()) - 24);
+  EXPECT_NE(to_text(survey).find(" tokens of the text are cut off"), std::string::npos);
+  EXPECT_EQ(Json::parse(to_json(survey)).at("cut").get<std::int64_t>(), survey.cut);
+  EXPECT_EQ(to_text(survey_translation(bart, "Good morning")).find("cut off"), std::string::npos);
+}
+
 TEST(ExplainTranslation, EveryHeadOfEachAttention) {
   const TranslationSurvey survey = survey_translation(shipped(), kText, {.keep_weights = true});
   const MarianConfig& config = shipped().model().config();
