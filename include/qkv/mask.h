@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,8 @@
 #include "qkv/tensor.h"
 
 namespace qkv {
+
+class BooleanBlocks;
 
 enum class Align { top_left, bottom_right };
 
@@ -45,12 +48,21 @@ class Mask {
 
   friend Mask operator&(Mask a, const Mask& b);
 
+  // The same mask, its boolean views read once: of every 16 queries and 8 keys it is known whether all or none are
+  // visible, so that a kernel computes only what is seen. A call does that for itself; a mask for many calls is
+  // compiled before them. Takes 1/64 of the views' memory, shared with copies; the views must not change afterwards.
+  // `threads` as in AttentionOptions.
+  Mask compiled(int threads = 0) const;
+  bool is_compiled() const;
+
   // The parts, for whoever carries a mask out.
   const std::optional<Align>& align() const { return align_; }
   std::int64_t left() const { return left_; }    // -1: unbounded
   std::int64_t right() const { return right_; }  // -1: unbounded; 0 when causal
   const std::vector<TensorView>& length_views() const { return lengths_; }
   const std::vector<TensorView>& boolean_views() const { return booleans_; }
+  // Of each boolean view; nullptr: not compiled.
+  const std::vector<std::shared_ptr<const BooleanBlocks>>& boolean_blocks() const { return blocks_; }
   struct DocumentIds {
     TensorView query, key;
   };
@@ -63,6 +75,7 @@ class Mask {
   std::int64_t right_ = -1;
   std::vector<TensorView> lengths_;
   std::vector<TensorView> booleans_;
+  std::vector<std::shared_ptr<const BooleanBlocks>> blocks_;
   std::vector<DocumentIds> documents_;
   std::vector<MaskFunction> functions_;
 };

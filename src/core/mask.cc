@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/boolean_blocks.h"
+
 namespace qkv {
 
 Mask Mask::causal(Align align) {
@@ -36,8 +38,19 @@ Mask Mask::lengths(TensorView counts) {
 Mask Mask::boolean(TensorView visible) {
   Mask mask;
   mask.booleans_.push_back(visible);
+  mask.blocks_.push_back(nullptr);
   return mask;
 }
+
+Mask Mask::compiled(int threads) const {
+  Mask mask = *this;
+  for (std::size_t i = 0; i < booleans_.size(); ++i) {
+    if (blocks_[i] == nullptr) mask.blocks_[i] = std::make_shared<BooleanBlocks>(booleans_[i], threads);
+  }
+  return mask;
+}
+
+bool Mask::is_compiled() const { return std::find(blocks_.begin(), blocks_.end(), nullptr) == blocks_.end(); }
 
 Mask Mask::documents(TensorView query_ids, TensorView key_ids) {
   Mask mask;
@@ -67,6 +80,7 @@ Mask operator&(Mask a, const Mask& b) {
   a.right_ = tighter(a.right_, b.right_);
   a.lengths_.insert(a.lengths_.end(), b.lengths_.begin(), b.lengths_.end());
   a.booleans_.insert(a.booleans_.end(), b.booleans_.begin(), b.booleans_.end());
+  a.blocks_.insert(a.blocks_.end(), b.blocks_.begin(), b.blocks_.end());
   a.documents_.insert(a.documents_.end(), b.documents_.begin(), b.documents_.end());
   a.functions_.insert(a.functions_.end(), b.functions_.begin(), b.functions_.end());
   return a;

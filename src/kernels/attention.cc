@@ -227,6 +227,7 @@ class ForwardCall {
 
 void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
                const AttentionOptions& options, const AttentionExtras& extras) {
+  if (compiles_mask(q, options)) return attention(q, k, v, out, with_compiled_mask(options), extras);
   ensure_target();
   AttentionProblem problem(q, k, v, options);
   problem.set_outputs(out, extras);

@@ -69,7 +69,10 @@ void remark(AttentionPlan& plan, const AttentionProblem& problem, const Attentio
   }
   if (task.soft_cap != 0) add("soft cap: a hyperbolic tangent for each logit");
   if (task.bias_count > 0) add("a bias is read element by element and added");
-  if (task.boolean_count > 0) add("a boolean mask is read element by element; what it hides is computed and left out");
+  if (task.boolean_count > 0) {
+    add("a boolean mask is read once; of it, tiles counts what the other masks leave, and blocks that it hides are "
+        "skipped");
+  }
   if (problem.storage == Dtype::bf16 || problem.storage == Dtype::f16) {
     add(fmt::format("{} is widened to f32 for every product", name_of(problem.storage)));
   }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/boolean_blocks.h"
 #include "kernels/attention_problem.h"
 #include "kernels/view_checks.h"
+#include "qkv/threads.h"
 
 namespace qkv {
 namespace {
@@ -15,6 +17,16 @@ std::int64_t bound_of(std::int64_t side) { return side < 0 ? kUnbounded : std::m
 
 }  // namespace
 
+bool compiles_mask(const TensorView& q, const AttentionOptions& options) {
+  return !options.mask.is_compiled() && q.rank() > 1 && q.size(-2) > 1;
+}
+
+AttentionOptions with_compiled_mask(const AttentionOptions& options) {
+  AttentionOptions compiled = options;
+  compiled.mask = options.mask.compiled(std::clamp(options.threads, 0, kMaxThreads));
+  return compiled;
+}
+
 AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionOptions& options)
     : mask_batch_(problem.mask_batch()),
       align_(options.mask.align().value_or(Align::top_left)),
@@ -24,12 +36,22 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
       documents_(problem, options.mask.document_ids()),
       mask_functions_(options.mask.functions()),
       logit_function_(options.logit_function) {
-  for (const TensorView& view : options.mask.boolean_views()) {
+  for (std::size_t n = 0; n < options.mask.boolean_views().size(); ++n) {
+    const TensorView& view = options.mask.boolean_views()[n];
     if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
       fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
     }
     booleans_.push_back(
         broadcast("boolean mask", view, concatenate(mask_batch_, {problem.heads, problem.q_len, problem.k_len})));
+    Blocks of_view;
+    if (const auto& blocks = options.mask.boolean_blocks()[n]; blocks != nullptr && blocks->are_known()) {
+      const auto spread = [&](const TensorView& words) {
+        return broadcast("boolean mask", words,
+                         concatenate(mask_batch_, {problem.heads, words.size(-2), words.size(-1)}));
+      };
+      of_view = {spread(blocks->some()), spread(blocks->every())};
+    }
+    boolean_blocks_.push_back(of_view);
   }
   if (booleans_.size() > kMaxPlanes)
     fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
@@ -85,6 +107,14 @@ void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) co
     return static_cast<int>(views.size());
   };
   task.boolean_count = planes(booleans_, task.booleans);
+  for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
+    const auto& [some, every] = boolean_blocks_[n];
+    if (!some) continue;
+    const auto words = [&](const TensorView& of) {
+      return reinterpret_cast<const std::uint64_t*>(head_address(of, mask_batch_, b, h));
+    };
+    task.boolean_blocks[n] = {words(some), words(every), some.size(-2) == 1 ? 0 : some.stride(-2)};
+  }
   task.bias_count = planes(biases_, task.biases);
   tables_.set(task, h);
   for (const TensorView& slopes : alibi_) {

@@ -14,6 +14,10 @@ namespace qkv {
 
 class AttentionProblem;
 
+// Whether a call for these queries first compiles the mask; one query alone reads a row of bytes.
+bool compiles_mask(const TensorView& q, const AttentionOptions& options);
+AttentionOptions with_compiled_mask(const AttentionOptions& options);
+
 class AttentionRules {
  public:
   AttentionRules() = default;
@@ -31,7 +35,12 @@ class AttentionRules {
   Align align_ = Align::top_left;
   std::int64_t left_ = 0, right_ = 0;
   std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
-  std::vector<TensorView> alibi_;              // [batch dimensions ..., heads]
+  // [batch dimensions ..., heads, groups of queries, words], of each boolean view; not given: not compiled.
+  struct Blocks {
+    TensorView some, every;
+  };
+  std::vector<Blocks> boolean_blocks_;
+  std::vector<TensorView> alibi_;  // [batch dimensions ..., heads]
   TableBiases tables_;
   Documents documents_;
   std::vector<MaskFunction> mask_functions_;

@@ -38,6 +38,13 @@ struct Plane {
   std::int64_t key_step = 0;
 };
 
+// What BooleanBlocks knows of a plane: the words of query i's group at group i / 16 * group_step. nullptr: nothing.
+struct PlaneBlocks {
+  const std::uint64_t* some = nullptr;
+  const std::uint64_t* every = nullptr;
+  std::int64_t group_step = 0;
+};
+
 inline constexpr int kMaxPlanes = 4;
 
 // A learned number per relative position, of one head. Either a line of them, in which that of a query at p and a key
@@ -93,6 +100,7 @@ struct AttentionTask {
   std::size_t mask_function_count = 0;
   int boolean_count = 0;
   Plane booleans[kMaxPlanes];  // bytes, not 0 = visible
+  PlaneBlocks boolean_blocks[kMaxPlanes];
   int bias_count = 0;
   Plane biases[kMaxPlanes];
   double alibi_slope = 0;

@@ -123,6 +123,7 @@ class BackwardBlock {
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
   using Tile = Vec<T>[kTileRows][kVectors];
+  using Sight = typename Visibility<T, kVectors>::Sight;
 
   // The block's rows of queries and of grad_out, padded with zeros; grad_out transposed; log-sum-exp and, per query,
   // rowsum(grad_out * out), times dropout's rate.
@@ -164,15 +165,22 @@ class BackwardBlock {
                    const ChunkSums& sums) {
     const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
     bool masked = false;
+    bool taken[kBackwardKeys / kTileRows];  // tiles of which some pair is visible
     std::int64_t row = first_row;
     for (; block + row < last; row += kTileRows) {
-      const bool all = visibility_.sees_all(block + row, kTileRows);
-      masked = masked || !all;
-      if (all) {
+      Sight sight = Sight::all;
+      if (!visibility_.sees_all(block + row, kTileRows)) {
+        visibility_.look(block + row);
+        sight = visibility_.sight(block + row);
+      }
+      taken[row / kTileRows] = sight != Sight::none;
+      masked = masked || sight == Sight::some;
+      if (sight == Sight::all) {
         differentiate<kUnit, false>(block + row, row);
-      } else {
-        visibility_.load_booleans(block + row, kTileRows);
+      } else if (sight == Sight::some) {
         differentiate<kUnit, true>(block + row, row);
+      } else if (backward_.bias_count > 0) {
+        std::memset(gradients_ + row * kColumns, 0, sizeof(T) * kTileRows * kColumns);
       }
     }
     for (int n = 0; n < backward_.bias_count; ++n) {
@@ -180,6 +188,7 @@ class BackwardBlock {
                              last - block - first_row, gradients_ + first_row * kColumns, bias_tile_);
     }
     for (std::int64_t r = first_row; r < row; r += kTileRows) {
+      if (!taken[r / kTileRows]) continue;
       if (parameters_ != nullptr) {
         add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
       }
@@ -195,12 +204,18 @@ class BackwardBlock {
       }
     }
     if (is_additive(task_)) return;
-    const std::int64_t first_key = block + first_row;
-    const KeyRows<S> keys{reinterpret_cast<const S*>(task_.key.data) + first_key * task_.key.step, task_.key.step,
-                          last - first_key};
-    const bool guarded = masked && !keys.are_finite(task_.key_dim);
-    accumulate<kVectors>(keys, task_.key_dim, gradients_ + first_row * kColumns,
-                         guarded ? weights_ + first_row * kColumns : nullptr, slice_, grad_query_);
+    for (std::int64_t r = first_row; r < row;) {
+      std::int64_t end = r + kTileRows;
+      while (end < row && taken[end / kTileRows] == taken[r / kTileRows]) end += kTileRows;
+      if (taken[r / kTileRows]) {
+        const KeyRows<S> keys{reinterpret_cast<const S*>(task_.key.data) + (block + r) * task_.key.step, task_.key.step,
+                              std::min(block + end, last) - (block + r)};
+        const bool guarded = masked && !keys.are_finite(task_.key_dim);
+        accumulate<kVectors>(keys, task_.key_dim, gradients_ + r * kColumns,
+                             guarded ? weights_ + r * kColumns : nullptr, slice_, grad_query_);
+      }
+      r = end;
+    }
   }
 
   // Weights of a tile of keys, and the gradients of its logits. A hidden key has weight -0 and gradient 0.

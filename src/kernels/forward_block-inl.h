@@ -153,7 +153,7 @@ class ForwardBlock {
       ahead_.fetch(ahead_lines_);
       bool seen = visibility_.sees_all(key, kTileRows);
       if (!seen) {
-        visibility_.load_booleans(key, kTileRows);
+        visibility_.look(key);
         const Sight sight = visibility_.sight(key);
         if (sight == Sight::none) {
           range = {0, 0};
@@ -165,7 +165,7 @@ class ForwardBlock {
         masked = true;
         // Edges, as the causal one: products for the vectors that see nothing would be up to half of a block's.
         if constexpr (kUnit == Unit::base2 && kVectors > 1) {
-          range = visibility_.vectors_seeing(key, kTileRows);
+          range = visibility_.vectors_seeing(key);
           if (range.end - range.begin == 1) {
             absorb_some<1>(block, first_row, row, range.begin, state, out);
             continue;

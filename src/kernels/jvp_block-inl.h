@@ -97,7 +97,7 @@ class JvpBlock {
         multiply_tangents<false>(key, weights, slopes, weight_sums, slope_sums);
       } else {
         masked = true;
-        visibility_.load_booleans(key, kTileRows);
+        visibility_.look(key);
         recompute_weights<kUnit, true, T>(task_, key, log_sum_exp_, visibility_, logits_, weights);
         multiply_tangents<true>(key, weights, slopes, weight_sums, slope_sums);
       }

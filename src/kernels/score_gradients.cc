@@ -8,6 +8,7 @@
 
 #include "kernels/attention_gradients.h"
 #include "kernels/attention_problem.h"
+#include "kernels/attention_rules.h"
 #include "kernels/dispatch.h"
 #include "kernels/view_checks.h"
 #include "qkv/matmul.h"
@@ -162,6 +163,9 @@ void differentiate_bilinear(const BackwardInputs& inputs, const AttentionOptions
 void attention_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
                         const TensorView& log_sum_exp, const TensorView& grad_out, const AttentionOptions& options,
                         const AttentionGradients& gradients) {
+  if (compiles_mask(q, options)) {
+    return attention_backward(q, k, v, out, log_sum_exp, grad_out, with_compiled_mask(options), gradients);
+  }
   ensure_target();
   if (options.threads < 0) throw std::invalid_argument("attention_backward: threads must be 0 (default) or more");
   if (options.block_table) throw std::invalid_argument("attention_backward: paged keys have no gradients");

@@ -47,7 +47,7 @@ class SecondLook {
       Tile tile;
       logits_.template compute<kUnit, S>(task_, key, tile);
       if (!visibility_.sees_all(key, kTileRows)) {
-        visibility_.load_booleans(key, kTileRows);
+        visibility_.look(key);
         visibility_.hide(key, tile);
       }
       if (wants_row_statistics(task_)) statistics_.add(key, tile);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/boolean_blocks.h"
 #include "kernels/attention_task.h"
 #include "kernels/softmax_state-inl.h"
 
@@ -43,6 +44,7 @@ class Visibility {
       all_.last = std::min(all_.last, keys.last);
       if (task.query_documents != nullptr) documents_[i] = task.query_documents[begin + i];
     }
+    for (std::int64_t i = count; i < kColumns; ++i) documents_[i] = documents_[0];
   }
 
   // No query sees a key outside first_key() <= j < last_key().
@@ -54,17 +56,21 @@ class Visibility {
     return !by_element_ && key >= all_.first && key + rows <= all_.last;
   }
 
-  // Whether keys first <= j < last hold a document of one of the queries; else all of them are hidden.
+  // Keys first <= j < last of a block, of up to 512 keys: false if documents or blocks of booleans hide all of them
+  // from all queries.
   bool meets(std::int64_t first, std::int64_t last) const {
-    if (task_.key_documents == nullptr) return true;
-    for (std::int64_t j = first; j < last; ++j) {
-      const std::int32_t document = task_.key_documents[j];
-      if (j > first && document == task_.key_documents[j - 1]) continue;
-      for (std::int64_t i = 0; i < count_; ++i) {
-        if (documents_[i] == document) return true;
-      }
+    for (int p = 0; p < task_.boolean_count; ++p) {
+      const PlaneBlocks& blocks = task_.boolean_blocks[p];
+      if (blocks.some == nullptr) continue;
+      const std::int64_t begin = first / BooleanBlocks::kKeys, end = (last - 1) / BooleanBlocks::kKeys + 1;
+      const std::uint64_t bits = (~std::uint64_t{0} >> (64 - (end - begin))) << begin % 64;
+      std::uint64_t found = 0;
+      for_groups(begin_, begin_ + count_, [&](std::int64_t group) {
+        found |= blocks.some[group * blocks.group_step + first / BooleanBlocks::kWordKeys] & bits;
+      });
+      if (found == 0) return false;
     }
-    return false;
+    return task_.key_documents == nullptr || meets_document(first, last);
   }
 
   // Vectors of queries, begin <= c < end.
@@ -73,61 +79,33 @@ class Visibility {
     bool operator==(const VectorRange&) const = default;
   };
 
-  // The others see none of keys key ... key + rows - 1. Holds at least one.
-  VectorRange vectors_seeing(std::int64_t key, std::int64_t rows) const {
-    const auto sees = [&](int c) { return key < vectors_[c].last && key + rows > vectors_[c].first; };
-    VectorRange range{0, kVectors};
-    while (range.begin + 1 < range.end && !sees(range.begin)) ++range.begin;
-    while (range.begin + 1 < range.end && !sees(range.end - 1)) --range.end;
-    return range;
-  }
-
-  // To call before hide() and hidden() for the tile that begins at `key`: of the bytes of each query, the top bit says
-  // whether the key is visible in every plane.
-  void load_booleans(std::int64_t key, int rows) {
+  // Looks at the tile of keys that begins at `key`. What follows tells of that tile.
+  void look(std::int64_t key) {
+    std::fill(sees_, sees_ + kVectors, true);
+    every_ = task_.mask_function_count == 0;
+    if (task_.key_documents != nullptr) look_at_documents(key);
     if (!has_words_) return;
-    const std::int64_t present = std::min<std::int64_t>(rows, task_.k_len - key);
-    bool alike = true;  // padding: one row of bytes for all queries
-    for (int p = 0; p < task_.boolean_count; ++p) alike = alike && task_.booleans[p].query_step == 0;
-    const std::int64_t distinct = alike ? std::min<std::int64_t>(count_, 1) : count_;
-    in_every_ = ~std::uint64_t{0};
-    in_any_ = 0;
-    for (std::int64_t i = 0; i < distinct; ++i) {
-      std::uint64_t visible = ~std::uint64_t{0};
-      for (int p = 0; p < task_.boolean_count; ++p) {
-        const Plane& plane = task_.booleans[p];
-        const std::byte* bytes = plane.data + (begin_ + i) * plane.query_step + key * plane.key_step;
-        std::uint64_t word = 0;
-        if (plane.key_step == 1 && present == 8) {
-          std::memcpy(&word, bytes, 8);
-        } else {
-          for (std::int64_t r = 0; r < present; ++r) {
-            word |= static_cast<std::uint64_t>(bytes[r * plane.key_step]) << (8 * r);
-          }
-        }
-        constexpr std::uint64_t kLow = 0x7f7f7f7f7f7f7f7f;
-        visible &= ((word & kLow) + kLow) | word;
-      }
-      for (int w = 0; w < kWords; ++w) words_[w][i] = static_cast<Word>(visible >> (8 * kWordRows * (w % 8)));
-      in_every_ &= visible;
-      in_any_ |= visible;
-    }
-    for (int w = 0; w < kWords; ++w) {
-      for (std::int64_t i = distinct; i < count_; ++i) words_[w][i] = words_[w][0];
-    }
+    if (!look_at_blocks(key)) look_at_bytes(key);
+    const std::int64_t present = std::min<std::int64_t>(kTileRows, task_.k_len - key);
     for (std::size_t f = 0; f < task_.mask_function_count; ++f) load_function(task_.mask_functions[f], key, present);
   }
 
   enum class Sight { none, some, all };
 
-  // What the queries see of the tile of keys that load_booleans() was called for. Not `none` without boolean planes.
+  // What the queries see of the tile; intervals alone leave something of it.
   Sight sight(std::int64_t key) const {
-    constexpr std::uint64_t kTops = std::uint64_t{0x8080808080808080} >> (64 - 8 * kTileRows);
-    if (task_.boolean_count == 0) return Sight::some;
-    if ((in_any_ & kTops) == 0) return Sight::none;
-    const bool intervals = task_.key_documents == nullptr && task_.mask_function_count == 0;
-    const bool inside = intervals && key >= all_.first && key + kTileRows <= all_.last;
-    return inside && (in_every_ & kTops) == kTops ? Sight::all : Sight::some;
+    if (std::find(sees_, sees_ + kVectors, true) == sees_ + kVectors) return Sight::none;
+    const bool inside = key >= all_.first && key + kTileRows <= all_.last;
+    return inside && every_ ? Sight::all : Sight::some;
+  }
+
+  // The other vectors of queries see nothing of the tile. Holds at least one.
+  VectorRange vectors_seeing(std::int64_t key) const {
+    const auto sees = [&](int c) { return sees_[c] && key < vectors_[c].last && key + kTileRows > vectors_[c].first; };
+    VectorRange range{0, kVectors};
+    while (range.begin + 1 < range.end && !sees(range.begin)) ++range.begin;
+    while (range.begin + 1 < range.end && !sees(range.end - 1)) --range.end;
+    return range;
   }
 
   // Lanes of vector c whose query does not see key + r.
@@ -168,7 +146,113 @@ class Visibility {
   static constexpr int kWordRows = sizeof(T);  // keys whose bytes fit a lane
   static constexpr int kWords = (kTileRows + kWordRows - 1) / kWordRows;
 
-  // What a user's function hides, into the words of load_booleans.
+  // Groups of BooleanBlocks that queries first <= i < last lie in.
+  template <class Visit>
+  static void for_groups(std::int64_t first, std::int64_t last, Visit visit) {
+    for (std::int64_t group = first / BooleanBlocks::kQueries; group * BooleanBlocks::kQueries < last; ++group) {
+      visit(group);
+    }
+  }
+
+  // Whether one of keys first <= j < last has the document of one of the queries.
+  bool meets_document(std::int64_t first, std::int64_t last) const {
+    for (std::int64_t j = first; j < last; ++j) {
+      const std::int32_t document = task_.key_documents[j];
+      if (j > first && document == task_.key_documents[j - 1]) continue;
+      for (std::int64_t i = 0; i < count_; ++i) {
+        if (documents_[i] == document) return true;
+      }
+    }
+    return false;
+  }
+
+  void look_at_documents(std::int64_t key) {
+    const hn::RebindToSigned<Tag<T>> index_tag;
+    bool met[kVectors] = {};
+    const std::int64_t last = std::min(key + kTileRows, task_.k_len);
+    for (std::int64_t j = key; j < last; ++j) {
+      const std::int32_t document = task_.key_documents[j];
+      if (j > key && document == task_.key_documents[j - 1]) continue;
+      for (int c = 0; c < kVectors; ++c) {
+        const auto own = hn::Load(index_tag, documents_ + c * kLanes<T>);
+        const auto same = hn::Eq(own, hn::Set(index_tag, static_cast<Index>(document)));
+        met[c] = met[c] || !hn::AllFalse(index_tag, same);
+        every_ = every_ && hn::AllTrue(index_tag, same);
+      }
+    }
+    for (int c = 0; c < kVectors; ++c) sees_[c] = sees_[c] && met[c];
+  }
+
+  // Whether the planes' blocks tell all that bytes would: each vector sees everything of the tile, or nothing.
+  bool look_at_blocks(std::int64_t key) {
+    bool some[kVectors], every[kVectors];
+    std::fill(some, some + kVectors, true);
+    std::fill(every, every + kVectors, true);
+    for (int p = 0; p < task_.boolean_count; ++p) {
+      const PlaneBlocks& blocks = task_.boolean_blocks[p];
+      if (blocks.some == nullptr) return false;
+      const std::int64_t word = key / BooleanBlocks::kWordKeys;
+      const std::int64_t bit = key / BooleanBlocks::kKeys % 64;
+      for (int c = 0; c < kVectors; ++c) {
+        const std::int64_t first = begin_ + c * kLanes<T>, last = std::min(first + kLanes<T>, begin_ + count_);
+        bool any = false;
+        for_groups(first, last, [&](std::int64_t group) {
+          const std::int64_t at = group * blocks.group_step + word;
+          any = any || (blocks.some[at] >> bit & 1) != 0;
+          every[c] = every[c] && (blocks.every[at] >> bit & 1) != 0;
+        });
+        some[c] = some[c] && any;
+      }
+    }
+    for (int c = 0; c < kVectors; ++c) {
+      if (some[c] && !every[c]) return false;
+    }
+    for (int c = 0; c < kVectors; ++c) {
+      sees_[c] = sees_[c] && some[c];
+      every_ = every_ && (some[c] || c * kLanes<T> >= count_);
+      for (int w = 0; w < kWords; ++w) {
+        std::fill(words_[w] + c * kLanes<T>, words_[w] + (c + 1) * kLanes<T>, some[c] ? Index{-1} : Index{0});
+      }
+    }
+    return true;
+  }
+
+  // Of the bytes of each query, the top bit says whether the key is visible in every plane.
+  void look_at_bytes(std::int64_t key) {
+    constexpr std::uint64_t kTops = std::uint64_t{0x8080808080808080} >> (64 - 8 * kTileRows);
+    const std::int64_t present = std::min<std::int64_t>(kTileRows, task_.k_len - key);
+    bool alike = true;  // padding: one row of bytes for all queries
+    for (int p = 0; p < task_.boolean_count; ++p) alike = alike && task_.booleans[p].query_step == 0;
+    const std::int64_t distinct = alike ? std::min<std::int64_t>(count_, 1) : count_;
+    std::uint64_t in_every = ~std::uint64_t{0}, in_any[kVectors] = {};
+    for (std::int64_t i = 0; i < distinct; ++i) {
+      std::uint64_t visible = ~std::uint64_t{0};
+      for (int p = 0; p < task_.boolean_count; ++p) {
+        const Plane& plane = task_.booleans[p];
+        const std::byte* bytes = plane.data + (begin_ + i) * plane.query_step + key * plane.key_step;
+        std::uint64_t word = 0;
+        if (plane.key_step == 1 && present == 8) {
+          std::memcpy(&word, bytes, 8);
+        } else {
+          for (std::int64_t r = 0; r < present; ++r) {
+            word |= static_cast<std::uint64_t>(bytes[r * plane.key_step]) << (8 * r);
+          }
+        }
+        constexpr std::uint64_t kLow = 0x7f7f7f7f7f7f7f7f;
+        visible &= ((word & kLow) + kLow) | word;
+      }
+      for (int w = 0; w < kWords; ++w) words_[w][i] = static_cast<Word>(visible >> (8 * kWordRows * (w % 8)));
+      in_every &= visible;
+      in_any[i / kLanes<T>] |= visible;
+    }
+    for (int w = 0; w < kWords; ++w) {
+      for (std::int64_t i = distinct; i < count_; ++i) words_[w][i] = words_[w][0];
+    }
+    every_ = every_ && (in_every & kTops) == kTops;
+    for (int c = 0; c < kVectors; ++c) sees_[c] = sees_[c] && (in_any[alike ? 0 : c] & kTops) != 0;
+  }
+
+  // What a user's function hides, into the words.
   HWY_NOINLINE void load_function(const MaskFunction& function, std::int64_t key, std::int64_t rows) {
     std::uint8_t visible[kTileRows * kColumns];
     function.fill({.first = pair_of(task_, begin_, key),
@@ -196,7 +280,10 @@ class Visibility {
   HWY_ALIGN Index first_[kColumns], last_[kColumns];
   HWY_ALIGN Index words_[kWords][kColumns] = {};
   HWY_ALIGN Index documents_[kColumns] = {};
-  std::uint64_t in_every_ = 0, in_any_ = 0;  // the bytes of all queries, combined by "and" and by "or"
+  // Of the tile looked at, as booleans and documents tell: vectors of which some query sees some key, and whether every
+  // query sees every key.
+  bool sees_[kVectors] = {};
+  bool every_ = false;
 };
 
 }  // namespace qkv::HWY_NAMESPACE

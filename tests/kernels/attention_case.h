@@ -239,8 +239,11 @@ class AttentionCase {
     }
     for (int i = pick<int>({0, 0, 0, 1, 1, 2}); i > 0; --i) {
       const double visible = pick<double>({0.02, 0.5, 0.9});
-      options.mask = options.mask & Mask::boolean(keep(coin_flips(random_, draw_broadcast("mask"), visible,
-                                                                  pick<Dtype>({Dtype::boolean, Dtype::u8}))));
+      Tensor flips = coin_flips(random_, draw_broadcast("mask"), visible, pick<Dtype>({Dtype::boolean, Dtype::u8}));
+      if (chance(0.5)) repeat_in_squares(flips, note("squares of", pick<std::int64_t>({8, 16, 40, 128})));
+      Mask mask = Mask::boolean(keep(std::move(flips)));
+      if (chance(0.5)) mask = mask.compiled(), notes_ += ", compiled";
+      options.mask = options.mask & mask;
     }
     if (chance(0.25)) draw_documents();
   }

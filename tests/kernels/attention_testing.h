@@ -60,6 +60,16 @@ inline Tensor coin_flips(Random& random, const Dims& shape, double probability, 
   return convert(tensor, dtype);
 }
 
+// Every element of a mask [..., rows, columns] becomes that of the corner of its square.
+inline void repeat_in_squares(Tensor& mask, std::int64_t side) {
+  const std::int64_t rows = mask.size(-2), columns = mask.size(-1);
+  for (std::int64_t at = 0; at < mask.element_count(); ++at) {
+    const std::int64_t i = at / columns % rows, j = at % columns;
+    std::byte* bytes = mask.view().bytes();
+    bytes[at] = bytes[at - i % side * columns - j % side];
+  }
+}
+
 inline std::vector<double> values(const TensorView& view) {
   const Tensor copy = convert(view, Dtype::f64);
   return {copy.data<double>(), copy.data<double>() + copy.element_count()};

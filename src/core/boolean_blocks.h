@@ -1,0 +1,28 @@
+// What a boolean mask says of 16 queries and 8 keys at a time: whether some pair of them is visible, and whether every
+// one is. Made once from a view, so that kernels need not read the bytes of a block that is all hidden or all visible.
+#pragma once
+
+#include <cstdint>
+
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+class BooleanBlocks {
+ public:
+  static constexpr std::int64_t kQueries = 16, kKeys = 8;
+  static constexpr std::int64_t kWordKeys = 64 * kKeys;  // that one word of bits tells of
+
+  // Of a bool or u8 view [..., q_len, k_len] or [k_len]; nothing is known where all keys share one element.
+  BooleanBlocks(const TensorView& visible, int threads);
+
+  bool are_known() const { return some_.element_count() > 0; }
+  // i64 [..., groups of queries, words]: bit k of a word is that of its k-th block of keys.
+  TensorView some() const { return some_; }
+  TensorView every() const { return every_; }
+
+ private:
+  Tensor some_, every_;
+};
+
+}  // namespace qkv
