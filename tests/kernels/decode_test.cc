@@ -40,7 +40,7 @@ TEST_P(Decode, ThreadsAndBatchChangeNoBit) {
   const Tensor q = normal(random, {3, 8, 1, 64});
   const Tensor k = normal(random, {3, 2, 5000, 64}), v = normal(random, {3, 2, 5000, 48});
   const testing::Outcome one = testing::attend(q, k, v, {.threads = 1});
-  for (const int threads : {2, 3, 4, 7}) {
+  for (const int threads : {2, 3, 4, 7, 16}) {
     const testing::Outcome many = testing::attend(q, k, v, {.threads = threads});
     EXPECT_TRUE(testing::same_bits(many.out, one.out)) << threads;
     EXPECT_TRUE(testing::same_bits(many.log_sum_exp, one.log_sum_exp)) << threads;
