@@ -39,15 +39,16 @@ const std::byte* backward(const BackwardTask& task, Dtype storage, std::int64_t 
 }
 
 template <class T>
-BackwardPlan plan_typed(const AttentionTask& task) {
+BackwardPlan plan_typed(const BackwardTask& backward) {
+  const AttentionTask& task = backward.forward;
   return {.block_queries = kTileColumns<T>,
           .score_dim = score_dim(task),
           .key_columns = whole_vectors<T>(score_dim(task)),
           .value_columns = whole_vectors<T>(task.value_dim),
-          .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(task).total()) * sizeof(T)};
+          .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(backward).total()) * sizeof(T)};
 }
 
-BackwardPlan backward_plan(const AttentionTask& task, Dtype storage) {
+BackwardPlan backward_plan(const BackwardTask& task, Dtype storage) {
   return storage == Dtype::f64 ? plan_typed<double>(task) : plan_typed<float>(task);
 }
 
@@ -63,7 +64,7 @@ HWY_EXPORT(backward_plan);
 
 }  // namespace
 
-BackwardPlan plan_backward(const AttentionTask& task, Dtype storage) {
+BackwardPlan plan_backward(const BackwardTask& task, Dtype storage) {
   return HWY_DYNAMIC_DISPATCH(backward_plan)(task, storage);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention_task.h"
+#include "kernels/jvp.h"
 #include "qkv/dtype.h"
 
 namespace qkv {
@@ -16,6 +17,11 @@ struct BackwardTask {
   // To add to, from the chunk's first key on.
   int bias_count = 0;
   Plane bias_gradients[kMaxPlanes];
+  // Of the double backward, whose loss is grad_out times the tangent of out.
+  bool is_double = false;
+  TaskTangents tangents;
+  Rows out_tangent;
+  QueryPlace log_sum_exp_tangent, weight_sum;  // of jvp.h, to read
 };
 
 struct BackwardPlan {
@@ -25,7 +31,7 @@ struct BackwardPlan {
   std::size_t scratch_bytes = 0;
 };
 
-BackwardPlan plan_backward(const AttentionTask& task, Dtype storage);
+BackwardPlan plan_backward(const BackwardTask& task, Dtype storage);
 
 // Sums over queries for the keys of one chunk, in the accumulation's type: [kChunkKeys][key_columns] and
 // [kChunkKeys][value_columns], and [hidden] for additive scores. The keys' and score_v still lack the scale.

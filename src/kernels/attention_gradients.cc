@@ -35,7 +35,8 @@ class BackwardCall {
         grad_out_(problem.query_rows("grad_out", inputs.grad_out, problem.value_dim)),
         log_sum_exp_(problem.query_scalars("log_sum_exp", inputs.log_sum_exp)),
         score_v_(gradients.score.v),
-        bias_(problem, options.bias, gradients.bias) {
+        bias_(problem, options.bias, gradients.bias),
+        tangents_(problem, inputs.tangents) {
     for (const TensorView& view : {out_, grad_out_}) check_type(problem, "out and grad_out", view);
     if (gradients.key) key_ = problem.key_rows("the gradient of k", gradients.key, score_dim_);
     if (gradients.value) value_ = problem.key_rows("the gradient of v", gradients.value, problem.value_dim);
@@ -45,6 +46,11 @@ class BackwardCall {
       // Shares of chunks add up in the accumulation's type.
       if (query_.dtype() != problem.accumulation) wide_ = Tensor::uninitialized(query_.shape(), problem.accumulation);
       query_sum_ = query_.dtype() != problem.accumulation ? wide_.view() : query_;
+    }
+    if (inputs.moved.out) {
+      out_tangent_ = problem.query_rows("the tangent of out", inputs.moved.out, problem.value_dim);
+      log_sum_exp_tangent_ = problem.query_scalars("the tangent of log_sum_exp", inputs.moved.log_sum_exp);
+      weight_sum_ = problem.query_scalars("the sum of weights", inputs.moved.weight_sum);
     }
     if (key_) check_gradient(problem, "the gradient of k", key_);
     if (value_) check_gradient(problem, "the gradient of v", value_);
@@ -64,7 +70,7 @@ class BackwardCall {
       return;
     }
     set_zero(query_sum_);
-    const BackwardPlan plan = plan_backward(problem_.task(0, 0), problem_.storage);
+    const BackwardPlan plan = plan_backward(task(0, 0), problem_.storage);
     const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
     const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
     Turns turns(problem_.batch * problem_.heads * blocks + 1);  // the last place is for the gradient of score v
@@ -105,7 +111,17 @@ class BackwardCall {
     task.grad_out_is_accumulator = grad_out_.dtype() == problem_.accumulation;
     task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
     task.log_sum_exp_step = log_sum_exp_.stride(-1);
+    if (!out_tangent_) return task;
+    task.is_double = true;
+    task.tangents = tangents_.task(problem_, b, h);
+    task.out_tangent = {problem_.query_address(out_tangent_, b, h), out_tangent_.stride(-2)};
+    task.log_sum_exp_tangent = place(log_sum_exp_tangent_, b, h);
+    task.weight_sum = place(weight_sum_, b, h);
     return task;
+  }
+
+  QueryPlace place(const TensorView& scalars, std::int64_t b, std::int64_t h) const {
+    return {writable(problem_.query_address(scalars, b, h)), scalars.stride(-1)};
   }
 
   // All queries, of all heads of the group, against one chunk of keys of one sequence.
@@ -222,6 +238,8 @@ class BackwardCall {
   Tensor wide_;                     // of the accumulation's type, where that of query_ is narrower
   MutableTensorView score_v_;
   BiasGradients bias_;
+  Tangents tangents_;
+  TensorView out_tangent_, log_sum_exp_tangent_, weight_sum_;  // given: the double backward
 };
 
 }  // namespace

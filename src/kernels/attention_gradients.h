@@ -6,12 +6,17 @@
 #include <string_view>
 
 #include "kernels/attention_problem.h"
+#include "kernels/tangents.h"
 #include "qkv/attention_backward.h"
 
 namespace qkv {
 
 struct BackwardInputs {
   TensorView q, k, v, out, log_sum_exp, grad_out;
+  // Of the double backward, which differentiates grad_out times the tangent of out: the tangents of q, k and v, and
+  // what move_outputs() makes of them. Given or not as a whole.
+  AttentionTangents tangents{};
+  MovedOutputs moved{};
 };
 
 // As attention_backward(), but for additive scores `gradients.query` and `gradients.key` have the hidden size, and of

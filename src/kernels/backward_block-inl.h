@@ -16,17 +16,15 @@
 #include "kernels/additive_gradients-inl.h"
 #include "kernels/attention_backward.h"
 #include "kernels/bias_gradients-inl.h"
+#include "kernels/double_backward-inl.h"
 #include "kernels/dropout-inl.h"
 #include "kernels/logits-inl.h"
 #include "kernels/parameter_gradients-inl.h"
+#include "kernels/recompute-inl.h"
 #include "kernels/visibility-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
-
-// Two tiles [key][query] are held at once, so half of the forward pass's.
-inline constexpr std::int64_t kBackwardKeys = 64;
-static_assert(kChunkKeys % kBackwardKeys == 0);
 
 // Size of what scores are made of, for which the kernel computes gradients: queries and keys, or their hidden layers.
 inline std::int64_t score_dim(const AttentionTask& task) { return is_additive(task) ? task.hidden : task.query_dim; }
@@ -36,7 +34,10 @@ template <class T, int kVectors>
 struct BackwardScratch {
   static constexpr std::int64_t kColumns = kVectors * kLanes<T>;
 
-  explicit BackwardScratch(const AttentionTask& task)
+  explicit BackwardScratch(const BackwardTask& backward)
+      : BackwardScratch(backward.forward, DoubleBackward<T, kVectors>::scratch_size(backward)) {}
+
+  BackwardScratch(const AttentionTask& task, std::int64_t of_double)
       : logits(task),
         tile(kBackwardKeys * kColumns),
         query_rows(kColumns * whole_vectors<T>(score_dim(task))),
@@ -45,14 +46,16 @@ struct BackwardScratch {
         grad_query(score_dim(task) * kColumns),
         grad_v(is_additive(task) ? task.hidden * kColumns : 0),
         tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.value_dim)),
-        slice(kBackwardKeys * kTileRows) {}
+        slice(kBackwardKeys * kTileRows),
+        double_backward(of_double) {}
 
   std::int64_t total() const {
-    return logits.total() + 3 * tile + query_rows + value_rows + grad_out + grad_query + grad_v + tile_values + slice;
+    return logits.total() + 3 * tile + query_rows + value_rows + grad_out + grad_query + grad_v + tile_values + slice +
+           double_backward;
   }
 
   LogitScratch<T, kVectors> logits;
-  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, grad_v, tile_values, slice;
+  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, grad_v, tile_values, slice, double_backward;
 };
 
 // sums[row][column] += sum over queries of tile[row][query] * rows[query][column], in order of queries; `columns` is a
@@ -83,19 +86,22 @@ class BackwardBlock {
         query_columns_(whole_vectors<T>(score_dim_)),
         value_columns_(whole_vectors<T>(task_.value_dim)),
         visibility_(task_, begin, count_),
-        dropout_(task_, begin) {
-    const BackwardScratch<T, kVectors> sizes(task_);
+        dropout_(task_, begin),
+        double_(backward) {
+    const BackwardScratch<T, kVectors> sizes(backward);
     weights_ = reinterpret_cast<T*>(scratch);
     gradients_ = weights_ + sizes.tile;
-    bias_tile_ = gradients_ + sizes.tile;
-    query_rows_ = bias_tile_ + sizes.tile;
+    third_tile_ = gradients_ + sizes.tile;
+    query_rows_ = third_tile_ + sizes.tile;
     grad_out_rows_ = query_rows_ + sizes.query_rows;
     grad_out_ = grad_out_rows_ + sizes.value_rows;
     grad_query_ = grad_out_ + sizes.grad_out;
     grad_v_ = grad_query_ + sizes.grad_query;
     tile_values_ = grad_v_ + sizes.grad_v;
     slice_ = tile_values_ + sizes.tile_values;
-    logits_.template prepare<S>(task_, begin, count_, slice_ + sizes.slice);
+    T* rest = slice_ + sizes.slice;
+    logits_.template prepare<S>(task_, begin, count_, rest);
+    if (kHasDouble && double_.is_on()) double_.prepare(begin, count_, rest + sizes.logits.total());
   }
 
   // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of score_dim, or nullptr.
@@ -122,6 +128,7 @@ class BackwardBlock {
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
+  static constexpr bool kHasDouble = sizeof(S) == sizeof(T);
   using Tile = Vec<T>[kTileRows][kVectors];
   using Sight = typename Visibility<T, kVectors>::Sight;
 
@@ -131,22 +138,21 @@ class BackwardBlock {
     std::memset(query_rows_, 0, sizeof(T) * kColumns * query_columns_);
     std::memset(grad_out_rows_, 0, sizeof(T) * kColumns * value_columns_);
     std::memset(grad_out_, 0, sizeof(T) * kColumns * task_.value_dim);
-    const T unit = is_plain(task_) ? T(kLog2E) : T(1);
     const T rate = static_cast<T>(task_.dropout.threshold) / DropoutRule::kAll;
     for (std::int64_t i = 0; i < kColumns; ++i) log_sum_exp_[i] = delta_[i] = 0;
     for (std::int64_t i = 0; i < count_; ++i) {
       const T row_sum = reinterpret_cast<const T*>(backward_.log_sum_exp)[(begin_ + i) * backward_.log_sum_exp_step];
-      if (row_sum == -kInfinity<T>) {  // a row without keys: every weight shall vanish, whatever the row holds
-        log_sum_exp_[i] = kInfinity<T>;
-        continue;
-      }
-      log_sum_exp_[i] = row_sum * unit;
+      log_sum_exp_[i] = log_sum_exp_of(task_, row_sum);
+      if (row_sum == -kInfinity<T>) continue;
       T* grad_out = grad_out_rows_ + i * value_columns_;
       if (!is_additive(task_)) read_row(task_.query, false, i, task_.query_dim, query_rows_ + i * query_columns_);
       read_row(backward_.grad_out, backward_.grad_out_is_accumulator, i, task_.value_dim, grad_out);
       T* out = tile_values_;
       read_row(backward_.out, backward_.out_is_accumulator, i, task_.value_dim, out);
       delta_[i] = dot(grad_out, out, task_.value_dim) * rate;
+      if constexpr (kHasDouble) {
+        if (double_.is_on()) double_.read_row(i, grad_out);
+      }
     }
     transpose(grad_out_rows_, value_columns_, count_, task_.value_dim, grad_out_, kColumns);
   }
@@ -185,7 +191,7 @@ class BackwardBlock {
     }
     for (int n = 0; n < backward_.bias_count; ++n) {
       add_to_plane<kVectors>(backward_.bias_gradients[n], begin_, count_, block - chunk + first_row,
-                             last - block - first_row, gradients_ + first_row * kColumns, bias_tile_);
+                             last - block - first_row, gradients_ + first_row * kColumns, third_tile_);
     }
     for (std::int64_t r = first_row; r < row; r += kTileRows) {
       if (!taken[r / kTileRows]) continue;
@@ -201,20 +207,33 @@ class BackwardBlock {
         differentiate_additive(block + r, gradients_ + r * kColumns, grad_keys);
       } else {
         add_rows(gradients_ + r * kColumns, query_rows_, query_columns_, grad_keys);
+        if (kHasDouble && double_.is_on()) {
+          add_rows(third_tile_ + r * kColumns, double_.query_rows(), query_columns_, grad_keys);
+        }
       }
     }
     if (is_additive(task_)) return;
-    for (std::int64_t r = first_row; r < row;) {
-      std::int64_t end = r + kTileRows;
-      while (end < row && taken[end / kTileRows] == taken[r / kTileRows]) end += kTileRows;
+    accumulate_rows(task_.key, block, first_row, row, last, masked, taken, gradients_);
+    if constexpr (kHasDouble) {
+      if (!double_.is_on() || double_.tangents().key.data == nullptr) return;
+      accumulate_rows(double_.tangents().key, block, first_row, row, last, masked, taken, third_tile_);
+    }
+  }
+
+  // grad_query_ += rows of keys times the tile, from its row `begin` to row `end`, but for tiles that were not taken.
+  void accumulate_rows(const Rows& rows, std::int64_t block, std::int64_t begin, std::int64_t end, std::int64_t last,
+                       bool masked, const bool* taken, const T* tile) {
+    for (std::int64_t r = begin; r < end;) {
+      std::int64_t next = r + kTileRows;
+      while (next < end && taken[next / kTileRows] == taken[r / kTileRows]) next += kTileRows;
       if (taken[r / kTileRows]) {
-        const KeyRows<S> keys{reinterpret_cast<const S*>(task_.key.data) + (block + r) * task_.key.step, task_.key.step,
-                              std::min(block + end, last) - (block + r)};
+        const KeyRows<S> keys{reinterpret_cast<const S*>(rows.data) + (block + r) * rows.step, rows.step,
+                              std::min(block + next, last) - (block + r)};
         const bool guarded = masked && !keys.are_finite(task_.key_dim);
-        accumulate<kVectors>(keys, task_.key_dim, gradients_ + r * kColumns,
-                             guarded ? weights_ + r * kColumns : nullptr, slice_, grad_query_);
+        accumulate<kVectors>(keys, task_.key_dim, tile + r * kColumns, guarded ? weights_ + r * kColumns : nullptr,
+                             slice_, grad_query_);
       }
-      r = end;
+      r = next;
     }
   }
 
@@ -224,19 +243,10 @@ class BackwardBlock {
     const Tag<T> d;
     T* weights = weights_ + row * kColumns;
     T* gradients = gradients_ + row * kColumns;
-    Tile tile;
-    logits_.template compute<kUnit, S>(task_, key, tile);
-    if constexpr (kMasked) visibility_.hide(key, tile);
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      const Vec<T> unit = unit_of<kUnit, T>(task_), log_sum = hn::Load(d, log_sum_exp_ + c * kLanes<T>);
-      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), log_sum));
-        if constexpr (kMasked) weight = hn::IfThenElse(visibility_.hidden(key, r, c), hn::Set(d, T(-0.0)), weight);
-        hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
-      }
-    }
+    recompute_weights<kUnit, kMasked, S>(task_, key, log_sum_exp_, visibility_, logits_, weights);
     std::int64_t step;
     const T* values = tile_rows<T, S>(task_.value, key, task_.k_len, task_.value_dim, tile_values_, step);
+    Tile tile;
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       const Vec<T> below = hn::Neg(hn::Load(d, delta_ + c * kLanes<T>));
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) tile[r][c] = below;
@@ -249,17 +259,18 @@ class BackwardBlock {
       }
     }
     if (dropout_.is_on()) dropout_.drop(key, kTileRows, delta_, weights, gradients);
-    if constexpr (kMasked) hide_gradients(key, gradients);
+    if constexpr (kHasDouble) {
+      if (double_.is_on()) differentiate_twice<kMasked>(key, weights, gradients, third_tile_ + row * kColumns);
+    }
+    if constexpr (kMasked) set_hidden(visibility_, key, T(0), gradients);
   }
 
-  void hide_gradients(std::int64_t key, T* gradients) const {
-    const Tag<T> d;
-    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-        T* at = gradients + (r * kVectors + c) * kLanes<T>;
-        hn::Store(hn::IfThenZeroElse(visibility_.hidden(key, r, c), hn::Load(d, at)), d, at);
-      }
-    }
+  template <bool kMasked>
+  HWY_NOINLINE void differentiate_twice(std::int64_t key, T* weights, T* gradients, T* slopes) {
+    double_.differentiate(key, grad_out_, weights, gradients, slopes);
+    if constexpr (!kMasked) return;
+    set_hidden(visibility_, key, T(-0.0), weights);
+    set_hidden(visibility_, key, T(0), slopes);
   }
 
   // From a tile's gradients to those of hidden layers and of v.
@@ -320,10 +331,11 @@ class BackwardBlock {
   Visibility<T, kVectors> visibility_;
   BlockDropout<T, kVectors> dropout_;
   BlockLogits<T, kVectors> logits_;
+  DoubleBackward<T, kVectors> double_;
   HWY_ALIGN T log_sum_exp_[kColumns], delta_[kColumns];
   T* weights_;               // [kBackwardKeys][kColumns]
   T* gradients_;             // of the logits, the same shape
-  T* bias_tile_;             // the same shape, spare
+  T* third_tile_;            // the same shape: for bias gradients, or the slopes of the double backward
   T* query_rows_;            // [kColumns][query_columns_]
   T* grad_out_rows_;         // [kColumns][value_columns_]
   T* grad_out_;              // [value_dim][kColumns]

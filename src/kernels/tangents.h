@@ -1,4 +1,4 @@
-// Tangents of q, k and v, checked, for attention_jvp().
+// Tangents of q, k and v, checked, for attention_jvp() and attention_double_backward().
 #pragma once
 
 #include <string_view>

@@ -6,7 +6,7 @@
 
 #include "kernels/attention_testing.h"
 #include "qkv/attention_backward.h"
-#include "qkv/attention_jvp.h"
+#include "qkv/attention_double_backward.h"
 #include "qkv/attention_plan.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
@@ -113,11 +113,15 @@ TEST_P(AttentionMemory, GradientsAndTheirDerivatives) {
       call();
       EXPECT_LE(requested_bytes - before, limit);
     };
-    const std::size_t tiles = static_cast<std::size_t>(threads) << 20;
+    const std::size_t tiles = static_cast<std::size_t>(threads) << 20, rows = kLength * sizeof(float);
     expect_below(tiles, [&] {
       attention_backward(q, k, v, out, log_sum_exp, grad_out, options, {.query = dq, .key = dk, .value = dv});
     });
     expect_below(tiles, [&] { attention_jvp(q, k, v, out, log_sum_exp, tangents, options, {.out = moved}); });
+    expect_below(tiles + (kSize + 2) * rows, [&] {
+      attention_double_backward(q, k, v, out, log_sum_exp, grad_out, tangents, options,
+                                {.query = dq, .key = dk, .value = dv});
+    });
   }
 }
 

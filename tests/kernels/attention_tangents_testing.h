@@ -1,8 +1,8 @@
-// What the tests of attention_jvp() share.
+// What the tests of attention_jvp() and attention_double_backward() share.
 #pragma once
 
 #include "kernels/attention_backward_testing.h"
-#include "qkv/attention_jvp.h"
+#include "qkv/attention_double_backward.h"
 
 namespace qkv::testing {
 
@@ -48,10 +48,31 @@ inline Moved jvp(const MovingArrays& a, const AttentionOptions& options = {}) {
   return moved;
 }
 
+struct SecondGradients {
+  Tensor query, key, value, grad_out;
+};
+
+// In tensors that held NaN.
+inline SecondGradients double_backward(const MovingArrays& a, const AttentionOptions& options = {}) {
+  const Forward kept = forward(a.q, a.k, a.v, options);
+  const auto place = [&](const Tensor& like) { return filled(like.shape(), kNan, like.dtype()); };
+  SecondGradients second{place(a.q), place(a.k), place(a.v), place(a.grad_out)};
+  attention_double_backward(
+      a.q, a.k, a.v, kept.out, kept.log_sum_exp, a.grad_out, a.tangents(), options,
+      {.query = second.query, .key = second.key, .value = second.value, .grad_out = second.grad_out});
+  return second;
+}
+
 // Bitwise.
 inline void expect_same(const Moved& a, const Moved& b) {
   EXPECT_TRUE(same_bits(a.out, b.out)) << "tangent of the output";
   EXPECT_TRUE(same_bits(a.log_sum_exp, b.log_sum_exp)) << "tangent of log-sum-exp";
+}
+inline void expect_same(const SecondGradients& a, const SecondGradients& b) {
+  EXPECT_TRUE(same_bits(a.query, b.query)) << "gradient of the queries";
+  EXPECT_TRUE(same_bits(a.key, b.key)) << "gradient of the keys";
+  EXPECT_TRUE(same_bits(a.value, b.value)) << "gradient of the values";
+  EXPECT_TRUE(same_bits(a.grad_out, b.grad_out)) << "gradient of grad_out";
 }
 
 }  // namespace qkv::testing

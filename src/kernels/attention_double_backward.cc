@@ -1,0 +1,45 @@
+// attention_double_backward(): the tangents of out and log-sum-exp, and then a backward pass that goes once deeper.
+#include "qkv/attention_double_backward.h"
+
+#include "kernels/attention_gradients.h"
+#include "kernels/dispatch.h"
+
+namespace qkv {
+namespace {
+
+void check_places(const AttentionProblem& problem, const AttentionSecondGradients& gradients) {
+  const auto check = [&](const char* name, const TensorView& view, bool of_queries, std::int64_t size) {
+    if (!view) return;
+    require_place(problem, name,
+                  of_queries ? problem.query_rows(name, view, size) : problem.key_rows(name, view, size));
+  };
+  check("the gradient of q", gradients.query, true, problem.query_dim);
+  check("the gradient of k", gradients.key, false, problem.key_dim);
+  check("the gradient of v", gradients.value, false, problem.value_dim);
+  check("the gradient of grad_out", gradients.grad_out, true, problem.value_dim);
+}
+
+}  // namespace
+
+void attention_double_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
+                               const TensorView& log_sum_exp, const TensorView& grad_out,
+                               const AttentionTangents& tangents, const AttentionOptions& options,
+                               const AttentionSecondGradients& gradients) {
+  ensure_target();
+  const AttentionProblem problem(q, k, v, options);
+  require_tangents("attention_double_backward", problem, options);
+  const TensorView rows = problem.query_rows("grad_out", grad_out, problem.value_dim);
+  require_type_of_q(problem, "grad_out", rows);
+  check_places(problem, gradients);
+  Tensor out_tangent, log_sum_exp_tangent = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
+  Tensor weight_sum = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
+  if (!gradients.grad_out) out_tangent = Tensor::uninitialized(out.shape(), problem.storage);
+  const MovedOutputs moved{.out = gradients.grad_out ? gradients.grad_out : out_tangent.view(),
+                           .log_sum_exp = log_sum_exp_tangent,
+                           .weight_sum = weight_sum};
+  move_outputs(problem, out, log_sum_exp, tangents, options, moved);
+  differentiate_scores({q, k, v, out, log_sum_exp, grad_out, tangents, moved}, options,
+                       {.query = gradients.query, .key = gradients.key, .value = gradients.value});
+}
+
+}  // namespace qkv
