@@ -68,6 +68,7 @@ struct Request {
   ScoreOptions score{};
   std::optional<double> scale{};
   double soft_cap = 0;
+  Precision precision = Precision::exact;
   Dropout dropout{};
   std::optional<Dtype> dtype{};
 
@@ -214,6 +215,7 @@ AttentionOptions attention_options(const Request& request, const Inputs& inputs)
                            .scale = request.scale,
                            .soft_cap = request.soft_cap,
                            .score = inputs.score.score(),
+                           .precision = request.precision,
                            .dropout = request.dropout,
                            .offsets_query = {},
                            .offsets_key = {},
@@ -445,6 +447,7 @@ void add_attend(CLI::App& program) {
   command.add_option("--soft-cap", request->soft_cap, "logits become cap * tanh(logits / cap); 0: off")
       ->check(finite_number(0))
       ->type_name("CAP");
+  add_precision(command, request->precision);
   add_dropout(command, request->dropout);
   add_dtype(command, request->dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
             "type to store queries, keys and values in (default: that of the files)");

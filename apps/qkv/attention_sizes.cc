@@ -20,6 +20,7 @@ void add_attention_sizes(CLI::App& command, AttentionSizes& sizes) {
   add_causal(command, sizes.causal);
   add_dtype(command, sizes.dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
             "type of the arrays (default: f32)");
+  add_precision(command, sizes.precision);
   add_threads(command);
 }
 

@@ -17,6 +17,7 @@ struct AttentionSizes {
   std::int64_t value_dim = 0;  // 0: head_dim
   std::optional<Align> causal{};
   std::optional<Dtype> dtype{};
+  Precision precision = Precision::exact;
 
   // To call once the command line is read: the defaults put in. UsageError if kv_heads do not divide heads.
   void complete();
@@ -27,7 +28,7 @@ struct AttentionSizes {
   Dims out() const { return {batch, heads, q_len, value_dim}; }
 };
 
-// --batch, --heads, ..., --causal, --dtype and --threads.
+// --batch, --heads, ..., --causal, --dtype, --precision and --threads.
 void add_attention_sizes(CLI::App& command, AttentionSizes& sizes);
 
 // --NAME N, a whole number from 1 to `largest`.

@@ -13,6 +13,7 @@
 #include "kernels/peak.h"
 #include "qkv/attention.h"
 #include "qkv/attention_backward.h"
+#include "qkv/attention_plan.h"
 #include "qkv/attention_sizes.h"
 #include "qkv/commands.h"
 #include "qkv/error.h"
@@ -122,6 +123,7 @@ void bench_attention(AttentionBench& bench) {
   AttentionOptions options;
   if (sizes.causal) options.mask = Mask::causal(*sizes.causal);
   options.dropout = bench.dropout;
+  options.precision = sizes.precision;
   options.stop = interruption();
   Tensor log_sum_exp = Tensor::zeros({sizes.batch, sizes.heads, sizes.q_len}, accumulation_of(dtype));
   Tensor grad_query, grad_key, grad_value;
@@ -153,7 +155,8 @@ void bench_attention(AttentionBench& bench) {
                      : bench.pass == Pass::backward ? "attention backward"
                                                     : "attention forward and backward";
   report(fmt::format("{}, q {}, k {}, v {}{}, {}", name, to_string(query.shape()), to_string(key.shape()),
-                     to_string(value.shape()), sizes.causal ? ", causal" : "", name_of(dtype)),
+                     to_string(value.shape()), sizes.causal ? ", causal" : "", name_of(dtype)) +
+             (plan(query, key, value, options).precision == Precision::reduced ? ", products in bf16" : ""),
          operations, result, bench.json);
 }
 

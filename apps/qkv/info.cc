@@ -6,6 +6,7 @@
 #include "kernels/attention_forward.h"
 #include "qkv/commands.h"
 #include "qkv/options.h"
+#include "qkv/precision.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
 
@@ -32,6 +33,8 @@ void print_text() {
       fmt::print("  {:10}not usable on this CPU\n", target.name);
     }
   }
+  fmt::print("precision reduced: {}\n",
+             has_reduced_precision() ? "products in bf16" : "no products in bf16, computed exactly");
   fmt::print("memory of attention beyond inputs and outputs, whatever the lengths:\n");
   for (const std::int64_t head_dim : kHeadDims) {
     fmt::print("  head_dim {:4}: {:5} KiB a thread\n", head_dim, (scratch_bytes(head_dim) + 1023) / 1024);
@@ -39,8 +42,10 @@ void print_text() {
 }
 
 void print_json() {
-  nlohmann::ordered_json info = {
-      {"version", QKV_VERSION}, {"threads", threads()}, {"hardware_threads", hardware_threads()}};
+  nlohmann::ordered_json info = {{"version", QKV_VERSION},
+                                 {"threads", threads()},
+                                 {"hardware_threads", hardware_threads()},
+                                 {"reduced_precision", has_reduced_precision()}};
   for (const Target& target : targets()) {
     info["targets"].push_back(
         {{"name", target.name}, {"usable", target.usable}, {"selected", target.selected}, {"lanes", target.lanes}});

@@ -102,6 +102,13 @@ void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector
   add_choice(command, "--dtype", dtype, names, help);
 }
 
+void add_precision(CLI::App& command, Precision& precision) {
+  static const std::vector<std::pair<std::string, Precision>> names = {{"exact", Precision::exact},
+                                                                       {"reduced", Precision::reduced}};
+  add_choice(command, "--precision", precision, names,
+             "what to multiply in: reduced is bf16, where the CPU has it (default: exact)");
+}
+
 void add_dropout(CLI::App& command, Dropout& dropout) {
   const auto check = [](std::string& text) {
     double p = 0;

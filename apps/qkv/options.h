@@ -10,6 +10,7 @@
 
 #include "qkv/dropout.h"
 #include "qkv/mask.h"
+#include "qkv/precision.h"
 #include "qkv/program.h"
 #include "qkv/score.h"
 #include "qkv/tensor.h"
@@ -49,6 +50,9 @@ void add_window(CLI::App& command, Mask& window);
 // --dtype with those of the four floating types that the command can compute with.
 void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector<Dtype>& types,
                const std::string& help);
+
+// --precision exact|reduced.
+void add_precision(CLI::App& command, Precision& precision);
 
 // --dropout P, and --seed N that goes with it.
 void add_dropout(CLI::App& command, Dropout& dropout);

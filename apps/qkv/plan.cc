@@ -21,8 +21,8 @@ struct Request {
 };
 
 void print(const AttentionPlan& plan) {
-  fmt::print("kernel      {} on {}, {} thread{}\n", plan.kernel, plan.target, plan.threads,
-             plan.threads == 1 ? "" : "s");
+  fmt::print("kernel      {} on {}, {}{} thread{}\n", plan.kernel, plan.target,
+             plan.precision == Precision::reduced ? "in bf16, " : "", plan.threads, plan.threads == 1 ? "" : "s");
   fmt::print("tiles       {}, {} of them skipped", plan.tiles, plan.skipped_tiles);
   if (plan.tile_keys > 0) fmt::print("; {} queries x {} keys", plan.block_queries, plan.tile_keys);
   fmt::print("; chunks of {} keys\n", plan.chunk_keys);
@@ -33,12 +33,19 @@ void print(const AttentionPlan& plan) {
 }
 
 void print_json(const AttentionPlan& plan) {
-  const nlohmann::ordered_json object = {{"kernel", plan.kernel},         {"target", plan.target},
-                                         {"threads", plan.threads},       {"block_queries", plan.block_queries},
-                                         {"tile_keys", plan.tile_keys},   {"chunk_keys", plan.chunk_keys},
-                                         {"tiles", plan.tiles},           {"skipped_tiles", plan.skipped_tiles},
-                                         {"operations", plan.operations}, {"bytes", plan.bytes},
-                                         {"workspace", plan.workspace},   {"remarks", plan.remarks}};
+  const nlohmann::ordered_json object = {{"kernel", plan.kernel},
+                                         {"target", plan.target},
+                                         {"precision", plan.precision == Precision::reduced ? "reduced" : "exact"},
+                                         {"threads", plan.threads},
+                                         {"block_queries", plan.block_queries},
+                                         {"tile_keys", plan.tile_keys},
+                                         {"chunk_keys", plan.chunk_keys},
+                                         {"tiles", plan.tiles},
+                                         {"skipped_tiles", plan.skipped_tiles},
+                                         {"operations", plan.operations},
+                                         {"bytes", plan.bytes},
+                                         {"workspace", plan.workspace},
+                                         {"remarks", plan.remarks}};
   fmt::print("{}\n", object.dump());
 }
 
@@ -46,7 +53,10 @@ void run(Request& request) {
   AttentionSizes& sizes = request.sizes;
   sizes.complete();
   const auto without_elements = [&](const Dims& shape) { return TensorView(nullptr, *sizes.dtype, shape); };
-  AttentionOptions options{.mask = request.window, .soft_cap = request.soft_cap, .memory_limit = request.memory_limit};
+  AttentionOptions options{.mask = request.window,
+                           .soft_cap = request.soft_cap,
+                           .precision = sizes.precision,
+                           .memory_limit = request.memory_limit};
   if (sizes.causal) options.mask = options.mask & Mask::causal(*sizes.causal);
   const Tensor lengths = Tensor::of({static_cast<std::int64_t>(request.lengths.size())}, request.lengths);
   if (!request.lengths.empty()) options.mask = options.mask & Mask::lengths(lengths);

@@ -24,6 +24,7 @@
 #include "qkv/bias.h"
 #include "qkv/dropout.h"
 #include "qkv/mask.h"
+#include "qkv/precision.h"
 #include "qkv/score.h"
 #include "qkv/tensor.h"
 
@@ -36,7 +37,8 @@ struct AttentionOptions {
   double soft_cap = 0;             // cap * tanh(logits / cap), before bias and mask; 0: off
   LogitFunction logit_function{};  // a user's own, after bias and before the mask
   Score score = Score::scaled_dot();
-  Dropout dropout{};   // off; what is asked for besides the output is of the weights before it
+  Precision precision = Precision::exact;  // reduced: products in bf16 where this CPU has them, see precision.h
+  Dropout dropout{};                       // off; what is asked for besides the output is of the weights before it
   TensorView sinks{};  // f32 or f64 [heads]: each head's logit of one more key, without a value; -infinity: none
   TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
   TensorView offsets_key{};

@@ -14,10 +14,11 @@
 namespace qkv {
 
 struct AttentionPlan {
-  std::string kernel;          // "prefill", "decode", "prefill and decode", or "none" where there is nothing to do
-  std::string target;          // of CPU instructions
-  int threads = 1;             // that have something to do
-  std::int64_t workspace = 0;  // bytes for tiles and partial results, of all threads together
+  std::string kernel;  // "prefill", "decode", "prefill and decode", or "none" where there is nothing to do
+  std::string target;  // of CPU instructions
+  Precision precision = Precision::exact;  // that several queries of a sequence are multiplied in
+  int threads = 1;                         // that have something to do
+  std::int64_t workspace = 0;              // bytes for tiles and partial results, of all threads together
 
   // Prefill: tiles of block_queries x tile_keys pairs; decode: one query and up to chunk_keys keys.
   std::int64_t block_queries = 0, tile_keys = 0, chunk_keys = 0;

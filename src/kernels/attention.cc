@@ -3,6 +3,7 @@
 #include "qkv/attention.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <vector>
 
@@ -49,6 +50,7 @@ class ForwardCall {
       if (is_decoded(task)) {
         decode_group(&task, 1, decode_plan, memory);
       } else {
+        std::memset(memory, 0, std::min(schedule_.row_bytes, Scratch::kFreshBytes));  // decoding writes there, too
         attend_forward({&task, query, query + 1}, {}, problem_.storage, memory);
       }
     });

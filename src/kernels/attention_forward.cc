@@ -49,6 +49,9 @@ ForwardPlan plan(const AttentionTask& task, Dtype storage) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+
+#include "kernels/attention_reduced.h"
+
 namespace qkv {
 namespace {
 
@@ -60,6 +63,7 @@ HWY_EXPORT(plan);
 ForwardPlan plan_forward(const AttentionTask& task, Dtype storage) { return HWY_DYNAMIC_DISPATCH(plan)(task, storage); }
 
 void attend_forward(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch) {
+  if (block.task->precision == Precision::reduced) return attend_reduced(block, next, storage, scratch);
   HWY_DYNAMIC_DISPATCH(forward)(block, next, storage, scratch);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/attention_reduced.h"
 #include "kernels/attention_schedule.h"
 #include "kernels/dispatch.h"
 #include "qkv/target.h"
@@ -51,7 +52,7 @@ void count(AttentionPlan& plan, const AttentionProblem& problem, const Attention
 }
 
 void remark(AttentionPlan& plan, const AttentionProblem& problem, const AttentionSchedule& schedule,
-            const AttentionExtras& extras) {
+            const AttentionOptions& options, const AttentionExtras& extras) {
   const auto add = [&](std::string line) { plan.remarks.push_back(std::move(line)); };
   const std::vector<Target> all = targets();
   const auto best = std::find_if(all.begin(), all.end(), [](const Target& target) { return target.usable; });
@@ -63,6 +64,15 @@ void remark(AttentionPlan& plan, const AttentionProblem& problem, const Attentio
   } else if (plan.threads < schedule.threads) {
     add(fmt::format("there is work for {} of {} threads", plan.threads, schedule.threads));
   }
+  if (options.precision == Precision::reduced) {
+    const std::string reason =
+        why_not_reduced(problem.storage, options.score.kind(), problem.key_dim, problem.value_dim);
+    if (!reason.empty()) {
+      add("precision reduced is computed exactly: " + reason);
+    } else if (!schedule.decoded.empty()) {
+      add("precision reduced: single queries are computed exactly, they wait for memory and not for products");
+    }
+  }
   const AttentionTask task = problem.task(0, 0);
   if (task.score != Score::Kind::dot && task.score != Score::Kind::scaled_dot) {
     add("this score has no kernel of its own: each query and key go through its parameters first");
@@ -73,7 +83,8 @@ void remark(AttentionPlan& plan, const AttentionProblem& problem, const Attentio
     add("a boolean mask is read once; of it, tiles counts what the other masks leave, and blocks that it hides are "
         "skipped");
   }
-  if (problem.storage == Dtype::bf16 || problem.storage == Dtype::f16) {
+  const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
+  if (half && plan.precision == Precision::exact) {
     add(fmt::format("{} is widened to f32 for every product", name_of(problem.storage)));
   }
   if (problem.storage == Dtype::f64) add("f64 halves the numbers in a vector");
@@ -105,13 +116,14 @@ AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v
   if (schedule.empty) return plan;
   const bool decodes = !schedule.decoded.empty();
   plan.kernel = schedule.prefill && decodes ? "prefill and decode" : decodes ? "decode" : "prefill";
+  if (schedule.decoded.size() < static_cast<std::size_t>(problem.batch)) plan.precision = problem.precision;
   plan.threads = schedule.busy_threads();
   plan.workspace = static_cast<std::int64_t>(schedule.workspace(schedule.threads));
   plan.block_queries = schedule.prefill ? schedule.block.block_queries : 1;
   plan.tile_keys = schedule.prefill ? schedule.block.tile_keys : 0;
   plan.chunk_keys = kChunkKeys;
   count(plan, problem, schedule, q.dtype());
-  remark(plan, problem, schedule, extras);
+  remark(plan, problem, schedule, options, extras);
   return plan;
 }
 

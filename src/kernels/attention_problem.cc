@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/attention_reduced.h"
+#include "kernels/decode.h"
 #include "kernels/view_checks.h"
 
 namespace qkv {
@@ -103,6 +105,10 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
     fail("soft_cap must be finite, 0 (off) or more, got {}", soft_cap_);
   check_lengths(options.mask);
   if (paged) check_pages();
+  if (options.precision == Precision::reduced &&
+      why_not_reduced(storage, options.score.kind(), key_dim, value_dim).empty()) {
+    precision = Precision::reduced;
+  }
   rules_ = AttentionRules(*this, options);
 }
 
@@ -256,6 +262,7 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   }
   task.score_v = score_.v().bytes();
 
+  if (!is_decoded(task)) task.precision = precision;
   rules_.set(task, b, h);
   set_places_of(task, b, h);
   return task;

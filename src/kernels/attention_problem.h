@@ -40,9 +40,10 @@ class AttentionProblem {
   // Batch dimensions that masks and biases broadcast to.
   Dims mask_batch() const { return packed ? Dims{batch} : batch_shape_; }
 
-  Dtype storage = Dtype::f32;       // of q, k and v
-  Dtype accumulation = Dtype::f32;  // f64 for f64
-  bool packed = false;              // queries; and keys, unless these are paged
+  Dtype storage = Dtype::f32;              // of q, k and v
+  Dtype accumulation = Dtype::f32;         // f64 for f64
+  Precision precision = Precision::exact;  // of prefill: what was asked for, if there is a kernel for it
+  bool packed = false;                     // queries; and keys, unless these are paged
   bool paged = false;
   std::int64_t batch = 1, heads = 1, kv_heads = 1;
   std::int64_t q_len = 0, k_len = 0;  // packed or paged: of the longest sequence

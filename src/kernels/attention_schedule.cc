@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/attention_reduced.h"
 #include "kernels/view_checks.h"
 #include "qkv/threads.h"
 
@@ -33,6 +34,7 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   }
   prefill = statistics || decoded.size() < static_cast<std::size_t>(problem.batch);
   block = plan_forward(first, problem.storage);
+  if (problem.precision == Precision::reduced) block.scratch_bytes += reduced_bytes(first);
   blocks = divide_up(problem.q_len, block.block_queries);
   tasks = problem.batch * problem.heads * (sums ? 1 : blocks);
 

@@ -9,6 +9,7 @@
 
 #include "core/dropout.h"
 #include "qkv/attention_function.h"
+#include "qkv/precision.h"
 #include "qkv/score.h"
 
 namespace qkv {
@@ -16,6 +17,10 @@ namespace qkv {
 // Keys are reduced in chunks of this length, each from a fresh state; the partial results are merged in index order. So
 // the bits of a row do not depend on who computes which chunk.
 inline constexpr std::int64_t kChunkKeys = 1024;
+
+// Keys whose weights are held at once: 128 x 48 floats are 24 KiB, half of a first-level cache.
+inline constexpr std::int64_t kBlockKeys = 128;
+static_assert(kChunkKeys % kBlockKeys == 0);
 
 // Keys first <= j < last; none if first == last.
 struct KeyRange {
@@ -82,6 +87,7 @@ struct AttentionTask {
 
   std::int64_t sequence = 0, head = 0;
 
+  Precision precision = Precision::exact;  // reduced: only if the selected target has it
   double scale = 1;
   double soft_cap = 0;  // 0: off
 

@@ -57,27 +57,47 @@ inline constexpr T kLeastExponent = sizeof(T) == 4 ? T(-126) : T(-1022);
 alignas(64) inline constexpr std::uint32_t kSixteenthPowers[16] = {
     0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532, 0x3f75fed7, 0x3f75583f,
     0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c, 0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d};
+
+// x is n + rest with n in whole sixteenths, |rest| <= 1/32, and power is 2^n. 16 n stands in the low bits of `shifted`:
+// the last four choose 2^(n - floor(n)) from a table in a register, and all of them, shifted into the exponent,
+// complete it to 2^n. Half as many multiplications as a polynomial for |rest| <= 1/2.
+struct Sixteenths {
+  HWY_INLINE explicit Sixteenths(Vec<float> x) {
+    const Vec<float> magic = hn::Set(Tag<float>(), 0x1.8p19f), shifted = hn::Add(x, magic);
+    rest = hn::Sub(x, hn::Sub(shifted, magic));
+    const __m512i sixteenths = _mm512_castps_si512(shifted.raw);
+    const __m512i root = _mm512_permutexvar_epi32(sixteenths, _mm512_load_si512(kSixteenthPowers));
+    power = Vec<float>{_mm512_castsi512_ps(_mm512_add_epi32(root, _mm512_slli_epi32(sixteenths, 19)))};
+    stays = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(kLeastExponent<float>), _CMP_NLT_UQ);
+  }
+
+  // power * (1 + growth), or 0 where x is below the least exponent.
+  HWY_INLINE Vec<float> grown_by(Vec<float> growth) const {
+    return Vec<float>{_mm512_maskz_fmadd_ps(stays, power.raw, growth.raw, power.raw)};
+  }
+
+  Vec<float> power, rest;
+  __mmask16 stays;
+};
+
+// 2^x for weights that are rounded to bf16 next: relative error 2^-12, a sixteenth of that rounding.
+HWY_INLINE Vec<float> exp2_coarse(Vec<float> x) {
+  const Sixteenths parts(x);
+  return parts.grown_by(hn::Mul(parts.rest, hn::Set(Tag<float>(), 0x1.62e430p-1f)));
+}
 #endif
 
 template <class T>
 HWY_INLINE Vec<T> exp2(Vec<T> x) {
   const Tag<T> d;
 #if HWY_TARGET == HWY_AVX3
-  const Vec<T> least = hn::Set(d, kLeastExponent<T>);
   if constexpr (sizeof(T) == 4) {
-    // n is x rounded to sixteenths, f the rest. 16 n stands in the low bits of `shifted`: the last four choose
-    // 2^(n - floor(n)) from a table in a register, and all of them, shifted into the exponent, complete it to 2^n.
-    // Half as many multiplications as a polynomial for |f| <= 1/2.
-    const Vec<T> magic = hn::Set(d, 0x1.8p19f), shifted = hn::Add(x, magic);
-    const Vec<T> f = hn::Sub(x, hn::Sub(shifted, magic));
-    const __m512i sixteenths = _mm512_castps_si512(shifted.raw);
-    const __m512i root = _mm512_permutexvar_epi32(sixteenths, _mm512_load_si512(kSixteenthPowers));
-    const __m512 power = _mm512_castsi512_ps(_mm512_add_epi32(root, _mm512_slli_epi32(sixteenths, 19)));
-    Vec<T> rest = hn::MulAdd(f, hn::Set(d, 0x1.c6b08ep-5f), hn::Set(d, 0x1.ebfff4p-3f));
-    rest = hn::Mul(hn::MulAdd(rest, f, hn::Set(d, 0x1.62e430p-1f)), f);
-    const __mmask16 stays = _mm512_cmp_ps_mask(x.raw, least.raw, _CMP_NLT_UQ);
-    return Vec<T>{_mm512_maskz_fmadd_ps(stays, power, rest.raw, power)};
+    const Sixteenths parts(x);
+    const Vec<T> f = parts.rest;
+    const Vec<T> slope = hn::MulAdd(f, hn::Set(d, 0x1.c6b08ep-5f), hn::Set(d, 0x1.ebfff4p-3f));
+    return parts.grown_by(hn::Mul(hn::MulAdd(slope, f, hn::Set(d, 0x1.62e430p-1f)), f));
   } else {
+    const Vec<T> least = hn::Set(d, kLeastExponent<T>);
     // reduce leaves x - round(x); scalef multiplies by 2^floor of its second operand, and gives 0 outside its mask.
     const Vec<T> f{_mm512_reduce_pd(x.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
     const __mmask8 stays = _mm512_cmp_pd_mask(x.raw, least.raw, _CMP_NLT_UQ);

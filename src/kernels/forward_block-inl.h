@@ -12,6 +12,7 @@
 #include "kernels/accumulate-inl.h"
 #include "kernels/attention_forward.h"
 #include "kernels/dropout-inl.h"
+#include "kernels/exact_product-inl.h"
 #include "kernels/fetch_ahead.h"
 #include "kernels/logits-inl.h"
 #include "kernels/rows-inl.h"
@@ -21,10 +22,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
-
-// Keys whose weights are held at once: 128 x 48 floats are 24 KiB, half of a first-level cache.
-inline constexpr std::int64_t kBlockKeys = 128;
-static_assert(kChunkKeys % kBlockKeys == 0);
 
 // Scratch of a block, in elements of T, each part a multiple of the vector.
 template <class T, int kVectors>
@@ -46,16 +43,18 @@ std::size_t scratch_bytes(const AttentionTask& task) {
   return static_cast<std::size_t>(ForwardScratch<T, kVectors>(task).total()) * sizeof(T);
 }
 
-// T: type of the accumulation, S: type of queries, keys and values in memory.
-template <class T, class S, int kVectors>
+// T: type of the accumulation, S: type of queries, keys and values in memory; Product: how the two products take them.
+template <class T, class S, int kVectors, class Product = ExactProduct>
 class ForwardBlock {
  public:
-  ForwardBlock(const QueryBlock& block, const QueryBlock& next, std::byte* scratch)
+  ForwardBlock(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, Product product = {})
       : task_(*block.task),
         begin_(block.begin),
         count_(block.end - block.begin),
         visibility_(task_, begin_, count_),
-        dropout_(task_, begin_) {
+        dropout_(task_, begin_),
+        product_(product),
+        logits_(product) {
     const ForwardScratch<T, kVectors> sizes(task_);
     T* at = reinterpret_cast<T*>(scratch);
     weights_ = at;
@@ -125,7 +124,7 @@ class ForwardBlock {
     if (task_.out != nullptr) write_out();
     if (task_.log_sum_exp != nullptr) write_log_sum_exp<kUnit>();
     if (wants_planes(task_) || wants_sums(task_) || wants_row_statistics(task_)) {
-      SecondLook<kUnit, T, S, kVectors>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
+      SecondLook<kUnit, T, S, kVectors, Product>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
     }
   }
 
@@ -194,7 +193,7 @@ class ForwardBlock {
       const std::int64_t tile = (key - block) / kTileRows;
       std::int64_t end = tile + 1;
       while (block + end * kTileRows < last && taken[end] == taken[tile]) ++end;
-      const KeyRows<S> values = rows_from<S>(task_.value, key, std::min(last, block + end * kTileRows));
+      const auto values = product_.template value_rows<S>(task_.value, key, std::min(last, block + end * kTileRows));
       if (taken[tile].begin < taken[tile].end) {
         add_values(values, key - block, taken[tile], masked && !values.are_finite(task_.value_dim), out);
       }
@@ -203,9 +202,10 @@ class ForwardBlock {
   }
 
   // Values times weights, which begin in row `row`, for some vectors of queries.
-  void add_values(const KeyRows<S>& values, std::int64_t row, VectorRange range, bool guarded, T* out) {
+  template <class ValueRows>
+  void add_values(const ValueRows& values, std::int64_t row, VectorRange range, bool guarded, T* out) {
     const std::int64_t column = range.begin * kLanes<T>;
-    const T* weights = weights_ + row * kColumns + column;
+    T* weights = weights_ + row * kColumns + column;
     const T* marks = guarded ? weights : nullptr;
     if (range.end - range.begin == kVectors) {
       accumulate<kVectors>(values, task_.value_dim, weights, marks, value_rows_, out);
@@ -250,7 +250,7 @@ class ForwardBlock {
       const Vec<T> maximum = hn::Load(d, state.maximum + column + c * kLanes<T>);
       Vec<T> sum = hn::Load(d, state.block + column + c * kLanes<T>);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), maximum));
+        Vec<T> weight = Product::template weight<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), maximum));
         sum = hn::Add(sum, weight);
         if constexpr (kMasked) {
           weight = hn::IfThenElse(visibility_.hidden(block + row, r, vector + c), hn::Set(d, T(-0.0)), weight);
@@ -297,7 +297,8 @@ class ForwardBlock {
   const std::int64_t begin_, count_;
   Visibility<T, kVectors> visibility_;
   BlockDropout<T, kVectors> dropout_;
-  BlockLogits<T, kVectors> logits_;
+  Product product_;
+  BlockLogits<T, kVectors, Product> logits_;
   FetchAhead ahead_;
   std::int64_t ahead_lines_ = 0;  // per tile
   State state_;

@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "kernels/attention_task.h"
+#include "kernels/exact_product-inl.h"
 #include "kernels/rows-inl.h"
 #include "kernels/softmax_state-inl.h"
 
@@ -71,11 +72,13 @@ struct LogitScratch {
   std::int64_t queries, projected, key_rows, key_hidden;
 };
 
-template <class T, int kVectors>
+template <class T, int kVectors, class Product = ExactProduct>
 class BlockLogits {
  public:
   static constexpr int kColumns = kVectors * kLanes<T>;
   using Tile = Vec<T>[kTileRows][kVectors];
+
+  explicit BlockLogits(Product product = {}) : product_(product) {}
 
   // Reads the queries.
   template <class S>
@@ -102,17 +105,19 @@ class BlockLogits {
       right_ = projected;
       inner = task.key_dim;
     }
-    if (!is_plain(task) || task.scale > 0) return;
-    for (T* at = right_; at < right_ + inner * kColumns; at += kLanes<T>) {
-      hn::Store(hn::Neg(hn::Load(Tag<T>(), at)), Tag<T>(), at);
+    if (is_plain(task) && task.scale < 0) {
+      for (T* at = right_; at < right_ + inner * kColumns; at += kLanes<T>) {
+        hn::Store(hn::Neg(hn::Load(Tag<T>(), at)), Tag<T>(), at);
+      }
     }
+    Product::template pack<kVectors>(right_, inner);
   }
 
   // Logits of keys key ... key + kTileRows - 1. Keys beyond the last one are anything finite.
   template <Unit kUnit, class S>
   HWY_INLINE void compute(const AttentionTask& task, std::int64_t key, Tile& tile) {
     std::int64_t step;
-    const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    const T* keys = product_.template key_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
     if constexpr (kUnit == Unit::base2) {
       multiply_keys(task, keys, step, /*first=*/0, tile);
     } else {
@@ -131,7 +136,7 @@ class BlockLogits {
   HWY_INLINE void compute_some(const AttentionTask& task, std::int64_t key, int first,
                                Vec<T> (&tile)[kTileRows][kCount]) {
     std::int64_t step;
-    const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    const T* keys = product_.template key_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
     multiply_keys(task, keys, step, first, tile);
   }
 
@@ -244,7 +249,8 @@ class BlockLogits {
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kCount; ++c) tile[r][c] = hn::Zero(Tag<T>());
     }
-    multiply_tile<kTileRows, kCount, T>(keys, step, 1, right_ + first * kLanes<T>, kColumns, task.key_dim, tile);
+    multiply_tile<kTileRows, kCount, T, typename Product::Step>(keys, step, 1, right_ + first * kLanes<T>, kColumns,
+                                                                Product::words(task.key_dim), tile);
   }
 
   // W_k k
@@ -339,6 +345,7 @@ class BlockLogits {
     }
   }
 
+  Product product_;
   std::int64_t begin_ = 0, count_ = 0;
   T* right_ = nullptr;       // [key_dim or hidden][kColumns]: what keys are multiplied with
   T* key_rows_ = nullptr;    // [kTileRows][key_dim]

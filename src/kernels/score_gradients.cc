@@ -172,6 +172,9 @@ void attention_backward(const TensorView& q, const TensorView& k, const TensorVi
   if (options.logit_function) {
     throw std::invalid_argument("attention_backward: the derivative of a logit function is not known");
   }
+  if (options.precision != Precision::exact) {
+    throw std::invalid_argument("attention_backward: precision must be exact");
+  }
   check_parameters(options.score, gradients.score);
   const BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out};
   switch (options.score.kind()) {

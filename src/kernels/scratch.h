@@ -1,17 +1,25 @@
 // Memory for one thread's tiles.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 
 namespace qkv {
 
-// Allocated at first use, aligned to 64 bytes, kept until destruction.
+// Allocated at first use, aligned to 64 bytes, kept until destruction. Its first kFreshBytes, if there are as many, are
+// 0 then: what is kept there from one use to the next begins empty.
 class Scratch {
  public:
+  static constexpr std::size_t kFreshBytes = 512;
+
   std::byte* get(std::size_t bytes) {
-    if (!data_) data_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
+    if (!data_) {
+      data_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
+      std::memset(data_.get(), 0, std::min(bytes, kFreshBytes));
+    }
     return data_.get();
   }
 

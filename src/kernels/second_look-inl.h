@@ -21,14 +21,14 @@ inline bool wants_planes(const AttentionTask& task) { return task.weights != nul
 
 inline bool wants_sums(const AttentionTask& task) { return task.received != nullptr || task.block_weights != nullptr; }
 
-template <Unit kUnit, class T, class S, int kVectors>
+template <Unit kUnit, class T, class S, int kVectors, class Product>
 class SecondLook {
  public:
   using State = SoftmaxState<T, kVectors>;
 
   // `scratch`: two tiles.
   SecondLook(const AttentionTask& task, std::int64_t begin, std::int64_t count, Visibility<T, kVectors>& visibility,
-             BlockLogits<T, kVectors>& logits, const State& state, T* scratch)
+             BlockLogits<T, kVectors, Product>& logits, const State& state, T* scratch)
       : task_(task),
         begin_(begin),
         count_(count),
@@ -78,7 +78,8 @@ class SecondLook {
       const auto empty = hn::Eq(sum, hn::Zero(d));
       const Vec<T> inverse = hn::IfThenElseZero(used, hn::IfThenZeroElse(empty, hn::Div(hn::Set(d, T(1)), sum)));
       for (int r = 0; r < kTileRows; ++r) {
-        const Vec<T> weight = hn::Mul(power<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), maximum)), inverse);
+        const Vec<T> above = hn::Sub(hn::Mul(tile[r][c], unit), maximum);
+        const Vec<T> weight = hn::Mul(Product::template weight<kUnit, T>(above), inverse);
         hn::Store(weight, d, weight_tile_ + r * kColumns + at);
         hn::Store(hn::Mul(tile[r][c], natural), d, logit_tile_ + r * kColumns + at);
       }
@@ -117,7 +118,7 @@ class SecondLook {
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
   Visibility<T, kVectors>& visibility_;
-  BlockLogits<T, kVectors>& logits_;
+  BlockLogits<T, kVectors, Product>& logits_;
   const State& state_;
   RowStatistics<kUnit, T, kVectors> statistics_;
   T* weight_tile_;

@@ -21,6 +21,7 @@ void require_tangents(std::string_view function, const AttentionProblem& problem
   if (score != Score::Kind::dot && score != Score::Kind::scaled_dot) refuse("the score must be dot or scaled dot");
   if (options.soft_cap != 0) refuse("soft_cap must be 0 (off)");
   if (options.dropout.p != 0) refuse("dropout must be off");
+  if (options.precision != Precision::exact) refuse("precision must be exact");
 }
 
 void require_type_of_q(const AttentionProblem& problem, std::string_view name, const TensorView& view) {

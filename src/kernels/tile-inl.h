@@ -70,9 +70,17 @@ HWY_INLINE Vec<float> load_right(Tag<float> d, const std::int8_t* from) {
   return hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<Tag<float>>(), hn::LoadU(bytes, from)));
 }
 
+// One step of a product: a word of the left operand, broadcast, with a vector of words of the right one.
+struct MultiplyAdd {
+  template <class V>
+  static HWY_INLINE V apply(V left, V right, V sum) {
+    return hn::MulAdd(left, right, sum);
+  }
+};
+
 // sum[r][c] += left[r][k] * right[k][c] for k = 0 .. count - 1, in this order, fused where the target can.
 // left[r][k] lies at left + r * row_step + k * step, right[k] at right + k * right_step.
-template <int kRows, int kVectors, class T, class S>
+template <int kRows, int kVectors, class T, class Step = MultiplyAdd, class S>
 HWY_INLINE void multiply_tile(const T* HWY_RESTRICT left, std::int64_t row_step, std::int64_t step,
                               const S* HWY_RESTRICT right, std::int64_t right_step, std::int64_t count,
                               Vec<T> (&sum)[kRows][kVectors]) {
@@ -85,7 +93,7 @@ HWY_INLINE void multiply_tile(const T* HWY_RESTRICT left, std::int64_t row_step,
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) row[c] = load_right(d, right + c * kLanes<T>);
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       const Vec<T> element = hn::Set(d, left[r * row_step]);
-      QKV_UNROLL for (int c = 0; c < kVectors; ++c) own[r][c] = hn::MulAdd(element, row[c], own[r][c]);
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) own[r][c] = Step::apply(element, row[c], own[r][c]);
     }
     left += step;
     right += right_step;

@@ -53,6 +53,13 @@ TEST_F(Attend, WorkedExampleWithLookAheadMask) {
   }
 }
 
+// bf16 holds the example's inputs; each weight is rounded by up to 2^-8, to values of up to 8.
+TEST_F(Attend, PrecisionReduced) {
+  save_worked_example<float>();
+  expect_success(attend({"--precision", "reduced"}));
+  expect_array("o.npy", Dtype::f32, {3, 3}, kScaledOutput, 0.033);
+}
+
 TEST_F(Attend, DoublePrecisionComesFromTheFilesOrTheOption) {
   save_worked_example<double>();
   expect_success(attend({"--log-sum-exp", folder_ / "l.npy"}));

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "qkv/precision.h"
 
 namespace qkv::test {
 namespace {
@@ -27,6 +28,23 @@ TEST(Plan, Json) {
   const nlohmann::json windowed = nlohmann::json::parse(plan({"--json", "--window", "8,0", "--lengths", "64"}).out);
   EXPECT_GT(windowed["skipped_tiles"], 0);
   EXPECT_LT(windowed["operations"], object["operations"]);
+}
+
+TEST(Plan, Precision) {
+  const auto planned = [](std::vector<std::string> more, const char* target) {
+    std::vector<std::string> arguments = kSizes;
+    arguments.insert(arguments.end(), {"--precision", "reduced"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments, {.environment = {std::string("QKV_TARGET=") + target}});
+  };
+  const nlohmann::json here = nlohmann::json::parse(planned({"--json"}, "").out);
+  EXPECT_EQ(here["precision"].get<std::string>(), has_reduced_precision() ? "reduced" : "exact");
+  EXPECT_EQ(nlohmann::json::parse(planned({"--json"}, "portable").out)["precision"].get<std::string>(), "exact");
+  EXPECT_NE(planned({}, "portable").out.find("because     precision reduced is computed exactly: target portable"),
+            std::string::npos);
+  const nlohmann::json info = nlohmann::json::parse(run_program({"info", "--json"}).out);
+  EXPECT_EQ(info["reduced_precision"].get<bool>(), has_reduced_precision());
+  expect_message(plan({"--precision", "half"}), 2, "qkv plan", "--precision");
 }
 
 TEST(Plan, Text) {

@@ -1,0 +1,302 @@
+// Both products of attention in pairs of bf16: a word holds two neighbouring factors, and one instruction of
+// AVX512-BF16 multiplies the pairs of two words and adds both products to a float: twice the work of f32. In place of
+// exact_product-inl.h. Included once per CPU target, of which only AVX-512 has it.
+
+#if defined(QKV_KERNELS_REDUCED_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_REDUCED_PRODUCT_INL_H_
+#undef QKV_KERNELS_REDUCED_PRODUCT_INL_H_
+#else
+#define QKV_KERNELS_REDUCED_PRODUCT_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/attention_task.h"
+#include "kernels/rows-inl.h"
+#include "kernels/scratch.h"
+#include "kernels/softmax_state-inl.h"
+
+#if HWY_TARGET == HWY_AVX3
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// Two words of the assembler: Highway 1.0.3 has no target with these instructions, and intrinsics would have to stay
+// out of every function of a lesser one. Subnormal operands and results count as 0.
+
+struct MultiplyAddPairs {
+  static HWY_INLINE Vec<float> apply(Vec<float> left, Vec<float> right, Vec<float> sum) {
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(left.raw), "v"(right.raw));
+    return sum;
+  }
+};
+
+// The lanes of `low`, then those of `high`, rounded to nearest, ties to even.
+HWY_INLINE __m512i round_to_bf16(Vec<float> low, Vec<float> high) {
+  __m512i halves;
+  __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(halves) : "v"(high.raw), "v"(low.raw));
+  return halves;
+}
+
+alignas(64) inline constexpr std::uint16_t kPairPlaces[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                              21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                              11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+
+// Lane i of both becomes pair i.
+HWY_INLINE Vec<float> to_pairs(Vec<float> low, Vec<float> high) {
+  const __m512i places = _mm512_load_si512(kPairPlaces);
+  return Vec<float>{_mm512_castsi512_ps(_mm512_permutexvar_epi16(places, round_to_bf16(low, high)))};
+}
+
+// The first `count` elements, at most a vector, then zeros.
+template <class S>
+HWY_INLINE Vec<float> load_first(const S* from, std::int64_t count) {
+  const Tag<float> d;
+  if (HWY_LIKELY(count >= kLanes<float>)) return load_as(d, from);
+  HWY_ALIGN float some[kLanes<float>] = {};
+  for (std::int64_t i = 0; i < count; ++i) some[i] = static_cast<float>(from[i]);
+  return hn::Load(d, some);
+}
+
+// rows[i] = pairs of rows[2 i] and rows[2 i + 1], for `count` rows of kVectors vectors, kStride apart; an odd last row
+// has -0 beside it.
+template <int kVectors, int kStride = kVectors>
+HWY_INLINE void pair_rows(float* rows, std::int64_t count) {
+  const Tag<float> d;
+  constexpr int kColumns = kStride * kLanes<float>;
+  for (std::int64_t i = 0; i < count; i += 2) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const float* low = rows + i * kColumns + c * kLanes<float>;
+      const Vec<float> high = i + 1 < count ? hn::Load(d, low + kColumns) : hn::Set(d, -0.0f);
+      hn::Store(to_pairs(hn::Load(d, low), high), d, rows + i / 2 * kColumns + c * kLanes<float>);
+    }
+  }
+}
+
+// A row of `size` elements becomes words of two neighbours; an odd last one has 0 beside it.
+template <class S>
+HWY_INLINE void pair_neighbours(const S* from, std::int64_t size, float* to) {
+  const Tag<float> d;
+  constexpr int kLoaded = 2 * kLanes<float>;
+  for (; size >= kLoaded; size -= kLoaded, from += kLoaded, to += kLanes<float>) {
+    const __m512i halves = round_to_bf16(load_as(d, from), load_as(d, from + kLanes<float>));
+    hn::StoreU(Vec<float>{_mm512_castsi512_ps(halves)}, d, to);
+  }
+  if (size == 0) return;
+  const std::int64_t first = HWY_MIN(size, kLanes<float>);
+  const __m512i halves = round_to_bf16(load_first(from, first), load_first(from + first, size - first));
+  HWY_ALIGN float words[kLanes<float>];
+  _mm512_store_si512(words, halves);
+  std::memcpy(to, words, sizeof(float) * static_cast<std::size_t>((size + 1) / 2));
+}
+
+// Values in pairs of keys [count / 2][step], and the rows they come from.
+template <class S>
+struct PairedValues {
+  // Whether rounding left neither infinity nor NaN, in the last one's neighbour neither.
+  bool are_finite(std::int64_t size) const {
+    const Tag<float> d;
+    const Vec<float> limit = hn::Set(d, 0x1.ffp127f);  // from here on the nearest bf16 is infinite
+    const std::int64_t last = std::min(first + (count + 1) / 2 * 2, all);
+    for (std::int64_t key = first; key < last; ++key) {
+      const S* row = rows_from<S>(rows, key, last).data;
+      for (std::int64_t i = 0; i < size; i += kLanes<float>) {
+        if (!hn::AllTrue(d, hn::Lt(hn::Abs(load_first(row + i, size - i)), limit))) return false;
+      }
+    }
+    return true;
+  }
+
+  const Rows& rows;
+  std::int64_t first, all, count;
+  const float* pairs;
+  std::int64_t step;
+};
+
+// A tile of sums from and to rows kStride vectors apart.
+template <int kStride, int kRows, int kVectors>
+HWY_INLINE void load_tile(const float* from, Vec<float> (&sum)[kRows][kVectors]) {
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      sum[r][c] = hn::Load(Tag<float>(), from + (r * kStride + c) * kLanes<float>);
+    }
+  }
+}
+
+template <int kStride, int kRows, int kVectors>
+HWY_INLINE void store_tile(const Vec<float> (&sum)[kRows][kVectors], float* to) {
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      hn::Store(sum[r][c], Tag<float>(), to + (r * kStride + c) * kLanes<float>);
+    }
+  }
+}
+
+// to[r][query] += sum over pairs of values[pair][r] * tile[pair][query]; values[pair] at values + pair * step.
+template <int kRows, int kVectors, int kStride>
+HWY_INLINE void accumulate_pairs(const float* values, std::int64_t step, const float* tile, std::int64_t pairs,
+                                 float* to) {
+  Vec<float> sum[kRows][kVectors];
+  load_tile<kStride>(to, sum);
+  multiply_tile<kRows, kVectors, float, MultiplyAddPairs>(values, 1, step, tile, kStride * kLanes<float>, pairs, sum);
+  store_tile<kStride>(sum, to);
+}
+
+// The same for values with NaN or infinity: a key hidden from a query (its weight is -0) counts as 0 there.
+template <int kRows, int kVectors, int kStride>
+HWY_NOINLINE void accumulate_visible_pairs(const float* values, std::int64_t step, const float* tile,
+                                           std::int64_t pairs, float* to) {
+  const __m512i mark = _mm512_set1_epi16(static_cast<short>(0x8000));
+  Vec<float> sum[kRows][kVectors];
+  load_tile<kStride>(to, sum);
+  for (std::int64_t pair = 0; pair < pairs; ++pair, values += step) {
+    for (int c = 0; c < kVectors; ++c) {
+      const Vec<float> weights = hn::Load(Tag<float>(), tile + (pair * kStride + c) * kLanes<float>);
+      const __mmask32 visible = _mm512_cmpneq_epi16_mask(_mm512_castps_si512(weights.raw), mark);
+      for (int r = 0; r < kRows; ++r) {
+        const __m512i seen = _mm512_maskz_mov_epi16(visible, _mm512_castps_si512(_mm512_set1_ps(values[r])));
+        sum[r][c] = MultiplyAddPairs::apply(Vec<float>{_mm512_castsi512_ps(seen)}, weights, sum[r][c]);
+      }
+    }
+  }
+  store_tile<kStride>(sum, to);
+}
+
+// accumulate() of accumulate-inl.h in pairs of keys; `tile` is left as pairs.
+template <int kVectors, int kStride = kVectors, class S>
+void accumulate(const PairedValues<S>& values, std::int64_t dims, float* tile, const float* marks, float*, float* to) {
+  constexpr int kColumns = kStride * kLanes<float>;
+  const std::int64_t pairs = (values.count + 1) / 2;
+  pair_rows<kVectors, kStride>(tile, values.count);
+  const auto add = [&]<int kRows>(const float* from) {
+    if (HWY_UNLIKELY(marks != nullptr)) {
+      accumulate_visible_pairs<kRows, kVectors, kStride>(from, values.step, tile, pairs, to);
+    } else {
+      accumulate_pairs<kRows, kVectors, kStride>(from, values.step, tile, pairs, to);
+    }
+    to += kRows * kColumns;
+  };
+  std::int64_t dim = 0;
+  for (; dim + kTileRows <= dims; dim += kTileRows) add.template operator()<kTileRows>(values.pairs + dim);
+  for (; dim < dims; ++dim) add.template operator()<1>(values.pairs + dim);
+}
+
+// In place of ExactProduct. Keys and values are converted block by block and kept from one block of queries to the
+// next: those of a head once, if they fit.
+class ReducedProduct {
+ public:
+  using Step = MultiplyAddPairs;
+
+  // `memory`: memory_bytes(), of which Scratch::kFreshBytes are 0 before the first use.
+  ReducedProduct(const AttentionTask& task, std::byte* memory)
+      : task_(&task),
+        held_(reinterpret_cast<Held*>(memory)),
+        slots_(slots(task)),
+        keys_(reinterpret_cast<float*>(memory + kHeldBytes)),
+        values_(keys_ + slots_ * key_words(task)) {
+    const bool same = held_->key == task.key.data && held_->value == task.value.data &&
+                      held_->pages == task.key.pages && held_->k_len == task.k_len;
+    if (!same) *held_ = {task.key.data, task.value.data, task.key.pages, task.k_len, {}, {}};
+  }
+
+  static std::size_t memory_bytes(const AttentionTask& task) {
+    return kHeldBytes + static_cast<std::size_t>(slots(task)) * slot_bytes(task);
+  }
+
+  static std::int64_t words(std::int64_t size) { return (size + 1) / 2; }
+
+  template <int kVectors>
+  static void pack(float* rows, std::int64_t size) {
+    pair_rows<kVectors>(rows, size);
+  }
+
+  template <class T, class S>
+  HWY_INLINE const float* key_rows(const Rows&, std::int64_t first, std::int64_t, std::int64_t size, float*,
+                                   std::int64_t& step) const {
+    step = words(size);
+    const std::int64_t block = first / kBlockKeys, slot = block % slots_;
+    float* to = keys_ + slot * key_words(*task_);
+    if (HWY_UNLIKELY(held_->keys[slot] != block + 1)) {
+      held_->keys[slot] = block + 1;
+      convert_keys<S>(block * kBlockKeys, to);
+    }
+    return to + first % kBlockKeys * step;
+  }
+
+  template <class S>
+  PairedValues<S> value_rows(const Rows& rows, std::int64_t first, std::int64_t last) const {
+    const std::int64_t block = first / kBlockKeys, slot = block % slots_, step = value_step(*task_);
+    float* to = values_ + slot * value_words(*task_);
+    if (HWY_UNLIKELY(held_->values[slot] != block + 1)) {
+      held_->values[slot] = block + 1;
+      convert_values<S>(block * kBlockKeys, to);
+    }
+    return {rows, first, task_->k_len, last - first, to + first % kBlockKeys / 2 * step, step};
+  }
+
+  template <Unit kUnit, class T>
+  static HWY_INLINE Vec<float> weight(Vec<float> x) {
+    if constexpr (kUnit == Unit::natural) x = hn::Mul(x, hn::Set(Tag<float>(), static_cast<float>(kLog2E)));
+    return exp2_coarse(x);
+  }
+
+ private:
+  static constexpr std::int64_t kMostSlots = 16;
+  static constexpr std::size_t kMostBytes = 512 * 1024;  // half of a usual second-level cache
+  static constexpr std::size_t kHeldBytes = Scratch::kFreshBytes;
+
+  // Of which head, and what each slot holds: a block's number plus 1, or 0: nothing. Block b has slot b % slots.
+  struct Held {
+    const std::byte *key, *value;
+    const std::int32_t* pages;
+    std::int64_t k_len;
+    std::int64_t keys[kMostSlots], values[kMostSlots];
+  };
+  static_assert(sizeof(Held) <= kHeldBytes);
+
+  static std::int64_t value_step(const AttentionTask& task) { return whole_vectors<float>(task.value_dim); }
+  static std::int64_t key_words(const AttentionTask& task) { return kBlockKeys * words(task.key_dim); }
+  static std::int64_t value_words(const AttentionTask& task) { return kBlockKeys / 2 * value_step(task); }
+  static std::size_t slot_bytes(const AttentionTask& task) {
+    return sizeof(float) * static_cast<std::size_t>(key_words(task) + value_words(task));
+  }
+  static std::int64_t slots(const AttentionTask& task) {
+    return std::clamp(static_cast<std::int64_t>(kMostBytes / slot_bytes(task)), std::int64_t{1}, kMostSlots);
+  }
+
+  template <class S>
+  HWY_NOINLINE void convert_keys(std::int64_t first, float* to) const {
+    const std::int64_t step = words(task_->key_dim), last = std::min(first + kBlockKeys, task_->k_len);
+    for (std::int64_t key = first; key < last; ++key, to += step) {
+      pair_neighbours(rows_from<S>(task_->key, key, last).data, task_->key_dim, to);
+    }
+    if (last % kTileRows != 0) std::fill(to, to + (kTileRows - last % kTileRows) * step, 0.0f);
+  }
+
+  template <class S>
+  HWY_NOINLINE void convert_values(std::int64_t first, float* to) const {
+    const std::int64_t dims = task_->value_dim, last = std::min(first + kBlockKeys, task_->k_len);
+    for (std::int64_t key = first; key < last; key += 2) {
+      const S* low = rows_from<S>(task_->value, key, last).data;
+      const S* high = key + 1 < last ? rows_from<S>(task_->value, key + 1, last).data : nullptr;
+      for (std::int64_t dim = 0; dim < dims; dim += kLanes<float>, to += kLanes<float>) {
+        const Vec<float> of_high = high != nullptr ? load_first(high + dim, dims - dim) : hn::Zero(Tag<float>());
+        hn::Store(to_pairs(load_first(low + dim, dims - dim), of_high), Tag<float>(), to);
+      }
+    }
+  }
+
+  const AttentionTask* task_;
+  Held* held_;
+  std::int64_t slots_;
+  float* keys_;    // [slots][kBlockKeys][words]
+  float* values_;  // [slots][kBlockKeys / 2][value_step]
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // HWY_AVX3
+
+#endif  // per-target include guard
