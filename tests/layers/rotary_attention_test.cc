@@ -7,6 +7,7 @@
 #include "qkv/initial_weights.h"
 #include "qkv/key_value_cache.h"
 #include "qkv/multi_head_attention.h"
+#include "qkv/transformer.h"
 
 namespace qkv {
 namespace {
@@ -150,6 +151,39 @@ TEST(RotaryAttention, DecoderLayers) {
     convert(memory.view().slice(0, 3 - i, 4 - i), shuffled.view().slice(0, i, i + 1));
   }
   EXPECT_LE(difference(layer.forward(x, shuffled), whole), 1e-12);
+}
+
+// Reversed sources: an encoder that knows no positions would leave its rows reversed, too.
+TEST(RotaryAttention, Stacks) {
+  Random random(8);
+  const TransformerConfig config{
+      .layer =
+          {.model_dim = 4, .heads = 2, .ff_dim = 5, .activation = Activation::gelu, .epsilon = 1e-2, .rotary = kSlow},
+      .encoder_layers = 1,
+      .decoder_layers = 1};
+  Weights weights = initial_weights(9, Dtype::f64);
+  Transformer model(config, weights);
+  testing::want_gradients(model);
+  Tensor source = normal(random, {5, 4}, Dtype::f64), target = normal(random, {4, 4}, Dtype::f64);
+  const Tensor source_offsets = offsets_of(std::vector<std::int64_t>{3, 2});
+  const Tensor target_offsets = offsets_of(std::vector<std::int64_t>{1, 3});
+  const Sequences from(source, source_offsets), to(target, target_offsets);
+  const Tensor grad_out = normal(random, {4, 4}, Dtype::f64);
+  TransformerSaved saved;
+  const Tensor out = model.forward(from, to, {}, {}, saved);
+  const TransformerGradients gradients = model.backward(from, to, {}, {}, saved, grad_out);
+  const auto loss = [&] { return testing::dot(model.forward(from, to), grad_out); };
+  testing::expect_gradient(loss, source, gradients.source, 1e-7);
+  testing::expect_gradient(loss, target, gradients.target, 1e-7);
+  testing::expect_parameter_gradients(model, loss, 1e-7);
+
+  Tensor reversed = Tensor::copy(source);
+  for (std::int64_t i = 0; i < 3; ++i) {
+    convert(source.view().slice(0, i, i + 1), reversed.view().slice(0, 2 - i, 3 - i));
+  }
+  const Tensor turned = model.forward({reversed, source_offsets}, to);
+  EXPECT_GT(difference(turned.view().slice(0, 0, 1), out.view().slice(0, 0, 1)), 1e-4);
+  EXPECT_LE(difference(turned.view().slice(0, 1, 4), out.view().slice(0, 1, 4)), 0);
 }
 
 TEST(RotaryAttention, RefusesWhatStandsNowhere) {
