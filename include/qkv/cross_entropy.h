@@ -14,13 +14,15 @@
 #include <optional>
 #include <span>
 
-#include "qkv/tensor.h"
+#include "qkv/matmul.h"
 
 namespace qkv {
 
 struct ClassWeights {
   TensorView weight{};  // [classes, dim], an embedding's table or a matrix of its own
   TensorView bias{};    // [classes]; may be absent
+  // weight^T in full storage, where the caller has it packed; it is packed for the call otherwise.
+  const PackedMatrix* projection = nullptr;
 };
 
 struct CrossEntropyOptions {

@@ -31,6 +31,9 @@ class Linear {
   // and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
+  // The right operand of grad_x += grad_out W, for whoever wants that product alone, in parts.
+  PackedMatrix pack_for_backward(int threads = 0) const { return PackedMatrix(weight_.value, threads); }
+
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");
 

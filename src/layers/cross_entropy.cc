@@ -39,6 +39,12 @@ void check(const ClassWeights& classes, const TensorView& hidden, std::span<cons
   const Dims rows{static_cast<std::int64_t>(targets.size()), dim};
   check_like("hidden", hidden, rows, dtype);
   if (classes.bias) check_like("bias", classes.bias, {count}, dtype);
+  if (const PackedMatrix* packed = classes.projection;
+      packed != nullptr && (packed->rows() != dim || packed->columns() != count || packed->dtype() != dtype ||
+                            packed->storage() != WeightStorage::full)) {
+    fail(fmt::format("projection is {} [{}, {}]; it must be weight^T, {} [{}, {}] in full storage",
+                     name_of(packed->dtype()), packed->rows(), packed->columns(), name_of(dtype), dim, count));
+  }
   if (gradients.hidden) check_like("the gradient of hidden", gradients.hidden, rows, dtype);
   if (gradients.weight) check_like("the gradient of weight", gradients.weight, classes.weight.shape(), dtype);
   if (gradients.bias) check_like("the gradient of bias", gradients.bias, {count}, dtype);
@@ -62,7 +68,9 @@ CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden
   check(classes, hidden, targets, options, gradients);
   const int threads = options.threads;
   const bool backward = gradients.hidden || gradients.weight || gradients.bias;
-  const PackedMatrix projection(classes.weight.transpose(0, 1), threads);
+  const PackedMatrix own =
+      classes.projection == nullptr ? PackedMatrix(classes.weight.transpose(0, 1), threads) : PackedMatrix();
+  const PackedMatrix& projection = classes.projection == nullptr ? own : *classes.projection;
   const PackedMatrix back = gradients.hidden ? PackedMatrix(classes.weight, threads) : PackedMatrix();
   const std::int64_t n = hidden.size(0), count = classes.weight.size(0);
   std::vector<double> loss(targets.size()), nll(targets.size());

@@ -23,10 +23,20 @@ void for_each_block(std::int64_t elements, int threads, const Body& body) {
   });
 }
 
-void activate_all(Activation activation, Tensor& x, int threads) {
+void activate_all(Activation activation, const MutableTensorView& x, int threads) {
   const auto run = [&]<class T>(T) {
     for_each_block(x.element_count(), threads,
                    [&](std::int64_t begin, std::int64_t count) { activate(activation, x.data<T>() + begin, count); });
+  };
+  x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+}
+
+// gradient *= the derivative at x.
+void through_activation(Activation activation, const TensorView& x, const MutableTensorView& gradient, int threads) {
+  const auto run = [&]<class T>(T) {
+    for_each_block(x.element_count(), threads, [&](std::int64_t begin, std::int64_t count) {
+      activate_backward(activation, x.data<T>() + begin, gradient.data<T>() + begin, count);
+    });
   };
   x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
 }
@@ -73,18 +83,22 @@ Tensor FeedForward::forward(const TensorView& x, const Dropout& dropout, FeedFor
 void FeedForward::backward(const TensorView& x, const Dropout& dropout, const FeedForwardSaved& saved,
                            const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
   const Rows rows("feed_forward", x, config_.model_dim), grad_rows("feed_forward", grad_out, config_.model_dim);
-  Tensor active = saved.wide;
-  activate_all(config_.activation, active, threads);
-  drop(dropout, active, active, threads);
-  Tensor grad_wide = Tensor::zeros(active.shape(), active.dtype());
-  second_.backward(active, grad_rows.view(), grad_wide, threads);
-  drop(dropout, grad_wide, grad_wide, threads);
-  const auto through_activation = [&]<class T>(T) {
-    for_each_block(active.element_count(), threads, [&](std::int64_t begin, std::int64_t count) {
-      activate_backward(config_.activation, saved.wide.data<T>() + begin, grad_wide.data<T>() + begin, count);
-    });
-  };
-  x.dtype() == Dtype::f64 ? through_activation(double{}) : through_activation(float{});
+  Tensor active = Tensor::uninitialized(saved.wide.shape(), saved.wide.dtype());
+  Tensor grad_wide = Tensor::uninitialized(active.shape(), active.dtype());
+  const PackedMatrix back = second_.pack_for_backward(threads);
+  parallel_for((rows.count() + kBlockRows - 1) / kBlockRows, threads, [&](std::int64_t block, int) {
+    const std::int64_t begin = block * kBlockRows, end = std::min(begin + kBlockRows, rows.count());
+    const TensorView wide = saved.wide.view().slice(0, begin, end);
+    const MutableTensorView active_part = active.view().slice(0, begin, end);
+    convert(wide, active_part);
+    activate_all(config_.activation, active_part, threads);
+    drop(dropout, active_part, active_part, threads, begin);
+    const MutableTensorView gradient = grad_wide.view().slice(0, begin, end);
+    matmul(grad_rows.view().slice(0, begin, end), back, gradient, {.threads = threads});
+    drop(dropout, gradient, gradient, threads, begin);
+    through_activation(config_.activation, wide, gradient, threads);
+  });
+  second_.backward(active, grad_rows.view(), {}, threads);
   const MutableTensorView place = grad_x ? place_rows("feed_forward", "grad_x", grad_x, x.shape()) : grad_x;
   first_.backward(rows.view(), grad_wide, place, threads);
 }

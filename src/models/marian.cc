@@ -64,9 +64,16 @@ std::vector<std::int32_t> begun(const PairBatch& batch, std::span<const std::int
 void scale_rows(Tensor& rows, double factor) {
   const auto run = [&]<class T>(T) {
     T* data = rows.data<T>();
-    for (std::int64_t i = 0; i < rows.element_count(); ++i) data[i] *= static_cast<T>(factor);
+    const std::int64_t count = rows.element_count();
+    for (std::int64_t i = 0; i < count; ++i) data[i] *= static_cast<T>(factor);
   };
   rows.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+}
+
+// The projection to the vocabulary; `packed` serves where it has lost nothing.
+ClassWeights classes(const Embedding& table, const Parameter& bias, const PackedMatrix& packed) {
+  const bool full = packed.storage() == WeightStorage::full;
+  return {.weight = table.weight().value, .bias = bias.value, .projection = full ? &packed : nullptr};
 }
 
 }  // namespace
@@ -156,8 +163,8 @@ Tensor Marian::logits(const PairBatch& batch, const MarianOptions& options, Obse
 }
 
 LossSum Marian::loss(const PairBatch& batch) const {
-  const CrossEntropy sum = cross_entropy({.weight = shared_.weight().value, .bias = logits_bias_.value},
-                                         decode(batch, {}, nullptr), batch.target, {.excluded = excluded(config_)});
+  const CrossEntropy sum = cross_entropy(classes(shared_, logits_bias_, projection_), decode(batch, {}, nullptr),
+                                         batch.target, {.excluded = excluded(config_)});
   return {.sum = sum.nll, .tokens = sum.targets};
 }
 
@@ -185,7 +192,7 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
 
   Tensor grad_hidden = Tensor::zeros(hidden.shape(), hidden.dtype());
   const CrossEntropy sum = cross_entropy(
-      {.weight = shared_.weight().value, .bias = logits_bias_.value}, hidden, batch.target,
+      classes(shared_, logits_bias_, projection_), hidden, batch.target,
       {.smoothing = options.label_smoothing, .excluded = excluded(config_)},
       {.hidden = grad_hidden, .weight = gradient_place(shared_.weight()), .bias = gradient_place(logits_bias_)});
   Tensor grad_memory = Tensor::zeros(memory_rows.shape(), memory_rows.dtype());

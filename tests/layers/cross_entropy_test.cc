@@ -115,6 +115,20 @@ TEST(CrossEntropy, ManyRowsOnAnyThreads) {
   EXPECT_NEAR(first[3].data<double>()[0], plain(problem, 0.1, -1).loss, 1e-2);
 }
 
+TEST(CrossEntropy, APackedProjectionServes) {
+  const Problem problem(20, 50, 7, Dtype::f32);
+  const PackedMatrix packed(problem.weight.view().transpose(0, 1)), straight(problem.weight);
+  const PackedMatrix rounded(problem.weight.view().transpose(0, 1), 1, WeightStorage::bf16);
+  ClassWeights classes = problem.classes();
+  const double own = cross_entropy(classes, problem.hidden, problem.targets).loss;
+  classes.projection = &packed;
+  EXPECT_EQ(cross_entropy(classes, problem.hidden, problem.targets).loss, own);
+  for (const PackedMatrix* wrong : {&straight, &rounded}) {
+    classes.projection = wrong;
+    EXPECT_THROW(cross_entropy(classes, problem.hidden, problem.targets), std::invalid_argument);
+  }
+}
+
 TEST(CrossEntropy, RefusesWhatDoesNotFit) {
   Problem problem(4, 5, 3, Dtype::f32);
   const auto refuses = [&](const CrossEntropyOptions& options, const CrossEntropyGradients& gradients = {}) {
