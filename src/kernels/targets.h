@@ -1,11 +1,12 @@
 // Which of Highway's targets this project compiles its kernels for. Include before hwy/foreach_target.h.
-// SSSE3 is too old to matter and AVX3_DL adds nothing that the kernels use.
+// SSSE3 is too old to matter, AVX3_DL adds nothing that the kernels use, and vectors of SVE cannot live in arrays.
 #pragma once
 
+#define QKV_LEFT_OUT (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #ifdef QKV_FEW_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX2 | HWY_AVX3_DL)
+#define HWY_DISABLED_TARGETS (QKV_LEFT_OUT | HWY_SSE4 | HWY_AVX2)
 #else
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#define HWY_DISABLED_TARGETS QKV_LEFT_OUT
 #endif
 
 // The portable target has one lane with every compiler, as it has with GCC 12.
