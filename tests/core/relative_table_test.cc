@@ -35,7 +35,7 @@ TEST(RelativeTable, SwinByHand) {
 
 // Rows: buckets, bidirectional, max_distance, j - p, bucket from there on.
 TEST(RelativeTable, T5LikeTheModelsOwnCode) {
-  const Tensor golden = convert(read_array(std::string(QKV_TEST_DATA) + "/golden/relative_table/t5.csv"), Dtype::i64);
+  const Tensor golden = convert(read_array(QKV_TEST_DATA "/golden/relative_table/t5.csv"), Dtype::i64);
   ASSERT_GT(golden.size(0), 100);
   const auto at = [&](std::int64_t row, std::int64_t column) { return golden.view().at<std::int64_t>({row, column}); };
   for (std::int64_t row = 0; row + 1 < golden.size(0); ++row) {
