@@ -51,7 +51,7 @@ inline std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-inline std::string golden(const std::string& name) { return std::string(QKV_TEST_DATA) + "/golden/io/" + name; }
+inline std::string golden(const std::string& name) { return QKV_TEST_DATA "/golden/io/" + name; }
 
 // Files of this process may not grow beyond `bytes` while this lives: writes fail half-way, as on a full disk.
 class FileSizeLimit {

@@ -18,7 +18,7 @@
 namespace qkv {
 namespace {
 
-std::string golden_path(const std::string& name) { return std::string(QKV_TEST_DATA) + "/golden/marian/" + name; }
+std::string golden_path(const std::string& name) { return QKV_TEST_DATA "/golden/marian/" + name; }
 
 struct Golden {
   std::string folder, expected;

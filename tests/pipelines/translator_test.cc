@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 using Sources = std::vector<std::vector<std::int32_t>>;
 
-const std::string kGolden = std::string(QKV_TEST_DATA) + "/golden/translate/";
+const std::string kGolden = QKV_TEST_DATA "/golden/translate/";
 
 Json golden(const std::string& name) { return Json::parse(std::ifstream(kGolden + name + ".json")); }
 

@@ -18,9 +18,7 @@ inline std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-inline std::string golden(const std::string& name) {
-  return slurp(std::string(QKV_TEST_DATA) + "/golden/tokenizer/" + name);
-}
+inline std::string golden(const std::string& name) { return slurp(QKV_TEST_DATA "/golden/tokenizer/" + name); }
 
 inline std::vector<std::string> golden_texts(const std::string& name) { return nlohmann::json::parse(golden(name)); }
 
