@@ -5,41 +5,26 @@
 //   std::int64_t heads = document.root()["num_attention_heads"].integer(1, 1024);
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace qkv::io {
 
-struct JsonMember;
-
-// What stands in the file. Members lie in one piece, by key: a vocabulary has tens of thousands.
-struct JsonNode {
-  using Elements = std::vector<JsonNode>;
-  using Members = std::vector<JsonMember>;
-  // In the order of the kinds' names in json_document.cc.
-  std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, Elements, Members> value;
-};
-
-struct JsonMember {
-  std::string key;
-  JsonNode node;
-};
-
 // One value of a document, which must outlive it. Every function throws FormatError where the value is of another kind.
 class JsonValue {
  public:
-  JsonValue(const JsonNode& node, const std::string& file) : node_(&node), file_(&file) {}
+  JsonValue(const nlohmann::json& json, const std::string& file, std::string path)
+      : json_(&json), file_(&file), path_(std::move(path)) {}
 
   JsonValue operator[](const std::string& key) const;  // a member that must be there
   // A member that may be missing or null.
   std::optional<JsonValue> find(const std::string& key) const;
 
-  bool is_string() const { return std::holds_alternative<std::string>(node_->value); }
+  bool is_string() const { return json_->is_string(); }
   bool boolean() const;
   const std::string& string() const;
   std::int64_t integer(std::int64_t min, std::int64_t max) const;
@@ -49,28 +34,20 @@ class JsonValue {
   // Calls f(key, value) for each member in the order of keys.
   template <class F>
   void for_each_member(const F& f) const {
-    const std::string here = path();
-    for (const auto& [key, node] : members()) f(key, JsonValue(node, *file_, here, key));
+    require(json_->is_object(), "an object");
+    for (const auto& [key, value] : json_->items()) f(key, JsonValue(value, *file_, below(key)));
   }
 
   // Throws FormatError "FILE: FIELD RULE".
   [[noreturn]] void refuse(std::string_view rule) const;
 
  private:
-  // A member or an element: its own part of the path is put into words when it is needed.
-  JsonValue(const JsonNode& node, const std::string& file, const std::string& parent, std::string_view key)
-      : node_(&node), file_(&file), parent_(parent), step_(key) {}
-  JsonValue(const JsonNode& node, const std::string& file, const std::string& parent, std::size_t index)
-      : node_(&node), file_(&file), parent_(parent), step_(index) {}
+  void require(bool fits, std::string_view kind) const;
+  std::string below(const std::string& key) const;
 
-  const JsonNode::Members& members() const;
-  [[noreturn]] void refuse_kind(std::string_view wanted) const;
-  std::string path() const;  // "model.vocab[3]", empty for the document
-
-  const JsonNode* node_;
+  const nlohmann::json* json_;
   const std::string* file_;
-  std::string parent_;
-  std::variant<std::monostate, std::string_view, std::size_t> step_;
+  std::string path_;
 };
 
 class JsonDocument {
@@ -81,10 +58,10 @@ class JsonDocument {
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
 
-  JsonValue root() const { return {root_, file_}; }
+  JsonValue root() const { return {json_, file_, ""}; }
 
  private:
-  JsonNode root_;
+  nlohmann::json json_;
   std::string file_;
 };
 

@@ -12,7 +12,7 @@
 namespace qkv::text {
 
 Vocabulary::Vocabulary(std::vector<Entry> entries) : entries_(std::move(entries)), by_id_(entries_.size()) {
-  if (!std::ranges::is_sorted(entries_, {}, &Entry::token)) std::ranges::sort(entries_, {}, &Entry::token);
+  std::ranges::sort(entries_, {}, &Entry::token);
   const auto same_token = std::ranges::adjacent_find(entries_, {}, &Entry::token);
   if (same_token != entries_.end()) {
     throw std::invalid_argument(fmt::format("token {} is there twice", io::quote(same_token->token)));
