@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "kernels/attention_testing.h"
+#include "kernels/plain_float.h"
 #include "reference/attention.h"
 
 namespace qkv {
@@ -37,23 +38,16 @@ Tensor plain_float(const Tensor& q, const Tensor& k, const Tensor& v, float scal
   return out;
 }
 
-struct Shape {
-  std::int64_t q_len, k_len, head_dim, value_dim;
-  double spread;  // of queries; larger ones make larger logits
-  bool causal = false;
-};
-
-constexpr Shape kShapes[] = {{48, 128, 64, 64, 1},   {33, 197, 64, 64, 1},        {1, 1000, 64, 64, 1},
-                             {20, 1023, 128, 96, 4}, {300, 300, 32, 32, 1, true}, {12, 4096, 64, 64, 1},
-                             {9, 129, 256, 8, 16},   {17, 65, 1, 3, 8},           {7, 500, 1024, 1024, 1},
-                             {12, 4096, 64, 32, 15}, {2, 3000, 80, 80, 4}};
+constexpr testing::PlainShape kShapes[] = {{48, 128, 64, 64, 1},   {33, 197, 64, 64, 1},        {1, 1000, 64, 64, 1},
+                                           {20, 1023, 128, 96, 4}, {300, 300, 32, 32, 1, true}, {12, 4096, 64, 64, 1},
+                                           {9, 129, 256, 8, 16},   {17, 65, 1, 3, 8},           {7, 500, 1024, 1024, 1},
+                                           {12, 4096, 64, 32, 15}, {2, 3000, 80, 80, 4}};
 
 QKV_ON_EACH_TARGET(AttentionAccuracy);
 
 TEST_P(AttentionAccuracy, FloatStaysWithinTwiceThePlainError) {
-  for (const Shape& shape : kShapes) {
-    SCOPED_TRACE(std::to_string(shape.q_len) + " x " + std::to_string(shape.k_len) + " x " +
-                 std::to_string(shape.head_dim));
+  for (const testing::PlainShape& shape : kShapes) {
+    SCOPED_TRACE(describe(shape));
     Random random(1);
     const Tensor q = testing::normal(random, {shape.q_len, shape.head_dim}, Dtype::f32, shape.spread);
     const Tensor k = testing::normal(random, {shape.k_len, shape.head_dim});
@@ -77,7 +71,7 @@ TEST_P(AttentionAccuracy, FloatStaysWithinTwiceThePlainError) {
 }
 
 TEST_P(AttentionAccuracy, DoubleIsDouble) {
-  for (const Shape& shape : kShapes) {
+  for (const testing::PlainShape& shape : kShapes) {
     Random random(2);
     const Tensor q = testing::normal(random, {shape.q_len, shape.head_dim}, Dtype::f64, shape.spread);
     const Tensor k = testing::normal(random, {shape.k_len, shape.head_dim}, Dtype::f64);
@@ -99,7 +93,7 @@ int ordered(std::uint16_t bits) { return bits & 0x8000 ? -(bits & 0x7fff) : bits
 TEST_P(AttentionAccuracy, SixteenBitsWithinOneUnit) {
   for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
     std::int64_t elements = 0, beyond_one = 0;
-    for (const Shape& shape : kShapes) {
+    for (const testing::PlainShape& shape : kShapes) {
       Random random(3);
       const Tensor q = testing::normal(random, {shape.q_len, shape.head_dim}, dtype, shape.spread);
       const Tensor k = testing::normal(random, {shape.k_len, shape.head_dim}, dtype);

@@ -1,5 +1,6 @@
 // How far gradients may be from the double reference: never more than three times as far as plain loops in float.
 #include "kernels/attention_backward_testing.h"
+#include "kernels/plain_float.h"
 #include "reference/attention_backward.h"
 
 namespace qkv {
@@ -14,22 +15,17 @@ testing::Gradients plain_float(const Tensor& query, const Tensor& key, const Ten
   float *dq = result.query.data<float>(), *dk = result.key.data<float>(), *dv = result.value.data<float>();
   const float scale = 1 / std::sqrt(static_cast<float>(head_dim));
   const auto at = [](std::int64_t j) { return static_cast<std::size_t>(j); };
-  const auto dot = [](const float* a, const float* b, std::int64_t size) {
-    float sum = 0;
-    for (std::int64_t c = 0; c < size; ++c) sum += a[c] * b[c];
-    return sum;
-  };
   for (std::int64_t i = 0; i < q_len; ++i) {
     const std::int64_t keys = causal ? std::min(i + 1, k_len) : k_len;
     std::vector<float> weights(static_cast<std::size_t>(keys)), grads(static_cast<std::size_t>(keys));
     float maximum = -std::numeric_limits<float>::infinity(), sum = 0, mean = 0;
     for (std::int64_t j = 0; j < keys; ++j) {
-      maximum = std::max(maximum, weights[at(j)] = scale * dot(q + i * head_dim, k + j * head_dim, head_dim));
+      maximum = std::max(maximum, weights[at(j)] = scale * testing::dot(q + i * head_dim, k + j * head_dim, head_dim));
     }
     for (float& weight : weights) sum += weight = std::exp(weight - maximum);
     for (std::int64_t j = 0; j < keys; ++j) {
       weights[at(j)] /= sum;
-      grads[at(j)] = dot(g + i * value_dim, v + j * value_dim, value_dim);
+      grads[at(j)] = testing::dot(g + i * value_dim, v + j * value_dim, value_dim);
       mean += weights[at(j)] * grads[at(j)];
     }
     for (std::int64_t j = 0; j < keys; ++j) {
@@ -44,20 +40,14 @@ testing::Gradients plain_float(const Tensor& query, const Tensor& key, const Ten
   return result;
 }
 
-struct Shape {
-  std::int64_t q_len, k_len, head_dim, value_dim;
-  double spread;  // of queries; larger ones make larger logits
-  bool causal = false;
-};
-
-constexpr Shape kShapes[] = {{48, 128, 64, 64, 1},    {33, 197, 64, 64, 1}, {300, 300, 32, 32, 1, true},
-                             {20, 1023, 128, 96, 4},  {9, 129, 256, 8, 8},  {17, 65, 1, 3, 8},
-                             {7, 500, 1024, 1024, 1}, {12, 3000, 64, 32, 2}};
+constexpr testing::PlainShape kShapes[] = {{48, 128, 64, 64, 1},    {33, 197, 64, 64, 1}, {300, 300, 32, 32, 1, true},
+                                           {20, 1023, 128, 96, 4},  {9, 129, 256, 8, 8},  {17, 65, 1, 3, 8},
+                                           {7, 500, 1024, 1024, 1}, {12, 3000, 64, 32, 2}};
 
 QKV_ON_EACH_TARGET(AttentionBackwardAccuracy);
 
 TEST_P(AttentionBackwardAccuracy, FloatStaysWithinThreeTimesThePlainError) {
-  for (const Shape& shape : kShapes) {
+  for (const testing::PlainShape& shape : kShapes) {
     Random random(1);
     const Tensor q = testing::normal(random, {shape.q_len, shape.head_dim}, Dtype::f32, shape.spread);
     const Tensor k = testing::normal(random, {shape.k_len, shape.head_dim});
@@ -67,15 +57,10 @@ TEST_P(AttentionBackwardAccuracy, FloatStaysWithinThreeTimesThePlainError) {
     const reference::AttentionGradients exact = reference::attention_backward(q, k, v, grad_out, options);
     const testing::Gradients plain = plain_float(q, k, v, grad_out, shape.causal);
     const testing::Gradients got = testing::backward(q, k, v, grad_out, options);
-    const auto check = [&](const char* name, const Tensor& own, const Tensor& naive, const Tensor& wanted) {
-      // The floor: one rounding of the largest gradient.
-      const double floor = 0x1p-23 * testing::largest(wanted);
-      EXPECT_LE(testing::difference(own, wanted), 3 * testing::difference(naive, wanted) + floor)
-          << name << " of " << shape.q_len << " x " << shape.k_len << " x " << shape.head_dim;
-    };
-    check("queries", got.query, plain.query, exact.query);
-    check("keys", got.key, plain.key, exact.key);
-    check("values", got.value, plain.value, exact.value);
+    SCOPED_TRACE(describe(shape));
+    testing::expect_within_three_times("queries", got.query, plain.query, exact.query);
+    testing::expect_within_three_times("keys", got.key, plain.key, exact.key);
+    testing::expect_within_three_times("values", got.value, plain.value, exact.value);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/attention_backward_testing.h"
 #include "kernels/attention_case.h"
+#include "kernels/attention_expectation.h"
 #include "reference/attention.h"
 #include "reference/attention_backward.h"
 
@@ -22,19 +23,6 @@ std::string mismatch(const TensorView& got, const TensorView& wanted, double abs
     return fmt::format("element {} is {}, should be {}", i, a[i], b[i]);
   }
   return "";
-}
-
-// The length of the longest row.
-double longest_row(const TensorView& view) {
-  const auto size = static_cast<std::size_t>(view.size(-1));
-  const std::vector<double> numbers = testing::values(view);
-  double largest = 0;
-  for (std::size_t row = 0; row + size <= numbers.size(); row += size) {
-    double sum = 0;
-    for (std::size_t c = 0; c < size; ++c) sum += numbers[row + c] * numbers[row + c];
-    largest = std::max(largest, std::sqrt(sum));
-  }
-  return largest;
 }
 
 // The most that a score changes per change of an element of the query, and of the key.
@@ -70,7 +58,7 @@ void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
   // dropout.
   const double unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
   const double tolerance = unit * (4e-6 + 5e-7 * testing::largest(exact_logits));
-  const double product = longest_row(grad_out) * longest_row(drawn.v) * drawn.dropout_factor();
+  const double product = testing::longest_row(grad_out) * testing::longest_row(drawn.v) * drawn.dropout_factor();
   const double slope = product * (2 * tolerance + testing::rounding(drawn.out_dtype));
   const bool scaled = drawn.options.score.kind() == Score::Kind::scaled_dot;
   const double scale =

@@ -7,22 +7,14 @@ namespace qkv {
 namespace {
 
 using testing::backward;
+using testing::expect_zeros;
 using testing::Gradients;
 using testing::kInfinity;
 using testing::kNan;
 using testing::normal;
+using testing::put;
 
 constexpr Dtype kFloating[] = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
-
-void put(Tensor& tensor, const Dims& index, double value) {
-  Tensor wide = convert(tensor, Dtype::f64);
-  wide.view().at<double>(index) = value;
-  tensor = convert(wide, tensor.dtype());
-}
-
-void expect_zeros(const TensorView& view) {
-  for (const double value : testing::values(view)) ASSERT_EQ(value, 0);
-}
 
 struct Arrays {
   explicit Arrays(Dtype dtype) {

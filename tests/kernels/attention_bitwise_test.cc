@@ -12,13 +12,6 @@ using testing::Outcome;
 
 constexpr Dtype kFloating[] = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
 
-void expect_same(const Outcome& a, const Outcome& b) {
-  EXPECT_TRUE(testing::same_bits(a.out, b.out));
-  EXPECT_TRUE(testing::same_bits(a.log_sum_exp, b.log_sum_exp));
-  EXPECT_TRUE(testing::same_bits(a.weights, b.weights));
-  EXPECT_TRUE(testing::same_bits(a.logits, b.logits));
-}
-
 QKV_ON_EACH_TARGET(AttentionBitwise);
 
 TEST_P(AttentionBitwise, AnyNumberOfThreads) {

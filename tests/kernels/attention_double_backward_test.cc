@@ -12,9 +12,13 @@
 namespace qkv {
 namespace {
 
+using testing::dot;
 using testing::double_backward;
+using testing::expect_zeros;
 using testing::filled;
 using testing::MovingArrays;
+using testing::put;
+using testing::row;
 
 QKV_ON_EACH_TARGET(AttentionDoubleBackward);
 
@@ -65,32 +69,20 @@ struct Plain {
 };
 
 Plain plain_float(const MovingArrays& a, bool causal) {
-  const std::int64_t q_len = a.q.size(0), k_len = a.k.size(0), head_dim = a.q.size(1), value_dim = a.v.size(1);
+  const std::int64_t q_len = a.q.size(0), head_dim = a.q.size(1), value_dim = a.v.size(1);
   Plain plain{Tensor::zeros(a.q.shape()), Tensor::zeros(a.k.shape()), Tensor::zeros(a.v.shape())};
   const float scale = 1 / std::sqrt(static_cast<float>(head_dim));
-  const auto row = [](const Tensor& x, std::int64_t i) { return x.data<float>() + i * x.size(1); };
   const auto to = [](Tensor& x, std::int64_t i) { return x.data<float>() + i * x.size(1); };
-  const auto dot = [](const float* x, const float* y, std::int64_t size) {
-    float sum = 0;
-    for (std::int64_t c = 0; c < size; ++c) sum += x[c] * y[c];
-    return sum;
-  };
   const auto add = [](float* sum, float factor, const float* term, std::int64_t size) {
     for (std::int64_t c = 0; c < size; ++c) sum[c] += factor * term[c];
   };
   for (std::int64_t i = 0; i < q_len; ++i) {
-    const auto keys = static_cast<std::size_t>(causal ? std::min(i + 1, k_len) : k_len);
-    std::vector<float> weights(keys), slopes(keys), products(keys), grads(keys);
-    float maximum = -std::numeric_limits<float>::infinity(), sum = 0, mean = 0, mean_product = 0, mean_grad = 0;
+    const auto& [weights, slopes, mean] = testing::plain_row(a, i, causal);
+    const std::size_t keys = weights.size();
+    std::vector<float> products(keys), grads(keys);
+    float mean_product = 0, mean_grad = 0;
     for (std::size_t j = 0; j < keys; ++j) {
-      const auto key = static_cast<std::int64_t>(j);
-      maximum = std::max(maximum, weights[j] = scale * dot(row(a.q, i), row(a.k, key), head_dim));
-      slopes[j] = scale * (dot(row(a.tq, i), row(a.k, key), head_dim) + dot(row(a.q, i), row(a.tk, key), head_dim));
-      products[j] = dot(row(a.grad_out, i), row(a.v, key), value_dim);
-    }
-    for (float& weight : weights) sum += weight = std::exp(weight - maximum);
-    for (std::size_t j = 0; j < keys; ++j) {
-      mean += (weights[j] /= sum) * slopes[j];
+      products[j] = dot(row(a.grad_out, i), row(a.v, static_cast<std::int64_t>(j)), value_dim);
       mean_product += weights[j] * products[j];
     }
     for (std::size_t j = 0; j < keys; ++j) {
@@ -112,17 +104,11 @@ Plain plain_float(const MovingArrays& a, bool causal) {
   return plain;
 }
 
-struct Shape {
-  std::int64_t q_len, k_len, head_dim, value_dim;
-  double spread;  // of queries; larger ones make larger logits
-  bool causal = false;
-};
-
-constexpr Shape kShapes[] = {{48, 128, 64, 64, 1}, {300, 300, 32, 32, 1, true}, {20, 1023, 128, 96, 4},
-                             {9, 129, 256, 8, 8},  {17, 65, 1, 3, 8},           {12, 3000, 64, 32, 2}};
+constexpr testing::PlainShape kShapes[] = {{48, 128, 64, 64, 1}, {300, 300, 32, 32, 1, true}, {20, 1023, 128, 96, 4},
+                                           {9, 129, 256, 8, 8},  {17, 65, 1, 3, 8},           {12, 3000, 64, 32, 2}};
 
 TEST_P(AttentionDoubleBackward, FloatStaysWithinThreeTimesThePlainError) {
-  for (const Shape& shape : kShapes) {
+  for (const testing::PlainShape& shape : kShapes) {
     const MovingArrays a({shape.q_len, shape.head_dim}, {shape.k_len, shape.head_dim}, shape.value_dim, Dtype::f32,
                          shape.spread);
     const AttentionOptions options{.mask = shape.causal ? Mask::causal() : Mask()};
@@ -130,15 +116,10 @@ TEST_P(AttentionDoubleBackward, FloatStaysWithinThreeTimesThePlainError) {
         reference::attention_double_backward(a.q, a.k, a.v, a.grad_out, a.tangents(), options);
     const Plain plain = plain_float(a, shape.causal);
     const testing::SecondGradients got = double_backward(a, options);
-    const auto check = [&](const char* name, const Tensor& own, const Tensor& naive, const Tensor& wanted) {
-      // The floor: one rounding of the largest gradient.
-      const double floor = 0x1p-23 * testing::largest(wanted);
-      EXPECT_LE(testing::difference(own, wanted), 3 * testing::difference(naive, wanted) + floor)
-          << name << " of " << shape.q_len << " x " << shape.k_len << " x " << shape.head_dim;
-    };
-    check("queries", got.query, plain.query, exact.query);
-    check("keys", got.key, plain.key, exact.key);
-    check("values", got.value, plain.value, exact.value);
+    SCOPED_TRACE(describe(shape));
+    testing::expect_within_three_times("queries", got.query, plain.query, exact.query);
+    testing::expect_within_three_times("keys", got.key, plain.key, exact.key);
+    testing::expect_within_three_times("values", got.value, plain.value, exact.value);
   }
 }
 
@@ -154,16 +135,6 @@ TEST_P(AttentionDoubleBackward, AnyNumberOfThreads) {
       }
     }
   }
-}
-
-void put(Tensor& tensor, const Dims& index, double value) {
-  Tensor wide = convert(tensor, Dtype::f64);
-  wide.view().at<double>(index) = value;
-  tensor = convert(wide, tensor.dtype());
-}
-
-void expect_zeros(const TensorView& view) {
-  for (const double value : testing::values(view)) ASSERT_EQ(value, 0);
 }
 
 // Keys 0, 70 and 139 are hidden from everybody, keys 3 and 90 from half of the queries, query 11 sees nothing.

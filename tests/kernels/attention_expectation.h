@@ -17,6 +17,19 @@ inline std::string mismatch(const TensorView& got, const TensorView& wanted, dou
   return "";
 }
 
+// The length of the longest row.
+inline double longest_row(const TensorView& view) {
+  const auto size = static_cast<std::size_t>(view.size(-1));
+  const std::vector<double> numbers = values(view);
+  double largest = 0;
+  for (std::size_t row = 0; row + size <= numbers.size(); row += size) {
+    double sum = 0;
+    for (std::size_t c = 0; c < size; ++c) sum += numbers[row + c] * numbers[row + c];
+    largest = std::max(largest, std::sqrt(sum));
+  }
+  return largest;
+}
+
 // What of a case differs from the reference: nothing, or its name and the first wrong element.
 inline std::string unlike_reference(const AttentionCase& drawn) {
   const reference::AttentionResult exact = reference::attention(drawn.q, drawn.k, drawn.v, drawn.options);

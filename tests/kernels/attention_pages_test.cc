@@ -71,13 +71,6 @@ Outcome attend(const TensorView& q, const TensorView& k, const TensorView& v, co
   return outcome;
 }
 
-void expect_same(const Outcome& a, const Outcome& b) {
-  EXPECT_TRUE(testing::same_bits(a.out, b.out));
-  EXPECT_TRUE(testing::same_bits(a.log_sum_exp, b.log_sum_exp));
-  EXPECT_TRUE(testing::same_bits(a.weights, b.weights));
-  EXPECT_TRUE(testing::same_bits(a.logits, b.logits));
-}
-
 std::vector<AttentionOptions> options_of_interest() {
   static const Tensor slopes = Tensor::of<float>({kHeads}, {0.1f, 0, 0.5f, 0.02f});
   return {{},

@@ -5,12 +5,16 @@
 #include <functional>
 
 #include "kernels/attention_backward_testing.h"
+#include "kernels/plain_float.h"
 #include "reference/attention_backward.h"
 
 namespace qkv {
 namespace {
 
+using testing::dot;
+using testing::expect_within_three_times;
 using testing::normal;
+using testing::row;
 
 QKV_ON_EACH_TARGET(AttentionParametersAccuracy);
 
@@ -23,14 +27,6 @@ struct Arrays {
   }
   Tensor q, k, v, grad_out;
 };
-
-const float* row(const Tensor& matrix, std::int64_t i) { return matrix.data<float>() + i * matrix.size(-1); }
-
-float dot(const float* a, const float* b, std::int64_t size) {
-  float sum = 0;
-  for (std::int64_t c = 0; c < size; ++c) sum += a[c] * b[c];
-  return sum;
-}
 
 // The obvious float computation: each(i, j, gradient of the logit) for every pair, row by row, and of_sink(its
 // gradient) for every row, from logit(i, j) and, perhaps, the logit of a sink. Returns the largest grad_out . value.
@@ -58,12 +54,6 @@ float differentiate_plainly(const Arrays& a, const std::function<float(std::int6
     of_sink(-std::exp(sink - maximum) / sum * mean);
   }
   return largest;
-}
-
-// The floor: one rounding of the largest number, or of a term of its sums.
-void expect_close(const char* name, const Tensor& own, const Tensor& plain, const Tensor& exact, double term = 0) {
-  const double floor = 0x1p-23 * std::max(testing::largest(exact), term);
-  EXPECT_LE(testing::difference(own, exact), 3 * testing::difference(plain, exact) + floor) << name;
 }
 
 TEST_P(AttentionParametersAccuracy, BiasesTablesSlopesAndSinks) {
@@ -104,14 +94,14 @@ TEST_P(AttentionParametersAccuracy, BiasesTablesSlopesAndSinks) {
                                               [&](float gradient) { plain.sinks.data<float>()[0] += gradient; });
     const reference::AttentionGradients exact = reference::attention_backward(a.q, a.k, a.v, a.grad_out, options);
     const testing::Gradients own = testing::backward(a.q, a.k, a.v, a.grad_out, options);
-    expect_close("bias", own.bias[0], plain.bias[0], exact.bias[0]);
-    expect_close("bias of keys", own.bias[1], plain.bias[1], exact.bias[1]);
+    expect_within_three_times("bias", own.bias[0], plain.bias[0], exact.bias[0]);
+    expect_within_three_times("bias of keys", own.bias[1], plain.bias[1], exact.bias[1]);
     // Its gradient is that of the sink alone: of the rest, sums of weight * (grad_out . value - their mean), nothing is
     // left but the rounding of the products.
-    expect_close("bias of queries", own.bias[2], plain.bias[2], exact.bias[2], term);
-    expect_close("table", own.tables[0], plain.tables[0], exact.tables[0]);
-    expect_close("slopes", own.alibi_slopes[0], plain.alibi_slopes[0], exact.alibi_slopes[0]);
-    expect_close("sinks", own.sinks, plain.sinks, exact.sinks);
+    expect_within_three_times("bias of queries", own.bias[2], plain.bias[2], exact.bias[2], term);
+    expect_within_three_times("table", own.tables[0], plain.tables[0], exact.tables[0]);
+    expect_within_three_times("slopes", own.alibi_slopes[0], plain.alibi_slopes[0], exact.alibi_slopes[0]);
+    expect_within_three_times("sinks", own.sinks, plain.sinks, exact.sinks);
   }
 }
 
@@ -134,9 +124,9 @@ void expect_score_gradients(const char* name, const Arrays& a, const Score& scor
                      {.score = {.w_query = place(score.w_query(), own.w_query),
                                 .w_key = place(score.w_key(), own.w_key),
                                 .v = place(score.v(), own.v)}});
-  expect_close("w_query", own.w_query, plain.w_query, exact.score.w_query);
-  if (score.w_key()) expect_close("w_key", own.w_key, plain.w_key, exact.score.w_key);
-  if (score.v()) expect_close("v", own.v, plain.v, exact.score.v);
+  expect_within_three_times("w_query", own.w_query, plain.w_query, exact.score.w_query);
+  if (score.w_key()) expect_within_three_times("w_key", own.w_key, plain.w_key, exact.score.w_key);
+  if (score.v()) expect_within_three_times("v", own.v, plain.v, exact.score.v);
 }
 
 constexpr float kNoSink = -std::numeric_limits<float>::infinity();

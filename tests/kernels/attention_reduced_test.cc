@@ -23,13 +23,6 @@ AttentionOptions reduced(AttentionOptions options = {}) {
   return options;
 }
 
-void expect_same(const Outcome& a, const Outcome& b) {
-  EXPECT_TRUE(testing::same_bits(a.out, b.out));
-  EXPECT_TRUE(testing::same_bits(a.log_sum_exp, b.log_sum_exp));
-  EXPECT_TRUE(testing::same_bits(a.weights, b.weights));
-  EXPECT_TRUE(testing::same_bits(a.logits, b.logits));
-}
-
 Tensor absolute(const TensorView& view) {
   Tensor tensor = convert(view, Dtype::f64);
   double* values = tensor.data<double>();

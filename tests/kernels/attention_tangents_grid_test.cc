@@ -12,19 +12,6 @@ namespace {
 
 using testing::AttentionCase;
 
-// The length of the longest row.
-double longest_row(const TensorView& view) {
-  const auto size = static_cast<std::size_t>(view.size(-1));
-  const std::vector<double> numbers = testing::values(view);
-  double largest = 0;
-  for (std::size_t row = 0; row + size <= numbers.size(); row += size) {
-    double sum = 0;
-    for (std::size_t c = 0; c < size; ++c) sum += numbers[row + c] * numbers[row + c];
-    largest = std::max(largest, std::sqrt(sum));
-  }
-  return largest;
-}
-
 void expect_like_reference(const AttentionCase& drawn) {
   const Score::Kind score = drawn.options.score.kind();
   const Dtype dtype = drawn.q.dtype();
@@ -49,9 +36,11 @@ void expect_like_reference(const AttentionCase& drawn) {
       2 * unit * (4e-6 + 5e-7 * testing::largest(reference::attention(a.q, a.k, a.v, options).logits));
   const double scale = std::abs(
       options.scale.value_or(score == Score::Kind::dot ? 1 : 1 / std::sqrt(static_cast<double>(a.q.size(-1)))));
-  const double slope = 2 * scale * (longest_row(a.tq) * longest_row(a.k) + longest_row(a.q) * longest_row(a.tk));
-  const double product = 2 * longest_row(a.grad_out) * longest_row(a.v);
-  const double logit = slope * product + 2 * longest_row(a.grad_out) * longest_row(a.tv);
+  const double slope =
+      2 * scale *
+      (testing::longest_row(a.tq) * testing::longest_row(a.k) + testing::longest_row(a.q) * testing::longest_row(a.tk));
+  const double product = 2 * testing::longest_row(a.grad_out) * testing::longest_row(a.v);
+  const double logit = slope * product + 2 * testing::longest_row(a.grad_out) * testing::longest_row(a.tv);
   const Tensor ones = testing::filled(a.grad_out.shape(), 1);
   const double received = testing::largest(reference::attention_backward(a.q, a.k, a.v, ones, options).value);
   const auto size = [](const Tensor& x) { return testing::largest(x); };

@@ -75,6 +75,17 @@ inline std::vector<double> values(const TensorView& view) {
   return {copy.data<double>(), copy.data<double>() + copy.element_count()};
 }
 
+inline void expect_zeros(const TensorView& view) {
+  for (const double value : values(view)) ASSERT_EQ(value, 0);
+}
+
+// Sets an element of a tensor of any floating type.
+inline void put(Tensor& tensor, const Dims& index, double value) {
+  Tensor wide = convert(tensor, Dtype::f64);
+  wide.view().at<double>(index) = value;
+  tensor = convert(wide, tensor.dtype());
+}
+
 inline double largest(const TensorView& view) {
   double maximum = 0;
   for (const double value : values(view)) maximum = std::isfinite(value) ? std::max(maximum, std::abs(value)) : maximum;
@@ -109,6 +120,14 @@ struct Outcome {
   Tensor weights;
   Tensor logits;
 };
+
+// Bitwise.
+inline void expect_same(const Outcome& a, const Outcome& b) {
+  EXPECT_TRUE(same_bits(a.out, b.out)) << "output";
+  EXPECT_TRUE(same_bits(a.log_sum_exp, b.log_sum_exp)) << "log-sum-exp";
+  EXPECT_TRUE(same_bits(a.weights, b.weights)) << "weights";
+  EXPECT_TRUE(same_bits(a.logits, b.logits)) << "logits";
+}
 
 // The kernel, with every extra asked for, into tensors that held NaN.
 inline Outcome attend(const TensorView& q, const TensorView& k, const TensorView& v,
