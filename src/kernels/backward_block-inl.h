@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/accumulate-inl.h"
@@ -150,6 +151,7 @@ class BackwardBlock {
       T* out = tile_values_;
       read_row(backward_.out, backward_.out_is_accumulator, i, task_.value_dim, out);
       delta_[i] = dot(grad_out, out, task_.value_dim) * rate;
+      rows_are_finite_ = rows_are_finite_ && std::isfinite(delta_[i]);  // NaN of a query has reached its out
       if constexpr (kHasDouble) {
         if (double_.is_on()) double_.read_row(i, grad_out);
       }
@@ -200,15 +202,16 @@ class BackwardBlock {
       }
       if (task_.soft_cap != 0) logits_.template multiply_cap_slope<S>(task_, block + r, gradients_ + r * kColumns);
       const std::int64_t in_chunk = block - chunk + r;
-      add_rows(weights_ + r * kColumns, grad_out_rows_, value_columns_,
+      const T* marks = masked && !rows_are_finite_ ? weights_ + r * kColumns : nullptr;
+      add_rows(weights_ + r * kColumns, marks, grad_out_rows_, value_columns_,
                reinterpret_cast<T*>(sums.value) + in_chunk * value_columns_);
       T* grad_keys = reinterpret_cast<T*>(sums.key) + in_chunk * query_columns_;
       if (is_additive(task_)) {
         differentiate_additive(block + r, gradients_ + r * kColumns, grad_keys);
       } else {
-        add_rows(gradients_ + r * kColumns, query_rows_, query_columns_, grad_keys);
+        add_rows(gradients_ + r * kColumns, marks, query_rows_, query_columns_, grad_keys);
         if (kHasDouble && double_.is_on()) {
-          add_rows(third_tile_ + r * kColumns, double_.query_rows(), query_columns_, grad_keys);
+          add_rows(third_tile_ + r * kColumns, marks, double_.query_rows(), query_columns_, grad_keys);
         }
       }
     }
@@ -296,8 +299,10 @@ class BackwardBlock {
     }
   }
 
-  // sums [kTileRows][columns] += tile [kTileRows][query] x rows [query][columns]
-  void add_rows(const T* tile, const T* rows, std::int64_t columns, T* sums) const {
+  // sums [kTileRows][columns] += tile [kTileRows][query] x rows [query][columns]. `marks`: nullptr, or a tile whose -0
+  // entries name the pairs to leave out.
+  void add_rows(const T* tile, const T* marks, const T* rows, std::int64_t columns, T* sums) const {
+    if (HWY_UNLIKELY(marks != nullptr)) return add_visible_rows(tile, marks, rows, columns, sums);
     std::int64_t left = columns / kLanes<T>;
     while (left > 0) {
       const std::int64_t at = columns - left * kLanes<T>;
@@ -310,6 +315,21 @@ class BackwardBlock {
       } else {
         sum_over_queries<kTileRows, 3>(tile, kColumns, rows + at, columns, count_, sums + at);
         left -= 3;
+      }
+    }
+  }
+
+  HWY_NOINLINE void add_visible_rows(const T* tile, const T* marks, const T* rows, std::int64_t columns,
+                                     T* sums) const {
+    const Tag<T> d;
+    for (std::int64_t r = 0; r < kTileRows; ++r, sums += columns) {
+      for (std::int64_t i = 0; i < count_; ++i) {
+        const T mark = marks[r * kColumns + i];
+        if (mark == 0 && std::signbit(mark)) continue;
+        const Vec<T> factor = hn::Set(d, tile[r * kColumns + i]);
+        for (std::int64_t c = 0; c < columns; c += kLanes<T>) {
+          hn::Store(hn::MulAdd(factor, hn::Load(d, rows + i * columns + c), hn::Load(d, sums + c)), d, sums + c);
+        }
       }
     }
   }
@@ -333,17 +353,18 @@ class BackwardBlock {
   BlockLogits<T, kVectors> logits_;
   DoubleBackward<T, kVectors> double_;
   HWY_ALIGN T log_sum_exp_[kColumns], delta_[kColumns];
-  T* weights_;               // [kBackwardKeys][kColumns]
-  T* gradients_;             // of the logits, the same shape
-  T* third_tile_;            // the same shape: for bias gradients, or the slopes of the double backward
-  T* query_rows_;            // [kColumns][query_columns_]
-  T* grad_out_rows_;         // [kColumns][value_columns_]
-  T* grad_out_;              // [value_dim][kColumns]
-  T* grad_query_;            // [score_dim][kColumns]
-  T* grad_v_;                // [hidden][kColumns], of additive scores
-  T* tile_values_;           // [kTileRows][value_dim]
-  T* slice_;                 // [kBackwardKeys][kTileRows]
-  T* parameters_ = nullptr;  // [parameter_count]
+  T* weights_;                   // [kBackwardKeys][kColumns]
+  T* gradients_;                 // of the logits, the same shape
+  T* third_tile_;                // the same shape: for bias gradients, or the slopes of the double backward
+  T* query_rows_;                // [kColumns][query_columns_]
+  T* grad_out_rows_;             // [kColumns][value_columns_]
+  T* grad_out_;                  // [value_dim][kColumns]
+  T* grad_query_;                // [score_dim][kColumns]
+  T* grad_v_;                    // [hidden][kColumns], of additive scores
+  T* tile_values_;               // [kTileRows][value_dim]
+  T* slice_;                     // [kBackwardKeys][kTileRows]
+  T* parameters_ = nullptr;      // [parameter_count]
+  bool rows_are_finite_ = true;  // those of queries, grad_out and out
 };
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -127,6 +127,26 @@ TEST_P(AttentionBackwardMasked, VisibleNanStays) {
   }
 }
 
+// NaN of a query or of its grad_out stays away from keys that the query does not see.
+TEST_P(AttentionBackwardMasked, KeysThatAQueryDoesNotSeeAreClean) {
+  for (const Dtype dtype : kFloating) {
+    SCOPED_TRACE(name_of(dtype));
+    const Arrays clean(dtype);
+    const AttentionOptions causal{.mask = Mask::causal(Align::top_left)};
+    const Gradients wanted = clean.gradients(causal);
+    for (const bool in_query : {true, false}) {
+      Arrays poisoned = clean;
+      put(in_query ? poisoned.q : poisoned.grad_out, {0, 1, 11, 0}, kNan);
+      const Gradients gradients = poisoned.gradients(causal);
+      for (const auto& [own, other] : {std::pair(&gradients.key, &wanted.key), {&gradients.value, &wanted.value}}) {
+        const auto rows = [](const Tensor& x) { return Tensor::copy(x.view().slice(2, 12, 140)); };
+        EXPECT_TRUE(testing::same_bits(rows(*own), rows(*other)));
+        EXPECT_TRUE(std::isnan(testing::values(*own)[0]));
+      }
+    }
+  }
+}
+
 // An additive bias of -infinity is arithmetic, not a mask, but a row of it has no keys either.
 TEST_P(AttentionBackwardMasked, RowsOfInfiniteBias) {
   Tensor bias = testing::filled({30, 140}, 0);
