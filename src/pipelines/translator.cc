@@ -18,18 +18,26 @@ namespace {
 // enough for a row of logits for each to stay in the cache.
 constexpr std::int64_t kBatchRows = 128;
 
-// The sequences in the order of their lengths, cut into batches: [starts[n], starts[n + 1]) of `order`.
+// Batches for each worker, so that none waits long for the last one.
+constexpr std::int64_t kBatchesOfAWorker = 2;
+
+// The sequences in the order of their lengths, cut into batches of about the same number of tokens: [starts[n],
+// starts[n + 1]) of `order`.
 struct Batches {
   Batches(std::span<const std::vector<std::int32_t>> sources, std::int64_t beams, int workers) : order(sources.size()) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return sources[a].size() > sources[b].size(); });
-    const auto count = static_cast<std::int64_t>(sources.size());
-    const std::int64_t largest = std::max<std::int64_t>(1, kBatchRows / beams);
-    const std::int64_t batches = std::max((count + largest - 1) / largest, std::min<std::int64_t>(workers, count));
-    for (std::int64_t n = 0; n <= batches; ++n) {
-      starts.push_back(static_cast<std::size_t>(batches == 0 ? 0 : n * count / batches));
+    std::size_t tokens = 0, passed = 0;
+    for (const std::vector<std::int32_t>& source : sources) tokens += source.size();
+    const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(1, kBatchRows / beams));
+    const std::size_t wanted = workers == 1 ? 1 : static_cast<std::size_t>(workers * kBatchesOfAWorker);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const bool is_full = !starts.empty() && i - starts.back() == rows;
+      if (starts.empty() || is_full || passed * wanted >= starts.size() * tokens) starts.push_back(i);
+      passed += sources[order[i]].size();
     }
+    starts.push_back(order.size());
   }
 
   std::int64_t count() const { return static_cast<std::int64_t>(starts.size()) - 1; }
