@@ -1,9 +1,9 @@
 // Our side of bench/peers: answers one line on standard output for each line on standard input, so that a script can
 // run ours and others in turns.
 //
-//   case FILE THREADS CAUSAL DROPOUT
+//   case FILE THREADS CAUSAL DROPOUT REDUCED
 //                             query, key, value, and if there: lengths, visible, grad_out (safetensors); CAUSAL is 0 or
-//                             1, DROPOUT a probability
+//                             1, DROPOUT a probability, REDUCED 1 to multiply in bf16
 //   run SECONDS PASS          attention again and again, PASS forward, backward or both; the best seconds
 //   sum SECONDS               reads the keys and values once, no more: the best seconds
 //   save FILE                 the output as f32 (.npy), or the gradient of the query after a backward pass
@@ -74,10 +74,12 @@ double bandwidth(int threads) {
 
 class Case {
  public:
-  Case(const std::string& path, int threads, bool causal, double dropout) : arrays_(read_safetensors(path).tensors) {
+  Case(const std::string& path, int threads, bool causal, double dropout, bool reduced)
+      : arrays_(read_safetensors(path).tensors) {
     out_ = Tensor::zeros(query().shape(), query().dtype());
     options_.threads = threads;
     options_.dropout = {.p = dropout, .seed = 1};
+    options_.precision = reduced ? Precision::reduced : Precision::exact;
     if (causal) options_.mask = Mask::causal();
     if (arrays_.contains("lengths")) options_.mask = options_.mask & Mask::lengths(arrays_.at("lengths"));
     if (arrays_.contains("visible")) options_.mask = options_.mask & Mask::boolean(arrays_.at("visible"));
@@ -133,10 +135,10 @@ std::string answer(const std::string& line, std::optional<Case>& current) {
   words >> command;
   if (command == "peak" && words >> threads) return fmt::format("{}", peak(threads));
   if (command == "bandwidth" && words >> threads) return fmt::format("{}", bandwidth(threads));
-  bool causal = false;
+  bool causal = false, reduced = false;
   double dropout = 0;
-  if (command == "case" && words >> path >> threads >> causal >> dropout) {
-    current.emplace(path, threads, causal, dropout);
+  if (command == "case" && words >> path >> threads >> causal >> dropout >> reduced) {
+    current.emplace(path, threads, causal, dropout, reduced);
     return "ready";
   }
   std::string pass;

@@ -29,6 +29,7 @@ class Case:
     hidden: str = ""  # a quarter of the keys: "lengths" (at the end) or "scattered" (a boolean mask)
     passes: str = "forward"  # or "backward", or "both"
     dropout: float = 0.0
+    reduced: bool = False  # ours with precision = reduced; others multiply as they do anyway
 
     @property
     def shape(self):
@@ -77,6 +78,8 @@ def all_cases():
     for dtype in ("bf16", "f16"):
         cases.append(Case("half types", f"BERT {dtype}", 1, 12, 12, 512, 512, 64, dtype))
         cases.append(Case("half types", f"GPT causal {dtype}", 1, 12, 12, 1024, 1024, 64, dtype, causal=True))
+    for case in [case for case in cases if case.section == "half types" and case.dtype == "bf16"]:
+        cases.append(replace(case, name=f"{case.name} reduced", reduced=True))
     for dtype in DTYPES:
         cases.append(Case("decode", f"decode {dtype}", 1, 32, 8, 1, 4096, 128, dtype))
     return cases

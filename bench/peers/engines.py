@@ -58,8 +58,9 @@ class Ours:
         if arrays.grad_out is not None:
             tensors["grad_out"] = arrays.grad_out
         save_file(tensors, file)
-        self.passes = arrays.case.passes
-        driver.ask("case", file, threads, int(arrays.case.causal), arrays.case.dropout)
+        case = arrays.case
+        self.passes = case.passes
+        driver.ask("case", file, threads, int(case.causal), case.dropout, int(case.reduced))
 
     def best_seconds(self, seconds):
         return self.driver.number("run", seconds, self.passes)
