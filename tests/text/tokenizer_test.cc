@@ -39,7 +39,7 @@ TEST(TokenizerSlow, CorpusGivesTheTokensOfTheReference) {
   const char* corpus = std::getenv("QKV_TOKENIZER_CORPUS");
   const char* expected = std::getenv("QKV_TOKENIZER_EXPECTED");
   if (corpus == nullptr || expected == nullptr) {
-    GTEST_SKIP() << "QKV_TOKENIZER_CORPUS and QKV_TOKENIZER_EXPECTED name the files of tests/golden/tokenizer/make.py";
+    GTEST_SKIP() << "run tests/tokenizer_corpus, which names a corpus and its tokens";
   }
   expect_tokens(Tokenizer::load(minilm_folder() + "/tokenizer.json"), lines_of(slurp(corpus)),
                 lines_of(slurp(expected)));

@@ -1,7 +1,7 @@
 """Makes the expected values of the tokenizer tests with the reference: pip install tokenizers==0.23.3 unicodedata2
 
     make.py MINILM_FOLDER                         writes the files beside this script
-    make.py MINILM_FOLDER CORPUS EXPECTED         tokens of each line of CORPUS, for the slow test
+    make.py MINILM_FOLDER CORPUS EXPECTED LINES   as many lines of text and their tokens, for the slow test
 
 All texts are written here or generated. small.json is a tokenizer.json with a vocabulary of our own.
 """
@@ -97,8 +97,8 @@ def newer_pool():
                              0x11938, 0x11F42, 0x1E000, 0x1E08F, 0x1E94A, 0x166D, 0x1734, 0x111C9, 0x1171E]]
 
 
-def make_texts():
-    rng = random.Random(20)
+def make_texts(count=3000, seed=20):
+    rng = random.Random(seed)
     texts = SENTENCES.split("\n")[:-1]
     texts += ["", " ", "\t", "\r\n", "\u3000", "\u200b", "\0", "a\0b", "\ufffd", "a" * 40, "a" * 41, "\u00e9" * 40,
               "e\u0301" * 41, "[MASK]" * 20, "<left", "<bo<both>", "\u0301", "\u0344\u0316a", "a\u302e\u0301\u0316"]
@@ -114,7 +114,7 @@ def make_texts():
     marks = [c for c in CODES if ucd.combining(c)]
     pools = [words, words, words, marks, marks, mark_pool(), newer_pool(), decomposed, jamo, cjk, emoji, CODES,
              list("abc ABC  \t\r"), *by_category.values()]
-    while len(texts) < 3000:
+    while len(texts) < count:
         chosen = [rng.choice(pools) for _ in range(rng.randint(1, 3))]
         glue = rng.choice(["", "", " "])
         texts.append(glue.join(rng.choice(rng.choice(chosen)) for _ in range(rng.randint(1, 10))))
@@ -158,10 +158,12 @@ def main():
     minilm = Tokenizer.from_file(f"{sys.argv[1]}/tokenizer.json")
     minilm.no_padding()
     minilm.no_truncation()
-    if len(sys.argv) == 4:
-        with open(sys.argv[2], encoding="utf-8", newline="\n") as corpus, open(sys.argv[3], "w") as out:
-            for line in corpus:
-                print(tokens(minilm, line.removesuffix("\n")), file=out)
+    if len(sys.argv) == 5:
+        lines = [text.replace("\n", " ") for text in make_texts(int(sys.argv[4]), seed=21)]
+        with open(sys.argv[2], "w", encoding="utf-8", newline="\n") as corpus, open(sys.argv[3], "w") as expected:
+            for line in lines:
+                print(line, file=corpus)
+                print(tokens(minilm, line), file=expected)
         return
     texts = make_texts()
     description = json.dumps(small_tokenizer(), ensure_ascii=True, indent=0)
