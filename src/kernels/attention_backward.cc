@@ -12,30 +12,56 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-template <class T, class S>
-const T* backward_typed(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
-                        const ChunkSums& sums, std::byte* scratch) {
+template <class T>
+const std::byte* backward_typed(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
+                                const ChunkSums& sums, std::byte* scratch) {
   const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
-  if (vectors == 1) return BackwardBlock<T, S, 1>(task, begin, end, scratch).run(chunk, sums);
-  if constexpr (dtype_of<S> == Dtype::f32) {  // elsewhere two vectors are not worth the code
-    if (vectors == 2) return BackwardBlock<T, S, 2>(task, begin, end, scratch).run(chunk, sums);
+  const auto run = [&](auto count) {
+    const T* gradient = BackwardBlock<T, count()>(task, begin, end, scratch).run(chunk, sums);
+    return reinterpret_cast<const std::byte*>(gradient);
+  };
+  if (vectors == 1) return run(std::integral_constant<int, 1>());
+  if constexpr (sizeof(T) == 4) {  // in f64 two vectors are not worth the code
+    if (vectors == 2) return run(std::integral_constant<int, 2>());
   }
-  return BackwardBlock<T, S, kTileVectors>(task, begin, end, scratch).run(chunk, sums);
+  return run(std::integral_constant<int, kTileVectors>());
 }
 
-const std::byte* backward(const BackwardTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
+const std::byte* backward(const BackwardTask& task, Dtype accumulation, std::int64_t begin, std::int64_t end,
                           std::int64_t chunk, const ChunkSums& sums, std::byte* scratch) {
-  const void* gradient;
-  if (storage == Dtype::f64) {
-    gradient = backward_typed<double, double>(task, begin, end, chunk, sums, scratch);
-  } else if (storage == Dtype::bf16) {
-    gradient = backward_typed<float, BFloat16>(task, begin, end, chunk, sums, scratch);
-  } else if (storage == Dtype::f16) {
-    gradient = backward_typed<float, Float16>(task, begin, end, chunk, sums, scratch);
-  } else {
-    gradient = backward_typed<float, float>(task, begin, end, chunk, sums, scratch);
+  return accumulation == Dtype::f64 ? backward_typed<double>(task, begin, end, chunk, sums, scratch)
+                                    : backward_typed<float>(task, begin, end, chunk, sums, scratch);
+}
+
+void widen(const Rows& rows, Dtype type, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to) {
+  float* row = reinterpret_cast<float*>(to);
+  for (std::int64_t i = first; i < last; ++i, row += size) read_row(rows, type, i, size, row);
+}
+
+template <class T, class S>
+void write_typed(const RowsToWrite& rows, T scale) {
+  const Tag<T> d;
+  T* from = reinterpret_cast<T*>(rows.from);
+  S* to = reinterpret_cast<S*>(rows.to);
+  for (std::int64_t i = 0; i < rows.count; ++i, from += rows.from_step, to += rows.to_step) {
+    std::int64_t e = 0;
+    for (; e + kLanes<T> <= rows.size; e += kLanes<T>)
+      hn::StoreU(hn::Mul(hn::LoadU(d, from + e), hn::Set(d, scale)), d, from + e);
+    for (; e < rows.size; ++e) from[e] *= scale;
+    if constexpr (sizeof(S) == sizeof(T)) {
+      std::memcpy(to, from, sizeof(T) * rows.size);
+    } else {
+      round_row(from, rows.size, to);
+    }
   }
-  return static_cast<const std::byte*>(gradient);
+}
+
+void write_rows(const RowsToWrite& rows, Dtype type, double scale) {
+  if (type == Dtype::f64) return write_typed<double, double>(rows, scale);
+  const auto narrow = static_cast<float>(scale);
+  if (type == Dtype::bf16) return write_typed<float, BFloat16>(rows, narrow);
+  if (type == Dtype::f16) return write_typed<float, Float16>(rows, narrow);
+  write_typed<float, float>(rows, narrow);
 }
 
 template <class T>
@@ -48,8 +74,8 @@ BackwardPlan plan_typed(const BackwardTask& backward) {
           .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(backward).total()) * sizeof(T)};
 }
 
-BackwardPlan backward_plan(const BackwardTask& task, Dtype storage) {
-  return storage == Dtype::f64 ? plan_typed<double>(task) : plan_typed<float>(task);
+BackwardPlan backward_plan(const BackwardTask& task, Dtype accumulation) {
+  return accumulation == Dtype::f64 ? plan_typed<double>(task) : plan_typed<float>(task);
 }
 
 }  // namespace qkv::HWY_NAMESPACE
@@ -61,16 +87,26 @@ namespace {
 
 HWY_EXPORT(backward);
 HWY_EXPORT(backward_plan);
+HWY_EXPORT(widen);
+HWY_EXPORT(write_rows);
 
 }  // namespace
 
-BackwardPlan plan_backward(const BackwardTask& task, Dtype storage) {
-  return HWY_DYNAMIC_DISPATCH(backward_plan)(task, storage);
+BackwardPlan plan_backward(const BackwardTask& task, Dtype accumulation) {
+  return HWY_DYNAMIC_DISPATCH(backward_plan)(task, accumulation);
 }
 
-const std::byte* attend_backward(const BackwardTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
+void widen_rows(const Rows& rows, Dtype type, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to) {
+  HWY_DYNAMIC_DISPATCH(widen)(rows, type, first, last, size, to);
+}
+
+void write_scaled(const RowsToWrite& rows, Dtype type, double scale) {
+  HWY_DYNAMIC_DISPATCH(write_rows)(rows, type, scale);
+}
+
+const std::byte* attend_backward(const BackwardTask& task, Dtype accumulation, std::int64_t begin, std::int64_t end,
                                  std::int64_t chunk, const ChunkSums& sums, std::byte* scratch) {
-  return HWY_DYNAMIC_DISPATCH(backward)(task, storage, begin, end, chunk, sums, scratch);
+  return HWY_DYNAMIC_DISPATCH(backward)(task, accumulation, begin, end, chunk, sums, scratch);
 }
 
 }  // namespace qkv

@@ -7,11 +7,12 @@
 
 namespace qkv {
 
-// What the kernel is told beyond the forward task.
+// What the kernel is told beyond the forward task. Rows of keys and values must be of the accumulation's type.
 struct BackwardTask {
   AttentionTask forward;
+  Dtype query_type = Dtype::f32;
   Rows out, grad_out;
-  bool out_is_accumulator = false, grad_out_is_accumulator = false;
+  Dtype out_type = Dtype::f32, grad_out_type = Dtype::f32;
   const std::byte* log_sum_exp = nullptr;
   std::int64_t log_sum_exp_step = 0;
   // To add to, from the chunk's first key on.
@@ -31,7 +32,19 @@ struct BackwardPlan {
   std::size_t scratch_bytes = 0;
 };
 
-BackwardPlan plan_backward(const BackwardTask& task, Dtype storage);
+BackwardPlan plan_backward(const BackwardTask& task, Dtype accumulation);
+
+// Rows first <= i < last in the accumulation's type, [last - first][size].
+void widen_rows(const Rows& rows, Dtype type, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to);
+
+// to[i] = scale * from[i], for rows of the accumulation's type and rows of `type`. Overwrites `from`.
+struct RowsToWrite {
+  std::byte* from;
+  std::int64_t from_step, count, size;
+  std::byte* to;
+  std::int64_t to_step;
+};
+void write_scaled(const RowsToWrite& rows, Dtype type, double scale);
 
 // Sums over queries for the keys of one chunk, in the accumulation's type: [kChunkKeys][key_columns] and
 // [kChunkKeys][value_columns], and [hidden] for additive scores. The keys' and score_v still lack the scale.
@@ -45,7 +58,7 @@ struct ChunkSums {
 // Adds the share of queries begin <= i < end to `sums`, for keys of the chunk that begins at `chunk`. Returns the
 // queries' gradient from these keys, [end - begin][score_dim], inside `scratch`; nullptr if none of the queries sees
 // one of them.
-const std::byte* attend_backward(const BackwardTask& task, Dtype storage, std::int64_t begin, std::int64_t end,
+const std::byte* attend_backward(const BackwardTask& task, Dtype accumulation, std::int64_t begin, std::int64_t end,
                                  std::int64_t chunk, const ChunkSums& sums, std::byte* scratch);
 
 }  // namespace qkv

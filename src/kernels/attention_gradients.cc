@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "core/visit_dtype.h"
@@ -70,7 +71,7 @@ class BackwardCall {
       return;
     }
     set_zero(query_sum_);
-    const BackwardPlan plan = plan_backward(task(0, 0), problem_.storage);
+    const BackwardPlan plan = plan_backward(task(0, 0), problem_.accumulation);
     const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
     const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
     Turns turns(problem_.batch * problem_.heads * blocks + 1);  // the last place is for the gradient of score v
@@ -91,7 +92,7 @@ class BackwardCall {
         throw;
       }
     });
-    if (query_ && query_.dtype() != problem_.accumulation) convert(wide_, to_write(query_));
+    if (query_ && query_.dtype() != problem_.accumulation) write_queries();
   }
 
   static MutableTensorView to_write(const TensorView& view) {
@@ -107,8 +108,9 @@ class BackwardCall {
     task.forward = problem_.task(b, h);
     task.out = {problem_.query_address(out_, b, h), out_.stride(-2)};
     task.grad_out = {problem_.query_address(grad_out_, b, h), grad_out_.stride(-2)};
-    task.out_is_accumulator = out_.dtype() == problem_.accumulation;
-    task.grad_out_is_accumulator = grad_out_.dtype() == problem_.accumulation;
+    task.query_type = problem_.storage;
+    task.out_type = out_.dtype();
+    task.grad_out_type = grad_out_.dtype();
     task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
     task.log_sum_exp_step = log_sum_exp_.stride(-1);
     if (!out_tangent_) return task;
@@ -124,6 +126,24 @@ class BackwardCall {
     return {writable(problem_.query_address(scalars, b, h)), scalars.stride(-1)};
   }
 
+  std::size_t wide_bytes() const {
+    if (problem_.storage == problem_.accumulation) return 0;
+    return static_cast<std::size_t>(kChunkKeys * (problem_.key_dim + problem_.value_dim)) *
+           size_of(problem_.accumulation);
+  }
+
+  // Keys and values of the chunk in the accumulation's type: converted once, for all queries. The task's rows are then
+  // those in `memory`, numbered as before.
+  void widen_chunk(AttentionTask& task, std::int64_t chunk, std::byte* memory) const {
+    if (problem_.storage == problem_.accumulation) return;
+    for (const auto& [rows, size] : {std::pair(&task.key, task.key_dim), {&task.value, task.value_dim}}) {
+      const auto row_bytes = static_cast<std::ptrdiff_t>(size_of(problem_.accumulation)) * size;
+      widen_rows(*rows, problem_.storage, chunk, std::min(task.k_len, chunk + kChunkKeys), size, memory);
+      *rows = {.data = memory - chunk * row_bytes, .step = size};
+      memory += kChunkKeys * row_bytes;
+    }
+  }
+
   // All queries, of all heads of the group, against one chunk of keys of one sequence.
   void run_chunk(std::int64_t index, std::int64_t chunks, const BackwardPlan& plan, std::int64_t blocks, int worker,
                  Scratch& block_scratch, Scratch& sum_scratch, Turns& turns) {
@@ -134,11 +154,14 @@ class BackwardCall {
     const std::size_t key_bytes = static_cast<std::size_t>(kChunkKeys * plan.key_columns) * element;
     const std::size_t value_bytes = static_cast<std::size_t>(kChunkKeys * plan.value_columns) * element;
     const std::size_t score_bytes = static_cast<std::size_t>(plan.key_columns) * element;
-    std::byte* memory = sum_scratch.get(key_bytes + value_bytes + score_bytes + bias_.sum_bytes());
+    const std::size_t sum_bytes = key_bytes + value_bytes + score_bytes + bias_.sum_bytes();
+    std::byte* memory = sum_scratch.get(sum_bytes + wide_bytes());
     ChunkSums sums{memory, memory + key_bytes, memory + key_bytes + value_bytes};
     if (parameters_.are_wanted()) sums.parameters = parameters_.block(worker);
     std::memset(memory, 0, key_bytes + value_bytes + score_bytes);
     const std::int64_t group = problem_.heads / problem_.kv_heads;
+    AttentionTask of_group = problem_.task(b, kv_head * group);
+    widen_chunk(of_group, chunk, memory + sum_bytes);
     for (std::int64_t member = 0; member < group; ++member) {
       const std::int64_t h = kv_head * group + member;
       const BiasGradients::Head bias_head{.task = index,
@@ -150,6 +173,8 @@ class BackwardCall {
                                           .sums = sums.score_v + score_bytes};
       bias_.begin_head(bias_head);
       BackwardTask head = task(b, h);
+      head.forward.key = of_group.key;
+      head.forward.value = of_group.value;
       // Late queries first: under a causal mask every chunk has work there, so that threads follow each other closely.
       for (std::int64_t block = blocks - 1; block >= 0; --block) {
         const std::int64_t begin = block * plan.block_queries;
@@ -158,7 +183,7 @@ class BackwardCall {
         bias_.begin_block(bias_head, block, head);
         const std::byte* share = keys == 0 || begin >= end
                                      ? nullptr
-                                     : attend_backward(head, problem_.storage, begin, end, chunk, sums,
+                                     : attend_backward(head, problem_.accumulation, begin, end, chunk, sums,
                                                        block_scratch.get(plan.scratch_bytes));
         bias_.end_block(bias_head, block);
         if (share != nullptr && parameters_.are_wanted()) parameters_.finish_block(worker);
@@ -172,9 +197,9 @@ class BackwardCall {
       bias_.end_head(bias_head);
       if (parameters_.are_wanted()) parameters_.finish_chunk(worker, b, h, b * chunks + chunk / kChunkKeys);
     }
-    const double scale = problem_.task(b, kv_head * group).scale;
-    if (key_) write_rows(key_, b, kv_head, chunk, keys, sums.key, plan.key_columns, scale);
-    if (value_) write_rows(value_, b, kv_head, chunk, keys, sums.value, plan.value_columns, 1);
+    const double scale = of_group.scale;
+    if (key_) write_keys(key_, b, kv_head, chunk, keys, sums.key, plan.key_columns, scale);
+    if (value_) write_keys(value_, b, kv_head, chunk, keys, sums.value, plan.value_columns, 1);
     if (!score_v_) return;
     const std::int64_t last_place = problem_.batch * problem_.heads * blocks;
     turns.wait_for(last_place, index);
@@ -203,28 +228,21 @@ class BackwardCall {
     problem_.accumulation == Dtype::f64 ? add(double{}) : add(float{});
   }
 
-  // scale * sums as rows of the output's type.
-  void write_rows(const TensorView& to, std::int64_t b, std::int64_t kv_head, std::int64_t first, std::int64_t rows,
-                  const std::byte* sums, std::int64_t columns, double scale) const {
-    const std::int64_t step = to.stride(-2), size = to.size(-1);
-    std::byte* address = writable(problem_.key_address(to, b, kv_head));
-    const auto write = [&]<class T, class S>(T, S) {
-      for (std::int64_t j = 0; j < rows; ++j) {
-        const T* from = reinterpret_cast<const T*>(sums) + j * columns;
-        S* row = reinterpret_cast<S*>(address) + (first + j) * step;
-        for (std::int64_t e = 0; e < size; ++e) row[e] = static_cast<S>(from[e] * static_cast<T>(scale));
-      }
-    };
-    switch (to.dtype()) {
-      case Dtype::f64:
-        return write(double{}, double{});
-      case Dtype::bf16:
-        return write(float{}, BFloat16{});
-      case Dtype::f16:
-        return write(float{}, Float16{});
-      default:
-        return write(float{}, float{});
-    }
+  void write_keys(const TensorView& to, std::int64_t b, std::int64_t kv_head, std::int64_t chunk, std::int64_t keys,
+                  std::byte* sums, std::int64_t columns, double scale) const {
+    const auto row_bytes = to.stride(-2) * static_cast<std::int64_t>(size_of(to.dtype()));
+    std::byte* address = writable(problem_.key_address(to, b, kv_head)) + chunk * row_bytes;
+    write_scaled({sums, columns, keys, to.size(-1), address, to.stride(-2)}, to.dtype(), scale);
+  }
+
+  void write_queries() {
+    parallel_for(problem_.batch * problem_.heads, thread_count_, [&](std::int64_t index, int) {
+      const std::int64_t b = index / problem_.heads, h = index % problem_.heads;
+      std::byte* from = writable(problem_.query_address(query_sum_, b, h));
+      std::byte* to = writable(problem_.query_address(query_, b, h));
+      write_scaled({from, query_sum_.stride(-2), problem_.query_length(b), score_dim_, to, query_.stride(-2)},
+                   query_.dtype(), 1);
+    });
   }
 
   const AttentionProblem& problem_;

@@ -47,16 +47,16 @@ struct BackwardScratch {
         grad_query(score_dim(task) * kColumns),
         grad_v(is_additive(task) ? task.hidden * kColumns : 0),
         tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.value_dim)),
-        slice(kBackwardKeys * kTileRows),
+        wide_queries(kColumns * whole_vectors<T>(task.query_dim)),
         double_backward(of_double) {}
 
   std::int64_t total() const {
-    return logits.total() + 3 * tile + query_rows + value_rows + grad_out + grad_query + grad_v + tile_values + slice +
-           double_backward;
+    return logits.total() + 3 * tile + query_rows + value_rows + grad_out + grad_query + grad_v + tile_values +
+           wide_queries + double_backward;
   }
 
   LogitScratch<T, kVectors> logits;
-  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, grad_v, tile_values, slice, double_backward;
+  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, grad_v, tile_values, wide_queries, double_backward;
 };
 
 // sums[row][column] += sum over queries of tile[row][query] * rows[query][column], in order of queries; `columns` is a
@@ -75,7 +75,18 @@ HWY_INLINE void sum_over_queries(const T* tile, std::int64_t tile_step, const T*
   }
 }
 
-template <class T, class S, int kVectors>
+// A row of any type that accumulates in T.
+template <class T>
+HWY_NOINLINE void read_row(const Rows& rows, Dtype type, std::int64_t i, std::int64_t size, T* to) {
+  const auto read = [&]<class S>(S) { convert_row(reinterpret_cast<const S*>(rows.data) + i * rows.step, size, to); };
+  if constexpr (sizeof(T) == 4) {
+    if (type == Dtype::bf16) return read(BFloat16());
+    if (type == Dtype::f16) return read(Float16());
+  }
+  read(T());
+}
+
+template <class T, int kVectors>
 class BackwardBlock {
  public:
   BackwardBlock(const BackwardTask& backward, std::int64_t begin, std::int64_t end, std::byte* scratch)
@@ -99,10 +110,11 @@ class BackwardBlock {
     grad_query_ = grad_out_ + sizes.grad_out;
     grad_v_ = grad_query_ + sizes.grad_query;
     tile_values_ = grad_v_ + sizes.grad_v;
-    slice_ = tile_values_ + sizes.tile_values;
-    T* rest = slice_ + sizes.slice;
-    logits_.template prepare<S>(task_, begin, count_, rest);
-    if (kHasDouble && double_.is_on()) double_.prepare(begin, count_, rest + sizes.logits.total());
+    T* wide_queries = tile_values_ + sizes.tile_values;
+    T* rest = wide_queries + sizes.wide_queries;
+    queries_ = rows_of_queries(wide_queries);
+    logits_.prepare(task_, begin, count_, reinterpret_cast<const T*>(queries_.data), queries_.step, rest);
+    if (double_.is_on()) double_.prepare(begin, count_, rest + sizes.logits.total());
   }
 
   // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of score_dim, or nullptr.
@@ -129,9 +141,20 @@ class BackwardBlock {
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
-  static constexpr bool kHasDouble = sizeof(S) == sizeof(T);
   using Tile = Vec<T>[kTileRows][kVectors];
   using Sight = typename Visibility<T, kVectors>::Sight;
+
+  // Row 0 is the block's first query: where it lies, if it is of type T, else a copy in `wide`.
+  Rows rows_of_queries(T* wide) const {
+    if (backward_.query_type == dtype_of<T>) {
+      return {task_.query.data + sizeof(T) * begin_ * task_.query.step, task_.query.step};
+    }
+    const std::int64_t step = whole_vectors<T>(task_.query_dim);
+    for (std::int64_t i = 0; i < count_; ++i) {
+      read_row(task_.query, backward_.query_type, begin_ + i, task_.query_dim, wide + i * step);
+    }
+    return {reinterpret_cast<const std::byte*>(wide), step};
+  }
 
   // The block's rows of queries and of grad_out, padded with zeros; grad_out transposed; log-sum-exp and, per query,
   // rowsum(grad_out * out), times dropout's rate.
@@ -146,25 +169,17 @@ class BackwardBlock {
       log_sum_exp_[i] = log_sum_exp_of(task_, row_sum);
       if (row_sum == -kInfinity<T>) continue;
       T* grad_out = grad_out_rows_ + i * value_columns_;
-      if (!is_additive(task_)) read_row(task_.query, false, i, task_.query_dim, query_rows_ + i * query_columns_);
-      read_row(backward_.grad_out, backward_.grad_out_is_accumulator, i, task_.value_dim, grad_out);
+      if (!is_additive(task_)) {
+        read_row(queries_, dtype_of<T>, i, task_.query_dim, query_rows_ + i * query_columns_);
+      }
+      read_row(backward_.grad_out, backward_.grad_out_type, begin_ + i, task_.value_dim, grad_out);
       T* out = tile_values_;
-      read_row(backward_.out, backward_.out_is_accumulator, i, task_.value_dim, out);
+      read_row(backward_.out, backward_.out_type, begin_ + i, task_.value_dim, out);
       delta_[i] = dot(grad_out, out, task_.value_dim) * rate;
       rows_are_finite_ = rows_are_finite_ && std::isfinite(delta_[i]);  // NaN of a query has reached its out
-      if constexpr (kHasDouble) {
-        if (double_.is_on()) double_.read_row(i, grad_out);
-      }
+      if (double_.is_on()) double_.read_row(i, grad_out);
     }
     transpose(grad_out_rows_, value_columns_, count_, task_.value_dim, grad_out_, kColumns);
-  }
-
-  void read_row(const Rows& rows, bool is_accumulator, std::int64_t i, std::int64_t size, T* to) const {
-    if (is_accumulator) {
-      std::memcpy(to, reinterpret_cast<const T*>(rows.data) + (begin_ + i) * rows.step, sizeof(T) * size);
-    } else {
-      convert_row(reinterpret_cast<const S*>(rows.data) + (begin_ + i) * rows.step, size, to);
-    }
   }
 
   // Keys first <= j < last, within the block that begins at `block`.
@@ -200,7 +215,7 @@ class BackwardBlock {
       if (parameters_ != nullptr) {
         add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
       }
-      if (task_.soft_cap != 0) logits_.template multiply_cap_slope<S>(task_, block + r, gradients_ + r * kColumns);
+      if (task_.soft_cap != 0) logits_.template multiply_cap_slope<T>(task_, block + r, gradients_ + r * kColumns);
       const std::int64_t in_chunk = block - chunk + r;
       const T* marks = masked && !rows_are_finite_ ? weights_ + r * kColumns : nullptr;
       add_rows(weights_ + r * kColumns, marks, grad_out_rows_, value_columns_,
@@ -210,17 +225,15 @@ class BackwardBlock {
         differentiate_additive(block + r, gradients_ + r * kColumns, grad_keys);
       } else {
         add_rows(gradients_ + r * kColumns, marks, query_rows_, query_columns_, grad_keys);
-        if (kHasDouble && double_.is_on()) {
+        if (double_.is_on()) {
           add_rows(third_tile_ + r * kColumns, marks, double_.query_rows(), query_columns_, grad_keys);
         }
       }
     }
     if (is_additive(task_)) return;
     accumulate_rows(task_.key, block, first_row, row, last, masked, taken, gradients_);
-    if constexpr (kHasDouble) {
-      if (!double_.is_on() || double_.tangents().key.data == nullptr) return;
-      accumulate_rows(double_.tangents().key, block, first_row, row, last, masked, taken, third_tile_);
-    }
+    if (!double_.is_on() || double_.tangents().key.data == nullptr) return;
+    accumulate_rows(double_.tangents().key, block, first_row, row, last, masked, taken, third_tile_);
   }
 
   // grad_query_ += rows of keys times the tile, from its row `begin` to row `end`, but for tiles that were not taken.
@@ -230,11 +243,11 @@ class BackwardBlock {
       std::int64_t next = r + kTileRows;
       while (next < end && taken[next / kTileRows] == taken[r / kTileRows]) next += kTileRows;
       if (taken[r / kTileRows]) {
-        const KeyRows<S> keys{reinterpret_cast<const S*>(rows.data) + (block + r) * rows.step, rows.step,
+        const KeyRows<T> keys{reinterpret_cast<const T*>(rows.data) + (block + r) * rows.step, rows.step,
                               std::min(block + next, last) - (block + r)};
         const bool guarded = masked && !keys.are_finite(task_.key_dim);
         accumulate<kVectors>(keys, task_.key_dim, tile + r * kColumns, guarded ? weights_ + r * kColumns : nullptr,
-                             slice_, grad_query_);
+                             static_cast<T*>(nullptr), grad_query_);
       }
       r = next;
     }
@@ -246,9 +259,9 @@ class BackwardBlock {
     const Tag<T> d;
     T* weights = weights_ + row * kColumns;
     T* gradients = gradients_ + row * kColumns;
-    recompute_weights<kUnit, kMasked, S>(task_, key, log_sum_exp_, visibility_, logits_, weights);
+    recompute_weights<kUnit, kMasked, T>(task_, key, log_sum_exp_, visibility_, logits_, weights);
     std::int64_t step;
-    const T* values = tile_rows<T, S>(task_.value, key, task_.k_len, task_.value_dim, tile_values_, step);
+    const T* values = tile_rows<T, T>(task_.value, key, task_.k_len, task_.value_dim, tile_values_, step);
     Tile tile;
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       const Vec<T> below = hn::Neg(hn::Load(d, delta_ + c * kLanes<T>));
@@ -262,9 +275,7 @@ class BackwardBlock {
       }
     }
     if (dropout_.is_on()) dropout_.drop(key, kTileRows, delta_, weights, gradients);
-    if constexpr (kHasDouble) {
-      if (double_.is_on()) differentiate_twice<kMasked>(key, weights, gradients, third_tile_ + row * kColumns);
-    }
+    if (double_.is_on()) differentiate_twice<kMasked>(key, weights, gradients, third_tile_ + row * kColumns);
     if constexpr (kMasked) set_hidden(visibility_, key, T(0), gradients);
   }
 
@@ -281,7 +292,7 @@ class BackwardBlock {
     add_additive_gradients<kVectors, T>({.hidden = task_.hidden,
                                          .queries = count_,
                                          .of_queries = logits_.projected_queries(),
-                                         .of_keys = logits_.template hidden_of_keys<S>(task_, key),
+                                         .of_keys = logits_.template hidden_of_keys<T>(task_, key),
                                          .v = reinterpret_cast<const T*>(task_.score_v),
                                          .gradients = gradients,
                                          .grad_queries = grad_query_,
@@ -362,7 +373,7 @@ class BackwardBlock {
   T* grad_query_;                // [score_dim][kColumns]
   T* grad_v_;                    // [hidden][kColumns], of additive scores
   T* tile_values_;               // [kTileRows][value_dim]
-  T* slice_;                     // [kBackwardKeys][kTileRows]
+  Rows queries_;                 // of the block, from row 0 on, of type T
   T* parameters_ = nullptr;      // [parameter_count]
   bool rows_are_finite_ = true;  // those of queries, grad_out and out
 };

@@ -61,7 +61,8 @@ class ForwardBlock {
     out_ = weights_ + sizes.weights;
     chunk_out_ = out_ + sizes.out;
     value_rows_ = chunk_out_ + sizes.out;
-    logits_.template prepare<S>(task_, begin_, count_, value_rows_ + sizes.value_rows);
+    const S* queries = reinterpret_cast<const S*>(task_.query.data) + begin_ * task_.query.step;
+    logits_.prepare(task_, begin_, count_, queries, task_.query.step, value_rows_ + sizes.value_rows);
     if (next.task != nullptr) announce(next);
   }
 

@@ -51,7 +51,8 @@ class JvpBlock {
     slopes_ = weights_ + sizes.tile;
     sums_ = slopes_ + sizes.tile;
     rows_ = sums_ + sizes.sums;
-    logits_.template prepare<T>(task_, begin, count_, rows_ + sizes.sums);
+    const T* queries = reinterpret_cast<const T*>(task_.query.data) + begin * task_.query.step;
+    logits_.prepare(task_, begin, count_, queries, task_.query.step, rows_ + sizes.sums);
     tangent_logits_.prepare(begin, count_, rows_ + sizes.sums + sizes.logits);
     std::memset(sums_, 0, sizeof(T) * sizes.sums);
     for (std::int64_t i = 0; i < kColumns; ++i) {

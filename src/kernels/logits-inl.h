@@ -80,9 +80,10 @@ class BlockLogits {
 
   explicit BlockLogits(Product product = {}) : product_(product) {}
 
-  // Reads the queries.
+  // Queries begin <= i < begin + count: rows from `queries` on, `step` apart.
   template <class S>
-  void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, T* scratch) {
+  void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, const S* queries, std::int64_t step,
+               T* scratch) {
     const LogitScratch<T, kVectors> sizes(task);
     begin_ = begin;
     count_ = count;
@@ -91,7 +92,7 @@ class BlockLogits {
     key_rows_ = projected + sizes.projected;
     key_hidden_ = key_rows_ + sizes.key_rows;
 
-    transpose_queries<S>(task);
+    transpose_queries(queries, step, task.query_dim);
     if (is_additive(task)) {
       multiply_rows(task.hidden, reinterpret_cast<const T*>(task.score_w_query.data), task.score_w_query.step, 1,
                     task.query_dim, projected);
@@ -173,11 +174,9 @@ class BlockLogits {
  private:
   // right_ = queries^T [query_dim][kColumns]; lanes without a query are 0.
   template <class S>
-  void transpose_queries(const AttentionTask& task) {
-    const S* rows = reinterpret_cast<const S*>(task.query.data) + begin_ * task.query.step;
+  void transpose_queries(const S* rows, std::int64_t step, std::int64_t size) {
     for (std::int64_t first = 0; first < kColumns; first += kLanes<T>) {
-      rows_to_lanes(rows + first * task.query.step, task.query.step, count_ - first, task.query_dim, right_ + first,
-                    kColumns);
+      rows_to_lanes(rows + first * step, step, count_ - first, size, right_ + first, kColumns);
     }
   }
 
