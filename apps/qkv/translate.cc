@@ -35,7 +35,8 @@ struct Request {
   TranslateOptions options{};
 };
 
-std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number) {
+// Of line `number`, from 1.
+std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number, const MarianConfig& model) {
   std::vector<std::int32_t> ids;
   const char *at = line.data(), *end = at + line.size();
   while (true) {
@@ -46,10 +47,17 @@ std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number
     if (error != std::errc() || (next < end && *next != ' ')) {
       throw FormatError(fmt::format("line {}: \"{}\" must be ids, whole numbers with spaces between", number, line));
     }
+    if (id < 0 || id >= model.vocab) {
+      throw FormatError(fmt::format("line {}: id {} must be from 0 to {}", number, id, model.vocab - 1));
+    }
     ids.push_back(id);
     at = next;
   }
   if (ids.empty()) throw FormatError(fmt::format("line {} has no ids", number));
+  if (std::ssize(ids) > model.positions) {
+    throw FormatError(
+        fmt::format("line {} has {} ids; the model reads {} at most", number, ids.size(), model.positions));
+  }
   return ids;
 }
 
@@ -90,7 +98,8 @@ void translate_lines(const Request& request, const Translator& translator, const
   }
   std::vector<std::vector<std::int32_t>> sources;
   for (const std::string& line : lines) {
-    sources.push_back(parse_ids(line, first + static_cast<std::int64_t>(sources.size())));
+    const std::int64_t number = first + static_cast<std::int64_t>(sources.size());
+    sources.push_back(parse_ids(line, number, translator.model().config()));
   }
   for (const auto& hypotheses : translator.generate(sources, request.options)) {
     std::vector<Translation> found;

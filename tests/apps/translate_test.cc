@@ -123,8 +123,10 @@ TEST(Translate, RefusesInOneLine) {
   refused({"--weights", "int4", "a"}, 2, "must be one of f32|bf16|int8");
   refused({"--beams", "2", "--nbest", "3", "a"}, 3, "nbest");
   refused({"--model", kIdsModel, "a"}, 3, "tokenizer.json is missing");
-  for (const auto& [line, part] : {std::pair("1 x", "line 1: \"1 x\" must be ids"), std::pair("", "line 1 has no ids"),
-                                   std::pair("99999999999", "must be ids"), std::pair("41", "41")}) {
+  for (const auto& [line, part] :
+       {std::pair("1 x", "line 1: \"1 x\" must be ids"), std::pair("", "line 1 has no ids"),
+        std::pair("99999999999", "must be ids"), std::pair("1 41", "line 1: id 41 must be from 0 to 40"),
+        std::pair("-1", "line 1: id -1 must be")}) {
     std::ofstream(folder / "in") << line << "\n";
     const Outcome outcome = run_program({"translate", "--model", kIdsModel, "--ids"}, {.input = folder / "in"});
     EXPECT_NE(outcome.code, 0);
