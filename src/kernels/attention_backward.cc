@@ -45,8 +45,9 @@ void write_typed(const RowsToWrite& rows, T scale) {
   S* to = reinterpret_cast<S*>(rows.to);
   for (std::int64_t i = 0; i < rows.count; ++i, from += rows.from_step, to += rows.to_step) {
     std::int64_t e = 0;
-    for (; e + kLanes<T> <= rows.size; e += kLanes<T>)
+    for (; e + kLanes<T> <= rows.size; e += kLanes<T>) {
       hn::StoreU(hn::Mul(hn::LoadU(d, from + e), hn::Set(d, scale)), d, from + e);
+    }
     for (; e < rows.size; ++e) from[e] *= scale;
     if constexpr (sizeof(S) == sizeof(T)) {
       std::memcpy(to, from, sizeof(T) * rows.size);

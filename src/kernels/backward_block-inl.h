@@ -215,7 +215,7 @@ class BackwardBlock {
       if (parameters_ != nullptr) {
         add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
       }
-      if (task_.soft_cap != 0) logits_.template multiply_cap_slope<T>(task_, block + r, gradients_ + r * kColumns);
+      if (task_.soft_cap != 0) logits_.multiply_cap_slope(task_, block + r, gradients_ + r * kColumns);
       const std::int64_t in_chunk = block - chunk + r;
       const T* marks = masked && !rows_are_finite_ ? weights_ + r * kColumns : nullptr;
       add_rows(weights_ + r * kColumns, marks, grad_out_rows_, value_columns_,
@@ -259,7 +259,7 @@ class BackwardBlock {
     const Tag<T> d;
     T* weights = weights_ + row * kColumns;
     T* gradients = gradients_ + row * kColumns;
-    recompute_weights<kUnit, kMasked, T>(task_, key, log_sum_exp_, visibility_, logits_, weights);
+    recompute_weights<kUnit, kMasked>(task_, key, log_sum_exp_, visibility_, logits_, weights);
     std::int64_t step;
     const T* values = tile_rows<T, T>(task_.value, key, task_.k_len, task_.value_dim, tile_values_, step);
     Tile tile;
@@ -292,7 +292,7 @@ class BackwardBlock {
     add_additive_gradients<kVectors, T>({.hidden = task_.hidden,
                                          .queries = count_,
                                          .of_queries = logits_.projected_queries(),
-                                         .of_keys = logits_.template hidden_of_keys<T>(task_, key),
+                                         .of_keys = logits_.hidden_of_keys(task_, key),
                                          .v = reinterpret_cast<const T*>(task_.score_v),
                                          .gradients = gradients,
                                          .grad_queries = grad_query_,

@@ -94,12 +94,12 @@ class JvpBlock {
       T* weights = weights_ + (key - first_key) * kColumns;
       T* slopes = slopes_ + (key - first_key) * kColumns;
       if (visibility_.sees_all(key, kTileRows)) {
-        recompute_weights<kUnit, false, T>(task_, key, log_sum_exp_, visibility_, logits_, weights);
+        recompute_weights<kUnit, false>(task_, key, log_sum_exp_, visibility_, logits_, weights);
         multiply_tangents<false>(key, weights, slopes, weight_sums, slope_sums);
       } else {
         masked = true;
         visibility_.look(key);
-        recompute_weights<kUnit, true, T>(task_, key, log_sum_exp_, visibility_, logits_, weights);
+        recompute_weights<kUnit, true>(task_, key, log_sum_exp_, visibility_, logits_, weights);
         multiply_tangents<true>(key, weights, slopes, weight_sums, slope_sums);
       }
     }

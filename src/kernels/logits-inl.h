@@ -145,22 +145,20 @@ class BlockLogits {
   const T* projected_queries() const { return right_; }
 
   // The hidden layer [kTileRows][hidden] of the keys from `key` on, of additive scores.
-  template <class S>
   const T* hidden_of_keys(const AttentionTask& task, std::int64_t key) {
     std::int64_t step;
-    const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    const T* keys = tile_rows<T, T>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
     project_keys(task, keys, step);
     return key_hidden_;
   }
 
   // gradients *= d(capped) / d(uncapped) = 1 - tanh^2(logits / cap), for the tile of keys that begins at `key`. A
   // gradient of 0 stays so: the slope of a hidden key may be NaN.
-  template <class S>
   void multiply_cap_slope(const AttentionTask& task, std::int64_t key, T* gradients) {
     const Tag<T> d;
     HWY_ALIGN T logits[kTileRows * kColumns];
     std::int64_t step;
-    const T* keys = tile_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    const T* keys = tile_rows<T, T>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
     compute_scores(task, keys, step, logits);
     const Vec<T> cap = hn::Set(d, static_cast<T>(task.soft_cap));
     for (int at = 0; at < kTileRows * kColumns; at += kLanes<T>) {

@@ -28,13 +28,13 @@ T log_sum_exp_of(const AttentionTask& task, T natural) {
 
 // weights [kTileRows][column] of keys key ... key + kTileRows - 1; a hidden key has weight -0. If kMasked, the tile's
 // booleans were loaded.
-template <Unit kUnit, bool kMasked, class S, class T, int kVectors>
+template <Unit kUnit, bool kMasked, class T, int kVectors>
 HWY_INLINE void recompute_weights(const AttentionTask& task, std::int64_t key, const T* log_sum_exp,
                                   const Visibility<T, kVectors>& visibility, BlockLogits<T, kVectors>& logits,
                                   T* weights) {
   const Tag<T> d;
   Vec<T> tile[kTileRows][kVectors];
-  logits.template compute<kUnit, S>(task, key, tile);
+  logits.template compute<kUnit, T>(task, key, tile);
   if constexpr (kMasked) visibility.hide(key, tile);
   QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
     const Vec<T> unit = unit_of<kUnit, T>(task), log_sum = hn::Load(d, log_sum_exp + c * kLanes<T>);
