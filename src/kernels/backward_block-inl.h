@@ -147,7 +147,8 @@ class BackwardBlock {
   // Row 0 is the block's first query: where it lies, if it is of type T, else a copy in `wide`.
   Rows rows_of_queries(T* wide) const {
     if (backward_.query_type == dtype_of<T>) {
-      return {task_.query.data + sizeof(T) * begin_ * task_.query.step, task_.query.step};
+      const T* first = reinterpret_cast<const T*>(task_.query.data) + begin_ * task_.query.step;
+      return {reinterpret_cast<const std::byte*>(first), task_.query.step};
     }
     const std::int64_t step = whole_vectors<T>(task_.query_dim);
     for (std::int64_t i = 0; i < count_; ++i) {
