@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/visit_dtype.h"
 #include "kernels/attention_backward.h"
 #include "kernels/attention_problem.h"
 #include "kernels/bias_gradients.h"
