@@ -19,7 +19,7 @@ constexpr std::int64_t kHeadDims[] = {64, 1024};  // the usual one and the large
 std::size_t scratch_bytes(std::int64_t head_dim) {
   AttentionTask task;
   task.query_dim = task.key_dim = task.value_dim = head_dim;
-  return plan_forward(task, Dtype::f32).scratch_bytes;
+  return plan_forward(task).scratch_bytes;
 }
 
 void print_text() {

@@ -33,29 +33,17 @@ HWY_NOINLINE void multiply_visible(const T* left, std::int64_t step, const T* ti
   }
 }
 
-template <int kRows, int kVectors, int kStride, class T, class S>
-void accumulate_dims(const KeyRows<S>& rows, const T* tile, const T* marks, T* slice, T* to) {
+template <int kRows, int kVectors, int kStride, class T>
+void accumulate_dims(const KeyRows<T>& rows, const T* tile, const T* marks, T* to) {
   const Tag<T> d;
-  const T* left;
-  std::int64_t step;
-  if constexpr (sizeof(S) == sizeof(T)) {
-    left = rows.data;
-    step = rows.step;
-  } else {
-    for (std::int64_t key = 0; key < rows.count; ++key) {
-      convert_some<kRows>(rows.data + key * rows.step, slice + key * kRows);
-    }
-    left = slice;
-    step = kRows;
-  }
   Vec<T> sum[kRows][kVectors];
   QKV_UNROLL for (int r = 0; r < kRows; ++r) {
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Load(d, to + (r * kStride + c) * kLanes<T>);
   }
   if (HWY_UNLIKELY(marks != nullptr)) {
-    multiply_visible<kStride>(left, step, tile, marks, rows.count, sum);
+    multiply_visible<kStride>(rows.data, rows.step, tile, marks, rows.count, sum);
   } else {
-    multiply_tile<kRows, kVectors, T>(left, 1, step, tile, kStride * kLanes<T>, rows.count, sum);
+    multiply_tile<kRows, kVectors, T>(rows.data, 1, rows.step, tile, kStride * kLanes<T>, rows.count, sum);
   }
   QKV_UNROLL for (int r = 0; r < kRows; ++r) {
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], d, to + (r * kStride + c) * kLanes<T>);
@@ -63,22 +51,21 @@ void accumulate_dims(const KeyRows<S>& rows, const T* tile, const T* marks, T* s
 }
 
 // to[dim][query] += sum over keys of rows[key][dim] * tile[key][query], in order of keys, for dim < dims. `marks`:
-// nullptr, or a tile whose -0 entries name the pairs to leave out. `slice`: room for count * kTileRows elements. Rows
-// of tiles and of `to` lie kStride vectors apart, of which kVectors take part.
-template <int kVectors, int kStride = kVectors, class T, class S>
-void accumulate(KeyRows<S> rows, std::int64_t dims, const T* tile, const T* marks, T* slice, T* to) {
+// nullptr, or a tile whose -0 entries name the pairs to leave out. Rows of tiles and of `to` lie kStride vectors apart,
+// of which kVectors take part.
+template <int kVectors, int kStride = kVectors, class T>
+void accumulate(KeyRows<T> rows, std::int64_t dims, const T* tile, const T* marks, T* to) {
   constexpr int kColumns = kStride * kLanes<T>;
   std::int64_t left = dims;
   for (; left >= kTileRows; left -= kTileRows, rows.data += kTileRows, to += kTileRows * kColumns) {
-    accumulate_dims<kTileRows, kVectors, kStride>(rows, tile, marks, slice, to);
+    accumulate_dims<kTileRows, kVectors, kStride>(rows, tile, marks, to);
   }
   if constexpr (kTileRows > 4) {
     for (; left >= 4; left -= 4, rows.data += 4, to += 4 * kColumns) {
-      accumulate_dims<4, kVectors, kStride>(rows, tile, marks, slice, to);
+      accumulate_dims<4, kVectors, kStride>(rows, tile, marks, to);
     }
   }
-  for (; left > 0; --left, ++rows.data, to += kColumns)
-    accumulate_dims<1, kVectors, kStride>(rows, tile, marks, slice, to);
+  for (; left > 0; --left, ++rows.data, to += kColumns) accumulate_dims<1, kVectors, kStride>(rows, tile, marks, to);
 }
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -36,7 +36,7 @@ class ForwardCall {
  private:
   // Chosen rows are attended once more, alone: their bits do not depend on their neighbours.
   void run_rows(const AttentionExtras& extras) {
-    const DecodePlan decode_plan = plan_decode(problem_.task(0, 0), 1, problem_.storage);
+    const DecodePlan decode_plan = plan_decode(problem_.task(0, 0), 1);
     std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
     parallel_for(schedule_.chosen_rows, schedule_.threads, [&](std::int64_t i, int worker) {
       check_stop();
@@ -51,7 +51,7 @@ class ForwardCall {
         decode_group(&task, 1, decode_plan, memory);
       } else {
         std::memset(memory, 0, std::min(schedule_.row_bytes, Scratch::kFreshBytes));  // decoding writes there, too
-        attend_forward({&task, query, query + 1}, {}, problem_.storage, memory);
+        attend_forward({&task, query, query + 1}, {}, memory);
       }
     });
   }
@@ -94,30 +94,29 @@ class ForwardCall {
 
   // Shorter sequences than the longest leave some tasks empty, which costs nothing.
   void attend_blocks() {
-    const ForwardPlan& plan = schedule_.block;
     const bool in_order = schedule_.sums;
-    const std::int64_t blocks = schedule_.blocks, tasks = in_order ? 1 : blocks;  // per head
+    const std::int64_t parts = schedule_.tasks_per_head, tasks = in_order ? 1 : parts;
     std::vector<Worker> workers(static_cast<std::size_t>(schedule_.threads));
     parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t index, int number) {
       Worker& worker = workers[static_cast<std::size_t>(number)];
       const AttentionTask& task = worker.present.of(*this, index / tasks);
       if (is_decoded(task) && !schedule_.statistics) return;
-      // Else late blocks first: under a causal mask they are the longest.
-      const std::int64_t first = in_order ? 0 : blocks - 1 - index % tasks;
+      // Else late queries first: under a causal mask they see the most.
+      const std::int64_t first = in_order ? 0 : parts - 1 - index % tasks;
       const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
       const AttentionTask& next = worker.next.of(*this, likely / tasks);
-      const std::int64_t next_first = in_order ? 0 : blocks - 1 - likely % tasks;
-      const auto block_of = [&](const AttentionTask& of, std::int64_t block) {
-        const std::int64_t begin = block * plan.block_queries;
-        return QueryBlock{&of, begin, std::min(begin + plan.block_queries, of.q_len)};
+      const std::int64_t next_first = in_order ? 0 : parts - 1 - likely % tasks;
+      const auto part_of = [&](const AttentionTask& of, std::int64_t part) {
+        const std::int64_t begin = part * schedule_.task_queries;
+        return QueryBlock{&of, begin, std::min(begin + schedule_.task_queries, of.q_len)};
       };
-      const std::int64_t last = first + (in_order ? blocks : 1);
-      for (std::int64_t block = first; block < last; ++block) {
-        const QueryBlock present = block_of(task, block);
+      const std::int64_t last = first + (in_order ? parts : 1);
+      for (std::int64_t part = first; part < last; ++part) {
+        const QueryBlock present = part_of(task, part);
         if (present.begin >= present.end) return;
         check_stop();
-        attend_forward(present, block + 1 < last ? block_of(task, block + 1) : block_of(next, next_first),
-                       problem_.storage, worker.scratch.get(plan.scratch_bytes));
+        attend_forward(present, part + 1 < last ? part_of(task, part + 1) : part_of(next, next_first),
+                       worker.scratch.get(schedule_.block.scratch_bytes));
       }
     });
   }
@@ -176,13 +175,13 @@ class ForwardCall {
     std::byte* part = memory + plan.scratch_bytes;
     std::byte* next = part + bytes_of(heads * plan.row_elements);
     check_stop();
-    decode_chunk(tasks, heads, problem_.storage, 0, memory, part);
+    decode_chunk(tasks, heads, 0, memory, part);
     for (std::int64_t chunk = kChunkKeys; chunk < tasks[0].k_len; chunk += kChunkKeys) {
       check_stop();
-      decode_chunk(tasks, heads, problem_.storage, chunk, memory, next);
-      merge_decoded(tasks, heads, problem_.storage, part, next);
+      decode_chunk(tasks, heads, chunk, memory, next);
+      merge_decoded(tasks, heads, part, next);
     }
-    finish_decoded(tasks, heads, problem_.storage, memory, part);
+    finish_decoded(tasks, heads, memory, part);
   }
 
   // A wave of chunks at a time bounds the memory of partial results.
@@ -202,20 +201,20 @@ class ForwardCall {
         const std::int64_t unit = index / count, i = index % count;
         std::byte* to = first + i == 0 ? total + static_cast<std::size_t>(unit) * part_bytes
                                        : part + static_cast<std::size_t>(unit * wave + i) * part_bytes;
-        decode_chunk(tasks[static_cast<std::size_t>(unit)].data(), group, problem_.storage, (first + i) * kChunkKeys,
+        decode_chunk(tasks[static_cast<std::size_t>(unit)].data(), group, (first + i) * kChunkKeys,
                      scratch[static_cast<std::size_t>(worker)].get(scratch_bytes), to);
       });
       for (std::int64_t unit = 0; unit < units; ++unit) {
         for (std::int64_t i = first == 0 ? 1 : 0; i < count; ++i) {
-          merge_decoded(tasks[static_cast<std::size_t>(unit)].data(), group, problem_.storage,
+          merge_decoded(tasks[static_cast<std::size_t>(unit)].data(), group,
                         total + static_cast<std::size_t>(unit) * part_bytes,
                         part + static_cast<std::size_t>(unit * wave + i) * part_bytes);
         }
       }
     }
     for (std::int64_t unit = 0; unit < units; ++unit) {
-      finish_decoded(tasks[static_cast<std::size_t>(unit)].data(), group, problem_.storage,
-                     scratch[0].get(scratch_bytes), total + static_cast<std::size_t>(unit) * part_bytes);
+      finish_decoded(tasks[static_cast<std::size_t>(unit)].data(), group, scratch[0].get(scratch_bytes),
+                     total + static_cast<std::size_t>(unit) * part_bytes);
     }
   }
 

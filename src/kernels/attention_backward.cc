@@ -27,15 +27,14 @@ const std::byte* backward_typed(const BackwardTask& task, std::int64_t begin, st
   return run(std::integral_constant<int, kTileVectors>());
 }
 
-const std::byte* backward(const BackwardTask& task, Dtype accumulation, std::int64_t begin, std::int64_t end,
-                          std::int64_t chunk, const ChunkSums& sums, std::byte* scratch) {
-  return accumulation == Dtype::f64 ? backward_typed<double>(task, begin, end, chunk, sums, scratch)
-                                    : backward_typed<float>(task, begin, end, chunk, sums, scratch);
+const std::byte* backward(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
+                          const ChunkSums& sums, std::byte* scratch) {
+  return task.forward.accumulates_f64() ? backward_typed<double>(task, begin, end, chunk, sums, scratch)
+                                        : backward_typed<float>(task, begin, end, chunk, sums, scratch);
 }
 
-void widen(const Rows& rows, Dtype type, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to) {
-  float* row = reinterpret_cast<float*>(to);
-  for (std::int64_t i = first; i < last; ++i, row += size) read_row(rows, type, i, size, row);
+void widen(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to) {
+  read_rows(rows, first, last, size, reinterpret_cast<float*>(to), size);
 }
 
 template <class T, class S>
@@ -75,8 +74,8 @@ BackwardPlan plan_typed(const BackwardTask& backward) {
           .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(backward).total()) * sizeof(T)};
 }
 
-BackwardPlan backward_plan(const BackwardTask& task, Dtype accumulation) {
-  return accumulation == Dtype::f64 ? plan_typed<double>(task) : plan_typed<float>(task);
+BackwardPlan backward_plan(const BackwardTask& task) {
+  return task.forward.accumulates_f64() ? plan_typed<double>(task) : plan_typed<float>(task);
 }
 
 }  // namespace qkv::HWY_NAMESPACE
@@ -93,21 +92,19 @@ HWY_EXPORT(write_rows);
 
 }  // namespace
 
-BackwardPlan plan_backward(const BackwardTask& task, Dtype accumulation) {
-  return HWY_DYNAMIC_DISPATCH(backward_plan)(task, accumulation);
-}
+BackwardPlan plan_backward(const BackwardTask& task) { return HWY_DYNAMIC_DISPATCH(backward_plan)(task); }
 
-void widen_rows(const Rows& rows, Dtype type, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to) {
-  HWY_DYNAMIC_DISPATCH(widen)(rows, type, first, last, size, to);
+void widen_rows(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to) {
+  HWY_DYNAMIC_DISPATCH(widen)(rows, first, last, size, to);
 }
 
 void write_scaled(const RowsToWrite& rows, Dtype type, double scale) {
   HWY_DYNAMIC_DISPATCH(write_rows)(rows, type, scale);
 }
 
-const std::byte* attend_backward(const BackwardTask& task, Dtype accumulation, std::int64_t begin, std::int64_t end,
-                                 std::int64_t chunk, const ChunkSums& sums, std::byte* scratch) {
-  return HWY_DYNAMIC_DISPATCH(backward)(task, accumulation, begin, end, chunk, sums, scratch);
+const std::byte* attend_backward(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
+                                 const ChunkSums& sums, std::byte* scratch) {
+  return HWY_DYNAMIC_DISPATCH(backward)(task, begin, end, chunk, sums, scratch);
 }
 
 }  // namespace qkv

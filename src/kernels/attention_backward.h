@@ -10,9 +10,7 @@ namespace qkv {
 // What the kernel is told beyond the forward task. Rows of keys and values must be of the accumulation's type.
 struct BackwardTask {
   AttentionTask forward;
-  Dtype query_type = Dtype::f32;
   Rows out, grad_out;
-  Dtype out_type = Dtype::f32, grad_out_type = Dtype::f32;
   const std::byte* log_sum_exp = nullptr;
   std::int64_t log_sum_exp_step = 0;
   // To add to, from the chunk's first key on.
@@ -32,10 +30,10 @@ struct BackwardPlan {
   std::size_t scratch_bytes = 0;
 };
 
-BackwardPlan plan_backward(const BackwardTask& task, Dtype accumulation);
+BackwardPlan plan_backward(const BackwardTask& task);
 
-// Rows first <= i < last in the accumulation's type, [last - first][size].
-void widen_rows(const Rows& rows, Dtype type, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to);
+// Rows first <= i < last of 16-bit elements in f32, [last - first][size].
+void widen_rows(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to);
 
 // to[i] = scale * from[i], for rows of the accumulation's type and rows of `type`. Overwrites `from`.
 struct RowsToWrite {
@@ -58,7 +56,7 @@ struct ChunkSums {
 // Adds the share of queries begin <= i < end to `sums`, for keys of the chunk that begins at `chunk`. Returns the
 // queries' gradient from these keys, [end - begin][score_dim], inside `scratch`; nullptr if none of the queries sees
 // one of them.
-const std::byte* attend_backward(const BackwardTask& task, Dtype accumulation, std::int64_t begin, std::int64_t end,
-                                 std::int64_t chunk, const ChunkSums& sums, std::byte* scratch);
+const std::byte* attend_backward(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
+                                 const ChunkSums& sums, std::byte* scratch);
 
 }  // namespace qkv

@@ -13,36 +13,22 @@
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
 
-#include "kernels/forward_block-inl.h"
+#include "kernels/forward_blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-template <class T, class S>
-void forward_typed(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
-  const std::int64_t vectors = (block.end - block.begin + kLanes<T> - 1) / kLanes<T>;
-  if (vectors == 1) return ForwardBlock<T, S, 1>(block, next, scratch).run();
-  if constexpr (dtype_of<S> == Dtype::f32) {  // elsewhere two vectors are not worth the code
-    if (vectors == 2) return ForwardBlock<T, S, 2>(block, next, scratch).run();
-  }
-  ForwardBlock<T, S, kTileVectors>(block, next, scratch).run();
+using DoubleBlocks = ForwardBlocks<double, ExactProduct>;
+using FloatBlocks = ForwardBlocks<float, ExactProduct>;
+
+void forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
+  const AttentionTask& task = *block.task;
+  if (task.accumulates_f64()) return DoubleBlocks(task, scratch).run(block.begin, block.end, next);
+  FloatBlocks(task, scratch).run(block.begin, block.end, next);
 }
 
-void forward(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch) {
-  if (storage == Dtype::f64) {
-    forward_typed<double, double>(block, next, scratch);
-  } else if (storage == Dtype::bf16) {
-    forward_typed<float, BFloat16>(block, next, scratch);
-  } else if (storage == Dtype::f16) {
-    forward_typed<float, Float16>(block, next, scratch);
-  } else {
-    forward_typed<float, float>(block, next, scratch);
-  }
-}
-
-ForwardPlan plan(const AttentionTask& task, Dtype storage) {
-  if (storage == Dtype::f64) return {kTileColumns<double>, kTileRows, scratch_bytes<double, kTileVectors>(task)};
-  return {kTileColumns<float>, kTileRows, scratch_bytes<float, kTileVectors>(task)};
+ForwardPlan plan(const AttentionTask& task) {
+  return task.accumulates_f64() ? DoubleBlocks::plan(task) : FloatBlocks::plan(task);
 }
 
 }  // namespace qkv::HWY_NAMESPACE
@@ -60,11 +46,14 @@ HWY_EXPORT(plan);
 
 }  // namespace
 
-ForwardPlan plan_forward(const AttentionTask& task, Dtype storage) { return HWY_DYNAMIC_DISPATCH(plan)(task, storage); }
+ForwardPlan plan_forward(const AttentionTask& task) {
+  if (task.precision == Precision::reduced) return plan_reduced(task);
+  return HWY_DYNAMIC_DISPATCH(plan)(task);
+}
 
-void attend_forward(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch) {
-  if (block.task->precision == Precision::reduced) return attend_reduced(block, next, storage, scratch);
-  HWY_DYNAMIC_DISPATCH(forward)(block, next, storage, scratch);
+void attend_forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
+  if (block.task->precision == Precision::reduced) return attend_reduced(block, next, scratch);
+  HWY_DYNAMIC_DISPATCH(forward)(block, next, scratch);
 }
 
 template <class T>

@@ -2,22 +2,23 @@
 #pragma once
 
 #include "kernels/attention_task.h"
-#include "qkv/dtype.h"
 
 namespace qkv {
 
-// How many queries a block holds on the selected target, and the scratch that attend_forward needs.
-ForwardPlan plan_forward(const AttentionTask& task, Dtype storage);
+// How many queries a block holds on the selected target, and the scratch that attend_forward needs for tasks with at
+// most so many keys.
+ForwardPlan plan_forward(const AttentionTask& task);
 
-// Queries begin <= i < end of one head, end - begin <= block_queries.
+// Queries begin <= i < end of one head.
 struct QueryBlock {
   const AttentionTask* task = nullptr;
   std::int64_t begin = 0, end = 0;
 };
 
 // `next`: what this thread will probably do next, or no task; its rows are fetched meanwhile. `scratch`: 64-byte
-// aligned.
-void attend_forward(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch);
+// aligned; it holds keys and values from one call to the next, and its first Scratch::kFreshBytes were 0 before the
+// first one.
+void attend_forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch);
 
 // unit * maximum + ln(sum), or -infinity for sum 0: the natural log-sum-exp of a row whose maximum is in units of
 // `unit`.

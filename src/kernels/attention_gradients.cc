@@ -70,7 +70,7 @@ class BackwardCall {
       return;
     }
     set_zero(query_sum_);
-    const BackwardPlan plan = plan_backward(task(0, 0), problem_.accumulation);
+    const BackwardPlan plan = plan_backward(task(0, 0));
     const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
     const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
     Turns turns(problem_.batch * problem_.heads * blocks + 1);  // the last place is for the gradient of score v
@@ -105,17 +105,14 @@ class BackwardCall {
   BackwardTask task(std::int64_t b, std::int64_t h) const {
     BackwardTask task;
     task.forward = problem_.task(b, h);
-    task.out = {problem_.query_address(out_, b, h), out_.stride(-2)};
-    task.grad_out = {problem_.query_address(grad_out_, b, h), grad_out_.stride(-2)};
-    task.query_type = problem_.storage;
-    task.out_type = out_.dtype();
-    task.grad_out_type = grad_out_.dtype();
+    task.out = problem_.rows_of_queries(out_, b, h);
+    task.grad_out = problem_.rows_of_queries(grad_out_, b, h);
     task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
     task.log_sum_exp_step = log_sum_exp_.stride(-1);
     if (!out_tangent_) return task;
     task.is_double = true;
     task.tangents = tangents_.task(problem_, b, h);
-    task.out_tangent = {problem_.query_address(out_tangent_, b, h), out_tangent_.stride(-2)};
+    task.out_tangent = problem_.rows_of_queries(out_tangent_, b, h);
     task.log_sum_exp_tangent = place(log_sum_exp_tangent_, b, h);
     task.weight_sum = place(weight_sum_, b, h);
     return task;
@@ -137,8 +134,8 @@ class BackwardCall {
     if (problem_.storage == problem_.accumulation) return;
     for (const auto& [rows, size] : {std::pair(&task.key, task.key_dim), {&task.value, task.value_dim}}) {
       const auto row_bytes = static_cast<std::ptrdiff_t>(size_of(problem_.accumulation)) * size;
-      widen_rows(*rows, problem_.storage, chunk, std::min(task.k_len, chunk + kChunkKeys), size, memory);
-      *rows = {.data = memory - chunk * row_bytes, .step = size};
+      widen_rows(*rows, chunk, std::min(task.k_len, chunk + kChunkKeys), size, memory);
+      *rows = {.data = memory - chunk * row_bytes, .type = problem_.accumulation, .step = size};
       memory += kChunkKeys * row_bytes;
     }
   }
@@ -180,10 +177,9 @@ class BackwardCall {
         const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
         if (options_.stop.stop_requested()) throw Stopped();
         bias_.begin_block(bias_head, block, head);
-        const std::byte* share = keys == 0 || begin >= end
-                                     ? nullptr
-                                     : attend_backward(head, problem_.accumulation, begin, end, chunk, sums,
-                                                       block_scratch.get(plan.scratch_bytes));
+        const std::byte* share = keys == 0 || begin >= end ? nullptr
+                                                           : attend_backward(head, begin, end, chunk, sums,
+                                                                             block_scratch.get(plan.scratch_bytes));
         bias_.end_block(bias_head, block);
         if (share != nullptr && parameters_.are_wanted()) parameters_.finish_block(worker);
         if (share == nullptr || !query_) continue;

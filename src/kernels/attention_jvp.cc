@@ -34,7 +34,7 @@ class JvpCall {
 
   void run(int thread_count, const std::stop_token& stop) const {
     if (problem_.batch == 0 || problem_.heads == 0 || problem_.q_len == 0) return;
-    const JvpPlan plan = plan_jvp(problem_.task(0, 0), problem_.storage);
+    const JvpPlan plan = plan_jvp(problem_.task(0, 0));
     const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
     std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count));
     parallel_for(problem_.batch * problem_.heads * blocks, thread_count, [&](std::int64_t index, int worker) {
@@ -43,8 +43,7 @@ class JvpCall {
       const std::int64_t b = head / problem_.heads, h = head % problem_.heads;
       const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
       if (begin >= end) return;
-      attend_jvp(task(b, h), problem_.storage, begin, end,
-                 scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
+      attend_jvp(task(b, h), begin, end, scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
     });
   }
 
@@ -53,7 +52,7 @@ class JvpCall {
     JvpTask task;
     task.forward = problem_.task(b, h);
     task.tangents = tangents_.task(problem_, b, h);
-    task.out = {problem_.query_address(out_, b, h), out_.stride(-2)};
+    task.out = problem_.rows_of_queries(out_, b, h);
     task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
     task.log_sum_exp_step = log_sum_exp_.stride(-1);
     task.out_tangent = place(out_tangent_, b, h, -2);

@@ -94,7 +94,7 @@ void AttentionProblem::set_places_of(AttentionTask& task, std::int64_t b, std::i
   if (out_) {
     task.out = writable(query_address(out_, b, h));
     task.out_step = out_.stride(-2);
-    task.out_is_accumulator = out_.dtype() == accumulation;
+    task.out_type = out_.dtype();
   }
   if (log_sum_exp_) {
     task.log_sum_exp = writable(query_address(log_sum_exp_, b, h));

@@ -85,7 +85,7 @@ void remark(AttentionPlan& plan, const AttentionProblem& problem, const Attentio
   }
   const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
   if (half && plan.precision == Precision::exact) {
-    add(fmt::format("{} is widened to f32 for every product", name_of(problem.storage)));
+    add(fmt::format("{} is widened to f32", name_of(problem.storage)));
   }
   if (problem.storage == Dtype::f64) add("f64 halves the numbers in a vector");
   if (schedule.prefill && problem.q_len < schedule.block.block_queries) {

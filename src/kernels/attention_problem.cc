@@ -223,21 +223,26 @@ const std::byte* AttentionProblem::key_address(const TensorView& view, std::int6
   return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
 }
 
-Rows AttentionProblem::rows_of(const TensorView& keys, std::int64_t b, std::int64_t kv_head) const {
-  if (!paged) return {.data = key_address(keys, b, kv_head), .step = keys.stride(-2)};
-  return {.data = keys.bytes() + kv_head * keys.stride(1) * static_cast<std::int64_t>(size_of(storage)),
-          .step = keys.stride(-2),
+Rows AttentionProblem::rows_of_queries(const TensorView& view, std::int64_t b, std::int64_t h) const {
+  return {.data = query_address(view, b, h), .type = view.dtype(), .step = view.stride(-2)};
+}
+
+Rows AttentionProblem::rows_of_keys(const TensorView& view, std::int64_t b, std::int64_t kv_head) const {
+  if (!paged) return {.data = key_address(view, b, kv_head), .type = view.dtype(), .step = view.stride(-2)};
+  return {.data = view.bytes() + kv_head * view.stride(1) * static_cast<std::int64_t>(size_of(view.dtype())),
+          .type = view.dtype(),
+          .step = view.stride(-2),
           .pages = block_table_.data<std::int32_t>() + b * block_table_.stride(0),
-          .page_rows = keys.size(-2),
-          .page_step = keys.stride(0)};
+          .page_rows = view.size(-2),
+          .page_step = view.stride(0)};
 }
 
 AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   AttentionTask task;
   const std::int64_t kv_head = h / (heads / kv_heads);
-  task.query = {query_address(q_, b, h), q_.stride(-2)};
-  task.key = rows_of(k_, b, kv_head);
-  task.value = rows_of(v_, b, kv_head);
+  task.query = rows_of_queries(q_, b, h);
+  task.key = rows_of_keys(k_, b, kv_head);
+  task.value = rows_of_keys(v_, b, kv_head);
   task.q_len = query_length(b);
   task.k_len = key_length(b);
   task.length = lengths_.empty() ? task.k_len : lengths_[static_cast<std::size_t>(b)];
@@ -254,11 +259,11 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
 
   task.score = score_.kind();
   if (score_.v()) task.hidden = score_.v().size(0);
-  if (score_.w_query()) task.score_w_query = {score_.w_query().bytes(), score_.w_query().stride(0)};
-  if (score_.w_key()) task.score_w_key = {score_.w_key().bytes(), score_.w_key().stride(0)};
+  if (score_.w_query()) task.score_w_query = {score_.w_query().bytes(), accumulation, score_.w_query().stride(0)};
+  if (score_.w_key()) task.score_w_key = {score_.w_key().bytes(), accumulation, score_.w_key().stride(0)};
   if (score_.kind() == Score::Kind::concat) {
     const auto skipped = query_dim * static_cast<std::int64_t>(size_of(accumulation));
-    task.score_w_key = {task.score_w_query.data + skipped, task.score_w_query.step};
+    task.score_w_key = {task.score_w_query.data + skipped, accumulation, task.score_w_query.step};
   }
   task.score_v = score_.v().bytes();
 

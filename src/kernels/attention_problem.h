@@ -36,6 +36,9 @@ class AttentionProblem {
   // Address of the first row, of such a view, of sequence b and its query or key/value head.
   const std::byte* query_address(const TensorView& view, std::int64_t b, std::int64_t h) const;
   const std::byte* key_address(const TensorView& view, std::int64_t b, std::int64_t kv_head) const;
+  // All of its rows.
+  Rows rows_of_queries(const TensorView& view, std::int64_t b, std::int64_t h) const;
+  Rows rows_of_keys(const TensorView& view, std::int64_t b, std::int64_t kv_head) const;
 
   // Batch dimensions that masks and biases broadcast to.
   Dims mask_batch() const { return packed ? Dims{batch} : batch_shape_; }
@@ -62,8 +65,6 @@ class AttentionProblem {
   Dims query_shape() const;
   Dims key_shape() const;
   TensorView brought_to(std::string_view name, const TensorView& view, const Dims& shape) const;
-  // Where the keys or values of sequence b and its key/value head lie.
-  Rows rows_of(const TensorView& keys, std::int64_t b, std::int64_t kv_head) const;
 
   TensorView q_, k_, v_;    // [batch dimensions ..., heads, rows, size]; pages instead of the batch
   TensorView block_table_;  // paged

@@ -13,7 +13,7 @@
 #include <hwy/highway.h>
 
 #if HWY_TARGET == HWY_AVX3
-#include "kernels/forward_block-inl.h"
+#include "kernels/forward_blocks-inl.h"
 #include "kernels/reduced_product-inl.h"
 #endif
 
@@ -24,37 +24,21 @@ namespace qkv::HWY_NAMESPACE {
 
 bool reduced_is_usable() { return __builtin_cpu_supports("avx512bf16"); }
 
-std::size_t bytes_of_pairs(const AttentionTask& task) { return ReducedProduct::memory_bytes(task); }
+using ReducedBlocks = ForwardBlocks<float, ReducedProduct>;
 
-template <class S>
-void reduced_typed(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
-  const ReducedProduct product(*block.task, scratch);
-  std::byte* own = scratch + ReducedProduct::memory_bytes(*block.task);
-  const std::int64_t vectors = (block.end - block.begin + kLanes<float> - 1) / kLanes<float>;
-  if (vectors == 1) return ForwardBlock<float, S, 1, ReducedProduct>(block, next, own, product).run();
-  if constexpr (dtype_of<S> == Dtype::f32) {  // elsewhere two vectors are not worth the code
-    if (vectors == 2) return ForwardBlock<float, S, 2, ReducedProduct>(block, next, own, product).run();
-  }
-  ForwardBlock<float, S, kTileVectors, ReducedProduct>(block, next, own, product).run();
+void reduced(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
+  ReducedBlocks(*block.task, scratch).run(block.begin, block.end, next);
 }
 
-void reduced(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch) {
-  if (storage == Dtype::bf16) {
-    reduced_typed<BFloat16>(block, next, scratch);
-  } else if (storage == Dtype::f16) {
-    reduced_typed<Float16>(block, next, scratch);
-  } else {
-    reduced_typed<float>(block, next, scratch);
-  }
-}
+ForwardPlan reduced_plan(const AttentionTask& task) { return ReducedBlocks::plan(task); }
 
 #else
 
 bool reduced_is_usable() { return false; }
 
-std::size_t bytes_of_pairs(const AttentionTask&) { return 0; }
+void reduced(const QueryBlock&, const QueryBlock&, std::byte*) {}
 
-void reduced(const QueryBlock&, const QueryBlock&, Dtype, std::byte*) {}
+ForwardPlan reduced_plan(const AttentionTask&) { return {}; }
 
 #endif
 
@@ -72,7 +56,7 @@ namespace {
 
 HWY_EXPORT(reduced);
 HWY_EXPORT(reduced_is_usable);
-HWY_EXPORT(bytes_of_pairs);
+HWY_EXPORT(reduced_plan);
 
 }  // namespace
 
@@ -90,10 +74,10 @@ std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_d
   return {};
 }
 
-std::size_t reduced_bytes(const AttentionTask& task) { return HWY_DYNAMIC_DISPATCH(bytes_of_pairs)(task); }
+ForwardPlan plan_reduced(const AttentionTask& task) { return HWY_DYNAMIC_DISPATCH(reduced_plan)(task); }
 
-void attend_reduced(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(reduced)(block, next, storage, scratch);
+void attend_reduced(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(reduced)(block, next, scratch);
 }
 
 }  // namespace qkv

@@ -12,11 +12,8 @@ inline constexpr std::int64_t kMostReducedDim = 512;  // of heads and values: a 
 // Empty if the selected target of this CPU has such a kernel for several queries; else the reason, a line.
 std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_dim, std::int64_t value_dim);
 
-// Scratch beside that of attend_forward(), and in front of it: it holds keys and values of a head from one call to the
-// next.
-std::size_t reduced_bytes(const AttentionTask& task);
-
-// attend_forward() in such scratch, whose first bytes were 0 before the first call. Only if there is no reason not to.
-void attend_reduced(const QueryBlock& block, const QueryBlock& next, Dtype storage, std::byte* scratch);
+// plan_forward() and attend_forward() for tasks of that precision. Only if there is no reason not to.
+ForwardPlan plan_reduced(const AttentionTask& task);
+void attend_reduced(const QueryBlock& block, const QueryBlock& next, std::byte* scratch);
 
 }  // namespace qkv

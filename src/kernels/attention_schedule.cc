@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/attention_reduced.h"
 #include "kernels/view_checks.h"
 #include "qkv/threads.h"
 
@@ -10,6 +9,7 @@ namespace qkv {
 namespace {
 
 constexpr std::int64_t kMostWave = 64;
+constexpr std::int64_t kLeastTasks = 8;  // per thread, so that all end at about the same time
 
 std::size_t times(std::int64_t count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
 
@@ -27,26 +27,32 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   if (options.memory_limit < 0) fail("memory_limit must be 0 (none) or more bytes, got {}", options.memory_limit);
   threads = asked_threads;
   if (empty) return;
-  const AttentionTask first = problem.task(0, 0);
+  AttentionTask first = problem.task(0, 0);
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     if (is_decoded(problem.packed ? problem.task(b, 0) : first)) decoded.push_back(b);
     if (!problem.packed && decoded.empty()) break;  // all sequences are alike
   }
   prefill = statistics || decoded.size() < static_cast<std::size_t>(problem.batch);
-  block = plan_forward(first, problem.storage);
-  if (problem.precision == Precision::reduced) block.scratch_bytes += reduced_bytes(first);
-  blocks = divide_up(problem.q_len, block.block_queries);
-  tasks = problem.batch * problem.heads * (sums ? 1 : blocks);
+  first.k_len = problem.k_len;  // scratch must do for all sequences
+  first.precision = problem.precision;
+  block = plan_forward(first);
+  const std::int64_t all_heads = problem.batch * problem.heads;
+  std::int64_t together = block.blocks_together;
+  const auto tasks_of_head = [&] { return divide_up(problem.q_len, together * block.block_queries); };
+  while (together > 1 && all_heads * tasks_of_head() < kLeastTasks * threads) together /= 2;
+  task_queries = together * block.block_queries;
+  tasks_per_head = tasks_of_head();
+  tasks = all_heads * (sums ? 1 : tasks_per_head);
 
   const std::size_t element = size_of(problem.accumulation);
   decode.group = problem.heads / problem.kv_heads;
   decode.units = static_cast<std::int64_t>(decoded.size()) * problem.kv_heads;
   decode.chunks = divide_up(problem.k_len, kChunkKeys);
-  decode.kernel = plan_decode(first, decode.group, problem.storage);
+  decode.kernel = plan_decode(first, decode.group);
   decode.part_bytes = times(decode.group * decode.kernel.row_elements, element);
   chosen_rows = extras.rows ? extras.rows.size(0) : 0;
   if (chosen_rows > 0) {
-    const DecodePlan alone = plan_decode(first, 1, problem.storage);
+    const DecodePlan alone = plan_decode(first, 1);
     row_bytes = std::max(block.scratch_bytes, alone.scratch_bytes + times(2 * alone.row_elements, element));
   }
 

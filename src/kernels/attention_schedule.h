@@ -39,9 +39,10 @@ struct AttentionSchedule {
   int threads = 1;                    // as many as asked for, or as the memory limit allows
   int asked_threads = 1;
 
-  ForwardPlan block{};           // of prefill
-  std::int64_t blocks = 0;       // of the longest sequence
-  std::int64_t tasks = 0;        // for the threads to take: blocks, or heads where `sums`
+  ForwardPlan block{};            // of prefill
+  std::int64_t task_queries = 0;  // one block or several
+  std::int64_t tasks_per_head = 0;
+  std::int64_t tasks = 0;        // for the threads to take: the above of all heads, or heads where `sums`
   std::int64_t chosen_rows = 0;  // attended once more, alone
   std::size_t row_bytes = 0;     // of scratch for one of these
   DecodeSchedule decode;

@@ -9,6 +9,7 @@
 
 #include "core/dropout.h"
 #include "qkv/attention_function.h"
+#include "qkv/dtype.h"
 #include "qkv/precision.h"
 #include "qkv/score.h"
 
@@ -31,10 +32,17 @@ struct KeyRange {
 // pages[i / page_rows], pages lying page_step apart.
 struct Rows {
   const std::byte* data = nullptr;
+  Dtype type = Dtype::f32;
   std::int64_t step = 0;
   const std::int32_t* pages = nullptr;
   std::int64_t page_rows = 0, page_step = 0;
 };
+
+// Those from row `first` on, which are not in pages.
+inline Rows from_row(Rows rows, std::int64_t first) {
+  rows.data += first * rows.step * static_cast<std::int64_t>(size_of(rows.type));
+  return rows;
+}
 
 // An element (query i, key j) at data + i * query_step + j * key_step.
 struct Plane {
@@ -80,7 +88,7 @@ struct AttentionTask {
   Rows query, key, value;
   std::byte* out = nullptr;
   std::int64_t out_step = 0;
-  bool out_is_accumulator = false;  // out has the accumulation's type, not the inputs'
+  Dtype out_type = Dtype::f32;
 
   std::int64_t q_len = 0, k_len = 0;
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
@@ -116,6 +124,9 @@ struct AttentionTask {
   double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
 
   DropoutRule dropout;
+
+  // What it is accumulated in: f64 for f64, else f32.
+  bool accumulates_f64() const { return query.type == Dtype::f64; }
 
   // Requests; nullptr: not wanted.
   std::byte* log_sum_exp = nullptr;
@@ -176,10 +187,12 @@ inline KeyRange keys_of_queries(const AttentionTask& task, std::int64_t begin, s
   return {std::min(range.first, range.last), range.last};
 }
 
-// Queries of a block, keys of a tile, and bytes of scratch that one thread needs for this task.
+// Queries of a block, keys of a tile, how many blocks of a head gain from being given to one thread at once, and bytes
+// of scratch that this thread needs.
 struct ForwardPlan {
   std::int64_t block_queries;
   std::int64_t tile_keys;
+  int blocks_together;
   std::size_t scratch_bytes;
 };
 

@@ -75,17 +75,6 @@ HWY_INLINE void sum_over_queries(const T* tile, std::int64_t tile_step, const T*
   }
 }
 
-// A row of any type that accumulates in T.
-template <class T>
-HWY_NOINLINE void read_row(const Rows& rows, Dtype type, std::int64_t i, std::int64_t size, T* to) {
-  const auto read = [&]<class S>(S) { convert_row(reinterpret_cast<const S*>(rows.data) + i * rows.step, size, to); };
-  if constexpr (sizeof(T) == 4) {
-    if (type == Dtype::bf16) return read(BFloat16());
-    if (type == Dtype::f16) return read(Float16());
-  }
-  read(T());
-}
-
 template <class T, int kVectors>
 class BackwardBlock {
  public:
@@ -113,7 +102,7 @@ class BackwardBlock {
     T* wide_queries = tile_values_ + sizes.tile_values;
     T* rest = wide_queries + sizes.wide_queries;
     queries_ = rows_of_queries(wide_queries);
-    logits_.prepare(task_, begin, count_, reinterpret_cast<const T*>(queries_.data), queries_.step, rest);
+    logits_.prepare(task_, begin, count_, queries_, rest);
     if (double_.is_on()) double_.prepare(begin, count_, rest + sizes.logits.total());
   }
 
@@ -123,7 +112,7 @@ class BackwardBlock {
     const std::int64_t last = std::min(visibility_.last_key(), chunk + kChunkKeys);
     if (first >= last) return nullptr;
     parameters_ = reinterpret_cast<T*>(sums.parameters);
-    read_rows();
+    read_block();
     std::memset(grad_query_, 0, sizeof(T) * score_dim_ * kColumns);
     if (is_additive(task_)) std::memset(grad_v_, 0, sizeof(T) * task_.hidden * kColumns);
     for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
@@ -146,20 +135,15 @@ class BackwardBlock {
 
   // Row 0 is the block's first query: where it lies, if it is of type T, else a copy in `wide`.
   Rows rows_of_queries(T* wide) const {
-    if (backward_.query_type == dtype_of<T>) {
-      const T* first = reinterpret_cast<const T*>(task_.query.data) + begin_ * task_.query.step;
-      return {reinterpret_cast<const std::byte*>(first), task_.query.step};
-    }
+    if (task_.query.type == dtype_of<T>) return from_row(task_.query, begin_);
     const std::int64_t step = whole_vectors<T>(task_.query_dim);
-    for (std::int64_t i = 0; i < count_; ++i) {
-      read_row(task_.query, backward_.query_type, begin_ + i, task_.query_dim, wide + i * step);
-    }
-    return {reinterpret_cast<const std::byte*>(wide), step};
+    read_rows(task_.query, begin_, begin_ + count_, task_.query_dim, wide, step);
+    return {reinterpret_cast<const std::byte*>(wide), dtype_of<T>, step};
   }
 
   // The block's rows of queries and of grad_out, padded with zeros; grad_out transposed; log-sum-exp and, per query,
   // rowsum(grad_out * out), times dropout's rate.
-  void read_rows() {
+  void read_block() {
     std::memset(query_rows_, 0, sizeof(T) * kColumns * query_columns_);
     std::memset(grad_out_rows_, 0, sizeof(T) * kColumns * value_columns_);
     std::memset(grad_out_, 0, sizeof(T) * kColumns * task_.value_dim);
@@ -171,11 +155,11 @@ class BackwardBlock {
       if (row_sum == -kInfinity<T>) continue;
       T* grad_out = grad_out_rows_ + i * value_columns_;
       if (!is_additive(task_)) {
-        read_row(queries_, dtype_of<T>, i, task_.query_dim, query_rows_ + i * query_columns_);
+        read_rows(queries_, i, i + 1, task_.query_dim, query_rows_ + i * query_columns_, query_columns_);
       }
-      read_row(backward_.grad_out, backward_.grad_out_type, begin_ + i, task_.value_dim, grad_out);
+      read_rows(backward_.grad_out, begin_ + i, begin_ + i + 1, task_.value_dim, grad_out, value_columns_);
       T* out = tile_values_;
-      read_row(backward_.out, backward_.out_type, begin_ + i, task_.value_dim, out);
+      read_rows(backward_.out, begin_ + i, begin_ + i + 1, task_.value_dim, out, value_columns_);
       delta_[i] = dot(grad_out, out, task_.value_dim) * rate;
       rows_are_finite_ = rows_are_finite_ && std::isfinite(delta_[i]);  // NaN of a query has reached its out
       if (double_.is_on()) double_.read_row(i, grad_out);
@@ -248,7 +232,7 @@ class BackwardBlock {
                               std::min(block + next, last) - (block + r)};
         const bool guarded = masked && !keys.are_finite(task_.key_dim);
         accumulate<kVectors>(keys, task_.key_dim, tile + r * kColumns, guarded ? weights_ + r * kColumns : nullptr,
-                             static_cast<T*>(nullptr), grad_query_);
+                             grad_query_);
       }
       r = next;
     }
@@ -262,7 +246,7 @@ class BackwardBlock {
     T* gradients = gradients_ + row * kColumns;
     recompute_weights<kUnit, kMasked>(task_, key, log_sum_exp_, visibility_, logits_, weights);
     std::int64_t step;
-    const T* values = tile_rows<T, T>(task_.value, key, task_.k_len, task_.value_dim, tile_values_, step);
+    const T* values = tile_rows<T>(task_.value, key, task_.k_len, task_.value_dim, tile_values_, step);
     Tile tile;
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       const Vec<T> below = hn::Neg(hn::Load(d, delta_ + c * kLanes<T>));

@@ -107,7 +107,7 @@ struct Decoder {
       const std::int64_t count = std::min<std::int64_t>(kLanes<T>, task.value_dim - e);
       // Adding 0 turns -0 into 0, as in the other computation.
       hn::Store(hn::MulAdd(hn::Load(d, out + e), hn::Set(d, inverse), hn::Zero(d)), d, buffer);
-      if (sizeof(S) == sizeof(T) || task.out_is_accumulator) {
+      if (sizeof(S) == sizeof(T) || task.out_type == dtype_of<T>) {
         std::copy(buffer, buffer + count, reinterpret_cast<T*>(task.out) + e);
       } else if constexpr (sizeof(S) != sizeof(T)) {
         round_row(buffer, count, reinterpret_cast<S*>(task.out) + e);
@@ -116,9 +116,9 @@ struct Decoder {
   }
 };
 
-// Runs `Decoder<T, S>::name(arguments ...)` for the storage type.
-#define QKV_DECODE(name, ...)                             \
-  switch (storage) {                                      \
+// Runs `Decoder<T, S>::name(arguments ...)` for the type of the keys.
+#define QKV_DECODE(task, name, ...)                       \
+  switch ((task).key.type) {                              \
     case Dtype::f64:                                      \
       return Decoder<double, double>::name(__VA_ARGS__);  \
     case Dtype::bf16:                                     \
@@ -129,19 +129,18 @@ struct Decoder {
       return Decoder<float, float>::name(__VA_ARGS__);    \
   }
 
-DecodePlan plan(const AttentionTask& task, std::int64_t heads, Dtype storage) { QKV_DECODE(plan, task, heads) }
+DecodePlan plan(const AttentionTask& task, std::int64_t heads) { QKV_DECODE(task, plan, task, heads) }
 
-void chunk(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::int64_t first, std::byte* scratch,
-           std::byte* part) {
-  QKV_DECODE(chunk, tasks, heads, first, scratch, part)
+void chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, std::byte* scratch, std::byte* part) {
+  QKV_DECODE(*tasks, chunk, tasks, heads, first, scratch, part)
 }
 
-void merge(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* part, const std::byte* next) {
-  QKV_DECODE(merge, tasks, heads, part, next)
+void merge(const AttentionTask* tasks, std::int64_t heads, std::byte* part, const std::byte* next) {
+  QKV_DECODE(*tasks, merge, tasks, heads, part, next)
 }
 
-void finish(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch, std::byte* part) {
-  QKV_DECODE(finish, tasks, heads, scratch, part)
+void finish(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, std::byte* part) {
+  QKV_DECODE(*tasks, finish, tasks, heads, scratch, part)
 }
 
 #undef QKV_DECODE
@@ -164,23 +163,21 @@ bool is_decoded(const AttentionTask& task) {
   return task.q_len == 1 && (task.score == Score::Kind::dot || task.score == Score::Kind::scaled_dot);
 }
 
-DecodePlan plan_decode(const AttentionTask& task, std::int64_t heads, Dtype storage) {
-  return HWY_DYNAMIC_DISPATCH(plan)(task, heads, storage);
+DecodePlan plan_decode(const AttentionTask& task, std::int64_t heads) {
+  return HWY_DYNAMIC_DISPATCH(plan)(task, heads);
 }
 
-void decode_chunk(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::int64_t first, std::byte* scratch,
+void decode_chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, std::byte* scratch,
                   std::byte* part) {
-  HWY_DYNAMIC_DISPATCH(chunk)(tasks, heads, storage, first, scratch, part);
+  HWY_DYNAMIC_DISPATCH(chunk)(tasks, heads, first, scratch, part);
 }
 
-void merge_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* part,
-                   const std::byte* next) {
-  HWY_DYNAMIC_DISPATCH(merge)(tasks, heads, storage, part, next);
+void merge_decoded(const AttentionTask* tasks, std::int64_t heads, std::byte* part, const std::byte* next) {
+  HWY_DYNAMIC_DISPATCH(merge)(tasks, heads, part, next);
 }
 
-void finish_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch,
-                    std::byte* part) {
-  HWY_DYNAMIC_DISPATCH(finish)(tasks, heads, storage, scratch, part);
+void finish_decoded(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, std::byte* part) {
+  HWY_DYNAMIC_DISPATCH(finish)(tasks, heads, scratch, part);
 }
 
 }  // namespace qkv

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "kernels/attention_task.h"
-#include "qkv/dtype.h"
 
 namespace qkv {
 
@@ -19,18 +18,17 @@ struct DecodePlan {
 };
 
 // `tasks`: the query heads of one key/value head of one sequence, `heads` of them.
-DecodePlan plan_decode(const AttentionTask& task, std::int64_t heads, Dtype storage);
+DecodePlan plan_decode(const AttentionTask& task, std::int64_t heads);
 
 // The partial result over keys chunk <= j < chunk + kChunkKeys. `part`: 64-byte aligned rows.
-void decode_chunk(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::int64_t chunk, std::byte* scratch,
+void decode_chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t chunk, std::byte* scratch,
                   std::byte* part);
 
 // Adds the next partial result to the one in front of it.
-void merge_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* part,
-                   const std::byte* next);
+void merge_decoded(const AttentionTask* tasks, std::int64_t heads, std::byte* part, const std::byte* next);
 
 // Adds the sinks and writes what the tasks ask for: out, log-sum-exp, weights and logits (the last two by a second look
 // at the keys).
-void finish_decoded(const AttentionTask* tasks, std::int64_t heads, Dtype storage, std::byte* scratch, std::byte* part);
+void finish_decoded(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, std::byte* part);
 
 }  // namespace qkv

@@ -69,7 +69,7 @@ class DoubleBackward {
     set_below(delta_, c);
     if (tangents().value.data != nullptr) {
       std::int64_t step;
-      const T* values = tile_rows<T, T>(tangents().value, key, task_.k_len, task_.value_dim, value_rows_, step);
+      const T* values = tile_rows<T>(tangents().value, key, task_.k_len, task_.value_dim, value_rows_, step);
       multiply_tile<kTileRows, kVectors, T>(values, step, 1, grad_out, kColumns, task_.value_dim, c);
     }
     for (int r = 0; r < kTileRows; ++r) {

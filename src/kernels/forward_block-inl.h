@@ -23,56 +23,66 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// Scratch of a block, in elements of T, each part a multiple of the vector.
+// In elements of T, each part a multiple of the vector. Blocks that are computed in turns share the first part.
 template <class T, int kVectors>
 struct ForwardScratch {
   explicit ForwardScratch(const AttentionTask& task)
-      : logits(task),
-        weights(kBlockKeys * kVectors * kLanes<T>),
-        out(task.value_dim * kVectors * kLanes<T>),
-        value_rows(kBlockKeys * kTileRows) {}
+      : weights(kBlockKeys * kVectors * kLanes<T>), out(task.value_dim * kVectors * kLanes<T>), logits(task) {}
 
-  std::int64_t total() const { return logits.total() + weights + 2 * out + value_rows; }
+  std::int64_t of_block() const { return 2 * out + logits.total(); }
 
+  std::int64_t weights, out;
   LogitScratch<T, kVectors> logits;
-  std::int64_t weights, out, value_rows;
 };
 
-template <class T, int kVectors>
-std::size_t scratch_bytes(const AttentionTask& task) {
-  return static_cast<std::size_t>(ForwardScratch<T, kVectors>(task).total()) * sizeof(T);
-}
-
-// T: type of the accumulation, S: type of queries, keys and values in memory; Product: how the two products take them.
-template <class T, class S, int kVectors, class Product = ExactProduct>
+// T: type of the accumulation; Product: how the two products take their operands.
+template <class T, int kVectors, class Product>
 class ForwardBlock {
  public:
-  ForwardBlock(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, Product product = {})
-      : task_(*block.task),
-        begin_(block.begin),
-        count_(block.end - block.begin),
+  // Queries begin <= i < end. `weights`, `own`: as ForwardScratch says.
+  ForwardBlock(const AttentionTask& task, std::int64_t begin, std::int64_t end, const Product& product, T* weights,
+               T* own)
+      : task_(task),
+        begin_(begin),
+        count_(end - begin),
         visibility_(task_, begin_, count_),
         dropout_(task_, begin_),
         product_(product),
-        logits_(product) {
-    const ForwardScratch<T, kVectors> sizes(task_);
-    T* at = reinterpret_cast<T*>(scratch);
-    weights_ = at;
-    out_ = weights_ + sizes.weights;
-    chunk_out_ = out_ + sizes.out;
-    value_rows_ = chunk_out_ + sizes.out;
-    const S* queries = reinterpret_cast<const S*>(task_.query.data) + begin_ * task_.query.step;
-    logits_.prepare(task_, begin_, count_, queries, task_.query.step, value_rows_ + sizes.value_rows);
-    if (next.task != nullptr) announce(next);
+        logits_(product),
+        weights_(weights),
+        out_(own),
+        chunk_out_(own + ForwardScratch<T, kVectors>(task).out) {
+    const std::int64_t out = ForwardScratch<T, kVectors>(task).out;
+    logits_.prepare(task_, begin_, count_, from_row(task_.query, begin_), own + 2 * out);
+    state_.reset();
+    std::memset(out_, 0, sizeof(T) * out);
   }
 
-  void run() {
-    if (is_plain(task_)) {
-      run_in<Unit::base2>();
-    } else {
-      run_in<Unit::natural>();
+  // What is to be fetched for `next` while this block's tiles are computed.
+  void announce(const QueryBlock& next) {
+    const AttentionTask& task = *next.task;
+    const auto add = [this](const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size) {
+      const auto element = static_cast<std::int64_t>(size_of(rows.type));
+      if (rows.data == nullptr) return;
+      ahead_.add(from_row(rows, first).data, rows.step * element, last - first, size * element);
+    };
+    const std::int64_t end = std::min(next.begin + kTileColumns<T>, next.end);
+    add(task.query, next.begin, end, task.query_dim);
+    add({task.out, task.out_type, task.out_step}, next.begin, end, task.value_dim);
+    if (task.key.pages == nullptr && task.key.data != task_.key.data) {
+      add(task.key, 0, task.k_len, task.key_dim);
+      add(task.value, 0, task.k_len, task.value_dim);
     }
+    const std::int64_t tiles = (visibility_.last_key() - visibility_.first_key()) / kTileRows + 1;
+    ahead_lines_ = (ahead_.lines() + tiles - 1) / tiles;
   }
+
+  // Keys first <= j < last, multiples of kBlockKeys; to be called for all keys, in order.
+  void attend(std::int64_t first, std::int64_t last) {
+    is_plain(task_) ? attend_in<Unit::base2>(first, last) : attend_in<Unit::natural>(first, last);
+  }
+
+  void finish() { is_plain(task_) ? finish_in<Unit::base2>() : finish_in<Unit::natural>(); }
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
@@ -81,51 +91,36 @@ class ForwardBlock {
   using VectorRange = typename Visibility<T, kVectors>::VectorRange;
   using Sight = typename Visibility<T, kVectors>::Sight;
 
-  // What is to be fetched for `next` while this block's tiles are computed.
-  void announce(const QueryBlock& next) {
-    const AttentionTask& task = *next.task;
-    const auto add = [this](const std::byte* data, std::int64_t step, std::int64_t begin, std::int64_t end,
-                            std::int64_t size, std::int64_t element) {
-      if (data != nullptr) ahead_.add(data + begin * step * element, step * element, end - begin, size * element);
-    };
-    add(task.query.data, task.query.step, next.begin, next.end, task.query_dim, sizeof(S));
-    add(task.out, task.out_step, next.begin, next.end, task.value_dim, task.out_is_accumulator ? sizeof(T) : sizeof(S));
-    if (task.key.pages == nullptr && task.key.data != task_.key.data) {
-      add(task.key.data, task.key.step, 0, task.k_len, task.key_dim, sizeof(S));
-      add(task.value.data, task.value.step, 0, task.k_len, task.value_dim, sizeof(S));
+  // The first chunk goes to state_ and out_ directly, later ones are merged into them.
+  template <Unit kUnit>
+  void attend_in(std::int64_t first, std::int64_t last) {
+    const std::int64_t first_key = visibility_.first_key(), last_key = visibility_.last_key();
+    std::int64_t block = std::max(first, first_key / kBlockKeys * kBlockKeys);
+    for (; block < std::min(last, last_key); block += kBlockKeys) {
+      if (block % kChunkKeys == 0 && block > first_key) begin_later_chunk();
+      const std::int64_t begin = std::max(first_key, block), end = std::min(block + kBlockKeys, last_key);
+      if (visibility_.meets(begin, end)) {
+        attend_keys<kUnit>(block, begin, end, is_later_ ? chunk_state_ : state_, is_later_ ? chunk_out_ : out_);
+      }
+      if (is_later_ && (end == last_key || end % kChunkKeys == 0)) {
+        merge_states<kUnit>(state_, out_, chunk_state_, chunk_out_, task_.value_dim);
+      }
     }
-    const std::int64_t tiles = (visibility_.last_key() - visibility_.first_key()) / kTileRows + 1;
-    ahead_lines_ = (ahead_.lines() + tiles - 1) / tiles;
+  }
+
+  void begin_later_chunk() {
+    is_later_ = true;
+    chunk_state_.reset();
+    std::memset(chunk_out_, 0, sizeof(T) * task_.value_dim * kColumns);
   }
 
   template <Unit kUnit>
-  void run_in() {
-    state_.reset();
-    std::memset(out_, 0, sizeof(T) * task_.value_dim * kColumns);
-    const std::int64_t first = visibility_.first_key(), last = visibility_.last_key();
-    bool whole = true;  // no earlier chunk: state_ and out_ take the result directly
-    for (std::int64_t chunk = first / kChunkKeys * kChunkKeys; chunk < last; chunk += kChunkKeys) {
-      State chunk_state;
-      State& state = whole ? state_ : chunk_state;
-      T* out = whole ? out_ : chunk_out_;
-      if (!whole) {
-        state.reset();
-        std::memset(out, 0, sizeof(T) * task_.value_dim * kColumns);
-      }
-      const std::int64_t chunk_end = std::min(chunk + kChunkKeys, last);
-      std::int64_t block = std::max(first / kBlockKeys * kBlockKeys, chunk);
-      for (; block < chunk_end; block += kBlockKeys) {
-        const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBlockKeys, chunk_end);
-        if (visibility_.meets(block_first, block_last)) attend_keys<kUnit>(block, block_first, block_last, state, out);
-      }
-      if (!whole) merge_states<kUnit>(state_, out_, chunk_state, chunk_out_, task_.value_dim);
-      whole = false;
-    }
+  void finish_in() {
     if (task_.sink != -kInfinity<double>) add_sink<kUnit>();
     if (task_.out != nullptr) write_out();
     if (task_.log_sum_exp != nullptr) write_log_sum_exp<kUnit>();
     if (wants_planes(task_) || wants_sums(task_) || wants_row_statistics(task_)) {
-      SecondLook<kUnit, T, S, kVectors, Product>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
+      SecondLook<kUnit, T, kVectors, Product>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
     }
   }
 
@@ -179,7 +174,7 @@ class ForwardBlock {
         }
       }
       Tile tile;
-      logits_.template compute<kUnit, S>(task_, key, tile);
+      logits_.template compute<kUnit>(task_, key, tile);
       if (seen) {
         absorb<kUnit, false>(block, first_row, row, /*vector=*/0, tile, state, out);
       } else {
@@ -194,7 +189,7 @@ class ForwardBlock {
       const std::int64_t tile = (key - block) / kTileRows;
       std::int64_t end = tile + 1;
       while (block + end * kTileRows < last && taken[end] == taken[tile]) ++end;
-      const auto values = product_.template value_rows<S>(task_.value, key, std::min(last, block + end * kTileRows));
+      const auto values = product_.template value_rows<T>(task_, key, std::min(last, block + end * kTileRows));
       if (taken[tile].begin < taken[tile].end) {
         add_values(values, key - block, taken[tile], masked && !values.are_finite(task_.value_dim), out);
       }
@@ -209,11 +204,11 @@ class ForwardBlock {
     T* weights = weights_ + row * kColumns + column;
     const T* marks = guarded ? weights : nullptr;
     if (range.end - range.begin == kVectors) {
-      accumulate<kVectors>(values, task_.value_dim, weights, marks, value_rows_, out);
+      accumulate<kVectors>(values, task_.value_dim, weights, marks, out);
     } else if (range.end - range.begin == 1) {
-      accumulate<1, kVectors>(values, task_.value_dim, weights, marks, value_rows_, out + column);
+      accumulate<1, kVectors>(values, task_.value_dim, weights, marks, out + column);
     } else if constexpr (kVectors > 2) {
-      accumulate<2, kVectors>(values, task_.value_dim, weights, marks, value_rows_, out + column);
+      accumulate<2, kVectors>(values, task_.value_dim, weights, marks, out + column);
     }
   }
 
@@ -222,7 +217,7 @@ class ForwardBlock {
   HWY_NOINLINE void absorb_some(std::int64_t block, std::int64_t first_row, std::int64_t row, int vector, State& state,
                                 T* out) {
     Vec<T> tile[kTileRows][kCount];
-    logits_.template compute_some<S>(task_, block + row, vector, tile);
+    logits_.compute_some(task_, block + row, vector, tile);
     visibility_.hide(block + row, tile, vector);
     absorb<Unit::base2, true>(block, first_row, row, vector, tile, state, out);
   }
@@ -269,21 +264,15 @@ class ForwardBlock {
     return hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, T(1)), sum));
   }
 
-  void write_out() {
-    if constexpr (sizeof(S) != sizeof(T)) {
-      if (!task_.out_is_accumulator) return write_out_as<S>();
-    }
-    write_out_as<T>();
-  }
-
-  template <class Out>
-  void write_out_as() {
-    for (int c = 0; c < kVectors && c * kLanes<T> < count_; ++c) {
-      const std::int64_t first = c * kLanes<T>;
-      const std::int64_t rows = HWY_MIN(count_ - first, kLanes<T>);
-      Out* target = reinterpret_cast<Out*>(task_.out) + (begin_ + first) * task_.out_step;
-      lanes_to_rows(out_ + first, kColumns, rows, task_.value_dim, inverse_sum(c), target, task_.out_step);
-    }
+  HWY_NOINLINE void write_out() {
+    with_type<T>(task_.out_type, [&]<class Out>(Out) {
+      for (int c = 0; c < kVectors && c * kLanes<T> < count_; ++c) {
+        const std::int64_t first = c * kLanes<T>;
+        const std::int64_t rows = HWY_MIN(count_ - first, kLanes<T>);
+        Out* target = reinterpret_cast<Out*>(task_.out) + (begin_ + first) * task_.out_step;
+        lanes_to_rows(out_ + first, kColumns, rows, task_.value_dim, inverse_sum(c), target, task_.out_step);
+      }
+    });
   }
 
   template <Unit kUnit>
@@ -302,11 +291,11 @@ class ForwardBlock {
   BlockLogits<T, kVectors, Product> logits_;
   FetchAhead ahead_;
   std::int64_t ahead_lines_ = 0;  // per tile
-  State state_;
-  T* weights_;     // [kBlockKeys][kColumns]
-  T* out_;         // [value_dim][kColumns]
-  T* chunk_out_;   // the same, of a later chunk
-  T* value_rows_;  // [kBlockKeys][kTileRows]: a slice of the values in T
+  State state_, chunk_state_;
+  bool is_later_ = false;  // not the first chunk
+  T* weights_;             // [kBlockKeys][kColumns]
+  T* out_;                 // [value_dim][kColumns]
+  T* chunk_out_;           // the same, of a later chunk
 };
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -18,8 +18,9 @@ void jvp_typed(const JvpTask& task, std::int64_t begin, std::int64_t end, std::b
   JvpBlock<T, kTileVectors>(task, begin, end, scratch).run();
 }
 
-void jvp(const JvpTask& task, Dtype storage, std::int64_t begin, std::int64_t end, std::byte* scratch) {
-  storage == Dtype::f64 ? jvp_typed<double>(task, begin, end, scratch) : jvp_typed<float>(task, begin, end, scratch);
+void jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch) {
+  task.forward.accumulates_f64() ? jvp_typed<double>(task, begin, end, scratch)
+                                 : jvp_typed<float>(task, begin, end, scratch);
 }
 
 template <class T>
@@ -28,8 +29,8 @@ JvpPlan jvp_plan_typed(const AttentionTask& task) {
           .scratch_bytes = static_cast<std::size_t>(JvpScratch<T, kTileVectors>(task).total()) * sizeof(T)};
 }
 
-JvpPlan jvp_plan(const AttentionTask& task, Dtype storage) {
-  return storage == Dtype::f64 ? jvp_plan_typed<double>(task) : jvp_plan_typed<float>(task);
+JvpPlan jvp_plan(const AttentionTask& task) {
+  return task.accumulates_f64() ? jvp_plan_typed<double>(task) : jvp_plan_typed<float>(task);
 }
 
 }  // namespace qkv::HWY_NAMESPACE
@@ -44,10 +45,10 @@ HWY_EXPORT(jvp_plan);
 
 }  // namespace
 
-JvpPlan plan_jvp(const AttentionTask& task, Dtype storage) { return HWY_DYNAMIC_DISPATCH(jvp_plan)(task, storage); }
+JvpPlan plan_jvp(const AttentionTask& task) { return HWY_DYNAMIC_DISPATCH(jvp_plan)(task); }
 
-void attend_jvp(const JvpTask& task, Dtype storage, std::int64_t begin, std::int64_t end, std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(jvp)(task, storage, begin, end, scratch);
+void attend_jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(jvp)(task, begin, end, scratch);
 }
 
 }  // namespace qkv

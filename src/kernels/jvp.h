@@ -3,7 +3,6 @@
 #pragma once
 
 #include "kernels/attention_task.h"
-#include "qkv/dtype.h"
 
 namespace qkv {
 
@@ -30,10 +29,10 @@ struct JvpPlan {
   std::size_t scratch_bytes = 0;
 };
 
-// `storage`: f32 or f64.
-JvpPlan plan_jvp(const AttentionTask& task, Dtype storage);
+// Rows must be of the accumulation's type.
+JvpPlan plan_jvp(const AttentionTask& task);
 
 // The tangents of queries begin <= i < end. `scratch`: 64-byte aligned.
-void attend_jvp(const JvpTask& task, Dtype storage, std::int64_t begin, std::int64_t end, std::byte* scratch);
+void attend_jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch);
 
 }  // namespace qkv

@@ -51,8 +51,7 @@ class JvpBlock {
     slopes_ = weights_ + sizes.tile;
     sums_ = slopes_ + sizes.tile;
     rows_ = sums_ + sizes.sums;
-    const T* queries = reinterpret_cast<const T*>(task_.query.data) + begin * task_.query.step;
-    logits_.prepare(task_, begin, count_, queries, task_.query.step, rows_ + sizes.sums);
+    logits_.prepare(task_, begin, count_, from_row(task_.query, begin), rows_ + sizes.sums);
     tangent_logits_.prepare(begin, count_, rows_ + sizes.sums + sizes.logits);
     std::memset(sums_, 0, sizeof(T) * sizes.sums);
     for (std::int64_t i = 0; i < kColumns; ++i) {
@@ -143,7 +142,7 @@ class JvpBlock {
   void accumulate_values(const Rows& rows, std::int64_t first, std::int64_t last, bool masked, const T* tiles) {
     const KeyRows<T> values{reinterpret_cast<const T*>(rows.data) + first * rows.step, rows.step, last - first};
     const bool guarded = masked && !values.are_finite(task_.value_dim);
-    accumulate<kVectors>(values, task_.value_dim, tiles, guarded ? weights_ : nullptr, static_cast<T*>(nullptr), sums_);
+    accumulate<kVectors>(values, task_.value_dim, tiles, guarded ? weights_ : nullptr, sums_);
   }
 
   void write() {

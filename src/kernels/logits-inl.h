@@ -80,10 +80,8 @@ class BlockLogits {
 
   explicit BlockLogits(Product product = {}) : product_(product) {}
 
-  // Queries begin <= i < begin + count: rows from `queries` on, `step` apart.
-  template <class S>
-  void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, const S* queries, std::int64_t step,
-               T* scratch) {
+  // Queries begin <= i < begin + count: rows of `queries` from 0 on.
+  void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, const Rows& queries, T* scratch) {
     const LogitScratch<T, kVectors> sizes(task);
     begin_ = begin;
     count_ = count;
@@ -92,7 +90,7 @@ class BlockLogits {
     key_rows_ = projected + sizes.projected;
     key_hidden_ = key_rows_ + sizes.key_rows;
 
-    transpose_queries(queries, step, task.query_dim);
+    transpose_queries(queries, task.query_dim);
     if (is_additive(task)) {
       multiply_rows(task.hidden, reinterpret_cast<const T*>(task.score_w_query.data), task.score_w_query.step, 1,
                     task.query_dim, projected);
@@ -115,10 +113,10 @@ class BlockLogits {
   }
 
   // Logits of keys key ... key + kTileRows - 1. Keys beyond the last one are anything finite.
-  template <Unit kUnit, class S>
+  template <Unit kUnit>
   HWY_INLINE void compute(const AttentionTask& task, std::int64_t key, Tile& tile) {
     std::int64_t step;
-    const T* keys = product_.template key_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    const T* keys = product_.key_rows(task, key, key_rows_, step);
     if constexpr (kUnit == Unit::base2) {
       multiply_keys(task, keys, step, /*first=*/0, tile);
     } else {
@@ -133,11 +131,11 @@ class BlockLogits {
   }
 
   // The same for bare products, of kCount vectors of queries from vector `first` on.
-  template <class S, int kCount>
+  template <int kCount>
   HWY_INLINE void compute_some(const AttentionTask& task, std::int64_t key, int first,
                                Vec<T> (&tile)[kTileRows][kCount]) {
     std::int64_t step;
-    const T* keys = product_.template key_rows<T, S>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    const T* keys = product_.key_rows(task, key, key_rows_, step);
     multiply_keys(task, keys, step, first, tile);
   }
 
@@ -147,7 +145,7 @@ class BlockLogits {
   // The hidden layer [kTileRows][hidden] of the keys from `key` on, of additive scores.
   const T* hidden_of_keys(const AttentionTask& task, std::int64_t key) {
     std::int64_t step;
-    const T* keys = tile_rows<T, T>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    const T* keys = tile_rows<T>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
     project_keys(task, keys, step);
     return key_hidden_;
   }
@@ -158,7 +156,7 @@ class BlockLogits {
     const Tag<T> d;
     HWY_ALIGN T logits[kTileRows * kColumns];
     std::int64_t step;
-    const T* keys = tile_rows<T, T>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
+    const T* keys = tile_rows<T>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
     compute_scores(task, keys, step, logits);
     const Vec<T> cap = hn::Set(d, static_cast<T>(task.soft_cap));
     for (int at = 0; at < kTileRows * kColumns; at += kLanes<T>) {
@@ -171,11 +169,13 @@ class BlockLogits {
 
  private:
   // right_ = queries^T [query_dim][kColumns]; lanes without a query are 0.
-  template <class S>
-  void transpose_queries(const S* rows, std::int64_t step, std::int64_t size) {
-    for (std::int64_t first = 0; first < kColumns; first += kLanes<T>) {
-      rows_to_lanes(rows + first * step, step, count_ - first, size, right_ + first, kColumns);
-    }
+  HWY_NOINLINE void transpose_queries(const Rows& rows, std::int64_t size) {
+    with_type<T>(rows.type, [&]<class S>(S) {
+      const S* from = reinterpret_cast<const S*>(rows.data);
+      for (std::int64_t first = 0; first < kColumns; first += kLanes<T>) {
+        rows_to_lanes(from + first * rows.step, rows.step, count_ - first, size, right_ + first, kColumns);
+      }
+    });
   }
 
   // to[row][lane] = sum over k < inner of left[row][k] * right_[k][lane]

@@ -34,7 +34,7 @@ HWY_INLINE void recompute_weights(const AttentionTask& task, std::int64_t key, c
                                   T* weights) {
   const Tag<T> d;
   Vec<T> tile[kTileRows][kVectors];
-  logits.template compute<kUnit, T>(task, key, tile);
+  logits.template compute<kUnit>(task, key, tile);
   if constexpr (kMasked) visibility.hide(key, tile);
   QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
     const Vec<T> unit = unit_of<kUnit, T>(task), log_sum = hn::Load(d, log_sum_exp + c * kLanes<T>);

@@ -13,8 +13,8 @@
 #include <cstring>
 
 #include "kernels/attention_task.h"
+#include "kernels/held_blocks-inl.h"
 #include "kernels/rows-inl.h"
-#include "kernels/scratch.h"
 #include "kernels/softmax_state-inl.h"
 
 #if HWY_TARGET == HWY_AVX3
@@ -92,20 +92,22 @@ HWY_INLINE void pair_neighbours(const S* from, std::int64_t size, float* to) {
 }
 
 // Values in pairs of keys [count / 2][step], and the rows they come from.
-template <class S>
 struct PairedValues {
   // Whether rounding left neither infinity nor NaN, in the last one's neighbour neither.
   bool are_finite(std::int64_t size) const {
     const Tag<float> d;
     const Vec<float> limit = hn::Set(d, 0x1.ffp127f);  // from here on the nearest bf16 is infinite
     const std::int64_t last = std::min(first + (count + 1) / 2 * 2, all);
-    for (std::int64_t key = first; key < last; ++key) {
-      const S* row = rows_from<S>(rows, key, last).data;
-      for (std::int64_t i = 0; i < size; i += kLanes<float>) {
-        if (!hn::AllTrue(d, hn::Lt(hn::Abs(load_first(row + i, size - i)), limit))) return false;
+    bool finite = true;
+    with_type<float>(rows.type, [&]<class S>(S) {
+      for (std::int64_t key = first; key < last; ++key) {
+        const S* row = rows_from<S>(rows, key, last).data;
+        for (std::int64_t i = 0; i < size; i += kLanes<float>) {
+          finite = finite && hn::AllTrue(d, hn::Lt(hn::Abs(load_first(row + i, size - i)), limit));
+        }
       }
-    }
-    return true;
+    });
+    return finite;
   }
 
   const Rows& rows;
@@ -164,8 +166,8 @@ HWY_NOINLINE void accumulate_visible_pairs(const float* values, std::int64_t ste
 }
 
 // accumulate() of accumulate-inl.h in pairs of keys; `tile` is left as pairs.
-template <int kVectors, int kStride = kVectors, class S>
-void accumulate(const PairedValues<S>& values, std::int64_t dims, float* tile, const float* marks, float*, float* to) {
+template <int kVectors, int kStride = kVectors>
+void accumulate(const PairedValues& values, std::int64_t dims, float* tile, const float* marks, float* to) {
   constexpr int kColumns = kStride * kLanes<float>;
   const std::int64_t pairs = (values.count + 1) / 2;
   pair_rows<kVectors, kStride>(tile, values.count);
@@ -182,26 +184,20 @@ void accumulate(const PairedValues<S>& values, std::int64_t dims, float* tile, c
   for (; dim < dims; ++dim) add.template operator()<1>(values.pairs + dim);
 }
 
-// In place of ExactProduct. Keys and values are converted block by block and kept from one block of queries to the
-// next: those of a head once, if they fit.
+// In place of ExactProduct.
 class ReducedProduct {
  public:
   using Step = MultiplyAddPairs;
 
-  // `memory`: memory_bytes(), of which Scratch::kFreshBytes are 0 before the first use.
-  ReducedProduct(const AttentionTask& task, std::byte* memory)
-      : task_(&task),
-        held_(reinterpret_cast<Held*>(memory)),
-        slots_(slots(task)),
-        keys_(reinterpret_cast<float*>(memory + kHeldBytes)),
-        values_(keys_ + slots_ * key_words(task)) {
-    const bool same = held_->key == task.key.data && held_->value == task.value.data &&
-                      held_->pages == task.key.pages && held_->k_len == task.k_len;
-    if (!same) *held_ = {task.key.data, task.value.data, task.key.pages, task.k_len, {}, {}};
+  ReducedProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory)
+      : held_(task, widths(task), other_bytes, memory) {}
+
+  static std::size_t bytes(const AttentionTask& task, std::size_t other_bytes) {
+    return HeldBlocks::bytes(task, widths(task), other_bytes);
   }
 
-  static std::size_t memory_bytes(const AttentionTask& task) {
-    return kHeldBytes + static_cast<std::size_t>(slots(task)) * slot_bytes(task);
+  static std::int64_t keys_held(const AttentionTask& task, std::size_t other_bytes) {
+    return HeldBlocks::keys(task, widths(task), other_bytes);
   }
 
   static std::int64_t words(std::int64_t size) { return (size + 1) / 2; }
@@ -211,28 +207,20 @@ class ReducedProduct {
     pair_rows<kVectors>(rows, size);
   }
 
-  template <class T, class S>
-  HWY_INLINE const float* key_rows(const Rows&, std::int64_t first, std::int64_t, std::int64_t size, float*,
-                                   std::int64_t& step) const {
-    step = words(size);
-    const std::int64_t block = first / kBlockKeys, slot = block % slots_;
-    float* to = keys_ + slot * key_words(*task_);
-    if (HWY_UNLIKELY(held_->keys[slot] != block + 1)) {
-      held_->keys[slot] = block + 1;
-      convert_keys<S>(block * kBlockKeys, to);
-    }
-    return to + first % kBlockKeys * step;
+  HWY_INLINE const float* key_rows(const AttentionTask& task, std::int64_t first, float*, std::int64_t& step) const {
+    step = words(task.key_dim);
+    return held_.key_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
+      convert_keys(task.key, begin, end, task.key_dim, to);
+    });
   }
 
-  template <class S>
-  PairedValues<S> value_rows(const Rows& rows, std::int64_t first, std::int64_t last) const {
-    const std::int64_t block = first / kBlockKeys, slot = block % slots_, step = value_step(*task_);
-    float* to = values_ + slot * value_words(*task_);
-    if (HWY_UNLIKELY(held_->values[slot] != block + 1)) {
-      held_->values[slot] = block + 1;
-      convert_values<S>(block * kBlockKeys, to);
-    }
-    return {rows, first, task_->k_len, last - first, to + first % kBlockKeys / 2 * step, step};
+  template <class T>
+  PairedValues value_rows(const AttentionTask& task, std::int64_t first, std::int64_t last) const {
+    const float* pairs = held_.value_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
+      convert_values(task.value, begin, end, task.value_dim, to);
+    });
+    last = std::min(last, held_.end_of_block(first));
+    return {task.value, first, task.k_len, last - first, pairs, whole_vectors<float>(task.value_dim)};
   }
 
   template <Unit kUnit, class T>
@@ -242,56 +230,37 @@ class ReducedProduct {
   }
 
  private:
-  static constexpr std::int64_t kMostSlots = 16;
-  static constexpr std::size_t kMostBytes = 512 * 1024;  // half of a usual second-level cache
-  static constexpr std::size_t kHeldBytes = Scratch::kFreshBytes;
-
-  // Of which head, and what each slot holds: a block's number plus 1, or 0: nothing. Block b has slot b % slots.
-  struct Held {
-    const std::byte *key, *value;
-    const std::int32_t* pages;
-    std::int64_t k_len;
-    std::int64_t keys[kMostSlots], values[kMostSlots];
-  };
-  static_assert(sizeof(Held) <= kHeldBytes);
-
-  static std::int64_t value_step(const AttentionTask& task) { return whole_vectors<float>(task.value_dim); }
-  static std::int64_t key_words(const AttentionTask& task) { return kBlockKeys * words(task.key_dim); }
-  static std::int64_t value_words(const AttentionTask& task) { return kBlockKeys / 2 * value_step(task); }
-  static std::size_t slot_bytes(const AttentionTask& task) {
-    return sizeof(float) * static_cast<std::size_t>(key_words(task) + value_words(task));
-  }
-  static std::int64_t slots(const AttentionTask& task) {
-    return std::clamp(static_cast<std::int64_t>(kMostBytes / slot_bytes(task)), std::int64_t{1}, kMostSlots);
+  static HeldBlocks::Widths widths(const AttentionTask& task) {
+    return {words(task.key_dim), whole_vectors<float>(task.value_dim) / 2};
   }
 
-  template <class S>
-  HWY_NOINLINE void convert_keys(std::int64_t first, float* to) const {
-    const std::int64_t step = words(task_->key_dim), last = std::min(first + kBlockKeys, task_->k_len);
-    for (std::int64_t key = first; key < last; ++key, to += step) {
-      pair_neighbours(rows_from<S>(task_->key, key, last).data, task_->key_dim, to);
-    }
-    if (last % kTileRows != 0) std::fill(to, to + (kTileRows - last % kTileRows) * step, 0.0f);
-  }
-
-  template <class S>
-  HWY_NOINLINE void convert_values(std::int64_t first, float* to) const {
-    const std::int64_t dims = task_->value_dim, last = std::min(first + kBlockKeys, task_->k_len);
-    for (std::int64_t key = first; key < last; key += 2) {
-      const S* low = rows_from<S>(task_->value, key, last).data;
-      const S* high = key + 1 < last ? rows_from<S>(task_->value, key + 1, last).data : nullptr;
-      for (std::int64_t dim = 0; dim < dims; dim += kLanes<float>, to += kLanes<float>) {
-        const Vec<float> of_high = high != nullptr ? load_first(high + dim, dims - dim) : hn::Zero(Tag<float>());
-        hn::Store(to_pairs(load_first(low + dim, dims - dim), of_high), Tag<float>(), to);
+  static HWY_NOINLINE void convert_keys(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size,
+                                        float* to) {
+    const std::int64_t step = words(size);
+    with_type<float>(rows.type, [&]<class S>(S) {
+      for (std::int64_t key = first; key < last; ++key, to += step) {
+        pair_neighbours(rows_from<S>(rows, key, last).data, size, to);
       }
-    }
+    });
+    if (last % kTileRows != 0) std::fill_n(to, (kTileRows - last % kTileRows) * step, 0.0f);
   }
 
-  const AttentionTask* task_;
-  Held* held_;
-  std::int64_t slots_;
-  float* keys_;    // [slots][kBlockKeys][words]
-  float* values_;  // [slots][kBlockKeys / 2][value_step]
+  // Pairs of keys, which begin with an even one.
+  static HWY_NOINLINE void convert_values(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size,
+                                          float* to) {
+    with_type<float>(rows.type, [&]<class S>(S) {
+      for (std::int64_t key = first; key < last; key += 2) {
+        const S* low = rows_from<S>(rows, key, last).data;
+        const S* high = key + 1 < last ? rows_from<S>(rows, key + 1, last).data : nullptr;
+        for (std::int64_t dim = 0; dim < size; dim += kLanes<float>, to += kLanes<float>) {
+          const Vec<float> of_high = high != nullptr ? load_first(high + dim, size - dim) : hn::Zero(Tag<float>());
+          hn::Store(to_pairs(load_first(low + dim, size - dim), of_high), Tag<float>(), to);
+        }
+      }
+    });
+  }
+
+  HeldBlocks held_;
 };
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -18,10 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// The type that elements of storage type S are accumulated in.
-template <class S>
-using AccumulatorOf = std::conditional_t<sizeof(S) == 8, double, float>;
-
 // Without instructions for f16, Highway truncates where it should round, and makes infinities finite.
 inline constexpr bool kHasHalfInstructions = HWY_TARGET != HWY_SSE4 && HWY_TARGET != HWY_SCALAR;
 
@@ -50,14 +46,20 @@ HWY_INLINE void store_as(V x, S* to) {
     hn::StoreU(x, Tag<S>(), to);
   } else if constexpr (dtype_of<S> == Dtype::bf16) {
     const hn::RebindToUnsigned<Tag<float>> bits;
-    const hn::Rebind<std::int32_t, Tag<float>> wide;
     const hn::Rebind<std::uint16_t, Tag<float>> half;
     const auto word = hn::BitCast(bits, x);
     const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(bits, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(bits, 0x7fff)), odd));
-    const auto quiet = hn::Or(hn::ShiftRight<16>(word), hn::Set(bits, 0x40));
-    const auto nan = hn::RebindMask(bits, hn::Ne(x, x));
-    const auto narrow = hn::DemoteTo(half, hn::BitCast(wide, hn::IfThenElse(nan, quiet, rounded)));
+    const auto rounded = hn::Add(hn::Add(word, hn::Set(bits, 0x7fff)), odd);
+    const auto quiet = hn::Or(word, hn::Set(bits, 0x400000));
+    const auto upper = hn::IfThenElse(hn::RebindMask(bits, hn::Ne(x, x)), quiet, rounded);
+#if HWY_TARGET == HWY_SCALAR
+    const hn::Rebind<std::int32_t, Tag<float>> wide;
+    const auto narrow = hn::DemoteTo(half, hn::BitCast(wide, hn::ShiftRight<16>(upper)));
+#else
+    const hn::Repartition<std::uint16_t, Tag<float>> halves;
+    const auto both = hn::BitCast(halves, upper);
+    const auto narrow = hn::LowerHalf(half, hn::ConcatOdd(halves, both, both));
+#endif
     hn::StoreU(narrow, half, reinterpret_cast<std::uint16_t*>(to));
   } else if constexpr (!kHasHalfInstructions) {
     HWY_ALIGN float wide[kLanes<float>];
@@ -84,24 +86,16 @@ HWY_INLINE void round_row(const float* HWY_RESTRICT from, std::int64_t count, S*
   for (; i < count; ++i) to[i] = S(from[i]);
 }
 
-// convert_row for a count known at compile time, a power of two.
-template <int kCount, class T, class S>
-HWY_INLINE void convert_some(const S* HWY_RESTRICT from, T* HWY_RESTRICT to) {
-  const hn::CappedTag<T, kCount> d;
-  constexpr int kStep = kCount < kLanes<T> ? kCount : kLanes<T>;
-  QKV_UNROLL for (int i = 0; i < kCount; i += kStep) hn::StoreU(load_as(d, from + i), d, to + i);
-}
-
 // Whether the row has no infinity and no NaN: only these make x * 0 differ from 0.
-template <class T, class S>
-HWY_INLINE bool is_finite_row(const S* from, std::int64_t count) {
+template <class T>
+HWY_INLINE bool is_finite_row(const T* from, std::int64_t count) {
   const Tag<T> d;
   const Vec<T> zero = hn::Zero(d);
   Vec<T> sum = zero;
   std::int64_t i = 0;
-  for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(load_as(d, from + i), zero, sum);
+  for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(hn::LoadU(d, from + i), zero, sum);
   bool finite = hn::AllTrue(d, hn::Eq(sum, zero));
-  for (; i < count; ++i) finite = finite && static_cast<T>(from[i]) * T(0) == T(0);
+  for (; i < count; ++i) finite = finite && from[i] * T(0) == T(0);
   return finite;
 }
 
@@ -114,7 +108,7 @@ struct KeyRows {
 
   bool are_finite(std::int64_t size) const {
     for (std::int64_t key = 0; key < count; ++key) {
-      if (!is_finite_row<AccumulatorOf<S>>(data + key * step, size)) return false;
+      if (!is_finite_row(data + key * step, size)) return false;
     }
     return true;
   }
@@ -130,33 +124,50 @@ HWY_INLINE KeyRows<S> rows_from(const Rows& rows, std::int64_t first, std::int64
           std::min(last - first, rows.page_rows - row)};
 }
 
-// Out of line: unrolled beside the product it would be most of the code.
-template <class T, class S>
-HWY_NOINLINE void copy_tile_rows(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size,
-                                 T* buffer) {
-  for (std::int64_t r = 0; r < kTileRows; ++r) {
-    if (first + r < count) {
-      convert_row(rows_from<S>(rows, first + r, count).data, size, buffer + r * size);
-    } else {
-      std::memset(buffer + r * size, 0, sizeof(T) * size);
-    }
+// use(S()) for the type S of elements that are accumulated in T.
+template <class T, class Use>
+HWY_INLINE void with_type(Dtype type, const Use& use) {
+  if constexpr (sizeof(T) == 4) {
+    if (type == Dtype::bf16) return use(BFloat16());
+    if (type == Dtype::f16) return use(Float16());
   }
+  use(T());
 }
 
-// kTileRows rows of keys or values in T, from row `first` of `count`: where they lie if possible, else a copy in
+// Rows first <= i < last in T, `to_step` apart.
+template <class T>
+HWY_NOINLINE void read_rows(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size, T* to,
+                            std::int64_t to_step) {
+  with_type<T>(rows.type, [&]<class S>(S) {
+    while (first < last) {
+      const KeyRows<S> together = rows_from<S>(rows, first, last);
+      if (together.step == size && to_step == size) {
+        convert_row(together.data, together.count * size, to);
+      } else {
+        for (std::int64_t i = 0; i < together.count; ++i) {
+          convert_row(together.data + i * together.step, size, to + i * to_step);
+        }
+      }
+      first += together.count;
+      to += together.count * to_step;
+    }
+  });
+}
+
+// kTileRows rows of keys or values of type T, from row `first` of `count`: where they lie if possible, else a copy in
 // `buffer` with zeros beyond the last one. `step` tells how far apart they are.
-template <class T, class S>
+template <class T>
 HWY_INLINE const T* tile_rows(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size, T* buffer,
                               std::int64_t& step) {
-  if constexpr (sizeof(S) == sizeof(T)) {
-    const KeyRows<S> together = rows_from<S>(rows, first, count);
-    if (HWY_LIKELY(together.count >= kTileRows)) {
-      step = together.step;
-      return together.data;
-    }
+  const KeyRows<T> together = rows_from<T>(rows, first, count);
+  if (HWY_LIKELY(together.count >= kTileRows)) {
+    step = together.step;
+    return together.data;
   }
   step = size;
-  copy_tile_rows<T, S>(rows, first, count, size, buffer);
+  const std::int64_t last = std::min(first + kTileRows, count);
+  read_rows(rows, first, last, size, buffer, size);
+  std::memset(buffer + (last - first) * size, 0, sizeof(T) * (first + kTileRows - last) * size);
   return buffer;
 }
 

@@ -21,7 +21,7 @@ inline bool wants_planes(const AttentionTask& task) { return task.weights != nul
 
 inline bool wants_sums(const AttentionTask& task) { return task.received != nullptr || task.block_weights != nullptr; }
 
-template <Unit kUnit, class T, class S, int kVectors, class Product>
+template <Unit kUnit, class T, int kVectors, class Product>
 class SecondLook {
  public:
   using State = SoftmaxState<T, kVectors>;
@@ -45,7 +45,7 @@ class SecondLook {
     const std::int64_t last = planes ? task_.k_len : visibility_.last_key();
     for (std::int64_t key = first; key < last; key += kTileRows) {
       Tile tile;
-      logits_.template compute<kUnit, S>(task_, key, tile);
+      logits_.template compute<kUnit>(task_, key, tile);
       if (!visibility_.sees_all(key, kTileRows)) {
         visibility_.look(key);
         visibility_.hide(key, tile);

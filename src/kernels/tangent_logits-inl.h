@@ -57,7 +57,7 @@ class TangentLogits {
 
   HWY_INLINE void multiply(const Rows& keys, std::int64_t key, const T* queries, Tile& tile) {
     std::int64_t step;
-    const T* rows = tile_rows<T, T>(keys, key, task_.k_len, task_.key_dim, key_rows_, step);
+    const T* rows = tile_rows<T>(keys, key, task_.k_len, task_.key_dim, key_rows_, step);
     multiply_tile<kTileRows, kVectors, T>(rows, step, 1, queries, kColumns, task_.key_dim, tile);
   }
 

@@ -47,9 +47,9 @@ Tangents::Tangents(const AttentionProblem& problem, const AttentionTangents& tan
 TaskTangents Tangents::task(const AttentionProblem& problem, std::int64_t b, std::int64_t h) const {
   const std::int64_t kv_head = h / (problem.heads / problem.kv_heads);
   TaskTangents task;
-  if (query_) task.query = {problem.query_address(query_, b, h), query_.stride(-2)};
-  if (key_) task.key = {problem.key_address(key_, b, kv_head), key_.stride(-2)};
-  if (value_) task.value = {problem.key_address(value_, b, kv_head), value_.stride(-2)};
+  if (query_) task.query = problem.rows_of_queries(query_, b, h);
+  if (key_) task.key = problem.rows_of_keys(key_, b, kv_head);
+  if (value_) task.value = problem.rows_of_keys(value_, b, kv_head);
   return task;
 }
 

@@ -103,5 +103,23 @@ TEST_P(AttentionPlans, WorkspaceDoesNotGrowWithLength) {
   }
 }
 
+// Nor is it more for rows that are converted and kept, whatever their size.
+TEST_P(AttentionPlans, WorkspaceOfConvertedRows) {
+  for (const auto& [dtype, precision] : {std::pair(Dtype::bf16, Precision::exact),
+                                         {Dtype::f16, Precision::exact},
+                                         {Dtype::f32, Precision::reduced},
+                                         {Dtype::bf16, Precision::reduced}}) {
+    for (const std::int64_t size : {1, 64, 80, 128, 256, 500, 512, 768, 1024}) {
+      for (const std::int64_t k_len : {1, 128, 1000, 32768}) {
+        AttentionOptions options{.threads = 1};
+        options.precision = precision;
+        const TensorView rows(nullptr, dtype, {64, k_len, size}), queries(nullptr, dtype, {64, 4096, size});
+        EXPECT_LE(plan(queries, rows, rows, options).workspace, 1 << 20)
+            << name_of(dtype) << ", " << size << ", " << k_len;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace qkv

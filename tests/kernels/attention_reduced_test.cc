@@ -199,6 +199,19 @@ TEST_F(AttentionReduced, TheSameBitsForAnyThreadsBatchAndForm) {
   }
 }
 
+// More keys than a thread keeps converted: blocks of queries in turns, and one head alone, which has too few.
+TEST_F(AttentionReduced, TurnsChangeNoBit) {
+  const Inputs inputs(14, {1, 8, 100}, 1300, 256, 256);
+  const AttentionOptions options = reduced({.mask = Mask::causal(Align::bottom_right), .threads = 1});
+  const Outcome all = inputs.attend(options);
+  for (const std::int64_t h : {0, 7}) {
+    const auto head = [&](const Tensor& tensor) { return tensor.view().select(0, 0).slice(0, h, h + 1); };
+    const Outcome one = testing::attend(head(inputs.q), head(inputs.k), head(inputs.v), options);
+    EXPECT_TRUE(testing::same_bits(head(all.out), one.out));
+    EXPECT_TRUE(testing::same_bits(head(all.logits), one.logits));
+  }
+}
+
 // Neighbouring keys in different pages, of any number of rows.
 TEST_F(AttentionReduced, PagesChangeNoBit) {
   const Inputs inputs(4, {1, 2, 60}, 150, 24, 40);

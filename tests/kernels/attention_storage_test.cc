@@ -1,5 +1,7 @@
 // 16-bit storage on each target: what is read is exact, infinities and subnormals included, and what is written is the
 // accumulated output rounded to the nearest, ties to even.
+#include <fmt/format.h>
+
 #include "kernels/attention_testing.h"
 
 namespace qkv {
@@ -21,6 +23,31 @@ TEST_P(AttentionStorage, OutputIsTheRoundedAccumulation) {
       attention(q, k, v, wide);
       attention(q, k, v, narrow);
       EXPECT_TRUE(testing::same_bits(narrow, convert(wide, dtype))) << name_of(dtype) << ", " << value_dim;
+    }
+  }
+}
+
+// 16-bit rows give the bits of the same numbers in f32, also where a thread cannot hold all keys widened and takes
+// several blocks of queries in turns, on both sides of a chunk's end.
+TEST_P(AttentionStorage, WideningChangesNoBit) {
+  struct Shape {
+    std::int64_t heads, q_len, k_len, head_dim, value_dim;
+  };
+  const std::vector<Shape> shapes = {{2, 53, 300, 17, 33}, {8, 100, 1300, 128, 128}, {1, 50, 70, 1024, 1000}};
+  for (const Dtype dtype : kHalves) {
+    for (const auto& [heads, q_len, k_len, head_dim, value_dim] : shapes) {
+      SCOPED_TRACE(fmt::format("{}, {} keys", name_of(dtype), k_len));
+      Random random(5);
+      const Tensor q = normal(random, {heads, q_len, head_dim}, dtype), k = normal(random, {1, k_len, head_dim}, dtype),
+                   v = normal(random, {1, k_len, value_dim}, dtype);
+      const Tensor boolean = testing::coin_flips(random, {heads, q_len, k_len}, 0.7);
+      for (const Mask& mask : {Mask::causal(Align::bottom_right), Mask::boolean(boolean)}) {
+        const AttentionOptions options{.mask = mask, .threads = 1};
+        testing::Outcome wide =
+            testing::attend(convert(q, Dtype::f32), convert(k, Dtype::f32), convert(v, Dtype::f32), options);
+        wide.out = convert(wide.out, dtype);
+        expect_same(testing::attend(q, k, v, options), wide);
+      }
     }
   }
 }

@@ -1,0 +1,118 @@
+// Blocks of queries of one head that one thread computes: several in turns where the head's keys are converted and do
+// not all stay so, that their conversion may serve more queries; else each by itself. No bit depends on which. Included
+// once per CPU target.
+
+#if defined(QKV_KERNELS_FORWARD_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_FORWARD_BLOCKS_INL_H_
+#undef QKV_KERNELS_FORWARD_BLOCKS_INL_H_
+#else
+#define QKV_KERNELS_FORWARD_BLOCKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/forward_block-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+template <class T, class Product>
+class ForwardBlocks {
+ public:
+  ForwardBlocks(const AttentionTask& task, std::byte* scratch)
+      : task_(task),
+        together_(together(task)),
+        product_(task, bytes_of(task, together_), scratch),
+        weights_(reinterpret_cast<T*>(scratch + Product::bytes(task, bytes_of(task, together_)))) {}
+
+  // For tasks with at most so many keys.
+  static ForwardPlan plan(const AttentionTask& task) {
+    const int most = together(task);
+    return {.block_queries = kColumns,
+            .tile_keys = kTileRows,
+            .blocks_together = most,
+            .scratch_bytes = std::max(scratch_bytes(task, 1), scratch_bytes(task, most))};
+  }
+
+  void run(std::int64_t begin, std::int64_t end, const QueryBlock& next) {
+    while (begin < end) {
+      const std::int64_t full = std::min<std::int64_t>((end - begin) / kColumns, together_);
+      const std::int64_t present = std::min(end, begin + std::max<std::int64_t>(full, 1) * kColumns);
+      const QueryBlock then = present < end ? QueryBlock{&task_, present, std::min(end, present + kColumns)} : next;
+      if (full > 1) {
+        run_together(begin, full, then);
+      } else {
+        run_alone(begin, present, then);
+      }
+      begin = present;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kColumns = kTileColumns<T>;
+  static constexpr int kMostTogether = 4;
+  static constexpr std::size_t kMostBytes = 640 * 1024;  // of blocks in turns
+
+  static std::size_t bytes_of(const AttentionTask& task, int blocks) {
+    const ForwardScratch<T, kTileVectors> sizes(task);
+    return static_cast<std::size_t>(sizes.weights + blocks * sizes.of_block()) * sizeof(T);
+  }
+
+  static std::size_t scratch_bytes(const AttentionTask& task, int blocks) {
+    const std::size_t own = bytes_of(task, blocks);
+    return Product::bytes(task, own) + own;
+  }
+
+  static int together(const AttentionTask& task) {
+    if (Product::keys_held(task, bytes_of(task, 1)) >= task.k_len) return 1;
+    int blocks = kMostTogether;
+    while (blocks > 1 && bytes_of(task, blocks) > kMostBytes) blocks /= 2;
+    return blocks;
+  }
+
+  template <int kVectors>
+  void run_one(std::int64_t begin, std::int64_t end, const QueryBlock& next) {
+    ForwardBlock<T, kVectors, Product> block(task_, begin, end, product_, weights_, own_scratch(0));
+    if (next.task != nullptr) block.announce(next);
+    block.attend(0, task_.k_len);
+    block.finish();
+  }
+
+  void run_alone(std::int64_t begin, std::int64_t end, const QueryBlock& next) {
+    const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
+    if (vectors == 1) return run_one<1>(begin, end, next);
+    if constexpr (sizeof(T) == 4) {  // in f64 two vectors are not worth the code
+      if (vectors == 2) return run_one<2>(begin, end, next);
+    }
+    run_one<kTileVectors>(begin, end, next);
+  }
+
+  void run_together(std::int64_t begin, std::int64_t count, const QueryBlock& next) {
+    std::optional<ForwardBlock<T, kTileVectors, Product>> blocks[kMostTogether];
+    for (std::int64_t b = 0; b < count; ++b, begin += kColumns) {
+      blocks[b].emplace(task_, begin, begin + kColumns, product_, weights_, own_scratch(b));
+    }
+    if (next.task != nullptr) blocks[count - 1]->announce(next);
+    const std::int64_t keys = Product::keys_held(task_, bytes_of(task_, together_));
+    for (std::int64_t first = 0; first < task_.k_len; first += keys) {
+      for (std::int64_t b = 0; b < count; ++b) blocks[b]->attend(first, first + keys);
+    }
+    for (std::int64_t b = 0; b < count; ++b) blocks[b]->finish();
+  }
+
+  T* own_scratch(std::int64_t block) const {
+    const ForwardScratch<T, kTileVectors> sizes(task_);
+    return weights_ + sizes.weights + block * sizes.of_block();
+  }
+
+  const AttentionTask& task_;
+  const int together_;
+  const Product product_;
+  T* weights_;  // and, behind it, what each block has for itself
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
