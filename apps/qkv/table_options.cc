@@ -28,19 +28,24 @@ void add_table_options(CLI::App& command, TableOptions& options, CLI::Option* gr
                             ->needs(swin)
                             ->type_name("H,W");
   swin->needs(window);
+  CLI::Option* shaw =
+      add_file(command, options.shaw.option, options.shaw.path,
+               "f32 [2 n + 1, head_dim]: scale q . row is added, by key minus query position, clipped to n (Shaw)");
   const auto add_gradient = [&](NamedFile& file, CLI::Option* table) {
     add_file(command, file.option, file.path, "the gradient of that table to write")->needs(table)->needs(grad_out);
   };
   add_gradient(options.grad_clipped, clipped);
   add_gradient(options.grad_t5, t5);
   add_gradient(options.grad_swin, swin);
+  add_gradient(options.grad_shaw, shaw);
 }
 
 Tables read_tables(const TableOptions& options, Dtype accumulation) {
   const auto read = [&](const NamedFile& file) {
     return file.given() ? read_parameter(file.option, file.path, accumulation) : Tensor();
   };
-  return {.clipped = read(options.clipped), .t5 = read(options.t5), .swin = read(options.swin)};
+  return {
+      .clipped = read(options.clipped), .t5 = read(options.t5), .swin = read(options.swin), .shaw = read(options.shaw)};
 }
 
 Bias Tables::bias(const TableOptions& options) const {
@@ -50,6 +55,7 @@ Bias Tables::bias(const TableOptions& options) const {
   if (options.swin.given()) {
     bias = bias + Bias::table(RelativeTable::swin(swin, options.swin_window[0], options.swin_window[1]));
   }
+  if (options.shaw.given()) bias = bias + Bias::table(RelativeTable::shaw(shaw));
   return bias;
 }
 
@@ -58,6 +64,7 @@ std::vector<std::pair<const Tensor*, NamedFile>> Tables::gradients(const TableOp
   if (options.clipped.given()) list.emplace_back(&clipped, options.grad_clipped);
   if (options.t5.given()) list.emplace_back(&t5, options.grad_t5);
   if (options.swin.given()) list.emplace_back(&swin, options.grad_swin);
+  if (options.shaw.given()) list.emplace_back(&shaw, options.grad_shaw);
   return list;
 }
 

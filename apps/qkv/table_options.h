@@ -11,14 +11,16 @@
 
 namespace qkv::app {
 
-// --clipped-table, --t5-table and --swin-table, what belongs to them, and their gradients.
+// --clipped-table, --t5-table, --swin-table and --shaw-table, what belongs to them, and their gradients.
 struct TableOptions {
   NamedFile clipped{"--clipped-table"};
   NamedFile t5{"--t5-table"};
   NamedFile swin{"--swin-table"};
+  NamedFile shaw{"--shaw-table"};
   NamedFile grad_clipped{"--grad-clipped-table"};
   NamedFile grad_t5{"--grad-t5-table"};
   NamedFile grad_swin{"--grad-swin-table"};
+  NamedFile grad_shaw{"--grad-shaw-table"};
   RelativeTable::T5Buckets t5_buckets{};
   std::vector<std::int64_t> swin_window{};  // height, width
 };
@@ -26,7 +28,7 @@ void add_table_options(CLI::App& command, TableOptions& options, CLI::Option* gr
 
 // The tables in memory; bias() borrows them.
 struct Tables {
-  Tensor clipped, t5, swin;
+  Tensor clipped, t5, swin, shaw;
 
   Bias bias(const TableOptions& options) const;
   // Each table with the file of its gradient, in the order of bias().

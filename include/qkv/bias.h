@@ -20,8 +20,8 @@ class Bias {
   // Source: Press et al., "Train short, test long" (2021).
   static Bias alibi(TensorView slopes);
 
-  // table[bucket(p, j)] of the head is added: Bias::table(RelativeTable::t5(values)). Nothing of the size of the logits
-  // is made of it.
+  // table[bucket(p, j)] of the head, or its product with the query, is added: Bias::table(RelativeTable::t5(values)).
+  // Nothing of the size of the logits is made of it.
   static Bias table(const RelativeTable& table);
 
   friend Bias operator+(Bias a, const Bias& b);

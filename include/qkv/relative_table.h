@@ -1,5 +1,6 @@
-// Learned tables of relative positions: a number per head and bucket, where the bucket follows from the positions p of
-// the query and j of the key (mask.h). Added to the logits by Bias::table (bias.h).
+// Learned tables of relative positions: a number per head and bucket, or a vector per bucket that the query is
+// multiplied with; the bucket follows from the positions p of the query and j of the key (mask.h). Added to the logits
+// by Bias::table (bias.h).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,19 @@ namespace qkv {
 
 class RelativeTable {
  public:
-  enum class Kind { clipped, t5, swin };
+  enum class Kind { clipped, t5, swin, shaw };
 
-  // `values` of all: [buckets, heads], of any floating type, borrowed. std::invalid_argument if its shape does not fit.
+  // `values` of all: [buckets, heads], of shaw [buckets, head_dim]; of any floating type, borrowed.
+  // std::invalid_argument if its shape does not fit.
 
   // bucket = clamp(j - p, -n, n) + n; values [2 n + 1, heads].
-  // Source: Shaw et al., "Self-attention with relative position representations" (2018), with a number in the place of
-  // q . r.
   static RelativeTable clipped(TensorView values);
+
+  // scale * (q . values[bucket]) is added, with the buckets of `clipped`, n at most kMostShawDistance; one table at
+  // most, for the scores dot and scaled dot. Source: Shaw et al., "Self-attention with relative position
+  // representations" (2018): the part of the keys, shared by the heads.
+  static constexpr std::int64_t kMostShawDistance = 512;
+  static RelativeTable shaw(TensorView values);
 
   struct T5Buckets {
     bool bidirectional = true;  // half of the buckets for keys behind the query; else these share bucket 0
@@ -37,7 +43,7 @@ class RelativeTable {
 
   Kind kind() const { return kind_; }
   const TensorView& values() const { return values_; }
-  // Beyond this distance buckets no longer change (clipped and t5).
+  // Beyond this distance buckets no longer change (all but swin).
   std::int64_t max_distance() const { return max_distance_; }
   std::int64_t height() const { return height_; }  // of the window (swin)
   std::int64_t width() const { return width_; }

@@ -34,7 +34,8 @@ std::int64_t t5_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t
 RelativeTable::RelativeTable(Kind kind, TensorView values) : kind_(kind), values_(values) {
   if (!is_floating(values.dtype())) fail("values are {}; they must be of a floating type", name_of(values.dtype()));
   if (values.rank() != 2 || values.size(0) < 1 || values.size(0) > kMostBuckets) {
-    fail("values {} must be [buckets, heads] with 1 to {} buckets", to_string(values.shape()), kMostBuckets);
+    fail("values {} must be [buckets, {}] with 1 to {} buckets", to_string(values.shape()),
+         kind == Kind::shaw ? "head_dim" : "heads", kMostBuckets);
   }
 }
 
@@ -42,6 +43,15 @@ RelativeTable RelativeTable::clipped(TensorView values) {
   RelativeTable table(Kind::clipped, values);
   if (values.size(0) % 2 == 0) fail("clipped values {} must have 2 n + 1 rows", to_string(values.shape()));
   table.max_distance_ = values.size(0) / 2;
+  return table;
+}
+
+RelativeTable RelativeTable::shaw(TensorView values) {
+  RelativeTable table(Kind::shaw, values);
+  table.max_distance_ = values.size(0) / 2;
+  if (values.size(0) % 2 == 0 || table.max_distance_ > kMostShawDistance) {
+    fail("Shaw's values {} must have 2 n + 1 rows, n at most {}", to_string(values.shape()), kMostShawDistance);
+  }
   return table;
 }
 
@@ -78,6 +88,7 @@ std::int64_t RelativeTable::bucket(std::int64_t p, std::int64_t j) const {
   const std::int64_t distance = j - p;
   switch (kind_) {
     case Kind::clipped:
+    case Kind::shaw:
       return std::clamp(distance, -max_distance_, max_distance_) + max_distance_;
     case Kind::t5: {
       if (!bidirectional_) return t5_bucket(std::max<std::int64_t>(-distance, 0), values_.size(0), max_distance_);

@@ -15,6 +15,15 @@ constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
 
 std::int64_t bound_of(std::int64_t side) { return side < 0 ? kUnbounded : std::min(side, kUnbounded); }
 
+void check_relative_rows(const AttentionOptions& options) {
+  const bool is_dot = options.score.kind() == Score::Kind::dot || options.score.kind() == Score::Kind::scaled_dot;
+  for (const RelativeTable& table : options.bias.tables()) {
+    if (table.kind() == RelativeTable::Kind::shaw && !is_dot) {
+      fail("Shaw's table goes with the scores dot and scaled dot");
+    }
+  }
+}
+
 }  // namespace
 
 bool compiles_mask(const TensorView& q, const AttentionOptions& options) {
@@ -56,6 +65,7 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
   if (booleans_.size() > kMaxPlanes)
     fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
   check_bias(problem, options.bias);
+  check_relative_rows(options);
   if (options.sinks) check_sinks(problem, options.sinks);
 }
 

@@ -62,17 +62,23 @@ inline constexpr int kMaxPlanes = 4;
 
 // A learned number per relative position, of one head. Either a line of them, in which that of a query at p and a key
 // at j stands at reach + p - j, clamped to -1 ... 2 reach + 1; or those of a window, at coordinates[p] - coordinates[j]
-// + center. Around both there is room for a vector and more: numbers and coordinates repeat their ends.
+// + center. Around both there is room for a vector and more: numbers and coordinates repeat their ends. Or Shaw's
+// 2 reach + 1 rows of row_length numbers: scale times the query by row reach + p - j, clamped.
 struct TableBias {
   const std::byte* values = nullptr;
   std::int64_t reach = 0;
   const std::byte* coordinates = nullptr;  // integers of the width of the accumulation; nullptr: a line
   std::int64_t center = 0;
-  std::int64_t numbers = 0;  // with the room around a line
+  std::int64_t row_length = 0;  // not Shaw's: 0
+  std::int64_t numbers = 0;     // with the room around a line
 
   // Where, in a line, the first of `lanes` neighbouring queries finds its number; it stands `distance` behind the key.
   std::int64_t line_index(std::int64_t distance, std::int64_t lanes) const {
     return std::clamp(reach + distance, -lanes, 2 * reach + 1);
+  }
+  // The row of a query that stands `distance` behind the key.
+  std::int64_t row_index(std::int64_t distance) const {
+    return std::clamp<std::int64_t>(reach + distance, 0, 2 * reach);
   }
 };
 
@@ -156,6 +162,14 @@ inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
   const std::int64_t position = i + task.offset;
   const std::int64_t first = std::clamp(position - task.left, begin, end);
   return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
+}
+
+// Shaw's table, or nullptr.
+inline const TableBias* rows_table(const AttentionTask& task) {
+  for (int t = 0; t < task.table_count; ++t) {
+    if (task.tables[t].row_length > 0) return &task.tables[t];
+  }
+  return nullptr;
 }
 
 // Numbers of a head that have gradients: those of its tables, and the slope of ALiBi.

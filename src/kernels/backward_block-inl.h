@@ -48,15 +48,17 @@ struct BackwardScratch {
         grad_v(is_additive(task) ? task.hidden * kColumns : 0),
         tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.value_dim)),
         wide_queries(kColumns * whole_vectors<T>(task.query_dim)),
+        relative(RelativeRows<T, kVectors>::scratch_size(task)),
         double_backward(of_double) {}
 
   std::int64_t total() const {
     return logits.total() + 3 * tile + query_rows + value_rows + grad_out + grad_query + grad_v + tile_values +
-           wide_queries + double_backward;
+           wide_queries + relative + double_backward;
   }
 
   LogitScratch<T, kVectors> logits;
-  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, grad_v, tile_values, wide_queries, double_backward;
+  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, grad_v, tile_values, wide_queries, relative,
+      double_backward;
 };
 
 // sums[row][column] += sum over queries of tile[row][query] * rows[query][column], in order of queries; `columns` is a
@@ -100,7 +102,9 @@ class BackwardBlock {
     grad_v_ = grad_query_ + sizes.grad_query;
     tile_values_ = grad_v_ + sizes.grad_v;
     T* wide_queries = tile_values_ + sizes.tile_values;
-    T* rest = wide_queries + sizes.wide_queries;
+    T* relative = wide_queries + sizes.wide_queries;
+    relative_.prepare(task_, begin, relative);
+    T* rest = relative + sizes.relative;
     queries_ = rows_of_queries(wide_queries);
     logits_.prepare(task_, begin, count_, queries_, rest);
     if (double_.is_on()) double_.prepare(begin, count_, rest + sizes.logits.total());
@@ -115,6 +119,7 @@ class BackwardBlock {
     read_block();
     std::memset(grad_query_, 0, sizeof(T) * score_dim_ * kColumns);
     if (is_additive(task_)) std::memset(grad_v_, 0, sizeof(T) * task_.hidden * kColumns);
+    if (relative_.is_on()) relative_.clear();
     for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
       const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBackwardKeys, last);
       if (!visibility_.meets(block_first, block_last)) continue;
@@ -125,6 +130,7 @@ class BackwardBlock {
       }
     }
     if (is_additive(task_)) add_score_v(reinterpret_cast<T*>(sums.score_v));
+    if (relative_.is_on()) finish_relative_rows();
     return scaled_query_gradient();
   }
 
@@ -200,6 +206,7 @@ class BackwardBlock {
       if (parameters_ != nullptr) {
         add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
       }
+      if (relative_.is_on()) relative_.add_gradients(gradients_ + r * kColumns, block + r);
       if (task_.soft_cap != 0) logits_.multiply_cap_slope(task_, block + r, gradients_ + r * kColumns);
       const std::int64_t in_chunk = block - chunk + r;
       const T* marks = masked && !rows_are_finite_ ? weights_ + r * kColumns : nullptr;
@@ -286,6 +293,14 @@ class BackwardBlock {
                                          .grad_v = grad_v_});
   }
 
+  void finish_relative_rows() {
+    relative_.add_to_queries(task_.query_dim, grad_query_);
+    if (parameters_ == nullptr) return;
+    T* sums = parameters_;
+    for (const TableBias* table = task_.tables; table->row_length == 0; ++table) sums += table->numbers;
+    relative_.add_to_rows(query_rows_, query_columns_, count_, sums);
+  }
+
   void add_score_v(T* sums) const {
     const Tag<T> d;
     for (std::int64_t h = 0; h < task_.hidden; ++h) {
@@ -349,15 +364,16 @@ class BackwardBlock {
   BlockLogits<T, kVectors> logits_;
   DoubleBackward<T, kVectors> double_;
   HWY_ALIGN T log_sum_exp_[kColumns], delta_[kColumns];
-  T* weights_;                   // [kBackwardKeys][kColumns]
-  T* gradients_;                 // of the logits, the same shape
-  T* third_tile_;                // the same shape: for bias gradients, or the slopes of the double backward
-  T* query_rows_;                // [kColumns][query_columns_]
-  T* grad_out_rows_;             // [kColumns][value_columns_]
-  T* grad_out_;                  // [value_dim][kColumns]
-  T* grad_query_;                // [score_dim][kColumns]
-  T* grad_v_;                    // [hidden][kColumns], of additive scores
-  T* tile_values_;               // [kTileRows][value_dim]
+  T* weights_;        // [kBackwardKeys][kColumns]
+  T* gradients_;      // of the logits, the same shape
+  T* third_tile_;     // the same shape: for bias gradients, or the slopes of the double backward
+  T* query_rows_;     // [kColumns][query_columns_]
+  T* grad_out_rows_;  // [kColumns][value_columns_]
+  T* grad_out_;       // [value_dim][kColumns]
+  T* grad_query_;     // [score_dim][kColumns]
+  T* grad_v_;         // [hidden][kColumns], of additive scores
+  T* tile_values_;    // [kTileRows][value_dim]
+  RelativeRows<T, kVectors> relative_;
   Rows queries_;                 // of the block, from row 0 on, of type T
   T* parameters_ = nullptr;      // [parameter_count]
   bool rows_are_finite_ = true;  // those of queries, grad_out and out

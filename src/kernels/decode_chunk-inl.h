@@ -236,7 +236,11 @@ class DecodeChunk {
         logits[j] -= static_cast<T>(task.alibi_slope) * static_cast<T>(std::abs(task.offset - (chunk_ + j)));
       }
     }
-    for (int t = 0; t < task.table_count; ++t) add_table(task.tables[t], task.offset, logits, begin, end);
+    for (int t = 0; t < task.table_count; ++t) {
+      const TableBias& table = task.tables[t];
+      table.row_length > 0 ? add_rows(table, task, queries_ + h * query_step_, logits, begin, end)
+                           : add_table(table, task.offset, logits, begin, end);
+    }
     if (task.logit_function != nullptr) task.logit_function->change_tile(tile_of(task, logits + begin));
     hide(h, -kInfinity<T>);
   }
@@ -271,6 +275,20 @@ class DecodeChunk {
       for (std::int64_t j = first_; j < last_; ++j) {
         if (visible[j - first_] == 0) logits[j - chunk_] = entry;
       }
+    }
+  }
+
+  // Shaw's: neighbouring keys meet neighbouring rows, or all beyond the reach one.
+  void add_rows(const TableBias& table, const AttentionTask& task, const T* query, T* logits, std::int64_t begin,
+                std::int64_t end) const {
+    const T* rows = reinterpret_cast<const T*>(table.values);
+    std::int64_t met = -1;
+    T number = 0;
+    for (std::int64_t j = begin; j < end; ++j) {
+      const std::int64_t row = table.row_index(task.offset - (chunk_ + j));
+      if (row != met) number = static_cast<T>(task.scale) * dot(query, rows + row * table.row_length, task.query_dim);
+      met = row;
+      logits[j] += number;
     }
   }
 

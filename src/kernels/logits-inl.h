@@ -16,6 +16,7 @@
 
 #include "kernels/attention_task.h"
 #include "kernels/exact_product-inl.h"
+#include "kernels/relative_rows-inl.h"
 #include "kernels/rows-inl.h"
 #include "kernels/softmax_state-inl.h"
 
@@ -62,14 +63,15 @@ struct LogitScratch {
       : queries(task.query_dim * kVectors * kLanes<T>),
         projected((is_additive(task) ? task.hidden : task.key_dim) * kVectors * kLanes<T>),
         key_rows(round_up(kTileRows * task.key_dim)),
-        key_hidden(is_additive(task) ? round_up(kTileRows * task.hidden) : 0) {
+        key_hidden(is_additive(task) ? round_up(kTileRows * task.hidden) : 0),
+        relative(RelativeRows<T, kVectors>::scratch_size(task)) {
     if (!is_additive(task) && task.score != Score::Kind::bilinear) projected = 0;
   }
 
   static std::int64_t round_up(std::int64_t count) { return (count + 15) / 16 * 16; }
-  std::int64_t total() const { return queries + projected + key_rows + key_hidden; }
+  std::int64_t total() const { return queries + projected + key_rows + key_hidden + relative; }
 
-  std::int64_t queries, projected, key_rows, key_hidden;
+  std::int64_t queries, projected, key_rows, key_hidden, relative;
 };
 
 template <class T, int kVectors, class Product = ExactProduct>
@@ -91,6 +93,8 @@ class BlockLogits {
     key_hidden_ = key_rows_ + sizes.key_rows;
 
     transpose_queries(queries, task.query_dim);
+    relative_.prepare(task, begin, key_hidden_ + sizes.key_hidden);
+    if (relative_.is_on()) relative_.multiply(right_, task.query_dim);
     if (is_additive(task)) {
       multiply_rows(task.hidden, reinterpret_cast<const T*>(task.score_w_query.data), task.score_w_query.step, 1,
                     task.query_dim, projected);
@@ -210,8 +214,13 @@ class BlockLogits {
     if (task.alibi_slope != 0) add_alibi(task, key, logits);
     for (int t = 0; t < task.table_count; ++t) {
       const TableBias& table = task.tables[t];
-      table.coordinates == nullptr ? add_line(table, key, task.offset, logits)
-                                   : add_window(table, key, task.offset, logits);
+      if (table.row_length > 0) {
+        relative_.add_to(logits, key);
+      } else if (table.coordinates == nullptr) {
+        add_line(table, key, task.offset, logits);
+      } else {
+        add_window(table, key, task.offset, logits);
+      }
     }
     if (task.logit_function != nullptr) {
       task.logit_function->change_tile(
@@ -347,6 +356,7 @@ class BlockLogits {
   T* right_ = nullptr;       // [key_dim or hidden][kColumns]: what keys are multiplied with
   T* key_rows_ = nullptr;    // [kTileRows][key_dim]
   T* key_hidden_ = nullptr;  // [kTileRows][hidden]
+  RelativeRows<T, kVectors> relative_;
 };
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -1,5 +1,5 @@
-// Sums of the logits' gradients by parameter: the numbers of relative tables, as they lie in the task, then the slope
-// of ALiBi. Included once per CPU target.
+// Sums of the logits' gradients by parameter: the numbers of relative tables, as they lie in the task, but Shaw's; then
+// the slope of ALiBi. Included once per CPU target.
 
 #if defined(QKV_KERNELS_PARAMETER_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_PARAMETER_GRADIENTS_INL_H_
@@ -32,7 +32,9 @@ HWY_NOINLINE void add_parameter_gradients(const AttentionTask& task, std::int64_
   };
   for (int t = 0; t < task.table_count; ++t) {
     const TableBias& table = task.tables[t];
-    if (table.coordinates == nullptr) {
+    if (table.row_length > 0) {
+      // relative_rows-inl.h
+    } else if (table.coordinates == nullptr) {
       for (int r = 0; r < kTileRows; ++r) {
         for (int c = 0; c < kVectors; ++c) {
           T* to = sums + kTablePadding + table.line_index(position + c * kLanes<T> - (key + r), kLanes<T>);

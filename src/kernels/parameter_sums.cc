@@ -89,9 +89,13 @@ void ParameterSums::write(const TensorView& out, const TensorView& grad_out, con
     Tensor sums = Tensor::zeros(table.values().shape(), Dtype::f64);
     const TableBias bias = heads_.empty() ? TableBias{} : problem_.task(0, 0).tables[i];
     for (std::int64_t h = 0; to && !heads_.empty() && h < problem_.heads; ++h) {
+      const double* of_head = heads_.data() + h * count_ + first;
+      if (table.kind() == RelativeTable::Kind::shaw) {
+        add_rows(bias, of_head, sums);
+        continue;
+      }
       for (std::int64_t number = 0; number < bias.numbers; ++number) {
-        sums.view().at<double>({row_of_number(table, bias, number), h}) +=
-            heads_[static_cast<std::size_t>(h * count_ + first + number)];
+        sums.view().at<double>({row_of_number(table, bias, number), h}) += of_head[number];
       }
     }
     if (to) convert(sums, to);
@@ -99,6 +103,16 @@ void ParameterSums::write(const TensorView& out, const TensorView& grad_out, con
   }
   write_slopes();
   if (gradients_.sinks) write_sinks(out, grad_out, log_sum_exp);
+}
+
+// Rows by distance back, times the scale, to rows by bucket.
+void ParameterSums::add_rows(const TableBias& bias, const double* from, Tensor& sums) const {
+  const double scale = problem_.task(0, 0).scale;
+  const std::int64_t outside = sums.size(0) / 2 - bias.reach;  // rows that no pair meets, on either side
+  for (std::int64_t row = 0; row <= 2 * bias.reach; ++row) {
+    double* to = sums.data<double>() + (sums.size(0) - 1 - outside - row) * sums.size(1);
+    for (std::int64_t e = 0; e < sums.size(1); ++e) to[e] += scale * from[row * bias.row_length + e];
+  }
 }
 
 void ParameterSums::write_slopes() const {

@@ -33,6 +33,7 @@ class ParameterSums {
   void write(const TensorView& out, const TensorView& grad_out, const TensorView& log_sum_exp) const;
 
  private:
+  void add_rows(const TableBias& bias, const double* from, Tensor& sums) const;
   void write_slopes() const;
   void write_sinks(const TensorView& out, const TensorView& grad_out, const TensorView& log_sum_exp) const;
 

@@ -9,6 +9,8 @@
 namespace qkv {
 namespace {
 
+constexpr std::int64_t kLine = 16;  // numbers that rows are padded to: a whole vector of every target
+
 // Number of a place of the window such that the difference of two of them names the bucket.
 std::int64_t coordinate(const RelativeTable& table, std::int64_t place) {
   return place / table.width() * (2 * table.width() - 1) + place % table.width();
@@ -20,6 +22,10 @@ TableBiases::TableBiases(const AttentionProblem& problem, const std::vector<Rela
   if (tables.size() > kMaxPlanes) fail("at most {} tables can be combined, got {}", kMaxPlanes, tables.size());
   const auto element = static_cast<std::int64_t>(size_of(problem.accumulation));
   for (const RelativeTable& table : tables) {
+    if (table.kind() == RelativeTable::Kind::shaw) {
+      add_rows(problem, table);
+      continue;
+    }
     if (table.values().size(1) != problem.heads) {
       fail("a relative table {} must have a column for each of the {} heads", to_string(table.values().shape()),
            problem.heads);
@@ -51,6 +57,23 @@ TableBiases::TableBiases(const AttentionProblem& problem, const std::vector<Rela
   }
 }
 
+void TableBiases::add_rows(const AttentionProblem& problem, const RelativeTable& table) {
+  for (const Compiled& other : tables_) {
+    if (other.table.kind() == RelativeTable::Kind::shaw) fail("at most one table of Shaw's can be added");
+  }
+  if (problem.query_dim != table.values().size(1)) {
+    fail("Shaw's table {} must have rows of head_dim {}", to_string(table.values().shape()), problem.query_dim);
+  }
+  Compiled& compiled = tables_.emplace_back(Compiled{.table = table, .values = {}, .coordinates = {}});
+  compiled.reach = std::min(table.max_distance(), problem.q_len + problem.k_len);
+  const std::int64_t rows = 2 * compiled.reach + 1, row_length = (problem.query_dim + kLine - 1) / kLine * kLine;
+  compiled.values = Tensor::zeros({rows, row_length}, problem.accumulation);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t bucket = table.bucket(row - compiled.reach, 0);
+    convert(table.values().select(0, bucket), compiled.values.view().select(0, row).slice(0, 0, problem.query_dim));
+  }
+}
+
 std::int64_t row_of_number(const RelativeTable& table, const TableBias& bias, std::int64_t number) {
   if (table.kind() == RelativeTable::Kind::swin) return number;
   return table.bucket(std::clamp(number - kTablePadding - bias.reach, -bias.reach, bias.reach), 0);
@@ -61,6 +84,13 @@ void TableBiases::set(AttentionTask& task, std::int64_t h) const {
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     const auto& [table, values, coordinates, reach] = tables_[t];
     TableBias& bias = task.tables[t];
+    if (table.kind() == RelativeTable::Kind::shaw) {
+      bias.values = values.view().bytes();
+      bias.row_length = values.size(1);
+      bias.numbers = values.element_count();
+      bias.reach = reach;
+      continue;
+    }
     bias.values = values.view().select(0, h).bytes();
     bias.numbers = values.size(1);
     if (table.kind() != RelativeTable::Kind::swin) {

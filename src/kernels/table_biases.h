@@ -26,14 +26,16 @@ class TableBiases {
  private:
   struct Compiled {
     RelativeTable table;
-    Tensor values;       // [heads, numbers]
+    Tensor values;       // [heads, numbers]; Shaw's: rows by distance, [2 reach + 1, row_length]
     Tensor coordinates;  // swin
     std::int64_t reach = 0;
   };
+  void add_rows(const AttentionProblem& problem, const RelativeTable& table);  // Shaw's
+
   std::vector<Compiled> tables_;
 };
 
-// The row of the table that a number of the task's form stands for.
+// The row of the table that a number of the task's form stands for; of all but Shaw's.
 std::int64_t row_of_number(const RelativeTable& table, const TableBias& bias, std::int64_t number);
 
 }  // namespace qkv

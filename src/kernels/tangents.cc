@@ -17,6 +17,9 @@ void require_tangents(std::string_view function, const AttentionProblem& problem
   }
   if (options.block_table) refuse("paged keys have no tangents");
   if (options.logit_function) refuse("the derivative of a logit function is not known");
+  for (const RelativeTable& table : options.bias.tables()) {
+    if (table.kind() == RelativeTable::Kind::shaw) refuse("Shaw's table has no tangents");
+  }
   const Score::Kind score = options.score.kind();
   if (score != Score::Kind::dot && score != Score::Kind::scaled_dot) refuse("the score must be dot or scaled dot");
   if (options.soft_cap != 0) refuse("soft_cap must be 0 (off)");

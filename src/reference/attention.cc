@@ -77,7 +77,8 @@ class Rules {
                        [&](const Tensor& visible) { return element(visible, pair.indices()) != 0; });
   }
 
-  double bias(const Sequence& sequence, const Pair& pair) const {
+  // `scale`: of the scores, and of Shaw's.
+  double bias(const Sequence& sequence, const Pair& pair, double scale) const {
     const std::int64_t position = pair.i + sequence.offset;
     double sum = 0;
     for (const Tensor& values : biases_) sum += element(values, pair.indices());
@@ -85,7 +86,13 @@ class Rules {
       sum -= element(slopes, {pair.batch, pair.head}) * static_cast<double>(std::abs(position - pair.j));
     }
     for (std::size_t t = 0; t < tables_.size(); ++t) {
-      sum += table_values_[t].view().at<double>({tables_[t].bucket(position, pair.j), pair.head});
+      const std::int64_t bucket = tables_[t].bucket(position, pair.j);
+      const TensorView values = table_values_[t].view();
+      if (tables_[t].kind() == RelativeTable::Kind::shaw) {
+        sum += scale * dot(row(sequence.q, pair.head, pair.i), row(values, bucket));
+      } else {
+        sum += values.at<double>({bucket, pair.head});
+      }
     }
     return sum;
   }
@@ -138,7 +145,7 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
         if (!rules.may_attend(sequence, pair)) continue;
         double logit = scale * scorer.score(query, row(sequence.k, kv_head, j));
         if (options.soft_cap != 0) logit = options.soft_cap * std::tanh(logit / options.soft_cap);
-        logit += rules.bias(sequence, pair);
+        logit += rules.bias(sequence, pair, scale);
         if (options.logit_function) {
           options.logit_function.change_tile({as_function_argument(pair, i + sequence.offset), 1, 1, 1, 1, &logit});
         }

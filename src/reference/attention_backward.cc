@@ -69,9 +69,11 @@ void differentiate(const Sequence& sequence, std::int64_t head, std::int64_t i, 
   }
 }
 
-// One head of sequence b: adds to the gradients of tables, slopes and sinks.
-void add_parameters(const Sequence& sequence, std::int64_t b, std::int64_t head, const AttentionOptions& options,
-                    AttentionGradients& gradients) {
+// One head of sequence b: adds to the gradients of tables, slopes and sinks, and to those of queries that meet Shaw's.
+void add_parameters(const Sequence& sequence, std::int64_t b, std::int64_t head, double scale,
+                    const AttentionOptions& options, AttentionGradients& gradients) {
+  std::vector<Tensor> values;
+  for (const RelativeTable& table : options.bias.tables()) values.push_back(in_double(table.values()));
   for (std::int64_t i = 0; i < sequence.q.size(1); ++i) {
     const std::int64_t position = i + sequence.offset;
     const Vector grad_logits = row(sequence.grad_logits, head, i);
@@ -79,8 +81,15 @@ void add_parameters(const Sequence& sequence, std::int64_t b, std::int64_t head,
       const double gradient = grad_logits[static_cast<std::size_t>(j)];
       if (gradient == 0) continue;
       for (std::size_t t = 0; t < gradients.tables.size(); ++t) {
-        const std::int64_t bucket = options.bias.tables()[t].bucket(position, j);
-        gradients.tables[t].view().at<double>({bucket, head}) += gradient;
+        const RelativeTable& table = options.bias.tables()[t];
+        const std::int64_t bucket = table.bucket(position, j);
+        const MutableTensorView to = gradients.tables[t].view();
+        if (table.kind() == RelativeTable::Kind::shaw) {
+          add(row(sequence.grad_q, head, i), gradient * scale, row(values[t].view(), bucket));
+          add(row(to, bucket), gradient * scale, row(sequence.q, head, i));
+        } else {
+          to.at<double>({bucket, head}) += gradient;
+        }
       }
       for (Tensor& slopes : gradients.alibi_slopes) {  // [heads], or [batch, heads] with extents of 1 that repeat
         Dims index{slopes.size(-1) == 1 ? 0 : head};
@@ -118,6 +127,7 @@ AttentionGradients attention_backward(const TensorView& query, const TensorView&
   }
   if (options.sinks) gradients.sinks = filled(options.sinks.shape(), 0);
   Tensor grad_logits = filled(forward.logits.shape(), 0);
+  const double scale = options.scale.value_or(scorer.default_scale(q.size(-1)));
   for (std::int64_t b = 0; b < batch.size(); ++b) {
     const TensorView keys = batch.keys(k.view(), b);
     const Sequence sequence{.batch_index = b,
@@ -139,7 +149,7 @@ AttentionGradients attention_backward(const TensorView& query, const TensorView&
       for (std::int64_t i = 0; i < sequence.q.size(1); ++i) {
         differentiate(sequence, head, i, scorer, options);
       }
-      add_parameters(sequence, b, head, options, gradients);
+      add_parameters(sequence, b, head, scale, options, gradients);
     }
   }
   return gradients;

@@ -24,7 +24,14 @@ Tensor filled(const Dims& shape, double value);
 // dimensions repeat.
 Dims broadcast_index(const Dims& shape, const Dims& whole);
 
-// Row `index` of one head's matrix, of [heads, rows, size], to read or to write.
+// Row `index` of a matrix [rows, size], to read or to write.
+template <class View>
+auto row(const View& matrix, std::int64_t index) {
+  const auto size = static_cast<std::size_t>(matrix.size(1));
+  return std::span(matrix.template data<double>() + (size == 0 ? 0 : matrix.offset_of({index, 0})), size);
+}
+
+// The same of one head's matrix, of [heads, rows, size].
 template <class View>
 auto row(const View& matrices, std::int64_t head, std::int64_t index) {
   const auto size = static_cast<std::size_t>(matrices.size(2));

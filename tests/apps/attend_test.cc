@@ -213,6 +213,7 @@ TEST_F(Attend, RelativeTables) {
   const std::string swin = logarithms("s.npy", {1, 2, 3, 4, 5, 6, 7, 8, 9});
   expect_weights({"--swin-table", swin, "--swin-window", "2,2"}, shape, places);
   expect_message(attend({"--swin-table", swin}), 2, "qkv attend", "--swin-window");
+  expect_message(attend({"--shaw-table", save<float>("r.npy", {2, 1}, {1, 1})}), 3, "qkv attend", "2 n + 1 rows");
   expect_message(attend({"--swin-table", swin, "--swin-window", "2"}), 2, "qkv attend", "--swin-window");
   expect_message(attend({"--swin-table", swin, "--swin-window", "3,2"}), 3, "qkv attend", "(2 * 3 - 1)");
   expect_message(attend({"--t5-max-distance", "4"}), 2, "qkv attend", "--t5-table");
@@ -366,6 +367,9 @@ TEST_F(Attend, Gradients) {
   expect_success(attend({"--grad-out", grad_out, "--clipped-table", table, "--grad-clipped-table", folder_ / "dt.npy",
                          "--alibi", zero, "--grad-alibi", folder_ / "ds.npy"}));
   expect_array("dt.npy", Dtype::f32, {3, 1}, {0, -0.5, 0.5});
+  // Rows of Shaw's table are multiplied with the query, 2.
+  expect_success(attend({"--grad-out", grad_out, "--shaw-table", table, "--grad-shaw-table", folder_ / "dt.npy"}));
+  expect_array("dt.npy", Dtype::f32, {3, 1}, {0, -1, 1});
   expect_array("ds.npy", Dtype::f32, {1}, {-0.5});
   // A sink of the logit 10 that both keys have: three weights of 1/3, out = 4/3, and -1/3 * 4/3.
   expect_success(

@@ -264,6 +264,14 @@ class AttentionCase {
       const auto distance = pick<std::int64_t>({17, 128});
       options.bias = options.bias + Bias::table(RelativeTable::t5(values(buckets), {both, distance}));
     }
+    const bool is_dot = options.score.kind() == Score::Kind::dot || options.score.kind() == Score::Kind::scaled_dot;
+    if (chance(0.3) && is_dot) {
+      const auto most = note("Shaw's to", pick<std::int64_t>({0, 1, 7, 40, 300}));
+      const Dtype dtype = pick<Dtype>({Dtype::f32, Dtype::f64, Dtype::bf16});
+      const double spread = 0.5 / std::sqrt(static_cast<double>(head_dim_));
+      options.bias = options.bias +
+                     Bias::table(RelativeTable::shaw(keep(normal(random_, {2 * most + 1, head_dim_}, dtype, spread))));
+    }
     // Positions must lie within the window.
     const std::int64_t longest = std::max(q_len_, k_len_);
     if (chance(0.3) && longest <= 300 && options.mask.align() != Align::bottom_right) {

@@ -16,6 +16,9 @@ void expect_like_reference(const AttentionCase& drawn) {
   const Score::Kind score = drawn.options.score.kind();
   const Dtype dtype = drawn.q.dtype();
   if ((score != Score::Kind::dot && score != Score::Kind::scaled_dot) || size_of(dtype) < 4) return;
+  for (const RelativeTable& table : drawn.options.bias.tables()) {
+    if (table.kind() == RelativeTable::Kind::shaw) return;
+  }
   AttentionOptions options = drawn.options;
   options.soft_cap = 0;
   options.dropout = {};

@@ -1,0 +1,155 @@
+// Shaw's table in a block of queries: scale * (q . row of the pair's distance), and the way back. Queries meet each row
+// once; what they give is looked up by the distance of query and key. Included once per CPU target.
+
+#if defined(QKV_KERNELS_RELATIVE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_RELATIVE_ROWS_INL_H_
+#undef QKV_KERNELS_RELATIVE_ROWS_INL_H_
+#else
+#define QKV_KERNELS_RELATIVE_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/accumulate-inl.h"
+#include "kernels/attention_task.h"
+#include "kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// A number for each row that the block can meet and each query: [rows][column].
+template <class T, int kVectors>
+class RelativeRows {
+ public:
+  static std::int64_t scratch_size(const AttentionTask& task) {
+    const TableBias* table = rows_table(task);
+    return table == nullptr ? 0 : (2 * table->reach + 1) * kColumns;
+  }
+
+  bool is_on() const { return table_ != nullptr; }
+
+  // Queries from `begin` on. `numbers`: scratch_size() of them.
+  void prepare(const AttentionTask& task, std::int64_t begin, T* numbers) {
+    table_ = rows_table(task);
+    if (!is_on()) return;
+    position_ = begin + task.offset;
+    scale_ = static_cast<T>(task.scale);
+    first_ = table_->row_index(position_ - (task.k_len - 1 + kTileRows));
+    last_ = table_->row_index(position_ + kColumns - 1) + 1;
+    numbers_ = numbers;
+  }
+
+  // numbers = queries x rows. `queries`: [size][column].
+  void multiply(const T* queries, std::int64_t size) {
+    std::int64_t row = first_;
+    for (; row + kTileRows <= last_; row += kTileRows) multiply_some<kTileRows>(row, queries, size);
+    for (; row < last_; ++row) multiply_some<1>(row, queries, size);
+  }
+
+  // Adds scale times the numbers to the logits [kTileRows][column] of the keys from `key` on.
+  HWY_NOINLINE void add_to(T* logits, std::int64_t key) const {
+    const Tag<T> d;
+    for_each_vector(key, [&](std::int64_t at, auto distances, T* row) {
+      const Vec<T> number = row != nullptr ? hn::Load(d, row) : hn::GatherIndex(d, numbers_, distances);
+      hn::Store(hn::MulAdd(number, hn::Set(d, scale_), hn::Load(d, logits + at)), d, logits + at);
+    });
+  }
+
+  void clear() { std::memset(numbers_, 0, sizeof(T) * (last_ - first_) * kColumns); }
+
+  // Adds such a tile of gradients to the numbers.
+  HWY_NOINLINE void add_gradients(const T* gradients, std::int64_t key) {
+    const Tag<T> d;
+    for_each_vector(key, [&](std::int64_t at, auto distances, T* row) {
+      const Vec<T> gradient = hn::Load(d, gradients + at);
+      if (row != nullptr) {
+        hn::Store(hn::Add(hn::Load(d, row), gradient), d, row);
+      } else {
+        hn::ScatterIndex(hn::Add(hn::GatherIndex(d, numbers_, distances), gradient), d, numbers_, distances);
+      }
+    });
+  }
+
+  // grad_queries [size][column] += rows x numbers, without the scale.
+  void add_to_queries(std::int64_t size, T* grad_queries) const {
+    accumulate<kVectors>(KeyRows<T>{row_at(first_), table_->row_length, last_ - first_}, size, numbers_,
+                         static_cast<const T*>(nullptr), grad_queries);
+  }
+
+  // Adds numbers x queries [count][columns], without the scale, to the sums of the table's rows.
+  HWY_NOINLINE void add_to_rows(const T* queries, std::int64_t columns, std::int64_t count, T* sums) const {
+    std::int64_t row = first_;
+    for (; row + kTileRows <= last_; row += kTileRows) add_some<kTileRows>(row, queries, columns, count, sums);
+    for (; row < last_; ++row) add_some<1>(row, queries, columns, count, sums);
+  }
+
+ private:
+  static constexpr int kColumns = kVectors * kLanes<T>;
+
+  const T* row_at(std::int64_t row) const {
+    return reinterpret_cast<const T*>(table_->values) + row * table_->row_length;
+  }
+
+  // use(offset in the tile, indices into numbers_, where they all lie in one row, or nullptr)
+  template <class Use>
+  HWY_INLINE void for_each_vector(std::int64_t key, const Use& use) const {
+    const Tag<T> d;
+    const hn::RebindToSigned<Tag<T>> index;
+    using Index = hwy::MakeSigned<T>;
+    const std::int64_t most = 2 * table_->reach;
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int c = 0; c < kVectors; ++c) {
+        const std::int64_t column = c * kLanes<T>, unclamped = table_->reach + position_ + column - (key + r);
+        T* row = nullptr;
+        if (unclamped + kLanes<T> <= 1 || unclamped >= most) {
+          row = numbers_ + ((unclamped >= most ? most : 0) - first_) * kColumns + column;
+        }
+        auto rows = hn::Iota(index, static_cast<Index>(std::clamp<std::int64_t>(unclamped, -kLanes<T>, most)));
+        rows = hn::Min(hn::Max(rows, hn::Zero(index)), hn::Set(index, static_cast<Index>(most)));
+        rows = hn::Sub(rows, hn::Set(index, static_cast<Index>(first_)));
+        const auto distances =
+            hn::Add(hn::Mul(rows, hn::Set(index, Index{kColumns})), hn::Iota(index, static_cast<Index>(column)));
+        use(r * kColumns + column, distances, row);
+      }
+    }
+  }
+
+  template <int kRows>
+  void multiply_some(std::int64_t row, const T* queries, std::int64_t size) {
+    const Tag<T> d;
+    Vec<T> sum[kRows][kVectors];
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Zero(d);
+    }
+    multiply_tile<kRows, kVectors, T>(row_at(row), table_->row_length, 1, queries, kColumns, size, sum);
+    T* to = numbers_ + (row - first_) * kColumns;
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], d, to + r * kColumns + c * kLanes<T>);
+    }
+  }
+
+  template <int kRows>
+  void add_some(std::int64_t row, const T* queries, std::int64_t columns, std::int64_t count, T* sums) const {
+    const Tag<T> d;
+    for (std::int64_t column = 0; column < columns; column += kLanes<T>) {
+      T* to = sums + row * table_->row_length + column;
+      Vec<T> sum[kRows][1];
+      QKV_UNROLL for (int r = 0; r < kRows; ++r) sum[r][0] = hn::LoadU(d, to + r * table_->row_length);
+      multiply_tile<kRows, 1, T>(numbers_ + (row - first_) * kColumns, kColumns, 1, queries + column, columns, count,
+                                 sum);
+      QKV_UNROLL for (int r = 0; r < kRows; ++r) hn::StoreU(sum[r][0], d, to + r * table_->row_length);
+    }
+  }
+
+  const TableBias* table_ = nullptr;
+  std::int64_t position_ = 0;  // of the first query
+  T scale_ = 0;
+  std::int64_t first_ = 0, last_ = 0;  // rows that pairs of the block can meet: first_ <= row < last_
+  T* numbers_ = nullptr;               // [last_ - first_][column]
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
