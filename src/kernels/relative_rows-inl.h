@@ -50,10 +50,12 @@ class RelativeRows {
   // Adds scale times the numbers to the logits [kTileRows][column] of the keys from `key` on.
   HWY_NOINLINE void add_to(T* logits, std::int64_t key) const {
     const Tag<T> d;
-    for_each_vector(key, [&](std::int64_t at, auto distances, T* row) {
-      const Vec<T> number = row != nullptr ? hn::Load(d, row) : hn::GatherIndex(d, numbers_, distances);
-      hn::Store(hn::MulAdd(number, hn::Set(d, scale_), hn::Load(d, logits + at)), d, logits + at);
-    });
+    const auto add = [&](T* to, Vec<T> number) {
+      hn::Store(hn::MulAdd(number, hn::Set(d, scale_), hn::Load(d, to)), d, to);
+    };
+    for_each_vector(
+        key, [&](std::int64_t at, const T* row) { add(logits + at, hn::Load(d, row)); },
+        [&](std::int64_t at, auto places) { add(logits + at, hn::GatherIndex(d, numbers_, places)); });
   }
 
   void clear() { std::memset(numbers_, 0, sizeof(T) * (last_ - first_) * kColumns); }
@@ -61,14 +63,13 @@ class RelativeRows {
   // Adds such a tile of gradients to the numbers.
   HWY_NOINLINE void add_gradients(const T* gradients, std::int64_t key) {
     const Tag<T> d;
-    for_each_vector(key, [&](std::int64_t at, auto distances, T* row) {
-      const Vec<T> gradient = hn::Load(d, gradients + at);
-      if (row != nullptr) {
-        hn::Store(hn::Add(hn::Load(d, row), gradient), d, row);
-      } else {
-        hn::ScatterIndex(hn::Add(hn::GatherIndex(d, numbers_, distances), gradient), d, numbers_, distances);
-      }
-    });
+    for_each_vector(
+        key,
+        [&](std::int64_t at, T* row) { hn::Store(hn::Add(hn::Load(d, row), hn::Load(d, gradients + at)), d, row); },
+        [&](std::int64_t at, auto places) {
+          const Vec<T> sum = hn::Add(hn::GatherIndex(d, numbers_, places), hn::Load(d, gradients + at));
+          hn::ScatterIndex(sum, d, numbers_, places);
+        });
   }
 
   // grad_queries [size][column] += rows x numbers, without the scale.
@@ -91,26 +92,25 @@ class RelativeRows {
     return reinterpret_cast<const T*>(table_->values) + row * table_->row_length;
   }
 
-  // use(offset in the tile, indices into numbers_, where they all lie in one row, or nullptr)
-  template <class Use>
-  HWY_INLINE void for_each_vector(std::int64_t key, const Use& use) const {
-    const Tag<T> d;
-    const hn::RebindToSigned<Tag<T>> index;
+  // For each vector of a tile: in_row(offset in the tile, numbers) where its pairs have one row, that of an end; else
+  // apart(offset, places in numbers_).
+  template <class InRow, class Apart>
+  HWY_INLINE void for_each_vector(std::int64_t key, const InRow& in_row, const Apart& apart) const {
+    const hn::RebindToSigned<Tag<T>> d;
     using Index = hwy::MakeSigned<T>;
     const std::int64_t most = 2 * table_->reach;
+    const auto zero = hn::Zero(d), end = hn::Set(d, static_cast<Index>(most)), width = hn::Set(d, Index{kColumns});
     for (int r = 0; r < kTileRows; ++r) {
       for (int c = 0; c < kVectors; ++c) {
-        const std::int64_t column = c * kLanes<T>, unclamped = table_->reach + position_ + column - (key + r);
-        T* row = nullptr;
-        if (unclamped + kLanes<T> <= 1 || unclamped >= most) {
-          row = numbers_ + ((unclamped >= most ? most : 0) - first_) * kColumns + column;
+        const std::int64_t column = c * kLanes<T>, first = table_->reach + position_ + column - (key + r);
+        if (first >= most || first + kLanes<T> <= 1) {
+          const std::int64_t row = first >= most ? most : 0;
+          in_row(r * kColumns + column, numbers_ + (row - first_) * kColumns + column);
+        } else {
+          const auto rows = hn::Min(hn::Max(hn::Iota(d, static_cast<Index>(first)), zero), end);
+          const auto lanes = hn::Iota(d, static_cast<Index>(column - first_ * kColumns));
+          apart(r * kColumns + column, hn::Add(hn::Mul(rows, width), lanes));
         }
-        auto rows = hn::Iota(index, static_cast<Index>(std::clamp<std::int64_t>(unclamped, -kLanes<T>, most)));
-        rows = hn::Min(hn::Max(rows, hn::Zero(index)), hn::Set(index, static_cast<Index>(most)));
-        rows = hn::Sub(rows, hn::Set(index, static_cast<Index>(first_)));
-        const auto distances =
-            hn::Add(hn::Mul(rows, hn::Set(index, Index{kColumns})), hn::Iota(index, static_cast<Index>(column)));
-        use(r * kColumns + column, distances, row);
       }
     }
   }
