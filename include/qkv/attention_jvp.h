@@ -8,8 +8,8 @@
 //   of log-sum-exp: r_i = sum_j P_ij S'_ij;    of out: sum_j P_ij (S'_ij v_j + tv_j) - r_i out_i.
 // Source: the product rule, as in Griewank and Walther, "Evaluating derivatives" (2008), chapter 3.
 // For f32 and f64, the dot and scaled dot score, every mask, bias and sink (which stand still), grouped heads, padded
-// or packed; no soft cap, dropout, logit function, Shaw's table or pages. Rows without keys have tangents 0. The same bits for any
-// number of threads, batch or packing. Memory beyond inputs and outputs: O(threads * tile).
+// or packed; no soft cap, dropout, logit function, Shaw's table or pages. Rows without keys have tangents 0. The same
+// bits for any number of threads, batch or packing. Memory beyond inputs and outputs: O(threads * tile).
 #pragma once
 
 #include "qkv/attention.h"
