@@ -100,8 +100,22 @@ def processor_name():
     return os.uname().machine
 
 
+def busy_processors(seconds=2):
+    """Kept busy by others, on average of so many seconds."""
+
+    def ticks():
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+        return sum(fields), fields[3] + fields[4]  # all, idle
+
+    before = ticks()
+    time.sleep(seconds)
+    after = ticks()
+    return os.cpu_count() * (1 - (after[1] - before[1]) / (after[0] - before[0]))
+
+
 def main():
     arguments = parse()
+    busy = busy_processors()
     from cases import all_cases
     from engines import PEERS, Driver
 
@@ -109,7 +123,7 @@ def main():
         "threads": arguments.threads,
         "processor": processor_name(),
         "processors": os.cpu_count(),
-        "load": os.getloadavg()[0],
+        "busy": busy,
         "date": time.strftime("%Y-%m-%d"),
         "versions": {peer.name: version(peer.package) for peer in PEERS},
         "cases": [],

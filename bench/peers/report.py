@@ -83,10 +83,10 @@ def write(reports):
     yield ""
     yield f"{first['processor']}, {plural(first['processors'], 'processor')}, {first['date']};"
     yield ", ".join(f"{name} {version}" for name, version in first["versions"].items()) + "."
-    if first["load"] > 0.5:
+    if first["busy"] > 0.2:
         yield ""
         yield (
-            f"The machine was shared with other programs (load {first['load']:.1f} at the start): with one thread the "
+            f"Other programs kept {first['busy']:.1f} processors busy at the start: with one thread the "
             "last digits are noise, with two nothing but the sign of a large difference counts."
         )
     yield ""
