@@ -15,10 +15,12 @@ namespace {
 
 constexpr std::int64_t kHeadDims[] = {64, 1024};  // the usual one and the largest
 
-// Bytes that attention takes per thread beyond inputs and outputs, whatever the lengths.
-std::size_t scratch_bytes(std::int64_t head_dim) {
+// Bytes that attention takes per thread beyond inputs and outputs, at most, whatever the lengths.
+std::size_t scratch_bytes(std::int64_t head_dim, Dtype dtype) {
   AttentionTask task;
   task.query_dim = task.key_dim = task.value_dim = head_dim;
+  task.query.type = task.key.type = task.value.type = dtype;
+  task.k_len = std::int64_t{1} << 24;
   return plan_forward(task).scratch_bytes;
 }
 
@@ -37,7 +39,9 @@ void print_text() {
              has_reduced_precision() ? "products in bf16" : "no products in bf16, computed exactly");
   fmt::print("memory of attention beyond inputs and outputs, whatever the lengths:\n");
   for (const std::int64_t head_dim : kHeadDims) {
-    fmt::print("  head_dim {:4}: {:5} KiB a thread\n", head_dim, (scratch_bytes(head_dim) + 1023) / 1024);
+    const auto kib = [&](Dtype dtype) { return (scratch_bytes(head_dim, dtype) + 1023) / 1024; };
+    fmt::print("  head_dim {:4}: {:5} KiB a thread in f32, {:5} in bf16 and f16\n", head_dim, kib(Dtype::f32),
+               kib(Dtype::bf16));
   }
 }
 
@@ -51,7 +55,10 @@ void print_json() {
         {{"name", target.name}, {"usable", target.usable}, {"selected", target.selected}, {"lanes", target.lanes}});
   }
   for (const std::int64_t head_dim : kHeadDims) {
-    info["memory"].push_back({{"head_dim", head_dim}, {"bytes_per_thread", scratch_bytes(head_dim)}});
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
+      info["memory"].push_back(
+          {{"head_dim", head_dim}, {"dtype", name_of(dtype)}, {"bytes_per_thread", scratch_bytes(head_dim, dtype)}});
+    }
   }
   fmt::print("{}\n", info.dump(2));
 }
