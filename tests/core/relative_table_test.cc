@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "io/files_for_test.h"
 #include "qkv/files.h"
 
 namespace qkv {
@@ -50,14 +51,7 @@ TEST(RelativeTable, T5LikeTheModelsOwnCode) {
 }
 
 TEST(RelativeTable, RefusesWhatDoesNotFit) {
-  const auto message = [](const auto& make) -> std::string {
-    try {
-      make();
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "no error";
-  };
+  const auto message = [](const auto& make) { return test::message_of<std::invalid_argument>(make); };
   const auto zeros = [](const Dims& shape, Dtype dtype = Dtype::f32) { return Tensor::zeros(shape, dtype); };
   const Tensor even = zeros({4, 2}), odd = zeros({5, 2}), flat = zeros({5}), integers = zeros({5, 2}, Dtype::i32);
   EXPECT_EQ(message([&] { RelativeTable::clipped(even); }),

@@ -33,10 +33,10 @@ inline Tensor sizes_of_products(const TensorView& q, const TensorView& k, const 
   return reference::attention(absolute(q), key, key, bare).logits;
 }
 
-// What of a call breaks the bound of precision.h: nothing, or the first element that does.
+// What of a call, whose result in f64 is `exact`, breaks the bound of precision.h: nothing, or the first element that
+// does.
 inline std::string beyond_bound(const TensorView& q, const TensorView& k, const TensorView& v, const Outcome& got,
-                                const AttentionOptions& options) {
-  const reference::AttentionResult exact = reference::attention(q, k, v, options);
+                                const reference::AttentionResult& exact, const AttentionOptions& options) {
   const Tensor v_sizes = absolute(v);
   const std::vector<double> spread =
       values(reference::attention(convert(q, Dtype::f64), convert(k, Dtype::f64), v_sizes, options).out);
@@ -105,7 +105,7 @@ inline ReducedOutcome reduced_outcome(const AttentionCase& drawn) {
   if (plan(drawn.q, drawn.k, drawn.v, options).precision == Precision::exact) {
     return {same ? "" : "precision reduced, computed exactly: other bits\n", false};
   }
-  const std::string beyond = beyond_bound(drawn.q, drawn.k, drawn.v, got, drawn.options);
+  const std::string beyond = beyond_bound(drawn.q, drawn.k, drawn.v, got, exact, drawn.options);
   return {beyond.empty() ? "" : "precision reduced: " + beyond + "\n", !same};
 }
 
