@@ -37,4 +37,7 @@ class Score {
   TensorView v_;
 };
 
+// Whether the score is q . k, for which attention has most to offer.
+inline bool is_dot_product(Score::Kind kind) { return kind == Score::Kind::dot || kind == Score::Kind::scaled_dot; }
+
 }  // namespace qkv

@@ -224,7 +224,7 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
   all.value = substitute("value", project(all.embedded, input.w_value, "w_value", input.b_value, "b_value", apart));
 
   const std::int64_t query_size = all.query.size(1), key_size = all.key.size(1);
-  const bool dot = input.score == Score::Kind::dot || input.score == Score::Kind::scaled_dot;
+  const bool dot = is_dot_product(input.score);
   require(!dot || query_size == key_size,
           "a dot product needs queries and keys of one size: w_query has {} columns, w_key {}", query_size, key_size);
   const Score score = score_of(input, query_size, key_size);

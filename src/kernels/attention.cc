@@ -101,6 +101,8 @@ class ForwardCall {
       Worker& worker = workers[static_cast<std::size_t>(number)];
       const AttentionTask& task = worker.present.of(*this, index / tasks);
       if (is_decoded(task) && !schedule_.statistics) return;
+      const bool folds = schedule_.folded.together(task.q_len) > 1;
+      if (folds && (index % tasks > 0 || !schedule_.folded.leads(task))) return;
       // Else late queries first: under a causal mask they see the most.
       const std::int64_t first = in_order ? 0 : parts - 1 - index % tasks;
       const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
@@ -110,13 +112,17 @@ class ForwardCall {
         const std::int64_t begin = part * schedule_.task_queries;
         return QueryBlock{&of, begin, std::min(begin + schedule_.task_queries, of.q_len)};
       };
+      std::byte* scratch = worker.scratch.get(schedule_.block.scratch_bytes);
+      if (folds) {
+        check_stop();
+        return schedule_.folded.attend(problem_, task, part_of(next, next_first), scratch);
+      }
       const std::int64_t last = first + (in_order ? parts : 1);
       for (std::int64_t part = first; part < last; ++part) {
         const QueryBlock present = part_of(task, part);
         if (present.begin >= present.end) return;
         check_stop();
-        attend_forward(present, part + 1 < last ? part_of(task, part + 1) : part_of(next, next_first),
-                       worker.scratch.get(schedule_.block.scratch_bytes));
+        attend_forward(present, part + 1 < last ? part_of(task, part + 1) : part_of(next, next_first), scratch);
       }
     });
   }

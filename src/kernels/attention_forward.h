@@ -6,7 +6,7 @@
 namespace qkv {
 
 // How many queries a block holds on the selected target, and the scratch that attend_forward needs for tasks with at
-// most so many keys.
+// most so many queries and keys.
 ForwardPlan plan_forward(const AttentionTask& task);
 
 // Queries begin <= i < end of one head.

@@ -14,16 +14,16 @@ namespace {
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Prefill computes whole tiles (but the last), from the first to the last key that one of the queries sees; decoding
-// exactly the keys in between.
-void count_tiles(AttentionPlan& plan, const AttentionProblem& problem, const AttentionTask& task, std::int64_t begin,
-                 std::int64_t end, std::int64_t tile) {
+// `blocks`: of these queries, for all heads. Prefill computes whole tiles (but the last), from the first to the last
+// key that one of the queries sees; decoding exactly the keys in between.
+void count_tiles(AttentionPlan& plan, const AttentionProblem& problem, const AttentionTask& task, std::int64_t blocks,
+                 std::int64_t begin, std::int64_t end, std::int64_t tile) {
   const KeyRange keys = keys_of_queries(task, begin, end);
   const std::int64_t first = keys.first / tile * tile;
   const std::int64_t all = divide_up(task.k_len, tile);
   const std::int64_t computed = keys.first == keys.last ? 0 : divide_up(keys.last - first, tile);
-  plan.tiles += problem.heads * all;
-  plan.skipped_tiles += problem.heads * (all - computed);
+  plan.tiles += blocks * all;
+  plan.skipped_tiles += blocks * (all - computed);
   const std::int64_t many = is_decoded(task) ? keys.last - keys.first : std::min(computed * tile, task.k_len - first);
   const std::int64_t pairs = computed > 0 ? (end - begin) * many : 0;
   plan.operations += 2.0 * static_cast<double>(problem.heads * pairs * (problem.key_dim + problem.value_dim));
@@ -39,12 +39,14 @@ void count(AttentionPlan& plan, const AttentionProblem& problem, const Attention
     numbers += product(problem.kv_heads, task.k_len * (problem.key_dim + problem.value_dim));
     out_numbers += product(problem.heads, task.q_len * problem.value_dim);
     if (is_decoded(task)) {
-      count_tiles(plan, problem, task, 0, 1, kChunkKeys);
+      count_tiles(plan, problem, task, problem.heads, 0, 1, kChunkKeys);
       continue;
     }
+    const std::int64_t blocks =
+        problem.kv_heads * divide_up(problem.heads / problem.kv_heads, schedule.folded.together(task.q_len));
     for (std::int64_t begin = 0; begin < task.q_len; begin += schedule.block.block_queries) {
       const std::int64_t end = std::min(begin + schedule.block.block_queries, task.q_len);
-      count_tiles(plan, problem, task, begin, end, schedule.block.tile_keys);
+      count_tiles(plan, problem, task, blocks, begin, end, schedule.block.tile_keys);
     }
   }
   plan.bytes =
@@ -74,7 +76,7 @@ void remark(AttentionPlan& plan, const AttentionProblem& problem, const Attentio
     }
   }
   const AttentionTask task = problem.task(0, 0);
-  if (task.score != Score::Kind::dot && task.score != Score::Kind::scaled_dot) {
+  if (!is_dot_product(task.score)) {
     add("this score has no kernel of its own: each query and key go through its parameters first");
   }
   if (task.soft_cap != 0) add("soft cap: a hyperbolic tangent for each logit");
@@ -88,8 +90,10 @@ void remark(AttentionPlan& plan, const AttentionProblem& problem, const Attentio
     add(fmt::format("{} is widened to f32", name_of(problem.storage)));
   }
   if (problem.storage == Dtype::f64) add("f64 halves the numbers in a vector");
-  if (schedule.prefill && problem.q_len < schedule.block.block_queries) {
-    add(fmt::format("{} queries do not fill a block of {}", problem.q_len, schedule.block.block_queries));
+  const std::int64_t together = schedule.folded.together(problem.q_len);
+  if (together > 1) add(fmt::format("the queries of {} heads share a block", together));
+  if (schedule.prefill && together * problem.q_len < schedule.block.block_queries) {
+    add(fmt::format("{} queries do not fill a block of {}", together * problem.q_len, schedule.block.block_queries));
   }
   if (schedule.statistics || extras.weights || extras.logits) {
     add("what is asked for besides the output takes a second look at the keys");

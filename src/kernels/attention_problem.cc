@@ -112,6 +112,10 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   rules_ = AttentionRules(*this, options);
 }
 
+bool AttentionProblem::may_fold_heads() const {
+  return is_dot_product(score_.kind()) && !dropout_.is_on() && rules_.go_by_position() && !weights_ && !logits_;
+}
+
 Dims AttentionProblem::query_shape() const { return concatenate(batch_shape_, {heads, q_.size(-2)}); }
 
 Dims AttentionProblem::key_shape() const { return concatenate(batch_shape_, {kv_heads, packed ? k_.size(-2) : k_len}); }
@@ -254,8 +258,6 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   task.scale = scale_;
   task.soft_cap = soft_cap_;
   task.dropout = dropout_;
-  task.sequence = b;
-  task.head = h;
 
   task.score = score_.kind();
   if (score_.v()) task.hidden = score_.v().size(0);

@@ -25,6 +25,9 @@ class AttentionProblem {
   // Head h of sequence b, with the outputs that were set.
   AttentionTask task(std::int64_t b, std::int64_t h) const;
 
+  // Whether heads of a group differ in their queries alone, and each query gives an output and its log-sum-exp only.
+  bool may_fold_heads() const;
+
   std::int64_t query_length(std::int64_t b) const;
   std::int64_t key_length(std::int64_t b) const;
 

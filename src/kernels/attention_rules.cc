@@ -16,9 +16,8 @@ constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
 std::int64_t bound_of(std::int64_t side) { return side < 0 ? kUnbounded : std::min(side, kUnbounded); }
 
 void check_relative_rows(const AttentionOptions& options) {
-  const bool is_dot = options.score.kind() == Score::Kind::dot || options.score.kind() == Score::Kind::scaled_dot;
   for (const RelativeTable& table : options.bias.tables()) {
-    if (table.kind() == RelativeTable::Kind::shaw && !is_dot) {
+    if (table.kind() == RelativeTable::Kind::shaw && !is_dot_product(options.score.kind())) {
       fail("Shaw's table goes with the scores dot and scaled dot");
     }
   }
@@ -99,6 +98,11 @@ void AttentionRules::check_sinks(const AttentionProblem& problem, const TensorVi
       fail("sinks[{}] is {}; it must be a number or -infinity (none)", h, sink);
     }
   }
+}
+
+bool AttentionRules::go_by_position() const {
+  return booleans_.empty() && mask_functions_.empty() && documents_.empty() && biases_.empty() && alibi_.empty() &&
+         tables_.empty() && !logit_function_ && sinks_.empty();
 }
 
 void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {

@@ -27,6 +27,9 @@ class AttentionRules {
   // The rules of head h of sequence b, whose lengths the task already holds.
   void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
 
+  // Whether causal, window and lengths are all there is.
+  bool go_by_position() const;
+
  private:
   void check_bias(const AttentionProblem& problem, const Bias& bias);
   void check_sinks(const AttentionProblem& problem, const TensorView& sinks);

@@ -33,7 +33,8 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
     if (!problem.packed && decoded.empty()) break;  // all sequences are alike
   }
   prefill = statistics || decoded.size() < static_cast<std::size_t>(problem.batch);
-  first.k_len = problem.k_len;  // scratch must do for all sequences
+  first.q_len = problem.q_len;  // scratch must do for all sequences
+  first.k_len = problem.k_len;
   first.precision = problem.precision;
   block = plan_forward(first);
   const std::int64_t all_heads = problem.batch * problem.heads;
@@ -43,6 +44,8 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   task_queries = together * block.block_queries;
   tasks_per_head = tasks_of_head();
   tasks = all_heads * (sums ? 1 : tasks_per_head);
+  if (!statistics) folded = FoldedHeads(problem, first, block.block_queries, asked_threads);
+  block.scratch_bytes = std::max(block.scratch_bytes, folded.scratch_bytes());
 
   const std::size_t element = size_of(problem.accumulation);
   decode.group = problem.heads / problem.kv_heads;

@@ -7,6 +7,7 @@
 #include "kernels/attention_forward.h"
 #include "kernels/attention_problem.h"
 #include "kernels/decode.h"
+#include "kernels/folded_heads.h"
 
 namespace qkv {
 
@@ -40,6 +41,7 @@ struct AttentionSchedule {
   int asked_threads = 1;
 
   ForwardPlan block{};            // of prefill
+  FoldedHeads folded;             // which heads share one
   std::int64_t task_queries = 0;  // one block or several
   std::int64_t tasks_per_head = 0;
   std::int64_t tasks = 0;        // for the threads to take: the above of all heads, or heads where `sums`

@@ -100,6 +100,7 @@ struct AttentionTask {
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
 
   std::int64_t sequence = 0, head = 0;
+  std::int64_t period = 0;  // not 0: queries of several heads (folded_heads.h); query i is its head's i % period
 
   Precision precision = Precision::exact;  // reduced: only if the selected target has it
   double scale = 1;
@@ -159,7 +160,7 @@ inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
     end = std::min(end, task.document_keys[i].last);
     begin = std::min(end, task.document_keys[i].first);
   }
-  const std::int64_t position = i + task.offset;
+  const std::int64_t position = (task.period == 0 ? i : i % task.period) + task.offset;
   const std::int64_t first = std::clamp(position - task.left, begin, end);
   return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
 }

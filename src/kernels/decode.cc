@@ -159,9 +159,7 @@ HWY_EXPORT(finish);
 
 }  // namespace
 
-bool is_decoded(const AttentionTask& task) {
-  return task.q_len == 1 && (task.score == Score::Kind::dot || task.score == Score::Kind::scaled_dot);
-}
+bool is_decoded(const AttentionTask& task) { return task.q_len == 1 && is_dot_product(task.score); }
 
 DecodePlan plan_decode(const AttentionTask& task, std::int64_t heads) {
   return HWY_DYNAMIC_DISPATCH(plan)(task, heads);

@@ -173,6 +173,7 @@ class ForwardBlock {
           }
         }
       }
+      if (far_) fetch_tiles(key);
       Tile tile;
       logits_.template compute<kUnit>(task_, key, tile);
       if (seen) {
@@ -195,6 +196,22 @@ class ForwardBlock {
       }
       key += values.count;
     }
+  }
+
+  // Whether keys and values come from far: no other block of queries has read them, and they are more than announce()
+  // asks for.
+  bool are_far() const {
+    const std::int64_t bytes = task_.k_len * task_.key_dim * static_cast<std::int64_t>(sizeof(T));
+    return task_.q_len == count_ && size_of(task_.key.type) == sizeof(T) && bytes > FetchAhead::kMostBytes;
+  }
+
+  // Asks for the keys after the next tile, and the values of this one.
+  void fetch_tiles(std::int64_t key) const {
+    const auto fetch = [&](const Rows& rows, std::int64_t first, std::int64_t size) {
+      fetch_rows(rows, first, std::min(first + kTileRows, task_.k_len), size);
+    };
+    fetch(task_.key, key + 2 * kTileRows, task_.key_dim);
+    fetch(task_.value, key, task_.value_dim);
   }
 
   // Values times weights, which begin in row `row`, for some vectors of queries.
@@ -289,6 +306,7 @@ class ForwardBlock {
   BlockDropout<T, kVectors> dropout_;
   Product product_;
   BlockLogits<T, kVectors, Product> logits_;
+  const bool far_ = are_far();
   FetchAhead ahead_;
   std::int64_t ahead_lines_ = 0;  // per tile
   State state_, chunk_state_;

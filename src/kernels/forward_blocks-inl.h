@@ -26,7 +26,7 @@ class ForwardBlocks {
         product_(task, bytes_of(task, together_), scratch),
         weights_(reinterpret_cast<T*>(scratch + Product::bytes(task, bytes_of(task, together_)))) {}
 
-  // For tasks with at most so many keys.
+  // For tasks with at most so many queries and keys.
   static ForwardPlan plan(const AttentionTask& task) {
     const int most = together(task);
     return {.block_queries = kColumns,
@@ -65,7 +65,7 @@ class ForwardBlocks {
   }
 
   static int together(const AttentionTask& task) {
-    if (Product::keys_held(task, bytes_of(task, 1)) >= task.k_len) return 1;
+    if (task.q_len < 2 * kColumns || Product::keys_held(task, bytes_of(task, 1)) >= task.k_len) return 1;
     int blocks = kMostTogether;
     while (blocks > 1 && bytes_of(task, blocks) > kMostBytes) blocks /= 2;
     return blocks;

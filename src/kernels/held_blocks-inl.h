@@ -38,8 +38,9 @@ class HeldBlocks {
         keys_(reinterpret_cast<float*>(memory + kHeldBytes)),
         values_(keys_ + (std::int64_t{slots_} << shift_) * widths.key) {
     const bool same = held_->key == task.key.data && held_->value == task.value.data &&
-                      held_->pages == task.key.pages && held_->k_len == task.k_len;
-    if (!same) *held_ = {task.key.data, task.value.data, task.key.pages, task.k_len, {}, {}};
+                      held_->pages == task.key.pages && held_->k_len == task.k_len && held_->slots == slots_ &&
+                      held_->shift == shift_;
+    if (!same) *held_ = {task.key.data, task.value.data, task.key.pages, task.k_len, slots_, shift_, {}, {}};
   }
 
   // `other_bytes`: of the thread's scratch that are used for something else.
@@ -80,6 +81,8 @@ class HeldBlocks {
     const std::byte *key, *value;
     const std::int32_t* pages;
     std::int64_t k_len;
+    std::uint32_t slots;
+    int shift;
     std::uint32_t keys[kMostSlots], values[kMostSlots];
   };
   static_assert(sizeof(Held) <= kHeldBytes);

@@ -23,6 +23,8 @@ class TableBiases {
   // outside a window.
   void set(AttentionTask& task, std::int64_t h) const;
 
+  bool empty() const { return tables_.empty(); }
+
  private:
   struct Compiled {
     RelativeTable table;

@@ -21,7 +21,7 @@ void require_tangents(std::string_view function, const AttentionProblem& problem
     if (table.kind() == RelativeTable::Kind::shaw) refuse("Shaw's table has no tangents");
   }
   const Score::Kind score = options.score.kind();
-  if (score != Score::Kind::dot && score != Score::Kind::scaled_dot) refuse("the score must be dot or scaled dot");
+  if (!is_dot_product(score)) refuse("the score must be dot or scaled dot");
   if (options.soft_cap != 0) refuse("soft_cap must be 0 (off)");
   if (options.dropout.p != 0) refuse("dropout must be off");
   if (options.precision != Precision::exact) refuse("precision must be exact");

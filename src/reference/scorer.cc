@@ -40,7 +40,7 @@ std::vector<double> Scorer::hidden(Vector query, Vector key) const {
 }
 
 double Scorer::score(Vector query, Vector key) const {
-  if (kind_ == Score::Kind::dot || kind_ == Score::Kind::scaled_dot) return dot(query, key);
+  if (is_dot_product(kind_)) return dot(query, key);
   double sum = 0;
   if (kind_ == Score::Kind::bilinear) {
     for (std::size_t c = 0; c < query.size(); ++c) sum += query[c] * dot(matrix_row(w_query_, c, 0, key.size()), key);
@@ -58,7 +58,7 @@ ScoreGradients Scorer::no_gradients() const {
 
 void Scorer::add_gradients(double gradient, Vector query, Vector key, std::span<double> grad_query,
                            std::span<double> grad_key, ScoreGradients& grad_parameters) const {
-  if (kind_ == Score::Kind::dot || kind_ == Score::Kind::scaled_dot) {
+  if (is_dot_product(kind_)) {
     add(grad_query, gradient, key);
     add(grad_key, gradient, query);
     return;
