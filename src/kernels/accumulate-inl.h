@@ -50,14 +50,20 @@ void accumulate_dims(const KeyRows<T>& rows, const T* tile, const T* marks, T* t
   }
 }
 
+struct Nothing {
+  void operator()() const {}
+};
+
 // to[dim][query] += sum over keys of rows[key][dim] * tile[key][query], in order of keys, for dim < dims. `marks`:
 // nullptr, or a tile whose -0 entries name the pairs to leave out. Rows of tiles and of `to` lie kStride vectors apart,
-// of which kVectors take part.
-template <int kVectors, int kStride = kVectors, class T>
-void accumulate(KeyRows<T> rows, std::int64_t dims, const T* tile, const T* marks, T* to) {
+// of which kVectors take part. meanwhile() is called for each kTileRows of the dims.
+template <int kVectors, int kStride = kVectors, class T, class Meanwhile = Nothing>
+void accumulate(KeyRows<T> rows, std::int64_t dims, const T* tile, const T* marks, T* to,
+                const Meanwhile& meanwhile = {}) {
   constexpr int kColumns = kStride * kLanes<T>;
   std::int64_t left = dims;
   for (; left >= kTileRows; left -= kTileRows, rows.data += kTileRows, to += kTileRows * kColumns) {
+    meanwhile();
     accumulate_dims<kTileRows, kVectors, kStride>(rows, tile, marks, to);
   }
   if constexpr (kTileRows > 4) {

@@ -151,13 +151,13 @@ class ForwardCall {
     }
   }
 
-  std::vector<AttentionTask> group_tasks(std::int64_t unit) const {
+  void set_group_tasks(std::int64_t unit, std::vector<AttentionTask>& tasks) const {
     const std::int64_t b = schedule_.decoded[static_cast<std::size_t>(unit / problem_.kv_heads)];
     const std::int64_t group = schedule_.decode.group;
-    std::vector<AttentionTask> tasks;
-    tasks.reserve(static_cast<std::size_t>(group));
-    for (std::int64_t h = 0; h < group; ++h) tasks.push_back(problem_.task(b, unit % problem_.kv_heads * group + h));
-    return tasks;
+    tasks.resize(static_cast<std::size_t>(group));
+    for (std::int64_t h = 0; h < group; ++h) {
+      tasks[static_cast<std::size_t>(h)] = problem_.task(b, unit % problem_.kv_heads * group + h);
+    }
   }
 
   // Whether threads take whole units or chunks of them, chunks are merged in order.
@@ -168,11 +168,16 @@ class ForwardCall {
       decode_in_waves(schedule, wave);
       return;
     }
-    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
+    struct Memory {
+      Scratch scratch;
+      std::vector<AttentionTask> tasks;
+    };
+    std::vector<Memory> memory(static_cast<std::size_t>(schedule_.threads));
     parallel_for(schedule.units, schedule_.threads, [&](std::int64_t unit, int worker) {
+      auto& [scratch, tasks] = memory[static_cast<std::size_t>(worker)];
+      set_group_tasks(unit, tasks);
       const std::size_t bytes = schedule.kernel.scratch_bytes + 2 * schedule.part_bytes;
-      decode_group(group_tasks(unit).data(), schedule.group, schedule.kernel,
-                   scratch[static_cast<std::size_t>(worker)].get(bytes));
+      decode_group(tasks.data(), schedule.group, schedule.kernel, scratch.get(bytes));
     });
   }
 
@@ -194,8 +199,8 @@ class ForwardCall {
   void decode_in_waves(const DecodeSchedule& schedule, std::int64_t wave) {
     const std::int64_t units = schedule.units, chunks = schedule.chunks, group = schedule.group;
     const std::size_t part_bytes = schedule.part_bytes, scratch_bytes = schedule.kernel.scratch_bytes;
-    std::vector<std::vector<AttentionTask>> tasks;
-    for (std::int64_t unit = 0; unit < units; ++unit) tasks.push_back(group_tasks(unit));
+    std::vector<std::vector<AttentionTask>> tasks(static_cast<std::size_t>(units));
+    for (std::int64_t unit = 0; unit < units; ++unit) set_group_tasks(unit, tasks[static_cast<std::size_t>(unit)]);
     std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
     Scratch totals, parts;
     std::byte* total = totals.get(static_cast<std::size_t>(units) * part_bytes);

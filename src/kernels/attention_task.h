@@ -26,6 +26,7 @@ static_assert(kChunkKeys % kBlockKeys == 0);
 // Keys first <= j < last; none if first == last.
 struct KeyRange {
   std::int64_t first, last;
+  bool operator==(const KeyRange&) const = default;
 };
 
 // Rows of keys or values, or of queries: row i at data + i * step. In pages: row i % page_rows of the page

@@ -202,12 +202,13 @@ class DecodeChunk {
         hn::Store(hn::Neg(hn::Load(d, query + e)), d, query + e);
       }
     }
+    const std::int64_t ahead = rows_ahead(tasks_[0].key_dim);
     for (std::int64_t j = first_; j < last_;) {
       const KeyRows<S> keys = rows_from<S>(tasks_[0].key, j, last_);
       const S* key = keys.data;
       const std::int64_t end = j + keys.count;
       for (; j + kKeyTile <= end; j += kKeyTile, key += kKeyTile * keys.step) {
-        fetch(tasks_[0].key, j, kKeyTile, tasks_[0].key_dim);
+        fetch(tasks_[0].key, j + ahead, kKeyTile, tasks_[0].key_dim);
         dot_keys<kKeyTile>(key, j);
       }
       for (; j < end; ++j, key += keys.step) dot_keys<1>(key, j);
@@ -375,9 +376,10 @@ class DecodeChunk {
 
   // In blocks of keys, so that a block's values are read from memory once and then from the first-level cache.
   void add_values(T* out, std::int64_t out_step) {
+    const std::int64_t ahead = rows_ahead(tasks_[0].value_dim);
     for (std::int64_t j = first_; j < last_;) {
       const KeyRows<S> values = rows_from<S>(tasks_[0].value, j, std::min(j + kBlock, last_));
-      fetch(tasks_[0].value, j, values.count, tasks_[0].value_dim);
+      fetch(tasks_[0].value, j + ahead, values.count, tasks_[0].value_dim);
       std::int64_t h = 0;
       for (; h + kValueHeads<S> <= heads_; h += kValueHeads<S>) {
         add_block<kValueHeads<S>>(values.data, values.count, h, j, out, out_step);
@@ -425,12 +427,14 @@ class DecodeChunk {
   // Values whose products with all heads are taken before the next are read.
   static constexpr std::int64_t kBlock = 16;
 
-  // Asks for rows some kilobytes ahead of `first`: a processor fetches no further than its queues and the page reach.
-  // Not where the products of many heads take longer than memory.
-  HWY_INLINE void fetch(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size) const {
+  // How far ahead rows are asked for: some kilobytes, because a processor fetches no further than its queues and the
+  // page reach. Beyond all rows where the products of many heads take longer than memory.
+  std::int64_t rows_ahead(std::int64_t size) const {
     constexpr std::int64_t kAhead = 10 * 1024 / sizeof(S), kMostHeads = sizeof(S);
-    if (heads_ > kMostHeads) return;
-    first += std::max(kBlock, kAhead / size);
+    return heads_ > kMostHeads ? tasks_[0].k_len : std::max(kBlock, kAhead / size);
+  }
+
+  HWY_INLINE void fetch(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size) const {
     fetch_rows(rows, first, std::min(first + count, tasks_[0].k_len), size);
   }
 

@@ -51,11 +51,11 @@ class FetchAhead {
   }
 
   void fetch(std::int64_t lines) {
-    for (; lines > 0 && at_ < count_; --lines) {
+    while (lines > 0 && at_ < count_) {
       Range& range = ranges_[at_];
-      __builtin_prefetch(range.data + offset_, 0, 2);
-      offset_ += kCacheLine;
-      if (offset_ < range.row_bytes) continue;
+      const std::int64_t end = std::min(range.row_bytes, offset_ + lines * kCacheLine);
+      for (; offset_ < end; offset_ += kCacheLine, --lines) __builtin_prefetch(range.data + offset_, 0, 2);
+      if (offset_ < range.row_bytes) return;
       offset_ = 0;
       if (--range.rows == 0) {
         ++at_;

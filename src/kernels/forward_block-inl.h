@@ -73,8 +73,9 @@ class ForwardBlock {
       add(task.key, 0, task.k_len, task.key_dim);
       add(task.value, 0, task.k_len, task.value_dim);
     }
-    const std::int64_t tiles = (visibility_.last_key() - visibility_.first_key()) / kTileRows + 1;
-    ahead_lines_ = (ahead_.lines() + tiles - 1) / tiles;
+    const std::int64_t keys = visibility_.last_key() - visibility_.first_key();
+    const std::int64_t times = keys / kTileRows + 1 + (keys / kBlockKeys + 1) * (task_.value_dim / kTileRows);
+    ahead_lines_ = (ahead_.lines() + times - 1) / times;
   }
 
   // Keys first <= j < last, multiples of kBlockKeys; to be called for all keys, in order.
@@ -220,12 +221,13 @@ class ForwardBlock {
     const std::int64_t column = range.begin * kLanes<T>;
     T* weights = weights_ + row * kColumns + column;
     const T* marks = guarded ? weights : nullptr;
+    const auto fetch = [this] { ahead_.fetch(ahead_lines_); };
     if (range.end - range.begin == kVectors) {
-      accumulate<kVectors>(values, task_.value_dim, weights, marks, out);
+      accumulate<kVectors>(values, task_.value_dim, weights, marks, out, fetch);
     } else if (range.end - range.begin == 1) {
-      accumulate<1, kVectors>(values, task_.value_dim, weights, marks, out + column);
+      accumulate<1, kVectors>(values, task_.value_dim, weights, marks, out + column, fetch);
     } else if constexpr (kVectors > 2) {
-      accumulate<2, kVectors>(values, task_.value_dim, weights, marks, out + column);
+      accumulate<2, kVectors>(values, task_.value_dim, weights, marks, out + column, fetch);
     }
   }
 
@@ -308,7 +310,7 @@ class ForwardBlock {
   BlockLogits<T, kVectors, Product> logits_;
   const bool far_ = are_far();
   FetchAhead ahead_;
-  std::int64_t ahead_lines_ = 0;  // per tile
+  std::int64_t ahead_lines_ = 0;  // at a time
   State state_, chunk_state_;
   bool is_later_ = false;  // not the first chunk
   T* weights_;             // [kBlockKeys][kColumns]

@@ -166,8 +166,9 @@ HWY_NOINLINE void accumulate_visible_pairs(const float* values, std::int64_t ste
 }
 
 // accumulate() of accumulate-inl.h in pairs of keys; `tile` is left as pairs.
-template <int kVectors, int kStride = kVectors>
-void accumulate(const PairedValues& values, std::int64_t dims, float* tile, const float* marks, float* to) {
+template <int kVectors, int kStride = kVectors, class Meanwhile>
+void accumulate(const PairedValues& values, std::int64_t dims, float* tile, const float* marks, float* to,
+                const Meanwhile& meanwhile) {
   constexpr int kColumns = kStride * kLanes<float>;
   const std::int64_t pairs = (values.count + 1) / 2;
   pair_rows<kVectors, kStride>(tile, values.count);
@@ -180,7 +181,10 @@ void accumulate(const PairedValues& values, std::int64_t dims, float* tile, cons
     to += kRows * kColumns;
   };
   std::int64_t dim = 0;
-  for (; dim + kTileRows <= dims; dim += kTileRows) add.template operator()<kTileRows>(values.pairs + dim);
+  for (; dim + kTileRows <= dims; dim += kTileRows) {
+    meanwhile();
+    add.template operator()<kTileRows>(values.pairs + dim);
+  }
   for (; dim < dims; ++dim) add.template operator()<1>(values.pairs + dim);
 }
 

@@ -8,6 +8,7 @@ Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more) {
 }
 
 TensorView with_rank(const TensorView& view, int rank) {
+  if (view.rank() >= rank) return view;
   Dims shape, strides;
   for (int i = view.rank(); i < rank; ++i) {
     shape.push_back(1);

@@ -27,24 +27,38 @@ class Visibility {
         begin_(begin),
         count_(count),
         by_element_(is_masked_by_element(task)),
-        has_words_(task.boolean_count != 0 || task.mask_function_count != 0),
-        some_(keys_of_queries(task, begin, begin + count)) {
-    for (KeyRange& vector : vectors_) vector = {std::numeric_limits<std::int64_t>::max(), 0};
-    for (int i = 0; i < kColumns; ++i) {
-      first_[i] = 0;  // lanes without a query see everything and decide nothing
-      last_[i] = std::numeric_limits<Index>::max();
+        has_words_(task.boolean_count != 0 || task.mask_function_count != 0) {
+    // Lanes without a query see everything and decide nothing.
+    std::fill(first_, first_ + kColumns, Index{0});
+    std::fill(last_, last_ + kColumns, std::numeric_limits<Index>::max());
+    std::fill(vectors_, vectors_ + kVectors, kNone);
+    const auto widen = [](KeyRange& range, const KeyRange& by) {
+      if (by.first < by.last) range = {std::min(range.first, by.first), std::max(range.last, by.last)};
+    };
+    const auto set = [&](std::int64_t first, std::int64_t last, const KeyRange& keys) {
+      std::fill(first_ + first, first_ + last, static_cast<Index>(keys.first));
+      std::fill(last_ + first, last_ + last, static_cast<Index>(keys.last));
+      for (std::int64_t i = first; i < last; i += kLanes<T>) widen(vectors_[i / kLanes<T>], keys);
+      all_ = {std::max(all_.first, keys.first), std::min(all_.last, keys.last)};
+    };
+    // Where neither documents nor several heads are in between, keys move on with the queries, or stay.
+    const KeyRange early = keys_of_query(task, begin), late = keys_of_query(task, begin + count - 1);
+    if (early == late && task.document_keys == nullptr && task.period == 0) {
+      set(0, count, early);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const KeyRange keys = keys_of_query(task, begin + i);
+        first_[i] = static_cast<Index>(keys.first);
+        last_[i] = static_cast<Index>(keys.last);
+        widen(vectors_[i / kLanes<T>], keys);
+        all_.first = std::max(all_.first, keys.first);
+        all_.last = std::min(all_.last, keys.last);
+      }
     }
-    for (std::int64_t i = 0; i < count; ++i) {
-      const KeyRange keys = keys_of_query(task, begin + i);
-      first_[i] = static_cast<Index>(keys.first);
-      last_[i] = static_cast<Index>(keys.last);
-      KeyRange& vector = vectors_[i / kLanes<T>];
-      if (keys.first < keys.last) vector = {std::min(vector.first, keys.first), std::max(vector.last, keys.last)};
-      all_.first = std::max(all_.first, keys.first);
-      all_.last = std::min(all_.last, keys.last);
-      if (task.query_documents != nullptr) documents_[i] = task.query_documents[begin + i];
-    }
-    for (std::int64_t i = count; i < kColumns; ++i) documents_[i] = documents_[0];
+    for (const KeyRange& vector : vectors_) widen(some_, vector);
+    some_.first = std::min(some_.first, some_.last);
+    if (task.query_documents == nullptr) return;
+    for (std::int64_t i = 0; i < kColumns; ++i) documents_[i] = task.query_documents[begin + (i < count ? i : 0)];
   }
 
   // No query sees a key outside first_key() <= j < last_key().
@@ -141,6 +155,7 @@ class Visibility {
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
+  static constexpr KeyRange kNone{std::numeric_limits<std::int64_t>::max(), 0};
   using Index = hwy::MakeSigned<T>;
   using Word = hwy::MakeUnsigned<T>;
   static constexpr int kWordRows = sizeof(T);  // keys whose bytes fit a lane
@@ -274,7 +289,7 @@ class Visibility {
   const std::int64_t begin_, count_;
   const bool by_element_;                                      // intervals do not tell all
   const bool has_words_;                                       // of booleans or functions
-  const KeyRange some_;                                        // seen by some query
+  KeyRange some_ = kNone;                                      // seen by some query
   KeyRange all_{0, std::numeric_limits<std::int64_t>::max()};  // seen by every one
   KeyRange vectors_[kVectors];                                 // seen by some query of the vector
   HWY_ALIGN Index first_[kColumns], last_[kColumns];
