@@ -1,4 +1,4 @@
-// qkv plan: what a call of attention would do, without any array and without computing anything.
+// qkv plan: what a call of attention would do, without any array but masks, and without computing anything.
 #include <fmt/format.h>
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include "qkv/attention_plan.h"
 #include "qkv/attention_sizes.h"
 #include "qkv/commands.h"
+#include "qkv/files.h"
 
 namespace qkv::app {
 namespace {
@@ -15,6 +16,7 @@ struct Request {
   AttentionSizes sizes;
   Mask window;
   std::vector<std::int64_t> lengths;
+  std::string mask;
   double soft_cap = 0;
   std::int64_t memory_limit = 0;
   bool json = false;
@@ -60,6 +62,8 @@ void run(Request& request) {
   if (sizes.causal) options.mask = options.mask & Mask::causal(*sizes.causal);
   const Tensor lengths = Tensor::of({static_cast<std::int64_t>(request.lengths.size())}, request.lengths);
   if (!request.lengths.empty()) options.mask = options.mask & Mask::lengths(lengths);
+  const Tensor mask = request.mask.empty() ? Tensor() : read_array(request.mask);
+  if (!request.mask.empty()) options.mask = options.mask & Mask::boolean(mask);
   const AttentionPlan result =
       plan(without_elements(sizes.query()), without_elements(sizes.key()), without_elements(sizes.value()), options);
   request.json ? print_json(result) : print(result);
@@ -73,6 +77,8 @@ void add_plan(CLI::App& program) {
   add_attention_sizes(command, request->sizes);
   add_window(command, request->window);
   command.add_option("--lengths", request->lengths, "keys of each sequence")->delimiter(',')->type_name("N,N,...");
+  command.add_option("--mask", request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]")
+      ->type_name("FILE");
   command.add_option("--soft-cap", request->soft_cap, "logits become cap * tanh(logits / cap); 0: off")
       ->check(finite_number(0))
       ->type_name("CAP");

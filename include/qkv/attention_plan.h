@@ -22,8 +22,10 @@ struct AttentionPlan {
 
   // Prefill: tiles of block_queries x tile_keys pairs; decode: one query and up to chunk_keys keys.
   std::int64_t block_queries = 0, tile_keys = 0, chunk_keys = 0;
-  std::int64_t tiles = 0;          // of all heads
-  std::int64_t skipped_tiles = 0;  // of these: never computed, because no query sees a key in them
+  std::int64_t tiles = 0;  // of all heads
+  // Of these: never computed, because no query sees a key in them. Boolean masks tell by 16 queries and 8 keys at a
+  // time; documents whose keys are scattered, and functions, skip more than is counted.
+  std::int64_t skipped_tiles = 0;
 
   double operations = 0;  // multiplications and additions of the two products, in the tiles that are computed
   double bytes = 0;       // of q, k, v and out, each once

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/boolean_blocks.h"
 #include "kernels/attention_reduced.h"
 #include "kernels/attention_schedule.h"
 #include "kernels/dispatch.h"
@@ -14,19 +15,48 @@ namespace {
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// `blocks`: of these queries, for all heads. Prefill computes whole tiles (but the last), from the first to the last
-// key that one of the queries sees; decoding exactly the keys in between.
-void count_tiles(AttentionPlan& plan, const AttentionProblem& problem, const AttentionTask& task, std::int64_t blocks,
+// Whether one of the queries begin <= i < end sees one of the 8 keys from `key` on, as far as blocks of booleans tell.
+bool sees_block(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::int64_t key) {
+  const std::int64_t word = key / BooleanBlocks::kWordKeys, bit = key / BooleanBlocks::kKeys % 64;
+  for (std::int64_t group = begin / BooleanBlocks::kQueries; group * BooleanBlocks::kQueries < end; ++group) {
+    bool some = true;
+    for (int p = 0; p < task.boolean_count; ++p) {
+      const PlaneBlocks& blocks = task.boolean_blocks[p];
+      some = some && (blocks.some == nullptr || (blocks.some[group * blocks.group_step + word] >> bit & 1) != 0);
+    }
+    if (some) return true;
+  }
+  return false;
+}
+
+// Of `heads` heads, in `blocks` blocks of these queries. Prefill computes whole tiles (but the last) in which one of
+// the queries sees a key; decoding exactly the keys from the first to the last one.
+void count_tiles(AttentionPlan& plan, const AttentionTask& task, std::int64_t heads, std::int64_t blocks,
                  std::int64_t begin, std::int64_t end, std::int64_t tile) {
   const KeyRange keys = keys_of_queries(task, begin, end);
-  const std::int64_t first = keys.first / tile * tile;
-  const std::int64_t all = divide_up(task.k_len, tile);
-  const std::int64_t computed = keys.first == keys.last ? 0 : divide_up(keys.last - first, tile);
+  const std::int64_t first = keys.first / tile * tile, all = divide_up(task.k_len, tile);
+  std::int64_t tiles = keys.first == keys.last ? 0 : divide_up(keys.last - first, tile);
+  std::int64_t met = is_decoded(task) ? keys.last - keys.first : std::min(tiles * tile, task.k_len - first);
+  if (task.boolean_count > 0 && !is_decoded(task)) {
+    for (std::int64_t key = first; key < keys.last; key += tile) {
+      if (sees_block(task, begin, end, key)) continue;
+      --tiles;
+      met -= std::min(tile, task.k_len - key);
+    }
+  }
   plan.tiles += blocks * all;
-  plan.skipped_tiles += blocks * (all - computed);
-  const std::int64_t many = is_decoded(task) ? keys.last - keys.first : std::min(computed * tile, task.k_len - first);
-  const std::int64_t pairs = computed > 0 ? (end - begin) * many : 0;
-  plan.operations += 2.0 * static_cast<double>(problem.heads * pairs * (problem.key_dim + problem.value_dim));
+  plan.skipped_tiles += blocks * (all - tiles);
+  const std::int64_t pairs = tiles == 0 ? 0 : (end - begin) * met;
+  plan.operations += 2.0 * static_cast<double>(heads * pairs * (task.key_dim + task.value_dim));
+}
+
+void count_sequence(AttentionPlan& plan, const AttentionSchedule& schedule, const AttentionTask& task,
+                    std::int64_t heads, std::int64_t blocks) {
+  if (is_decoded(task)) return count_tiles(plan, task, heads, heads, 0, 1, kChunkKeys);
+  for (std::int64_t begin = 0; begin < task.q_len; begin += schedule.block.block_queries) {
+    const std::int64_t end = std::min(begin + schedule.block.block_queries, task.q_len);
+    count_tiles(plan, task, heads, blocks, begin, end, schedule.block.tile_keys);
+  }
 }
 
 void count(AttentionPlan& plan, const AttentionProblem& problem, const AttentionSchedule& schedule, Dtype out) {
@@ -38,15 +68,12 @@ void count(AttentionPlan& plan, const AttentionProblem& problem, const Attention
     numbers += product(problem.heads, task.q_len * problem.query_dim);
     numbers += product(problem.kv_heads, task.k_len * (problem.key_dim + problem.value_dim));
     out_numbers += product(problem.heads, task.q_len * problem.value_dim);
-    if (is_decoded(task)) {
-      count_tiles(plan, problem, task, problem.heads, 0, 1, kChunkKeys);
-      continue;
-    }
-    const std::int64_t blocks =
-        problem.kv_heads * divide_up(problem.heads / problem.kv_heads, schedule.folded.together(task.q_len));
-    for (std::int64_t begin = 0; begin < task.q_len; begin += schedule.block.block_queries) {
-      const std::int64_t end = std::min(begin + schedule.block.block_queries, task.q_len);
-      count_tiles(plan, problem, task, blocks, begin, end, schedule.block.tile_keys);
+    if (task.boolean_count > 0) {  // which may tell heads apart
+      for (std::int64_t h = 0; h < problem.heads; ++h) count_sequence(plan, schedule, problem.task(b, h), 1, 1);
+    } else {
+      const std::int64_t together = schedule.folded.together(task.q_len);
+      const std::int64_t blocks = problem.kv_heads * divide_up(problem.heads / problem.kv_heads, together);
+      count_sequence(plan, schedule, task, problem.heads, blocks);
     }
   }
   plan.bytes =
@@ -82,8 +109,7 @@ void remark(AttentionPlan& plan, const AttentionProblem& problem, const Attentio
   if (task.soft_cap != 0) add("soft cap: a hyperbolic tangent for each logit");
   if (task.bias_count > 0) add("a bias is read element by element and added");
   if (task.boolean_count > 0) {
-    add("a boolean mask is read once; of it, tiles counts what the other masks leave, and blocks that it hides are "
-        "skipped");
+    add("a boolean mask is read once, for 16 queries and 8 keys at a time");
   }
   const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
   if (half && plan.precision == Precision::exact) {
@@ -105,6 +131,7 @@ void remark(AttentionPlan& plan, const AttentionProblem& problem, const Attentio
 
 AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
                    const AttentionExtras& extras) {
+  if (compiles_mask(q, options)) return plan(q, k, v, with_compiled_mask(options), extras);
   ensure_target();
   // Addresses are computed, though nothing is read.
   static std::byte anywhere{};

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "qkv/files.h"
 #include "qkv/precision.h"
 
 namespace qkv::test {
@@ -28,6 +29,17 @@ TEST(Plan, Json) {
   const nlohmann::json windowed = nlohmann::json::parse(plan({"--json", "--window", "8,0", "--lengths", "64"}).out);
   EXPECT_GT(windowed["skipped_tiles"], 0);
   EXPECT_LT(windowed["operations"], object["operations"]);
+}
+
+TEST(Plan, Mask) {
+  const TempFolder folder;
+  Tensor visible = Tensor::zeros({96, 128}, Dtype::boolean);
+  for (std::int64_t i = 0; i < 96; ++i) visible.view().at<bool>({i, i}) = true;
+  write_npy(folder / "mask.npy", visible);
+  const nlohmann::json masked = nlohmann::json::parse(plan({"--json", "--mask", folder / "mask.npy"}).out);
+  EXPECT_EQ(masked["tiles"], nlohmann::json::parse(plan({"--json"}).out)["tiles"]);
+  EXPECT_GT(masked["skipped_tiles"].get<int>(), masked["tiles"].get<int>() / 2);
+  expect_message(plan({"--mask", folder / "none.npy"}), 4, "qkv plan", "none.npy");
 }
 
 TEST(Plan, Precision) {

@@ -58,6 +58,42 @@ TEST_P(AttentionPlans, Decode) {
   EXPECT_EQ(plan_of(2, 0, 5000, {}).kernel, "none");
 }
 
+// A tile is skipped where no query of its block sees a key of it, by what the mask's bytes say, head by head.
+TEST_P(AttentionPlans, CountsWhatBooleansHide) {
+  Random random(2);
+  Tensor first = testing::coin_flips(random, {1, 2, 200, 330}, 0.3), second = testing::coin_flips(random, {330}, 0.9);
+  testing::repeat_in_squares(first, 32);
+  const AttentionOptions options{.mask = Mask::boolean(first) & Mask::boolean(second) & Mask::causal(), .threads = 1};
+  const AttentionPlan plan = plan_of(2, 200, 330, options);
+  std::int64_t tiles = 0, computed = 0, pairs = 0;
+  for (std::int64_t h = 0; h < 2; ++h) {
+    for (std::int64_t begin = 0; begin < 200; begin += plan.block_queries) {
+      const std::int64_t end = std::min(begin + plan.block_queries, std::int64_t{200});
+      for (std::int64_t key = 0; key < 330; key += plan.tile_keys, ++tiles) {
+        // Booleans are known for 16 queries and 8 keys at a time, from multiples of these.
+        bool seen = false;
+        const std::int64_t last = std::min<std::int64_t>(key / 8 * 8 + 8, 330);
+        for (std::int64_t i = begin / 16 * 16; i < std::min<std::int64_t>((end + 15) / 16 * 16, 200); i += 16) {
+          bool in_first = false, in_second = false;
+          for (std::int64_t j = key / 8 * 8; j < last; ++j) {
+            for (std::int64_t r = i; r < std::min<std::int64_t>(i + 16, 200); ++r) {
+              in_first = in_first || first.view().at<bool>({0, h, r, j});
+            }
+            in_second = in_second || second.view().at<bool>({j});
+          }
+          seen = seen || (in_first && in_second);
+        }
+        if (!seen || key > end - 1) continue;  // or later than the last query
+        ++computed;
+        pairs += (end - begin) * std::min(plan.tile_keys, 330 - key);
+      }
+    }
+  }
+  EXPECT_EQ(plan.tiles, tiles);
+  EXPECT_EQ(plan.skipped_tiles, tiles - computed);
+  EXPECT_EQ(plan.operations, 2.0 * static_cast<double>(pairs * (64 + 32)));
+}
+
 TEST_P(AttentionPlans, SaysWhy) {
   const Tensor visible = Tensor::zeros({500}, Dtype::boolean);
   EXPECT_TRUE(has_remark(plan_of(1, 2, 500, {.threads = 1}), "2 queries do not fill a block"));
