@@ -68,10 +68,10 @@ void count(AttentionPlan& plan, const AttentionProblem& problem, const Attention
     numbers += product(problem.heads, task.q_len * problem.query_dim);
     numbers += product(problem.kv_heads, task.k_len * (problem.key_dim + problem.value_dim));
     out_numbers += product(problem.heads, task.q_len * problem.value_dim);
-    if (task.boolean_count > 0) {  // which may tell heads apart
+    const std::int64_t together = schedule.folded.together(task.q_len);
+    if (task.boolean_count > 0 && together == 1) {  // booleans may tell heads apart
       for (std::int64_t h = 0; h < problem.heads; ++h) count_sequence(plan, schedule, problem.task(b, h), 1, 1);
     } else {
-      const std::int64_t together = schedule.folded.together(task.q_len);
       const std::int64_t blocks = problem.kv_heads * divide_up(problem.heads / problem.kv_heads, together);
       count_sequence(plan, schedule, task, problem.heads, blocks);
     }

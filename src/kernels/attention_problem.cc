@@ -113,7 +113,7 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
 }
 
 bool AttentionProblem::may_fold_heads() const {
-  return is_dot_product(score_.kind()) && !dropout_.is_on() && rules_.go_by_position() && !weights_ && !logits_;
+  return is_dot_product(score_.kind()) && !dropout_.is_on() && rules_.are_alike_for_heads() && !weights_ && !logits_;
 }
 
 Dims AttentionProblem::query_shape() const { return concatenate(batch_shape_, {heads, q_.size(-2)}); }

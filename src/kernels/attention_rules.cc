@@ -100,9 +100,10 @@ void AttentionRules::check_sinks(const AttentionProblem& problem, const TensorVi
   }
 }
 
-bool AttentionRules::go_by_position() const {
-  return booleans_.empty() && mask_functions_.empty() && documents_.empty() && biases_.empty() && alibi_.empty() &&
-         tables_.empty() && !logit_function_ && sinks_.empty();
+bool AttentionRules::are_alike_for_heads() const {
+  const auto is_shared = [&](const TensorView& view) { return view.stride(mask_batch_.size()) == 0; };
+  return std::all_of(booleans_.begin(), booleans_.end(), is_shared) && mask_functions_.empty() && biases_.empty() &&
+         alibi_.empty() && tables_.empty() && !logit_function_ && sinks_.empty();
 }
 
 void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {

@@ -27,8 +27,8 @@ class AttentionRules {
   // The rules of head h of sequence b, whose lengths the task already holds.
   void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
 
-  // Whether causal, window and lengths are all there is.
-  bool go_by_position() const;
+  // Whether they are the same for all heads. (Functions and what is added to logits are taken to differ.)
+  bool are_alike_for_heads() const;
 
  private:
   void check_bias(const AttentionProblem& problem, const Bias& bias);

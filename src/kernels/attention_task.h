@@ -101,7 +101,7 @@ struct AttentionTask {
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
 
   std::int64_t sequence = 0, head = 0;
-  std::int64_t period = 0;  // not 0: queries of several heads (folded_heads.h); query i is its head's i % period
+  std::int64_t period = 0;  // not 0: rows are queries of several heads (folded_heads.h), row i its head's i % period
 
   Precision precision = Precision::exact;  // reduced: only if the selected target has it
   double scale = 1;
@@ -154,14 +154,20 @@ struct AttentionTask {
   std::int64_t block_rows = 0, block_columns = 0, block_step = 0;
 };
 
-// What causal, window, length and documents leave for query i.
+// Which query of its head row i is.
+inline std::int64_t query_of_row(const AttentionTask& task, std::int64_t i) {
+  return task.period == 0 ? i : i % task.period;
+}
+
+// What causal, window, length and documents leave for the query in row i.
 inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
+  const std::int64_t query = query_of_row(task, i);
   std::int64_t begin = 0, end = std::clamp<std::int64_t>(task.length, 0, task.k_len);
   if (task.document_keys != nullptr) {
-    end = std::min(end, task.document_keys[i].last);
-    begin = std::min(end, task.document_keys[i].first);
+    end = std::min(end, task.document_keys[query].last);
+    begin = std::min(end, task.document_keys[query].first);
   }
-  const std::int64_t position = (task.period == 0 ? i : i % task.period) + task.offset;
+  const std::int64_t position = query + task.offset;
   const std::int64_t first = std::clamp(position - task.left, begin, end);
   return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
 }

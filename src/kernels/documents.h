@@ -21,8 +21,6 @@ class Documents {
   // The documents of sequence b.
   void set(AttentionTask& task, std::int64_t b) const;
 
-  bool empty() const { return keys_.empty(); }
-
  private:
   // One document per query and key of all sequences, equal where those of all masks are.
   struct Ids {

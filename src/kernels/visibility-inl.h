@@ -58,7 +58,8 @@ class Visibility {
     for (const KeyRange& vector : vectors_) widen(some_, vector);
     some_.first = std::min(some_.first, some_.last);
     if (task.query_documents == nullptr) return;
-    for (std::int64_t i = 0; i < kColumns; ++i) documents_[i] = task.query_documents[begin + (i < count ? i : 0)];
+    for (std::int64_t i = 0; i < kColumns; ++i)
+      documents_[i] = task.query_documents[query_of_row(task, begin + (i < count ? i : 0))];
   }
 
   // No query sees a key outside first_key() <= j < last_key().
@@ -79,7 +80,7 @@ class Visibility {
       const std::int64_t begin = first / BooleanBlocks::kKeys, end = (last - 1) / BooleanBlocks::kKeys + 1;
       const std::uint64_t bits = (~std::uint64_t{0} >> (64 - (end - begin))) << begin % 64;
       std::uint64_t found = 0;
-      for_groups(begin_, begin_ + count_, [&](std::int64_t group) {
+      for_groups(0, count_, [&](std::int64_t group) {
         found |= blocks.some[group * blocks.group_step + first / BooleanBlocks::kWordKeys] & bits;
       });
       if (found == 0) return false;
@@ -161,9 +162,11 @@ class Visibility {
   static constexpr int kWordRows = sizeof(T);  // keys whose bytes fit a lane
   static constexpr int kWords = (kTileRows + kWordRows - 1) / kWordRows;
 
-  // Groups of BooleanBlocks that queries first <= i < last lie in.
+  // Groups of BooleanBlocks that the block's rows first <= i < last lie in: of several heads, those of all queries.
   template <class Visit>
-  static void for_groups(std::int64_t first, std::int64_t last, Visit visit) {
+  void for_groups(std::int64_t first, std::int64_t last, Visit visit) const {
+    first = task_.period == 0 ? begin_ + first : 0;
+    last = task_.period == 0 ? begin_ + last : task_.period;
     for (std::int64_t group = first / BooleanBlocks::kQueries; group * BooleanBlocks::kQueries < last; ++group) {
       visit(group);
     }
@@ -209,7 +212,7 @@ class Visibility {
       const std::int64_t word = key / BooleanBlocks::kWordKeys;
       const std::int64_t bit = key / BooleanBlocks::kKeys % 64;
       for (int c = 0; c < kVectors; ++c) {
-        const std::int64_t first = begin_ + c * kLanes<T>, last = std::min(first + kLanes<T>, begin_ + count_);
+        const std::int64_t first = c * kLanes<T>, last = std::min(first + kLanes<T>, count_);
         bool any = false;
         for_groups(first, last, [&](std::int64_t group) {
           const std::int64_t at = group * blocks.group_step + word;
@@ -244,7 +247,7 @@ class Visibility {
       std::uint64_t visible = ~std::uint64_t{0};
       for (int p = 0; p < task_.boolean_count; ++p) {
         const Plane& plane = task_.booleans[p];
-        const std::byte* bytes = plane.data + (begin_ + i) * plane.query_step + key * plane.key_step;
+        const std::byte* bytes = plane.data + query_of_row(task_, begin_ + i) * plane.query_step + key * plane.key_step;
         std::uint64_t word = 0;
         if (plane.key_step == 1 && present == 8) {
           std::memcpy(&word, bytes, 8);

@@ -62,6 +62,39 @@ TEST_P(FoldedHeads, EachHasTheBitsOfItselfAlone) {
   }
 }
 
+// A mask of all heads, as that of a tree of guesses: bytes, blocks of them, documents; NaN behind it.
+TEST_P(FoldedHeads, MasksOfAllHeads) {
+  for (const auto& [q_len, group] : {std::pair(2, 8), {5, 4}, {20, 2}}) {
+    Random random(4);
+    const Tensor q = testing::normal(random, {2 * group, q_len, 24}), k = testing::normal(random, {2, 1300, 24});
+    Tensor v = testing::normal(random, {2, 1300, 16});
+    Tensor tree = testing::coin_flips(random, {q_len, 1300}, 0.5),
+           squares = testing::coin_flips(random, {q_len, 1300}, 0.2);
+    testing::repeat_in_squares(squares, 64);
+    std::vector<std::int32_t> query_ids, key_ids, scattered;
+    for (int i = 0; i < q_len; ++i) query_ids.push_back(i % 3);
+    for (int j = 0; j < 1300; ++j) {
+      key_ids.push_back(j / 500);
+      scattered.push_back(static_cast<std::int32_t>(random.below(4)));
+      for (int i = 0; i < q_len; ++i) tree.view().at<bool>({i, 700}) = squares.view().at<bool>({i, 700}) = false;
+    }
+    testing::put(v, {0, 700, 3}, testing::kNan);
+    const Tensor of_queries = Tensor::of({q_len}, query_ids), of_keys = Tensor::of({1300}, key_ids);
+    const Tensor mixed = Tensor::of({1300}, scattered);
+    for (const Mask& mask : {Mask::boolean(tree), Mask::boolean(squares), Mask::boolean(squares).compiled(1),
+                             Mask::boolean(squares) & Mask::documents(of_queries, of_keys) & Mask::window(900, 0),
+                             Mask::boolean(tree) & Mask::documents(of_queries, mixed)}) {
+      SCOPED_TRACE(q_len);
+      const AttentionOptions options{.mask = mask, .threads = 1};
+      const AttentionPlan plan = qkv::plan(q, k, v, options);
+      EXPECT_EQ(folds(q, k, options), 2 * q_len <= plan.block_queries);
+      const Numbers together = attend(q, k, v, options);
+      expect_heads_alone(together, q, k, v, options);
+      for (const double number : testing::values(together.out)) ASSERT_FALSE(std::isnan(number));
+    }
+  }
+}
+
 TEST_P(FoldedHeads, AnyThreadsStridesAndOutputs) {
   Random random(2);
   // [batch, queries, heads, size] seen as [batch, heads, queries, size].
@@ -109,12 +142,14 @@ TEST_P(FoldedHeads, OnlyWhereQueriesAloneDiffer) {
   const TensorView q(nullptr, Dtype::f32, {1, 8, 2, 32}), k(nullptr, Dtype::f32, {1, 2, 500, 32});
   const Tensor slopes = testing::filled({8}, 0.5), sinks = testing::filled({8}, 1);
   if (GetParam() == "portable") GTEST_SKIP() << "a block holds three queries";
-  const Tensor visible = testing::filled({2, 500}, 1, Dtype::boolean), bias = Tensor::zeros({2, 500});
+  const Tensor visible = testing::filled({2, 500}, 1, Dtype::boolean),
+               by_head = testing::filled({8, 2, 500}, 1, Dtype::boolean), bias = Tensor::zeros({2, 500});
   EXPECT_TRUE(folds(q, k, {.threads = 2}));
   EXPECT_FALSE(folds(q, k, {.threads = 8}));
   EXPECT_FALSE(folds(q, k, {.bias = Bias::alibi(slopes), .threads = 1}));
   EXPECT_FALSE(folds(q, k, {.bias = Bias::view(bias), .threads = 1}));
-  EXPECT_FALSE(folds(q, k, {.mask = Mask::boolean(visible), .threads = 1}));
+  EXPECT_TRUE(folds(q, k, {.mask = Mask::boolean(visible), .threads = 1}));
+  EXPECT_FALSE(folds(q, k, {.mask = Mask::boolean(by_head), .threads = 1}));
   AttentionOptions sunk{.threads = 1};
   sunk.sinks = sinks;
   EXPECT_FALSE(folds(q, k, sunk));
