@@ -35,16 +35,13 @@ class Visibility {
     const auto widen = [](KeyRange& range, const KeyRange& by) {
       if (by.first < by.last) range = {std::min(range.first, by.first), std::max(range.last, by.last)};
     };
-    const auto set = [&](std::int64_t first, std::int64_t last, const KeyRange& keys) {
-      std::fill(first_ + first, first_ + last, static_cast<Index>(keys.first));
-      std::fill(last_ + first, last_ + last, static_cast<Index>(keys.last));
-      for (std::int64_t i = first; i < last; i += kLanes<T>) widen(vectors_[i / kLanes<T>], keys);
-      all_ = {std::max(all_.first, keys.first), std::min(all_.last, keys.last)};
-    };
     // Where neither documents nor several heads are in between, keys move on with the queries, or stay.
     const KeyRange early = keys_of_query(task, begin), late = keys_of_query(task, begin + count - 1);
     if (early == late && task.document_keys == nullptr && task.period == 0) {
-      set(0, count, early);
+      std::fill(first_, first_ + count, static_cast<Index>(early.first));
+      std::fill(last_, last_ + count, static_cast<Index>(early.last));
+      for (std::int64_t i = 0; i < count; i += kLanes<T>) widen(vectors_[i / kLanes<T>], early);
+      all_ = early;
     } else {
       for (std::int64_t i = 0; i < count; ++i) {
         const KeyRange keys = keys_of_query(task, begin + i);
@@ -58,8 +55,9 @@ class Visibility {
     for (const KeyRange& vector : vectors_) widen(some_, vector);
     some_.first = std::min(some_.first, some_.last);
     if (task.query_documents == nullptr) return;
-    for (std::int64_t i = 0; i < kColumns; ++i)
+    for (std::int64_t i = 0; i < kColumns; ++i) {
       documents_[i] = task.query_documents[query_of_row(task, begin + (i < count ? i : 0))];
+    }
   }
 
   // No query sees a key outside first_key() <= j < last_key().
