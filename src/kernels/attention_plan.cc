@@ -13,8 +13,6 @@
 namespace qkv {
 namespace {
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // Whether one of the queries begin <= i < end sees one of the 8 keys from `key` on, as far as blocks of booleans tell.
 bool sees_block(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::int64_t key) {
   const std::int64_t word = key / BooleanBlocks::kWordKeys, bit = key / BooleanBlocks::kKeys % 64;

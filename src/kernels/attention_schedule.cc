@@ -13,8 +13,6 @@ constexpr std::int64_t kLeastTasks = 8;  // per thread, so that all end at about
 
 std::size_t times(std::int64_t count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const AttentionOptions& options,
@@ -44,7 +42,7 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   task_queries = together * block.block_queries;
   tasks_per_head = tasks_of_head();
   tasks = all_heads * (sums ? 1 : tasks_per_head);
-  if (!statistics) folded = FoldedHeads(problem, first, block.block_queries, asked_threads);
+  if (prefill && !statistics) folded = FoldedHeads(problem, first, block.block_queries, asked_threads);
   block.scratch_bytes = std::max(block.scratch_bytes, folded.scratch_bytes());
 
   const std::size_t element = size_of(problem.accumulation);

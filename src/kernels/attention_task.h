@@ -23,6 +23,9 @@ inline constexpr std::int64_t kChunkKeys = 1024;
 inline constexpr std::int64_t kBlockKeys = 128;
 static_assert(kChunkKeys % kBlockKeys == 0);
 
+// Parts of size b that hold a.
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 // Keys first <= j < last; none if first == last.
 struct KeyRange {
   std::int64_t first, last;

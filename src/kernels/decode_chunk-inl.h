@@ -12,7 +12,6 @@
 
 #include "kernels/attention_forward.h"
 #include "kernels/decode.h"
-#include "kernels/fetch_ahead.h"
 #include "kernels/logits-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -435,7 +434,7 @@ class DecodeChunk {
   }
 
   HWY_INLINE void fetch(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size) const {
-    fetch_rows(rows, first, std::min(first + count, tasks_[0].k_len), size);
+    fetch_rows<S>(rows, first, std::min(first + count, tasks_[0].k_len), size);
   }
 
   const AttentionTask* tasks_;

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/scratch.h"
+
 namespace qkv {
 namespace {
-
-constexpr std::int64_t kMostScratch = 1 << 20;  // of a thread
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t bytes_of(Dtype type, std::int64_t elements) { return static_cast<std::int64_t>(size_of(type)) * elements; }
 
@@ -16,7 +14,8 @@ std::int64_t whole_lines(std::int64_t bytes) { return divide_up(bytes, 64) * 64;
 
 }  // namespace
 
-FoldedHeads::FoldedHeads(const AttentionProblem& problem, AttentionTask task, std::int64_t block_queries, int threads) {
+FoldedHeads::FoldedHeads(const AttentionProblem& problem, const AttentionTask& longest, std::int64_t block_queries,
+                         int threads) {
   const std::int64_t group = problem.heads / problem.kv_heads;
   if (group == 1 || !problem.may_fold_heads()) return;
   std::int64_t rows = 0;
@@ -25,14 +24,17 @@ FoldedHeads::FoldedHeads(const AttentionProblem& problem, AttentionTask task, st
         bytes_of(problem.accumulation, 1)}) {
     rows += whole_lines(block_queries * row);
   }
-  task.q_len = block_queries;
-  const std::int64_t block = whole_lines(static_cast<std::int64_t>(plan_forward(task).scratch_bytes));
-  if (block + rows > kMostScratch) return;
+  AttentionTask block = longest;
+  block.q_len = block_queries;
+  const auto row_bytes = static_cast<std::size_t>(rows);
+  const auto block_bytes =
+      static_cast<std::size_t>(whole_lines(static_cast<std::int64_t>(plan_forward(block).scratch_bytes)));
+  if (block_bytes + row_bytes > Scratch::kMostBytes) return;
   group_ = group;
   most_ = divide_up(group, std::min(group, divide_up(threads, problem.batch * problem.kv_heads)));
   block_queries_ = block_queries;
-  block_bytes_ = static_cast<std::size_t>(block);
-  row_bytes_ = static_cast<std::size_t>(rows);
+  block_bytes_ = block_bytes;
+  row_bytes_ = row_bytes;
 }
 
 std::int64_t FoldedHeads::together(std::int64_t q_len) const {

@@ -10,9 +10,9 @@ namespace qkv {
 class FoldedHeads {
  public:
   FoldedHeads() = default;  // none is folded
-  // The problem's outputs are set, and no statistics are asked for. `task`: of its longest sequence; `block_queries`:
-  // of ForwardPlan.
-  FoldedHeads(const AttentionProblem& problem, AttentionTask task, std::int64_t block_queries, int threads);
+  // The problem's outputs are set, and no statistics are asked for. `longest`: with the most queries and keys of its
+  // sequences; `block_queries`: of ForwardPlan.
+  FoldedHeads(const AttentionProblem& problem, const AttentionTask& longest, std::int64_t block_queries, int threads);
 
   // Heads of a group that are attended together where a sequence has `q_len` queries; 1: each by itself.
   std::int64_t together(std::int64_t q_len) const;

@@ -207,12 +207,10 @@ class ForwardBlock {
   }
 
   // Asks for the keys after the next tile, and the values of this one.
-  void fetch_tiles(std::int64_t key) const {
-    const auto fetch = [&](const Rows& rows, std::int64_t first, std::int64_t size) {
-      fetch_rows(rows, first, std::min(first + kTileRows, task_.k_len), size);
-    };
-    fetch(task_.key, key + 2 * kTileRows, task_.key_dim);
-    fetch(task_.value, key, task_.value_dim);
+  HWY_INLINE void fetch_tiles(std::int64_t key) const {
+    const std::int64_t ahead = key + 2 * kTileRows, k_len = task_.k_len;
+    fetch_rows<T>(task_.key, ahead, std::min(ahead + kTileRows, k_len), task_.key_dim);
+    fetch_rows<T>(task_.value, key, std::min(key + kTileRows, k_len), task_.value_dim);
   }
 
   // Values times weights, which begin in row `row`, for some vectors of queries.

@@ -72,8 +72,8 @@ class HeldBlocks {
 
  private:
   static constexpr std::int64_t kMostSlots = 16;
-  static constexpr std::size_t kMostBytes = 512 * 1024;          // half of a usual second-level cache
-  static constexpr std::size_t kMostScratch = (1 << 20) - 4096;  // of a thread, with everything else
+  static constexpr std::size_t kMostBytes = 512 * 1024;                    // half of a usual second-level cache
+  static constexpr std::size_t kMostScratch = Scratch::kMostBytes - 4096;  // of a thread, with everything else
   static constexpr std::size_t kHeldBytes = Scratch::kFreshBytes;
 
   // Of which head, and what each slot holds: a block's number plus 1, or 0: nothing. Block b has slot b % slots.

@@ -124,6 +124,20 @@ HWY_INLINE KeyRows<S> rows_from(const Rows& rows, std::int64_t first, std::int64
           std::min(last - first, rows.page_rows - row)};
 }
 
+// Asks for rows first <= i < last of `size` elements, which will be read soon. What does nothing else must be inline,
+// too: GCC leaves out the call of a function that only prefetches.
+template <class S>
+HWY_INLINE void fetch_rows(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size) {
+  constexpr std::int64_t kLine = 64 / sizeof(S);
+  while (first < last) {
+    const KeyRows<S> together = rows_from<S>(rows, first, last);
+    for (std::int64_t i = 0; i < together.count; ++i) {
+      for (std::int64_t e = 0; e < size; e += kLine) __builtin_prefetch(together.data + i * together.step + e);
+    }
+    first += together.count;
+  }
+}
+
 // use(S()) for the type S of elements that are accumulated in T.
 template <class T, class Use>
 HWY_INLINE void with_type(Dtype type, const Use& use) {

@@ -14,6 +14,7 @@ namespace qkv {
 class Scratch {
  public:
   static constexpr std::size_t kFreshBytes = 512;
+  static constexpr std::size_t kMostBytes = 1 << 20;  // of a thread of attention's, where it has a choice
 
   std::byte* get(std::size_t bytes) {
     if (!data_) {
