@@ -13,7 +13,8 @@
 //
 // Reduced needs AVX512-BF16 (Intel 64 and IA-32 Software Developer's Manual, VDPBF16PS and VCVTNE2PS2BF16), several
 // queries of a sequence, a dot, scaled or bilinear score, head and value sizes of at most 512, and f32, bf16 or f16.
-// All else is computed exactly; plan() says so.
+// All else is computed exactly; plan() says so. On the target "amx" both products are those of its tiles (TDPBF16PS),
+// which are faster and give other bits.
 #pragma once
 
 namespace qkv {

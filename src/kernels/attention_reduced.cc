@@ -1,9 +1,11 @@
-// The fused forward pass with both products in pairs of bf16: the blocks of attention_forward.cc, but for what is
-// multiplied. AVX-512 alone has the instructions, and not on every CPU. Why so: docs/design/attention_forward.md.
+// The fused forward pass with both products in bf16: the blocks of attention_forward.cc, but for what is multiplied.
+// AVX-512 alone has the instructions, or tiles, and not on every CPU. Why so: docs/design/attention_forward.md.
 
 #include "kernels/attention_reduced.h"
 
 #include <algorithm>
+
+#include "kernels/dispatch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention_reduced.cc"
@@ -13,6 +15,7 @@
 #include <hwy/highway.h>
 
 #if HWY_TARGET == HWY_AVX3
+#include "kernels/amx_product-inl.h"
 #include "kernels/forward_blocks-inl.h"
 #include "kernels/reduced_product-inl.h"
 #endif
@@ -24,13 +27,18 @@ namespace qkv::HWY_NAMESPACE {
 
 bool reduced_is_usable() { return __builtin_cpu_supports("avx512bf16"); }
 
+using AmxBlocks = ForwardBlocks<float, AmxProduct>;
 using ReducedBlocks = ForwardBlocks<float, ReducedProduct>;
 
 void reduced(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
-  ReducedBlocks(*block.task, scratch).run(block.begin, block.end, next);
+  if (!uses_amx()) return ReducedBlocks(*block.task, scratch).run(block.begin, block.end, next);
+  const TileSession session;
+  AmxBlocks(*block.task, scratch).run(block.begin, block.end, next);
 }
 
-ForwardPlan reduced_plan(const AttentionTask& task) { return ReducedBlocks::plan(task); }
+ForwardPlan reduced_plan(const AttentionTask& task) {
+  return uses_amx() ? AmxBlocks::plan(task) : ReducedBlocks::plan(task);
+}
 
 #else
 
@@ -47,7 +55,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-#include "kernels/dispatch.h"
 #include "qkv/precision.h"
 #include "qkv/target.h"
 

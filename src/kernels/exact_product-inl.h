@@ -22,6 +22,7 @@ namespace qkv::HWY_NAMESPACE {
 class ExactProduct {
  public:
   using Step = MultiplyAdd;
+  static constexpr std::int64_t kGroupKeys = 0;  // keys are multiplied tile by tile
 
   // Keys and values are of the accumulation's type.
   ExactProduct() = default;

@@ -87,6 +87,8 @@ class ForwardBlock {
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
+  static constexpr std::int64_t kStepKeys = Product::kGroupKeys > 0 ? Product::kGroupKeys : kBlockKeys;
+  static_assert(Product::kGroupKeys + kBlockKeys / 2 <= kBlockKeys);
   using State = SoftmaxState<T, kVectors>;
   using Tile = Vec<T>[kTileRows][kVectors];
   using VectorRange = typename Visibility<T, kVectors>::VectorRange;
@@ -96,13 +98,15 @@ class ForwardBlock {
   template <Unit kUnit>
   void attend_in(std::int64_t first, std::int64_t last) {
     const std::int64_t first_key = visibility_.first_key(), last_key = visibility_.last_key();
-    std::int64_t block = std::max(first, first_key / kBlockKeys * kBlockKeys);
-    for (; block < std::min(last, last_key); block += kBlockKeys) {
+    std::int64_t block = std::max(first, first_key / kStepKeys * kStepKeys);
+    for (; block < std::min(last, last_key); block += kStepKeys) {
       if (block % kChunkKeys == 0 && block > first_key) begin_later_chunk();
-      const std::int64_t begin = std::max(first_key, block), end = std::min(block + kBlockKeys, last_key);
+      const std::int64_t begin = std::max(first_key, block), end = std::min(block + kStepKeys, last_key);
+      T* out = is_later_ ? chunk_out_ : out_;
       if (visibility_.meets(begin, end)) {
-        attend_keys<kUnit>(block, begin, end, is_later_ ? chunk_state_ : state_, is_later_ ? chunk_out_ : out_);
+        attend_keys<kUnit>(block, begin, end, is_later_ ? chunk_state_ : state_, out);
       }
+      if (end == last_key || end % kBlockKeys == 0) add_groups(out);
       if (is_later_ && (end == last_key || end % kChunkKeys == 0)) {
         merge_states<kUnit>(state_, out_, chunk_state_, chunk_out_, task_.value_dim);
       }
@@ -153,6 +157,7 @@ class ForwardBlock {
         const Sight sight = visibility_.sight(key);
         if (sight == Sight::none) {
           range = {0, 0};
+          hide_rows(row, row + kTileRows);
           continue;
         }
         seen = sight == Sight::all;
@@ -162,6 +167,7 @@ class ForwardBlock {
         // Edges, as the causal one: products for the vectors that see nothing would be up to half of a block's.
         if constexpr (kUnit == Unit::base2 && kVectors > 1) {
           range = visibility_.vectors_seeing(key);
+          if (range.end - range.begin < kVectors) hide_rows(row, row + kTileRows);
           if (range.end - range.begin == 1) {
             absorb_some<1>(block, first_row, row, range.begin, state, out);
             continue;
@@ -187,15 +193,12 @@ class ForwardBlock {
     state.finish_block();
     if (task_.out == nullptr) return;
     if (dropout_.is_on()) dropout_.drop(block + first_row, last - block - first_row, weights_ + first_row * kColumns);
-    for (std::int64_t key = block + first_row; key < last;) {
-      const std::int64_t tile = (key - block) / kTileRows;
-      std::int64_t end = tile + 1;
-      while (block + end * kTileRows < last && taken[end] == taken[tile]) ++end;
-      const auto values = product_.template value_rows<T>(task_, key, std::min(last, block + end * kTileRows));
-      if (taken[tile].begin < taken[tile].end) {
-        add_values(values, key - block, taken[tile], masked && !values.are_finite(task_.value_dim), out);
-      }
-      key += values.count;
+    if constexpr (Product::kGroupKeys > 0) {
+      hide_rows(0, first_row);
+      hide_rows(divide_up(last - block, kTileRows) * kTileRows, kStepKeys);
+      keep_group(block, out);
+    } else {
+      add_tiles(block, first_row, last, taken, masked, out);
     }
   }
 
@@ -211,6 +214,49 @@ class ForwardBlock {
     const std::int64_t ahead = key + 2 * kTileRows, k_len = task_.k_len;
     fetch_rows<T>(task_.key, ahead, std::min(ahead + kTileRows, k_len), task_.key_dim);
     fetch_rows<T>(task_.value, key, std::min(key + kTileRows, k_len), task_.value_dim);
+  }
+
+  // Where groups of keys are multiplied whole, rows of weights that nobody computes are those of hidden keys.
+  HWY_INLINE void hide_rows(std::int64_t first, std::int64_t last) {
+    if constexpr (Product::kGroupKeys > 0) std::fill(weights_ + first * kColumns, weights_ + last * kColumns, T(-0.0));
+  }
+
+  // The weights of the group that begins at key `group` join those that wait for their values.
+  void keep_group(std::int64_t group, T* out) {
+    if (group != groups_end_) add_groups(out);
+    if (groups_first_ == groups_end_) groups_first_ = groups_end_ = group;
+    product_.template pair_weights<kVectors>(weights_, pairs_of(group));
+    groups_end_ += Product::kGroupKeys;
+  }
+
+  // Values times weights for the groups that wait.
+  HWY_INLINE void add_groups(T* out) {
+    if constexpr (Product::kGroupKeys > 0) {
+      if (groups_first_ == groups_end_) return;
+      for (std::int64_t dim = 0; dim < task_.value_dim; dim += kTileRows) ahead_.fetch(ahead_lines_);
+      product_.template add_values<kVectors>(task_, groups_first_, groups_end_, pairs_of(groups_first_), out);
+      groups_first_ = groups_end_;
+    }
+  }
+
+  T* pairs_of(std::int64_t group) const {
+    const std::int64_t row = Product::kGroupKeys + group % kBlockKeys / 2;
+    return weights_ + row * kColumns;
+  }
+
+  // Values times weights for the tiles from row `first` of the block on, up to key `last`.
+  void add_tiles(std::int64_t block, std::int64_t first, std::int64_t last, const VectorRange* taken, bool masked,
+                 T* out) {
+    for (std::int64_t key = block + first; key < last;) {
+      const std::int64_t tile = (key - block) / kTileRows;
+      std::int64_t end = tile + 1;
+      while (block + end * kTileRows < last && taken[end] == taken[tile]) ++end;
+      const auto values = product_.template value_rows<T>(task_, key, std::min(last, block + end * kTileRows));
+      if (taken[tile].begin < taken[tile].end) {
+        add_values(values, key - block, taken[tile], masked && !values.are_finite(task_.value_dim), out);
+      }
+      key += values.count;
+    }
   }
 
   // Values times weights, which begin in row `row`, for some vectors of queries.
@@ -255,6 +301,7 @@ class ForwardBlock {
     if (HWY_UNLIKELY(state.is_exceeded_by(top, unit, vector))) {
       Vec<T> factor[kCount];
       state.template move_maximum<kUnit>(top, unit, vector, factor);
+      add_groups(out);
       scale_columns(weights_ + first_row * kColumns + column, kColumns, row - first_row, factor);
       scale_columns(out + column, kColumns, task_.value_dim, factor);
     }
@@ -310,10 +357,12 @@ class ForwardBlock {
   FetchAhead ahead_;
   std::int64_t ahead_lines_ = 0;  // at a time
   State state_, chunk_state_;
-  bool is_later_ = false;  // not the first chunk
-  T* weights_;             // [kBlockKeys][kColumns]
-  T* out_;                 // [value_dim][kColumns]
-  T* chunk_out_;           // the same, of a later chunk
+  bool is_later_ = false;                           // not the first chunk
+  std::int64_t groups_first_ = 0, groups_end_ = 0;  // keys whose weights wait for their values
+  // [kBlockKeys][kColumns]; or, of a group, [kGroupKeys][kColumns], and behind them the pairs of those that wait.
+  T* weights_;
+  T* out_;        // [value_dim][kColumns]
+  T* chunk_out_;  // the same, of a later chunk
 };
 
 }  // namespace qkv::HWY_NAMESPACE

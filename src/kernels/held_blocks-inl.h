@@ -40,7 +40,7 @@ class HeldBlocks {
     const bool same = held_->key == task.key.data && held_->value == task.value.data &&
                       held_->pages == task.key.pages && held_->k_len == task.k_len && held_->slots == slots_ &&
                       held_->shift == shift_;
-    if (!same) *held_ = {task.key.data, task.value.data, task.key.pages, task.k_len, slots_, shift_, {}, {}};
+    if (!same) *held_ = {task.key.data, task.value.data, task.key.pages, task.k_len, slots_, shift_, {}, {}, {}};
   }
 
   // `other_bytes`: of the thread's scratch that are used for something else.
@@ -53,6 +53,9 @@ class HeldBlocks {
     const std::int64_t keys = std::int64_t{slots(task, widths, other_bytes)} << shift(widths, other_bytes);
     return std::max(keys / kBlockKeys, std::int64_t{1}) * kBlockKeys;
   }
+
+  // A word that goes with the values of the block that holds key `key`.
+  std::uint32_t& note(std::int64_t key) const { return held_->notes[(key >> shift_) % slots_]; }
 
   bool is_on() const { return held_ != nullptr; }
 
@@ -83,7 +86,7 @@ class HeldBlocks {
     std::int64_t k_len;
     std::uint32_t slots;
     int shift;
-    std::uint32_t keys[kMostSlots], values[kMostSlots];
+    std::uint32_t keys[kMostSlots], values[kMostSlots], notes[kMostSlots];
   };
   static_assert(sizeof(Held) <= kHeldBytes);
 

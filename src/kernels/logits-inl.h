@@ -56,22 +56,33 @@ HWY_INLINE Vec<T> tanh(Vec<T> x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(Tag<T>(), x), x);
 }
 
+inline constexpr std::int64_t kMostGroupKeys = 32;  // of a product
+
 // Sizes in elements of T.
 template <class T, int kVectors>
 struct LogitScratch {
   explicit LogitScratch(const AttentionTask& task)
-      : queries(task.query_dim * kVectors * kLanes<T>),
-        projected((is_additive(task) ? task.hidden : task.key_dim) * kVectors * kLanes<T>),
+      : queries(rows_of(task, task.query_dim) * kColumns),
+        projected(rows_of(task, is_additive(task) ? task.hidden : task.key_dim) * kColumns),
         key_rows(round_up(kTileRows * task.key_dim)),
         key_hidden(is_additive(task) ? round_up(kTileRows * task.hidden) : 0),
-        relative(RelativeRows<T, kVectors>::scratch_size(task)) {
+        relative(RelativeRows<T, kVectors>::scratch_size(task)),
+        products(task.precision == Precision::reduced ? kMostGroupKeys * kColumns : 0) {
     if (!is_additive(task) && task.score != Score::Kind::bilinear) projected = 0;
   }
 
   static std::int64_t round_up(std::int64_t count) { return (count + 15) / 16 * 16; }
-  std::int64_t total() const { return queries + projected + key_rows + key_hidden + relative; }
+  std::int64_t total() const { return queries + projected + key_rows + key_hidden + relative + products; }
 
-  std::int64_t queries, projected, key_rows, key_hidden, relative;
+  std::int64_t queries, projected, key_rows, key_hidden, relative, products;
+
+ private:
+  static constexpr std::int64_t kColumns = kVectors * kLanes<T>;
+
+  // Of `size` factors; in pairs, whole tiles of 16 rows.
+  static std::int64_t rows_of(const AttentionTask& task, std::int64_t size) {
+    return task.precision == Precision::reduced ? std::max<std::int64_t>(size, 16) : size;
+  }
 };
 
 template <class T, int kVectors, class Product = ExactProduct>
@@ -91,6 +102,8 @@ class BlockLogits {
     T* projected = right_ + sizes.queries;
     key_rows_ = projected + sizes.projected;
     key_hidden_ = key_rows_ + sizes.key_rows;
+    products_ = key_hidden_ + sizes.key_hidden + sizes.relative;
+    multiplied_ = -1;
 
     transpose_queries(queries, task.query_dim);
     relative_.prepare(task, begin, key_hidden_ + sizes.key_hidden);
@@ -119,13 +132,11 @@ class BlockLogits {
   // Logits of keys key ... key + kTileRows - 1. Keys beyond the last one are anything finite.
   template <Unit kUnit>
   HWY_INLINE void compute(const AttentionTask& task, std::int64_t key, Tile& tile) {
-    std::int64_t step;
-    const T* keys = product_.key_rows(task, key, key_rows_, step);
     if constexpr (kUnit == Unit::base2) {
-      multiply_keys(task, keys, step, /*first=*/0, tile);
+      multiply_keys(task, key, /*first=*/0, tile);
     } else {
       HWY_ALIGN T logits[kTileRows * kColumns];
-      compute_natural(task, key, keys, step, logits);
+      compute_natural(task, key, logits);
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
         QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
           tile[r][c] = hn::Load(Tag<T>(), logits + (r * kVectors + c) * kLanes<T>);
@@ -138,9 +149,7 @@ class BlockLogits {
   template <int kCount>
   HWY_INLINE void compute_some(const AttentionTask& task, std::int64_t key, int first,
                                Vec<T> (&tile)[kTileRows][kCount]) {
-    std::int64_t step;
-    const T* keys = product_.key_rows(task, key, key_rows_, step);
-    multiply_keys(task, keys, step, first, tile);
+    multiply_keys(task, key, first, tile);
   }
 
   // What keys, or their hidden layer, are met with: [key_dim or hidden][kColumns].
@@ -148,9 +157,7 @@ class BlockLogits {
 
   // The hidden layer [kTileRows][hidden] of the keys from `key` on, of additive scores.
   const T* hidden_of_keys(const AttentionTask& task, std::int64_t key) {
-    std::int64_t step;
-    const T* keys = tile_rows<T>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
-    project_keys(task, keys, step);
+    project_keys(task, key);
     return key_hidden_;
   }
 
@@ -159,9 +166,7 @@ class BlockLogits {
   void multiply_cap_slope(const AttentionTask& task, std::int64_t key, T* gradients) {
     const Tag<T> d;
     HWY_ALIGN T logits[kTileRows * kColumns];
-    std::int64_t step;
-    const T* keys = tile_rows<T>(task.key, key, task.k_len, task.key_dim, key_rows_, step);
-    compute_scores(task, keys, step, logits);
+    compute_scores(task, key, logits);
     const Vec<T> cap = hn::Set(d, static_cast<T>(task.soft_cap));
     for (int at = 0; at < kTileRows * kColumns; at += kLanes<T>) {
       const Vec<T> ratio = tanh<T>(hn::Div(hn::Load(d, logits + at), cap));
@@ -206,9 +211,8 @@ class BlockLogits {
     }
   }
 
-  HWY_NOINLINE void compute_natural(const AttentionTask& task, std::int64_t key, const T* keys, std::int64_t step,
-                                    T* logits) {
-    compute_scores(task, keys, step, logits);
+  HWY_NOINLINE void compute_natural(const AttentionTask& task, std::int64_t key, T* logits) {
+    compute_scores(task, key, logits);
     if (task.soft_cap != 0) cap(static_cast<T>(task.soft_cap), logits);
     for (int p = 0; p < task.bias_count; ++p) add_bias(task.biases[p], key, task.k_len, logits);
     if (task.alibi_slope != 0) add_alibi(task, key, logits);
@@ -234,13 +238,12 @@ class BlockLogits {
   }
 
   // scale * score
-  void compute_scores(const AttentionTask& task, const T* keys, std::int64_t step, T* logits) {
-    if (is_additive(task)) {
-      additive_scores(task, keys, step, logits);
-      return;
+  void compute_scores(const AttentionTask& task, std::int64_t key, T* logits) {
+    if constexpr (Product::kGroupKeys == 0) {
+      if (is_additive(task)) return additive_scores(task, key, logits);
     }
     Tile tile;
-    multiply_keys(task, keys, step, /*first=*/0, tile);
+    multiply_keys(task, key, /*first=*/0, tile);
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
         const Vec<T> scale = hn::Set(Tag<T>(), static_cast<T>(task.scale));
@@ -250,17 +253,34 @@ class BlockLogits {
   }
 
   template <int kCount>
-  HWY_INLINE void multiply_keys(const AttentionTask& task, const T* keys, std::int64_t step, int first,
-                                Vec<T> (&tile)[kTileRows][kCount]) const {
-    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kCount; ++c) tile[r][c] = hn::Zero(Tag<T>());
+  HWY_INLINE void multiply_keys(const AttentionTask& task, std::int64_t key, int first,
+                                Vec<T> (&tile)[kTileRows][kCount]) {
+    if constexpr (Product::kGroupKeys > 0) {
+      static_assert(Product::kGroupKeys <= kMostGroupKeys);
+      const std::int64_t row = key % Product::kGroupKeys, group = key - row;
+      if (group != multiplied_) product_.template multiply_keys<kVectors>(task, group, right_, products_);
+      multiplied_ = group;
+      const T* from = products_ + row * kColumns + first * kLanes<T>;
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+          tile[r][c] = hn::Load(Tag<T>(), from + r * kColumns + c * kLanes<T>);
+        }
+      }
+    } else {
+      std::int64_t step;
+      const T* keys = product_.key_rows(task, key, key_rows_, step);
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        QKV_UNROLL for (int c = 0; c < kCount; ++c) tile[r][c] = hn::Zero(Tag<T>());
+      }
+      multiply_tile<kTileRows, kCount, T, typename Product::Step>(keys, step, 1, right_ + first * kLanes<T>, kColumns,
+                                                                  Product::words(task.key_dim), tile);
     }
-    multiply_tile<kTileRows, kCount, T, typename Product::Step>(keys, step, 1, right_ + first * kLanes<T>, kColumns,
-                                                                Product::words(task.key_dim), tile);
   }
 
   // W_k k
-  void project_keys(const AttentionTask& task, const T* keys, std::int64_t step) {
+  void project_keys(const AttentionTask& task, std::int64_t key) {
+    std::int64_t step;
+    const T* keys = product_.key_rows(task, key, key_rows_, step);
     const T* w_key = reinterpret_cast<const T*>(task.score_w_key.data);
     for (int r = 0; r < kTileRows; ++r) {
       for (std::int64_t h = 0; h < task.hidden; ++h) {
@@ -270,9 +290,9 @@ class BlockLogits {
   }
 
   // scale * v . tanh(W_q q + W_k k)
-  void additive_scores(const AttentionTask& task, const T* keys, std::int64_t step, T* logits) {
+  void additive_scores(const AttentionTask& task, std::int64_t key, T* logits) {
     const Tag<T> d;
-    project_keys(task, keys, step);
+    project_keys(task, key);
     const T* v = reinterpret_cast<const T*>(task.score_v);
     for (int r = 0; r < kTileRows; ++r) {
       for (int c = 0; c < kVectors; ++c) {
@@ -356,6 +376,8 @@ class BlockLogits {
   T* right_ = nullptr;       // [key_dim or hidden][kColumns]: what keys are multiplied with
   T* key_rows_ = nullptr;    // [kTileRows][key_dim]
   T* key_hidden_ = nullptr;  // [kTileRows][hidden]
+  T* products_ = nullptr;    // [kGroupKeys][kColumns], of the group that begins with key multiplied_; -1: none
+  std::int64_t multiplied_ = -1;
   RelativeRows<T, kVectors> relative_;
 };
 

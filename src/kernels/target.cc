@@ -26,6 +26,7 @@ HWY_AFTER_NAMESPACE();
 #include <mutex>
 #include <stdexcept>
 
+#include "kernels/amx_tiles.h"
 #include "kernels/dispatch.h"
 
 namespace qkv {
@@ -36,20 +37,25 @@ HWY_EXPORT(float_lanes);
 struct KnownTarget {
   const char* name;
   std::int64_t bit;
+  bool has_tiles = false;
 };
 
 // Best first.
-constexpr KnownTarget kKnown[] = {
-    {"avx512", HWY_AVX3}, {"avx2", HWY_AVX2}, {"sse4", HWY_SSE4}, {"neon", HWY_NEON}, {"portable", HWY_SCALAR}};
+constexpr KnownTarget kKnown[] = {{"amx", HWY_AVX3, /*has_tiles=*/true},
+                                  {"avx512", HWY_AVX3},
+                                  {"avx2", HWY_AVX2},
+                                  {"sse4", HWY_SSE4},
+                                  {"neon", HWY_NEON},
+                                  {"portable", HWY_SCALAR}};
 
-std::int64_t usable_targets() {
+bool is_usable(const KnownTarget& target) {
   static const std::int64_t usable = hwy::SupportedTargets() | HWY_SCALAR;
-  return usable & (HWY_TARGETS);
+  return (usable & (HWY_TARGETS)&target.bit) != 0 && (!target.has_tiles || has_amx());
 }
 
 const KnownTarget& best_target() {
   for (const KnownTarget& target : kKnown) {
-    if (usable_targets() & target.bit) return target;
+    if (is_usable(target)) return target;
   }
   return kKnown[std::size(kKnown) - 1];
 }
@@ -66,7 +72,7 @@ void run_on(const KnownTarget& target) {
 const KnownTarget& usable_target(std::string_view name, std::string_view origin) {
   std::vector<std::string_view> names;
   for (const KnownTarget& target : kKnown) {
-    if (!(usable_targets() & target.bit)) continue;
+    if (!is_usable(target)) continue;
     if (name == target.name) return target;
     names.emplace_back(target.name);
   }
@@ -85,6 +91,8 @@ void ensure_target() {
   const std::lock_guard lock(selection_mutex);
   if (selected == nullptr) select_default();
 }
+
+bool uses_amx() { return selected->has_tiles; }
 
 std::string selected_target() {
   ensure_target();
@@ -107,12 +115,12 @@ std::vector<Target> targets() {
   std::vector<Target> list;
   for (const KnownTarget& target : kKnown) {
     if (!(HWY_TARGETS & target.bit)) continue;
-    Target entry{.name = target.name, .usable = (usable_targets() & target.bit) != 0};
+    Target entry{.name = target.name, .usable = is_usable(target)};
     if (entry.usable) {
       run_on(target);
       entry.lanes = HWY_DYNAMIC_DISPATCH(float_lanes)();
     }
-    entry.selected = target.bit == before.bit;
+    entry.selected = &target == &before;
     list.push_back(std::move(entry));
   }
   run_on(before);

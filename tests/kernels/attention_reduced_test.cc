@@ -20,12 +20,22 @@ AttentionOptions reduced(AttentionOptions options = {}) {
   return options;
 }
 
-class AttentionReduced : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_reduced_precision()) GTEST_SKIP() << "this CPU does not multiply in bf16";
+using AttentionReduced = testing::OnEachTarget;
+
+// None on most CPUs.
+std::vector<std::string> reduced_targets() {
+  std::vector<std::string> names;
+  for (const std::string& name : testing::usable_targets()) {
+    select_target(name);
+    if (has_reduced_precision()) names.push_back(name);
   }
-};
+  select_target("");
+  return names;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AttentionReduced);
+INSTANTIATE_TEST_SUITE_P(Target, AttentionReduced, ::testing::ValuesIn(reduced_targets()),
+                         [](const auto& target) { return target.param; });
 
 // Masks, biases, scores, types, strides, forms and sizes of every kind. At least a fifth of the cases must be reduced.
 void expect_bound(std::uint64_t first, std::uint64_t last) {
@@ -40,9 +50,9 @@ void expect_bound(std::uint64_t first, std::uint64_t last) {
   EXPECT_GT(5 * differing, last - first);
 }
 
-TEST_F(AttentionReduced, StaysWithinItsBound) { expect_bound(1, 31); }
+TEST_P(AttentionReduced, StaysWithinItsBound) { expect_bound(1, 31); }
 
-TEST_F(AttentionReduced, StaysWithinItsBoundSlow) { expect_bound(31, 600); }
+TEST_P(AttentionReduced, StaysWithinItsBoundSlow) { expect_bound(31, 600); }
 
 struct Inputs {
   Inputs(std::uint64_t seed, const Dims& rows, std::int64_t k_len, std::int64_t head_dim, std::int64_t value_dim,
@@ -62,7 +72,7 @@ struct Inputs {
 };
 
 // Rounding the inputs beforehand, to nearest and by other code, changes no bit; nor does where bf16 is kept.
-TEST_F(AttentionReduced, RoundsInputsToNearest) {
+TEST_P(AttentionReduced, RoundsInputsToNearest) {
   for (const std::int64_t size : {1, 2, 3, 15, 16, 17, 31, 32, 33, 47, 64, 65, 100}) {
     SCOPED_TRACE(size);
     const Inputs inputs(static_cast<std::uint64_t>(size), {1, 2, 51}, 131, size, 101 - size);
@@ -76,7 +86,7 @@ TEST_F(AttentionReduced, RoundsInputsToNearest) {
   }
 }
 
-TEST_F(AttentionReduced, TheSameBitsForAnyThreadsBatchAndForm) {
+TEST_P(AttentionReduced, TheSameBitsForAnyThreadsBatchAndForm) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     const Inputs inputs(3, {2, 3, 103}, 1231, 20, 37, dtype);
     const AttentionOptions options = reduced({.mask = Mask::causal(Align::bottom_right), .threads = 1});
@@ -110,7 +120,7 @@ TEST_F(AttentionReduced, TheSameBitsForAnyThreadsBatchAndForm) {
 }
 
 // More keys than a thread keeps converted: blocks of queries in turns, and one head alone, which has too few.
-TEST_F(AttentionReduced, TurnsChangeNoBit) {
+TEST_P(AttentionReduced, TurnsChangeNoBit) {
   const Inputs inputs(14, {1, 8, 100}, 1300, 256, 256);
   const AttentionOptions options = reduced({.mask = Mask::causal(Align::bottom_right), .threads = 1});
   const Outcome all = inputs.attend(options);
@@ -123,7 +133,7 @@ TEST_F(AttentionReduced, TurnsChangeNoBit) {
 }
 
 // Neighbouring keys in different pages, of any number of rows.
-TEST_F(AttentionReduced, PagesChangeNoBit) {
+TEST_P(AttentionReduced, PagesChangeNoBit) {
   const Inputs inputs(4, {1, 2, 60}, 150, 24, 40);
   const Tensor whole = attention(inputs.q, inputs.k, inputs.v, reduced());
   for (const std::int64_t page_rows : {1, 3, 10, 25}) {
@@ -146,7 +156,7 @@ TEST_F(AttentionReduced, PagesChangeNoBit) {
 }
 
 // The largest float is finite, but not in bf16.
-TEST_F(AttentionReduced, WhatIsMaskedNeverLeaks) {
+TEST_P(AttentionReduced, WhatIsMaskedNeverLeaks) {
   const Tensor lengths = Tensor::of<std::int32_t>({1}, {130});
   Random random(5);
   const Tensor boolean = testing::coin_flips(random, {1, 1, 53, 300}, 0.3);
@@ -189,7 +199,7 @@ TEST_F(AttentionReduced, WhatIsMaskedNeverLeaks) {
 }
 
 // Inputs that bf16 holds give exact products: only weights are rounded, whatever the size of the logits.
-TEST_F(AttentionReduced, HugeLogits) {
+TEST_P(AttentionReduced, HugeLogits) {
   for (const double size : {1e4, 1e15, 1e30}) {
     Inputs inputs = Inputs(7, {1, 1, 50}, 200, 1, 8).as(Dtype::bf16);
     inputs.q = convert(testing::filled({1, 1, 50, 1}, size), Dtype::bf16);
@@ -199,7 +209,7 @@ TEST_F(AttentionReduced, HugeLogits) {
   }
 }
 
-TEST_F(AttentionReduced, RowsWithoutKeysAndEmptyInputs) {
+TEST_P(AttentionReduced, RowsWithoutKeysAndEmptyInputs) {
   const Inputs inputs(8, {1, 2, 40}, 30, 9, 5);
   const Outcome outcome = inputs.attend(reduced({.mask = Mask::causal(Align::bottom_right)}));  // 10 rows see nothing
   for (const double x : testing::values(outcome.out.view().slice(2, 0, 10))) EXPECT_EQ(x, 0);
@@ -209,7 +219,7 @@ TEST_F(AttentionReduced, RowsWithoutKeysAndEmptyInputs) {
 }
 
 // What is asked for besides the output is of the same logits.
-TEST_F(AttentionReduced, ChosenRowsAndStatistics) {
+TEST_P(AttentionReduced, ChosenRowsAndStatistics) {
   const Inputs inputs(10, {1, 2, 70}, 90, 32, 16);
   const Outcome outcome = inputs.attend(reduced());
   const Tensor rows = Tensor::of<std::int64_t>({2, 3}, {0, 1, 69, 0, 0, 5});
@@ -244,7 +254,7 @@ TEST_P(AttentionReducedFallback, IsExactWhereThereIsNoKernel) {
     expect_exact(inputs, {}, "target " + GetParam() + " on this CPU does not multiply in bf16");
     return;
   }
-  EXPECT_EQ(GetParam(), "avx512");
+  EXPECT_TRUE(GetParam() == "avx512" || GetParam() == "amx");
   EXPECT_EQ(plan(inputs.q, inputs.k, inputs.v, reduced()).precision, Precision::reduced);
   EXPECT_EQ(plan(inputs.q, inputs.k, inputs.v).precision, Precision::exact);
   expect_exact(inputs.as(Dtype::f64), {}, "f64");
