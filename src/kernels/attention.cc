@@ -27,7 +27,11 @@ class ForwardCall {
     clear(extras.received);
     clear(extras.block_weights);
     if (schedule_.empty) return;
-    if (schedule_.prefill) attend_blocks();
+    if (schedule_.split.wave(schedule_.threads) > 0) {
+      attend_split_blocks();
+    } else if (schedule_.prefill) {
+      attend_blocks();
+    }
     if (!schedule_.decoded.empty()) decode();
     if (extras.block_weights) divide_block_weights();
     if (schedule_.chosen_rows > 0) run_rows(extras);
@@ -127,6 +131,32 @@ class ForwardCall {
     });
   }
 
+  // Blocks whose keys are spread over the threads.
+  void attend_split_blocks() {
+    const auto block_of = [&](std::int64_t unit) { return schedule_.split_blocks[static_cast<std::size_t>(unit)]; };
+    const auto task_of = [&](const SplitBlock& block) { return problem_.task(block.sequence, block.head); };
+    const auto attend = [&](const SplitBlock& block, const KeyPart& keys, std::byte* scratch) {
+      check_stop();
+      const AttentionTask task = task_of(block);
+      if (schedule_.folded.together(task.q_len) > 1) return schedule_.folded.attend(problem_, task, {}, scratch, keys);
+      attend_forward({&task, block.begin, block.end}, {}, scratch, keys);
+    };
+    schedule_.split.run(
+        schedule_.threads,
+        [&](std::int64_t unit, std::int64_t chunk, std::byte* scratch, std::byte* part) {
+          const SplitBlock block = block_of(unit);
+          const std::int64_t first = (block.first_chunk + chunk) * kChunkKeys;
+          attend(block, {first, first + kChunkKeys, nullptr, part}, scratch);
+        },
+        [&](std::int64_t unit, std::byte* part, const std::byte* next) {
+          const SplitBlock block = block_of(unit);
+          merge_parts(task_of(block), block.rows, part, next);
+        },
+        [&](std::int64_t unit, std::byte* scratch, const std::byte* part) {
+          attend(block_of(unit), {.first = 0, .last = 0, .from = part}, scratch);
+        });
+  }
+
   // From sums to averages over the pairs of each part.
   void divide_block_weights() {
     for (std::int64_t head = 0; head < problem_.batch * problem_.heads; ++head) {
@@ -163,21 +193,17 @@ class ForwardCall {
   // Whether threads take whole units or chunks of them, chunks are merged in order.
   void decode() {
     const DecodeSchedule& schedule = schedule_.decode;
-    const std::int64_t wave = schedule.wave(schedule_.threads);
-    if (wave > 0) {
-      decode_in_waves(schedule, wave);
-      return;
-    }
+    if (schedule.split.wave(schedule_.threads) > 0) return decode_split();
     struct Memory {
       Scratch scratch;
       std::vector<AttentionTask> tasks;
     };
     std::vector<Memory> memory(static_cast<std::size_t>(schedule_.threads));
-    parallel_for(schedule.units, schedule_.threads, [&](std::int64_t unit, int worker) {
+    const auto units = static_cast<std::int64_t>(schedule.split.chunks.size());
+    parallel_for(units, schedule_.threads, [&](std::int64_t unit, int worker) {
       auto& [scratch, tasks] = memory[static_cast<std::size_t>(worker)];
       set_group_tasks(unit, tasks);
-      const std::size_t bytes = schedule.kernel.scratch_bytes + 2 * schedule.part_bytes;
-      decode_group(tasks.data(), schedule.group, schedule.kernel, scratch.get(bytes));
+      decode_group(tasks.data(), schedule.group, schedule.kernel, scratch.get(schedule.split.whole_bytes));
     });
   }
 
@@ -195,38 +221,24 @@ class ForwardCall {
     finish_decoded(tasks, heads, memory, part);
   }
 
-  // A wave of chunks at a time bounds the memory of partial results.
-  void decode_in_waves(const DecodeSchedule& schedule, std::int64_t wave) {
-    const std::int64_t units = schedule.units, chunks = schedule.chunks, group = schedule.group;
-    const std::size_t part_bytes = schedule.part_bytes, scratch_bytes = schedule.kernel.scratch_bytes;
-    std::vector<std::vector<AttentionTask>> tasks(static_cast<std::size_t>(units));
-    for (std::int64_t unit = 0; unit < units; ++unit) set_group_tasks(unit, tasks[static_cast<std::size_t>(unit)]);
-    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
-    Scratch totals, parts;
-    std::byte* total = totals.get(static_cast<std::size_t>(units) * part_bytes);
-    std::byte* part = parts.get(static_cast<std::size_t>(units * wave) * part_bytes);
-    for (std::int64_t first = 0; first < chunks; first += wave) {
-      const std::int64_t count = std::min(wave, chunks - first);
-      parallel_for(units * count, schedule_.threads, [&](std::int64_t index, int worker) {
-        check_stop();
-        const std::int64_t unit = index / count, i = index % count;
-        std::byte* to = first + i == 0 ? total + static_cast<std::size_t>(unit) * part_bytes
-                                       : part + static_cast<std::size_t>(unit * wave + i) * part_bytes;
-        decode_chunk(tasks[static_cast<std::size_t>(unit)].data(), group, (first + i) * kChunkKeys,
-                     scratch[static_cast<std::size_t>(worker)].get(scratch_bytes), to);
-      });
-      for (std::int64_t unit = 0; unit < units; ++unit) {
-        for (std::int64_t i = first == 0 ? 1 : 0; i < count; ++i) {
-          merge_decoded(tasks[static_cast<std::size_t>(unit)].data(), group,
-                        total + static_cast<std::size_t>(unit) * part_bytes,
-                        part + static_cast<std::size_t>(unit * wave + i) * part_bytes);
-        }
-      }
-    }
-    for (std::int64_t unit = 0; unit < units; ++unit) {
-      finish_decoded(tasks[static_cast<std::size_t>(unit)].data(), group, scratch[0].get(scratch_bytes),
-                     total + static_cast<std::size_t>(unit) * part_bytes);
-    }
+  void decode_split() {
+    const std::int64_t group = schedule_.decode.group;
+    std::vector<std::vector<AttentionTask>> units(schedule_.decode.split.chunks.size());
+    for (std::size_t unit = 0; unit < units.size(); ++unit)
+      set_group_tasks(static_cast<std::int64_t>(unit), units[unit]);
+    const auto tasks_of = [&](std::int64_t unit) { return units[static_cast<std::size_t>(unit)].data(); };
+    schedule_.decode.split.run(
+        schedule_.threads,
+        [&](std::int64_t unit, std::int64_t chunk, std::byte* scratch, std::byte* part) {
+          check_stop();
+          decode_chunk(tasks_of(unit), group, chunk * kChunkKeys, scratch, part);
+        },
+        [&](std::int64_t unit, std::byte* part, const std::byte* next) {
+          merge_decoded(tasks_of(unit), group, part, next);
+        },
+        [&](std::int64_t unit, std::byte* scratch, std::byte* part) {
+          finish_decoded(tasks_of(unit), group, scratch, part);
+        });
   }
 
   const AttentionProblem& problem_;

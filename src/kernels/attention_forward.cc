@@ -21,10 +21,15 @@ namespace qkv::HWY_NAMESPACE {
 using DoubleBlocks = ForwardBlocks<double, ExactProduct>;
 using FloatBlocks = ForwardBlocks<float, ExactProduct>;
 
-void forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
+void forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, const KeyPart& keys) {
   const AttentionTask& task = *block.task;
-  if (task.accumulates_f64()) return DoubleBlocks(task, scratch).run(block.begin, block.end, next);
-  FloatBlocks(task, scratch).run(block.begin, block.end, next);
+  if (task.accumulates_f64()) return DoubleBlocks(task, scratch).run(block.begin, block.end, next, keys);
+  FloatBlocks(task, scratch).run(block.begin, block.end, next, keys);
+}
+
+void merge(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next) {
+  if (task.accumulates_f64()) return DoubleBlocks::merge(task, queries, part, next);
+  FloatBlocks::merge(task, queries, part, next);
 }
 
 ForwardPlan plan(const AttentionTask& task) {
@@ -42,6 +47,7 @@ namespace qkv {
 namespace {
 
 HWY_EXPORT(forward);
+HWY_EXPORT(merge);
 HWY_EXPORT(plan);
 
 }  // namespace
@@ -51,9 +57,14 @@ ForwardPlan plan_forward(const AttentionTask& task) {
   return HWY_DYNAMIC_DISPATCH(plan)(task);
 }
 
-void attend_forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch) {
-  if (block.task->precision == Precision::reduced) return attend_reduced(block, next, scratch);
-  HWY_DYNAMIC_DISPATCH(forward)(block, next, scratch);
+void attend_forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, const KeyPart& keys) {
+  if (block.task->precision == Precision::reduced) return attend_reduced(block, next, scratch, keys);
+  HWY_DYNAMIC_DISPATCH(forward)(block, next, scratch, keys);
+}
+
+// No product is in it: the same for either precision.
+void merge_parts(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next) {
+  HWY_DYNAMIC_DISPATCH(merge)(task, queries, part, next);
 }
 
 template <class T>

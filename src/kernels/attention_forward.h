@@ -1,6 +1,8 @@
 // The forward kernel behind its dispatch. Call ensure_target() once before.
 #pragma once
 
+#include <limits>
+
 #include "kernels/attention_task.h"
 
 namespace qkv {
@@ -15,10 +17,21 @@ struct QueryBlock {
   std::int64_t begin = 0, end = 0;
 };
 
+// Some of the keys of a block of at most ForwardPlan::block_queries queries, for which nothing is asked for but outputs
+// and their log-sum-exp. Partial results lie in 64-byte aligned memory of ForwardPlan::part_bytes.
+struct KeyPart {
+  std::int64_t first = 0, last = std::numeric_limits<std::int64_t>::max();  // whole chunks
+  const std::byte* from = nullptr;  // the partial result of the keys in front of them, if it is to be gone on with
+  std::byte* to = nullptr;          // for that of all so far; nullptr: there are no more keys, outputs are written
+};
+
 // `next`: what this thread will probably do next, or no task; its rows are fetched meanwhile. `scratch`: 64-byte
 // aligned; it holds keys and values from one call to the next, and its first Scratch::kFreshBytes were 0 before the
 // first one.
-void attend_forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch);
+void attend_forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, const KeyPart& keys = {});
+
+// Adds the partial result over the next keys to the one in front of it, of a block of so many queries.
+void merge_parts(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next);
 
 // unit * maximum + ln(sum), or -infinity for sum 0: the natural log-sum-exp of a row whose maximum is in units of
 // `unit`.

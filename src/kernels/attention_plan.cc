@@ -121,6 +121,9 @@ void remark(AttentionPlan& plan, const AttentionProblem& problem, const Attentio
   }
   if (schedule.statistics || extras.weights || extras.logits) {
     add("what is asked for besides the output takes a second look at the keys");
+    if (schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.threads) {
+      add("it also keeps keys from being split over threads");
+    }
   }
   if (schedule.sums) add("sums over queries: one thread does all of a head");
 }

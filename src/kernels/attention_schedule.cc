@@ -8,10 +8,22 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMostWave = 64;
 constexpr std::int64_t kLeastTasks = 8;  // per thread, so that all end at about the same time
 
 std::size_t times(std::int64_t count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
+
+// Whole chunks of keys that sequences see whose queries are so few that heads may share a block; on average.
+std::int64_t chunks_of_few(const AttentionProblem& problem, std::int64_t block_queries) {
+  std::int64_t keys = 0, sequences = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const std::int64_t q_len = problem.query_length(b);
+    if (q_len < 2 || 2 * q_len > block_queries) continue;
+    const KeyRange range = keys_of_queries(problem.task(b, 0), 0, q_len);
+    keys += range.last - range.first;
+    ++sequences;
+  }
+  return sequences == 0 ? 1 : std::max<std::int64_t>(keys / sequences / kChunkKeys, 1);
+}
 
 }  // namespace
 
@@ -42,15 +54,24 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   task_queries = together * block.block_queries;
   tasks_per_head = tasks_of_head();
   tasks = all_heads * (sums ? 1 : tasks_per_head);
-  if (prefill && !statistics) folded = FoldedHeads(problem, first, block.block_queries, asked_threads);
+  split.part_bytes = block.part_bytes;
+  split.unit_bytes = sizeof(SplitBlock);
+  may_split = prefill && !statistics && !extras.weights && !extras.logits && threads > 1 && problem.k_len > kChunkKeys;
+  if (prefill && !statistics) fold_heads(problem, first);
   block.scratch_bytes = std::max(block.scratch_bytes, folded.scratch_bytes());
 
   const std::size_t element = size_of(problem.accumulation);
   decode.group = problem.heads / problem.kv_heads;
-  decode.units = static_cast<std::int64_t>(decoded.size()) * problem.kv_heads;
-  decode.chunks = divide_up(problem.k_len, kChunkKeys);
   decode.kernel = plan_decode(first, decode.group);
-  decode.part_bytes = times(decode.group * decode.kernel.row_elements, element);
+  KeySplit& keys = decode.split;
+  for (const std::int64_t b : decoded) {
+    const std::int64_t chunks = std::max<std::int64_t>(divide_up(problem.key_length(b), kChunkKeys), 1);
+    keys.chunks.insert(keys.chunks.end(), static_cast<std::size_t>(problem.kv_heads), chunks);
+  }
+  keys.part_bytes = times(decode.group * decode.kernel.row_elements, element);
+  keys.unit_bytes = times(decode.group, sizeof(AttentionTask));
+  keys.scratch_bytes = decode.kernel.scratch_bytes;
+  keys.whole_bytes = keys.scratch_bytes + 2 * keys.part_bytes;
   chosen_rows = extras.rows ? extras.rows.size(0) : 0;
   if (chosen_rows > 0) {
     const DecodePlan alone = plan_decode(first, 1);
@@ -64,32 +85,57 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   }
 }
 
-std::int64_t DecodeSchedule::wave(int threads) const {
-  return units < 2 * threads && chunks > 1 && threads > 1 ? std::min(chunks, kMostWave) : 0;
+// Where keys can be split, heads need not stay apart to give work to all threads.
+void AttentionSchedule::fold_heads(const AttentionProblem& problem, const AttentionTask& longest) {
+  const auto fold = [&](std::int64_t for_threads) {
+    folded = FoldedHeads(problem, longest, block.block_queries, for_threads);
+    split.scratch_bytes = std::max(block.scratch_bytes, folded.scratch_bytes());
+  };
+  const std::int64_t chunks = may_split ? chunks_of_few(problem, block.block_queries) : 1;
+  fold(divide_up(asked_threads, chunks));
+  if (may_split) list_split_blocks(problem);
+  if (chunks == 1 || split.wave(threads) > 0) return;
+  fold(asked_threads);
+  split.chunks.clear();
 }
 
-int DecodeSchedule::busy_threads(int threads) const {
-  const std::int64_t some = wave(threads);
-  return static_cast<int>(std::min<std::int64_t>(threads, some == 0 ? units : units * some));
-}
-
-std::size_t DecodeSchedule::workspace(int threads) const {
-  const std::int64_t some = wave(threads);
-  const std::int64_t busy = busy_threads(threads);
-  if (some == 0) return times(busy, kernel.scratch_bytes + 2 * part_bytes);
-  return times(busy, kernel.scratch_bytes) + times(units * (some + 1), part_bytes) +
-         times(units * group, sizeof(AttentionTask));
+// None if there are enough for all threads.
+void AttentionSchedule::list_split_blocks(const AttentionProblem& problem) {
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    for (std::int64_t h = 0; h < problem.heads; ++h) {
+      const AttentionTask task = problem.task(b, h);
+      if (is_decoded(task)) break;
+      const bool folds = folded.together(task.q_len) > 1;
+      if (folds && !folded.leads(task)) continue;
+      for (std::int64_t begin = 0; begin < task.q_len; begin += block.block_queries) {
+        if (static_cast<std::int64_t>(split.chunks.size()) == 2 * threads) return split.chunks.clear();
+        const std::int64_t end = std::min(begin + block.block_queries, task.q_len);
+        const KeyRange keys = keys_of_queries(task, begin, end);
+        const std::int64_t first = keys.first / kChunkKeys;
+        split_blocks.push_back({b, h, begin, end, (end - begin) * (folds ? folded.led_by(task) : 1), first});
+        split.chunks.push_back(std::max<std::int64_t>(divide_up(keys.last, kChunkKeys) - first, 1));
+      }
+    }
+  }
 }
 
 int AttentionSchedule::busy_threads() const {
-  const auto blocks_busy = prefill ? static_cast<int>(std::min<std::int64_t>(threads, tasks)) : 0;
-  return decoded.empty() ? blocks_busy : std::max(blocks_busy, decode.busy_threads(threads));
+  int busy = 0;
+  if (prefill) {
+    const bool splits = split.wave(threads) > 0;
+    busy = splits ? split.busy_threads(threads) : static_cast<int>(std::min<std::int64_t>(threads, tasks));
+  }
+  return std::max(busy, decode.split.busy_threads(threads));
 }
 
 std::size_t AttentionSchedule::workspace(int with_threads) const {
   std::size_t most = times(std::min<std::int64_t>(with_threads, chosen_rows), row_bytes);
-  if (prefill) most = std::max(most, times(std::min<std::int64_t>(with_threads, tasks), block.scratch_bytes));
-  return decoded.empty() ? most : std::max(most, decode.workspace(with_threads));
+  if (prefill) {
+    most = std::max(most, split.wave(with_threads) > 0
+                              ? split.workspace(with_threads)
+                              : times(std::min<std::int64_t>(with_threads, tasks), block.scratch_bytes));
+  }
+  return std::max(most, decode.split.workspace(with_threads));
 }
 
 }  // namespace qkv

@@ -8,6 +8,7 @@
 #include "kernels/attention_problem.h"
 #include "kernels/decode.h"
 #include "kernels/folded_heads.h"
+#include "kernels/key_split.h"
 
 namespace qkv {
 
@@ -15,17 +16,15 @@ namespace qkv {
 struct DecodeSchedule {
   DecodePlan kernel;
   std::int64_t group = 0;  // query heads of a unit
-  std::int64_t units = 0;
-  std::int64_t chunks = 0;     // of the longest sequence
-  std::size_t part_bytes = 0;  // of a unit's partial result
+  KeySplit split;          // of units
+};
 
-  // 0: there are units for all threads, and each takes whole ones. Else the chunks of all units are spread over the
-  // threads, so many of each unit at a time.
-  std::int64_t wave(int threads) const;
-  // Threads that have something to do.
-  int busy_threads(int threads) const;
-  // Memory for tiles and partial results.
-  std::size_t workspace(int threads) const;
+// A block of queries whose keys several threads may take.
+struct SplitBlock {
+  std::int64_t sequence, head;  // where heads are folded, the first of them
+  std::int64_t begin, end;      // queries of a head
+  std::int64_t rows;            // of all heads
+  std::int64_t first_chunk;     // that one of them sees
 };
 
 struct AttentionSchedule {
@@ -44,7 +43,10 @@ struct AttentionSchedule {
   FoldedHeads folded;             // which heads share one
   std::int64_t task_queries = 0;  // one block or several
   std::int64_t tasks_per_head = 0;
-  std::int64_t tasks = 0;        // for the threads to take: the above of all heads, or heads where `sums`
+  std::int64_t tasks = 0;  // for the threads to take: the above of all heads, or heads where `sums`
+  bool may_split = false;  // nothing is asked for but outputs and their log-sum-exp, and keys are many
+  std::vector<SplitBlock> split_blocks;
+  KeySplit split;                // of these, taken instead of tasks where its wave() is not 0
   std::int64_t chosen_rows = 0;  // attended once more, alone
   std::size_t row_bytes = 0;     // of scratch for one of these
   DecodeSchedule decode;
@@ -53,6 +55,10 @@ struct AttentionSchedule {
   int busy_threads() const;
   // The most that is allocated at a time, with so many threads.
   std::size_t workspace(int with_threads) const;
+
+ private:
+  void fold_heads(const AttentionProblem& problem, const AttentionTask& longest);
+  void list_split_blocks(const AttentionProblem& problem);
 };
 
 }  // namespace qkv

@@ -212,13 +212,14 @@ inline KeyRange keys_of_queries(const AttentionTask& task, std::int64_t begin, s
   return {std::min(range.first, range.last), range.last};
 }
 
-// Queries of a block, keys of a tile, how many blocks of a head gain from being given to one thread at once, and bytes
-// of scratch that this thread needs.
+// Queries of a block, keys of a tile, how many blocks of a head gain from being given to one thread at once, bytes of
+// scratch that this thread needs, and of a block's partial result.
 struct ForwardPlan {
   std::int64_t block_queries;
   std::int64_t tile_keys;
   int blocks_together;
   std::size_t scratch_bytes;
+  std::size_t part_bytes;
 };
 
 }  // namespace qkv

@@ -15,7 +15,7 @@ std::int64_t whole_lines(std::int64_t bytes) { return divide_up(bytes, 64) * 64;
 }  // namespace
 
 FoldedHeads::FoldedHeads(const AttentionProblem& problem, const AttentionTask& longest, std::int64_t block_queries,
-                         int threads) {
+                         std::int64_t threads) {
   const std::int64_t group = problem.heads / problem.kv_heads;
   if (group == 1 || !problem.may_fold_heads()) return;
   std::int64_t rows = 0;
@@ -43,10 +43,14 @@ std::int64_t FoldedHeads::together(std::int64_t q_len) const {
   return divide_up(group_, divide_up(group_, most));
 }
 
+std::int64_t FoldedHeads::led_by(const AttentionTask& task) const {
+  return std::min(together(task.q_len), group_ - task.head % group_);
+}
+
 void FoldedHeads::attend(const AttentionProblem& problem, const AttentionTask& first, const QueryBlock& next,
-                         std::byte* scratch) const {
-  const std::int64_t heads = std::min(together(first.q_len), group_ - first.head % group_);
-  if (heads == 1) return attend_forward({&first, 0, first.q_len}, next, scratch);
+                         std::byte* scratch, const KeyPart& keys) const {
+  const std::int64_t heads = led_by(first);
+  if (heads == 1) return attend_forward({&first, 0, first.q_len}, next, scratch, keys);
   // The heads' rows lie equally far apart.
   const AttentionTask second = problem.task(first.sequence, first.head + 1);
   // visit(head's offset in bytes, query, row of the block)
@@ -76,7 +80,8 @@ void FoldedHeads::attend(const AttentionProblem& problem, const AttentionTask& f
   if (first.log_sum_exp != nullptr) folded.log_sum_exp = folded.out + whole_lines(folded.q_len * out_row);
   folded.log_sum_exp_step = 1;
 
-  attend_forward({&folded, 0, folded.q_len}, next, scratch);
+  attend_forward({&folded, 0, folded.q_len}, next, scratch, keys);
+  if (keys.to != nullptr) return;
 
   for_rows(first.out, second.out, [&](std::int64_t head, std::int64_t i, std::int64_t row) {
     copy(first.out + head + i * bytes_of(first.out_type, first.out_step), folded.out + row * out_row, out_row);

@@ -11,17 +11,21 @@ class FoldedHeads {
  public:
   FoldedHeads() = default;  // none is folded
   // The problem's outputs are set, and no statistics are asked for. `longest`: with the most queries and keys of its
-  // sequences; `block_queries`: of ForwardPlan.
-  FoldedHeads(const AttentionProblem& problem, const AttentionTask& longest, std::int64_t block_queries, int threads);
+  // sequences; `block_queries`: of ForwardPlan; `threads`: that there are to be blocks for.
+  FoldedHeads(const AttentionProblem& problem, const AttentionTask& longest, std::int64_t block_queries,
+              std::int64_t threads);
 
   // Heads of a group that are attended together where a sequence has `q_len` queries; 1: each by itself.
   std::int64_t together(std::int64_t q_len) const;
   // Whether a task's head is the first of them.
   bool leads(const AttentionTask& task) const { return task.head % group_ % together(task.q_len) == 0; }
 
+  // How many a task's head leads, itself among them.
+  std::int64_t led_by(const AttentionTask& task) const;
+
   // Those that `first` leads. `scratch`: scratch_bytes(), else as for attend_forward(), which has the beginning.
-  void attend(const AttentionProblem& problem, const AttentionTask& first, const QueryBlock& next,
-              std::byte* scratch) const;
+  void attend(const AttentionProblem& problem, const AttentionTask& first, const QueryBlock& next, std::byte* scratch,
+              const KeyPart& keys = {}) const;
 
   std::size_t scratch_bytes() const { return block_bytes_ + row_bytes_; }
 

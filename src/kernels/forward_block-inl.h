@@ -35,6 +35,30 @@ struct ForwardScratch {
   LogitScratch<T, kVectors> logits;
 };
 
+// The partial result of some keys in memory: a state and, behind it, out [value_dim][columns].
+template <class T, int kVectors>
+struct ForwardPart {
+  using State = SoftmaxState<T, kVectors>;
+
+  static std::size_t out_bytes(const AttentionTask& task) {
+    return sizeof(T) * static_cast<std::size_t>(task.value_dim * kVectors * kLanes<T>);
+  }
+  static std::size_t bytes(const AttentionTask& task) { return (sizeof(State) + out_bytes(task) + 63) / 64 * 64; }
+
+  // `part` becomes the result of its keys and of those of `next`.
+  static void merge(const AttentionTask& task, std::byte* part, const std::byte* next) {
+    is_plain(task) ? merge_in<Unit::base2>(task, part, next) : merge_in<Unit::natural>(task, part, next);
+  }
+
+ private:
+  template <Unit kUnit>
+  static void merge_in(const AttentionTask& task, std::byte* part, const std::byte* next) {
+    merge_states<kUnit>(*reinterpret_cast<State*>(part), reinterpret_cast<T*>(part + sizeof(State)),
+                        *reinterpret_cast<const State*>(next), reinterpret_cast<const T*>(next + sizeof(State)),
+                        task.value_dim);
+  }
+};
+
 // T: type of the accumulation; Product: how the two products take their operands.
 template <class T, int kVectors, class Product>
 class ForwardBlock {
@@ -78,7 +102,18 @@ class ForwardBlock {
     ahead_lines_ = (ahead_.lines() + times - 1) / times;
   }
 
-  // Keys first <= j < last, multiples of kBlockKeys; to be called for all keys, in order.
+  // A partial result to go on with, and the one that there is now.
+  void load(const std::byte* part) {
+    std::memcpy(&state_, part, sizeof(State));
+    std::memcpy(out_, part + sizeof(State), Part::out_bytes(task_));
+    has_begun_ = true;
+  }
+  void store(std::byte* part) const {
+    std::memcpy(part, &state_, sizeof(State));
+    std::memcpy(part + sizeof(State), out_, Part::out_bytes(task_));
+  }
+
+  // Keys first <= j < last, multiples of kBlockKeys; to be called for all keys, in order, or for those of a part.
   void attend(std::int64_t first, std::int64_t last) {
     is_plain(task_) ? attend_in<Unit::base2>(first, last) : attend_in<Unit::natural>(first, last);
   }
@@ -90,6 +125,7 @@ class ForwardBlock {
   static constexpr std::int64_t kStepKeys = Product::kGroupKeys > 0 ? Product::kGroupKeys : kBlockKeys;
   static_assert(Product::kGroupKeys + kBlockKeys / 2 <= kBlockKeys);
   using State = SoftmaxState<T, kVectors>;
+  using Part = ForwardPart<T, kVectors>;
   using Tile = Vec<T>[kTileRows][kVectors];
   using VectorRange = typename Visibility<T, kVectors>::VectorRange;
   using Sight = typename Visibility<T, kVectors>::Sight;
@@ -100,7 +136,8 @@ class ForwardBlock {
     const std::int64_t first_key = visibility_.first_key(), last_key = visibility_.last_key();
     std::int64_t block = std::max(first, first_key / kStepKeys * kStepKeys);
     for (; block < std::min(last, last_key); block += kStepKeys) {
-      if (block % kChunkKeys == 0 && block > first_key) begin_later_chunk();
+      if (block % kChunkKeys == 0 && has_begun_) begin_later_chunk();
+      has_begun_ = true;
       const std::int64_t begin = std::max(first_key, block), end = std::min(block + kStepKeys, last_key);
       T* out = is_later_ ? chunk_out_ : out_;
       if (visibility_.meets(begin, end)) {
@@ -357,6 +394,7 @@ class ForwardBlock {
   FetchAhead ahead_;
   std::int64_t ahead_lines_ = 0;  // at a time
   State state_, chunk_state_;
+  bool has_begun_ = false;                          // the first chunk
   bool is_later_ = false;                           // not the first chunk
   std::int64_t groups_first_ = 0, groups_end_ = 0;  // keys whose weights wait for their values
   // [kBlockKeys][kColumns]; or, of a group, [kGroupKeys][kColumns], and behind them the pairs of those that wait.

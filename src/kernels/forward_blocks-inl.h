@@ -32,10 +32,15 @@ class ForwardBlocks {
     return {.block_queries = kColumns,
             .tile_keys = kTileRows,
             .blocks_together = most,
-            .scratch_bytes = std::max(scratch_bytes(task, 1), scratch_bytes(task, most))};
+            .scratch_bytes = std::max(scratch_bytes(task, 1), scratch_bytes(task, most)),
+            .part_bytes = ForwardPart<T, kTileVectors>::bytes(task)};
   }
 
-  void run(std::int64_t begin, std::int64_t end, const QueryBlock& next) {
+  static void merge(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next) {
+    for_vectors(queries, [&]<int kVectors>() { ForwardPart<T, kVectors>::merge(task, part, next); });
+  }
+
+  void run(std::int64_t begin, std::int64_t end, const QueryBlock& next, const KeyPart& keys) {
     while (begin < end) {
       const std::int64_t full = std::min<std::int64_t>((end - begin) / kColumns, together_);
       const std::int64_t present = std::min(end, begin + std::max<std::int64_t>(full, 1) * kColumns);
@@ -43,7 +48,7 @@ class ForwardBlocks {
       if (full > 1) {
         run_together(begin, full, then);
       } else {
-        run_alone(begin, present, then);
+        for_vectors(present - begin, [&]<int kVectors>() { run_one<kVectors>(begin, present, then, keys); });
       }
       begin = present;
     }
@@ -72,20 +77,23 @@ class ForwardBlocks {
   }
 
   template <int kVectors>
-  void run_one(std::int64_t begin, std::int64_t end, const QueryBlock& next) {
+  void run_one(std::int64_t begin, std::int64_t end, const QueryBlock& next, const KeyPart& keys) {
     ForwardBlock<T, kVectors, Product> block(task_, begin, end, product_, weights_, own_scratch(0));
     if (next.task != nullptr) block.announce(next);
-    block.attend(0, task_.k_len);
-    block.finish();
+    if (keys.from != nullptr) block.load(keys.from);
+    block.attend(keys.first, std::min(keys.last, task_.k_len));
+    keys.to != nullptr ? block.store(keys.to) : block.finish();
   }
 
-  void run_alone(std::int64_t begin, std::int64_t end, const QueryBlock& next) {
-    const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
-    if (vectors == 1) return run_one<1>(begin, end, next);
+  // Calls run.operator()<kVectors>() for the vectors that hold so many queries.
+  template <class Run>
+  static void for_vectors(std::int64_t queries, const Run& run) {
+    const std::int64_t vectors = (queries + kLanes<T> - 1) / kLanes<T>;
+    if (vectors == 1) return run.template operator()<1>();
     if constexpr (sizeof(T) == 4) {  // in f64 two vectors are not worth the code
-      if (vectors == 2) return run_one<2>(begin, end, next);
+      if (vectors == 2) return run.template operator()<2>();
     }
-    run_one<kTileVectors>(begin, end, next);
+    run.template operator()<kTileVectors>();
   }
 
   void run_together(std::int64_t begin, std::int64_t count, const QueryBlock& next) {

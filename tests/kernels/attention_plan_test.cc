@@ -128,9 +128,9 @@ TEST_P(AttentionPlans, MemoryLimitLeavesFewerThreadsAndTheSameBits) {
   EXPECT_THROW(attention(q, k, k, {.memory_limit = -1}), std::invalid_argument);
 }
 
-// A megabyte a thread is enough at any length, for decoding in waves of chunks too.
+// A megabyte a thread is enough at any length, for keys that threads share too.
 TEST_P(AttentionPlans, WorkspaceDoesNotGrowWithLength) {
-  for (const std::int64_t q_len : {1, 32768}) {
+  for (const std::int64_t q_len : {1, 4, 32768}) {
     for (const std::int64_t k_len : {32768, 1 << 24}) {
       for (const int threads : {1, 4}) {
         EXPECT_LE(plan_of(1, q_len, k_len, {.threads = threads}).workspace, std::int64_t{threads} << 20);

@@ -125,14 +125,16 @@ TEST_P(AttentionMemory, GradientsAndTheirDerivatives) {
   }
 }
 
-TEST_P(AttentionMemory, OneQueryOverManyKeysAndLargeHeads) {
+TEST_P(AttentionMemory, FewQueriesOverManyKeysAndLargeHeads) {
   Random random(2);
   for (const std::int64_t size : {64, 1024}) {
-    const Tensor q = testing::normal(random, {1, size}), k = testing::normal(random, {4096, size});
-    Tensor out = Tensor::zeros({1, size});
-    const std::size_t before = requested_bytes;
-    attention(q, k, k, out, {.threads = 2});
-    EXPECT_LE(requested_bytes - before, std::size_t{2} << 20);
+    for (const std::int64_t q_len : {1, 2}) {
+      const Tensor q = testing::normal(random, {q_len, size}), k = testing::normal(random, {4096, size});
+      Tensor out = Tensor::zeros({q_len, size});
+      const std::size_t before = requested_bytes;
+      attention(q, k, k, out, {.threads = 2});
+      EXPECT_LE(requested_bytes - before, std::size_t{2} << 20);
+    }
   }
 }
 
@@ -193,6 +195,17 @@ TEST_P(AttentionStop, DuringTheCall) {
   source_of_runner = &source;
   set_parallel_runner(stopping_runner);
   EXPECT_THROW(attention(q, q, q, {.threads = 2, .stop = source.get_token()}), Stopped);
+  set_parallel_runner(nullptr);
+  EXPECT_TRUE(source.stop_requested());
+}
+
+TEST_P(AttentionStop, WhileThreadsShareKeys) {
+  Random random(5);
+  const Tensor q = testing::normal(random, {2, 16}), k = testing::normal(random, {5000, 16});
+  std::stop_source source;
+  source_of_runner = &source;
+  set_parallel_runner(stopping_runner);
+  EXPECT_THROW(attention(q, k, k, {.threads = 2, .stop = source.get_token()}), Stopped);
   set_parallel_runner(nullptr);
   EXPECT_TRUE(source.stop_requested());
 }

@@ -5,21 +5,9 @@
 namespace qkv {
 namespace {
 
+using testing::attend_plainly;
+using testing::PlainOutcome;
 using testing::same_bits;
-
-struct Numbers {
-  Tensor out, log_sum_exp;
-};
-
-Numbers attend(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options) {
-  Dims out = q.shape(), rows;
-  out[out.size() - 1] = v.size(-1);
-  for (int i = 0; i < q.rank() - 1; ++i) rows.push_back(q.size(i));
-  const Dtype wide = q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  Numbers numbers{Tensor::uninitialized(out, q.dtype()), Tensor::uninitialized(rows, wide)};
-  attention(q, k, v, numbers.out, options, {.log_sum_exp = numbers.log_sum_exp.view()});
-  return numbers;
-}
 
 bool folds(const TensorView& q, const TensorView& k, const AttentionOptions& options) {
   const AttentionPlan plan = qkv::plan(q, k, k, options);
@@ -30,11 +18,11 @@ bool folds(const TensorView& q, const TensorView& k, const AttentionOptions& opt
 // Row h of heads [heads, ...], as a group of its own.
 TensorView head_of(const TensorView& heads, std::int64_t h) { return heads.slice(0, h, h + 1); }
 
-void expect_heads_alone(const Numbers& together, const TensorView& q, const TensorView& k, const TensorView& v,
+void expect_heads_alone(const PlainOutcome& together, const TensorView& q, const TensorView& k, const TensorView& v,
                         const AttentionOptions& options) {
   const std::int64_t group = q.size(0) / k.size(0);
   for (std::int64_t h = 0; h < q.size(0); ++h) {
-    const Numbers alone = attend(head_of(q, h), head_of(k, h / group), head_of(v, h / group), options);
+    const PlainOutcome alone = attend_plainly(head_of(q, h), head_of(k, h / group), head_of(v, h / group), options);
     EXPECT_TRUE(same_bits(head_of(together.out, h), alone.out)) << "head " << h;
     EXPECT_TRUE(same_bits(head_of(together.log_sum_exp, h), alone.log_sum_exp)) << "head " << h;
   }
@@ -56,7 +44,7 @@ TEST_P(FoldedHeads, EachHasTheBitsOfItselfAlone) {
       const Tensor k = testing::normal(random, {2, 1100, 20}, dtype), v = testing::normal(random, {2, 1100, 9}, dtype);
       for (const AttentionOptions& options : all) {
         SCOPED_TRACE(::testing::Message() << name_of(dtype) << ", " << q_len << " queries, " << group << " heads");
-        expect_heads_alone(attend(q, k, v, options), q, k, v, options);
+        expect_heads_alone(attend_plainly(q, k, v, options), q, k, v, options);
       }
     }
   }
@@ -88,7 +76,7 @@ TEST_P(FoldedHeads, MasksOfAllHeads) {
       const AttentionOptions options{.mask = mask, .threads = 1};
       const AttentionPlan plan = qkv::plan(q, k, v, options);
       EXPECT_EQ(folds(q, k, options), 2 * q_len <= plan.block_queries);
-      const Numbers together = attend(q, k, v, options);
+      const PlainOutcome together = attend_plainly(q, k, v, options);
       expect_heads_alone(together, q, k, v, options);
       for (const double number : testing::values(together.out)) ASSERT_FALSE(std::isnan(number));
     }
@@ -104,12 +92,12 @@ TEST_P(FoldedHeads, AnyThreadsStridesAndOutputs) {
   const Tensor lengths = Tensor::of<std::int32_t>({3}, {300, 0, 2});
   const AttentionOptions one{.mask = Mask::causal(Align::bottom_right) & Mask::lengths(lengths), .threads = 1};
   EXPECT_EQ(folds(q, k, one), GetParam() != "portable");  // whose blocks hold three queries
-  const Numbers numbers = attend(q, k, k, one);
+  const PlainOutcome numbers = attend_plainly(q, k, k, one);
   for (const int threads : {2, 3, 4, 7, 16}) {
     AttentionOptions options = one;
     options.threads = threads;
-    const Numbers more = attend(q, k, k, options);
-    EXPECT_TRUE(same_bits(numbers.out, more.out) && same_bits(numbers.log_sum_exp, more.log_sum_exp)) << threads;
+    const PlainOutcome more = attend_plainly(q, k, k, options);
+    EXPECT_TRUE(same_bits(numbers, more)) << threads;
   }
   // Out in the order of q, and in f32; the log-sum-exp not asked for.
   Tensor out = Tensor::zeros(rows.shape()), contiguous = Tensor::zeros(q.shape());
@@ -127,11 +115,11 @@ TEST_P(FoldedHeads, PackedAmongLongerAndSingleQueries) {
   AttentionOptions packed{.mask = Mask::causal(Align::bottom_right)};
   const AttentionOptions alone = packed;
   packed.offsets_query = offsets_query, packed.offsets_key = offsets_key;
-  const Numbers numbers = attend(q, k, k, packed);
+  const PlainOutcome numbers = attend_plainly(q, k, k, packed);
   for (std::size_t b = 0; b < 5; ++b) {
     const auto queries = [&](const Tensor& of) { return of.view().slice(0, q_rows[b], q_rows[b + 1]).transpose(0, 1); };
     const TensorView keys = k.view().slice(0, k_rows[b], k_rows[b + 1]).transpose(0, 1);
-    const Numbers own{Tensor::copy(queries(numbers.out)), Tensor::copy(queries(numbers.log_sum_exp))};
+    const PlainOutcome own{Tensor::copy(queries(numbers.out)), Tensor::copy(queries(numbers.log_sum_exp))};
     // Of a single query, decoded, heads are computed together in any case.
     if (q_rows[b + 1] - q_rows[b] > 1) expect_heads_alone(own, queries(q), keys, keys, alone);
   }
