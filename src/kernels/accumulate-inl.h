@@ -14,13 +14,30 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// multiply_tile for rows with NaN or infinity: a key hidden from a query (its mark is -0) is left out.
+// A tile of sums from and to rows kStride vectors apart.
 template <int kStride, int kRows, int kVectors, class T>
-HWY_NOINLINE void multiply_visible(const T* left, std::int64_t step, const T* tile, const T* marks, std::int64_t keys,
-                                   Vec<T> (&sum)[kRows][kVectors]) {
+HWY_INLINE void load_sums(const T* from, Vec<T> (&sum)[kRows][kVectors]) {
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Load(Tag<T>(), from + (r * kStride + c) * kLanes<T>);
+  }
+}
+
+template <int kStride, int kRows, int kVectors, class T>
+HWY_INLINE void store_sums(const Vec<T> (&sum)[kRows][kVectors], T* to) {
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], Tag<T>(), to + (r * kStride + c) * kLanes<T>);
+  }
+}
+
+// accumulate_dims for rows with NaN or infinity: a key hidden from a query (its mark is -0) is left out.
+template <int kRows, int kVectors, int kStride, class T>
+HWY_NOINLINE void accumulate_visible(const KeyRows<T>& rows, const T* tile, const T* marks, T* to) {
   const Tag<T> d;
   const hn::RebindToSigned<Tag<T>> bits;
-  for (std::int64_t key = 0; key < keys; ++key, left += step) {
+  Vec<T> sum[kRows][kVectors];
+  load_sums<kStride>(to, sum);
+  const T* left = rows.data;
+  for (std::int64_t key = 0; key < rows.count; ++key, left += rows.step) {
     for (int c = 0; c < kVectors; ++c) {
       const std::int64_t at = (key * kStride + c) * kLanes<T>;
       const auto mark = hn::BitCast(bits, hn::Load(d, marks + at));
@@ -31,23 +48,16 @@ HWY_NOINLINE void multiply_visible(const T* left, std::int64_t step, const T* ti
       }
     }
   }
+  store_sums<kStride>(sum, to);
 }
 
 template <int kRows, int kVectors, int kStride, class T>
 void accumulate_dims(const KeyRows<T>& rows, const T* tile, const T* marks, T* to) {
-  const Tag<T> d;
+  if (HWY_UNLIKELY(marks != nullptr)) return accumulate_visible<kRows, kVectors, kStride>(rows, tile, marks, to);
   Vec<T> sum[kRows][kVectors];
-  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Load(d, to + (r * kStride + c) * kLanes<T>);
-  }
-  if (HWY_UNLIKELY(marks != nullptr)) {
-    multiply_visible<kStride>(rows.data, rows.step, tile, marks, rows.count, sum);
-  } else {
-    multiply_tile<kRows, kVectors, T>(rows.data, 1, rows.step, tile, kStride * kLanes<T>, rows.count, sum);
-  }
-  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], d, to + (r * kStride + c) * kLanes<T>);
-  }
+  load_sums<kStride>(to, sum);
+  multiply_tile<kRows, kVectors, T>(rows.data, 1, rows.step, tile, kStride * kLanes<T>, rows.count, sum);
+  store_sums<kStride>(sum, to);
 }
 
 struct Nothing {

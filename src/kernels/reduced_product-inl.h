@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "kernels/accumulate-inl.h"
 #include "kernels/attention_task.h"
 #include "kernels/bf16_pairs-inl.h"
 #include "kernels/held_blocks-inl.h"
@@ -52,33 +53,14 @@ struct PairedValues {
   std::int64_t step;
 };
 
-// A tile of sums from and to rows kStride vectors apart.
-template <int kStride, int kRows, int kVectors>
-HWY_INLINE void load_tile(const float* from, Vec<float> (&sum)[kRows][kVectors]) {
-  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      sum[r][c] = hn::Load(Tag<float>(), from + (r * kStride + c) * kLanes<float>);
-    }
-  }
-}
-
-template <int kStride, int kRows, int kVectors>
-HWY_INLINE void store_tile(const Vec<float> (&sum)[kRows][kVectors], float* to) {
-  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      hn::Store(sum[r][c], Tag<float>(), to + (r * kStride + c) * kLanes<float>);
-    }
-  }
-}
-
 // to[r][query] += sum over pairs of values[pair][r] * tile[pair][query]; values[pair] at values + pair * step.
 template <int kRows, int kVectors, int kStride>
 HWY_INLINE void accumulate_pairs(const float* values, std::int64_t step, const float* tile, std::int64_t pairs,
                                  float* to) {
   Vec<float> sum[kRows][kVectors];
-  load_tile<kStride>(to, sum);
+  load_sums<kStride>(to, sum);
   multiply_tile<kRows, kVectors, float, MultiplyAddPairs>(values, 1, step, tile, kStride * kLanes<float>, pairs, sum);
-  store_tile<kStride>(sum, to);
+  store_sums<kStride>(sum, to);
 }
 
 // The same for values with NaN or infinity: a key hidden from a query (its weight is -0) counts as 0 there.
@@ -87,7 +69,7 @@ HWY_NOINLINE void accumulate_visible_pairs(const float* values, std::int64_t ste
                                            std::int64_t pairs, float* to) {
   const __m512i mark = _mm512_set1_epi16(static_cast<short>(0x8000));
   Vec<float> sum[kRows][kVectors];
-  load_tile<kStride>(to, sum);
+  load_sums<kStride>(to, sum);
   for (std::int64_t pair = 0; pair < pairs; ++pair, values += step) {
     for (int c = 0; c < kVectors; ++c) {
       const Vec<float> weights = hn::Load(Tag<float>(), tile + (pair * kStride + c) * kLanes<float>);
@@ -98,7 +80,7 @@ HWY_NOINLINE void accumulate_visible_pairs(const float* values, std::int64_t ste
       }
     }
   }
-  store_tile<kStride>(sum, to);
+  store_sums<kStride>(sum, to);
 }
 
 // accumulate() of accumulate-inl.h in pairs of keys; `tile` is left as pairs.
