@@ -119,6 +119,18 @@ TEST_P(AttentionReduced, TheSameBitsForAnyThreadsBatchAndForm) {
   }
 }
 
+TEST(AttentionReducedTiles, AreTakenOnTheTargetOfThatName) {
+  const std::vector<std::string> names = reduced_targets();
+  if (std::find(names.begin(), names.end(), "amx") == names.end()) GTEST_SKIP() << "this CPU has no tiles";
+  const Inputs inputs(16, {1, 2, 50}, 100, 64, 64);
+  select_target("amx");
+  const Outcome tiles = inputs.attend(reduced()), exact = inputs.attend({});
+  select_target("avx512");
+  EXPECT_FALSE(testing::same_bits(tiles.out, inputs.attend(reduced()).out));
+  expect_same(exact, inputs.attend({}));
+  select_target("");
+}
+
 // More keys than a thread keeps converted: blocks of queries in turns, and one head alone, which has too few.
 TEST_P(AttentionReduced, TurnsChangeNoBit) {
   const Inputs inputs(14, {1, 8, 100}, 1300, 256, 256);

@@ -42,10 +42,11 @@ TEST(Target, TheForcedOneRuns) {
     SCOPED_TRACE(target.name);
     select_target(target.name);
     EXPECT_EQ(selected_target(), target.name);
-    // Only code of this target has vectors of this length, and each target has a kernel of its own.
+    // Only code of this target has vectors of this length, and each target has a kernel of its own, but that tiles are
+    // an addition to avx512.
     EXPECT_EQ(panel_columns<float>(), 3 * target.lanes);
     EXPECT_NE(multiply_panel<float>(), previous);
-    previous = multiply_panel<float>();
+    previous = target.name == "amx" ? nullptr : multiply_panel<float>();
   }
   select_target("");
 }
