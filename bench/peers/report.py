@@ -13,7 +13,8 @@ SECTIONS = {
     "random": "Shapes drawn at random, f32, so that nothing is tuned to six lines. GFLOP/s.",
     "masks": "A quarter of the keys hidden, f32: at the ends of sequences (`Mask::lengths`; padded), or scattered "
     "(`Mask::boolean`). GFLOP/s, counting only pairs of query and key that may attend.",
-    "half types": "16-bit numbers in memory. GFLOP/s. Reduced: ours multiplies in bf16 too, as OpenVINO does with bf16.",
+    "half types": "16-bit numbers in memory. GFLOP/s. Reduced: ours multiplies in bf16 too, as OpenVINO does "
+    "with bf16, and torch where the processor has AMX.",
     "decode": 'One query, grouped heads. GB/s of keys and values; "read" is a plain sum over the same arrays.',
 }
 
@@ -99,7 +100,7 @@ def write(reports):
     yield ""
     yield (
         "Where torch's plain product is far below the peak, its libraries do not use this processor's widest vectors, "
-        "and its attention cannot either."
+        "or the processor does not keep up its peak while it reads numbers."
     )
 
     yield ""
