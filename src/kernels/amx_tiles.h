@@ -7,9 +7,12 @@
 
 namespace qkv {
 
-// Whether this CPU has tiles and bf16, pairs of bf16 in its vectors, and an operating system that lends them to this
-// process.
+// Whether this CPU has tiles and bf16, and pairs of bf16 in its vectors, and the operating system lends tiles.
 bool has_amx();
+
+// Asks the operating system for them, for all threads of the process; once, as signals need larger stacks from then on.
+// Whether it lends them.
+bool borrow_tiles();
 
 #ifdef __x86_64__
 

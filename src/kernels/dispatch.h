@@ -7,7 +7,8 @@ namespace qkv {
 // std::invalid_argument as in selected_target().
 void ensure_target();
 
-// Whether the selected target is "amx": kernels of AVX-512 that may use tiles, too. After ensure_target().
+// Whether the selected target is "amx", kernels of AVX-512 that may use tiles, too, and tiles are to be had. After
+// ensure_target().
 bool uses_amx();
 
 }  // namespace qkv

@@ -92,7 +92,7 @@ void ensure_target() {
   if (selected == nullptr) select_default();
 }
 
-bool uses_amx() { return selected->has_tiles; }
+bool uses_amx() { return selected->has_tiles && borrow_tiles(); }
 
 std::string selected_target() {
   ensure_target();

@@ -41,7 +41,7 @@ struct Pairs {
 };
 
 TEST(AmxTiles, AddUpEvenAndOddProductsApart) {
-  if (!has_amx()) GTEST_SKIP() << "this CPU has no tiles";
+  if (!borrow_tiles()) GTEST_SKIP() << "no tiles here";
   Random random(3);
   constexpr int kStep = 3 * kSide;  // rows may lie apart
   const Pairs left(random, kSide * kSide), right(random, kSide * kStep);
@@ -69,7 +69,7 @@ TEST(AmxTiles, AddUpEvenAndOddProductsApart) {
 }
 
 TEST(AmxTiles, AreClearedAndKeptApart) {
-  if (!has_amx()) GTEST_SKIP() << "this CPU has no tiles";
+  if (!borrow_tiles()) GTEST_SKIP() << "no tiles here";
   Random random(4);
   const std::vector<float> numbers = draw(random, kSide * kSide);
   std::vector<float> kept(kSide * kSide), cleared = numbers;
