@@ -12,12 +12,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "kernels/amx_tiles.h"
 #include "kernels/attention_task.h"
 #include "kernels/bf16_pairs-inl.h"
-#include "kernels/held_blocks-inl.h"
 
 #if HWY_TARGET == HWY_AVX3
 
@@ -69,21 +69,12 @@ struct TileSums {
   }
 };
 
-class AmxProduct {
+class AmxProduct : public PairsProduct<AmxProduct> {
  public:
   // Keys of a group.
   static constexpr std::int64_t kGroupKeys = 2 * kTileSide;
 
-  AmxProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory)
-      : held_(task, widths(task), other_bytes, memory) {}
-
-  static std::size_t bytes(const AttentionTask& task, std::size_t other_bytes) {
-    return HeldBlocks::bytes(task, widths(task), other_bytes);
-  }
-
-  static std::int64_t keys_held(const AttentionTask& task, std::size_t other_bytes) {
-    return HeldBlocks::keys(task, widths(task), other_bytes);
-  }
+  using PairsProduct::PairsProduct;
 
   // Words of whole tiles that hold `size` factors.
   static std::int64_t words(std::int64_t size) { return divide_up(size, 2 * kTileSide) * kTileSide; }
@@ -150,16 +141,7 @@ class AmxProduct {
     if (HWY_UNLIKELY(held_.note(first) != 0)) add_special(task, first, std::min(last, task.k_len), pairs, kColumns, to);
   }
 
-  template <Unit kUnit, class T>
-  static HWY_INLINE Vec<float> weight(Vec<float> x) {
-    return coarse_weight<kUnit>(x);
-  }
-
  private:
-  static HeldBlocks::Widths widths(const AttentionTask& task) {
-    return {words(task.key_dim), whole_vectors<float>(task.value_dim) / 2};
-  }
-
   // Groups of [tile of words][key], each key's tile of words a vector; zeros up to whole tiles.
   static HWY_NOINLINE void convert_keys(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size,
                                         float* to) {
@@ -233,8 +215,6 @@ class AmxProduct {
       }
     });
   }
-
-  HeldBlocks held_;
 };
 
 }  // namespace qkv::HWY_NAMESPACE

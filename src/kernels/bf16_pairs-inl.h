@@ -1,5 +1,5 @@
-// Words of two neighbouring bf16, which AVX512-BF16 and AMX multiply at once, made of floats. Included once per CPU
-// target, of which only AVX-512 has them.
+// Words of two neighbouring bf16, which AVX512-BF16 and AMX multiply at once, made of floats, and what is the same for
+// the products of both. Included once per CPU target, of which only AVX-512 has them.
 
 #if defined(QKV_KERNELS_BF16_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_BF16_PAIRS_INL_H_
@@ -10,6 +10,8 @@
 
 #include <cstring>
 
+#include "kernels/attention_task.h"
+#include "kernels/held_blocks-inl.h"
 #include "kernels/rows-inl.h"
 #include "kernels/softmax_state-inl.h"
 
@@ -80,12 +82,36 @@ HWY_INLINE void pair_neighbours(const S* from, std::int64_t size, float* to) {
   std::memcpy(to, words, sizeof(float) * static_cast<std::size_t>((size + 1) / 2));
 }
 
-// Weights that are rounded to bf16 next.
-template <Unit kUnit>
-HWY_INLINE Vec<float> coarse_weight(Vec<float> x) {
-  if constexpr (kUnit == Unit::natural) x = hn::Mul(x, hn::Set(Tag<float>(), static_cast<float>(kLog2E)));
-  return exp2_coarse(x);
-}
+// What both products in pairs share: keys and values are held as pairs, and weights are rounded to bf16 next. Own tells
+// how many words hold a key.
+template <class Own>
+class PairsProduct {
+ public:
+  PairsProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory)
+      : held_(task, widths(task), other_bytes, memory) {}
+
+  static std::size_t bytes(const AttentionTask& task, std::size_t other_bytes) {
+    return HeldBlocks::bytes(task, widths(task), other_bytes);
+  }
+
+  static std::int64_t keys_held(const AttentionTask& task, std::size_t other_bytes) {
+    return HeldBlocks::keys(task, widths(task), other_bytes);
+  }
+
+  template <Unit kUnit, class T>
+  static HWY_INLINE Vec<float> weight(Vec<float> x) {
+    if constexpr (kUnit == Unit::natural) x = hn::Mul(x, hn::Set(Tag<float>(), static_cast<float>(kLog2E)));
+    return exp2_coarse(x);
+  }
+
+ protected:
+  HeldBlocks held_;
+
+ private:
+  static HeldBlocks::Widths widths(const AttentionTask& task) {
+    return {Own::words(task.key_dim), whole_vectors<float>(task.value_dim) / 2};
+  }
+};
 
 }  // namespace qkv::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

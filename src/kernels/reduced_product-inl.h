@@ -14,7 +14,6 @@
 #include "kernels/accumulate-inl.h"
 #include "kernels/attention_task.h"
 #include "kernels/bf16_pairs-inl.h"
-#include "kernels/held_blocks-inl.h"
 
 #if HWY_TARGET == HWY_AVX3
 
@@ -107,21 +106,12 @@ void accumulate(const PairedValues& values, std::int64_t dims, float* tile, cons
 }
 
 // In place of ExactProduct.
-class ReducedProduct {
+class ReducedProduct : public PairsProduct<ReducedProduct> {
  public:
   using Step = MultiplyAddPairs;
   static constexpr std::int64_t kGroupKeys = 0;
 
-  ReducedProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory)
-      : held_(task, widths(task), other_bytes, memory) {}
-
-  static std::size_t bytes(const AttentionTask& task, std::size_t other_bytes) {
-    return HeldBlocks::bytes(task, widths(task), other_bytes);
-  }
-
-  static std::int64_t keys_held(const AttentionTask& task, std::size_t other_bytes) {
-    return HeldBlocks::keys(task, widths(task), other_bytes);
-  }
+  using PairsProduct::PairsProduct;
 
   static std::int64_t words(std::int64_t size) { return (size + 1) / 2; }
 
@@ -146,16 +136,7 @@ class ReducedProduct {
     return {task.value, first, task.k_len, last - first, pairs, whole_vectors<float>(task.value_dim)};
   }
 
-  template <Unit kUnit, class T>
-  static HWY_INLINE Vec<float> weight(Vec<float> x) {
-    return coarse_weight<kUnit>(x);
-  }
-
  private:
-  static HeldBlocks::Widths widths(const AttentionTask& task) {
-    return {words(task.key_dim), whole_vectors<float>(task.value_dim) / 2};
-  }
-
   static HWY_NOINLINE void convert_keys(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size,
                                         float* to) {
     const std::int64_t step = words(size);
@@ -181,8 +162,6 @@ class ReducedProduct {
       }
     });
   }
-
-  HeldBlocks held_;
 };
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -188,26 +188,25 @@ void stopping_runner(std::int64_t tasks, int, void (*task)(void*, std::int64_t, 
   }
 }
 
-TEST_P(AttentionStop, DuringTheCall) {
-  Random random(4);
-  const Tensor q = testing::normal(random, {4, 2, 300, 16});
-  std::stop_source source;
-  source_of_runner = &source;
-  set_parallel_runner(stopping_runner);
-  EXPECT_THROW(attention(q, q, q, {.threads = 2, .stop = source.get_token()}), Stopped);
-  set_parallel_runner(nullptr);
-  EXPECT_TRUE(source.stop_requested());
-}
-
-TEST_P(AttentionStop, WhileThreadsShareKeys) {
-  Random random(5);
-  const Tensor q = testing::normal(random, {2, 16}), k = testing::normal(random, {5000, 16});
+void expect_stopped(const TensorView& q, const TensorView& k) {
   std::stop_source source;
   source_of_runner = &source;
   set_parallel_runner(stopping_runner);
   EXPECT_THROW(attention(q, k, k, {.threads = 2, .stop = source.get_token()}), Stopped);
   set_parallel_runner(nullptr);
   EXPECT_TRUE(source.stop_requested());
+}
+
+TEST_P(AttentionStop, DuringTheCall) {
+  Random random(4);
+  const Tensor q = testing::normal(random, {4, 2, 300, 16});
+  expect_stopped(q, q);
+}
+
+TEST_P(AttentionStop, WhileThreadsShareKeys) {
+  Random random(5);
+  const Tensor q = testing::normal(random, {2, 16}), k = testing::normal(random, {5000, 16});
+  expect_stopped(q, k);
 }
 
 }  // namespace
