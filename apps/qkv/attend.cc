@@ -14,6 +14,7 @@
 #include "qkv/named_files.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
+#include "qkv/signals.h"
 #include "qkv/table_options.h"
 #include "qkv/verify_attention.h"
 

@@ -21,6 +21,7 @@
 #include "qkv/options.h"
 #include "qkv/program.h"
 #include "qkv/random.h"
+#include "qkv/signals.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
 

@@ -10,7 +10,7 @@
 #include "qkv/embedder.h"
 #include "qkv/lines.h"
 #include "qkv/options.h"
-#include "qkv/program.h"
+#include "qkv/signals.h"
 
 namespace qkv::app {
 namespace {
@@ -32,8 +32,8 @@ void write_embedding(const float* values, std::int64_t count, bool json) {
 void embed(const Request& request) {
   const Embedder embedder = Embedder::load(request.model);
   std::ios::sync_with_stdio(false);
-  std::vector<std::string> lines;
-  while (read_lines(lines)) {
+  InputLines input;
+  for (std::vector<std::string> lines; input.next(lines);) {
     check_interruption();
     const Tensor embeddings = embedder.embed(lines, {.stop = interruption()});
     for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -15,6 +15,7 @@
 #include "qkv/model_heads.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
+#include "qkv/signals.h"
 #include "qkv/text_style.h"
 
 namespace qkv::app {

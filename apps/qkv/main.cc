@@ -1,12 +1,10 @@
 // The program: finds the subcommand, and turns whatever goes wrong into one line on standard error and an exit code.
 #include <fmt/format.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -17,39 +15,18 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 
 #include "qkv/commands.h"
 #include "qkv/error.h"
 #include "qkv/program.h"
+#include "qkv/signals.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
 
 namespace qkv::app {
 namespace {
 
-enum ExitCode { kOk = 0, kInternal = 1, kUsage = 2, kBadData = 3, kInputOutput = 4, kInterrupted = 130 };
-
-std::stop_source& stop_source() {
-  static std::stop_source source;
-  return source;
-}
-
-// The first Ctrl-C asks for an end, the second one kills. A thread of its own waits for the signal, because a handler
-// may neither lock nor allocate. Called before any other thread starts, so that all of them leave SIGINT to this one.
-void watch_for_interrupt() {
-  sigset_t interrupt;
-  sigemptyset(&interrupt);
-  sigaddset(&interrupt, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
-  std::thread([interrupt, source = stop_source()]() mutable {
-    int signal = 0;
-    sigwait(&interrupt, &signal);
-    source.request_stop();
-    pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
-    while (true) pause();
-  }).detach();
-}
+enum ExitCode { kOk = 0, kInternal = 1, kUsage = 2, kBadData = 3, kInputOutput = 4 };
 
 // Memory comes from one heap that begins wide, on large pages, and never shrinks: to have the kernel clear pages one by
 // one took a third of the time to a first embedding, and to have it clear them again an eighth of a training's.
@@ -137,7 +114,7 @@ void execute(CLI::App& program, int argc, char** argv) {
 
 int run(int argc, char** argv) {
   CLI::App program("Exact attention on ordinary CPUs, computed fast and explained.", "qkv");
-  const auto fail = [&](ExitCode code, std::string_view message) {
+  const auto fail = [&](int code, std::string_view message) {
     const CLI::App& command = typed_command(program);
     const std::string own = command.get_name() + ": ";  // a function of the library may have the command's name
     if (message.starts_with(own)) message.remove_prefix(own.size());
@@ -157,8 +134,7 @@ int run(int argc, char** argv) {
     add_version(program);
     program.require_subcommand(1);
     program.parse_complete_callback(check_environment);
-    watch_for_interrupt();
-    std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends the program quietly, whoever started it
+    watch_signals();
     execute(program, argc, argv);
     return kOk;
   } catch (const CLI::ParseError& error) {
@@ -179,19 +155,13 @@ int run(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return fail(kInputOutput, "there is not enough memory for arrays of these sizes");
   } catch (const Stopped&) {
-    return fail(kInterrupted, "interrupted");
+    return fail(interrupted_exit_code(), interrupted_message());
   } catch (const std::exception& error) {
     return fail(kInternal, std::string("internal error: ") + error.what());
   }
 }
 
 }  // namespace
-
-std::stop_token interruption() { return stop_source().get_token(); }
-
-void check_interruption() {
-  if (stop_source().stop_requested()) throw Stopped();
-}
 
 }  // namespace qkv::app
 

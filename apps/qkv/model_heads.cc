@@ -8,6 +8,7 @@
 #include "qkv/explain_translation.h"
 #include "qkv/options.h"
 #include "qkv/program.h"
+#include "qkv/signals.h"
 
 namespace qkv::app {
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "qkv/commands.h"
-#include "qkv/error.h"
 #include "qkv/files.h"
+#include "qkv/lines.h"
 #include "qkv/options.h"
-#include "qkv/program.h"
+#include "qkv/signals.h"
 #include "qkv/train_tokenizer.h"
 
 namespace qkv::app {
@@ -53,13 +53,12 @@ void train(const TrainRequest& request) {
 template <class F>
 void for_each_input_line(const F& f) {
   std::ios::sync_with_stdio(false);
-  for (std::string line; std::getline(std::cin, line);) {
-    if (line.ends_with('\r')) line.pop_back();
+  InputLines input;
+  for (std::string line; input.next(line);) {
     std::cout << f(line) << '\n';
-    if (std::cin.rdbuf()->in_avail() <= 0) std::cout.flush();
+    if (input.must_wait()) std::cout.flush();
     check_interruption();
   }
-  if (std::cin.bad()) throw IoError("standard input: it cannot be read");
   std::cout.flush();
 }
 

@@ -10,7 +10,7 @@
 
 #include "qkv/commands.h"
 #include "qkv/options.h"
-#include "qkv/program.h"
+#include "qkv/signals.h"
 #include "qkv/train_translator.h"
 
 namespace qkv::app {

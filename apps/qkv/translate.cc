@@ -13,7 +13,7 @@
 #include "qkv/explain_translation.h"
 #include "qkv/lines.h"
 #include "qkv/options.h"
-#include "qkv/program.h"
+#include "qkv/signals.h"
 #include "qkv/text_style.h"
 #include "qkv/translator.h"
 
@@ -128,8 +128,9 @@ void translate(Request request) {
   if (request.explain) return explain(request, translator);
   if (!request.texts.empty()) return translate_lines(request, translator, request.texts, 1);
   std::ios::sync_with_stdio(false);
+  InputLines input;
   std::int64_t first = 1;
-  for (std::vector<std::string> lines; read_lines(lines); first += static_cast<std::int64_t>(lines.size())) {
+  for (std::vector<std::string> lines; input.next(lines); first += static_cast<std::int64_t>(lines.size())) {
     check_interruption();
     translate_lines(request, translator, lines, first);
     std::cout.flush();

@@ -196,13 +196,13 @@ Section about_schemes(const ExplainInput& input, const MultiHeadAttention& layer
   return {0, "Three ways to write the weights", {block}};
 }
 
-double reference_difference(const HeadStory& story, const Mask& mask) {
+double reference_difference(const HeadStory& story, const MultiHeadAttentionOptions& options) {
   const auto batch = [&](const char* name) {
     const Tensor& heads = story.run.at(name);
     return heads.view().reshape({1, heads.size(0), heads.size(1), heads.size(2)});
   };
   const reference::AttentionResult expected =
-      reference::attention(batch("query"), batch("key"), batch("value"), {.mask = mask});
+      reference::attention(batch("query"), batch("key"), batch("value"), {.mask = options.mask, .stop = options.stop});
   return std::max({largest_difference(story.run.at("heads"), expected.out),
                    largest_difference(story.run.at("weights"), expected.weights),
                    largest_difference(story.run.at("logits"), expected.logits)});
@@ -226,7 +226,7 @@ Explanation explain_heads(const ExplainInput& input) {
   explanation.score = score_name(input.score);
   explanation.scale = 1 / std::sqrt(static_cast<double>(story.head_dim()));
   explanation.target = selected_target();
-  explanation.largest_difference = reference_difference(story, mask.mask);
+  explanation.largest_difference = reference_difference(story, options);
 
   Block inputs;
   inputs.lines = {

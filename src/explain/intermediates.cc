@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "qkv/attention.h"
+#include "qkv/error.h"
 #include "qkv/matmul.h"
 #include "reference/attention.h"
 
@@ -34,7 +35,7 @@ TensorView as_vector(const Tensor& tensor, const char* name, std::int64_t length
 }
 
 Tensor project(const Tensor& a, const Tensor& weights, const char* weights_name, const Tensor& bias,
-               const char* bias_name, double& difference) {
+               const char* bias_name, const std::stop_token& stop, double& difference) {
   require(weights.size(0) == a.size(1), "{} must have {} rows, one per number of the vectors that it meets, got {}",
           weights_name, a.size(1), to_string(weights.shape()));
   MatmulOptions options;
@@ -42,6 +43,7 @@ Tensor project(const Tensor& a, const Tensor& weights, const char* weights_name,
   Tensor product = new_matrix(a.size(0), weights.size(1));
   matmul(a, weights, product, options);
   for (std::int64_t i = 0; i < a.size(0); ++i) {
+    if (stop.stop_requested()) throw Stopped();
     const std::vector<double> one = project_one(a.view().select(0, i), weights, bias);
     difference = std::max(difference, largest_difference(Tensor::copy(product.view().select(0, i)),
                                                          Tensor::of<double>({weights.size(1)}, one)));
@@ -216,12 +218,15 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
             "w_embed must have {} columns, one per number of an input, got {}", all.inputs.size(1),
             to_string(input.w_embed.shape()));
     const Tensor w = Tensor::copy(input.w_embed.view().transpose(0, 1));
-    all.embedded = substitute("embedded", project(all.inputs, w, "w_embed", {}, "", all.one_at_a_time_difference));
+    all.embedded =
+        substitute("embedded", project(all.inputs, w, "w_embed", {}, "", input.stop, all.one_at_a_time_difference));
   }
   double& apart = all.one_at_a_time_difference;
-  all.query = substitute("query", project(all.embedded, input.w_query, "w_query", input.b_query, "b_query", apart));
-  all.key = substitute("key", project(all.embedded, input.w_key, "w_key", input.b_key, "b_key", apart));
-  all.value = substitute("value", project(all.embedded, input.w_value, "w_value", input.b_value, "b_value", apart));
+  all.query =
+      substitute("query", project(all.embedded, input.w_query, "w_query", input.b_query, "b_query", input.stop, apart));
+  all.key = substitute("key", project(all.embedded, input.w_key, "w_key", input.b_key, "b_key", input.stop, apart));
+  all.value =
+      substitute("value", project(all.embedded, input.w_value, "w_value", input.b_value, "b_value", input.stop, apart));
 
   const std::int64_t query_size = all.query.size(1), key_size = all.key.size(1);
   const bool dot = is_dot_product(input.score);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/dropout.h"
+#include "qkv/error.h"
 #include "reference/batch.h"
 #include "reference/scorer.h"
 
@@ -141,6 +142,7 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
       const std::span<double> out = row(sequence.out, head, i);
 
       for (std::int64_t j = 0; j < k_len; ++j) {
+        if (options.stop.stop_requested()) throw Stopped();
         const Pair pair{sequence.batch_index, head, i, j};
         if (!rules.may_attend(sequence, pair)) continue;
         double logit = scale * scorer.score(query, row(sequence.k, kv_head, j));

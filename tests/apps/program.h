@@ -61,18 +61,39 @@ struct Surroundings {
   std::string output{};                    // where standard output goes; empty: it is captured; "-": it is closed
   std::string input{};                     // file that standard input comes from; empty: the test's own
   int interrupt_after_ms = 0;              // sends `signal` then; 0: never
+  bool interrupt_once_watched = false;     // sends `signal` once the program has taken it over
   int signal = SIGINT;
-  std::size_t memory = 0;  // bytes of memory of its own that it may have; 0: any number
+  std::size_t memory = 0;     // bytes of memory of its own that it may have; 0: any number
+  std::size_t file_size = 0;  // bytes that a file may have, as with ulimit -f; 0: any number
 };
+
+// To call in a process of its own, which becomes the program.
+[[noreturn]] inline void become_program(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv{const_cast<char*>(QKV_PROGRAM)};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(QKV_PROGRAM, argv.data());
+  _exit(127);
+}
+
+// Waits until the process has taken over the signal, or has ended; half a minute at most.
+inline void wait_until_watched(pid_t process, int signal) {
+  siginfo_t ended{};
+  for (int waited = 0; waited < 30'000; ++waited) {
+    if (waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0)
+      return;
+    std::ifstream status("/proc/" + std::to_string(process) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("SigBlk:") && (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0) return;
+    }
+    usleep(1000);
+  }
+}
 
 inline Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& surroundings = {}) {
   const TempFolder folder;
   const std::string out = surroundings.output.empty() ? folder / "out" : surroundings.output;
   const std::string err = folder / "err";
-  std::vector<char*> argv{const_cast<char*>(QKV_PROGRAM)};
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-
   const pid_t child = fork();
   if (child == 0) {
     for (const std::string& variable : surroundings.environment) putenv(const_cast<char*>(variable.c_str()));
@@ -81,16 +102,23 @@ inline Outcome run_program(const std::vector<std::string>& arguments, const Surr
       const rlimit limit{surroundings.memory, surroundings.memory};
       setrlimit(RLIMIT_DATA, &limit);
     }
+    if (surroundings.file_size > 0) {
+      const rlimit limit{surroundings.file_size, surroundings.file_size};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    }
     close(STDOUT_FILENO);
     if (out != "-") open(out.c_str(), O_WRONLY | O_CREAT, 0600);
     const int err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
     dup2(err_file, STDERR_FILENO);
     close(err_file);
-    execv(QKV_PROGRAM, argv.data());
-    _exit(127);
+    become_program(arguments);
   }
   if (surroundings.interrupt_after_ms > 0) {
     usleep(static_cast<useconds_t>(surroundings.interrupt_after_ms) * 1000);
+    kill(child, surroundings.signal);
+  }
+  if (surroundings.interrupt_once_watched) {
+    wait_until_watched(child, surroundings.signal);
     kill(child, surroundings.signal);
   }
   int status = 0;

@@ -163,14 +163,5 @@ TEST(Program, BenchRefusesSizesThatCannotBe) {
                  "qkv bench matmul", "GB");
 }
 
-TEST(Program, InterruptionEndsIt) {
-  // Minutes of work; the moment of the signal does not matter.
-  const Outcome outcome = run_program(
-      {"bench", "attention", "--q-len", "1000000", "--k-len", "1000000", "--head-dim", "8", "--threads", "1"},
-      {.interrupt_after_ms = 300});
-  EXPECT_EQ(outcome.code, 130) << outcome.err;
-  EXPECT_EQ(outcome.out, "");
-}
-
 }  // namespace
 }  // namespace qkv::test

@@ -1,0 +1,71 @@
+#include "qkv/signals.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include "io/descriptor.h"
+#include "qkv/error.h"
+
+namespace qkv::app {
+namespace {
+
+std::stop_source& stop_source() {
+  static std::stop_source source;
+  return source;
+}
+
+std::atomic<int> signal_received = 0;
+
+// Can be read from the first signal on: it wakes whoever waits for input.
+int wake_descriptor = -1;
+
+}  // namespace
+
+// A thread of its own waits for the signals, because a handler may neither lock nor allocate. All threads that start
+// later leave the signals to this one.
+void watch_signals() {
+  std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends the program quietly, whoever started it
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of write(), after which we clean up
+  const io::Descriptor wake(eventfd(0, EFD_CLOEXEC));
+  wake_descriptor = fcntl(wake.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // not in the place of a closed standard one
+  if (wake_descriptor < 0) throw IoError("signals cannot be watched");
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  std::thread([ends, source = stop_source()]() mutable {
+    int signal = 0;
+    sigwait(&ends, &signal);
+    signal_received = signal;
+    source.request_stop();
+    eventfd_write(wake_descriptor, 1);
+    pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
+    while (true) pause();
+  }).detach();
+}
+
+std::stop_token interruption() { return stop_source().get_token(); }
+
+void check_interruption() {
+  if (stop_source().stop_requested()) throw Stopped();
+}
+
+void wait_to_read(int descriptor) {
+  pollfd ready[] = {{descriptor, POLLIN, 0}, {wake_descriptor, POLLIN, 0}};
+  if (io::retry([&] { return poll(ready, 2, -1); }) < 0) throw IoError("standard input: it cannot be waited for");
+  check_interruption();
+}
+
+int interrupted_exit_code() { return 128 + signal_received; }
+
+const char* interrupted_message() { return signal_received == SIGTERM ? "terminated" : "interrupted"; }
+
+}  // namespace qkv::app

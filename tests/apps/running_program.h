@@ -1,0 +1,61 @@
+// A program that runs beside its test, which writes to it and reads from it as a user at a terminal does.
+#pragma once
+
+#include "apps/program.h"
+
+namespace qkv::test {
+
+class RunningProgram {
+ public:
+  explicit RunningProgram(const std::vector<std::string>& arguments) {
+    int in[2], out[2];
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    process_ = fork();
+    if (process_ == 0) {
+      dup2(in[0], STDIN_FILENO);
+      dup2(out[1], STDOUT_FILENO);
+      dup2(open((folder_ / "err").c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+      become_program(arguments);
+    }
+    close(in[0]), close(out[1]);
+    input_ = in[1], output_ = out[0];
+  }
+  ~RunningProgram() {
+    if (process_ > 0) end(SIGKILL);
+  }
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  void write(const std::string& text) { EXPECT_EQ(::write(input_, text.data(), text.size()), ssize_t(text.size())); }
+
+  // Waits for a line of standard output; what there is at its end.
+  std::string read_line() {
+    std::string line;
+    for (char c = 0; ::read(output_, &c, 1) == 1 && c != '\n';) line += c;
+    return line;
+  }
+
+  // Sends the signal, with standard input still open. A program that goes on nevertheless is killed in the end.
+  Outcome end(int signal) {
+    kill(process_, signal);
+    int status = 0;
+    constexpr int kPatience = 30'000;  // milliseconds
+    for (int waited = 0; waitpid(process_, &status, WNOHANG) == 0; ++waited) {
+      if (waited == kPatience) kill(process_, SIGKILL);
+      usleep(1000);
+    }
+    process_ = 0;
+    Outcome outcome{.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .out = {}, .err = {}};
+    for (char c = 0; ::read(output_, &c, 1) == 1;) outcome.out += c;
+    outcome.err = contents(folder_ / "err");
+    close(input_), close(output_);
+    return outcome;
+  }
+
+ private:
+  TempFolder folder_{};
+  pid_t process_ = 0;
+  int input_ = -1, output_ = -1;
+};
+
+}  // namespace qkv::test
