@@ -12,6 +12,7 @@
 #include "qkv/options.h"
 #include "qkv/signals.h"
 #include "qkv/train_translator.h"
+#include "train/train_keys.h"
 
 namespace qkv::app {
 namespace {
@@ -92,6 +93,7 @@ void add_train(CLI::App& program) {
            "Folder of a model to begin with, its tokenizer included (default: random weights)");
   add_file(command, "--out", files->out, "Folder for the model, its checkpoints, log.jsonl and loss.svg")->required();
   add_threads(command);
+  command.footer(training::train_keys_text());
   command.callback([files] { run(*files); });
 }
 

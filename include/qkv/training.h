@@ -36,6 +36,7 @@ struct PairBatch {
 
 struct LossSum {
   double sum = 0;           // of the losses of the target tokens, in nats
+  double nll = 0;           // the same without label smoothing
   std::int64_t tokens = 0;  // how many there are
 };
 
@@ -69,6 +70,7 @@ struct TrainingProgress {
   std::int64_t steps = 0;
   std::int64_t epoch = 0;  // counted from 1
   double loss = 0;         // per target token, mean since the last line of the log
+  double nll = 0;          // the same without label smoothing
   double rate = 0;
   double gradient_norm = 0;      // before clipping
   double tokens_per_second = 0;  // target tokens, since this call began

@@ -40,6 +40,7 @@ std::string to_json(const LoopState& state, const std::string& identity) {
                                 {"epoch", state.epoch},
                                 {"batch", state.batch},
                                 {"loss_since_log", state.since_log.sum},
+                                {"nll_since_log", state.since_log.nll},
                                 {"tokens_since_log", state.since_log.tokens},
                                 {"best_loss", state.best_loss},
                                 {"best_step", state.best_step},
@@ -60,7 +61,9 @@ LoopState read_state(const std::string& folder, const std::string& identity) {
   return {.step = count("step"),
           .epoch = count("epoch"),
           .batch = count("batch"),
-          .since_log = {.sum = root["loss_since_log"].number(), .tokens = count("tokens_since_log")},
+          .since_log = {.sum = root["loss_since_log"].number(),
+                        .nll = root["nll_since_log"].number(),
+                        .tokens = count("tokens_since_log")},
           .best_loss = root["best_loss"].number(),
           .best_step = count("best_step"),
           .waits = count("waits")};

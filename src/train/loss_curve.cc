@@ -54,6 +54,20 @@ void draw_curve(std::string& svg, const Axes& axes, std::span<const CurvePoint> 
   fmt::format_to(to, "\"/>\n");
 }
 
+// The lowest point of the validation: its step is the one that a training calls its best.
+void draw_best(std::string& svg, const Axes& axes, std::span<const CurvePoint> validation) {
+  if (validation.empty()) return;
+  const CurvePoint& best = *std::min_element(validation.begin(), validation.end(),
+                                             [](const auto& a, const auto& b) { return a.loss < b.loss; });
+  const double x = axes.x(static_cast<double>(best.step)), y = axes.y(best.loss);
+  const bool right = x > kWidth / 2;
+  fmt::format_to(std::back_inserter(svg),
+                 "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"none\" stroke=\"{}\"/><text x=\"{:.1f}\" "
+                 "y=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">best: {:.4f} at step {}</text>\n",
+                 x, y, kValidationColor, x + (right ? -8 : 8), y - 8, right ? "end" : "start", kValidationColor,
+                 best.loss, best.step);
+}
+
 }  // namespace
 
 std::string loss_curve_svg(std::span<const CurvePoint> training, std::span<const CurvePoint> validation) {
@@ -72,12 +86,14 @@ std::string loss_curve_svg(std::span<const CurvePoint> training, std::span<const
   draw_axes(svg, axes);
   draw_curve(svg, axes, training, kTrainingColor);
   draw_curve(svg, axes, validation, kValidationColor);
-  fmt::format_to(
-      std::back_inserter(svg),
-      "<text x=\"{:.0f}\" y=\"18\" fill=\"{}\">training</text><text x=\"{:.0f}\" y=\"18\" fill=\"{}\">"
-      "validation</text><text x=\"{:.0f}\" y=\"18\" text-anchor=\"end\">nats per target token, over steps</text>\n"
-      "</svg>\n",
-      kLeft, kTrainingColor, kLeft + 70, kValidationColor, kWidth - kRight);
+  draw_best(svg, axes, validation);
+  fmt::format_to(std::back_inserter(svg),
+                 "<text x=\"{:.0f}\" y=\"18\" fill=\"{}\">training, dropout included</text><text x=\"{:.0f}\" y=\"18\" "
+                 "fill=\"{}\">"
+                 "validation</text><text x=\"{:.0f}\" y=\"18\" text-anchor=\"end\">nats per target token without label "
+                 "smoothing, over steps</text>\n"
+                 "</svg>\n",
+                 kLeft, kTrainingColor, kLeft + 170, kValidationColor, kWidth - kRight);
   return svg;
 }
 

@@ -8,7 +8,7 @@
 
 namespace qkv::training {
 
-// SVG with both curves over the steps; the same bytes for the same points.
+// SVG with both curves over the steps, and the best step marked; the same bytes for the same points.
 std::string loss_curve_svg(std::span<const CurvePoint> training, std::span<const CurvePoint> validation);
 
 }  // namespace qkv::training

@@ -7,12 +7,7 @@
 //     "training": {"steps": 20000, "rate": 0.001, "schedule": "inverse_sqrt", "warmup": 1000, ...}
 //   }
 //
-// Keys that nobody knows are refused. The keys of "training" are the members of TrainingConfig (training.h), with those
-// of its Adam and schedule beside them, "optimizer" ("adam" or "adamw"), "label_smoothing", "max_length" (tokens that a
-// side of a pair may have, its end token among them; as many as there are positions) and "long_pairs" (what becomes of
-// longer ones: "leave_out" or "truncate", which keeps their beginning and the end token; leave_out). Without a default
-// are those of "model" but for activation, positions, dropout and dtype ("f32", "bf16" or "f16": how the finished model
-// is written; f32), and vocab, steps and rate.
+// Its keys stand in train_keys.cc, and in docs/training.md; others are refused.
 #pragma once
 
 #include <string>
@@ -25,8 +20,9 @@ namespace qkv::training {
 enum class LongPairs { leave_out, truncate };
 
 struct TrainConfig {
-  MarianConfig model{};    // without what the tokenizer decides: vocab, end, padding, start
-  std::int64_t vocab = 0;  // of a tokenizer that is yet to be trained
+  MarianConfig model{.positions = 512};  // without what the tokenizer decides: vocab, end, padding, start
+  std::int64_t heads = 0, ff_dim = 0;    // of both sides
+  std::int64_t vocab = 0;                // of a tokenizer that is yet to be trained
   TrainingConfig training{};
   std::int64_t max_length = 0;  // tokens of a side; at most model.positions
   LongPairs long_pairs = LongPairs::leave_out;

@@ -146,11 +146,13 @@ class Training {
       const auto& chosen = batches[static_cast<std::size_t>(state_.batch)];
       const LossSum part = model_.backward(collect(data_.train, chosen), seed_of(config_.seed, Purpose::dropout, turn));
       sum.sum += part.sum;
+      sum.nll += part.nll;
       sum.tokens += part.tokens;
     }
     ++state_.step;
     target_tokens_ += sum.tokens;
     state_.since_log.sum += sum.sum;
+    state_.since_log.nll += sum.nll;
     state_.since_log.tokens += sum.tokens;
 
     const double scale = 1 / static_cast<double>(sum.tokens), norm = gradient_norm(model_) * scale;
@@ -181,6 +183,7 @@ class Training {
                                     .steps = config_.steps,
                                     .epoch = state_.epoch + 1,
                                     .loss = state_.since_log.sum / static_cast<double>(state_.since_log.tokens),
+                                    .nll = state_.since_log.nll / static_cast<double>(state_.since_log.tokens),
                                     .rate = rate,
                                     .gradient_norm = norm,
                                     .tokens_per_second = static_cast<double>(target_tokens_) / seconds,

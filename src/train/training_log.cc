@@ -36,7 +36,7 @@ TrainingLog::TrainingLog(std::string path, std::int64_t step) : path_(std::move(
       const io::JsonValue root = document.root();
       const std::int64_t at = root["step"].integer(0, INT64_MAX);
       if (at > step) break;
-      if (const auto loss = root.find("loss")) training_.push_back({at, loss->number()});
+      if (const auto nll = root.find("nll")) training_.push_back({at, nll->number()});
       if (const auto loss = root.find("valid_loss")) validation_.push_back({at, loss->number()});
       kept.append(line).push_back('\n');
     }
@@ -45,10 +45,11 @@ TrainingLog::TrainingLog(std::string path, std::int64_t step) : path_(std::move(
 }
 
 void TrainingLog::add(const TrainingProgress& progress) {
-  training_.push_back({progress.step, progress.loss});
+  training_.push_back({progress.step, progress.nll});
   append(nlohmann::ordered_json{{"step", progress.step},
                                 {"epoch", progress.epoch},
                                 {"loss", progress.loss},
+                                {"nll", progress.nll},
                                 {"rate", progress.rate},
                                 {"gradient_norm", progress.gradient_norm},
                                 {"tokens_per_second", progress.tokens_per_second},

@@ -22,6 +22,7 @@ class TrainingLog {
   void add(const TrainingProgress& progress);
   void add(const Validation& validation);
 
+  // Both without label smoothing.
   const std::vector<CurvePoint>& training() const { return training_; }
   const std::vector<CurvePoint>& validation() const { return validation_; }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/program.h"
+#include "train/train_keys.h"
 #include "train/translator_files.h"
 
 namespace qkv {
@@ -40,6 +41,12 @@ TEST_F(TrainTest, TrainsAndSaysSo) {
   EXPECT_TRUE(outcome.out.ends_with(" MiB of memory\n")) << outcome.out;
   EXPECT_NE(outcome.err.find("step 20: validation loss"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.err.find('\r'), std::string::npos);  // no bar where there is no terminal
+}
+
+TEST_F(TrainTest, HelpListsEveryKey) {
+  const Outcome outcome = run_program({"train", "--help"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_NE(outcome.out.find(training::train_keys_text()), std::string::npos) << outcome.out;
 }
 
 TEST_F(TrainTest, BeingKilledDoesNotShow) {

@@ -18,9 +18,18 @@ TEST(LossCurve, PlacesPointsByStepAndLoss) {
   EXPECT_EQ(svg, training::loss_curve_svg(training, validation));
 }
 
+// The lowest validation, the first of equal ones.
+TEST(LossCurve, MarksTheBestStep) {
+  const std::vector<CurvePoint> training{{0, 4}, {100, 2}}, validation{{25, 2}, {50, 1}, {75, 3}, {100, 1}};
+  const std::string svg = training::loss_curve_svg(training, validation);
+  EXPECT_NE(svg.find("<circle cx=\"378.0\" cy=\"250.0\""), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">best: 1.0000 at step 50<"), std::string::npos) << svg;
+}
+
 TEST(LossCurve, OfNothingIsEmptyAxes) {
   const std::string svg = training::loss_curve_svg({}, {});
   EXPECT_EQ(svg.find("polyline"), std::string::npos);
+  EXPECT_EQ(svg.find("circle"), std::string::npos);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 }
 

@@ -88,6 +88,7 @@ class TinyModel : public Trainable {
       for (double& probability : p) probability /= total;
       for (const std::int32_t token : part(batch.target, batch.target_offsets, b)) {
         sum.sum -= std::log(p[static_cast<std::size_t>(token)]);
+        sum.nll = sum.sum;
         ++sum.tokens;
         visit(token, p, source);
       }

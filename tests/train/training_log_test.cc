@@ -15,21 +15,23 @@ TEST(TrainingLog, WritesOneObjectALine) {
   log.add(TrainingProgress{.step = 5,
                            .epoch = 1,
                            .loss = 2.5,
+                           .nll = 2.25,
                            .rate = 0.125,
                            .gradient_norm = 3,
                            .tokens_per_second = 64,
                            .peak_memory = 4096});
   log.add(Validation{.step = 5, .loss = 0.5, .perplexity = 2, .best = true});
   EXPECT_EQ(test::slurp(folder / "log"),
-            "{\"step\":5,\"epoch\":1,\"loss\":2.5,\"rate\":0.125,\"gradient_norm\":3.0,\"tokens_per_second\":64.0,"
+            "{\"step\":5,\"epoch\":1,\"loss\":2.5,\"nll\":2.25,\"rate\":0.125,\"gradient_norm\":3.0,\"tokens_per_"
+            "second\":64.0,"
             "\"peak_memory\":4096}\n"
             "{\"step\":5,\"valid_loss\":0.5,\"perplexity\":2.0,\"best\":true}\n");
 }
 
 TEST(TrainingLog, GoesOnAfterTheStepOfACheckpoint) {
   const test::TemporaryFolder folder;
-  const std::string kept = "{\"step\":1,\"loss\":3.0}\n{\"step\":2,\"valid_loss\":4.0}\n";
-  const std::string path = folder.put("log", kept + "{\"step\":3,\"loss\":1.0}\n{\"step\":4,\"lo");
+  const std::string kept = "{\"step\":1,\"loss\":3.5,\"nll\":3.0}\n{\"step\":2,\"valid_loss\":4.0}\n";
+  const std::string path = folder.put("log", kept + "{\"step\":3,\"nll\":1.0}\n{\"step\":4,\"lo");
   const TrainingLog log(path, 2);
   EXPECT_EQ(test::slurp(path), kept);
   ASSERT_EQ(log.training().size(), 1u);
