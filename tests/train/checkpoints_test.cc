@@ -58,7 +58,7 @@ TEST_F(CheckpointsTest, BringBackEverything) {
   const LoopState state{.step = 10,
                         .epoch = 2,
                         .batch = 7,
-                        .since_log = {.sum = 0.1, .tokens = 3},
+                        .since_log = {.sum = 0.1, .nll = 0.3, .tokens = 3},
                         .best_loss = 1.0 / 3,
                         .best_step = 5,
                         .waits = 4};
@@ -72,6 +72,7 @@ TEST_F(CheckpointsTest, BringBackEverything) {
   EXPECT_EQ(restored->epoch, 2);
   EXPECT_EQ(restored->batch, 7);
   EXPECT_EQ(restored->since_log.sum, 0.1);
+  EXPECT_EQ(restored->since_log.nll, 0.3);
   EXPECT_EQ(restored->since_log.tokens, 3);
   EXPECT_EQ(restored->best_loss, 1.0 / 3);
   EXPECT_EQ(restored->best_step, 5);
