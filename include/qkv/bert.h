@@ -51,6 +51,8 @@ class Bert {
   // pre-training and position_ids are passed over. FormatError, naming the file and what is wrong, for anything else
   // that is missing, too much, of another shape or not known here.
   static Bert load(const std::string& folder);
+  // What its config.json says, without the weights.
+  static BertConfig read_config(const std::string& folder);
 
   // Takes embeddings.{word,position,type}.weight, embeddings.norm.* and layers.N.* (encoder_layer.h).
   Bert(const BertConfig& config, Weights& weights);

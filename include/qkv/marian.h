@@ -70,6 +70,8 @@ class Marian {
   // what is wrong, for anything that is missing, too much, of another shape or not known here. `storage` as in
   // weights.h.
   static Marian load(const std::string& folder, WeightStorage storage = WeightStorage::full);
+  // What its config.json says, without the weights.
+  static MarianConfig read_config(const std::string& folder);
   // Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`.
   void save(const std::string& folder, Dtype dtype = Dtype::f32) const;
 

@@ -38,6 +38,12 @@ void ByteSource::read(void* to, std::size_t count) {
   remaining_ -= count;
 }
 
+void ByteSource::skip(std::uint64_t count) {
+  assert(count <= remaining_);
+  advance(count);
+  remaining_ -= count;
+}
+
 void MemorySource::fetch(char* to, std::size_t count) {
   std::memcpy(to, next_, count);
   next_ += count;
@@ -56,6 +62,10 @@ void FileSource::fetch(char* to, std::size_t count) {
     to += got;
     count -= static_cast<std::size_t>(got);
   }
+}
+
+void FileSource::advance(std::uint64_t count) {
+  if (::lseek(file_.get(), static_cast<off_t>(count), SEEK_CUR) < 0) throw_io_error(path_, "read");
 }
 
 }  // namespace io

@@ -17,12 +17,15 @@ class ByteSource {
   std::uint64_t remaining() const { return remaining_; }
   // The next `count` bytes; at most remaining().
   void read(void* to, std::size_t count);
+  // Passes over them instead.
+  void skip(std::uint64_t count);
 
  protected:
   explicit ByteSource(std::uint64_t size) : remaining_(size) {}
 
  private:
   virtual void fetch(char* to, std::size_t count) = 0;
+  virtual void advance(std::uint64_t count) = 0;
 
   std::uint64_t remaining_;
 };
@@ -33,6 +36,7 @@ class MemorySource : public ByteSource {
 
  private:
   void fetch(char* to, std::size_t count) override;
+  void advance(std::uint64_t count) override { next_ += count; }
 
   const char* next_;
 };
@@ -45,6 +49,7 @@ class FileSource : public ByteSource {
  private:
   FileSource(const std::string& path, Descriptor file);
   void fetch(char* to, std::size_t count) override;
+  void advance(std::uint64_t count) override;
 
   std::string path_;
   Descriptor file_;

@@ -25,33 +25,10 @@ using LengthBytes = std::array<char, 8>;
 using NamedTensor = std::pair<const std::string, Tensor>;
 
 SafeTensors read_safetensors(ByteSource& source, const std::string& name) {
-  LengthBytes length_bytes;
-  if (source.remaining() < length_bytes.size()) {
-    throw FormatError(fmt::format("{}: {} bytes are too few for the length of the header", name, source.remaining()));
-  }
-  source.read(length_bytes.data(), length_bytes.size());
-  const auto length = std::bit_cast<std::uint64_t>(length_bytes);
-  if (length > kLongestSafetensorsHeader) {
-    throw FormatError(
-        fmt::format("{}: header length {} exceeds the limit of {}", name, length, kLongestSafetensorsHeader));
-  }
-  if (length > source.remaining()) {
-    throw FormatError(
-        fmt::format("{}: header length {} exceeds the {} bytes that follow", name, length, source.remaining()));
-  }
-  SafetensorsHeader header;
-  {
-    std::string json(static_cast<std::size_t>(length), '\0');
-    source.read(json.data(), json.size());
-    header = parse_safetensors_header(json, source.remaining(), name);
-  }
-  SafeTensors content;
-  content.metadata = std::move(header.metadata);
-  for (auto& [tensor, dtype, shape] : header.entries) {
-    Tensor elements = read_elements(source, shape, dtype, name + ": tensor " + quote(tensor));
-    content.tensors.emplace(std::move(tensor), std::move(elements));
-  }
-  return content;
+  SafetensorsHeader header = read_safetensors_header(source, name);
+  return {.tensors = read_safetensors_elements(
+              source, header, [](const std::string&) { return true; }, name),
+          .metadata = std::move(header.metadata)};
 }
 
 // Larger elements first, so that all are aligned; then by name.
@@ -121,6 +98,40 @@ std::string header_of(const SafeTensors& content, const std::vector<const NamedT
 }
 
 }  // namespace
+
+SafetensorsHeader read_safetensors_header(ByteSource& source, const std::string& name) {
+  LengthBytes length_bytes;
+  if (source.remaining() < length_bytes.size()) {
+    throw FormatError(fmt::format("{}: {} bytes are too few for the length of the header", name, source.remaining()));
+  }
+  source.read(length_bytes.data(), length_bytes.size());
+  const auto length = std::bit_cast<std::uint64_t>(length_bytes);
+  if (length > kLongestSafetensorsHeader) {
+    throw FormatError(
+        fmt::format("{}: header length {} exceeds the limit of {}", name, length, kLongestSafetensorsHeader));
+  }
+  if (length > source.remaining()) {
+    throw FormatError(
+        fmt::format("{}: header length {} exceeds the {} bytes that follow", name, length, source.remaining()));
+  }
+  std::string json(static_cast<std::size_t>(length), '\0');
+  source.read(json.data(), json.size());
+  return parse_safetensors_header(json, source.remaining(), name);
+}
+
+std::map<std::string, Tensor> read_safetensors_elements(ByteSource& source, const SafetensorsHeader& header,
+                                                        const std::function<bool(const std::string&)>& wanted,
+                                                        const std::string& name) {
+  std::map<std::string, Tensor> tensors;
+  for (const SafetensorsEntry& entry : header.entries) {
+    if (!wanted(entry.name)) {
+      source.skip(entry.bytes);
+      continue;
+    }
+    tensors[entry.name] = read_elements(source, entry.shape, entry.dtype, name + ": tensor " + quote(entry.name));
+  }
+  return tensors;
+}
 
 SafeTensors parse_safetensors(std::string_view bytes, const std::string& name) {
   MemorySource source(bytes);

@@ -80,7 +80,7 @@ class HeaderEvents : public JsonEvents {
     for (Entry* entry : order) {
       Dims shape;
       for (const std::uint64_t extent : shape_of(*entry)) shape.push_back(static_cast<std::int64_t>(extent));
-      header.entries.push_back({std::move(entry->name), *entry->dtype, shape});
+      header.entries.push_back({std::move(entry->name), *entry->dtype, shape, entry->end - entry->begin});
     }
     return header;
   }

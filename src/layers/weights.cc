@@ -4,8 +4,7 @@
 
 #include <stdexcept>
 
-#include "io/quote.h"
-#include "qkv/error.h"
+#include "layers/expect_tensor.h"
 
 namespace qkv {
 
@@ -26,28 +25,16 @@ Weights::Weights(Draw draw, Dtype dtype) : Weights(std::map<std::string, Tensor>
 Tensor Weights::take(const std::string& name, const Dims& shape) {
   if (draw_) return convert(draw_(name, shape), dtype_);
   const auto found = tensors_.find(name);
-  if (found == tensors_.end()) {
-    throw FormatError(fmt::format("{}: tensor \"{}\" {} is missing", origin_, name, to_string(shape)));
-  }
-  const Tensor& tensor = found->second;
-  if (tensor.shape() != shape) {
-    throw FormatError(fmt::format("{}: tensor \"{}\" is {}; it must be {}", origin_, name, to_string(tensor.shape()),
-                                  to_string(shape)));
-  }
-  if (!is_floating(tensor.dtype())) {
-    throw FormatError(
-        fmt::format("{}: tensor \"{}\" is {}; it must be a floating type", origin_, name, name_of(tensor.dtype())));
-  }
+  std::optional<TensorForm> form;
+  if (found != tensors_.end()) form = {found->second.shape(), found->second.dtype()};
+  expect_tensor(origin_, name, form, shape);
   Tensor taken = std::move(found->second);
   tensors_.erase(found);
   return taken.dtype() == dtype_ ? std::move(taken) : convert(taken, dtype_);
 }
 
 void Weights::expect_empty() const {
-  if (tensors_.empty()) return;
-  throw FormatError(fmt::format("{}: tensor {}{} belongs to no part of this model", origin_,
-                                io::quote(tensors_.begin()->first),
-                                tensors_.size() > 1 ? fmt::format(" (and {} more)", tensors_.size() - 1) : ""));
+  if (!tensors_.empty()) refuse_left_over(origin_, tensors_.begin()->first, tensors_.size());
 }
 
 }  // namespace qkv

@@ -3,7 +3,7 @@
 
 #include "io/json_document.h"
 #include "layers/check_size.h"
-#include "layers/rows.h"
+#include "models/folder_tensors.h"
 #include "qkv/bert.h"
 #include "qkv/files.h"
 
@@ -24,7 +24,70 @@ void require_string(const io::JsonValue& root, const std::string& key, const std
   if (value && value->string() != wanted) value->refuse(fmt::format("must be \"{}\" for this model", wanted));
 }
 
-BertConfig read_config(const std::string& path) {
+// The names of the file, which begin with `prefix`, beside ours.
+class Names {
+ public:
+  Names(const BertConfig& config, std::string prefix) : prefix_(std::move(prefix)) {
+    const std::int64_t dim = config.model_dim;
+    add("embeddings.word.weight", {config.vocab, dim}, {"embeddings.word_embeddings.weight"});
+    add("embeddings.position.weight", {config.positions, dim}, {"embeddings.position_embeddings.weight"});
+    add("embeddings.type.weight", {config.types, dim}, {"embeddings.token_type_embeddings.weight"});
+    add_norm("embeddings.norm", "embeddings.LayerNorm", dim);
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      add_layer(fmt::format("layers.{}.", i), fmt::format("encoder.layer.{}.", i), config);
+    }
+  }
+  std::vector<TensorName> take() { return std::move(all_); }
+
+ private:
+  void add(std::string ours, Dims shape, std::vector<std::string> theirs) {
+    for (std::string& name : theirs) name = prefix_ + name;
+    all_.push_back({std::move(ours), shape, std::move(theirs)});
+  }
+  void add_norm(const std::string& ours, const std::string& theirs, std::int64_t dim) {
+    for (const char* part : {".weight", ".bias"}) add(ours + part, {dim}, {theirs + part});
+  }
+  void add_linear(const std::string& ours, const std::string& theirs, std::int64_t out, std::int64_t in) {
+    add(ours + ".weight", {out, in}, {theirs + ".weight"});
+    add(ours + ".bias", {out}, {theirs + ".bias"});
+  }
+  void add_layer(const std::string& to, const std::string& from, const BertConfig& config) {
+    const std::int64_t dim = config.model_dim;
+    const auto roles = [&](const std::string& part) {
+      const std::string self = from + "attention.self.";
+      return std::vector<std::string>{self + "query" + part, self + "key" + part, self + "value" + part};
+    };
+    add(to + "self_attn.in_proj_weight", {3 * dim, dim}, roles(".weight"));
+    add(to + "self_attn.in_proj_bias", {3 * dim}, roles(".bias"));
+    add_linear(to + "self_attn.out_proj", from + "attention.output.dense", dim, dim);
+    add_norm(to + "norm1", from + "attention.output.LayerNorm", dim);
+    add_linear(to + "linear1", from + "intermediate.dense", config.ff_dim, dim);
+    add_linear(to + "linear2", from + "output.dense", dim, config.ff_dim);
+    add_norm(to + "norm2", from + "output.LayerNorm", dim);
+  }
+
+  std::string prefix_;
+  std::vector<TensorName> all_;
+};
+
+// Whether a forward pass needs no such tensor: "bert." is off the name.
+bool is_passed_over(std::string_view name) {
+  return name == "embeddings.position_ids" || name.starts_with("pooler.") || name.starts_with("cls.");
+}
+
+std::map<std::string, Tensor> read_tensors(const std::string& folder, const BertConfig& config) {
+  FolderTensors file(folder);
+  const std::string prefix = file.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "";
+  file.pass_over([&](std::string_view name) {
+    return is_passed_over(name) || (name.starts_with(prefix) && is_passed_over(name.substr(prefix.size())));
+  });
+  return file.read(Names(config, prefix).take());
+}
+
+}  // namespace
+
+BertConfig Bert::read_config(const std::string& folder) {
+  const std::string path = folder + "/config.json";
   const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
   const io::JsonValue root = document.root();
   require_string(root, "model_type", "bert");
@@ -50,81 +113,9 @@ BertConfig read_config(const std::string& path) {
   return config;
 }
 
-// Moves tensors from the names of the file to ours; several under one of our names lie one below the other.
-class Renaming {
- public:
-  Renaming(Weights file, std::string prefix) : file_(std::move(file)), prefix_(std::move(prefix)) {}
-
-  void move(const std::string& from, const std::string& to, const Dims& shape) {
-    parts_[to].push_back(file_.take(prefix_ + from, shape));
-  }
-  // weight [out, in] and bias [out].
-  void move_linear(const std::string& from, const std::string& weight, const std::string& bias, std::int64_t out,
-                   std::int64_t in) {
-    move(from + ".weight", weight, {out, in});
-    move(from + ".bias", bias, {out});
-  }
-  void move_norm(const std::string& from, const std::string& to, std::int64_t dim) {
-    move(from + ".weight", to + ".weight", {dim});
-    move(from + ".bias", to + ".bias", {dim});
-  }
-
-  std::map<std::string, Tensor> finish() {
-    file_.expect_empty();
-    std::map<std::string, Tensor> ours;
-    for (auto& [name, parts] : parts_) ours[name] = stack_rows(std::move(parts));
-    return ours;
-  }
-
- private:
-  Weights file_;
-  std::string prefix_;
-  std::map<std::string, std::vector<Tensor>> parts_;
-};
-
-void move_layer(Renaming& names, const BertConfig& config, std::int64_t layer) {
-  const std::string from = fmt::format("encoder.layer.{}.", layer), to = fmt::format("layers.{}.", layer);
-  const std::int64_t dim = config.model_dim;
-  for (const char* role : {"query", "key", "value"}) {
-    names.move_linear(from + "attention.self." + role, to + "self_attn.in_proj_weight", to + "self_attn.in_proj_bias",
-                      dim, dim);
-  }
-  names.move_linear(from + "attention.output.dense", to + "self_attn.out_proj.weight", to + "self_attn.out_proj.bias",
-                    dim, dim);
-  names.move_norm(from + "attention.output.LayerNorm", to + "norm1", dim);
-  names.move_linear(from + "intermediate.dense", to + "linear1.weight", to + "linear1.bias", config.ff_dim, dim);
-  names.move_linear(from + "output.dense", to + "linear2.weight", to + "linear2.bias", dim, config.ff_dim);
-  names.move_norm(from + "output.LayerNorm", to + "norm2", dim);
-}
-
-// Whether a forward pass needs no such tensor: "bert." is off the name.
-bool is_passed_over(std::string_view name) {
-  return name == "embeddings.position_ids" || name.starts_with("pooler.") || name.starts_with("cls.");
-}
-
-std::map<std::string, Tensor> read_tensors(const std::string& path, const BertConfig& config) {
-  std::map<std::string, Tensor> tensors = read_safetensors(path).tensors;
-  const std::string prefix = tensors.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "";
-  std::erase_if(tensors, [&](const auto& entry) {
-    const std::string_view name = entry.first;
-    return is_passed_over(name) || (name.starts_with(prefix) && is_passed_over(name.substr(prefix.size())));
-  });
-  Renaming names(Weights(std::move(tensors), path), prefix);
-  const std::int64_t dim = config.model_dim;
-  names.move("embeddings.word_embeddings.weight", "embeddings.word.weight", {config.vocab, dim});
-  names.move("embeddings.position_embeddings.weight", "embeddings.position.weight", {config.positions, dim});
-  names.move("embeddings.token_type_embeddings.weight", "embeddings.type.weight", {config.types, dim});
-  names.move_norm("embeddings.LayerNorm", "embeddings.norm", dim);
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) move_layer(names, config, layer);
-  return names.finish();
-}
-
-}  // namespace
-
 Bert Bert::load(const std::string& folder) {
-  const BertConfig config = read_config(folder + "/config.json");
-  const std::string path = folder + "/model.safetensors";
-  Weights weights(read_tensors(path, config), path);
+  const BertConfig config = read_config(folder);
+  Weights weights(read_tensors(folder, config), folder);
   return Bert(config, weights);
 }
 

@@ -2,16 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "io/json_document.h"
 #include "io/quote.h"
 #include "layers/check_size.h"
-#include "layers/rows.h"
 #include "models/marian_names.h"
-#include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/marian.h"
 
@@ -66,42 +63,6 @@ void require_flag(const io::JsonValue& root, const std::string& key, bool wanted
   if (value && value->boolean() != wanted) value->refuse(fmt::format("must be {} for this model", wanted));
 }
 
-MarianConfig read_config(const std::string& path) {
-  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
-  const io::JsonValue root = document.root();
-  const MarianKind kind = kind_of(root["model_type"]);
-  for (const char* key : {"normalize_before", "add_final_layer_norm"}) require_flag(root, key, false);
-  for (const char* key : {"share_encoder_decoder_embeddings", "tie_word_embeddings"}) require_flag(root, key, true);
-  require_flag(root, "normalize_embedding", kind == MarianKind::bart);
-  require_flag(root, "static_position_embeddings", kind == MarianKind::marian);
-  const auto size = [&](const char* key) { return root[key].integer(1, kMaxLayerSize); };
-  const auto scale = root.find("scale_embedding");
-  MarianConfig config{.kind = kind,
-                      .vocab = size("vocab_size"),
-                      .positions = size("max_position_embeddings"),
-                      .model_dim = size("d_model"),
-                      .encoder_layers = root["encoder_layers"].integer(1, kMaxLayers),
-                      .decoder_layers = root["decoder_layers"].integer(1, kMaxLayers),
-                      .encoder_heads = size("encoder_attention_heads"),
-                      .decoder_heads = size("decoder_attention_heads"),
-                      .encoder_ff_dim = size("encoder_ffn_dim"),
-                      .decoder_ff_dim = size("decoder_ffn_dim"),
-                      .activation = activation_of(root["activation_function"]),
-                      .scale_embedding = scale && scale->boolean()};
-  if (const auto other = root.find("decoder_vocab_size")) other->integer(config.vocab, config.vocab);
-  const auto token = [&](const char* key) { return static_cast<std::int32_t>(root[key].integer(0, config.vocab - 1)); };
-  config.end = token("eos_token_id");
-  config.padding = token("pad_token_id");
-  config.start = token("decoder_start_token_id");
-  for (const char* key : {"encoder_attention_heads", "decoder_attention_heads"}) {
-    const std::int64_t heads = size(key);
-    if (config.model_dim % heads != 0) {
-      root[key].refuse(fmt::format("is {}, must divide d_model, {}", heads, config.model_dim));
-    }
-  }
-  return config;
-}
-
 std::string config_json(const MarianConfig& config, Dtype dtype) {
   const char* type = dtype == Dtype::bf16 ? "bfloat16" : dtype == Dtype::f16 ? "float16" : "float32";
   const KindNames& names = names_of(config.kind);
@@ -149,59 +110,66 @@ std::string generation_json(const MarianConfig& config) {
   return json.dump(2) + "\n";
 }
 
-bool same_bytes(const Tensor& a, const Tensor& b) {
-  const auto bytes = static_cast<std::size_t>(a.element_count()) * size_of(a.dtype());
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(a.view().bytes(), b.view().bytes(), bytes) == 0;
-}
-
-// The table may be there under its other names as well, if it is the same.
-void drop_ties(std::map<std::string, Tensor>& tensors, const std::string& path) {
-  const auto shared = tensors.find("model.shared.weight");
-  if (shared == tensors.end()) return;
-  for (const char* other :
-       {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"}) {
-    const auto found = tensors.find(other);
-    if (found == tensors.end()) continue;
-    if (!same_bytes(found->second, shared->second)) {
-      throw FormatError(
-          fmt::format("{}: tensor \"{}\" must be equal to model.shared.weight: they are tied", path, other));
-    }
-    tensors.erase(found);
+std::map<std::string, Tensor> read_tensors(const std::string& folder, const MarianConfig& config) {
+  FolderTensors file(folder);
+  // A bare model lacks what makes logits of hidden states: a bias of 0.
+  const bool bare = file.contains("shared.weight") && !file.contains("model.shared.weight");
+  const std::string prefix = bare ? "" : "model.";
+  for (const std::string& other : {prefix + "encoder.embed_tokens.weight", prefix + "decoder.embed_tokens.weight",
+                                   std::string("lm_head.weight")}) {
+    file.tie(other, prefix + "shared.weight");
   }
-}
-
-// A bare model, without what makes logits of hidden states, gets the names of the whole one, and a bias of 0.
-void complete(std::map<std::string, Tensor>& tensors, const MarianConfig& config) {
-  if (!tensors.contains("shared.weight") || tensors.contains("model.shared.weight")) return;
-  std::map<std::string, Tensor> whole;
-  for (auto& [name, tensor] : tensors) whole["model." + name] = std::move(tensor);
-  whole[kLogitsBias] = Tensor::zeros({1, config.vocab});
-  tensors = std::move(whole);
-}
-
-std::map<std::string, Tensor> read_tensors(const std::string& path, const MarianConfig& config) {
-  std::map<std::string, Tensor> tensors = read_safetensors(path).tensors;
-  complete(tensors, config);
-  drop_ties(tensors, path);
-  Weights file(std::move(tensors), path);
   if (config.kind == MarianKind::marian) {  // sinusoids, which follow from the config
-    for (const char* side : {"encoder", "decoder"}) file.ignore(fmt::format("model.{}.embed_positions.weight", side));
+    file.pass_over([&](std::string_view name) {
+      return name == prefix + "encoder.embed_positions.weight" || name == prefix + "decoder.embed_positions.weight";
+    });
   }
-  std::map<std::string, Tensor> ours;
-  for (const MarianName& named : marian_names(config)) {
-    Dims shape = named.shape;
-    shape[0] /= static_cast<std::int64_t>(named.theirs.size());
-    std::vector<Tensor> parts;
-    for (const std::string& name : named.theirs) parts.push_back(file.take(name, shape));
-    ours[named.ours] = stack_rows(std::move(parts));
-  }
-  ours[kLogitsBias] = Tensor::copy(file.take(kLogitsBias, {1, config.vocab}).view().reshape({config.vocab}));
-  file.expect_empty();
+  std::vector<TensorName> names = marian_names(config, prefix);
+  if (!bare) names.push_back({kLogitsBias, {1, config.vocab}, {kLogitsBias}});
+  std::map<std::string, Tensor> ours = file.read(names);
+  Tensor& bias = ours[kLogitsBias];
+  bias = bare ? Tensor::zeros({config.vocab}) : Tensor::copy(bias.view().reshape({config.vocab}));
   return ours;
 }
 
 }  // namespace
+
+MarianConfig Marian::read_config(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonValue root = document.root();
+  const MarianKind kind = kind_of(root["model_type"]);
+  for (const char* key : {"normalize_before", "add_final_layer_norm"}) require_flag(root, key, false);
+  for (const char* key : {"share_encoder_decoder_embeddings", "tie_word_embeddings"}) require_flag(root, key, true);
+  require_flag(root, "normalize_embedding", kind == MarianKind::bart);
+  require_flag(root, "static_position_embeddings", kind == MarianKind::marian);
+  const auto size = [&](const char* key) { return root[key].integer(1, kMaxLayerSize); };
+  const auto scale = root.find("scale_embedding");
+  MarianConfig config{.kind = kind,
+                      .vocab = size("vocab_size"),
+                      .positions = size("max_position_embeddings"),
+                      .model_dim = size("d_model"),
+                      .encoder_layers = root["encoder_layers"].integer(1, kMaxLayers),
+                      .decoder_layers = root["decoder_layers"].integer(1, kMaxLayers),
+                      .encoder_heads = size("encoder_attention_heads"),
+                      .decoder_heads = size("decoder_attention_heads"),
+                      .encoder_ff_dim = size("encoder_ffn_dim"),
+                      .decoder_ff_dim = size("decoder_ffn_dim"),
+                      .activation = activation_of(root["activation_function"]),
+                      .scale_embedding = scale && scale->boolean()};
+  if (const auto other = root.find("decoder_vocab_size")) other->integer(config.vocab, config.vocab);
+  const auto token = [&](const char* key) { return static_cast<std::int32_t>(root[key].integer(0, config.vocab - 1)); };
+  config.end = token("eos_token_id");
+  config.padding = token("pad_token_id");
+  config.start = token("decoder_start_token_id");
+  for (const char* key : {"encoder_attention_heads", "decoder_attention_heads"}) {
+    const std::int64_t heads = size(key);
+    if (config.model_dim % heads != 0) {
+      root[key].refuse(fmt::format("is {}, must divide d_model, {}", heads, config.model_dim));
+    }
+  }
+  return config;
+}
 
 bool Marian::is_in(const std::string& folder) {
   const std::string path = folder + "/config.json";
@@ -214,9 +182,8 @@ bool Marian::is_in(const std::string& folder) {
 }
 
 Marian Marian::load(const std::string& folder, WeightStorage storage) {
-  const MarianConfig config = read_config(folder + "/config.json");
-  const std::string path = folder + "/model.safetensors";
-  Weights weights(read_tensors(path, config), path, Dtype::f32, storage);
+  const MarianConfig config = read_config(folder);
+  Weights weights(read_tensors(folder, config), folder, Dtype::f32, storage);
   return Marian(config, weights);
 }
 
@@ -224,7 +191,7 @@ void Marian::save(const std::string& folder, Dtype dtype) const {
   std::map<std::string, const Tensor*> ours;
   visit([&](const std::string& name, const Parameter& parameter) { ours[name] = &parameter.value; });
   std::map<std::string, Tensor> theirs;
-  for (const MarianName& named : marian_names(config_)) {
+  for (const TensorName& named : marian_names(config_)) {
     const TensorView whole = *ours.at(named.ours);
     const std::int64_t rows = whole.size(0) / static_cast<std::int64_t>(named.theirs.size());
     for (std::size_t i = 0; i < named.theirs.size(); ++i) {

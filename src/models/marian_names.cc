@@ -7,24 +7,24 @@ namespace {
 
 class Names {
  public:
-  explicit Names(const MarianConfig& config) {
+  Names(const MarianConfig& config, const std::string& prefix) {
     const std::int64_t dim = config.model_dim;
-    add("shared.weight", {config.vocab, dim}, {"model.shared.weight"});
+    add("shared.weight", {config.vocab, dim}, {prefix + "shared.weight"});
     for (const std::string side : {"encoder.", "decoder."}) {
       if (config.kind == MarianKind::marian) break;
       add(side + kPositions + "weight", {config.positions + kReservedPositions, dim},
-          {"model." + side + "embed_positions.weight"});
-      add_norm(side + "embedding_norm", "model." + side + "layernorm_embedding", dim);
+          {prefix + side + "embed_positions.weight"});
+      add_norm(side + "embedding_norm", prefix + side + "layernorm_embedding", dim);
     }
     for (std::int64_t i = 0; i < config.encoder_layers; ++i) {
-      const std::string to = fmt::format("encoder.layers.{}.", i), from = "model." + to;
+      const std::string to = fmt::format("encoder.layers.{}.", i), from = prefix + to;
       add_attention(to + "self_attn", from + "self_attn", dim);
       add_norm(to + "norm1", from + "self_attn_layer_norm", dim);
       add_feed_forward(to, from, dim, config.encoder_ff_dim);
       add_norm(to + "norm2", from + "final_layer_norm", dim);
     }
     for (std::int64_t i = 0; i < config.decoder_layers; ++i) {
-      const std::string to = fmt::format("decoder.layers.{}.", i), from = "model." + to;
+      const std::string to = fmt::format("decoder.layers.{}.", i), from = prefix + to;
       add_attention(to + "self_attn", from + "self_attn", dim);
       add_norm(to + "norm1", from + "self_attn_layer_norm", dim);
       add_attention(to + "multihead_attn", from + "encoder_attn", dim);
@@ -33,7 +33,7 @@ class Names {
       add_norm(to + "norm3", from + "final_layer_norm", dim);
     }
   }
-  std::vector<MarianName> take() { return std::move(all_); }
+  std::vector<TensorName> take() { return std::move(all_); }
 
  private:
   void add(std::string ours, Dims shape, std::vector<std::string> theirs) {
@@ -59,11 +59,13 @@ class Names {
     add_linear(ours + "linear2", theirs + "fc2", dim, ff_dim);
   }
 
-  std::vector<MarianName> all_;
+  std::vector<TensorName> all_;
 };
 
 }  // namespace
 
-std::vector<MarianName> marian_names(const MarianConfig& config) { return Names(config).take(); }
+std::vector<TensorName> marian_names(const MarianConfig& config, const std::string& prefix) {
+  return Names(config, prefix).take();
+}
 
 }  // namespace qkv

@@ -4,19 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "models/folder_tensors.h"
 #include "qkv/marian.h"
 
 namespace qkv {
 
-// One of our tensors: the tensors of the folder, one below the other.
-struct MarianName {
-  std::string ours;
-  Dims shape;
-  std::vector<std::string> theirs;
-};
-
-// All but the bias of the logits.
-std::vector<MarianName> marian_names(const MarianConfig& config);
+// All but the bias of the logits. Names of the folder begin with `prefix`: a bare model has none.
+std::vector<TensorName> marian_names(const MarianConfig& config, const std::string& prefix = "model.");
 
 // Scopes of our own on each side of a bart.
 inline constexpr const char* kPositions = "embed_positions.";

@@ -48,14 +48,14 @@ struct Batches {
 }  // namespace
 
 Translator Translator::load(const std::string& folder, WeightStorage storage) {
-  Marian model = Marian::load(folder, storage);
-  const MarianConfig& config = model.config();
+  // The weights last: what refuses a folder refuses it before they are in memory.
+  const MarianConfig config = Marian::read_config(folder);
   std::optional<Tokenizer> tokenizer;
   const std::string path = folder + "/tokenizer.json";
   if (std::filesystem::exists(path)) tokenizer = Tokenizer::load(path, config.vocab);
   GenerateOptions defaults = read_generation(folder, config.vocab);
   defaults.max_length = std::min(defaults.max_length, config.positions);
-  return Translator(folder, std::move(model), std::move(tokenizer), std::move(defaults));
+  return Translator(folder, Marian::load(folder, storage), std::move(tokenizer), std::move(defaults));
 }
 
 const Tokenizer& Translator::tokenizer() const {

@@ -1,5 +1,6 @@
-// What a model folder that is refused may cost: its own size and 64 MiB.
+// What a model folder that is refused may cost: its own size and 64 MiB; of its weights nothing but the header.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "apps/tiny_bert.h"
 #include "sanitizers.h"
@@ -62,6 +63,129 @@ TEST(RefusalMemory, OfTensors) {
                        "the names take");
   expect_cheap_refusal("model.safetensors", safetensors("{\"" + std::string(15'900'000, 'x') + "\": 1}"),
                        "white space of more than");
+}
+
+// Tensors of a folder by name and shape, of 100 million weights, and its config.json.
+struct LargeModel {
+  std::string config;
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors{};
+
+  void add_linear(const std::string& name, std::int64_t out, std::int64_t in) {
+    tensors.push_back({name + ".weight", {out, in}});
+    tensors.push_back({name + ".bias", {out}});
+  }
+  void add_norm(const std::string& name) {
+    for (const char* part : {".weight", ".bias"}) tensors.push_back({name + part, {1024}});
+  }
+};
+
+LargeModel large_bert() {
+  LargeModel model{.config = R"({"model_type": "bert", "vocab_size": 61000, "max_position_embeddings": 512,
+      "type_vocab_size": 2, "hidden_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 16,
+      "intermediate_size": 4096, "hidden_act": "gelu", "layer_norm_eps": 1e-12})"};
+  model.tensors = {{"embeddings.word_embeddings.weight", {61000, 1024}},
+                   {"embeddings.position_embeddings.weight", {512, 1024}},
+                   {"embeddings.token_type_embeddings.weight", {2, 1024}}};
+  model.add_norm("embeddings.LayerNorm");
+  for (int i = 0; i < 3; ++i) {
+    const std::string layer = fmt::format("encoder.layer.{}.", i);
+    for (const char* role : {"self.query", "self.key", "self.value", "output.dense"}) {
+      model.add_linear(layer + "attention." + role, 1024, 1024);
+    }
+    model.add_norm(layer + "attention.output.LayerNorm");
+    model.add_linear(layer + "intermediate.dense", 4096, 1024);
+    model.add_linear(layer + "output.dense", 1024, 4096);
+    model.add_norm(layer + "output.LayerNorm");
+  }
+  return model;
+}
+
+LargeModel large_marian() {
+  LargeModel model{.config = R"({"model_type": "marian", "is_encoder_decoder": true, "vocab_size": 32000,
+      "max_position_embeddings": 512, "d_model": 1024, "encoder_layers": 3, "decoder_layers": 2,
+      "encoder_attention_heads": 16, "decoder_attention_heads": 16, "encoder_ffn_dim": 4096,
+      "decoder_ffn_dim": 4096, "activation_function": "relu", "scale_embedding": true, "eos_token_id": 0,
+      "pad_token_id": 1, "decoder_start_token_id": 1})"};
+  model.tensors = {{"model.shared.weight", {32000, 1024}}, {"final_logits_bias", {1, 32000}}};
+  for (const auto& [side, layers] : {std::pair{"encoder", 3}, {"decoder", 2}}) {
+    for (int i = 0; i < layers; ++i) {
+      const std::string layer = fmt::format("model.{}.layers.{}.", side, i);
+      for (const std::string attention : {"self_attn", "encoder_attn"}) {
+        if (attention == "encoder_attn" && layers == 3) continue;
+        for (const char* role : {".q_proj", ".k_proj", ".v_proj", ".out_proj"}) {
+          model.add_linear(layer + attention + role, 1024, 1024);
+        }
+        model.add_norm(layer + attention + "_layer_norm");
+      }
+      model.add_linear(layer + "fc1", 4096, 1024);
+      model.add_linear(layer + "fc2", 1024, 4096);
+      model.add_norm(layer + "final_layer_norm");
+    }
+  }
+  return model;
+}
+
+// The weights as a file without blocks on the disk; the last tensor is given, the others have the type `dtype`.
+void put_weights(const LargeModel& model, const std::string& path, const std::string& dtype,
+                 const std::string& last_name, const std::vector<std::int64_t>& last_shape,
+                 const std::string& last_dtype) {
+  std::string header = "{";
+  std::int64_t begin = 0, weights = 0;
+  const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape, const std::string& type) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    const std::int64_t end = begin + count * (type.ends_with("32") ? 4 : 2);
+    header += fmt::format("{}\"{}\": {{\"dtype\": \"{}\", \"shape\": [{}], \"data_offsets\": [{}, {}]}}",
+                          begin == 0 ? "" : ", ", name, type, fmt::join(shape, ", "), begin, end);
+    begin = end;
+    weights += count;
+  };
+  for (std::size_t i = 0; i + 1 < model.tensors.size(); ++i)
+    add(model.tensors[i].first, model.tensors[i].second, dtype);
+  add(last_name, last_shape, last_dtype);
+  const std::string bytes = safetensors(header + "}");
+  std::ofstream(path, std::ios::binary) << bytes;
+  std::filesystem::resize_file(path, bytes.size() + static_cast<std::size_t>(begin));
+  EXPECT_GT(weights, 100'000'000);
+}
+
+class RefusalMemoryOfWeights : public ::testing::TestWithParam<const char*> {
+ protected:
+  // Each command refuses the model for a fault at the end of its weights, then for one in its tokenizer.
+  void expect_refusals(const LargeModel& model, const std::vector<std::vector<std::string>>& commands) {
+    std::ofstream(folder_ / "config.json") << model.config;
+    const auto& [name, shape] = model.tensors.back();
+    const auto try_all = [&](const std::string& part) {
+      for (std::vector<std::string> arguments : commands) {
+        const std::string command = "qkv " + arguments[0];
+        arguments.insert(arguments.end(), {"--model", folder_ / "", "--threads", "1"});
+        expect_message(
+            run_program(arguments, {.environment = {"MALLOC_ARENA_MAX=1"}, .input = "/dev/null", .memory = kAllowed}),
+            3, command, part);
+      }
+    };
+    const std::string dtype = GetParam(), weights = folder_ / "model.safetensors";
+    put_weights(model, weights, dtype, name + "s", shape, dtype);
+    try_all(name + "\" [1024] is missing");
+    put_weights(model, weights, dtype, name, {1025}, dtype);
+    try_all(name + "\" is [1025]; it must be [1024]");
+    put_weights(model, weights, dtype, name, shape, "I32");
+    try_all(name + "\" is i32; it must be a floating type");
+    put_weights(model, weights, dtype, name, shape, dtype);
+    std::ofstream(folder_ / "tokenizer.json") << tokenizer_json("");
+    try_all("post_processor.type");
+  }
+
+  const TinyBert folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(, RefusalMemoryOfWeights, ::testing::Values("F32", "BF16", "F16"),
+                         [](const auto& param) { return std::string(param.param); });
+
+TEST_P(RefusalMemoryOfWeights, Bert) { expect_refusals(large_bert(), {{"embed"}, {"explain", "--text", "a b"}}); }
+
+TEST_P(RefusalMemoryOfWeights, Marian) {
+  expect_refusals(large_marian(), {{"translate"}, {"explain", "--text", "a b"}});
 }
 
 }  // namespace

@@ -95,9 +95,9 @@ TEST_P(MarianGolden, GivesTheGradientsOfTransformers) {
   EXPECT_NEAR(model.backward(batch_, {.label_smoothing = 0.1}).nll, at(expected_.at("loss"), 0), 1e-4);
   std::map<std::string, Tensor> gradients;
   model.visit([&](const std::string& name, const Parameter& own) { gradients[name] = own.gradient; });
-  const std::vector<MarianName> names = marian_names(model.config());
+  const std::vector<TensorName> names = marian_names(model.config());
   EXPECT_EQ(names.size() + 1, gradients.size());
-  for (const MarianName& named : names) {
+  for (const TensorName& named : names) {
     std::vector<double> expected;
     for (const std::string& name : named.theirs) {
       const std::vector<double> part = test::values_of(expected_.at("gradient." + name));

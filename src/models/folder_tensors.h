@@ -1,0 +1,53 @@
+// The tensors of a folder's model.safetensors on their way to our names. Every name, shape and type is checked before
+// an element is read, so that a folder that is refused costs no more than its header.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/safetensors_header.h"
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+// One of our tensors: the tensors of the folder, one below the other.
+struct TensorName {
+  std::string ours;
+  Dims shape;
+  std::vector<std::string> theirs;
+};
+
+class FolderTensors {
+ public:
+  explicit FolderTensors(const std::string& folder);
+  FolderTensors(const FolderTensors&) = delete;
+  FolderTensors& operator=(const FolderTensors&) = delete;
+
+  const std::string& path() const { return path_; }
+  bool contains(const std::string& name) const { return wanted_.contains(name); }
+  // Tensors that nobody needs; they are not read.
+  void pass_over(const std::function<bool(std::string_view name)>& is_needless);
+  // Where both are there, `other` must be equal to `name`, bit for bit; it is not one of those to be named then.
+  void tie(const std::string& other, const std::string& name);
+
+  // In f32 under our names. FormatError, naming the file and the tensor, unless `names` names all, each in its shape
+  // and a floating type.
+  std::map<std::string, Tensor> read(const std::vector<TensorName>& names);
+
+ private:
+  using Entries = std::map<std::string_view, const io::SafetensorsEntry*>;
+
+  void check(const std::vector<TensorName>& names) const;
+  [[noreturn]] void refuse_tie(const std::string& other, const std::string& name) const;
+
+  std::string path_;
+  io::FileSource source_;
+  io::SafetensorsHeader header_;
+  Entries wanted_;
+  std::map<std::string, std::string> ties_;  // from the other name to the first
+};
+
+}  // namespace qkv
