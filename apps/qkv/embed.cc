@@ -20,28 +20,37 @@ struct Request {
   bool json = false;
 };
 
-void write_embedding(const float* values, std::int64_t count, bool json) {
+// `cut`: the tokens of the text that the model did not read.
+void write_embedding(const float* values, std::int64_t count, std::int64_t cut, bool json) {
   fmt::memory_buffer text;
   const auto to = std::back_inserter(text);
   fmt::format_to(to, "{}", json ? "{\"embedding\": [" : "");
   for (std::int64_t i = 0; i < count; ++i) fmt::format_to(to, "{}{}", i == 0 ? "" : json ? ", " : " ", values[i]);
-  fmt::format_to(to, "{}\n", json ? "]}" : "");
+  if (json) fmt::format_to(to, "]{}}}", cut > 0 ? fmt::format(", \"cut\": {}", cut) : "");
+  text.push_back('\n');
   std::cout.write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
 void embed(const Request& request) {
   const Embedder embedder = Embedder::load(request.model);
   std::ios::sync_with_stdio(false);
+  std::int64_t cut_texts = 0, cut_tokens = 0;
   InputLines input;
   for (std::vector<std::string> lines; input.next(lines);) {
     check_interruption();
-    const Tensor embeddings = embedder.embed(lines, {.stop = interruption()});
+    std::vector<std::int64_t> cut(lines.size());
+    const Tensor embeddings = embedder.embed(lines, {.cut = cut, .stop = interruption()});
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      write_embedding(embeddings.data<float>() + static_cast<std::int64_t>(i) * embedder.dim(), embedder.dim(),
+      write_embedding(embeddings.data<float>() + static_cast<std::int64_t>(i) * embedder.dim(), embedder.dim(), cut[i],
                       request.json);
+      cut_texts += cut[i] > 0 ? 1 : 0;
+      cut_tokens += cut[i];
     }
     std::cout.flush();
   }
+  if (cut_texts == 0) return;
+  fmt::print(stderr, "qkv embed: {} tokens of {} text{} are cut off; the model reads {} of a text at most\n",
+             cut_tokens, cut_texts, cut_texts == 1 ? "" : "s", embedder.max_length());
 }
 
 }  // namespace
@@ -52,7 +61,10 @@ void add_embed(CLI::App& program) {
   const auto request = std::make_shared<Request>();
   add_file(command, "--model", request->model, "Folder of the model: config.json, model.safetensors, tokenizer.json")
       ->required();
-  command.add_flag("--json", request->json, "Write {\"embedding\": [...]} a line");
+  command.add_flag(
+      "--json", request->json,
+      "Write {\"embedding\": [...]} a line, with \"cut\": N where the last N tokens of a text were too many for the "
+      "model");
   add_threads(command);
   command.callback([request] { embed(*request); });
 }

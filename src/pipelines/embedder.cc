@@ -1,7 +1,10 @@
 #include "qkv/embedder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "pipelines/sentence_folder.h"
 #include "qkv/threads.h"
@@ -18,9 +21,10 @@ void append(TokenBatch& batch, const Encoding& encoding) {
   batch.types.insert(batch.types.end(), encoding.type_ids.begin(), encoding.type_ids.end());
 }
 
-// out = the mean of rows [count, dim], in their order.
-void mean_rows(const TensorView& rows, float* out) {
-  const std::int64_t count = rows.size(0), dim = rows.size(1);
+// out = one row of the hidden states [count, dim] of a text; zeros if there are none.
+void pool_rows(Pooling pooling, const TensorView& rows, float* out) {
+  const std::int64_t count = pooling == Pooling::cls ? std::min<std::int64_t>(1, rows.size(0)) : rows.size(0);
+  const std::int64_t dim = rows.size(1);
   const float* row = rows.data<float>();
   std::fill_n(out, dim, 0.0f);
   for (std::int64_t i = 0; i < count; ++i, row += dim) {
@@ -38,25 +42,44 @@ void normalize_row(float* row, std::int64_t dim) {
 
 }  // namespace
 
-Embedder::Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, bool normalize)
-    : tokenizer_(std::move(tokenizer)), model_(std::move(model)), max_length_(max_length), normalize_(normalize) {}
+Embedder::Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, const SentenceFolder& steps)
+    : tokenizer_(std::move(tokenizer)),
+      model_(std::move(model)),
+      max_length_(max_length),
+      pooling_(steps.pooling),
+      normalize_(steps.normalize),
+      prompt_(steps.prompt) {}
 
 Embedder Embedder::load(const std::string& folder) {
-  Bert model = Bert::load(folder);
-  const BertConfig& config = model.config();
+  // The weights last: what refuses a folder refuses it before they are in memory.
+  const BertConfig config = Bert::read_config(folder);
   const SentenceFolder sentence = read_sentence_folder(folder, config.model_dim);
   const std::int64_t length =
       sentence.max_length > 0 ? std::min(sentence.max_length, config.positions) : config.positions;
   Tokenizer tokenizer = Tokenizer::load(folder + "/tokenizer.json", config.vocab);
-  return Embedder(std::move(tokenizer), std::move(model), static_cast<std::size_t>(length), sentence.normalize);
+  return Embedder(std::move(tokenizer), Bert::load(folder), static_cast<std::size_t>(length), sentence);
+}
+
+Encoding Embedder::encode(const std::string& text, std::int64_t* cut) const {
+  const std::string whole = prompt_ + text;
+  if (cut != nullptr) {
+    Encoding encoding = tokenizer_.encode(whole);
+    *cut = std::max<std::int64_t>(0, std::ssize(encoding.ids) - static_cast<std::int64_t>(max_length_));
+    if (*cut == 0) return encoding;
+  }
+  return tokenizer_.encode(whole, {.max_length = max_length_});
 }
 
 Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& options) const {
+  if (!options.cut.empty() && options.cut.size() != texts.size()) {
+    throw std::invalid_argument(
+        fmt::format("embed: {} texts need as many places in cut (got {})", texts.size(), options.cut.size()));
+  }
   const auto count = static_cast<std::int64_t>(texts.size());
   std::vector<Encoding> encodings(texts.size());
   parallel_for(count, options.threads, [&](std::int64_t i, int) {
     const auto at = static_cast<std::size_t>(i);
-    encodings[at] = tokenizer_.encode(texts[at], {.max_length = max_length_});
+    encodings[at] = encode(texts[at], options.cut.empty() ? nullptr : &options.cut[at]);
   });
   // Batches of whole texts, in order: [starts[n], starts[n + 1]).
   std::vector<std::size_t> starts{0};
@@ -84,7 +107,7 @@ Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& o
     for (std::size_t i = begin; i < end; ++i) {
       const std::int64_t length = lengths[i - begin];
       float* embedding = out.data<float>() + static_cast<std::int64_t>(i) * dim();
-      mean_rows(hidden.view().slice(0, row, row + length), embedding);
+      pool_rows(pooling_, hidden.view().slice(0, row, row + length), embedding);
       if (normalize_) normalize_row(embedding, dim());
       row += length;
     }

@@ -30,21 +30,44 @@ fs::path module_folder(const fs::path& folder, const io::JsonValue& path) {
   return folder / below;
 }
 
-void check_pooling(const std::string& path, std::int64_t dim) {
+// Since version 6 of sentence-transformers a name, or a list of names whose results stand side by side.
+Pooling pooling_named(const io::JsonValue& mode) {
+  const std::vector<io::JsonValue> list = mode.is_string() ? std::vector{mode} : mode.elements();
+  if (list.size() == 1 && list[0].string() == "mean") return Pooling::mean;
+  if (list.size() == 1 && list[0].string() == "cls") return Pooling::cls;
+  mode.refuse("must be \"mean\" or \"cls\": no other is known here");
+}
+
+// Before it a switch for each; none is the mean.
+Pooling pooling_switched(const io::JsonValue& root) {
+  std::vector<Pooling> switched;
+  root.for_each_member([&](const std::string& key, const io::JsonValue& value) {
+    if (!key.starts_with("pooling_mode_") || !value.boolean()) return;
+    if (key == "pooling_mode_cls_token") return switched.push_back(Pooling::cls);
+    if (key == "pooling_mode_mean_tokens") return switched.push_back(Pooling::mean);
+    value.refuse("must be false: the mean over tokens and the first token (cls) are known here");
+  });
+  if (switched.size() > 1) root["pooling_mode_cls_token"].refuse("must be false beside pooling_mode_mean_tokens");
+  return switched.empty() ? Pooling::mean : switched[0];
+}
+
+void read_pooling(const std::string& path, std::int64_t dim, SentenceFolder& result) {
   const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
   const io::JsonValue root = document.root();
-  root["word_embedding_dimension"].integer(dim, dim);
-  root.for_each_member([](const std::string& key, const io::JsonValue& value) {
-    if (!key.starts_with("pooling_mode_")) return;
-    if (value.boolean() != (key == "pooling_mode_mean_tokens")) value.refuse("must be that of the mean over tokens");
-  });
-  root["pooling_mode_mean_tokens"].boolean();
+  const char* const dimension = root.find("embedding_dimension") ? "embedding_dimension" : "word_embedding_dimension";
+  root[dimension].integer(dim, dim);
+  const auto mode = root.find("pooling_mode");
+  result.pooling = mode ? pooling_named(*mode) : pooling_switched(root);
+  const auto include = root.find("include_prompt");
+  if (include && !include->boolean() && !result.prompt.empty()) {
+    include->refuse("must be true beside the default prompt of config_sentence_transformers.json");
+  }
 }
 
 std::string last_part(const std::string& type) { return type.substr(type.rfind('.') + 1); }
 
-// Transformer, Pooling, and perhaps Normalize: returns whether it is there.
-bool read_modules(const fs::path& folder, const std::string& path, std::int64_t dim) {
+// Transformer, Pooling, and perhaps Normalize.
+void read_modules(const fs::path& folder, const std::string& path, std::int64_t dim, SentenceFolder& result) {
   const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
   const std::vector<io::JsonValue> modules = document.root().elements();
   const char* const kKnown[] = {"Transformer", "Pooling", "Normalize"};
@@ -56,9 +79,45 @@ bool read_modules(const fs::path& folder, const std::string& path, std::int64_t 
     if (i == 0 && place.lexically_normal() != (folder / "").lexically_normal()) {
       modules[i]["path"].refuse("must be empty: the model lies in the folder itself");
     }
-    if (i == 1) check_pooling((place / "config.json").string(), dim);
+    if (i == 1) read_pooling((place / "config.json").string(), dim, result);
   }
-  return modules.size() == 3;
+  result.normalize = modules.size() == 3;
+}
+
+// The longest text, and that nothing else than the tokenizer changes it.
+void read_limits(const fs::path& folder, SentenceFolder& result) {
+  if (const fs::path path = folder / "sentence_bert_config.json"; is_there(path)) {
+    const io::JsonDocument document(read_file(path.string(), kMaxConfigBytes), path.string());
+    if (const auto length = document.root().find("max_seq_length")) {
+      result.max_length = length->integer(1, kMaxLayerSize);
+    }
+    const auto lower = document.root().find("do_lower_case");
+    if (lower && lower->boolean()) lower->refuse("must be false: capitals are the business of tokenizer.json here");
+  }
+  // Where sentence-transformers has kept the number since version 6. Without a limit it is 1e30.
+  if (const fs::path path = folder / "tokenizer_config.json"; result.max_length == 0 && is_there(path)) {
+    const io::JsonDocument document(read_file(path.string(), kMaxConfigBytes), path.string());
+    const auto length = document.root().find("model_max_length");
+    if (length && length->number() <= kMaxLayerSize) result.max_length = length->integer(1, kMaxLayerSize);
+  }
+}
+
+// What stands before each text unless the caller says otherwise.
+void read_prompt(const fs::path& folder, SentenceFolder& result) {
+  const fs::path path = folder / "config_sentence_transformers.json";
+  if (!is_there(path)) return;
+  const io::JsonDocument document(read_file(path.string(), kMaxConfigBytes), path.string());
+  const auto name = document.root().find("default_prompt_name");
+  if (!name) return;
+  const auto prompts = document.root().find("prompts");
+  if (!prompts) name->refuse("must be null or one of \"prompts\", which are missing");
+  bool found = false;
+  prompts->for_each_member([&](const std::string& key, const io::JsonValue& prompt) {
+    if (key != name->string()) return;
+    found = true;
+    result.prompt = prompt.string();
+  });
+  if (!found) name->refuse("must be null or one of \"prompts\"");
 }
 
 }  // namespace
@@ -66,15 +125,11 @@ bool read_modules(const fs::path& folder, const std::string& path, std::int64_t 
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim) {
   SentenceFolder result;
   const fs::path base(folder);
+  read_prompt(base, result);
   if (const fs::path modules = base / "modules.json"; is_there(modules)) {
-    result.normalize = read_modules(base, modules.string(), dim);
+    read_modules(base, modules.string(), dim, result);
   }
-  if (const fs::path limits = base / "sentence_bert_config.json"; is_there(limits)) {
-    const io::JsonDocument document(read_file(limits.string(), kMaxConfigBytes), limits.string());
-    if (const auto length = document.root().find("max_seq_length")) {
-      result.max_length = length->integer(1, kMaxLayerSize);
-    }
-  }
+  read_limits(base, result);
   return result;
 }
 

@@ -4,15 +4,20 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/embedder.h"
+
 namespace qkv {
 
 struct SentenceFolder {
   std::int64_t max_length = 0;  // tokens, special ones included; 0: not said
-  bool normalize = true;        // to length 1
+  Pooling pooling = Pooling::mean;
+  bool normalize = true;  // to length 1
+  std::string prompt{};   // stands before each text
 };
 
-// modules.json, the pooling config that it names (which must be the mean over tokens of `dim` numbers) and
-// sentence_bert_config.json; any may be missing.
+// modules.json, the pooling config that it names, sentence_bert_config.json, tokenizer_config.json (for
+// model_max_length) and config_sentence_transformers.json; any may be missing. FormatError, naming the file and the
+// field, for what is not known here. `dim`: of the model's hidden states.
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim);
 
 }  // namespace qkv

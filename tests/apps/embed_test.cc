@@ -45,6 +45,24 @@ TEST(Embed, NoInputGivesNoOutput) {
   EXPECT_EQ(outcome.out, "");
 }
 
+TEST(Embed, SaysWhatItCutsOff) {
+  const TinyBert model;
+  std::ofstream(model / "sentence_bert_config.json") << R"({"max_seq_length": 3})";
+  std::ofstream(model / "in") << "a b a b b\na\na b a b\n";
+  const Outcome plain = run_program({"embed", "--model", model / ""}, {.input = model / "in"});
+  EXPECT_EQ(plain.code, 0);
+  EXPECT_EQ(plain.err, "qkv embed: 3 tokens of 2 texts are cut off; the model reads 3 of a text at most\n");
+  const Outcome json = run_program({"embed", "--model", model / "", "--json"}, {.input = model / "in"});
+  EXPECT_EQ(json.err, plain.err);
+  const auto lines = lines_of(json.out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(nlohmann::json::parse(lines[0]).at("cut"), 2);
+  EXPECT_FALSE(nlohmann::json::parse(lines[1]).contains("cut"));
+  EXPECT_EQ(nlohmann::json::parse(lines[2]).at("cut"), 1);
+  std::ofstream(model / "in") << "a b\n";
+  EXPECT_EQ(run_program({"embed", "--model", model / ""}, {.input = model / "in"}).err, "");
+}
+
 TEST(Embed, RefusesInOneLine) {
   expect_message(run_program({"embed"}), 2, "qkv embed", "--model is required");
   expect_message(run_program({"embed", "--model", "/nowhere"}), 4, "qkv embed", "/nowhere/config.json");

@@ -135,6 +135,79 @@ TEST(Embedder, FilesBesideTheModel) {
   EXPECT_GT(std::abs(length(embed_one(folder.load(), "a b")) - 1), 0.1);
 }
 
+// By hand from the hidden states of the tokens, as sentence-transformers defines it, in both of its schemas.
+TEST(Embedder, PoolingIsTheMeanOrTheFirstToken) {
+  const Folder folder;
+  folder.put("modules.json", R"([{"path": "", "type": "sentence_transformers.base.modules.Transformer"},
+                                 {"path": "pool", "type": "sentence_transformers.sentence_transformer.Pooling"}])");
+  std::filesystem::create_directory(folder / "pool");
+  const TokenBatch tokens{{1, 2, 0}, {0, 0, 0}, offsets_of(std::vector<std::int64_t>{3})};
+  const std::vector<double> hidden = testing::values(Bert::load(folder / "").forward(tokens));
+  std::vector<double> first(hidden.begin(), hidden.begin() + 12), mean(12);
+  for (std::size_t i = 0; i < 36; ++i) mean[i % 12] += hidden[i] / 3;
+  const auto expect = [&](const std::string& pooling, const std::vector<double>& expected) {
+    folder.put("pool/config.json", pooling);
+    const Embedder embedder = folder.load();
+    const std::vector<std::string> texts{"b b", "a b d", ""};  // not the first of its batch
+    const std::vector<double> rows = testing::values(embedder.embed(texts));
+    for (std::size_t i = 0; i < 12; ++i) {
+      EXPECT_NEAR(rows[12 + i], expected[i], 1e-6) << pooling;
+      EXPECT_EQ(rows[24 + i], 0) << pooling;  // no token
+    }
+  };
+  expect(R"({"word_embedding_dimension": 12, "pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false,
+             "pooling_mode_max_tokens": false, "include_prompt": false})",
+         first);
+  expect(R"({"word_embedding_dimension": 12, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true})",
+         mean);
+  expect(R"({"word_embedding_dimension": 12, "pooling_mode_max_tokens": false})",
+         mean);  // none: sentence-transformers'
+  expect(R"({"embedding_dimension": 12, "pooling_mode": "cls", "include_prompt": true})", first);
+  expect(R"({"embedding_dimension": 12, "pooling_mode": ["cls"], "pooling_mode_mean_tokens": true})", first);
+  expect(R"({"embedding_dimension": 12, "pooling_mode": "mean"})", mean);
+  expect(R"({"embedding_dimension": 12})", mean);
+}
+
+TEST(Embedder, ThePromptStandsBeforeEachText) {
+  const Folder folder;
+  const Tensor prompted = embed_one(folder.load(), "a c b"), bare = embed_one(folder.load(), "b");
+  const auto with = [&](const std::string& config) {
+    folder.put("config_sentence_transformers.json", config);
+    return embed_one(folder.load(), "b");
+  };
+  EXPECT_TRUE(testing::same_bits(with(R"({"prompts": {"x": "b", "query": "a c "}, "default_prompt_name": "query"})"),
+                                 prompted));
+  EXPECT_TRUE(testing::same_bits(with(R"({"prompts": {"query": "a c "}, "default_prompt_name": null})"), bare));
+  EXPECT_TRUE(testing::same_bits(with(R"({"prompts": {"query": "a c "}})"), bare));
+}
+
+TEST(Embedder, CountsTheTokensThatItCutsOff) {
+  const Folder folder;
+  folder.put("sentence_bert_config.json", R"({"max_seq_length": 3})");
+  const std::vector<std::string> texts{"a b c", "", "a b c a b", "c a b c"};
+  std::vector<std::int64_t> cut(texts.size(), -1);
+  const Tensor counted = folder.load().embed(texts, {.cut = cut});
+  EXPECT_EQ(cut, (std::vector<std::int64_t>{0, 0, 2, 1}));
+  EXPECT_TRUE(testing::same_bits(counted, folder.load().embed(texts)));
+  cut.pop_back();
+  EXPECT_THROW(folder.load().embed(texts, {.cut = cut}), std::invalid_argument);
+}
+
+// sentence-transformers 6 keeps the longest text in tokenizer_config.json; its own file, where it says one, decides.
+TEST(Embedder, TheLongestTextMayBeThatOfTheTokenizersConfig) {
+  const Folder folder;
+  const auto length = [&] { return folder.load().max_length(); };
+  const std::size_t positions = length();
+  folder.put("sentence_bert_config.json", R"({"transformer_task": "feature-extraction"})");
+  folder.put("tokenizer_config.json", R"({"model_max_length": 4})");
+  EXPECT_EQ(length(), 4u);
+  folder.put("tokenizer_config.json", R"({"model_max_length": 1000000000000000019884624838656})");
+  EXPECT_EQ(length(), positions);
+  folder.put("tokenizer_config.json", R"({"model_max_length": 4})");
+  folder.put("sentence_bert_config.json", R"({"max_seq_length": 5, "do_lower_case": false})");
+  EXPECT_EQ(length(), 5u);
+}
+
 TEST(Embedder, RefusesFilesBesideTheModel) {
   const Folder folder;
   std::filesystem::create_directory(folder / "pool");
@@ -152,11 +225,40 @@ TEST(Embedder, RefusesFilesBesideTheModel) {
   EXPECT_EQ(modules("pool", "Pooling"), "pool/config.json: word_embedding_dimension is 13, must be 12 to 12");
   folder.put("pool/config.json", R"({"word_embedding_dimension": 12, "pooling_mode_mean_tokens": true,
                                      "pooling_mode_max_tokens": true})");
+  EXPECT_EQ(
+      modules("pool", "Pooling"),
+      "pool/config.json: pooling_mode_max_tokens must be false: the mean over tokens and the first token (cls) are "
+      "known here");
+  folder.put("pool/config.json", R"({"word_embedding_dimension": 12, "pooling_mode_mean_tokens": true,
+                                     "pooling_mode_cls_token": true})");
   EXPECT_EQ(modules("pool", "Pooling"),
-            "pool/config.json: pooling_mode_max_tokens must be that of the mean over tokens");
+            "pool/config.json: pooling_mode_cls_token must be false beside pooling_mode_mean_tokens");
+  folder.put("pool/config.json", R"({"embedding_dimension": 13, "pooling_mode": "mean"})");
+  EXPECT_EQ(modules("pool", "Pooling"), "pool/config.json: embedding_dimension is 13, must be 12 to 12");
+  for (const char* mode : {R"("max")", R"(["cls", "mean"])", "[]"}) {
+    folder.put("pool/config.json", std::string(R"({"embedding_dimension": 12, "pooling_mode": )") + mode + "}");
+    EXPECT_EQ(modules("pool", "Pooling"),
+              "pool/config.json: pooling_mode must be \"mean\" or \"cls\": no other is known here");
+  }
+  folder.put("pool/config.json", R"({"embedding_dimension": 12, "pooling_mode": "mean", "include_prompt": false})");
+  folder.put("config_sentence_transformers.json", R"({"prompts": {"query": "a "}, "default_prompt_name": "query"})");
+  EXPECT_EQ(modules("pool", "Pooling"),
+            "pool/config.json: include_prompt must be true beside the default prompt of "
+            "config_sentence_transformers.json");
+  folder.put("config_sentence_transformers.json", R"({"prompts": {"query": "a "}, "default_prompt_name": "title"})");
+  EXPECT_EQ(modules("pool", "Pooling"),
+            "config_sentence_transformers.json: default_prompt_name must be null or one of \"prompts\"");
+  folder.put("config_sentence_transformers.json", R"({"default_prompt_name": "title"})");
+  EXPECT_EQ(
+      modules("pool", "Pooling"),
+      "config_sentence_transformers.json: default_prompt_name must be null or one of \"prompts\", which are missing");
+  std::filesystem::remove(folder / "config_sentence_transformers.json");
   std::filesystem::remove(folder / "modules.json");
   folder.put("sentence_bert_config.json", R"({"max_seq_length": 0})");
   EXPECT_EQ(folder.refusal(), "sentence_bert_config.json: max_seq_length is 0, must be 1 to 1048576");
+  folder.put("sentence_bert_config.json", R"({"do_lower_case": true})");
+  EXPECT_EQ(folder.refusal(),
+            "sentence_bert_config.json: do_lower_case must be false: capitals are the business of tokenizer.json here");
   std::filesystem::remove(folder / "sentence_bert_config.json");
   folder.put("tokenizer.json", R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": null,
       "post_processor": null, "decoder": null, "model": {"type": "WordPiece", "unk_token": "?",
@@ -172,8 +274,8 @@ TEST(Embedder, RefusesWhatIsNoFile) {
       {"cannot read: not a regular file", [](const char* path) { ASSERT_EQ(mkfifo(path, 0600), 0); }},
       {"cannot read: Too many levels of symbolic links", [](const char* path) { ASSERT_EQ(symlink(path, path), 0); }},
       {"cannot read: No such file or directory", [](const char* path) { ASSERT_EQ(symlink("nowhere", path), 0); }}};
-  for (const char* name :
-       {"config.json", "model.safetensors", "tokenizer.json", "modules.json", "sentence_bert_config.json"}) {
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "modules.json",
+                           "sentence_bert_config.json", "tokenizer_config.json", "config_sentence_transformers.json"}) {
     for (const auto& [message, put] : cases) {
       const Folder folder;
       const std::string path = folder / name;
