@@ -53,7 +53,7 @@ std::vector<int> whole_numbers(const float* x, std::int64_t count, std::int64_t 
   unit = largest / 127;
   std::vector<int> numbers;
   for (std::int64_t i = 0; i < count; ++i) {
-    numbers.push_back(unit > 0 ? static_cast<int>(std::lround(x[i * step] / unit)) : 0);
+    numbers.push_back(unit > 0 ? static_cast<int>(std::nearbyint(x[i * step] / unit)) : 0);
   }
   return numbers;
 }
@@ -82,6 +82,23 @@ TEST_P(MatmulStorage, Int8IsTheProductOfWholeNumbers) {
       expect_same(out, expected);
     }
   }
+}
+
+// What lies in the middle of two whole numbers becomes the even one, in rows and in weights. The largest number of each
+// is 127, so that their unit is 1.
+TEST_P(MatmulStorage, Int8RoundsTiesToEven) {
+  constexpr float kTies[] = {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 3.5f, 125.5f, 126.5f, -126.5f, -125.5f};
+  constexpr float kEven[] = {0, 2, 2, 0, -2, -2, 4, 126, 126, -126, -126};
+  const std::int64_t k = 45;  // whole vectors and a rest
+  Tensor numbers = Tensor::zeros({1, k}), unit = Tensor::zeros({k, k}), out = Tensor::uninitialized({1, k});
+  numbers.data<float>()[0] = 127;
+  for (std::int64_t i = 1; i < k; ++i) numbers.data<float>()[i] = kTies[i % 11];
+  for (std::int64_t i = 0; i < k; ++i) unit.data<float>()[i * k + i] = 127;
+  matmul(numbers, PackedMatrix(unit, 0, WeightStorage::int8), out);
+  for (std::int64_t i = 1; i < k; ++i) EXPECT_EQ(out.data<float>()[i], kEven[i % 11] * 127) << "of a row: " << i;
+  Tensor column = Tensor::uninitialized({k, 1});
+  matmul(unit, PackedMatrix(numbers.view().transpose(0, 1), 0, WeightStorage::int8), column);
+  for (std::int64_t i = 1; i < k; ++i) EXPECT_EQ(column.data<float>()[i], kEven[i % 11] * 127) << "of weights: " << i;
 }
 
 TEST_P(MatmulStorage, Int8ErrsByHalfAUnitOfEachOperand) {
