@@ -26,7 +26,11 @@ void check_relative_rows(const AttentionOptions& options) {
 }  // namespace
 
 bool compiles_mask(const TensorView& q, const AttentionOptions& options) {
-  return !options.mask.is_compiled() && q.rank() > 1 && q.size(-2) > 1;
+  if (options.mask.is_compiled() || q.rank() < 2) return false;
+  if (!options.offsets_query) return q.size(-2) > 1;
+  const std::vector<std::int64_t> offsets = integers("offsets_query", options.offsets_query);
+  return std::adjacent_find(offsets.begin(), offsets.end(),
+                            [](std::int64_t begin, std::int64_t end) { return end > begin + 1; }) != offsets.end();
 }
 
 AttentionOptions with_compiled_mask(const AttentionOptions& options) {

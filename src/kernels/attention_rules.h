@@ -14,7 +14,7 @@ namespace qkv {
 
 class AttentionProblem;
 
-// Whether a call for these queries first compiles the mask; one query alone reads a row of bytes.
+// Whether a call for these queries first compiles the mask; one query of a sequence alone reads a row of bytes.
 bool compiles_mask(const TensorView& q, const AttentionOptions& options);
 AttentionOptions with_compiled_mask(const AttentionOptions& options);
 

@@ -28,7 +28,7 @@ KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch) const {
 
 void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, int threads) const {
   const auto project = [&](const char* name, std::size_t role, std::int64_t dim) {
-    const Rows rows(name, memory.rows, dim);
+    const LayerRows rows(name, memory.rows, dim);
     return projections_[role].forward(rows.view(), threads);
   };
   Tensor key = project("multi_head_attention: key", 1, config_.key_input_dim);
@@ -44,7 +44,7 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
   if (options.weights || options.mean_weights) {
     throw std::invalid_argument("multi_head_attention: weights over a cache are not given; run forward on the memory");
   }
-  const Rows rows("multi_head_attention: query", query.rows, config_.model_dim);
+  const LayerRows rows("multi_head_attention: query", query.rows, config_.model_dim);
   Tensor projected = projections_[0].forward(rows.view(), options.threads);
   if (config_.rotary) {
     std::vector<std::int64_t> starts = cached_lengths(cache);

@@ -54,7 +54,7 @@ void Embedding::add(std::span<const std::int32_t> ids, Tensor& out) const {
 void Embedding::backward(std::span<const std::int32_t> ids, const TensorView& grad_out) {
   check(ids, "the gradient", grad_out);
   if (!weight_.has_gradient()) return;
-  const Rows rows("embedding: gradient", grad_out, config_.dim);
+  const LayerRows rows("embedding: gradient", grad_out, config_.dim);
   const auto run = [&]<class T>(T) {
     const T* from = rows.view().data<T>();
     for (const std::int32_t id : ids) {

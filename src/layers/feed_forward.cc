@@ -49,7 +49,7 @@ FeedForward::FeedForward(const FeedForwardConfig& config, Weights& weights, cons
       second_({.in = config.ff_dim, .out = config.model_dim, .bias = config.bias}, weights, scope + "linear2.") {}
 
 Tensor FeedForward::forward(const TensorView& x, int threads) const {
-  const Rows rows("feed_forward", x, config_.model_dim);
+  const LayerRows rows("feed_forward", x, config_.model_dim);
   Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
   const MutableTensorView out_rows = out.view().reshape({rows.count(), config_.model_dim});
   // Many blocks are shared out whole; within a single one the products are.
@@ -64,7 +64,7 @@ Tensor FeedForward::forward(const TensorView& x, int threads) const {
 
 // As in forward, but that the wide rows are kept. They pass in blocks through the activation and the second product.
 Tensor FeedForward::forward(const TensorView& x, const Dropout& dropout, FeedForwardSaved& saved, int threads) const {
-  const Rows rows("feed_forward", x, config_.model_dim);
+  const LayerRows rows("feed_forward", x, config_.model_dim);
   Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
   saved.wide = Tensor::uninitialized({rows.count(), config_.ff_dim}, x.dtype());
   const MutableTensorView out_rows = out.view().reshape({rows.count(), config_.model_dim});
@@ -82,7 +82,7 @@ Tensor FeedForward::forward(const TensorView& x, const Dropout& dropout, FeedFor
 
 void FeedForward::backward(const TensorView& x, const Dropout& dropout, const FeedForwardSaved& saved,
                            const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
-  const Rows rows("feed_forward", x, config_.model_dim), grad_rows("feed_forward", grad_out, config_.model_dim);
+  const LayerRows rows("feed_forward", x, config_.model_dim), grad_rows("feed_forward", grad_out, config_.model_dim);
   Tensor active = Tensor::uninitialized(saved.wide.shape(), saved.wide.dtype());
   Tensor grad_wide = Tensor::uninitialized(active.shape(), active.dtype());
   const PackedMatrix back = second_.pack_for_backward(threads);

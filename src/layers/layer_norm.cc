@@ -63,7 +63,7 @@ void LayerNorm::check(const char* name, const TensorView& view, const Dims& shap
 Tensor LayerNorm::run(const TensorView& x, const TensorView& added, const MutableTensorView& sum, int threads) const {
   check("the input", x, x.shape());
   if (added) check("what is added", added, x.shape());
-  const Rows rows("layer_norm", x, config_.dim), added_rows("layer_norm", added ? added : x, config_.dim);
+  const LayerRows rows("layer_norm", x, config_.dim), added_rows("layer_norm", added ? added : x, config_.dim);
   Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
   const auto normalize = [&]<class T>(T) {
     const LayerNormRows<T> all{.x = rows.view().data<T>(),
@@ -96,7 +96,7 @@ void LayerNorm::backward(const TensorView& x, const TensorView& grad_out, const 
                          int threads) {
   check("the input", x, x.shape());
   check("the gradient", grad_out, x.shape());
-  const Rows rows("layer_norm", x, config_.dim), grad_rows("layer_norm", grad_out, config_.dim);
+  const LayerRows rows("layer_norm", x, config_.dim), grad_rows("layer_norm", grad_out, config_.dim);
   const MutableTensorView place = grad_x ? place_rows("layer_norm", "grad_x", grad_x, x.shape()) : grad_x;
   const auto run_backward = [&]<class T>(T) {
     // Each chunk of rows sums for itself, into rows [weight, bias]; the chunks are added in order.

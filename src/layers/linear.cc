@@ -17,7 +17,7 @@ Linear::Linear(const LinearConfig& config, Weights& weights, const std::string& 
 void Linear::pack(WeightStorage storage) { packed_ = PackedMatrix(weight_.value.view().transpose(0, 1), 0, storage); }
 
 Tensor Linear::forward(const TensorView& x, int threads) const {
-  const Rows rows("linear", x, config_.in);
+  const LayerRows rows("linear", x, config_.in);
   Tensor out = Tensor::uninitialized(with_last(x.shape(), config_.out), packed_.dtype());
   forward(rows.view(), out.view().reshape({rows.count(), config_.out}), threads);
   return out;
@@ -28,7 +28,7 @@ void Linear::forward(const TensorView& x, const MutableTensorView& out, int thre
 }
 
 void Linear::backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
-  const Rows rows("linear", x, config_.in), grad_rows("linear: gradient", grad_out, config_.out);
+  const LayerRows rows("linear", x, config_.in), grad_rows("linear: gradient", grad_out, config_.out);
   PackedRows inputs(rows.view());
   affine_backward(inputs, weight_.value, grad_rows.view(),
                   {.weight = gradient_place(weight_),

@@ -123,7 +123,7 @@ struct InputRows {
   InputRows(const std::string& name, const TensorView& x, std::int64_t size)
       : rows(name, x, size), packed(rows.view()) {}
 
-  Rows rows;
+  LayerRows rows;
   PackedRows packed;
 };
 
@@ -230,7 +230,7 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
                                MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const {
   Tensor* projected[] = {&saved.query, &saved.key, &saved.value};
   for (int role = 0; role < 3; ++role) {
-    const Rows rows("multi_head_attention: " + kRoles[role], inputs[role].rows, input_dim(config_, role));
+    const LayerRows rows("multi_head_attention: " + kRoles[role], inputs[role].rows, input_dim(config_, role));
     *projected[role] = projections_[static_cast<std::size_t>(role)].forward(rows.view(), options.threads);
   }
   if (config_.rotary && options.mask.align() == Align::bottom_right) {
@@ -256,7 +256,7 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
                                   const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
                                   const TensorView& grad_out, const MultiHeadAttentionGradients& gradients) {
   const Inputs inputs{query, key, value};
-  const Rows grad_rows("multi_head_attention: gradient", grad_out, config_.out_dim);
+  const LayerRows grad_rows("multi_head_attention: gradient", grad_out, config_.out_dim);
   Tensor grad_merged = Tensor::zeros(saved.merged.shape(), saved.merged.dtype());
   out_.backward(saved.merged, grad_rows.view(), grad_merged, options.threads);
   HeadAttentionGradients middle_gradients = attend_heads_backward(

@@ -9,7 +9,7 @@
 
 namespace qkv {
 
-Rows::Rows(std::string_view layer, const TensorView& x, std::int64_t size) {
+LayerRows::LayerRows(std::string_view layer, const TensorView& x, std::int64_t size) {
   if (x.rank() == 0 || x.size(-1) != size) {
     throw std::invalid_argument(
         fmt::format("{}: the input is {}; it must be [..., {}]", layer, to_string(x.shape()), size));

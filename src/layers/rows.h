@@ -8,10 +8,10 @@
 
 namespace qkv {
 
-class Rows {
+class LayerRows {
  public:
   // Without a copy where the strides allow it. std::invalid_argument unless x is [..., size].
-  Rows(std::string_view layer, const TensorView& x, std::int64_t size);
+  LayerRows(std::string_view layer, const TensorView& x, std::int64_t size);
 
   const TensorView& view() const { return view_; }  // [n, size], last stride 1
   std::int64_t count() const { return view_.size(0); }
