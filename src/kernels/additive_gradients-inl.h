@@ -20,7 +20,7 @@ struct AdditiveTile {
   const T* of_queries;  // a [hidden][column]
   const T* of_keys;     // b [kTileRows][hidden]
   const T* v;           // [hidden]
-  const T* gradients;   // of the scores, [kTileRows][column]; 0: the pair takes no part, whatever a and b hold
+  const T* gradients;   // of the scores, [kTileRows][column]; 0: the pair takes no part, whatever a, b and v hold
   T* grad_queries;      // of a, [hidden][column]
   T* grad_keys;         // of b, [kTileRows][key_step]
   std::int64_t key_step;
@@ -49,12 +49,14 @@ void add_additive_gradients(const AdditiveTile<T>& tile) {
         sum_key = hn::Add(sum_key, inner);
         sum_v[c] = hn::Add(sum_v[c], hn::IfThenZeroElse(none, hn::Mul(gradient, t)));
       }
-      tile.grad_keys[r * tile.key_step + h] += tile.v[h] * hn::GetLane(hn::SumOfLanes(d, sum_key));
+      const T of_all = hn::GetLane(hn::SumOfLanes(d, sum_key));
+      if (of_all != 0) tile.grad_keys[r * tile.key_step + h] += tile.v[h] * of_all;
     }
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       T* grad_queries = tile.grad_queries + h * kColumns + c * kLanes<T>;
       T* grad_v = tile.grad_v + h * kColumns + c * kLanes<T>;
-      hn::Store(hn::MulAdd(sum[c], hn::Set(d, tile.v[h]), hn::Load(d, grad_queries)), d, grad_queries);
+      const Vec<T> before = hn::Load(d, grad_queries), after = hn::MulAdd(sum[c], hn::Set(d, tile.v[h]), before);
+      hn::Store(hn::IfThenElse(hn::Eq(sum[c], hn::Zero(d)), before, after), d, grad_queries);
       hn::Store(hn::Add(hn::Load(d, grad_v), sum_v[c]), d, grad_v);
     }
   }

@@ -3,8 +3,8 @@
 #include "qkv/attention.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention_problem.h"
@@ -50,11 +50,12 @@ class ForwardCall {
       task.out = task.log_sum_exp = task.logits = nullptr;
       task.weights = extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element_;
       task.weights_step = 0;
-      std::byte* memory = scratch[static_cast<std::size_t>(worker)].get(schedule_.row_bytes);
+      Scratch& own = scratch[static_cast<std::size_t>(worker)];
+      const ScratchRoom memory = own.get(schedule_.row_bytes);
       if (is_decoded(task)) {
         decode_group(&task, 1, decode_plan, memory);
       } else {
-        std::memset(memory, 0, std::min(schedule_.row_bytes, Scratch::kFreshBytes));  // decoding writes there, too
+        own.renew();  // decoding writes there, too
         attend_forward({&task, query, query + 1}, {}, memory);
       }
     });
@@ -80,6 +81,7 @@ class ForwardCall {
 
   struct Worker {
     Scratch scratch;
+    Precision precision = Precision::exact;  // of what is kept there
     HeadTask present, next;
   };
 
@@ -116,7 +118,8 @@ class ForwardCall {
         const std::int64_t begin = part * schedule_.task_queries;
         return QueryBlock{&of, begin, std::min(begin + schedule_.task_queries, of.q_len)};
       };
-      std::byte* scratch = worker.scratch.get(schedule_.block.scratch_bytes);
+      const ScratchRoom scratch = worker.scratch.get(schedule_.block.scratch_bytes);
+      if (std::exchange(worker.precision, task.precision) != task.precision) worker.scratch.renew();
       if (folds) {
         check_stop();
         return schedule_.folded.attend(problem_, task, part_of(next, next_first), scratch);
@@ -135,7 +138,7 @@ class ForwardCall {
   void attend_split_blocks() {
     const auto block_of = [&](std::int64_t unit) { return schedule_.split_blocks[static_cast<std::size_t>(unit)]; };
     const auto task_of = [&](const SplitBlock& block) { return problem_.task(block.sequence, block.head); };
-    const auto attend = [&](const SplitBlock& block, const KeyPart& keys, std::byte* scratch) {
+    const auto attend = [&](const SplitBlock& block, const KeyPart& keys, const ScratchRoom& scratch) {
       check_stop();
       const AttentionTask task = task_of(block);
       if (schedule_.folded.together(task.q_len) > 1) return schedule_.folded.attend(problem_, task, {}, scratch, keys);
@@ -143,7 +146,7 @@ class ForwardCall {
     };
     schedule_.split.run(
         schedule_.threads,
-        [&](std::int64_t unit, std::int64_t chunk, std::byte* scratch, std::byte* part) {
+        [&](std::int64_t unit, std::int64_t chunk, const ScratchRoom& scratch, std::byte* part) {
           const SplitBlock block = block_of(unit);
           const std::int64_t first = (block.first_chunk + chunk) * kChunkKeys;
           attend(block, {first, first + kChunkKeys, nullptr, part}, scratch);
@@ -152,7 +155,7 @@ class ForwardCall {
           const SplitBlock block = block_of(unit);
           merge_parts(task_of(block), block.rows, part, next);
         },
-        [&](std::int64_t unit, std::byte* scratch, const std::byte* part) {
+        [&](std::int64_t unit, const ScratchRoom& scratch, const std::byte* part) {
           attend(block_of(unit), {.first = 0, .last = 0, .from = part}, scratch);
         });
   }
@@ -208,17 +211,18 @@ class ForwardCall {
   }
 
   // `memory`: scratch, and two parts.
-  void decode_group(const AttentionTask* tasks, std::int64_t heads, const DecodePlan& plan, std::byte* memory) const {
-    std::byte* part = memory + plan.scratch_bytes;
-    std::byte* next = part + bytes_of(heads * plan.row_elements);
+  void decode_group(const AttentionTask* tasks, std::int64_t heads, const DecodePlan& plan, ScratchRoom memory) const {
+    const ScratchRoom scratch = memory.take_room(plan.scratch_bytes);
+    std::byte* part = memory.take_bytes(bytes_of(heads * plan.row_elements));
+    std::byte* next = memory.take_bytes(bytes_of(heads * plan.row_elements));
     check_stop();
-    decode_chunk(tasks, heads, 0, memory, part);
+    decode_chunk(tasks, heads, 0, scratch, part);
     for (std::int64_t chunk = kChunkKeys; chunk < tasks[0].k_len; chunk += kChunkKeys) {
       check_stop();
-      decode_chunk(tasks, heads, chunk, memory, next);
+      decode_chunk(tasks, heads, chunk, scratch, next);
       merge_decoded(tasks, heads, part, next);
     }
-    finish_decoded(tasks, heads, memory, part);
+    finish_decoded(tasks, heads, scratch, part);
   }
 
   void decode_split() {
@@ -229,14 +233,14 @@ class ForwardCall {
     const auto tasks_of = [&](std::int64_t unit) { return units[static_cast<std::size_t>(unit)].data(); };
     schedule_.decode.split.run(
         schedule_.threads,
-        [&](std::int64_t unit, std::int64_t chunk, std::byte* scratch, std::byte* part) {
+        [&](std::int64_t unit, std::int64_t chunk, const ScratchRoom& scratch, std::byte* part) {
           check_stop();
           decode_chunk(tasks_of(unit), group, chunk * kChunkKeys, scratch, part);
         },
         [&](std::int64_t unit, std::byte* part, const std::byte* next) {
           merge_decoded(tasks_of(unit), group, part, next);
         },
-        [&](std::int64_t unit, std::byte* scratch, std::byte* part) {
+        [&](std::int64_t unit, const ScratchRoom& scratch, std::byte* part) {
           finish_decoded(tasks_of(unit), group, scratch, part);
         });
   }

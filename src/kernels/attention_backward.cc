@@ -14,7 +14,7 @@ namespace qkv::HWY_NAMESPACE {
 
 template <class T>
 const std::byte* backward_typed(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
-                                const ChunkSums& sums, std::byte* scratch) {
+                                const ChunkSums& sums, const ScratchRoom& scratch) {
   const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
   const auto run = [&](auto count) {
     const T* gradient = BackwardBlock<T, count()>(task, begin, end, scratch).run(chunk, sums);
@@ -28,7 +28,7 @@ const std::byte* backward_typed(const BackwardTask& task, std::int64_t begin, st
 }
 
 const std::byte* backward(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
-                          const ChunkSums& sums, std::byte* scratch) {
+                          const ChunkSums& sums, const ScratchRoom& scratch) {
   return task.forward.accumulates_f64() ? backward_typed<double>(task, begin, end, chunk, sums, scratch)
                                         : backward_typed<float>(task, begin, end, chunk, sums, scratch);
 }
@@ -103,7 +103,7 @@ void write_scaled(const RowsToWrite& rows, Dtype type, double scale) {
 }
 
 const std::byte* attend_backward(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
-                                 const ChunkSums& sums, std::byte* scratch) {
+                                 const ChunkSums& sums, const ScratchRoom& scratch) {
   return HWY_DYNAMIC_DISPATCH(backward)(task, begin, end, chunk, sums, scratch);
 }
 

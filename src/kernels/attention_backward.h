@@ -57,6 +57,6 @@ struct ChunkSums {
 // queries' gradient from these keys, [end - begin][score_dim], inside `scratch`; nullptr if none of the queries sees
 // one of them.
 const std::byte* attend_backward(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
-                                 const ChunkSums& sums, std::byte* scratch);
+                                 const ChunkSums& sums, const ScratchRoom& scratch);
 
 }  // namespace qkv

@@ -21,7 +21,7 @@ namespace qkv::HWY_NAMESPACE {
 using DoubleBlocks = ForwardBlocks<double, ExactProduct>;
 using FloatBlocks = ForwardBlocks<float, ExactProduct>;
 
-void forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, const KeyPart& keys) {
+void forward(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {
   const AttentionTask& task = *block.task;
   if (task.accumulates_f64()) return DoubleBlocks(task, scratch).run(block.begin, block.end, next, keys);
   FloatBlocks(task, scratch).run(block.begin, block.end, next, keys);
@@ -57,7 +57,7 @@ ForwardPlan plan_forward(const AttentionTask& task) {
   return HWY_DYNAMIC_DISPATCH(plan)(task);
 }
 
-void attend_forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, const KeyPart& keys) {
+void attend_forward(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {
   if (block.task->precision == Precision::reduced) return attend_reduced(block, next, scratch, keys);
   HWY_DYNAMIC_DISPATCH(forward)(block, next, scratch, keys);
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/attention_task.h"
+#include "kernels/scratch.h"
 
 namespace qkv {
 
@@ -25,10 +26,11 @@ struct KeyPart {
   std::byte* to = nullptr;          // for that of all so far; nullptr: there are no more keys, outputs are written
 };
 
-// `next`: what this thread will probably do next, or no task; its rows are fetched meanwhile. `scratch`: 64-byte
-// aligned; it holds keys and values from one call to the next, and its first Scratch::kFreshBytes were 0 before the
-// first one.
-void attend_forward(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, const KeyPart& keys = {});
+// `next`: what this thread will probably do next, or no task; its rows are fetched meanwhile. `scratch`: of
+// ForwardPlan, 64-byte aligned; it holds keys and values from one call to the next, and its first Scratch::kFreshBytes
+// were 0 before the first one.
+void attend_forward(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch,
+                    const KeyPart& keys = {});
 
 // Adds the partial result over the next keys to the one in front of it, of a block of so many queries.
 void merge_parts(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next);

@@ -150,23 +150,20 @@ class BackwardCall {
     const std::size_t key_bytes = static_cast<std::size_t>(kChunkKeys * plan.key_columns) * element;
     const std::size_t value_bytes = static_cast<std::size_t>(kChunkKeys * plan.value_columns) * element;
     const std::size_t score_bytes = static_cast<std::size_t>(plan.key_columns) * element;
-    const std::size_t sum_bytes = key_bytes + value_bytes + score_bytes + bias_.sum_bytes();
-    std::byte* memory = sum_scratch.get(sum_bytes + wide_bytes());
-    ChunkSums sums{memory, memory + key_bytes, memory + key_bytes + value_bytes};
+    ScratchRoom memory = sum_scratch.get(key_bytes + value_bytes + score_bytes + bias_.sum_bytes() + wide_bytes());
+    ChunkSums sums{memory.take_bytes(key_bytes), memory.take_bytes(value_bytes), memory.take_bytes(score_bytes)};
     if (parameters_.are_wanted()) sums.parameters = parameters_.block(worker);
-    std::memset(memory, 0, key_bytes + value_bytes + score_bytes);
+    std::memset(sums.key, 0, key_bytes);
+    std::memset(sums.value, 0, value_bytes);
+    std::memset(sums.score_v, 0, score_bytes);
+    std::byte* bias_sums = memory.take_bytes(bias_.sum_bytes());
     const std::int64_t group = problem_.heads / problem_.kv_heads;
     AttentionTask of_group = problem_.task(b, kv_head * group);
-    widen_chunk(of_group, chunk, memory + sum_bytes);
+    widen_chunk(of_group, chunk, memory.take_bytes(wide_bytes()));
     for (std::int64_t member = 0; member < group; ++member) {
       const std::int64_t h = kv_head * group + member;
-      const BiasGradients::Head bias_head{.task = index,
-                                          .sequence = b,
-                                          .head = h,
-                                          .member = member,
-                                          .chunk = chunk,
-                                          .keys = keys,
-                                          .sums = sums.score_v + score_bytes};
+      const BiasGradients::Head bias_head{
+          .task = index, .sequence = b, .head = h, .member = member, .chunk = chunk, .keys = keys, .sums = bias_sums};
       bias_.begin_head(bias_head);
       BackwardTask head = task(b, h);
       head.forward.key = of_group.key;

@@ -30,7 +30,7 @@ bool reduced_is_usable() { return __builtin_cpu_supports("avx512bf16"); }
 using AmxBlocks = ForwardBlocks<float, AmxProduct>;
 using ReducedBlocks = ForwardBlocks<float, ReducedProduct>;
 
-void reduced(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, const KeyPart& keys) {
+void reduced(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {
   if (!uses_amx()) return ReducedBlocks(*block.task, scratch).run(block.begin, block.end, next, keys);
   const TileSession session;
   AmxBlocks(*block.task, scratch).run(block.begin, block.end, next, keys);
@@ -44,7 +44,7 @@ ForwardPlan reduced_plan(const AttentionTask& task) {
 
 bool reduced_is_usable() { return false; }
 
-void reduced(const QueryBlock&, const QueryBlock&, std::byte*, const KeyPart&) {}
+void reduced(const QueryBlock&, const QueryBlock&, const ScratchRoom&, const KeyPart&) {}
 
 ForwardPlan reduced_plan(const AttentionTask&) { return {}; }
 
@@ -83,7 +83,7 @@ std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_d
 
 ForwardPlan plan_reduced(const AttentionTask& task) { return HWY_DYNAMIC_DISPATCH(reduced_plan)(task); }
 
-void attend_reduced(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, const KeyPart& keys) {
+void attend_reduced(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {
   HWY_DYNAMIC_DISPATCH(reduced)(block, next, scratch, keys);
 }
 

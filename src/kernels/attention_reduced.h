@@ -14,6 +14,6 @@ std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_d
 
 // plan_forward() and attend_forward() for tasks of that precision. Only if there is no reason not to.
 ForwardPlan plan_reduced(const AttentionTask& task);
-void attend_reduced(const QueryBlock& block, const QueryBlock& next, std::byte* scratch, const KeyPart& keys);
+void attend_reduced(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys);
 
 }  // namespace qkv

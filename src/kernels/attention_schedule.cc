@@ -43,10 +43,16 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
     if (!problem.packed && decoded.empty()) break;  // all sequences are alike
   }
   prefill = statistics || decoded.size() < static_cast<std::size_t>(problem.batch);
-  first.q_len = problem.q_len;  // scratch must do for all sequences
+  first.q_len = problem.q_len;
   first.k_len = problem.k_len;
-  first.precision = problem.precision;
+  first.precision = is_decoded(first) ? Precision::exact : problem.precision;
   block = plan_forward(first);
+  if (statistics && !decoded.empty()) {  // single queries go through the blocks as well, and are exact
+    AttentionTask single = first;
+    single.q_len = 1;
+    single.precision = Precision::exact;
+    block.scratch_bytes = std::max(block.scratch_bytes, plan_forward(single).scratch_bytes);
+  }
   const std::int64_t all_heads = problem.batch * problem.heads;
   std::int64_t together = block.blocks_together;
   const auto tasks_of_head = [&] { return divide_up(problem.q_len, together * block.block_queries); };

@@ -80,7 +80,7 @@ HWY_INLINE void sum_over_queries(const T* tile, std::int64_t tile_step, const T*
 template <class T, int kVectors>
 class BackwardBlock {
  public:
-  BackwardBlock(const BackwardTask& backward, std::int64_t begin, std::int64_t end, std::byte* scratch)
+  BackwardBlock(const BackwardTask& backward, std::int64_t begin, std::int64_t end, ScratchRoom scratch)
       : backward_(backward),
         task_(backward.forward),
         begin_(begin),
@@ -92,22 +92,19 @@ class BackwardBlock {
         dropout_(task_, begin),
         double_(backward) {
     const BackwardScratch<T, kVectors> sizes(backward);
-    weights_ = reinterpret_cast<T*>(scratch);
-    gradients_ = weights_ + sizes.tile;
-    third_tile_ = gradients_ + sizes.tile;
-    query_rows_ = third_tile_ + sizes.tile;
-    grad_out_rows_ = query_rows_ + sizes.query_rows;
-    grad_out_ = grad_out_rows_ + sizes.value_rows;
-    grad_query_ = grad_out_ + sizes.grad_out;
-    grad_v_ = grad_query_ + sizes.grad_query;
-    tile_values_ = grad_v_ + sizes.grad_v;
-    T* wide_queries = tile_values_ + sizes.tile_values;
-    T* relative = wide_queries + sizes.wide_queries;
-    relative_.prepare(task_, begin, relative);
-    T* rest = relative + sizes.relative;
-    queries_ = rows_of_queries(wide_queries);
-    logits_.prepare(task_, begin, count_, queries_, rest);
-    if (double_.is_on()) double_.prepare(begin, count_, rest + sizes.logits.total());
+    weights_ = scratch.take<T>(sizes.tile);
+    gradients_ = scratch.take<T>(sizes.tile);
+    third_tile_ = scratch.take<T>(sizes.tile);
+    query_rows_ = scratch.take<T>(sizes.query_rows);
+    grad_out_rows_ = scratch.take<T>(sizes.value_rows);
+    grad_out_ = scratch.take<T>(sizes.grad_out);
+    grad_query_ = scratch.take<T>(sizes.grad_query);
+    grad_v_ = scratch.take<T>(sizes.grad_v);
+    tile_values_ = scratch.take<T>(sizes.tile_values);
+    queries_ = rows_of_queries(scratch.take<T>(sizes.wide_queries));
+    relative_.prepare(task_, begin, scratch.take<T>(sizes.relative));
+    logits_.prepare(task_, begin, count_, queries_, scratch);
+    if (double_.is_on()) double_.prepare(begin, count_, scratch);
   }
 
   // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of score_dim, or nullptr.
@@ -161,14 +158,16 @@ class BackwardBlock {
       if (row_sum == -kInfinity<T>) continue;
       T* grad_out = grad_out_rows_ + i * value_columns_;
       if (!is_additive(task_)) {
-        read_rows(queries_, i, i + 1, task_.query_dim, query_rows_ + i * query_columns_, query_columns_);
+        T* query = query_rows_ + i * query_columns_;
+        read_rows(queries_, i, i + 1, task_.query_dim, query, query_columns_);
+        rows_are_finite_ = rows_are_finite_ && is_finite_row(query, task_.query_dim);
       }
       read_rows(backward_.grad_out, begin_ + i, begin_ + i + 1, task_.value_dim, grad_out, value_columns_);
       T* out = tile_values_;
       read_rows(backward_.out, begin_ + i, begin_ + i + 1, task_.value_dim, out, value_columns_);
       delta_[i] = dot(grad_out, out, task_.value_dim) * rate;
-      rows_are_finite_ = rows_are_finite_ && std::isfinite(delta_[i]);  // NaN of a query has reached its out
-      if (double_.is_on()) double_.read_row(i, grad_out);
+      rows_are_finite_ = rows_are_finite_ && std::isfinite(delta_[i]);  // whatever grad_out holds reaches it
+      if (double_.is_on()) rows_are_finite_ = double_.read_row(i, grad_out) && rows_are_finite_;
     }
     transpose(grad_out_rows_, value_columns_, count_, task_.value_dim, grad_out_, kColumns);
   }
@@ -298,7 +297,8 @@ class BackwardBlock {
     if (parameters_ == nullptr) return;
     T* sums = parameters_;
     for (const TableBias* table = task_.tables; table->row_length == 0; ++table) sums += table->numbers;
-    relative_.add_to_rows(query_rows_, query_columns_, count_, sums);
+    rows_are_finite_ ? relative_.add_to_rows(query_rows_, query_columns_, count_, sums)
+                     : relative_.add_some_to_rows(query_rows_, query_columns_, count_, sums);
   }
 
   void add_score_v(T* sums) const {
@@ -376,7 +376,7 @@ class BackwardBlock {
   RelativeRows<T, kVectors> relative_;
   Rows queries_;                 // of the block, from row 0 on, of type T
   T* parameters_ = nullptr;      // [parameter_count]
-  bool rows_are_finite_ = true;  // those of queries, grad_out and out
+  bool rows_are_finite_ = true;  // those of queries, their tangents, grad_out and out
 };
 
 }  // namespace qkv::HWY_NAMESPACE

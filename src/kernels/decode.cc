@@ -23,19 +23,17 @@ struct Decoder {
     return {row_elements(task), static_cast<std::size_t>(sizes.queries + sizes.logits) * sizeof(T)};
   }
 
-  static void chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, std::byte* scratch,
+  static void chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, const ScratchRoom& scratch,
                     std::byte* part) {
-    DecodeChunk<T, S>(tasks, heads, first, reinterpret_cast<T*>(scratch))
-        .run(reinterpret_cast<T*>(part), row_elements(tasks[0]));
+    DecodeChunk<T, S>(tasks, heads, first, scratch).run(reinterpret_cast<T*>(part), row_elements(tasks[0]));
   }
 
   static void merge(const AttentionTask* tasks, std::int64_t heads, std::byte* part, const std::byte* next) {
-    const bool plain = is_plain(tasks[0]);
     for (std::int64_t h = 0; h < heads; ++h) {
       T* row = reinterpret_cast<T*>(part) + h * row_elements(tasks[0]);
       const T* other = reinterpret_cast<const T*>(next) + h * row_elements(tasks[0]);
-      plain ? merge_rows<Unit::base2>(row, other, tasks[h].value_dim)
-            : merge_rows<Unit::natural>(row, other, tasks[h].value_dim);
+      is_plain(tasks[h]) ? merge_rows<Unit::base2>(row, other, tasks[h].value_dim)
+                         : merge_rows<Unit::natural>(row, other, tasks[h].value_dim);
     }
   }
 
@@ -72,7 +70,7 @@ struct Decoder {
     }
   }
 
-  static void finish(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, std::byte* part) {
+  static void finish(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch, std::byte* part) {
     for (std::int64_t h = 0; h < heads; ++h) {
       T* row = reinterpret_cast<T*>(part) + h * row_elements(tasks[0]);
       if (tasks[h].sink != -kInfinity<double>) {
@@ -87,9 +85,10 @@ struct Decoder {
     if (tasks[0].weights != nullptr || tasks[0].logits != nullptr) write_planes(tasks, heads, scratch, part);
   }
 
-  static void write_planes(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, const std::byte* part) {
+  static void write_planes(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch,
+                           const std::byte* part) {
     for (std::int64_t chunk = 0; chunk < tasks[0].k_len; chunk += kChunkKeys) {
-      DecodeChunk<T, S>(tasks, heads, chunk, reinterpret_cast<T*>(scratch))
+      DecodeChunk<T, S>(tasks, heads, chunk, scratch)
           .write_planes(reinterpret_cast<const T*>(part), row_elements(tasks[0]));
     }
     for (std::int64_t h = 0; h < heads; ++h) {
@@ -131,7 +130,8 @@ struct Decoder {
 
 DecodePlan plan(const AttentionTask& task, std::int64_t heads) { QKV_DECODE(task, plan, task, heads) }
 
-void chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, std::byte* scratch, std::byte* part) {
+void chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, const ScratchRoom& scratch,
+           std::byte* part) {
   QKV_DECODE(*tasks, chunk, tasks, heads, first, scratch, part)
 }
 
@@ -139,7 +139,7 @@ void merge(const AttentionTask* tasks, std::int64_t heads, std::byte* part, cons
   QKV_DECODE(*tasks, merge, tasks, heads, part, next)
 }
 
-void finish(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, std::byte* part) {
+void finish(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch, std::byte* part) {
   QKV_DECODE(*tasks, finish, tasks, heads, scratch, part)
 }
 
@@ -165,7 +165,7 @@ DecodePlan plan_decode(const AttentionTask& task, std::int64_t heads) {
   return HWY_DYNAMIC_DISPATCH(plan)(task, heads);
 }
 
-void decode_chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, std::byte* scratch,
+void decode_chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, const ScratchRoom& scratch,
                   std::byte* part) {
   HWY_DYNAMIC_DISPATCH(chunk)(tasks, heads, first, scratch, part);
 }
@@ -174,7 +174,7 @@ void merge_decoded(const AttentionTask* tasks, std::int64_t heads, std::byte* pa
   HWY_DYNAMIC_DISPATCH(merge)(tasks, heads, part, next);
 }
 
-void finish_decoded(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, std::byte* part) {
+void finish_decoded(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch, std::byte* part) {
   HWY_DYNAMIC_DISPATCH(finish)(tasks, heads, scratch, part);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/attention_task.h"
+#include "kernels/scratch.h"
 
 namespace qkv {
 
@@ -20,8 +21,8 @@ struct DecodePlan {
 // `tasks`: the query heads of one key/value head of one sequence, `heads` of them.
 DecodePlan plan_decode(const AttentionTask& task, std::int64_t heads);
 
-// The partial result over keys chunk <= j < chunk + kChunkKeys. `part`: 64-byte aligned rows.
-void decode_chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t chunk, std::byte* scratch,
+// The partial result over keys chunk <= j < chunk + kChunkKeys. `scratch`, `part`: 64-byte aligned, as planned.
+void decode_chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t chunk, const ScratchRoom& scratch,
                   std::byte* part);
 
 // Adds the next partial result to the one in front of it.
@@ -29,6 +30,6 @@ void merge_decoded(const AttentionTask* tasks, std::int64_t heads, std::byte* pa
 
 // Adds the sinks and writes what the tasks ask for: out, log-sum-exp, weights and logits (the last two by a second look
 // at the keys).
-void finish_decoded(const AttentionTask* tasks, std::int64_t heads, std::byte* scratch, std::byte* part);
+void finish_decoded(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch, std::byte* part);
 
 }  // namespace qkv

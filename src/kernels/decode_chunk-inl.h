@@ -1,4 +1,5 @@
-// One query against a chunk of keys, for the query heads of a group. Included once per CPU target.
+// One query against a chunk of keys, for the query heads of a group: one sequence's, so that they see the same interval
+// of keys, but what is added to their logits is each head's own. Included once per CPU target.
 
 #if defined(QKV_KERNELS_DECODE_CHUNK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_DECODE_CHUNK_INL_H_
@@ -146,12 +147,12 @@ struct DecodeScratch {
 template <class T, class S>
 class DecodeChunk {
  public:
-  DecodeChunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t chunk, T* scratch)
-      : tasks_(tasks), heads_(heads), chunk_(chunk), plain_(is_plain(tasks[0])) {
+  DecodeChunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t chunk, ScratchRoom scratch)
+      : tasks_(tasks), heads_(heads), chunk_(chunk) {
     const DecodeScratch<T> sizes(tasks[0], heads);
     query_step_ = sizes.query_step;
-    queries_ = scratch;
-    logits_ = scratch + sizes.queries;
+    queries_ = scratch.take<T>(sizes.queries);
+    logits_ = scratch.take<T>(sizes.logits);
     const KeyRange keys = keys_of_query(tasks[0], 0);
     first_ = std::clamp(keys.first, chunk, chunk + kChunkKeys);
     last_ = std::clamp(keys.last, first_, chunk + kChunkKeys);
@@ -164,7 +165,7 @@ class DecodeChunk {
     compute_logits();
     for (std::int64_t h = 0; h < heads_; ++h) {
       T* row = part + h * row_elements;
-      if (plain_) {
+      if (is_plain(tasks_[h])) {
         weigh<Unit::base2>(h, row[0], row[1]);
       } else {
         weigh<Unit::natural>(h, row[0], row[1]);
@@ -182,7 +183,7 @@ class DecodeChunk {
     for (std::int64_t h = 0; h < heads_; ++h) {
       finish_logits(h);
       const T* row = part + h * row_elements;
-      if (plain_) {
+      if (is_plain(tasks_[h])) {
         write_rows<Unit::base2>(h, row[0], row[1]);
       } else {
         write_rows<Unit::natural>(h, row[0], row[1]);
@@ -196,7 +197,7 @@ class DecodeChunk {
     for (std::int64_t h = 0; h < heads_; ++h) {
       T* query = queries_ + h * query_step_;
       convert_row(reinterpret_cast<const S*>(tasks_[h].query.data), tasks_[h].query_dim, query);
-      if (!plain_ || tasks_[h].scale > 0) continue;
+      if (!is_plain(tasks_[h]) || tasks_[h].scale > 0) continue;
       for (std::int64_t e = 0; e < query_step_; e += kLanes<T>) {
         hn::Store(hn::Neg(hn::Load(d, query + e)), d, query + e);
       }
@@ -232,7 +233,7 @@ class DecodeChunk {
     const AttentionTask& task = tasks_[h];
     T* logits = logits_ + h * kChunkKeys;
     const std::int64_t begin = first_ - chunk_, end = last_ - chunk_;
-    if (!plain_) {
+    if (!is_plain(task)) {
       for (std::int64_t j = begin; j < end; ++j) logits[j] *= static_cast<T>(task.scale);
     }
     std::fill(logits + begin / kLanes<T> * kLanes<T>, logits + begin, -kInfinity<T>);
@@ -439,7 +440,6 @@ class DecodeChunk {
 
   const AttentionTask* tasks_;
   const std::int64_t heads_, chunk_;
-  const bool plain_;
   std::int64_t first_, last_, query_step_;
   T* queries_;  // [heads][query_step], times the scale
   T* logits_;   // [heads][kChunkKeys], then weights

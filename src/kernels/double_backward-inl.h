@@ -39,24 +39,25 @@ class DoubleBackward {
   // Of the queries, [kColumns][query_dim in whole vectors]; rows without keys are 0.
   const T* query_rows() const { return query_rows_; }
 
-  // To call first, then read_row() for each query that has keys.
-  void prepare(std::int64_t begin, std::int64_t count, T* scratch) {
+  // To call first, then read_row() for each query that has keys: whether its tangent is finite.
+  void prepare(std::int64_t begin, std::int64_t count, ScratchRoom& scratch) {
     begin_ = begin;
-    query_rows_ = scratch;
-    value_rows_ = query_rows_ + kColumns * whole_vectors<T>(task_.query_dim);
+    query_rows_ = scratch.take<T>(kColumns * whole_vectors<T>(task_.query_dim));
+    value_rows_ = scratch.take<T>(kTileRows * whole_vectors<T>(task_.value_dim));
     std::memset(query_rows_, 0, sizeof(T) * kColumns * whole_vectors<T>(task_.query_dim));
     for (int i = 0; i < kColumns; ++i) log_sum_exp_tangent_[i] = delta_[i] = factor_[i] = 0;
-    logits_.prepare(begin, count, value_rows_ + kTileRows * whole_vectors<T>(task_.value_dim));
+    logits_.prepare(begin, count, scratch);
   }
 
-  void read_row(std::int64_t i, const T* grad_out) {
+  bool read_row(std::int64_t i, const T* grad_out) {
     const std::int64_t query = begin_ + i;
     log_sum_exp_tangent_[i] = number(backward_.log_sum_exp_tangent, query);
     factor_[i] = 1 / number(backward_.weight_sum, query);
     delta_[i] = dot(grad_out, row(backward_.out_tangent, query), task_.value_dim);
-    if (tangents().query.data == nullptr) return;
+    if (tangents().query.data == nullptr) return true;
     T* to = query_rows_ + i * whole_vectors<T>(task_.query_dim);
     std::memcpy(to, row(tangents().query, query), sizeof(T) * task_.query_dim);
+    return is_finite_row(to, task_.query_dim);
   }
 
   // Of the keys from `key` on, tiles [kTileRows][column]: on entry weights P and gradients P B; then weights P A,

@@ -48,7 +48,7 @@ std::int64_t FoldedHeads::led_by(const AttentionTask& task) const {
 }
 
 void FoldedHeads::attend(const AttentionProblem& problem, const AttentionTask& first, const QueryBlock& next,
-                         std::byte* scratch, const KeyPart& keys) const {
+                         ScratchRoom scratch, const KeyPart& keys) const {
   const std::int64_t heads = led_by(first);
   if (heads == 1) return attend_forward({&first, 0, first.q_len}, next, scratch, keys);
   // The heads' rows lie equally far apart.
@@ -63,7 +63,8 @@ void FoldedHeads::attend(const AttentionProblem& problem, const AttentionTask& f
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   };
 
-  std::byte* rows = scratch + block_bytes_;
+  const ScratchRoom of_block = scratch.take_room(block_bytes_);
+  std::byte* rows = scratch.take_bytes(row_bytes_);
   AttentionTask folded = first;
   folded.q_len = heads * first.q_len;
   folded.period = first.q_len;
@@ -80,7 +81,7 @@ void FoldedHeads::attend(const AttentionProblem& problem, const AttentionTask& f
   if (first.log_sum_exp != nullptr) folded.log_sum_exp = folded.out + whole_lines(folded.q_len * out_row);
   folded.log_sum_exp_step = 1;
 
-  attend_forward({&folded, 0, folded.q_len}, next, scratch, keys);
+  attend_forward({&folded, 0, folded.q_len}, next, of_block, keys);
   if (keys.to != nullptr) return;
 
   for_rows(first.out, second.out, [&](std::int64_t head, std::int64_t i, std::int64_t row) {

@@ -24,7 +24,7 @@ class FoldedHeads {
   std::int64_t led_by(const AttentionTask& task) const;
 
   // Those that `first` leads. `scratch`: scratch_bytes(), else as for attend_forward(), which has the beginning.
-  void attend(const AttentionProblem& problem, const AttentionTask& first, const QueryBlock& next, std::byte* scratch,
+  void attend(const AttentionProblem& problem, const AttentionTask& first, const QueryBlock& next, ScratchRoom scratch,
               const KeyPart& keys = {}) const;
 
   std::size_t scratch_bytes() const { return block_bytes_ + row_bytes_; }

@@ -63,9 +63,9 @@ struct ForwardPart {
 template <class T, int kVectors, class Product>
 class ForwardBlock {
  public:
-  // Queries begin <= i < end. `weights`, `own`: as ForwardScratch says.
+  // Queries begin <= i < end. `weights`, and what is taken of `own`: as ForwardScratch says.
   ForwardBlock(const AttentionTask& task, std::int64_t begin, std::int64_t end, const Product& product, T* weights,
-               T* own)
+               ScratchRoom& own)
       : task_(task),
         begin_(begin),
         count_(end - begin),
@@ -74,12 +74,11 @@ class ForwardBlock {
         product_(product),
         logits_(product),
         weights_(weights),
-        out_(own),
-        chunk_out_(own + ForwardScratch<T, kVectors>(task).out) {
-    const std::int64_t out = ForwardScratch<T, kVectors>(task).out;
-    logits_.prepare(task_, begin_, count_, from_row(task_.query, begin_), own + 2 * out);
+        out_(own.take<T>(ForwardScratch<T, kVectors>(task).out)),
+        chunk_out_(own.take<T>(ForwardScratch<T, kVectors>(task).out)) {
+    logits_.prepare(task_, begin_, count_, from_row(task_.query, begin_), own);
     state_.reset();
-    std::memset(out_, 0, sizeof(T) * out);
+    std::memset(out_, 0, sizeof(T) * ForwardScratch<T, kVectors>(task).out);
   }
 
   // What is to be fetched for `next` while this block's tiles are computed.

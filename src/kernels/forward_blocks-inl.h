@@ -20,11 +20,12 @@ namespace qkv::HWY_NAMESPACE {
 template <class T, class Product>
 class ForwardBlocks {
  public:
-  ForwardBlocks(const AttentionTask& task, std::byte* scratch)
+  ForwardBlocks(const AttentionTask& task, ScratchRoom scratch)
       : task_(task),
         together_(together(task)),
-        product_(task, bytes_of(task, together_), scratch),
-        weights_(reinterpret_cast<T*>(scratch + Product::bytes(task, bytes_of(task, together_)))) {}
+        product_(task, bytes_of(task, together_), scratch.take_bytes(Product::bytes(task, bytes_of(task, together_)))),
+        weights_(scratch.take<T>(ForwardScratch<T, kTileVectors>(task).weights)),
+        own_(scratch) {}
 
   // For tasks with at most so many queries and keys.
   static ForwardPlan plan(const AttentionTask& task) {
@@ -78,7 +79,8 @@ class ForwardBlocks {
 
   template <int kVectors>
   void run_one(std::int64_t begin, std::int64_t end, const QueryBlock& next, const KeyPart& keys) {
-    ForwardBlock<T, kVectors, Product> block(task_, begin, end, product_, weights_, own_scratch(0));
+    ScratchRoom own = own_;
+    ForwardBlock<T, kVectors, Product> block(task_, begin, end, product_, weights_, own);
     if (next.task != nullptr) block.announce(next);
     if (keys.from != nullptr) block.load(keys.from);
     block.attend(keys.first, std::min(keys.last, task_.k_len));
@@ -97,9 +99,10 @@ class ForwardBlocks {
   }
 
   void run_together(std::int64_t begin, std::int64_t count, const QueryBlock& next) {
+    ScratchRoom own = own_;
     std::optional<ForwardBlock<T, kTileVectors, Product>> blocks[kMostTogether];
     for (std::int64_t b = 0; b < count; ++b, begin += kColumns) {
-      blocks[b].emplace(task_, begin, begin + kColumns, product_, weights_, own_scratch(b));
+      blocks[b].emplace(task_, begin, begin + kColumns, product_, weights_, own);
     }
     if (next.task != nullptr) blocks[count - 1]->announce(next);
     const std::int64_t keys = Product::keys_held(task_, bytes_of(task_, together_));
@@ -109,15 +112,11 @@ class ForwardBlocks {
     for (std::int64_t b = 0; b < count; ++b) blocks[b]->finish();
   }
 
-  T* own_scratch(std::int64_t block) const {
-    const ForwardScratch<T, kTileVectors> sizes(task_);
-    return weights_ + sizes.weights + block * sizes.of_block();
-  }
-
   const AttentionTask& task_;
   const int together_;
   const Product product_;
-  T* weights_;  // and, behind it, what each block has for itself
+  T* weights_;
+  const ScratchRoom own_;  // what each block has for itself
 };
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -13,12 +13,12 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
 template <class T>
-void jvp_typed(const JvpTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch) {
+void jvp_typed(const JvpTask& task, std::int64_t begin, std::int64_t end, const ScratchRoom& scratch) {
   if (end - begin <= kLanes<T>) return JvpBlock<T, 1>(task, begin, end, scratch).run();
   JvpBlock<T, kTileVectors>(task, begin, end, scratch).run();
 }
 
-void jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch) {
+void jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, const ScratchRoom& scratch) {
   task.forward.accumulates_f64() ? jvp_typed<double>(task, begin, end, scratch)
                                  : jvp_typed<float>(task, begin, end, scratch);
 }
@@ -47,7 +47,7 @@ HWY_EXPORT(jvp_plan);
 
 JvpPlan plan_jvp(const AttentionTask& task) { return HWY_DYNAMIC_DISPATCH(jvp_plan)(task); }
 
-void attend_jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch) {
+void attend_jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, const ScratchRoom& scratch) {
   HWY_DYNAMIC_DISPATCH(jvp)(task, begin, end, scratch);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/attention_task.h"
+#include "kernels/scratch.h"
 
 namespace qkv {
 
@@ -33,6 +34,6 @@ struct JvpPlan {
 JvpPlan plan_jvp(const AttentionTask& task);
 
 // The tangents of queries begin <= i < end. `scratch`: 64-byte aligned.
-void attend_jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, std::byte* scratch);
+void attend_jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, const ScratchRoom& scratch);
 
 }  // namespace qkv

@@ -39,7 +39,7 @@ struct JvpScratch {
 template <class T, int kVectors>
 class JvpBlock {
  public:
-  JvpBlock(const JvpTask& jvp, std::int64_t begin, std::int64_t end, std::byte* scratch)
+  JvpBlock(const JvpTask& jvp, std::int64_t begin, std::int64_t end, ScratchRoom scratch)
       : jvp_(jvp),
         task_(jvp.forward),
         begin_(begin),
@@ -47,12 +47,12 @@ class JvpBlock {
         visibility_(task_, begin, count_),
         tangent_logits_(task_, jvp.tangents) {
     const JvpScratch<T, kVectors> sizes(task_);
-    weights_ = reinterpret_cast<T*>(scratch);
-    slopes_ = weights_ + sizes.tile;
-    sums_ = slopes_ + sizes.tile;
-    rows_ = sums_ + sizes.sums;
-    logits_.prepare(task_, begin, count_, from_row(task_.query, begin), rows_ + sizes.sums);
-    tangent_logits_.prepare(begin, count_, rows_ + sizes.sums + sizes.logits);
+    weights_ = scratch.take<T>(sizes.tile);
+    slopes_ = scratch.take<T>(sizes.tile);
+    sums_ = scratch.take<T>(sizes.sums);
+    rows_ = scratch.take<T>(sizes.sums);
+    logits_.prepare(task_, begin, count_, from_row(task_.query, begin), scratch);
+    tangent_logits_.prepare(begin, count_, scratch);
     std::memset(sums_, 0, sizeof(T) * sizes.sums);
     for (std::int64_t i = 0; i < kColumns; ++i) {
       log_sum_exp_tangent_[i] = weight_sum_[i] = 0;

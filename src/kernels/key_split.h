@@ -49,7 +49,7 @@ void KeySplit::run(int threads, const Chunk& chunk, const Merge& merge, const Fi
   std::vector<Unit> units(chunks.size());
   std::vector<Scratch> scratch(static_cast<std::size_t>(threads));
   Scratch memory;
-  std::byte* part = memory.get(chunks.size() * parts * part_bytes);
+  std::byte* part = memory.get(chunks.size() * parts * part_bytes).take_bytes(chunks.size() * parts * part_bytes);
   for (Unit& unit : units) {
     unit.computed.resize(parts - 1);
     for (std::size_t i = 0; i < parts; ++i, part += part_bytes) unit.free.push_back(part);
@@ -65,7 +65,7 @@ void KeySplit::run(int threads, const Chunk& chunk, const Merge& merge, const Fi
       std::byte* own = unit.free.back();
       unit.free.pop_back();
       lock.unlock();
-      std::byte* tiles = scratch[static_cast<std::size_t>(worker)].get(scratch_bytes);
+      const ScratchRoom tiles = scratch[static_cast<std::size_t>(worker)].get(scratch_bytes);
       chunk(u, index, tiles, own);
       lock.lock();
       const auto computed = [&](std::int64_t i) -> auto& { return unit.computed[static_cast<std::size_t>(i % wave)]; };

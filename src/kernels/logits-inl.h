@@ -18,6 +18,7 @@
 #include "kernels/exact_product-inl.h"
 #include "kernels/relative_rows-inl.h"
 #include "kernels/rows-inl.h"
+#include "kernels/scratch.h"
 #include "kernels/softmax_state-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -94,19 +95,21 @@ class BlockLogits {
   explicit BlockLogits(Product product = {}) : product_(product) {}
 
   // Queries begin <= i < begin + count: rows of `queries` from 0 on.
-  void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, const Rows& queries, T* scratch) {
+  void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, const Rows& queries,
+               ScratchRoom& scratch) {
     const LogitScratch<T, kVectors> sizes(task);
     begin_ = begin;
     count_ = count;
-    right_ = scratch;
-    T* projected = right_ + sizes.queries;
-    key_rows_ = projected + sizes.projected;
-    key_hidden_ = key_rows_ + sizes.key_rows;
-    products_ = key_hidden_ + sizes.key_hidden + sizes.relative;
+    right_ = scratch.take<T>(sizes.queries);
+    T* projected = scratch.take<T>(sizes.projected);
+    key_rows_ = scratch.take<T>(sizes.key_rows);
+    key_hidden_ = scratch.take<T>(sizes.key_hidden);
+    T* relative = scratch.take<T>(sizes.relative);
+    products_ = scratch.take<T>(sizes.products);
     multiplied_ = -1;
 
     transpose_queries(queries, task.query_dim);
-    relative_.prepare(task, begin, key_hidden_ + sizes.key_hidden);
+    relative_.prepare(task, begin, relative);
     if (relative_.is_on()) relative_.multiply(right_, task.query_dim);
     if (is_additive(task)) {
       multiply_rows(task.hidden, reinterpret_cast<const T*>(task.score_w_query.data), task.score_w_query.step, 1,

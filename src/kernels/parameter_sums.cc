@@ -130,7 +130,8 @@ void ParameterSums::write_slopes() const {
   }
 }
 
-// out depends on a sink through its weight alone: d out / d sink = -weight out.
+// out depends on a sink through its weight alone: d out / d sink = -weight out. An out of 0, as that of a query without
+// keys, adds 0 whatever grad_out holds.
 void ParameterSums::write_sinks(const TensorView& out, const TensorView& grad_out,
                                 const TensorView& log_sum_exp) const {
   Tensor sums = Tensor::zeros({problem_.heads}, Dtype::f64);
@@ -145,6 +146,9 @@ void ParameterSums::write_sinks(const TensorView& out, const TensorView& grad_ou
       if (sink == -std::numeric_limits<double>::infinity()) continue;
       for (std::int64_t i = 0; i < problem_.query_length(b); ++i) {
         read(out, b, h, i, row);
+        if (std::all_of(row.data<double>(), row.data<double>() + problem_.value_dim, [](double x) { return x == 0; })) {
+          continue;
+        }
         read(grad_out, b, h, i, gradient);
         const double product = std::inner_product(row.data<double>(), row.data<double>() + problem_.value_dim,
                                                   gradient.data<double>(), 0.0);

@@ -72,10 +72,12 @@ class RelativeRows {
         });
   }
 
-  // grad_queries [size][column] += rows x numbers, without the scale.
-  void add_to_queries(std::int64_t size, T* grad_queries) const {
-    accumulate<kVectors>(KeyRows<T>{row_at(first_), table_->row_length, last_ - first_}, size, numbers_,
-                         static_cast<const T*>(nullptr), grad_queries);
+  // grad_queries [size][column] += rows x numbers, without the scale. A number of 0 adds 0, whatever its row holds.
+  void add_to_queries(std::int64_t size, T* grad_queries) {
+    const KeyRows<T> rows{row_at(first_), table_->row_length, last_ - first_};
+    const bool finite = rows.are_finite(size);
+    if (!finite) mark_zeros();
+    accumulate<kVectors>(rows, size, numbers_, finite ? nullptr : numbers_, grad_queries);
   }
 
   // Adds numbers x queries [count][columns], without the scale, to the sums of the table's rows.
@@ -85,8 +87,33 @@ class RelativeRows {
     for (; row < last_; ++row) add_some<1>(row, queries, columns, count, sums);
   }
 
+  // The same for queries with NaN or infinity: a number of 0 adds 0.
+  HWY_NOINLINE void add_some_to_rows(const T* queries, std::int64_t columns, std::int64_t count, T* sums) const {
+    const Tag<T> d;
+    for (std::int64_t row = first_; row < last_; ++row) {
+      T* to = sums + row * table_->row_length;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T number = numbers_[(row - first_) * kColumns + i];
+        if (number == 0) continue;
+        for (std::int64_t c = 0; c < columns; c += kLanes<T>) {
+          const Vec<T> query = hn::LoadU(d, queries + i * columns + c);
+          hn::StoreU(hn::MulAdd(hn::Set(d, number), query, hn::LoadU(d, to + c)), d, to + c);
+        }
+      }
+    }
+  }
+
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
+
+  // Numbers of 0 become -0, what accumulate() leaves out.
+  void mark_zeros() {
+    const Tag<T> d;
+    for (T* at = numbers_; at < numbers_ + (last_ - first_) * kColumns; at += kLanes<T>) {
+      const Vec<T> number = hn::Load(d, at);
+      hn::Store(hn::IfThenElse(hn::Eq(number, hn::Zero(d)), hn::Set(d, T(-0.0)), number), d, at);
+    }
+  }
 
   const T* row_at(std::int64_t row) const {
     return reinterpret_cast<const T*>(table_->values) + row * table_->row_length;

@@ -32,21 +32,33 @@ Tensor product(Tensor& rows, const TensorView& matrix, int threads) {
   return out;
 }
 
-// Rows in the type of their gradients, those without a gradient as 0: nothing that a mask hides, and no query without
-// keys, shall reach a parameter, even if it holds NaN.
-Tensor rows_that_count(const TensorView& rows, const Tensor& gradients) {
-  Tensor copy = convert(rows, gradients.dtype());
-  const std::int64_t size = copy.size(-1), gradient_size = gradients.size(-1);
+// The rows whose gradients are all 0 become 0: what a mask hides, and a query without keys, adds nothing, even if it or
+// what it is multiplied with holds NaN.
+void clear_rows_without(const Tensor& gradients, Tensor& rows) {
+  const std::int64_t size = rows.size(-1), gradient_size = gradients.size(-1);
   const auto clear_rows = [&]<class T>(T) {
-    for (std::int64_t r = 0; r < rows_of(copy); ++r) {
+    for (std::int64_t r = 0; r < rows_of(rows); ++r) {
       const T* gradient = gradients.data<T>() + r * gradient_size;
       if (std::all_of(gradient, gradient + gradient_size, [](T number) { return number == 0; })) {
-        std::fill_n(copy.data<T>() + r * size, size, T(0));
+        std::fill_n(rows.data<T>() + r * size, size, T(0));
       }
     }
   };
-  copy.dtype() == Dtype::f64 ? clear_rows(double{}) : clear_rows(float{});
+  rows.dtype() == Dtype::f64 ? clear_rows(double{}) : clear_rows(float{});
+}
+
+// Rows in the type of their gradients, but for those without one.
+Tensor rows_that_count(const TensorView& rows, const Tensor& gradients) {
+  Tensor copy = convert(rows, gradients.dtype());
+  clear_rows_without(gradients, copy);
   return copy;
+}
+
+// From the gradients of projected rows to those of the rows: gradients times matrix.
+Tensor gradients_through(const TensorView& matrix, Tensor& gradients, int threads) {
+  Tensor rows = product(gradients, matrix, threads);
+  clear_rows_without(gradients, rows);
+  return rows;
 }
 
 // to [m, n] = the sum over all rows of a [..., m]^T b [..., n].
@@ -114,8 +126,8 @@ void differentiate_additive(const BackwardInputs& inputs, const AttentionOptions
   if (gradients.query || grad_w_query) inner.query = grad_query;
   if (gradients.key || grad_w_key) inner.key = grad_key;
   differentiate_scores(inputs, options, inner);
-  if (gradients.query) write(product(grad_query, w_query, options.threads), gradients.query);
-  if (gradients.key) write(product(grad_key, w_key, options.threads), gradients.key);
+  if (gradients.query) write(gradients_through(w_query, grad_query, options.threads), gradients.query);
+  if (gradients.key) write(gradients_through(w_key, grad_key, options.threads), gradients.key);
   if (grad_w_query) {
     Tensor rows = rows_that_count(inputs.q, grad_query);
     sum_outer_products(grad_query, rows, grad_w_query, options.threads);
@@ -148,7 +160,8 @@ void differentiate_bilinear(const BackwardInputs& inputs, const AttentionOptions
   if (gradients.value) inner.value = grad_value;
   differentiate_scores({projected, k, v, out, inputs.log_sum_exp, grad_out}, dot, inner);
   if (gradients.query) {
-    write(product(grad_projected, options.score.w_query().transpose(0, 1), options.threads), gradients.query);
+    const TensorView w = options.score.w_query().transpose(0, 1);
+    write(gradients_through(w, grad_projected, options.threads), gradients.query);
   }
   if (gradients.key) write(grad_key, gradients.key);
   if (gradients.value) write(grad_value, gradients.value);

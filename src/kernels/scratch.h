@@ -1,13 +1,41 @@
-// Memory for one thread's tiles.
+// Memory for one thread's tiles, and how kernels divide it.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
 
 namespace qkv {
+
+// What is left of memory whose size was planned. Kernels take from it piece by piece, never by an address alone, so
+// that one that needs more than its plan said fails and writes nowhere else.
+class ScratchRoom {
+ public:
+  ScratchRoom(std::byte* data, std::size_t bytes) : data_(data), left_(bytes) {}
+
+  // std::logic_error if there is less.
+  std::byte* take_bytes(std::size_t bytes) {
+    if (bytes > left_) refuse(bytes, left_);
+    std::byte* taken = data_;
+    data_ += bytes;
+    left_ -= bytes;
+    return taken;
+  }
+  template <class T>
+  [[gnu::always_inline]] T* take(std::int64_t count) {
+    return reinterpret_cast<T*>(take_bytes(sizeof(T) * static_cast<std::size_t>(count)));
+  }
+  ScratchRoom take_room(std::size_t bytes) { return {take_bytes(bytes), bytes}; }
+
+  [[noreturn]] static void refuse(std::size_t bytes, std::size_t left);
+
+ private:
+  std::byte* data_;
+  std::size_t left_;
+};
 
 // Allocated at first use, aligned to 64 bytes, kept until destruction. Its first kFreshBytes, if there are as many, are
 // 0 then: what is kept there from one use to the next begins empty.
@@ -16,13 +44,19 @@ class Scratch {
   static constexpr std::size_t kFreshBytes = 512;
   static constexpr std::size_t kMostBytes = 1 << 20;  // of a thread of attention's, where it has a choice
 
-  std::byte* get(std::size_t bytes) {
+  // Later uses need no more than the first one.
+  ScratchRoom get(std::size_t bytes) {
     if (!data_) {
       data_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
-      std::memset(data_.get(), 0, std::min(bytes, kFreshBytes));
+      bytes_ = bytes;
+      renew();
     }
-    return data_.get();
+    if (bytes > bytes_) ScratchRoom::refuse(bytes, bytes_);
+    return {data_.get(), bytes};
   }
+
+  // Nothing is kept.
+  void renew() { std::memset(data_.get(), 0, std::min(bytes_, kFreshBytes)); }
 
  private:
   static constexpr std::align_val_t kAlignment{64};
@@ -30,6 +64,7 @@ class Scratch {
     void operator()(std::byte* data) const { ::operator delete[](data, kAlignment); }
   };
   std::unique_ptr<std::byte[], Free> data_;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace qkv

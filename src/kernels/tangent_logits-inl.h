@@ -22,16 +22,16 @@ class TangentLogits {
 
   // In elements of T.
   static std::int64_t scratch_size(const AttentionTask& task) {
-    return 2 * task.query_dim * kColumns + whole_vectors<T>(kTileRows * task.key_dim);
+    return 2 * task.query_dim * kColumns + key_rows_size(task);
   }
 
   TangentLogits(const AttentionTask& task, const TaskTangents& tangents) : task_(task), tangents_(tangents) {}
 
   // Reads the block's queries and their tangents.
-  void prepare(std::int64_t begin, std::int64_t count, T* scratch) {
-    queries_ = scratch;
-    query_tangents_ = queries_ + task_.query_dim * kColumns;
-    key_rows_ = query_tangents_ + task_.query_dim * kColumns;
+  void prepare(std::int64_t begin, std::int64_t count, ScratchRoom& scratch) {
+    queries_ = scratch.take<T>(task_.query_dim * kColumns);
+    query_tangents_ = scratch.take<T>(task_.query_dim * kColumns);
+    key_rows_ = scratch.take<T>(key_rows_size(task_));
     if (tangents_.key.data != nullptr) transpose_scaled(task_.query, begin, count, queries_);
     if (tangents_.query.data != nullptr) transpose_scaled(tangents_.query, begin, count, query_tangents_);
   }
@@ -43,6 +43,8 @@ class TangentLogits {
   }
 
  private:
+  static std::int64_t key_rows_size(const AttentionTask& task) { return whole_vectors<T>(kTileRows * task.key_dim); }
+
   void transpose_scaled(const Rows& rows, std::int64_t begin, std::int64_t count, T* to) const {
     const Tag<T> d;
     const T* from = reinterpret_cast<const T*>(rows.data) + begin * rows.step;

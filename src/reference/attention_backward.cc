@@ -2,6 +2,7 @@
 // add_parameters() hands the gradients of the logits on to what was added to them.
 #include "reference/attention_backward.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -97,7 +98,9 @@ void add_parameters(const Sequence& sequence, std::int64_t b, std::int64_t head,
         slopes.view().at<double>(index) -= gradient * static_cast<double>(std::abs(position - j));
       }
     }
-    if (!options.sinks) continue;
+    const Vector logits = row(sequence.logits, head, i);
+    const auto is_masked = [](double logit) { return logit == -std::numeric_limits<double>::infinity(); };
+    if (!options.sinks || std::all_of(logits.begin(), logits.end(), is_masked)) continue;
     // out = sum of weight * value over the keys, a sink being a key of value 0
     const double weight =
         std::exp(in_double(options.sinks).view().at<double>({head}) - sequence.log_sum_exp.at<double>({head, i}));

@@ -298,6 +298,22 @@ TEST_F(Attend, Verify) {
   expect_message(attend({"--verify", "0"}), 2, "qkv attend", "--verify");
 }
 
+// One query of two heads that share keys, of which only one has a slope.
+TEST_F(Attend, VerifyFindsNoErrorInGroupsOfDifferentSlopes) {
+  std::vector<float> numbers(40 * 16);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = std::sin(static_cast<float>(i * i % 97));
+  save<float>("q.npy", {2, 1, 16}, {numbers.begin(), numbers.begin() + 32});
+  save<float>("k.npy", {1, 40, 16}, numbers);
+  save<float>("v.npy", {1, 40, 16}, numbers);
+  const Outcome outcome =
+      attend({"--alibi", save<float>("s.npy", {2}, {0, 0.1f}), "--causal", "bottom-right", "--verify", "2"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const std::string said = "worst error ";
+  const std::size_t at = outcome.out.find(said);
+  ASSERT_NE(at, std::string::npos) << outcome.out;
+  EXPECT_LT(std::stod(outcome.out.substr(at + said.size())), 1e-6) << outcome.out;
+}
+
 TEST_F(Attend, EmptyArraysGiveEmptyOrZeroResults) {
   write_npy(folder_ / "q.npy", Tensor::zeros({2, 3}));
   write_npy(folder_ / "k.npy", Tensor::zeros({0, 3}));

@@ -147,6 +147,88 @@ TEST_P(AttentionBackwardMasked, KeysThatAQueryDoesNotSeeAreClean) {
   }
 }
 
+// Rows without keys that have a sink: it is all of their log-sum-exp, and they take no part all the same.
+TEST_P(AttentionBackwardMasked, RowsWithASinkAloneTakeNoPart) {
+  const Tensor visible = holes(), sinks = Tensor::of<float>({2}, {0.5f, -2});
+  for (const Dtype dtype : kFloating) {
+    const Arrays clean(dtype);
+    for (const double cap : {0.0, 2.0}) {
+      const AttentionOptions options{.mask = Mask::boolean(visible), .soft_cap = cap, .sinks = sinks};
+      const Gradients wanted = clean.gradients(options);
+      for (const double poison : {kNan, kInfinity, -kInfinity}) {
+        Arrays poisoned = clean;
+        put(poisoned.q, {0, 1, 11, 3}, poison);
+        put(poisoned.grad_out, {1, 0, 11, 4}, poison);
+        testing::expect_same(wanted, poisoned.gradients(options));
+      }
+    }
+  }
+}
+
+// Queries that are infinite, though what they give is finite, stay away from keys that they do not see.
+TEST_P(AttentionBackwardMasked, InfiniteQueriesReachNoHiddenKey) {
+  const Tensor sinks = Tensor::of<float>({2}, {0.5f, -2});
+  Random random(4);
+  const Tensor table = normal(random, {61, 16}, Dtype::f32, 0.1);
+  const Bias shaw = Bias::table(RelativeTable::shaw(table));
+  for (const Dtype dtype : kFloating) {
+    SCOPED_TRACE(name_of(dtype));
+    Arrays clean(dtype);
+    for (std::int64_t j = 0; j < 12; ++j)
+      put(clean.k, {0, 0, j, 0}, -1);  // so that all that query 11 sees is -infinite
+    for (const AttentionOptions& options : {AttentionOptions{.mask = Mask::causal(), .soft_cap = 2},
+                                            AttentionOptions{.mask = Mask::causal(), .sinks = sinks},
+                                            AttentionOptions{.mask = Mask::causal(), .bias = shaw, .sinks = sinks}}) {
+      const Gradients wanted = clean.gradients(options);
+      Arrays infinite = clean;
+      put(infinite.q, {0, 1, 11, 0}, kInfinity);
+      const testing::Forward forward = testing::forward(infinite.q, infinite.k, infinite.v, options);
+      const bool shaws = !options.bias.tables().empty();  // whose products are as they come
+      if (!shaws) {
+        for (const double value : testing::values(forward.out)) ASSERT_TRUE(std::isfinite(value));
+      }
+      const Gradients gradients = infinite.gradients(options);
+      for (const auto& [own, other] : {std::pair(&gradients.key, &wanted.key), {&gradients.value, &wanted.value}}) {
+        const auto rows = [](const Tensor& x) { return Tensor::copy(x.view().slice(2, 12, 140)); };
+        EXPECT_TRUE(testing::same_bits(rows(*own), rows(*other)));
+      }
+      // Rows of Shaw's table that only pairs it does not see would meet, and only other queries meet.
+      if (shaws) {
+        const auto far = [](const Gradients& x) { return Tensor::copy(x.tables[0].view().slice(0, 0, 30 - 11)); };
+        EXPECT_TRUE(testing::same_bits(far(gradients), far(wanted)));
+        EXPECT_GT(testing::largest(far(wanted)), 0);
+      }
+    }
+  }
+}
+
+// Nor does a row of Shaw's table reach a query that sees no pair of its distance, or a score's parameter a row without
+// keys or a hidden key.
+TEST_P(AttentionBackwardMasked, ParametersReachNoHiddenPair) {
+  const Mask mask = Mask::window(3, 3);
+  const Arrays arrays(Dtype::f32);
+  Random random(5);
+  Tensor table = normal(random, {21, 16}, Dtype::f32, 0.1);
+  const auto shaw = [&] { return arrays.gradients({.mask = mask, .bias = Bias::table(RelativeTable::shaw(table))}); };
+  const Gradients wanted = shaw();
+  put(table, {20, 3}, kNan);  // ten keys ahead
+  testing::expect_same(wanted, shaw());
+
+  const Tensor visible = holes();
+  for (const bool is_bilinear : {true, false}) {
+    Tensor w = normal(random, {16, 16}), w_key = normal(random, {16, 16}), factors = normal(random, {16});
+    for (Tensor* parameter : {&w, &w_key, &factors}) {
+      put(*parameter, parameter == &factors ? Dims{2} : Dims{2, 2}, kNan);
+      const Gradients gradients =
+          arrays.gradients({.mask = Mask::boolean(visible),
+                            .score = is_bilinear ? Score::bilinear(w) : Score::additive(w, w_key, factors)});
+      expect_zeros(gradients.query.view().select(2, 11));
+      for (const std::int64_t j : {0, 70, 139}) expect_zeros(gradients.key.view().select(2, j));
+      if (is_bilinear) break;
+    }
+  }
+}
+
 // An additive bias of -infinity is arithmetic, not a mask, but a row of it has no keys either.
 TEST_P(AttentionBackwardMasked, RowsOfInfiniteBias) {
   Tensor bias = testing::filled({30, 140}, 0);

@@ -177,6 +177,44 @@ TEST_P(AttentionDoubleBackward, HiddenKeysAndRowsWithoutKeys) {
   }
 }
 
+// NaN and infinities of a query and of its tangent reach no key that it does not see, with a sink or without.
+TEST_P(AttentionDoubleBackward, KeysThatAQueryDoesNotSeeAreClean) {
+  const Tensor sinks = Tensor::of<float>({2}, {0.5f, -2});
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    MovingArrays clean({2, 30, 16}, {1, 140, 16}, 24, dtype);
+    for (const bool has_sinks : {false, true}) {
+      AttentionOptions options{.mask = Mask::causal()};
+      if (has_sinks) options.sinks = sinks;
+      const testing::SecondGradients wanted = double_backward(clean, options);
+      for (const double poison : {testing::kNan, testing::kInfinity, -testing::kInfinity}) {
+        for (Tensor MovingArrays::* x : {&MovingArrays::q, &MovingArrays::tq, &MovingArrays::grad_out}) {
+          MovingArrays poisoned = clean;
+          put(poisoned.*x, {1, 11, 0}, poison);
+          const testing::SecondGradients gradients = double_backward(poisoned, options);
+          const auto rows = [](const Tensor& of) { return Tensor::copy(of.view().slice(1, 12, 140)); };
+          EXPECT_TRUE(testing::same_bits(rows(gradients.key), rows(wanted.key)));
+          EXPECT_TRUE(testing::same_bits(rows(gradients.value), rows(wanted.value)));
+          EXPECT_TRUE(std::isnan(testing::values(gradients.key)[0])) << "what it sees is not";
+        }
+      }
+    }
+  }
+}
+
+// A row without keys that has a sink takes no part.
+TEST_P(AttentionDoubleBackward, RowsWithASinkAloneTakeNoPart) {
+  const Tensor sinks = Tensor::of<float>({2}, {0.5f, -2});
+  Tensor visible = filled({30, 140}, 1, Dtype::u8);
+  for (std::int64_t j = 0; j < 140; ++j) visible.view().at<std::uint8_t>({11, j}) = 0;
+  const AttentionOptions options{.mask = Mask::boolean(visible), .sinks = sinks};
+  const MovingArrays clean({2, 30, 16}, {1, 140, 16}, 24);
+  MovingArrays poisoned = clean;
+  put(poisoned.q, {1, 11, 3}, testing::kNan);
+  put(poisoned.tq, {0, 11, 3}, testing::kInfinity);
+  put(poisoned.grad_out, {0, 11, 3}, testing::kNan);
+  testing::expect_same(double_backward(clean, options), double_backward(poisoned, options));
+}
+
 TEST_P(AttentionDoubleBackward, EachGradientAloneHasTheBitsOfAllTogether) {
   const MovingArrays a({2, 70, 16}, {1, 1100, 16}, 8);
   const testing::SecondGradients all = double_backward(a);

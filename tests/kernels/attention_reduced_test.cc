@@ -249,6 +249,71 @@ TEST_P(AttentionReduced, ChosenRowsAndStatistics) {
   }
 }
 
+// Single queries are exact, whatever is asked of their weights, alone and packed beside several.
+TEST_P(AttentionReduced, StatisticsOfSingleQueries) {
+  struct Statistics {
+    explicit Statistics(std::int64_t rows)
+        : entropy(testing::filled({rows, 2}, 7)), maximum(testing::filled({rows, 2}, 7)) {}
+    Tensor entropy, maximum;
+  };
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    for (const std::int64_t size : {16, 64, 512}) {
+      Random random(17);
+      const std::int64_t k_len = 200;
+      const Tensor q = testing::normal(random, {81, 2, size}, dtype);
+      const Tensor k = testing::normal(random, {3 * k_len, 2, size}, dtype);
+      const Tensor q_offsets = Tensor::of<std::int32_t>({4}, {0, 1, 80, 81});
+      const Tensor k_offsets = Tensor::of<std::int32_t>({4}, {0, k_len, 2 * k_len, 3 * k_len});
+      const auto attend = [&](Precision precision) {
+        Statistics found(81);
+        const AttentionOptions options{
+            .precision = precision, .offsets_query = q_offsets, .offsets_key = k_offsets, .threads = 1};
+        attention(q, k, k, options, {.row_maximum = found.maximum, .entropy = found.entropy});
+        return found;
+      };
+      const Statistics lower = attend(Precision::reduced), exact = attend(Precision::exact);
+      for (const std::int64_t row : {0, 80}) {
+        const auto own = [&](const Tensor& of) { return of.view().slice(0, row, row + 1); };
+        EXPECT_TRUE(testing::same_bits(own(lower.entropy), own(exact.entropy))) << size;
+        EXPECT_TRUE(testing::same_bits(own(lower.maximum), own(exact.maximum))) << size;
+        // The sequence alone.
+        const auto heads = [](const TensorView& rows) { return rows.transpose(0, 1); };
+        const std::int64_t first = row == 0 ? 0 : 2 * k_len;
+        const TensorView keys = heads(k.view().slice(0, first, first + k_len));
+        Tensor entropy = testing::filled({2, 1}, 7);
+        attention(heads(own(q)), keys, keys, {.precision = Precision::reduced}, {.entropy = entropy});
+        EXPECT_TRUE(testing::same_bits(heads(entropy), own(exact.entropy))) << size;
+      }
+    }
+  }
+}
+
+// Sequences that share all of their pages, one of them a single query between the others: what a thread keeps of the
+// keys for the next sequence is not what the other precision kept.
+TEST_P(AttentionReduced, PrecisionsInTurnsOverTheSamePages) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    Random random(18);
+    const Tensor q = testing::normal(random, {79, 1, 32}, dtype), k = testing::normal(random, {1, 200, 1, 32}, dtype);
+    const Tensor offsets = Tensor::of<std::int32_t>({4}, {0, 39, 40, 79}), own = Tensor::of<std::int32_t>({2}, {0, 39});
+    const Tensor page = Tensor::zeros({1, 1}, Dtype::i32);
+    const auto maxima = [&](const TensorView& queries, const TensorView& of, std::int64_t batch) {
+      Tensor maximum = testing::filled({queries.size(0), 1}, 7);
+      const AttentionOptions options{.mask = Mask::window(-1, 100),
+                                     .precision = Precision::reduced,
+                                     .offsets_query = of,
+                                     .block_table = page.view().broadcast_to({batch, 1}),
+                                     .threads = 1};
+      attention(queries, k, k, options, {.row_maximum = maximum});
+      return maximum;
+    };
+    const Tensor all = maxima(q, offsets, 3);
+    for (const std::int64_t first : {0, 40}) {
+      const Tensor alone = maxima(q.view().slice(0, first, first + 39), own, 1);
+      EXPECT_TRUE(testing::same_bits(all.view().slice(0, first, first + 39), alone)) << first;
+    }
+  }
+}
+
 QKV_ON_EACH_TARGET(AttentionReducedFallback);
 
 TEST_P(AttentionReducedFallback, IsExactWhereThereIsNoKernel) {

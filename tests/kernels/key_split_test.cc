@@ -205,12 +205,12 @@ TEST(KeySplit, MergesInOrder) {
       };
       const auto set = [](std::byte* part, std::int64_t value) { std::memcpy(part, &value, sizeof(value)); };
       split.run(
-          threads, [&](std::int64_t, std::int64_t index, std::byte*, std::byte* part) { set(part, index); },
+          threads, [&](std::int64_t, std::int64_t index, const ScratchRoom&, std::byte* part) { set(part, index); },
           [&](std::int64_t, std::byte* part, const std::byte* next) {
             EXPECT_EQ(number(next), number(part) + 1);
             set(part, number(next));
           },
-          [&](std::int64_t unit, std::byte*, const std::byte* part) {
+          [&](std::int64_t unit, const ScratchRoom&, const std::byte* part) {
             EXPECT_EQ(number(part), split.chunks[static_cast<std::size_t>(unit)] - 1);
             ++finished[unit];
           });

@@ -67,6 +67,36 @@ TEST_P(KeyValueCaches, ChunksEqualTheWhole) {
   }
 }
 
+// Rows are counted by 32 bits. None is read of what is refused.
+TEST(KeyValueCacheLimits, RowsAreCountedBeforeTheyAreRead) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const auto nowhere = [](std::int64_t rows, std::int64_t size) {
+    return TensorView(nullptr, Dtype::f32, {2, kKvHeads, rows, size}, {0, 0, 0, 1});
+  };
+  const auto expect_refusal = [](const auto& append) {
+    try {
+      append();
+      ADD_FAILURE() << "was accepted";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_NE(std::string(error.what()).find("are too many"), std::string::npos) << error.what();
+    }
+  };
+  KeyValueCache cache = cache_of(2);
+  expect_refusal([&] { cache.append(nowhere(kMost + 1, kSize), nowhere(kMost + 1, kValueSize)); });
+  const Tensor row = Tensor::zeros({3, kKvHeads, kSize}), value = Tensor::zeros({3, kKvHeads, kValueSize});
+  cache.append(row, value, Tensor::of<std::int32_t>({3}, {0, 0, 3}));  // the second sequence has 3
+  expect_refusal([&] { cache.append(nowhere(kMost - 2, kSize), nowhere(kMost - 2, kValueSize)); });
+  const auto packed = [](std::int64_t rows, std::int64_t size) {
+    return TensorView(nullptr, Dtype::f32, {rows, kKvHeads, size}, {0, 0, 1});
+  };
+  expect_refusal([&] {
+    cache.append(packed(kMost - 2, kSize), packed(kMost - 2, kValueSize),
+                 Tensor::of<std::int64_t>({3}, {0, 0, kMost - 2}));
+  });
+  EXPECT_EQ(cache.length(0), 0);
+  EXPECT_EQ(cache.length(1), 3);
+}
+
 // One query at a time is decoding, the same as decoding over keys in one piece.
 TEST_P(KeyValueCaches, TokenByToken) {
   Random random(2);
