@@ -21,6 +21,7 @@ struct TransformerLayerConfig {
   double epsilon = 1e-5;  // of all norms
   bool bias = true;       // everywhere
   NormOrder norm_order = NormOrder::post;
+  Normalization normalization = Normalization::layer;  // rms: norms have no bias
   std::optional<RotaryConfig> rotary{};  // of self-attention (multi_head_attention.h)
 };
 using EncoderLayerConfig = TransformerLayerConfig;

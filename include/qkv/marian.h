@@ -1,8 +1,9 @@
 // Marian: the encoder-decoder Transformer that translates, as Hugging Face's folders hold it, and BART, which is the
-// same but for where positions come from. Post-norm, without a final norm; embeddings may be scaled by the root of
-// model_dim; one table serves both sides and, turned round, the output. Sources: Junczys-Dowmunt et al., "Marian: fast
-// neural machine translation in C++" (2018); Lewis et al., "BART" (2019); Vaswani et al., "Attention is all you need"
-// (2017); Press, Wolf, "Using the output embedding to improve language models" (2016) for the tied table.
+// same but for where positions come from. Post-norm, without a final norm, or pre-norm, with one on each side;
+// embeddings may be scaled by the root of model_dim; one table serves both sides, or each has its own, and the
+// target's, turned round, the output. Sources: Junczys-Dowmunt et al., "Marian: fast neural machine translation in C++"
+// (2018); Lewis et al., "BART" (2019); Vaswani et al., "Attention is all you need" (2017); Press, Wolf, "Using the
+// output embedding to improve language models" (2016) for the tied table.
 //
 //   Marian model = Marian::load("models/en-es");
 //   Tensor memory = model.encode(ids, offsets);                   // [source tokens, model_dim]
@@ -31,20 +32,29 @@ enum class MarianKind {
   bart,    // each side has a table of learnt positions, whose first two rows nobody uses, and norms the sum
 };
 
+// How the model knows positions: as its kind has it, or by turning queries and keys of self-attention instead.
+enum class MarianPositions { of_kind, rotary };
+
 struct MarianConfig {
   MarianKind kind = MarianKind::marian;
-  std::int64_t vocab = 0;
-  std::int64_t positions = 0;  // the longest sequence
+  std::int64_t vocab = 0;         // of the source
+  std::int64_t target_vocab = 0;  // of the target, if each side has a table of its own; 0: one table serves both
+  std::int64_t positions = 0;     // the longest sequence
   std::int64_t model_dim = 0;
   std::int64_t encoder_layers = 0, decoder_layers = 0;
   std::int64_t encoder_heads = 0, decoder_heads = 0;
   std::int64_t encoder_ff_dim = 0, decoder_ff_dim = 0;
   Activation activation = Activation::relu;
+  NormOrder norm_order = NormOrder::post;
+  Normalization normalization = Normalization::layer;
+  MarianPositions position_kind = MarianPositions::of_kind;
   bool scale_embedding = true;
   std::int32_t end = 0;      // ends every source and target
   std::int32_t padding = 0;  // its embedding gets no gradient
   std::int32_t start = 0;    // what the decoder begins with
 
+  // How many tokens can be written.
+  std::int64_t output_vocab() const { return target_vocab > 0 ? target_vocab : vocab; }
   bool operator==(const MarianConfig&) const = default;
 };
 
@@ -74,11 +84,14 @@ class Marian {
   static MarianConfig read_config(const std::string& folder);
   // Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`.
   void save(const std::string& folder, Dtype dtype = Dtype::f32) const;
+  // The class of transformers that holds such a model; empty: none does, and save() writes it as "qkv".
+  static std::string class_of(const MarianConfig& config);
 
-  // Takes shared.weight [vocab, model_dim], final_logits_bias [vocab], encoder.* and decoder.* (transformer.h); bart:
-  // on each side embed_positions.weight [2 + positions, model_dim] and embedding_norm.*.
+  // Takes shared.weight [vocab, model_dim] (of two tables encoder.embed_tokens.weight and decoder.embed_tokens.weight),
+  // final_logits_bias [output_vocab], encoder.* and decoder.* (transformer.h); bart: on each side
+  // embed_positions.weight [2 + positions, model_dim], unless it is rotary, and embedding_norm.*.
   Marian(const MarianConfig& config, Weights& weights);
-  // Weights to train from (initial_weights.h), and zeros in the row of padding.
+  // Weights to train from (initial_weights.h), and zeros in the rows of padding.
   static Marian initial(const MarianConfig& config, std::uint64_t seed);
 
   // The last hidden states of sources, one after the other; offsets as in sequences.h. std::invalid_argument if an id
@@ -105,14 +118,17 @@ class Marian {
  private:
   class Targets;
 
-  void pack(WeightStorage storage);
-  // What a side has of its own around its stack; marian: nothing.
+  // What a side has of its own around its stack.
   struct Side {
-    Side(const MarianConfig& config, Weights& weights, const std::string& scope);
+    Side(const MarianConfig& config, std::int64_t vocab, Weights& weights, const std::string& scope);
 
+    std::optional<Embedding> table;  // none: it is shared
     std::optional<Embedding> positions;
     std::optional<LayerNorm> norm;
   };
+  void pack(WeightStorage storage);
+  const Embedding& table_of(const Side& side) const;
+  Embedding& table_of(Side& side);
   // Embeddings of ids, scaled, with their positions, normed. `summed`, if given, keeps what was normed.
   Tensor embed(const Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
                Tensor* summed = nullptr) const;
@@ -122,10 +138,10 @@ class Marian {
   Tensor decode(const PairBatch& batch, const MarianOptions& options, Observer* observer) const;
 
   MarianConfig config_;
-  Tensor sinusoids_;  // [positions, model_dim]; bart: none
-  Embedding shared_;
+  Tensor sinusoids_;                 // [positions, model_dim]; none if positions come from elsewhere
+  std::optional<Embedding> shared_;  // none: each side has its own
   Parameter logits_bias_;
-  PackedMatrix projection_;  // to the vocabulary: shared_ turned round
+  PackedMatrix projection_;  // to the vocabulary: the target's table turned round
   Side source_, target_;
   Encoder encoder_;
   Decoder decoder_;

@@ -48,7 +48,10 @@ inline FeedForwardConfig feed_forward_config(const TransformerLayerConfig& confi
 }
 
 inline LayerNormConfig norm_config(const TransformerLayerConfig& config) {
-  return {.dim = config.model_dim, .epsilon = config.epsilon, .bias = config.bias};
+  return {.dim = config.model_dim,
+          .epsilon = config.epsilon,
+          .bias = config.bias && config.normalization == Normalization::layer,
+          .normalization = config.normalization};
 }
 
 }  // namespace qkv

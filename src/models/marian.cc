@@ -9,6 +9,7 @@
 #include "layers/affine.h"
 #include "layers/layer_dropout.h"
 #include "layers/scoped_observer.h"
+#include "layers/transformer_layer.h"
 #include "models/marian_names.h"
 #include "qkv/cross_entropy.h"
 #include "qkv/initial_weights.h"
@@ -25,9 +26,20 @@ Dropout dropout_at(const Dropout& dropout, Place place) {
 }
 
 StackConfig stack(const MarianConfig& config, std::int64_t layers, std::int64_t heads, std::int64_t ff_dim) {
-  return {.layer = {.model_dim = config.model_dim, .heads = heads, .ff_dim = ff_dim, .activation = config.activation},
+  const bool rotary = config.position_kind == MarianPositions::rotary;
+  return {.layer = {.model_dim = config.model_dim,
+                    .heads = heads,
+                    .ff_dim = ff_dim,
+                    .activation = config.activation,
+                    .norm_order = config.norm_order,
+                    .normalization = config.normalization,
+                    .rotary = rotary ? std::optional(RotaryConfig()) : std::nullopt},
           .layers = layers,
-          .final_norm = false};
+          .final_norm = config.norm_order == NormOrder::pre};
+}
+
+EmbeddingConfig table_config(const MarianConfig& config, std::int64_t vocab) {
+  return {.count = vocab, .dim = config.model_dim, .padding = config.padding};
 }
 
 // 0, 1, 2 ... for each id within its sequence.
@@ -78,45 +90,55 @@ ClassWeights classes(const Embedding& table, const Parameter& bias, const Packed
 
 }  // namespace
 
-Marian::Side::Side(const MarianConfig& config, Weights& weights, const std::string& scope) {
+Marian::Side::Side(const MarianConfig& config, std::int64_t vocab, Weights& weights, const std::string& scope) {
+  if (config.target_vocab > 0) table.emplace(table_config(config, vocab), weights, scope + kTable);
   if (config.kind == MarianKind::marian) return;
-  positions.emplace(EmbeddingConfig{.count = config.positions + kReservedPositions, .dim = config.model_dim}, weights,
-                    scope + kPositions);
-  norm.emplace(LayerNormConfig{.dim = config.model_dim}, weights, scope + kEmbeddingNorm);
+  if (config.position_kind == MarianPositions::of_kind) {
+    positions.emplace(EmbeddingConfig{.count = config.positions + kReservedPositions, .dim = config.model_dim}, weights,
+                      scope + kPositions);
+  }
+  norm.emplace(norm_config({.model_dim = config.model_dim, .normalization = config.normalization}), weights,
+               scope + kEmbeddingNorm);
 }
 
 Marian::Marian(const MarianConfig& config, Weights& weights)
     : config_(config),
-      shared_({.count = config.vocab, .dim = config.model_dim, .padding = config.padding}, weights, "shared."),
-      logits_bias_{.value = weights.take(kLogitsBias, {config.vocab})},
-      source_(config, weights, "encoder."),
-      target_(config, weights, "decoder."),
+      logits_bias_{.value = weights.take(kLogitsBias, {config.output_vocab()})},
+      source_(config, config.vocab, weights, "encoder."),
+      target_(config, config.target_vocab, weights, "decoder."),
       encoder_(stack(config, config.encoder_layers, config.encoder_heads, config.encoder_ff_dim), weights, "encoder."),
       decoder_(stack(config, config.decoder_layers, config.decoder_heads, config.decoder_ff_dim), weights, "decoder.") {
-  if (config.kind == MarianKind::marian) {
+  if (config.target_vocab == 0) shared_.emplace(table_config(config, config.vocab), weights, kShared);
+  if (config.kind == MarianKind::marian && config.position_kind == MarianPositions::of_kind) {
     sinusoids_ = sinusoids(config.positions, config.model_dim, SinusoidOrder::sines_first, weights.dtype());
   }
   pack(weights.storage());
 }
 
+const Embedding& Marian::table_of(const Side& side) const { return side.table ? *side.table : *shared_; }
+Embedding& Marian::table_of(Side& side) { return side.table ? *side.table : *shared_; }
+
 void Marian::pack(WeightStorage storage) {
-  projection_ = PackedMatrix(shared_.weight().value.view().transpose(0, 1), 0, storage);
+  projection_ = PackedMatrix(table_of(target_).weight().value.view().transpose(0, 1), 0, storage);
 }
 
 Marian Marian::initial(const MarianConfig& config, std::uint64_t seed) {
   Weights weights = initial_weights(seed);
   Marian model(config, weights);
-  Tensor& table = model.shared_.weight().value;
-  std::fill_n(table.data<float>() + config.padding * config.model_dim, config.model_dim, 0.0f);
+  for (Side* side : {&model.source_, &model.target_}) {
+    Tensor& table = model.table_of(*side).weight().value;
+    std::fill_n(table.data<float>() + config.padding * config.model_dim, config.model_dim, 0.0f);
+  }
   model.pack(WeightStorage::full);
   return model;
 }
 
 Tensor Marian::embed(const Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
                      Tensor* summed) const {
-  Tensor x = shared_.forward(ids);
+  Tensor x = table_of(side).forward(ids);
   if (config_.scale_embedding) scale_rows(x, std::sqrt(static_cast<double>(config_.model_dim)));
-  side.positions ? side.positions->add(table_rows(positions), x) : add_positions(sinusoids_, positions, x);
+  if (side.positions) side.positions->add(table_rows(positions), x);
+  if (config_.position_kind == MarianPositions::of_kind && !side.positions) add_positions(sinusoids_, positions, x);
   if (!side.norm) return x;
   Tensor normed = side.norm->forward(x);
   if (summed != nullptr) *summed = std::move(x);
@@ -132,7 +154,7 @@ void Marian::embed_backward(Side& side, std::span<const std::int32_t> ids, std::
   }
   if (side.positions) side.positions->backward(table_rows(positions), grad);
   if (config_.scale_embedding) scale_rows(grad, std::sqrt(static_cast<double>(config_.model_dim)));
-  shared_.backward(ids, grad);
+  table_of(side).backward(ids, grad);
 }
 
 Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, const MarianOptions& options,
@@ -157,14 +179,14 @@ Tensor Marian::decode(const PairBatch& batch, const MarianOptions& options, Obse
 
 Tensor Marian::logits(const PairBatch& batch, const MarianOptions& options, Observer* observer) const {
   const Tensor hidden = decode(batch, options, observer);
-  Tensor logits = Tensor::uninitialized({hidden.size(0), config_.vocab}, hidden.dtype());
+  Tensor logits = Tensor::uninitialized({hidden.size(0), config_.output_vocab()}, hidden.dtype());
   matmul(hidden, projection_, logits, {.bias = logits_bias_.value, .threads = options.threads});
   return logits;
 }
 
 LossSum Marian::loss(const PairBatch& batch) const {
-  const CrossEntropy sum = cross_entropy(classes(shared_, logits_bias_, projection_), decode(batch, {}, nullptr),
-                                         batch.target, {.excluded = excluded(config_)});
+  const CrossEntropy sum = cross_entropy(classes(table_of(target_), logits_bias_, projection_),
+                                         decode(batch, {}, nullptr), batch.target, {.excluded = excluded(config_)});
   return {.sum = sum.nll, .nll = sum.nll, .tokens = sum.targets};
 }
 
@@ -190,11 +212,12 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
   DecoderSaved decoder_saved;
   const Tensor hidden = decoder_.forward(begun_target, memory, {}, decoder_dropout, decoder_saved);
 
+  Embedding& table = table_of(target_);
   Tensor grad_hidden = Tensor::zeros(hidden.shape(), hidden.dtype());
   const CrossEntropy sum = cross_entropy(
-      classes(shared_, logits_bias_, projection_), hidden, batch.target,
+      classes(table, logits_bias_, projection_), hidden, batch.target,
       {.smoothing = options.label_smoothing, .excluded = excluded(config_)},
-      {.hidden = grad_hidden, .weight = gradient_place(shared_.weight()), .bias = gradient_place(logits_bias_)});
+      {.hidden = grad_hidden, .weight = gradient_place(table.weight()), .bias = gradient_place(logits_bias_)});
   Tensor grad_memory = Tensor::zeros(memory_rows.shape(), memory_rows.dtype());
   Tensor grad_target =
       decoder_.backward(begun_target, memory, {}, decoder_dropout, decoder_saved, grad_hidden, grad_memory);
@@ -208,10 +231,11 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
 
 void Marian::visit(const ParameterVisitor& visitor) const {
   const auto visit_side = [&](const Side& side, const std::string& scope) {
+    if (side.table) side.table->visit(visitor, scope + kTable);
     if (side.positions) side.positions->visit(visitor, scope + kPositions);
     if (side.norm) side.norm->visit(visitor, scope + kEmbeddingNorm);
   };
-  shared_.visit(visitor, "shared.");
+  if (shared_) shared_->visit(visitor, kShared);
   visitor(kLogitsBias, logits_bias_);
   visit_side(source_, "encoder.");
   encoder_.visit(visitor, "encoder.");
@@ -221,10 +245,11 @@ void Marian::visit(const ParameterVisitor& visitor) const {
 
 void Marian::update(const ParameterUpdater& updater) {
   const auto update_side = [&](Side& side, const std::string& scope) {
+    if (side.table) side.table->update(updater, scope + kTable);
     if (side.positions) side.positions->update(updater, scope + kPositions);
     if (side.norm) side.norm->update(updater, scope + kEmbeddingNorm);
   };
-  shared_.update(updater, "shared.");
+  if (shared_) shared_->update(updater, kShared);
   updater(kLogitsBias, logits_bias_);
   update_side(source_, "encoder.");
   encoder_.update(updater, "encoder.");

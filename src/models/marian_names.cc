@@ -7,14 +7,23 @@ namespace {
 
 class Names {
  public:
-  Names(const MarianConfig& config, const std::string& prefix) {
+  Names(const MarianConfig& config, const std::string& prefix)
+      : has_norm_bias_(config.normalization == Normalization::layer) {
     const std::int64_t dim = config.model_dim;
-    add("shared.weight", {config.vocab, dim}, {prefix + "shared.weight"});
+    if (config.target_vocab == 0) add("shared.weight", {config.vocab, dim}, {prefix + "shared.weight"});
     for (const std::string side : {"encoder.", "decoder."}) {
-      if (config.kind == MarianKind::marian) break;
-      add(side + kPositions + "weight", {config.positions + kReservedPositions, dim},
-          {prefix + side + "embed_positions.weight"});
-      add_norm(side + "embedding_norm", prefix + side + "layernorm_embedding", dim);
+      const std::string from = prefix + side;
+      if (config.target_vocab > 0) {
+        const std::int64_t vocab = side == "encoder." ? config.vocab : config.target_vocab;
+        add(side + kTable + "weight", {vocab, dim}, {from + "embed_tokens.weight"});
+      }
+      if (config.norm_order == NormOrder::pre) add_norm(side + "norm", from + "layer_norm", dim);
+      if (config.kind == MarianKind::marian) continue;
+      if (config.position_kind == MarianPositions::of_kind) {
+        add(side + kPositions + "weight", {config.positions + kReservedPositions, dim},
+            {from + "embed_positions.weight"});
+      }
+      add_norm(side + "embedding_norm", from + "layernorm_embedding", dim);
     }
     for (std::int64_t i = 0; i < config.encoder_layers; ++i) {
       const std::string to = fmt::format("encoder.layers.{}.", i), from = prefix + to;
@@ -40,7 +49,8 @@ class Names {
     all_.push_back({std::move(ours), shape, std::move(theirs)});
   }
   void add_norm(const std::string& ours, const std::string& theirs, std::int64_t dim) {
-    for (const char* part : {".weight", ".bias"}) add(ours + part, {dim}, {theirs + part});
+    add(ours + ".weight", {dim}, {theirs + ".weight"});
+    if (has_norm_bias_) add(ours + ".bias", {dim}, {theirs + ".bias"});
   }
   void add_linear(const std::string& ours, const std::string& theirs, std::int64_t out, std::int64_t in) {
     add(ours + ".weight", {out, in}, {theirs + ".weight"});
@@ -59,6 +69,7 @@ class Names {
     add_linear(ours + "linear2", theirs + "fc2", dim, ff_dim);
   }
 
+  const bool has_norm_bias_;
   std::vector<TensorName> all_;
 };
 

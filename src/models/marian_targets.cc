@@ -10,7 +10,7 @@ class Marian::Targets final : public NextTokens {
   Targets(const Marian& model, const Sequences& memory, const MarianOptions& options)
       : model_(model), options_(options), cache_(model.decoder_.make_cache(memory, options.threads)) {}
 
-  std::int64_t vocab() const override { return model_.config_.vocab; }
+  std::int64_t vocab() const override { return model_.config_.output_vocab(); }
 
   MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) override {
     cache_.reorder(parents);

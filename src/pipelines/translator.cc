@@ -53,7 +53,7 @@ Translator Translator::load(const std::string& folder, WeightStorage storage) {
   std::optional<Tokenizer> tokenizer;
   const std::string path = folder + "/tokenizer.json";
   if (std::filesystem::exists(path)) tokenizer = Tokenizer::load(path, config.vocab);
-  GenerateOptions defaults = read_generation(folder, config.vocab);
+  GenerateOptions defaults = read_generation(folder, config.output_vocab());
   defaults.max_length = std::min(defaults.max_length, config.positions);
   return Translator(folder, Marian::load(folder, storage), std::move(tokenizer), std::move(defaults));
 }

@@ -40,7 +40,9 @@ PairBatch batch_of(const std::map<std::string, Tensor>& expected) {
           .target_offsets = expected.at("target_offsets")};
 }
 
-const Golden kMarian{"tiny", "marian.safetensors", true}, kBart{"bart", "bart.safetensors", false};
+const Golden kMarian{"tiny", "marian.safetensors", true}, kBart{"bart", "bart.safetensors", false},
+    kSeparate{"separate", "separate.safetensors", true}, kMbart{"mbart", "mbart.safetensors", false},
+    kOwn{"own", "own.safetensors", true};
 
 PairBatch golden_batch() { return batch_of(expected_of(kMarian)); }
 
@@ -68,7 +70,7 @@ class MarianGolden : public testing::TestWithParam<Golden> {
   const std::string folder_ = golden_path(GetParam().folder);
 };
 
-INSTANTIATE_TEST_SUITE_P(, MarianGolden, testing::Values(kMarian, kBart),
+INSTANTIATE_TEST_SUITE_P(, MarianGolden, testing::Values(kMarian, kBart, kSeparate, kMbart, kOwn),
                          [](const auto& golden) { return golden.param.folder; });
 
 TEST_P(MarianGolden, GivesTheLogitsOfTransformers) {
@@ -134,7 +136,9 @@ TEST_P(MarianGolden, SavesWhatItLoads) {
   const Marian again = Marian::load(folder / "");
   EXPECT_EQ(again.config(), model.config());
   const auto config = nlohmann::json::parse(read_file(folder / "config.json"));
-  EXPECT_EQ(config["architectures"], nlohmann::json::parse(read_file(folder_ + "/config.json"))["architectures"]);
+  const auto given_config = nlohmann::json::parse(read_file(folder_ + "/config.json"));
+  for (const char* key : {"architectures", "model_type"})
+    EXPECT_EQ(config.value(key, nlohmann::json()), given_config.value(key, nlohmann::json()));
   EXPECT_EQ(again.config().decoder_heads, 2);
   EXPECT_EQ(again.config().activation, Activation::silu);
   test::expect_equal(again.logits(batch_), model.logits(batch_));
@@ -199,7 +203,7 @@ TEST(Marian, RefusesOtherModels) {
     return changed.replace(place, from.size(), to);
   };
   test::expect_refused(
-      {{with("\"marian\"", "\"mbart\""), "model_type is \"mbart\"; the encoder-decoders known here are"},
+      {{with("\"marian\"", "\"pegasus\""), "model_type is \"pegasus\"; the encoder-decoders known here are"},
        {with("\"swish\"", "\"tanh\""), "activation_function must be"},
        {with("\"encoder_attention_heads\": 3", "\"encoder_attention_heads\": 5"), "must divide d_model"},
        {with("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false"), "tie_word_embeddings must be true"},
@@ -218,7 +222,7 @@ TEST(Marian, RefusesWhatIsNoBart) {
   };
   const auto added = [&](const std::string& field) { return with("{", "{" + field + ","); };
   test::expect_refused(
-      {{with("\"bart\"", "\"pegasus\""), "known here are \"marian\" and \"bart\""},
+      {{with("\"bart\"", "\"pegasus\""), "known here are \"marian\", \"bart\", \"mbart\" and \"qkv\""},
        {with("\"bart\"", "7"), "model_type"},
        {added("\"normalize_before\": true"), "normalize_before must be false"},
        {added("\"add_final_layer_norm\": true"), "add_final_layer_norm must be false"},
@@ -245,7 +249,7 @@ TEST(Marian, KnowsEncoderDecoders) {
     return Marian::is_in(folder / "");
   };
   EXPECT_TRUE(is_in(R"({"model_type": "bart"})"));
-  EXPECT_TRUE(is_in(R"({"model_type": "mbart", "is_encoder_decoder": true})"));  // to be refused by load
+  EXPECT_TRUE(is_in(R"({"model_type": "pegasus", "is_encoder_decoder": true})"));  // to be refused by load
   EXPECT_FALSE(is_in(R"({"model_type": "bert", "is_encoder_decoder": false})"));
   EXPECT_FALSE(is_in("{}"));
 }

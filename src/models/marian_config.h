@@ -1,0 +1,17 @@
+// config.json and MarianConfig: the model types of transformers, and ours for what none of its classes can be.
+#pragma once
+
+#include <string>
+
+#include "qkv/marian.h"
+
+namespace qkv {
+
+// The texts of config.json and generation_config.json.
+std::string marian_config_json(const MarianConfig& config, Dtype dtype);
+std::string marian_generation_json(const MarianConfig& config);
+
+// Whether positions are sinusoids, which follow from the config.
+bool has_sinusoids(const MarianConfig& config);
+
+}  // namespace qkv
