@@ -3,6 +3,7 @@ import hashlib
 import unicodedata
 
 PARTS = ("train", "valid", "test")
+NO_PUNCTUATION = str.maketrans("", "", ",.;:?!")
 QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 
 
@@ -27,6 +28,16 @@ def periods(pairs):
         yield english, other
         if english[-1].isalnum() and other[-1].isalnum():
             yield english + ".", other + "."
+
+
+def spellings(pairs):
+    """The pairs as people type them in a hurry: as they are, without punctuation and with a period, each also in lower and
+    in upper case. The answer is the same; a period is answered by a period."""
+    for english, other in pairs:
+        forms = [(english, other), (english.translate(NO_PUNCTUATION), other), *list(periods([(english, other)]))[1:]]
+        for form, answer in dict(forms).items():
+            for text in dict.fromkeys((form, form.lower(), form.upper())):
+                yield text, answer
 
 
 def split(sources, always_train=()):

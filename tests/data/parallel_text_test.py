@@ -104,6 +104,15 @@ class Split(unittest.TestCase):
         self.assertEqual(list(split.periods([("Thanks", "Gracias"), ("Why?", "¿Por qué?")])),
                          [("Thanks", "Gracias"), ("Thanks.", "Gracias."), ("Why?", "¿Por qué?")])
 
+    def test_spellings(self):
+        self.assertEqual(list(split.spellings([("No, thanks", "No, gracias")])),
+                         [("No, thanks", "No, gracias"), ("no, thanks", "No, gracias"), ("NO, THANKS", "No, gracias"),
+                          ("No thanks", "No, gracias"), ("no thanks", "No, gracias"), ("NO THANKS", "No, gracias"),
+                          ("No, thanks.", "No, gracias."), ("no, thanks.", "No, gracias."),
+                          ("NO, THANKS.", "No, gracias.")])
+        self.assertEqual(list(split.spellings([("Why?", "¿Por qué?")])),
+                         [(text, "¿Por qué?") for text in ("Why?", "why?", "WHY?", "Why", "why", "WHY")])
+
 
 class Spelling(unittest.TestCase):
     def test_words_alone(self):
@@ -117,7 +126,8 @@ class PhraseBook(unittest.TestCase):
         with open(os.path.join(folder, "phrases.es.tsv"), encoding="utf-8") as file:
             pairs = [line.rstrip("\n").split("\t") for line in file]
         self.assertTrue(all(len(pair) == 2 and all(side and side == side.strip() for side in pair) for pair in pairs))
-        self.assertEqual(len({pair[0].lower() for pair in pairs}), len(pairs))
+        # Without case and punctuation they still differ: each of these spellings has one answer.
+        self.assertEqual(len({pair[0].lower().translate(split.NO_PUNCTUATION) for pair in pairs}), len(pairs))
         self.assertIn(["You are welcome", "De nada"], pairs)
 
 
