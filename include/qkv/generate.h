@@ -3,7 +3,7 @@
 // Source of the search: Sutskever et al., "Sequence to sequence learning with neural networks" (2014); of sampling from
 // the nucleus: Holtzman et al., "The curious case of neural text degeneration" (2019).
 //
-//   std::vector<std::vector<Hypothesis>> best = generate(model, batch, {.end = 0, .start = 7999, .beams = 4});
+//   std::vector<std::vector<Hypothesis>> best = generate(model, batch, {.start = 7999, .ends = {0}, .beams = 4});
 #pragma once
 
 #include <cstdint>
@@ -35,33 +35,50 @@ struct Sampling {
   std::uint64_t seed = 0;
 };
 
+// When the search for `beams` hypotheses is over: at once when they have ended, or when nothing that goes on can have a
+// better score, which is judged by the sum of log-probabilities so far over a length.
+enum class EarlyStopping {
+  no,     // the length so far: with length_penalty above 0 something better may be missed
+  yes,    // at once
+  never,  // the length that makes the score largest: nothing is missed
+};
+
 struct GenerateOptions {
-  std::int32_t start = 0, end = 0;
-  std::vector<std::int32_t> forbidden{};  // tokens that are never written
-  // Tokens that have a fixed place, with probability 1: the first one, and `end` as the last one of max_length.
-  std::optional<std::int32_t> forced_begin{};
-  bool forced_end = false;
-  std::int64_t max_length = 512;     // new tokens: `start` is not counted, `end` is
-  std::int64_t min_length = 0;       // new tokens before `end` may follow
+  std::int32_t start = 0;
+  std::vector<std::int32_t> ends{0};                   // each of them ends a sequence
+  std::vector<std::vector<std::int32_t>> forbidden{};  // tokens in a row that are never written, `start` among them
+  std::optional<std::int32_t> forced_begin{}, forced_end{};  // the first token, the last of max_length; probability 1
+  std::int64_t max_length = 512;                             // new tokens: `start` is not counted, the end is
+  std::int64_t min_length = 0;                               // new tokens before the end may follow
   std::int64_t no_repeat_ngram = 0;  // so many tokens in a row, `start` among them, come once at most; 0: any number
-  std::int64_t beams = 1;            // 1 to kMaxBeams; 1: the most probable token at each step
-  std::int64_t nbest = 1;            // hypotheses per sequence, at most `beams`
+  // What has come, `start` among it, is less probable: above 1; more: below. A negative number is multiplied by it, a
+  // positive one divided. The numbers are log-probabilities with beams, else logits.
+  double repetition_penalty = 1;
+  bool renormalize = false;  // tokens that may not come lose their share of the probability
+  std::int64_t beams = 1;    // 1 to kMaxBeams; 1: the most probable token at each step
+  std::int64_t nbest = 1;    // hypotheses per sequence, at most `beams`
   double length_penalty = 1;
-  bool early_stopping = false;         // stop as soon as `beams` hypotheses have ended, whatever may come
+  EarlyStopping early_stopping = EarlyStopping::no;
   std::optional<Sampling> sampling{};  // draw tokens; beams must be 1
   int threads = 0;                     // 0: threads()
   std::stop_token stop{};              // polled per step
 };
 
 struct Hypothesis {
-  std::vector<std::int32_t> tokens;  // without `start`; `end` is the last one, unless max_length cut it off
+  std::vector<std::int32_t> tokens;  // without `start`; the end is the last one, unless max_length cut it off
   double score = 0;
 };
 
-// For each of `batch` sequences its hypotheses, best first; each as if it were alone. `streams`: the random stream that
-// each sequence draws from; not given: its index. Equal logits: the lower token wins.
+// Beside the seed, what a sequence's draws depend on.
+struct RandomStream {
+  std::uint64_t line = 0;
+  std::uint32_t part = 0;  // of the line
+};
+
+// For each of `batch` sequences its hypotheses, best first; each as if it were alone. `streams`: what each sequence
+// draws from; not given: part 0 of the line that is its index. Equal logits: the lower token wins.
 // Errors: std::invalid_argument for options that do not fit, and for logits that are NaN or infinite; Stopped.
 std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,
-                                              std::span<const std::uint64_t> streams = {});
+                                              std::span<const RandomStream> streams = {});
 
 }  // namespace qkv

@@ -22,7 +22,7 @@ class Beams final : public Search {
     rows_.clear();
     for (std::size_t rank = 0; rank < candidates_.size() && rows_.size() < width_; ++rank) {
       const Candidate& candidate = candidates_[rank];
-      const bool ends = last || candidate.token == options_.end;
+      const bool ends = last || is_end(candidate.token, options_);
       if (ends && rank >= width_) continue;
       Hypothesis next{running_[static_cast<std::size_t>(candidate.parent)].tokens, candidate.score};
       next.tokens.push_back(candidate.token);
@@ -50,10 +50,10 @@ class Beams final : public Search {
     double score;  // sum of log-probabilities
   };
 
-  // The 2 * beams most probable continuations: even if half of them end, enough go on.
+  // The most probable continuations, so many that `beams` of them go on whatever ends.
   void find_candidates(const MutableTensorView& logits) {
     candidates_.clear();
-    std::vector<TokenLogit> best(2 * width_);
+    std::vector<TokenLogit> best((1 + options_.ends.size()) * width_);
     for (std::size_t at = 0; at < running_.size(); ++at) {
       const auto parent = static_cast<std::int64_t>(at);
       if (const auto forced = forced_token(running_[at].tokens, options_)) {
@@ -72,12 +72,12 @@ class Beams final : public Search {
     candidates_.resize(std::min(candidates_.size(), best.size()));
   }
 
-  double normalized(double score) const {
-    return score / std::pow(static_cast<double>(length_), options_.length_penalty);
+  double normalized(double score, std::int64_t length) const {
+    return score / std::pow(static_cast<double>(length), options_.length_penalty);
   }
 
   void keep(Hypothesis hypothesis) {
-    hypothesis.score = normalized(hypothesis.score);
+    hypothesis.score = normalized(hypothesis.score, length_);
     const auto place = std::upper_bound(ended_.begin(), ended_.end(), hypothesis,
                                         [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
     ended_.insert(place, std::move(hypothesis));
@@ -87,7 +87,9 @@ class Beams final : public Search {
   bool is_over() const {
     if (running_.empty()) return true;
     if (ended_.size() < width_) return false;
-    return options_.early_stopping || normalized(running_.front().score) <= ended_.back().score;
+    if (options_.early_stopping == EarlyStopping::yes) return true;
+    const bool longest = options_.early_stopping == EarlyStopping::never && options_.length_penalty > 0;
+    return normalized(running_.front().score, longest ? options_.max_length : length_) <= ended_.back().score;
   }
 
   const GenerateOptions& options_;

@@ -11,7 +11,7 @@ namespace {
 
 class Chain final : public Search {
  public:
-  Chain(const GenerateOptions& options, std::uint64_t stream) : options_(options), stream_(stream) {}
+  Chain(const GenerateOptions& options, RandomStream stream) : options_(options), stream_(stream) {}
 
   std::span<const Row> advance(const MutableTensorView& logits) override {
     const bool last = written_.tokens.size() + 1 == static_cast<std::size_t>(options_.max_length);
@@ -19,7 +19,7 @@ class Chain final : public Search {
     const std::int32_t token = forced ? *forced : choose(logits);
     written_.tokens.push_back(token);
     row_ = {0, token};
-    return {&row_, last || token == options_.end ? std::size_t{0} : std::size_t{1}};
+    return {&row_, last || is_end(token, options_) ? std::size_t{0} : std::size_t{1}};
   }
 
   std::vector<Hypothesis> hypotheses() override {
@@ -68,21 +68,21 @@ class Chain final : public Search {
 
   // In [0, 1), 53 bits, from the seed, the stream and the place in the sequence alone.
   double uniform(std::uint64_t seed) const {
-    const auto bits = philox({static_cast<std::uint32_t>(written_.tokens.size()), 0,
-                              static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32)},
+    const auto bits = philox({static_cast<std::uint32_t>(written_.tokens.size()), stream_.part,
+                              static_cast<std::uint32_t>(stream_.line), static_cast<std::uint32_t>(stream_.line >> 32)},
                              seed);
     return static_cast<double>((std::uint64_t{bits[0]} << 32 | bits[1]) >> 11) * 0x1p-53;
   }
 
   const GenerateOptions& options_;
-  const std::uint64_t stream_;
+  const RandomStream stream_;
   Hypothesis written_;
   Row row_{};
 };
 
 }  // namespace
 
-std::unique_ptr<Search> make_chain(const GenerateOptions& options, std::uint64_t stream) {
+std::unique_ptr<Search> make_chain(const GenerateOptions& options, RandomStream stream) {
   return std::make_unique<Chain>(options, stream);
 }
 

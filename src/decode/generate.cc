@@ -24,12 +24,19 @@ void check_token(const char* name, std::int32_t token, std::int64_t vocab) {
 
 void check(const GenerateOptions& options, std::int64_t vocab) {
   check_token("start", options.start, vocab);
-  check_token("end", options.end, vocab);
-  for (const std::int32_t token : options.forbidden) check_token("forbidden", token, vocab);
+  require(!options.ends.empty(), "ends is empty, at least one token is needed");
+  for (const std::int32_t token : options.ends) check_token("end", token, vocab);
+  for (const auto& run : options.forbidden) {
+    require(!run.empty(), "forbidden has a run without tokens");
+    for (const std::int32_t token : run) check_token("forbidden", token, vocab);
+  }
   if (options.forced_begin) check_token("forced begin", *options.forced_begin, vocab);
+  if (options.forced_end) check_token("forced end", *options.forced_end, vocab);
   require(options.min_length >= 0, fmt::format("min_length is {}, at least 0 is needed", options.min_length));
   require(options.no_repeat_ngram >= 0,
           fmt::format("no_repeat_ngram is {}, at least 0 is needed", options.no_repeat_ngram));
+  require(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0,
+          fmt::format("repetition_penalty is {}, must be above 0", options.repetition_penalty));
   require(options.max_length >= 1, fmt::format("max_length is {}, at least 1 is needed", options.max_length));
   require(options.beams >= 1 && options.beams <= kMaxBeams,
           fmt::format("beams is {}, must be from 1 to {}", options.beams, kMaxBeams));
@@ -46,6 +53,26 @@ void check(const GenerateOptions& options, std::int64_t vocab) {
           fmt::format("top_p is {}, must be above 0 and at most 1", sampling.top_p));
 }
 
+// Whether `start` and what was written after it end with these tokens.
+bool comes_after(std::span<const std::int32_t> tail, std::span<const std::int32_t> written, std::int32_t start) {
+  if (tail.size() == written.size() + 1 && tail.front() == start) tail = tail.subspan(1);
+  return tail.size() <= written.size() && std::equal(tail.begin(), tail.end(), written.end() - std::ssize(tail));
+}
+
+// Each token once, however often it came. Source: Keskar et al., "CTRL" (2019).
+void penalize_repetition(std::span<float> logits, double zero, std::span<const std::int32_t> written,
+                         const GenerateOptions& options) {
+  std::vector<std::int32_t> seen{options.start};
+  seen.insert(seen.end(), written.begin(), written.end());
+  std::sort(seen.begin(), seen.end());
+  seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+  for (const std::int32_t token : seen) {
+    float& logit = logits[static_cast<std::size_t>(token)];
+    const double x = static_cast<double>(logit) - zero;
+    logit = static_cast<float>(zero + (x < 0 ? x * options.repetition_penalty : x / options.repetition_penalty));
+  }
+}
+
 // Whatever would complete `no_repeat_ngram` tokens that were there before.
 template <class Forbid>
 void forbid_repeats(std::span<const std::int32_t> written, const GenerateOptions& options, const Forbid& forbid) {
@@ -59,8 +86,12 @@ void forbid_repeats(std::span<const std::int32_t> written, const GenerateOptions
 
 }  // namespace
 
+bool is_end(std::int32_t token, const GenerateOptions& options) {
+  return std::find(options.ends.begin(), options.ends.end(), token) != options.ends.end();
+}
+
 std::optional<std::int32_t> forced_token(std::span<const std::int32_t> written, const GenerateOptions& options) {
-  if (options.forced_end && std::ssize(written) + 1 == options.max_length) return options.end;
+  if (options.forced_end && std::ssize(written) + 1 == options.max_length) return options.forced_end;
   return written.empty() ? options.forced_begin : std::nullopt;
 }
 
@@ -71,16 +102,21 @@ LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<co
   const auto forbid = [&](std::int32_t token) {
     logits[static_cast<std::size_t>(token)] = -std::numeric_limits<float>::infinity();
   };
-  for (const std::int32_t token : options.forbidden) forbid(token);
-  if (std::ssize(written) < options.min_length) forbid(options.end);
+  const double zero = options.beams > 1 ? log_sum_exp : 0;  // of log-probabilities, of logits
+  if (options.repetition_penalty != 1) penalize_repetition(logits, zero, written, options);
+  for (const auto& run : options.forbidden) {
+    if (comes_after(std::span(run).first(run.size() - 1), written, options.start)) forbid(run.back());
+  }
+  if (std::ssize(written) < options.min_length) std::for_each(options.ends.begin(), options.ends.end(), forbid);
   if (options.no_repeat_ngram > 0) forbid_repeats(written, options, forbid);
   TokenLogit best;
-  require(std::isfinite(log_sum_exp) && largest_logits(logits, {&best, 1}) == 1,
+  require(std::isfinite(log_sum_exp) && largest_logits(logits, {&best, 1}) == 1 && std::isfinite(best.logit),
           "the model's logits are not finite: no token can be chosen");
+  if (options.renormalize) log_sum_exp = qkv::log_sum_exp(logits);
 }
 
 std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,
-                                              std::span<const std::uint64_t> streams) {
+                                              std::span<const RandomStream> streams) {
   check(options, model.vocab());
   require(batch >= 0, fmt::format("batch is {}", batch));
   require(streams.empty() || static_cast<std::int64_t>(streams.size()) == batch,
@@ -96,7 +132,8 @@ std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t ba
   std::vector<std::int64_t> parents;
   std::vector<std::int32_t> tokens;
   for (std::int64_t i = 0; i < batch; ++i) {
-    const auto stream = streams.empty() ? static_cast<std::uint64_t>(i) : streams[static_cast<std::size_t>(i)];
+    const RandomStream stream =
+        streams.empty() ? RandomStream{static_cast<std::uint64_t>(i)} : streams[static_cast<std::size_t>(i)];
     going.push_back({options.beams > 1 ? make_beams(options) : make_chain(options, stream), i, i, 1, {}});
     parents.push_back(i);
     tokens.push_back(options.start);

@@ -26,13 +26,16 @@ class Search {
 };
 
 std::unique_ptr<Search> make_beams(const GenerateOptions& options);
-std::unique_ptr<Search> make_chain(const GenerateOptions& options, std::uint64_t stream);
+std::unique_ptr<Search> make_chain(const GenerateOptions& options, RandomStream stream);
+
+bool is_end(std::int32_t token, const GenerateOptions& options);
 
 // What must follow these tokens, if anything must.
 std::optional<std::int32_t> forced_token(std::span<const std::int32_t> written, const GenerateOptions& options);
 
-// One row of logits, of what may follow `written`, with its log-sum-exp. Tokens that may not become -infinity after it
-// was taken: they keep their share of the probability. std::invalid_argument if the logits are no numbers.
+// One row of logits, of what may follow `written`, penalised, with its log-sum-exp. Tokens that may not become
+// -infinity. The log-sum-exp is that of the model's own logits, so that these keep their share of the probability, or
+// the one of the row as it stands: `renormalize`. std::invalid_argument if the logits are no numbers.
 struct LogitRow {
   std::span<float> logits;
   double log_sum_exp;

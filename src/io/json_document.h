@@ -25,6 +25,7 @@ class JsonValue {
   std::optional<JsonValue> find(const std::string& key) const;
 
   bool is_string() const { return json_->is_string(); }
+  bool is_list() const { return json_->is_array(); }
   bool boolean() const;
   const std::string& string() const;
   std::int64_t integer(std::int64_t min, std::int64_t max) const;

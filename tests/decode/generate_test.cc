@@ -66,7 +66,7 @@ const Table kGarden{{ln(0.001), ln(0.001), ln(0.598), ln(0.4)},
 
 TEST(Generate, GreedyTakesTheMostProbableToken) {
   Chains model({kGarden});
-  const auto best = generate(model, 1, {.start = 0, .end = 1});
+  const auto best = generate(model, 1, {.start = 0, .ends = {1}});
   ASSERT_EQ(best.size(), 1u);
   ASSERT_EQ(best[0].size(), 1u);
   EXPECT_EQ(best[0][0].tokens, (std::vector<std::int32_t>{2, 3, 1}));
@@ -76,7 +76,7 @@ TEST(Generate, GreedyTakesTheMostProbableToken) {
 
 TEST(Generate, BeamsFindWhatGreedyMisses) {
   Chains model({kGarden});
-  const auto best = generate(model, 1, {.start = 0, .end = 1, .beams = 2, .nbest = 2, .length_penalty = 0});
+  const auto best = generate(model, 1, {.start = 0, .ends = {1}, .beams = 2, .nbest = 2, .length_penalty = 0});
   ASSERT_EQ(best[0].size(), 2u);
   EXPECT_EQ(best[0][0].tokens, (std::vector<std::int32_t>{3, 1}));  // 0.36
   EXPECT_NEAR(best[0][0].score, std::log(0.4 * 0.9), 1e-5);
@@ -113,7 +113,7 @@ TEST(Generate, EnoughBeamsFindTheBestOfAll) {
       });
       Chains model({table});
       const auto result =
-          generate(model, 1, {.start = 0, .end = 1, .max_length = 4, .beams = 256, .length_penalty = penalty});
+          generate(model, 1, {.start = 0, .ends = {1}, .max_length = 4, .beams = 256, .length_penalty = penalty});
       EXPECT_EQ(result[0][0].tokens, best) << seed << " " << penalty;
       EXPECT_NEAR(result[0][0].score, best_score, 1e-5);
     }
@@ -126,13 +126,13 @@ TEST(Generate, ASequenceDoesNotKnowItsCompany) {
   for (const std::int64_t beams : {1, 3}) {
     for (const bool sampled : {false, true}) {
       if (sampled && beams > 1) continue;
-      GenerateOptions options{.start = 0, .end = 1, .max_length = 20, .beams = beams, .nbest = beams};
+      GenerateOptions options{.start = 0, .ends = {1}, .max_length = 20, .beams = beams, .nbest = beams};
       if (sampled) options.sampling = Sampling{.seed = 5};
       Chains together(tables);
       const auto all = generate(together, 9, options);
       for (std::uint64_t i = 0; i < 9; ++i) {
         Chains alone({tables[i]});
-        const auto one = generate(alone, 1, options, std::vector<std::uint64_t>{i});
+        const auto one = generate(alone, 1, options, std::vector<RandomStream>{{i}});
         ASSERT_EQ(one[0].size(), all[i].size());
         for (std::size_t n = 0; n < one[0].size(); ++n) {
           EXPECT_EQ(one[0][n].tokens, all[i][n].tokens);
@@ -147,10 +147,10 @@ TEST(Generate, MaxLengthCutsOrForcesTheEnd) {
   Table endless(3, std::vector<float>{0, -100, 1});
   for (const std::int64_t beams : {1, 2}) {
     Chains cut({endless});
-    const auto result = generate(cut, 1, {.start = 0, .end = 1, .max_length = 4, .beams = beams});
+    const auto result = generate(cut, 1, {.start = 0, .ends = {1}, .max_length = 4, .beams = beams});
     EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{2, 2, 2, 2}));
     Chains forced({endless});
-    const auto ended = generate(forced, 1, {.start = 0, .end = 1, .forced_end = true, .max_length = 4, .beams = beams});
+    const auto ended = generate(forced, 1, {.start = 0, .ends = {1}, .forced_end = 1, .max_length = 4, .beams = beams});
     EXPECT_EQ(ended[0][0].tokens, (std::vector<std::int32_t>{2, 2, 2, 1}));
     EXPECT_NEAR(ended[0][0].score, 3 * std::log(std::exp(1.0) / (1 + std::exp(1.0))) / 4, 1e-6);
   }
@@ -160,7 +160,7 @@ TEST(Generate, ForbiddenTokensAreNeverWritten) {
   for (const std::int64_t beams : {1, 3}) {
     Chains model({kGarden});
     const auto result =
-        generate(model, 1, {.start = 0, .end = 1, .forbidden = {2}, .beams = beams, .length_penalty = 0});
+        generate(model, 1, {.start = 0, .ends = {1}, .forbidden = {{2}}, .beams = beams, .length_penalty = 0});
     EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{3, 1}));
     EXPECT_NEAR(result[0][0].score, std::log(0.4 * 0.9), 1e-5);  // the forbidden token keeps its probability
   }
@@ -170,12 +170,12 @@ TEST(Generate, TheFirstTokenMayBeForced) {
   for (const std::int64_t beams : {1, 3}) {
     Chains model({kGarden});
     const auto result =
-        generate(model, 1, {.start = 0, .end = 1, .forced_begin = 3, .beams = beams, .length_penalty = 0});
+        generate(model, 1, {.start = 0, .ends = {1}, .forced_begin = 3, .beams = beams, .length_penalty = 0});
     EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{3, 1}));
     EXPECT_NEAR(result[0][0].score, std::log(0.9), 1e-5);  // the forced token has probability 1
     Chains short_one({kGarden});                           // where both are forced the end wins
     const auto one = generate(
-        short_one, 1, {.start = 0, .end = 1, .forced_begin = 3, .forced_end = true, .max_length = 1, .beams = beams});
+        short_one, 1, {.start = 0, .ends = {1}, .forced_begin = 3, .forced_end = 1, .max_length = 1, .beams = beams});
     EXPECT_EQ(one[0][0].tokens, (std::vector<std::int32_t>{1}));
   }
 }
@@ -184,10 +184,63 @@ TEST(Generate, TheEndWaitsForMinLength) {
   for (const std::int64_t beams : {1, 2}) {
     Table table(3, std::vector<float>{-100, 1, 0});
     Chains model({table});
-    const auto result = generate(model, 1, {.start = 0, .end = 1, .min_length = 3, .beams = beams});
+    const auto result = generate(model, 1, {.start = 0, .ends = {1}, .min_length = 3, .beams = beams});
     EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{2, 2, 2, 1}));
     // The end keeps its probability.
     EXPECT_NEAR(result[0][0].score, (1 - 4 * std::log(1 + std::exp(1.0))) / 4, 1e-6);
+  }
+}
+
+TEST(Generate, NoRunOfForbiddenTokensIsWritten) {
+  const Table table{{5, -9, 4, 3}, {0, 0, 0, 0}, {-9, 1, 5, 3}, {-9, 2, 1, 5}};
+  const auto written = [&](const std::vector<std::vector<std::int32_t>>& forbidden) {
+    Chains model({table});
+    return generate(model, 1, {.start = 0, .ends = {1}, .forbidden = forbidden, .max_length = 4})[0][0].tokens;
+  };
+  EXPECT_EQ(written({}), (std::vector<std::int32_t>{0, 0, 0, 0}));
+  EXPECT_EQ(written({{0}, {2, 2, 2}}), (std::vector<std::int32_t>{2, 2, 3, 3}));
+  EXPECT_EQ(written({{0}, {2, 2, 2}, {3, 3}, {2, 2, 3}}), (std::vector<std::int32_t>{2, 2, 1}));
+  EXPECT_EQ(written({{0, 0}, {0, 2, 2}, {0, 2, 3}}), (std::vector<std::int32_t>{2, 1}));  // the start is looked at
+}
+
+// The first token has probabilities 0.5, 0.25, 0.25 for 2, 3 and the end; the second one, too.
+TEST(Generate, RepetitionPenaltyAndRenormalizingByHand) {
+  const Table table(4, {-99, ln(0.25), ln(0.5), ln(0.25)});
+  const auto found = [&](double penalty, bool renormalize, std::int64_t beams) {
+    Chains model({table});
+    return generate(model, 1,
+                    {.start = 0,
+                     .ends = {1},
+                     .max_length = 2,
+                     .min_length = 2,
+                     .repetition_penalty = penalty,
+                     .renormalize = renormalize,
+                     .beams = beams,
+                     .length_penalty = 0})[0][0];
+  };
+  for (const std::int64_t beams : {1, 2}) {
+    EXPECT_EQ(found(1, false, beams).tokens, (std::vector<std::int32_t>{2, 2}));
+    EXPECT_NEAR(found(1, false, beams).score, std::log(0.25), 1e-6);
+    EXPECT_NEAR(found(1, true, beams).score, 2 * std::log(2.0 / 3), 1e-6);  // the end may not come
+    // The second 2 has log(0.5) * 3 = log(0.125), less than 3 has.
+    EXPECT_EQ(found(3, false, beams).tokens, (std::vector<std::int32_t>{2, 3}));
+    EXPECT_NEAR(found(3, false, beams).score, std::log(0.125), 1e-6);
+    EXPECT_NEAR(found(3, true, beams).score, std::log(2.0 / 3) + std::log(0.25 / 0.375), 1e-6);
+    EXPECT_NEAR(found(0.5, false, beams).score, std::log(0.5) + 0.5 * std::log(0.5), 1e-6);
+  }
+}
+
+TEST(Generate, EachOfTheEndsEnds) {
+  // After the start comes 2 or 3, after 3 comes 1.
+  const Table table{{-99, -99, ln(0.6), ln(0.4)}, {0, 0, 0, 0}, {-99, -99, 0, 0}, {-99, ln(0.9), -99, ln(0.1)}};
+  for (const std::int64_t beams : {1, 3}) {
+    Chains model({table});
+    const auto result = generate(model, 1, {.start = 0, .ends = {3, 2, 1}, .max_length = 5, .beams = beams});
+    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{2}));
+    Chains later({table});
+    const auto waits =
+        generate(later, 1, {.start = 0, .ends = {1, 2}, .max_length = 5, .min_length = 1, .beams = beams});
+    EXPECT_EQ(waits[0][0].tokens, (std::vector<std::int32_t>{3, 1}));
   }
 }
 
@@ -196,7 +249,8 @@ TEST(Generate, NoTokensInARowComeTwice) {
   const Table table{{0, -9, 5, 1}, {0, 0, 0, 0}, {-9, 2, 3, 5}, {-9, 2, 5, 3}};
   const auto written = [&](std::int64_t ngram, std::int64_t beams) {
     Chains model({table});
-    return generate(model, 1, {.start = 0, .end = 1, .max_length = 8, .no_repeat_ngram = ngram, .beams = beams})[0][0]
+    return generate(model, 1,
+                    {.start = 0, .ends = {1}, .max_length = 8, .no_repeat_ngram = ngram, .beams = beams})[0][0]
         .tokens;
   };
   EXPECT_EQ(written(0, 1), (std::vector<std::int32_t>{2, 3, 2, 3, 2, 3, 2, 3}));
@@ -207,6 +261,18 @@ TEST(Generate, NoTokensInARowComeTwice) {
   EXPECT_EQ(written(1, 4), (std::vector<std::int32_t>{2, 3, 1}));
 }
 
+// 0 is the start and the most probable token: the first n tokens in a row begin with it.
+TEST(Generate, TheStartIsPartOfTheFirstTokensInARow) {
+  const Table table{{5, 1, 2}, {0, 0, 0}, {5, 1, 2}};
+  const auto written = [&](std::int64_t ngram) {
+    Chains model({table});
+    return generate(model, 1, {.start = 0, .ends = {1}, .max_length = 6, .no_repeat_ngram = ngram})[0][0].tokens;
+  };
+  EXPECT_EQ(written(1), (std::vector<std::int32_t>{2, 1}));
+  EXPECT_EQ(written(2), (std::vector<std::int32_t>{0, 2, 0, 1}));
+  EXPECT_EQ(written(3), (std::vector<std::int32_t>{0, 0, 2, 0, 0, 1}));
+}
+
 TEST(Generate, EarlyStoppingTakesWhatEndedFirst) {
   // The short way has 0.5 * 0.5, the long one 0.5 * 0.9^4, whose mean logarithm is better.
   Table table(6, std::vector<float>(6, -30));
@@ -215,15 +281,35 @@ TEST(Generate, EarlyStoppingTakesWhatEndedFirst) {
   table[3][3] = ln(0.9);
   table[3][1] = ln(0.1);
   table[4][1] = 0;
-  GenerateOptions options{.start = 0, .end = 1, .max_length = 12, .beams = 2};
-  options.early_stopping = true;
+  GenerateOptions options{.start = 0, .ends = {1}, .max_length = 12, .beams = 2};
+  options.early_stopping = EarlyStopping::yes;
   Chains early({table});
   const auto first = generate(early, 1, options);
-  options.early_stopping = false;
+  options.early_stopping = EarlyStopping::no;
   Chains patient({table});
   const auto best = generate(patient, 1, options);
   EXPECT_LT(early.steps(), patient.steps());
   EXPECT_GT(best[0][0].score, first[0][0].score);
+}
+
+// Two of three beginnings end at once; the third one has the worst probability, and the best one per token if it may go
+// on to the end.
+TEST(Generate, NeverStoppingEarlyFindsWhatOnlyLengthMakesBest) {
+  Table table(4, std::vector<float>(4, -30));
+  table[0] = {-30, ln(0.45), ln(0.35), ln(0.2)};
+  table[3][3] = ln(0.95);
+  table[3][1] = ln(0.05);
+  GenerateOptions options{.start = 0, .ends = {1, 2}, .max_length = 12, .beams = 2};
+  Chains usual({table});
+  const auto found = generate(usual, 1, options);
+  options.early_stopping = EarlyStopping::never;
+  Chains never({table});
+  const auto best = generate(never, 1, options);
+  EXPECT_EQ(never.steps(), 12);
+  EXPECT_EQ(best[0][0].tokens, std::vector<std::int32_t>(12, 3));
+  EXPECT_NEAR(best[0][0].score, (std::log(0.2) + 11 * std::log(0.95)) / 12, 1e-6);
+  EXPECT_EQ(usual.steps(), 1);
+  EXPECT_EQ(found[0][0].tokens, std::vector<std::int32_t>{1});
 }
 
 TEST(Generate, SamplingFollowsTheProbabilities) {
@@ -232,7 +318,7 @@ TEST(Generate, SamplingFollowsTheProbabilities) {
   const auto shares = [&](Sampling sampling) {
     Chains model(std::vector<Table>(kDraws, table));
     sampling.seed = 11;
-    const auto drawn = generate(model, kDraws, {.start = 0, .end = 1, .max_length = 1, .sampling = sampling});
+    const auto drawn = generate(model, kDraws, {.start = 0, .ends = {1}, .max_length = 1, .sampling = sampling});
     std::vector<double> share(4);
     for (const auto& one : drawn) share[static_cast<std::size_t>(one[0].tokens[0])] += 1.0 / kDraws;
     return share;
@@ -257,35 +343,42 @@ TEST(Generate, RefusesWhatDoesNotFit) {
     EXPECT_THROW(generate(model, 1, options), std::invalid_argument);
     EXPECT_EQ(model.steps(), 0);
   };
-  refused({.start = 4, .end = 1});
-  refused({.start = 0, .end = -1});
-  refused({.start = 0, .end = 1, .forbidden = {4}});
-  refused({.start = 0, .end = 1, .forced_begin = 4});
-  refused({.start = 0, .end = 1, .max_length = 0});
-  refused({.start = 0, .end = 1, .min_length = -1});
-  refused({.start = 0, .end = 1, .no_repeat_ngram = -1});
-  refused({.start = 0, .end = 1, .beams = 0});
-  refused({.start = 0, .end = 1, .beams = 2, .nbest = 3});
-  refused({.start = 0, .end = 1, .length_penalty = std::nan("")});
-  refused({.start = 0, .end = 1, .beams = 2, .sampling = Sampling{}});
-  refused({.start = 0, .end = 1, .sampling = Sampling{.temperature = 0}});
-  refused({.start = 0, .end = 1, .sampling = Sampling{.top_k = -1}});
-  refused({.start = 0, .end = 1, .sampling = Sampling{.top_p = 0}});
+  refused({.start = 4, .ends = {1}});
+  refused({.start = 0, .ends = {-1}});
+  refused({.start = 0, .ends = {}});
+  refused({.start = 0, .ends = {1, 4}});
+  refused({.start = 0, .ends = {1}, .forbidden = {{4}}});
+  refused({.start = 0, .ends = {1}, .forbidden = {{2, 4}}});
+  refused({.start = 0, .ends = {1}, .forbidden = {{}}});
+  refused({.start = 0, .ends = {1}, .forced_end = 4});
+  refused({.start = 0, .ends = {1}, .repetition_penalty = 0});
+  refused({.start = 0, .ends = {1}, .repetition_penalty = std::nan("")});
+  refused({.start = 0, .ends = {1}, .forced_begin = 4});
+  refused({.start = 0, .ends = {1}, .max_length = 0});
+  refused({.start = 0, .ends = {1}, .min_length = -1});
+  refused({.start = 0, .ends = {1}, .no_repeat_ngram = -1});
+  refused({.start = 0, .ends = {1}, .beams = 0});
+  refused({.start = 0, .ends = {1}, .beams = 2, .nbest = 3});
+  refused({.start = 0, .ends = {1}, .length_penalty = std::nan("")});
+  refused({.start = 0, .ends = {1}, .beams = 2, .sampling = Sampling{}});
+  refused({.start = 0, .ends = {1}, .sampling = Sampling{.temperature = 0}});
+  refused({.start = 0, .ends = {1}, .sampling = Sampling{.top_k = -1}});
+  refused({.start = 0, .ends = {1}, .sampling = Sampling{.top_p = 0}});
 
   for (const float hostile : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     Table table = kGarden;
     table[0][3] = hostile;
     Chains model({table});
-    EXPECT_THROW(generate(model, 1, {.start = 0, .end = 1}), std::invalid_argument);
+    EXPECT_THROW(generate(model, 1, {.start = 0, .ends = {1}}), std::invalid_argument);
   }
 }
 
 TEST(Generate, EmptyBatchAndStop) {
   Chains model({kGarden});
-  EXPECT_TRUE(generate(model, 0, {.start = 0, .end = 1}).empty());
+  EXPECT_TRUE(generate(model, 0, {.start = 0, .ends = {1}}).empty());
   std::stop_source source;
   source.request_stop();
-  EXPECT_THROW(generate(model, 1, {.start = 0, .end = 1, .stop = source.get_token()}), Stopped);
+  EXPECT_THROW(generate(model, 1, {.start = 0, .ends = {1}, .stop = source.get_token()}), Stopped);
 }
 
 }  // namespace

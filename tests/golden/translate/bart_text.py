@@ -1,4 +1,4 @@
-"""Makes bart_text/, a small BART with a byte-level tokenizer, trained on the few pairs below, and bart_text.json: texts, their
+"""Makes bart_text/, a small BART with a byte-level tokenizer, trained on the few pairs of phrases.py, and bart_text.json: texts, their
 ids, what transformers 5 on torch 2.15 generates from them (greedy and beams of 4, without the start token) and its text.
 
     python bart_text.py
@@ -13,12 +13,11 @@ from tokenizers import ByteLevelBPETokenizer
 from tokenizers.processors import RobertaProcessing
 from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, PreTrainedTokenizerFast
 
+from phrases import PAIRS, TEXTS
+
 torch.manual_seed(1)
 torch.set_num_threads(1)
 here = pathlib.Path(__file__).parent
-PAIRS = [("You are welcome", "De nada"), ("Thank you", "Gracias"), ("Good morning", "Buenos d\u00edas"),
-         ("Good night", "Buenas noches"), ("See you tomorrow", "Hasta ma\u00f1ana"), ("How are you?", "\u00bfC\u00f3mo est\u00e1s?")]
-TEXTS = [source for source, _ in PAIRS] + ["Good day, you!", "Na\u00efve \u2603"]
 
 words = ByteLevelBPETokenizer()
 words.train_from_iterator([side for pair in PAIRS for side in pair], vocab_size=290, min_frequency=1,
