@@ -18,6 +18,7 @@ namespace {
 struct Request {
   std::string model{};
   bool json = false;
+  TextLineOptions lines{};
 };
 
 // `cut`: the tokens of the text that the model did not read.
@@ -35,7 +36,7 @@ void embed(const Request& request) {
   const Embedder embedder = Embedder::load(request.model);
   std::ios::sync_with_stdio(false);
   std::int64_t cut_texts = 0, cut_tokens = 0;
-  InputLines input;
+  InputLines input(request.lines);
   for (std::vector<std::string> lines; input.next(lines);) {
     check_interruption();
     std::vector<std::int64_t> cut(lines.size());
@@ -65,6 +66,7 @@ void add_embed(CLI::App& program) {
       "--json", request->json,
       "Write {\"embedding\": [...]} a line, with \"cut\": N where the last N tokens of a text were too many for the "
       "model");
+  add_text_lines(command, request->lines);
   add_threads(command);
   command.callback([request] { embed(*request); });
 }

@@ -1,32 +1,52 @@
 // Lines of standard input, as they arrive.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "qkv/program.h"
+#include "qkv/text_lines.h"
+
 namespace qkv::app {
 
-// Reads the bytes of standard input itself, because a wait inside of the standard library cannot be interrupted.
-// IoError if it cannot be read; Stopped once the user has asked for an end.
+// --exact-text and --replace-invalid.
+void add_text_lines(CLI::App& command, TextLineOptions& options);
+
+// Reads the bytes of standard input itself, because a wait inside of the standard library cannot be interrupted. Lines
+// are texts as text_lines.h has it: FormatError for one that is none. IoError if standard input cannot be read; Stopped
+// once the user has asked for an end.
 class InputLines {
  public:
-  // The next line, without its end. False at the end of input.
+  explicit InputLines(const TextLineOptions& options = {});
+
+  // The next line. False at the end of input.
   bool next(std::string& line);
 
   // Whether next() would have to wait for input.
   bool must_wait() const { return !ended_ && bytes_.find('\n', begin_) == std::string::npos; }
 
-  // What has arrived, up to 1,024 lines: whoever writes line by line gets answers line by line. False at the end of
-  // input.
+  // What has arrived, so that whoever writes line by line gets answers line by line: up to 32 lines, then, as long as
+  // input does not pause, twice as many as before, up to 1,024. Lines before one that cannot be given come first. False
+  // at the end of input.
   bool next(std::vector<std::string>& lines);
 
- private:
-  void fetch();
+  // How many lines have been given.
+  std::int64_t count() const { return count_; }
 
+ private:
+  bool fetch(std::optional<std::chrono::milliseconds> patience = {});
+  bool arrives();
+
+  TextLineOptions options_;
   std::string bytes_;      // that have arrived
   std::size_t begin_ = 0;  // of the next line
   bool ended_ = false;
+  std::int64_t count_ = 0;
+  std::size_t batch_;
 };
 
 }  // namespace qkv::app

@@ -58,10 +58,13 @@ void check_interruption() {
   if (stop_source().stop_requested()) throw Stopped();
 }
 
-void wait_to_read(int descriptor) {
+bool wait_to_read(int descriptor, std::optional<std::chrono::milliseconds> at_most) {
   pollfd ready[] = {{descriptor, POLLIN, 0}, {wake_descriptor, POLLIN, 0}};
-  if (io::retry([&] { return poll(ready, 2, -1); }) < 0) throw IoError("standard input: it cannot be waited for");
+  const int milliseconds = at_most ? static_cast<int>(at_most->count()) : -1;
+  const int events = io::retry([&] { return poll(ready, 2, milliseconds); });
+  if (events < 0) throw IoError("standard input: it cannot be waited for");
   check_interruption();
+  return events > 0;
 }
 
 int interrupted_exit_code() { return 128 + signal_received; }

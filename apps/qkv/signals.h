@@ -1,6 +1,8 @@
 // Signals: the one place that knows them. SIGINT (Ctrl-C) and SIGTERM ask for an end, the second one kills.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <stop_token>
 
 namespace qkv::app {
@@ -14,8 +16,9 @@ std::stop_token interruption();
 // Throws Stopped once the user has asked for an end. For loops that take long by themselves.
 void check_interruption();
 
-// Returns once `descriptor` can be read without waiting; Stopped once the user has asked for an end.
-void wait_to_read(int descriptor);
+// Returns true once `descriptor` can be read without waiting, false if it could not for `at_most`; Stopped once the
+// user has asked for an end.
+bool wait_to_read(int descriptor, std::optional<std::chrono::milliseconds> at_most = {});
 
 // How an interrupted program ends: as a shell reports the signal, 130 or 143.
 int interrupted_exit_code();

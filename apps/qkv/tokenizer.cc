@@ -23,17 +23,22 @@ struct TrainRequest {
   std::vector<std::string> inputs{};
   std::int64_t vocab = 0;
   std::string out{};
+  TextLineOptions lines{};
 };
 
 // Each line is a text; in a .tsv file, each of its columns.
-void add_file_to(TokenizerTrainer& trainer, const std::string& path) {
+void add_file_to(TokenizerTrainer& trainer, const std::string& path, const TextLineOptions& options) {
   const std::string content = read_file(path);
-  const std::string_view ends = path.ends_with(".tsv") ? "\t\n" : "\n";
+  const bool has_columns = path.ends_with(".tsv");
+  std::int64_t number = 0;
   for (std::size_t at = 0; at < content.size();) {
-    const std::size_t end = std::min(content.find_first_of(ends, at), content.size());
-    std::string_view text = std::string_view(content).substr(at, end - at);
-    if (text.ends_with('\r')) text.remove_suffix(1);
-    trainer.add(text);
+    const std::size_t end = std::min(content.find('\n', at), content.size());
+    const std::string line = text_of_line(std::string_view(content).substr(at, end - at), ++number, options, path);
+    for (std::size_t begin = 0; begin <= line.size();) {
+      const std::size_t tab = has_columns ? std::min(line.find('\t', begin), line.size()) : line.size();
+      trainer.add(std::string_view(line).substr(begin, tab - begin));
+      begin = tab + 1;
+    }
     at = end + 1;
     check_interruption();
   }
@@ -41,7 +46,7 @@ void add_file_to(TokenizerTrainer& trainer, const std::string& path) {
 
 void train(const TrainRequest& request) {
   TokenizerTrainer trainer;
-  for (const std::string& input : request.inputs) add_file_to(trainer, input);
+  for (const std::string& input : request.inputs) add_file_to(trainer, input, request.lines);
   const std::string json = trainer.train(request.vocab);
   const std::int64_t tokens = Tokenizer::parse(json, request.out).vocab();
   write_file(request.out, json);
@@ -51,9 +56,9 @@ void train(const TrainRequest& request) {
 
 // Calls f for each line of standard input; an answer goes out before the next line is waited for.
 template <class F>
-void for_each_input_line(const F& f) {
+void for_each_input_line(const TextLineOptions& options, const F& f) {
   std::ios::sync_with_stdio(false);
-  InputLines input;
+  InputLines input(options);
   for (std::string line; input.next(line);) {
     std::cout << f(line) << '\n';
     if (input.must_wait()) std::cout.flush();
@@ -62,10 +67,16 @@ void for_each_input_line(const F& f) {
   std::cout.flush();
 }
 
-void encode(const std::string& path) {
-  const Tokenizer tokenizer = Tokenizer::load(path);
-  for_each_input_line(
-      [&](const std::string& line) { return fmt::format("{}", fmt::join(tokenizer.encode(line).ids, " ")); });
+struct ConvertRequest {
+  std::string tokenizer{};
+  TextLineOptions lines{};
+};
+
+void encode(const ConvertRequest& request) {
+  const Tokenizer tokenizer = Tokenizer::load(request.tokenizer);
+  for_each_input_line(request.lines, [&](const std::string& line) {
+    return fmt::format("{}", fmt::join(tokenizer.encode(line).ids, " "));
+  });
 }
 
 std::vector<std::int32_t> parse_ids(std::string_view line) {
@@ -84,9 +95,9 @@ std::vector<std::int32_t> parse_ids(std::string_view line) {
   }
 }
 
-void decode(const std::string& path) {
-  const Tokenizer tokenizer = Tokenizer::load(path);
-  for_each_input_line([&](const std::string& line) { return tokenizer.decode(parse_ids(line)); });
+void decode(const ConvertRequest& request) {
+  const Tokenizer tokenizer = Tokenizer::load(request.tokenizer);
+  for_each_input_line(request.lines, [&](const std::string& line) { return tokenizer.decode(parse_ids(line)); });
 }
 
 void add_tokenizer_train(CLI::App& tokenizer) {
@@ -105,14 +116,16 @@ void add_tokenizer_train(CLI::App& tokenizer) {
       ->required()
       ->type_name("N");
   add_file(command, "--out", request->out, "the tokenizer.json to write")->required();
+  add_text_lines(command, request->lines);
   command.callback([request] { train(*request); });
 }
 
-void add_conversion(CLI::App& tokenizer, const char* name, const char* help, void (*convert)(const std::string&)) {
+void add_conversion(CLI::App& tokenizer, const char* name, const char* help, void (*convert)(const ConvertRequest&)) {
   CLI::App& command = *tokenizer.add_subcommand(name, help);
-  const auto path = std::make_shared<std::string>();
-  add_file(command, "--tokenizer", *path, "the tokenizer.json")->required();
-  command.callback([path, convert] { convert(*path); });
+  const auto request = std::make_shared<ConvertRequest>();
+  add_file(command, "--tokenizer", request->tokenizer, "the tokenizer.json")->required();
+  add_text_lines(command, request->lines);
+  command.callback([request, convert] { convert(*request); });
 }
 
 }  // namespace

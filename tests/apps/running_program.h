@@ -7,12 +7,14 @@ namespace qkv::test {
 
 class RunningProgram {
  public:
-  explicit RunningProgram(const std::vector<std::string>& arguments) {
+  // Input comes from write(), or from the open file `input`.
+  explicit RunningProgram(const std::vector<std::string>& arguments, int input = -1) {
     int in[2], out[2];
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    fcntl(out[1], F_SETPIPE_SZ, 4096);  // what is not read soon stops the program
     process_ = fork();
     if (process_ == 0) {
-      dup2(in[0], STDIN_FILENO);
+      dup2(input < 0 ? in[0] : input, STDIN_FILENO);
       dup2(out[1], STDOUT_FILENO);
       dup2(open((folder_ / "err").c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
       become_program(arguments);

@@ -1,0 +1,22 @@
+// Texts as people's files hold them, a text a line. Programs and files are read by these rules; tokenizers and
+// translators themselves take every byte as it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace qkv {
+
+struct TextLineOptions {
+  bool exact = false;            // none of these rules: every byte before '\n' belongs to the text
+  bool replace_invalid = false;  // bytes that are not UTF-8 stay: tokenizers read them as U+FFFD
+};
+
+// The text of a line, which comes without its '\n': without a carriage return at its end, without a byte order mark
+// before line 1, and with ' ' for each other space of Unicode (category Zs). `number`, from 1, and `file`, if any,
+// begin messages. FormatError for bytes that are not UTF-8.
+std::string text_of_line(std::string_view line, std::int64_t number, const TextLineOptions& options = {},
+                         const std::string& file = "");
+
+}  // namespace qkv
