@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <exception>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,10 @@ struct Request {
   bool ids = false;
   bool sample = false;
   bool explain = false;
+  bool whole = false;
+  std::optional<std::int64_t> nbest{};
   Sampling sampling{};
+  TextLineOptions lines{};
   TranslateOptions options{};
 };
 
@@ -61,78 +66,111 @@ std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number
   return ids;
 }
 
-// The hypotheses of one line: nbest lines, or one line of JSON.
-void write(const Request& request, const std::vector<Translation>& found) {
-  if (!request.json) {
-    for (const Translation& one : found) {
-      std::cout << (request.ids ? fmt::format("{}", fmt::join(one.ids, " ")) : one.text) << '\n';
-    }
+nlohmann::ordered_json json_of(const Request& request, const Translation& one) {
+  nlohmann::ordered_json entry;
+  if (!request.ids) entry["text"] = one.text;
+  entry["ids"] = one.ids;
+  entry["score"] = one.score;
+  for (const Translation& sentence : one.sentences) {
+    nlohmann::ordered_json part{{"source", sentence.source}};
+    part.update(json_of(request, sentence));
+    if (sentence.cut > 0) part["cut"] = sentence.cut;
+    entry["sentences"].push_back(std::move(part));
+  }
+  return entry;
+}
+
+// The hypotheses of line `number`: one line of JSON, or a line for each.
+void write(const Request& request, std::int64_t number, const std::vector<Translation>& found) {
+  if (request.json) {
+    nlohmann::ordered_json line{{"translations", nlohmann::ordered_json::array()}};
+    for (const Translation& one : found) line["translations"].push_back(json_of(request, one));
+    if (found.front().cut > 0) line["cut"] = found.front().cut;
+    std::cout << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
     return;
   }
-  auto list = nlohmann::ordered_json::array();
   for (const Translation& one : found) {
-    nlohmann::ordered_json entry;
-    if (!request.ids) entry["text"] = one.text;
-    entry["ids"] = one.ids;
-    entry["score"] = one.score;
-    list.push_back(std::move(entry));
+    if (request.nbest) std::cout << fmt::format("{}\t{:.6g}\t", number, one.score + 0.0);  // 0, never -0
+    std::cout << (request.ids ? fmt::format("{}", fmt::join(one.ids, " ")) : one.text) << '\n';
   }
-  nlohmann::ordered_json line{{"translations", std::move(list)}};
-  if (found.front().cut > 0) line["cut"] = found.front().cut;
-  std::cout << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
+void warn_of_cuts(const Translation& found, const std::string& place, std::int64_t positions) {
+  for (std::size_t s = 0; s < found.sentences.size(); ++s) {
+    warn_of_cuts(found.sentences[s], fmt::format("{}, sentence {}", place, s + 1), positions);
+  }
+  if (found.cut == 0 || !found.sentences.empty()) return;
+  fmt::print(stderr, "qkv translate: {}: the last {} tokens are cut off; the model reads {} at most\n", place,
+             found.cut, positions);
 }
 
 // `first`: the number of the first line, from 1.
 void translate_lines(const Request& request, const Translator& translator, const std::vector<std::string>& lines,
                      std::int64_t first) {
-  if (!request.ids) {
-    for (const auto& found : translator.translate(lines, request.options)) {
-      write(request, found);
-      if (found.front().cut > 0) {
-        fmt::print(stderr, "qkv translate: line {}: the last {} tokens are cut off; the model reads {} at most\n",
-                   first, found.front().cut, translator.model().config().positions);
-      }
-      ++first;
-    }
-    return;
-  }
-  std::vector<std::vector<std::int32_t>> sources;
-  for (const std::string& line : lines) {
-    const std::int64_t number = first + static_cast<std::int64_t>(sources.size());
-    sources.push_back(parse_ids(line, number, translator.model().config()));
-  }
-  for (const auto& hypotheses : translator.generate(sources, request.options)) {
-    std::vector<Translation> found;
-    for (const Hypothesis& one : hypotheses) found.push_back({.text = {}, .ids = one.tokens, .score = one.score});
-    write(request, found);
+  TranslateOptions options = request.options;
+  options.stream.line = static_cast<std::uint64_t>(first - 1);
+  for (const auto& found : translator.translate(lines, options)) {
+    write(request, first, found);
+    warn_of_cuts(found.front(), fmt::format("line {}", first), translator.model().config().positions);
+    ++first;
   }
 }
 
-void explain(const Request& request, const Translator& translator) {
-  for (const std::string& text : request.texts) {
-    const TranslationSurvey survey = survey_translation(translator, text, {.translate = request.options});
-    if (request.json) {
-      std::cout << to_json(survey) << '\n';
-      continue;
+// Those before a line that is refused are answered.
+void translate_ids(const Request& request, const Translator& translator, const std::vector<std::string>& lines,
+                   std::int64_t first) {
+  std::vector<std::vector<std::int32_t>> sources;
+  std::exception_ptr refused;
+  try {
+    for (const std::string& line : lines) {
+      sources.push_back(parse_ids(line, first + std::ssize(sources), translator.model().config()));
     }
-    const std::string model = request.model == QKV_MODEL ? "" : " --model " + request.model;
-    std::cout << words_to_text(survey, text_style()) << "\nEach head of it: qkv explain" << model << " --text \""
-              << text << "\"\nAttention itself, in eight steps: qkv explain\n";
+  } catch (const FormatError&) {
+    refused = std::current_exception();
+  }
+  TranslateOptions options = request.options;
+  options.stream.line = static_cast<std::uint64_t>(first - 1);
+  for (const auto& hypotheses : translator.generate(sources, options)) {
+    std::vector<Translation> found;
+    for (const Hypothesis& one : hypotheses) found.push_back({.text = {}, .ids = one.tokens, .score = one.score});
+    write(request, first++, found);
+  }
+  if (refused) std::rethrow_exception(refused);
+}
+
+void explain(const Request& request, const Translator& translator) {
+  TranslateOptions options = request.options;
+  for (std::size_t i = 0; i < request.texts.size(); ++i) {
+    options.stream = {i, 0};
+    const std::string& text = request.texts[i];
+    for (const std::string& sentence : options.split ? translator.sentences(text) : std::vector{text}) {
+      const TranslationSurvey survey = survey_translation(translator, sentence, {.translate = options});
+      ++options.stream.part;
+      if (request.json) {
+        std::cout << to_json(survey) << '\n';
+        continue;
+      }
+      const std::string model = request.model == QKV_MODEL ? "" : " --model " + request.model;
+      std::cout << words_to_text(survey, text_style()) << "\nEach head of it: qkv explain" << model << " --text \""
+                << sentence << "\"\nAttention itself, in eight steps: qkv explain\n";
+    }
   }
 }
 
 void translate(Request request) {
   if (request.sample) request.options.sampling = request.sampling;
+  request.options.nbest = request.nbest.value_or(1);
+  request.options.split = !request.whole;
   request.options.stop = interruption();
   const Translator translator = Translator::load(request.model, request.weights);
   if (request.explain) return explain(request, translator);
-  if (!request.texts.empty()) return translate_lines(request, translator, request.texts, 1);
+  const auto answer = request.ids ? translate_ids : translate_lines;
+  if (!request.texts.empty()) return answer(request, translator, request.texts, 1);
   std::ios::sync_with_stdio(false);
-  InputLines input;
-  std::int64_t first = 1;
-  for (std::vector<std::string> lines; input.next(lines); first += static_cast<std::int64_t>(lines.size())) {
+  InputLines input(request.lines);
+  for (std::vector<std::string> lines; input.next(lines);) {
     check_interruption();
-    translate_lines(request, translator, lines, first);
+    answer(request, translator, lines, input.count() - std::ssize(lines) + 1);
     std::cout.flush();
   }
 }
@@ -151,8 +189,15 @@ void add_translate(CLI::App& program) {
   command
       .add_option("--beams,--beam", request->options.beams, "Beams of the search; 1: the most probable token each time")
       ->check(whole_number(1, kMaxBeams));
-  command.add_option("--nbest", request->options.nbest, "Translations of each sentence, best first")
+  command
+      .add_option(
+          "--nbest", request->nbest,
+          "Translations of each line, best first; as text, each after the number of the line, a tab, its score and "
+          "a tab")
       ->check(whole_number(1, kMaxBeams));
+  command.add_flag("--no-split", request->whole,
+                   "Cut off what is too long for the model; otherwise such a text is split into sentences");
+  add_text_lines(command, request->lines);
   command.add_option("--max-length", request->options.max_length, "New tokens at most")
       ->check(whole_number(1, 1 << 20));
   command.add_option("--length-penalty", request->options.length_penalty, "Scores are divided by length to this power")
@@ -177,8 +222,8 @@ void add_translate(CLI::App& program) {
       ->excludes("--nbest");
   command.add_flag(
       "--json", request->json,
-      "Write {\"translations\": [{text, ids, score}]} a line, with \"cut\": N where the last N tokens of a text were "
-      "too many for the model");
+      "Write {\"translations\": [{text, ids, score}]} a line, with \"sentences\": [{source, text, ids, score}] where a "
+      "text was split, and \"cut\": N where N tokens of it were too many for the model");
   add_choice(command, "--weights", request->weights, kWeights,
              "How the weights are kept: fewer bits are faster and coarser");
   add_threads(command);

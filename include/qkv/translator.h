@@ -22,17 +22,24 @@ struct TranslateOptions {
   std::optional<std::int64_t> beams{};
   std::optional<std::int64_t> max_length{};  // new tokens; never more than the model has positions
   std::optional<double> length_penalty{};
-  std::optional<Sampling> sampling{};  // draws tokens instead of searching; line i of a call has the random stream i
+  std::optional<Sampling> sampling{};  // draws tokens instead of searching
+  // What the first text of a call draws from, and the i-th one i lines later; sentence s of a text that was split
+  // draws s parts later.
+  RandomStream stream{};
   std::int64_t nbest = 1;
-  int threads = 0;  // 0: threads()
+  bool split = true;  // a text of more tokens than the model has positions is split into sentences
+  int threads = 0;    // 0: threads()
   std::stop_token stop{};
 };
 
+// Of a text that was split, its n-th best translation is made of the n-th best ones of its sentences.
 struct Translation {
-  std::string text;
-  std::vector<std::int32_t> ids;  // without the start token
-  double score = 0;               // as in generate.h
-  std::int64_t cut = 0;           // tokens at the end of the text that were not read: the model lacks positions
+  std::string text{};
+  std::vector<std::int32_t> ids{};       // without the start token
+  double score = 0;                      // as in generate.h
+  std::int64_t cut = 0;                  // tokens of the source that were not read: the model lacks positions
+  std::string source{};                  // what was translated: the text, or a sentence of it
+  std::vector<Translation> sentences{};  // none unless the text was split
 };
 
 // Immutable after construction: any number of threads may call the others.
@@ -43,12 +50,14 @@ class Translator {
   // for a way of generating that is not known here. `storage` as in weights.h.
   static Translator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  // The same in any company and on any number of threads. Of a text that has more tokens than the model has positions
-  // the beginning is translated (Translation::cut); a text without any has an empty translation. FormatError if the
-  // folder had no tokenizer.json.
+  // The same in any company and on any number of threads. A text of more tokens than the model has positions is split;
+  // of a sentence that is still too long the beginning is translated (Translation::cut). A text without tokens has an
+  // empty translation. FormatError if the folder had no tokenizer.json.
   Translation translate(const std::string& text, const TranslateOptions& options = {}) const;
   std::vector<std::vector<Translation>> translate(std::span<const std::string> texts,
                                                   const TranslateOptions& options = {}) const;
+  // What translate() would translate one by one: the text itself if it fits. The rules are in docs/semantics.md.
+  std::vector<std::string> sentences(const std::string& text) const;
   // From ids, taken as they are. std::invalid_argument for ids that the model does not know and sources that are empty
   // or too long.
   std::vector<std::vector<Hypothesis>> generate(std::span<const std::vector<std::int32_t>> sources,
@@ -63,6 +72,13 @@ class Translator {
         model_(std::move(model)),
         tokenizer_(std::move(tokenizer)),
         defaults_(std::move(defaults)) {}
+
+  struct Piece;
+  std::vector<Piece> pieces(const std::string& text, bool split) const;
+  std::vector<std::vector<Hypothesis>> search(std::span<const std::vector<std::int32_t>> sources,
+                                              std::span<const RandomStream> streams,
+                                              const TranslateOptions& options) const;
+  GenerateOptions search_options(const TranslateOptions& options) const;
 
   std::string folder_;
   Marian model_;

@@ -74,7 +74,9 @@ struct Pieces {
 struct Run {
   Run(const Translator& translator, const std::string& text, const TranslateOptions& options)
       : model(translator.model()), tokenizer(translator.tokenizer()), stop(options.stop) {
-    translation = translator.translate(text, options);
+    TranslateOptions whole = options;
+    whole.split = false;  // one run of the model is looked at
+    translation = translator.translate(text, whole);
     if (translation.ids.empty()) throw std::invalid_argument("explain: the text has no tokens");
     const auto positions = static_cast<std::size_t>(model.config().positions);
     batch.source = tokenizer.encode(text, {.max_length = positions}).ids;

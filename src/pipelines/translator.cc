@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 
@@ -10,6 +11,7 @@
 #include "qkv/error.h"
 #include "qkv/sequences.h"
 #include "qkv/threads.h"
+#include "text/sentences.h"
 
 namespace qkv {
 namespace {
@@ -45,6 +47,30 @@ struct Batches {
   std::vector<std::size_t> order, starts;
 };
 
+// The n-th best translations of all sentences in one; those without tokens have one translation, which is empty.
+std::vector<Translation> joined(const std::string& source, const std::vector<std::vector<Translation>>& sentences,
+                                double length_penalty) {
+  std::size_t count = 0;
+  for (const auto& best : sentences) {
+    if (!best.front().ids.empty()) count = count == 0 ? best.size() : std::min(count, best.size());
+  }
+  std::vector<Translation> whole(std::max<std::size_t>(1, count), Translation{.source = source});
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    Translation& all = whole[n];
+    for (const auto& best : sentences) {
+      const Translation& one = best[std::min(n, best.size() - 1)];
+      if (!all.text.empty() && !one.text.empty() && !text::ends_wide(all.text)) all.text += ' ';
+      all.text += one.text;
+      all.ids.insert(all.ids.end(), one.ids.begin(), one.ids.end());
+      all.score += one.score * std::pow(static_cast<double>(one.ids.size()), length_penalty);
+      all.cut += one.cut;
+      all.sentences.push_back(one);
+    }
+    all.score /= std::pow(static_cast<double>(std::max<std::size_t>(1, all.ids.size())), length_penalty);
+  }
+  return whole;
+}
+
 }  // namespace
 
 Translator Translator::load(const std::string& folder, WeightStorage storage) {
@@ -63,18 +89,29 @@ const Tokenizer& Translator::tokenizer() const {
   return *tokenizer_;
 }
 
-std::vector<std::vector<Hypothesis>> Translator::generate(std::span<const std::vector<std::int32_t>> sources,
-                                                          const TranslateOptions& options) const {
-  const MarianConfig& config = model_.config();
+// What the encoder reads at once: a text, or a sentence of one that is too long.
+struct Translator::Piece {
+  std::string text;
+  std::vector<std::int32_t> ids;  // none: there is nothing to translate
+  std::int64_t cut = 0;
+};
+
+GenerateOptions Translator::search_options(const TranslateOptions& options) const {
   GenerateOptions search = defaults_;
   search.sampling = options.sampling;
   search.beams = options.beams.value_or(options.sampling ? 1 : defaults_.beams);
-  search.max_length = std::min(options.max_length.value_or(defaults_.max_length), config.positions);
+  search.max_length = std::min(options.max_length.value_or(defaults_.max_length), model_.config().positions);
   search.length_penalty = options.length_penalty.value_or(defaults_.length_penalty);
   search.nbest = options.nbest;
   search.threads = options.threads;
   search.stop = options.stop;
+  return search;
+}
 
+std::vector<std::vector<Hypothesis>> Translator::search(std::span<const std::vector<std::int32_t>> sources,
+                                                        std::span<const RandomStream> streams,
+                                                        const TranslateOptions& options) const {
+  const GenerateOptions search = search_options(options);
   const Batches batches(sources, std::max<std::int64_t>(1, search.beams),
                         options.threads > 0 ? options.threads : threads());
   std::vector<std::vector<Hypothesis>> results(sources.size());
@@ -83,55 +120,104 @@ std::vector<std::vector<Hypothesis>> Translator::generate(std::span<const std::v
     const std::size_t end = batches.starts[static_cast<std::size_t>(n) + 1];
     std::vector<std::int32_t> ids;
     std::vector<std::int64_t> lengths;
-    std::vector<std::uint64_t> streams;
+    std::vector<RandomStream> own;
     for (std::size_t i = begin; i < end; ++i) {
       const std::vector<std::int32_t>& source = sources[batches.order[i]];
       if (source.empty()) throw std::invalid_argument("translate: a source has no ids");
       ids.insert(ids.end(), source.begin(), source.end());
       lengths.push_back(static_cast<std::int64_t>(source.size()));
-      streams.push_back(batches.order[i]);
+      own.push_back(streams[batches.order[i]]);
     }
     const auto targets = model_.targets(ids, offsets_of(lengths), {.threads = options.threads, .stop = options.stop});
-    auto found = qkv::generate(*targets, static_cast<std::int64_t>(end - begin), search, streams);
+    auto found = qkv::generate(*targets, static_cast<std::int64_t>(end - begin), search, own);
     for (std::size_t i = begin; i < end; ++i) results[batches.order[i]] = std::move(found[i - begin]);
   });
   return results;
 }
 
-std::vector<std::vector<Translation>> Translator::translate(std::span<const std::string> texts,
-                                                            const TranslateOptions& options) const {
-  const Tokenizer& words = tokenizer();
-  const auto positions = static_cast<std::size_t>(model_.config().positions);
-  std::vector<Encoding> encodings(texts.size());
-  std::vector<std::int64_t> cut(texts.size());
-  parallel_for(static_cast<std::int64_t>(texts.size()), options.threads, [&](std::int64_t i, int) {
-    const auto at = static_cast<std::size_t>(i);
-    encodings[at] = words.encode(texts[at]);
-    if (encodings[at].ids.size() <= positions) return;
-    cut[at] = static_cast<std::int64_t>(encodings[at].ids.size() - positions);
-    encodings[at] = words.encode(texts[at], {.max_length = positions});
-  });
-  std::vector<std::vector<std::int32_t>> sources;
-  std::vector<std::size_t> lines;  // of the sources
-  std::vector<std::vector<Translation>> results(texts.size());
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const std::vector<std::uint8_t>& special = encodings[i].special;
-    if (std::all_of(special.begin(), special.end(), [](std::uint8_t x) { return x != 0; })) {
-      results[i].push_back({});
+std::vector<std::vector<Hypothesis>> Translator::generate(std::span<const std::vector<std::int32_t>> sources,
+                                                          const TranslateOptions& options) const {
+  std::vector<RandomStream> streams;
+  for (std::size_t i = 0; i < sources.size(); ++i) streams.push_back({options.stream.line + i, options.stream.part});
+  return search(sources, streams, options);
+}
+
+std::vector<std::string> Translator::sentences(const std::string& text) const {
+  const auto fits = [&](std::string_view part) {
+    return tokenizer().encode(part).ids.size() <= static_cast<std::size_t>(model_.config().positions);
+  };
+  if (fits(text)) return {text};
+  std::vector<std::string> parts;
+  for (const std::string_view sentence : text::split_sentences(text)) {
+    if (fits(sentence)) {
+      parts.emplace_back(sentence);
       continue;
     }
-    sources.push_back(std::move(encodings[i].ids));
-    lines.push_back(i);
-  }
-  auto found = generate(sources, options);
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    for (Hypothesis& hypothesis : found[i]) {
-      std::string text = words.decode(hypothesis.tokens);
-      results[lines[i]].push_back({.text = std::move(text),
-                                   .ids = std::move(hypothesis.tokens),
-                                   .score = hypothesis.score,
-                                   .cut = cut[lines[i]]});
+    for (const std::string_view part : text::split_sentences(sentence, text::SentenceBegin::anything)) {
+      parts.emplace_back(part);
     }
+  }
+  return parts.empty() ? std::vector{text} : parts;
+}
+
+std::vector<Translator::Piece> Translator::pieces(const std::string& text, bool split) const {
+  const auto positions = static_cast<std::size_t>(model_.config().positions);
+  Encoding encoding = tokenizer().encode(text);
+  std::vector<Piece> all;
+  if (encoding.ids.size() > positions && split) {
+    for (const std::string& sentence : sentences(text)) all.push_back(std::move(pieces(sentence, false).front()));
+    return all;
+  }
+  Piece piece{.text = text, .ids = {}};
+  if (encoding.ids.size() > positions) {
+    piece.cut = static_cast<std::int64_t>(encoding.ids.size() - positions);
+    encoding = tokenizer().encode(text, {.max_length = positions});
+  }
+  const bool has_tokens = std::any_of(encoding.special.begin(), encoding.special.end(), [](auto x) { return x == 0; });
+  if (has_tokens) piece.ids = std::move(encoding.ids);
+  all.push_back(std::move(piece));
+  return all;
+}
+
+std::vector<std::vector<Translation>> Translator::translate(std::span<const std::string> texts,
+                                                            const TranslateOptions& options) const {
+  tokenizer();  // before any work
+  std::vector<std::vector<Piece>> read(texts.size());
+  parallel_for(static_cast<std::int64_t>(texts.size()), options.threads, [&](std::int64_t i, int) {
+    read[static_cast<std::size_t>(i)] = pieces(texts[static_cast<std::size_t>(i)], options.split);
+  });
+  std::vector<std::vector<std::int32_t>> sources;
+  std::vector<RandomStream> streams;
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    for (std::size_t s = 0; s < read[i].size(); ++s) {
+      if (read[i][s].ids.empty()) continue;
+      sources.push_back(read[i][s].ids);
+      streams.push_back({options.stream.line + i, options.stream.part + static_cast<std::uint32_t>(s)});
+    }
+  }
+  auto found = search(sources, streams, options);
+
+  const double length_penalty = search_options(options).length_penalty;
+  std::vector<std::vector<Translation>> results;
+  auto next = found.begin();
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    std::vector<std::vector<Translation>> translated;
+    for (const Piece& piece : read[i]) {
+      auto& best = translated.emplace_back();
+      if (piece.ids.empty()) {
+        best.push_back({.source = piece.text});
+        continue;
+      }
+      for (Hypothesis& one : *next++) {
+        best.push_back({.text = tokenizer().decode(one.tokens),
+                        .ids = std::move(one.tokens),
+                        .score = one.score,
+                        .cut = piece.cut,
+                        .source = piece.text});
+      }
+    }
+    results.push_back(translated.size() == 1 ? std::move(translated.front())
+                                             : joined(texts[i], translated, length_penalty));
   }
   return results;
 }

@@ -1,7 +1,9 @@
 // qkv translate: lines in, translations out, by the model that ships; the rest is pipelines/translator_test.cc.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
-#include "apps/program.h"
+#include "apps/running_program.h"
 #include "sanitizers.h"
 
 namespace qkv::test {
@@ -68,6 +70,78 @@ TEST(Translate, SaysWhatItCutsOff) {
   EXPECT_GT(Json::parse(json.out.substr(second)).at("cut").get<int>(), 40);
 }
 
+// 90 sentences, which the model cannot read at once.
+std::string too_long_text() {
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += "Thank you. You are welcome.How are you?  ";
+  return text;
+}
+
+TEST(Translate, SplitsWhatIsTooLong) {
+  const Json alone = Json::parse(run_program({"translate", "--json", "Thank you."}).out).at("translations").at(0);
+  const Outcome json = run_program({"translate", "--json", "--nbest", "2", too_long_text(), "Thank you."});
+  ASSERT_EQ(json.code, 0) << json.err;
+  EXPECT_EQ(json.err, "");
+  const std::size_t second = json.out.find('\n') + 1;
+  EXPECT_FALSE(Json::parse(json.out.substr(second)).at("translations").at(0).contains("sentences"));
+  const Json line = Json::parse(json.out.substr(0, second));
+  EXPECT_FALSE(line.contains("cut"));
+  ASSERT_EQ(line.at("translations").size(), 2u);
+  const Json sentences = line.at("translations").at(0).at("sentences");
+  ASSERT_EQ(sentences.size(), 90u);
+  EXPECT_EQ(sentences.at(3).at("source"), "Thank you.");
+  EXPECT_EQ(sentences.at(3).at("text"), alone.at("text"));
+  EXPECT_EQ(sentences.at(3).at("ids"), alone.at("ids"));
+  EXPECT_EQ(sentences.at(4).at("source"), "You are welcome.");
+  EXPECT_EQ(sentences.at(5).at("source"), "How are you?");
+  std::string joined;
+  for (const Json& one : sentences) joined += (joined.empty() ? "" : " ") + one.at("text").get<std::string>();
+  EXPECT_EQ(line.at("translations").at(0).at("text"), joined);
+
+  const Outcome text = run_program({"translate", too_long_text()});
+  EXPECT_EQ(text.out, joined + "\n");
+  const Outcome cut = run_program({"translate", "--no-split", "--max-length", "3", too_long_text()});
+  EXPECT_EQ(cut.code, 0);
+  EXPECT_NE(cut.out, text.out);
+  EXPECT_TRUE(cut.err.starts_with("qkv translate: line 1: the last ")) << cut.err;
+}
+
+TEST(Translate, SaysWhichSentenceItCuts) {
+  std::string text = "Thank you. ";
+  for (int i = 0; i < 300; ++i) text += "x ";
+  const Outcome outcome = run_program({"translate", "--beams", "1", "--max-length", "3", text + ". You are welcome."});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(outcome.err.starts_with("qkv translate: line 1, sentence 2: the last ")) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+TEST(Translate, ExplainsEachSentenceOfWhatIsTooLong) {
+  const Outcome outcome = run_program({"translate", "--explain", "--json", "--beams", "1", too_long_text()});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 90);
+  EXPECT_EQ(outcome.out.substr(0, outcome.out.find('\n') + 1),
+            run_program({"translate", "--explain", "--json", "--beams", "1", "Thank you."}).out);
+}
+
+// Line i draws from stream i, however the lines arrive.
+TEST(Translate, SamplingIsTheSameHoweverLinesArrive) {
+  const TempFolder folder;
+  const std::vector<std::string> arguments = {"translate", "--sample", "--seed", "3", "--max-length", "6"};
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += i % 5 == 3 ? "\n" : "Good morning, my friend\n";
+  std::ofstream(folder / "in") << text;
+  const std::string at_once = run_program(arguments, {.input = folder / "in"}).out;
+  std::string one_by_one;
+  RunningProgram program(arguments);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    program.write(line + "\n");
+    one_by_one += program.read_line() + "\n";
+  }
+  EXPECT_EQ(one_by_one, at_once);
+  EXPECT_NE(at_once.substr(0, at_once.find('\n')), at_once.substr(at_once.rfind('\n', at_once.size() - 2) + 1));
+}
+
 TEST(Translate, SamplingRepeatsWithItsSeed) {
   const auto draw = [](const char* seed) {
     return run_program({"translate", "--sample", "--seed", seed, "--temperature", "3", "Good morning, my friend"}).out;
@@ -83,6 +157,45 @@ TEST(Translate, IdsAreTakenVerbatim) {
       run_program({"translate", "--model", kIdsModel, "--ids", "--beams", "1"}, {.input = folder / "in"});
   // tests/golden/translate/relu.json: greedy
   EXPECT_EQ(outcome.out.substr(0, 2), "0\n") << outcome.err;
+}
+
+TEST(Translate, IdsBeforeALineThatIsRefusedAreAnswered) {
+  const TempFolder folder;
+  const std::vector<std::string> arguments = {"translate", "--model", kIdsModel, "--ids", "--beams", "1"};
+  std::string good;
+  for (int i = 0; i < 50; ++i) good += fmt::format("{} 20 19 0\n", 1 + i % 39);
+  std::ofstream(folder / "good") << good;
+  std::ofstream(folder / "in") << good + "1 x 0\n20 19 0\n";
+  const Outcome outcome = run_program(arguments, {.input = folder / "in"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.err, "qkv translate: line 51: \"1 x 0\" must be ids, whole numbers with spaces between\n");
+  EXPECT_EQ(outcome.out, run_program(arguments, {.input = folder / "good"}).out);
+}
+
+TEST(Translate, TextOfNbestTellsLinesApart) {
+  const TempFolder folder;
+  std::ofstream(folder / "in") << "You are welcome\n\nThank you\n";
+  const std::vector<std::string> arguments = {"translate", "--beams", "3", "--nbest", "2"};
+  std::istringstream text(run_program(arguments, {.input = folder / "in"}).out);
+  std::vector<std::string> with_json = arguments;
+  with_json.push_back("--json");
+  std::istringstream json(run_program(with_json, {.input = folder / "in"}).out);
+  int number = 0, rows = 0;
+  for (std::string expected; std::getline(json, expected);) {
+    ++number;
+    const Json answer = Json::parse(expected);
+    for (const Json& one : answer.at("translations")) {
+      std::string line, score, translation;
+      std::getline(text, line, '\t'), std::getline(text, score, '\t'), std::getline(text, translation);
+      EXPECT_EQ(line, std::to_string(number));
+      EXPECT_NEAR(std::stod(score), one.at("score").get<double>(), 1e-5);  // six digits
+      EXPECT_EQ(translation, one.at("text"));
+      ++rows;
+    }
+  }
+  EXPECT_EQ(rows, 5);
+  EXPECT_EQ(text.peek(), std::char_traits<char>::eof());
+  EXPECT_EQ(run_program({"translate", "--ids", "--model", kIdsModel, "--nbest", "1", "0"}).out.substr(0, 2), "1\t");
 }
 
 #ifndef QKV_SANITIZED  // sanitizers need memory of their own

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -39,25 +41,27 @@ TEST_P(TranslatorModels, GreedyIsThatOfTransformers) {
   }
 }
 
-// transformers adds up scores in float: some roundings of numbers of size 10, over the length.
+// transformers adds up log-probabilities in float: some roundings of numbers of size 10 for each token.
 constexpr double kRounding = 1e-5;
+
+void expect_hypotheses(const std::vector<Hypothesis>& found, const Json& expected, double length_penalty = 1) {
+  ASSERT_EQ(found.size(), expected.at("tokens").size());
+  const auto scores = expected.at("scores").get<std::vector<double>>();
+  for (std::size_t n = 0; n < scores.size(); ++n) {
+    const double rounding = kRounding * std::pow(static_cast<double>(found[n].tokens.size()), 1 - length_penalty);
+    EXPECT_NEAR(found[n].score, scores[n], rounding) << n;
+    const bool tied = (n > 0 && scores[n - 1] - scores[n] < rounding) ||
+                      (n + 1 < scores.size() && scores[n] - scores[n + 1] < rounding);
+    if (tied) continue;  // which of them comes first is a matter of roundings
+    EXPECT_EQ(found[n].tokens, expected.at("tokens")[n].get<std::vector<std::int32_t>>()) << n;
+  }
+}
 
 TEST_P(TranslatorModels, BeamsAreThoseOfTransformers) {
   TranslateOptions beams = options();
   beams.nbest = 4;  // the folder says four beams
   const auto found = translator_.generate(sources_, beams);
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    const Json& expected = golden_["beams"][i];
-    ASSERT_EQ(found[i].size(), expected["tokens"].size()) << i;
-    const auto scores = expected["scores"].get<std::vector<double>>();
-    for (std::size_t n = 0; n < scores.size(); ++n) {
-      EXPECT_NEAR(found[i][n].score, scores[n], kRounding) << i << ", " << n;
-      const bool tied = (n > 0 && scores[n - 1] - scores[n] < kRounding) ||
-                        (n + 1 < scores.size() && scores[n] - scores[n + 1] < kRounding);
-      if (tied) continue;  // which of them comes first is a matter of roundings
-      EXPECT_EQ(found[i][n].tokens, expected["tokens"][n].get<std::vector<std::int32_t>>()) << i << ", " << n;
-    }
-  }
+  for (std::size_t i = 0; i < sources_.size(); ++i) expect_hypotheses(found[i], golden_["beams"][i]);
 }
 
 TEST_P(TranslatorModels, ASentenceIsTheSameInAnyCompanyAndOnAnyThreads) {
@@ -79,6 +83,39 @@ TEST_P(TranslatorModels, ASentenceIsTheSameInAnyCompanyAndOnAnyThreads) {
     const auto alone = translator_.generate(std::span(&sources_[i], 1), together);
     EXPECT_EQ(alone[0][0].tokens, all[i][0].tokens);
     EXPECT_EQ(alone[0][0].score, all[i][0].score);
+  }
+}
+
+std::vector<std::string> names_of_searches() {
+  const Json models = golden("searches");
+  std::vector<std::string> names;
+  for (const auto& [name, model] : models.items()) names.push_back(name);
+  return names;
+}
+
+class Searches : public testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(All, Searches, testing::ValuesIn(names_of_searches()),
+                         [](const auto& test) { return test.param; });
+
+// Numbers of beams, length penalties and every setting of a generation_config.json that changes what is written.
+TEST_P(Searches, SettingsOfTheFolderAreThoseOfTransformers) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "model";
+  std::filesystem::copy(kGolden + GetParam(), path);
+  const Json own = Json::parse(std::ifstream(path + "/generation_config.json"));
+  const Json golden_model = golden("searches").at(GetParam());
+  const Sources sources = golden_model.at("sources").get<Sources>();
+  for (const Json& example : golden_model.at("cases")) {
+    Json config = own;
+    config.update(example.at("settings"));
+    std::ofstream(path + "/generation_config.json") << config;
+    const auto found =
+        Translator::load(path).generate(sources, {.max_length = golden_model.at("max_new_tokens").get<std::int64_t>(),
+                                                  .nbest = example.at("settings").at("num_beams").get<std::int64_t>()});
+    const double penalty = example.at("settings").value("length_penalty", 1.0);
+    for (std::size_t i = 0; i < sources.size(); ++i) expect_hypotheses(found[i], example.at("found")[i], penalty);
+    if (HasFailure()) FAIL() << example.at("settings");
   }
 }
 
@@ -104,12 +141,23 @@ void expect_texts(const std::string& folder, const Json& expected) {
   }
 }
 
-TEST(Translator, TheShippedModelIsThatOfTransformersAndCTranslate2) {
-  expect_texts(QKV_SOURCE_DIR "/models/en-es", golden("shipped"));
+// Greedily CTranslate2 agrees; its beams end by another rule (docs/semantics.md).
+TEST(Translator, TheShippedModelIsThatOfTransformersAndGreedilyOfCTranslate2) {
+  const Json expected = golden("shipped");
+  expect_texts(QKV_SOURCE_DIR "/models/en-es", expected);
+  EXPECT_EQ(expected.at("greedy"), expected.at("ctranslate2").at("greedy"));
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < expected.at("texts").size(); ++i) {
+    same += expected.at("beams")[i] == expected.at("ctranslate2").at("beams")[i] ? 1 : 0;
+  }
+  EXPECT_EQ(same, expected.at("texts").size() - 3);
 }
 
 // Byte-level pairs, and a first token that is forced.
 TEST(Translator, ABartReadsAndWritesText) { expect_texts(kGolden + "bart_text", golden("bart_text")); }
+
+// Unigrams, and renormalize_logits.
+TEST(Translator, AFolderLikeThoseOfOpusReadsAndWritesText) { expect_texts(kGolden + "opus_text", golden("opus_text")); }
 
 // The model has 24 positions.
 TEST(Translator, TranslatesTheBeginningOfWhatIsTooLong) {
@@ -123,6 +171,102 @@ TEST(Translator, TranslatesTheBeginningOfWhatIsTooLong) {
   const Translation found = translator.translate(text);
   EXPECT_EQ(found.cut, static_cast<std::int64_t>(all.size()) - 24);
   EXPECT_EQ(found.ids, translator.generate(Sources{read})[0][0].tokens);
+  EXPECT_TRUE(found.sentences.empty());  // it is one
+}
+
+// What a text that does not fit must become: each of its sentences alone, and all of them together.
+TEST(Translator, ATextThatDoesNotFitIsSplit) {
+  const Translator translator = Translator::load(kGolden + "bart_text");
+  std::string long_one = "Good night";
+  while (translator.tokenizer().encode(long_one).ids.size() <= 24) long_one += " you";
+  const std::vector<std::string> sentences = {"Thank you.", "You are welcome!", long_one + ".", "Good morning"};
+  const std::string text = "Thank you. You are welcome!  " + long_one + ". Good morning";
+  ASSERT_EQ(translator.sentences(text), sentences);
+  const TranslateOptions options{.beams = 3, .length_penalty = 0.5, .nbest = 3};
+  const std::vector<std::string> texts = {"Good night", text};
+  const auto whole = translator.translate(texts, options);
+  const auto parts = translator.translate(sentences, options);
+  EXPECT_TRUE(whole[0][0].sentences.empty());
+  ASSERT_EQ(whole[1].size(), 3u);
+  for (std::size_t n = 0; n < 3; ++n) {
+    const Translation& all = whole[1][n];
+    ASSERT_EQ(all.sentences.size(), 4u);
+    std::string joined;
+    std::vector<std::int32_t> ids;
+    double log_probability = 0;
+    for (std::size_t s = 0; s < 4; ++s) {
+      const Translation& one = all.sentences[s];
+      EXPECT_EQ(one.source, sentences[s]);
+      EXPECT_EQ(one.text, parts[s][n].text);
+      EXPECT_EQ(one.score, parts[s][n].score);
+      EXPECT_EQ(one.cut > 0, s == 2);
+      joined += (s == 0 ? "" : " ") + one.text;
+      ids.insert(ids.end(), one.ids.begin(), one.ids.end());
+      log_probability += one.score * std::sqrt(static_cast<double>(one.ids.size()));
+    }
+    EXPECT_EQ(all.text, joined);
+    EXPECT_EQ(all.ids, ids);
+    EXPECT_EQ(all.source, text);
+    EXPECT_NEAR(all.score, log_probability / std::sqrt(static_cast<double>(ids.size())), 1e-9);
+    EXPECT_EQ(all.cut, all.sentences[2].cut);
+  }
+  TranslateOptions cut = options;
+  cut.split = false;
+  const Translation beginning = translator.translate(texts, cut)[1][0];
+  EXPECT_TRUE(beginning.sentences.empty());
+  EXPECT_EQ(beginning.cut, static_cast<std::int64_t>(translator.tokenizer().encode(text).ids.size()) - 24);
+}
+
+// A text that fits stays whole, whatever marks it has; what has nothing but marks stays what it is.
+TEST(Translator, OnlyATextThatDoesNotFitIsSplit) {
+  const Translator translator = Translator::load(kGolden + "bart_text");
+  EXPECT_EQ(translator.sentences("You! You. You?"), std::vector<std::string>{"You! You. You?"});
+  EXPECT_TRUE(translator.translate("You! You. You?").sentences.empty());
+  const std::string spaces(100, ' ');
+  EXPECT_EQ(translator.sentences(spaces), std::vector<std::string>{spaces});
+}
+
+// Line i of a call has stream i, whichever batch it is in and whatever has no tokens before it; sentence s has part s.
+TEST(Translator, EachLineDrawsFromItsOwnStream) {
+  const Translator translator = Translator::load(kGolden + "bart_text");
+  std::string split = "Good night, you! How are you? See you tomorrow. Good morning.";
+  std::vector<std::string> texts;
+  for (int i = 0; i < 300; ++i) texts.push_back(i % 7 == 0 ? "" : i % 50 == 1 ? split : "Good night");
+  TranslateOptions options{.sampling = Sampling{.temperature = 3, .seed = 1}};
+  const auto all = translator.translate(texts, options);
+  std::vector<std::string> different;
+  for (const std::size_t i : {1u, 2u, 6u, 8u, 101u, 299u}) {
+    options.stream = {i, 0};
+    EXPECT_EQ(translator.translate(texts[i], options).ids, all[i][0].ids) << i;
+    const auto& sentences = all[i][0].sentences;
+    for (std::size_t s = 0; s < sentences.size(); ++s) {
+      options.stream = {i, static_cast<std::uint32_t>(s)};
+      EXPECT_EQ(translator.translate(sentences[s].source, options).ids, sentences[s].ids) << i << ", " << s;
+    }
+    different.push_back(all[i][0].text);
+  }
+  EXPECT_EQ(all[1][0].sentences.size(), 4u);
+  std::sort(different.begin(), different.end());
+  EXPECT_EQ(std::unique(different.begin(), different.end()), different.end());
+  // Ids, too: the second half of a call by itself.
+  Sources sources(40, translator.tokenizer().encode("Good night").ids);
+  options.stream = {0, 0};
+  const auto drawn = translator.generate(sources, options);
+  options.stream = {20, 0};
+  const auto half = translator.generate(std::span(sources).subspan(20), options);
+  for (std::size_t i = 0; i < half.size(); ++i) EXPECT_EQ(half[i][0].tokens, drawn[20 + i][0].tokens);
+}
+
+// The model has 32 positions, and writes without end.
+TEST(Translator, NoTranslationIsLongerThanTheModelHasPositions) {
+  const Translator translator = Translator::load(kGolden + "swish");
+  const Json golden_model = golden("swish");
+  const Sources sources{golden_model.at("sources")[0].get<std::vector<std::int32_t>>()};
+  for (const std::int64_t max_length : {32, 33, 1000}) {
+    const auto tokens = translator.generate(sources, {.beams = 1, .max_length = max_length})[0][0].tokens;
+    ASSERT_EQ(tokens.size(), 32u);
+    EXPECT_EQ(tokens.back(), 0);  // the end that its folder forces
+  }
 }
 
 TEST(Translator, RefusesWhatItCannotDo) {
@@ -159,11 +303,15 @@ TEST(Translator, RefusesWaysOfGeneratingThatItDoesNotKnow) {
   refused("encoder_no_repeat_ngram_size", 3, "encoder_no_repeat_ngram_size");
   refused("min_length", -1, "min_length");
   refused("min_new_tokens", "2", "min_new_tokens");
-  refused("repetition_penalty", 1.2, "repetition_penalty");
-  refused("bad_words_ids", Json::array({Json::array({1, 2})}), "bad_words_ids");
-  refused("bad_words_ids", Json::array({Json::array({41})}), "bad_words_ids");
+  refused("repetition_penalty", 0, "repetition_penalty");
+  refused("early_stopping", "always", "early_stopping");
+  refused("eos_token_id", Json::array({0, 41}), "eos_token_id");
+  refused("eos_token_id", Json::array(), "eos_token_id");
+  refused("renormalize_logits", 1, "renormalize_logits");
+  refused("bad_words_ids", Json::array({Json::array()}), "bad_words_ids");
+  refused("bad_words_ids", Json::array({Json::array({1, 41})}), "bad_words_ids");
   refused("decoder_start_token_id", 41, "decoder_start_token_id");
-  refused("forced_eos_token_id", 3, "forced_eos_token_id");
+  refused("forced_eos_token_id", 41, "forced_eos_token_id");
   refused("forced_bos_token_id", 41, "forced_bos_token_id");
   refused("max_length", 1, "max_length");
 }

@@ -1,0 +1,19 @@
+// Where a text ends its sentences. The rules stand in docs/semantics.md ("Sentences").
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace qkv::text {
+
+// What may follow an end mark and white space.
+enum class SentenceBegin { not_lower_case, anything };
+
+// The sentences of a text, in order, without the white space around them; none is empty.
+std::vector<std::string_view> split_sentences(std::string_view text,
+                                              SentenceBegin begin = SentenceBegin::not_lower_case);
+
+// Whether the text ends with a mark of East Asian width, after which no space stands.
+bool ends_wide(std::string_view text);
+
+}  // namespace qkv::text

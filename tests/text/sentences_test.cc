@@ -1,0 +1,140 @@
+// Sentences: by hand, and of texts put together from sentences that are known.
+#include "text/sentences.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "qkv/random.h"
+
+namespace qkv::text {
+namespace {
+
+using Sentences = std::vector<std::string>;
+
+Sentences split(const std::string& text, SentenceBegin begin = SentenceBegin::not_lower_case) {
+  const auto views = split_sentences(text, begin);
+  return {views.begin(), views.end()};
+}
+
+TEST(Sentences, EndAtMarksBeforeWhatIsNotLowerCase) {
+  EXPECT_EQ(split(""), Sentences{});
+  EXPECT_EQ(split(" \t\n"), Sentences{});
+  EXPECT_EQ(split("No mark"), Sentences{"No mark"});
+  EXPECT_EQ(split("  One.  Two!\nThree? 4 is one, too... "), (Sentences{"One.", "Two!", "Three?", "4 is one, too..."}));
+  EXPECT_EQ(split("Wait... what? She said: no."), (Sentences{"Wait... what?", "She said: no."}));
+  EXPECT_EQ(split("\"Stop!\" he said. Then he left."), (Sentences{"\"Stop!\" he said.", "Then he left."}));
+  EXPECT_EQ(split("Really?! Yes\u2026 No."), (Sentences{"Really?!", "Yes\u2026", "No."}));
+  EXPECT_EQ(split("It is 3.14 of version 2.0 at example.com. Yes."),
+            (Sentences{"It is 3.14 of version 2.0 at example.com.", "Yes."}));
+  EXPECT_EQ(split("all lower. in one. piece."), Sentences{"all lower. in one. piece."});
+  EXPECT_EQ(split("all lower. in e.g. one. piece.", SentenceBegin::anything),
+            (Sentences{"all lower.", "in e.g. one.", "piece."}));
+}
+
+TEST(Sentences, AbbreviationsAndNumbersDoNotEnd) {
+  EXPECT_EQ(split("Dr. Smith met Mrs. Jones. They spoke."), (Sentences{"Dr. Smith met Mrs. Jones.", "They spoke."}));
+  EXPECT_EQ(split("J. R. Hartley came from the U.S. Army. Good."),
+            (Sentences{"J. R. Hartley came from the U.S. Army.", "Good."}));
+  EXPECT_EQ(split("See fig. 3 and No. 5, p. 7. He said no. It was late."),
+            (Sentences{"See fig. 3 and No. 5, p. 7.", "He said no.", "It was late."}));
+  EXPECT_EQ(split("1. Open the file. 2. Close it in 1999. Then rest."),
+            (Sentences{"1. Open the file.", "2. Close it in 1999.", "Then rest."}));
+  EXPECT_EQ(split("El Sr. L\u00f3pez y la Sra. P\u00e9rez viven en EE.UU. Pero no aqu\u00ed. S\u00ed."),
+            (Sentences{"El Sr. L\u00f3pez y la Sra. P\u00e9rez viven en EE.UU. Pero no aqu\u00ed.", "S\u00ed."}));
+  EXPECT_EQ(split("D\u00f1a. Ana, n\u00fam. 4. Fin."), (Sentences{"D\u00f1a. Ana, n\u00fam. 4.", "Fin."}));
+}
+
+TEST(Sentences, QuotesAndBracketsStayWithTheirSentence) {
+  EXPECT_EQ(split("He said \"Go.\" She went. (It rained.) \u00abEnd.\u00bb \u201cNew.\u201d 'Old.' Last"),
+            (Sentences{"He said \"Go.\"", "She went.", "(It rained.)", "\u00abEnd.\u00bb", "\u201cNew.\u201d", "'Old.'",
+                       "Last"}));
+  EXPECT_EQ(split("Go. \"Stay.\" 'Why?'"), (Sentences{"Go.", "\"Stay.\"", "'Why?'"}));
+}
+
+TEST(Sentences, SpacesMayBeMissing) {
+  EXPECT_EQ(split("Hello.How are you?Fine!I am."), (Sentences{"Hello.", "How are you?", "Fine!", "I am."}));
+  EXPECT_EQ(split("Open README.TXT and Node.JS in U.S.A now."), Sentences{"Open README.TXT and Node.JS in U.S.A now."});
+  EXPECT_EQ(split("Hola.\u00bfQu\u00e9 tal?\u00a1Bien! \u00bfy t\u00fa? s\u00ed"),
+            (Sentences{"Hola.", "\u00bfQu\u00e9 tal?", "\u00a1Bien! \u00bfy t\u00fa? s\u00ed"}));
+  EXPECT_EQ(split("\u4f60\u597d\u3002\u4f60\u5728\u54ea\u91cc\uff1f\u300c\u597d\u3002\u300d\u518d\u89c1\uff01"),
+            (Sentences{"\u4f60\u597d\u3002", "\u4f60\u5728\u54ea\u91cc\uff1f", "\u300c\u597d\u3002\u300d",
+                       "\u518d\u89c1\uff01"}));
+}
+
+TEST(Sentences, BytesThatAreNotUtf8AreKept) {
+  EXPECT_EQ(split("One\xff. Two\xe2\x82. \x80"), (Sentences{"One\xff.", "Two\xe2\x82.", "\x80"}));
+}
+
+TEST(Sentences, KnowTheMarksAfterWhichNoSpaceStands) {
+  EXPECT_TRUE(ends_wide("\u597d\u3002"));
+  EXPECT_FALSE(ends_wide("\u597d."));
+  EXPECT_FALSE(ends_wide(""));
+}
+
+// Each of these is one sentence wherever it stands; a gap of nothing may stand before the second list alone.
+const Sentences kSpaced = {"Mr. Brown left.",
+                           "Is it 5 p.m. yet?",
+                           "He said \"Stop!\" twice.",
+                           "Wait... or go?",
+                           "See fig. 2, e.g. there.",
+                           "\u00a1Hola!",
+                           "\u00bfQui\u00e9n es el Sr. D\u00edaz?",
+                           "(Yes.)",
+                           "\u201cNever again\u2026\u201d",
+                           "It cost 3.50!",
+                           "7. Then close it."};
+const Sentences kUnspaced = {"Then it ended.", "\u00bfC\u00f3mo est\u00e1s?", "\u00a1Adi\u00f3s!"};
+const Sentences kWide = {"\u4f60\u597d\u3002", "\u300c\u597d\uff01\u300d", "\u7248\u672c3.5\uff1f"};
+
+TEST(Sentences, TextsPutTogetherComeApart) {
+  Random random(20261122);
+  const auto one_of = [&](const Sentences& list) { return list[random.below(list.size())]; };
+  for (int round = 0; round < 2000; ++round) {
+    Sentences expected;
+    std::string text;
+    const std::size_t count = 1 + random.below(8);
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool after_word = !expected.empty() && expected.back() == "Then it ended.";
+      const std::size_t kind = random.below(3);
+      const bool may_touch = text.empty() || kind == 1 ? after_word || text.empty() : false;
+      const bool after_wide = !expected.empty() && ends_wide(expected.back());
+      expected.push_back(one_of(kind == 0 ? kSpaced : kind == 1 ? kUnspaced : kWide));
+      const std::string gaps[] = {" ", "  ", "\t", "\n"};
+      if ((may_touch || after_wide) && random.below(2) == 0) {
+        text += expected.back();
+      } else {
+        text += (text.empty() ? "" : gaps[random.below(4)]) + expected.back();
+      }
+    }
+    ASSERT_EQ(split(text), expected) << text;
+  }
+}
+
+// Of any text: no sentence is empty, and nothing but white space is lost.
+TEST(Sentences, LoseNothing) {
+  const Sentences kPieces = {"a",      "A",      "Mr",     ".",      "..",  "\u2026", "!",      "?",
+                             "\"",     "'",      ")",      "(",      " ",   "  ",     "\n",     "3",
+                             "\u00bf", "\u00a1", "\u3002", "\u300d", "e.g", "\u00e9", "\u00c9", "\xff"};
+  Random random(7);
+  const auto without_space = [](std::string text) {
+    std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+    return text;
+  };
+  for (int round = 0; round < 5000; ++round) {
+    std::string text, together;
+    for (std::size_t i = random.below(30); i > 0; --i) text += kPieces[random.below(kPieces.size())];
+    for (const SentenceBegin begin : {SentenceBegin::not_lower_case, SentenceBegin::anything}) {
+      together.clear();
+      for (const std::string& sentence : split(text, begin)) {
+        EXPECT_FALSE(sentence.empty());
+        EXPECT_EQ(sentence.find_first_not_of(" \n"), 0u);
+        together += sentence;
+      }
+      EXPECT_EQ(without_space(together), without_space(text));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qkv::text
