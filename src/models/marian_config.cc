@@ -154,7 +154,10 @@ MarianConfig Marian::read_config(const std::string& folder) {
   const auto token = [&](const char* key, std::int64_t count) {
     return static_cast<std::int32_t>(root[key].integer(0, count - 1));
   };
-  config.end = token("eos_token_id", rows);
+  const io::JsonValue ends = root["eos_token_id"];  // of several ends the first one ends sources
+  const auto list = ends.is_list() ? ends.elements() : std::vector{ends};
+  if (list.empty()) ends.refuse("must have at least one token");
+  config.end = static_cast<std::int32_t>(list.front().integer(0, rows - 1));
   config.padding = token("pad_token_id", rows);
   config.start = token("decoder_start_token_id", config.output_vocab());
   for (const char* key : {"encoder_attention_heads", "decoder_attention_heads"}) {

@@ -244,6 +244,19 @@ TEST(Generate, EachOfTheEndsEnds) {
   }
 }
 
+// Both beams could end in two ways that are each more probable than to go on; what goes on is best in the end.
+TEST(Generate, ManyEndsLeaveEnoughBeginnings) {
+  Table table(6, std::vector<float>(6, -30));
+  table[0][3] = table[0][4] = ln(0.5);
+  table[3] = table[4] = {-30, ln(0.4), ln(0.4), -30, -30, ln(0.2)};
+  table[5][5] = 0;
+  Chains model({table});
+  const auto found = generate(
+      model, 1, {.start = 0, .ends = {1, 2}, .max_length = 12, .beams = 2, .early_stopping = EarlyStopping::never});
+  EXPECT_EQ(found[0][0].tokens, (std::vector<std::int32_t>{3, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5}));
+  EXPECT_NEAR(found[0][0].score, std::log(0.1) / 12, 1e-6);
+}
+
 // After 0 comes 2, after 2 comes 3, after 3 comes 2; else the next best.
 TEST(Generate, NoTokensInARowComeTwice) {
   const Table table{{0, -9, 5, 1}, {0, 0, 0, 0}, {-9, 2, 3, 5}, {-9, 2, 5, 3}};

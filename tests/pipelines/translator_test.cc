@@ -280,6 +280,31 @@ TEST(Translator, RefusesWhatItCannotDo) {
   EXPECT_TRUE(translator.generate(Sources{}).empty());
 }
 
+TEST(Translator, SeveralEndsMayStandInEitherConfig) {
+  const test::TemporaryFolder folder;
+  const auto changed = [&](const std::string& name, const std::string& file, const Json& ends) {
+    const std::string path = folder / name;
+    std::filesystem::copy(kGolden + "relu", path);
+    Json config = Json::parse(std::ifstream(path + "/" + file));
+    config["eos_token_id"] = ends;
+    if (file == "config.json") {
+      config.update(Json::parse(R"({"bad_words_ids": [[40]], "num_beams": 4})"));
+      std::filesystem::remove(path + "/generation_config.json");
+    }
+    std::ofstream(path + "/" + file) << config;
+    return Translator::load(path);
+  };
+  const Json golden_model = golden("relu");
+  const Sources sources = golden_model.at("sources").get<Sources>();
+  const std::int32_t other = golden_model.at("greedy")[3][0].get<std::int32_t>();
+  const TranslateOptions options{.beams = 1, .max_length = 14};
+  const auto one = changed("one", "config.json", {0, other}).generate(sources, options);
+  const auto two = changed("two", "generation_config.json", {0, other}).generate(sources, options);
+  EXPECT_EQ(one[3][0].tokens, std::vector<std::int32_t>{other});
+  for (std::size_t i = 0; i < sources.size(); ++i) EXPECT_EQ(one[i][0].tokens, two[i][0].tokens);
+  EXPECT_THROW(changed("none", "config.json", Json::array()), FormatError);
+}
+
 TEST(Translator, RefusesWaysOfGeneratingThatItDoesNotKnow) {
   const test::TemporaryFolder folder;
   const std::string path = folder / "model";
