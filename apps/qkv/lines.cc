@@ -69,7 +69,7 @@ bool InputLines::next(std::vector<std::string>& lines) {
   } catch (const std::runtime_error&) {
     if (lines.empty()) throw;  // else the next call comes here again
   }
-  batch_ = lines.size() == batch_ ? std::min(2 * batch_, kLargestBatch) : kFirstBatch;
+  batch_ = lines.size() == batch_ ? std::min(4 * batch_, kLargestBatch) : kFirstBatch;
   return !lines.empty();
 }
 

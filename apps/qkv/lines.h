@@ -30,8 +30,8 @@ class InputLines {
   bool must_wait() const { return !ended_ && bytes_.find('\n', begin_) == std::string::npos; }
 
   // What has arrived, so that whoever writes line by line gets answers line by line: up to 32 lines, then, as long as
-  // input does not pause, twice as many as before, up to 1,024. Lines before one that cannot be given come first. False
-  // at the end of input.
+  // input does not pause, four times as many as before, up to 1,024. Lines before one that cannot be given come first.
+  // False at the end of input.
   bool next(std::vector<std::string>& lines);
 
   // How many lines have been given.
