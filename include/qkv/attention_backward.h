@@ -27,7 +27,7 @@ struct ScoreGradients {
   MutableTensorView v{};        // additive, concat
 };
 
-// A place given is a wish. Overwritten, not added to.
+// A place given is a wish. Overwritten, not added to. Outputs lie apart from inputs, as in attention.h.
 struct AttentionGradients {
   MutableTensorView query{};  // shapes of q, k and v; the type of q or of the accumulation
   MutableTensorView key{};

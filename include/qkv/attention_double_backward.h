@@ -22,7 +22,7 @@
 
 namespace qkv {
 
-// A place given is a wish, of the shape and the type of what it is the gradient of. Overwritten, not added to.
+// A place given is a wish, of the shape and type of what it is the gradient of; apart as in attention.h. Overwritten.
 struct AttentionSecondGradients {
   MutableTensorView query{};
   MutableTensorView key{};

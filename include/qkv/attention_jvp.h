@@ -23,7 +23,7 @@ struct AttentionTangents {
   TensorView value{};
 };
 
-// A place given is a wish: the tangents of out and log_sum_exp, in their shapes and their type.
+// A place given is a wish: the tangents of out and log_sum_exp, in their shapes and type; apart as in attention.h.
 struct AttentionOutputTangents {
   MutableTensorView out{};
   MutableTensorView log_sum_exp{};

@@ -11,6 +11,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/float_environment.h"
 #include "core/half.h"
 #include "core/visit_dtype.h"
 
@@ -285,6 +286,7 @@ void convert(const TensorView& from, const MutableTensorView& to) {
     std::memcpy(to.bytes(), from.bytes(), static_cast<std::size_t>(count) * size_of(from.dtype()));
     return;
   }
+  const FloatEnvironment environment;
   visit_dtype(from.dtype(), [&]<class From>(From) {
     visit_dtype(to.dtype(), [&]<class To>(To) { convert_rows<To, From>(from, to); });
   });

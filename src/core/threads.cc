@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/float_environment.h"
+
 namespace qkv {
 namespace {
 
@@ -48,6 +50,7 @@ struct Job {
   std::exception_ptr failure{};
 
   void work(int worker) {
+    const FloatEnvironment environment;
     inside_task = true;
     try {
       for (std::int64_t index = next++; index < tasks; index = next++) task(context, index, worker);
@@ -164,14 +167,20 @@ void parallel_for_erased(std::int64_t tasks, int workers, void (*task)(void*, st
   if (workers <= 0) workers = threads();
   workers = static_cast<int>(std::min<std::int64_t>({tasks, workers, kMaxThreads}));
   if (workers <= 1 || inside_task) {
+    const FloatEnvironment environment;
     for (std::int64_t index = 0; index < tasks; ++index) task(context, index, 0);
     return;
   }
+  Job job{.tasks = tasks, .task = task, .context = context};
   if (const ParallelRunner runner = chosen_runner.load()) {
-    runner(tasks, workers, task, context);
+    const auto run_one = [](void* of_job, std::int64_t index, int worker) {
+      const FloatEnvironment environment;
+      const Job& of = *static_cast<const Job*>(of_job);
+      of.task(of.context, index, worker);
+    };
+    runner(tasks, workers, run_one, &job);
     return;
   }
-  Job job{.tasks = tasks, .task = task, .context = context};
   pool().run(job, workers);
   if (job.failure) std::rethrow_exception(job.failure);
 }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_environment.h"
+#include "kernels/apart.h"
 #include "kernels/attention_problem.h"
 #include "kernels/attention_schedule.h"
 #include "kernels/dispatch.h"
@@ -251,14 +253,30 @@ class ForwardCall {
   const std::int64_t element_ = static_cast<std::int64_t>(size_of(problem_.accumulation));
 };
 
+std::vector<NamedView> outputs_of(const TensorView& out, const AttentionExtras& extras) {
+  return {{"out", out},
+          {"log_sum_exp", extras.log_sum_exp},
+          {"weights", extras.weights},
+          {"logits", extras.logits},
+          {"row_weights", extras.row_weights},
+          {"row_maximum", extras.row_maximum},
+          {"entropy", extras.entropy},
+          {"top_keys", extras.top_keys},
+          {"top_weights", extras.top_weights},
+          {"received", extras.received},
+          {"block_weights", extras.block_weights}};
+}
+
 }  // namespace
 
 void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
                const AttentionOptions& options, const AttentionExtras& extras) {
   if (compiles_mask(q, options)) return attention(q, k, v, out, with_compiled_mask(options), extras);
   ensure_target();
+  const FloatEnvironment environment;
   AttentionProblem problem(q, k, v, options);
   problem.set_outputs(out, extras);
+  require_apart(outputs_of(out, extras), inputs_of(q, k, v, options));
   ForwardCall(problem, AttentionSchedule(problem, options, extras), options.stop).run(extras);
 }
 

@@ -1,6 +1,8 @@
 // attention_double_backward(): the tangents of out and log-sum-exp, and then a backward pass that goes once deeper.
 #include "qkv/attention_double_backward.h"
 
+#include "core/float_environment.h"
+#include "kernels/apart.h"
 #include "kernels/attention_gradients.h"
 #include "kernels/dispatch.h"
 
@@ -26,11 +28,20 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
                                const AttentionTangents& tangents, const AttentionOptions& options,
                                const AttentionSecondGradients& gradients) {
   ensure_target();
+  const FloatEnvironment environment;
   const AttentionProblem problem(q, k, v, options);
   require_tangents("attention_double_backward", problem, options);
   const TensorView rows = problem.query_rows("grad_out", grad_out, problem.value_dim);
   require_type_of_q(problem, "grad_out", rows);
   check_places(problem, gradients);
+  std::vector<NamedView> inputs = inputs_of(q, k, v, options);
+  add_tangents(inputs, out, log_sum_exp, tangents);
+  inputs.push_back({"grad_out", grad_out});
+  require_apart({{"the gradient of q", gradients.query},
+                 {"the gradient of k", gradients.key},
+                 {"the gradient of v", gradients.value},
+                 {"the gradient of grad_out", gradients.grad_out}},
+                inputs);
   Tensor out_tangent, log_sum_exp_tangent = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
   Tensor weight_sum = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
   if (!gradients.grad_out) out_tangent = Tensor::uninitialized(out.shape(), problem.storage);

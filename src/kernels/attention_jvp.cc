@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/float_environment.h"
+#include "kernels/apart.h"
 #include "kernels/dispatch.h"
 #include "kernels/jvp.h"
 #include "kernels/scratch.h"
@@ -85,8 +87,12 @@ void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v
                    const TensorView& log_sum_exp, const AttentionTangents& tangents, const AttentionOptions& options,
                    const AttentionOutputTangents& outputs) {
   ensure_target();
+  const FloatEnvironment environment;
   const AttentionProblem problem(q, k, v, options);
   require_tangents("attention_jvp", problem, options);
+  std::vector<NamedView> inputs = inputs_of(q, k, v, options);
+  add_tangents(inputs, out, log_sum_exp, tangents);
+  require_apart({{"the tangent of out", outputs.out}, {"the tangent of log_sum_exp", outputs.log_sum_exp}}, inputs);
   move_outputs(problem, out, log_sum_exp, tangents, options, {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
 }
 

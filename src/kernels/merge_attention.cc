@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "core/float_environment.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -55,6 +56,7 @@ void merge_attention(const MutableTensorView& out, const MutableTensorView& log_
     throw std::invalid_argument("merge_attention: all four must be f32, or all f64");
   }
   if (out.element_count() == 0) return;
+  const FloatEnvironment environment;
   if (dtype == Dtype::f64) {
     merge_rows<double>(out, log_sum_exp, other_out, other_log_sum_exp);
   } else {

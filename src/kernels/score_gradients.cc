@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/float_environment.h"
+#include "kernels/apart.h"
 #include "kernels/attention_gradients.h"
 #include "kernels/attention_problem.h"
 #include "kernels/attention_rules.h"
@@ -171,6 +173,28 @@ void differentiate_bilinear(const BackwardInputs& inputs, const AttentionOptions
   }
 }
 
+std::vector<NamedView> outputs_of(const AttentionGradients& gradients) {
+  std::vector<NamedView> outputs{{"the gradient of q", gradients.query},
+                                 {"the gradient of k", gradients.key},
+                                 {"the gradient of v", gradients.value},
+                                 {"the gradient of score w_query", gradients.score.w_query},
+                                 {"the gradient of score w_key", gradients.score.w_key},
+                                 {"the gradient of score v", gradients.score.v},
+                                 {"the gradient of the sinks", gradients.sinks}};
+  for (const TensorView view : gradients.bias) outputs.push_back({"the gradient of a bias", view});
+  for (const TensorView view : gradients.tables) outputs.push_back({"the gradient of a table", view});
+  for (const TensorView view : gradients.alibi_slopes) outputs.push_back({"the gradient of ALiBi slopes", view});
+  return outputs;
+}
+
+std::vector<NamedView> all_inputs_of(const BackwardInputs& inputs, const AttentionOptions& options) {
+  std::vector<NamedView> all = inputs_of(inputs.q, inputs.k, inputs.v, options);
+  all.push_back({"out", inputs.out});
+  all.push_back({"log_sum_exp", inputs.log_sum_exp});
+  all.push_back({"grad_out", inputs.grad_out});
+  return all;
+}
+
 }  // namespace
 
 void attention_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
@@ -180,6 +204,7 @@ void attention_backward(const TensorView& q, const TensorView& k, const TensorVi
     return attention_backward(q, k, v, out, log_sum_exp, grad_out, with_compiled_mask(options), gradients);
   }
   ensure_target();
+  const FloatEnvironment environment;
   if (options.threads < 0) throw std::invalid_argument("attention_backward: threads must be 0 (default) or more");
   if (options.block_table) throw std::invalid_argument("attention_backward: paged keys have no gradients");
   if (options.logit_function) {
@@ -190,6 +215,7 @@ void attention_backward(const TensorView& q, const TensorView& k, const TensorVi
   }
   check_parameters(options.score, gradients.score);
   const BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out};
+  require_apart(outputs_of(gradients), all_inputs_of(inputs, options));
   switch (options.score.kind()) {
     case Score::Kind::dot:
     case Score::Kind::scaled_dot:

@@ -187,7 +187,8 @@ TEST_P(ScoreGradientsKernel, EmptySizes) {
 TEST(ScoreGradientsArguments, EachRuleIsNamed) {
   const Call call(Score::Kind::additive, Dtype::f32, {1, 2, 6, 8}, {1, 2, 5, 8});
   const Call bilinear(Score::Kind::bilinear, Dtype::f32, {1, 2, 6, 8}, {1, 2, 5, 8});
-  Tensor query = filled({1, 2, 6, 8}, 7), w_query = filled({7, 8}, 7), wide = filled({7}, 7, Dtype::f64);
+  Tensor query = filled({1, 2, 6, 8}, 7), other = filled({1, 2, 6, 8}, 7), w_query = filled({7, 8}, 7),
+         wide = filled({7}, 7, Dtype::f64);
   const auto message = [&](const Call& of, const AttentionGradients& gradients) -> std::string {
     const testing::Forward kept = testing::forward(of.q, of.k, of.v, of.options);
     try {
@@ -203,7 +204,7 @@ TEST(ScoreGradientsArguments, EachRuleIsNamed) {
             "attention: the gradient of score v is f64; it must be f32");
   EXPECT_EQ(message(bilinear, {.query = query, .score = {.v = wide}}),
             "attention: the gradient of score v is no parameter of this score");
-  EXPECT_EQ(message(bilinear, {.query = query, .value = query}),
+  EXPECT_EQ(message(bilinear, {.query = query, .value = other}),
             "attention: the gradient of v must be [1, 2, 5, 6], got [1, 2, 6, 8]");
   for (const Tensor* tensor : {&query, &w_query, &wide}) {
     for (const double number : testing::values(*tensor)) ASSERT_EQ(number, 7);

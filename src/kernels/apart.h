@@ -1,0 +1,29 @@
+// Whether views share elements: an output must lie apart from everything that is read, and from every other output.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "qkv/attention_jvp.h"
+
+namespace qkv {
+
+struct NamedView {
+  std::string_view name;
+  TensorView view;
+};
+
+// Those of a call that are given.
+std::vector<NamedView> inputs_of(const TensorView& q, const TensorView& k, const TensorView& v,
+                                 const AttentionOptions& options);
+
+// What a derivative reads besides: the results of the forward pass, and tangents.
+void add_tangents(std::vector<NamedView>& inputs, const TensorView& out, const TensorView& log_sum_exp,
+                  const AttentionTangents& tangents);
+
+// std::invalid_argument, naming both, for an output that shares an element with an input or another output. Slices of
+// one array may interleave. Views whose strides have little in common, so that finding out would take long, are refused
+// if their ranges of memory overlap. Those that are not given are passed over.
+void require_apart(const std::vector<NamedView>& outputs, const std::vector<NamedView>& inputs);
+
+}  // namespace qkv
