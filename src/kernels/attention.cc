@@ -13,6 +13,7 @@
 #include "kernels/attention_schedule.h"
 #include "kernels/dispatch.h"
 #include "kernels/scratch.h"
+#include "kernels/weight_sums.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 
@@ -35,7 +36,6 @@ class ForwardCall {
       attend_blocks();
     }
     if (!schedule_.decoded.empty()) decode();
-    if (extras.block_weights) divide_block_weights();
     if (schedule_.chosen_rows > 0) run_rows(extras);
   }
 
@@ -126,14 +126,28 @@ class ForwardCall {
         check_stop();
         return schedule_.folded.attend(problem_, task, part_of(next, next_first), scratch);
       }
-      const std::int64_t last = first + (in_order ? parts : 1);
-      for (std::int64_t part = first; part < last; ++part) {
-        const QueryBlock present = part_of(task, part);
-        if (present.begin >= present.end) return;
-        check_stop();
-        attend_forward(present, part + 1 < last ? part_of(task, part + 1) : part_of(next, next_first), scratch);
-      }
+      if (in_order) return attend_in_order(task, part_of(next, 0), scratch);
+      const QueryBlock present = part_of(task, first);
+      if (present.begin >= present.end) return;
+      check_stop();
+      attend_forward(present, part_of(next, next_first), scratch);
     });
+  }
+
+  // All queries of a head, whose weights are summed.
+  void attend_in_order(const AttentionTask& task, const QueryBlock& next, ScratchRoom memory) const {
+    const ScratchRoom scratch = memory.take_room(schedule_.sums_at);
+    std::byte* sums = memory.take_bytes(schedule_.block.scratch_bytes - schedule_.sums_at);
+    const AttentionTask summed = with_sums(task, sums);
+    const auto block_from = [&](std::int64_t begin) {
+      return QueryBlock{&summed, begin, std::min(begin + schedule_.task_queries, summed.q_len)};
+    };
+    for (std::int64_t begin = 0; begin < summed.q_len; begin += schedule_.task_queries) {
+      check_stop();
+      const std::int64_t end = begin + schedule_.task_queries;
+      attend_forward(block_from(begin), end < summed.q_len ? block_from(end) : next, scratch);
+    }
+    if (task.q_len > 0) write_sums(task, sums);
   }
 
   // Blocks whose keys are spread over the threads.
@@ -160,30 +174,6 @@ class ForwardCall {
         [&](std::int64_t unit, const ScratchRoom& scratch, const std::byte* part) {
           attend(block_of(unit), {.first = 0, .last = 0, .from = part}, scratch);
         });
-  }
-
-  // From sums to averages over the pairs of each part.
-  void divide_block_weights() {
-    for (std::int64_t head = 0; head < problem_.batch * problem_.heads; ++head) {
-      const AttentionTask task = problem_.task(head / problem_.heads, head % problem_.heads);
-      // Elements i of n whose part i * parts / n is `part`.
-      const auto size_of_part = [](std::int64_t part, std::int64_t parts, std::int64_t n) {
-        return ((part + 1) * n + parts - 1) / parts - (part * n + parts - 1) / parts;
-      };
-      for (std::int64_t r = 0; r < task.block_rows; ++r) {
-        for (std::int64_t c = 0; c < task.block_columns; ++c) {
-          const std::int64_t pairs =
-              size_of_part(r, task.block_rows, task.q_len) * size_of_part(c, task.block_columns, task.k_len);
-          if (pairs == 0) continue;
-          const std::int64_t at = r * task.block_step + c;
-          if (problem_.accumulation == Dtype::f64) {
-            reinterpret_cast<double*>(task.block_weights)[at] /= static_cast<double>(pairs);
-          } else {
-            reinterpret_cast<float*>(task.block_weights)[at] /= static_cast<float>(pairs);
-          }
-        }
-      }
-    }
   }
 
   void set_group_tasks(std::int64_t unit, std::vector<AttentionTask>& tasks) const {

@@ -83,6 +83,12 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
     const DecodePlan alone = plan_decode(first, 1);
     row_bytes = std::max(block.scratch_bytes, alone.scratch_bytes + times(2 * alone.row_elements, element));
   }
+  sums_at = (block.scratch_bytes + 63) / 64 * 64;
+  if (extras.received) block.scratch_bytes = sums_at + times(problem.k_len, sizeof(double));
+  if (extras.block_weights) {
+    const std::int64_t parts = extras.block_weights.size(-2) * extras.block_weights.size(-1);
+    block.scratch_bytes = std::max(block.scratch_bytes, sums_at) + times(parts, sizeof(double));
+  }
 
   const auto limit = static_cast<std::size_t>(options.memory_limit);
   while (limit > 0 && threads > 1 && workspace(threads) > limit) --threads;

@@ -33,6 +33,7 @@ struct AttentionSchedule {
 
   bool empty = false;                 // no query, or no head
   bool sums = false;                  // sums over queries: a thread takes the blocks of a head in order
+  std::size_t sums_at = 0;            // in the scratch of a block
   bool statistics = false;            // decoded queries, too, go through the blocks for what is asked of their weights
   bool prefill = false;               // there are blocks to do
   std::vector<std::int64_t> decoded;  // sequences of one query

@@ -150,7 +150,7 @@ struct AttentionTask {
   QueryPlace row_maximum, entropy;
   QueryPlace top_keys, top_weights;
   std::int64_t top_count = 0;
-  // Sums over all queries: blocks of queries must come in order, on one thread.
+  // Sums over all queries (weight_sums.h): blocks of queries must come in order, on one thread.
   std::byte* received = nullptr;
   std::int64_t received_step = 0;
   std::byte* block_weights = nullptr;  // [block_rows][block_columns], rows block_step apart

@@ -37,7 +37,13 @@ class SecondLook {
         state_(state),
         statistics_(task, begin, count, state),
         weight_tile_(scratch),
-        logit_tile_(scratch + kTileRows * kColumns) {}
+        logit_tile_(scratch + kTileRows * kColumns) {
+    for (std::int64_t i = 0; task_.block_weights != nullptr && i < count_; ++i) {
+      const std::int64_t part = (begin_ + i) * task_.block_rows / task_.q_len;
+      if (spans_ == 0 || span_part_[spans_ - 1] != part) span_part_[spans_++] = part;
+      span_end_[spans_ - 1] = static_cast<int>(i) + 1;
+    }
+  }
 
   void run() {
     const bool planes = wants_planes(task_);
@@ -56,7 +62,9 @@ class SecondLook {
       const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
       write_plane(task_.weights, task_.weights_step, key, rows, weight_tile_);
       write_plane(task_.logits, task_.logits_step, key, rows, logit_tile_);
-      for (std::int64_t r = 0; r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
+      if (wants_sums(task_)) {
+        for (std::int64_t r = 0; r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
+      }
     }
     fill_plane(task_.weights, task_.weights_step, T(0));
     fill_plane(task_.logits, task_.logits_step, -kInfinity<T>);
@@ -76,10 +84,11 @@ class SecondLook {
       const Vec<T> maximum = hn::Load(d, state_.maximum + at), sum = hn::Load(d, state_.sum + at);
       const auto used = hn::Lt(hn::Iota(d, static_cast<T>(at)), hn::Set(d, static_cast<T>(count_)));
       const auto empty = hn::Eq(sum, hn::Zero(d));
-      const Vec<T> inverse = hn::IfThenElseZero(used, hn::IfThenZeroElse(empty, hn::Div(hn::Set(d, T(1)), sum)));
+      const Vec<T> inverse = hn::IfThenZeroElse(empty, hn::Div(hn::Set(d, T(1)), sum));
       for (int r = 0; r < kTileRows; ++r) {
         const Vec<T> above = hn::Sub(hn::Mul(tile[r][c], unit), maximum);
-        const Vec<T> weight = hn::Mul(Product::template weight<kUnit, T>(above), inverse);
+        // Lanes without a query may hold NaN, which a product with 0 would leave.
+        const Vec<T> weight = hn::IfThenElseZero(used, hn::Mul(Product::template weight<kUnit, T>(above), inverse));
         hn::Store(weight, d, weight_tile_ + r * kColumns + at);
         hn::Store(hn::Mul(tile[r][c], natural), d, logit_tile_ + r * kColumns + at);
       }
@@ -102,16 +111,20 @@ class SecondLook {
 
   // One key's weights into the sums over queries. Blocks of queries come in order, on one thread.
   void add_sums(std::int64_t key, const T* weights) const {
-    if (task_.received != nullptr) {
-      T sum = 0;
-      for (std::int64_t i = 0; i < count_; ++i) sum += weights[i];
-      reinterpret_cast<T*>(task_.received)[key * task_.received_step] += sum;
+    const Tag<T> d;
+    Vec<T> total = hn::Load(d, weights);
+    for (int c = 1; c < kVectors; ++c) total = hn::Add(total, hn::Load(d, weights + c * kLanes<T>));
+    const double sum = hn::GetLane(hn::SumOfLanes(d, total));
+    if (task_.received != nullptr) reinterpret_cast<double*>(task_.received)[key] += sum;
+    if (task_.block_weights == nullptr) return;
+    double* column = reinterpret_cast<double*>(task_.block_weights) + key * task_.block_columns / task_.k_len;
+    if (spans_ == 1) {
+      column[span_part_[0] * task_.block_columns] += sum;
+      return;
     }
-    if (task_.block_weights != nullptr) {
-      T* column = reinterpret_cast<T*>(task_.block_weights) + key * task_.block_columns / task_.k_len;
-      for (std::int64_t i = 0; i < count_; ++i) {
-        column[(begin_ + i) * task_.block_rows / task_.q_len * task_.block_step] += weights[i];
-      }
+    for (int span = 0, i = 0; span < spans_; ++span) {
+      double& part = column[span_part_[span] * task_.block_columns];
+      for (; i < span_end_[span]; ++i) part += weights[i];
     }
   }
 
@@ -123,6 +136,10 @@ class SecondLook {
   RowStatistics<kUnit, T, kVectors> statistics_;
   T* weight_tile_;
   T* logit_tile_;
+  // Runs of queries that belong to one part of the block sums: where each ends, and its part.
+  int spans_ = 0;
+  std::int64_t span_part_[kColumns];
+  int span_end_[kColumns];
 };
 
 }  // namespace qkv::HWY_NAMESPACE
