@@ -36,13 +36,15 @@ struct Case {
       const std::size_t equals = word.find('=');
       torch[word.substr(0, equals)] = std::stoll(word.substr(equals + 1));
     }
-    const MultiHeadAttentionConfig config{.model_dim = torch.at("embed_dim"),
-                                          .heads = torch.at("num_heads"),
-                                          .key_input_dim = torch["kdim"],
-                                          .value_input_dim = torch["vdim"],
-                                          .bias = !torch.contains("bias") || torch["bias"] != 0,
-                                          .bias_kv = torch["add_bias_kv"] != 0,
-                                          .zero_attention = torch["add_zero_attn"] != 0};
+    const MultiHeadAttentionConfig config{
+        .model_dim = torch.at("embed_dim"),
+        .heads = torch.at("num_heads"),
+        .key_input_dim = torch["kdim"],
+        .value_input_dim = torch["vdim"],
+        .bias = !torch.contains("bias") || torch["bias"] != 0,
+        .bias_kv = torch["add_bias_kv"] != 0,
+        .zero_attention = torch["add_zero_attn"] != 0,
+        .scheme = name.starts_with("two_stage") ? HeadScheme::two_stage : HeadScheme::packed};
     const std::string prefix = name + ".weights.";
     std::map<std::string, Tensor> tensors;
     for (const auto& [key, tensor] : golden().tensors) {
@@ -80,7 +82,7 @@ void expect_parity(const Case& test, const MultiHeadAttention& layer) {
 }
 
 TEST(MultiHeadAttentionGolden, EveryCaseInEverySchemeAndType) {
-  EXPECT_EQ(golden().metadata.size(), 27u);
+  EXPECT_EQ(golden().metadata.size(), 29u);
   for (const auto& [name, config] : golden().metadata) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
       SCOPED_TRACE(name + " " + config + " " + std::string(name_of(dtype)));
