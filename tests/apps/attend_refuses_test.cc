@@ -68,10 +68,10 @@ TEST_F(AttendRefuses, FilesThatCannotBeRead) {
   std::filesystem::create_directory(folder_ / "folder.npy");
   before_ = folder_.names();
   expect_refusal({"--mask", folder_ / "folder.npy"}, 4, "folder.npy");
-  if (geteuid() != 0) {
-    std::filesystem::permissions(folder_ / "b.npy", std::filesystem::perms::none);
-    expect_refusal({"--bias", folder_ / "b.npy"}, 4, "b.npy");
-  }
+  std::filesystem::permissions(folder_ / "b.npy", std::filesystem::perms::none);
+  expect_message(attend({"--bias", folder_ / "b.npy"}, {.heeds_permissions = true}), 4, "qkv attend",
+                 "b.npy: cannot read: Permission denied");
+  EXPECT_EQ(folder_.names(), before_);
 }
 
 TEST_F(AttendRefuses, FilesThatAreMalformed) {

@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,8 +65,9 @@ struct Surroundings {
   int interrupt_after_ms = 0;              // sends `signal` then; 0: never
   bool interrupt_once_watched = false;     // sends `signal` once the program has taken it over
   int signal = SIGINT;
-  std::size_t memory = 0;     // bytes of memory of its own that it may have; 0: any number
-  std::size_t file_size = 0;  // bytes that a file may have, as with ulimit -f; 0: any number
+  std::size_t memory = 0;          // bytes of memory of its own that it may have; 0: any number
+  bool heeds_permissions = false;  // of files, even where the test runs as root
+  std::size_t file_size = 0;       // bytes that a file may have, as with ulimit -f; 0: any number
 };
 
 // To call in a process of its own, which becomes the program.
@@ -105,6 +108,9 @@ inline Outcome run_program(const std::vector<std::string>& arguments, const Surr
     if (surroundings.file_size > 0) {
       const rlimit limit{surroundings.file_size, surroundings.file_size};
       setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    if (surroundings.heeds_permissions) {
+      for (const int capability : {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH}) prctl(PR_CAPBSET_DROP, capability);
     }
     close(STDOUT_FILENO);
     if (out != "-") open(out.c_str(), O_WRONLY | O_CREAT, 0600);
