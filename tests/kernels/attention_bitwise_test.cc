@@ -3,12 +3,32 @@
 #include <algorithm>
 
 #include "kernels/attention_testing.h"
+#include "reference/attention.h"
 
 namespace qkv {
 namespace {
 
-using testing::attend;
 using testing::Outcome;
+
+// Everything of a call. Asked for less, in which case heads may share a block, and threads the keys, the output and the
+// log-sum-exp have the same bits.
+Outcome attend(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options = {}) {
+  Outcome all = testing::attend(q, k, v, options);
+  const testing::PlainOutcome plain = testing::attend_plainly(q, k, v, options);
+  EXPECT_TRUE(testing::same_bits(plain.out, all.out)) << "output and log-sum-exp alone";
+  EXPECT_TRUE(testing::same_bits(plain.log_sum_exp, all.log_sum_exp)) << "output and log-sum-exp alone";
+  EXPECT_TRUE(testing::same_bits(attention(q, k, v, options), all.out)) << "output alone";
+  return all;
+}
+
+// Bits that agree may all be wrong.
+void expect_like_reference(const Outcome& got, const TensorView& q, const TensorView& k, const TensorView& v,
+                           const AttentionOptions& options) {
+  if (q.dtype() != Dtype::f32) return;
+  const reference::AttentionResult exact = reference::attention(q, k, v, options);
+  EXPECT_LE(testing::difference(got.out, exact.out), 4e-6 * testing::largest(v));
+  EXPECT_LE(testing::difference(got.log_sum_exp, exact.log_sum_exp), 4e-6 * (1 + testing::largest(exact.log_sum_exp)));
+}
 
 constexpr Dtype kFloating[] = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
 
@@ -23,6 +43,7 @@ TEST_P(AttentionBitwise, AnyNumberOfThreads) {
       const Tensor v = testing::normal(random, {1, 3, 2100, 16}, dtype);
       const Mask mask = Mask::causal(Align::bottom_right);
       const Outcome one = attend(q, k, v, {.mask = mask, .threads = 1});
+      expect_like_reference(one, q, k, v, {.mask = mask});
       for (const int threads : {2, 3, 4, 7, 16}) {
         SCOPED_TRACE(threads);
         expect_same(one, attend(q, k, v, {.mask = mask, .threads = threads}));
@@ -74,6 +95,7 @@ TEST_P(AttentionBitwise, PackedEqualsEachSequenceAlone) {
       options.offsets_query = batch.q_offsets;
       options.offsets_key = batch.k_offsets;
       const Outcome packed = attend(batch.q, batch.k, batch.v, options);
+      expect_like_reference(packed, batch.q, batch.k, batch.v, options);
       for (std::int64_t b = 0; b < 5; ++b) {
         SCOPED_TRACE(b);
         const Outcome& own = alone[static_cast<std::size_t>(b)];
@@ -104,6 +126,7 @@ TEST_P(AttentionBitwise, PaddedEqualsCropped) {
       AttentionOptions padded_options = options;
       padded_options.mask = options.mask & Mask::lengths(lengths);
       const Outcome padded = attend(q, k, v, padded_options);
+      if (options.mask.left() < 0) expect_like_reference(padded, q, k, v, padded_options);
       for (std::int64_t b = 0; b < 5; ++b) {
         SCOPED_TRACE(b);
         const std::int64_t length = counts[static_cast<std::size_t>(b)];

@@ -1,23 +1,11 @@
 // One case of attention_case.h against the double reference.
 #pragma once
 
-#include "kernels/attention_case.h"
-#include "reference/attention.h"
+#include "kernels/statistics_expectation.h"
 
 namespace qkv::testing {
 
-// |got - wanted| <= absolute + relative * |wanted| for each element; equal infinities agree.
-inline std::string mismatch(const TensorView& got, const TensorView& wanted, double absolute, double relative) {
-  const std::vector<double> a = values(got), b = values(wanted);
-  if (a.size() != b.size()) return fmt::format("{} elements instead of {}", a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i] == b[i] || std::abs(a[i] - b[i]) <= absolute + relative * std::abs(b[i])) continue;
-    return fmt::format("element {} is {}, should be {}", i, a[i], b[i]);
-  }
-  return "";
-}
-
-// The length of the longest row.
+// The length of the longest row of finite numbers.
 inline double longest_row(const TensorView& view) {
   const auto size = static_cast<std::size_t>(view.size(-1));
   const std::vector<double> numbers = values(view);
@@ -25,7 +13,7 @@ inline double longest_row(const TensorView& view) {
   for (std::size_t row = 0; row + size <= numbers.size(); row += size) {
     double sum = 0;
     for (std::size_t c = 0; c < size; ++c) sum += numbers[row + c] * numbers[row + c];
-    largest = std::max(largest, std::sqrt(sum));
+    if (std::isfinite(sum)) largest = std::max(largest, std::sqrt(sum));
   }
   return largest;
 }
@@ -33,35 +21,27 @@ inline double longest_row(const TensorView& view) {
 // What of a case differs from the reference: nothing, or its name and the first wrong element.
 inline std::string unlike_reference(const AttentionCase& drawn) {
   const reference::AttentionResult exact = reference::attention(drawn.q, drawn.k, drawn.v, drawn.options);
-  const Dtype wide = drawn.q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  const auto place = [&](const Tensor& like, Dtype dtype) { return filled(like.shape(), kNan, dtype); };
-  Tensor out = place(exact.out, drawn.out_dtype), log_sum_exp = place(exact.log_sum_exp, wide);
-  Tensor weights = place(exact.weights, wide), logits = place(exact.logits, wide);
-  const auto in_rank = [&](Tensor& tensor) {
-    const bool one_batch = !drawn.packed() && drawn.q.rank() == 3;
-    return one_batch ? tensor.view().select(0, 0) : tensor.view();
+  const bool one_batch = !drawn.packed() && drawn.q.rank() == 3;
+  const auto attend_into = [&](Tensor& out, const AttentionExtras& extras) {
+    out = filled(exact.out.shape(), kNan, drawn.out_dtype);
+    attention(drawn.q, drawn.k, drawn.v, one_batch ? out.view().select(0, 0) : out.view(), drawn.options, extras);
   };
-  attention(drawn.q, drawn.k, drawn.v, in_rank(out), drawn.options,
-            {.log_sum_exp = in_rank(log_sum_exp), .weights = in_rank(weights), .logits = in_rank(logits)});
+  Tensor out, alone;
+  RequestedPlaces places(drawn, exact);
+  attend_into(out, places.extras);
+  attend_into(alone, {});
 
   // A logit of size L carries a few roundings of L * epsilon / 2, which the exponential hands on to the weights.
-  const double unit = wide == Dtype::f64 ? 0x1p-29 : 1;
+  const double unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
   const double tolerance = unit * (4e-6 + 5e-7 * largest(exact.logits));
   const double size = std::max(1.0, largest(drawn.v)) * drawn.dropout_factor();
   const double tiny = drawn.out_dtype == Dtype::f16 ? 0x1p-25 : 0;  // half of the smallest f16
-  std::string found;
-  const auto add = [&](const char* name, const std::string& what) {
+  std::string found = places.difference(tolerance);
+  for (const auto& [name, got] : {std::pair("output", &out), {"output without requests", &alone}}) {
+    const std::string what = mismatch(*got, exact.out, tolerance * size + tiny, rounding(drawn.out_dtype));
     if (!what.empty()) found += fmt::format("{}: {}\n", name, what);
-  };
-  add("output", mismatch(out, exact.out, tolerance * size + tiny, rounding(drawn.out_dtype)));
-  add("log-sum-exp", mismatch(log_sum_exp, exact.log_sum_exp, tolerance, 0));
-  add("weights", mismatch(weights, exact.weights, tolerance, 0));
-  add("logits", mismatch(logits, exact.logits, tolerance, 0));
-
-  // Asked for nothing, the output has the same bits.
-  Tensor alone = place(exact.out, drawn.out_dtype);
-  attention(drawn.q, drawn.k, drawn.v, in_rank(alone), drawn.options);
-  if (!same_bits(alone, out)) add("output without extras", "other bits");
+  }
+  if (!same_bits(alone, out)) found += "requests change bits of the output\n";
   return found;
 }
 

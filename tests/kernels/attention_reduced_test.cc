@@ -37,7 +37,8 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AttentionReduced);
 INSTANTIATE_TEST_SUITE_P(Target, AttentionReduced, ::testing::ValuesIn(reduced_targets()),
                          [](const auto& target) { return target.param; });
 
-// Masks, biases, scores, types, strides, forms and sizes of every kind. At least a fifth of the cases must be reduced.
+// Masks, biases, scores, types, strides, forms and sizes of every kind. At least a tenth of the cases must
+// be reduced: numbers of many kinds, single queries and f64 are not.
 void expect_bound(std::uint64_t first, std::uint64_t last) {
   std::uint64_t differing = 0;
   for (std::uint64_t seed = first; seed < last && !::testing::Test::HasFailure(); ++seed) {
@@ -47,7 +48,7 @@ void expect_bound(std::uint64_t first, std::uint64_t last) {
       differing += outcome.is_different;
     });
   }
-  EXPECT_GT(5 * differing, last - first);
+  EXPECT_GT(10 * differing, last - first);
 }
 
 TEST_P(AttentionReduced, StaysWithinItsBound) { expect_bound(1, 31); }
