@@ -133,6 +133,9 @@ int run(int argc, char** argv) {
     add_translate(program);
     add_version(program);
     program.require_subcommand(1);
+    program.footer(
+        "Exit codes: 0 done, 1 an error of qkv itself, 2 command line, 3 data, 4 the system refused,\n"
+        "130 Ctrl-C, 143 SIGTERM (docs/exit_codes.md).");
     program.parse_complete_callback(check_environment);
     watch_signals();
     execute(program, argc, argv);

@@ -66,16 +66,32 @@ class ProgressBar : public TrainingObserver {
   std::int64_t peak_memory_ = 0;
 };
 
-void run(const TrainTranslatorFiles& files) {
+struct TrainRequest {
+  TrainTranslatorFiles files{};
+  bool change = false;
+};
+
+// "its model is step 60, validation loss 2.1000 (mean of 3 checkpoints up to it: 2.2000)"
+std::string to_text(const TrainingResult& result) {
+  const auto best = fmt::format("step {}", result.best_step);
+  if (result.averaged < 2) return fmt::format("its model is {}, validation loss {:.4f}", best, result.best_loss);
+  const auto mean = fmt::format("the mean of {} checkpoints up to {}", result.averaged, best);
+  return result.is_mean ? fmt::format("its model is {}, validation loss {:.4f} ({} alone: {:.4f})", mean,
+                                      result.mean_loss, best, result.best_loss)
+                        : fmt::format("its model is {}, validation loss {:.4f} ({}: {:.4f})", best, result.best_loss,
+                                      mean, result.mean_loss);
+}
+
+void run(const TrainRequest& request) {
+  const TrainTranslatorFiles& files = request.files;
   TrainingResult result;
   std::string memory;
   {
     ProgressBar bar;
-    result = train_translator(files, {.observer = &bar, .stop = interruption()});
+    result = train_translator(files, {.observer = &bar, .stop = interruption(), .change = request.change});
     if (bar.peak_memory() > 0) memory = fmt::format(", {} MiB of memory", bar.peak_memory() >> 20);
   }
-  fmt::print("{}: {} updates, best validation loss {:.4f} at {}{}\n", files.out, result.step, result.best_loss,
-             result.best_step, memory);
+  fmt::print("{}: {} updates; {}{}\n", files.out, result.step, to_text(result), memory);
 }
 
 }  // namespace
@@ -83,18 +99,24 @@ void run(const TrainTranslatorFiles& files) {
 void add_train(CLI::App& program) {
   CLI::App& command = *program.add_subcommand(
       "train", "Train a model that translates; started again after an interruption, it goes on where it was");
-  const auto files = std::make_shared<TrainTranslatorFiles>();
-  add_file(command, "--config", files->config, "What to train and how, as JSON (configs/)")->required();
-  add_file(command, "--train", files->train, "Pairs to train on, a pair a line: text, tab, translation")->required();
-  add_file(command, "--valid", files->valid, "Pairs that measure it meanwhile")->required();
-  add_file(command, "--tokenizer", files->tokenizer,
+  const auto request = std::make_shared<TrainRequest>();
+  TrainTranslatorFiles& files = request->files;
+  add_file(command, "--config", files.config, "What to train and how, as JSON (configs/)")->required();
+  add_file(command, "--train", files.train, "Training pairs, one a line: text, tab, translation")->required();
+  add_file(command, "--valid", files.valid, "Validation pairs, evaluated during training")->required();
+  add_file(command, "--tokenizer", files.tokenizer,
            "tokenizer.json (default: one is trained on the pairs to train on)");
-  add_file(command, "--from", files->from,
+  add_file(command, "--from", files.from,
            "Folder of a model to begin with, its tokenizer included (default: random weights)");
-  add_file(command, "--out", files->out, "Folder for the model, its checkpoints, log.jsonl and loss.svg")->required();
+  add_file(command, "--out", files.out,
+           "Folder for the model (the best so far, at any time), its checkpoints, log.jsonl and loss.svg")
+      ->required();
+  command.add_flag("--change", request->change,
+                   "Go on although rate, schedule, clip, dropout, batch or the like are not as they were; the log "
+                   "says what changed. Never needed for more steps (unless the schedule is cosine) or more patience");
   add_threads(command);
   command.footer(training::train_keys_text());
-  command.callback([files] { run(*files); });
+  command.callback([request] { run(*request); });
 }
 
 }  // namespace qkv::app

@@ -5,10 +5,12 @@
 //
 // The same seed, data and config give the same weights, bit for bit, for any number of threads on one CPU target, and
 // also if the process was killed at any moment and started again: the folder keeps checkpoints, and a call that finds
-// one goes on from it.
+// one goes on from it. The result is the best checkpoint, or the mean of those that end at it.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -53,16 +55,18 @@ class Trainable {
 
 struct TrainingConfig {
   std::uint64_t seed = 1;
-  std::int64_t steps = 0;            // updates of the weights, at most
+  std::int64_t steps = 0;            // updates of the weights, at most; 0: as many as `epochs` has
+  std::int64_t epochs = 0;           // passes over the data, at most; 0: as many as `steps` takes
   std::int64_t batch_tokens = 4096;  // of both sides together, at most, in a batch of at least one pair
   std::int64_t accumulate = 1;       // batches whose gradients make one update
   AdamConfig adam{};
   ScheduleConfig schedule{};
   double clip = 0;                    // largest norm of all gradients together (per target token); 0: any
   std::int64_t log_every = 50;        // updates
-  std::int64_t validate_every = 500;  // updates; a checkpoint each time
+  std::int64_t validate_every = 500;  // updates; a checkpoint each time. The end is validated in any case
+  double checkpoint_minutes = 10;     // a checkpoint also after so many minutes without one; 0: never
   std::int64_t patience = 0;          // validations in a row without a better loss, after which to end; 0: never
-  std::int64_t average = 1;           // the result is the mean of the weights of so many of the last checkpoints
+  std::int64_t average = 1;           // checkpoints, the best one and those before it, whose mean may be the result
 };
 
 struct TrainingProgress {
@@ -102,20 +106,32 @@ struct TrainingData {
 struct TrainingOptions {
   TrainingObserver* observer = nullptr;
   std::stop_token stop{};  // ends after a checkpoint of the update it is in, by Stopped
-  std::string identity{};  // of what this function does not see (the model's config): part of what must not change
+  // What the weights depend on beside data and config, by name: what must be as it was for a call to go on with a
+  // checkpoint, and what may be another with `change`.
+  std::map<std::string, std::string> identity{};
+  std::map<std::string, std::string> settings{};
+  bool change = false;  // goes on where the config or `settings` are not as they were; the log says what changed
+  // Writes the model, which at that moment has the best weights so far, or those of the result.
+  std::function<void()> write_model{};
 };
 
 struct TrainingResult {
   std::int64_t step = 0;
-  double best_loss = 0;
   std::int64_t best_step = 0;
+  double best_loss = 0;
+  std::int64_t averaged = 1;  // checkpoints, the best one the last of them, whose mean was tried; below 2: none
+  double mean_loss = 0;       // of that mean
+  bool is_mean = false;       // the result is the mean, as its loss is below that of the best; else it is the best
 };
 
-// Trains until the last step or the end of patience; afterwards the model has the averaged weights. `folder` gets
-// checkpoints/, log.jsonl (one object a line) and loss.svg. std::invalid_argument if the config cannot be meant, the
-// data is empty, the loss is not finite, or the folder's checkpoints are of another config or other data; IoError if
-// the folder is in use by another process or cannot be written: what it holds stays whole, and training can go on from
-// it.
+// Trains until the last step or the end of patience; afterwards the model has the weights of the result. `folder` gets
+// checkpoints/, log.jsonl (one object a line) and loss.svg. Nothing in it changes before everything has been checked.
+// A call goes on with the checkpoints of another if the weights would be the same: more steps or more patience are no
+// difference, except that the rate of Decay::cosine depends on the steps. What may differ with options.change: all of
+// the config but the seed.
+// std::invalid_argument if the config cannot be meant, the data is empty, the loss is not finite, or the folder's
+// checkpoints are of another training; IoError if the folder is in use by another process or cannot be written: what
+// it holds stays whole, and training can go on from it.
 TrainingResult train(Trainable& model, const TrainingData& data, const TrainingConfig& config,
                      const std::string& folder, const TrainingOptions& options = {});
 

@@ -54,9 +54,10 @@ void Marian::save(const std::string& folder, Dtype dtype) const {
     }
   }
   theirs[kLogitsBias] = convert(ours.at(kLogitsBias)->view().reshape({1, config_.output_vocab()}), dtype);
-  write_safetensors(folder + "/model.safetensors", {.tensors = std::move(theirs), .metadata = {{"format", "pt"}}});
   write_file(folder + "/config.json", marian_config_json(config_, dtype));
   write_file(folder + "/generation_config.json", marian_generation_json(config_));
+  // Last: a folder that has weights is whole.
+  write_safetensors(folder + "/model.safetensors", {.tensors = std::move(theirs), .metadata = {{"format", "pt"}}});
 }
 
 }  // namespace qkv

@@ -1,13 +1,15 @@
 #include "train/checkpoints.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
+#include <set>
 
 #include "io/atomic_folder.h"
 #include "io/json_document.h"
@@ -34,9 +36,8 @@ std::map<std::string, Tensor> values_of(const Trainable& model) {
   return values;
 }
 
-std::string to_json(const LoopState& state, const std::string& identity) {
-  return nlohmann::ordered_json{{"identity", identity},
-                                {"step", state.step},
+std::string to_json(const LoopState& state, const RunIdentity& identity) {
+  return nlohmann::ordered_json{{"step", state.step},
                                 {"epoch", state.epoch},
                                 {"batch", state.batch},
                                 {"loss_since_log", state.since_log.sum},
@@ -44,29 +45,40 @@ std::string to_json(const LoopState& state, const std::string& identity) {
                                 {"tokens_since_log", state.since_log.tokens},
                                 {"best_loss", state.best_loss},
                                 {"best_step", state.best_step},
-                                {"waits", state.waits}}
+                                {"waits", state.waits},
+                                {"steps", identity.steps},
+                                {"patience", identity.patience},
+                                {"fixed", identity.fixed},
+                                {"settings", identity.settings}}
              .dump(1) +
          "\n";
 }
 
-LoopState read_state(const std::string& folder, const std::string& identity) {
+Checkpoint read_state(const std::string& folder) {
   const std::string path = state_file(folder);
   const io::JsonDocument document(read_file(path, kMaxStateBytes), path);
   const io::JsonValue root = document.root();
-  if (root["identity"].string() != identity) {
-    throw std::invalid_argument(fmt::format(
-        "{}: it is of a training with another config or other data; train into another folder, or remove it", folder));
-  }
   const auto count = [&](const char* key) { return root[key].integer(0, INT64_MAX); };
-  return {.step = count("step"),
-          .epoch = count("epoch"),
-          .batch = count("batch"),
-          .since_log = {.sum = root["loss_since_log"].number(),
-                        .nll = root["nll_since_log"].number(),
-                        .tokens = count("tokens_since_log")},
-          .best_loss = root["best_loss"].number(),
-          .best_step = count("best_step"),
-          .waits = count("waits")};
+  const auto values = [&](const char* key) {
+    std::map<std::string, std::string> found;
+    root[key].for_each_member(
+        [&](const std::string& name, const io::JsonValue& value) { found[name] = value.string(); });
+    return found;
+  };
+  return {.path = folder,
+          .state = {.step = count("step"),
+                    .epoch = count("epoch"),
+                    .batch = count("batch"),
+                    .since_log = {.sum = root["loss_since_log"].number(),
+                                  .nll = root["nll_since_log"].number(),
+                                  .tokens = count("tokens_since_log")},
+                    .best_loss = root["best_loss"].number(),
+                    .best_step = count("best_step"),
+                    .waits = count("waits")},
+          .identity = {.fixed = values("fixed"),
+                       .settings = values("settings"),
+                       .steps = count("steps"),
+                       .patience = count("patience")}};
 }
 
 // In f64, which holds f32 as well without a change.
@@ -102,20 +114,33 @@ void add(const Tensor& values, Tensor& sum) {
   });
 }
 
-}  // namespace
-
-Checkpoints::Checkpoints(std::string folder, std::string identity, std::int64_t period, std::int64_t kept)
-    : folder_(std::move(folder)), identity_(std::move(identity)), period_(period), kept_(kept) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) throw IoError(fmt::format("{}: cannot create: {}", folder_, error.message()));
+// Held while a process trains into a folder; the system lets go of it when the process ends, however it ends.
+io::Descriptor lock(const std::string& folder) {
+  const std::string path = folder + "/lock";
+  io::Descriptor file(io::retry([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
+  if (!file) io::throw_io_error(path, "write");
+  if (io::retry([&] { return ::flock(file.get(), LOCK_EX | LOCK_NB); }) != 0) {
+    throw IoError(folder + ": another process is training into it");
+  }
+  return file;
 }
 
-std::string Checkpoints::path_of(std::int64_t step) const { return fmt::format("{}/{}{:09}", folder_, kPrefix, step); }
+std::string created(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw IoError(fmt::format("{}: cannot create: {}", folder, error.message()));
+  return folder;
+}
 
-std::vector<std::int64_t> Checkpoints::steps() const {
+// Ascending; none if the folder is missing.
+std::vector<std::int64_t> steps_in(const std::string& folder) {
+  std::error_code unread;
+  const fs::directory_iterator entries(folder, unread);
+  if (unread && unread != std::errc::no_such_file_or_directory) {
+    throw IoError(fmt::format("{}: cannot read: {}", folder, unread.message()));
+  }
   std::vector<std::int64_t> found;
-  for (const auto& entry : fs::directory_iterator(folder_)) {
+  for (const auto& entry : entries) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(kPrefix)) continue;
     std::int64_t step = 0;
@@ -126,11 +151,37 @@ std::vector<std::int64_t> Checkpoints::steps() const {
   return found;
 }
 
-// Those at other steps are of interruptions: a training that was never interrupted does not have them.
-std::vector<std::int64_t> Checkpoints::counted() const {
-  std::vector<std::int64_t> found = steps();
-  std::erase_if(found, [&](std::int64_t step) { return step % period_ != 0; });
+void keep_last(std::vector<std::int64_t>& steps, std::int64_t count) {
+  if (std::ssize(steps) > count) steps.erase(steps.begin(), steps.end() - count);
+}
+
+}  // namespace
+
+bool Checkpoints::exist(const std::string& folder) { return !steps_in(folder).empty(); }
+
+Checkpoints::Checkpoints(const std::string& folder, std::int64_t period, std::int64_t kept,
+                         std::function<void(const std::string&)> notice)
+    : folder_(created(folder)), period_(period), kept_(kept), notice_(std::move(notice)), lock_(lock(folder)) {}
+
+std::string Checkpoints::path_of(std::int64_t step) const { return fmt::format("{}/{}{:09}", folder_, kPrefix, step); }
+
+// Those that any training has at these steps. Others are of interruptions, or of the clock; but `last` may be an end
+// between two validations.
+std::vector<std::int64_t> Checkpoints::counted_until(std::int64_t last) const {
+  std::vector<std::int64_t> found = steps_in(folder_);
+  std::erase_if(found, [&](std::int64_t step) { return step > last || (step != last && step % period_ != 0); });
+  keep_last(found, kept_);
   return found;
+}
+
+bool Checkpoints::is_whole(std::int64_t step) const {
+  try {
+    io::verify_folder(path_of(step));
+    return true;
+  } catch (const std::runtime_error& damage) {
+    notice_(fmt::format("a damaged checkpoint is left out: {}", damage.what()));
+    return false;
+  }
 }
 
 void Checkpoints::remove(std::int64_t step) const {
@@ -140,7 +191,8 @@ void Checkpoints::remove(std::int64_t step) const {
   if (error) throw IoError(fmt::format("{}: cannot remove: {}", path_of(step), error.message()));
 }
 
-void Checkpoints::save(const Trainable& model, const Adam& adam, const LoopState& state) const {
+void Checkpoints::save(const Trainable& model, const Adam& adam, const LoopState& state,
+                       const RunIdentity& identity) const {
   io::AtomicFolder folder(path_of(state.step));
   write_safetensors(weights_file(folder.place()), {.tensors = values_of(model)});
   std::map<std::string, Tensor> moments;
@@ -149,49 +201,55 @@ void Checkpoints::save(const Trainable& model, const Adam& adam, const LoopState
     moments["second." + name] = own.second;
   }
   write_safetensors(moments_file(folder.place()), {.tensors = std::move(moments)});
-  write_file(state_file(folder.place()), to_json(state, identity_));
+  write_file(state_file(folder.place()), to_json(state, identity));
   folder.commit();
 
-  // The one before stays in any case: this one may turn out damaged.
-  const std::vector<std::int64_t> all = steps(), counting = counted();
+  const std::vector<std::int64_t> all = steps_in(folder_);
+  std::set<std::int64_t> stay(all.end() - std::min<std::ptrdiff_t>(std::ssize(all), 2),
+                              all.end());  // one may be damaged
+  const std::int64_t last_counted = state.step - state.step % period_;
+  for (const std::int64_t last : {last_counted, state.best_step}) {
+    for (const std::int64_t step : counted_until(last)) stay.insert(step);
+  }
   for (const std::int64_t step : all) {
-    const bool averaged = std::find(counting.end() - std::min<std::ptrdiff_t>(std::ssize(counting), kept_),
-                                    counting.end(), step) != counting.end();
-    if (!averaged && step != all.back() && step != all[all.size() - 2]) remove(step);
+    if (!stay.contains(step)) remove(step);
   }
 }
 
-std::optional<LoopState> Checkpoints::restore(Trainable& model, Adam& adam,
-                                              const std::function<void(const std::string&)>& notice) const {
+std::optional<Checkpoint> Checkpoints::newest() const {
+  const std::vector<std::int64_t> found = steps_in(folder_);
+  if (found.empty()) return std::nullopt;
+  const auto whole = std::find_if(found.rbegin(), found.rend(), [&](std::int64_t step) { return is_whole(step); });
+  if (whole == found.rend()) {
+    throw FormatError(fmt::format("{}: none of its checkpoints is whole; to begin anew, remove it", folder_));
+  }
+  return read_state(path_of(*whole));
+}
+
+void Checkpoints::restore(const Checkpoint& from, Trainable& model, Adam& adam) const {
+  restore_weights(from.path, model);
+  restore_moments(from.path, model, from.state.step, adam);
+  notice_(fmt::format("going on from {}", from.path));
+}
+
+void Checkpoints::remove_after(std::int64_t step) const {
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (io::AtomicFolder::is_unfinished(entry.path().string())) fs::remove_all(entry.path());
   }
-  std::vector<std::int64_t> found = steps();
-  for (; !found.empty(); found.pop_back()) {
-    const std::string path = path_of(found.back());
-    try {
-      io::verify_folder(path);
-    } catch (const std::runtime_error& damage) {
-      notice(fmt::format("a damaged checkpoint is removed: {}", damage.what()));
-      remove(found.back());
-      continue;
-    }
-    const LoopState state = read_state(path, identity_);
-    restore_weights(path, model);
-    restore_moments(path, model, state.step, adam);
-    notice(fmt::format("going on from {}", path));
-    return state;
+  for (const std::int64_t other : steps_in(folder_)) {
+    if (other > step) remove(other);
   }
-  return std::nullopt;
 }
 
-void Checkpoints::average(Trainable& model) const {
-  std::vector<std::int64_t> chosen = counted();
-  if (std::ssize(chosen) > kept_) chosen.erase(chosen.begin(), chosen.end() - kept_);
-  if (chosen.size() < 2) return;
+std::vector<std::int64_t> Checkpoints::ending_at(std::int64_t last) const {
+  std::vector<std::int64_t> chosen = counted_until(last);
+  std::erase_if(chosen, [&](std::int64_t step) { return !is_whole(step); });
+  return chosen;
+}
+
+void Checkpoints::average(const std::vector<std::int64_t>& steps, Trainable& model) const {
   std::map<std::string, Tensor> sums;
-  for (const std::int64_t step : chosen) {
-    io::verify_folder(path_of(step));
+  for (const std::int64_t step : steps) {
     Weights weights = read_exactly(weights_file(path_of(step)));
     model.visit([&](const std::string& name, const Parameter& parameter) {
       const Tensor values = weights.take(name, parameter.value.shape());
@@ -199,7 +257,7 @@ void Checkpoints::average(Trainable& model) const {
       add(values, sums[name]);
     });
   }
-  const double count = static_cast<double>(chosen.size());
+  const double count = static_cast<double>(steps.size());
   model.update([&](const std::string& name, Parameter& parameter) {
     Tensor& sum = sums.at(name);
     for (std::int64_t i = 0; i < sum.element_count(); ++i) sum.data<double>()[i] /= count;

@@ -1,5 +1,5 @@
-// The checkpoints of a training, one folder for a step: weights, the optimizer's moments, and where the loop is. Each
-// appears whole or not at all (atomic_folder.h).
+// The checkpoints of a training, one folder for a step: weights, the optimizer's moments, where the loop is, and what
+// training it is. Each appears whole or not at all (atomic_folder.h).
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "io/descriptor.h"
 #include "qkv/adam.h"
 #include "qkv/training.h"
+#include "train/run_identity.h"
 
 namespace qkv::training {
 
@@ -24,28 +26,46 @@ struct LoopState {
   std::int64_t waits = 0;      // validations since the best one
 };
 
+struct Checkpoint {
+  std::string path{};
+  LoopState state{};
+  RunIdentity identity{};
+};
+
 class Checkpoints {
  public:
-  // `identity` says what is trained, and on what; checkpoints of another one are refused. Those of every `period` steps
-  // count, the last `kept` of them stay.
-  Checkpoints(std::string folder, std::string identity, std::int64_t period, std::int64_t kept);
+  // Whether a folder of trainings has any, whole or not. It may be missing.
+  static bool exist(const std::string& folder);
 
-  void save(const Trainable& model, const Adam& adam, const LoopState& state) const;
-  // Restores the newest one that is whole, and removes what is newer or unfinished; nothing where there is none.
-  // `notice` hears of those that are damaged. std::invalid_argument if it is of another training.
-  std::optional<LoopState> restore(Trainable& model, Adam& adam,
-                                   const std::function<void(const std::string&)>& notice) const;
-  // Sets the model's weights to the mean of those of the last `kept` checkpoints that count.
-  void average(Trainable& model) const;
+  // Makes the folder, and keeps other processes out of it while this object lives: IoError if one is in it. Of the
+  // checkpoints at multiples of `period` the `kept` last ones and the `kept` that end at the best one stay, of others
+  // the best. `notice` hears of those that are damaged.
+  Checkpoints(const std::string& folder, std::int64_t period, std::int64_t kept,
+              std::function<void(const std::string&)> notice);
+
+  void save(const Trainable& model, const Adam& adam, const LoopState& state, const RunIdentity& identity) const;
+
+  // The newest one that is whole; nothing where there is none at all. FormatError if none of those that are is whole.
+  std::optional<Checkpoint> newest() const;
+  void restore(const Checkpoint& from, Trainable& model, Adam& adam) const;
+  // Removes what is newer than this step, or unfinished.
+  void remove_after(std::int64_t step) const;
+
+  // Steps of those that end at `last`, at most `kept`: those that are whole.
+  std::vector<std::int64_t> ending_at(std::int64_t last) const;
+  // Sets the model's weights to the mean of those of these steps.
+  void average(const std::vector<std::int64_t>& steps, Trainable& model) const;
 
  private:
   std::string path_of(std::int64_t step) const;
-  std::vector<std::int64_t> steps() const;  // ascending
-  std::vector<std::int64_t> counted() const;
+  std::vector<std::int64_t> counted_until(std::int64_t last) const;
+  bool is_whole(std::int64_t step) const;
   void remove(std::int64_t step) const;
 
-  std::string folder_, identity_;
+  std::string folder_;
   std::int64_t period_, kept_;
+  std::function<void(const std::string&)> notice_;
+  io::Descriptor lock_;
 };
 
 }  // namespace qkv::training

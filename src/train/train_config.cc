@@ -30,6 +30,9 @@ void complete(const io::JsonValue& root, TrainConfig& config) {
   if (model.model_dim % config.heads != 0) {
     root["model"]["heads"].refuse(fmt::format("is {}, must divide model_dim, {}", config.heads, model.model_dim));
   }
+  if (config.training.steps == 0 && config.training.epochs == 0) {
+    root["training"].refuse("must have steps or epochs above 0");
+  }
   if (config.max_length == 0) config.max_length = model.positions;
   if (config.max_length > model.positions) {
     root["training"]["max_length"].refuse(

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMaxLayers = 1024;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxEpochs = 1'000'000;
 constexpr const char* kRequired = "";
 
 struct Words {
@@ -137,8 +138,11 @@ std::vector<TrainKey> make_keys() {
           [](C& c) -> auto& { return c.vocab; }, kRequired),
 
       integer(
-          {"training", "steps", "updates", "Updates of the weights, at most."},
-          [](C& c) -> auto& { return c.training.steps; }, 1, kMaxCount, kRequired),
+          {"training", "steps", "updates", "Updates of the weights, at most; 0: as many as epochs has."},
+          [](C& c) -> auto& { return c.training.steps; }, 0),
+      integer(
+          {"training", "epochs", "passes", "Passes over the training pairs, at most; 0: as many as steps takes."},
+          [](C& c) -> auto& { return c.training.epochs; }, 0, kMaxEpochs),
       number(
           {"training", "rate", "per update", "The highest learning rate; above 0."},
           [](C& c) -> auto& { return c.training.schedule.rate; }, kUnbounded, kRequired),
@@ -188,14 +192,19 @@ std::vector<TrainKey> make_keys() {
           {"training", "log_every", "updates", "From one line of log.jsonl to the next."},
           [](C& c) -> auto& { return c.training.log_every; }, 1),
       integer(
-          {"training", "validate_every", "updates", "From one validation to the next."},
+          {"training", "validate_every", "updates",
+           "From one validation, and its checkpoint, to the next; the end is validated in any case."},
           [](C& c) -> auto& { return c.training.validate_every; }, 1),
+      number({"training", "checkpoint_minutes", "minutes",
+              "A checkpoint also after so much time without one; 0: at validations alone."},
+             [](C& c) -> auto& { return c.training.checkpoint_minutes; }),
       integer(
           {"training", "patience", "validations",
            "So many in a row without a better loss end the training; 0: none does."},
           [](C& c) -> auto& { return c.training.patience; }, 0),
       integer(
-          {"training", "average", "checkpoints", "The finished weights are the mean of so many of the last ones."},
+          {"training", "average", "checkpoints",
+           "So many, the best one and those before it: their mean is the result if it validates better than the best."},
           [](C& c) -> auto& { return c.training.average; }, 1),
   };
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "io/crc32.h"
@@ -12,6 +13,7 @@
 #include "qkv/threads.h"
 #include "qkv/tokenizer.h"
 #include "qkv/train_tokenizer.h"
+#include "train/checkpoints.h"
 #include "train/train_config.h"
 
 namespace qkv {
@@ -47,24 +49,61 @@ std::string given_tokenizer(const TrainTranslatorFiles& files) {
   return files.tokenizer.empty() && !files.from.empty() ? files.from + "/tokenizer.json" : files.tokenizer;
 }
 
-// What the folder has already wins over training one: a training that was interrupted goes on with its tokenizer.
-Tokenizer make_tokenizer(const TrainTranslatorFiles& files, const std::vector<TextPair>& pairs, std::int64_t vocab) {
-  const std::string path = files.out + "/tokenizer.json";
+// What would be overwritten belongs to a training that can go on, or nothing is there yet.
+void expect_own(const TrainTranslatorFiles& files) {
+  if (training::Checkpoints::exist(files.out + "/checkpoints")) return;
   const std::string given = given_tokenizer(files);
-  if (!given.empty()) {
-    Tokenizer tokenizer = Tokenizer::load(given);
-    if (!fs::exists(path) || !fs::equivalent(path, given)) write_file(path, read_file(given));
-    return tokenizer;
+  for (const char* name :
+       {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    const std::string path = files.out + "/" + name;
+    if (!fs::exists(path) || (!given.empty() && fs::exists(given) && fs::equivalent(path, given))) continue;
+    throw std::invalid_argument(
+        fmt::format("{}: it is there already, and the folder has no checkpoints to go on from; train into another "
+                    "folder, or remove it",
+                    path));
   }
-  if (!fs::exists(path)) {
-    TokenizerTrainer trainer;
-    for (const TextPair& pair : pairs) {
-      trainer.add(pair.source);
-      trainer.add(pair.target);
-    }
-    write_file(path, trainer.train(vocab));
+}
+
+// The text of the tokenizer.json that is given, or that the training in the folder has; else a new one.
+std::string make_tokenizer(const TrainTranslatorFiles& files, const std::vector<TextPair>& pairs, std::int64_t vocab) {
+  const std::string given = given_tokenizer(files), own = files.out + "/tokenizer.json";
+  if (!given.empty()) return read_file(given);
+  if (fs::exists(own)) return read_file(own);
+  TokenizerTrainer trainer;
+  for (const TextPair& pair : pairs) {
+    trainer.add(pair.source);
+    trainer.add(pair.target);
   }
-  return Tokenizer::load(path);
+  return trainer.train(vocab);
+}
+
+std::string checksum(std::string_view bytes) { return fmt::format("{:08x}", io::crc32(bytes)); }
+
+// Every member by name: one that is added here must be added there.
+std::map<std::string, std::string> identity_of(const MarianConfig& config) {
+  const auto& [kind, vocab, target_vocab, positions, model_dim, encoder_layers, decoder_layers, encoder_heads,
+               decoder_heads, encoder_ff_dim, decoder_ff_dim, activation, norm_order, normalization, position_kind,
+               scale_embedding, end, padding, start] = config;
+  const auto number = [](auto value) { return fmt::format("{}", static_cast<std::int64_t>(value)); };
+  return {{"kind", number(kind)},
+          {"vocab", number(vocab)},
+          {"target vocab", number(target_vocab)},
+          {"positions", number(positions)},
+          {"model_dim", number(model_dim)},
+          {"encoder_layers", number(encoder_layers)},
+          {"decoder_layers", number(decoder_layers)},
+          {"encoder heads", number(encoder_heads)},
+          {"decoder heads", number(decoder_heads)},
+          {"encoder ff_dim", number(encoder_ff_dim)},
+          {"decoder ff_dim", number(decoder_ff_dim)},
+          {"activation", number(activation)},
+          {"norm order", number(norm_order)},
+          {"normalization", number(normalization)},
+          {"position kind", number(position_kind)},
+          {"scale_embedding", number(scale_embedding)},
+          {"end", number(end)},
+          {"padding", number(padding)},
+          {"start", number(start)}};
 }
 
 Marian begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
@@ -143,13 +182,11 @@ std::vector<TokenPair> encode(const Tokenizer& tokenizer, const std::vector<Text
 TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options) {
   TrainConfig config = training::read_train_config(files.config);
   const std::vector<TextPair> train_texts = read_pairs(files.train), valid_texts = read_pairs(files.valid);
-  std::error_code error;
-  fs::create_directories(files.out, error);
-  if (error) throw IoError(fmt::format("{}: cannot create: {}", files.out, error.message()));
-
-  const Tokenizer tokenizer = make_tokenizer(files, train_texts, config.vocab);
+  expect_own(files);
   const std::string given = given_tokenizer(files);
   const std::string tokenizer_path = given.empty() ? files.out + "/tokenizer.json" : given;
+  const std::string tokenizer_json = make_tokenizer(files, train_texts, config.vocab);
+  const Tokenizer tokenizer = Tokenizer::parse(tokenizer_json, tokenizer_path);
   config.model.vocab = tokenizer.vocab();
   config.model.end = need_token(tokenizer, kEnd, tokenizer_path);
   config.model.padding = config.model.start = need_token(tokenizer, kPadding, tokenizer_path);
@@ -162,15 +199,17 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   Marian model = begin(files, config);
   TrainedMarian trained(model, config);
   TrainingOptions all_options = options;
-  all_options.identity = fmt::format("{:08x}", io::crc32(read_file(files.config)));
-  if (!files.from.empty()) {
-    all_options.identity += fmt::format(" {:08x}", io::crc32(read_file(files.from + "/model.safetensors")));
-  }
-  const TrainingResult result =
-      train(trained, {.train = train_pairs, .valid = valid_pairs}, config.training, files.out, all_options);
-  write_tokenizer_config(files.out, tokenizer, config.model.positions);
-  model.save(files.out, config.dtype);
-  return result;
+  all_options.identity = identity_of(config.model);
+  all_options.identity["tokenizer"] = checksum(tokenizer_json);
+  if (!files.from.empty()) all_options.identity["from"] = checksum(read_file(files.from + "/model.safetensors"));
+  all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
+                          {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
+  all_options.write_model = [&] {
+    write_file(files.out + "/tokenizer.json", tokenizer_json);
+    write_tokenizer_config(files.out, tokenizer, config.model.positions);
+    model.save(files.out, config.dtype);
+  };
+  return train(trained, {.train = train_pairs, .valid = valid_pairs}, config.training, files.out, all_options);
 }
 
 }  // namespace qkv

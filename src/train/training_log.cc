@@ -35,7 +35,7 @@ TrainingLog::TrainingLog(std::string path, std::int64_t step) : path_(std::move(
       const io::JsonDocument document(line, path_);
       const io::JsonValue root = document.root();
       const std::int64_t at = root["step"].integer(0, INT64_MAX);
-      if (at > step) break;
+      if (at > step || (at == step && root.find("changed"))) break;
       if (const auto nll = root.find("nll")) training_.push_back({at, nll->number()});
       if (const auto loss = root.find("valid_loss")) validation_.push_back({at, loss->number()});
       kept.append(line).push_back('\n');
@@ -57,7 +57,14 @@ void TrainingLog::add(const TrainingProgress& progress) {
              .dump());
 }
 
+void TrainingLog::add(std::int64_t step, const std::vector<Change>& changes) {
+  nlohmann::ordered_json changed;
+  for (const Change& change : changes) changed[change.name] = {{"before", change.before}, {"now", change.now}};
+  append(nlohmann::ordered_json{{"step", step}, {"changed", changed}}.dump());
+}
+
 void TrainingLog::add(const Validation& validation) {
+  if (!validation_.empty() && validation_.back().step == validation.step) return;
   validation_.push_back({validation.step, validation.loss});
   append(nlohmann::ordered_json{{"step", validation.step},
                                 {"valid_loss", validation.loss},

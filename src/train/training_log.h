@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "qkv/training.h"
+#include "train/run_identity.h"
 
 namespace qkv::training {
 
@@ -16,11 +17,13 @@ struct CurvePoint {
 
 class TrainingLog {
  public:
-  // Goes on with the log in `path`, of which lines up to `step` stay: those beyond are of updates that will come again.
+  // Goes on with the log in `path`, of which lines up to `step` stay: those beyond are of updates that will come again,
+  // and so is a change at `step`. What it says of the end of a finished training is not said again.
   TrainingLog(std::string path, std::int64_t step);
 
   void add(const TrainingProgress& progress);
   void add(const Validation& validation);
+  void add(std::int64_t step, const std::vector<Change>& changes);
 
   // Both without label smoothing.
   const std::vector<CurvePoint>& training() const { return training_; }

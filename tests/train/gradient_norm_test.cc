@@ -35,6 +35,15 @@ TEST(GradientNorm, IsThatOfAllTogether) {
   EXPECT_EQ(training::gradient_norm(Gradients({})), 0);
 }
 
+// In f32, 2^24 + 1 is 2^24: the ones after the first would be lost.
+TEST(GradientNorm, IsSummedInDouble) {
+  std::vector<float> gradient(10'001, 1);
+  gradient[0] = 4096;
+  std::vector<Parameter> parameters;
+  parameters.push_back(with_gradient(Tensor::of<float>({10'001}, gradient)));
+  EXPECT_DOUBLE_EQ(training::gradient_norm(Gradients(std::move(parameters))), std::sqrt(16'777'216.0 + 10'000));
+}
+
 TEST(GradientNorm, HasTheSameBitsForAnyNumberOfThreads) {
   Random random(1);
   Tensor gradient = Tensor::uninitialized({100'003});

@@ -47,7 +47,7 @@ TEST(TrainConfig, ReadsEveryKey) {
            "positions": 40, "dropout": 0.5, "dtype": "f16"},
  "tokenizer": {"vocab": 300},
  "training": {"seed": 9, "steps": 500, "batch_tokens": 11, "accumulate": 12, "log_every": 13, "validate_every": 14,
-              "patience": 15, "average": 16, "clip": 0.125, "optimizer": "adamw", "beta1": 0.25, "beta2": 0.75,
+              "patience": 15, "average": 16, "epochs": 18, "checkpoint_minutes": 0.5, "clip": 0.125, "optimizer": "adamw", "beta1": 0.25, "beta2": 0.75,
               "epsilon": 0.5, "weight_decay": 2, "rate": 3, "schedule": "cosine", "warmup": 17, "label_smoothing": 0.375,
               "max_length": 30, "long_pairs": "truncate"}
 })"));
@@ -66,6 +66,8 @@ TEST(TrainConfig, ReadsEveryKey) {
   EXPECT_EQ(training.validate_every, 14);
   EXPECT_EQ(training.patience, 15);
   EXPECT_EQ(training.average, 16);
+  EXPECT_EQ(training.epochs, 18);
+  EXPECT_EQ(training.checkpoint_minutes, 0.5);
   EXPECT_EQ(training.clip, 0.125);
   EXPECT_EQ(training.adam.decay, WeightDecay::decoupled);
   EXPECT_EQ(training.adam.beta1, 0.25);
@@ -75,6 +77,13 @@ TEST(TrainConfig, ReadsEveryKey) {
   EXPECT_EQ(training.schedule.rate, 3);
   EXPECT_EQ(training.schedule.decay, Decay::cosine);
   EXPECT_EQ(training.schedule.warmup, 17);
+}
+
+TEST(TrainConfig, EpochsMayStandForSteps) {
+  const test::TemporaryFolder folder;
+  const TrainConfig config = read_train_config(folder.put("c", with("\"steps\": 500", "\"epochs\": 3")));
+  EXPECT_EQ(config.training.steps, 0);
+  EXPECT_EQ(config.training.epochs, 3);
 }
 
 TEST(TrainConfig, ReadsThoseThatAreShipped) {
@@ -96,7 +105,8 @@ TEST(TrainConfig, RefusesTheRest) {
        {with("\"rate\": 0.25", "\"rate\": 1, \"long_pairs\": \"cut\""),
         "training.long_pairs must be one of leave_out, truncate"},
        {with("\"heads\": 2", "\"heads\": 3"), "model.heads is 3, must divide model_dim, 8"},
-       {with("\"steps\": 500", "\"steps\": 0"), "training.steps is 0"},
+       {with("\"steps\": 500", "\"steps\": 0"), "training must have steps or epochs above 0"},
+       {with("\"steps\": 500", "\"seed\": 0"), "training must have steps or epochs above 0"},
        {with("\"model_dim\": 8", "\"model_dim\": \"8\""), "model.model_dim must be an integer"}},
       "config", [](const std::string& path) { read_train_config(path); });
 }

@@ -8,16 +8,19 @@
 #include <unistd.h>
 
 #include <functional>
+#include <set>
 
 #include "io/files_for_test.h"
 #include "qkv/threads.h"
 #include "train/tiny_model.h"
+#include "train/watcher.h"
 
 namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
 using test::TinyModel;
+using test::Watcher;
 
 const std::vector<TokenPair>& training_pairs() {
   static const std::vector<TokenPair> pairs = test::tiny_pairs(200, 1);
@@ -39,21 +42,6 @@ TrainingConfig config() {
           .validate_every = 20,
           .average = 2};
 }
-
-class Watcher : public TrainingObserver {
- public:
-  void receive(const TrainingProgress& progress) override {
-    last = progress;
-    if (on_step) on_step(progress);
-  }
-  void receive(const Validation& validation) override { validations.push_back(validation); }
-  void notice(const std::string& text) override { notices.push_back(text); }
-
-  TrainingProgress last{};
-  std::vector<Validation> validations{};
-  std::vector<std::string> notices{};
-  std::function<void(const TrainingProgress&)> on_step{};
-};
 
 TrainingResult run(TinyModel& model, const std::string& folder, const TrainingOptions& options = {},
                    const TrainingConfig& settings = config()) {
@@ -251,21 +239,53 @@ TEST(Trainer, ASmallDiskLosesNothing) {
   ::umount(disk.c_str());
 }
 
-TEST(Trainer, EndsWhenPatienceDoes) {
+// Of no bits: of a clock that has run out at every update.
+TEST(Trainer, CheckpointsOfTheClockDoNotShow) {
   const test::TemporaryFolder folder;
   TrainingConfig settings = config();
-  settings.schedule.rate = 1e-9;  // so little that the loss stands still: every bit may go up or down
-  settings.schedule.warmup = 0;
-  settings.steps = 10000;
-  settings.patience = 2;
+  settings.checkpoint_minutes = 1e-12;
   TinyModel model;
   Watcher watcher;
-  const TrainingResult result = run(model, folder / "", {.observer = &watcher}, settings);
-  ASSERT_GE(watcher.validations.size(), 3u);
-  EXPECT_LT(result.step, 10000);
-  EXPECT_FALSE(watcher.validations.back().best);
-  EXPECT_FALSE(watcher.validations[watcher.validations.size() - 2].best);
-  EXPECT_EQ(result.best_step, watcher.validations[watcher.validations.size() - 3].step);
+  std::stop_source source;
+  watcher.on_step = [&](const TrainingProgress& progress) {
+    if (progress.step < 44) return;
+    EXPECT_TRUE(fs::exists(folder / "checkpoints/step-000000043/manifest.json"));
+    source.request_stop();
+  };
+  EXPECT_THROW(run(model, folder / "", {.observer = &watcher, .stop = source.get_token()}, settings), Stopped);
+  TinyModel again;
+  run(again, folder / "");
+  EXPECT_EQ(again.bits(), undisturbed());
+}
+
+// Keeps the seeds that dropout is drawn from.
+class SeedKeeper : public TinyModel {
+ public:
+  LossSum backward(const PairBatch& batch, std::uint64_t dropout_seed) override {
+    seeds.push_back(dropout_seed);
+    return TinyModel::backward(batch, dropout_seed);
+  }
+  std::vector<std::uint64_t> seeds{};
+};
+
+TEST(Trainer, DropoutIsAnotherInEachBatch) {
+  const test::TemporaryFolder folder;
+  SeedKeeper whole;
+  run(whole, folder / "whole");
+  const std::set<std::uint64_t> different(whole.seeds.begin(), whole.seeds.end());
+  EXPECT_GE(whole.seeds.size(), 120u);
+  EXPECT_EQ(different.size(), whole.seeds.size());
+
+  SeedKeeper first, second;
+  Watcher watcher;
+  std::stop_source source;
+  watcher.on_step = [&](const TrainingProgress& progress) {
+    if (progress.step == 33) source.request_stop();
+  };
+  EXPECT_THROW(run(first, folder / "parts", {.observer = &watcher, .stop = source.get_token()}), Stopped);
+  run(second, folder / "parts");
+  first.seeds.insert(first.seeds.end(), second.seeds.begin(), second.seeds.end());
+  EXPECT_EQ(first.seeds, whole.seeds);
 }
 
 TEST(Trainer, ClipsByTheNormOfAll) {
@@ -299,7 +319,8 @@ TEST(Trainer, RefusesWhatCannotBeMeant) {
     EXPECT_EQ(test::message_of<std::invalid_argument>([&] { run(model, folder / "", {}, settings); }), message);
   };
   expect([](TrainingConfig& c) { c.steps = 0; }, "train: steps is 0; it must be 1 or more");
-  expect([](TrainingConfig& c) { c.steps = 50; }, "train: steps is 50; it must be a multiple of validate_every, 20");
+  expect([](TrainingConfig& c) { c.epochs = -1; }, "train: epochs is -1; it must be 0 or more");
+  expect([](TrainingConfig& c) { c.checkpoint_minutes = -1; }, "train: checkpoint_minutes is -1; it must be 0 or more");
   expect([](TrainingConfig& c) { c.accumulate = 0; }, "train: accumulate is 0; it must be 1 or more");
   expect([](TrainingConfig& c) { c.schedule.rate = 0; }, "train: rate is 0; it must be above 0");
   expect([](TrainingConfig& c) { c.clip = -1; }, "train: clip is -1; it must be 0 or more");
@@ -311,17 +332,106 @@ TEST(Trainer, RefusesWhatCannotBeMeant) {
   EXPECT_TRUE(folder.names().empty());
 }
 
+// A call that goes on with a training that another config began.
+enum class GoesOn { silently, with_change, never };
+
+TrainingConfig short_config() {
+  TrainingConfig settings = config();
+  settings.steps = 60;
+  return settings;
+}
+
+void expect_going_on(GoesOn how, const std::string& name, const std::function<void(TrainingConfig&)>& change,
+                     const TrainingConfig& settings = short_config()) {
+  SCOPED_TRACE(name);
+  const test::TemporaryFolder folder;
+  Watcher watcher;
+  std::stop_source source;
+  watcher.on_step = [&](const TrainingProgress& progress) {
+    if (progress.step == 44) source.request_stop();
+  };
+  TinyModel first, second, third;
+  EXPECT_THROW(run(first, folder / "a", {.observer = &watcher, .stop = source.get_token()}, settings), Stopped);
+  TrainingConfig other = settings;
+  change(other);
+  if (how == GoesOn::silently) {
+    run(second, folder / "a", {}, other);
+    run(third, folder / "b", {}, other);
+    EXPECT_EQ(second.bits(), third.bits());
+    return;
+  }
+  const std::string refusal = test::message_of<std::invalid_argument>([&] { run(second, folder / "a", {}, other); });
+  EXPECT_NE(refusal.find("(" + name + " "), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("step-000000044"), std::string::npos) << refusal;
+  if (how == GoesOn::never) {
+    EXPECT_THROW(run(second, folder / "a", {.change = true}, other), std::invalid_argument);
+    return;
+  }
+  Watcher changed;
+  run(second, folder / "a", {.observer = &changed, .change = true}, other);
+  EXPECT_NE(changed.notices.at(1).find("changed from step 44 on: " + name), std::string::npos) << changed.notices[1];
+  const std::string log = test::slurp(folder / "a/log.jsonl");
+  EXPECT_NE(log.find("{\"step\":44,\"changed\":{\"" + name + "\":{\"before\":"), std::string::npos) << log;
+  run(third, folder / "a", {}, other);  // the change is made
+  EXPECT_EQ(second.bits(), third.bits());
+  EXPECT_EQ(test::slurp(folder / "a/log.jsonl"), log);
+}
+
+TEST(Trainer, GoesOnWithWhatWeightsDoNotDependOn) {
+  const auto expect = [](const std::string& name, const std::function<void(TrainingConfig&)>& change) {
+    expect_going_on(GoesOn::silently, name, change);
+  };
+  expect("log_every", [](TrainingConfig& c) { c.log_every = 3; });
+  expect("checkpoint_minutes", [](TrainingConfig& c) { c.checkpoint_minutes = 0; });
+  expect("steps", [](TrainingConfig& c) { c.steps = 90; });
+  expect("steps", [](TrainingConfig& c) { c.steps = 50; });
+  expect("epochs", [](TrainingConfig& c) { c.epochs = 8; });
+}
+
+TEST(Trainer, GoesOnWithOtherSettingsWhereToldTo) {
+  const auto expect = [](const std::string& name, const std::function<void(TrainingConfig&)>& change) {
+    expect_going_on(GoesOn::with_change, name, change);
+  };
+  expect("rate", [](TrainingConfig& c) { c.schedule.rate = 0.1; });
+  expect("schedule", [](TrainingConfig& c) { c.schedule.decay = Decay::cosine; });
+  expect("warmup", [](TrainingConfig& c) { c.schedule.warmup = 20; });
+  expect("clip", [](TrainingConfig& c) { c.clip = 0.5; });
+  expect("batch_tokens", [](TrainingConfig& c) { c.batch_tokens = 90; });
+  expect("accumulate", [](TrainingConfig& c) { c.accumulate = 3; });
+  expect("beta1", [](TrainingConfig& c) { c.adam.beta1 = 0.8; });
+  expect("beta2", [](TrainingConfig& c) { c.adam.beta2 = 0.8; });
+  expect("epsilon", [](TrainingConfig& c) { c.adam.epsilon = 0.1; });
+  expect("weight_decay", [](TrainingConfig& c) { c.adam.weight_decay = 0.1; });
+  expect("optimizer", [](TrainingConfig& c) {
+    c.adam.decay = c.adam.decay == WeightDecay::decoupled ? WeightDecay::in_gradient : WeightDecay::decoupled;
+  });
+  expect("validate_every", [](TrainingConfig& c) { c.validate_every = 30; });
+  expect("average", [](TrainingConfig& c) { c.average = 3; });
+  expect("patience", [](TrainingConfig& c) { c.patience = 40; });
+  TrainingConfig cosine = short_config();
+  cosine.schedule.decay = Decay::cosine;
+  expect_going_on(GoesOn::with_change, "steps", [](TrainingConfig& c) { c.steps = 70; }, cosine);
+}
+
+TEST(Trainer, NeverGoesOnWithAnotherSeed) {
+  expect_going_on(GoesOn::never, "seed", [](TrainingConfig& c) { c.seed = 8; });
+}
+
 TEST(Trainer, RefusesTheFolderOfAnotherTraining) {
   const test::TemporaryFolder folder;
   TinyModel model;
-  run(model, folder / "");
-  TrainingConfig other = config();
-  other.schedule.rate = 0.1;
-  EXPECT_THROW(run(model, folder / "", {}, other), std::invalid_argument);
-  EXPECT_THROW(run(model, folder / "", {.identity = "another model"}), std::invalid_argument);
-  EXPECT_THROW(train(model, {.train = validation_pairs(), .valid = validation_pairs()}, config(), folder / ""),
+  run(model, folder / "", {.identity = {{"heads", "2"}}});
+  const std::string log = test::slurp(folder / "log.jsonl");
+  EXPECT_NE(test::message_of<std::invalid_argument>([&] {
+              run(model, folder / "", {.identity = {{"heads", "4"}}, .change = true});
+            }).find("(heads 2 -> 4)"),
+            std::string::npos);
+  EXPECT_THROW(train(model, {.train = validation_pairs(), .valid = validation_pairs()}, config(), folder / "",
+                     {.identity = {{"heads", "2"}}, .change = true}),
                std::invalid_argument);
-  run(model, folder / "");
+  EXPECT_EQ(test::slurp(folder / "log.jsonl"), log);
+  run(model, folder / "", {.identity = {{"heads", "2"}}});
+  EXPECT_EQ(model.bits(), undisturbed());
 }
 
 TEST(Trainer, OneProcessAtATime) {

@@ -42,6 +42,28 @@ TEST(TrainingLog, GoesOnAfterTheStepOfACheckpoint) {
   EXPECT_EQ(test::slurp(path), "");
 }
 
+TEST(TrainingLog, SaysWhatChanged) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.put("log", "{\"step\":2,\"nll\":3.0}\n");
+  const std::string change = "{\"step\":2,\"changed\":{\"rate\":{\"before\":\"0.1\",\"now\":\"0.2\"}}}\n";
+  const std::string before = test::slurp(path);
+  TrainingLog(path, 2).add(2, {{"rate", "0.1", "0.2"}});
+  EXPECT_EQ(test::slurp(path), before + change);
+  TrainingLog(path, 2);  // begun again before a checkpoint: the change is yet to come
+  EXPECT_EQ(test::slurp(path), before);
+  TrainingLog(path, 2).add(2, {{"rate", "0.1", "0.2"}});
+  TrainingLog(path, 3);
+  EXPECT_EQ(test::slurp(path), before + change);
+}
+
+TEST(TrainingLog, SaysAValidationOnce) {
+  const test::TemporaryFolder folder;
+  TrainingLog(folder / "log", 0).add(Validation{.step = 5, .loss = 0.5, .perplexity = 2, .best = true});
+  const std::string line = test::slurp(folder / "log");
+  TrainingLog(folder / "log", 5).add(Validation{.step = 5, .loss = 0.5, .perplexity = 2, .best = true});
+  EXPECT_EQ(test::slurp(folder / "log"), line);
+}
+
 TEST(TrainingLog, RefusesWhatIsNoLog) {
   const test::TemporaryFolder folder;
   test::expect_refused({{"nonsense\n", "not valid JSON"}, {"{\"loss\": 1}\n", "step is missing"}}, "log",

@@ -1,0 +1,37 @@
+// What the weights of a training depend on, from the parsed config: decides whether a call may go on with the
+// checkpoints of another.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "qkv/training.h"
+
+namespace qkv::training {
+
+// Values by name, as text that reads back to the same value.
+struct RunIdentity {
+  std::map<std::string, std::string> fixed{};     // must be as they were
+  std::map<std::string, std::string> settings{};  // may be others where the caller says so
+  std::int64_t steps = 0;                         // at which the training ends
+  std::int64_t patience = 0;
+};
+
+// All but the steps, which depend on where the training is.
+RunIdentity identity_of(const TrainingConfig& config, const TrainingData& data, const TrainingOptions& options);
+
+struct Change {
+  std::string name, before, now;
+};
+
+// What `now` changes of the settings of a training that has come to `step`. std::invalid_argument, naming `checkpoint`,
+// if what must not change has.
+std::vector<Change> changes_of(const RunIdentity& before, const RunIdentity& now, std::int64_t step,
+                               const std::string& checkpoint);
+
+// "rate 0.1 -> 0.2, clip 1 -> 0"
+std::string to_text(const std::vector<Change>& changes);
+
+}  // namespace qkv::training
