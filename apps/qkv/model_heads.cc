@@ -90,7 +90,7 @@ std::string explain_model(const CLI::App& command, const ModelOptions& options, 
   refuse_others(command);
   if (Marian::is_in(options.folder)) return explain_translation(options, json, style);
   if (options.attention) throw UsageError("--attention", "is for a model that translates");
-  const std::int64_t vocab = Bert::read_config(options.folder).vocab;
+  const std::int64_t vocab = Bert::check(options.folder).vocab;
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
   const Bert model = Bert::load(options.folder);
   const BertOptions run{.stop = interruption()};

@@ -51,8 +51,11 @@ class Bert {
   // pre-training and position_ids are passed over. FormatError, naming the file and what is wrong, for anything else
   // that is missing, too much, of another shape or not known here.
   static Bert load(const std::string& folder);
-  // What its config.json says, without the weights.
+  // What its config.json says.
   static BertConfig read_config(const std::string& folder);
+  // The same, once the names, shapes and types of all weights are found to be those of that model. None is read: what
+  // else a folder may be refused for can be looked at before load() fills the memory.
+  static BertConfig check(const std::string& folder);
 
   // Takes embeddings.{word,position,type}.weight, embeddings.norm.* and layers.N.* (encoder_layer.h).
   Bert(const BertConfig& config, Weights& weights);

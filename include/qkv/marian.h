@@ -80,8 +80,11 @@ class Marian {
   // what is wrong, for anything that is missing, too much, of another shape or not known here. `storage` as in
   // weights.h.
   static Marian load(const std::string& folder, WeightStorage storage = WeightStorage::full);
-  // What its config.json says, without the weights.
+  // What its config.json says.
   static MarianConfig read_config(const std::string& folder);
+  // The same, once the names, shapes and types of all weights are found to be those of that model. None is read: what
+  // else a folder may be refused for can be looked at before load() fills the memory.
+  static MarianConfig check(const std::string& folder);
   // Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`.
   void save(const std::string& folder, Dtype dtype = Dtype::f32) const;
   // The class of transformers that holds such a model; empty: none does, and save() writes it as "qkv".

@@ -75,13 +75,12 @@ bool is_passed_over(std::string_view name) {
   return name == "embeddings.position_ids" || name.starts_with("pooler.") || name.starts_with("cls.");
 }
 
-std::map<std::string, Tensor> read_tensors(const std::string& folder, const BertConfig& config) {
-  FolderTensors file(folder);
+void expect_tensors(FolderTensors& file, const BertConfig& config) {
   const std::string prefix = file.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "";
   file.pass_over([&](std::string_view name) {
     return is_passed_over(name) || (name.starts_with(prefix) && is_passed_over(name.substr(prefix.size())));
   });
-  return file.read(Names(config, prefix).take());
+  file.expect(Names(config, prefix).take());
 }
 
 }  // namespace
@@ -113,9 +112,18 @@ BertConfig Bert::read_config(const std::string& folder) {
   return config;
 }
 
+BertConfig Bert::check(const std::string& folder) {
+  const BertConfig config = read_config(folder);
+  FolderTensors file(folder);
+  expect_tensors(file, config);
+  return config;
+}
+
 Bert Bert::load(const std::string& folder) {
   const BertConfig config = read_config(folder);
-  Weights weights(read_tensors(folder, config), folder);
+  FolderTensors file(folder);
+  expect_tensors(file, config);
+  Weights weights(file.read(), file.path());
   return Bert(config, weights);
 }
 

@@ -22,28 +22,7 @@ void FolderTensors::tie(const std::string& other, const std::string& name) {
   if (contains(other) && contains(name)) ties_[other] = name;
 }
 
-std::map<std::string, Tensor> FolderTensors::read(const std::vector<TensorName>& names) {
-  check(names);
-  std::map<std::string, Tensor> theirs =
-      io::read_safetensors_elements(source_, header_, [&](const std::string& name) { return contains(name); }, path_);
-  for (const auto& [other, name] : ties_) {
-    if (io::bytes_of(theirs.at(other)) != io::bytes_of(theirs.at(name))) refuse_tie(other, name);
-    theirs.erase(other);
-  }
-  std::map<std::string, Tensor> ours;
-  for (const TensorName& named : names) {
-    std::vector<Tensor> parts;
-    for (const std::string& name : named.theirs) {
-      Tensor part = std::move(theirs.at(name));
-      theirs.erase(name);
-      parts.push_back(part.dtype() == Dtype::f32 ? std::move(part) : convert(part, Dtype::f32));
-    }
-    ours[named.ours] = stack_rows(std::move(parts));
-  }
-  return ours;
-}
-
-void FolderTensors::check(const std::vector<TensorName>& names) const {
+void FolderTensors::expect(std::vector<TensorName> names) {
   Entries left = wanted_;
   for (const auto& [other, name] : ties_) {
     const io::SafetensorsEntry &a = *left.at(other), &b = *left.at(name);
@@ -61,6 +40,27 @@ void FolderTensors::check(const std::vector<TensorName>& names) const {
     }
   }
   if (!left.empty()) refuse_left_over(path_, std::string(left.begin()->first), left.size());
+  expected_ = std::move(names);
+}
+
+std::map<std::string, Tensor> FolderTensors::read() {
+  std::map<std::string, Tensor> theirs =
+      io::read_safetensors_elements(source_, header_, [&](const std::string& name) { return contains(name); }, path_);
+  for (const auto& [other, name] : ties_) {
+    if (io::bytes_of(theirs.at(other)) != io::bytes_of(theirs.at(name))) refuse_tie(other, name);
+    theirs.erase(other);
+  }
+  std::map<std::string, Tensor> ours;
+  for (const TensorName& named : expected_) {
+    std::vector<Tensor> parts;
+    for (const std::string& name : named.theirs) {
+      Tensor part = std::move(theirs.at(name));
+      theirs.erase(name);
+      parts.push_back(part.dtype() == Dtype::f32 ? std::move(part) : convert(part, Dtype::f32));
+    }
+    ours[named.ours] = stack_rows(std::move(parts));
+  }
+  return ours;
 }
 
 void FolderTensors::refuse_tie(const std::string& other, const std::string& name) const {

@@ -33,14 +33,15 @@ class FolderTensors {
   // Where both are there, `other` must be equal to `name`, bit for bit; it is not one of those to be named then.
   void tie(const std::string& other, const std::string& name);
 
-  // In f32 under our names. FormatError, naming the file and the tensor, unless `names` names all, each in its shape
-  // and a floating type.
-  std::map<std::string, Tensor> read(const std::vector<TensorName>& names);
+  // FormatError, naming the file and the tensor, unless these are all, each in its shape and of a floating type.
+  void expect(std::vector<TensorName> names);
+
+  // What was expected, in f32 under our names.
+  std::map<std::string, Tensor> read();
 
  private:
   using Entries = std::map<std::string_view, const io::SafetensorsEntry*>;
 
-  void check(const std::vector<TensorName>& names) const;
   [[noreturn]] void refuse_tie(const std::string& other, const std::string& name) const;
 
   std::string path_;
@@ -48,6 +49,7 @@ class FolderTensors {
   io::SafetensorsHeader header_;
   Entries wanted_;
   std::map<std::string, std::string> ties_;  // from the other name to the first
+  std::vector<TensorName> expected_;
 };
 
 }  // namespace qkv

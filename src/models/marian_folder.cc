@@ -9,9 +9,8 @@
 namespace qkv {
 namespace {
 
-std::map<std::string, Tensor> read_tensors(const std::string& folder, const MarianConfig& config) {
-  FolderTensors file(folder);
-  // A bare model lacks what makes logits of hidden states: a bias of 0.
+// A bare model lacks what makes logits of hidden states: a bias of 0.
+void expect_tensors(FolderTensors& file, const MarianConfig& config) {
   const bool two = config.target_vocab > 0;
   const std::string table = two ? "decoder.embed_tokens.weight" : "shared.weight";
   const bool bare = file.contains(table) && !file.contains("model." + table);
@@ -27,17 +26,27 @@ std::map<std::string, Tensor> read_tensors(const std::string& folder, const Mari
   }
   std::vector<TensorName> names = marian_names(config, prefix);
   if (!bare) names.push_back({kLogitsBias, {1, config.output_vocab()}, {kLogitsBias}});
-  std::map<std::string, Tensor> ours = file.read(names);
-  Tensor& bias = ours[kLogitsBias];
-  bias = bare ? Tensor::zeros({config.output_vocab()}) : Tensor::copy(bias.view().reshape({config.output_vocab()}));
-  return ours;
+  file.expect(std::move(names));
 }
 
 }  // namespace
 
+MarianConfig Marian::check(const std::string& folder) {
+  const MarianConfig config = read_config(folder);
+  FolderTensors file(folder);
+  expect_tensors(file, config);
+  return config;
+}
+
 Marian Marian::load(const std::string& folder, WeightStorage storage) {
   const MarianConfig config = read_config(folder);
-  Weights weights(read_tensors(folder, config), folder, Dtype::f32, storage);
+  FolderTensors file(folder);
+  expect_tensors(file, config);
+  std::map<std::string, Tensor> tensors = file.read();
+  Tensor& bias = tensors[kLogitsBias];
+  const Dims shape{config.output_vocab()};
+  bias = bias.rank() == 2 ? Tensor::copy(bias.view().reshape(shape)) : Tensor::zeros(shape);
+  Weights weights(std::move(tensors), file.path(), Dtype::f32, storage);
   return Marian(config, weights);
 }
 

@@ -51,8 +51,7 @@ Embedder::Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, cons
       prompt_(steps.prompt) {}
 
 Embedder Embedder::load(const std::string& folder) {
-  // The weights last: what refuses a folder refuses it before they are in memory.
-  const BertConfig config = Bert::read_config(folder);
+  const BertConfig config = Bert::check(folder);
   const SentenceFolder sentence = read_sentence_folder(folder, config.model_dim);
   const std::int64_t length =
       sentence.max_length > 0 ? std::min(sentence.max_length, config.positions) : config.positions;

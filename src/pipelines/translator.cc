@@ -74,8 +74,7 @@ std::vector<Translation> joined(const std::string& source, const std::vector<std
 }  // namespace
 
 Translator Translator::load(const std::string& folder, WeightStorage storage) {
-  // The weights last: what refuses a folder refuses it before they are in memory.
-  const MarianConfig config = Marian::read_config(folder);
+  const MarianConfig config = Marian::check(folder);
   std::optional<Tokenizer> tokenizer;
   const std::string path = folder + "/tokenizer.json";
   if (std::filesystem::exists(path)) tokenizer = Tokenizer::load(path, config.vocab);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kAllowed = std::size_t{64} << 20;
 
-void expect_cheap_refusal(const std::string& name, const std::string& content, const std::string& part) {
-  const TinyBert model;
+void expect_cheap_refusal(const TinyBert& model, const std::string& name, const std::string& content,
+                          const std::string& part) {
   std::ofstream(model / name) << content;
   std::size_t size = 0;
   for (const std::string& file : model.names()) size += std::filesystem::file_size(model / file);
@@ -21,6 +21,10 @@ void expect_cheap_refusal(const std::string& name, const std::string& content, c
       run_program({"embed", "--model", model / "", "--threads", "1"},
                   {.environment = {"MALLOC_ARENA_MAX=1"}, .input = "/dev/null", .memory = size + kAllowed});
   expect_message(outcome, 3, "qkv embed", part);
+}
+
+void expect_cheap_refusal(const std::string& name, const std::string& content, const std::string& part) {
+  expect_cheap_refusal(TinyBert(), name, content, part);
 }
 
 // A tokenizer.json with this vocabulary and a post-processor that is refused after everything else has been read.
@@ -63,6 +67,25 @@ TEST(RefusalMemory, OfTensors) {
                        "the names take");
   expect_cheap_refusal("model.safetensors", safetensors("{\"" + std::string(15'900'000, 'x') + "\": 1}"),
                        "white space of more than");
+}
+
+// What a large tokenizer takes does not come on top of what a large header takes.
+TEST(RefusalMemory, OfTensorsBesideALargeTokenizer) {
+  const TinyBert model;
+  std::string config = contents(model / "config.json");
+  const std::string vocab = "\"vocab_size\": 30";
+  ASSERT_NE(config.find(vocab), std::string::npos);
+  std::ofstream(model / "config.json") << config.replace(config.find(vocab), vocab.size(), "\"vocab_size\": 299990");
+  std::string tokens = "\"?\": 0";
+  for (int i = 1; i < 299'000; ++i) tokens += fmt::format(", \"{:a>40}\": {}", i, i);
+  std::ofstream(model / "tokenizer.json")
+      << R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+             "model": {"type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 100, "vocab": {)" +
+             tokens + "}}}";
+  const std::string empty = R"({"dtype": "F32", "shape": [0], "data_offsets": [0, 0]})";
+  expect_cheap_refusal(model, "model.safetensors", safetensors("{" + members(100'000, 39, empty).substr(1) + "}"),
+                       "is missing");
 }
 
 // Tensors of a folder by name and shape, of 100 million weights, and its config.json.
