@@ -168,6 +168,25 @@ TEST(Embedder, PoolingIsTheMeanOrTheFirstToken) {
   expect(R"({"embedding_dimension": 12})", mean);
 }
 
+// Both ways of pooling in both schemas, with a prompt and a longest text (golden/bert/sentence_transformers.py).
+TEST(Embedder, AgreesWithSentenceTransformers) {
+  const auto golden = nlohmann::json::parse(slurp(kGolden + "sentence_transformers.json"));
+  const auto texts = golden.at("texts").get<std::vector<std::string>>();
+  const Folder folder;
+  std::filesystem::create_directory(folder / "pool");
+  for (const auto& [name, content] : golden.at("files").items()) folder.put(name, content.dump());
+  for (const auto& one : golden.at("cases")) {
+    folder.put("pool/config.json", one.at("pooling").dump());
+    const Tensor embeddings = folder.load().embed(texts);
+    for (std::int64_t i = 0; i < embeddings.size(0); ++i) {
+      for (std::int64_t e = 0; e < embeddings.size(1); ++e) {
+        EXPECT_NEAR(embeddings.view().at<float>({i, e}), one.at("embeddings")[i][e].get<double>(), 1e-5)
+            << one.at("name") << ", text " << i;
+      }
+    }
+  }
+}
+
 TEST(Embedder, ThePromptStandsBeforeEachText) {
   const Folder folder;
   const Tensor prompted = embed_one(folder.load(), "a c b"), bare = embed_one(folder.load(), "b");
