@@ -1,11 +1,13 @@
 // qkv embed: one sentence per line on standard input, one embedding per line on standard output.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "io/json_number.h"
 #include "qkv/commands.h"
 #include "qkv/embedder.h"
 #include "qkv/lines.h"
@@ -26,7 +28,14 @@ void write_embedding(const float* values, std::int64_t count, std::int64_t cut, 
   fmt::memory_buffer text;
   const auto to = std::back_inserter(text);
   fmt::format_to(to, "{}", json ? "{\"embedding\": [" : "");
-  for (std::int64_t i = 0; i < count; ++i) fmt::format_to(to, "{}{}", i == 0 ? "" : json ? ", " : " ", values[i]);
+  for (std::int64_t i = 0; i < count; ++i) {
+    fmt::format_to(to, "{}", i == 0 ? "" : json ? ", " : " ");
+    if (json && !std::isfinite(values[i])) {
+      fmt::format_to(to, "{}", io::json_number(values[i]).dump());
+    } else {
+      fmt::format_to(to, "{}", values[i]);
+    }
+  }
   if (json) fmt::format_to(to, "]{}}}", cut > 0 ? fmt::format(", \"cut\": {}", cut) : "");
   text.push_back('\n');
   std::cout.write(text.data(), static_cast<std::streamsize>(text.size()));

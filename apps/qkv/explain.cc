@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "io/array_path.h"
 #include "qkv/commands.h"
 #include "qkv/files.h"
 #include "qkv/model_heads.h"
@@ -35,6 +36,8 @@ struct ExplainOptions {
   MadeUp made_up;
   ModelOptions model;
   bool json = false;
+  bool full = false;
+  std::optional<int> width;
 };
 
 // A file, or a matrix as JSON right in the option.
@@ -82,6 +85,16 @@ bool any_given(const CLI::App& command, std::initializer_list<const char*> optio
   return std::any_of(options.begin(), options.end(), [&](const char* option) { return command.count(option) > 0; });
 }
 
+// The options for what is made up, where nothing was that they change.
+void refuse_without_effect(const CLI::App& command, const std::vector<std::string>& made_up) {
+  if (command.count("--seed") > 0 && made_up.empty()) {
+    throw UsageError("--seed", "has no effect: every number is given (--inputs N makes up some)");
+  }
+  if (command.count("--init") > 0 && (made_up.empty() || made_up == std::vector<std::string>{"inputs"})) {
+    throw UsageError("--init", "has no effect: all weights are given");
+  }
+}
+
 ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
   const bool own = any_given(
       command, {"--input", "--inputs", "--dim", "--key-dim", "--value-dim", "--init", "--w-embed", "--heads"});
@@ -91,7 +104,7 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
     if (command.count(option) > 0) tensor = read_matrix(option, path);
   };
   read("--input", options.input, input.inputs);
-  if (options.input.ends_with(".csv")) read_remarks(options.input, input);
+  if (io::has_ending(options.input, ".csv")) read_remarks(options.input, input);
   if (!options.input.empty() && !options.input.starts_with('[')) {
     input.title = "Self-attention step by step: " + printable(options.input);
   }
@@ -113,15 +126,19 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
   input.scale = options.scale;
   input.causal = options.causal;
   input.heads = options.heads;
-  for (const std::string& text : options.substitutes)
-    input.substitutes.insert_or_assign(text.substr(0, text.find('=')), parse_substitute(text).second);
+  for (const std::string& text : options.substitutes) {
+    const auto [place, inserted] = input.substitutes.insert(parse_substitute(text));
+    if (!inserted) throw UsageError("--substitute", place->first + " is substituted twice; each name goes once");
+  }
   const bool changed = any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value",
                                            "--mask", "--score", "--scale", "--causal"});
   if (changed) {
     input.tutorial = false;
     input.weights_origin.clear();
   }
-  make_up_missing(input, options.made_up);
+  refuse_surplus_score_options(options.score);
+  refuse_without_effect(command, make_up_missing(input, options.made_up));
+  input.full = options.full;
   input.stop = interruption();
   return input;
 }
@@ -145,22 +162,24 @@ void add_arrays(CLI::App& command, ExplainOptions& options) {
 
 void add_made_up(CLI::App& command, MadeUp& made_up) {
   const auto size = [&](const char* name, std::int64_t& value, const char* help) {
-    return command.add_option(name, value, help)
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
-        ->type_name("N");
+    return command.add_option(name, value, help)->check(whole_number(1, 4096))->type_name("N");
   };
   size("--inputs", made_up.inputs, "make up so many inputs (default: 3)")->excludes("--input");
   size("--dim", made_up.dim, "numbers in a made-up input (default: 4)")->excludes("--input");
-  size("--key-dim", made_up.key_dim, "numbers in a query and a key (default: as many as in an input)");
-  size("--value-dim", made_up.value_dim, "numbers in a value (default: key_dim)");
+  size("--key-dim", made_up.key_dim, "numbers in a query and a key (default: as many as in an input)")
+      ->excludes("--w-query")
+      ->excludes("--w-key");
+  size("--value-dim", made_up.value_dim, "numbers in a value (default: key_dim)")->excludes("--w-value");
   static const std::vector<std::pair<std::string, Init>> inits = {
       {"normal", Init::normal}, {"xavier", Init::xavier}, {"kaiming", Init::kaiming}};
   add_choice(command, "--init", made_up.init, inits, "how weights that are not given are made up (default: xavier)");
-  command.add_option("--seed", made_up.seed, "of all that is made up (default: 1)")->type_name("N");
+  add_seed(command, made_up.seed, "of all that is made up (default: 1)");
 }
 
 void run(const CLI::App& command, const ExplainOptions& options) {
-  const TextStyle style = text_style();
+  TextStyle style = text_style();
+  style.width = options.width.value_or(style.width);
+  style.full = options.full;
   std::string text;
   if (any_given(command, {"--model", "--text"})) {
     text = explain_model(command, options.model, options.json, style);
@@ -189,7 +208,7 @@ void add_explain(CLI::App& program) {
       .add_option("--heads", options->heads,
                   "multi-head attention: split, attend per head, merge, project out (sizes are those of all heads "
                   "together)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+      ->check(whole_number(1, 4096))
       ->type_name("N");
   for (const char* option : {"--w-out", "--b-out"}) command.get_option(option)->needs("--heads");
   add_made_up(command, options->made_up);
@@ -200,7 +219,16 @@ void add_explain(CLI::App& program) {
       ->type_name("NAME=FILE|JSON")
       ->expected(1)
       ->take_all();
-  command.add_flag("--json", options->json, "print one JSON object, with every number in full");
+  CLI::Option* json = command.add_flag("--json", options->json, "print one JSON object, with every number in full");
+  command
+      .add_flag("--full", options->full,
+                "print every number: else matrices are shortened beyond 20 rows, the width and 4 heads")
+      ->excludes(json);
+  command
+      .add_option("--width", options->width, "columns to print in (default: the terminal's, 98 where there is none)")
+      ->check(whole_number(40, 100'000))
+      ->excludes(json)
+      ->type_name("N");
   add_threads(command);
   add_model_options(command, options->model);
   command.callback([&command, options] { run(command, *options); });

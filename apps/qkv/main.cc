@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <new>
@@ -22,6 +23,7 @@
 #include "qkv/signals.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
+#include "qkv/usage_message.h"
 
 namespace qkv::app {
 namespace {
@@ -73,26 +75,6 @@ void add_version(CLI::App& command) {
 CLI::App& typed_command(CLI::App& command) {
   const auto typed = command.get_subcommands();
   return typed.empty() ? command : typed_command(*typed.back());
-}
-
-// "qkv bench attention"
-std::string full_name(const CLI::App& command) {
-  return command.get_parent() == nullptr ? command.get_name()
-                                         : full_name(*command.get_parent()) + " " + command.get_name();
-}
-
-std::string usage_message(const CLI::App& program, const CLI::App& command, const CLI::ParseError& error) {
-  std::string message = error.what();
-  // CLI11 misses what is required before it tells what stands in its place.
-  const auto extras = program.remaining(true);
-  if (error.get_name() == "RequiredError" && !extras.empty()) {
-    const bool has_subcommands = command.get_require_subcommand_min() > 0;
-    message = fmt::format("\"{}\" is no {}", extras.front(),
-                          extras.front().starts_with("-") ? "option"
-                          : has_subcommands               ? "subcommand"
-                                                          : "option and belongs to none");
-  }
-  return fmt::format("{} (see {} --help)", message, full_name(command));
 }
 
 // Messages carry what users typed and files hold: still one line, and nothing that a terminal would obey.
@@ -153,8 +135,10 @@ int run(int argc, char** argv) {
     return fail(kBadData, error.what());
   } catch (const IoError& error) {
     return fail(kInputOutput, error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(kInputOutput, error.path1().string() + ": " + error.code().message());
   } catch (const std::system_error& error) {
-    return fail(kInputOutput, error.what());
+    return fail(kInputOutput, "the system refused: " + error.code().message());
   } catch (const std::bad_alloc&) {
     return fail(kInputOutput, "there is not enough memory for arrays of these sizes");
   } catch (const Stopped&) {

@@ -15,8 +15,9 @@ namespace {
 
 // Not by CLI11's excludes(), which would list every other option in the help.
 void refuse_others(const CLI::App& command) {
-  constexpr std::array<std::string_view, 10> kOwn = {"--model", "--text", "--attention", "--layer",   "--head",
-                                                     "--token", "--json", "--weights",   "--threads", "--help"};
+  constexpr std::array<std::string_view, 12> kOwn = {"--model", "--text",    "--attention", "--layer",
+                                                     "--head",  "--token",   "--json",      "--weights",
+                                                     "--width", "--threads", "--full",      "--help"};
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     if (option->count() > 0 && std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) {

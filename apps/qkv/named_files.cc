@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <system_error>
 
+#include "io/array_path.h"
 #include "qkv/error.h"
 #include "qkv/program.h"
 
@@ -12,11 +14,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// FILE of FILE.safetensors:TENSOR, in a form that tells whether two names are one file.
-fs::path same_file_key(std::string path) {
-  const std::size_t tensor = path.find(".safetensors:");
-  if (tensor != std::string::npos) path.resize(path.find(':', tensor));
-  return fs::weakly_canonical(fs::absolute(path));
+// A form that tells whether two names are one file; the name itself where the system cannot follow it.
+fs::path same_file_key(const std::string& path) {
+  std::error_code error;
+  const fs::path name = io::parse_array_path(path).file,
+                 canonical = fs::weakly_canonical(fs::absolute(name, error), error);
+  return error ? name : canonical;
+}
+
+// IoError if the file could not be written.
+void check_place(const std::string& name) {
+  const fs::path path(name), folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::error_code error;
+  const bool has_folder = fs::is_directory(folder, error), is_folder = fs::is_directory(path, error);
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+    throw IoError(fmt::format("{}: cannot write: {}", name, error.message()));
+  }
+  if (!has_folder) throw IoError(fmt::format("{}: there is no folder {}", name, folder.string()));
+  if (is_folder) throw IoError(name + ": it is a folder");
 }
 
 }  // namespace
@@ -25,17 +40,14 @@ void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<Named
   std::vector<NamedFile> taken = inputs;
   for (const NamedFile& file : outputs) {
     if (!file.given()) continue;
-    const fs::path path(file.path);
-    if (!file.path.ends_with(".npy")) throw UsageError(file.option, file.path + " must end in .npy");
+    if (!io::has_ending(file.path, ".npy")) throw UsageError(file.option, file.path + " must end in .npy");
     for (const NamedFile& other : taken) {
       if (other.given() && same_file_key(other.path) == same_file_key(file.path)) {
         throw UsageError(file.option,
                          fmt::format("{} is also {}; it must be a file of its own", file.path, other.option));
       }
     }
-    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    if (!fs::is_directory(folder)) throw IoError(fmt::format("{}: there is no folder {}", file.path, folder.string()));
-    if (fs::is_directory(path)) throw IoError(file.path + ": it is a folder");
+    check_place(file.path);
     taken.push_back(file);
   }
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "io/array_path.h"
 #include "qkv/files.h"
 #include "qkv/threads.h"
 
@@ -40,16 +41,28 @@ const std::vector<std::pair<std::string, Score::Kind>>& score_names() {
   return names;
 }
 
-bool is_text(const std::string& path) { return path.ends_with(".csv") || path.ends_with(".json"); }
+// All of the text as a number of this type.
+template <class Integer>
+std::optional<Integer> parse_whole(std::string_view text) {
+  Integer value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+bool is_text(const std::string& path) { return io::has_ending(path, ".csv") || io::has_ending(path, ".json"); }
 
 }  // namespace
 
-CLI::Option* add_file(CLI::App& command, const std::string& option, std::string& path, const std::string& help) {
+CLI::Validator file_name() {
   const auto check = [](std::string& text) {
     const bool fits = !text.empty() && !text.starts_with('-');
     return fits ? std::string() : fmt::format("\"{}\" must be the name of a file (./-x if that is its name)", text);
   };
-  return command.add_option(option, path, help)->check(CLI::Validator(check, ""))->type_name("FILE");
+  return CLI::Validator(check, "");
+}
+
+CLI::Option* add_file(CLI::App& command, const std::string& option, std::string& path, const std::string& help) {
+  return command.add_option(option, path, help)->check(file_name())->type_name("FILE");
 }
 
 void add_threads(CLI::App& command) {
@@ -63,11 +76,9 @@ void add_threads(CLI::App& command) {
 namespace {
 
 Mask parse_window(const std::string& text) {
-  const auto number = [](std::string_view digits) -> std::optional<std::int64_t> {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
-    if (error != std::errc{} || end != digits.end() || value < -1) return std::nullopt;
-    return value;
+  const auto number = [](std::string_view digits) {
+    const std::optional<std::int64_t> value = parse_whole<std::int64_t>(digits);
+    return value && *value >= -1 ? value : std::nullopt;
   };
   const std::size_t comma = std::min(text.find(','), text.size());
   const auto left = number(std::string_view(text).substr(0, comma));
@@ -88,11 +99,25 @@ void add_window(CLI::App& command, Mask& window) {
       ->type_name("LEFT,RIGHT");
 }
 
-void add_causal(CLI::App& command, std::optional<Align>& align) {
+namespace {
+
+const std::vector<std::pair<std::string, Align>>& align_names() {
   static const std::vector<std::pair<std::string, Align>> names = {{"top-left", Align::top_left},
                                                                    {"bottom-right", Align::bottom_right}};
-  add_choice(command, "--causal", align, names,
+  return names;
+}
+
+}  // namespace
+
+void add_causal(CLI::App& command, std::optional<Align>& align) {
+  add_choice(command, "--causal", align, align_names(),
              "query i sees keys j <= i (top-left) or j <= i + k_len - q_len (bottom-right)");
+}
+
+CLI::Option* add_align(CLI::App& command, std::optional<Align>& align) {
+  return add_choice(command, "--align", align, align_names(),
+                    "where query i stands for --window, --alibi and tables: at i (top-left) or i + k_len - q_len "
+                    "(bottom-right; default: as --causal says, else top-left)");
 }
 
 void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector<Dtype>& types,
@@ -109,6 +134,17 @@ void add_precision(CLI::App& command, Precision& precision) {
              "what to multiply in: reduced is bf16, where the CPU has it (default: exact)");
 }
 
+CLI::Option* add_seed(CLI::App& command, std::uint64_t& seed, const std::string& help) {
+  return command.add_option("--seed", seed, help)
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            const bool fits = parse_whole<std::uint64_t>(text).has_value();
+            return fits ? std::string() : fmt::format("\"{}\" must be a whole number from 0 to 2^64 - 1", text);
+          },
+          ""))
+      ->type_name("N");
+}
+
 void add_dropout(CLI::App& command, Dropout& dropout) {
   const auto check = [](std::string& text) {
     double p = 0;
@@ -118,16 +154,14 @@ void add_dropout(CLI::App& command, Dropout& dropout) {
   CLI::Option* p = command.add_option("--dropout", dropout.p, "probability that a weight becomes 0 (default: 0)")
                        ->check(CLI::Validator(check, ""))
                        ->type_name("P");
-  command.add_option("--seed", dropout.seed, "of dropout (default: 0)")->needs(p)->type_name("N");
+  add_seed(command, dropout.seed, "of dropout (default: 0)")->needs(p);
 }
 
 CLI::Validator whole_number(std::int64_t least, std::int64_t largest) {
   return CLI::Validator(
       [least, largest](std::string& text) {
-        std::int64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool fits =
-            error == std::errc{} && end == text.data() + text.size() && value >= least && value <= largest;
+        const std::optional<std::int64_t> value = parse_whole<std::int64_t>(text);
+        const bool fits = value && *value >= least && *value <= largest;
         return fits ? std::string() : fmt::format("\"{}\" must be a whole number from {} to {}", text, least, largest);
       },
       "");
@@ -150,17 +184,31 @@ void add_score_options(CLI::App& command, ScoreOptions& options) {
   }
 }
 
-void check_score_options(const ScoreOptions& options) {
-  std::string name;
-  for (const auto& [text, kind] : score_names()) {
-    if (kind == options.kind) name = text;
-  }
+namespace {
+
+// Calls f(parameter, given, needed, name of the score) for each parameter that a score may have.
+template <class F>
+void for_each_parameter(const ScoreOptions& options, const F& f) {
+  const auto score = std::ranges::find(score_names(), options.kind, &std::pair<std::string, Score::Kind>::second);
   for (const ScoreParameter& parameter : score_parameters()) {
-    const bool given = !(options.*parameter.path).empty();
-    const bool needed = std::ranges::find(parameter.kinds, options.kind) != parameter.kinds.end();
-    if (needed && !given) throw UsageError("--score " + name, fmt::format("{} is missing", parameter.option));
-    if (given && !needed) throw UsageError(parameter.option, fmt::format("--score {} has no such parameter", name));
+    f(parameter.option, !(options.*parameter.path).empty(),
+      std::ranges::find(parameter.kinds, options.kind) != parameter.kinds.end(), score->first);
   }
+}
+
+}  // namespace
+
+void refuse_surplus_score_options(const ScoreOptions& options) {
+  for_each_parameter(options, [](const char* option, bool given, bool needed, const std::string& score) {
+    if (given && !needed) throw UsageError(option, fmt::format("--score {} has no such parameter", score));
+  });
+}
+
+void check_score_options(const ScoreOptions& options) {
+  refuse_surplus_score_options(options);
+  for_each_parameter(options, [](const char* option, bool given, bool needed, const std::string& score) {
+    if (needed && !given) throw UsageError("--score " + score, fmt::format("{} is missing", option));
+  });
 }
 
 Score ScoreParameters::score() const {

@@ -17,7 +17,10 @@
 
 namespace qkv::app {
 
-// An option that names a file: not empty, and no other option taken for a file.
+// What the name of a file must be: not empty, and no other option taken for it.
+CLI::Validator file_name();
+
+// An option that names a file.
 CLI::Option* add_file(CLI::App& command, const std::string& option, std::string& path, const std::string& help);
 
 // --threads N: the threads of everything that the program computes.
@@ -44,6 +47,9 @@ CLI::Option* add_choice(CLI::App& command, const std::string& option, Target& ta
 // --causal top-left|bottom-right.
 void add_causal(CLI::App& command, std::optional<Align>& align);
 
+// --align top-left|bottom-right, for calls that are not causal.
+CLI::Option* add_align(CLI::App& command, std::optional<Align>& align);
+
 // --window LEFT,RIGHT.
 void add_window(CLI::App& command, Mask& window);
 
@@ -53,6 +59,9 @@ void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector
 
 // --precision exact|reduced.
 void add_precision(CLI::App& command, Precision& precision);
+
+// --seed N, from 0 to 2^64 - 1.
+CLI::Option* add_seed(CLI::App& command, std::uint64_t& seed, const std::string& help);
 
 // --dropout P, and --seed N that goes with it.
 void add_dropout(CLI::App& command, Dropout& dropout);
@@ -71,6 +80,8 @@ struct ScoreOptions {
 };
 void add_score_options(CLI::App& command, ScoreOptions& options);
 
+// UsageError if a parameter is given that the chosen score has not.
+void refuse_surplus_score_options(const ScoreOptions& options);
 // UsageError unless exactly the parameters of the chosen score are given.
 void check_score_options(const ScoreOptions& options);
 

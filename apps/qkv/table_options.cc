@@ -4,9 +4,9 @@
 
 namespace qkv::app {
 
-void add_table_options(CLI::App& command, TableOptions& options, CLI::Option* grad_out) {
-  CLI::Option* clipped = add_file(command, options.clipped.option, options.clipped.path,
-                                  "f32 [2 n + 1, heads]: added by key minus query position, clipped to n");
+void add_table_options(CLI::App& command, TableOptions& options) {
+  add_file(command, options.clipped.option, options.clipped.path,
+           "f32 [2 n + 1, heads]: added by key minus query position, clipped to n");
   CLI::Option* t5 =
       add_file(command, options.t5.option, options.t5.path, "f32 [buckets, heads]: added by the buckets of T5");
   command
@@ -28,16 +28,20 @@ void add_table_options(CLI::App& command, TableOptions& options, CLI::Option* gr
                             ->needs(swin)
                             ->type_name("H,W");
   swin->needs(window);
-  CLI::Option* shaw =
-      add_file(command, options.shaw.option, options.shaw.path,
-               "f32 [2 n + 1, head_dim]: scale q . row is added, by key minus query position, clipped to n (Shaw)");
-  const auto add_gradient = [&](NamedFile& file, CLI::Option* table) {
-    add_file(command, file.option, file.path, "the gradient of that table to write")->needs(table)->needs(grad_out);
+  add_file(command, options.shaw.option, options.shaw.path,
+           "f32 [2 n + 1, head_dim]: scale q . row is added, by key minus query position, clipped to n (Shaw)");
+}
+
+void add_table_gradients(CLI::App& command, TableOptions& options, CLI::Option* grad_out) {
+  const auto add = [&](NamedFile& file, const NamedFile& table) {
+    add_file(command, file.option, file.path, "the gradient of that table to write")
+        ->needs(command.get_option(table.option))
+        ->needs(grad_out);
   };
-  add_gradient(options.grad_clipped, clipped);
-  add_gradient(options.grad_t5, t5);
-  add_gradient(options.grad_swin, swin);
-  add_gradient(options.grad_shaw, shaw);
+  add(options.grad_clipped, options.clipped);
+  add(options.grad_t5, options.t5);
+  add(options.grad_swin, options.swin);
+  add(options.grad_shaw, options.shaw);
 }
 
 Tables read_tables(const TableOptions& options, Dtype accumulation) {

@@ -11,7 +11,7 @@
 
 namespace qkv::app {
 
-// --clipped-table, --t5-table, --swin-table and --shaw-table, what belongs to them, and their gradients.
+// --clipped-table, --t5-table, --swin-table and --shaw-table, what belongs to them, and the files of their gradients.
 struct TableOptions {
   NamedFile clipped{"--clipped-table"};
   NamedFile t5{"--t5-table"};
@@ -24,7 +24,8 @@ struct TableOptions {
   RelativeTable::T5Buckets t5_buckets{};
   std::vector<std::int64_t> swin_window{};  // height, width
 };
-void add_table_options(CLI::App& command, TableOptions& options, CLI::Option* grad_out);
+void add_table_options(CLI::App& command, TableOptions& options);
+void add_table_gradients(CLI::App& command, TableOptions& options, CLI::Option* grad_out);
 
 // The tables in memory; bias() borrows them.
 struct Tables {

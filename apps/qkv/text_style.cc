@@ -1,5 +1,6 @@
 #include "qkv/text_style.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,7 +13,10 @@ TextStyle text_style() {
   const char* terminal = std::getenv("TERM");
   const bool refused =
       (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
-  return {.color = !refused && isatty(STDOUT_FILENO) == 1};
+  TextStyle style{.color = !refused && isatty(STDOUT_FILENO) == 1};
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) style.width = size.ws_col;
+  return style;
 }
 
 }  // namespace qkv::app

@@ -1,4 +1,4 @@
-// How explanations look on standard output: coloured on a terminal that wants it (https://no-color.org).
+// How explanations look on standard output: as wide as the terminal, coloured if it wants it (https://no-color.org).
 #pragma once
 
 #include "qkv/explain.h"

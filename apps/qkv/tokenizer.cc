@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "io/array_path.h"
 #include "qkv/commands.h"
 #include "qkv/files.h"
 #include "qkv/lines.h"
@@ -29,7 +30,7 @@ struct TrainRequest {
 // Each line is a text; in a .tsv file, each of its columns.
 void add_file_to(TokenizerTrainer& trainer, const std::string& path, const TextLineOptions& options) {
   const std::string content = read_file(path);
-  const bool has_columns = path.ends_with(".tsv");
+  const bool has_columns = io::has_ending(path, ".tsv");
   std::int64_t number = 0;
   for (std::size_t at = 0; at < content.size();) {
     const std::size_t end = std::min(content.find('\n', at), content.size());

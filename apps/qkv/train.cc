@@ -23,6 +23,11 @@ std::string clock_time(double seconds) {
                        : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
+// That of a training that went wrong has hundreds of digits, or is infinite.
+std::string perplexity_text(double perplexity) {
+  return perplexity < 1e6 ? fmt::format("{:.2f}", perplexity) : "above a million";
+}
+
 // A bar in the last line of a terminal, and lines that stay above it; no bar elsewhere.
 class ProgressBar : public TrainingObserver {
  public:
@@ -43,8 +48,8 @@ class ProgressBar : public TrainingObserver {
     std::fflush(stderr);
   }
   void receive(const Validation& validation) override {
-    line(fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}{}", validation.step, validation.loss,
-                     validation.perplexity, validation.best ? ", the best so far" : ""));
+    line(fmt::format("step {}: validation loss {:.4f}, perplexity {}{}", validation.step, validation.loss,
+                     perplexity_text(validation.perplexity), validation.best ? ", the best so far" : ""));
   }
   void notice(const std::string& text) override { line(text); }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "io/json_number.h"
 #include "qkv/commands.h"
 #include "qkv/error.h"
 #include "qkv/explain_translation.h"
@@ -70,7 +71,7 @@ nlohmann::ordered_json json_of(const Request& request, const Translation& one) {
   nlohmann::ordered_json entry;
   if (!request.ids) entry["text"] = one.text;
   entry["ids"] = one.ids;
-  entry["score"] = one.score;
+  entry["score"] = io::json_number(one.score);
   for (const Translation& sentence : one.sentences) {
     nlohmann::ordered_json part{{"source", sentence.source}};
     part.update(json_of(request, sentence));
@@ -204,7 +205,7 @@ void add_translate(CLI::App& program) {
       ->check(finite_number());
   command.add_flag("--sample", request->sample, "Draw the tokens instead of searching");
   const auto sampling = [&](CLI::Option* option) { option->needs("--sample"); };
-  sampling(command.add_option("--seed", request->sampling.seed, "Seed of the draws"));
+  sampling(add_seed(command, request->sampling.seed, "Seed of the draws"));
   sampling(command.add_option("--temperature", request->sampling.temperature, "Logits are divided by it")
                ->check(finite_number()));
   sampling(command.add_option("--top-k", request->sampling.top_k, "Draw from the k most probable tokens; 0: all")

@@ -40,6 +40,7 @@ struct ExplainInput {
   Tensor w_out, b_out;                                  // heads: [all heads' values, dim], [dim]: output = merged w_out
   std::stop_token stop;                                 // polled while the kernel runs
   bool tutorial = false;                                // adds the variants and the trap of the known tutorial
+  bool full = false;                                    // writes out every line and term, not some of them
 };
 
 // The example of the well-known tutorials: 3 inputs of 4 numbers, weights of 4 x 3, unscaled dot product.
@@ -56,7 +57,8 @@ struct MadeUp {
   Init init = Init::xavier;    // standard deviation 1; sqrt(2 / (rows + columns)); sqrt(2 / inputs of the layer)
   std::uint64_t seed = 1;
 };
-void make_up_missing(ExplainInput& input, const MadeUp& choice);
+// The names of what was made up.
+std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choice);
 
 // The part that a number plays. Renderers colour by it.
 enum class Role { none, input, query, key, value, score, weight, output };
@@ -104,7 +106,8 @@ struct Explanation {
   std::vector<std::string> substituted;  // names
   Tensor output;                         // [n, value_dim]
   Tensor true_output;                    // without the substitutions
-  double largest_difference = 0;         // kernel against reference, over output, weights, logits and log-sum-exp
+  // Kernel against reference, over output, weights, logits and log-sum-exp; NaN if one of them holds NaN.
+  double largest_difference = 0;
 };
 
 // std::invalid_argument if shapes do not fit, or a name to substitute does not exist (the message lists those that do).
@@ -113,10 +116,11 @@ Explanation explain(const ExplainInput& input);
 struct TextStyle {
   bool color = false;  // escape codes of a terminal
   int width = 98;      // columns; wider matrices are shortened with "..."
+  bool full = false;   // nothing is shortened: every number is there, however long the lines
 };
 std::string to_text(const Explanation& explanation, const TextStyle& style = {});
 
-// One JSON object with every number in full (null for infinities).
+// One JSON object with every number in full ("nan", "inf" and "-inf" as strings).
 std::string to_json(const Explanation& explanation);
 
 }  // namespace qkv

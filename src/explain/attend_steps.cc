@@ -39,7 +39,7 @@ Line meeting(const Story& story, std::int64_t j) {
       break;
   }
   Line line = {query, {" . ", Role::none}, key};
-  if (story.run.query.size(1) > kShownTerms) return line;
+  if (story.run.query.size(1) > story.terms()) return line;
   for (std::int64_t d = 0; d < story.run.query.size(1); ++d) {
     line.push_back({d == 0 ? " = " : " + ", Role::none});
     line.push_back({number_text(story.run.query.view().at<double>({0, d})), Role::query});
@@ -67,7 +67,7 @@ Section score_first_input(const Story& story) {
     block.lines.push_back(plain("A key that the mask hides gets the logit -inf, so that its weight will be 0."));
   }
   const bool own_scores = story.substituted("scores"), own_logits = story.substituted("logits");
-  for (std::int64_t j : some_of(story.count(), kShownLines)) {
+  for (std::int64_t j : some_of(story.count(), story.most(kShownLines))) {
     if (j < 0) {
       block.lines.push_back(plain("..."));
       continue;
@@ -105,7 +105,7 @@ Section softmax(const Story& story) {
   const Intermediates& run = story.substituted("weights") ? story.truth : story.run;
   block.lines.push_back({{fmt::format("log_sum_exp of {} = ", story.input_name(0)), Role::none},
                          {number_text(log_sum_exp), Role::score}});
-  for (std::int64_t j : some_of(story.count(), kShownLines)) {
+  for (std::int64_t j : some_of(story.count(), story.most(kShownLines))) {
     if (j < 0) {
       block.lines.push_back(plain("..."));
       continue;
@@ -141,17 +141,17 @@ Section multiply_scores_with_values(const Story& story) {
                   {"weight", Role::weight},
                   {" that its key got.", Role::none}}};
   const Tensor product = weighted_values(story.run, 0);
-  if (product.size(1) <= kShownTerms) {
-    for (std::int64_t j : some_of(story.count(), kShownLines)) {
+  if (product.size(1) <= story.terms()) {
+    for (std::int64_t j : some_of(story.count(), story.most(kShownLines))) {
       if (j < 0) {
         block.lines.push_back(plain("..."));
         continue;
       }
       block.lines.push_back({{number_text(story.run.weights.view().at<double>({0, j})), Role::weight},
                              {" x ", Role::none},
-                             {vector_text(story.run.value.view().select(0, j)), Role::value},
+                             {vector_text(story.run.value.view().select(0, j), story.terms()), Role::value},
                              {" = ", Role::none},
-                             {vector_text(product.view().select(0, j)), Role::output}});
+                             {vector_text(product.view().select(0, j), story.terms()), Role::output}});
     }
   }
   block.quantities.push_back(

@@ -12,7 +12,7 @@ Section prepare_inputs(const Story& story) {
   block.lines = {
       plain(fmt::format("{} inputs of {} numbers each: one row per input.", story.count(), story.run.inputs.size(1)))};
   if (!story.input.picture.empty()) {
-    for (std::int64_t i : some_of(story.count(), 20)) {
+    for (std::int64_t i : some_of(story.count(), story.most(20))) {
       if (i < 0) continue;
       block.pictures.push_back(
           {story.input_name(i), Tensor::copy(story.run.inputs.view().select(0, i).reshape(story.input.picture))});
@@ -73,7 +73,7 @@ Line projection_line(const Story& story, const Projection& projection, std::int6
   const Tensor result =
       Tensor::of<double>({projection.weights.size(1)}, project_one(vector, projection.weights, projection.bias));
   Line line = {{fmt::format("{:<7} ", story.name(projection.name, i)), projection.role}};
-  if (i > 0 || projection.weights.size(0) > kShownTerms || projection.weights.size(1) > kShownTerms) {
+  if (i > 0 || projection.weights.size(0) > story.terms() || projection.weights.size(1) > story.terms()) {
     line.push_back(
         {fmt::format("= {} x ", given(story.input.w_embed) ? "embedded " + story.input_name(i) : story.input_name(i)),
          Role::none});
@@ -83,14 +83,17 @@ Line projection_line(const Story& story, const Projection& projection, std::int6
     for (std::int64_t j = 0; j < projection.weights.size(0); ++j) {
       line.push_back({j == 0 ? "= " : " + ", Role::none});
       line.push_back({number_text(vector.at<double>({j})), Role::input});
-      line.push_back({fmt::format(" {}", vector_text(projection.weights.view().select(0, j))), Role::none});
+      line.push_back(
+          {fmt::format(" {}", vector_text(projection.weights.view().select(0, j), story.terms())), Role::none});
     }
     if (given(projection.bias)) {
-      line.push_back({fmt::format(" + {}", vector_text(projection.bias.view().reshape({result.size(0)}))), Role::none});
+      line.push_back(
+          {fmt::format(" + {}", vector_text(projection.bias.view().reshape({result.size(0)}), story.terms())),
+           Role::none});
     }
   }
   line.push_back({" = ", Role::none});
-  line.push_back({vector_text(result), projection.role});
+  line.push_back({vector_text(result, story.terms()), projection.role});
   return line;
 }
 
@@ -99,7 +102,7 @@ Section derive_key_query_value(const Story& story) {
   single.lines = {
       plain("One vector at a time: each number of an input scales one row of the weights, and the scaled "
             "rows are added.")};
-  for (std::int64_t i : some_of(story.count(), 4)) {
+  for (std::int64_t i : some_of(story.count(), story.most(4))) {
     if (i < 0) {
       single.lines.push_back(plain("..."));
       continue;

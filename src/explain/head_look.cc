@@ -30,7 +30,7 @@ double scaled_difference(const Tensor& logits, const Tensor& scores, double scal
   for (std::int64_t i = 0; i < scores.element_count(); ++i) {
     const double logit = logits.data<double>()[i];
     if (logit == -HUGE_VAL) continue;  // hidden
-    largest = std::max(largest, std::abs(logit - scale * scores.data<double>()[i]));
+    largest = larger(largest, std::abs(logit - scale * scores.data<double>()[i]));
   }
   return largest;
 }

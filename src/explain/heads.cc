@@ -203,9 +203,9 @@ double reference_difference(const HeadStory& story, const MultiHeadAttentionOpti
   };
   const reference::AttentionResult expected =
       reference::attention(batch("query"), batch("key"), batch("value"), {.mask = options.mask, .stop = options.stop});
-  return std::max({largest_difference(story.run.at("heads"), expected.out),
-                   largest_difference(story.run.at("weights"), expected.weights),
-                   largest_difference(story.run.at("logits"), expected.logits)});
+  return larger(largest_difference(story.run.at("heads"), expected.out),
+                larger(largest_difference(story.run.at("weights"), expected.weights),
+                       largest_difference(story.run.at("logits"), expected.logits)));
 }
 
 }  // namespace

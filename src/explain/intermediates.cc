@@ -45,8 +45,8 @@ Tensor project(const Tensor& a, const Tensor& weights, const char* weights_name,
   for (std::int64_t i = 0; i < a.size(0); ++i) {
     if (stop.stop_requested()) throw Stopped();
     const std::vector<double> one = project_one(a.view().select(0, i), weights, bias);
-    difference = std::max(difference, largest_difference(Tensor::copy(product.view().select(0, i)),
-                                                         Tensor::of<double>({weights.size(1)}, one)));
+    difference = larger(difference, largest_difference(Tensor::copy(product.view().select(0, i)),
+                                                       Tensor::of<double>({weights.size(1)}, one)));
   }
   return product;
 }
@@ -99,7 +99,7 @@ void attend(const Tensor& query, const Tensor& key, const AttentionOptions& opti
   for (const auto& [ours, theirs] :
        {std::pair(&all.output, &expected.out), std::pair(&all.weights, &expected.weights),
         std::pair(&all.logits, &expected.logits), std::pair(&all.log_sum_exp, &expected.log_sum_exp)}) {
-    all.reference_difference = std::max(all.reference_difference, largest_difference(*ours, *theirs));
+    all.reference_difference = larger(all.reference_difference, largest_difference(*ours, *theirs));
   }
 }
 
@@ -180,13 +180,12 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   const double *x = a.data<double>(), *y = b.data<double>();
   double largest = 0;
   for (std::int64_t i = 0; i < a.element_count(); ++i) {
-    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-    const double difference = std::abs(x[i] - y[i]);
-    if (!(difference <= largest))
-      largest = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+    if (x[i] != y[i]) largest = larger(largest, std::abs(x[i] - y[i]));
   }
   return largest;
 }
+
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 Intermediates compute_intermediates(const ExplainInput& input, const std::map<std::string, Tensor>& substitutes) {
   check_matrices(input);

@@ -45,7 +45,10 @@ void check_matrices(const ExplainInput& input);
 // One vector [n] times a matrix [n, m], plus `bias` if given: scaled rows of the matrix, added up one after the other.
 std::vector<double> project_one(const TensorView& vector, const Tensor& matrix, const Tensor& bias);
 
-// Largest difference between two tensors of equal element count; equal infinities agree.
+// Largest difference between two tensors of equal element count; equal infinities agree. NaN if one holds NaN.
 double largest_difference(const Tensor& a, const Tensor& b);
+
+// The larger one; NaN if one is NaN.
+double larger(double a, double b);
 
 }  // namespace qkv

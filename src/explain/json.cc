@@ -65,7 +65,7 @@ std::string to_json(const Explanation& explanation) {
   }
   object["substituted"] = explanation.substituted;
   object["true_output"] = json_numbers(explanation.true_output);
-  object["largest_difference_from_reference"] = explanation.largest_difference;
+  object["largest_difference_from_reference"] = io::json_number(explanation.largest_difference);
   return json_text(object);
 }
 

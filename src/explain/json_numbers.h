@@ -4,18 +4,19 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "io/json_number.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Nested arrays of an f64 tensor; nlohmann writes infinities as null.
+// Nested arrays of an f64 tensor.
 inline OrderedJson json_numbers(const TensorView& values) {
   OrderedJson list = OrderedJson::array();
   for (std::int64_t i = 0; i < values.size(0); ++i) {
     if (values.rank() == 1) {
-      list.push_back(values.at<double>({i}));
+      list.push_back(io::json_number(values.at<double>({i})));
     } else {
       list.push_back(json_numbers(values.select(0, i)));
     }

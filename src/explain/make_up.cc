@@ -53,14 +53,18 @@ const char* name_of(Init init) {
 
 }  // namespace
 
-void make_up_missing(ExplainInput& input, const MadeUp& choice) {
+std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choice) {
   check_matrices(input);
   const auto columns = [](const Tensor& tensor) { return tensor.size(-1); };
 
-  if (!given(input.inputs)) input.inputs = normal({choice.inputs, choice.dim}, 1, choice.seed, kInputs);
+  std::vector<std::string> all;
+  if (!given(input.inputs)) {
+    input.inputs = normal({choice.inputs, choice.dim}, 1, choice.seed, kInputs);
+    all.push_back("inputs");
+  }
   const std::int64_t dim = !given(input.w_embed) ? columns(input.inputs) : input.w_embed.size(0);
 
-  std::vector<const char*> made_up;
+  std::vector<std::string> made_up;
   const auto projection = [&](const char* name, Tensor& weights, std::int64_t size, Stream stream) {
     if (given(weights)) return;
     weights = normal({dim, size}, deviation(choice.init, dim, size), choice.seed, stream);
@@ -107,11 +111,13 @@ void make_up_missing(ExplainInput& input, const MadeUp& choice) {
     input.w_out = normal({merged, dim}, deviation(choice.init, merged, dim), choice.seed, kOut);
     made_up.push_back("w_out");
   }
-  if (made_up.empty()) return;
+  if (made_up.empty()) return all;
   input.weights_origin = fmt::format(
       "Made up at random ({}, seed {}): {}. Nothing has been learnt, so who looks at whom "
       "is chance.",
       name_of(choice.init), choice.seed, fmt::join(made_up, ", "));
+  all.insert(all.end(), made_up.begin(), made_up.end());
+  return all;
 }
 
 }  // namespace qkv

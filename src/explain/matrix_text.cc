@@ -22,11 +22,7 @@ struct NumberFormat {
   bool scientific = false;
 
   std::string operator()(double value) const {
-    if (!std::isfinite(value)) return fmt::format("{}", value);
-    if (scientific) return fmt::format("{:.5e}", value);
-    const std::string text = fmt::format("{:.{}f}", value, decimals);
-    const bool negative_zero = text[0] == '-' && text.find_first_of("123456789") == std::string::npos;
-    return negative_zero ? text.substr(1) : text;
+    return scientific && std::isfinite(value) ? fmt::format("{:.5e}", value) : fixed_text(value, decimals);
   }
 };
 
@@ -64,8 +60,9 @@ std::vector<std::string> cells_as_lines(const TensorView& matrix, const std::vec
 }
 
 TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const std::vector<std::string>& names,
-                      Role role, const NumberFormat& format, std::size_t width) {
-  const std::vector<std::int64_t> rows = some_of(matrix.size(0), matrix.size(0) > kMostRows ? kShortened : kMostRows);
+                      Role role, const NumberFormat& format, const TextRoom& text) {
+  const std::vector<std::int64_t> rows =
+      some_of(matrix.size(0), text.full || matrix.size(0) <= kMostRows ? matrix.size(0) : kShortened);
   std::size_t label = 0, cell = 1;
   for (std::int64_t i : rows) {
     if (i < 0) continue;
@@ -74,12 +71,13 @@ TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const 
   for (std::int64_t i = 0; i < matrix.size(0); ++i) {
     for (std::int64_t j = 0; j < matrix.size(1); ++j) cell = std::max(cell, format(matrix.at<double>({i, j})).size());
   }
-  const std::size_t room = std::max(width, label) - label;
+  const std::size_t room = std::max(text.width, label) - label;
   const auto fitting = [&](std::size_t columns) { return static_cast<std::int64_t>((columns + 1) / (cell + 1)); };
   const std::int64_t shortened = room > 4 ? fitting(room - 4) + 1 : 0;  // "..." and a blank take 4 characters
   const std::int64_t count = matrix.size(1);
+  const bool all = text.full || count <= fitting(room);
   const std::vector<std::int64_t> columns =
-      some_of(count, count <= fitting(room) ? count : std::max<std::int64_t>(std::min(shortened, count - 1), 3));
+      some_of(count, all ? count : std::max<std::int64_t>(std::min(shortened, count - 1), 3));
 
   TextBox box;
   box.role = role;
@@ -95,7 +93,7 @@ TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const 
 
 }  // namespace
 
-std::vector<TextBox> boxes_of(const Quantity& quantity, std::size_t width) {
+std::vector<TextBox> boxes_of(const Quantity& quantity, const TextRoom& room) {
   const std::string suffix = quantity.substituted ? " (substituted)" : "";
   const std::string title = quantity.name + " " + to_string(quantity.values.shape()) + suffix;
   const NumberFormat format = format_for(quantity);
@@ -103,16 +101,16 @@ std::vector<TextBox> boxes_of(const Quantity& quantity, std::size_t width) {
   if (values.rank() < 3) {
     const TensorView matrix = values.rank() == 2 ? values : values.reshape({1, values.element_count()});
     const std::vector<std::string> names = values.rank() == 2 ? quantity.rows : std::vector<std::string>();
-    return {box_of_matrix(title, matrix, names, quantity.role, format, width)};
+    return {box_of_matrix(title, matrix, names, quantity.role, format, room)};
   }
   std::vector<TextBox> boxes;
-  if (values.size(0) > kMostMatrices) {
-    const std::string note = fmt::format("({} matrices: all of them with --json)", values.size(0));
+  if (values.size(0) > kMostMatrices && !room.full) {
+    const std::string note = fmt::format("({} matrices: all of them with --full or --json)", values.size(0));
     return {{{title, note}, std::max(title.size(), note.size()), quantity.role}};
   }
   for (std::int64_t i = 0; i < values.size(0); ++i) {
     const std::string name = fmt::format("{}[{}] {}", quantity.name, i + 1, to_string(values.select(0, i).shape()));
-    boxes.push_back(box_of_matrix(name, values.select(0, i), quantity.rows, quantity.role, format, width));
+    boxes.push_back(box_of_matrix(name, values.select(0, i), quantity.rows, quantity.role, format, room));
   }
   return boxes;
 }

@@ -15,9 +15,14 @@ struct TextBox {
   Role role = Role::none;
 };
 
-// "query [3, 3]" and one line per row, at most `width` columns: long matrices and rows are shortened with "...".
-// A tensor of rank 3 gives one box per matrix.
-std::vector<TextBox> boxes_of(const Quantity& quantity, std::size_t width);
+struct TextRoom {
+  std::size_t width = 0;  // columns
+  bool full = false;      // nothing is shortened, however long the lines
+};
+
+// "query [3, 3]" and one line per row: what does not fit is shortened with "...". A tensor of rank 3 gives one box per
+// matrix.
+std::vector<TextBox> boxes_of(const Quantity& quantity, const TextRoom& room);
 
 // The caption and the pixels, dark to bright, two characters each.
 TextBox box_of(const Picture& picture);

@@ -8,9 +8,14 @@ namespace qkv {
 namespace {
 
 OrderedJson to_object(const HeadSummary& summary) {
-  return {{"entropy", summary.entropy},      {"distance", summary.distance}, {"first", summary.first},
-          {"previous", summary.previous},    {"next", summary.next},         {"itself", summary.itself},
-          {"separators", summary.separators}};
+  OrderedJson object;
+  for (const auto& [name, value] :
+       {std::pair("entropy", summary.entropy), std::pair("distance", summary.distance),
+        std::pair("first", summary.first), std::pair("previous", summary.previous), std::pair("next", summary.next),
+        std::pair("itself", summary.itself), std::pair("separators", summary.separators)}) {
+    object[name] = io::json_number(value);
+  }
+  return object;
 }
 
 }  // namespace
@@ -50,8 +55,8 @@ std::string to_json(const HeadLook& look, std::optional<std::int64_t> token) {
   for (std::int64_t i = 0; i < look.weights.size(0); ++i) {
     object["keys_by_weight"].push_back(keys_by_weight(look.weights, i));
   }
-  object["largest_difference_of_logits"] = look.logits_difference;
-  object["largest_difference_of_output"] = look.output_difference;
+  object["largest_difference_of_logits"] = io::json_number(look.logits_difference);
+  object["largest_difference_of_output"] = io::json_number(look.output_difference);
   return json_text(object);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "explain/heads_table.h"
@@ -14,8 +15,13 @@
 namespace qkv {
 namespace {
 
-constexpr std::size_t kMostKeys = 5;   // shown for each token that looks
-constexpr std::size_t kMostRows = 20;  // of the table of one token's keys
+// How much of a head is shown.
+struct Shown {
+  std::size_t keys = 5;      // for each token that looks
+  std::size_t rows = 20;     // of the table of one token's keys
+  std::int64_t numbers = 6;  // of a value
+};
+constexpr Shown kAll = {std::string::npos, std::string::npos, std::numeric_limits<std::int64_t>::max()};
 
 double element(const Tensor& tensor, std::int64_t i, std::int64_t j) { return tensor.view().at<double>({i, j}); }
 
@@ -23,24 +29,24 @@ struct Names {
   TokenNames tokens, keys;
 };
 
-Section looks(const HeadLook& look, const Names& names) {
+Section looks(const HeadLook& look, const Names& names, const Shown& shown) {
   Block block;
   block.lines = {plain("Each token, and the tokens that it takes most from, with their weights:")};
   for (std::int64_t i = 0; i < look.weights.size(0); ++i) {
     Line line{{names.tokens.column(i), Role::query}, {"  ->  ", Role::none}};
     const std::vector<std::int64_t> keys = keys_by_weight(look.weights, i);
-    for (std::size_t n = 0; n < std::min(keys.size(), kMostKeys); ++n) {
+    for (std::size_t n = 0; n < std::min(keys.size(), shown.keys); ++n) {
       if (element(look.logits, i, keys[n]) == -HUGE_VAL) break;  // this one and all after it are hidden
       line.push_back({(n == 0 ? "" : ", "), Role::none});
       line.push_back({names.keys.unique(keys[n]), Role::key});
-      line.push_back({fmt::format(" {:.3f}", element(look.weights, i, keys[n])), Role::weight});
+      line.push_back({" " + fixed_text(element(look.weights, i, keys[n]), 3), Role::weight});
     }
     block.lines.push_back(line);
   }
   return {0, "Who attends to whom", {block}};
 }
 
-Section query_step(const HeadLook& look, const Names& names, std::int64_t token) {
+Section query_step(const HeadLook& look, const Names& names, std::int64_t token, const Shown&) {
   const std::int64_t head_dim = look.query.size(1), count = look.query.size(0);
   Block block;
   block.lines = {plain(fmt::format(
@@ -68,7 +74,7 @@ Section query_step(const HeadLook& look, const Names& names, std::int64_t token)
   return {1, fmt::format("The query of token {}, \"{}\"", token, names.tokens[token]), {block}};
 }
 
-Section weights_step(const HeadLook& look, const Names& names, std::int64_t token) {
+Section weights_step(const HeadLook& look, const Names& names, std::int64_t token, const Shown& shown) {
   const std::int64_t count = look.key.size(0), head_dim = look.key.size(1);
   Block formulas, block;
   formulas.lines = {
@@ -82,36 +88,36 @@ Section weights_step(const HeadLook& look, const Names& names, std::int64_t toke
                          {fmt::format("{:>12}{:>12}", "score", "logit"), Role::score},
                          {fmt::format("{:>12}", "weight"), Role::weight}});
   const std::vector<std::int64_t> keys = keys_by_weight(look.weights, token);
-  for (std::size_t n = 0; n < std::min(keys.size(), kMostRows); ++n) {
+  for (std::size_t n = 0; n < std::min(keys.size(), shown.rows); ++n) {
     const std::int64_t key = keys[n];
-    block.lines.push_back(
-        {{names.keys.column(key), Role::key},
-         {fmt::format("{:>12.5f}{:>12.5f}", element(look.scores, token, key), element(look.logits, token, key)),
-          Role::score},
-         {fmt::format("{:>12.5f}", element(look.weights, token, key)), Role::weight}});
+    block.lines.push_back({{names.keys.column(key), Role::key},
+                           {fmt::format("{:>12}{:>12}", fixed_text(element(look.scores, token, key), 5),
+                                        fixed_text(element(look.logits, token, key), 5)),
+                            Role::score},
+                           {fmt::format("{:>12}", fixed_text(element(look.weights, token, key), 5)), Role::weight}});
   }
-  if (keys.size() > kMostRows) {
-    block.lines.push_back(plain(fmt::format("(and {} more: all of them with --json)", keys.size() - kMostRows)));
+  if (keys.size() > shown.rows) {
+    block.lines.push_back(
+        plain(fmt::format("(and {} more: all of them with --full or --json)", keys.size() - shown.rows)));
   }
   return {2, "Scores, logits and weights of the keys, top keys first", {formulas, block}};
 }
 
-Section values_step(const HeadLook& look, const Names& names, std::int64_t token) {
+Section values_step(const HeadLook& look, const Names& names, std::int64_t token, const Shown& shown) {
   const std::vector<std::int64_t> keys = keys_by_weight(look.weights, token);
-  const std::size_t shown = std::min(keys.size(), kMostKeys);
   Block block;
   block.lines = {plain(
       fmt::format("The values of the top keys, {} numbers each, with the weights they go in by:", look.value.size(1)))};
-  for (std::size_t n = 0; n < shown; ++n) {
+  for (std::size_t n = 0; n < std::min(keys.size(), shown.keys); ++n) {
     block.lines.push_back({{names.keys.column(keys[n]), Role::key},
-                           {fmt::format("  {:.5f}", element(look.weights, token, keys[n])), Role::weight},
+                           {"  " + fixed_text(element(look.weights, token, keys[n]), 5), Role::weight},
                            {" x ", Role::none},
-                           {vector_text(look.value.view().select(0, keys[n])), Role::value}});
+                           {vector_text(look.value.view().select(0, keys[n]), shown.numbers), Role::value}});
   }
   return {3, "Values", {block}};
 }
 
-Section output_step(const HeadLook& look, const Names& names, std::int64_t token) {
+Section output_step(const HeadLook& look, const Names& names, std::int64_t token, const Shown&) {
   Block block;
   block.lines = {plain(fmt::format("output = the sum of weight x value over all keys: {} x {} -> {}",
                                    to_string(Dims{look.value.size(0)}), to_string(look.value.shape()),
@@ -168,10 +174,11 @@ std::string to_text(const HeadLook& look, std::optional<std::int64_t> token, con
   const Names names{TokenNames(look.tokens), TokenNames(look.keys)};
   Explanation explanation;
   explanation.title = printable(look.title);
-  explanation.sections = {looks(look, names)};
+  const Shown shown = style.full ? kAll : Shown();
+  explanation.sections = {looks(look, names, shown)};
   if (token) {
     for (const auto& step : {query_step, weights_step, values_step, output_step}) {
-      explanation.sections.push_back(step(look, names, *token));
+      explanation.sections.push_back(step(look, names, *token, shown));
     }
   }
   explanation.sections.push_back(about_origin(look));

@@ -12,17 +12,24 @@ bool is_whole(double value) { return std::abs(value - std::round(value)) <= 1e-1
 std::string number_text(double value) {
   const double size = std::abs(value);
   if (value == 0) return "0";
-  if (!std::isfinite(value)) return fmt::format("{}", value);
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   if (size >= 1e7 || size < 1e-4) return fmt::format("{:.5e}", value);
-  return is_whole(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.5f}", value);
+  return fixed_text(value, is_whole(value) ? 0 : 5);
 }
 
-std::string vector_text(const TensorView& values) {
-  constexpr std::int64_t kMost = 6, kFirst = 4;
+std::string fixed_text(double value, int decimals) {
+  if (!std::isfinite(value)) return number_text(value);
+  const std::string text = fmt::format("{:.{}f}", value, decimals);
+  const bool negative_zero = text[0] == '-' && text.find_first_of("123456789") == std::string::npos;
+  return negative_zero ? text.substr(1) : text;
+}
+
+std::string vector_text(const TensorView& values, std::int64_t most) {
   const std::int64_t count = values.size(0);
   std::string text;
   for (std::int64_t i = 0; i < count; ++i) {
-    if (count > kMost && i == kFirst) {
+    if (count > most && i == most - 2) {
       text += " ...";
       i = count - 1;
     }

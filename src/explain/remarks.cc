@@ -119,7 +119,7 @@ Section about_roles(const Story& story) {
 
 Section about_attention_between(const Story& story) {
   Block block;
-  for (std::int64_t i : some_of(story.count(), 20)) {
+  for (std::int64_t i : some_of(story.count(), story.most(20))) {
     if (i < 0) {
       block.lines.push_back(plain("..."));
       continue;
@@ -131,14 +131,14 @@ Section about_attention_between(const Story& story) {
       line.push_back({rank == 0 ? " looks most at " : rank == 1 ? ", then at " : ", ", Role::none});
       line.push_back({story.input_name(keys[rank]), Role::input});
       line.push_back({" (", Role::none});
-      line.push_back({fmt::format("{:.5f}", story.run.weights.view().at<double>({i, keys[rank]})), Role::weight});
+      line.push_back({fixed_text(story.run.weights.view().at<double>({i, keys[rank]}), 5), Role::weight});
       line.push_back({")", Role::none});
     }
     block.lines.push_back(line);
   }
   Section section{0, "Who looks at whom", {block}};
   if (!story.input.picture.empty()) {
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(story.count(), 3); ++i) {
+    for (std::int64_t i = 0; i < std::min(story.count(), story.most(3)); ++i) {
       Block pictures;
       const auto draw = [&](const std::string& caption, std::int64_t j) {
         pictures.pictures.push_back(
@@ -146,7 +146,8 @@ Section about_attention_between(const Story& story) {
       };
       draw(story.input_name(i) + " looks at", i);
       for (std::int64_t j : top_keys(story, i)) {
-        draw(fmt::format("{} ({:.5f})", story.input_name(j), story.run.weights.view().at<double>({i, j})), j);
+        draw(fmt::format("{} ({})", story.input_name(j), fixed_text(story.run.weights.view().at<double>({i, j}), 5)),
+             j);
       }
       section.blocks.push_back(pictures);
     }
@@ -189,7 +190,7 @@ std::vector<Section> about_tutorials(const Story& story) {
 }
 
 Section about_check(const Story& story, const std::string& target) {
-  const double difference = std::max(story.run.reference_difference, story.truth.reference_difference);
+  const double difference = larger(story.run.reference_difference, story.truth.reference_difference);
   Block block;
   block.lines = {
       plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).", target)),

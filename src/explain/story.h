@@ -1,6 +1,7 @@
 // What the eight steps and the remarks around them are written from.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +18,15 @@ struct Story {
 
   std::int64_t count() const { return run.inputs.size(0); }
   bool substituted(const std::string& name) const { return input.substitutes.contains(name); }
+  // Of lines or terms: `usual`, or all of them.
+  std::int64_t most(std::int64_t usual) const { return input.full ? std::numeric_limits<std::int64_t>::max() : usual; }
+  std::int64_t terms() const { return most(6); }  // products written out in one sum
   bool masked() const { return input.causal.has_value() || given(input.mask); }
   // "input 2", or the label that the user gave it; "query 2" or "query of LABEL".
   std::string input_name(std::int64_t i) const;
   std::string name(std::string_view part, std::int64_t i) const;
   std::vector<std::string> names(std::string_view part) const;
 };
-
-constexpr std::int64_t kShownTerms = 6;  // products written out in one sum
 
 // The name of a score on the command line.
 std::string score_name(Score::Kind kind);

@@ -36,7 +36,7 @@ const char* color_of(Role role) {
 class TextWriter {
  public:
   explicit TextWriter(const TextStyle& style)
-      : color_(style.color), width_(static_cast<std::size_t>(std::max(style.width, 40))) {}
+      : color_(style.color), full_(style.full), width_(static_cast<std::size_t>(std::max(style.width, 40))) {}
 
   std::string write(const Explanation& explanation) {
     paint(explanation.title, "1");
@@ -66,7 +66,8 @@ class TextWriter {
     write(pictures);
     if (!pictures.empty() && !block.quantities.empty()) text_ += '\n';
     for (const Quantity& quantity : block.quantities) {
-      for (TextBox& box : boxes_of(quantity, width_ - kIndent)) boxes.push_back(std::move(box));
+      for (TextBox& box : boxes_of(quantity, {.width = width_ - kIndent, .full = full_}))
+        boxes.push_back(std::move(box));
     }
     write(boxes);
   }
@@ -143,7 +144,7 @@ class TextWriter {
     text_ += '\n';
   }
 
-  bool color_;
+  bool color_, full_;
   std::size_t width_;
   std::string text_;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "explain/heads_table.h"
+#include "explain/numbers.h"
 #include "explain/story.h"
 #include "explain/token_names.h"
 #include "qkv/explain_translation.h"
@@ -23,29 +24,30 @@ std::vector<Line> bars(const TranslationSurvey& survey, const TokenNames& source
       const auto length = static_cast<std::size_t>(weight * kBar + 0.5);
       lines.push_back({{j == 0 ? targets.column(i) : std::string(characters(targets.column(i)), ' '), Role::query},
                        {"  " + sources.column(j), Role::key},
-                       {fmt::format(" {:.3f} ", weight), Role::weight},
+                       {fmt::format(" {} ", fixed_text(weight, 3)), Role::weight},
                        {std::string(length, '#'), Role::weight}});
     }
   }
   return lines;
 }
 
-std::vector<Line> lists(const TranslationSurvey& survey, const TokenNames& sources, const TokenNames& targets) {
+std::vector<Line> lists(const TranslationSurvey& survey, const TokenNames& sources, const TokenNames& targets,
+                        std::size_t most) {
   std::vector<Line> lines;
   for (std::int64_t i = 0; i < survey.word_weights.size(0); ++i) {
     Line line{{targets.column(i), Role::query}, {"  ->  ", Role::none}};
     const std::vector<std::int64_t> keys = keys_by_weight(survey.word_weights, i);
-    for (std::size_t n = 0; n < std::min(keys.size(), kMostWords); ++n) {
+    for (std::size_t n = 0; n < std::min(keys.size(), most); ++n) {
       line.push_back({n == 0 ? "" : ", ", Role::none});
       line.push_back({sources.unique(keys[n]), Role::key});
-      line.push_back({fmt::format(" {:.3f}", survey.word_weights.view().at<double>({i, keys[n]})), Role::weight});
+      line.push_back({" " + fixed_text(survey.word_weights.view().at<double>({i, keys[n]}), 3), Role::weight});
     }
     lines.push_back(line);
   }
   return lines;
 }
 
-Explanation words(const TranslationSurvey& survey) {
+Explanation words(const TranslationSurvey& survey, const TextStyle& style) {
   const TokenNames sources(survey.source_words), targets(survey.target_words);
   Block about, table;
   about.lines = {
@@ -56,7 +58,8 @@ Explanation words(const TranslationSurvey& survey) {
         fmt::format("The last {} tokens of the text are cut off: the model has no positions for them.", survey.cut)));
   }
   const bool few = survey.word_weights.element_count() <= kMostBars;
-  table.lines = few ? bars(survey, sources, targets) : lists(survey, sources, targets);
+  table.lines = few ? bars(survey, sources, targets)
+                    : lists(survey, sources, targets, style.full ? survey.source_words.size() : kMostWords);
   Explanation explanation;
   explanation.title = printable(survey.source_text) + "  ->  " + printable(survey.target_text);
   explanation.sections = {{0, "What each word looked at", {about, table}}};
@@ -75,11 +78,11 @@ std::string listed(const std::vector<std::string>& tokens) {
 }  // namespace
 
 std::string words_to_text(const TranslationSurvey& survey, const TextStyle& style) {
-  return to_text(words(survey), style);
+  return to_text(words(survey, style), style);
 }
 
 std::string to_text(const TranslationSurvey& survey, const TextStyle& style) {
-  Explanation explanation = words(survey);
+  Explanation explanation = words(survey, style);
   Block source, read, written, about;
   source.lines = {plain("The encoder reads:  " + listed(survey.source))};
   read.lines = {plain("The decoder reads:  " + listed(survey.read))};

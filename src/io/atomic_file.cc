@@ -70,8 +70,13 @@ void AtomicFile::write(std::string_view bytes) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::finish() {
   if (retry([&] { return ::fsync(file_.get()); }) != 0) throw_io_error(path_, "write");
+  finished_ = true;
+}
+
+void AtomicFile::commit() {
+  if (!finished_) finish();
   if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0) throw_io_error(path_, "write");
   committed_ = true;
   // Some file systems cannot bring a folder to disk and say EINVAL; their rename is as safe as it gets.

@@ -17,6 +17,9 @@ class AtomicFile {
   ~AtomicFile();
 
   void write(std::string_view bytes);
+  // What was written is on disk then, not yet under its name. What follows hardly fails.
+  void finish();
+  // Finishes a file that is not finished.
   void commit();
 
  private:
@@ -25,7 +28,7 @@ class AtomicFile {
   std::string temporary_;
   Descriptor folder_;
   Descriptor file_;
-  bool committed_ = false;
+  bool finished_ = false, committed_ = false;
 };
 
 }  // namespace qkv::io

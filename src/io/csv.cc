@@ -1,6 +1,7 @@
 // A matrix as lines of numbers between commas.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 #include <vector>
@@ -37,6 +38,7 @@ struct Number {
 
 Number parse_number(std::string_view field) {
   Number number;
+  if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
   const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), number.value);
   number.error = error == std::errc() && end != field.data() + field.size() ? std::errc::invalid_argument : error;
   return number;
@@ -52,11 +54,14 @@ std::vector<std::string_view> split(std::string_view line) {
   return fields;
 }
 
-bool has_number(const std::vector<std::string_view>& fields) {
-  for (const std::string_view field : fields) {
-    if (parse_number(field).error == std::errc()) return true;
-  }
-  return false;
+// A line of names: one of its fields begins as a name does, and is no nan or inf. Whatever else is no number is a
+// mistake, not a header.
+bool is_header(const std::vector<std::string_view>& fields) {
+  return std::ranges::any_of(fields, [](std::string_view field) {
+    const char first = field.empty() ? '\0' : field[0];
+    const bool begins = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z') || first == '_';
+    return begins && parse_number(field).error != std::errc();
+  });
 }
 
 }  // namespace
@@ -72,7 +77,7 @@ Tensor parse_csv(std::string_view text, const std::string& name) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.starts_with('#') || trim(line).empty()) continue;
     const std::vector<std::string_view> fields = split(line);
-    if (std::exchange(header_possible, false) && !has_number(fields)) continue;
+    if (std::exchange(header_possible, false) && is_header(fields)) continue;
     if (rows == 0) {
       columns = fields.size();
       first_row = number;

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <deque>
 #include <optional>
+#include <vector>
 
 #include "io/atomic_file.h"
 #include "io/byte_source.h"
 #include "io/elements.h"
+#include "io/npy_files.h"
 #include "io/npy_header.h"
 #include "io/parse.h"
 #include "qkv/error.h"
@@ -97,13 +100,23 @@ Tensor read_npy(const std::string& path) {
   return io::read_npy(source, path);
 }
 
+void io::write_npy_files(std::span<const NpyFile> files) {
+  for (const auto& [path, array] : files) {
+    if (array.dtype() == Dtype::bf16) throw FormatError(path + ": .npy has no type for bf16; convert to f32");
+  }
+  std::deque<AtomicFile> written;
+  for (const auto& [path, array] : files) {
+    const Tensor copy = array.is_row_major() ? Tensor() : Tensor::copy(array);
+    AtomicFile& file = written.emplace_back(path);
+    file.write(header_of(array));
+    file.write(bytes_of(array.is_row_major() ? array : copy.view()));
+    file.finish();
+  }
+  for (AtomicFile& file : written) file.commit();
+}
+
 void write_npy(const std::string& path, const TensorView& array) {
-  if (array.dtype() == Dtype::bf16) throw FormatError(path + ": .npy has no type for bf16; convert to f32");
-  const Tensor copy = array.is_row_major() ? Tensor() : Tensor::copy(array);
-  io::AtomicFile file(path);
-  file.write(io::header_of(array));
-  file.write(io::bytes_of(array.is_row_major() ? array : copy.view()));
-  file.commit();
+  io::write_npy_files(std::vector<io::NpyFile>{{path, array}});
 }
 
 }  // namespace qkv

@@ -4,14 +4,41 @@
 
 #include <vector>
 
+#include "io/array_path.h"
 #include "io/quote.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 
 namespace qkv {
+namespace io {
 namespace {
 
 constexpr std::string_view kSafetensors = ".safetensors";
+
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  for (char& c : small) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return small;
+}
+
+}  // namespace
+
+bool has_ending(std::string_view path, std::string_view ending) {
+  return path.size() >= ending.size() && in_small_letters(path.substr(path.size() - ending.size())) == ending;
+}
+
+ArrayPath parse_array_path(const std::string& path) {
+  const std::size_t at = in_small_letters(path).find(fmt::format("{}:", kSafetensors));
+  if (at == std::string::npos) return {.file = path};
+  const std::size_t end = at + kSafetensors.size();
+  return {.file = path.substr(0, end), .tensor = path.substr(end + 1)};
+}
+
+}  // namespace io
+
+namespace {
 
 Tensor read_tensor(const std::string& path, const std::string& name) {
   SafeTensors content = read_safetensors(path);
@@ -31,14 +58,11 @@ Tensor read_tensor(const std::string& path, const std::string& name) {
 }  // namespace
 
 Tensor read_array(const std::string& path) {
-  if (path.ends_with(".npy")) return read_npy(path);
-  if (path.ends_with(".csv")) return read_csv(path);
-  if (path.ends_with(".json")) return read_json_matrix(path);
-  const std::size_t colon = path.find(std::string(kSafetensors) + ":");
-  if (colon != std::string::npos) {
-    const std::size_t end = colon + kSafetensors.size();
-    return read_tensor(path.substr(0, end), path.substr(end + 1));
-  }
+  const io::ArrayPath place = io::parse_array_path(path);
+  if (place.tensor) return read_tensor(place.file, *place.tensor);
+  if (io::has_ending(path, ".npy")) return read_npy(path);
+  if (io::has_ending(path, ".csv")) return read_csv(path);
+  if (io::has_ending(path, ".json")) return read_json_matrix(path);
   throw FormatError(path + ": unknown ending; arrays are read from .npy, .csv, .json and FILE.safetensors:TENSOR");
 }
 

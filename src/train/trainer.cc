@@ -185,8 +185,8 @@ class Training {
 
   void expect_finite(const char* what, double value) const {
     if (std::isfinite(value)) return;
-    throw std::invalid_argument(
-        fmt::format("train: at step {} {} is {}; a lower rate or a clip may help", state_.step, what, value));
+    throw std::invalid_argument(fmt::format("train: at step {} {} is {}; a lower rate or a clip may help", state_.step,
+                                            what, std::isnan(value) ? "not a number" : "infinite"));
   }
 
   void report(double rate, double norm) {

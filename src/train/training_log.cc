@@ -10,6 +10,7 @@
 
 #include "io/descriptor.h"
 #include "io/json_document.h"
+#include "io/json_number.h"
 #include "qkv/files.h"
 
 namespace qkv::training {
@@ -48,10 +49,10 @@ void TrainingLog::add(const TrainingProgress& progress) {
   training_.push_back({progress.step, progress.nll});
   append(nlohmann::ordered_json{{"step", progress.step},
                                 {"epoch", progress.epoch},
-                                {"loss", progress.loss},
-                                {"nll", progress.nll},
-                                {"rate", progress.rate},
-                                {"gradient_norm", progress.gradient_norm},
+                                {"loss", io::json_number(progress.loss)},
+                                {"nll", io::json_number(progress.nll)},
+                                {"rate", io::json_number(progress.rate)},
+                                {"gradient_norm", io::json_number(progress.gradient_norm)},
                                 {"tokens_per_second", progress.tokens_per_second},
                                 {"peak_memory", progress.peak_memory}}
              .dump());
@@ -67,8 +68,8 @@ void TrainingLog::add(const Validation& validation) {
   if (!validation_.empty() && validation_.back().step == validation.step) return;
   validation_.push_back({validation.step, validation.loss});
   append(nlohmann::ordered_json{{"step", validation.step},
-                                {"valid_loss", validation.loss},
-                                {"perplexity", validation.perplexity},
+                                {"valid_loss", io::json_number(validation.loss)},
+                                {"perplexity", io::json_number(validation.perplexity)},
                                 {"best", validation.best}}
              .dump());
 }

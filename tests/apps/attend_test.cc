@@ -98,7 +98,8 @@ TEST_F(Attend, ReadsSafetensorsCsvAndJson) {
       {.tensors = {{"q", read_npy(folder_ / "q.npy")}, {"k", read_npy(folder_ / "k.npy")}}, .metadata = {}});
   std::ofstream(folder_ / "v.csv") << "1,2,3\n2,8,0\n2,6,3\n";
   std::ofstream(folder_ / "v.json") << "[[1, 2, 3], [2, 8, 0], [2, 6, 3]]";
-  for (const char* value : {"v.csv", "v.json"}) {
+  std::filesystem::copy(folder_ / "v.csv", folder_ / "V.CSV");
+  for (const char* value : {"v.csv", "v.json", "V.CSV"}) {
     expect_success(
         run_program({"attend", "--query", folder_ / "all.safetensors:q", "--key", folder_ / "all.safetensors:k",
                      "--value", folder_ / value, "--dtype", "f32", "--out", folder_ / "o.npy"}));
@@ -336,7 +337,7 @@ TEST_F(Attend, EveryTargetAndThreadCountGivesTheGoldNumbers) {
 
 TEST_F(Attend, NamesMayHoldAnything) {
   save_worked_example<float>();
-  const std::string out = folder_ / "aus gabe\xc3\xa4\xe2\x82\xac.npy";
+  const std::string out = folder_ / "aus gabe\xc3\xa4\xe2\x82\xac.NPY";
   std::filesystem::copy(folder_ / "v.npy", folder_ / "v\xc3\xa4 lue.npy");
   expect_success(run_program({"attend", "--query", folder_ / "q.npy", "--key", folder_ / "k.npy", "--value",
                               folder_ / "v\xc3\xa4 lue.npy", "--out", out}));

@@ -63,6 +63,20 @@ TEST(Embed, SaysWhatItCutsOff) {
   EXPECT_EQ(run_program({"embed", "--model", model / ""}, {.input = model / "in"}).err, "");
 }
 
+// JSON has no word for NaN.
+TEST(Embed, NumbersOfABrokenModelAreValidJson) {
+  const TinyBert model;
+  std::string bytes = contents(model / "model.safetensors");
+  std::size_t header = 0;
+  for (std::size_t i = 8; i-- > 0;) header = header << 8 | static_cast<unsigned char>(bytes[i]);
+  std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(8 + header), bytes.end(), '\xff');  // every weight is NaN
+  std::ofstream(model / "model.safetensors", std::ios::binary) << bytes;
+  std::ofstream(model / "in") << "a b\n";
+  const Outcome outcome = run_program({"embed", "--model", model / "", "--json"}, {.input = model / "in"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const auto& value : nlohmann::json::parse(outcome.out).at("embedding")) EXPECT_EQ(value, "nan");
+}
+
 TEST(Embed, RefusesInOneLine) {
   expect_message(run_program({"embed"}), 2, "qkv embed", "--model is required");
   expect_message(run_program({"embed", "--model", "/nowhere"}), 4, "qkv embed", "/nowhere/config.json");

@@ -1,5 +1,6 @@
 // `qkv explain` as its users run it: in a pipe, on a terminal, with arrays of their own.
 #include <fcntl.h>
+#include <sys/ioctl.h>
 
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -33,12 +34,22 @@ Json json_of(std::vector<std::string> arguments) {
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// What the program writes on a terminal.
-std::string on_terminal(const std::vector<std::string>& environment) {
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+// What the program writes on a terminal of so many columns.
+std::string on_terminal(const std::vector<std::string>& environment, const std::vector<std::string>& arguments = {},
+                        unsigned short columns = 0) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
   const std::string name = ptsname(terminal);
   const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // reading ends when the last holder lets go
+  const winsize size{.ws_row = 25, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  EXPECT_EQ(ioctl(held, TIOCSWINSZ, &size), 0);
   std::string text;
   std::thread reader([&] {
     char buffer[4096];
@@ -46,7 +57,7 @@ std::string on_terminal(const std::vector<std::string>& environment) {
       text.append(buffer, static_cast<std::size_t>(count));
     }
   });
-  EXPECT_EQ(explain({}, {.environment = environment, .output = name}).code, 0);
+  EXPECT_EQ(explain(arguments, {.environment = environment, .output = name}).code, 0);
   close(held);
   reader.join();
   close(terminal);
@@ -117,10 +128,56 @@ TEST(ExplainProgram, DigitsLookAtDigits) {
   EXPECT_TRUE(holds(text, "digit 5b looks most at digit "));
   EXPECT_EQ(text, text_of({"--input", kDigits, "--init", "xavier", "--seed", "1"}));
   EXPECT_NE(text, text_of({"--input", kDigits, "--init", "xavier", "--seed", "2"}));
-  std::size_t longest = 0;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
-  EXPECT_LT(longest, 100u);
+  EXPECT_LE(longest_line(text), 98u);
+}
+
+TEST(ExplainProgram, IsAsWideAsAskedOrAsTheTerminal) {
+  const std::vector<std::string> digits = {"--input", kDigits};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = digits;
+    all.insert(all.end(), more.begin(), more.end());
+    return text_of(all);
+  };
+  for (const std::size_t width : {60, 140}) {
+    EXPECT_LE(longest_line(with({"--width", std::to_string(width)})), width);
+    EXPECT_GT(longest_line(with({"--width", std::to_string(width)})), width - 20);
+  }
+  EXPECT_GT(longest_line(with({"--full"})), 64u * 3);  // rows of 64 pixels
+  EXPECT_EQ(text_of({"--inputs", "25", "--dim", "40", "--full"}).find("..."), std::string::npos);
+  const std::vector<std::string> plain = {"TERM=dumb"};
+  const std::size_t narrow = longest_line(on_terminal(plain, digits, 60)) - 1;  // a terminal ends lines with \r\n
+  EXPECT_LE(narrow, 60u);
+  EXPECT_GT(longest_line(on_terminal(plain, digits, 150)), 130u);
+  EXPECT_LE(longest_line(on_terminal(plain, digits, 0)) - 1, 98u);  // one that does not know its size
+}
+
+TEST(ExplainProgram, RefusesOptionsWithoutEffect) {
+  const std::string name = "qkv explain";
+  expect_message(explain({"--seed", "5"}), 2, name, "--seed: has no effect: every number is given");
+  const std::vector<std::string> all = {"--input", "[[1,2],[3,4]]", "--w-query", "[[1,0],[0,1]]",
+                                        "--w-key", "[[1,0],[0,1]]", "--w-value", "[[1,0],[0,1]]"};
+  const auto with = [&](std::vector<std::string> arguments, std::initializer_list<std::string> more) {
+    arguments.insert(arguments.end(), more);
+    return explain(arguments);
+  };
+  EXPECT_EQ(explain(all).code, 0);
+  expect_message(with(all, {"--seed", "5"}), 2, name, "--seed");
+  expect_message(with(all, {"--init", "normal"}), 2, name, "--init: has no effect");
+  expect_message(with(all, {"--key-dim", "2"}), 2, name, "--key-dim");
+  expect_message(with(all, {"--value-dim", "2"}), 2, name, "--value-dim");
+  EXPECT_EQ(with(all, {"--score", "bilinear", "--seed", "5"}).code, 0);  // makes up score_w
+  expect_message(explain({"--score-v", "[1,2]"}), 2, name, "--score-v");
+  expect_message(explain({"--score", "concat", "--score-w-key", "[[1]]"}), 2, name, "--score-w-key");
+  expect_message(explain({"--json", "--width", "80"}), 2, name, "--json");
+  expect_message(explain({"--json", "--full"}), 2, name, "--json");
+  expect_message(explain({"--width", "39"}), 2, name, "--width");
+  expect_message(explain({"--substitute", "weights=[[1,0,0],[0,1,0],[0,0,1]]", "--substitute",
+                          "weights=[[0,0,1],[0,1,0],[0,0,1]]"}),
+                 2, name, "--substitute: weights is substituted twice");
+  EXPECT_EQ(
+      explain({"--substitute", "scores=[[1,0,0],[0,1,0],[0,0,1]]", "--substitute", "weights=[[0,0,1],[0,1,0],[0,0,1]]"})
+          .code,
+      0);
 }
 
 TEST(ExplainProgram, DigitsAreThoseOfTheSource) {

@@ -185,5 +185,21 @@ TEST(Program, BenchRefusesSizesThatCannotBe) {
                  "qkv bench matmul", "GB");
 }
 
+TEST(Program, SeedsAreWholeNumbersOf64Bits) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> commands = {
+      {"qkv explain", {"explain", "--inputs", "2"}},
+      {"qkv attend", {"attend", "--dropout", "0.5"}},
+      {"qkv bench attention", {"bench", "attention", "--dropout", "0.5"}},
+      {"qkv translate", {"translate", "--sample", "a"}}};
+  for (const auto& [name, command] : commands) {
+    for (const char* seed : {"-1", "18446744073709551616", "1.5", "+1", "0x1", "", "1e3", "99999999999999999999"}) {
+      std::vector<std::string> arguments = command;
+      arguments.insert(arguments.end(), {"--seed", seed});
+      expect_message(run_program(arguments), 2, name, "must be a whole number from 0 to 2^64 - 1");
+    }
+  }
+  EXPECT_EQ(run_program({"explain", "--inputs", "2", "--seed", "18446744073709551615"}).code, 0);
+}
+
 }  // namespace
 }  // namespace qkv::test

@@ -1,4 +1,6 @@
 // The walk-through as JSON: valid, complete, every number in full.
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "explain/example.h"
@@ -50,11 +52,22 @@ TEST(ExplainJson, LargeTensorsAreNotShortened) {
   EXPECT_EQ(json["output"].size(), 100u);
 }
 
-TEST(ExplainJson, HiddenLogitsAreNull) {
+TEST(ExplainJson, HiddenLogitsAreInfinities) {
   ExplainInput input = worked_example();
   input.causal = Align::top_left;
   const Json json = Json::parse(to_json(explain(input)));
-  EXPECT_TRUE(json["steps"][3]["tensors"][0]["values"][1].is_null());
+  EXPECT_EQ(json["steps"][3]["tensors"][0]["values"][1], "-inf");
+}
+
+TEST(ExplainJson, TellsNaNFromInfinities) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  ExplainInput input = worked_example();
+  input.substitutes["value"] = test::matrix(3, 3, {1, 2, -std::nan(""), 3, 4, kInfinity, 5, -kInfinity, 6});
+  const Json json = Json::parse(to_json(explain(input)));
+  EXPECT_EQ(json["steps"][2]["tensors"][2]["values"][0], Json::parse("[1, 2, \"nan\"]"));
+  EXPECT_EQ(json["output"][0][1], "-inf");
+  EXPECT_EQ(json["output"][0][2], "nan");
+  EXPECT_EQ(json["largest_difference_from_reference"], "nan");
 }
 
 TEST(ExplainJson, TellsWhatWasSubstituted) {

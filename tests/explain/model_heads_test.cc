@@ -1,10 +1,13 @@
 // What heads look at: the figures by hand, one head against softmax and sums of its own, text, JSON and refusals.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "explain/example.h"
+#include "explain/head_look.h"
 #include "kernels/attention_testing.h"
 #include "qkv/explain_model.h"
 #include "qkv/target.h"
@@ -195,10 +198,57 @@ TEST(ModelHeads, TextHasTopKeysFirst) {
   EXPECT_NE(to_text(made_up_look(), 2, {.color = true}).find(" \x1b[36m0.625\x1b[0m"), std::string::npos);
 }
 
+TEST(ModelHeads, EqualWeightsComeInTheOrderOfTheirKeys) {
+  const Tensor weights = test::matrix(1, 7, {0.125, 0.25, 0.125, 0, 0.25, 0.25, 0});
+  EXPECT_EQ(keys_by_weight(weights, 0), (std::vector<std::int64_t>{1, 4, 5, 0, 2, 3, 6}));
+}
+
+TEST(ModelHeads, ZeroHasNoSign) {
+  HeadLook look = made_up_look();
+  look.logits = look.scores = look.weights = test::matrix(3, 3, {-0.0, -4e-6, 1, -0.0, -4e-6, 1, -0.0, -4e-6, 1});
+  look.summary.entropy = look.summary.distance = look.summary.first = -1e-9;
+  EXPECT_EQ(to_text(look, 2).find("-0.0"), std::string::npos) << to_text(look, 2);
+  HeadSurvey survey;
+  survey.tokens = {"a"};
+  survey.heads = {{.place = {}, .summary = look.summary}};
+  EXPECT_EQ(to_text(survey).find("-0.0"), std::string::npos) << to_text(survey);
+}
+
+// 30 keys, of which a table shows 20 and a line 5; 9 numbers in a value, of which a line shows 5.
+TEST(ModelHeads, NothingIsShortenedInFull) {
+  HeadLook look = made_up_look();
+  const auto counted = [](std::int64_t rows, std::int64_t columns, double first) {
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < rows * columns; ++i) values.push_back(first + static_cast<double>(i));
+    return Tensor::of<double>({rows, columns}, values);
+  };
+  look.keys.clear();
+  for (int i = 0; i < 30; ++i) look.keys.push_back(fmt::format("k{}", i));
+  look.key = look.value = counted(30, 9, 1000);
+  look.scores = look.logits = counted(3, 30, 2000);
+  look.weights = counted(3, 30, 3000);
+  const std::string text = to_text(look, 2, {.full = true}), usual = to_text(look, 2);
+  EXPECT_EQ(text.find("..."), std::string::npos);
+  for (int i = 0; i < 90; ++i) EXPECT_NE(text.find(fmt::format(" {:.3f}", 3000.0 + i)), std::string::npos) << i;
+  for (int i = 60; i < 90; ++i) EXPECT_NE(text.find(fmt::format(" {:.5f}", 2000.0 + i)), std::string::npos) << i;
+  for (int i = 0; i < 270; ++i) EXPECT_TRUE(text.find(std::to_string(1000 + i)) != std::string::npos) << i;
+  EXPECT_NE(usual.find("(and 10 more: all of them with --full or --json)"), std::string::npos);
+}
+
 TEST(ModelHeads, WeightsThatAreNoNumbersComeLast) {
   HeadLook look = made_up_look();
   look.weights.data<double>()[0] = std::nan("");
   EXPECT_TRUE(test::has_line_with(to_text(look), "->  the (2) 0.625, ?[31m 0.125, the (0) nan\n")) << to_text(look);
+}
+
+// Differences are of the logits, of the output and of nothing; NaN is no small difference.
+TEST(ModelHeads, DifferencesOverNaNAreNaN) {
+  HeadLook look = made_up_look();
+  look.query.data<double>()[0] = std::nan("");
+  complete(look, std::vector<std::uint8_t>(look.tokens.size()));
+  EXPECT_TRUE(std::isnan(look.logits_difference));
+  EXPECT_FALSE(std::isnan(look.output_difference));
+  EXPECT_EQ(Json::parse(to_json(look))["largest_difference_of_logits"], "nan");
 }
 
 TEST(ModelHeads, TextOfSurveyHasALinePerHead) {

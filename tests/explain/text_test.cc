@@ -1,4 +1,6 @@
 // The walk-through as text: what people read, and what a terminal gets.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <sstream>
 
@@ -135,6 +137,51 @@ TEST(ExplainText, SaysWhyAnInputLooksAtNobody) {
   EXPECT_TRUE(has_line_with(text, "input 1 looks at nobody: everything is hidden from it"));
   EXPECT_TRUE(has_line_with(text, "input 2 looks most at input 1"));
   EXPECT_TRUE(has_line_with(text, "input 3 has weights that are not numbers (NaN)"));
+  EXPECT_TRUE(has_line_with(text, "Largest difference from the reference, in plain loops: nan"));
+}
+
+TEST(ExplainText, TheLowerOfEqualKeysIsNamedFirst) {
+  const std::string text = to_text(explain(worked_example()));
+  EXPECT_TRUE(has_line_with(text, "input 1 looks most at input 2 (0.46831), then at input 3 (0.46831)"));
+}
+
+TEST(ExplainText, ZeroHasNoSign) {
+  ExplainInput input = worked_example();
+  input.substitutes["weights"] = matrix(3, 3, {-4e-6, -0.0, 0.5, 0, 1, 0, -1e-9, 0.9, 0.1});
+  input.substitutes["value"] = matrix(3, 3, {-4e-6, 1.5, -0.0, 1.5, 2, 3, 1, 2, 3});
+  const std::string text = to_text(explain(input));
+  EXPECT_TRUE(has_line_with(text, " 0.00000"));
+  EXPECT_EQ(text.find("-0.00000"), std::string::npos) << text;
+  EXPECT_EQ(text.find("-0 "), std::string::npos) << text;
+}
+
+// Every number of the five heads' matrices, in the rows that they stand in.
+TEST(ExplainText, NothingIsShortenedInFull) {
+  for (const std::int64_t heads : {0, 5}) {
+    ExplainInput input;
+    input.heads = heads;
+    input.full = true;
+    make_up_missing(input, {.inputs = 25, .dim = 40});
+    const Explanation explanation = explain(input);
+    const auto squeezed = [](std::string text) {
+      for (std::size_t at; (at = text.find("  ")) != std::string::npos;) text.erase(at, 1);
+      return text;
+    };
+    const std::string text = squeezed(to_text(explanation, {.full = true}));
+    EXPECT_EQ(text.find("..."), std::string::npos);
+    EXPECT_EQ(text.find("--json"), std::string::npos);
+    EXPECT_NE(squeezed(to_text(explanation)).find("..."), std::string::npos);
+    for (const char* name : {"inputs", "w_query", "query", "weights"}) {
+      const Tensor values = test::quantity(explanation, name);
+      const TensorView all = values.view();
+      const TensorView rows = all.reshape({all.element_count() / all.size(-1), all.size(-1)});
+      for (std::int64_t i = 0; i < rows.size(0); ++i) {
+        std::string row;
+        for (std::int64_t j = 0; j < rows.size(1); ++j) row += fmt::format(" {:.5f}", rows.at<double>({i, j}));
+        EXPECT_NE(text.find(row), std::string::npos) << name << row;
+      }
+    }
+  }
 }
 
 TEST(ExplainText, OneInputAlone) {

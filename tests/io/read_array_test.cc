@@ -22,6 +22,27 @@ TEST(ReadArray, TellsTheFormatByTheEnding) {
   test::expect_equal(read_array(folder / "a.safetensors:y:z"), Tensor::zeros({1}));
 }
 
+TEST(ReadArray, TensorsMayBeNamedAsFilesAre) {
+  const test::TemporaryFolder folder;
+  const Tensor matrix = Tensor::of<double>({2, 1}, {1, 2});
+  const std::vector<std::string> names = {"a.npy", "b.csv", "c.json", "d.safetensors:e"};
+  SafeTensors content;
+  for (const std::string& name : names) content.tensors.emplace(name, matrix);
+  write_safetensors(folder / "a.safetensors", content);
+  for (const std::string& name : names) test::expect_equal(read_array((folder / "a.safetensors:") + name), matrix);
+}
+
+TEST(ReadArray, EndingsInCapitals) {
+  const test::TemporaryFolder folder;
+  const Tensor matrix = Tensor::of<double>({2, 2}, {1, 2, 3, 4});
+  write_npy(folder / "a.NPY", matrix);
+  test::expect_equal(read_array(folder / "a.NPY"), matrix);
+  test::expect_equal(read_array(folder.put("A.CSV", "1,2\n3,4\n")), matrix);
+  test::expect_equal(read_array(folder.put("a.Json", "[[1,2],[3,4]]")), matrix);
+  write_safetensors(folder / "a.SafeTensors", {.tensors = {{"X", matrix}}, .metadata = {}});
+  test::expect_equal(read_array(folder / "a.SafeTensors:X"), matrix);
+}
+
 TEST(ReadArray, SaysWhatIsMissing) {
   const test::TemporaryFolder folder;
   const std::string path = folder / "a.safetensors";

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "io/files_for_test.h"
 
 namespace qkv {
@@ -62,6 +64,14 @@ TEST(TrainingLog, SaysAValidationOnce) {
   const std::string line = test::slurp(folder / "log");
   TrainingLog(folder / "log", 5).add(Validation{.step = 5, .loss = 0.5, .perplexity = 2, .best = true});
   EXPECT_EQ(test::slurp(folder / "log"), line);
+}
+
+// exp(loss) leaves the doubles from a loss of 710 on.
+TEST(TrainingLog, InfinitiesHaveNames) {
+  const test::TemporaryFolder folder;
+  TrainingLog log(folder / "log", 0);
+  log.add(Validation{.step = 5, .loss = 1000, .perplexity = std::numeric_limits<double>::infinity(), .best = true});
+  EXPECT_EQ(test::slurp(folder / "log"), "{\"step\":5,\"valid_loss\":1000.0,\"perplexity\":\"inf\",\"best\":true}\n");
 }
 
 TEST(TrainingLog, RefusesWhatIsNoLog) {

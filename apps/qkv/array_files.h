@@ -1,0 +1,67 @@
+// The arrays that a command reads from files and writes to files: each is declared once, with its option.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "qkv/named_files.h"
+#include "qkv/tensor.h"
+
+namespace qkv::app {
+
+// An option that names a file, or several if it may be repeated.
+struct ArrayOption {
+  std::string name;
+  CLI::Option* declared = nullptr;
+  std::vector<std::string> paths{};
+
+  bool given() const { return !paths.empty(); }
+};
+
+struct InputArray : ArrayOption {
+  std::vector<Tensor> arrays{};  // of the paths, once they are read
+
+  // The first one, or nothing.
+  TensorView view() const { return arrays.empty() ? TensorView() : arrays.front().view(); }
+  // As they are in the files, or as parameters of this type (read_parameter).
+  void read();
+  void read_as(Dtype dtype);
+};
+
+class ArrayFiles {
+ public:
+  explicit ArrayFiles(CLI::App& command) : command_(command) {}
+  ArrayFiles(const ArrayFiles&) = delete;
+
+  InputArray& input(const char* option, const char* help);
+  InputArray& inputs(const char* option, const char* help);  // may be repeated
+  ArrayOption& output(const char* option, const char* help);
+  ArrayOption& outputs(const char* option, const char* help);
+
+  // UsageError or IoError for outputs that would lose data or could not be written; beside the arrays declared here,
+  // those of other options.
+  void check(std::vector<NamedFile> other_inputs, std::vector<NamedFile> other_outputs) const;
+
+  // Room for an array to be written; nothing if no file was named.
+  MutableTensorView place(const std::string& path, const Dims& shape, Dtype dtype);
+  MutableTensorView place(const ArrayOption& output, const Dims& shape, Dtype dtype) {
+    return output.given() ? place(output.paths.front(), shape, dtype) : MutableTensorView();
+  }
+
+  // All that there was room for, or nothing.
+  void write() const;
+
+ private:
+  template <class Array>
+  Array& add(std::deque<Array>& list, const char* option, const char* help);
+
+  CLI::App& command_;
+  std::deque<InputArray> inputs_{};  // deques, as callers hold references
+  std::deque<ArrayOption> outputs_{};
+  std::deque<std::pair<std::string, Tensor>> results_{};
+};
+
+}  // namespace qkv::app

@@ -1,0 +1,39 @@
+// The optional outputs of a forward pass on the command line of `attend`.
+#pragma once
+
+#include "qkv/array_files.h"
+#include "qkv/attention.h"
+
+namespace qkv::app {
+
+// What the shapes of optional outputs follow from.
+struct RowShapes {
+  Dims rows{};              // of log-sum-exp: the query's without its last dimension
+  Dims received{};          // of the weight that keys receive
+  Dims blocks{};            // of block averages, before the numbers of blocks
+  std::int64_t length = 0;  // of a row of weights
+  Dtype dtype = Dtype::f32;
+
+  Dims with(std::int64_t last) const {
+    Dims shape = rows;
+    shape.push_back(last);
+    return shape;
+  }
+};
+
+class AttendOutputs {
+ public:
+  AttendOutputs(CLI::App& command, ArrayFiles& files);
+
+  void read();
+  // Borrows what was read; the places are those of `files`.
+  AttentionExtras place(ArrayFiles& files, const RowShapes& shapes) const;
+
+ private:
+  ArrayOption &weights_, &logits_, &log_sum_exp_, &row_maximum_, &entropy_, &top_keys_, &top_weights_, &received_,
+      &block_weights_, &row_weights_;
+  InputArray& rows_;
+  std::int64_t top_ = 8, blocks_ = 64;
+};
+
+}  // namespace qkv::app

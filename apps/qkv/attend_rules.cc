@@ -1,0 +1,131 @@
+#include "qkv/attend_rules.h"
+
+#include <algorithm>
+
+#include "qkv/attention_sizes.h"
+#include "qkv/signals.h"
+
+namespace qkv::app {
+namespace {
+
+// The largest of some lengths, none above `capacity`.
+std::int64_t longest_of(const TensorView& lengths, std::int64_t capacity) {
+  const Tensor counts = convert(lengths, Dtype::i64);
+  std::int64_t longest = 0;
+  for (std::int64_t i = 0; i < counts.element_count(); ++i) {
+    longest = std::clamp(counts.data<std::int64_t>()[i], longest, capacity);
+  }
+  return longest;
+}
+
+}  // namespace
+
+AttendRules::AttendRules(CLI::App& command, ArrayFiles& files)
+    : bias(files.inputs("--bias",
+                        "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]; may be "
+                        "repeated")),
+      alibi(files.input("--alibi", "f32 [heads] or [batch, heads]: slopes of ALiBi")),
+      sinks(files.input("--sinks", "f32 [heads]: each head's logit of one more key, without a value")),
+      offsets_query(files.input("--offsets-query", "i32 or i64 [batch + 1]: where packed queries begin")),
+      offsets_key(files.input("--offsets-key", "i32 or i64 [batch + 1]: where packed keys begin")),
+      block_table(files.input("--block-table",
+                              "i32 [batch, blocks]: pages of each sequence; --lengths says how many keys it has")),
+      mask_(files.inputs("--mask",
+                         "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]; may be "
+                         "repeated")),
+      lengths_(files.input("--lengths", "i32 or i64 [batch]: keys of each sequence")),
+      documents_(files.input("--documents",
+                             "i32 or i64 [batch, length], packed [tokens]: a query sees keys of its own document")),
+      documents_key_(files.input("--documents-key", "the same of the keys, if not that of the queries")) {
+  documents_key_.declared->needs(documents_.declared);
+  offsets_key.declared->needs(offsets_query.declared);
+  block_table.declared->excludes(offsets_key.declared);
+  add_causal(command, causal_);
+  add_align(command, align_)->excludes("--causal");
+  add_window(command, window_);
+  add_table_options(command, tables);
+  add_score_options(command, score);
+  command.add_option("--scale", scale_, "factor of the scores (default: 1/sqrt(head_dim) for scaled-dot, else 1)")
+      ->check(finite_number())
+      ->type_name("X");
+  command.add_option("--soft-cap", soft_cap_, "logits become cap * tanh(logits / cap); 0: off")
+      ->check(finite_number(0))
+      ->type_name("CAP");
+  add_precision(command, precision_);
+  add_dropout(command, dropout_);
+  add_size(command, "--memory-limit", memory_limit_,
+           "bytes besides inputs and outputs, kept by fewer threads or refused (default: no limit)");
+}
+
+void AttendRules::check() const {
+  check_score_options(score);
+  if (offsets_query.given() && !offsets_key.given() && !block_table.given()) {
+    throw UsageError("--offsets-query", "requires --offsets-key, or --block-table");
+  }
+  const bool has_window = window_.left() >= 0 || window_.right() >= 0;
+  const bool has_table = tables.clipped.given() || tables.t5.given() || tables.swin.given() || tables.shaw.given();
+  if (align_ && !has_window && !has_table && !alibi.given()) {
+    throw UsageError("--align", "has no effect without --window, --alibi or a table of relative positions");
+  }
+}
+
+void AttendRules::read(Dtype accumulation) {
+  for (InputArray* array :
+       {&mask_, &lengths_, &documents_, &documents_key_, &offsets_query, &offsets_key, &block_table}) {
+    array->read();
+  }
+  for (InputArray* array : {&bias, &alibi, &sinks}) array->read_as(accumulation);
+  table_values = read_tables(tables, accumulation);
+  score_values = read_score_parameters(score, accumulation);
+}
+
+AttentionOptions AttendRules::options() const {
+  AttentionOptions options{.mask = window_,
+                           .bias = {},
+                           .scale = scale_,
+                           .soft_cap = soft_cap_,
+                           .score = score_values.score(),
+                           .precision = precision_,
+                           .dropout = dropout_,
+                           .sinks = sinks.view(),
+                           .offsets_query = offsets_query.view(),
+                           .offsets_key = offsets_key.view(),
+                           .block_table = block_table.view(),
+                           .memory_limit = memory_limit_,
+                           .stop = interruption()};
+  if (causal_) options.mask = options.mask & Mask::causal(*causal_);
+  if (align_) options.mask = options.mask & Mask::window(-1, -1, *align_);
+  if (lengths_.given()) options.mask = options.mask & Mask::lengths(lengths_.view());
+  if (documents_.given()) {
+    options.mask = options.mask & Mask::documents(documents_.view(),
+                                                  documents_key_.given() ? documents_key_.view() : documents_.view());
+  }
+  for (const Tensor& visible : mask_.arrays) options.mask = options.mask & Mask::boolean(visible);
+  for (const Tensor& added : bias.arrays) options.bias = options.bias + Bias::view(added);
+  if (alibi.given()) options.bias = options.bias + Bias::alibi(alibi.view());
+  options.bias = options.bias + table_values.bias(tables);
+  return options;
+}
+
+// Offsets, tables and lengths that break the rules only need a bounded answer here; attention() refuses them.
+std::int64_t AttendRules::row_length(const TensorView& key) const {
+  if (block_table.given()) {
+    const TensorView table = block_table.view();
+    if (table.rank() != 2 || key.rank() != 4) return 0;
+    const std::int64_t capacity = std::min(table.size(1), table.element_count()) * key.size(1);
+    return lengths_.given() ? longest_of(lengths_.view(), capacity) : capacity;
+  }
+  if (!offsets_key.given()) return key.size(-2);
+  const TensorView given = offsets_key.view();
+  if (given.dtype() != Dtype::i32 && given.dtype() != Dtype::i64) return 0;
+  const Tensor offsets = convert(given, Dtype::i64);
+  std::int64_t longest = 0;
+  for (std::int64_t i = 0; i + 1 < offsets.element_count(); ++i) {
+    const std::int64_t begin = std::clamp<std::int64_t>(offsets.data<std::int64_t>()[i], 0, key.size(0));
+    const std::int64_t end = std::clamp<std::int64_t>(offsets.data<std::int64_t>()[i + 1], 0, key.size(0));
+    longest = std::max(longest, end - begin);
+  }
+  return longest;
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,42 @@
+// The options of attention on the command line of `attend`: who sees whom, what is added, how it is computed.
+#pragma once
+
+#include "qkv/array_files.h"
+#include "qkv/attention.h"
+#include "qkv/options.h"
+#include "qkv/table_options.h"
+
+namespace qkv::app {
+
+class AttendRules {
+ public:
+  AttendRules(CLI::App& command, ArrayFiles& files);
+
+  // UsageError for options that do not go together.
+  void check() const;
+  void read(Dtype accumulation);
+  // Borrows what was read.
+  AttentionOptions options() const;
+
+  // The length of a row of weights over these keys: all of them, or those of the longest sequence.
+  std::int64_t row_length(const TensorView& key) const;
+
+  // What has gradients, or says where queries belong.
+  InputArray &bias, &alibi, &sinks, &offsets_query, &offsets_key, &block_table;
+  TableOptions tables{};
+  ScoreOptions score{};
+  Tables table_values{};
+  ScoreParameters score_values{};
+
+ private:
+  InputArray &mask_, &lengths_, &documents_, &documents_key_;
+  std::optional<Align> causal_{}, align_{};
+  Mask window_{};
+  std::optional<double> scale_{};
+  double soft_cap_ = 0;
+  Precision precision_ = Precision::exact;
+  Dropout dropout_{};
+  std::int64_t memory_limit_ = 0;
+};
+
+}  // namespace qkv::app
