@@ -111,6 +111,8 @@ void add_train(CLI::App& program) {
   add_file(command, "--valid", files.valid, "Validation pairs, evaluated during training")->required();
   add_file(command, "--tokenizer", files.tokenizer,
            "tokenizer.json (default: one is trained on the pairs to train on)");
+  add_file(command, "--target-tokenizer", files.target_tokenizer,
+           "The same of the target side, where the config says that vocabularies are separate");
   add_file(command, "--from", files.from,
            "Folder of a model to begin with, its tokenizer included (default: random weights)");
   add_file(command, "--out", files.out,
@@ -119,6 +121,9 @@ void add_train(CLI::App& program) {
   command.add_flag("--change", request->change,
                    "Go on although rate, schedule, clip, dropout, batch or the like are not as they were; the log "
                    "says what changed. Never needed for more steps (unless the schedule is cosine) or more patience");
+  command.add_flag_callback(
+      "--skip-bad", [&files] { files.bad_lines = BadLines::leave_out; },
+      "Leave out lines that are no pair or hold a special token, and say how many (default: they are refused)");
   add_threads(command);
   command.footer(training::train_keys_text());
   command.callback([request] { run(*request); });

@@ -22,7 +22,7 @@ struct TransformerLayerConfig {
   bool bias = true;       // everywhere
   NormOrder norm_order = NormOrder::post;
   Normalization normalization = Normalization::layer;  // rms: norms have no bias
-  std::optional<RotaryConfig> rotary{};  // of self-attention (multi_head_attention.h)
+  std::optional<RotaryConfig> rotary{};                // of self-attention (multi_head_attention.h)
 };
 using EncoderLayerConfig = TransformerLayerConfig;
 

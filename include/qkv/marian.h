@@ -50,7 +50,7 @@ struct MarianConfig {
   MarianPositions position_kind = MarianPositions::of_kind;
   bool scale_embedding = true;
   std::int32_t end = 0;      // ends every source and target
-  std::int32_t padding = 0;  // its embedding gets no gradient
+  std::int32_t padding = 0;  // its embedding gets no gradient; no source holds it
   std::int32_t start = 0;    // what the decoder begins with
 
   // How many tokens can be written.
@@ -75,10 +75,10 @@ class Marian {
   // Whether config.json of that folder is one of an encoder-decoder, known here or not. FormatError or IoError if it
   // cannot be read.
   static bool is_in(const std::string& folder);
-  // `folder` holds config.json and model.safetensors, as transformers' MarianMTModel and BartForConditionalGeneration
-  // save them, or their bare MarianModel and BartModel, whose bias of the logits is 0. FormatError, naming the file and
-  // what is wrong, for anything that is missing, too much, of another shape or not known here. `storage` as in
-  // weights.h.
+  // `folder` holds config.json and model.safetensors, as save() writes them, or transformers' MarianMTModel,
+  // BartForConditionalGeneration and MBartForConditionalGeneration, or their bare models, whose bias of the logits is
+  // 0. FormatError, naming the file and what is wrong, for anything that is missing, too much, of another shape or not
+  // known here. `storage` as in weights.h.
   static Marian load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   // What its config.json says.
   static MarianConfig read_config(const std::string& folder);
@@ -94,7 +94,7 @@ class Marian {
   // final_logits_bias [output_vocab], encoder.* and decoder.* (transformer.h); bart: on each side
   // embed_positions.weight [2 + positions, model_dim], unless it is rotary, and embedding_norm.*.
   Marian(const MarianConfig& config, Weights& weights);
-  // Weights to train from (initial_weights.h), and zeros in the rows of padding.
+  // Weights to train from (initial_weights.h), and zeros in the row of padding.
   static Marian initial(const MarianConfig& config, std::uint64_t seed);
 
   // The last hidden states of sources, one after the other; offsets as in sequences.h. std::invalid_argument if an id
@@ -123,7 +123,8 @@ class Marian {
 
   // What a side has of its own around its stack.
   struct Side {
-    Side(const MarianConfig& config, std::int64_t vocab, Weights& weights, const std::string& scope);
+    // `own_table` where each side has one.
+    Side(const MarianConfig& config, const EmbeddingConfig& own_table, Weights& weights, const std::string& scope);
 
     std::optional<Embedding> table;  // none: it is shared
     std::optional<Embedding> positions;

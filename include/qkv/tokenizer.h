@@ -67,6 +67,8 @@ class Tokenizer {
   // The vocabulary of the model and the added tokens.
   std::optional<std::int32_t> id_of(std::string_view token) const;
   const std::string& token_of(std::int32_t id) const;  // std::invalid_argument for an id that is not there
+  // The added tokens that the file calls special: a text that holds one of them becomes it.
+  std::vector<std::string> special_tokens() const;
   // One more than the largest id: the rows that a table of embeddings must have.
   std::int64_t vocab() const;
 

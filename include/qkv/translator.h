@@ -46,7 +46,8 @@ struct Translation {
 class Translator {
  public:
   // `folder` holds what Marian::load reads, generation_config.json (else config.json says how to generate), and
-  // tokenizer.json, which translate() needs. FormatError, naming the file and the field, for what is malformed or asks
+  // tokenizer.json, which translate() needs, with target_tokenizer.json beside it if each side of the model has a
+  // vocabulary of its own. FormatError, naming the file and the field, for what is malformed or asks
   // for a way of generating that is not known here. `storage` as in weights.h.
   static Translator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
@@ -64,13 +65,17 @@ class Translator {
                                                 const TranslateOptions& options = {}) const;
 
   const Marian& model() const { return model_; }
-  const Tokenizer& tokenizer() const;  // FormatError if the folder had none
+  // Of sources and of targets; FormatError if the folder had none.
+  const Tokenizer& tokenizer() const;
+  const Tokenizer& target_tokenizer() const;
 
  private:
-  Translator(std::string folder, Marian model, std::optional<Tokenizer> tokenizer, GenerateOptions defaults)
+  Translator(std::string folder, Marian model, std::optional<Tokenizer> tokenizer,
+             std::optional<Tokenizer> target_tokenizer, GenerateOptions defaults)
       : folder_(std::move(folder)),
         model_(std::move(model)),
         tokenizer_(std::move(tokenizer)),
+        target_tokenizer_(std::move(target_tokenizer)),
         defaults_(std::move(defaults)) {}
 
   struct Piece;
@@ -82,7 +87,7 @@ class Translator {
 
   std::string folder_;
   Marian model_;
-  std::optional<Tokenizer> tokenizer_;
+  std::optional<Tokenizer> tokenizer_, target_tokenizer_;
   GenerateOptions defaults_;
 };
 

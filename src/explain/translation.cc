@@ -73,7 +73,10 @@ struct Pieces {
 // A text, its translation, and the run of the model over both.
 struct Run {
   Run(const Translator& translator, const std::string& text, const TranslateOptions& options)
-      : model(translator.model()), tokenizer(translator.tokenizer()), stop(options.stop) {
+      : model(translator.model()),
+        tokenizer(translator.tokenizer()),
+        target_tokenizer(translator.target_tokenizer()),
+        stop(options.stop) {
     TranslateOptions whole = options;
     whole.split = false;  // one run of the model is looked at
     translation = translator.translate(text, whole);
@@ -93,7 +96,7 @@ struct Run {
   }
 
   const Marian& model;
-  const Tokenizer& tokenizer;
+  const Tokenizer &tokenizer, &target_tokenizer;
   std::stop_token stop;
   Translation translation;
   PairBatch batch;
@@ -122,8 +125,8 @@ TranslationSurvey survey_translation(const Translator& translator, const std::st
                                      const TranslationSurveyOptions& options) {
   const Run run(translator, text, options.translate);
   const MarianConfig& config = run.model.config();
-  const Pieces source(run.tokenizer, run.batch.source), target(run.tokenizer, run.batch.target),
-      read(run.tokenizer, run.read);
+  const Pieces source(run.tokenizer, run.batch.source), target(run.target_tokenizer, run.batch.target),
+      read(run.target_tokenizer, run.read);
   TranslationSurvey survey{.source_text = text,
                            .target_text = run.translation.text,
                            .source = source.names,
@@ -172,8 +175,8 @@ HeadLook look_at_translation(const Translator& translator, const std::string& te
   look.heads = encoder ? config.encoder_heads : config.decoder_heads;
   check_place(place, encoder ? config.encoder_layers : config.decoder_layers, look.heads);
   const Run run(translator, text, options);
-  const Pieces source(run.tokenizer, run.batch.source), target(run.tokenizer, run.batch.target),
-      read(run.tokenizer, run.read);
+  const Pieces source(run.tokenizer, run.batch.source), target(run.target_tokenizer, run.batch.target),
+      read(run.target_tokenizer, run.read);
   look.title = fmt::format("{}, layer {}, head {}: \"{}\" -> \"{}\"", name_of(attention), place.layer, place.head, text,
                            run.translation.text);
   look.place = place;

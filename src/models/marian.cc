@@ -38,8 +38,8 @@ StackConfig stack(const MarianConfig& config, std::int64_t layers, std::int64_t 
           .final_norm = config.norm_order == NormOrder::pre};
 }
 
-EmbeddingConfig table_config(const MarianConfig& config, std::int64_t vocab) {
-  return {.count = vocab, .dim = config.model_dim, .padding = config.padding};
+EmbeddingConfig table_config(const MarianConfig& config) {
+  return {.count = config.output_vocab(), .dim = config.model_dim, .padding = config.padding};
 }
 
 // 0, 1, 2 ... for each id within its sequence.
@@ -90,8 +90,9 @@ ClassWeights classes(const Embedding& table, const Parameter& bias, const Packed
 
 }  // namespace
 
-Marian::Side::Side(const MarianConfig& config, std::int64_t vocab, Weights& weights, const std::string& scope) {
-  if (config.target_vocab > 0) table.emplace(table_config(config, vocab), weights, scope + kTable);
+Marian::Side::Side(const MarianConfig& config, const EmbeddingConfig& own_table, Weights& weights,
+                   const std::string& scope) {
+  if (config.target_vocab > 0) table.emplace(own_table, weights, scope + kTable);
   if (config.kind == MarianKind::marian) return;
   if (config.position_kind == MarianPositions::of_kind) {
     positions.emplace(EmbeddingConfig{.count = config.positions + kReservedPositions, .dim = config.model_dim}, weights,
@@ -104,11 +105,11 @@ Marian::Side::Side(const MarianConfig& config, std::int64_t vocab, Weights& weig
 Marian::Marian(const MarianConfig& config, Weights& weights)
     : config_(config),
       logits_bias_{.value = weights.take(kLogitsBias, {config.output_vocab()})},
-      source_(config, config.vocab, weights, "encoder."),
-      target_(config, config.target_vocab, weights, "decoder."),
+      source_(config, {.count = config.vocab, .dim = config.model_dim}, weights, "encoder."),
+      target_(config, table_config(config), weights, "decoder."),
       encoder_(stack(config, config.encoder_layers, config.encoder_heads, config.encoder_ff_dim), weights, "encoder."),
       decoder_(stack(config, config.decoder_layers, config.decoder_heads, config.decoder_ff_dim), weights, "decoder.") {
-  if (config.target_vocab == 0) shared_.emplace(table_config(config, config.vocab), weights, kShared);
+  if (config.target_vocab == 0) shared_.emplace(table_config(config), weights, kShared);
   if (config.kind == MarianKind::marian && config.position_kind == MarianPositions::of_kind) {
     sinusoids_ = sinusoids(config.positions, config.model_dim, SinusoidOrder::sines_first, weights.dtype());
   }
@@ -125,10 +126,8 @@ void Marian::pack(WeightStorage storage) {
 Marian Marian::initial(const MarianConfig& config, std::uint64_t seed) {
   Weights weights = initial_weights(seed);
   Marian model(config, weights);
-  for (Side* side : {&model.source_, &model.target_}) {
-    Tensor& table = model.table_of(*side).weight().value;
-    std::fill_n(table.data<float>() + config.padding * config.model_dim, config.model_dim, 0.0f);
-  }
+  Tensor& table = model.table_of(model.target_).weight().value;
+  std::fill_n(table.data<float>() + config.padding * config.model_dim, config.model_dim, 0.0f);
   model.pack(WeightStorage::full);
   return model;
 }

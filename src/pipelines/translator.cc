@@ -71,21 +71,33 @@ std::vector<Translation> joined(const std::string& source, const std::vector<std
   return whole;
 }
 
+std::optional<Tokenizer> load_if_there(const std::string& path, std::int64_t vocab) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return Tokenizer::load(path, vocab);
+}
+
 }  // namespace
 
 Translator Translator::load(const std::string& folder, WeightStorage storage) {
   const MarianConfig config = Marian::check(folder);
-  std::optional<Tokenizer> tokenizer;
-  const std::string path = folder + "/tokenizer.json";
-  if (std::filesystem::exists(path)) tokenizer = Tokenizer::load(path, config.vocab);
+  std::optional<Tokenizer> tokenizer = load_if_there(folder + "/tokenizer.json", config.vocab);
+  const std::string target_path = config.target_vocab > 0 ? folder + "/target_tokenizer.json" : "";
+  std::optional<Tokenizer> target = load_if_there(target_path, config.target_vocab);
   GenerateOptions defaults = read_generation(folder, config.output_vocab());
   defaults.max_length = std::min(defaults.max_length, config.positions);
-  return Translator(folder, Marian::load(folder, storage), std::move(tokenizer), std::move(defaults));
+  return Translator(folder, Marian::load(folder, storage), std::move(tokenizer), std::move(target),
+                    std::move(defaults));
 }
 
 const Tokenizer& Translator::tokenizer() const {
   if (!tokenizer_) throw FormatError(folder_ + "/tokenizer.json is missing: only ids can be translated");
   return *tokenizer_;
+}
+
+const Tokenizer& Translator::target_tokenizer() const {
+  if (model_.config().target_vocab == 0) return tokenizer();
+  if (!target_tokenizer_) throw FormatError(folder_ + "/target_tokenizer.json is missing: only ids can be translated");
+  return *target_tokenizer_;
 }
 
 // What the encoder reads at once: a text, or a sentence of one that is too long.
@@ -181,6 +193,7 @@ std::vector<Translator::Piece> Translator::pieces(const std::string& text, bool 
 std::vector<std::vector<Translation>> Translator::translate(std::span<const std::string> texts,
                                                             const TranslateOptions& options) const {
   tokenizer();  // before any work
+  const Tokenizer& target_words = target_tokenizer();
   std::vector<std::vector<Piece>> read(texts.size());
   parallel_for(static_cast<std::int64_t>(texts.size()), options.threads, [&](std::int64_t i, int) {
     read[static_cast<std::size_t>(i)] = pieces(texts[static_cast<std::size_t>(i)], options.split);
@@ -208,7 +221,7 @@ std::vector<std::vector<Translation>> Translator::translate(std::span<const std:
         continue;
       }
       for (Hypothesis& one : *next++) {
-        best.push_back({.text = tokenizer().decode(one.tokens),
+        best.push_back({.text = target_words.decode(one.tokens),
                         .ids = std::move(one.tokens),
                         .score = one.score,
                         .cut = piece.cut,

@@ -151,6 +151,14 @@ const std::string& Tokenizer::token_of(std::int32_t id) const {
   throw std::invalid_argument(fmt::format("id {} is not in the vocabulary", id));
 }
 
+std::vector<std::string> Tokenizer::special_tokens() const {
+  std::vector<std::string> special;
+  for (const text::AddedToken& added : parts_->added.all()) {
+    if (parts_->added.is_special(added.content)) special.push_back(added.content);
+  }
+  return special;
+}
+
 std::int64_t Tokenizer::vocab() const {
   const std::int32_t last_added = parts_->added.all().empty() ? -1 : parts_->added.all().back().id;
   return std::int64_t{1} + std::max(last_added, parts_->model->vocabulary().max_id());

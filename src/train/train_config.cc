@@ -25,10 +25,21 @@ void expect_known(const io::JsonValue& object, const std::set<std::string>& know
 // What a key alone cannot tell, and what follows from other keys.
 void complete(const io::JsonValue& root, TrainConfig& config) {
   MarianConfig& model = config.model;
-  model.encoder_heads = model.decoder_heads = config.heads;
-  model.encoder_ff_dim = model.decoder_ff_dim = config.ff_dim;
-  if (model.model_dim % config.heads != 0) {
-    root["model"]["heads"].refuse(fmt::format("is {}, must divide model_dim, {}", config.heads, model.model_dim));
+  const auto complete_heads = [&](const char* key, std::int64_t& heads) {
+    const bool own = heads > 0;
+    if (!own) heads = config.heads;
+    const io::JsonValue value = root["model"][own ? key : "heads"];
+    if (model.model_dim % heads != 0) {
+      value.refuse(fmt::format("is {}, must divide model_dim, {}", heads, model.model_dim));
+    }
+    if (model.position_kind == MarianPositions::rotary && model.model_dim / heads % 2 != 0) {
+      value.refuse(fmt::format("is {}: rotary positions turn pairs, so that model_dim / heads must be even", heads));
+    }
+  };
+  complete_heads("encoder_heads", model.encoder_heads);
+  complete_heads("decoder_heads", model.decoder_heads);
+  for (std::int64_t* own : {&model.encoder_ff_dim, &model.decoder_ff_dim}) {
+    if (*own == 0) *own = config.ff_dim;
   }
   if (config.training.steps == 0 && config.training.epochs == 0) {
     root["training"].refuse("must have steps or epochs above 0");

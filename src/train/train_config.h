@@ -18,11 +18,13 @@
 namespace qkv::training {
 
 enum class LongPairs { leave_out, truncate };
+enum class Vocabularies { shared, separate };  // of source and target
 
 struct TrainConfig {
   MarianConfig model{.positions = 512};  // without what the tokenizer decides: vocab, end, padding, start
-  std::int64_t heads = 0, ff_dim = 0;    // of both sides
+  std::int64_t heads = 0, ff_dim = 0;    // of a side that names none of its own
   std::int64_t vocab = 0;                // of a tokenizer that is yet to be trained
+  Vocabularies vocabularies = Vocabularies::shared;
   TrainingConfig training{};
   std::int64_t max_length = 0;  // tokens of a side; at most model.positions
   LongPairs long_pairs = LongPairs::leave_out;

@@ -119,6 +119,31 @@ std::vector<TrainKey> make_keys() {
       integer(
           {"model", "decoder_layers", "layers", "Layers that write the target."},
           [](C& c) -> auto& { return c.model.decoder_layers; }, 1, kMaxLayers, kRequired),
+      size(
+          {"model", "encoder_heads", "heads", "Heads of the encoder alone."},
+          [](C& c) -> auto& { return c.model.encoder_heads; }, "model.heads"),
+      size(
+          {"model", "decoder_heads", "heads", "Heads of the decoder alone."},
+          [](C& c) -> auto& { return c.model.decoder_heads; }, "model.heads"),
+      size(
+          {"model", "encoder_ff_dim", "elements", "The ff_dim of the encoder alone."},
+          [](C& c) -> auto& { return c.model.encoder_ff_dim; }, "model.ff_dim"),
+      size(
+          {"model", "decoder_ff_dim", "elements", "The ff_dim of the decoder alone."},
+          [](C& c) -> auto& { return c.model.decoder_ff_dim; }, "model.ff_dim"),
+      choice({"model", "kind", "-",
+              "marian adds sinusoids to embeddings; bart adds a learned table of positions and norms the sum."},
+             [](C& c) -> auto& { return c.model.kind; }, {{"marian", MarianKind::marian}, {"bart", MarianKind::bart}}),
+      choice({"model", "position_kind", "-",
+              "of_kind: positions as kind has them; rotary: self-attention turns queries and keys instead."},
+             [](C& c) -> auto& { return c.model.position_kind; },
+             {{"of_kind", MarianPositions::of_kind}, {"rotary", MarianPositions::rotary}}),
+      choice({"model", "norm_order", "-",
+              "post: norms come after each part of a layer; pre: before it, and once more at the end of each side."},
+             [](C& c) -> auto& { return c.model.norm_order; }, {{"post", NormOrder::post}, {"pre", NormOrder::pre}}),
+      choice({"model", "normalization", "-", "layer: LayerNorm; rms: RMSNorm without bias."},
+             [](C& c) -> auto& { return c.model.normalization; },
+             {{"layer", Normalization::layer}, {"rms", Normalization::rms}}),
       choice({"model", "activation", "-", "Function between the two matrices of a feed-forward layer."},
              [](C& c) -> auto& { return c.model.activation; },
              {{"relu", Activation::relu}, {"gelu", Activation::gelu}, {"silu", Activation::silu}}),
@@ -136,6 +161,10 @@ std::vector<TrainKey> make_keys() {
       size(
           {"tokenizer", "vocab", "tokens", "Size of the vocabulary that is learned from the pairs to train on."},
           [](C& c) -> auto& { return c.vocab; }, kRequired),
+      choice({"tokenizer", "vocabularies", "-",
+              "shared: source and target have one, and one table of embeddings; separate: each side has its own."},
+             [](C& c) -> auto& { return c.vocabularies; },
+             {{"shared", Vocabularies::shared}, {"separate", Vocabularies::separate}}),
 
       integer(
           {"training", "steps", "updates", "Updates of the weights, at most; 0: as many as epochs has."},
@@ -209,51 +238,11 @@ std::vector<TrainKey> make_keys() {
   };
 }
 
-std::string default_of(const TrainKey& key) { return key.otherwise.empty() ? "required" : key.otherwise; }
-
-// Words in lines of at most `width`, each behind `indent`.
-std::string wrapped(const std::string& text, std::size_t width, const std::string& indent) {
-  std::string lines, line;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) {
-      lines += indent + line + '\n';
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-    begin = end + 1;
-  }
-  return lines + indent + line + '\n';
-}
-
 }  // namespace
 
 std::span<const TrainKey> train_keys() {
   static const std::vector<TrainKey> keys = make_keys();
   return keys;
-}
-
-std::string train_keys_text() {
-  constexpr std::size_t kWidth = 98;
-  std::string text = "Keys of the config, with type, unit and default (docs/training.md):\n", section;
-  for (const TrainKey& key : train_keys()) {
-    if (key.section != section) text += fmt::format("\n\"{}\"\n", key.section);
-    section = key.section;
-    const std::string unit = key.unit == "-" ? "" : " (" + key.unit + ")";
-    text += wrapped(fmt::format("{:<16} {}{}; {}", key.name, key.type, unit, default_of(key)), kWidth, "  ");
-    text += wrapped(key.meaning, kWidth, std::string(6, ' '));
-  }
-  return text;
-}
-
-std::string train_keys_markdown() {
-  std::string text = "| key | type | unit | default | meaning |\n| --- | --- | --- | --- | --- |\n";
-  for (const TrainKey& key : train_keys()) {
-    text += fmt::format("| `{}.{}` | {} | {} | {} | {} |\n", key.section, key.name, key.type, key.unit, default_of(key),
-                        key.meaning);
-  }
-  return text;
 }
 
 }  // namespace qkv::training

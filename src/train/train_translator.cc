@@ -2,30 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "io/crc32.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/marian.h"
-#include "qkv/threads.h"
 #include "qkv/tokenizer.h"
-#include "qkv/train_tokenizer.h"
 #include "train/checkpoints.h"
 #include "train/train_config.h"
+#include "train/training_pairs.h"
+#include "train/vocabularies.h"
 
 namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
-using training::LongPairs;
+using training::kEnd;
+using training::kPadding;
+using training::kUnknown;
 using training::TrainConfig;
-
-constexpr const char* kEnd = "</s>";
-constexpr const char* kPadding = "<pad>";
-constexpr const char* kUnknown = "<unk>";
+using training::Vocabularies;
+using training::Vocabulary;
 
 // The model with the options of its training.
 class TrainedMarian : public Trainable {
@@ -45,36 +47,19 @@ class TrainedMarian : public Trainable {
   const TrainConfig& config_;
 };
 
-std::string given_tokenizer(const TrainTranslatorFiles& files) {
-  return files.tokenizer.empty() && !files.from.empty() ? files.from + "/tokenizer.json" : files.tokenizer;
-}
-
 // What would be overwritten belongs to a training that can go on, or nothing is there yet.
-void expect_own(const TrainTranslatorFiles& files) {
+void expect_own(const TrainTranslatorFiles& files, std::span<const Vocabulary> vocabularies) {
   if (training::Checkpoints::exist(files.out + "/checkpoints")) return;
-  const std::string given = given_tokenizer(files);
-  for (const char* name :
-       {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
+  for (const char* name : {"model.safetensors", "config.json", "generation_config.json", training::kTokenizerFile,
+                           training::kTargetTokenizerFile, "tokenizer_config.json"}) {
     const std::string path = files.out + "/" + name;
-    if (!fs::exists(path) || (!given.empty() && fs::exists(given) && fs::equivalent(path, given))) continue;
+    const auto is_given = [&](const Vocabulary& own) { return own.is_given() && fs::equivalent(path, own.path()); };
+    if (!fs::exists(path) || std::any_of(vocabularies.begin(), vocabularies.end(), is_given)) continue;
     throw std::invalid_argument(
         fmt::format("{}: it is there already, and the folder has no checkpoints to go on from; train into another "
                     "folder, or remove it",
                     path));
   }
-}
-
-// The text of the tokenizer.json that is given, or that the training in the folder has; else a new one.
-std::string make_tokenizer(const TrainTranslatorFiles& files, const std::vector<TextPair>& pairs, std::int64_t vocab) {
-  const std::string given = given_tokenizer(files), own = files.out + "/tokenizer.json";
-  if (!given.empty()) return read_file(given);
-  if (fs::exists(own)) return read_file(own);
-  TokenizerTrainer trainer;
-  for (const TextPair& pair : pairs) {
-    trainer.add(pair.source);
-    trainer.add(pair.target);
-  }
-  return trainer.train(vocab);
 }
 
 std::string checksum(std::string_view bytes) { return fmt::format("{:08x}", io::crc32(bytes)); }
@@ -118,10 +103,17 @@ Marian begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
   return model;
 }
 
-std::int32_t need_token(const Tokenizer& tokenizer, const std::string& token, const std::string& path) {
-  const auto id = tokenizer.id_of(token);
-  if (!id) throw FormatError(fmt::format("{}: it has no token \"{}\"", path, token));
-  return *id;
+// What the vocabularies decide of the model. The source's table has room for the id of padding, too, which other
+// programs look up to pad with, though no source holds it.
+void set_tokens(const Vocabulary& source, const Vocabulary& target, TrainConfig& config) {
+  MarianConfig& model = config.model;
+  model.end = target.need(kEnd);
+  model.padding = model.start = target.need(kPadding);
+  if (model.padding != target.tokenizer().vocab() - 1) {
+    throw FormatError(fmt::format("{}: the token {} must be the last one", target.path(), kPadding));
+  }
+  model.vocab = std::max(source.tokenizer().vocab(), target.tokenizer().vocab());
+  if (config.vocabularies == Vocabularies::separate) model.target_vocab = target.tokenizer().vocab();
 }
 
 void write_tokenizer_config(const std::string& folder, const Tokenizer& tokenizer, std::int64_t positions) {
@@ -134,79 +126,54 @@ void write_tokenizer_config(const std::string& folder, const Tokenizer& tokenize
   write_file(folder + "/tokenizer_config.json", json.dump(2) + "\n");
 }
 
-// Both sides end with the end token.
-std::vector<std::int32_t> encode(const Tokenizer& tokenizer, const std::string& text, std::int32_t end) {
-  std::vector<std::int32_t> ids = tokenizer.encode(text).ids;
-  if (ids.empty() || ids.back() != end) ids.push_back(end);
-  return ids;
-}
-
-// Leaves out pairs with a side of more than max_length tokens, or cuts such sides off; returns how many pairs it were.
-std::size_t shorten(std::vector<TokenPair>& pairs, const TrainConfig& config) {
-  const auto too_long = [&](const TokenPair& pair) {
-    return std::max(std::ssize(pair.source), std::ssize(pair.target)) > config.max_length;
-  };
-  if (config.long_pairs == LongPairs::leave_out) return std::erase_if(pairs, too_long);
-  std::size_t count = 0;
-  for (TokenPair& pair : pairs) {
-    if (!too_long(pair)) continue;
-    ++count;
-    for (std::vector<std::int32_t>* side : {&pair.source, &pair.target}) {
-      if (std::ssize(*side) <= config.max_length) continue;
-      side->resize(static_cast<std::size_t>(config.max_length));
-      side->back() = config.model.end;
-    }
-  }
-  return count;
-}
-
-std::vector<TokenPair> encode(const Tokenizer& tokenizer, const std::vector<TextPair>& texts, const TrainConfig& config,
-                              const std::string& path, const TrainingOptions& options) {
-  std::vector<TokenPair> all(texts.size());
-  parallel_for(std::ssize(texts), 0, [&](std::int64_t index, int) {
-    const auto i = static_cast<std::size_t>(index);
-    const std::int32_t end = config.model.end;
-    all[i] = {encode(tokenizer, texts[i].source, end), encode(tokenizer, texts[i].target, end)};
-  });
-  const std::size_t too_long = shorten(all, config);
-  if (too_long > 0 && options.observer != nullptr) {
-    options.observer->notice(fmt::format("{}: {} of {} pairs have more than {} tokens on a side and are {}", path,
-                                         too_long, texts.size(), config.max_length,
-                                         config.long_pairs == LongPairs::leave_out ? "left out" : "truncated"));
-  }
-  return all;
-}
-
 }  // namespace
 
 TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options) {
+  const training::Notice notice = [&](const std::string& text) {
+    if (options.observer != nullptr) options.observer->notice(text);
+  };
   TrainConfig config = training::read_train_config(files.config);
-  const std::vector<TextPair> train_texts = read_pairs(files.train), valid_texts = read_pairs(files.valid);
-  expect_own(files);
-  const std::string given = given_tokenizer(files);
-  const std::string tokenizer_path = given.empty() ? files.out + "/tokenizer.json" : given;
-  const std::string tokenizer_json = make_tokenizer(files, train_texts, config.vocab);
-  const Tokenizer tokenizer = Tokenizer::parse(tokenizer_json, tokenizer_path);
-  config.model.vocab = tokenizer.vocab();
-  config.model.end = need_token(tokenizer, kEnd, tokenizer_path);
-  config.model.padding = config.model.start = need_token(tokenizer, kPadding, tokenizer_path);
-  if (config.model.padding != config.model.vocab - 1) {
-    throw FormatError(fmt::format("{}: the token {} must be the last one", tokenizer_path, kPadding));
+  std::vector<Vocabulary> vocabularies = training::find_vocabularies(files, config.vocabularies);
+  Vocabulary &source = vocabularies.front(), &target = vocabularies.back();
+  std::vector<std::string> reserved;
+  for (const Vocabulary& own : vocabularies) {
+    for (std::string& token : own.tokenizer().special_tokens()) reserved.push_back(std::move(token));
   }
-  const std::vector<TokenPair> train_pairs = encode(tokenizer, train_texts, config, files.train, options);
-  const std::vector<TokenPair> valid_pairs = encode(tokenizer, valid_texts, config, files.valid, options);
+  const io::PairLines train_texts = training::read_training_pairs(files.train, reserved, files.bad_lines, notice);
+  const io::PairLines valid_texts = training::read_training_pairs(files.valid, reserved, files.bad_lines, notice);
+  expect_own(files, vocabularies);
+  training::notice_shared_pairs(train_texts, valid_texts, files.valid, notice);
+  for (Vocabulary& own : vocabularies) {
+    std::vector<const std::string*> texts;
+    for (const TextPair& pair : train_texts.pairs) {
+      if (&own == &source) texts.push_back(&pair.source);
+      if (&own == &target) texts.push_back(&pair.target);
+    }
+    own.learn(texts, config.vocab, notice);
+  }
+  set_tokens(source, target, config);
+  const training::SideTokens source_tokens{source.tokenizer(), source.need(kEnd)};
+  const training::SideTokens target_tokens{target.tokenizer(), target.need(kEnd)};
+  const auto encode = [&](const io::PairLines& texts, const std::string& path) {
+    return training::encode_pairs(texts, source_tokens, target_tokens, config, path, notice);
+  };
+  const std::vector<TokenPair> train_pairs = encode(train_texts, files.train),
+                               valid_pairs = encode(valid_texts, files.valid);
+  if (Marian::class_of(config.model).empty()) {
+    notice("no class of transformers can hold this model: its model_type is \"qkv\", which opens here alone");
+  }
 
   Marian model = begin(files, config);
   TrainedMarian trained(model, config);
   TrainingOptions all_options = options;
   all_options.identity = identity_of(config.model);
-  all_options.identity["tokenizer"] = checksum(tokenizer_json);
+  for (const Vocabulary& own : vocabularies) all_options.identity[fs::path(own.name()).stem()] = checksum(own.json());
   if (!files.from.empty()) all_options.identity["from"] = checksum(read_file(files.from + "/model.safetensors"));
   all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
                           {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
   all_options.write_model = [&] {
-    write_file(files.out + "/tokenizer.json", tokenizer_json);
-    write_tokenizer_config(files.out, tokenizer, config.model.positions);
+    for (const Vocabulary& own : vocabularies) write_file(files.out + "/" + own.name(), own.json());
+    write_tokenizer_config(files.out, source.tokenizer(), config.model.positions);
     model.save(files.out, config.dtype);
   };
   return train(trained, {.train = train_pairs, .valid = valid_pairs}, config.training, files.out, all_options);

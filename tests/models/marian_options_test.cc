@@ -74,11 +74,10 @@ double move(Marian& model, double step) {
     Random random(++seed);
     for (std::int64_t i = 0; i < own.value.element_count(); ++i) {
       const double direction = random.normal();
+      const bool is_padding = (name == "decoder.embed_tokens.weight" || name == "shared.weight") && i / 12 == 10;
+      if (is_padding) continue;  // a row that has no gradient
       own.value.data<double>()[i] += step * direction;
-      // The row of padding has no gradient, and where one table serves both sides it is no class either.
-      const bool padding = name.ends_with("embed_tokens.weight") || name == "shared.weight";
-      if (padding && i / 12 == 10) own.value.data<double>()[i] -= step * direction;
-      if (own.has_gradient()) slope += own.gradient.data<double>()[i] * (padding && i / 12 == 10 ? 0 : direction);
+      if (own.has_gradient()) slope += own.gradient.data<double>()[i] * direction;
     }
   });
   return slope;

@@ -40,18 +40,21 @@ TEST(TrainKeys, SayEverything) {
 // A config that says each default of the table, and one that says nothing beyond what is required, mean the same.
 TEST(TrainKeys, DefaultsAreThoseOfTheReader) {
   const test::TemporaryFolder folder;
-  const auto read = [&](const std::string& model, const std::string& training) {
+  const auto read = [&](const std::string& model, const std::string& tokenizer, const std::string& training) {
     return training::read_train_config(folder.put("c", R"({"model": {"model_dim": 8, "heads": 2, "ff_dim": 16,
-"encoder_layers": 1, "decoder_layers": 2)" + model + R"(}, "tokenizer": {"vocab": 300}, "training": {"steps": 5,
+"encoder_layers": 1, "decoder_layers": 2)" + model + R"(}, "tokenizer": {"vocab": 300)" +
+                                                           tokenizer + R"(}, "training": {"steps": 5,
 "rate": 1)" + training + "}}"));
   };
-  std::string model, training;
+  std::string model, tokenizer, training;
   for (const TrainKey& key : train_keys()) {
     const bool of_another_key = key.otherwise.find("model.") != std::string::npos;
     if (key.otherwise.empty() || of_another_key || key.name == "steps") continue;
-    (key.section == "model" ? model : training) += ", \"" + key.name + "\": " + key.otherwise;
+    (key.section == "model"       ? model
+     : key.section == "tokenizer" ? tokenizer
+                                  : training) += ", \"" + key.name + "\": " + key.otherwise;
   }
-  const training::TrainConfig all = read(model, training), none = read("", "");
+  const training::TrainConfig all = read(model, tokenizer, training), none = read("", "", "");
   for (const TrainKey& key : train_keys()) EXPECT_EQ(key.show(all), key.show(none)) << key.name;
 }
 

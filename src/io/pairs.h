@@ -1,0 +1,23 @@
+// A file of pairs, line by line: what is one, and what is wrong with the others.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qkv/files.h"
+
+namespace qkv::io {
+
+struct PairLines {
+  std::vector<TextPair> pairs{};
+  std::vector<std::int64_t> numbers{};  // of the line of each pair, from 1
+  std::vector<std::string> faults{};    // "FILE: line 7 is blank"
+};
+
+// Lines as text_lines.h has them. At fault are blank ones but the last, those of more or fewer than two columns or with
+// an empty one, bytes that are not UTF-8, and texts that hold one of `reserved`.
+PairLines read_pair_lines(const std::string& path, std::span<const std::string> reserved = {});
+
+}  // namespace qkv::io

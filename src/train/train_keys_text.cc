@@ -1,0 +1,53 @@
+// The table of keys as text and as Markdown.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "train/train_keys.h"
+
+namespace qkv::training {
+namespace {
+
+std::string default_of(const TrainKey& key) { return key.otherwise.empty() ? "required" : key.otherwise; }
+
+// Words in lines of at most `width`, each behind `indent`.
+std::string wrapped(const std::string& text, std::size_t width, const std::string& indent) {
+  std::string lines, line;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) {
+      lines += indent + line + '\n';
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+    begin = end + 1;
+  }
+  return lines + indent + line + '\n';
+}
+
+}  // namespace
+
+std::string train_keys_text() {
+  constexpr std::size_t kWidth = 98;
+  std::string text = "Keys of the config, with type, unit and default (docs/training.md):\n", section;
+  for (const TrainKey& key : train_keys()) {
+    if (key.section != section) text += fmt::format("\n\"{}\"\n", key.section);
+    section = key.section;
+    const std::string unit = key.unit == "-" ? "" : " (" + key.unit + ")";
+    text += wrapped(fmt::format("{:<16} {}{}; {}", key.name, key.type, unit, default_of(key)), kWidth, "  ");
+    text += wrapped(key.meaning, kWidth, std::string(6, ' '));
+  }
+  return text;
+}
+
+std::string train_keys_markdown() {
+  std::string text = "| key | type | unit | default | meaning |\n| --- | --- | --- | --- | --- |\n";
+  for (const TrainKey& key : train_keys()) {
+    text += fmt::format("| `{}.{}` | {} | {} | {} | {} |\n", key.section, key.name, key.type, key.unit, default_of(key),
+                        key.meaning);
+  }
+  return text;
+}
+
+}  // namespace qkv::training

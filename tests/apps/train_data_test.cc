@@ -1,0 +1,149 @@
+// qkv train looks at its data before the first step: each fault by file and line, and nothing in the folder is touched.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "apps/program.h"
+#include "train/translator_files.h"
+
+namespace qkv {
+namespace {
+
+using test::contents;
+using test::expect_message;
+using test::Outcome;
+using test::run_program;
+
+class TrainDataTest : public ::testing::Test {
+ protected:
+  struct Folder {
+    const test::TempFolder& temporary;
+    std::string operator/(const std::string& name) const { return temporary / name; }
+    std::string put(const std::string& name, const std::string& bytes) const {
+      std::ofstream(temporary / name, std::ios::binary) << bytes;
+      return temporary / name;
+    }
+  };
+
+  std::vector<std::string> arguments(const std::string& out, std::vector<std::string> more = {}) const {
+    std::vector<std::string> all{"train",   "--config",   files_.config, "--train",    files_.train,
+                                 "--valid", files_.valid, "--out",       folder_ / out};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  // Trains on the words and these lines, which begin in line 61.
+  Outcome train_on(const std::string& lines, std::vector<std::string> more = {}) const {
+    std::ofstream(files_.train, std::ios::binary) << test::pairs_of_words(60) << lines;
+    return run_program(arguments("out", std::move(more)));
+  }
+
+  const test::TempFolder folder_;
+  const TrainTranslatorFiles files_ = test::tiny_training(Folder{folder_});
+};
+
+struct Fault {
+  std::string lines, message;
+};
+
+const std::vector<Fault>& faults() {
+  static const std::vector<Fault> all = {
+      {"one\tuno</s> dos\n", "train.tsv: line 61 has </s> in its text, which is a special token"},
+      {"one <pad>\tuno\n", "train.tsv: line 61 has <pad> in its text"},
+      {"one <unk>\tuno\n", "train.tsv: line 61 has <unk> in its text"},
+      {"one\tuno\ncaf\xe9\tcafe\n", "train.tsv: line 62: byte 4 (0xe9) is not UTF-8"},
+      {"\none\tuno\n", "train.tsv: line 61 is blank"},
+      {" \xc2\xa0\none\tuno\n", "train.tsv: line 61 is blank"},
+      {"one\tuno\tein\n", "train.tsv: line 61 has 3 columns; it must be a text, a tab and its translation"},
+      {"one\n", "train.tsv: line 61 must be a text, a tab and its translation"},
+      {"one\t \n", "train.tsv: line 61 must be a text, a tab and its translation"},
+      {"one\tuno\n\n\n", "train.tsv: line 62 is blank"},
+  };
+  return all;
+}
+
+TEST_F(TrainDataTest, FaultsAreRefusedByLine) {
+  for (const Fault& fault : faults()) {
+    SCOPED_TRACE(fault.message);
+    expect_message(train_on(fault.lines), 3, "qkv train", fault.message);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  }
+  expect_message(train_on("\none\nx\t\n"), 3, "qkv train", "line 61 is blank (the first of 3 bad lines)");
+}
+
+TEST_F(TrainDataTest, ThoseOfTheValidationToo) {
+  std::ofstream(files_.valid, std::ios::binary) << "one\tuno\none\n";
+  expect_message(run_program(arguments("out")), 3, "qkv train", "valid.tsv: line 2 must be a text, a tab");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+// A language's start, as tokenizers of several languages have it.
+TEST_F(TrainDataTest, SpecialTokensAreThoseOfTheTokenizer) {
+  ASSERT_EQ(train_on("").code, 0);
+  std::string json = contents(folder_ / "out/tokenizer.json");
+  const std::string unknown = "\"<unk>\"";
+  for (std::size_t at = json.find(unknown); at != std::string::npos; at = json.find(unknown)) {
+    json.replace(at, unknown.size(), "\">>es<<\"");
+  }
+  std::ofstream(folder_ / "given.json") << json;
+  std::ofstream(files_.train, std::ios::binary) << test::pairs_of_words(60) << "<unk>\tuno\n>>es<< one\tuno\n";
+  expect_message(run_program(arguments("other", {"--tokenizer", folder_ / "given.json"})), 3, "qkv train",
+                 "train.tsv: line 62 has >>es<< in its text");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));
+}
+
+TEST_F(TrainDataTest, AFinishedFolderStaysAsItIs) {
+  ASSERT_EQ(train_on("").code, 0);
+  std::map<std::string, std::string> before;
+  const auto files = [&] {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "out")) {
+      if (entry.is_regular_file()) all[entry.path()] = contents(entry.path());
+    }
+    return all;
+  };
+  before = files();
+  for (const Fault& fault : faults()) EXPECT_EQ(train_on(fault.lines).code, 3) << fault.message;
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(TrainDataTest, SkipBadLeavesThemOut) {
+  ASSERT_EQ(train_on("").code, 0);
+  const std::string weights = contents(folder_ / "out/model.safetensors");
+  std::filesystem::remove_all(folder_ / "out");
+  std::string lines;
+  for (const Fault& fault : faults()) {
+    if (fault.lines.find("one\tuno\n") == std::string::npos) lines += fault.lines;
+  }
+  const Outcome outcome = train_on(lines, {"--skip-bad"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("train.tsv: 6 of 66 lines are bad and left out; the first: line 61 has </s> in its text"),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(contents(folder_ / "out/model.safetensors"), weights);
+}
+
+TEST_F(TrainDataTest, ABlankLastLineIsNoFault) {
+  EXPECT_EQ(train_on("\n").code, 0);
+  std::filesystem::remove_all(folder_ / "out");
+  EXPECT_EQ(train_on(" ").code, 0);
+}
+
+TEST_F(TrainDataTest, SaysWhatIsInBothFiles) {
+  std::ofstream(files_.valid, std::ios::binary) << "new\tnuevo\n" << test::pairs_of_words(3) << "one\tother\n";
+  const Outcome outcome = run_program(arguments("out"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("valid.tsv: 3 of 5 pairs are also trained on, the first in line 2\n"), std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(TrainDataTest, SaysThatTheVocabularyIsSmaller) {
+  std::string config = test::kTinyConfig;
+  config.replace(config.find("280"), 3, "900");
+  std::ofstream(files_.config) << config;
+  const Outcome outcome = run_program(arguments("out"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find(" tokens, not the 900 asked for"), std::string::npos) << outcome.err;
+}
+
+}  // namespace
+}  // namespace qkv
