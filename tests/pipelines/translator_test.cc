@@ -159,6 +159,8 @@ TEST(Translator, ABartReadsAndWritesText) { expect_texts(kGolden + "bart_text", 
 // Unigrams, and renormalize_logits.
 TEST(Translator, AFolderLikeThoseOfOpusReadsAndWritesText) { expect_texts(kGolden + "opus_text", golden("opus_text")); }
 
+TEST(Translator, EachSideMayHaveItsOwnVocabulary) { expect_texts(kGolden + "opus_separate", golden("opus_separate")); }
+
 // The model has 24 positions.
 TEST(Translator, TranslatesTheBeginningOfWhatIsTooLong) {
   const Translator translator = Translator::load(kGolden + "bart_text");
