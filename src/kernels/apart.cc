@@ -12,14 +12,11 @@ constexpr int kMostSteps = 10000;  // of a search: some ten microseconds, hundre
 // The bytes of a view: steps with their counts, the largest first, from its lowest address on.
 class Bytes {
  public:
-  explicit Bytes(const TensorView& view) : first_(reinterpret_cast<std::intptr_t>(view.bytes())) {
-    const auto element = static_cast<std::int64_t>(size_of(view.dtype()));
+  explicit Bytes(const NamedView& view) : first_(view.first) {
+    const auto element = static_cast<std::int64_t>(size_of(view.dtype));
     add(1, element);
-    for (int dim = 0; dim < view.rank(); ++dim) {
-      const std::int64_t step = view.stride(dim) * element;
-      if (step < 0) first_ += step * (view.size(dim) - 1);
-      add(std::abs(step), view.size(dim));
-    }
+    for (int dim = 0; dim < view.shape->size(); ++dim)
+      add(std::abs((*view.strides)[dim] * element), (*view.shape)[dim]);
     std::sort(steps_, steps_ + count_, [](const Step& a, const Step& b) { return a.bytes > b.bytes; });
     for (int i = count_ - 1; i >= 0; --i) {
       steps_[i].span = (i + 1 < count_ ? steps_[i + 1].span : 1) + steps_[i].bytes * (steps_[i].count - 1);
@@ -84,10 +81,30 @@ class Search {
 
 }  // namespace
 
+void NamedView::find_range(bool is_given) {
+  if (!is_given) return;
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  std::int64_t lowest = 0, highest = element - 1;
+  for (int dim = 0; dim < shape->size(); ++dim) {
+    const std::int64_t extent = (*shape)[dim];
+    if (extent == 0) return;
+    const std::int64_t span = (*strides)[dim] * element * (extent - 1);
+    (span < 0 ? lowest : highest) += span;
+  }
+  first = reinterpret_cast<std::intptr_t>(bytes) + lowest;
+  last = reinterpret_cast<std::intptr_t>(bytes) + highest;
+}
+
 std::vector<NamedView> inputs_of(const TensorView& q, const TensorView& k, const TensorView& v,
                                  const AttentionOptions& options) {
-  std::vector<NamedView> inputs{{"q", q}, {"k", k}, {"v", v}};
-  const auto add = [&](std::string_view name, const TensorView& view) { inputs.push_back({name, view}); };
+  std::vector<NamedView> inputs;
+  inputs.reserve(16);
+  const auto add = [&](std::string_view name, const TensorView& view) {
+    if (view) inputs.push_back({name, view});
+  };
+  add("q", q);
+  add("k", k);
+  add("v", v);
   for (const TensorView& view : options.mask.length_views()) add("lengths", view);
   for (const TensorView& view : options.mask.boolean_views()) add("a boolean mask", view);
   for (const Mask::DocumentIds& ids : options.mask.document_ids())
@@ -95,8 +112,9 @@ std::vector<NamedView> inputs_of(const TensorView& q, const TensorView& k, const
   for (const TensorView& view : options.bias.views()) add("bias", view);
   for (const TensorView& view : options.bias.alibi_slopes()) add("ALiBi slopes", view);
   for (const RelativeTable& table : options.bias.tables()) add("a table", table.values());
-  for (const TensorView& view : {options.score.w_query(), options.score.w_key(), options.score.v()})
-    add("the score", view);
+  add("the score", options.score.w_query());
+  add("the score", options.score.w_key());
+  add("the score", options.score.v());
   add("sinks", options.sinks);
   add("offsets_query", options.offsets_query);
   add("offsets_key", options.offsets_key);
@@ -114,13 +132,11 @@ void add_tangents(std::vector<NamedView>& inputs, const TensorView& out, const T
 }
 
 void require_apart(const std::vector<NamedView>& outputs, const std::vector<NamedView>& inputs) {
-  const auto has_elements = [](const TensorView& view) { return view && view.element_count() > 0; };
   for (auto output = outputs.begin(); output != outputs.end(); ++output) {
-    if (!has_elements(output->view)) continue;
-    const Bytes own(output->view);
     const auto require = [&](const NamedView& other) {
-      if (!has_elements(other.view)) return;
-      const Bytes bytes(other.view);
+      if (output->last < other.first || other.last < output->first) return;
+      if (output->last < output->first || other.last < other.first) return;  // nothing
+      const Bytes own(*output), bytes(other);
       if (Search(own, bytes).finds()) {
         fail("{} shares elements with {}, or may; an output needs memory of its own", output->name, other.name);
       }

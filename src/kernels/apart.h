@@ -1,6 +1,7 @@
 // Whether views share elements: an output must lie apart from everything that is read, and from every other output.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -8,9 +9,22 @@
 
 namespace qkv {
 
+// A view that lives as long as the call, and the bytes from its first to its last; none if it was not given.
 struct NamedView {
+  template <class Byte>
+  NamedView(std::string_view with_name, const BasicView<Byte>& view)
+      : name(with_name), bytes(view.bytes()), dtype(view.dtype()), shape(&view.shape()), strides(&view.strides()) {
+    find_range(static_cast<bool>(view));
+  }
+
   std::string_view name;
-  TensorView view;
+  const std::byte* bytes;
+  Dtype dtype;
+  const Dims *shape, *strides;
+  std::intptr_t first = 0, last = -1;
+
+ private:
+  void find_range(bool is_given);
 };
 
 // Those of a call that are given.

@@ -243,18 +243,22 @@ class ForwardCall {
   const std::int64_t element_ = static_cast<std::int64_t>(size_of(problem_.accumulation));
 };
 
-std::vector<NamedView> outputs_of(const TensorView& out, const AttentionExtras& extras) {
-  return {{"out", out},
-          {"log_sum_exp", extras.log_sum_exp},
-          {"weights", extras.weights},
-          {"logits", extras.logits},
-          {"row_weights", extras.row_weights},
-          {"row_maximum", extras.row_maximum},
-          {"entropy", extras.entropy},
-          {"top_keys", extras.top_keys},
-          {"top_weights", extras.top_weights},
-          {"received", extras.received},
-          {"block_weights", extras.block_weights}};
+std::vector<NamedView> outputs_of(const MutableTensorView& out, const AttentionExtras& extras) {
+  std::vector<NamedView> outputs{{"out", out}};
+  const auto add = [&](std::string_view name, const MutableTensorView& view) {
+    if (view) outputs.push_back({name, view});
+  };
+  add("log_sum_exp", extras.log_sum_exp);
+  add("weights", extras.weights);
+  add("logits", extras.logits);
+  add("row_weights", extras.row_weights);
+  add("row_maximum", extras.row_maximum);
+  add("entropy", extras.entropy);
+  add("top_keys", extras.top_keys);
+  add("top_weights", extras.top_weights);
+  add("received", extras.received);
+  add("block_weights", extras.block_weights);
+  return outputs;
 }
 
 }  // namespace

@@ -181,9 +181,10 @@ std::vector<NamedView> outputs_of(const AttentionGradients& gradients) {
                                  {"the gradient of score w_key", gradients.score.w_key},
                                  {"the gradient of score v", gradients.score.v},
                                  {"the gradient of the sinks", gradients.sinks}};
-  for (const TensorView view : gradients.bias) outputs.push_back({"the gradient of a bias", view});
-  for (const TensorView view : gradients.tables) outputs.push_back({"the gradient of a table", view});
-  for (const TensorView view : gradients.alibi_slopes) outputs.push_back({"the gradient of ALiBi slopes", view});
+  for (const MutableTensorView& view : gradients.bias) outputs.push_back({"the gradient of a bias", view});
+  for (const MutableTensorView& view : gradients.tables) outputs.push_back({"the gradient of a table", view});
+  for (const MutableTensorView& view : gradients.alibi_slopes)
+    outputs.push_back({"the gradient of ALiBi slopes", view});
   return outputs;
 }
 
