@@ -189,7 +189,7 @@ TEST(Translate, TextOfNbestTellsLinesApart) {
       std::getline(text, line, '\t'), std::getline(text, score, '\t'), std::getline(text, translation);
       EXPECT_EQ(line, std::to_string(number));
       EXPECT_NEAR(std::stod(score), one.at("score").get<double>(), 1e-5);  // six digits
-      EXPECT_EQ(translation, one.at("text"));
+      EXPECT_EQ(translation, one.at("text").get<std::string>());
       ++rows;
     }
   }
