@@ -175,6 +175,7 @@ TEST_F(CheckpointsTest, AverageTakesThoseThatCountAndAreWhole) {
   bytes.back() ^= 1;
   folder_.put("c/step-000000020/weights.safetensors", bytes);
   EXPECT_EQ(checkpoints_.ending_at(30), std::vector<std::int64_t>{30});
+  ASSERT_FALSE(notices_.empty());
   EXPECT_NE(notices_.back().find("step-000000020"), std::string::npos);
 }
 

@@ -132,6 +132,7 @@ TEST_F(TrainingResultTest, ADamagedBestLeavesTheModelAsItWasWritten) {
     if (progress.step == 6) damage(4);
   });
   EXPECT_EQ(done.result.best_step, 4);
+  ASSERT_FALSE(done.written.empty());
   EXPECT_EQ(done.written.back(), 10);
   ASSERT_EQ(done.watcher.notices.size(), 2u);
   EXPECT_NE(done.watcher.notices[1].find("weights of step 4"), std::string::npos) << done.watcher.notices[1];
