@@ -74,7 +74,9 @@ TEST(Embed, NumbersOfABrokenModelAreValidJson) {
   std::ofstream(model / "in") << "a b\n";
   const Outcome outcome = run_program({"embed", "--model", model / "", "--json"}, {.input = model / "in"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const auto& value : nlohmann::json::parse(outcome.out).at("embedding")) EXPECT_EQ(value, "nan");
+  const auto embedding = nlohmann::json::parse(outcome.out).at("embedding");
+  ASSERT_FALSE(embedding.empty());
+  for (const auto& value : embedding) EXPECT_EQ(value, "nan");
 }
 
 TEST(Embed, RefusesInOneLine) {
