@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <string_view>
@@ -106,7 +107,8 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
   read("--input", options.input, input.inputs);
   if (io::has_ending(options.input, ".csv")) read_remarks(options.input, input);
   if (!options.input.empty() && !options.input.starts_with('[')) {
-    input.title = "Self-attention step by step: " + printable(options.input);
+    const std::string file = std::filesystem::path(options.input).filename().string();
+    input.title = "Self-attention step by step: " + printable(file);
   }
   read("--w-embed", options.w_embed, input.w_embed);
   read("--w-query", options.w_query, input.w_query);

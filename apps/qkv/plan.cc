@@ -1,22 +1,41 @@
 // qkv plan: what a call of attention would do, without any array but masks, and without computing anything.
 #include <fmt/format.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "qkv/attention_plan.h"
 #include "qkv/attention_sizes.h"
 #include "qkv/commands.h"
 #include "qkv/files.h"
+#include "qkv/named_files.h"
+#include "qkv/program.h"
+#include "qkv/signals.h"
+#include "qkv/table_options.h"
 
 namespace qkv::app {
 namespace {
 
+enum class Pass { forward, backward, jvp, double_backward };
+
 struct Request {
-  AttentionSizes sizes;
-  Mask window;
-  std::vector<std::int64_t> lengths;
-  std::string mask;
+  AttentionSizes sizes{};
+  Pass pass = Pass::forward;
+  std::vector<std::string> outputs{};
+  Mask window{};
+  std::vector<std::int64_t> lengths{};
+  NamedFile mask{"--mask"};
+  NamedFile documents{"--documents"};
+  NamedFile documents_key{"--documents-key"};
+  NamedFile bias{"--bias"};
+  NamedFile alibi{"--alibi"};
+  NamedFile sinks{"--sinks"};
+  TableOptions tables{};
+  ScoreOptions score{};
+  Dropout dropout{};
   double soft_cap = 0;
   std::int64_t memory_limit = 0;
   bool json = false;
@@ -27,9 +46,9 @@ void print(const AttentionPlan& plan) {
              plan.precision == Precision::reduced ? "in bf16, " : "", plan.threads, plan.threads == 1 ? "" : "s");
   fmt::print("tiles       {}, {} of them skipped", plan.tiles, plan.skipped_tiles);
   if (plan.tile_keys > 0) fmt::print("; {} queries x {} keys", plan.block_queries, plan.tile_keys);
-  fmt::print("; chunks of {} keys\n", plan.chunk_keys);
+  fmt::print("{}\n", plan.chunk_keys > 0 ? fmt::format("; chunks of {} keys", plan.chunk_keys) : "");
   fmt::print("operations  {:.4g}\n", plan.operations);
-  fmt::print("bytes       {:.4g} of inputs and output\n", plan.bytes);
+  fmt::print("bytes       {:.4g} of inputs and outputs\n", plan.bytes);
   fmt::print("workspace   {} bytes\n", plan.workspace);
   for (const std::string& remark : plan.remarks) fmt::print("because     {}\n", remark);
 }
@@ -51,21 +70,112 @@ void print_json(const AttentionPlan& plan) {
   fmt::print("{}\n", object.dump());
 }
 
-void run(Request& request) {
-  AttentionSizes& sizes = request.sizes;
-  sizes.complete();
-  const auto without_elements = [&](const Dims& shape) { return TensorView(nullptr, *sizes.dtype, shape); };
+// Arrays that masks, biases and scores borrow.
+struct Inputs {
+  explicit Inputs(const Request& request)
+      : accumulation(accumulation_of(*request.sizes.dtype)),
+        lengths(Tensor::of({static_cast<std::int64_t>(request.lengths.size())}, request.lengths)),
+        mask(read(request.mask)),
+        documents(read(request.documents)),
+        documents_key(read(request.documents_key)),
+        bias(read_wide(request.bias)),
+        alibi(read_wide(request.alibi)),
+        sinks(read_wide(request.sinks)),
+        tables(read_tables(request.tables, accumulation)),
+        score(read_score_parameters(request.score, accumulation)) {}
+
+  static Tensor read(const NamedFile& file) { return file.given() ? read_array(file.path) : Tensor(); }
+  Tensor read_wide(const NamedFile& file) const {
+    return file.given() ? read_parameter(file.option, file.path, accumulation) : Tensor();
+  }
+
+  Dtype accumulation;
+  Tensor lengths, mask, documents, documents_key, bias, alibi, sinks;
+  Tables tables;
+  ScoreParameters score;
+};
+
+AttentionOptions options_of(const Request& request, const Inputs& inputs) {
   AttentionOptions options{.mask = request.window,
+                           .bias = inputs.tables.bias(request.tables),
                            .soft_cap = request.soft_cap,
-                           .precision = sizes.precision,
-                           .memory_limit = request.memory_limit};
-  if (sizes.causal) options.mask = options.mask & Mask::causal(*sizes.causal);
-  const Tensor lengths = Tensor::of({static_cast<std::int64_t>(request.lengths.size())}, request.lengths);
-  if (!request.lengths.empty()) options.mask = options.mask & Mask::lengths(lengths);
-  const Tensor mask = request.mask.empty() ? Tensor() : read_array(request.mask);
-  if (!request.mask.empty()) options.mask = options.mask & Mask::boolean(mask);
-  const AttentionPlan result =
-      plan(without_elements(sizes.query()), without_elements(sizes.key()), without_elements(sizes.value()), options);
+                           .score = inputs.score.score(),
+                           .precision = request.sizes.precision,
+                           .dropout = request.dropout,
+                           .memory_limit = request.memory_limit,
+                           .stop = interruption()};
+  if (request.sizes.causal) options.mask = options.mask & Mask::causal(*request.sizes.causal);
+  if (!request.lengths.empty()) options.mask = options.mask & Mask::lengths(inputs.lengths);
+  if (request.mask.given()) options.mask = options.mask & Mask::boolean(inputs.mask);
+  if (request.documents.given()) {
+    const Tensor& of_keys = request.documents_key.given() ? inputs.documents_key : inputs.documents;
+    options.mask = options.mask & Mask::documents(inputs.documents, of_keys);
+  }
+  if (request.bias.given()) options.bias = options.bias + Bias::view(inputs.bias);
+  if (request.alibi.given()) options.bias = options.bias + Bias::alibi(inputs.alibi);
+  if (request.sinks.given()) options.sinks = inputs.sinks;
+  return options;
+}
+
+// What `qkv attend` can be asked for besides the output, by the names of its options.
+AttentionExtras extras_of(const AttentionSizes& sizes, const std::vector<std::string>& names) {
+  AttentionExtras extras;
+  const Dims rows{sizes.batch, sizes.heads, sizes.q_len}, planes{sizes.batch, sizes.heads, sizes.q_len, sizes.k_len};
+  const auto place = [&](const Dims& shape) {
+    static std::byte nowhere{};
+    return MutableTensorView(&nowhere, accumulation_of(*sizes.dtype), shape);
+  };
+  const std::map<std::string, std::function<void()>> all = {
+      {"log-sum-exp", [&] { extras.log_sum_exp = place(rows); }},
+      {"weights", [&] { extras.weights = place(planes); }},
+      {"logits", [&] { extras.logits = place(planes); }},
+      {"row-maximum", [&] { extras.row_maximum = place(rows); }},
+      {"entropy", [&] { extras.entropy = place(rows); }},
+      {"top-keys",
+       [&] {
+         extras.top_weights = place({sizes.batch, sizes.heads, sizes.q_len, 8});
+         extras.top_keys = {extras.top_weights.bytes(), Dtype::i64, extras.top_weights.shape()};
+       }},
+      {"received", [&] { extras.received = place({sizes.batch, sizes.heads, sizes.k_len}); }},
+      {"block-weights", [&] { extras.block_weights = place({sizes.batch, sizes.heads, 64, 64}); }}};
+  for (const std::string& name : names) {
+    const auto found = all.find(name);
+    if (found == all.end()) {
+      std::string known;
+      for (const auto& [each, ask] : all) known += (known.empty() ? "" : ", ") + each;
+      throw UsageError("--outputs", fmt::format("\"{}\" must be one of {}", name, known));
+    }
+    found->second();
+  }
+  return extras;
+}
+
+AttentionPlan plan_of(const Request& request, const AttentionOptions& options) {
+  const AttentionSizes& sizes = request.sizes;
+  const auto without_elements = [&](const Dims& shape) { return MutableTensorView(nullptr, *sizes.dtype, shape); };
+  const MutableTensorView q = without_elements(sizes.query()), k = without_elements(sizes.key());
+  const MutableTensorView v = without_elements(sizes.value());
+  switch (request.pass) {
+    case Pass::forward:
+      return plan(q, k, v, options, extras_of(sizes, request.outputs));
+    case Pass::backward:
+      return plan_backward(q, k, v, options, {.query = q, .key = k, .value = v});
+    case Pass::jvp:
+      return plan_jvp(q, k, v, {.query = q, .key = k, .value = v}, options, {.out = without_elements(sizes.out())});
+    case Pass::double_backward:
+      return plan_double_backward(q, k, v, {.query = q, .key = k, .value = v}, options,
+                                  {.query = q, .key = k, .value = v, .grad_out = without_elements(sizes.out())});
+  }
+  throw std::logic_error("pass of unknown kind");
+}
+
+void run(Request& request) {
+  request.sizes.complete();
+  if (request.pass != Pass::forward && !request.outputs.empty()) {
+    throw UsageError("--outputs", "belongs to --pass forward");
+  }
+  const Inputs inputs(request);
+  const AttentionPlan result = plan_of(request, options_of(request, inputs));
   request.json ? print_json(result) : print(result);
 }
 
@@ -74,14 +184,31 @@ void run(Request& request) {
 void add_plan(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("plan", "Say what a call of attention would do, and do nothing");
   const auto request = std::make_shared<Request>();
+  const auto add = [&](NamedFile& file, const char* help) { return add_file(command, file.option, file.path, help); };
   add_attention_sizes(command, request->sizes);
+  add_choice(command, "--pass", request->pass,
+             std::vector<std::pair<std::string, Pass>>{{"forward", Pass::forward},
+                                                       {"backward", Pass::backward},
+                                                       {"jvp", Pass::jvp},
+                                                       {"double-backward", Pass::double_backward}},
+             "what is computed: the output, gradients, tangents, or gradients of gradients (default: forward)");
+  command.add_option("--outputs", request->outputs, "what is asked for besides the output, as in attend: weights, ...")
+      ->delimiter(',')
+      ->type_name("NAME,NAME,...");
   add_window(command, request->window);
   command.add_option("--lengths", request->lengths, "keys of each sequence")->delimiter(',')->type_name("N,N,...");
-  command.add_option("--mask", request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]")
-      ->type_name("FILE");
+  add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
+  CLI::Option* documents = add(request->documents, "i32 or i64 [batch, length]: a query sees keys of its own document");
+  add(request->documents_key, "the same of the keys, if not that of the queries")->needs(documents);
+  add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
+  add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
+  add_table_options(command, request->tables);
+  add(request->sinks, "f32 [heads]: each head's logit of one more key, without a value");
+  add_score_options(command, request->score);
   command.add_option("--soft-cap", request->soft_cap, "logits become cap * tanh(logits / cap); 0: off")
       ->check(finite_number(0))
       ->type_name("CAP");
+  add_dropout(command, request->dropout);
   add_size(command, "--memory-limit", request->memory_limit, "bytes besides inputs and output (default: no limit)");
   command.add_flag("--json", request->json, "print one JSON object");
   command.callback([request] { run(*request); });

@@ -13,8 +13,9 @@
 // sequence has; without it all its blocks are full. Pages are read where they lie. k_len is that of the longest one.
 // Types: f32, f64, bf16 or f16, the same for q, k and v, out of the same type or f32; accumulation in f32 (f64 for
 // f64). Strides are free but the last, which must be 1. head_dim and value_dim: 1 to 1024. Memory beyond inputs and
-// outputs: O(threads * tile), whatever the lengths. Errors: std::invalid_argument before any work; Stopped if the stop
-// token asked for it. Outputs share no element with an input or each other; slices of one array may interleave.
+// outputs: under 1 MiB a thread, more for large groups of single queries, and what is made of masks and tables, which
+// plan() counts (docs/semantics.md). Errors: std::invalid_argument before any work; Stopped if the stop token asked for
+// it. Outputs share no element with an input or each other; slices of one array may interleave.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What is added to the logits after scale and soft cap. Biases combine by `+`.
+// What is added to the logits after scale and soft cap. Biases combine by `+`: at most four views and four tables.
 #pragma once
 
 #include <vector>

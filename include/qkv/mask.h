@@ -6,7 +6,7 @@
 // offset key length - query length, of each sequence by itself. A call has one alignment: it is top_left unless a part
 // names another one, and it also rules ALiBi (bias.h).
 // A query that sees no key gives output 0, log-sum-exp -infinity (with a sink: the sink) and weights 0. What a masked
-// key or value holds, NaN and infinity included, never reaches the result.
+// key or value holds, NaN and infinity included, never reaches the result. A call takes at most four boolean masks.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class Mask {
 
   // The same mask, its boolean views read once: of every 16 queries and 8 keys it is known whether all or none are
   // visible, so that a kernel computes only what is seen. A call does that for itself; a mask for many calls is
-  // compiled before them. Takes 1/64 of the views' memory, shared with copies; the views must not change afterwards.
+  // compiled before them. Takes 1/512 of the views' memory, shared with copies; the views must not change afterwards.
   // `threads` as in AttentionOptions.
   Mask compiled(int threads = 0) const;
   bool is_compiled() const;

@@ -2,7 +2,9 @@
 // one is. Made once from a view, so that kernels need not read the bytes of a block that is all hidden or all visible.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <stop_token>
 
 #include "qkv/tensor.h"
 
@@ -13,8 +15,12 @@ class BooleanBlocks {
   static constexpr std::int64_t kQueries = 16, kKeys = 8;
   static constexpr std::int64_t kWordKeys = 64 * kKeys;  // that one word of bits tells of
 
-  // Of a bool or u8 view [..., q_len, k_len] or [k_len]; nothing is known where all keys share one element.
-  BooleanBlocks(const TensorView& visible, int threads);
+  // Of a bool or u8 view [..., q_len, k_len] or [k_len]; nothing is known where all keys share one element. Stopped if
+  // the token asks for it.
+  BooleanBlocks(const TensorView& visible, int threads, const std::stop_token& stop = {});
+
+  // What such blocks take in memory.
+  static std::size_t bytes(const TensorView& visible);
 
   bool are_known() const { return some_.element_count() > 0; }
   // i64 [..., groups of queries, words]: bit k of a word is that of its k-th block of keys.
@@ -22,6 +28,9 @@ class BooleanBlocks {
   TensorView every() const { return every_; }
 
  private:
+  // That of either; empty where nothing is known.
+  static Dims shape(const TensorView& visible);
+
   Tensor some_, every_;
 };
 

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "core/float_environment.h"
+#include "core/stop.h"
 #include "kernels/apart.h"
 #include "kernels/attention_problem.h"
 #include "kernels/attention_schedule.h"
 #include "kernels/dispatch.h"
 #include "kernels/scratch.h"
 #include "kernels/weight_sums.h"
-#include "qkv/error.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -87,9 +87,7 @@ class ForwardCall {
     HeadTask present, next;
   };
 
-  void check_stop() const {
-    if (stop_.stop_requested()) throw Stopped();
-  }
+  void check_stop() const { qkv::check_stop(&stop_); }
 
   std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
 
@@ -265,13 +263,14 @@ std::vector<NamedView> outputs_of(const MutableTensorView& out, const AttentionE
 
 void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
                const AttentionOptions& options, const AttentionExtras& extras) {
-  if (compiles_mask(q, options)) return attention(q, k, v, out, with_compiled_mask(options), extras);
   ensure_target();
   const FloatEnvironment environment;
   AttentionProblem problem(q, k, v, options);
   problem.set_outputs(out, extras);
   require_apart(outputs_of(out, extras), inputs_of(q, k, v, options));
-  ForwardCall(problem, AttentionSchedule(problem, options, extras), options.stop).run(extras);
+  const AttentionSchedule schedule(problem, options, extras);
+  problem.compile_mask(schedule.threads);
+  ForwardCall(problem, schedule, options.stop).run(extras);
 }
 
 Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,

@@ -3,8 +3,10 @@
 
 #include "core/float_environment.h"
 #include "kernels/apart.h"
+#include "kernels/attention_double_backward.h"
 #include "kernels/attention_gradients.h"
 #include "kernels/dispatch.h"
+#include "kernels/nowhere.h"
 
 namespace qkv {
 namespace {
@@ -21,7 +23,28 @@ void check_places(const AttentionProblem& problem, const AttentionSecondGradient
   check("the gradient of grad_out", gradients.grad_out, true, problem.value_dim);
 }
 
+AttentionGradients inner_gradients(const AttentionSecondGradients& gradients) {
+  AttentionGradients inner;
+  inner.query = gradients.query, inner.key = gradients.key, inner.value = gradients.value;
+  return inner;
+}
+
+BackwardSchedule schedule_gradients(const AttentionProblem& problem, BackwardInputs inputs,
+                                    const AttentionOptions& options, const AttentionSecondGradients& gradients,
+                                    std::size_t outer) {
+  inputs.moved = {.out = {nowhere(), problem.storage, inputs.out.shape()},
+                  .log_sum_exp = {nowhere(), problem.storage, inputs.log_sum_exp.shape()},
+                  .weight_sum = {nowhere(), problem.storage, inputs.log_sum_exp.shape()}};
+  return schedule_scores(problem, inputs, options, inner_gradients(gradients), {.meanwhile = outer});
+}
+
 }  // namespace
+
+DoubleBackwardSchedule::DoubleBackwardSchedule(const AttentionProblem& problem, const BackwardInputs& inputs,
+                                               const AttentionOptions& options, const AttentionSecondGradients& second)
+    : outer(moved_bytes(problem, static_cast<bool>(second.grad_out))),
+      tangents(problem, options, outer),
+      gradients(schedule_gradients(problem, inputs, options, second, outer)) {}
 
 void attention_double_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
                                const TensorView& log_sum_exp, const TensorView& grad_out,
@@ -29,28 +52,32 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
                                const AttentionSecondGradients& gradients) {
   ensure_target();
   const FloatEnvironment environment;
-  const AttentionProblem problem(q, k, v, options);
+  AttentionProblem problem(q, k, v, options);
   require_tangents("attention_double_backward", problem, options);
   const TensorView rows = problem.query_rows("grad_out", grad_out, problem.value_dim);
   require_type_of_q(problem, "grad_out", rows);
   check_places(problem, gradients);
-  std::vector<NamedView> inputs = inputs_of(q, k, v, options);
-  add_tangents(inputs, out, log_sum_exp, tangents);
-  inputs.push_back({"grad_out", grad_out});
-  require_apart({{"the gradient of q", gradients.query},
-                 {"the gradient of k", gradients.key},
-                 {"the gradient of v", gradients.value},
-                 {"the gradient of grad_out", gradients.grad_out}},
-                inputs);
+  {  // a list that is not kept
+    std::vector<NamedView> given = inputs_of(q, k, v, options);
+    add_tangents(given, out, log_sum_exp, tangents);
+    given.push_back({"grad_out", grad_out});
+    require_apart({{"the gradient of q", gradients.query},
+                   {"the gradient of k", gradients.key},
+                   {"the gradient of v", gradients.value},
+                   {"the gradient of grad_out", gradients.grad_out}},
+                  given);
+  }
+  BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out, tangents};
+  const DoubleBackwardSchedule schedule(problem, inputs, options, gradients);
+  problem.compile_mask(schedule.tangents.threads);
   Tensor out_tangent, log_sum_exp_tangent = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
   Tensor weight_sum = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
   if (!gradients.grad_out) out_tangent = Tensor::uninitialized(out.shape(), problem.storage);
-  const MovedOutputs moved{.out = gradients.grad_out ? gradients.grad_out : out_tangent.view(),
-                           .log_sum_exp = log_sum_exp_tangent,
-                           .weight_sum = weight_sum};
-  move_outputs(problem, out, log_sum_exp, tangents, options, moved);
-  differentiate_scores({q, k, v, out, log_sum_exp, grad_out, tangents, moved}, options,
-                       {.query = gradients.query, .key = gradients.key, .value = gradients.value});
+  inputs.moved = {.out = gradients.grad_out ? gradients.grad_out : out_tangent.view(),
+                  .log_sum_exp = log_sum_exp_tangent,
+                  .weight_sum = weight_sum};
+  move_outputs(problem, out, log_sum_exp, tangents, schedule.tangents, options, inputs.moved);
+  differentiate_scores(problem, inputs, options, inner_gradients(gradients), {.meanwhile = schedule.outer});
 }
 
 }  // namespace qkv

@@ -9,14 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/attention_backward.h"
-#include "kernels/attention_problem.h"
+#include "core/stop.h"
 #include "kernels/bias_gradients.h"
 #include "kernels/parameter_sums.h"
 #include "kernels/scratch.h"
 #include "kernels/turns.h"
 #include "kernels/view_checks.h"
-#include "qkv/error.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -25,12 +23,11 @@ namespace {
 class BackwardCall {
  public:
   BackwardCall(const AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
-               const AttentionGradients& gradients, int thread_count)
+               const AttentionGradients& gradients, const OuterMemory& outer)
       : problem_(problem),
         options_(options),
-        thread_count_(thread_count),
         score_dim_(options.score.v() ? options.score.v().size(0) : problem.query_dim),
-        parameters_(problem, options, gradients, thread_count),
+        parameters_(problem, options, gradients),
         out_(problem.query_rows("out", inputs.out, problem.value_dim)),
         grad_out_(problem.query_rows("grad_out", inputs.grad_out, problem.value_dim)),
         log_sum_exp_(problem.query_scalars("log_sum_exp", inputs.log_sum_exp)),
@@ -43,9 +40,6 @@ class BackwardCall {
     if (gradients.query) {
       query_ = problem.query_rows("the gradient of q", gradients.query, score_dim_);
       check_gradient(problem, "the gradient of q", query_);
-      // Shares of chunks add up in the accumulation's type.
-      if (query_.dtype() != problem.accumulation) wide_ = Tensor::uninitialized(query_.shape(), problem.accumulation);
-      query_sum_ = query_.dtype() != problem.accumulation ? wide_.view() : query_;
     }
     if (inputs.moved.out) {
       out_tangent_ = problem.query_rows("the tangent of out", inputs.moved.out, problem.value_dim);
@@ -54,36 +48,46 @@ class BackwardCall {
     }
     if (key_) check_gradient(problem, "the gradient of k", key_);
     if (value_) check_gradient(problem, "the gradient of v", value_);
+    const std::size_t wide =
+        is_wide() ? static_cast<std::size_t>(query_.element_count()) * size_of(problem.accumulation) : 0;
+    schedule_ =
+        BackwardSchedule(problem, options, bias_, parameters_, static_cast<bool>(inputs.moved.out), wide, outer);
   }
 
+  const BackwardSchedule& schedule() const { return schedule_; }
+
   void run() {
+    if (is_wide()) wide_ = Tensor::uninitialized(query_.shape(), problem_.accumulation);
+    query_sum_ = is_wide() ? wide_.view() : query_;
+    parameters_.begin(schedule_.threads);
     sum_chunks();
     parameters_.write(out_, grad_out_, log_sum_exp_);
   }
 
  private:
+  // Whether shares of the queries' gradient, which add up in the accumulation's type, need a place of their own.
+  bool is_wide() const { return query_ && query_.dtype() != problem_.accumulation; }
+
   void sum_chunks() {
     bias_.clear();
     clear(score_v_);
-    if (problem_.batch == 0 || problem_.heads == 0 || problem_.k_len == 0) {
+    if (schedule_.empty) {
       for (const TensorView& gradient : {query_, key_, value_}) set_zero(gradient);
       return;
     }
     set_zero(query_sum_);
-    const BackwardPlan plan = plan_backward(task(0, 0));
-    const std::int64_t chunks = (problem_.k_len + kChunkKeys - 1) / kChunkKeys;
-    const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
+    const std::int64_t chunks = schedule_.chunks, blocks = schedule_.blocks;
     Turns turns(problem_.batch * problem_.heads * blocks + 1);  // the last place is for the gradient of score v
     bias_.begin(blocks, chunks);
-    std::vector<Scratch> block_scratch(static_cast<std::size_t>(thread_count_));
-    std::vector<Scratch> sum_scratch(static_cast<std::size_t>(thread_count_));
+    std::vector<Scratch> block_scratch(static_cast<std::size_t>(schedule_.threads));
+    std::vector<Scratch> sum_scratch(static_cast<std::size_t>(schedule_.threads));
     // A caller's own pool may begin tasks in any order, so that they draw what they do themselves.
     std::atomic<std::int64_t> next{0};
-    parallel_for(problem_.batch * problem_.kv_heads * chunks, thread_count_, [&](std::int64_t, int worker) {
+    parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t, int worker) {
       const std::int64_t index = next++;
       const auto at = static_cast<std::size_t>(worker);
       try {
-        run_chunk(index, chunks, plan, blocks, worker, block_scratch[at], sum_scratch[at], turns);
+        run_chunk(index, worker, block_scratch[at], sum_scratch[at], turns);
       } catch (...) {
         turns.abandon();
         bias_.abandon();
@@ -91,7 +95,7 @@ class BackwardCall {
         throw;
       }
     });
-    if (query_ && query_.dtype() != problem_.accumulation) write_queries();
+    if (is_wide()) write_queries();
   }
 
   static MutableTensorView to_write(const TensorView& view) {
@@ -122,12 +126,6 @@ class BackwardCall {
     return {writable(problem_.query_address(scalars, b, h)), scalars.stride(-1)};
   }
 
-  std::size_t wide_bytes() const {
-    if (problem_.storage == problem_.accumulation) return 0;
-    return static_cast<std::size_t>(kChunkKeys * (problem_.key_dim + problem_.value_dim)) *
-           size_of(problem_.accumulation);
-  }
-
   // Keys and values of the chunk in the accumulation's type: converted once, for all queries. The task's rows are then
   // those in `memory`, numbered as before.
   void widen_chunk(AttentionTask& task, std::int64_t chunk, std::byte* memory) const {
@@ -141,25 +139,23 @@ class BackwardCall {
   }
 
   // All queries, of all heads of the group, against one chunk of keys of one sequence.
-  void run_chunk(std::int64_t index, std::int64_t chunks, const BackwardPlan& plan, std::int64_t blocks, int worker,
-                 Scratch& block_scratch, Scratch& sum_scratch, Turns& turns) {
+  void run_chunk(std::int64_t index, int worker, Scratch& block_scratch, Scratch& sum_scratch, Turns& turns) {
+    const BackwardPlan& plan = schedule_.kernel;
+    const std::int64_t chunks = schedule_.chunks, blocks = schedule_.blocks;
     const std::int64_t b = index / chunks / problem_.kv_heads, kv_head = index / chunks % problem_.kv_heads;
     const std::int64_t chunk = index % chunks * kChunkKeys;
     const std::int64_t keys = std::clamp<std::int64_t>(problem_.key_length(b) - chunk, 0, kChunkKeys);
-    const std::size_t element = size_of(problem_.accumulation);
-    const std::size_t key_bytes = static_cast<std::size_t>(kChunkKeys * plan.key_columns) * element;
-    const std::size_t value_bytes = static_cast<std::size_t>(kChunkKeys * plan.value_columns) * element;
-    const std::size_t score_bytes = static_cast<std::size_t>(plan.key_columns) * element;
-    ScratchRoom memory = sum_scratch.get(key_bytes + value_bytes + score_bytes + bias_.sum_bytes() + wide_bytes());
-    ChunkSums sums{memory.take_bytes(key_bytes), memory.take_bytes(value_bytes), memory.take_bytes(score_bytes)};
+    ScratchRoom memory = sum_scratch.get(schedule_.sum_bytes() + schedule_.wide_bytes);
+    ChunkSums sums{memory.take_bytes(schedule_.key_bytes), memory.take_bytes(schedule_.value_bytes),
+                   memory.take_bytes(schedule_.score_bytes)};
     if (parameters_.are_wanted()) sums.parameters = parameters_.block(worker);
-    std::memset(sums.key, 0, key_bytes);
-    std::memset(sums.value, 0, value_bytes);
-    std::memset(sums.score_v, 0, score_bytes);
-    std::byte* bias_sums = memory.take_bytes(bias_.sum_bytes());
+    std::memset(sums.key, 0, schedule_.key_bytes);
+    std::memset(sums.value, 0, schedule_.value_bytes);
+    std::memset(sums.score_v, 0, schedule_.score_bytes);
+    std::byte* bias_sums = memory.take_bytes(schedule_.bias_bytes);
     const std::int64_t group = problem_.heads / problem_.kv_heads;
     AttentionTask of_group = problem_.task(b, kv_head * group);
-    widen_chunk(of_group, chunk, memory.take_bytes(wide_bytes()));
+    widen_chunk(of_group, chunk, memory.take_bytes(schedule_.wide_bytes));
     for (std::int64_t member = 0; member < group; ++member) {
       const std::int64_t h = kv_head * group + member;
       const BiasGradients::Head bias_head{
@@ -172,7 +168,7 @@ class BackwardCall {
       for (std::int64_t block = blocks - 1; block >= 0; --block) {
         const std::int64_t begin = block * plan.block_queries;
         const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
-        if (options_.stop.stop_requested()) throw Stopped();
+        check_stop(&options_.stop);
         bias_.begin_block(bias_head, block, head);
         const std::byte* share = keys == 0 || begin >= end ? nullptr
                                                            : attend_backward(head, begin, end, chunk, sums,
@@ -228,7 +224,7 @@ class BackwardCall {
   }
 
   void write_queries() {
-    parallel_for(problem_.batch * problem_.heads, thread_count_, [&](std::int64_t index, int) {
+    parallel_for(problem_.batch * problem_.heads, schedule_.asked_threads, [&](std::int64_t index, int) {
       const std::int64_t b = index / problem_.heads, h = index % problem_.heads;
       std::byte* from = writable(problem_.query_address(query_sum_, b, h));
       std::byte* to = writable(problem_.query_address(query_, b, h));
@@ -239,7 +235,6 @@ class BackwardCall {
 
   const AttentionProblem& problem_;
   const AttentionOptions& options_;
-  const int thread_count_;
   const std::int64_t score_dim_;  // of a query, or of its hidden layer
   ParameterSums parameters_;
   TensorView out_, grad_out_, log_sum_exp_;
@@ -249,6 +244,7 @@ class BackwardCall {
   MutableTensorView score_v_;
   BiasGradients bias_;
   Tangents tangents_;
+  BackwardSchedule schedule_;
   TensorView out_tangent_, log_sum_exp_tangent_, weight_sum_;  // given: the double backward
 };
 
@@ -266,11 +262,16 @@ void check_gradient(const AttentionProblem& problem, std::string_view name, cons
   require_distinct(name, view);
 }
 
-void differentiate_scores(const BackwardInputs& inputs, const AttentionOptions& options,
-                          const AttentionGradients& gradients) {
-  const AttentionProblem problem(inputs.q, inputs.k, inputs.v, options);
-  BackwardCall call(problem, inputs, options, gradients,
-                    std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads));
+BackwardSchedule schedule_scores(const AttentionProblem& problem, const BackwardInputs& inputs,
+                                 const AttentionOptions& options, const AttentionGradients& gradients,
+                                 const OuterMemory& outer) {
+  return BackwardCall(problem, inputs, options, gradients, outer).schedule();
+}
+
+void differentiate_scores(AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+                          const AttentionGradients& gradients, const OuterMemory& outer) {
+  BackwardCall call(problem, inputs, options, gradients, outer);
+  problem.compile_mask(call.schedule().threads);
   call.run();
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/attention_problem.h"
+#include "kernels/backward_schedule.h"
 #include "kernels/tangents.h"
 #include "qkv/attention_backward.h"
 
@@ -19,10 +20,21 @@ struct BackwardInputs {
   MovedOutputs moved{};
 };
 
-// As attention_backward(), but for additive scores `gradients.query` and `gradients.key` have the hidden size, and of
-// the score's parameters there is only v. Not for bilinear scores.
-void differentiate_scores(const BackwardInputs& inputs, const AttentionOptions& options,
-                          const AttentionGradients& gradients);
+// As attention_backward() for the problem of these inputs and options, but for additive scores `gradients.query` and
+// `gradients.key` have the hidden size, and of the score's parameters there is only v. Not for bilinear scores.
+void differentiate_scores(AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+                          const AttentionGradients& gradients, const OuterMemory& outer = {});
+// How that is carried out; no view needs elements.
+BackwardSchedule schedule_scores(const AttentionProblem& problem, const BackwardInputs& inputs,
+                                 const AttentionOptions& options, const AttentionGradients& gradients,
+                                 const OuterMemory& outer = {});
+
+// std::invalid_argument for options that have no gradients, and for gradients that do not fit the score.
+void check_backward(const AttentionOptions& options, const AttentionGradients& gradients);
+
+// How attention_backward() is carried out after that check, whatever the score.
+BackwardSchedule schedule_backward(const AttentionProblem& problem, const BackwardInputs& inputs,
+                                   const AttentionOptions& options, const AttentionGradients& gradients);
 
 // std::invalid_argument unless the view has the type of q or of the accumulation.
 void check_type(const AttentionProblem& problem, std::string_view name, const TensorView& view);

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "core/float_environment.h"
+#include "core/stop.h"
 #include "kernels/apart.h"
 #include "kernels/dispatch.h"
 #include "kernels/jvp.h"
 #include "kernels/scratch.h"
 #include "kernels/tangents.h"
-#include "qkv/error.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -34,13 +34,12 @@ class JvpCall {
     if (log_sum_exp_tangent_) require_place(problem, "the tangent of log_sum_exp", log_sum_exp_tangent_);
   }
 
-  void run(int thread_count, const std::stop_token& stop) const {
-    if (problem_.batch == 0 || problem_.heads == 0 || problem_.q_len == 0) return;
-    const JvpPlan plan = plan_jvp(problem_.task(0, 0));
-    const std::int64_t blocks = (problem_.q_len + plan.block_queries - 1) / plan.block_queries;
-    std::vector<Scratch> scratch(static_cast<std::size_t>(thread_count));
-    parallel_for(problem_.batch * problem_.heads * blocks, thread_count, [&](std::int64_t index, int worker) {
-      if (stop.stop_requested()) throw Stopped();
+  void run(const JvpSchedule& schedule, const std::stop_token& stop) const {
+    const JvpPlan& plan = schedule.kernel;
+    const std::int64_t blocks = schedule.blocks;
+    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule.threads));
+    parallel_for(schedule.tasks, schedule.threads, [&](std::int64_t index, int worker) {
+      check_stop(&stop);
       const std::int64_t head = index / blocks, begin = index % blocks * plan.block_queries;
       const std::int64_t b = head / problem_.heads, h = head % problem_.heads;
       const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
@@ -78,9 +77,10 @@ class JvpCall {
 }  // namespace
 
 void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
-                  const AttentionTangents& tangents, const AttentionOptions& options, const MovedOutputs& outputs) {
+                  const AttentionTangents& tangents, const JvpSchedule& schedule, const AttentionOptions& options,
+                  const MovedOutputs& outputs) {
   const JvpCall call(problem, out, log_sum_exp, tangents, outputs);
-  call.run(std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads), options.stop);
+  call.run(schedule, options.stop);
 }
 
 void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
@@ -88,12 +88,17 @@ void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v
                    const AttentionOutputTangents& outputs) {
   ensure_target();
   const FloatEnvironment environment;
-  const AttentionProblem problem(q, k, v, options);
+  AttentionProblem problem(q, k, v, options);
   require_tangents("attention_jvp", problem, options);
-  std::vector<NamedView> inputs = inputs_of(q, k, v, options);
-  add_tangents(inputs, out, log_sum_exp, tangents);
-  require_apart({{"the tangent of out", outputs.out}, {"the tangent of log_sum_exp", outputs.log_sum_exp}}, inputs);
-  move_outputs(problem, out, log_sum_exp, tangents, options, {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
+  {  // a list that is not kept
+    std::vector<NamedView> inputs = inputs_of(q, k, v, options);
+    add_tangents(inputs, out, log_sum_exp, tangents);
+    require_apart({{"the tangent of out", outputs.out}, {"the tangent of log_sum_exp", outputs.log_sum_exp}}, inputs);
+  }
+  const JvpSchedule schedule(problem, options);
+  problem.compile_mask(schedule.threads);
+  move_outputs(problem, out, log_sum_exp, tangents, schedule, options,
+               {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
 }
 
 }  // namespace qkv

@@ -1,13 +1,15 @@
 #include "qkv/attention_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <initializer_list>
 
 #include "core/boolean_blocks.h"
-#include "kernels/attention_reduced.h"
+#include "kernels/attention_double_backward.h"
+#include "kernels/attention_gradients.h"
+#include "kernels/attention_remarks.h"
 #include "kernels/attention_schedule.h"
 #include "kernels/dispatch.h"
+#include "kernels/nowhere.h"
 #include "qkv/target.h"
 
 namespace qkv {
@@ -27,15 +29,25 @@ bool sees_block(const AttentionTask& task, std::int64_t begin, std::int64_t end,
   return false;
 }
 
+// How a pass goes through queries and keys.
+struct Walk {
+  std::int64_t block_queries = 0, tile_keys = 0;
+  FoldedHeads folded{};        // heads that share a block
+  bool decodes = false;        // single queries, by chunks
+  bool skips_booleans = true;  // tiles that a boolean mask hides
+  double numbers = 0;          // of rows that a pair of a query and a key multiplies
+};
+
 // Of `heads` heads, in `blocks` blocks of these queries. Prefill computes whole tiles (but the last) in which one of
 // the queries sees a key; decoding exactly the keys from the first to the last one.
-void count_tiles(AttentionPlan& plan, const AttentionTask& task, std::int64_t heads, std::int64_t blocks,
-                 std::int64_t begin, std::int64_t end, std::int64_t tile) {
+void count_tiles(AttentionPlan& plan, const Walk& walk, const AttentionTask& task, std::int64_t heads,
+                 std::int64_t blocks, std::int64_t begin, std::int64_t end, bool is_decoded) {
   const KeyRange keys = keys_of_queries(task, begin, end);
+  const std::int64_t tile = is_decoded ? kChunkKeys : walk.tile_keys;
   const std::int64_t first = keys.first / tile * tile, all = divide_up(task.k_len, tile);
   std::int64_t tiles = keys.first == keys.last ? 0 : divide_up(keys.last - first, tile);
-  std::int64_t met = is_decoded(task) ? keys.last - keys.first : std::min(tiles * tile, task.k_len - first);
-  if (task.boolean_count > 0 && !is_decoded(task)) {
+  std::int64_t met = is_decoded ? keys.last - keys.first : std::min(tiles * tile, task.k_len - first);
+  if (task.boolean_count > 0 && walk.skips_booleans && !is_decoded) {
     for (std::int64_t key = first; key < keys.last; key += tile) {
       if (sees_block(task, begin, end, key)) continue;
       --tiles;
@@ -45,117 +57,212 @@ void count_tiles(AttentionPlan& plan, const AttentionTask& task, std::int64_t he
   plan.tiles += blocks * all;
   plan.skipped_tiles += blocks * (all - tiles);
   const std::int64_t pairs = tiles == 0 ? 0 : (end - begin) * met;
-  plan.operations += 2.0 * static_cast<double>(heads * pairs * (task.key_dim + task.value_dim));
+  plan.operations += 2.0 * walk.numbers * static_cast<double>(heads * pairs);
 }
 
-void count_sequence(AttentionPlan& plan, const AttentionSchedule& schedule, const AttentionTask& task,
-                    std::int64_t heads, std::int64_t blocks) {
-  if (is_decoded(task)) return count_tiles(plan, task, heads, heads, 0, 1, kChunkKeys);
-  for (std::int64_t begin = 0; begin < task.q_len; begin += schedule.block.block_queries) {
-    const std::int64_t end = std::min(begin + schedule.block.block_queries, task.q_len);
-    count_tiles(plan, task, heads, blocks, begin, end, schedule.block.tile_keys);
+void count_sequence(AttentionPlan& plan, const Walk& walk, const AttentionTask& task, std::int64_t heads,
+                    std::int64_t blocks) {
+  if (walk.decodes && is_decoded(task)) return count_tiles(plan, walk, task, heads, heads, 0, 1, true);
+  for (std::int64_t begin = 0; begin < task.q_len; begin += walk.block_queries) {
+    const std::int64_t end = std::min(begin + walk.block_queries, task.q_len);
+    count_tiles(plan, walk, task, heads, blocks, begin, end, false);
   }
 }
 
-void count(AttentionPlan& plan, const AttentionProblem& problem, const AttentionSchedule& schedule, Dtype out) {
-  double numbers = 0;
-  double out_numbers = 0;
+void count(AttentionPlan& plan, const Walk& walk, const AttentionProblem& problem) {
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     const AttentionTask task = problem.task(b, 0);
-    const auto product = [](std::int64_t x, std::int64_t y) { return static_cast<double>(x) * static_cast<double>(y); };
-    numbers += product(problem.heads, task.q_len * problem.query_dim);
-    numbers += product(problem.kv_heads, task.k_len * (problem.key_dim + problem.value_dim));
-    out_numbers += product(problem.heads, task.q_len * problem.value_dim);
-    const std::int64_t together = schedule.folded.together(task.q_len);
+    const std::int64_t together = walk.folded.together(task.q_len);
     if (task.boolean_count > 0 && together == 1) {  // booleans may tell heads apart
-      for (std::int64_t h = 0; h < problem.heads; ++h) count_sequence(plan, schedule, problem.task(b, h), 1, 1);
+      for (std::int64_t h = 0; h < problem.heads; ++h) count_sequence(plan, walk, problem.task(b, h), 1, 1);
     } else {
       const std::int64_t blocks = problem.kv_heads * divide_up(problem.heads / problem.kv_heads, together);
-      count_sequence(plan, schedule, task, problem.heads, blocks);
+      count_sequence(plan, walk, task, problem.heads, blocks);
     }
   }
-  plan.bytes =
-      numbers * static_cast<double>(size_of(problem.storage)) + out_numbers * static_cast<double>(size_of(out));
 }
 
-void remark(AttentionPlan& plan, const AttentionProblem& problem, const AttentionSchedule& schedule,
-            const AttentionOptions& options, const AttentionExtras& extras) {
-  const auto add = [&](std::string line) { plan.remarks.push_back(std::move(line)); };
-  const std::vector<Target> all = targets();
-  const auto best = std::find_if(all.begin(), all.end(), [](const Target& target) { return target.usable; });
-  if (best != all.end() && best->name != plan.target) {
-    add(fmt::format("target {} is selected, this CPU could run {}", plan.target, best->name));
+double bytes_of(std::initializer_list<TensorView> views) {
+  double bytes = 0;
+  for (const TensorView& view : views) {
+    bytes += view ? static_cast<double>(view.element_count()) * static_cast<double>(size_of(view.dtype())) : 0;
   }
-  if (schedule.threads < schedule.asked_threads) {
-    add(fmt::format("memory_limit leaves {} of {} threads", schedule.threads, schedule.asked_threads));
-  } else if (plan.threads < schedule.threads) {
-    add(fmt::format("there is work for {} of {} threads", plan.threads, schedule.threads));
+  return bytes;
+}
+
+// Of the keys and values that sequences have, paged or not, and of queries and outputs.
+double forward_bytes(const AttentionProblem& problem, Dtype out) {
+  double numbers = 0, out_numbers = 0;
+  const auto product = [](std::int64_t x, std::int64_t y) { return static_cast<double>(x) * static_cast<double>(y); };
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const std::int64_t queries = problem.query_length(b), keys = problem.key_length(b);
+    numbers += product(problem.heads, queries * problem.query_dim);
+    numbers += product(problem.kv_heads, keys * (problem.key_dim + problem.value_dim));
+    out_numbers += product(problem.heads, queries * problem.value_dim);
   }
-  if (options.precision == Precision::reduced) {
-    const std::string reason =
-        why_not_reduced(problem.storage, options.score.kind(), problem.key_dim, problem.value_dim);
-    if (!reason.empty()) {
-      add("precision reduced is computed exactly: " + reason);
-    } else if (!schedule.decoded.empty()) {
-      add("precision reduced: single queries are computed exactly, they wait for memory and not for products");
-    }
+  return numbers * static_cast<double>(size_of(problem.storage)) + out_numbers * static_cast<double>(size_of(out));
+}
+
+// What the passes over derivatives have in common. A place for each row of queries, of `size` numbers; 0: for a number.
+MutableTensorView place_of_queries(const TensorView& q, Dtype dtype, std::int64_t size) {
+  Dims shape = q.shape();
+  if (size > 0) {
+    shape[shape.size() - 1] = size;
+  } else {
+    shape = q.select(-1, 0).shape();
   }
-  const AttentionTask task = problem.task(0, 0);
-  if (!is_dot_product(task.score)) {
-    add("this score has no kernel of its own: each query and key go through its parameters first");
-  }
-  if (task.soft_cap != 0) add("soft cap: a hyperbolic tangent for each logit");
-  if (task.bias_count > 0) add("a bias is read element by element and added");
-  if (task.boolean_count > 0) {
-    add("a boolean mask is read once, for 16 queries and 8 keys at a time");
-  }
-  const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
-  if (half && plan.precision == Precision::exact) {
-    add(fmt::format("{} is widened to f32", name_of(problem.storage)));
-  }
-  if (problem.storage == Dtype::f64) add("f64 halves the numbers in a vector");
-  const std::int64_t together = schedule.folded.together(problem.q_len);
-  if (together > 1) add(fmt::format("the queries of {} heads share a block", together));
-  if (schedule.prefill && together * problem.q_len < schedule.block.block_queries) {
-    add(fmt::format("{} queries do not fill a block of {}", together * problem.q_len, schedule.block.block_queries));
-  }
-  if (schedule.statistics || extras.weights || extras.logits) {
-    add("what is asked for besides the output takes a second look at the keys");
-    if (schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.threads) {
-      add("it also keeps keys from being split over threads");
-    }
-  }
-  if (schedule.sums) add("sums over queries: one thread does all of a head");
+  return {nowhere(), dtype, shape};
+}
+
+BackwardInputs backward_inputs(const AttentionProblem& problem, const TensorView& q, const TensorView& k,
+                               const TensorView& v) {
+  const MutableTensorView out = place_of_queries(q, problem.storage, problem.value_dim);
+  return {q, k, v, out, place_of_queries(q, problem.accumulation, 0), out};
+}
+
+template <class Schedule>
+void set_schedule(AttentionPlan& plan, const Schedule& schedule) {
+  plan.threads = std::max(plan.threads, schedule.threads);
+  plan.workspace = std::max(plan.workspace, static_cast<std::int64_t>(schedule.workspace));
+  plan.block_queries = schedule.kernel.block_queries;
+}
+
+AttentionPlan begin_plan(const AttentionProblem& problem, const char* kernel) {
+  AttentionPlan plan{.kernel = kernel, .target = selected_target()};
+  if (problem.batch == 0 || problem.heads == 0 || problem.q_len == 0 || problem.k_len == 0) plan.kernel = "none";
+  return plan;
+}
+
+Walk walk_of(const AttentionProblem& problem, std::int64_t block_queries) {
+  AttentionTask longest = problem.task(0, 0);
+  longest.q_len = problem.q_len;
+  return {.block_queries = block_queries, .tile_keys = plan_forward(longest).tile_keys};
+}
+
+// The products of a tile of tangents, and of one of gradients.
+double tangent_numbers(const AttentionProblem& problem, const AttentionTangents& tangents) {
+  const auto key_dim = static_cast<double>(problem.key_dim), value_dim = static_cast<double>(problem.value_dim);
+  return key_dim * (1 + (tangents.query ? 1 : 0) + (tangents.key ? 1 : 0)) + value_dim * (tangents.value ? 2 : 1);
+}
+
+double gradient_numbers(const AttentionProblem& problem) {
+  return 3.0 * static_cast<double>(problem.key_dim) + 2.0 * static_cast<double>(problem.value_dim);
+}
+
+template <class Schedule>
+void finish_plan(AttentionPlan& plan, const AttentionProblem& problem, const AttentionOptions& options,
+                 const Schedule& schedule) {
+  remark_on_target(plan);
+  remark_on_threads(plan, schedule.allowed_threads, schedule.asked_threads);
+  remark_on_options(plan, problem, options);
 }
 
 }  // namespace
 
 AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
                    const AttentionExtras& extras) {
-  if (compiles_mask(q, options)) return plan(q, k, v, with_compiled_mask(options), extras);
   ensure_target();
-  // Addresses are computed, though nothing is read.
-  static std::byte anywhere{};
-  const auto placed = [](const TensorView& view) {
-    return TensorView(view.bytes() == nullptr ? &anywhere : view.bytes(), view.dtype(), view.shape(), view.strides());
-  };
   AttentionProblem problem(placed(q), placed(k), placed(v), options);
-  Dims shape = q.shape();
-  shape[shape.size() - 1] = problem.value_dim;
-  problem.set_outputs({&anywhere, q.dtype(), shape}, extras);
+  problem.set_outputs(place_of_queries(q, q.dtype(), problem.value_dim), extras);
   const AttentionSchedule schedule(problem, options, extras);
   AttentionPlan plan{.kernel = "none", .target = selected_target()};
   if (schedule.empty) return plan;
+  problem.compile_mask(schedule.threads);
   const bool decodes = !schedule.decoded.empty();
   plan.kernel = schedule.prefill && decodes ? "prefill and decode" : decodes ? "decode" : "prefill";
   if (schedule.decoded.size() < static_cast<std::size_t>(problem.batch)) plan.precision = problem.precision;
   plan.threads = schedule.busy_threads();
-  plan.workspace = static_cast<std::int64_t>(schedule.workspace(schedule.threads));
+  plan.workspace = static_cast<std::int64_t>(schedule.workspace());
   plan.block_queries = schedule.prefill ? schedule.block.block_queries : 1;
   plan.tile_keys = schedule.prefill ? schedule.block.tile_keys : 0;
   plan.chunk_keys = kChunkKeys;
-  count(plan, problem, schedule, q.dtype());
-  remark(plan, problem, schedule, options, extras);
+  const Walk walk{.block_queries = schedule.block.block_queries,
+                  .tile_keys = schedule.block.tile_keys,
+                  .folded = schedule.folded,
+                  .decodes = true,
+                  .numbers = static_cast<double>(problem.key_dim + problem.value_dim)};
+  count(plan, walk, problem);
+  plan.bytes = forward_bytes(problem, q.dtype());
+  remark_on_target(plan);
+  remark_on_threads(plan, schedule.threads, schedule.asked_threads);
+  remark_on_forward(plan, problem, schedule, options, extras);
+  remark_on_options(plan, problem, options);
+  return plan;
+}
+
+AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const TensorView& v,
+                            const AttentionOptions& options, const AttentionGradients& gradients) {
+  ensure_target();
+  check_backward(options, gradients);
+  AttentionProblem problem(placed(q), placed(k), placed(v), options);
+  const BackwardInputs inputs = backward_inputs(problem, placed(q), placed(k), placed(v));
+  const BackwardSchedule schedule = schedule_backward(problem, inputs, options, gradients);
+  AttentionPlan plan = begin_plan(problem, "backward");
+  if (plan.kernel == "none") return plan;
+  problem.compile_mask(schedule.threads);
+  set_schedule(plan, schedule);
+  plan.chunk_keys = kChunkKeys;
+  Walk walk = walk_of(problem, plan.block_queries);
+  walk.numbers = gradient_numbers(problem);
+  plan.tile_keys = walk.tile_keys;
+  count(plan, walk, problem);
+  plan.bytes = bytes_of(
+      {q, k, v, inputs.out, inputs.log_sum_exp, inputs.grad_out, gradients.query, gradients.key, gradients.value});
+  finish_plan(plan, problem, options, schedule);
+  return plan;
+}
+
+AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionTangents& tangents,
+                       const AttentionOptions& options, const AttentionOutputTangents& outputs) {
+  ensure_target();
+  AttentionProblem problem(placed(q), placed(k), placed(v), options);
+  require_tangents("attention_jvp", problem, options);
+  const JvpSchedule schedule(problem, options);
+  AttentionPlan plan = begin_plan(problem, "tangents");
+  if (plan.kernel == "none") return plan;
+  problem.compile_mask(schedule.threads);
+  set_schedule(plan, schedule);
+  Walk walk = walk_of(problem, plan.block_queries);
+  walk.skips_booleans = false;
+  walk.numbers = tangent_numbers(problem, tangents);
+  plan.tile_keys = walk.tile_keys;
+  count(plan, walk, problem);
+  const BackwardInputs inputs = backward_inputs(problem, q, k, v);
+  plan.bytes = bytes_of({q, k, v, tangents.query, tangents.key, tangents.value, inputs.out, inputs.log_sum_exp,
+                         outputs.out, outputs.log_sum_exp});
+  finish_plan(plan, problem, options, schedule);
+  return plan;
+}
+
+AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, const TensorView& v,
+                                   const AttentionTangents& tangents, const AttentionOptions& options,
+                                   const AttentionSecondGradients& gradients) {
+  ensure_target();
+  AttentionProblem problem(placed(q), placed(k), placed(v), options);
+  require_tangents("attention_double_backward", problem, options);
+  BackwardInputs inputs = backward_inputs(problem, placed(q), placed(k), placed(v));
+  inputs.tangents = {placed(tangents.query), placed(tangents.key), placed(tangents.value)};
+  const DoubleBackwardSchedule schedule(problem, inputs, options, gradients);
+  AttentionPlan plan = begin_plan(problem, "double backward");
+  if (plan.kernel == "none") return plan;
+  problem.compile_mask(schedule.tangents.threads);
+  set_schedule(plan, schedule.tangents);
+  set_schedule(plan, schedule.gradients);
+  plan.chunk_keys = kChunkKeys;
+  Walk walk = walk_of(problem, schedule.gradients.kernel.block_queries);
+  plan.tile_keys = walk.tile_keys;
+  // Gradients: those of a backward pass, and of the tangents once more.
+  const double of_tangents = tangent_numbers(problem, tangents);
+  walk.numbers = gradient_numbers(problem) + of_tangents - static_cast<double>(problem.value_dim) +
+                 (tangents.key ? static_cast<double>(problem.key_dim) : 0);
+  count(plan, walk, problem);
+  walk.block_queries = schedule.tangents.kernel.block_queries;
+  walk.skips_booleans = false;
+  walk.numbers = of_tangents;
+  count(plan, walk, problem);
+  plan.bytes = bytes_of({q, k, v, inputs.out, inputs.log_sum_exp, inputs.grad_out, tangents.query, tangents.key,
+                         tangents.value, gradients.query, gradients.key, gradients.value, gradients.grad_out});
+  finish_plan(plan, problem, options, schedule.gradients);
   return plan;
 }
 

@@ -30,7 +30,7 @@ std::int64_t longest(const std::vector<std::int64_t>& offsets) {
 
 AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
                                    const AttentionOptions& options)
-    : score_(options.score), dropout_(options.dropout) {
+    : score_(options.score), dropout_(options.dropout), stop_(options.stop), memory_(options.memory_limit) {
   storage = q.dtype();
   accumulation = storage == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   if (!is_floating(storage)) fail("q has type {}; it must be f32, f64, bf16 or f16", name_of(storage));
@@ -109,7 +109,8 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
       why_not_reduced(storage, options.score.kind(), key_dim, value_dim).empty()) {
     precision = Precision::reduced;
   }
-  rules_ = AttentionRules(*this, options);
+  memory_.keep((offsets_query_.capacity() + offsets_key_.capacity()) * sizeof(std::int64_t));
+  rules_ = AttentionRules(*this, options, memory_);
 }
 
 bool AttentionProblem::may_fold_heads() const {
@@ -194,6 +195,7 @@ void AttentionProblem::check_lengths(const Mask& mask) {
       const std::int64_t count = counts[static_cast<std::size_t>(b)];
       if (count < 0 || count > key_length(b)) fail("lengths[{}] is {}; it must be 0 to {}", b, count, key_length(b));
     }
+    memory_.keep(lengths.empty() ? 2 * counts.size() * sizeof(std::int64_t) : 0);  // and one more at a time
     if (lengths.empty()) lengths = counts;
     std::transform(counts.begin(), counts.end(), lengths.begin(), lengths.begin(),
                    [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
@@ -258,6 +260,7 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   task.scale = scale_;
   task.soft_cap = soft_cap_;
   task.dropout = dropout_;
+  task.stop = &stop_;
 
   task.score = score_.kind();
   if (score_.v()) task.hidden = score_.v().size(0);

@@ -8,6 +8,7 @@
 
 #include "kernels/attention_rules.h"
 #include "kernels/attention_task.h"
+#include "kernels/memory_count.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -18,6 +19,10 @@ class AttentionProblem {
  public:
   // std::invalid_argument, naming sizes, for whatever does not fit (see attention.h).
   AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options);
+
+  // What boolean masks hide of whole blocks, where that is not known and is of use: one query alone reads a row of
+  // bytes. Stopped if the stop token asks for it.
+  void compile_mask(int threads) { rules_.compile_booleans(*this, threads, stop_); }
 
   // Where the forward pass writes. std::invalid_argument as above.
   void set_outputs(const MutableTensorView& out, const AttentionExtras& extras);
@@ -42,6 +47,9 @@ class AttentionProblem {
   // All of its rows.
   Rows rows_of_queries(const TensorView& view, std::int64_t b, std::int64_t h) const;
   Rows rows_of_keys(const TensorView& view, std::int64_t b, std::int64_t kv_head) const;
+
+  // What was made of the arguments, and what compile_mask() will make.
+  const MemoryCount& memory() const { return memory_; }
 
   // Batch dimensions that masks and biases broadcast to.
   Dims mask_batch() const { return packed ? Dims{batch} : batch_shape_; }
@@ -79,6 +87,8 @@ class AttentionProblem {
   double scale_ = 1, soft_cap_ = 0;
   Score score_;
   DropoutRule dropout_;
+  std::stop_token stop_;
+  MemoryCount memory_;
   AttentionRules rules_;
 };
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/boolean_blocks.h"
 #include "kernels/attention_problem.h"
 #include "kernels/view_checks.h"
-#include "qkv/threads.h"
 
 namespace qkv {
 namespace {
@@ -25,27 +25,14 @@ void check_relative_rows(const AttentionOptions& options) {
 
 }  // namespace
 
-bool compiles_mask(const TensorView& q, const AttentionOptions& options) {
-  if (options.mask.is_compiled() || q.rank() < 2) return false;
-  if (!options.offsets_query) return q.size(-2) > 1;
-  const std::vector<std::int64_t> offsets = integers("offsets_query", options.offsets_query);
-  return std::adjacent_find(offsets.begin(), offsets.end(),
-                            [](std::int64_t begin, std::int64_t end) { return end > begin + 1; }) != offsets.end();
-}
-
-AttentionOptions with_compiled_mask(const AttentionOptions& options) {
-  AttentionOptions compiled = options;
-  compiled.mask = options.mask.compiled(std::clamp(options.threads, 0, kMaxThreads));
-  return compiled;
-}
-
-AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionOptions& options)
+AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionOptions& options, MemoryCount& memory)
     : mask_batch_(problem.mask_batch()),
       align_(options.mask.align().value_or(Align::top_left)),
       left_(bound_of(options.mask.left())),
       right_(bound_of(options.mask.right())),
-      tables_(problem, options.bias.tables()),
-      documents_(problem, options.mask.document_ids()),
+      given_booleans_(options.mask.boolean_views()),
+      tables_(problem, options.bias.tables(), memory),
+      documents_(problem, options.mask.document_ids(), memory),
       mask_functions_(options.mask.functions()),
       logit_function_(options.logit_function) {
   for (std::size_t n = 0; n < options.mask.boolean_views().size(); ++n) {
@@ -55,21 +42,48 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
     }
     booleans_.push_back(
         broadcast("boolean mask", view, concatenate(mask_batch_, {problem.heads, problem.q_len, problem.k_len})));
-    Blocks of_view;
-    if (const auto& blocks = options.mask.boolean_blocks()[n]; blocks != nullptr && blocks->are_known()) {
-      const auto spread = [&](const TensorView& words) {
-        return broadcast("boolean mask", words,
-                         concatenate(mask_batch_, {problem.heads, words.size(-2), words.size(-1)}));
-      };
-      of_view = {spread(blocks->some()), spread(blocks->every())};
-    }
-    boolean_blocks_.push_back(of_view);
+    boolean_blocks_.emplace_back();
+    set_blocks(n, options.mask.boolean_blocks()[n], problem.heads);
   }
   if (booleans_.size() > kMaxPlanes)
     fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
   check_bias(problem, options.bias);
   check_relative_rows(options);
   if (options.sinks) check_sinks(problem, options.sinks);
+  memory.keep(sinks_.size() * sizeof(double));
+  memory.keep((booleans_.size() + given_booleans_.size() + biases_.size() + alibi_.size()) * sizeof(TensorView) +
+              boolean_blocks_.size() * sizeof(Blocks) + mask_functions_.size() * sizeof(MaskFunction));
+  memory.keep(boolean_bytes(problem));
+}
+
+void AttentionRules::set_blocks(std::size_t n, std::shared_ptr<const BooleanBlocks> made, std::int64_t heads) {
+  Blocks& blocks = boolean_blocks_[n];
+  blocks.made = std::move(made);
+  if (blocks.made == nullptr || !blocks.made->are_known()) return;
+  const auto spread = [&](const TensorView& words) {
+    return broadcast("boolean mask", words, concatenate(mask_batch_, {heads, words.size(-2), words.size(-1)}));
+  };
+  blocks.some = spread(blocks.made->some());
+  blocks.every = spread(blocks.made->every());
+}
+
+bool AttentionRules::compiles(const AttentionProblem& problem, std::size_t n) const {
+  return problem.q_len > 1 && boolean_blocks_[n].made == nullptr;
+}
+
+std::size_t AttentionRules::boolean_bytes(const AttentionProblem& problem) const {
+  std::size_t bytes = 0;
+  for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
+    if (compiles(problem, n)) bytes += BooleanBlocks::bytes(given_booleans_[n]);
+  }
+  return bytes;
+}
+
+void AttentionRules::compile_booleans(const AttentionProblem& problem, int threads, const std::stop_token& stop) {
+  for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
+    if (!compiles(problem, n)) continue;
+    set_blocks(n, std::make_shared<BooleanBlocks>(given_booleans_[n], threads, stop), problem.heads);
+  }
 }
 
 void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bias) {
@@ -127,7 +141,7 @@ void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) co
   };
   task.boolean_count = planes(booleans_, task.booleans);
   for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
-    const auto& [some, every] = boolean_blocks_[n];
+    const auto& [made, some, every] = boolean_blocks_[n];
     if (!some) continue;
     const auto words = [&](const TensorView& of) {
       return reinterpret_cast<const std::uint64_t*>(head_address(of, mask_batch_, b, h));

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <stop_token>
 #include <vector>
 
 #include "kernels/attention_task.h"
 #include "kernels/documents.h"
+#include "kernels/memory_count.h"
 #include "kernels/table_biases.h"
 #include "qkv/attention.h"
 
@@ -14,15 +17,16 @@ namespace qkv {
 
 class AttentionProblem;
 
-// Whether a call for these queries first compiles the mask; one query of a sequence alone reads a row of bytes.
-bool compiles_mask(const TensorView& q, const AttentionOptions& options);
-AttentionOptions with_compiled_mask(const AttentionOptions& options);
-
 class AttentionRules {
  public:
   AttentionRules() = default;
   // std::invalid_argument, naming sizes, for whatever does not fit the problem (see mask.h and bias.h).
-  AttentionRules(const AttentionProblem& problem, const AttentionOptions& options);
+  AttentionRules(const AttentionProblem& problem, const AttentionOptions& options, MemoryCount& memory);
+
+  // Blocks for the boolean views that came without, if one of the problem's sequences has several queries.
+  void compile_booleans(const AttentionProblem& problem, int threads, const std::stop_token& stop);
+  // What these will take in memory.
+  std::size_t boolean_bytes(const AttentionProblem& problem) const;
 
   // The rules of head h of sequence b, whose lengths the task already holds.
   void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
@@ -38,10 +42,14 @@ class AttentionRules {
   Align align_ = Align::top_left;
   std::int64_t left_ = 0, right_ = 0;
   std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
-  // [batch dimensions ..., heads, groups of queries, words], of each boolean view; not given: not compiled.
+  // [batch dimensions ..., heads, groups of queries, words], of each boolean view; not given: nothing is known.
   struct Blocks {
+    std::shared_ptr<const BooleanBlocks> made;  // nullptr: not compiled
     TensorView some, every;
   };
+  bool compiles(const AttentionProblem& problem, std::size_t n) const;
+  void set_blocks(std::size_t n, std::shared_ptr<const BooleanBlocks> made, std::int64_t heads);
+  std::vector<TensorView> given_booleans_;
   std::vector<Blocks> boolean_blocks_;
   std::vector<TensorView> alibi_;  // [batch dimensions ..., heads]
   TableBiases tables_;

@@ -34,10 +34,10 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
       statistics(sums || extras.row_maximum || extras.entropy || extras.top_keys),
       asked_threads(std::min(options.threads > 0 ? options.threads : qkv::threads(), kMaxThreads)) {
   if (options.threads < 0) fail("threads must be 0 (default) or more");
-  if (options.memory_limit < 0) fail("memory_limit must be 0 (none) or more bytes, got {}", options.memory_limit);
   threads = asked_threads;
   if (empty) return;
   AttentionTask first = problem.task(0, 0);
+  if (problem.packed || is_decoded(first)) decoded.reserve(static_cast<std::size_t>(problem.batch));
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     if (is_decoded(problem.packed ? problem.task(b, 0) : first)) decoded.push_back(b);
     if (!problem.packed && decoded.empty()) break;  // all sequences are alike
@@ -70,6 +70,7 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   decode.group = problem.heads / problem.kv_heads;
   decode.kernel = plan_decode(first, decode.group);
   KeySplit& keys = decode.split;
+  keys.chunks.reserve(decoded.size() * static_cast<std::size_t>(problem.kv_heads));
   for (const std::int64_t b : decoded) {
     const std::int64_t chunks = std::max<std::int64_t>(divide_up(problem.key_length(b), kChunkKeys), 1);
     keys.chunks.insert(keys.chunks.end(), static_cast<std::size_t>(problem.kv_heads), chunks);
@@ -90,11 +91,8 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
     block.scratch_bytes = std::max(block.scratch_bytes, sums_at) + times(parts, sizeof(double));
   }
 
-  const auto limit = static_cast<std::size_t>(options.memory_limit);
-  while (limit > 0 && threads > 1 && workspace(threads) > limit) --threads;
-  if (limit > 0 && workspace(threads) > limit) {
-    fail("one thread needs {} bytes besides inputs and outputs, memory_limit is {}", workspace(threads), limit);
-  }
+  memory = problem.memory();
+  threads = memory.threads_within(threads, [&](int count) { return pass_bytes(count); });
 }
 
 // Where keys can be split, heads need not stay apart to give work to all threads.
@@ -140,14 +138,17 @@ int AttentionSchedule::busy_threads() const {
   return std::max(busy, decode.split.busy_threads(threads));
 }
 
-std::size_t AttentionSchedule::workspace(int with_threads) const {
+// One kind of work after the other.
+std::size_t AttentionSchedule::pass_bytes(int with_threads) const {
   std::size_t most = times(std::min<std::int64_t>(with_threads, chosen_rows), row_bytes);
   if (prefill) {
     most = std::max(most, split.wave(with_threads) > 0
                               ? split.workspace(with_threads)
                               : times(std::min<std::int64_t>(with_threads, tasks), block.scratch_bytes));
   }
-  return std::max(most, decode.split.workspace(with_threads));
+  most = std::max(most, decode.split.workspace(with_threads));
+  const std::size_t lists = (decoded.size() + decode.split.chunks.size()) * sizeof(std::int64_t);
+  return most + lists + times(with_threads, MemoryCount::kSmallBytes);
 }
 
 }  // namespace qkv

@@ -39,6 +39,7 @@ struct AttentionSchedule {
   std::vector<std::int64_t> decoded;  // sequences of one query
   int threads = 1;                    // as many as asked for, or as the memory limit allows
   int asked_threads = 1;
+  MemoryCount memory;  // of what was made of the arguments
 
   ForwardPlan block{};            // of prefill
   FoldedHeads folded;             // which heads share one
@@ -54,10 +55,11 @@ struct AttentionSchedule {
 
   // Threads that have something to do.
   int busy_threads() const;
-  // The most that is allocated at a time, with so many threads.
-  std::size_t workspace(int with_threads) const;
+  // The most that the call allocates at a time.
+  std::size_t workspace() const { return memory.most_with(pass_bytes(threads)); }
 
  private:
+  std::size_t pass_bytes(int with_threads) const;
   void fold_heads(const AttentionProblem& problem, const AttentionTask& longest);
   void list_split_blocks(const AttentionProblem& problem);
 };

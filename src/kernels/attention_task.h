@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <stop_token>
 
 #include "core/dropout.h"
 #include "qkv/attention_function.h"
@@ -135,6 +136,8 @@ struct AttentionTask {
   double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
 
   DropoutRule dropout;
+
+  const std::stop_token* stop = nullptr;  // the kernels ask it at every tile
 
   // What it is accumulated in: f64 for f64, else f32.
   bool accumulates_f64() const { return query.type == Dtype::f64; }

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/stop.h"
 #include "kernels/accumulate-inl.h"
 #include "kernels/additive_gradients-inl.h"
 #include "kernels/attention_backward.h"
@@ -181,6 +182,7 @@ class BackwardBlock {
     bool taken[kBackwardKeys / kTileRows];  // tiles of which some pair is visible
     std::int64_t row = first_row;
     for (; block + row < last; row += kTileRows) {
+      check_stop(task_.stop);
       Sight sight = Sight::all;
       if (!visibility_.sees_all(block + row, kTileRows)) {
         visibility_.look(block + row);

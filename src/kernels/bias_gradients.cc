@@ -45,10 +45,27 @@ void BiasGradients::clear() const {
   for (const MutableTensorView& gradient : given_) qkv::clear(gradient);
 }
 
+std::size_t BiasGradients::tasks_and_members(std::int64_t chunks) const {
+  return static_cast<std::size_t>(problem_.batch * problem_.heads * chunks);
+}
+
+std::size_t BiasGradients::turn_bytes(std::int64_t blocks, std::int64_t chunks) const {
+  std::size_t planes = 0;  // that have turns of their own
+  for (const TensorView& view : views_) {
+    std::int64_t count = sums_keys(view) ? 1 : chunks;
+    for (int dim = 0; dim < view.rank() - 2; ++dim) count *= view.stride(dim) == 0 ? 1 : view.size(dim);
+    planes += static_cast<std::size_t>(count);
+  }
+  constexpr std::size_t kNode = sizeof(std::pair<const std::pair<const std::byte*, std::int64_t>, Turn>);
+  return tasks_and_members(chunks) * views_.size() * sizeof(Turn) + planes * (kNode + 4 * sizeof(void*)) +
+         planes * static_cast<std::size_t>(std::max<std::int64_t>(blocks, 1)) * sizeof(std::int64_t);
+}
+
 // Walks through the tasks once, and tells each how many add to the same elements before it. Different chunks of keys
 // add to different elements, unless the view broadcasts along keys.
 void BiasGradients::begin(std::int64_t blocks, std::int64_t chunks) {
   const std::int64_t group = views_.empty() ? 0 : problem_.heads / problem_.kv_heads;
+  turn_of_.reserve(tasks_and_members(chunks) * views_.size());
   std::map<std::pair<const std::byte*, std::int64_t>, Turn> next;
   std::int64_t places = 0;
   for (std::int64_t task = 0; task < problem_.batch * problem_.kv_heads * chunks; ++task) {

@@ -27,8 +27,9 @@ class BiasGradients {
   // Deals the turns, before the first task.
   void begin(std::int64_t blocks, std::int64_t chunks);
   void abandon() { turns_->abandon(); }
-  // Bytes that a thread needs for the sums of a head.
+  // Bytes that a thread needs for the sums of a head, and those of begin().
   std::size_t sum_bytes() const;
+  std::size_t turn_bytes(std::int64_t blocks, std::int64_t chunks) const;
 
   // One query head of a task, `member` of its group.
   struct Head {
@@ -46,6 +47,7 @@ class BiasGradients {
     std::int64_t place = 0;  // the first one of a plane; it has one for each block of queries
     std::int32_t predecessors = 0;
   };
+  std::size_t tasks_and_members(std::int64_t chunks) const;
   const Turn& turn(const Head& head, std::size_t n) const;
   Plane plane(const Head& head, std::size_t n) const;
 

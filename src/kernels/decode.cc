@@ -1,6 +1,8 @@
 // The decoding kernel, compiled once per CPU target.
 #include "kernels/decode.h"
 
+#include "core/stop.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/decode.cc"
 #include "kernels/targets.h"
@@ -88,6 +90,7 @@ struct Decoder {
   static void write_planes(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch,
                            const std::byte* part) {
     for (std::int64_t chunk = 0; chunk < tasks[0].k_len; chunk += kChunkKeys) {
+      check_stop(tasks[0].stop);
       DecodeChunk<T, S>(tasks, heads, chunk, scratch)
           .write_planes(reinterpret_cast<const T*>(part), row_elements(tasks[0]));
     }

@@ -11,32 +11,46 @@
 namespace qkv {
 namespace {
 
+// A node of the map that joins the ids of two masks.
+constexpr std::size_t kPairBytes = 4 * sizeof(void*) + 3 * sizeof(std::int64_t);
+
 // The ids of all sequences, one after the other, from a view that broadcasts to this shape.
 std::vector<std::int64_t> read_ids(std::string_view name, const TensorView& view, const Dims& shape) {
   if (view.dtype() != Dtype::i32 && view.dtype() != Dtype::i64) {
     fail("{} must be i32 or i64, got {}", name, name_of(view.dtype()));
   }
-  const Tensor ids = convert(broadcast(name, view, shape), Dtype::i64);
-  return {ids.data<std::int64_t>(), ids.data<std::int64_t>() + ids.element_count()};
+  const TensorView given = broadcast(name, view, shape);
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(given.element_count()));
+  convert(given, MutableTensorView(reinterpret_cast<std::byte*>(ids.data()), Dtype::i64, given.shape()));
+  return ids;
 }
 
 // Where each sequence begins, and the end of the last.
 template <class Length>
 std::vector<std::int64_t> starts_of(std::int64_t batch, const Length& length) {
   std::vector<std::int64_t> starts{0};
+  starts.reserve(static_cast<std::size_t>(batch + 1));
   for (std::int64_t b = 0; b < batch; ++b) starts.push_back(starts.back() + length(b));
   return starts;
 }
 
 }  // namespace
 
-Documents::Documents(const AttentionProblem& problem, const std::vector<Mask::DocumentIds>& masks) {
+Documents::Documents(const AttentionProblem& problem, const std::vector<Mask::DocumentIds>& masks,
+                     MemoryCount& memory) {
   if (masks.empty()) return;
   const bool packed_keys = problem.packed && !problem.paged;
   query_starts_ = starts_of(problem.batch,
                             [&](std::int64_t b) { return problem.packed ? problem.query_length(b) : problem.q_len; });
   key_starts_ =
       starts_of(problem.batch, [&](std::int64_t b) { return packed_keys ? problem.key_length(b) : problem.k_len; });
+  const auto queries = static_cast<std::size_t>(query_starts_.back());
+  const auto keys = static_cast<std::size_t>(key_starts_.back());
+  memory.keep(2 * (query_starts_.size() + 1) * sizeof(std::int64_t));
+  memory.keep(queries * (sizeof(KeyRange) + sizeof(std::int32_t)) + keys * sizeof(std::int32_t));
+  const std::size_t ids_bytes = (queries + keys) * sizeof(std::int64_t);
+  memory.borrow(ids_bytes);
+  if (masks.size() > 1) memory.borrow((queries + keys) * (2 * sizeof(std::int64_t) + kPairBytes));
   Ids all;
   for (const Mask::DocumentIds& mask : masks) {
     Ids ids{read_ids("query documents", mask.query,
@@ -60,10 +74,10 @@ Documents::Documents(const AttentionProblem& problem, const std::vector<Mask::Do
   query_numbers_.resize(all.query.size());
   key_numbers_.resize(all.key.size());
   scattered_.resize(static_cast<std::size_t>(problem.batch));
-  for (std::int64_t b = 0; b < problem.batch; ++b) compile(all, b);
+  for (std::int64_t b = 0; b < problem.batch; ++b) compile(all, b, memory);
 }
 
-void Documents::compile(const Ids& ids, std::int64_t b) {
+void Documents::compile(const Ids& ids, std::int64_t b, MemoryCount& memory) {
   const auto at = static_cast<std::size_t>(b);
   const std::int64_t key_begin = key_starts_[at], key_end = key_starts_[at + 1];
   // Runs of keys of one document, of which there are few; then, sorted by id, one span per document.
@@ -71,18 +85,29 @@ void Documents::compile(const Ids& ids, std::int64_t b) {
     std::int64_t id;
     KeyRange keys;
   };
-  std::vector<Span> runs, spans;
+  const auto id_of = [&](std::int64_t j) { return ids.key[static_cast<std::size_t>(j)]; };
+  std::size_t count = 0;
+  for (std::int64_t j = key_begin; j < key_end; ++j) count += j == key_begin || id_of(j) != id_of(j - 1) ? 1 : 0;
+  // The ids are still there, and a stable sort takes half a copy.
+  memory.borrow((ids.query.size() + ids.key.size()) * sizeof(std::int64_t) + (count + (count + 1) / 2) * sizeof(Span));
+  std::vector<Span> spans;
+  spans.reserve(count);
   for (std::int64_t j = key_begin; j < key_end; ++j) {
-    const std::int64_t id = ids.key[static_cast<std::size_t>(j)], key = j - key_begin;
-    if (runs.empty() || runs.back().id != id) runs.push_back({id, {key, key}});
-    runs.back().keys.last = key + 1;
+    const std::int64_t key = j - key_begin;
+    if (key == 0 || id_of(j) != id_of(j - 1)) spans.push_back({id_of(j), {key, key}});
+    spans.back().keys.last = key + 1;
   }
-  std::stable_sort(runs.begin(), runs.end(), [](const Span& x, const Span& y) { return x.id < y.id; });
-  for (const Span& run : runs) {
-    if (spans.empty() || spans.back().id != run.id) spans.push_back(run);
-    spans.back().keys.last = run.keys.last;
+  std::stable_sort(spans.begin(), spans.end(), [](const Span& x, const Span& y) { return x.id < y.id; });
+  std::size_t documents = 0;
+  for (const Span& run : spans) {
+    if (documents > 0 && spans[documents - 1].id == run.id) {
+      spans[documents - 1].keys.last = run.keys.last;
+    } else {
+      spans[documents++] = run;
+    }
   }
-  scattered_[at] = spans.size() < runs.size();
+  scattered_[at] = documents < spans.size();
+  spans.resize(documents);
 
   // The number of an id among the spans, -1 for none; neighbours mostly share one.
   std::int64_t last_id = 0, last_number = -1;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/attention_task.h"
+#include "kernels/memory_count.h"
 #include "qkv/mask.h"
 
 namespace qkv {
@@ -16,7 +17,7 @@ class Documents {
  public:
   Documents() = default;
   // std::invalid_argument, naming sizes, for ids that do not fit the problem. O(tokens) memory.
-  Documents(const AttentionProblem& problem, const std::vector<Mask::DocumentIds>& masks);
+  Documents(const AttentionProblem& problem, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory);
 
   // The documents of sequence b.
   void set(AttentionTask& task, std::int64_t b) const;
@@ -26,7 +27,7 @@ class Documents {
   struct Ids {
     std::vector<std::int64_t> query, key;
   };
-  void compile(const Ids& ids, std::int64_t b);
+  void compile(const Ids& ids, std::int64_t b, MemoryCount& memory);
 
   std::vector<std::int64_t> query_starts_, key_starts_;  // where each sequence begins in the vectors below
   std::vector<KeyRange> keys_;                           // per query; empty: no documents

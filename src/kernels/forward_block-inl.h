@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "core/stop.h"
 #include "kernels/accumulate-inl.h"
 #include "kernels/attention_forward.h"
 #include "kernels/dropout-inl.h"
@@ -141,6 +142,8 @@ class ForwardBlock {
       T* out = is_later_ ? chunk_out_ : out_;
       if (visibility_.meets(begin, end)) {
         attend_keys<kUnit>(block, begin, end, is_later_ ? chunk_state_ : state_, out);
+      } else {
+        check_stop(task_.stop);
       }
       if (end == last_key || end % kBlockKeys == 0) add_groups(out);
       if (is_later_ && (end == last_key || end % kChunkKeys == 0)) {
@@ -184,6 +187,7 @@ class ForwardBlock {
     bool masked = false;
     for (std::int64_t row = first_row; block + row < last; row += kTileRows) {
       const std::int64_t key = block + row;
+      check_stop(task_.stop);
       VectorRange& range = taken[row / kTileRows];
       range = {0, kVectors};
       ahead_.fetch(ahead_lines_);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/stop.h"
 #include "kernels/accumulate-inl.h"
 #include "kernels/jvp.h"
 #include "kernels/recompute-inl.h"
@@ -64,8 +65,9 @@ class JvpBlock {
     const std::int64_t first = visibility_.first_key(), last = visibility_.last_key();
     for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
       const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBackwardKeys, last);
-      if (!visibility_.meets(block_first, block_last)) continue;
-      if (is_plain(task_)) {
+      if (!visibility_.meets(block_first, block_last)) {
+        check_stop(task_.stop);
+      } else if (is_plain(task_)) {
         attend_keys<Unit::base2>(block_first, block_last);
       } else {
         attend_keys<Unit::natural>(block_first, block_last);
@@ -90,6 +92,7 @@ class JvpBlock {
     bool masked = false;
     HWY_ALIGN T slope_sums[kColumns] = {}, weight_sums[kColumns] = {};  // of this block
     for (std::int64_t key = first_key; key < last; key += kTileRows) {
+      check_stop(task_.stop);
       T* weights = weights_ + (key - first_key) * kColumns;
       T* slopes = slopes_ + (key - first_key) * kColumns;
       if (visibility_.sees_all(key, kTileRows)) {

@@ -1,10 +1,11 @@
 #include "kernels/key_split.h"
 
+#include "kernels/memory_count.h"
+
 namespace qkv {
 namespace {
 
 constexpr std::int64_t kMostWave = 64, kMostOfThread = 8;  // chunks of a unit, or as many for each thread if more
-constexpr std::size_t kSmallBytes = 4096;                  // what a thread's share of small things takes at most
 
 }  // namespace
 
@@ -13,7 +14,7 @@ std::int64_t KeySplit::wave(int threads) const {
   if (threads < 2 || units == 0 || units >= 2 * threads) return 0;
   const auto [least, most] = std::minmax_element(chunks.begin(), chunks.end());
   if (*most < 2 || (units == threads && *least == *most)) return 0;
-  const std::size_t used = scratch_bytes + kSmallBytes;
+  const std::size_t used = scratch_bytes + MemoryCount::kSmallBytes;
   if (used >= Scratch::kMostBytes) return 0;
   const std::size_t room = static_cast<std::size_t>(threads) * (Scratch::kMostBytes - used) / chunks.size();
   const auto fitting = static_cast<std::int64_t>((room - std::min(room, unit_bytes)) / part_bytes) - 1;
@@ -30,7 +31,7 @@ int KeySplit::busy_threads(int threads) const {
 
 std::size_t KeySplit::workspace(int threads) const {
   const auto busy = static_cast<std::size_t>(busy_threads(threads)), parts = static_cast<std::size_t>(wave(threads));
-  if (parts == 0) return busy * whole_bytes;
+  if (parts == 0) return busy * (whole_bytes + unit_bytes);
   return busy * scratch_bytes + chunks.size() * ((parts + 1) * part_bytes + unit_bytes);
 }
 

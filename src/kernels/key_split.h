@@ -17,7 +17,7 @@ namespace qkv {
 struct KeySplit {
   std::vector<std::int64_t> chunks;  // of each unit of work, at least one
   std::size_t part_bytes = 0;        // of a unit's partial result
-  std::size_t unit_bytes = 0;        // what else is kept of a unit
+  std::size_t unit_bytes = 0;        // what else is kept of a unit that is worked on
   std::size_t scratch_bytes = 0;     // of a thread that takes chunks
   std::size_t whole_bytes = 0;       // of a thread that takes whole units
 
@@ -52,6 +52,7 @@ void KeySplit::run(int threads, const Chunk& chunk, const Merge& merge, const Fi
   std::byte* part = memory.get(chunks.size() * parts * part_bytes).take_bytes(chunks.size() * parts * part_bytes);
   for (Unit& unit : units) {
     unit.computed.resize(parts - 1);
+    unit.free.reserve(parts);
     for (std::size_t i = 0; i < parts; ++i, part += part_bytes) unit.free.push_back(part);
   }
   for (std::int64_t first = 0; first < most; first += wave) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/stop.h"
 #include "kernels/view_checks.h"
 
 namespace qkv {
@@ -29,7 +30,7 @@ View at(const std::vector<View>& views, std::size_t i) {
 }  // namespace
 
 ParameterSums::ParameterSums(const AttentionProblem& problem, const AttentionOptions& options,
-                             const AttentionGradients& gradients, int threads)
+                             const AttentionGradients& gradients)
     : problem_(problem), options_(options), gradients_(gradients), turns_(problem.heads) {
   const auto& tables = options.bias.tables();
   const auto& slopes = options.bias.alibi_slopes();
@@ -49,10 +50,30 @@ ParameterSums::ParameterSums(const AttentionProblem& problem, const AttentionOpt
   check(problem, "the gradient of sinks", gradients.sinks, {problem.heads});
   if (!wanted_ || problem.batch == 0 || problem.heads == 0) return;
   count_ = parameter_count(problem.task(0, 0));
-  heads_.resize(static_cast<std::size_t>(problem.heads * count_));
-  slopes_.resize(static_cast<std::size_t>(problem.batch * problem.heads));
+}
+
+std::size_t ParameterSums::shared_bytes() const {
+  const std::int64_t numbers = count_ > 0 ? problem_.heads * (count_ + problem_.batch) : 0;
+  return static_cast<std::size_t>(numbers + problem_.heads) * sizeof(double);
+}
+
+std::size_t ParameterSums::thread_bytes() const {
+  return static_cast<std::size_t>(count_) * (size_of(problem_.accumulation) + sizeof(double));
+}
+
+std::size_t ParameterSums::written_bytes() const {
+  std::int64_t most = options_.sinks ? problem_.heads + 2 * problem_.value_dim : 0;
+  for (const RelativeTable& table : options_.bias.tables()) most = std::max(most, table.values().element_count());
+  for (const TensorView& slopes : options_.bias.alibi_slopes()) most = std::max(most, slopes.element_count());
+  return static_cast<std::size_t>(most) * sizeof(double);
+}
+
+void ParameterSums::begin(int threads) {
+  if (count_ == 0) return;
+  heads_.resize(static_cast<std::size_t>(problem_.heads * count_));
+  slopes_.resize(static_cast<std::size_t>(problem_.batch * problem_.heads));
   for (int worker = 0; worker < threads; ++worker) {
-    blocks_.push_back(Tensor::zeros({count_}, problem.accumulation));
+    blocks_.push_back(Tensor::zeros({count_}, problem_.accumulation));
     chunks_.emplace_back(static_cast<std::size_t>(count_));
   }
 }
@@ -145,6 +166,7 @@ void ParameterSums::write_sinks(const TensorView& out, const TensorView& grad_ou
       const double sink = problem_.task(b, h).sink;
       if (sink == -std::numeric_limits<double>::infinity()) continue;
       for (std::int64_t i = 0; i < problem_.query_length(b); ++i) {
+        check_stop(&options_.stop);
         read(out, b, h, i, row);
         if (std::all_of(row.data<double>(), row.data<double>() + problem_.value_dim, [](double x) { return x == 0; })) {
           continue;

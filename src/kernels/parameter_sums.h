@@ -14,8 +14,14 @@ namespace qkv {
 class ParameterSums {
  public:
   // std::invalid_argument if a gradient has not the shape of its parameter or no type of the accumulation or f64.
-  ParameterSums(const AttentionProblem& problem, const AttentionOptions& options, const AttentionGradients& gradients,
-                int threads);
+  ParameterSums(const AttentionProblem& problem, const AttentionOptions& options, const AttentionGradients& gradients);
+
+  // What begin() allocates, once and for each thread, and write() when the threads have ended.
+  std::size_t shared_bytes() const;
+  std::size_t thread_bytes() const;
+  std::size_t written_bytes() const;
+  // Room for the sums of so many threads, before the first of them.
+  void begin(int threads);
 
   // Whether the kernel has to sum anything.
   bool are_wanted() const { return wanted_; }

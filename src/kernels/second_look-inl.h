@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "core/stop.h"
 #include "kernels/logits-inl.h"
 #include "kernels/row_statistics-inl.h"
 #include "kernels/visibility-inl.h"
@@ -50,6 +51,7 @@ class SecondLook {
     const std::int64_t first = planes ? 0 : visibility_.first_key() / kTileRows * kTileRows;
     const std::int64_t last = planes ? task_.k_len : visibility_.last_key();
     for (std::int64_t key = first; key < last; key += kTileRows) {
+      check_stop(task_.stop);
       Tile tile;
       logits_.template compute<kUnit>(task_, key, tile);
       if (!visibility_.sees_all(key, kTileRows)) {

@@ -18,12 +18,15 @@ std::int64_t coordinate(const RelativeTable& table, std::int64_t place) {
 
 }  // namespace
 
-TableBiases::TableBiases(const AttentionProblem& problem, const std::vector<RelativeTable>& tables) {
+TableBiases::TableBiases(const AttentionProblem& problem, const std::vector<RelativeTable>& tables,
+                         MemoryCount& memory) {
   if (tables.size() > kMaxPlanes) fail("at most {} tables can be combined, got {}", kMaxPlanes, tables.size());
   const auto element = static_cast<std::int64_t>(size_of(problem.accumulation));
+  tables_.reserve(tables.size());
+  memory.keep(tables.size() * sizeof(Compiled));
   for (const RelativeTable& table : tables) {
     if (table.kind() == RelativeTable::Kind::shaw) {
-      add_rows(problem, table);
+      add_rows(problem, table, memory);
       continue;
     }
     if (table.values().size(1) != problem.heads) {
@@ -31,10 +34,15 @@ TableBiases::TableBiases(const AttentionProblem& problem, const std::vector<Rela
            problem.heads);
     }
     Compiled& compiled = tables_.emplace_back(Compiled{.table = table, .values = {}, .coordinates = {}});
+    const auto copy_bytes = static_cast<std::size_t>(table.values().element_count() * element);
+    memory.borrow(copy_bytes);
     const Tensor values = convert(table.values(), problem.accumulation);
     if (table.kind() == RelativeTable::Kind::swin) {
-      compiled.values = Tensor::copy(values.view().transpose(0, 1));
       const std::int64_t places = table.height() * table.width();
+      const auto numbers = static_cast<std::size_t>(places + kTablePadding);
+      memory.keep(copy_bytes + numbers * static_cast<std::size_t>(element));
+      memory.borrow(copy_bytes + numbers * sizeof(std::int64_t));
+      compiled.values = Tensor::copy(values.view().transpose(0, 1));
       Tensor coordinates = Tensor::uninitialized({places + kTablePadding}, Dtype::i64);
       for (std::int64_t place = 0; place < places + kTablePadding; ++place) {
         coordinates.data<std::int64_t>()[place] = coordinate(table, std::min(place, places - 1));
@@ -45,6 +53,8 @@ TableBiases::TableBiases(const AttentionProblem& problem, const std::vector<Rela
     }
     compiled.reach = std::min(table.max_distance(), problem.q_len + problem.k_len);
     const std::int64_t numbers = 2 * compiled.reach + 1 + 2 * kTablePadding;
+    memory.keep(static_cast<std::size_t>(problem.heads * numbers * element));
+    memory.borrow(copy_bytes);
     compiled.values = Tensor::uninitialized({problem.heads, numbers}, problem.accumulation);
     for (std::int64_t at = 0; at < numbers; ++at) {
       const std::int64_t back = std::clamp(at - kTablePadding - compiled.reach, -compiled.reach, compiled.reach);
@@ -57,7 +67,7 @@ TableBiases::TableBiases(const AttentionProblem& problem, const std::vector<Rela
   }
 }
 
-void TableBiases::add_rows(const AttentionProblem& problem, const RelativeTable& table) {
+void TableBiases::add_rows(const AttentionProblem& problem, const RelativeTable& table, MemoryCount& memory) {
   for (const Compiled& other : tables_) {
     if (other.table.kind() == RelativeTable::Kind::shaw) fail("at most one table of Shaw's can be added");
   }
@@ -67,6 +77,7 @@ void TableBiases::add_rows(const AttentionProblem& problem, const RelativeTable&
   Compiled& compiled = tables_.emplace_back(Compiled{.table = table, .values = {}, .coordinates = {}});
   compiled.reach = std::min(table.max_distance(), problem.q_len + problem.k_len);
   const std::int64_t rows = 2 * compiled.reach + 1, row_length = (problem.query_dim + kLine - 1) / kLine * kLine;
+  memory.keep(static_cast<std::size_t>(rows * row_length) * size_of(problem.accumulation));
   compiled.values = Tensor::zeros({rows, row_length}, problem.accumulation);
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t bucket = table.bucket(row - compiled.reach, 0);

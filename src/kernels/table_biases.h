@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/attention_task.h"
+#include "kernels/memory_count.h"
 #include "qkv/relative_table.h"
 #include "qkv/tensor.h"
 
@@ -17,7 +18,7 @@ class TableBiases {
   TableBiases() = default;
   // std::invalid_argument, naming sizes, for tables that do not fit the problem. Memory: a few times the tables', at
   // most a few times the lengths.
-  TableBiases(const AttentionProblem& problem, const std::vector<RelativeTable>& tables);
+  TableBiases(const AttentionProblem& problem, const std::vector<RelativeTable>& tables, MemoryCount& memory);
 
   // The tables of head h, whose lengths and offset the task already holds. std::invalid_argument if a position lies
   // outside a window.
@@ -32,7 +33,7 @@ class TableBiases {
     Tensor coordinates;  // swin
     std::int64_t reach = 0;
   };
-  void add_rows(const AttentionProblem& problem, const RelativeTable& table);  // Shaw's
+  void add_rows(const AttentionProblem& problem, const RelativeTable& table, MemoryCount& memory);  // Shaw's
 
   std::vector<Compiled> tables_;
 };

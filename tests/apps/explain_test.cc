@@ -132,7 +132,11 @@ TEST(ExplainProgram, DigitsLookAtDigits) {
 }
 
 TEST(ExplainProgram, IsAsWideAsAskedOrAsTheTerminal) {
-  const std::vector<std::string> digits = {"--input", kDigits};
+  const TempFolder folder;  // however long its name is: a title names the file alone
+  const std::string deep = folder / std::string(60, 'd');
+  std::filesystem::create_directory(deep);
+  std::filesystem::copy_file(kDigits, deep + "/digits.csv");
+  const std::vector<std::string> digits = {"--input", deep + "/digits.csv"};
   const auto with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all = digits;
     all.insert(all.end(), more.begin(), more.end());

@@ -68,6 +68,61 @@ TEST(Plan, Text) {
   }
 }
 
+TEST(Plan, EveryPass) {
+  for (const char* pass : {"forward", "backward", "jvp", "double-backward"}) {
+    const nlohmann::json object = nlohmann::json::parse(plan({"--pass", pass, "--json", "--causal", "top-left"}).out);
+    EXPECT_GT(object["workspace"], 0) << pass;
+    EXPECT_GT(object["skipped_tiles"], 0) << pass;
+    const std::string least = std::to_string(object["workspace"].get<std::int64_t>() - 1);
+    expect_message(plan({"--pass", pass, "--causal", "top-left", "--memory-limit", least}), 3, "qkv plan",
+                   "memory_limit is " + least);
+  }
+  EXPECT_NE(plan({"--pass", "double-backward"}).out.find("kernel      double backward on"), std::string::npos);
+  expect_message(plan({"--pass", "sideways"}), 2, "qkv plan", "--pass");
+  expect_message(plan({"--pass", "jvp", "--soft-cap", "2"}), 3, "qkv plan", "soft_cap");
+  expect_message(plan({"--pass", "backward", "--outputs", "weights"}), 2, "qkv plan", "--outputs");
+}
+
+TEST(Plan, SaysWhatOptionsCost) {
+  const TempFolder folder;
+  const auto file = [&](const char* name, const TensorView& array) {
+    write_npy(folder / name, array);
+    return folder / name;
+  };
+  std::vector<std::int32_t> alternating;
+  for (std::int32_t i = 0; i < 128; ++i) alternating.push_back(i % 2);
+  const Tensor keys = Tensor::of({1, 128}, alternating);
+  const std::string ids = file("keys.npy", keys), of_queries = file("queries.npy", keys.view().slice(1, 0, 96));
+  const std::string buckets = file("buckets.npy", Tensor::zeros({32, 4}));
+  const std::string numbers = file("numbers.npy", Tensor::zeros({33, 4})),
+                    rows = file("rows.npy", Tensor::zeros({33, 32}));
+  const std::string slopes = file("slopes.npy", Tensor::zeros({4})), bias = file("bias.npy", Tensor::zeros({96, 128}));
+  const std::string places = file("places.npy", Tensor::zeros({23 * 31, 4})),
+                    w = file("w.npy", Tensor::zeros({32, 32}));
+  const struct {
+    std::vector<std::string> options;
+    const char* remark;
+  } all[] = {{{"--alibi", slopes}, "ALiBi"},
+             {{"--bias", bias}, "a bias"},
+             {{"--t5-table", buckets}, "a table"},
+             {{"--clipped-table", numbers}, "a table"},
+             {{"--swin-table", places, "--swin-window", "12,16"}, "Swin"},
+             {{"--shaw-table", rows}, "Shaw"},
+             {{"--documents", of_queries, "--documents-key", ids}, "documents"},
+             {{"--dropout", "0.1"}, "dropout"},
+             {{"--score", "bilinear", "--score-w", w}, "this score"},
+             {{"--outputs", "weights,entropy"}, "a second look"},
+             {{"--outputs", "received"}, "one thread does all of a head"}};
+  for (const auto& [options, remark] : all) {
+    const Outcome outcome = plan(options);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find(remark), std::string::npos) << remark << " in " << outcome.out;
+  }
+  EXPECT_EQ(plan({"--sinks", slopes}).code, 0);
+  expect_message(plan({"--outputs", "wight"}), 2, "qkv plan", "\"wight\" must be one of block-weights, entropy");
+  expect_message(plan({"--documents-key", ids}), 2, "qkv plan", "--documents");
+}
+
 TEST(Plan, Refuses) {
   expect_message(plan({"--memory-limit", "1000"}), 3, "qkv plan", "memory_limit is 1000");
   expect_message(plan({"--memory-limit", "0"}), 2, "qkv plan", "--memory-limit");

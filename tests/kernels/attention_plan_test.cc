@@ -94,6 +94,52 @@ TEST_P(AttentionPlans, CountsWhatBooleansHide) {
   EXPECT_EQ(plan.operations, 2.0 * static_cast<double>(pairs * (64 + 32)));
 }
 
+// The last tile has two keys, whether it is computed or not.
+TEST_P(AttentionPlans, CountsTheLastTileByItsKeys) {
+  EXPECT_EQ(plan_of(1, 200, 330, {.threads = 1}).operations, 2.0 * 200 * 330 * (64 + 32));
+  Tensor visible = testing::filled({200, 330}, 1, Dtype::u8);
+  for (std::int64_t i = 0; i < 200; ++i) {
+    for (std::int64_t j = 328; j < 330; ++j) visible.view().at<std::uint8_t>({i, j}) = 0;
+  }
+  const AttentionPlan hidden = plan_of(1, 200, 330, {.mask = Mask::boolean(visible), .threads = 1});
+  EXPECT_EQ(hidden.skipped_tiles, (200 + hidden.block_queries - 1) / hidden.block_queries);
+  EXPECT_EQ(hidden.operations, 2.0 * 200 * 328 * (64 + 32));
+}
+
+// By hand: gradients take three products over head_dim and two over value_dim, tangents of all three arrays as many;
+// the gradients of these one and two, two and four more.
+TEST_P(AttentionPlans, EveryPass) {
+  const auto rows = [](std::int64_t size) { return MutableTensorView(nullptr, Dtype::f32, {3, 480, size}); };
+  const MutableTensorView q = rows(64), v = rows(32), numbers(nullptr, Dtype::f32, {3, 480});
+  const AttentionTangents tangents{.query = q, .key = q, .value = v};
+  const AttentionOptions options{.threads = 1};
+  const double pairs = 3.0 * 480 * 480, array = 4.0 * 3 * 480;
+  const AttentionPlan forward = plan(q, q, v, options);
+  const AttentionPlan backward = plan_backward(q, q, v, options, {.query = q, .key = q, .value = v});
+  EXPECT_EQ(backward.kernel, "backward");
+  EXPECT_EQ(backward.target, GetParam());
+  EXPECT_EQ(backward.tiles, forward.tiles);
+  EXPECT_EQ(backward.operations, 2 * pairs * (3 * 64 + 2 * 32));
+  EXPECT_EQ(backward.bytes, array * (64 + 64 + 32 + 32 + 32 + 1 + 64 + 64 + 32));
+  const AttentionPlan jvp = plan_jvp(q, q, v, tangents, options, {.out = v, .log_sum_exp = numbers});
+  EXPECT_EQ(jvp.kernel, "tangents");
+  EXPECT_EQ(jvp.operations, 2 * pairs * (3 * 64 + 2 * 32));
+  EXPECT_EQ(jvp.bytes, array * (2 * (64 + 64 + 32) + 32 + 1 + 32 + 1));
+  EXPECT_EQ(plan_jvp(q, q, v, {.query = q}, options, {}).operations, 2 * pairs * (2 * 64 + 32));
+  const AttentionPlan twice =
+      plan_double_backward(q, q, v, tangents, options, {.query = q, .key = q, .value = v, .grad_out = v});
+  EXPECT_EQ(twice.kernel, "double backward");
+  EXPECT_EQ(twice.tiles, 2 * forward.tiles);
+  EXPECT_EQ(twice.operations, 2 * pairs * ((3 + 7) * 64 + (2 + 3) * 32));
+  EXPECT_GE(twice.workspace, std::max(backward.workspace, jvp.workspace));
+  const AttentionPlan causal = plan_backward(q, q, v, {.mask = Mask::causal(), .threads = 1}, {.query = q});
+  EXPECT_EQ(causal.skipped_tiles, plan(q, q, v, {.mask = Mask::causal(), .threads = 1}).skipped_tiles);
+  EXPECT_EQ(plan_backward(q, q.slice(1, 0, 0), v.slice(1, 0, 0), options, {}).kernel, "none");
+  EXPECT_THROW(plan_backward(q, q, v, {.threads = -1}, {}), std::invalid_argument);
+  EXPECT_THROW(plan_jvp(q, q, v, tangents, {.soft_cap = 1}, {}), std::invalid_argument);
+  EXPECT_THROW(plan_double_backward(q, q, v, tangents, {.soft_cap = 1}, {}), std::invalid_argument);
+}
+
 TEST_P(AttentionPlans, SaysWhy) {
   const Tensor visible = Tensor::zeros({500}, Dtype::boolean);
   EXPECT_TRUE(has_remark(plan_of(1, 2, 500, {.threads = 1}), "2 queries do not fill a block"));
@@ -152,6 +198,56 @@ TEST_P(AttentionPlans, WorkspaceOfConvertedRows) {
         const TensorView rows(nullptr, dtype, {64, k_len, size}), queries(nullptr, dtype, {64, 4096, size});
         EXPECT_LE(plan(queries, rows, rows, options).workspace, 1 << 20)
             << name_of(dtype) << ", " << size << ", " << k_len;
+      }
+    }
+  }
+}
+
+// The bounds of docs/semantics.md, which no length changes.
+TEST_P(AttentionPlans, EveryPassIsBounded) {
+  constexpr std::int64_t kMebibyte = 1 << 20;
+  const Tensor w = testing::filled({1024, 1024}, 0), factor = testing::filled({1024}, 0);
+  const Tensor shaw = testing::filled({2 * RelativeTable::kMostShawDistance + 1, 1024}, 0);
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
+    for (const auto& [head_dim, value_dim] :
+         {std::pair(16, 16), {64, 64}, {80, 80}, {128, 128}, {256, 256}, {1, 1024}, {1024, 1}, {1024, 1024}}) {
+      SCOPED_TRACE(::testing::Message() << name_of(dtype) << ", " << head_dim << ", " << value_dim);
+      const auto rows = [&](std::int64_t length, std::int64_t size) {
+        return MutableTensorView(nullptr, dtype, {2, length, size});
+      };
+      const MutableTensorView q = rows(200, head_dim), k = rows(300000, head_dim), v = rows(300000, value_dim);
+      const MutableTensorView out = rows(200, value_dim);
+      const AttentionGradients gradients{.query = q, .key = k, .value = v};
+      const AttentionTangents tangents{.query = q, .key = k, .value = v};
+      const AttentionOptions options{.threads = 1};
+      EXPECT_LE(plan(q, k, v, options).workspace, kMebibyte);
+      const std::int64_t of_sums = kMebibyte / 2 + (dtype == Dtype::f32 ? 6144 : 12288) * (head_dim + value_dim);
+      const std::int64_t wide_query = dtype == Dtype::bf16 ? 4 * q.element_count() : 0;
+      EXPECT_LE(plan_backward(q, k, v, options, gradients).workspace, of_sums + wide_query);
+      if (dtype != Dtype::bf16) {
+        EXPECT_LE(plan_jvp(q, k, v, tangents, options, {.out = out}).workspace, kMebibyte * 5 / 4);
+        const std::int64_t moved = 2 * 200 * static_cast<std::int64_t>(size_of(dtype)) * (2 + value_dim);
+        EXPECT_LE(plan_double_backward(q, k, v, tangents, options, {.query = q, .key = k, .value = v}).workspace,
+                  of_sums + moved);
+      }
+      if (dtype == Dtype::f64) continue;  // whose scores have parameters in f64
+      EXPECT_LE(plan(q, k, v,
+                     {.score = Score::additive(w.view().slice(1, 0, head_dim), w.view().slice(1, 0, head_dim), factor),
+                      .threads = 1})
+                    .workspace,
+                kMebibyte);
+      if (head_dim < 1024) continue;
+      const std::int64_t table = 4 * shaw.element_count();
+      EXPECT_LE(plan(q, k, v, {.bias = Bias::table(RelativeTable::shaw(shaw)), .threads = 1}).workspace,
+                kMebibyte + table);
+    }
+  }
+  for (const std::int64_t group : {1, 8, 64, 256}) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+      const TensorView q(nullptr, dtype, {group, 1, 1024}), k(nullptr, dtype, {1, 300000, 1024});
+      const std::int64_t of_heads = group * (dtype == Dtype::f64 ? 48 : 24) * 1024;
+      for (const int threads : {1, 4}) {
+        EXPECT_LE(plan(q, k, k, {.threads = threads}).workspace, threads * std::max(kMebibyte, of_heads)) << group;
       }
     }
   }

@@ -2,28 +2,41 @@
 // of lengths, of which each has its say.
 #include "kernels/attention_rules.h"
 
+#include "core/stop.h"
+#include "kernels/attention_problem.h"
 #include "kernels/attention_testing.h"
 #include "qkv/attention_plan.h"
 
 namespace qkv {
 namespace {
 
+// Compiling asks for a stop once for each group of queries.
+bool compiles_mask(const TensorView& q, const TensorView& k, const AttentionOptions& options) {
+  AttentionProblem problem(q, k, k, options);
+  const std::int64_t before = stop_checks();
+  problem.compile_mask(1);
+  return stop_checks() > before;
+}
+
 TEST(AttentionRules, MasksAreCompiledForSeveralQueriesOfASequence) {
-  const Tensor visible = testing::filled({40, 40}, 1, Dtype::u8);
+  const Tensor visible = testing::filled({40, 40}, 1, Dtype::u8), row = testing::filled({1, 40}, 1, Dtype::u8);
   const AttentionOptions padded{.mask = Mask::boolean(visible)};
-  EXPECT_TRUE(compiles_mask(Tensor::zeros({3, 4, 40, 8}), padded));
-  EXPECT_FALSE(compiles_mask(Tensor::zeros({3, 4, 1, 8}), padded));
-  EXPECT_FALSE(compiles_mask(Tensor::zeros({3, 4, 40, 8}), {.mask = padded.mask.compiled(1)}));
-  EXPECT_FALSE(compiles_mask(Tensor::zeros({3, 4, 40, 8}), {.mask = Mask::causal()}));
+  const Tensor many = Tensor::zeros({3, 4, 40, 8}), one = Tensor::zeros({3, 4, 1, 8});
+  EXPECT_TRUE(compiles_mask(many, many, padded));
+  EXPECT_FALSE(compiles_mask(one, many, {.mask = Mask::boolean(row)}));
+  EXPECT_FALSE(compiles_mask(many, many, {.mask = padded.mask.compiled(1)}));
+  EXPECT_FALSE(compiles_mask(many, many, {.mask = Mask::causal()}));
   // [tokens, heads, size]
-  const Tensor several = Tensor::of<std::int32_t>({4}, {0, 1, 40, 41}),
-               single = Tensor::of<std::int64_t>({4}, {0, 1, 1, 2});
+  const Tensor several = Tensor::of<std::int32_t>({4}, {0, 1, 41, 42}),
+               single = Tensor::of<std::int64_t>({4}, {0, 1, 1, 2}),
+               keys = Tensor::of<std::int64_t>({4}, {0, 40, 40, 80});
   for (const std::int64_t heads : {1, 4}) {
-    AttentionOptions packed = padded;
-    packed.offsets_query = packed.offsets_key = several;
-    EXPECT_TRUE(compiles_mask(Tensor::zeros({41, heads, 8}), packed)) << heads;
-    packed.offsets_query = packed.offsets_key = single;
-    EXPECT_FALSE(compiles_mask(Tensor::zeros({2, heads, 8}), packed)) << heads;
+    const Tensor tokens = Tensor::zeros({42, heads, 8});
+    EXPECT_TRUE(compiles_mask(tokens, tokens, {.mask = padded.mask, .offsets_query = several, .offsets_key = several}))
+        << heads;
+    EXPECT_FALSE(compiles_mask(tokens.view().slice(0, 0, 2), Tensor::zeros({80, heads, 8}),
+                               {.mask = Mask::boolean(row), .offsets_query = single, .offsets_key = keys}))
+        << heads;
   }
 }
 

@@ -226,6 +226,10 @@ TEST(KeySplit, OnlyWhereItHelps) {
   const KeySplit two{.chunks = {5, 1}, .part_bytes = 64, .whole_bytes = 100};
   EXPECT_EQ(two.wave(1), 0);
   EXPECT_EQ(two.workspace(1), 100u);
+  EXPECT_EQ((KeySplit{.chunks = {5}, .part_bytes = 64, .unit_bytes = 8, .whole_bytes = 100}.workspace(1)), 108u);
+  // Two threads' tiles, and of the one unit five parts at a time beside their sum.
+  EXPECT_EQ((KeySplit{.chunks = {5}, .part_bytes = 64, .unit_bytes = 8, .scratch_bytes = 50}.workspace(2)),
+            2u * 50 + 6 * 64 + 8);
   EXPECT_EQ(two.wave(2), 5);
   EXPECT_EQ(two.busy_threads(8), 6);
   EXPECT_EQ((KeySplit{.chunks = {5, 5, 5, 5}, .part_bytes = 64}.wave(2)), 0);

@@ -18,7 +18,8 @@ TEST(ParameterSums, ChunksWaitForTheirTurn) {
   Tensor gradient = Tensor::zeros({1, 1}, Dtype::f64);
   const AttentionGradients gradients{.tables = {gradient.view()}};
   const AttentionProblem problem(q, k, k, options);
-  ParameterSums sums(problem, options, gradients, /*threads=*/3);
+  ParameterSums sums(problem, options, gradients);
+  sums.begin(/*threads=*/3);
   const double shares[] = {1, 0x1p53, -0x1p53};
   std::atomic<int> begun = 0;
   const auto finish = [&](int chunk) {

@@ -1,0 +1,19 @@
+#include "core/stop.h"
+
+#include "qkv/error.h"
+
+namespace qkv {
+namespace {
+
+thread_local std::int64_t checks = 0;
+
+}  // namespace
+
+void check_stop(const std::stop_token* stop) {
+  ++checks;
+  if (stop != nullptr && stop->stop_requested()) throw Stopped();
+}
+
+std::int64_t stop_checks() { return checks; }
+
+}  // namespace qkv
