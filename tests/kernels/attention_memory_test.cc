@@ -254,6 +254,13 @@ TEST_P(AttentionMemory, OfGradientsOfBiasesAndTables) {
                                    Bias::table(RelativeTable::shaw(rows)) + Bias::alibi(slopes)};
   options.sinks = sinks;
   arrays.expect_backward(options, gradients);
+  // A table that is larger than what the threads take.
+  Arrays small({1, 20, 16}, {1, 60, 16});
+  const Tensor large = normal(random, {200001, 1});
+  Tensor of_large = Tensor::zeros(large.shape());
+  gradients = small.gradients();
+  gradients.tables = {of_large};
+  small.expect_backward({.bias = Bias::table(RelativeTable::clipped(large))}, gradients);
 }
 
 TEST_P(AttentionMemory, OfGradientsOfScores) {
