@@ -16,7 +16,7 @@ BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const Attent
                                    const BiasGradients& bias, const ParameterSums& parameters, bool is_double,
                                    std::size_t wide_query, const OuterMemory& outer)
     : empty(problem.batch == 0 || problem.heads == 0 || problem.k_len == 0), asked_threads(threads_of(options)) {
-  std::size_t shared = wide_query, of_thread = MemoryCount::kSmallBytes;
+  std::size_t shared = wide_query, of_thread = 0;
   if (!empty) {
     BackwardTask first;
     first.forward = problem.task(0, 0);
@@ -35,12 +35,13 @@ BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const Attent
     }
     const auto turns = static_cast<std::size_t>(problem.batch * problem.heads * blocks + 1) * sizeof(std::int64_t);
     shared += turns + bias.turn_bytes(blocks, chunks) + parameters.shared_bytes();
-    of_thread += kernel.scratch_bytes + sum_bytes() + wide_bytes;
+    of_thread = kernel.scratch_bytes + sum_bytes() + wide_bytes;
   }
   const auto busy = [&](int count) { return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, count)); };
   const auto bytes = [&](int count) {
     const auto workers = static_cast<std::size_t>(busy(count));
-    const std::size_t kept = outer.meanwhile + shared + workers * parameters.thread_bytes();
+    const std::size_t of_workers = workers * (parameters.thread_bytes() + MemoryCount::kSmallBytes);
+    const std::size_t kept = outer.meanwhile + shared + of_workers;
     return std::max(kept + std::max(workers * of_thread, parameters.written_bytes()), outer.otherwise);
   };
   allowed_threads = problem.memory().threads_within(asked_threads, bytes);
