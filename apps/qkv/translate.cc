@@ -72,6 +72,7 @@ nlohmann::ordered_json json_of(const Request& request, const Translation& one) {
   if (!request.ids) entry["text"] = one.text;
   entry["ids"] = one.ids;
   entry["score"] = io::json_number(one.score);
+  if (one.unsure) entry["unsure"] = true;
   for (const Translation& sentence : one.sentences) {
     nlohmann::ordered_json part{{"source", sentence.source}};
     part.update(json_of(request, sentence));
@@ -90,19 +91,28 @@ void write(const Request& request, std::int64_t number, const std::vector<Transl
     std::cout << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
     return;
   }
+  static const bool dims = text_style().color;
   for (const Translation& one : found) {
     if (request.nbest) std::cout << fmt::format("{}\t{:.6g}\t", number, one.score + 0.0);  // 0, never -0
-    std::cout << (request.ids ? fmt::format("{}", fmt::join(one.ids, " ")) : one.text) << '\n';
+    const std::string line = request.ids ? fmt::format("{}", fmt::join(one.ids, " ")) : one.text;
+    std::cout << (dims && one.unsure ? "\x1b[2m" + line + "\x1b[0m" : line) << '\n';
   }
 }
 
-void warn_of_cuts(const Translation& found, const std::string& place, std::int64_t positions) {
+// What the reader of a translation must know, a line on standard error each.
+void warn(const Translation& found, const std::string& place, std::int64_t positions) {
   for (std::size_t s = 0; s < found.sentences.size(); ++s) {
-    warn_of_cuts(found.sentences[s], fmt::format("{}, sentence {}", place, s + 1), positions);
+    warn(found.sentences[s], fmt::format("{}, sentence {}", place, s + 1), positions);
   }
-  if (found.cut == 0 || !found.sentences.empty()) return;
-  fmt::print(stderr, "qkv translate: {}: the last {} tokens are cut off; the model reads {} at most\n", place,
-             found.cut, positions);
+  if (!found.sentences.empty()) return;
+  if (found.cut > 0) {
+    fmt::print(stderr, "qkv translate: {}: the last {} tokens are cut off; the model reads {} at most\n", place,
+               found.cut, positions);
+  }
+  if (found.unsure) {
+    fmt::print(stderr, "qkv translate: {}: unsure ({:.1f} a token)\n", place,
+               found.log_probability / static_cast<double>(found.ids.size()));
+  }
 }
 
 // `first`: the number of the first line, from 1.
@@ -112,7 +122,7 @@ void translate_lines(const Request& request, const Translator& translator, const
   options.stream.line = static_cast<std::uint64_t>(first - 1);
   for (const auto& found : translator.translate(lines, options)) {
     write(request, first, found);
-    warn_of_cuts(found.front(), fmt::format("line {}", first), translator.model().config().positions);
+    warn(found.front(), fmt::format("line {}", first), translator.model().config().positions);
     ++first;
   }
 }
@@ -133,8 +143,14 @@ void translate_ids(const Request& request, const Translator& translator, const s
   options.stream.line = static_cast<std::uint64_t>(first - 1);
   for (const auto& hypotheses : translator.generate(sources, options)) {
     std::vector<Translation> found;
-    for (const Hypothesis& one : hypotheses) found.push_back({.text = {}, .ids = one.tokens, .score = one.score});
-    write(request, first++, found);
+    for (const Hypothesis& one : hypotheses) {
+      found.push_back({.ids = one.tokens,
+                       .log_probability = one.log_probability,
+                       .score = one.score,
+                       .unsure = translator.is_unsure(one)});
+    }
+    write(request, first, found);
+    warn(found.front(), fmt::format("line {}", first++), translator.model().config().positions);
   }
   if (refused) std::rethrow_exception(refused);
 }
@@ -224,7 +240,7 @@ void add_translate(CLI::App& program) {
   command.add_flag(
       "--json", request->json,
       "Write {\"translations\": [{text, ids, score}]} a line, with \"sentences\": [{source, text, ids, score}] where a "
-      "text was split, and \"cut\": N where N tokens of it were too many for the model");
+      "text was split, \"unsure\": true where the model is, and \"cut\": N where N tokens were too many for it");
   add_choice(command, "--weights", request->weights, kWeights,
              "How the weights are kept: fewer bits are faster and coarser");
   add_threads(command);

@@ -66,7 +66,8 @@ struct GenerateOptions {
 
 struct Hypothesis {
   std::vector<std::int32_t> tokens;  // without `start`; the end is the last one, unless max_length cut it off
-  double score = 0;
+  double log_probability = 0;        // natural logarithm, the sum over the tokens
+  double score = 0;                  // log_probability / length^length_penalty
 };
 
 // Beside the seed, what a sequence's draws depend on.

@@ -35,11 +35,12 @@ struct TranslateOptions {
 // Of a text that was split, its n-th best translation is made of the n-th best ones of its sentences.
 struct Translation {
   std::string text{};
-  std::vector<std::int32_t> ids{};       // without the start token
-  double score = 0;                      // as in generate.h
-  std::int64_t cut = 0;                  // tokens of the source that were not read: the model lacks positions
-  std::string source{};                  // what was translated: the text, or a sentence of it
-  std::vector<Translation> sentences{};  // none unless the text was split
+  std::vector<std::int32_t> ids{};        // without the start token
+  double log_probability = 0, score = 0;  // as in generate.h
+  bool unsure = false;                    // Translator::is_unsure, of one of the sentences if the text was split
+  std::int64_t cut = 0;                   // tokens of the source that were not read: the model lacks positions
+  std::string source{};                   // what was translated: the text, or a sentence of it
+  std::vector<Translation> sentences{};   // none unless the text was split
 };
 
 // Immutable after construction: any number of threads may call the others.
@@ -64,6 +65,10 @@ class Translator {
   std::vector<std::vector<Hypothesis>> generate(std::span<const std::vector<std::int32_t>> sources,
                                                 const TranslateOptions& options = {}) const;
 
+  // Whether the log-probability a token is below the folder's own bound, "unsure_below" of generation_config.json: such
+  // a translation is probably wrong. Never without that bound.
+  bool is_unsure(const Hypothesis& found) const;
+
   const Marian& model() const { return model_; }
   // Of sources and of targets; FormatError if the folder had none.
   const Tokenizer& tokenizer() const;
@@ -71,12 +76,13 @@ class Translator {
 
  private:
   Translator(std::string folder, Marian model, std::optional<Tokenizer> tokenizer,
-             std::optional<Tokenizer> target_tokenizer, GenerateOptions defaults)
+             std::optional<Tokenizer> target_tokenizer, GenerateOptions defaults, std::optional<double> unsure_below)
       : folder_(std::move(folder)),
         model_(std::move(model)),
         tokenizer_(std::move(tokenizer)),
         target_tokenizer_(std::move(target_tokenizer)),
-        defaults_(std::move(defaults)) {}
+        defaults_(std::move(defaults)),
+        unsure_below_(unsure_below) {}
 
   struct Piece;
   std::vector<Piece> pieces(const std::string& text, bool split) const;
@@ -89,6 +95,7 @@ class Translator {
   Marian model_;
   std::optional<Tokenizer> tokenizer_, target_tokenizer_;
   GenerateOptions defaults_;
+  std::optional<double> unsure_below_;
 };
 
 }  // namespace qkv

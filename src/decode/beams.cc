@@ -24,7 +24,7 @@ class Beams final : public Search {
       const Candidate& candidate = candidates_[rank];
       const bool ends = last || is_end(candidate.token, options_);
       if (ends && rank >= width_) continue;
-      Hypothesis next{running_[static_cast<std::size_t>(candidate.parent)].tokens, candidate.score};
+      Hypothesis next{running_[static_cast<std::size_t>(candidate.parent)].tokens, candidate.log_probability};
       next.tokens.push_back(candidate.token);
       if (ends) {
         keep(std::move(next));
@@ -47,7 +47,7 @@ class Beams final : public Search {
   struct Candidate {
     std::int64_t parent;
     std::int32_t token;
-    double score;  // sum of log-probabilities
+    double log_probability;
   };
 
   // The most probable continuations, so many that `beams` of them go on whatever ends.
@@ -57,27 +57,27 @@ class Beams final : public Search {
     for (std::size_t at = 0; at < running_.size(); ++at) {
       const auto parent = static_cast<std::int64_t>(at);
       if (const auto forced = forced_token(running_[at].tokens, options_)) {
-        candidates_.push_back({parent, *forced, running_[at].score});
+        candidates_.push_back({parent, *forced, running_[at].log_probability});
         continue;
       }
       const LogitRow row(logits, parent, running_[at].tokens, options_);
       const std::size_t found = largest_logits(row.logits, best);
       for (std::size_t i = 0; i < found; ++i) {
         const double log_probability = static_cast<double>(best[i].logit) - row.log_sum_exp;
-        candidates_.push_back({parent, best[i].token, running_[at].score + log_probability});
+        candidates_.push_back({parent, best[i].token, running_[at].log_probability + log_probability});
       }
     }
     std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+                     [](const Candidate& a, const Candidate& b) { return a.log_probability > b.log_probability; });
     candidates_.resize(std::min(candidates_.size(), best.size()));
   }
 
-  double normalized(double score, std::int64_t length) const {
-    return score / std::pow(static_cast<double>(length), options_.length_penalty);
+  double score(double log_probability, std::int64_t length) const {
+    return log_probability / std::pow(static_cast<double>(length), options_.length_penalty);
   }
 
   void keep(Hypothesis hypothesis) {
-    hypothesis.score = normalized(hypothesis.score, length_);
+    hypothesis.score = score(hypothesis.log_probability, length_);
     const auto place = std::upper_bound(ended_.begin(), ended_.end(), hypothesis,
                                         [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
     ended_.insert(place, std::move(hypothesis));
@@ -89,13 +89,13 @@ class Beams final : public Search {
     if (ended_.size() < width_) return false;
     if (options_.early_stopping == EarlyStopping::yes) return true;
     const bool longest = options_.early_stopping == EarlyStopping::never && options_.length_penalty > 0;
-    return normalized(running_.front().score, longest ? options_.max_length : length_) <= ended_.back().score;
+    return score(running_.front().log_probability, longest ? options_.max_length : length_) <= ended_.back().score;
   }
 
   const GenerateOptions& options_;
   const std::size_t width_;
   std::int64_t length_ = 0;
-  std::vector<Hypothesis> running_;  // best first; the score is the bare sum
+  std::vector<Hypothesis> running_;  // most probable first
   std::vector<Hypothesis> ended_;    // best first
   std::vector<Candidate> candidates_;
   std::vector<Row> rows_;

@@ -23,7 +23,8 @@ class Chain final : public Search {
   }
 
   std::vector<Hypothesis> hypotheses() override {
-    written_.score /= std::pow(static_cast<double>(written_.tokens.size()), options_.length_penalty);
+    const auto length = static_cast<double>(written_.tokens.size());
+    written_.score = written_.log_probability / std::pow(length, options_.length_penalty);
     return {std::move(written_)};
   }
 
@@ -36,7 +37,7 @@ class Chain final : public Search {
     } else {
       largest_logits(row.logits, {&chosen, 1});
     }
-    written_.score += static_cast<double>(chosen.logit) - row.log_sum_exp;
+    written_.log_probability += static_cast<double>(chosen.logit) - row.log_sum_exp;
     return chosen.token;
   }
 

@@ -70,7 +70,7 @@ EarlyStopping early_stopping(const io::JsonValue& value) {
 
 }  // namespace
 
-GenerateOptions read_generation(const std::string& folder, std::int64_t vocab) {
+Generation read_generation(const std::string& folder, std::int64_t vocab) {
   std::string path = folder + "/generation_config.json";
   if (!std::filesystem::exists(path)) path = folder + "/config.json";
   const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
@@ -78,7 +78,8 @@ GenerateOptions read_generation(const std::string& folder, std::int64_t vocab) {
   refuse_unknown(root);
 
   const auto token = [&](const char* name) { return static_cast<std::int32_t>(root[name].integer(0, vocab - 1)); };
-  GenerateOptions options;
+  Generation generation;
+  GenerateOptions& options = generation.options;
   options.start = token("decoder_start_token_id");
   const io::JsonValue ends = root["eos_token_id"];
   options.ends = ends.is_list() ? tokens_of(ends, vocab) : std::vector{token("eos_token_id")};
@@ -101,7 +102,8 @@ GenerateOptions read_generation(const std::string& folder, std::int64_t vocab) {
   }
   if (const auto renormalize = root.find("renormalize_logits")) options.renormalize = renormalize->boolean();
   if (const auto early = root.find("early_stopping")) options.early_stopping = early_stopping(*early);
-  return options;
+  if (const auto threshold = root.find("unsure_below")) generation.unsure_below = threshold->number();
+  return generation;
 }
 
 }  // namespace qkv

@@ -1,14 +1,20 @@
 // How a folder's model is to generate.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "qkv/generate.h"
 
 namespace qkv {
 
+struct Generation {
+  GenerateOptions options{};
+  std::optional<double> unsure_below{};  // log-probability a token
+};
+
 // From generation_config.json, or from config.json if there is none. FormatError, naming file and field, for tokens
 // outside `vocab`, and for wishes that generate() cannot fulfil: they would change the result.
-GenerateOptions read_generation(const std::string& folder, std::int64_t vocab);
+Generation read_generation(const std::string& folder, std::int64_t vocab);
 
 }  // namespace qkv

@@ -62,11 +62,13 @@ std::vector<Translation> joined(const std::string& source, const std::vector<std
       if (!all.text.empty() && !one.text.empty() && !text::ends_wide(all.text)) all.text += ' ';
       all.text += one.text;
       all.ids.insert(all.ids.end(), one.ids.begin(), one.ids.end());
-      all.score += one.score * std::pow(static_cast<double>(one.ids.size()), length_penalty);
+      all.log_probability += one.log_probability;
+      all.unsure = all.unsure || one.unsure;
       all.cut += one.cut;
       all.sentences.push_back(one);
     }
-    all.score /= std::pow(static_cast<double>(std::max<std::size_t>(1, all.ids.size())), length_penalty);
+    const auto length = static_cast<double>(std::max<std::size_t>(1, all.ids.size()));
+    all.score = all.log_probability / std::pow(length, length_penalty);
   }
   return whole;
 }
@@ -83,10 +85,10 @@ Translator Translator::load(const std::string& folder, WeightStorage storage) {
   std::optional<Tokenizer> tokenizer = load_if_there(folder + "/tokenizer.json", config.vocab);
   const std::string target_path = config.target_vocab > 0 ? folder + "/target_tokenizer.json" : "";
   std::optional<Tokenizer> target = load_if_there(target_path, config.target_vocab);
-  GenerateOptions defaults = read_generation(folder, config.output_vocab());
+  auto [defaults, unsure_below] = read_generation(folder, config.output_vocab());
   defaults.max_length = std::min(defaults.max_length, config.positions);
-  return Translator(folder, Marian::load(folder, storage), std::move(tokenizer), std::move(target),
-                    std::move(defaults));
+  return Translator(folder, Marian::load(folder, storage), std::move(tokenizer), std::move(target), std::move(defaults),
+                    unsure_below);
 }
 
 const Tokenizer& Translator::tokenizer() const {
@@ -151,6 +153,11 @@ std::vector<std::vector<Hypothesis>> Translator::generate(std::span<const std::v
   std::vector<RandomStream> streams;
   for (std::size_t i = 0; i < sources.size(); ++i) streams.push_back({options.stream.line + i, options.stream.part});
   return search(sources, streams, options);
+}
+
+bool Translator::is_unsure(const Hypothesis& found) const {
+  const auto tokens = static_cast<double>(found.tokens.size());
+  return unsure_below_ && found.log_probability < *unsure_below_ * tokens;
 }
 
 std::vector<std::string> Translator::sentences(const std::string& text) const {
@@ -221,9 +228,12 @@ std::vector<std::vector<Translation>> Translator::translate(std::span<const std:
         continue;
       }
       for (Hypothesis& one : *next++) {
+        const bool unsure = is_unsure(one);
         best.push_back({.text = target_words.decode(one.tokens),
                         .ids = std::move(one.tokens),
+                        .log_probability = one.log_probability,
                         .score = one.score,
+                        .unsure = unsure,
                         .cut = piece.cut,
                         .source = piece.text});
       }

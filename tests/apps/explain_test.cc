@@ -1,11 +1,8 @@
 // `qkv explain` as its users run it: in a pipe, on a terminal, with arrays of their own.
-#include <fcntl.h>
-#include <sys/ioctl.h>
-
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "apps/program.h"
+#include "apps/terminal.h"
 #include "qkv/files.h"
 
 namespace qkv::test {
@@ -41,27 +38,10 @@ std::size_t longest_line(const std::string& text) {
   return longest;
 }
 
-// What the program writes on a terminal of so many columns.
-std::string on_terminal(const std::vector<std::string>& environment, const std::vector<std::string>& arguments = {},
+std::string on_terminal(const std::vector<std::string>& environment, std::vector<std::string> arguments = {},
                         unsigned short columns = 0) {
-  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-  EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
-  const std::string name = ptsname(terminal);
-  const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // reading ends when the last holder lets go
-  const winsize size{.ws_row = 25, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
-  EXPECT_EQ(ioctl(held, TIOCSWINSZ, &size), 0);
-  std::string text;
-  std::thread reader([&] {
-    char buffer[4096];
-    for (ssize_t count = 0; (count = read(terminal, buffer, sizeof buffer)) > 0;) {
-      text.append(buffer, static_cast<std::size_t>(count));
-    }
-  });
-  EXPECT_EQ(explain(arguments, {.environment = environment, .output = name}).code, 0);
-  close(held);
-  reader.join();
-  close(terminal);
-  return text;
+  arguments.insert(arguments.begin(), "explain");
+  return shown_on_terminal(arguments, environment, columns);
 }
 
 TEST(ExplainProgram, ShowsTheWorkedExample) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/running_program.h"
+#include "apps/terminal.h"
 #include "sanitizers.h"
 
 namespace qkv::test {
@@ -63,7 +64,7 @@ TEST(Translate, SaysWhatItCutsOff) {
   EXPECT_EQ(text.code, 0);
   EXPECT_TRUE(text.out.starts_with("De nada\n")) << text.out;
   EXPECT_TRUE(text.err.starts_with("qkv translate: line 2: the last ")) << text.err;
-  EXPECT_TRUE(text.err.ends_with(" tokens are cut off; the model reads 256 at most\n")) << text.err;
+  EXPECT_NE(text.err.find(" tokens are cut off; the model reads 256 at most\n"), std::string::npos) << text.err;
   const Outcome json = run_program({"translate", "--json", "--max-length", "3"}, {.input = folder / "in"});
   const std::size_t second = json.out.find('\n') + 1;
   EXPECT_FALSE(Json::parse(json.out.substr(0, second)).contains("cut"));
@@ -112,7 +113,82 @@ TEST(Translate, SaysWhichSentenceItCuts) {
   const Outcome outcome = run_program({"translate", "--beams", "1", "--max-length", "3", text + ". You are welcome."});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_TRUE(outcome.err.starts_with("qkv translate: line 1, sentence 2: the last ")) << outcome.err;
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_EQ(outcome.err.find("the last"), outcome.err.rfind("the last")) << outcome.err;
+}
+
+// The shipped model with a bound of its own.
+void write_model(const TempFolder& folder, double unsure_below) {
+  for (const auto& file : std::filesystem::directory_iterator(QKV_SOURCE_DIR "/models/en-es")) {
+    const std::string copy = folder / file.path().filename().string();
+    std::filesystem::copy_file(file.path(), copy, std::filesystem::copy_options::overwrite_existing);
+  }
+  Json generation = Json::parse(contents(folder / "generation_config.json"));
+  generation["unsure_below"] = unsure_below;
+  std::ofstream(folder / "generation_config.json") << generation;
+}
+
+TEST(Translate, MarksWhatItIsUnsureOf) {
+  const TempFolder folder;
+  const std::vector<std::string> texts = {"You are welcome", "xyzzy plugh quux"};
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"translate", "--model", folder / ""});
+    arguments.insert(arguments.end(), texts.begin(), texts.end());
+    const Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome;
+  };
+  write_model(folder, -1e9);
+  const Outcome plain = run({});
+  EXPECT_EQ(plain.err, "");
+  std::istringstream lines(run({"--json"}).out);
+  double per_token[2];  // the sum over the tokens is score * length
+  for (double& number : per_token) {
+    std::string line;
+    std::getline(lines, line);
+    const Json one = Json::parse(line).at("translations").at(0);
+    EXPECT_FALSE(one.contains("unsure"));
+    number = one.at("score").get<double>();
+  }
+  ASSERT_LT(per_token[1], per_token[0]);
+  write_model(folder, per_token[1] - 1e-6);
+  EXPECT_EQ(run({}).err, "");
+
+  write_model(folder, per_token[1] + 1e-6);
+  const std::string message = fmt::format("qkv translate: line 2: unsure ({:.1f} a token)\n", per_token[1]);
+  const Outcome marked = run({});
+  EXPECT_EQ(marked.out, plain.out);
+  EXPECT_EQ(marked.err, message);
+  EXPECT_EQ(run({"--length-penalty", "0"}).err, message);  // whatever the scores are divided by
+  const Outcome json = run({"--json"});
+  EXPECT_EQ(json.err, message);
+  const std::size_t second = json.out.find('\n') + 1;
+  EXPECT_FALSE(Json::parse(json.out.substr(0, second)).at("translations").at(0).contains("unsure"));
+  EXPECT_EQ(Json::parse(json.out.substr(second)).at("translations").at(0).at("unsure"), true);
+  const Outcome ids = run_program({"translate", "--ids", "--model", folder / "", "7 9 11 7 9 11 0"});
+  EXPECT_TRUE(ids.err.starts_with("qkv translate: line 1: unsure (-")) << ids.err;
+}
+
+TEST(Translate, DimsWhatItIsUnsureOfOnATerminal) {
+  const TempFolder folder;
+  write_model(folder, 0);
+  const std::vector<std::string> arguments = {"translate", "--model", folder / "", "You are welcome"};
+  EXPECT_EQ(shown_on_terminal(arguments, {"TERM=xterm", "NO_COLOR="}), "\x1b[2mDe nada\x1b[0m\r\n");
+  EXPECT_EQ(shown_on_terminal(arguments, {"TERM=xterm", "NO_COLOR=1"}), "De nada\r\n");
+  write_model(folder, -1e9);
+  EXPECT_EQ(shown_on_terminal(arguments, {"TERM=xterm", "NO_COLOR="}), "De nada\r\n");
+}
+
+TEST(Translate, MarksTheSentenceItIsUnsureOf) {
+  const TempFolder folder;
+  write_model(folder, -0.9);
+  const std::string text = too_long_text() + "Xyzzy plugh quux.";
+  const Outcome outcome = run_program({"translate", "--json", "--model", folder / "", text});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(outcome.err.starts_with("qkv translate: line 1, sentence 91: unsure (-")) << outcome.err;
+  const Json whole = Json::parse(outcome.out).at("translations").at(0);
+  EXPECT_EQ(whole.at("unsure"), true);
+  EXPECT_EQ(whole.at("sentences").at(90).at("unsure"), true);
+  EXPECT_FALSE(whole.at("sentences").at(89).contains("unsure"));
 }
 
 TEST(Translate, ExplainsEachSentenceOfWhatIsTooLong) {
