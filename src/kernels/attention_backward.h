@@ -44,8 +44,11 @@ struct RowsToWrite {
 };
 void write_scaled(const RowsToWrite& rows, Dtype type, double scale);
 
-// Sums over queries for the keys of one chunk, in the accumulation's type: [kChunkKeys][key_columns] and
-// [kChunkKeys][value_columns], and [hidden] for additive scores. The keys' and score_v still lack the scale.
+// Keys of a tile at most, on any target: sums are of whole tiles.
+inline constexpr std::int64_t kMostTileKeys = 8;
+
+// Sums over queries for the keys of one chunk, in the accumulation's type: [keys][key_columns] and
+// [keys][value_columns], and [hidden] for additive scores. The keys' and score_v still lack the scale.
 struct ChunkSums {
   std::byte* key;
   std::byte* value;

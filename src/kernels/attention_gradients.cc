@@ -134,7 +134,7 @@ class BackwardCall {
       const auto row_bytes = static_cast<std::ptrdiff_t>(size_of(problem_.accumulation)) * size;
       widen_rows(*rows, chunk, std::min(task.k_len, chunk + kChunkKeys), size, memory);
       *rows = {.data = memory - chunk * row_bytes, .type = problem_.accumulation, .step = size};
-      memory += kChunkKeys * row_bytes;
+      memory += schedule_.chunk_keys * row_bytes;
     }
   }
 
@@ -149,8 +149,10 @@ class BackwardCall {
     ChunkSums sums{memory.take_bytes(schedule_.key_bytes), memory.take_bytes(schedule_.value_bytes),
                    memory.take_bytes(schedule_.score_bytes)};
     if (parameters_.are_wanted()) sums.parameters = parameters_.block(worker);
-    std::memset(sums.key, 0, schedule_.key_bytes);
-    std::memset(sums.value, 0, schedule_.value_bytes);
+    const auto rows = static_cast<std::size_t>(divide_up(keys, kMostTileKeys) * kMostTileKeys);
+    const auto chunk_rows = static_cast<std::size_t>(schedule_.chunk_keys);
+    std::memset(sums.key, 0, schedule_.key_bytes / chunk_rows * rows);
+    std::memset(sums.value, 0, schedule_.value_bytes / chunk_rows * rows);
     std::memset(sums.score_v, 0, schedule_.score_bytes);
     std::byte* bias_sums = memory.take_bytes(schedule_.bias_bytes);
     const std::int64_t group = problem_.heads / problem_.kv_heads;

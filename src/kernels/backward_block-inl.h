@@ -62,6 +62,8 @@ struct BackwardScratch {
       double_backward;
 };
 
+static_assert(kMostTileKeys % kTileRows == 0);
+
 // sums[row][column] += sum over queries of tile[row][query] * rows[query][column], in order of queries; `columns` is a
 // multiple of the vector.
 template <int kRows, int kGroup, class T>

@@ -26,12 +26,13 @@ BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const Attent
     blocks = divide_up(problem.q_len, kernel.block_queries);
     tasks = problem.batch * problem.kv_heads * chunks;
     const std::size_t element = size_of(problem.accumulation);
-    key_bytes = static_cast<std::size_t>(kChunkKeys * kernel.key_columns) * element;
-    value_bytes = static_cast<std::size_t>(kChunkKeys * kernel.value_columns) * element;
+    chunk_keys = std::min(kChunkKeys, divide_up(problem.k_len, kMostTileKeys) * kMostTileKeys);
+    key_bytes = static_cast<std::size_t>(chunk_keys * kernel.key_columns) * element;
+    value_bytes = static_cast<std::size_t>(chunk_keys * kernel.value_columns) * element;
     score_bytes = static_cast<std::size_t>(kernel.key_columns) * element;
     bias_bytes = bias.sum_bytes();
     if (problem.storage != problem.accumulation) {
-      wide_bytes = static_cast<std::size_t>(kChunkKeys * (problem.key_dim + problem.value_dim)) * element;
+      wide_bytes = static_cast<std::size_t>(chunk_keys * (problem.key_dim + problem.value_dim)) * element;
     }
     const auto turns = static_cast<std::size_t>(problem.batch * problem.heads * blocks + 1) * sizeof(std::int64_t);
     shared += turns + bias.turn_bytes(blocks, chunks) + parameters.shared_bytes();

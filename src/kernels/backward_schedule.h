@@ -34,6 +34,7 @@ struct BackwardSchedule {
   int threads = 1;                      // that have something to do: as many as asked for, or as the limit allows
   int asked_threads = 1, allowed_threads = 1;  // allowed: by the memory limit
 
+  std::int64_t chunk_keys = 0;  // of a chunk at most, in whole tiles
   // A thread's sums over queries for the keys of a chunk, one part behind the other, and the chunk's converted rows.
   std::size_t key_bytes = 0, value_bytes = 0, score_bytes = 0, bias_bytes = 0, wide_bytes = 0;
   std::size_t sum_bytes() const { return key_bytes + value_bytes + score_bytes + bias_bytes; }
