@@ -53,6 +53,7 @@ AttendRules::AttendRules(CLI::App& command, ArrayFiles& files)
       ->type_name("CAP");
   add_precision(command, precision_);
   add_dropout(command, dropout_);
+  add_empty_rows(command, empty_rows_);
   add_size(command, "--memory-limit", memory_limit_,
            "bytes besides inputs and outputs, kept by fewer threads or refused (default: no limit)");
 }
@@ -87,6 +88,7 @@ AttentionOptions AttendRules::options() const {
                            .score = score_values.score(),
                            .precision = precision_,
                            .dropout = dropout_,
+                           .empty_rows = empty_rows_,
                            .sinks = sinks.view(),
                            .offsets_query = offsets_query.view(),
                            .offsets_key = offsets_key.view(),

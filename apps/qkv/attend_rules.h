@@ -36,6 +36,7 @@ class AttendRules {
   double soft_cap_ = 0;
   Precision precision_ = Precision::exact;
   Dropout dropout_{};
+  EmptyRows empty_rows_ = EmptyRows::zero;
   std::int64_t memory_limit_ = 0;
 };
 

@@ -134,6 +134,13 @@ void add_precision(CLI::App& command, Precision& precision) {
              "what to multiply in: reduced is bf16, where the CPU has it (default: exact)");
 }
 
+void add_empty_rows(CLI::App& command, EmptyRows& empty_rows) {
+  static const std::vector<std::pair<std::string, EmptyRows>> names = {{"zero", EmptyRows::zero},
+                                                                       {"nan", EmptyRows::nan}};
+  add_choice(command, "--empty-rows", empty_rows, names,
+             "output and weights of a query that sees no key: nan is what PyTorch's softmax gives (default: zero)");
+}
+
 CLI::Option* add_seed(CLI::App& command, std::uint64_t& seed, const std::string& help) {
   return command.add_option("--seed", seed, help)
       ->check(CLI::Validator(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkv/dropout.h"
+#include "qkv/empty_rows.h"
 #include "qkv/mask.h"
 #include "qkv/precision.h"
 #include "qkv/program.h"
@@ -59,6 +60,9 @@ void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector
 
 // --precision exact|reduced.
 void add_precision(CLI::App& command, Precision& precision);
+
+// --empty-rows zero|nan.
+void add_empty_rows(CLI::App& command, EmptyRows& empty_rows);
 
 // --seed N, from 0 to 2^64 - 1.
 CLI::Option* add_seed(CLI::App& command, std::uint64_t& seed, const std::string& help);

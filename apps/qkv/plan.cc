@@ -36,6 +36,7 @@ struct Request {
   TableOptions tables{};
   ScoreOptions score{};
   Dropout dropout{};
+  EmptyRows empty_rows = EmptyRows::zero;
   double soft_cap = 0;
   std::int64_t memory_limit = 0;
   bool json = false;
@@ -102,6 +103,7 @@ AttentionOptions options_of(const Request& request, const Inputs& inputs) {
                            .score = inputs.score.score(),
                            .precision = request.sizes.precision,
                            .dropout = request.dropout,
+                           .empty_rows = request.empty_rows,
                            .memory_limit = request.memory_limit,
                            .stop = interruption()};
   if (request.sizes.causal) options.mask = options.mask & Mask::causal(*request.sizes.causal);
@@ -209,6 +211,7 @@ void add_plan(CLI::App& program) {
       ->check(finite_number(0))
       ->type_name("CAP");
   add_dropout(command, request->dropout);
+  add_empty_rows(command, request->empty_rows);
   add_size(command, "--memory-limit", request->memory_limit, "bytes besides inputs and output (default: no limit)");
   command.add_flag("--json", request->json, "print one JSON object");
   command.callback([request] { run(*request); });

@@ -24,6 +24,7 @@
 #include "qkv/attention_function.h"
 #include "qkv/bias.h"
 #include "qkv/dropout.h"
+#include "qkv/empty_rows.h"
 #include "qkv/mask.h"
 #include "qkv/precision.h"
 #include "qkv/score.h"
@@ -40,6 +41,7 @@ struct AttentionOptions {
   Score score = Score::scaled_dot();
   Precision precision = Precision::exact;  // reduced: products in bf16 where this CPU has them, see precision.h
   Dropout dropout{};                       // off; what is asked for besides the output is of the weights before it
+  EmptyRows empty_rows = EmptyRows::zero;  // output and weights of a query that sees no key; nan: as torch has them
   TensorView sinks{};  // f32 or f64 [heads]: each head's logit of one more key, without a value; -infinity: none
   TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
   TensorView offsets_key{};

@@ -1,6 +1,6 @@
 // Many attentions side by side: project to heads, attend, merge, project out. The semantics of
 // torch.nn.MultiheadAttention, but for masks, which are ours (true = may attend; torch_masks.h converts), and for rows
-// that see no key, which are 0 before the output projection, weights asked for or not.
+// that see no key, which are 0 before the output projection, weights asked for or not, unless empty_rows is nan.
 // Source: Vaswani et al., "Attention is all you need" (2017), section 3.2.2.
 //
 //   MultiHeadAttention layer({.model_dim = 512, .heads = 8}, weights);
@@ -21,6 +21,7 @@
 
 #include "qkv/bias.h"
 #include "qkv/dropout.h"
+#include "qkv/empty_rows.h"
 #include "qkv/head_projection.h"
 #include "qkv/key_value_cache.h"
 #include "qkv/linear.h"
@@ -64,7 +65,10 @@ struct MultiHeadAttentionOptions {
   MutableTensorView weights{};       // [batch, heads, q_len, k_len]
   MutableTensorView mean_weights{};  // [batch, q_len, k_len]: the mean over the heads
   Dropout dropout{};                 // of the weights, in training
-  int threads = 0;                   // 0: threads()
+  // Of a query that sees no key: 0 before the output projection; nan: NaN, and in its weights, as torch has them where
+  // weights are asked for; without a backward pass.
+  EmptyRows empty_rows = EmptyRows::zero;
+  int threads = 0;  // 0: threads()
   std::stop_token stop{};
 };
 

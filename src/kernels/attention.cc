@@ -13,6 +13,7 @@
 #include "kernels/attention_problem.h"
 #include "kernels/attention_schedule.h"
 #include "kernels/dispatch.h"
+#include "kernels/empty_rows.h"
 #include "kernels/scratch.h"
 #include "kernels/weight_sums.h"
 #include "qkv/threads.h"
@@ -270,7 +271,9 @@ void attention(const TensorView& q, const TensorView& k, const TensorView& v, co
   require_apart(outputs_of(out, extras), inputs_of(q, k, v, options));
   const AttentionSchedule schedule(problem, options, extras);
   problem.compile_mask(schedule.threads);
+  problem.complete_outputs();
   ForwardCall(problem, schedule, options.stop).run(extras);
+  if (options.empty_rows == EmptyRows::nan) fill_empty_rows(problem, extras, schedule.threads);
 }
 
 Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,

@@ -23,7 +23,11 @@ void AttentionProblem::set_outputs(const MutableTensorView& out, const Attention
     fail("out has type {}; it must be {} like q, or {}", name_of(out.dtype()), name_of(storage), name_of(accumulation));
   }
   out_ = place("out", query_rows("out", out, value_dim));
-  if (extras.log_sum_exp) log_sum_exp_ = place("log_sum_exp", query_scalars("log_sum_exp", extras.log_sum_exp));
+  if (extras.log_sum_exp) {
+    log_sum_exp_ = place("log_sum_exp", query_scalars("log_sum_exp", extras.log_sum_exp));
+  } else if (empty_rows == EmptyRows::nan) {
+    memory_.keep(static_cast<std::size_t>(element_count(query_shape())) * size_of(accumulation));
+  }
   const auto plane = [&](std::string_view name, const MutableTensorView& view) {
     require_accumulation(name, view);
     return place(name, query_rows(name, view, k_len));
@@ -35,6 +39,12 @@ void AttentionProblem::set_outputs(const MutableTensorView& out, const Attention
   }
   if (extras.rows) check_rows(extras.rows, extras.row_weights);
   set_statistics(extras);
+}
+
+void AttentionProblem::complete_outputs() {
+  if (empty_rows == EmptyRows::zero || log_sum_exp_) return;
+  own_log_sum_exp_ = Tensor::uninitialized(query_shape(), accumulation);
+  log_sum_exp_ = own_log_sum_exp_;
 }
 
 void AttentionProblem::set_statistics(const AttentionExtras& extras) {

@@ -105,6 +105,7 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
     fail("soft_cap must be finite, 0 (off) or more, got {}", soft_cap_);
   check_lengths(options.mask);
   if (paged) check_pages();
+  empty_rows = options.empty_rows;
   if (options.precision == Precision::reduced &&
       why_not_reduced(storage, options.score.kind(), key_dim, value_dim).empty()) {
     precision = Precision::reduced;

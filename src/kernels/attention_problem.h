@@ -27,6 +27,10 @@ class AttentionProblem {
   // Where the forward pass writes. std::invalid_argument as above.
   void set_outputs(const MutableTensorView& out, const AttentionExtras& extras);
 
+  // A log-sum-exp of its own, where rows without keys are looked for and none was asked for. After the memory that this
+  // takes was compared with the limit.
+  void complete_outputs();
+
   // Head h of sequence b, with the outputs that were set.
   AttentionTask task(std::int64_t b, std::int64_t h) const;
 
@@ -59,6 +63,7 @@ class AttentionProblem {
   Precision precision = Precision::exact;  // of prefill: what was asked for, if there is a kernel for it
   bool packed = false;                     // queries; and keys, unless these are paged
   bool paged = false;
+  EmptyRows empty_rows = EmptyRows::zero;
   std::int64_t batch = 1, heads = 1, kv_heads = 1;
   std::int64_t q_len = 0, k_len = 0;  // packed or paged: of the longest sequence
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
@@ -80,6 +85,7 @@ class AttentionProblem {
   TensorView q_, k_, v_;    // [batch dimensions ..., heads, rows, size]; pages instead of the batch
   TensorView block_table_;  // paged
   MutableTensorView out_, log_sum_exp_, weights_, logits_;
+  Tensor own_log_sum_exp_;
   MutableTensorView row_maximum_, entropy_, top_keys_, top_weights_, received_, block_weights_;
   std::vector<std::int64_t> offsets_query_, offsets_key_;  // packed form
   std::vector<std::int64_t> lengths_;                      // of the mask, per sequence; empty: all keys

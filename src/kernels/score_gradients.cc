@@ -324,6 +324,9 @@ void check_backward(const AttentionOptions& options, const AttentionGradients& g
   if (options.precision != Precision::exact) {
     throw std::invalid_argument("attention_backward: precision must be exact");
   }
+  if (options.empty_rows != EmptyRows::zero) {
+    throw std::invalid_argument("attention_backward: empty_rows must be zero; NaN would reach every gradient");
+  }
   check_parameters(options.score, gradients.score);
 }
 

@@ -27,6 +27,7 @@ void require_tangents(std::string_view function, const AttentionProblem& problem
   if (options.soft_cap != 0) refuse("soft_cap must be 0 (off)");
   if (options.dropout.p != 0) refuse("dropout must be off");
   if (options.precision != Precision::exact) refuse("precision must be exact");
+  if (options.empty_rows != EmptyRows::zero) refuse("empty_rows must be zero");
 }
 
 void require_type_of_q(const AttentionProblem& problem, std::string_view name, const TensorView& view) {

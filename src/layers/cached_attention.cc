@@ -57,6 +57,7 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
             split_heads(merged.view(), query, config_.heads),
             {.mask = options.mask,
              .bias = options.bias,
+             .empty_rows = options.empty_rows,
              .offsets_query = query.offsets,
              .threads = options.threads,
              .stop = options.stop});

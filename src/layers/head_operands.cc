@@ -62,6 +62,8 @@ HeadOperands::HeadOperands(const HeadAttention& in, const MultiHeadAttentionOpti
     : options{.mask = given.mask,
               .bias = given.bias,
               .dropout = given.dropout,
+              // Extra keys leave no row without one, though a part of the call may see none.
+              .empty_rows = in.extra_key.size(0) > 0 ? EmptyRows::zero : given.empty_rows,
               .offsets_query = in.query.form.offsets,
               .offsets_key = in.key.form.offsets,
               .threads = given.threads,

@@ -154,7 +154,12 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
         logits[static_cast<std::size_t>(j)] = logit;
       }
 
-      sequence.log_sum_exp.at<double>({head, i}) = softmax(logits, sinks.view().at<double>({head}), weights);
+      const double log_sum_exp = softmax(logits, sinks.view().at<double>({head}), weights);
+      sequence.log_sum_exp.at<double>({head, i}) = log_sum_exp;
+      if (log_sum_exp == -kInfinity && options.empty_rows == EmptyRows::nan) {
+        for (const std::span<double> row : {weights, out}) std::fill(row.begin(), row.end(), std::nan(""));
+        continue;
+      }
 
       DropoutRow factors(dropout, sequence.batch_index, head, i);
       for (std::int64_t j = 0; j < k_len; ++j) {

@@ -33,6 +33,35 @@ TEST_F(Attend, MemoryLimit) {
   expect_message(attend({"--memory-limit", "0"}), 2, "qkv attend", "--memory-limit");
 }
 
+TEST_F(Attend, EmptyRows) {
+  save_indifferent_queries();
+  const std::string mask = save<std::uint8_t>("m.npy", {3, 4}, {1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1});
+  const auto is_nan = [&](const std::string& name) {
+    std::string rows;
+    const Tensor array = read_npy(folder_ / name);
+    for (std::int64_t i = 0; i < 3; ++i) rows += std::isnan(array.view().at<float>({i, 1})) ? "x" : ".";
+    return rows;
+  };
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> options = {"--mask", mask, "--weights", folder_ / "w.npy"};
+    options.insert(options.end(), more.begin(), more.end());
+    return attend(options);
+  };
+  for (const std::string value : {"zero", "nan"}) {
+    expect_success(run({"--empty-rows", value}));
+    const std::string expected = value == "nan" ? ".x." : "...";
+    EXPECT_EQ(is_nan("o.npy"), expected);
+    EXPECT_EQ(is_nan("w.npy"), expected);
+  }
+  const Outcome verified = run({"--empty-rows", "nan", "--verify", "3"});
+  EXPECT_EQ(verified.code, 0) << verified.err;
+  EXPECT_NE(verified.out.find("worst error 0 "), std::string::npos) << verified.out;
+  expect_message(run({"--empty-rows", "none"}), 2, "qkv attend", "zero|nan");
+  const std::string grad_out = save<float>("g.npy", {3, 2}, {1, 1, 1, 1, 1, 1});
+  expect_message(run({"--empty-rows", "nan", "--grad-out", grad_out, "--grad-query", folder_ / "dq.npy"}), 3,
+                 "qkv attend", "empty_rows must be zero");
+}
+
 TEST_F(Attend, SeveralMasks) {
   save_indifferent_queries();
   const std::string first = save<std::uint8_t>("a.npy", {3, 4}, {1, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1});

@@ -119,6 +119,7 @@ TEST(Plan, SaysWhatOptionsCost) {
     EXPECT_NE(outcome.out.find(remark), std::string::npos) << remark << " in " << outcome.out;
   }
   EXPECT_EQ(plan({"--sinks", slopes}).code, 0);
+  EXPECT_EQ(plan({"--empty-rows", "nan"}).code, 0);
   expect_message(plan({"--outputs", "wight"}), 2, "qkv plan", "\"wight\" must be one of block-weights, entropy");
   expect_message(plan({"--documents-key", ids}), 2, "qkv plan", "--documents");
 }

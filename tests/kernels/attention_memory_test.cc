@@ -150,6 +150,12 @@ TEST_P(AttentionMemory, OfBlocksOfQueries) {
   }
 }
 
+TEST_P(AttentionMemory, OfEmptyRows) {
+  Random random(11);
+  const Tensor q = normal(random, {64, 3000, 8});
+  expect_forward(q, q.view().slice(1, 0, 5), {.empty_rows = EmptyRows::nan});
+}
+
 // Scratch of blocks of one sequence's queries, that of chosen rows, partial results, and decoding.
 TEST_P(AttentionMemory, OfChosenRows) {
   Random random(2);

@@ -15,10 +15,11 @@ bool has_remark(const AttentionPlan& plan, const std::string& part) {
 }
 
 // All of AttentionOptions. What costs nothing, or next to nothing, needs no remark: scale, sinks (1.00 times the time),
-// packed rows, pages, and masks that are intervals of keys. threads and precision have remarks of their own.
+// empty rows, packed rows, pages, and masks that are intervals of keys. threads and precision have remarks of their
+// own.
 [[maybe_unused]] void every_option(const AttentionOptions& options) {
-  [[maybe_unused]] const auto& [mask, bias, scale, soft_cap, logit_function, score, precision, dropout, sinks,
-                                offsets_query, offsets_key, block_table, threads, memory_limit, stop] = options;
+  [[maybe_unused]] const auto& [mask, bias, scale, soft_cap, logit_function, score, precision, dropout, empty_rows,
+                                sinks, offsets_query, offsets_key, block_table, threads, memory_limit, stop] = options;
 }
 
 // All of AttentionExtras.

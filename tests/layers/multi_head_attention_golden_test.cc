@@ -96,6 +96,40 @@ TEST(MultiHeadAttentionGolden, EveryCaseInEverySchemeAndType) {
   }
 }
 
+// Where weights are asked for, torch leaves the NaN of a softmax over nothing: in rows that see no key, in all of their
+// outputs, and nowhere else.
+TEST(MultiHeadAttentionGolden, EmptyRowsAsTorchHasThem) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    const Case test{"rows_without_keys", dtype};
+    const Tensor query = test.tensor("query"), padding = test.tensor("key_padding_mask");
+    const Tensor expected = golden().tensors.at("rows_without_keys.nan_out_f64");
+    Tensor weights = test.tensor("nan_weights_f64"), mean = test.tensor("nan_mean_weights_f64");
+    const TorchMasks masks({.attention = {}, .key_padding = padding}, 3);
+    MultiHeadAttentionOptions options{.mask = masks.mask(), .empty_rows = EmptyRows::nan};
+    const MultiHeadAttention layer = test.layer();
+    ASSERT_EQ(std::ranges::count_if(testing::values(expected), [](double x) { return std::isnan(x); }), 6 * 12);
+    EXPECT_LE(testing::difference(layer.forward(query, query, options), expected), tolerance(dtype));
+    std::fill_n(weights.view().bytes(), weights.element_count() * static_cast<int>(size_of(dtype)), std::byte{0});
+    options.weights = weights;
+    options.mean_weights = mean;
+    EXPECT_LE(testing::difference(layer.forward(query, query, options), expected), tolerance(dtype));
+    EXPECT_LE(testing::difference(weights, golden().tensors.at("rows_without_keys.nan_weights_f64")), tolerance(dtype));
+    EXPECT_LE(testing::difference(mean, golden().tensors.at("rows_without_keys.nan_mean_weights_f64")),
+              tolerance(dtype));
+  }
+}
+
+// A part of the call sees no key then, and is no row of its own.
+TEST(MultiHeadAttentionGolden, ExtraKeysLeaveNoRowEmpty) {
+  const Case test{"extras_alone", Dtype::f32};
+  const Tensor query = test.tensor("query"), padding = test.tensor("key_padding_mask");
+  const TorchMasks masks({.attention = {}, .key_padding = padding}, 3);
+  Tensor weights = test.tensor("weights_f64");
+  const MultiHeadAttentionOptions options{.mask = masks.mask(), .weights = weights, .empty_rows = EmptyRows::nan};
+  EXPECT_LE(testing::difference(test.layer().forward(query, query, options), test.tensor("out_f64")), 1e-5);
+  EXPECT_LE(testing::difference(weights, golden().tensors.at("extras_alone.weights_f64")), 1e-5);
+}
+
 // f32 is at most twice as far from float64 as torch's own float32, above a floor of a few roundings of the result.
 TEST(MultiHeadAttentionGolden, AsExactAsTorch) {
   for (const auto& [name, config] : golden().metadata) {

@@ -8,7 +8,8 @@ for each head, whose product torch is given.
 Every case NAME holds its parameters as NAME.weights.PARAMETER, NAME.query and, if they differ from it, NAME.key and
 NAME.value; perhaps NAME.attn_mask or NAME.key_padding_mask in torch's words (true = hidden, a float is added);
 NAME.out_f64, NAME.weights_f64 (per head) and NAME.mean_weights_f64, computed in float64 from the same float32 numbers, and
-NAME.out, computed in float32. Batch first. The constructor's arguments stand in the metadata.
+NAME.out, computed in float32. Cases with rows that see no key have NAME.nan_out_f64, NAME.nan_weights_f64 and
+NAME.nan_mean_weights_f64 instead of weights: what torch gives where weights are asked for. Batch first. The constructor's arguments stand in the metadata.
 """
 
 import pathlib
@@ -51,8 +52,11 @@ def case(name, config, query, key=None, value=None, attn_mask=None, key_padding_
     inputs, masks = (query, key, key if value is None else value), (attn_mask, key_padding_mask)
     tensors[f"{name}.out"] = run(layer, inputs, masks, torch.float32, need_weights=False)[0].contiguous()
     tensors[f"{name}.out_f64"] = run(layer, inputs, masks, torch.float64, need_weights=False)[0].contiguous()
-    if rows_without_keys:
-        return  # torch's weights are NaN there
+    if rows_without_keys:  # with weights asked for, torch gives NaN there
+        out, weights = run(layer, inputs, masks, torch.float64, average_attn_weights=False)
+        tensors[f"{name}.nan_out_f64"], tensors[f"{name}.nan_weights_f64"] = out.contiguous(), weights.contiguous()
+        tensors[f"{name}.nan_mean_weights_f64"] = run(layer, inputs, masks, torch.float64)[1].contiguous()
+        return
     out, weights = run(layer, inputs, masks, torch.float64, average_attn_weights=False)
     assert torch.allclose(out, tensors[f"{name}.out_f64"], atol=1e-12)
     tensors[f"{name}.weights_f64"] = weights.contiguous()
