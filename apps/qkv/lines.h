@@ -1,4 +1,4 @@
-// Lines of standard input, as they arrive.
+// How lines of texts are read, and those of standard input as they arrive.
 #pragma once
 
 #include <chrono>

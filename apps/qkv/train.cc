@@ -9,6 +9,7 @@
 #include <string>
 
 #include "qkv/commands.h"
+#include "qkv/lines.h"
 #include "qkv/options.h"
 #include "qkv/signals.h"
 #include "qkv/train_translator.h"
@@ -124,6 +125,7 @@ void add_train(CLI::App& program) {
   command.add_flag_callback(
       "--skip-bad", [&files] { files.bad_lines = BadLines::leave_out; },
       "Leave out lines that are no pair or hold a special token, and say how many (default: they are refused)");
+  add_text_lines(command, files.lines);
   add_threads(command);
   command.footer(training::train_keys_text());
   command.callback([request] { run(*request); });

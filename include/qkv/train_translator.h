@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "qkv/text_lines.h"
 #include "qkv/training.h"
 
 namespace qkv {
@@ -19,6 +20,7 @@ struct TrainTranslatorFiles {
   std::string from{};              // folder of a model to begin with, its tokenizer.json included; none: random weights
   std::string out{};               // the folder, which is made if it is not there
   BadLines bad_lines = BadLines::refuse;
+  TextLineOptions lines{};  // how both files of pairs are read
 };
 
 // The data are checked before anything is written: of bad lines the first is named, or they are left out and counted,

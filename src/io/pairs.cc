@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "qkv/error.h"
-#include "qkv/text_lines.h"
 
 namespace qkv {
 namespace io {
@@ -32,7 +31,8 @@ std::string fault_of(std::string_view line, std::span<const std::string> reserve
 
 }  // namespace
 
-PairLines read_pair_lines(const std::string& path, std::span<const std::string> reserved) {
+PairLines read_pair_lines(const std::string& path, std::span<const std::string> reserved,
+                          const TextLineOptions& options) {
   const std::string bytes = read_file(path);
   PairLines lines;
   std::int64_t number = 0;
@@ -43,7 +43,7 @@ PairLines read_pair_lines(const std::string& path, std::span<const std::string> 
     ++number;
     std::string line;
     try {
-      line = text_of_line(raw, number, {}, path);
+      line = text_of_line(raw, number, options, path);
     } catch (const FormatError& error) {
       lines.faults.emplace_back(error.what());
       continue;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "qkv/files.h"
+#include "qkv/text_lines.h"
 
 namespace qkv::io {
 
@@ -16,8 +17,9 @@ struct PairLines {
   std::vector<std::string> faults{};    // "FILE: line 7 is blank"
 };
 
-// Lines as text_lines.h has them. At fault are blank ones but the last, those of more or fewer than two columns or with
-// an empty one, bytes that are not UTF-8, and texts that hold one of `reserved`.
-PairLines read_pair_lines(const std::string& path, std::span<const std::string> reserved = {});
+// Lines as text_lines.h and its `options` have them. At fault are blank ones but the last, those of more or fewer than
+// two columns or with an empty one, bytes that are not UTF-8, and texts that hold one of `reserved`.
+PairLines read_pair_lines(const std::string& path, std::span<const std::string> reserved = {},
+                          const TextLineOptions& options = {});
 
 }  // namespace qkv::io

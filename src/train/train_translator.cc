@@ -139,8 +139,8 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   for (const Vocabulary& own : vocabularies) {
     for (std::string& token : own.tokenizer().special_tokens()) reserved.push_back(std::move(token));
   }
-  const io::PairLines train_texts = training::read_training_pairs(files.train, reserved, files.bad_lines, notice);
-  const io::PairLines valid_texts = training::read_training_pairs(files.valid, reserved, files.bad_lines, notice);
+  const io::PairLines train_texts = training::read_training_pairs(files.train, reserved, files, notice);
+  const io::PairLines valid_texts = training::read_training_pairs(files.valid, reserved, files, notice);
   expect_own(files, vocabularies);
   training::notice_shared_pairs(train_texts, valid_texts, files.valid, notice);
   for (Vocabulary& own : vocabularies) {

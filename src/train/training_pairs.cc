@@ -20,13 +20,13 @@ std::vector<std::int32_t> encode(const SideTokens& side, const std::string& text
 
 }  // namespace
 
-io::PairLines read_training_pairs(const std::string& path, std::span<const std::string> reserved, BadLines bad_lines,
-                                  const Notice& notice) {
-  io::PairLines lines = io::read_pair_lines(path, reserved);
+io::PairLines read_training_pairs(const std::string& path, std::span<const std::string> reserved,
+                                  const TrainTranslatorFiles& files, const Notice& notice) {
+  io::PairLines lines = io::read_pair_lines(path, reserved, files.lines);
   const std::size_t bad = lines.faults.size();
   if (bad == 0) return lines;
   const std::string& first = lines.faults.front();
-  if (bad_lines == BadLines::refuse) {
+  if (files.bad_lines == BadLines::refuse) {
     throw FormatError(bad == 1 ? first : fmt::format("{} (the first of {} bad lines)", first, bad));
   }
   notice(fmt::format("{}: {} of {} lines are bad and left out; the first: {}", path, bad, bad + lines.pairs.size(),

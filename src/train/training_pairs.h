@@ -15,9 +15,10 @@ namespace qkv::training {
 
 using Notice = std::function<void(const std::string&)>;
 
-// FormatError for the first bad line; or they are left out, which is noticed. `reserved` as in io/pairs.h.
-io::PairLines read_training_pairs(const std::string& path, std::span<const std::string> reserved, BadLines bad_lines,
-                                  const Notice& notice);
+// The pairs of `path`, one of the files. FormatError for the first bad line; or they are left out, which is noticed.
+// `reserved` as in io/pairs.h.
+io::PairLines read_training_pairs(const std::string& path, std::span<const std::string> reserved,
+                                  const TrainTranslatorFiles& files, const Notice& notice);
 
 // Notices how many pairs to validate with are also trained on.
 void notice_shared_pairs(const io::PairLines& train, const io::PairLines& valid, const std::string& valid_path,

@@ -33,6 +33,11 @@ class TempFolder {
   TempFolder& operator=(const TempFolder&) = delete;
 
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  // The path of a file with these bytes.
+  std::string put(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return path_ / name;
+  }
   // Names of all files inside, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> list;

@@ -16,15 +16,6 @@ using test::run_program;
 
 class TrainDataTest : public ::testing::Test {
  protected:
-  struct Folder {
-    const test::TempFolder& temporary;
-    std::string operator/(const std::string& name) const { return temporary / name; }
-    std::string put(const std::string& name, const std::string& bytes) const {
-      std::ofstream(temporary / name, std::ios::binary) << bytes;
-      return temporary / name;
-    }
-  };
-
   std::vector<std::string> arguments(const std::string& out, std::vector<std::string> more = {}) const {
     std::vector<std::string> all{"train",   "--config",   files_.config, "--train",    files_.train,
                                  "--valid", files_.valid, "--out",       folder_ / out};
@@ -38,7 +29,7 @@ class TrainDataTest : public ::testing::Test {
   }
 
   const test::TempFolder folder_;
-  const TrainTranslatorFiles files_ = test::tiny_training(Folder{folder_});
+  const TrainTranslatorFiles files_ = test::tiny_training(folder_);
 };
 
 struct Fault {
@@ -120,6 +111,39 @@ TEST_F(TrainDataTest, SkipBadLeavesThemOut) {
             std::string::npos)
       << outcome.err;
   EXPECT_EQ(contents(folder_ / "out/model.safetensors"), weights);
+}
+
+// --replace-invalid: a lone byte is what U+FFFD would be. Both files are read so.
+TEST_F(TrainDataTest, InvalidBytesCanBeReplaced) {
+  const auto weights = [&](const std::string& lines, const std::string& valid, std::vector<std::string> more) {
+    std::filesystem::remove_all(folder_ / "out");
+    folder_.put("valid.tsv", test::pairs_of_words(10, 60) + valid);
+    const Outcome outcome = train_on(lines, std::move(more));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return contents(folder_ / "out/model.safetensors");
+  };
+  const std::string replaced = weights("caf\ufffd\tcaf\ufffd\n", "\ufffd\tuno\n", {});
+  EXPECT_TRUE(weights("caf\xe9\tcaf\xe9\n", "\xe9\tuno\n", {"--replace-invalid"}) == replaced);
+  std::filesystem::remove_all(folder_ / "out");
+  expect_message(train_on("caf\xe9\tcafe\n"), 3, "qkv train", "line 61: byte 4 (0xe9) is not UTF-8");
+  expect_message(train_on("one\n", {"--replace-invalid"}), 3, "qkv train", "line 61 must be a text, a tab");
+}
+
+// A byte order mark, a no-break space and a carriage return are no part of a text, unless each byte is asked for.
+TEST_F(TrainDataTest, ExactTextKeepsEveryByte) {
+  const auto learned = [&](const std::string& pairs, std::vector<std::string> more) {
+    std::filesystem::remove_all(folder_ / "out");
+    folder_.put("train.tsv", pairs);
+    const Outcome outcome = run_program(arguments("out", std::move(more)));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return contents(folder_ / "out/tokenizer.json");
+  };
+  const std::string words = test::pairs_of_words(60);
+  const std::string dressed = "\ufeff" + words + "one\u00a0two\tdos uno\r\n", plain = words + "one two\tdos uno\n";
+  EXPECT_TRUE(learned(dressed, {}) == learned(plain, {}));
+  EXPECT_FALSE(learned(dressed, {"--exact-text"}) == learned(plain, {"--exact-text"}));
+  EXPECT_TRUE(learned(plain, {"--exact-text"}) == learned(plain, {}));
+  expect_message(train_on("", {"--exact-text", "--replace-invalid"}), 2, "qkv train", "--replace-invalid");
 }
 
 TEST_F(TrainDataTest, ABlankLastLineIsNoFault) {

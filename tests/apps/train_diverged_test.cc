@@ -5,19 +5,10 @@
 namespace qkv::test {
 namespace {
 
-struct Folder {
-  const TempFolder& temporary;
-  std::string operator/(const std::string& name) const { return temporary / name; }
-  std::string put(const std::string& name, const std::string& bytes) const {
-    std::ofstream(temporary / name, std::ios::binary) << bytes;
-    return temporary / name;
-  }
-};
-
 // The first update moves each weight by the rate.
 Outcome train_at(const std::string& rate) {
   const TempFolder folder;
-  const TrainTranslatorFiles files = tiny_training(Folder{folder});
+  const TrainTranslatorFiles files = tiny_training(folder);
   std::string config = kTinyConfig;
   const auto replace = [&](const std::string& before, const std::string& after) {
     config.replace(config.find(before), before.size(), after);

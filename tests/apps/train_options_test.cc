@@ -11,16 +11,7 @@ using test::Outcome;
 using test::run_program;
 
 TEST(TrainOptionsTest, OurOwnTypeIsSaidAndOpens) {
-  struct Folder {
-    const test::TempFolder& temporary;
-    std::string operator/(const std::string& name) const { return temporary / name; }
-    std::string put(const std::string& name, const std::string& bytes) const {
-      std::ofstream(temporary / name, std::ios::binary) << bytes;
-      return temporary / name;
-    }
-  };
-  const test::TempFolder temporary;
-  const Folder folder{temporary};
+  const test::TempFolder folder;
   const TrainTranslatorFiles files = test::tiny_training(folder);
   std::string config = test::kTinyConfig;
   config.insert(config.find("\"dropout\""),

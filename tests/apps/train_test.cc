@@ -19,16 +19,6 @@ using test::RunningProgram;
 
 class TrainTest : public ::testing::Test {
  protected:
-  // A file in the test's folder.
-  struct Folder {
-    const test::TempFolder& temporary;
-    std::string operator/(const std::string& name) const { return temporary / name; }
-    std::string put(const std::string& name, const std::string& bytes) const {
-      std::ofstream(temporary / name, std::ios::binary) << bytes;
-      return temporary / name;
-    }
-  };
-
   std::vector<std::string> arguments(const std::string& out) const {
     return {"train",   "--config",   files_.config, "--train",    files_.train,
             "--valid", files_.valid, "--out",       folder_ / out};
@@ -38,11 +28,11 @@ class TrainTest : public ::testing::Test {
   void change_config(const std::string& from, const std::string& to) const {
     std::string config = contents(files_.config);
     ASSERT_NE(config.find(from), std::string::npos) << from;
-    Folder{folder_}.put("config.json", config.replace(config.find(from), from.size(), to));
+    folder_.put("config.json", config.replace(config.find(from), from.size(), to));
   }
   // So many updates, with `minutes` between checkpoints beside those of the validations, which are few.
   void make_long(std::int64_t steps, const std::string& minutes) const {
-    Folder{folder_}.put("config.json", test::kTinyConfig);
+    folder_.put("config.json", test::kTinyConfig);
     change_config("\"steps\": 30", "\"steps\": " + std::to_string(steps) + ", \"checkpoint_minutes\": " + minutes);
     change_config("\"validate_every\": 10", "\"validate_every\": 60");
   }
@@ -71,7 +61,7 @@ class TrainTest : public ::testing::Test {
   void expect_to_survive_kills(int times, std::int64_t steps) const;
 
   const test::TempFolder folder_;
-  const TrainTranslatorFiles files_ = test::tiny_training(Folder{folder_});
+  const TrainTranslatorFiles files_ = test::tiny_training(folder_);
 };
 
 TEST_F(TrainTest, TrainsAndSaysSo) {
