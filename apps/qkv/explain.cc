@@ -139,9 +139,9 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
     input.weights_origin.clear();
   }
   refuse_surplus_score_options(options.score);
-  refuse_without_effect(command, make_up_missing(input, options.made_up));
   input.full = options.full;
   input.stop = interruption();
+  refuse_without_effect(command, make_up_missing(input, options.made_up));
   return input;
 }
 
@@ -189,7 +189,7 @@ void run(const CLI::App& command, const ExplainOptions& options) {
     const Explanation explanation = explain(input_of(command, options));
     text = options.json ? to_json(explanation) + "\n" : to_text(explanation, style);
   }
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  write_output(text);
 }
 
 }  // namespace

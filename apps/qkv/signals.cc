@@ -6,8 +6,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <climits>
 #include <csignal>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "io/descriptor.h"
@@ -25,6 +29,16 @@ std::atomic<int> signal_received = 0;
 
 // Can be read from the first signal on: it wakes whoever waits for input.
 int wake_descriptor = -1;
+
+// True once the descriptor is ready for this, false if it was not for `at_most`.
+bool wait_for(int descriptor, short event, std::optional<std::chrono::milliseconds> at_most) {
+  pollfd ready[] = {{descriptor, event, 0}, {wake_descriptor, POLLIN, 0}};
+  const int milliseconds = at_most ? static_cast<int>(at_most->count()) : -1;
+  const int events = io::retry([&] { return poll(ready, 2, milliseconds); });
+  if (events < 0) throw IoError("standard input and output cannot be waited for");
+  check_interruption();
+  return events > 0;
+}
 
 }  // namespace
 
@@ -59,12 +73,17 @@ void check_interruption() {
 }
 
 bool wait_to_read(int descriptor, std::optional<std::chrono::milliseconds> at_most) {
-  pollfd ready[] = {{descriptor, POLLIN, 0}, {wake_descriptor, POLLIN, 0}};
-  const int milliseconds = at_most ? static_cast<int>(at_most->count()) : -1;
-  const int events = io::retry([&] { return poll(ready, 2, milliseconds); });
-  if (events < 0) throw IoError("standard input: it cannot be waited for");
-  check_interruption();
-  return events > 0;
+  return wait_for(descriptor, POLLIN, at_most);
+}
+
+void write_output(std::string_view text) {
+  constexpr std::size_t kPart = PIPE_BUF;  // so much a pipe takes at once where it takes any
+  while (!text.empty()) {
+    wait_for(STDOUT_FILENO, POLLOUT, {});
+    const ssize_t written = io::retry([&] { return write(STDOUT_FILENO, text.data(), std::min(text.size(), kPart)); });
+    if (written < 0) throw IoError("standard output: " + std::system_category().message(errno));
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 int interrupted_exit_code() { return 128 + signal_received; }

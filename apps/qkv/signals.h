@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <stop_token>
+#include <string_view>
 
 namespace qkv::app {
 
@@ -19,6 +20,9 @@ void check_interruption();
 // Returns true once `descriptor` can be read without waiting, false if it could not for `at_most`; Stopped once the
 // user has asked for an end.
 bool wait_to_read(int descriptor, std::optional<std::chrono::milliseconds> at_most = {});
+
+// Writes to standard output, however long that takes. IoError if the system refuses; Stopped as above.
+void write_output(std::string_view text);
 
 // How an interrupted program ends: as a shell reports the signal, 130 or 143.
 int interrupted_exit_code();

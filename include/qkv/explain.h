@@ -38,7 +38,7 @@ struct ExplainInput {
   std::map<std::string, Tensor> substitutes;            // intermediate's name -> what to go on with in its place
   std::int64_t heads = 0;                               // 1 or more: multi-head attention (scaled dot, no substitutes)
   Tensor w_out, b_out;                                  // heads: [all heads' values, dim], [dim]: output = merged w_out
-  std::stop_token stop;                                 // polled while the kernel runs
+  std::stop_token stop;                                 // polled by all that follows, texts and JSON too: Stopped
   bool tutorial = false;                                // adds the variants and the trap of the known tutorial
   bool full = false;                                    // writes out every line and term, not some of them
 };
@@ -108,6 +108,7 @@ struct Explanation {
   Tensor true_output;                    // without the substitutions
   // Kernel against reference, over output, weights, logits and log-sum-exp; NaN if one of them holds NaN.
   double largest_difference = 0;
+  std::stop_token stop;  // that of the input
 };
 
 // std::invalid_argument if shapes do not fit, or a name to substitute does not exist (the message lists those that do).

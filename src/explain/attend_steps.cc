@@ -68,6 +68,7 @@ Section score_first_input(const Story& story) {
   }
   const bool own_scores = story.substituted("scores"), own_logits = story.substituted("logits");
   for (std::int64_t j : some_of(story.count(), story.most(kShownLines))) {
+    story.check_stop();
     if (j < 0) {
       block.lines.push_back(plain("..."));
       continue;
@@ -106,6 +107,7 @@ Section softmax(const Story& story) {
   block.lines.push_back({{fmt::format("log_sum_exp of {} = ", story.input_name(0)), Role::none},
                          {number_text(log_sum_exp), Role::score}});
   for (std::int64_t j : some_of(story.count(), story.most(kShownLines))) {
+    story.check_stop();
     if (j < 0) {
       block.lines.push_back(plain("..."));
       continue;
@@ -143,6 +145,7 @@ Section multiply_scores_with_values(const Story& story) {
   const Tensor product = weighted_values(story.run, 0);
   if (product.size(1) <= story.terms()) {
     for (std::int64_t j : some_of(story.count(), story.most(kShownLines))) {
+      story.check_stop();
       if (j < 0) {
         block.lines.push_back(plain("..."));
         continue;

@@ -13,6 +13,7 @@ Section prepare_inputs(const Story& story) {
       plain(fmt::format("{} inputs of {} numbers each: one row per input.", story.count(), story.run.inputs.size(1)))};
   if (!story.input.picture.empty()) {
     for (std::int64_t i : some_of(story.count(), story.most(20))) {
+      story.check_stop();
       if (i < 0) continue;
       block.pictures.push_back(
           {story.input_name(i), Tensor::copy(story.run.inputs.view().select(0, i).reshape(story.input.picture))});
@@ -103,11 +104,13 @@ Section derive_key_query_value(const Story& story) {
       plain("One vector at a time: each number of an input scales one row of the weights, and the scaled "
             "rows are added.")};
   for (std::int64_t i : some_of(story.count(), story.most(4))) {
+    story.check_stop();
     if (i < 0) {
       single.lines.push_back(plain("..."));
       continue;
     }
     for (const Projection& projection : projections(story.input)) {
+      story.check_stop();
       single.lines.push_back(projection_line(story, projection, i));
     }
   }

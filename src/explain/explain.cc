@@ -82,6 +82,7 @@ Explanation explain(const ExplainInput& input) {
   explanation.target = selected_target();
   explanation.output = run.output;
   explanation.true_output = truth.output;
+  explanation.stop = input.stop;
   explanation.largest_difference = larger(run.reference_difference, truth.reference_difference);
   for (const auto& [name, tensor] : input.substitutes) explanation.substituted.push_back(name);
 

@@ -221,6 +221,7 @@ Explanation explain_heads(const ExplainInput& input) {
   Explanation explanation;
   explanation.output = layer.forward(input.inputs, options, &notebook);
   explanation.true_output = explanation.output;
+  explanation.stop = input.stop;
   const HeadStory story{input, notebook.notes};
   explanation.title = input.title.empty() ? "Multi-head attention step by step" : input.title;
   explanation.score = score_name(input.score);

@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/stop.h"
 #include "qkv/attention.h"
-#include "qkv/error.h"
 #include "qkv/matmul.h"
 #include "reference/attention.h"
 
@@ -34,6 +34,18 @@ TensorView as_vector(const Tensor& tensor, const char* name, std::int64_t length
   return tensor.view().reshape({length});
 }
 
+// out = a b. The bits of a row do not depend on the rows beside it, so that they can be few between two questions.
+void multiply(const Tensor& a, const Tensor& b, const MutableTensorView& out, const MatmulOptions& options,
+              const std::stop_token& stop) {
+  constexpr std::int64_t kRows = 64;
+  const PackedMatrix packed(b);
+  for (std::int64_t i = 0; i < a.size(0); i += kRows) {
+    check_stop(&stop);
+    const std::int64_t end = std::min(i + kRows, a.size(0));
+    matmul(a.view().slice(0, i, end), packed, out.slice(0, i, end), options);
+  }
+}
+
 Tensor project(const Tensor& a, const Tensor& weights, const char* weights_name, const Tensor& bias,
                const char* bias_name, const std::stop_token& stop, double& difference) {
   require(weights.size(0) == a.size(1), "{} must have {} rows, one per number of the vectors that it meets, got {}",
@@ -41,9 +53,9 @@ Tensor project(const Tensor& a, const Tensor& weights, const char* weights_name,
   MatmulOptions options;
   if (given(bias)) options.bias = as_vector(bias, bias_name, weights.size(1));
   Tensor product = new_matrix(a.size(0), weights.size(1));
-  matmul(a, weights, product, options);
+  multiply(a, weights, product, options, stop);
   for (std::int64_t i = 0; i < a.size(0); ++i) {
-    if (stop.stop_requested()) throw Stopped();
+    check_stop(&stop);
     const std::vector<double> one = project_one(a.view().select(0, i), weights, bias);
     difference = larger(difference, largest_difference(Tensor::copy(product.view().select(0, i)),
                                                        Tensor::of<double>({weights.size(1)}, one)));
@@ -257,7 +269,7 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
   }
   if (substitutes.contains("weights")) {
     all.weights = substitute("weights", all.weights);
-    matmul(all.weights, all.value, all.output);
+    multiply(all.weights, all.value, all.output, {}, input.stop);
   }
   return all;
 }

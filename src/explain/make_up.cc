@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/stop.h"
 #include "explain/intermediates.h"
 #include "qkv/explain.h"
 #include "qkv/random.h"
@@ -25,13 +26,23 @@ enum Stream : std::uint64_t {
   kOut = 1u << 31
 };
 
-Tensor normal(const Dims& shape, double deviation, std::uint64_t seed, Stream stream) {
-  Random random(seed * kStreams + stream);
-  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  double* values = tensor.data<double>();
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) values[i] = deviation * random.normal();
-  return tensor;
-}
+// What makes matrices of one choice.
+struct Maker {
+  std::uint64_t seed;
+  const std::stop_token& stop;
+
+  Tensor normal(const Dims& shape, double deviation, Stream stream) const {
+    Random random(seed * kStreams + stream);
+    Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
+    double* values = tensor.data<double>();
+    const std::int64_t columns = shape[shape.size() - 1];
+    for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
+      if (i % columns == 0) check_stop(&stop);
+      values[i] = deviation * random.normal();
+    }
+    return tensor;
+  }
+};
 
 // Sources: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks" (2010);
 // He et al., "Delving deep into rectifiers" (2015).
@@ -55,11 +66,12 @@ const char* name_of(Init init) {
 
 std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choice) {
   check_matrices(input);
+  const Maker maker{choice.seed, input.stop};
   const auto columns = [](const Tensor& tensor) { return tensor.size(-1); };
 
   std::vector<std::string> all;
   if (!given(input.inputs)) {
-    input.inputs = normal({choice.inputs, choice.dim}, 1, choice.seed, kInputs);
+    input.inputs = maker.normal({choice.inputs, choice.dim}, 1, kInputs);
     all.push_back("inputs");
   }
   const std::int64_t dim = !given(input.w_embed) ? columns(input.inputs) : input.w_embed.size(0);
@@ -67,7 +79,7 @@ std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choi
   std::vector<std::string> made_up;
   const auto projection = [&](const char* name, Tensor& weights, std::int64_t size, Stream stream) {
     if (given(weights)) return;
-    weights = normal({dim, size}, deviation(choice.init, dim, size), choice.seed, stream);
+    weights = maker.normal({dim, size}, deviation(choice.init, dim, size), stream);
     made_up.push_back(name);
   };
   std::int64_t key_dim = choice.key_dim > 0 ? choice.key_dim : dim;
@@ -85,8 +97,8 @@ std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choi
   if (given(input.score_v)) hidden = input.score_v.element_count();
   const auto parameter = [&](const char* name, Tensor& weights, const Dims& shape, Stream stream) {
     if (given(weights)) return;
-    weights = normal(shape, deviation(choice.init, shape[shape.size() - 1], shape.size() == 2 ? shape[0] : 1),
-                     choice.seed, stream);
+    weights =
+        maker.normal(shape, deviation(choice.init, shape[shape.size() - 1], shape.size() == 2 ? shape[0] : 1), stream);
     made_up.push_back(name);
   };
   switch (input.score) {
@@ -108,7 +120,7 @@ std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choi
   }
   if (input.heads != 0 && !given(input.w_out)) {
     const std::int64_t merged = columns(input.w_value);
-    input.w_out = normal({merged, dim}, deviation(choice.init, merged, dim), choice.seed, kOut);
+    input.w_out = maker.normal({merged, dim}, deviation(choice.init, merged, dim), kOut);
     made_up.push_back("w_out");
   }
   if (made_up.empty()) return all;

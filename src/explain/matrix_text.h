@@ -1,6 +1,7 @@
 // Tensors and pictures as blocks of text, laid side by side.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ struct TextBox {
 };
 
 struct TextRoom {
-  std::size_t width = 0;  // columns
-  bool full = false;      // nothing is shortened, however long the lines
+  std::size_t width = 0;                  // columns
+  bool full = false;                      // nothing is shortened, however long the lines
+  const std::stop_token* stop = nullptr;  // asked once a row
 };
 
 // "query [3, 3]" and one line per row: what does not fit is shortened with "...". A tensor of rank 3 gives one box per

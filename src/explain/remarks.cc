@@ -43,6 +43,7 @@ const char* without_top_key(const Story& story, std::int64_t i) {
 double softer_scale(const Story& story) {
   double top = 0, least = 0, most = 0;
   for (std::int64_t i = 0; i < story.count(); ++i) {
+    story.check_stop();
     const TensorView weights = story.run.weights.view().select(0, i), logits = story.run.logits.view().select(0, i);
     double largest = 0;
     for (std::int64_t j = 0; j < story.count(); ++j) {
@@ -120,6 +121,7 @@ Section about_roles(const Story& story) {
 Section about_attention_between(const Story& story) {
   Block block;
   for (std::int64_t i : some_of(story.count(), story.most(20))) {
+    story.check_stop();
     if (i < 0) {
       block.lines.push_back(plain("..."));
       continue;

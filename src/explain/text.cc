@@ -1,6 +1,7 @@
 // The walk-through as text for people: plain, or coloured by role on a terminal.
 #include <algorithm>
 
+#include "core/stop.h"
 #include "explain/matrix_text.h"
 #include "qkv/explain.h"
 
@@ -35,8 +36,11 @@ const char* color_of(Role role) {
 
 class TextWriter {
  public:
-  explicit TextWriter(const TextStyle& style)
-      : color_(style.color), full_(style.full), width_(static_cast<std::size_t>(std::max(style.width, 40))) {}
+  TextWriter(const TextStyle& style, const std::stop_token& stop)
+      : stop_(stop),
+        color_(style.color),
+        full_(style.full),
+        width_(static_cast<std::size_t>(std::max(style.width, 40))) {}
 
   std::string write(const Explanation& explanation) {
     paint(explanation.title, "1");
@@ -66,7 +70,7 @@ class TextWriter {
     write(pictures);
     if (!pictures.empty() && !block.quantities.empty()) text_ += '\n';
     for (const Quantity& quantity : block.quantities) {
-      for (TextBox& box : boxes_of(quantity, {.width = width_ - kIndent, .full = full_}))
+      for (TextBox& box : boxes_of(quantity, {.width = width_ - kIndent, .full = full_, .stop = &stop_}))
         boxes.push_back(std::move(box));
     }
     write(boxes);
@@ -98,6 +102,7 @@ class TextWriter {
   }
 
   void write(const Line& line) {
+    check_stop(&stop_);
     std::size_t column = kIndent;
     text_.append(kIndent, ' ');
     for (const Word& word : words_of(line)) {
@@ -144,6 +149,7 @@ class TextWriter {
     text_ += '\n';
   }
 
+  const std::stop_token& stop_;
   bool color_, full_;
   std::size_t width_;
   std::string text_;
@@ -152,7 +158,7 @@ class TextWriter {
 }  // namespace
 
 std::string to_text(const Explanation& explanation, const TextStyle& style) {
-  return TextWriter(style).write(explanation);
+  return TextWriter(style, explanation.stop).write(explanation);
 }
 
 }  // namespace qkv

@@ -6,6 +6,7 @@
 #include <list>
 #include <stdexcept>
 
+#include "core/stop.h"
 #include "layers/check_size.h"
 #include "layers/head_gradients.h"
 #include "layers/head_operands.h"
@@ -230,6 +231,7 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
                                MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const {
   Tensor* projected[] = {&saved.query, &saved.key, &saved.value};
   for (int role = 0; role < 3; ++role) {
+    check_stop(&options.stop);
     const LayerRows rows("multi_head_attention: " + kRoles[role], inputs[role].rows, input_dim(config_, role));
     *projected[role] = projections_[static_cast<std::size_t>(role)].forward(rows.view(), options.threads);
   }

@@ -30,6 +30,12 @@ class RunningProgram {
 
   void write(const std::string& text) { EXPECT_EQ(::write(input_, text.data(), text.size()), ssize_t(text.size())); }
 
+  // Waits for a character of standard output; 0: there is none.
+  char read_character() {
+    char c = 0;
+    return ::read(output_, &c, 1) == 1 ? c : '\0';
+  }
+
   // Waits for a line of standard output; what there is at its end.
   std::string read_line() {
     std::string line;

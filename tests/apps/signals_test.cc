@@ -24,6 +24,17 @@ TEST(Program, InterruptionEndsAnExplanation) {
   }
 }
 
+// More than the pipe holds, and nobody who reads on: the text that is left is not waited for.
+TEST(Program, InterruptionEndsThePrinting) {
+  for (const char* form : {"--full", "--json"}) {
+    RunningProgram program({"explain", "--inputs", "100", form});
+    EXPECT_NE(program.read_character(), 0);
+    const Outcome outcome = program.end(SIGINT);
+    EXPECT_EQ(outcome.code, 130);
+    EXPECT_EQ(outcome.err, "qkv explain: interrupted\n");
+  }
+}
+
 TEST(Program, InterruptionEndsTheWaitForALine) {
   const TinyBert bert;
   const std::string ids_model = QKV_TEST_DATA "/golden/translate/relu", tokenizer = bert / "tokenizer.json";

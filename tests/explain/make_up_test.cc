@@ -1,7 +1,9 @@
 // Made-up inputs and weights, and every score on them against the reference.
 #include <cmath>
 
+#include "core/stop.h"
 #include "explain/example.h"
+#include "qkv/error.h"
 #include "qkv/explain.h"
 #include "reference/attention.h"
 
@@ -31,6 +33,19 @@ TEST(MakeUp, GivesTheShapesAskedFor) {
   EXPECT_EQ(input.score_w_query.shape(), (Dims{3, 3}));
   EXPECT_EQ(input.score_v.shape(), (Dims{3}));
   EXPECT_EQ(explain(input).output.shape(), (Dims{7, 2}));
+}
+
+// The stop token is asked once a row of all that is made up.
+TEST(MakeUp, AsksForAStop) {
+  ExplainInput input;
+  const std::int64_t before = stop_checks();
+  make_up_missing(input, {.inputs = 30, .dim = 20, .key_dim = 7});
+  EXPECT_GE(stop_checks() - before, 30 + 3 * 20);
+  std::stop_source source;
+  source.request_stop();
+  ExplainInput stopped;
+  stopped.stop = source.get_token();
+  EXPECT_THROW(make_up_missing(stopped, {}), Stopped);
 }
 
 TEST(MakeUp, TheSeedDecidesAll) {

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <sstream>
 
+#include "core/stop.h"
 #include "explain/example.h"
+#include "qkv/error.h"
 #include "qkv/explain.h"
 
 namespace qkv {
@@ -30,6 +32,29 @@ TEST(ExplainText, NamesTheEightStepsInOrder) {
     ASSERT_NE(next, std::string::npos) << title;
     place = next;
   }
+}
+
+// Once a line and once a row of numbers: a user who has seen enough does not wait for the rest.
+TEST(ExplainText, AsksForAStop) {
+  ExplainInput input = made_up({.inputs = 50, .dim = 3});
+  const auto asked = [](const auto& work) {
+    const std::int64_t before = stop_checks();
+    work();
+    return stop_checks() - before;
+  };
+  const std::int64_t shortened = asked([&] { explain(input); });
+  input.full = true;
+  Explanation explanation;
+  EXPECT_GE(asked([&] { explanation = explain(input); }) - shortened, 200);  // lines
+  EXPECT_GE(asked([&] { to_text(explanation, {.full = true}); }), 300);
+  EXPECT_GE(asked([&] { to_json(explanation); }), 300);
+  std::stop_source source;
+  source.request_stop();
+  explanation.stop = source.get_token();
+  EXPECT_THROW(to_text(explanation), Stopped);
+  EXPECT_THROW(to_json(explanation), Stopped);
+  input.stop = explanation.stop;
+  EXPECT_THROW(explain(input), Stopped);
 }
 
 TEST(ExplainText, ShowsTheKnownNumbers) {
