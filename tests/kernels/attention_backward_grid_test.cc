@@ -47,6 +47,20 @@ std::pair<double, double> reach(const AttentionCase& drawn) {
   return {weight * largest_k, weight * largest_q};
 }
 
+// The most that a score changes per change of an element of one of its parameters.
+struct ParameterReach {
+  double w_query, w_key, v;
+};
+
+ParameterReach parameter_reach(const AttentionCase& drawn) {
+  const Score& score = drawn.options.score;
+  const double largest_q = testing::largest(drawn.q), largest_k = testing::largest(drawn.k);
+  if (score.kind() == Score::Kind::bilinear) return {largest_q * largest_k, 0, 0};
+  const double factor = score.v() ? testing::largest(score.v()) : 0;
+  const bool joined = score.kind() == Score::Kind::concat;  // one matrix meets both
+  return {factor * (joined ? std::max(largest_q, largest_k) : largest_q), factor * largest_k, 1};
+}
+
 void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
   testing::Choices choices(drawn.seed);
   Dims out_shape = drawn.q.shape();
@@ -103,6 +117,17 @@ void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
     const double own = bias.element_count() == 0 ? 1 : static_cast<double>(bias.element_count() / bias.size(-1));
     EXPECT_EQ(mismatch(got.bias[n], exact.bias[n], slope * all_rows / own), "") << "bias " << to_string(bias.shape());
   }
+  // Parameters of the score are shared by all rows.
+  const ParameterReach reaches = parameter_reach(drawn);
+  const double parameter_slope = slope * scale * all_rows;
+  const auto expect_parameter = [&](const char* name, const TensorView& parameter, const Tensor& found,
+                                    const Tensor& wanted, double reach_of_it) {
+    EXPECT_EQ(parameter ? mismatch(found, wanted, parameter_slope * reach_of_it) : "", "") << name;
+  };
+  const Score& score = drawn.options.score;
+  expect_parameter("score w or w_query", score.w_query(), got.score_w_query, exact.score.w_query, reaches.w_query);
+  expect_parameter("score w_key", score.w_key(), got.score_w_key, exact.score.w_key, reaches.w_key);
+  expect_parameter("score v", score.v(), got.score_v, exact.score.v, reaches.v);
 }
 
 // Not of cases with a function of the user's, which has no derivative, nor with keys in pages.

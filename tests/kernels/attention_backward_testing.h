@@ -11,6 +11,7 @@ struct Gradients {
   std::vector<Tensor> tables{}, alibi_slopes{};
   Tensor sinks{};
   std::vector<Tensor> bias{};  // of each view
+  Tensor score_w_query{}, score_w_key{}, score_v{};
 };
 
 // Bitwise.
@@ -29,6 +30,9 @@ inline void expect_same(const Gradients& a, const Gradients& b) {
   for (std::size_t n = 0; n < a.bias.size(); ++n) {
     EXPECT_TRUE(same_bits(a.bias[n], b.bias[n])) << "gradient of bias " << n;
   }
+  EXPECT_TRUE(same_bits(a.score_w_query, b.score_w_query)) << "gradient of the score's w or w_query";
+  EXPECT_TRUE(same_bits(a.score_w_key, b.score_w_key)) << "gradient of the score's w_key";
+  EXPECT_TRUE(same_bits(a.score_v, b.score_v)) << "gradient of the score's v";
 }
 
 inline Dtype accumulation_of(Dtype storage) { return storage == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
@@ -70,6 +74,10 @@ inline Gradients backward(const TensorView& q, const TensorView& k, const Tensor
     places.bias.push_back(parameter(bias, gradients.bias.emplace_back()));
   }
   if (options.sinks) places.sinks = parameter(options.sinks, gradients.sinks);
+  const Score& score = options.score;
+  if (score.w_query()) places.score.w_query = parameter(score.w_query(), gradients.score_w_query);
+  if (score.w_key()) places.score.w_key = parameter(score.w_key(), gradients.score_w_key);
+  if (score.v()) places.score.v = parameter(score.v(), gradients.score_v);
   attention_backward(q, k, v, kept.out, kept.log_sum_exp, grad_out, options, places);
   return gradients;
 }
