@@ -25,6 +25,11 @@ void add_text_lines(CLI::App& command, TextLineOptions& options) {
       ->excludes("--exact-text");
 }
 
+std::string on_one_line(std::string text) {
+  std::ranges::replace_if(text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
 InputLines::InputLines(const TextLineOptions& options) : options_(options), batch_(kFirstBatch) {}
 
 // False if nothing came for so long.

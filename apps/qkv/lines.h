@@ -16,6 +16,9 @@ namespace qkv::app {
 // --exact-text and --replace-invalid.
 void add_text_lines(CLI::App& command, TextLineOptions& options);
 
+// A text as it is written where each has a line: with a space for each line break in it.
+std::string on_one_line(std::string text);
+
 // Reads the bytes of standard input itself, because a wait inside of the standard library cannot be interrupted. Lines
 // are texts as text_lines.h has it: FormatError for one that is none. IoError if standard input cannot be read; Stopped
 // once the user has asked for an end.

@@ -94,7 +94,7 @@ void write(const Request& request, std::int64_t number, const std::vector<Transl
   static const bool dims = text_style().color;
   for (const Translation& one : found) {
     if (request.nbest) std::cout << fmt::format("{}\t{:.6g}\t", number, one.score + 0.0);  // 0, never -0
-    const std::string line = request.ids ? fmt::format("{}", fmt::join(one.ids, " ")) : one.text;
+    const std::string line = request.ids ? fmt::format("{}", fmt::join(one.ids, " ")) : on_one_line(one.text);
     std::cout << (dims && one.unsure ? "\x1b[2m" + line + "\x1b[0m" : line) << '\n';
   }
 }
@@ -205,31 +205,38 @@ void add_translate(CLI::App& program) {
            "Spanish, the model that comes with qkv)");
   command
       .add_option("--beams,--beam", request->options.beams, "Beams of the search; 1: the most probable token each time")
-      ->check(whole_number(1, kMaxBeams));
+      ->check(whole_number(1, kMaxBeams))
+      ->type_name("N");
   command
       .add_option(
           "--nbest", request->nbest,
           "Translations of each line, best first; as text, each after the number of the line, a tab, its score and "
           "a tab")
-      ->check(whole_number(1, kMaxBeams));
+      ->check(whole_number(1, kMaxBeams))
+      ->type_name("N");
   command.add_flag("--no-split", request->whole,
                    "Cut off what is too long for the model; otherwise such a text is split into sentences");
   add_text_lines(command, request->lines);
   command.add_option("--max-length", request->options.max_length, "New tokens at most")
-      ->check(whole_number(1, 1 << 20));
+      ->check(whole_number(1, 1 << 20))
+      ->type_name("N");
   command.add_option("--length-penalty", request->options.length_penalty, "Scores are divided by length to this power")
-      ->check(finite_number());
+      ->check(finite_number())
+      ->type_name("X");
   command.add_flag("--sample", request->sample, "Draw the tokens instead of searching");
   const auto sampling = [&](CLI::Option* option) { option->needs("--sample"); };
   sampling(add_seed(command, request->sampling.seed, "Seed of the draws"));
   sampling(command.add_option("--temperature", request->sampling.temperature, "Logits are divided by it")
-               ->check(finite_number()));
+               ->check(finite_number())
+               ->type_name("X"));
   sampling(command.add_option("--top-k", request->sampling.top_k, "Draw from the k most probable tokens; 0: all")
-               ->check(whole_number(0, std::numeric_limits<std::int32_t>::max())));
+               ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
+               ->type_name("N"));
   sampling(command
                .add_option("--top-p", request->sampling.top_p,
                            "Draw from the most probable tokens that together have this probability")
-               ->check(finite_number()));
+               ->check(finite_number())
+               ->type_name("P"));
   command.add_flag("--ids", request->ids, "Token ids in and out instead of text; nothing is added to them");
   command
       .add_flag("--explain", request->explain,

@@ -15,6 +15,7 @@
 #include "io/crc32.h"
 #include "io/descriptor.h"
 #include "io/json_document.h"
+#include "io/quote.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 
@@ -89,6 +90,9 @@ void verify_folder(const std::string& path) {
   const std::string manifest = path + "/" + kManifest;
   const JsonDocument document(read_file(manifest, kMaxManifestBytes), manifest);
   document.root()["files"].for_each_member([&](const std::string& name, const JsonValue& entry) {
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
+      throw FormatError(fmt::format("{}: {} must be the name of a file beside it", manifest, quote(name)));
+    }
     const std::string file = path + "/" + name;
     const auto bytes = static_cast<std::uint64_t>(entry["bytes"].integer(0, INT64_MAX));
     const Sum sum = sum_of(file);

@@ -218,6 +218,26 @@ TEST(Translate, SamplingIsTheSameHoweverLinesArrive) {
   EXPECT_NE(at_once.substr(0, at_once.find('\n')), at_once.substr(at_once.rfind('\n', at_once.size() - 2) + 1));
 }
 
+// Nearly every token is as probable as another one then, the line break among them.
+TEST(Translate, ALineBreakWithinATranslationIsASpace) {
+  const TempFolder folder;
+  std::ofstream input(folder / "in");
+  for (int i = 0; i < 100; ++i) input << "Thank you\n";
+  input.close();
+  const auto sampled = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"translate",     "--model", QKV_TEST_DATA "/golden/translate/bart_text",
+                                          "--temperature", "50",      "--sample"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run_program(arguments, {.input = folder / "in"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_NE(sampled({"--json"}).find("\\n"), std::string::npos);
+  const std::string text = sampled({});
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 100);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 0);
+}
+
 TEST(Translate, SamplingRepeatsWithItsSeed) {
   const auto draw = [](const char* seed) {
     return run_program({"translate", "--sample", "--seed", seed, "--temperature", "3", "Good morning, my friend"}).out;
@@ -308,6 +328,9 @@ TEST(Translate, RefusesInOneLine) {
   refused({"--model", "/nowhere", "a"}, 4, "/nowhere/config.json");
   refused({"--beams", "0", "a"}, 2, "--beams");
   refused({"--seed", "1", "a"}, 2, "--seed requires --sample");
+  for (const std::string option : {"--beams", "--nbest", "--max-length", "--top-k"}) {
+    refused({"a", option}, 2, option + " needs N (");
+  }
   refused({"--explain"}, 2, "--explain requires text");
   refused({"--weights", "int4", "a"}, 2, "must be one of f32|bf16|int8");
   refused({"--beams", "2", "--nbest", "3", "a"}, 3, "nbest");

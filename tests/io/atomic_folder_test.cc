@@ -80,6 +80,20 @@ TEST(AtomicFolder, EveryDamageIsFound) {
   EXPECT_THROW(io::verify_folder(above / "x"), IoError);
 }
 
+// A manifest answers for its own folder alone, whatever is said of other files.
+TEST(AtomicFolder, NamesOutsideItAreRefused) {
+  const test::TemporaryFolder above;
+  make(above / "x");
+  above.put("a", test::slurp(above / "x/a"));
+  const std::string manifest = test::slurp(above / "x/manifest.json");
+  for (const std::string name : {"../a", "/etc/hostname", "..", ".", "", "y/a"}) {
+    std::string other = manifest;
+    above.put("x/manifest.json", other.replace(other.find("\"a\""), 3, "\"" + name + "\""));
+    EXPECT_EQ(message_of<FormatError>([&] { io::verify_folder(above / "x"); }),
+              (above / "x/manifest.json") + ": \"" + name + "\" must be the name of a file beside it");
+  }
+}
+
 TEST(AtomicFolder, FailingHalfWayLeavesNothing) {
   const test::TemporaryFolder above;
   {
