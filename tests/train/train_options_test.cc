@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stop_token>
 
 #include "io/files_for_test.h"
 #include "qkv/error.h"
@@ -12,26 +11,10 @@
 #include "qkv/train_translator.h"
 #include "qkv/translator.h"
 #include "train/translator_files.h"
+#include "train/watcher.h"
 
 namespace qkv {
 namespace {
-
-// Asks for an end after some updates.
-class Stopper : public TrainingObserver {
- public:
-  explicit Stopper(std::int64_t step) : step_(step) {}
-  void receive(const TrainingProgress& progress) override {
-    if (progress.step == step_) source.request_stop();
-  }
-  void receive(const Validation&) override {}
-  void notice(const std::string& text) override { notices.push_back(text); }
-
-  std::stop_source source{};
-  std::vector<std::string> notices{};
-
- private:
-  std::int64_t step_;
-};
 
 const std::vector<std::vector<std::string>>& choices() {
   static const std::vector<std::vector<std::string>> all = {
@@ -65,7 +48,7 @@ void expect_trains(const std::vector<std::string>& chosen) {
   const test::TemporaryFolder folder;
   TrainTranslatorFiles files = test::tiny_training(folder);
   files.config = folder.put("config.json", config);
-  Stopper never(-1);
+  test::Watcher never;
   train_translator(files, {.observer = &never});
 
   const Translator translator = Translator::load(files.out);
@@ -84,8 +67,7 @@ void expect_trains(const std::vector<std::string>& chosen) {
 
   const std::string whole = test::slurp(files.out + "/model.safetensors");
   files.out = folder / "interrupted";
-  Stopper stopper(5);
-  EXPECT_THROW(train_translator(files, {.observer = &stopper, .stop = stopper.source.get_token()}), Stopped);
+  EXPECT_THROW(train_translator(files, test::Stopper(5).options()), Stopped);
   train_translator(files);
   EXPECT_EQ(test::slurp(files.out + "/model.safetensors"), whole);
   EXPECT_EQ(Translator::load(files.out).translate("one two three").ids, before.ids);

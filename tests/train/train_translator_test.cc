@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using test::Stopper;
 using test::Watcher;
 
 // Contents of all files below a folder by name; a lock holds nothing.
@@ -249,12 +250,7 @@ TEST(TrainTranslator, TheFolderIsAModelFromTheFirstValidationOn) {
 TEST(TrainTranslator, DivergenceLeavesTheBestModel) {
   const test::TemporaryFolder folder;
   TrainTranslatorFiles files = test::tiny_training(folder);
-  std::stop_source source;
-  Watcher watcher;
-  watcher.on_step = [&](const TrainingProgress& progress) {
-    if (progress.step == 12) source.request_stop();
-  };
-  EXPECT_THROW(train_translator(files, {.observer = &watcher, .stop = source.get_token()}), Stopped);
+  EXPECT_THROW(train_translator(files, Stopper(12).options()), Stopped);
   const std::string best = test::slurp(files.out + "/model.safetensors");
   ASSERT_FALSE(best.empty());
   std::string config = test::kTinyConfig;
@@ -284,12 +280,7 @@ TEST(TrainTranslator, GoesOnWithTheSameConfigInOtherWords) {
 TEST(TrainTranslator, GoesOnWithAnotherDropoutWhereToldTo) {
   const test::TemporaryFolder folder;
   TrainTranslatorFiles files = test::tiny_training(folder);
-  std::stop_source source;
-  Watcher watcher;
-  watcher.on_step = [&](const TrainingProgress& progress) {
-    if (progress.step == 12) source.request_stop();
-  };
-  EXPECT_THROW(train_translator(files, {.observer = &watcher, .stop = source.get_token()}), Stopped);
+  EXPECT_THROW(train_translator(files, Stopper(12).options()), Stopped);
   std::string config = test::kTinyConfig;
   config.replace(config.find("\"dropout\": 0.1"), 14, "\"dropout\": 0.2");
   config.replace(config.find("\"label_smoothing\": 0.1"), 22, "\"label_smoothing\": 0");

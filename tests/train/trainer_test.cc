@@ -19,6 +19,7 @@ namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Stopper;
 using test::TinyModel;
 using test::Watcher;
 
@@ -107,15 +108,11 @@ TEST(Trainer, FinishedTrainingsComeBackAsTheyWere) {
 
 TEST(Trainer, StopsAfterACheckpointAndGoesOn) {
   const test::TemporaryFolder folder;
-  Watcher watcher;
   for (const std::int64_t at : {3, 20, 41, 77}) {
-    std::stop_source source;
-    watcher.on_step = [&](const TrainingProgress& progress) {
-      if (progress.step == at) source.request_stop();
-    };
+    Stopper stopper(at);
     TinyModel model;
-    EXPECT_THROW(run(model, folder / "", {.observer = &watcher, .stop = source.get_token()}), Stopped);
-    EXPECT_EQ(watcher.last.step, at);
+    EXPECT_THROW(run(model, folder / "", stopper.options()), Stopped);
+    EXPECT_EQ(stopper.last.step, at);
   }
   TinyModel model;
   run(model, folder / "");
@@ -277,12 +274,7 @@ TEST(Trainer, DropoutIsAnotherInEachBatch) {
   EXPECT_EQ(different.size(), whole.seeds.size());
 
   SeedKeeper first, second;
-  Watcher watcher;
-  std::stop_source source;
-  watcher.on_step = [&](const TrainingProgress& progress) {
-    if (progress.step == 33) source.request_stop();
-  };
-  EXPECT_THROW(run(first, folder / "parts", {.observer = &watcher, .stop = source.get_token()}), Stopped);
+  EXPECT_THROW(run(first, folder / "parts", Stopper(33).options()), Stopped);
   run(second, folder / "parts");
   first.seeds.insert(first.seeds.end(), second.seeds.begin(), second.seeds.end());
   EXPECT_EQ(first.seeds, whole.seeds);
@@ -345,13 +337,8 @@ void expect_going_on(GoesOn how, const std::string& name, const std::function<vo
                      const TrainingConfig& settings = short_config()) {
   SCOPED_TRACE(name);
   const test::TemporaryFolder folder;
-  Watcher watcher;
-  std::stop_source source;
-  watcher.on_step = [&](const TrainingProgress& progress) {
-    if (progress.step == 44) source.request_stop();
-  };
   TinyModel first, second, third;
-  EXPECT_THROW(run(first, folder / "a", {.observer = &watcher, .stop = source.get_token()}, settings), Stopped);
+  EXPECT_THROW(run(first, folder / "a", Stopper(44).options(), settings), Stopped);
   TrainingConfig other = settings;
   change(other);
   if (how == GoesOn::silently) {

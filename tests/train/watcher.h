@@ -1,7 +1,9 @@
 // Keeps what a training says, and calls back at each update.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,22 @@ class Watcher : public TrainingObserver {
   std::vector<Validation> validations{};
   std::vector<std::string> notices{};
   std::function<void(const TrainingProgress&)> on_step{};
+};
+
+// Ends a training, which throws Stopped, after so many updates.
+class Stopper : public Watcher {
+ public:
+  explicit Stopper(std::int64_t step) {
+    on_step = [this, step](const TrainingProgress& progress) {
+      if (progress.step == step) source_.request_stop();
+    };
+  }
+  Stopper(const Stopper&) = delete;
+
+  TrainingOptions options() { return {.observer = this, .stop = source_.get_token()}; }
+
+ private:
+  std::stop_source source_{};
 };
 
 }  // namespace qkv::test
