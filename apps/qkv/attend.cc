@@ -56,7 +56,7 @@ class Attend {
         rules_(command, files_),
         derivatives_(command, files_, rules_) {
     for (CLI::Option* option : {query_.declared, key_.declared, value_.declared, out_.declared}) option->required();
-    add_size(command, "--verify", verify_, "compute N rows once more in double precision, and print the error",
+    add_size(command, "--verify", verify_, "recompute N rows in double precision, and print the error",
              std::int64_t{1} << 30);
     cache_.exclude(command, {"--offsets-query", "--block-table", "--received", "--grad-out", "--tangent-query",
                              "--tangent-key", "--tangent-value", "--verify"});
@@ -94,8 +94,8 @@ class Attend {
                     : AttentionReceipt();
     files_.write();
     if (verify_ > 0) {
-      fmt::print("{} rows computed once more in double precision: worst error {:.3g} beside values up to {:.3g}\n",
-                 receipt.rows, receipt.worst_error, receipt.largest_value);
+      fmt::print("{} rows recomputed in double precision: largest error {:.3g}, largest value {:.3g}\n", receipt.rows,
+                 receipt.worst_error, receipt.largest_value);
     }
   }
 
@@ -159,8 +159,8 @@ class Attend {
 void add_attend(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("attend", "Attend over arrays in files");
   command.footer(
-      "Arrays: .npy, .csv, .json or FILE.safetensors:TENSOR; what is written is .npy, f32 (f64 for f64), all of it or "
-      "nothing.\n"
+      "Arrays: .npy, .csv, .json or FILE.safetensors:TENSOR; outputs are .npy, f32 (f64 for f64), written all "
+      "together or not at all.\n"
       "  query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., kv_heads, k_len, "
       "value_dim]\n"
       "  packed, with both --offsets: [tokens, heads, size]; sequence b has the rows offsets[b] <= row < offsets[b + "

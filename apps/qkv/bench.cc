@@ -182,7 +182,7 @@ void bench_matmul(const MatmulSizes& sizes) {
 }
 
 void add_bench_attention(CLI::App& bench) {
-  CLI::App& command = *bench.add_subcommand("attention", "Time attention over made-up numbers");
+  CLI::App& command = *bench.add_subcommand("attention", "Time attention over synthetic inputs");
   const auto request = std::make_shared<AttentionBench>();
   add_attention_sizes(command, request->sizes);
   const std::vector<std::pair<std::string, Pass>> passes = {
@@ -197,7 +197,7 @@ void add_bench_matmul(CLI::App& bench) {
   CLI::App& command = *bench.add_subcommand("matmul", "Time the product [m, k] x [k, n] with the second one packed");
   const auto sizes = std::make_shared<MatmulSizes>();
   add_size(command, "--m", sizes->m, "rows")->required();
-  add_size(command, "--k", sizes->k, "length of the sum")->required();
+  add_size(command, "--k", sizes->k, "columns of the first, rows of the second")->required();
   add_size(command, "--n", sizes->n, "columns")->required();
   add_dtype(command, sizes->dtype, {Dtype::f32, Dtype::f64}, "type of the arrays (default: f32)");
   add_threads(command);
@@ -208,7 +208,8 @@ void add_bench_matmul(CLI::App& bench) {
 }  // namespace
 
 void add_bench(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("bench", "Measure the speed of the kernels against the peak of this CPU");
+  CLI::App& command =
+      *program.add_subcommand("bench", "Measure the throughput of kernels as a share of this CPU's peak");
   command.require_subcommand(1);
   add_bench_attention(command);
   add_bench_matmul(command);

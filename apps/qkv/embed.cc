@@ -59,7 +59,7 @@ void embed(const Request& request) {
     std::cout.flush();
   }
   if (cut_texts == 0) return;
-  fmt::print(stderr, "qkv embed: {} tokens of {} text{} are cut off; the model reads {} of a text at most\n",
+  fmt::print(stderr, "qkv embed: {} tokens of {} text{} are cut off; the model reads at most {} of a text\n",
              cut_tokens, cut_texts, cut_texts == 1 ? "" : "s", embedder.max_length());
 }
 
@@ -73,7 +73,7 @@ void add_embed(CLI::App& program) {
       ->required();
   command.add_flag(
       "--json", request->json,
-      "Write {\"embedding\": [...]} a line, with \"cut\": N where the last N tokens of a text were too many for the "
+      "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens of the text did not fit the "
       "model");
   add_text_lines(command, request->lines);
   add_threads(command);

@@ -89,7 +89,7 @@ bool any_given(const CLI::App& command, std::initializer_list<const char*> optio
 // The options for what is made up, where nothing was that they change.
 void refuse_without_effect(const CLI::App& command, const std::vector<std::string>& made_up) {
   if (command.count("--seed") > 0 && made_up.empty()) {
-    throw UsageError("--seed", "has no effect: every number is given (--inputs N makes up some)");
+    throw UsageError("--seed", "has no effect: all numbers are given (--inputs N generates inputs)");
   }
   if (command.count("--init") > 0 && (made_up.empty() || made_up == std::vector<std::string>{"inputs"})) {
     throw UsageError("--init", "has no effect: all weights are given");
@@ -130,7 +130,7 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
   input.heads = options.heads;
   for (const std::string& text : options.substitutes) {
     const auto [place, inserted] = input.substitutes.insert(parse_substitute(text));
-    if (!inserted) throw UsageError("--substitute", place->first + " is substituted twice; each name goes once");
+    if (!inserted) throw UsageError("--substitute", place->first + " is substituted twice; give each name once");
   }
   const bool changed = any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value",
                                            "--mask", "--score", "--scale", "--causal"});
@@ -150,7 +150,7 @@ void add_arrays(CLI::App& command, ExplainOptions& options) {
     command.add_option(name, path, help)->type_name("FILE|JSON");
   };
   array("--input", options.input, "one input per row: [n, dim] (default: the worked example)");
-  array("--w-embed", options.w_embed, "[size, dim]: a = w_embed x takes the place of each input x");
+  array("--w-embed", options.w_embed, "[size, dim]: a = w_embed x replaces each input x");
   array("--w-query", options.w_query, "[dim, key_dim]: query = x w_query");
   array("--w-key", options.w_key, "[dim, key_dim]");
   array("--w-value", options.w_value, "[dim, value_dim]");
@@ -166,16 +166,16 @@ void add_made_up(CLI::App& command, MadeUp& made_up) {
   const auto size = [&](const char* name, std::int64_t& value, const char* help) {
     return command.add_option(name, value, help)->check(whole_number(1, 4096))->type_name("N");
   };
-  size("--inputs", made_up.inputs, "make up so many inputs (default: 3)")->excludes("--input");
-  size("--dim", made_up.dim, "numbers in a made-up input (default: 4)")->excludes("--input");
-  size("--key-dim", made_up.key_dim, "numbers in a query and a key (default: as many as in an input)")
+  size("--inputs", made_up.inputs, "number of synthetic inputs to generate (default: 3)")->excludes("--input");
+  size("--dim", made_up.dim, "size of a synthetic input (default: 4)")->excludes("--input");
+  size("--key-dim", made_up.key_dim, "size of a query and a key (default: the size of an input)")
       ->excludes("--w-query")
       ->excludes("--w-key");
-  size("--value-dim", made_up.value_dim, "numbers in a value (default: key_dim)")->excludes("--w-value");
+  size("--value-dim", made_up.value_dim, "size of a value (default: key_dim)")->excludes("--w-value");
   static const std::vector<std::pair<std::string, Init>> inits = {
       {"normal", Init::normal}, {"xavier", Init::xavier}, {"kaiming", Init::kaiming}};
-  add_choice(command, "--init", made_up.init, inits, "how weights that are not given are made up (default: xavier)");
-  add_seed(command, made_up.seed, "of all that is made up (default: 1)");
+  add_choice(command, "--init", made_up.init, inits, "how missing weights are generated (default: xavier)");
+  add_seed(command, made_up.seed, "seed of everything generated (default: 1)");
 }
 
 void run(const CLI::App& command, const ExplainOptions& options) {
@@ -200,7 +200,7 @@ void add_explain(CLI::App& program) {
   const auto options = std::make_shared<ExplainOptions>();
   add_arrays(command, *options);
   add_score_options(command, options->score);
-  command.get_option("--score")->description("how a query meets a key (default: scaled-dot; worked example: dot)");
+  command.get_option("--score")->description("score of a query and a key (default: scaled-dot; worked example: dot)");
   command
       .add_option("--scale", options->scale, "factor of the scores (default: 1/sqrt(key_dim) for scaled-dot, else 1)")
       ->check(finite_number())
@@ -216,18 +216,17 @@ void add_explain(CLI::App& program) {
   add_made_up(command, options->made_up);
   command
       .add_option("--substitute", options->substitutes,
-                  "go on with this matrix in place of an intermediate: inputs, embedded, query, key, value, scores, "
-                  "logits or weights; may be repeated")
+                  "use this matrix in place of an intermediate: inputs, embedded, query, key, value, scores, logits or "
+                  "weights; may be repeated")
       ->type_name("NAME=FILE|JSON")
       ->expected(1)
       ->take_all();
   CLI::Option* json = command.add_flag("--json", options->json, "print one JSON object, with every number in full");
   command
       .add_flag("--full", options->full,
-                "print every number: else matrices are shortened beyond 20 rows, the width and 4 heads")
+                "print every number; otherwise matrices are shortened to 20 rows, the width and 4 heads")
       ->excludes(json);
-  command
-      .add_option("--width", options->width, "columns to print in (default: the terminal's, 98 where there is none)")
+  command.add_option("--width", options->width, "width of the output in columns (default: the terminal's, else 98)")
       ->check(whole_number(40, 100'000))
       ->excludes(json)
       ->type_name("N");

@@ -18,7 +18,7 @@ constexpr std::size_t kPart = 1 << 16;             // bytes: as much as a pipe h
 void add_text_lines(CLI::App& command, TextLineOptions& options) {
   command.add_flag("--exact-text", options.exact,
                    "Keep every byte of a line; otherwise a byte order mark and carriage returns at line ends are "
-                   "dropped, and Unicode's spaces are spaces");
+                   "dropped, and every Unicode space becomes a space");
   command
       .add_flag("--replace-invalid", options.replace_invalid,
                 "Read bytes that are not UTF-8 as U+FFFD; otherwise they are refused")

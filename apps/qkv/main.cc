@@ -63,7 +63,7 @@ void flush_output() {
   std::cout.flush();
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
   if (!failed) return;
-  throw IoError("standard output: " + (errno != 0 ? std::system_category().message(errno) : "it cannot be written"));
+  throw IoError("standard output: " + (errno != 0 ? std::system_category().message(errno) : "cannot write"));
 }
 
 void add_version(CLI::App& command) {
@@ -88,8 +88,8 @@ std::string one_line(std::string text) {
 void execute(CLI::App& program, int argc, char** argv) {
   try {
     program.parse(argc, argv);
-  } catch (const CLI::Success& wish) {
-    program.exit(wish);  // --help or --version, on standard output
+  } catch (const CLI::Success& success) {
+    program.exit(success);  // --help or --version, on standard output
   }
   flush_output();
 }
@@ -116,7 +116,7 @@ int run(int argc, char** argv) {
     add_version(program);
     program.require_subcommand(1);
     program.footer(
-        "Exit codes: 0 done, 1 an error of qkv itself, 2 command line, 3 data, 4 the system refused,\n"
+        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n"
         "130 Ctrl-C, 143 SIGTERM (docs/exit_codes.md).");
     program.parse_complete_callback(check_environment);
     watch_signals();
@@ -138,9 +138,9 @@ int run(int argc, char** argv) {
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(kInputOutput, error.path1().string() + ": " + error.code().message());
   } catch (const std::system_error& error) {
-    return fail(kInputOutput, "the system refused: " + error.code().message());
+    return fail(kInputOutput, "system error: " + error.code().message());
   } catch (const std::bad_alloc&) {
-    return fail(kInputOutput, "there is not enough memory for arrays of these sizes");
+    return fail(kInputOutput, "not enough memory for arrays of these sizes");
   } catch (const Stopped&) {
     return fail(interrupted_exit_code(), interrupted_message());
   } catch (const std::exception& error) {

@@ -21,7 +21,7 @@ void refuse_others(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     if (option->count() > 0 && std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) {
-      throw UsageError(name, "does not go with --text");
+      throw UsageError(name, "cannot be combined with --text");
     }
   }
 }
@@ -40,7 +40,7 @@ std::string explain_translation(const ModelOptions& options, bool json, const Te
         survey_translation(translator, options.text, {.keep_weights = options.weights, .translate = run});
     return json ? to_json(survey) + "\n" : to_text(survey, style);
   }
-  if (!options.attention) throw UsageError("--attention", "must say which: encoder, decoder or encoder-decoder");
+  if (!options.attention) throw UsageError("--attention", "must be given: encoder, decoder or encoder-decoder");
   const HeadLook look = look_at_translation(translator, options.text, *options.attention,
                                             {.layer = *options.layer, .head = *options.head}, run);
   return show(look, options, json, style);
@@ -49,12 +49,11 @@ std::string explain_translation(const ModelOptions& options, bool json, const Te
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
-  CLI::Option* model =
-      add_file(command, "--model", options.folder,
-               "what the heads of this model look at in --text; a folder with config.json, "
-               "model.safetensors and tokenizer.json (default: English to Spanish, the model that comes with qkv)");
+  CLI::Option* model = add_file(command, "--model", options.folder,
+                                "folder of the model whose heads --text shows: config.json, model.safetensors, "
+                                "tokenizer.json (default: English to Spanish, the model that comes with qkv)");
   CLI::Option* text =
-      command.add_option("--text", options.text, "a text: what the heads of a model look at in it")->type_name("TEXT");
+      command.add_option("--text", options.text, "show what a model's heads attend to in this text")->type_name("TEXT");
   model->type_name("FOLDER")->needs(text);
   const auto number = [&](const char* name, std::optional<std::int64_t>& value, const char* help) {
     return command.add_option(name, value, help)
@@ -62,7 +61,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
         ->type_name("N")
         ->needs(text);
   };
-  CLI::Option* layer = number("--layer", options.layer, "with --text: one head in full; layers count from 0");
+  CLI::Option* layer = number("--layer", options.layer, "with --text: show one head in full, of this layer (from 0)");
   CLI::Option* head = number("--head", options.head, "the head of that layer, from 0");
   layer->needs(head);
   head->needs(layer);
@@ -70,12 +69,12 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       {"encoder", AttentionPlace::encoder},
       {"decoder", AttentionPlace::decoder},
       {"encoder-decoder", AttentionPlace::encoder_decoder}};
-  add_choice(command, "--attention", options.attention, places, "of a model that translates: where that head is")
+  add_choice(command, "--attention", options.attention, places, "of a translation model: the attention of that head")
       ->needs(layer);
   command
       .add_option("--token", options.token,
-                  "with --layer and --head: what this token goes through step by step; the first that reads so, or its "
-                  "number")
+                  "with --layer and --head: show the computation of this token step by step; its text (the first one) "
+                  "or its number")
       ->type_name("TOKEN")
       ->needs(layer);
   command
@@ -90,7 +89,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
 std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style) {
   refuse_others(command);
   if (Marian::is_in(options.folder)) return explain_translation(options, json, style);
-  if (options.attention) throw UsageError("--attention", "is for a model that translates");
+  if (options.attention) throw UsageError("--attention", "needs a translation model");
   const std::int64_t vocab = Bert::check(options.folder).vocab;
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
   const Bert model = Bert::load(options.folder);

@@ -30,8 +30,8 @@ void check_place(const std::string& name) {
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
     throw IoError(fmt::format("{}: cannot write: {}", name, error.message()));
   }
-  if (!has_folder) throw IoError(fmt::format("{}: there is no folder {}", name, folder.string()));
-  if (is_folder) throw IoError(name + ": it is a folder");
+  if (!has_folder) throw IoError(fmt::format("{}: the folder {} does not exist", name, folder.string()));
+  if (is_folder) throw IoError(name + ": is a folder");
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<Named
     for (const NamedFile& other : taken) {
       if (other.given() && same_file_key(other.path) == same_file_key(file.path)) {
         throw UsageError(file.option,
-                         fmt::format("{} is also {}; it must be a file of its own", file.path, other.option));
+                         fmt::format("{} is also the file of {}; it must be another file", file.path, other.option));
       }
     }
     check_place(file.path);

@@ -67,8 +67,7 @@ CLI::Option* add_file(CLI::App& command, const std::string& option, std::string&
 
 void add_threads(CLI::App& command) {
   command
-      .add_option_function<int>("--threads", set_threads,
-                                "threads to compute on (default: QKV_THREADS, else all cores)")
+      .add_option_function<int>("--threads", set_threads, "number of threads (default: QKV_THREADS, else all cores)")
       ->check(whole_number(1, 1024))
       ->type_name("N");
 }
@@ -115,9 +114,10 @@ void add_causal(CLI::App& command, std::optional<Align>& align) {
 }
 
 CLI::Option* add_align(CLI::App& command, std::optional<Align>& align) {
-  return add_choice(command, "--align", align, align_names(),
-                    "where query i stands for --window, --alibi and tables: at i (top-left) or i + k_len - q_len "
-                    "(bottom-right; default: as --causal says, else top-left)");
+  return add_choice(
+      command, "--align", align, align_names(),
+      "position of query i for --window, --alibi and tables: i (top-left) or i + k_len - q_len (bottom-right); "
+      "default: that of --causal, else top-left");
 }
 
 void add_dtype(CLI::App& command, std::optional<Dtype>& dtype, const std::vector<Dtype>& types,
@@ -131,7 +131,7 @@ void add_precision(CLI::App& command, Precision& precision) {
   static const std::vector<std::pair<std::string, Precision>> names = {{"exact", Precision::exact},
                                                                        {"reduced", Precision::reduced}};
   add_choice(command, "--precision", precision, names,
-             "what to multiply in: reduced is bf16, where the CPU has it (default: exact)");
+             "precision of products: reduced is bf16, if the CPU has it (default: exact)");
 }
 
 void add_empty_rows(CLI::App& command, EmptyRows& empty_rows) {
@@ -161,7 +161,7 @@ void add_dropout(CLI::App& command, Dropout& dropout) {
   CLI::Option* p = command.add_option("--dropout", dropout.p, "probability that a weight becomes 0 (default: 0)")
                        ->check(CLI::Validator(check, ""))
                        ->type_name("P");
-  add_seed(command, dropout.seed, "of dropout (default: 0)")->needs(p);
+  add_seed(command, dropout.seed, "seed of dropout (default: 0)")->needs(p);
 }
 
 CLI::Validator whole_number(std::int64_t least, std::int64_t largest) {
@@ -185,7 +185,7 @@ CLI::Validator finite_number(double least) {
 }
 
 void add_score_options(CLI::App& command, ScoreOptions& options) {
-  add_choice(command, "--score", options.kind, score_names(), "how a query meets a key (default: scaled-dot)");
+  add_choice(command, "--score", options.kind, score_names(), "score of a query and a key (default: scaled-dot)");
   for (const ScoreParameter& parameter : score_parameters()) {
     add_file(command, parameter.option, options.*parameter.path, parameter.help);
   }

@@ -174,7 +174,7 @@ AttentionPlan plan_of(const Request& request, const AttentionOptions& options) {
 void run(Request& request) {
   request.sizes.complete();
   if (request.pass != Pass::forward && !request.outputs.empty()) {
-    throw UsageError("--outputs", "belongs to --pass forward");
+    throw UsageError("--outputs", "needs --pass forward");
   }
   const Inputs inputs(request);
   const AttentionPlan result = plan_of(request, options_of(request, inputs));
@@ -184,7 +184,7 @@ void run(Request& request) {
 }  // namespace
 
 void add_plan(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("plan", "Say what a call of attention would do, and do nothing");
+  CLI::App& command = *program.add_subcommand("plan", "Show what a call of attention would do, without running it");
   const auto request = std::make_shared<Request>();
   const auto add = [&](NamedFile& file, const char* help) { return add_file(command, file.option, file.path, help); };
   add_attention_sizes(command, request->sizes);
@@ -194,14 +194,14 @@ void add_plan(CLI::App& program) {
                                                        {"jvp", Pass::jvp},
                                                        {"double-backward", Pass::double_backward}},
              "what is computed: the output, gradients, tangents, or gradients of gradients (default: forward)");
-  command.add_option("--outputs", request->outputs, "what is asked for besides the output, as in attend: weights, ...")
+  command.add_option("--outputs", request->outputs, "optional outputs, as in attend: weights, ...")
       ->delimiter(',')
       ->type_name("NAME,NAME,...");
   add_window(command, request->window);
   command.add_option("--lengths", request->lengths, "keys of each sequence")->delimiter(',')->type_name("N,N,...");
   add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
   CLI::Option* documents = add(request->documents, "i32 or i64 [batch, length]: a query sees keys of its own document");
-  add(request->documents_key, "the same of the keys, if not that of the queries")->needs(documents);
+  add(request->documents_key, "the same for keys (default: that of the queries)")->needs(documents);
   add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
   add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
   add_table_options(command, request->tables);

@@ -11,16 +11,16 @@ void add_table_options(CLI::App& command, TableOptions& options) {
       add_file(command, options.t5.option, options.t5.path, "f32 [buckets, heads]: added by the buckets of T5");
   command
       .add_option("--t5-max-distance", options.t5_buckets.max_distance,
-                  "from this distance on there is one bucket (default 128)")
+                  "all distances from here on share a bucket (default 128)")
       ->check(whole_number(1, std::int64_t{1} << 24))
       ->needs(t5)
       ->type_name("N");
   add_choice(command, "--t5-bidirectional", options.t5_buckets.bidirectional,
              std::vector<std::pair<std::string, bool>>{{"yes", true}, {"no", false}},
-             "whether keys behind the query have buckets of their own (default yes)")
+             "whether keys after the query have their own buckets (default yes)")
       ->needs(t5);
   CLI::Option* swin = add_file(command, options.swin.option, options.swin.path,
-                               "f32 [(2 H - 1) (2 W - 1), heads]: added by the places in a window, as in Swin");
+                               "f32 [(2 H - 1) (2 W - 1), heads]: added by the cells of a window, as in Swin");
   CLI::Option* window = command.add_option("--swin-window", options.swin_window, "height and width of the window")
                             ->delimiter(',')
                             ->expected(2)

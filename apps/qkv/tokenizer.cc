@@ -52,7 +52,7 @@ void train(const TrainRequest& request) {
   const std::int64_t tokens = Tokenizer::parse(json, request.out).vocab();
   write_file(request.out, json);
   fmt::print("{}: {} tokens{}\n", request.out, tokens,
-             tokens < request.vocab ? ": the text has no more neighbours that were seen twice" : "");
+             tokens < request.vocab ? ": no other pair of neighbours occurs twice" : "");
 }
 
 // Calls f for each line of standard input; an answer goes out before the next line is waited for.
@@ -89,7 +89,7 @@ std::vector<std::int32_t> parse_ids(std::string_view line) {
     std::int32_t id = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || end != word.data() + word.size()) {
-      throw std::invalid_argument(fmt::format("\"{}\" is no id; a line has ids with spaces between", word));
+      throw std::invalid_argument(fmt::format("\"{}\" is not an id; a line holds ids separated by spaces", word));
     }
     ids.push_back(id);
     line.remove_prefix(word.size());
@@ -105,11 +105,11 @@ void add_tokenizer_train(CLI::App& tokenizer) {
   CLI::App& command = *tokenizer.add_subcommand(
       "train",
       "Learn a byte-pair vocabulary from text and write it as a tokenizer.json, which the Python package "
-      "tokenizers reads, too");
+      "tokenizers can also read");
   const auto request = std::make_shared<TrainRequest>();
   command
       .add_option("--input", request->inputs,
-                  "text files, each line a text; of .tsv files each column; the order makes no difference")
+                  "text files, one text per line; in .tsv files one per column; their order makes no difference")
       ->required()
       ->type_name("FILE");
   command.add_option("--vocab", request->vocab, "number of tokens, the 3 special ones and 256 bytes included")
@@ -135,8 +135,8 @@ void add_tokenizer(CLI::App& program) {
   CLI::App& tokenizer = *program.add_subcommand("tokenizer", "Learn a vocabulary; turn text into ids and back");
   tokenizer.require_subcommand(1);
   add_tokenizer_train(tokenizer);
-  add_conversion(tokenizer, "encode", "Ids of each line of standard input", encode);
-  add_conversion(tokenizer, "decode", "Text of each line of ids on standard input", decode);
+  add_conversion(tokenizer, "encode", "Print the ids of each line of standard input", encode);
+  add_conversion(tokenizer, "decode", "Print the text of each line of ids on standard input", decode);
 }
 
 }  // namespace qkv::app

@@ -51,7 +51,7 @@ std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number
     std::int32_t id = 0;
     const auto [next, error] = std::from_chars(at, end, id);
     if (error != std::errc() || (next < end && *next != ' ')) {
-      throw FormatError(fmt::format("line {}: \"{}\" must be ids, whole numbers with spaces between", number, line));
+      throw FormatError(fmt::format("line {}: \"{}\" must be ids: whole numbers separated by spaces", number, line));
     }
     if (id < 0 || id >= model.vocab) {
       throw FormatError(fmt::format("line {}: id {} must be from 0 to {}", number, id, model.vocab - 1));
@@ -62,7 +62,7 @@ std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number
   if (ids.empty()) throw FormatError(fmt::format("line {} has no ids", number));
   if (std::ssize(ids) > model.positions) {
     throw FormatError(
-        fmt::format("line {} has {} ids; the model reads {} at most", number, ids.size(), model.positions));
+        fmt::format("line {} has {} ids; the model reads at most {}", number, ids.size(), model.positions));
   }
   return ids;
 }
@@ -106,7 +106,7 @@ void warn(const Translation& found, const std::string& place, std::int64_t posit
   }
   if (!found.sentences.empty()) return;
   if (found.cut > 0) {
-    fmt::print(stderr, "qkv translate: {}: the last {} tokens are cut off; the model reads {} at most\n", place,
+    fmt::print(stderr, "qkv translate: {}: the last {} tokens are cut off; the model reads at most {}\n", place,
                found.cut, positions);
   }
   if (found.unsure) {
@@ -168,7 +168,7 @@ void explain(const Request& request, const Translator& translator) {
         continue;
       }
       const std::string model = request.model == QKV_MODEL ? "" : " --model " + request.model;
-      std::cout << words_to_text(survey, text_style()) << "\nEach head of it: qkv explain" << model << " --text \""
+      std::cout << words_to_text(survey, text_style()) << "\nEvery head: qkv explain" << model << " --text \""
                 << sentence << "\"\nAttention itself, in eight steps: qkv explain\n";
     }
   }
@@ -195,10 +195,9 @@ void translate(Request request) {
 }  // namespace
 
 void add_translate(CLI::App& program) {
-  CLI::App& command =
-      *program.add_subcommand("translate", "Translations: of the sentences given, or of standard input, line by line");
+  CLI::App& command = *program.add_subcommand("translate", "Translate sentences, or standard input line by line");
   const auto request = std::make_shared<Request>();
-  command.add_option("text", request->texts, "Sentences; none: one per line on standard input");
+  command.add_option("text", request->texts, "Sentences (default: standard input, one per line)");
   add_file(command, "--model", request->model,
            "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json (default: "
            "English to "
@@ -210,46 +209,47 @@ void add_translate(CLI::App& program) {
   command
       .add_option(
           "--nbest", request->nbest,
-          "Translations of each line, best first; as text, each after the number of the line, a tab, its score and "
-          "a tab")
+          "Print the N best translations of each line; as text: the number of the line, a tab, the score, a tab, "
+          "the translation")
       ->check(whole_number(1, kMaxBeams))
       ->type_name("N");
   command.add_flag("--no-split", request->whole,
                    "Cut off what is too long for the model; otherwise such a text is split into sentences");
   add_text_lines(command, request->lines);
-  command.add_option("--max-length", request->options.max_length, "New tokens at most")
+  command.add_option("--max-length", request->options.max_length, "Maximum number of new tokens")
       ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   command.add_option("--length-penalty", request->options.length_penalty, "Scores are divided by length to this power")
       ->check(finite_number())
       ->type_name("X");
-  command.add_flag("--sample", request->sample, "Draw the tokens instead of searching");
+  command.add_flag("--sample", request->sample, "Sample tokens instead of searching");
   const auto sampling = [&](CLI::Option* option) { option->needs("--sample"); };
-  sampling(add_seed(command, request->sampling.seed, "Seed of the draws"));
+  sampling(add_seed(command, request->sampling.seed, "Seed of sampling"));
   sampling(command.add_option("--temperature", request->sampling.temperature, "Logits are divided by it")
                ->check(finite_number())
                ->type_name("X"));
-  sampling(command.add_option("--top-k", request->sampling.top_k, "Draw from the k most probable tokens; 0: all")
+  sampling(command.add_option("--top-k", request->sampling.top_k, "Sample from the k most probable tokens; 0: all")
                ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
                ->type_name("N"));
   sampling(command
                .add_option("--top-p", request->sampling.top_p,
-                           "Draw from the most probable tokens that together have this probability")
+                           "Sample from the most probable tokens that together have this probability")
                ->check(finite_number())
                ->type_name("P"));
-  command.add_flag("--ids", request->ids, "Token ids in and out instead of text; nothing is added to them");
+  command.add_flag("--ids", request->ids, "Token ids in and out instead of text; no special tokens are added");
   command
       .add_flag("--explain", request->explain,
-                "Show what each word looked at instead; with --json as one object a sentence")
+                "Show what each word attended to instead; with --json one object per sentence")
       ->needs("text")
       ->excludes("--ids")
       ->excludes("--nbest");
   command.add_flag(
       "--json", request->json,
-      "Write {\"translations\": [{text, ids, score}]} a line, with \"sentences\": [{source, text, ids, score}] where a "
-      "text was split, \"unsure\": true where the model is, and \"cut\": N where N tokens were too many for it");
+      "Write one {\"translations\": [{text, ids, score}]} per line, with \"sentences\": [{source, text, ids, score}] "
+      "if "
+      "the text was split, \"unsure\": true if the model is, and \"cut\": N if N of its tokens did not fit the model");
   add_choice(command, "--weights", request->weights, kWeights,
-             "How the weights are kept: fewer bits are faster and coarser");
+             "Storage of the weights: fewer bits are faster and less accurate");
   add_threads(command);
   command.callback([request] { translate(*request); });
 }

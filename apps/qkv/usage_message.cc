@@ -9,10 +9,11 @@ namespace {
 
 std::string about_unknown(const CLI::App& command, const std::string& word) {
   const bool has_subcommands = command.get_require_subcommand_min() > 0;
-  return fmt::format("\"{}\" is no {}", word,
-                     word.starts_with("-") ? "option"
-                     : has_subcommands     ? "subcommand"
-                                           : "option and belongs to none");
+  return fmt::format("{} \"{}\"",
+                     word.starts_with("-") ? "unknown option"
+                     : has_subcommands     ? "unknown subcommand"
+                                           : "unexpected argument",
+                     word);
 }
 
 // CLI11: "--scale: 1 required X missing", "--scale: At Most 1 required but received 2".
@@ -23,7 +24,7 @@ std::string about_count(const CLI::Option& option, const std::string& name, std:
                      message.substr(message.rfind(' ') + 1));
 }
 
-std::string in_our_words(const CLI::App& command, const CLI::ParseError& error) {
+std::string reworded(const CLI::App& command, const CLI::ParseError& error) {
   constexpr std::string_view kCouldNot = "Could not convert: ", kEquals = " = ", kExcludes = " excludes ",
                              kColon = ": ";
   const std::string message = error.what();
@@ -44,7 +45,7 @@ std::string in_our_words(const CLI::App& command, const CLI::ParseError& error) 
       return fmt::format("{}: \"{}\" must be {}", name, value, option(name)->get_type_name());
   }
   if (const std::size_t at = message.find(kExcludes); error.get_name() == "ExcludesError" && at != std::string::npos) {
-    return message.substr(0, at) + " does not go with " + message.substr(at + kExcludes.size());
+    return message.substr(0, at) + " cannot be combined with " + message.substr(at + kExcludes.size());
   }
   return message;
 }
@@ -57,11 +58,11 @@ std::string full_name(const CLI::App& command) {
 }
 
 std::string usage_message(const CLI::App& program, const CLI::App& command, const CLI::ParseError& error) {
-  // CLI11 misses what is required before it tells what stands in its place.
+  // CLI11 reports what is missing before what is unexpected.
   const auto extras = program.remaining(true);
   const std::string message = error.get_name() == "RequiredError" && !extras.empty()
                                   ? about_unknown(command, extras.front())
-                                  : in_our_words(command, error);
+                                  : reworded(command, error);
   return fmt::format("{} (see {} --help)", message, full_name(command));
 }
 

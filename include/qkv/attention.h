@@ -10,7 +10,7 @@
 // alike; sequence b owns the rows offsets[b] <= row < offsets[b + 1].
 // Paged keys (block_table given; queries padded, or packed without offsets_key): k [pages, rows, kv_heads, head_dim], v
 // alike; key j of sequence b is row j % rows of page block_table[b, j / rows]. Mask::lengths says how many keys each
-// sequence has; without it all its blocks are full. Pages are read where they lie. k_len is that of the longest one.
+// sequence has; without it all its blocks are full. Pages are read in place. k_len is that of the longest sequence.
 // Types: f32, f64, bf16 or f16, the same for q, k and v, out of the same type or f32; accumulation in f32 (f64 for
 // f64). Strides are free but the last, which must be 1. head_dim and value_dim: 1 to 1024. Memory beyond inputs and
 // outputs: under 1 MiB a thread, more for large groups of single queries, and what is made of masks and tables, which
@@ -40,18 +40,18 @@ struct AttentionOptions {
   LogitFunction logit_function{};  // a user's own, after bias and before the mask
   Score score = Score::scaled_dot();
   Precision precision = Precision::exact;  // reduced: products in bf16 where this CPU has them, see precision.h
-  Dropout dropout{};                       // off; what is asked for besides the output is of the weights before it
+  Dropout dropout{};                       // off; optional outputs are of the weights before dropout
   EmptyRows empty_rows = EmptyRows::zero;  // output and weights of a query that sees no key; nan: as torch has them
   TensorView sinks{};  // f32 or f64 [heads]: each head's logit of one more key, without a value; -infinity: none
-  TensorView offsets_query{};  // i32 or i64 [batch + 1], begins with 0, never falls: packed form
+  TensorView offsets_query{};  // i32 or i64 [batch + 1], starts at 0, never decreases: packed form
   TensorView offsets_key{};
   TensorView block_table{};       // i32 [batch, blocks]: paged keys; entries that no key needs may hold anything
   int threads = 0;                // 0: threads()
-  std::int64_t memory_limit = 0;  // bytes besides inputs and outputs; 0: none. Kept by fewer threads, or the call fails
+  std::int64_t memory_limit = 0;  // bytes besides inputs and outputs; 0: none. Limits the threads, or the call fails
   std::stop_token stop{};         // polled per tile
 };
 
-// What a caller wants besides the output: a place given is a wish, nothing else is paid for. All f32 (f64 for f64).
+// Optional outputs: pass a view to receive one; what you omit costs nothing. All f32 (f64 for f64).
 // Shapes are those of the padded form; the packed form has [query tokens, heads] for [..., heads, q_len], and rows of
 // weights and logits are as long as the longest key sequence, 0 (logits: -infinity) beyond their own.
 struct AttentionExtras {
@@ -62,10 +62,10 @@ struct AttentionExtras {
   TensorView rows{};                // i64 [n, 3]: (batch, head, query) of chosen rows; packed: query in its sequence
   MutableTensorView row_weights{};  // [n, k_len]; the weights of `rows`
 
-  // Statistics of the weights, exact, by one more look at the keys.
+  // Statistics of the weights, exact, from a second pass over the keys.
   MutableTensorView row_maximum{};  // [..., heads, q_len]; the largest logit; -infinity for a row without keys
   MutableTensorView entropy{};      // [..., heads, q_len]; in nats; a sink's weight counts as one more
-  MutableTensorView top_keys{};     // i64 [..., heads, q_len, n]; the n largest weights' keys, falling; -1: no such key
+  MutableTensorView top_keys{};     // i64 [..., heads, q_len, n]; keys of the n largest weights, falling; -1: none
   MutableTensorView top_weights{};  // [..., heads, q_len, n]; goes with top_keys; equal weights: lower key first
   MutableTensorView received{};  // [..., heads, k_len], packed [key tokens, heads]; a key's weights, over all queries
   MutableTensorView

@@ -27,15 +27,15 @@ struct ScoreGradients {
   MutableTensorView v{};        // additive, concat
 };
 
-// A place given is a wish. Overwritten, not added to. Outputs lie apart from inputs, as in attention.h.
+// Optional outputs: pass a view to receive one. Overwritten, not added to. No overlap with inputs, as in attention.h.
 struct AttentionGradients {
   MutableTensorView query{};  // shapes of q, k and v; the type of q or of the accumulation
   MutableTensorView key{};
   MutableTensorView value{};
-  std::vector<MutableTensorView> bias{};  // one for each view of the bias, of its shape and type, or a place not given
+  std::vector<MutableTensorView> bias{};  // one for each view of the bias, of its shape and type, or a view not given
   ScoreGradients score{};
   // Of the parameters of bias and sinks: f32 or f64 of the parameter's shape, summed over all that it was broadcast to;
-  // in the order of options.bias.tables() and alibi_slopes(), those at the end may be missing. f64 for f64 inputs.
+  // in the order of options.bias.tables() and alibi_slopes(), trailing ones may be omitted. f64 for f64 inputs.
   std::vector<MutableTensorView> tables{};
   std::vector<MutableTensorView> alibi_slopes{};
   MutableTensorView sinks{};

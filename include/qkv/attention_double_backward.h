@@ -22,7 +22,7 @@
 
 namespace qkv {
 
-// A place given is a wish, of the shape and type of what it is the gradient of; apart as in attention.h. Overwritten.
+// Optional outputs, of the shape and type of what they are the gradients of; no overlap (attention.h). Overwritten.
 struct AttentionSecondGradients {
   MutableTensorView query{};
   MutableTensorView key{};

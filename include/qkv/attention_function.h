@@ -23,7 +23,7 @@ struct Pair {
   std::int32_t head;   // of the queries
   std::int32_t query;
   std::int32_t key;
-  std::int32_t position;  // where the query stands among the keys: p in mask.h
+  std::int32_t position;  // of the query among the keys: p in mask.h
 };
 
 // A rectangle of pairs: that of query first.query + i and key first.key + j is at[i * query_step + j * key_step]; one

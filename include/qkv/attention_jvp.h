@@ -7,7 +7,7 @@
 // With weights P = softmax(logits) and the tangent S' = scale * (tq k^T + q tk^T) of the logits, row i of the tangents:
 //   of log-sum-exp: r_i = sum_j P_ij S'_ij;    of out: sum_j P_ij (S'_ij v_j + tv_j) - r_i out_i.
 // Source: the product rule, as in Griewank and Walther, "Evaluating derivatives" (2008), chapter 3.
-// For f32 and f64, the dot and scaled dot score, every mask, bias and sink (which stand still), grouped heads, padded
+// For f32 and f64, the dot and scaled dot score, every mask, bias and sink (held constant), grouped heads, padded
 // or packed; no soft cap, dropout, logit function, Shaw's table or pages. Rows without keys have tangents 0. The same
 // bits for any number of threads, batch or packing. Memory beyond inputs and outputs: O(threads * tile).
 #pragma once
@@ -23,7 +23,7 @@ struct AttentionTangents {
   TensorView value{};
 };
 
-// A place given is a wish: the tangents of out and log_sum_exp, in their shapes and type; apart as in attention.h.
+// Optional outputs: the tangents of out and log_sum_exp, in their shapes and type; no overlap, as in attention.h.
 struct AttentionOutputTangents {
   MutableTensorView out{};
   MutableTensorView log_sum_exp{};

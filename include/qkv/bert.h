@@ -44,17 +44,17 @@ struct BertOptions {
   std::stop_token stop{};
 };
 
-// Nothing but update() changes it: any number of threads may call forward.
+// Safe for concurrent forward(); only update() modifies it.
 class Bert {
  public:
   // `folder` holds config.json and model.safetensors, whose names may begin with "bert."; the pooler, the heads of
-  // pre-training and position_ids are passed over. FormatError, naming the file and what is wrong, for anything else
-  // that is missing, too much, of another shape or not known here.
+  // pre-training and position_ids are ignored. FormatError, naming the file and what is wrong, for anything else
+  // that is missing, superfluous, of another shape or not supported.
   static Bert load(const std::string& folder);
   // What its config.json says.
   static BertConfig read_config(const std::string& folder);
-  // The same, once the names, shapes and types of all weights are found to be those of that model. None is read: what
-  // else a folder may be refused for can be looked at before load() fills the memory.
+  // The same, after checking the names, shapes and types of all weights without reading them, so that a folder can be
+  // refused before load() fills the memory.
   static BertConfig check(const std::string& folder);
 
   // Takes embeddings.{word,position,type}.weight, embeddings.norm.* and layers.N.* (encoder_layer.h).

@@ -21,7 +21,7 @@ class Bias {
   static Bias alibi(TensorView slopes);
 
   // table[bucket(p, j)] of the head, or its product with the query, is added: Bias::table(RelativeTable::t5(values)).
-  // Nothing of the size of the logits is made of it.
+  // Takes no memory of the size of the logits.
   static Bias table(const RelativeTable& table);
 
   friend Bias operator+(Bias a, const Bias& b);

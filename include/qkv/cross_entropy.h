@@ -1,5 +1,5 @@
-// Projection of hidden states to classes (the words of a vocabulary) and the label-smoothed cross-entropy of what comes
-// out, with the gradients of both, in one go: logits = hidden weight^T + bias exist for 256 rows at a time.
+// Projection of hidden states to classes (the words of a vocabulary) and the label-smoothed cross-entropy of the
+// result, with the gradients of both, in one pass: logits = hidden weight^T + bias exist for 256 rows at a time.
 //   loss = (1 - smoothing) * nll[target] + smoothing * mean of nll over the classes,   nll[c] = log-sum-exp - logit[c]
 // as torch.nn.CrossEntropyLoss(label_smoothing, reduction="sum"). Source of the smoothing: Szegedy et al., "Rethinking
 // the Inception architecture for computer vision" (2016).
@@ -21,7 +21,7 @@ namespace qkv {
 struct ClassWeights {
   TensorView weight{};  // [classes, dim], an embedding's table or a matrix of its own
   TensorView bias{};    // [classes]; may be absent
-  // weight^T in full storage, where the caller has it packed; it is packed for the call otherwise.
+  // weight^T in full storage, if the caller has it packed; else it is packed for the call.
   const PackedMatrix* projection = nullptr;
 };
 
@@ -31,7 +31,7 @@ struct CrossEntropyOptions {
   int threads = 0;                         // 0: threads()
 };
 
-// Places that are added to; one that is not given is not wanted. They are those of scale * loss.
+// Optional outputs, which are added to: the gradients of scale * loss. What you omit costs nothing.
 struct CrossEntropyGradients {
   MutableTensorView hidden{};
   MutableTensorView weight{};
@@ -45,7 +45,7 @@ struct CrossEntropy {
   std::int64_t targets = 0;  // how many there are
 };
 
-// hidden [n, dim], f32 or f64 like the weights; targets [n], those below 0 do not count. std::invalid_argument for
+// hidden [n, dim], f32 or f64 like the weights; targets [n], those below 0 are skipped. std::invalid_argument for
 // anything that does not fit.
 CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden, std::span<const std::int32_t> targets,
                            const CrossEntropyOptions& options = {}, const CrossEntropyGradients& gradients = {});

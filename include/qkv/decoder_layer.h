@@ -1,5 +1,5 @@
 // One layer of a decoder, as torch.nn.TransformerDecoderLayer: self-attention, causal unless another mask is given,
-// attention to the memory that the encoder has left, then feed-forward, each with a residual connection (residual.h).
+// attention to the output of the encoder (the memory), then feed-forward, each with a residual connection (residual.h).
 // Pre-norm: the memory is not normed. Source: Vaswani et al., "Attention is all you need" (2017), section 3.1.
 #pragma once
 
@@ -29,12 +29,12 @@ struct DecoderLayerSaved {
   Tensor after_self, after_memory;  // between the sublayers
 };
 
-// What decoding keeps of the tokens so far, and of the memory.
+// Keys and values kept while generating: of the tokens so far, and of the memory.
 struct DecoderLayerCache {
   KeyValueCache self, memory;
 };
 
-// Nothing but update() and backward() changes it: any number of threads may call forward.
+// Safe for concurrent forward(); only update() and backward() modify it.
 class DecoderLayer {
  public:
   // Takes self_attn.*, multihead_attn.*, linear1.*, linear2.*, norm1.*, norm2.* and norm3.*.
@@ -45,8 +45,8 @@ class DecoderLayer {
   Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options = {},
                  Observer* observer = nullptr) const;
 
-  // For decoding: the memory's keys and values are projected once; x [batch, new tokens, model_dim] stands behind the
-  // tokens of the cache and joins them. Up to rounding the same as forward over all tokens.
+  // For generating: the memory's keys and values are projected once; x [batch, new tokens, model_dim] follows the
+  // tokens of the cache and is appended to them. Up to rounding the same as forward over all tokens.
   DecoderLayerCache make_cache(const Sequences& memory, int threads = 0) const;
   Tensor forward(const TensorView& x, DecoderLayerCache& cache, int threads = 0) const;
 

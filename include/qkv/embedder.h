@@ -35,12 +35,12 @@ class Embedder {
   // `folder` holds what Bert::load reads, tokenizer.json, and perhaps modules.json with the files it names,
   // sentence_bert_config.json, tokenizer_config.json (its model_max_length) and config_sentence_transformers.json
   // (its default prompt). Without them: mean, length 1, and as many tokens as the model has positions. FormatError for
-  // steps that are not known here, and for paths that leave the folder.
+  // unsupported steps, and for paths that leave the folder.
   static Embedder load(const std::string& folder);
 
-  // One row per text, bitwise the same in any company and on any number of threads. What exceeds the maximum length of
+  // One row per text, the same bits for any other texts and any number of threads. What exceeds the maximum length of
   // a text is cut off, and counted in options.cut. Texts that are not UTF-8 are read as tokenizer.h says.
-  // std::invalid_argument if options.cut is given with another number of places than there are texts.
+  // std::invalid_argument if options.cut is given with another number of elements than there are texts.
   Tensor embed(std::span<const std::string> texts, const EmbedOptions& options = {}) const;
 
   std::int64_t dim() const { return model_.config().model_dim; }

@@ -17,7 +17,7 @@ struct EmbeddingConfig {
   std::optional<std::int32_t> padding{};  // a row without a gradient, so that training leaves it as it is
 };
 
-// Nothing but update() changes it: any number of threads may call forward.
+// Safe for concurrent forward(); only update() modifies it.
 class Embedding {
  public:
   // Takes weight [count, dim].
@@ -31,7 +31,7 @@ class Embedding {
   // Adds the rows of grad_out [n, dim], in their order, to the gradient of the table if it is wanted.
   void backward(std::span<const std::int32_t> ids, const TensorView& grad_out);
 
-  // The table, for who shares it: an output projection whose weights are tied to it.
+  // The table, for sharing it: an output projection whose weights are tied to it.
   const Parameter& weight() const { return weight_; }
   Parameter& weight() { return weight_; }
 

@@ -34,7 +34,7 @@ struct EncoderLayerSaved {
   Tensor middle;  // between the two
 };
 
-// Nothing but update() and backward() changes it: any number of threads may call forward.
+// Safe for concurrent forward(); only update() and backward() modify it.
 class EncoderLayer {
  public:
   // Takes self_attn.*, linear1.*, linear2.*, norm1.* and norm2.*.
@@ -45,8 +45,8 @@ class EncoderLayer {
   // feed_forward_norm, what the one around it gives.
   Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
 
-  // The same for training. `dropout` is for all places: weights of attention, after each sublayer, after the
-  // activation; that of `options` is not used.
+  // The same for training. `dropout` applies at all sites: attention weights, after each sublayer, after the
+  // activation; that of `options` is ignored.
   Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options, const Dropout& dropout,
                  EncoderLayerSaved& saved) const;
   // With the same input, options and dropout, and the gradient of the output: adds to the gradients of the parameters

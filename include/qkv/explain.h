@@ -35,7 +35,7 @@ struct ExplainInput {
   std::optional<double> scale;                          // unset: the default of the score
   std::optional<Align> causal;                          // set: look-ahead mask
   Tensor mask;                                          // 1: may attend, 0: hidden; broadcastable to [n, n]
-  std::map<std::string, Tensor> substitutes;            // intermediate's name -> what to go on with in its place
+  std::map<std::string, Tensor> substitutes;            // intermediate's name -> the matrix to use instead
   std::int64_t heads = 0;                               // 1 or more: multi-head attention (scaled dot, no substitutes)
   Tensor w_out, b_out;                                  // heads: [all heads' values, dim], [dim]: output = merged w_out
   std::stop_token stop;                                 // polled by all that follows, texts and JSON too: Stopped
@@ -48,7 +48,7 @@ ExplainInput worked_example();
 
 enum class Init { normal, xavier, kaiming };
 
-// What to make up where ExplainInput has none; each matrix has a random stream of its own.
+// How to generate what ExplainInput lacks (synthetic input); each matrix has a random stream of its own.
 struct MadeUp {
   std::int64_t inputs = 3;
   std::int64_t dim = 4;
@@ -57,7 +57,7 @@ struct MadeUp {
   Init init = Init::xavier;    // standard deviation 1; sqrt(2 / (rows + columns)); sqrt(2 / inputs of the layer)
   std::uint64_t seed = 1;
 };
-// The names of what was made up.
+// Generates what is missing, and returns its names.
 std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choice);
 
 // The part that a number plays. Renderers colour by it.
@@ -90,7 +90,7 @@ struct Block {
   std::vector<Quantity> quantities;
 };
 
-// A step (number 1 to 8) or a remark between them (number 0).
+// A step (number 1 to 8) or a note between them (number 0).
 struct Section {
   int number = 0;
   std::string title;

@@ -1,4 +1,4 @@
-// What the attention heads of a BERT-family model look at in a text: one line per head to find the interesting ones,
+// What the attention heads of a BERT-family model attend to in a text: one line per head to find the interesting ones,
 // then one head in full. All weights are those of the model's own run (qkv/bert.h), seen by an observer.
 //
 //   Encoding text = tokenizer.encode("It was too tired.");
@@ -26,7 +26,7 @@ struct HeadPlace {
   std::int64_t head = 0;
 };
 
-// Means over all tokens that look. The shares are of a token's weight, 0 where there is no such token to look at.
+// Means over all queries. The shares are of a query's weight, 0 where there is no such key.
 struct HeadSummary {
   double entropy = 0;   // nats: 0 if one token has all the weight, log(tokens) if all have the same
   double distance = 0;  // in tokens, either way
@@ -62,8 +62,8 @@ struct HeadLook {
   HeadPlace place;
   std::int64_t heads = 0;           // of the layer
   std::int64_t model_dim = 0;       // the size of the layer's inputs
-  std::vector<std::string> tokens;  // that look: a query each
-  std::vector<std::string> keys;    // that they look at; of self-attention the same
+  std::vector<std::string> tokens;  // the queries
+  std::vector<std::string> keys;    // the keys; in self-attention the same tokens
   Tensor query;                     // [tokens, head_dim]
   Tensor key, value;                // [keys, head_dim]
   Tensor scores;                    // [tokens, keys]: query . key, in f64
@@ -89,7 +89,7 @@ std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t
 std::int64_t find_token(std::span<const std::string> tokens, const std::string& name);
 
 std::string to_text(const HeadSurvey& survey, const TextStyle& style = {});
-// Who attends to whom; with a token, what it goes through step by step.
+// Who attends to whom; with a token, also its computation step by step.
 std::string to_text(const HeadLook& look, std::optional<std::int64_t> token = {}, const TextStyle& style = {});
 
 // One JSON object with all that the text shows, every number in full; a survey with the weights that were kept.

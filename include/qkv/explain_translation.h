@@ -1,4 +1,4 @@
-// What an encoder-decoder model looks at while it translates: which source words each target word took most from, and
+// What an encoder-decoder model attends to while it translates: which source words each target word took most from, and
 // the heads of all three attentions. The weights are those of the model's own run over the source and the translation
 // that it wrote (qkv/marian.h), seen by an observer.
 //
@@ -16,7 +16,7 @@
 
 namespace qkv {
 
-// The three places of attention in a Transformer: encoder self-attention, masked decoder self-attention, and
+// The three attentions of a Transformer: encoder self-attention, masked decoder self-attention, and
 // encoder-decoder attention.
 enum class AttentionPlace { encoder, decoder, encoder_decoder };
 

@@ -1,4 +1,4 @@
-// y = W2 activation(W1 x + b1) + b2 on the rows of x: what stands between attentions.
+// y = W2 activation(W1 x + b1) + b2 on the rows of x: the sublayer between attentions.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct FeedForwardSaved {
   Tensor wide{};  // [n, ff_dim]: what the activation takes
 };
 
-// Nothing but update() and backward() changes it: any number of threads may call forward.
+// Safe for concurrent forward(); only update() and backward() modify it.
 class FeedForward {
  public:
   // Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim] and their biases.

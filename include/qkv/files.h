@@ -25,7 +25,7 @@ SafeTensors read_safetensors(const std::string& path);
 void write_safetensors(const std::string& path, const SafeTensors& content);
 
 // A matrix of numbers as f64 [rows, columns]. CSV: commas, one row a line; a first line with a field that begins with a
-// letter or _ (but nan, inf) is a header; blank lines and lines that begin with # are passed over. JSON: an array of
+// letter or _ (but nan, inf) is a header; blank lines and lines that begin with # are skipped. JSON: an array of
 // arrays of equal length, or one array of numbers (one row).
 Tensor read_csv(const std::string& path);
 Tensor read_json_matrix(const std::string& path);

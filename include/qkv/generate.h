@@ -1,4 +1,4 @@
-// Writing sequences token by token: greedy, beam search, sampling. The rules are those of transformers' generate():
+// Generates sequences token by token: greedy, beam search, sampling. The rules are those of transformers' generate():
 // a beam's score is the sum of its tokens' log-probabilities / length^length_penalty, the end token counted.
 // Source of the search: Sutskever et al., "Sequence to sequence learning with neural networks" (2014); of sampling from
 // the nucleus: Holtzman et al., "The curious case of neural text degeneration" (2019).
@@ -16,7 +16,7 @@
 
 namespace qkv {
 
-// A model in the middle of writing: it keeps what it knows of every row of the last step.
+// A model that generates step by step: it keeps the state of every row of the last step.
 class NextTokens {
  public:
   virtual ~NextTokens() = default;
@@ -46,20 +46,20 @@ enum class EarlyStopping {
 struct GenerateOptions {
   std::int32_t start = 0;
   std::vector<std::int32_t> ends{0};                   // each of them ends a sequence
-  std::vector<std::vector<std::int32_t>> forbidden{};  // tokens in a row that are never written, `start` among them
+  std::vector<std::vector<std::int32_t>> forbidden{};  // runs of tokens that are never generated, `start` included
   std::optional<std::int32_t> forced_begin{}, forced_end{};  // the first token, the last of max_length; probability 1
   std::int64_t max_length = 512;                             // new tokens: `start` is not counted, the end is
   std::int64_t min_length = 0;                               // new tokens before the end may follow
-  std::int64_t no_repeat_ngram = 0;  // so many tokens in a row, `start` among them, come once at most; 0: any number
-  // What has come, `start` among it, is less probable: above 1; more: below. A negative number is multiplied by it, a
-  // positive one divided. The numbers are log-probabilities with beams, else logits.
+  std::int64_t no_repeat_ngram = 0;  // no run of so many tokens occurs twice, `start` included; 0: off
+  // Above 1: tokens that have occurred, `start` included, become less probable; below 1: more. A negative number is
+  // multiplied by it, a positive one divided. The numbers are log-probabilities with beams, else logits.
   double repetition_penalty = 1;
-  bool renormalize = false;  // tokens that may not come lose their share of the probability
+  bool renormalize = false;  // forbidden tokens lose their share of the probability
   std::int64_t beams = 1;    // 1 to kMaxBeams; 1: the most probable token at each step
   std::int64_t nbest = 1;    // hypotheses per sequence, at most `beams`
   double length_penalty = 1;
   EarlyStopping early_stopping = EarlyStopping::no;
-  std::optional<Sampling> sampling{};  // draw tokens; beams must be 1
+  std::optional<Sampling> sampling{};  // sample tokens; beams must be 1
   int threads = 0;                     // 0: threads()
   std::stop_token stop{};              // polled per step
 };
@@ -70,13 +70,13 @@ struct Hypothesis {
   double score = 0;                  // log_probability / length^length_penalty
 };
 
-// Beside the seed, what a sequence's draws depend on.
+// What a sequence's random draws depend on besides the seed.
 struct RandomStream {
   std::uint64_t line = 0;
   std::uint32_t part = 0;  // of the line
 };
 
-// For each of `batch` sequences its hypotheses, best first; each as if it were alone. `streams`: what each sequence
+// For each of `batch` sequences its hypotheses, best first, independent of the others. `streams`: what each sequence
 // draws from; not given: part 0 of the line that is its index. Equal logits: the lower token wins.
 // Errors: std::invalid_argument for options that do not fit, and for logits that are NaN or infinite; Stopped.
 std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,

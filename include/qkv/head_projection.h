@@ -1,5 +1,5 @@
 // The projection of rows [n, in] to all heads at once, [n, heads * head_dim]: head h owns columns h * head_dim and
-// following. Its weights are written in one of three ways that can say the same:
+// following. Its weights have one of three layouts that can express the same:
 //   packed     one matrix [heads * head_dim, in], split among the heads logically
 //   per_head   a matrix for each head: [heads, head_dim, in]
 //   two_stage  a shared matrix [shared_dim, in], then one for each head: [heads, head_dim, shared_dim]

@@ -6,8 +6,8 @@
 //   cache.reorder(std::vector<std::int64_t>{1, 1});                            // both continue sequence 1
 //
 // Rows lie in pages of page_rows tokens, which sequences may share: an append writes only its own rows (and copies the
-// other rows of a last page that is shared), reordering copies table entries alone, and pages that nobody needs any
-// more are used again. Storage doubles when it is full. Not for use by several threads at once while it changes.
+// other rows of a last page that is shared), reordering copies only table entries, and unused pages are
+// reused. Storage doubles when it is full. Not for use by several threads at once while it changes.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,7 @@ class KeyValueCache {
   std::vector<std::int32_t> lengths_;
 };
 
-// attention() with everything that is cached, the keys of q's own tokens included. Query i of a sequence stands at
+// attention() with everything that is cached, the keys of q's own tokens included. Query i of a sequence has
 // position length - q_len + i, which is the number of keys cached before them plus i; a mask that names top_left is
 // refused. q is padded, [batch, heads, q_len, head_dim], or packed with offsets_query.
 void attention(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out,

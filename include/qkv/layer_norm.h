@@ -22,7 +22,7 @@ struct LayerNormConfig {
   Normalization normalization = Normalization::layer;
 };
 
-// Nothing but update() changes it: any number of threads may call forward.
+// Safe for concurrent forward(); only update() modifies it.
 class LayerNorm {
  public:
   // Takes weight [dim] and bias [dim].

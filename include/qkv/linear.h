@@ -16,7 +16,7 @@ struct LinearConfig {
   bool bias = true;
 };
 
-// Nothing but update() changes it: any number of threads may call forward.
+// Safe for concurrent forward(); only update() modifies it.
 class Linear {
  public:
   // Takes weight [out, in] and bias [out].
@@ -31,7 +31,7 @@ class Linear {
   // and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
-  // The right operand of grad_x += grad_out W, for whoever wants that product alone, in parts.
+  // The right operand of grad_x += grad_out W, for callers that compute that product themselves, in parts.
   PackedMatrix pack_for_backward(int threads = 0) const { return PackedMatrix(weight_.value, threads); }
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;

@@ -1,9 +1,9 @@
 // Marian: the encoder-decoder Transformer that translates, as Hugging Face's folders hold it, and BART, which is the
 // same but for where positions come from. Post-norm, without a final norm, or pre-norm, with one on each side;
 // embeddings may be scaled by the root of model_dim; one table serves both sides, or each has its own, and the
-// target's, turned round, the output. Sources: Junczys-Dowmunt et al., "Marian: fast neural machine translation in C++"
-// (2018); Lewis et al., "BART" (2019); Vaswani et al., "Attention is all you need" (2017); Press, Wolf, "Using the
-// output embedding to improve language models" (2016) for the tied table.
+// target's, transposed, projects the output. Sources: Junczys-Dowmunt et al., "Marian: fast neural machine
+// translation in C++" (2018); Lewis et al., "BART" (2019); Vaswani et al., "Attention is all you need" (2017);
+// Press, Wolf, "Using the output embedding to improve language models" (2016) for the tied table.
 //
 //   Marian model = Marian::load("models/en-es");
 //   Tensor memory = model.encode(ids, offsets);                   // [source tokens, model_dim]
@@ -28,11 +28,11 @@
 namespace qkv {
 
 enum class MarianKind {
-  marian,  // sinusoids, sines before cosines, are added to embeddings; padding is never written
-  bart,    // each side has a table of learnt positions, whose first two rows nobody uses, and norms the sum
+  marian,  // sinusoids, sines before cosines, are added to embeddings; padding is never generated
+  bart,    // each side has a table of learnt positions, whose first two rows are unused, and norms the sum
 };
 
-// How the model knows positions: as its kind has it, or by turning queries and keys of self-attention instead.
+// How the model knows positions: as its kind has it, or by rotating queries and keys of self-attention instead.
 enum class MarianPositions { of_kind, rotary };
 
 struct MarianConfig {
@@ -53,7 +53,7 @@ struct MarianConfig {
   std::int32_t padding = 0;  // its embedding gets no gradient; no source holds it
   std::int32_t start = 0;    // what the decoder begins with
 
-  // How many tokens can be written.
+  // How many tokens can be generated.
   std::int64_t output_vocab() const { return target_vocab > 0 ? target_vocab : vocab; }
   bool operator==(const MarianConfig&) const = default;
 };
@@ -65,25 +65,25 @@ struct MarianOptions {
 
 struct MarianTrainingOptions {
   double dropout = 0;          // everywhere: embeddings, weights of attention, sublayers, activations
-  double label_smoothing = 0;  // spread evenly over all tokens that can be written
+  double label_smoothing = 0;  // spread evenly over all tokens that can be generated
   std::uint64_t seed = 0;      // of dropout
 };
 
-// Nothing but update() and backward() changes it: any number of threads may call the others.
+// Safe for concurrent calls of const members; only update() and backward() modify it.
 class Marian {
  public:
-  // Whether config.json of that folder is one of an encoder-decoder, known here or not. FormatError or IoError if it
+  // Whether config.json of that folder is one of an encoder-decoder, supported or not. FormatError or IoError if it
   // cannot be read.
   static bool is_in(const std::string& folder);
   // `folder` holds config.json and model.safetensors, as save() writes them, or transformers' MarianMTModel,
   // BartForConditionalGeneration and MBartForConditionalGeneration, or their bare models, whose bias of the logits is
-  // 0. FormatError, naming the file and what is wrong, for anything that is missing, too much, of another shape or not
-  // known here. `storage` as in weights.h.
+  // 0. FormatError, naming the file and what is wrong, for anything that is missing, superfluous, of another shape or
+  // not supported. `storage` as in weights.h.
   static Marian load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   // What its config.json says.
   static MarianConfig read_config(const std::string& folder);
-  // The same, once the names, shapes and types of all weights are found to be those of that model. None is read: what
-  // else a folder may be refused for can be looked at before load() fills the memory.
+  // The same, after checking the names, shapes and types of all weights without reading them, so that a folder can be
+  // refused before load() fills the memory.
   static MarianConfig check(const std::string& folder);
   // Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`.
   void save(const std::string& folder, Dtype dtype = Dtype::f32) const;
@@ -102,11 +102,11 @@ class Marian {
   // names.
   Tensor encode(std::span<const std::int32_t> ids, const Tensor& offsets, const MarianOptions& options = {},
                 Observer* observer = nullptr) const;
-  // What the decoder says of each target token, given those before it. The observer also receives "decoder.embeddings"
+  // The logits of each target token, given those before it. The observer also receives "decoder.embeddings"
   // and what transformer.h names.
   Tensor logits(const PairBatch& batch, const MarianOptions& options = {}, Observer* observer = nullptr) const;
 
-  // What generate() asks of the decoder, for these sources. The model must outlive it.
+  // The decoder as generate() needs it, for these sources. The model must outlive it.
   std::unique_ptr<NextTokens> targets(std::span<const std::int32_t> ids, const Tensor& offsets,
                                       const MarianOptions& options = {}) const;
 
@@ -145,7 +145,7 @@ class Marian {
   Tensor sinusoids_;                 // [positions, model_dim]; none if positions come from elsewhere
   std::optional<Embedding> shared_;  // none: each side has its own
   Parameter logits_bias_;
-  PackedMatrix projection_;  // to the vocabulary: the target's table turned round
+  PackedMatrix projection_;  // to the vocabulary: the target's table transposed
   Side source_, target_;
   Encoder encoder_;
   Decoder decoder_;

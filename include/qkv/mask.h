@@ -2,7 +2,7 @@
 //
 //   Mask mask = Mask::causal(Align::bottom_right) & Mask::window(256, 0) & Mask::lengths(n);
 //
-// Positions: query i stands at p = i + offset; key j stands at j. Align::top_left has offset 0; Align::bottom_right has
+// Positions: query i has position p = i + offset, key j has j. Align::top_left has offset 0; Align::bottom_right has
 // offset key length - query length, of each sequence by itself. A call has one alignment: it is top_left unless a part
 // names another one, and it also rules ALiBi (bias.h).
 // A query that sees no key gives output 0, log-sum-exp -infinity (with a sink: the sink) and weights 0. What a masked
@@ -43,19 +43,19 @@ class Mask {
   // Keys where `visible` is true: bool or u8 (0 = hidden), broadcastable to [batch, heads, q_len, k_len]. Borrowed.
   static Mask boolean(TensorView visible);
 
-  // Keys of which a function of the user says so.
+  // Keys for which a user-defined function returns true.
   static Mask function(MaskFunction visible);
 
   friend Mask operator&(Mask a, const Mask& b);
 
-  // The same mask, its boolean views read once: of every 16 queries and 8 keys it is known whether all or none are
-  // visible, so that a kernel computes only what is seen. A call does that for itself; a mask for many calls is
-  // compiled before them. Takes 1/512 of the views' memory, shared with copies; the views must not change afterwards.
+  // The same mask, its boolean views read once: for every 16 queries and 8 keys it records whether all or none are
+  // visible, so that a kernel computes only what is visible. A call does that for itself; compile a mask that serves
+  // many calls. Takes 1/512 of the views' memory, shared with copies; the views must not change afterwards.
   // `threads` as in AttentionOptions.
   Mask compiled(int threads = 0) const;
   bool is_compiled() const;
 
-  // The parts, for whoever carries a mask out.
+  // The parts, for code that applies a mask.
   const std::optional<Align>& align() const { return align_; }
   std::int64_t left() const { return left_; }    // -1: unbounded
   std::int64_t right() const { return right_; }  // -1: unbounded; 0 when causal

@@ -1,6 +1,6 @@
 // Many attentions side by side: project to heads, attend, merge, project out. The semantics of
 // torch.nn.MultiheadAttention, but for masks, which are ours (true = may attend; torch_masks.h converts), and for rows
-// that see no key, which are 0 before the output projection, weights asked for or not, unless empty_rows is nan.
+// that see no key, which are 0 before the output projection, with or without weights, unless empty_rows is nan.
 // Source: Vaswani et al., "Attention is all you need" (2017), section 3.2.2.
 //
 //   MultiHeadAttention layer({.model_dim = 512, .heads = 8}, weights);
@@ -51,16 +51,16 @@ struct MultiHeadAttentionConfig {
   bool bias_kv = false;              // a learnt key and value that every query sees
   bool zero_attention = false;       // a key and value of zeros that every query sees
   HeadScheme scheme = HeadScheme::packed;
-  // Projected queries and keys are turned by where they stand (positions.h): row i of a sequence at i, behind a cache
-  // at what it holds of the sequence, plus i. Needs an even head_dim; not together with bias_kv and zero_attention,
-  // whose keys stand nowhere, nor with Align::bottom_right, but over a cache.
+  // Projected queries and keys are rotated by their positions (positions.h): row i of a sequence has position i, after
+  // a cache the number of cached keys plus i. Needs an even head_dim; not together with bias_kv and zero_attention,
+  // whose keys have no position, nor, without a cache, with Align::bottom_right.
   std::optional<RotaryConfig> rotary{};
 };
 
 struct MultiHeadAttentionOptions {
   Mask mask{};  // over the keys given; the extra ones of bias_kv and zero_attention are always seen
   Bias bias{};
-  // Places for weights; k_len counts the extra keys, which come last. Ragged: [query tokens, heads, k_len of the
+  // Optional outputs; k_len counts the extra keys, which come last. Ragged: [query tokens, heads, k_len of the
   // longest sequence] and [query tokens, k_len].
   MutableTensorView weights{};       // [batch, heads, q_len, k_len]
   MutableTensorView mean_weights{};  // [batch, q_len, k_len]: the mean over the heads
@@ -78,8 +78,8 @@ struct MultiHeadAttentionSaved {
   Tensor merged{}, log_sum_exp{};
 };
 
-// Places of the inputs' shapes, which are added to; one that is not given is not wanted. Self-attention gives the same
-// place three times.
+// Optional outputs of the inputs' shapes, which are added to; what you omit costs nothing. Self-attention passes the
+// same view three times.
 struct MultiHeadAttentionGradients {
   MutableTensorView query{}, key{}, value{};
 };
@@ -87,7 +87,7 @@ struct MultiHeadAttentionGradients {
 struct HeadAttention;
 struct HeadGradients;
 
-// Nothing but update() and backward() changes it: any number of threads may call forward.
+// Safe for concurrent forward(); only update() and backward() modify it.
 class MultiHeadAttention {
  public:
   MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights, const std::string& scope = "");
@@ -95,17 +95,17 @@ class MultiHeadAttention {
   Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
   Tensor forward(const Sequences& query, const Sequences& memory, const MultiHeadAttentionOptions& options = {},
                  Observer* observer = nullptr) const;
-  // The observer receives query, key (turned, if rotary), value (split into heads: [batch, heads, length, head_dim]),
+  // The observer receives query, key (rotated, if rotary), value (split into heads: [batch, heads, length, head_dim]),
   // extra_key, extra_value ([extra keys, heads, head_dim]) if there are any, logits, weights ([batch, heads, q_len,
   // k_len]), heads (each head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads,
   // ...].
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
 
-  // For decoding: the projected keys and values of the tokens so far are kept (key_value_cache.h).
+  // For generating: the projected keys and values of the tokens so far are kept (key_value_cache.h).
   //   layer.append(x, cache); y = layer.forward(x, cache);   // self-attention of new tokens x
-  // Queries stand at the end of what is cached, as key_value_cache.h says.
-  // The dropout and the places for weights of the options are not for caches; without bias_kv and zero_attention.
+  // Queries have the last cached positions, as key_value_cache.h says.
+  // With a cache there are no dropout, no weights (of the options), no bias_kv and no zero_attention.
   KeyValueCache make_cache(std::int64_t batch) const;
   void append(const Sequences& memory, KeyValueCache& cache, int threads = 0) const;
   Tensor forward(const Sequences& query, const KeyValueCache& cache,
@@ -115,7 +115,7 @@ class MultiHeadAttention {
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options, MultiHeadAttentionSaved& saved) const;
   // With the same inputs and options, and the gradient of the output: adds to the gradients of the parameters that want
-  // them, and to the places given.
+  // them, and to the views given.
   void backward(const Sequences& query, const Sequences& key, const Sequences& value,
                 const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
                 const TensorView& grad_out, const MultiHeadAttentionGradients& gradients = {});
@@ -123,13 +123,13 @@ class MultiHeadAttention {
   // The same layer with its projections in another scheme; outputs agree to a few roundings.
   MultiHeadAttention with_scheme(HeadScheme scheme) const;
 
-  const MultiHeadAttentionConfig& config() const { return config_; }  // every 0 replaced by what it stands for
+  const MultiHeadAttentionConfig& config() const { return config_; }  // every 0 replaced by its default
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
   void pack();
-  // If rotary: turns projected rows of this form, of which row i of sequence b stands at starts[b] + i (none: at i).
+  // If rotary: rotates projected rows of this form; row i of sequence b has position starts[b] + i (none: i).
   void rotate(const Sequences& form, Tensor& projected, int direction, int threads,
               std::span<const std::int64_t> starts = {}) const;
   struct Inputs;

@@ -1,4 +1,4 @@
-// Looking at named intermediates while a layer or model runs.
+// Observer: receives named intermediates while a layer or model runs.
 #pragma once
 
 #include <string_view>

@@ -19,7 +19,7 @@ namespace qkv {
 
 struct Parameter {
   Tensor value{};
-  Tensor gradient{};  // what backward adds to, of value's shape and type; no elements: not wanted, nothing is paid
+  Tensor gradient{};  // what backward adds to, of value's shape and type; no elements: not wanted, costs nothing
 
   bool has_gradient() const { return gradient.element_count() > 0; }
   // Makes the gradient zero, and wanted.

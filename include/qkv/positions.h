@@ -1,4 +1,4 @@
-// Where tokens stand in their sequences, and the ways to tell a model: sinusoids that are added to embeddings, learnt
+// Positions of tokens in their sequences, and the ways to give them to a model: sinusoids added to embeddings, learnt
 // rows that are added (an Embedding over positions), and rotation of queries and keys.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace qkv {
 // if a sequence has more than `most` rows, or the offsets are none.
 std::vector<std::int32_t> positions_of(const TensorView& offsets, std::int64_t most);
 
-// How sines and cosines share a row: in turns (sin, cos, sin, cos ...) as in the paper, or all sines and then all
+// How sines and cosines share a row: alternating (sin, cos, sin, cos ...) as in the paper, or all sines and then all
 // cosines, as Marian has them.
 enum class SinusoidOrder { in_turns, sines_first };
 
@@ -25,7 +25,7 @@ Tensor sinusoids(std::int64_t count, std::int64_t dim, SinusoidOrder order, Dtyp
 // x row r += table row positions[r]. std::invalid_argument if a position is not in the table or shapes do not fit.
 void add_positions(const TensorView& table, std::span<const std::int32_t> positions, Tensor& x);
 
-// Which elements of a head turn together: i with i + head_dim / 2, as in GPT-NeoX and Llama, or neighbours, 2i with
+// Which elements of a head rotate together: i with i + head_dim / 2, as in GPT-NeoX and Llama, or neighbours, 2i with
 // 2i + 1, as in RoFormer and GPT-J.
 enum class RotaryPairs { halves, neighbours };
 
@@ -34,8 +34,8 @@ struct RotaryConfig {
   RotaryPairs pairs = RotaryPairs::halves;
 };
 
-// Turns each pair i of each head of rows [n, heads * head_dim] by the angle position / base^(2i/head_dim), in place.
-// `direction` -1 turns back, which is also the way of gradients. head_dim is even, base a finite number above 0.
+// Rotates each pair i of each head of rows [n, heads * head_dim] by the angle position / base^(2i/head_dim), in place.
+// `direction` -1 rotates back, as gradients need. head_dim is even, base a finite number above 0.
 // Source: Su et al., "RoFormer: enhanced Transformer with rotary position embedding" (2021).
 void rotate_heads(const RotaryConfig& config, std::span<const std::int32_t> positions, std::int64_t heads, Tensor& rows,
                   int direction = 1, int threads = 0);

@@ -21,7 +21,7 @@ namespace qkv {
 
 enum class Precision { exact, reduced };
 
-// Whether `reduced` is more than a wish on the selected target of this CPU.
+// Whether the selected target of this CPU can compute `reduced`.
 bool has_reduced_precision();
 
 }  // namespace qkv

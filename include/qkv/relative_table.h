@@ -26,7 +26,7 @@ class RelativeTable {
   static RelativeTable shaw(TensorView values);
 
   struct T5Buckets {
-    bool bidirectional = true;  // half of the buckets for keys behind the query; else these share bucket 0
+    bool bidirectional = true;  // half of the buckets for keys after the query; else these share bucket 0
     std::int64_t max_distance = 128;
   };
   // One bucket for each small distance, then ever wider ones up to max_distance, and one for all beyond.
@@ -34,8 +34,8 @@ class RelativeTable {
   static RelativeTable t5(TensorView values, const T5Buckets& buckets);
   static RelativeTable t5(TensorView values) { return t5(values, T5Buckets{}); }
 
-  // Positions are the places of a window of height x width, row by row; bucket = (dy + height - 1) (2 width - 1) + dx +
-  // width - 1, where (dy, dx) leads from the key's place to the query's; values [(2 height - 1) (2 width - 1), heads].
+  // Positions are the cells of a window of height x width, row by row; bucket = (dy + height - 1) (2 width - 1) + dx +
+  // width - 1, where (dy, dx) leads from the key's cell to the query's; values [(2 height - 1) (2 width - 1), heads].
   // Source: Liu et al., "Swin Transformer: hierarchical vision transformer using shifted windows" (2021).
   static RelativeTable swin(TensorView values, std::int64_t height, std::int64_t width);
 

@@ -18,7 +18,7 @@ struct ResidualSaved {
   Tensor kept{};  // post: x + dropout(f(x)); pre: norm(x)
 };
 
-// Nothing but update() and backward() changes it: any number of threads may call forward.
+// Safe for concurrent forward(); only update() and backward() modify it.
 class Residual {
  public:
   // f: from its input to its output, of the same shape.

@@ -37,7 +37,7 @@ class Score {
   TensorView v_;
 };
 
-// Whether the score is q . k, for which attention has most to offer.
+// Whether the score is q . k, which supports the most options.
 inline bool is_dot_product(Score::Kind kind) { return kind == Score::Kind::dot || kind == Score::Kind::scaled_dot; }
 
 }  // namespace qkv

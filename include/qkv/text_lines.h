@@ -1,4 +1,4 @@
-// Texts as people's files hold them, a text a line. Programs and files are read by these rules; tokenizers and
+// Texts in files, one per line. Programs and files are read by these rules; tokenizers and
 // translators themselves take every byte as it is.
 #pragma once
 

@@ -50,7 +50,7 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  // No id of a file that is read may be `vocab`, the rows of the model's table of embeddings, or more.
+  // Files with an id of `vocab` (the rows of the model's table of embeddings) or more are refused.
   static constexpr std::int64_t kAnyVocab = std::int64_t{1} << 31;
 
   // FormatError, naming the file, the field and the rule, for a file that breaks one; IoError if it cannot be read.
@@ -80,7 +80,7 @@ class Tokenizer {
   std::shared_ptr<const Parts> parts_;
 };
 
-// Text piece by piece, while its tokens are found one after the other. What put() gives is valid UTF-8; a character
+// Detokenizes token by token: text piece by piece, as ids arrive. What put() gives is valid UTF-8; a character
 // comes with the token that ends it. All pieces together are the text that decode() gives for all ids, unless
 // those make bytes that are no UTF-8.
 class DecodeStream {

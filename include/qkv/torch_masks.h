@@ -1,4 +1,4 @@
-// The masks of torch.nn.MultiheadAttention in our words. There true hides a key and a float is added to the logits;
+// Converts the masks of torch.nn.MultiheadAttention. There true hides a key and a float is added to the logits;
 // here true lets a query attend, and what is added is a bias.
 //
 //   TorchMasks masks({.attention = attn_mask, .key_padding = key_padding_mask}, heads);

@@ -5,7 +5,7 @@
 //
 // The same seed, data and config give the same weights, bit for bit, for any number of threads on one CPU target, and
 // also if the process was killed at any moment and started again: the folder keeps checkpoints, and a call that finds
-// one goes on from it. The result is the best checkpoint, or the mean of those that end at it.
+// one resumes from it. The result is the best checkpoint, or the mean of those that end at it.
 #pragma once
 
 #include <cstdint>
@@ -94,7 +94,7 @@ class TrainingObserver {
   virtual ~TrainingObserver() = default;
   virtual void receive(const TrainingProgress& progress) = 0;
   virtual void receive(const Validation& validation) = 0;
-  // Something that whoever trains should know: where training goes on from, a checkpoint that is damaged.
+  // A message for the user: where training resumes from, a damaged checkpoint.
   virtual void notice(const std::string& text) = 0;
 };
 
@@ -106,11 +106,11 @@ struct TrainingData {
 struct TrainingOptions {
   TrainingObserver* observer = nullptr;
   std::stop_token stop{};  // ends after a checkpoint of the update it is in, by Stopped
-  // What the weights depend on beside data and config, by name: what must be as it was for a call to go on with a
-  // checkpoint, and what may be another with `change`.
+  // What the weights depend on beside data and config, by name: what must be unchanged for a call to resume from a
+  // checkpoint, and what may differ with `change`.
   std::map<std::string, std::string> identity{};
   std::map<std::string, std::string> settings{};
-  bool change = false;  // goes on where the config or `settings` are not as they were; the log says what changed
+  bool change = false;  // resumes although the config or `settings` changed; the log says what changed
   // Writes the model, which at that moment has the best weights so far, or those of the result.
   std::function<void()> write_model{};
 };
@@ -126,12 +126,12 @@ struct TrainingResult {
 
 // Trains until the last step or the end of patience; afterwards the model has the weights of the result. `folder` gets
 // checkpoints/, log.jsonl (one object a line) and loss.svg. Nothing in it changes before everything has been checked.
-// A call goes on with the checkpoints of another if the weights would be the same: more steps or more patience are no
+// A call resumes from the checkpoints of another if the weights would be the same: more steps or more patience make no
 // difference, except that the rate of Decay::cosine depends on the steps. What may differ with options.change: all of
 // the config but the seed.
-// std::invalid_argument if the config cannot be meant, the data is empty, the loss is not finite, or the folder's
+// std::invalid_argument if the config is invalid, the data is empty, the loss is not finite, or the folder's
 // checkpoints are of another training; IoError if the folder is in use by another process or cannot be written: what
-// it holds stays whole, and training can go on from it.
+// it holds stays whole, and training can resume from it.
 TrainingResult train(Trainable& model, const TrainingData& data, const TrainingConfig& config,
                      const std::string& folder, const TrainingOptions& options = {});
 

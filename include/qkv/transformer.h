@@ -33,7 +33,7 @@ struct StackSaved {
 using EncoderSaved = StackSaved<EncoderLayerSaved>;
 using DecoderSaved = StackSaved<DecoderLayerSaved>;
 
-// Nothing but update() and backward() changes these classes: any number of threads may call forward.
+// These classes are safe for concurrent forward(); only update() and backward() modify them.
 class Encoder {
  public:
   // Takes layers.N.* (encoder_layer.h) and norm.*.
@@ -69,7 +69,7 @@ class Decoder {
   // As in decoder_layer.h; the observer receives "layers.N.NAME", then "norm".
   Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options = {},
                  Observer* observer = nullptr) const;
-  // For decoding, as in decoder_layer.h.
+  // For generating, as in decoder_layer.h.
   DecoderCache make_cache(const Sequences& memory, int threads = 0) const;
   Tensor forward(const TensorView& x, DecoderCache& cache, int threads = 0) const;
   Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,
@@ -93,8 +93,8 @@ struct TransformerConfig {
   bool final_norms = true;
 };
 
-// Masks and biases at the three places. Padded batches of known lengths: Mask::lengths(source lengths) for source_mask
-// and memory_mask.
+// Masks and biases of the three attentions. Padded batches of known lengths: Mask::lengths(source lengths) for
+// source_mask and memory_mask.
 struct TransformerOptions {
   Mask source_mask{};
   Bias source_bias{};

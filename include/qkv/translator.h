@@ -22,7 +22,7 @@ struct TranslateOptions {
   std::optional<std::int64_t> beams{};
   std::optional<std::int64_t> max_length{};  // new tokens; never more than the model has positions
   std::optional<double> length_penalty{};
-  std::optional<Sampling> sampling{};  // draws tokens instead of searching
+  std::optional<Sampling> sampling{};  // samples tokens instead of searching
   // What the first text of a call draws from, and the i-th one i lines later; sentence s of a text that was split
   // draws s parts later.
   RandomStream stream{};
@@ -49,12 +49,12 @@ class Translator {
   // `folder` holds what Marian::load reads, generation_config.json (else config.json says how to generate), and
   // tokenizer.json, which translate() needs, with target_tokenizer.json beside it if each side of the model has a
   // vocabulary of its own. FormatError, naming the file and the field, for what is malformed or asks
-  // for a way of generating that is not known here. `storage` as in weights.h.
+  // for a way of generating that is not supported. `storage` as in weights.h.
   static Translator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  // The same in any company and on any number of threads. A text of more tokens than the model has positions is split;
-  // of a sentence that is still too long the beginning is translated (Translation::cut). A text without tokens has an
-  // empty translation. FormatError if the folder had no tokenizer.json.
+  // Results do not depend on the other texts or on the number of threads. A text of more tokens than the model has
+  // positions is split; of a sentence that is still too long the beginning is translated (Translation::cut). A text
+  // without tokens has an empty translation. FormatError if the folder had no tokenizer.json.
   Translation translate(const std::string& text, const TranslateOptions& options = {}) const;
   std::vector<std::vector<Translation>> translate(std::span<const std::string> texts,
                                                   const TranslateOptions& options = {}) const;

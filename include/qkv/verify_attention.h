@@ -1,4 +1,4 @@
-// A receipt for the accuracy of an output: some of its rows computed once more, in double precision, by plain loops.
+// Checks the accuracy of an output: recomputes some of its rows in double precision, by plain loops.
 //
 //   attention(q, k, v, out, options);
 //   AttentionReceipt receipt = verify_attention(q, k, v, out, options, 64);    // of 64 rows
@@ -13,7 +13,7 @@
 namespace qkv {
 
 struct AttentionReceipt {
-  std::int64_t rows = 0;     // that were computed once more; less than asked for if there are not as many
+  std::int64_t rows = 0;     // that were recomputed; fewer than requested if there are not as many
   double worst_error = 0;    // largest |out - exact| over their elements; infinity where only one of both is NaN
   double largest_value = 0;  // largest |exact|, to set the error beside
   std::int64_t sequence = 0, head = 0, query = 0;  // of the worst error

@@ -1,5 +1,5 @@
 // Tensors by name on their way into layers. A layer takes what it needs, each once and with its shape checked; what
-// nobody has taken in the end does not belong there. Names are those of PyTorch's state dict.
+// is left in the end is unexpected. Names are those of PyTorch's state dict.
 //
 //   Weights weights(read_safetensors(path).tensors, path);
 //   Linear linear({.in = 512, .out = 64}, weights, "encoder.proj.");   // takes encoder.proj.weight and ...bias
@@ -29,7 +29,7 @@ class Weights {
   bool contains(const std::string& name) const { return tensors_.contains(name); }
   // Hands a tensor over. FormatError if it is missing, has another shape or is not of a floating type.
   Tensor take(const std::string& name, const Dims& shape);
-  // Drops a tensor that nobody needs, if it is there.
+  // Drops a tensor that is not needed, if it exists.
   void ignore(const std::string& name) { tensors_.erase(name); }
   // FormatError, naming some, if tensors are left.
   void expect_empty() const;

@@ -51,8 +51,8 @@ Line meeting(const Story& story, std::int64_t j) {
 
 Section score_first_input(const Story& story) {
   Block block;
-  Line what = {{"Who matters to ", Role::none}, {story.input_name(0), Role::input}, {"? Its ", Role::none},
-               {"query", Role::query},          {" meets every ", Role::none},      {"key", Role::key},
+  Line what = {{"Who matters to ", Role::none}, {story.input_name(0), Role::input},       {"? Its ", Role::none},
+               {"query", Role::query},          {" is compared with every ", Role::none}, {"key", Role::key},
                {", also its own.", Role::none}};
   block.lines.push_back(what);
   if (story.run.scale != 1) {

@@ -48,8 +48,9 @@ void multiply(const Tensor& a, const Tensor& b, const MutableTensorView& out, co
 
 Tensor project(const Tensor& a, const Tensor& weights, const char* weights_name, const Tensor& bias,
                const char* bias_name, const std::stop_token& stop, double& difference) {
-  require(weights.size(0) == a.size(1), "{} must have {} rows, one per number of the vectors that it meets, got {}",
-          weights_name, a.size(1), to_string(weights.shape()));
+  require(weights.size(0) == a.size(1),
+          "{} must have {} rows, one per number of the vectors that it multiplies, got {}", weights_name, a.size(1),
+          to_string(weights.shape()));
   MatmulOptions options;
   if (given(bias)) options.bias = as_vector(bias, bias_name, weights.size(1));
   Tensor product = new_matrix(a.size(0), weights.size(1));

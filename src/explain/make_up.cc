@@ -125,7 +125,7 @@ std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choi
   }
   if (made_up.empty()) return all;
   input.weights_origin = fmt::format(
-      "Made up at random ({}, seed {}): {}. Nothing has been learnt, so who looks at whom "
+      "Generated at random ({}, seed {}): {}. Nothing has been learned, so who attends to whom "
       "is chance.",
       name_of(choice.init), choice.seed, fmt::join(made_up, ", "));
   all.insert(all.end(), made_up.begin(), made_up.end());

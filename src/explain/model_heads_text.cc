@@ -31,7 +31,7 @@ struct Names {
 
 Section looks(const HeadLook& look, const Names& names, const Shown& shown) {
   Block block;
-  block.lines = {plain("Each token, and the tokens that it takes most from, with their weights:")};
+  block.lines = {plain("Each token, and the tokens that it attends most to, with their weights:")};
   for (std::int64_t i = 0; i < look.weights.size(0); ++i) {
     Line line{{names.tokens.column(i), Role::query}, {"  ->  ", Role::none}};
     const std::vector<std::int64_t> keys = keys_by_weight(look.weights, i);
@@ -164,7 +164,7 @@ std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
             "one, the token itself, and special tokens other than the first.")};
   table.lines = heads_table(survey.heads);
   Explanation explanation;
-  explanation.title = "What the heads look at";
+  explanation.title = "What the heads attend to";
   explanation.sections = {{0, "Tokens", {listed}},
                           {0, "Heads (one of them in full: --layer and --head)", {about, table}}};
   return to_text(explanation, style);

@@ -36,7 +36,7 @@ const char* without_top_key(const Story& story, std::int64_t i) {
   for (std::int64_t j = 0; j < story.count(); ++j) {
     if (std::isnan(weights.at<double>({j}))) return " has weights that are not numbers (NaN)";
   }
-  return " looks at nobody: everything is hidden from it";
+  return " attends to nobody: everything is hidden from it";
 }
 
 // A scale that would spread the attention, if nearly every row now puts all its weight on one key; else 0.
@@ -77,10 +77,10 @@ Section about_roles(const Story& story) {
   block.lines = {
       {{"query  ", Role::query}, {"\"who matters to me\"   what an input looks for in the others", Role::none}},
       {{"key    ", Role::key}, {"\"how others find me\"  what an input can be found by", Role::none}},
-      {{"value  ", Role::value}, {"\"what I pass on\"      what an input hands to those who look at it", Role::none}},
-      plain("Why three, and not one vector for all? Then how much i looks at j would always equal how much j looks "
-            "at i, and an input could only pass on the very numbers that it is found by. Three weight matrices, "
-            "learnt together, keep looking, being found and passing on apart."),
+      {{"value  ", Role::value}, {"\"what I pass on\"      what an input hands to those who attend to it", Role::none}},
+      plain("Why three, and not one vector for all? Then how much i attends to j would always equal how much j "
+            "attends to i, and an input could only pass on the very numbers that it is found by. Three weight "
+            "matrices, learned together, keep looking, being found and passing on apart."),
   };
   std::string score;
   switch (story.input.score) {
@@ -113,7 +113,7 @@ Section about_roles(const Story& story) {
   if (story.input.causal) formula.lines.push_back(plain("Look-ahead mask: an input sees itself and those before it."));
   if (given(story.input.mask)) formula.lines.push_back(plain("Mask: 1 = may attend, 0 = hidden."));
   for (const auto& [name, tensor] : story.input.substitutes) {
-    formula.lines.push_back(plain(fmt::format("Substituted: {}. All that follows from it is computed anew.", name)));
+    formula.lines.push_back(plain(fmt::format("Substituted: {}. All that follows from it is recomputed.", name)));
   }
   return {0, "Three roles", {block, formula}};
 }
@@ -130,7 +130,7 @@ Section about_attention_between(const Story& story) {
     const std::vector<std::int64_t> keys = top_keys(story, i);
     if (keys.empty()) line.push_back({without_top_key(story, i), Role::none});
     for (std::size_t rank = 0; rank < keys.size(); ++rank) {
-      line.push_back({rank == 0 ? " looks most at " : rank == 1 ? ", then at " : ", ", Role::none});
+      line.push_back({rank == 0 ? " attends most to " : rank == 1 ? ", then at " : ", ", Role::none});
       line.push_back({story.input_name(keys[rank]), Role::input});
       line.push_back({" (", Role::none});
       line.push_back({fixed_text(story.run.weights.view().at<double>({i, keys[rank]}), 5), Role::weight});
@@ -138,7 +138,7 @@ Section about_attention_between(const Story& story) {
     }
     block.lines.push_back(line);
   }
-  Section section{0, "Who looks at whom", {block}};
+  Section section{0, "Who attends to whom", {block}};
   if (!story.input.picture.empty()) {
     for (std::int64_t i = 0; i < std::min(story.count(), story.most(3)); ++i) {
       Block pictures;
@@ -146,7 +146,7 @@ Section about_attention_between(const Story& story) {
         pictures.pictures.push_back(
             {caption, Tensor::copy(story.run.inputs.view().select(0, j).reshape(story.input.picture))});
       };
-      draw(story.input_name(i) + " looks at", i);
+      draw(story.input_name(i) + " attends to", i);
       for (std::int64_t j : top_keys(story, i)) {
         draw(fmt::format("{} ({})", story.input_name(j), fixed_text(story.run.weights.view().at<double>({i, j}), 5)),
              j);

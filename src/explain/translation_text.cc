@@ -62,7 +62,7 @@ Explanation words(const TranslationSurvey& survey, const TextStyle& style) {
                     : lists(survey, sources, targets, style.full ? survey.source_words.size() : kMostWords);
   Explanation explanation;
   explanation.title = printable(survey.source_text) + "  ->  " + printable(survey.target_text);
-  explanation.sections = {{0, "What each word looked at", {about, table}}};
+  explanation.sections = {{0, "What each word attended to", {about, table}}};
   return explanation;
 }
 
@@ -88,7 +88,7 @@ std::string to_text(const TranslationSurvey& survey, const TextStyle& style) {
   read.lines = {plain("The decoder reads:  " + listed(survey.read))};
   written.lines = {plain("and writes:  " + listed(survey.target))};
   about.lines = {
-      plain("Means over the tokens that look. Entropy in nats: 0 if all weight goes to one token. Distance in tokens. "
+      plain("Means over the queries. Entropy in nats: 0 if all weight goes to one token. Distance in tokens. "
             "Then the "
             "share of the weight that goes to the first token, the previous one, the next one, the one at the same "
             "position, and "
@@ -96,10 +96,11 @@ std::string to_text(const TranslationSurvey& survey, const TextStyle& style) {
   explanation.sections.push_back({0, "Tokens", {source, read, written}});
   explanation.sections.push_back({0, "Heads", {about}});
   for (const auto& [title, heads] :
-       {std::pair("Encoder self-attention: source tokens look at source tokens (--attention encoder)", &survey.encoder),
-        std::pair("Masked decoder self-attention: tokens read look at those before them (--attention decoder)",
+       {std::pair("Encoder self-attention: source tokens attend to source tokens (--attention encoder)",
+                  &survey.encoder),
+        std::pair("Masked decoder self-attention: tokens read attend to those before them (--attention decoder)",
                   &survey.decoder),
-        std::pair("Encoder-decoder attention: tokens written look at source tokens (--attention encoder-decoder)",
+        std::pair("Encoder-decoder attention: tokens written attend to source tokens (--attention encoder-decoder)",
                   &survey.encoder_decoder)}) {
     Block table;
     table.lines = heads_table(*heads);

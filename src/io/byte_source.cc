@@ -58,7 +58,7 @@ void FileSource::fetch(char* to, std::size_t count) {
   while (count > 0) {
     const ssize_t got = retry([&] { return ::read(file_.get(), to, count); });
     if (got < 0) throw_io_error(path_, "read");
-    if (got == 0) throw IoError(path_ + ": cannot read: the file became shorter meanwhile");
+    if (got == 0) throw IoError(path_ + ": cannot read: the file shrank while it was read");
     to += got;
     count -= static_cast<std::size_t>(got);
   }

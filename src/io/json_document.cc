@@ -29,7 +29,7 @@ class TreeBuilder : public JsonEvents {
 
   bool key(std::string& name) override {
     const auto [member, is_new] = open_.back()->get_ref<nlohmann::json::object_t&>().try_emplace(name);
-    if (!is_new) refuse(fmt::format("key {} is there twice", quote(name)));
+    if (!is_new) refuse(fmt::format("key {} appears twice", quote(name)));
     member_ = &member->second;
     return true;
   }

@@ -23,7 +23,7 @@ std::string fault_of(std::string_view line, std::span<const std::string> reserve
   if (columns < 2 || is_blank(line.substr(0, tab)) || is_blank(line.substr(tab))) return kPair;
   for (const std::string& token : reserved) {
     if (line.find(token) != std::string_view::npos) {
-      return fmt::format("has {} in its text, which is a special token", token);
+      return fmt::format("holds the special token {}", token);
     }
   }
   return "";

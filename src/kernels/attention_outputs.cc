@@ -35,7 +35,7 @@ void AttentionProblem::set_outputs(const MutableTensorView& out, const Attention
   if (extras.weights) weights_ = plane("weights", extras.weights);
   if (extras.logits) logits_ = plane("logits", extras.logits);
   if (static_cast<bool>(extras.rows) != static_cast<bool>(extras.row_weights)) {
-    fail("rows and row_weights belong together, only one was given");
+    fail("rows and row_weights must be given together, only one was");
   }
   if (extras.rows) check_rows(extras.rows, extras.row_weights);
   set_statistics(extras);
@@ -51,7 +51,7 @@ void AttentionProblem::set_statistics(const AttentionExtras& extras) {
   if (extras.row_maximum) row_maximum_ = place("row_maximum", query_scalars("row_maximum", extras.row_maximum));
   if (extras.entropy) entropy_ = place("entropy", query_scalars("entropy", extras.entropy));
   if (static_cast<bool>(extras.top_keys) != static_cast<bool>(extras.top_weights)) {
-    fail("top_keys and top_weights belong together, only one was given");
+    fail("top_keys and top_weights must be given together, only one was");
   }
   if (extras.top_keys) {
     if (extras.top_keys.dtype() != Dtype::i64) fail("top_keys is {}; it must be i64", name_of(extras.top_keys.dtype()));
@@ -61,7 +61,7 @@ void AttentionProblem::set_statistics(const AttentionExtras& extras) {
     top_weights_ = place("top_weights", query_rows("top_weights", extras.top_weights, count));
   }
   if (extras.received) {
-    if (packed && paged) fail("received has no form where queries are packed and keys are paged");
+    if (packed && paged) fail("received is not supported for packed queries with paged keys");
     require_accumulation("received", extras.received);
     received_ = place("received", brought_to("received", extras.received,
                                              concatenate(batch_shape_, {heads, packed ? k_.size(-2) : k_len})));

@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxDim = 1024;  // of heads, values and the hidden layer
 std::vector<std::int64_t> offsets(std::string_view name, const TensorView& view, std::int64_t rows) {
   std::vector<std::int64_t> values = integers(name, view);
   if (values.empty() || values.front() != 0 || values.back() != rows || !std::is_sorted(values.begin(), values.end())) {
-    fail("{} must begin with 0, never fall, and end with the {} rows it divides", name, rows);
+    fail("{} must start at 0, never decrease, and end at the number of rows, {}", name, rows);
   }
   return values;
 }
@@ -43,9 +43,9 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
     fail("q {}, k {} and v {} must have equal rank, at least 2", to_string(q.shape()), to_string(k.shape()),
          to_string(v.shape()));
   }
-  if (paged && options.offsets_key) fail("paged keys have a block table and no offsets_key, both were given");
+  if (paged && options.offsets_key) fail("paged keys take a block table and no offsets_key; both were given");
   if (!paged && packed != static_cast<bool>(options.offsets_key)) {
-    fail("packed rows need offsets for queries and for keys, only one was given");
+    fail("packed rows need offsets for queries and for keys; only one was given");
   }
   if (packed && q.rank() != 3) fail("packed q must be [tokens, heads, size], got {}", to_string(q.shape()));
 

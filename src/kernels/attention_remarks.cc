@@ -21,8 +21,8 @@ void remark_on_table(AttentionPlan& plan, RelativeTable::Kind kind) {
       return plan.remarks.push_back("a Swin table is looked up for each logit: about 1.25 times the time");
     case RelativeTable::Kind::shaw:
       return plan.remarks.push_back(
-          "Shaw's table multiplies each query with the rows it can meet: 1.2 times the time where it reaches 16 keys, "
-          "2.8 times at 511");
+          "Shaw's table multiplies each query with the rows within its reach: 1.2 times the time for a reach of 16 "
+          "keys, 2.8 times for 511");
   }
 }
 
@@ -44,7 +44,7 @@ void remark_on_target(AttentionPlan& plan) {
 
 void remark_on_threads(AttentionPlan& plan, int allowed, int asked) {
   if (allowed < asked) {
-    plan.remarks.push_back(fmt::format("memory_limit leaves {} of {} threads", allowed, asked));
+    plan.remarks.push_back(fmt::format("memory_limit allows {} of {} threads", allowed, asked));
   } else if (plan.threads < allowed) {
     plan.remarks.push_back(fmt::format("there is work for {} of {} threads", plan.threads, allowed));
   }
@@ -54,7 +54,7 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
   const auto add = [&](std::string line) { plan.remarks.push_back(std::move(line)); };
   const AttentionTask task = problem.task(0, 0);
   if (!is_dot_product(task.score)) {
-    add("this score has no kernel of its own: each query and key go through its parameters first");
+    add("no dedicated kernel for this score: queries and keys are projected first");
   }
   if (task.soft_cap != 0) add("soft cap: a hyperbolic tangent for each logit");
   if (task.bias_count > 0) add("a bias is read element by element and added: about 1.3 times the time");
@@ -69,7 +69,7 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
   if (task.boolean_count > 0) add("a boolean mask is read once, for 16 queries and 8 keys at a time");
   if (task.mask_function_count > 0) add("a mask function is called for each pair: about 1.4 times the time");
   if (has_scattered_documents(problem)) {
-    add("documents whose keys are scattered are compared key by key: up to 1.5 times the time of documents in a row");
+    add("documents whose keys are scattered are compared key by key: up to 1.5 times the time of contiguous documents");
   }
   const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
   if (half && plan.precision == Precision::exact) {
@@ -87,7 +87,7 @@ void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, con
     if (!reason.empty()) {
       add("precision reduced is computed exactly: " + reason);
     } else if (!schedule.decoded.empty()) {
-      add("precision reduced: single queries are computed exactly, they wait for memory and not for products");
+      add("precision reduced: single queries are computed exactly; memory limits them, not products");
     }
   }
   const std::int64_t together = schedule.folded.together(problem.q_len);
@@ -96,13 +96,13 @@ void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, con
     add(fmt::format("{} queries do not fill a block of {}", together * problem.q_len, schedule.block.block_queries));
   }
   if (schedule.statistics || extras.weights || extras.logits) {
-    add("what is asked for besides the output takes a second look at the keys");
+    add("the requested optional outputs need a second pass over the keys");
     if (schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.threads) {
-      add("it also keeps keys from being split over threads");
+      add("they also keep keys from being split over threads");
     }
   }
-  if (schedule.sums) add("sums over queries: one thread does all of a head");
-  if (schedule.chosen_rows > 0) add("chosen rows are attended once more, each alone");
+  if (schedule.sums) add("sums over queries: each head runs on one thread");
+  if (schedule.chosen_rows > 0) add("chosen rows are computed again, one by one");
 }
 
 }  // namespace qkv

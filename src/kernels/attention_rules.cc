@@ -18,7 +18,7 @@ std::int64_t bound_of(std::int64_t side) { return side < 0 ? kUnbounded : std::m
 void check_relative_rows(const AttentionOptions& options) {
   for (const RelativeTable& table : options.bias.tables()) {
     if (table.kind() == RelativeTable::Kind::shaw && !is_dot_product(options.score.kind())) {
-      fail("Shaw's table goes with the scores dot and scaled dot");
+      fail("Shaw's table needs the score dot or scaled dot");
     }
   }
 }

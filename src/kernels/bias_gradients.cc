@@ -24,7 +24,7 @@ BiasGradients::BiasGradients(const AttentionProblem& problem, const Bias& bias,
                              const std::vector<MutableTensorView>& gradients)
     : problem_(problem) {
   if (gradients.size() > bias.views().size()) {
-    fail("{} gradients of bias views were asked for, there are {} views", gradients.size(), bias.views().size());
+    fail("{} gradients of bias views were requested, there are {} views", gradients.size(), bias.views().size());
   }
   const char* name = "the gradient of a bias";
   const Dims whole = concatenate(problem.mask_batch(), {problem.heads, problem.q_len, problem.k_len});

@@ -67,7 +67,7 @@ void KeyValueCache::append(const TensorView& k, const TensorView& v, const Tenso
   const Tensor copy = convert(offsets, Dtype::i64);
   const std::span rows(copy.data<std::int64_t>(), at(copy.element_count()));
   if (rows.front() != 0 || rows.back() != k.size(0) || !std::is_sorted(rows.begin(), rows.end())) {
-    fail("offsets must begin with 0, never fall, and end with the {} rows of k", k.size(0));
+    fail("offsets must start at 0, never decrease, and end at the number of rows of k, {}", k.size(0));
   }
   for (std::int64_t b = 0; b < batch(); ++b) {
     const std::int64_t first = rows[at(b)], last = rows[at(b + 1)];

@@ -35,7 +35,7 @@ ParameterSums::ParameterSums(const AttentionProblem& problem, const AttentionOpt
   const auto& tables = options.bias.tables();
   const auto& slopes = options.bias.alibi_slopes();
   if (gradients.tables.size() > tables.size() || gradients.alibi_slopes.size() > slopes.size()) {
-    fail("gradients of {} tables and {} slopes are asked for, of {} and {}", gradients.tables.size(),
+    fail("gradients of {} tables and {} slopes were requested, there are {} and {}", gradients.tables.size(),
          gradients.alibi_slopes.size(), tables.size(), slopes.size());
   }
   for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
@@ -46,7 +46,7 @@ ParameterSums::ParameterSums(const AttentionProblem& problem, const AttentionOpt
     check(problem, "the gradient of ALiBi slopes", gradients.alibi_slopes[i], slopes[i].shape());
     wanted_ = wanted_ || gradients.alibi_slopes[i];
   }
-  if (gradients.sinks && !options.sinks) fail("the gradient of sinks is asked for, but there are none");
+  if (gradients.sinks && !options.sinks) fail("the gradient of sinks was requested, but there are none");
   check(problem, "the gradient of sinks", gradients.sinks, {problem.heads});
   if (!wanted_ || problem.batch == 0 || problem.heads == 0) return;
   count_ = parameter_count(problem.task(0, 0));

@@ -99,7 +99,7 @@ void write(const Tensor& rows, const MutableTensorView& to) {
 void check_parameters(const Score& score, const ScoreGradients& gradients) {
   const auto check = [](const char* name, const TensorView& parameter, const TensorView& gradient) {
     if (!gradient) return;
-    if (!parameter) fail("{} is no parameter of this score", name);
+    if (!parameter) fail("{} is not a parameter of this score", name);
     require_shape(name, gradient, parameter.shape());
     if (gradient.dtype() != parameter.dtype()) {
       fail("{} is {}; it must be {}", name, name_of(gradient.dtype()), name_of(parameter.dtype()));
@@ -317,9 +317,9 @@ std::vector<NamedView> all_inputs_of(const BackwardInputs& inputs, const Attenti
 
 void check_backward(const AttentionOptions& options, const AttentionGradients& gradients) {
   if (options.threads < 0) throw std::invalid_argument("attention_backward: threads must be 0 (default) or more");
-  if (options.block_table) throw std::invalid_argument("attention_backward: paged keys have no gradients");
+  if (options.block_table) throw std::invalid_argument("attention_backward: paged keys are not supported");
   if (options.logit_function) {
-    throw std::invalid_argument("attention_backward: the derivative of a logit function is not known");
+    throw std::invalid_argument("attention_backward: logit functions are not supported, they have no derivative");
   }
   if (options.precision != Precision::exact) {
     throw std::invalid_argument("attention_backward: precision must be exact");

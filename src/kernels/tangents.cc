@@ -17,10 +17,10 @@ void require_tangents(std::string_view function, const AttentionProblem& problem
   if (problem.storage != problem.accumulation) {
     refuse("q has type " + std::string(name_of(problem.storage)) + "; it must be f32 or f64");
   }
-  if (options.block_table) refuse("paged keys have no tangents");
-  if (options.logit_function) refuse("the derivative of a logit function is not known");
+  if (options.block_table) refuse("paged keys are not supported");
+  if (options.logit_function) refuse("logit functions are not supported, they have no derivative");
   for (const RelativeTable& table : options.bias.tables()) {
-    if (table.kind() == RelativeTable::Kind::shaw) refuse("Shaw's table has no tangents");
+    if (table.kind() == RelativeTable::Kind::shaw) refuse("Shaw's table is not supported");
   }
   const Score::Kind score = options.score.kind();
   if (!is_dot_product(score)) refuse("the score must be dot or scaled dot");

@@ -20,7 +20,7 @@ std::vector<std::int64_t> cached_lengths(const KeyValueCache& cache) {
 
 KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch) const {
   if (extra_key_.element_count() > 0) {
-    throw std::invalid_argument("multi_head_attention: bias_kv and zero_attention have no place in a cache");
+    throw std::invalid_argument("multi_head_attention: bias_kv and zero_attention are not supported with a cache");
   }
   return KeyValueCache(
       {.batch = batch, .kv_heads = config_.heads, .head_dim = config_.head_dim, .dtype = extra_key_.dtype()});
@@ -42,7 +42,7 @@ void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, i
 Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& cache,
                                    const MultiHeadAttentionOptions& options) const {
   if (options.weights || options.mean_weights) {
-    throw std::invalid_argument("multi_head_attention: weights over a cache are not given; run forward on the memory");
+    throw std::invalid_argument("multi_head_attention: a cache gives no weights; call forward with the memory");
   }
   const LayerRows rows("multi_head_attention: query", query.rows, config_.model_dim);
   Tensor projected = projections_[0].forward(rows.view(), options.threads);

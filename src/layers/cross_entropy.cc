@@ -56,7 +56,7 @@ void check(const ClassWeights& classes, const TensorView& hidden, std::span<cons
   }
   for (const std::int32_t target : targets) {
     if (target >= count || (target >= 0 && target == options.excluded)) {
-      fail(fmt::format("target {} is none of the {} classes, or excluded", target, count));
+      fail(fmt::format("target {} is not one of the {} classes, or is excluded", target, count));
     }
   }
 }

@@ -34,7 +34,7 @@ void Embedding::check(std::span<const std::int32_t> ids, const char* name, const
   }
   for (const std::int32_t id : ids) {
     if (id >= 0 && id < config_.count) continue;
-    throw std::invalid_argument(fmt::format("embedding: number {} is not in a table of {} rows", id, config_.count));
+    throw std::invalid_argument(fmt::format("embedding: id {} is not in a table of {} rows", id, config_.count));
   }
 }
 

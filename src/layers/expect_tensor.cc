@@ -23,7 +23,7 @@ void expect_tensor(const std::string& origin, const std::string& name, const std
 }
 
 void refuse_left_over(const std::string& origin, const std::string& first, std::size_t count) {
-  throw FormatError(fmt::format("{}: tensor {}{} belongs to no part of this model", origin, io::quote(first),
+  throw FormatError(fmt::format("{}: tensor {}{} is not part of this model", origin, io::quote(first),
                                 count > 1 ? fmt::format(" (and {} more)", count - 1) : ""));
 }
 

@@ -39,12 +39,12 @@ MultiHeadAttentionConfig checked(MultiHeadAttentionConfig config) {
   size("out_dim", config.out_dim);
   if (config.rotary && config.head_dim % 2 != 0) {
     throw std::invalid_argument(
-        fmt::format("multi_head_attention: head_dim {} is odd; rotary positions turn pairs", config.head_dim));
+        fmt::format("multi_head_attention: head_dim {} is odd; rotary positions need pairs", config.head_dim));
   }
   if (config.rotary && (config.bias_kv || config.zero_attention)) {
     throw std::invalid_argument(
-        "multi_head_attention: the keys of bias_kv and zero_attention stand nowhere; rotary positions cannot be "
-        "theirs");
+        "multi_head_attention: bias_kv and zero_attention keys have no position; they cannot be combined with "
+        "rotary positions");
   }
   return config;
 }

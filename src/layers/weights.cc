@@ -14,7 +14,7 @@ Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtyp
     throw std::invalid_argument(fmt::format("weights: layers compute in f32 or f64, not in {}", name_of(dtype)));
   }
   if (dtype == Dtype::f64 && storage != WeightStorage::full) {
-    throw std::invalid_argument("weights: matrices of f64 are kept full");
+    throw std::invalid_argument("weights: f64 matrices need full storage");
   }
 }
 

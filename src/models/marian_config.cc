@@ -101,7 +101,7 @@ MarianConfig read_family(const io::JsonValue& root) {
     if (type.string() == family.type) return {.kind = family.kind, .norm_order = family.norm_order};
     known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", family.type);
   }
-  type.refuse(fmt::format("is {}; the encoder-decoders known here are {} and \"{}\"", io::quote(type.string()), known,
+  type.refuse(fmt::format("is {}; the supported encoder-decoders are {} and \"{}\"", io::quote(type.string()), known,
                           kOwnType));
 }
 

@@ -72,7 +72,7 @@ Encoding Embedder::encode(const std::string& text, std::int64_t* cut) const {
 Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& options) const {
   if (!options.cut.empty() && options.cut.size() != texts.size()) {
     throw std::invalid_argument(
-        fmt::format("embed: {} texts need as many places in cut (got {})", texts.size(), options.cut.size()));
+        fmt::format("embed: {} texts need as many elements in cut, got {}", texts.size(), options.cut.size()));
   }
   const auto count = static_cast<std::int64_t>(texts.size());
   std::vector<Encoding> encodings(texts.size());

@@ -32,14 +32,14 @@ constexpr const char* kUnknownValues[] = {"suppress_tokens", "begin_suppress_tok
 void refuse_unknown(const io::JsonValue& root) {
   for (const auto& [name, off] : kUnknown) {
     const auto value = root.find(name);
-    if (value && value->number() != off) value->refuse(fmt::format("must be {}: anything else is not known here", off));
+    if (value && value->number() != off) value->refuse(fmt::format("must be {}; other values are not supported", off));
   }
   for (const char* name : kUnknownSwitches) {
     const auto value = root.find(name);
-    if (value && value->boolean()) value->refuse("must be false: it is not known here");
+    if (value && value->boolean()) value->refuse("is not supported; set it to false");
   }
   for (const char* name : kUnknownValues) {
-    if (const auto value = root.find(name)) value->refuse("must be absent or null: it is not known here");
+    if (const auto value = root.find(name)) value->refuse("is not supported; remove it or set it to null");
   }
 }
 

@@ -35,7 +35,7 @@ Pooling pooling_named(const io::JsonValue& mode) {
   const std::vector<io::JsonValue> list = mode.is_string() ? std::vector{mode} : mode.elements();
   if (list.size() == 1 && list[0].string() == "mean") return Pooling::mean;
   if (list.size() == 1 && list[0].string() == "cls") return Pooling::cls;
-  mode.refuse("must be \"mean\" or \"cls\": no other is known here");
+  mode.refuse("must be \"mean\" or \"cls\"; no other is supported");
 }
 
 // Before it a switch for each; none is the mean.
@@ -45,7 +45,7 @@ Pooling pooling_switched(const io::JsonValue& root) {
     if (!key.starts_with("pooling_mode_") || !value.boolean()) return;
     if (key == "pooling_mode_cls_token") return switched.push_back(Pooling::cls);
     if (key == "pooling_mode_mean_tokens") return switched.push_back(Pooling::mean);
-    value.refuse("must be false: the mean over tokens and the first token (cls) are known here");
+    value.refuse("is not supported; set it to false (mean_tokens and cls_token are supported)");
   });
   if (switched.size() > 1) root["pooling_mode_cls_token"].refuse("must be false beside pooling_mode_mean_tokens");
   return switched.empty() ? Pooling::mean : switched[0];
@@ -74,10 +74,10 @@ void read_modules(const fs::path& folder, const std::string& path, std::int64_t 
   if (modules.size() != 2 && modules.size() != 3) document.root().refuse("must list Transformer, Pooling, Normalize");
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const io::JsonValue type = modules[i]["type"];
-    if (last_part(type.string()) != kKnown[i]) type.refuse(fmt::format("must be {} in this place", kKnown[i]));
+    if (last_part(type.string()) != kKnown[i]) type.refuse(fmt::format("must be {} here", kKnown[i]));
     const fs::path place = module_folder(folder, modules[i]["path"]);
     if (i == 0 && place.lexically_normal() != (folder / "").lexically_normal()) {
-      modules[i]["path"].refuse("must be empty: the model lies in the folder itself");
+      modules[i]["path"].refuse("must be empty: the model must be in the folder itself");
     }
     if (i == 1) read_pooling((place / "config.json").string(), dim, result);
   }
@@ -92,7 +92,7 @@ void read_limits(const fs::path& folder, SentenceFolder& result) {
       result.max_length = length->integer(1, kMaxLayerSize);
     }
     const auto lower = document.root().find("do_lower_case");
-    if (lower && lower->boolean()) lower->refuse("must be false: capitals are the business of tokenizer.json here");
+    if (lower && lower->boolean()) lower->refuse("is not supported; set it to false (tokenizer.json handles case)");
   }
   // Where sentence-transformers has kept the number since version 6. Without a limit it is 1e30.
   if (const fs::path path = folder / "tokenizer_config.json"; result.max_length == 0 && is_there(path)) {

@@ -26,8 +26,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
     const std::u32string codes = to_code_points(forms_.back());
     const Trie::Node there = trie.find(codes);
     if (there != Trie::kNone && trie.value(there) != Trie::kNoValue) {
-      throw std::invalid_argument(fmt::format("tokens {} and {} are both looked for as {}",
-                                              tokens_[trie.value(there)].id, token.id, io::quote(forms_.back())));
+      throw std::invalid_argument(fmt::format("tokens {} and {} both match {}", tokens_[trie.value(there)].id, token.id,
+                                              io::quote(forms_.back())));
     }
     trie.insert(codes, i);
   }

@@ -17,7 +17,7 @@ namespace qkv::text {
 using io::JsonValue;
 
 [[noreturn]] inline void refuse_type(const JsonValue& stage, std::string_view known) {
-  stage["type"].refuse(fmt::format("is {}, known is only {}", io::quote(stage["type"].string()), known));
+  stage["type"].refuse(fmt::format("is {}; supported: {}", io::quote(stage["type"].string()), known));
 }
 
 // Calls `build`, whose std::invalid_argument is a rule that `value` breaks.

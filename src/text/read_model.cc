@@ -44,7 +44,7 @@ Bpe::Merge read_merge(const JsonValue& merge) {
 
 std::unique_ptr<Model> read_bpe(const JsonValue& stage, const TokenLimits& limits) {
   if (const auto dropout = stage.find("dropout")) {
-    if (dropout->number() != 0) dropout->refuse("must be null: tokens are not drawn at random here");
+    if (dropout->number() != 0) dropout->refuse("is not supported; set it to null");
   }
   const BpeOptions options{.unknown_token = optional_string(stage, "unk_token"),
                            .continuing_prefix = optional_string(stage, "continuing_subword_prefix"),
@@ -66,7 +66,7 @@ std::unique_ptr<Model> read_unigram(const JsonValue& stage, const TokenLimits& l
     const std::vector<JsonValue> pair = item.elements();
     if (pair.size() != 2) item.refuse("must be [token, score]");
     if (static_cast<std::int64_t>(entries.size()) == limits.vocab) {
-      item.refuse(fmt::format("is one too many: the model knows {} tokens", limits.vocab));
+      item.refuse(fmt::format("is one too many: the model has {} tokens", limits.vocab));
     }
     entries.push_back({limits.text(pair[0], pair[0].string()), static_cast<std::int32_t>(entries.size())});
     scores.push_back(pair[1].number());

@@ -108,7 +108,7 @@ Tokenizer Tokenizer::parse(std::string_view json, const std::string& name, std::
 
 Encoding Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) const {
   if (utf8.size() > std::numeric_limits<std::uint32_t>::max()) {
-    throw std::invalid_argument(fmt::format("encode: a text of {} bytes, at most 2^32 - 1 will do", utf8.size()));
+    throw std::invalid_argument(fmt::format("encode: the text has {} bytes, the limit is 2^32 - 1", utf8.size()));
   }
   const text::PostProcessor& around = parts_->post_processor;
   const std::size_t special = options.add_special_tokens ? around.before.size() + around.after.size() : 0;

@@ -73,7 +73,7 @@ PostProcessor read_template(const JsonValue& stage, const KnownTokens& known) {
   for (const JsonValue& piece : stage["single"].elements()) {
     if (const auto sequence = piece.find("Sequence")) {
       if ((*sequence)["id"].string() != "A") (*sequence)["id"].refuse("must be \"A\", the only text");
-      if (text_seen) piece.refuse("must not be a second place of the text");
+      if (text_seen) piece.refuse("must not contain the text a second time");
       text_seen = true;
       result.type_id = type_id((*sequence)["type_id"]);
       continue;
@@ -87,7 +87,7 @@ PostProcessor read_template(const JsonValue& stage, const KnownTokens& known) {
       (text_seen ? result.after : result.before).push_back(known.check(tokens[i], ids[i], type_id(special["type_id"])));
     }
   }
-  if (!text_seen) stage["single"].refuse("must have a place for the text, Sequence \"A\"");
+  if (!text_seen) stage["single"].refuse("must contain the text, Sequence \"A\"");
   return result;
 }
 
@@ -134,7 +134,7 @@ Tokenizer::Parts read_tokenizer_json(const io::JsonDocument& document, std::int6
   const JsonValue root = document.root();
   const TokenLimits limits{vocab};
   if (const auto version = root.find("version"); version && version->string() != "1.0") {
-    version->refuse(fmt::format("is {}, known is only \"1.0\"", io::quote(version->string())));
+    version->refuse(fmt::format("is {}; supported: \"1.0\"", io::quote(version->string())));
   }
   Tokenizer::Parts parts;
   if (const auto stage = root.find("normalizer")) parts.normalizer = read_normalizer(*stage);

@@ -15,7 +15,7 @@ Vocabulary::Vocabulary(std::vector<Entry> entries) : entries_(std::move(entries)
   std::ranges::sort(entries_, {}, &Entry::token);
   const auto same_token = std::ranges::adjacent_find(entries_, {}, &Entry::token);
   if (same_token != entries_.end()) {
-    throw std::invalid_argument(fmt::format("token {} is there twice", io::quote(same_token->token)));
+    throw std::invalid_argument(fmt::format("token {} appears twice", io::quote(same_token->token)));
   }
   const auto id = [this](std::uint32_t index) { return entries_[index].id; };
   std::iota(by_id_.begin(), by_id_.end(), 0u);

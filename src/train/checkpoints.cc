@@ -179,7 +179,7 @@ bool Checkpoints::is_whole(std::int64_t step) const {
     io::verify_folder(path_of(step));
     return true;
   } catch (const std::runtime_error& damage) {
-    notice_(fmt::format("a damaged checkpoint is left out: {}", damage.what()));
+    notice_(fmt::format("skipping a damaged checkpoint: {}", damage.what()));
     return false;
   }
 }
@@ -221,7 +221,7 @@ std::optional<Checkpoint> Checkpoints::newest() const {
   if (found.empty()) return std::nullopt;
   const auto whole = std::find_if(found.rbegin(), found.rend(), [&](std::int64_t step) { return is_whole(step); });
   if (whole == found.rend()) {
-    throw FormatError(fmt::format("{}: none of its checkpoints is whole; to begin anew, remove it", folder_));
+    throw FormatError(fmt::format("{}: all checkpoints are damaged; remove it to start over", folder_));
   }
   return read_state(path_of(*whole));
 }
@@ -229,7 +229,7 @@ std::optional<Checkpoint> Checkpoints::newest() const {
 void Checkpoints::restore(const Checkpoint& from, Trainable& model, Adam& adam) const {
   restore_weights(from.path, model);
   restore_moments(from.path, model, from.state.step, adam);
-  notice_(fmt::format("going on from {}", from.path));
+  notice_(fmt::format("resuming from {}", from.path));
 }
 
 void Checkpoints::remove_after(std::int64_t step) const {

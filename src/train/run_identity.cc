@@ -73,7 +73,7 @@ std::vector<Change> changes_of(const RunIdentity& before, const RunIdentity& now
                                const std::string& checkpoint) {
   if (const std::vector<Change> others = differences(before.fixed, now.fixed); !others.empty()) {
     throw std::invalid_argument(
-        fmt::format("{}: it is of another training ({}); train into another folder", checkpoint, to_text(others)));
+        fmt::format("{}: belongs to another training ({}); train into another folder", checkpoint, to_text(others)));
   }
   std::vector<Change> changes = differences(before.settings, now.settings);
   const bool rates_differ = now.settings.at("schedule") == "cosine" && now.steps != before.steps;

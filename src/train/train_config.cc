@@ -18,7 +18,7 @@ void expect_known(const io::JsonValue& object, const std::set<std::string>& know
     if (known.contains(key)) return;
     std::string names;
     for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-    member.refuse("is not known; known are " + names);
+    member.refuse("is unknown; known are " + names);
   });
 }
 
@@ -33,7 +33,7 @@ void complete(const io::JsonValue& root, TrainConfig& config) {
       value.refuse(fmt::format("is {}, must divide model_dim, {}", heads, model.model_dim));
     }
     if (model.position_kind == MarianPositions::rotary && model.model_dim / heads % 2 != 0) {
-      value.refuse(fmt::format("is {}: rotary positions turn pairs, so that model_dim / heads must be even", heads));
+      value.refuse(fmt::format("is {}: rotary positions need an even model_dim / heads", heads));
     }
   };
   complete_heads("encoder_heads", model.encoder_heads);

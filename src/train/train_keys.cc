@@ -120,26 +120,26 @@ std::vector<TrainKey> make_keys() {
           {"model", "decoder_layers", "layers", "Layers that write the target."},
           [](C& c) -> auto& { return c.model.decoder_layers; }, 1, kMaxLayers, kRequired),
       size(
-          {"model", "encoder_heads", "heads", "Heads of the encoder alone."},
+          {"model", "encoder_heads", "heads", "Heads of the encoder only."},
           [](C& c) -> auto& { return c.model.encoder_heads; }, "model.heads"),
       size(
-          {"model", "decoder_heads", "heads", "Heads of the decoder alone."},
+          {"model", "decoder_heads", "heads", "Heads of the decoder only."},
           [](C& c) -> auto& { return c.model.decoder_heads; }, "model.heads"),
       size(
-          {"model", "encoder_ff_dim", "elements", "The ff_dim of the encoder alone."},
+          {"model", "encoder_ff_dim", "elements", "The ff_dim of the encoder only."},
           [](C& c) -> auto& { return c.model.encoder_ff_dim; }, "model.ff_dim"),
       size(
-          {"model", "decoder_ff_dim", "elements", "The ff_dim of the decoder alone."},
+          {"model", "decoder_ff_dim", "elements", "The ff_dim of the decoder only."},
           [](C& c) -> auto& { return c.model.decoder_ff_dim; }, "model.ff_dim"),
       choice({"model", "kind", "-",
               "marian adds sinusoids to embeddings; bart adds a learned table of positions and norms the sum."},
              [](C& c) -> auto& { return c.model.kind; }, {{"marian", MarianKind::marian}, {"bart", MarianKind::bart}}),
       choice({"model", "position_kind", "-",
-              "of_kind: positions as kind has them; rotary: self-attention turns queries and keys instead."},
+              "of_kind: positions as kind has them; rotary: self-attention rotates queries and keys instead."},
              [](C& c) -> auto& { return c.model.position_kind; },
              {{"of_kind", MarianPositions::of_kind}, {"rotary", MarianPositions::rotary}}),
       choice({"model", "norm_order", "-",
-              "post: norms come after each part of a layer; pre: before it, and once more at the end of each side."},
+              "post: norms follow each sublayer; pre: precede it, with one more at the end of each side."},
              [](C& c) -> auto& { return c.model.norm_order; }, {{"post", NormOrder::post}, {"pre", NormOrder::pre}}),
       choice({"model", "normalization", "-", "layer: LayerNorm; rms: RMSNorm without bias."},
              [](C& c) -> auto& { return c.model.normalization; },
@@ -152,25 +152,26 @@ std::vector<TrainKey> make_keys() {
           [](C& c) -> auto& { return c.model.positions; }, 2, kMaxLayerSize),
       number(
           {"model", "dropout", "probability",
-           "Share of the elements that are made 0 while training: in embeddings, weights of attention, activations "
-           "and what each part of a layer gives."},
+           "Share of elements set to 0 during training: in embeddings, attention weights, activations and outputs of "
+           "sublayers."},
           [](C& c) -> auto& { return c.dropout; }, 1),
       choice({"model", "dtype", "-", "Type of the weights in the finished model."},
              [](C& c) -> auto& { return c.dtype; }, {{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}}),
 
       size(
-          {"tokenizer", "vocab", "tokens", "Size of the vocabulary that is learned from the pairs to train on."},
+          {"tokenizer", "vocab", "tokens", "Size of the vocabulary learned from the training pairs."},
           [](C& c) -> auto& { return c.vocab; }, kRequired),
       choice({"tokenizer", "vocabularies", "-",
-              "shared: source and target have one, and one table of embeddings; separate: each side has its own."},
+              "shared: source and target share one, and one table of embeddings; separate: each side has its own."},
              [](C& c) -> auto& { return c.vocabularies; },
              {{"shared", Vocabularies::shared}, {"separate", Vocabularies::separate}}),
 
       integer(
-          {"training", "steps", "updates", "Updates of the weights, at most; 0: as many as epochs has."},
+          {"training", "steps", "updates", "Maximum number of updates of the weights; 0: limited by epochs alone."},
           [](C& c) -> auto& { return c.training.steps; }, 0),
       integer(
-          {"training", "epochs", "passes", "Passes over the training pairs, at most; 0: as many as steps takes."},
+          {"training", "epochs", "passes",
+           "Maximum number of passes over the training pairs; 0: limited by steps alone."},
           [](C& c) -> auto& { return c.training.epochs; }, 0, kMaxEpochs),
       number(
           {"training", "rate", "per update", "The highest learning rate; above 0."},
@@ -179,61 +180,60 @@ std::vector<TrainKey> make_keys() {
              [](C& c) -> auto& { return c.training.schedule.decay; },
              {{"inverse_sqrt", Decay::inverse_sqrt}, {"cosine", Decay::cosine}}),
       integer(
-          {"training", "warmup", "updates", "In which the learning rate rises from 0 to the highest."},
+          {"training", "warmup", "updates", "Updates in which the learning rate rises from 0 to the highest."},
           [](C& c) -> auto& { return c.training.schedule.warmup; }, 0),
       integer(
-          {"training", "batch_tokens", "tokens", "Tokens of a batch, at most, both sides together."},
+          {"training", "batch_tokens", "tokens", "Maximum number of tokens of a batch, both sides together."},
           [](C& c) -> auto& { return c.training.batch_tokens; }, 1),
       integer(
           {"training", "accumulate", "batches", "Batches whose gradients make one update."},
           [](C& c) -> auto& { return c.training.accumulate; }, 1),
-      number({"training", "clip", "norm", "Largest norm of all gradients together, per target token; 0: any."},
+      number({"training", "clip", "norm", "Maximum norm of all gradients together, per target token; 0: no limit."},
              [](C& c) -> auto& { return c.training.clip; }),
       number(
           {"training", "label_smoothing", "probability", "Share of each target that is spread over all tokens."},
           [](C& c) -> auto& { return c.label_smoothing; }, 1),
       choice({"training", "optimizer", "-",
-              "AdamW lets weights shrink by rate * weight_decay; Adam adds weight_decay * weight to their gradients."},
+              "AdamW shrinks weights by rate * weight_decay; Adam adds weight_decay * weight to their gradients."},
              [](C& c) -> auto& { return c.training.adam.decay; },
              {{"adam", WeightDecay::in_gradient}, {"adamw", WeightDecay::decoupled}}),
       number(
-          {"training", "beta1", "-", "How much of its mean gradient Adam keeps in an update."},
+          {"training", "beta1", "-", "Decay rate of Adam's running mean of gradients."},
           [](C& c) -> auto& { return c.training.adam.beta1; }, 1),
       number(
-          {"training", "beta2", "-", "The same of the mean of the squares."},
+          {"training", "beta2", "-", "Decay rate of Adam's running mean of squared gradients."},
           [](C& c) -> auto& { return c.training.adam.beta2; }, 1),
-      number({"training", "epsilon", "-", "What Adam adds to the root of that mean; above 0."},
+      number({"training", "epsilon", "-", "Added to the square root of the latter; above 0."},
              [](C& c) -> auto& { return c.training.adam.epsilon; }),
-      number({"training", "weight_decay", "-", "How strongly weights are drawn to 0; see optimizer."},
+      number({"training", "weight_decay", "-", "Strength of the pull of weights towards 0; see optimizer."},
              [](C& c) -> auto& { return c.training.adam.weight_decay; }),
       integer(
           {"training", "max_length", "tokens",
            "Longest side of a pair to train on, its end token included; at most model.positions."},
           [](C& c) -> auto& { return c.max_length; }, 2, kMaxLayerSize, "model.positions"),
       choice({"training", "long_pairs", "-",
-              "What becomes of longer pairs; truncate keeps their beginning and the end token."},
+              "What to do with longer pairs; truncate keeps their beginning and the end token."},
              [](C& c) -> auto& { return c.long_pairs; },
              {{"leave_out", LongPairs::leave_out}, {"truncate", LongPairs::truncate}}),
       integer(
-          {"training", "seed", "-", "Of every random draw: weights, order of the pairs, dropout."},
+          {"training", "seed", "-", "Seed of every random draw: weights, order of the pairs, dropout."},
           [](C& c) -> auto& { return c.training.seed; }, 0),
       integer(
-          {"training", "log_every", "updates", "From one line of log.jsonl to the next."},
+          {"training", "log_every", "updates", "Updates between two lines of log.jsonl."},
           [](C& c) -> auto& { return c.training.log_every; }, 1),
       integer(
           {"training", "validate_every", "updates",
-           "From one validation, and its checkpoint, to the next; the end is validated in any case."},
+           "Updates between two validations, each with a checkpoint; the end is always validated."},
           [](C& c) -> auto& { return c.training.validate_every; }, 1),
       number({"training", "checkpoint_minutes", "minutes",
-              "A checkpoint also after so much time without one; 0: at validations alone."},
+              "Also write a checkpoint after this time without one; 0: only at validations."},
              [](C& c) -> auto& { return c.training.checkpoint_minutes; }),
       integer(
-          {"training", "patience", "validations",
-           "So many in a row without a better loss end the training; 0: none does."},
+          {"training", "patience", "validations", "Stop after this many in a row without a better loss; 0: never."},
           [](C& c) -> auto& { return c.training.patience; }, 0),
       integer(
           {"training", "average", "checkpoints",
-           "So many, the best one and those before it: their mean is the result if it validates better than the best."},
+           "The mean of this many, up to the best one, is the result if it validates better than the best."},
           [](C& c) -> auto& { return c.training.average; }, 1),
   };
 }

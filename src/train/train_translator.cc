@@ -56,8 +56,8 @@ void expect_own(const TrainTranslatorFiles& files, std::span<const Vocabulary> v
     const auto is_given = [&](const Vocabulary& own) { return own.is_given() && fs::equivalent(path, own.path()); };
     if (!fs::exists(path) || std::any_of(vocabularies.begin(), vocabularies.end(), is_given)) continue;
     throw std::invalid_argument(
-        fmt::format("{}: it is there already, and the folder has no checkpoints to go on from; train into another "
-                    "folder, or remove it",
+        fmt::format("{}: already exists, and the folder has no checkpoints to resume from; train into another folder, "
+                    "or remove it",
                     path));
   }
 }
@@ -96,7 +96,7 @@ Marian begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
   Marian model = Marian::load(files.from);
   if (model.config() != config.model) {
     throw FormatError(
-        fmt::format("{}/config.json: not the model of {}: sizes, activation, positions and special tokens "
+        fmt::format("{}/config.json: differs from {}: sizes, activation, positions and special tokens "
                     "must be the same",
                     files.from, files.config));
   }
@@ -160,7 +160,7 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   const std::vector<TokenPair> train_pairs = encode(train_texts, files.train),
                                valid_pairs = encode(valid_texts, files.valid);
   if (Marian::class_of(config.model).empty()) {
-    notice("no class of transformers can hold this model: its model_type is \"qkv\", which opens here alone");
+    notice("no class of transformers fits this model: its model_type is \"qkv\", which only qkv opens");
   }
 
   Marian model = begin(files, config);

@@ -123,7 +123,7 @@ class Training {
       changes_ = changes_of(from->identity, identity_, state.step, from->path);
       if (!changes_.empty() && !options_.change) {
         throw std::invalid_argument(
-            fmt::format("{}: it was made with other settings ({}); --change goes on with the "
+            fmt::format("{}: was written with other settings ({}); --change resumes with the "
                         "new ones, or train into another folder",
                         from->path, to_text(changes_)));
       }

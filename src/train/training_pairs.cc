@@ -29,7 +29,7 @@ io::PairLines read_training_pairs(const std::string& path, std::span<const std::
   if (files.bad_lines == BadLines::refuse) {
     throw FormatError(bad == 1 ? first : fmt::format("{} (the first of {} bad lines)", first, bad));
   }
-  notice(fmt::format("{}: {} of {} lines are bad and left out; the first: {}", path, bad, bad + lines.pairs.size(),
+  notice(fmt::format("{}: {} of {} lines are bad and skipped; the first: {}", path, bad, bad + lines.pairs.size(),
                      first.substr(path.size() + 2)));
   return lines;
 }
@@ -43,7 +43,7 @@ void notice_shared_pairs(const io::PairLines& train, const io::PairLines& valid,
     if (trained.contains({valid.pairs[i].source, valid.pairs[i].target}) && count++ == 0) first = i;
   }
   if (count == 0) return;
-  notice(fmt::format("{}: {} of {} pairs are also trained on, the first in line {}", valid_path, count,
+  notice(fmt::format("{}: {} of {} pairs are also training pairs, the first in line {}", valid_path, count,
                      valid.pairs.size(), valid.numbers[first]));
 }
 

@@ -33,20 +33,20 @@ void Vocabulary::learn(const std::vector<const std::string*>& texts, std::int64_
   json_ = trainer.train(vocab);
   tokenizer_ = Tokenizer::parse(json_, path_);
   if (tokenizer_.vocab() == vocab) return;
-  notice(fmt::format("{}: {} tokens, not the {} asked for: no two neighbours are left that were seen twice", name_,
-                     tokenizer_.vocab(), vocab));
+  notice(fmt::format("{}: {} tokens instead of {}: no other pair of neighbours occurs twice", name_, tokenizer_.vocab(),
+                     vocab));
 }
 
 std::int32_t Vocabulary::need(const std::string& token) const {
   const auto id = tokenizer_.id_of(token);
-  if (!id) throw FormatError(fmt::format("{}: it has no token \"{}\"", path_, token));
+  if (!id) throw FormatError(fmt::format("{}: has no token \"{}\"", path_, token));
   return *id;
 }
 
 std::vector<Vocabulary> find_vocabularies(const TrainTranslatorFiles& files, Vocabularies sides) {
   if (sides == Vocabularies::shared && !files.target_tokenizer.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "train: {} is of targets alone; the config must say that vocabularies are separate", files.target_tokenizer));
+    throw std::invalid_argument(fmt::format("train: {} is for targets only; set tokenizer.vocabularies to \"separate\"",
+                                            files.target_tokenizer));
   }
   std::vector<Vocabulary> all;
   all.emplace_back(files, kTokenizerFile, given_tokenizer(files, files.tokenizer, kTokenizerFile));

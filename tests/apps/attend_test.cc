@@ -294,8 +294,8 @@ TEST_F(Attend, Verify) {
   save_worked_example<float>();
   const Outcome outcome = attend({"--verify", "64"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.out.find("3 rows computed once more in double precision: worst error "), 0u) << outcome.out;
-  EXPECT_NE(outcome.out.find("beside values up to 7.81"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("3 rows recomputed in double precision: largest error "), 0u) << outcome.out;
+  EXPECT_NE(outcome.out.find("largest value 7.81"), std::string::npos) << outcome.out;
   expect_message(attend({"--verify", "0"}), 2, "qkv attend", "--verify");
 }
 
@@ -309,7 +309,7 @@ TEST_F(Attend, VerifyFindsNoErrorInGroupsOfDifferentSlopes) {
   const Outcome outcome =
       attend({"--alibi", save<float>("s.npy", {2}, {0, 0.1f}), "--causal", "bottom-right", "--verify", "2"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  const std::string said = "worst error ";
+  const std::string said = "largest error ";
   const std::size_t at = outcome.out.find(said);
   ASSERT_NE(at, std::string::npos) << outcome.out;
   EXPECT_LT(std::stod(outcome.out.substr(at + said.size())), 1e-6) << outcome.out;

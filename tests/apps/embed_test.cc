@@ -51,7 +51,7 @@ TEST(Embed, SaysWhatItCutsOff) {
   std::ofstream(model / "in") << "a b a b b\na\na b a b\n";
   const Outcome plain = run_program({"embed", "--model", model / ""}, {.input = model / "in"});
   EXPECT_EQ(plain.code, 0);
-  EXPECT_EQ(plain.err, "qkv embed: 3 tokens of 2 texts are cut off; the model reads 3 of a text at most\n");
+  EXPECT_EQ(plain.err, "qkv embed: 3 tokens of 2 texts are cut off; the model reads at most 3 of a text\n");
   const Outcome json = run_program({"embed", "--model", model / "", "--json"}, {.input = model / "in"});
   EXPECT_EQ(json.err, plain.err);
   const auto lines = lines_of(json.out);

@@ -104,8 +104,8 @@ TEST(ExplainProgram, EveryScoreRuns) {
 TEST(ExplainProgram, DigitsLookAtDigits) {
   const std::string text = text_of({"--input", kDigits, "--init", "xavier", "--seed", "1"});
   EXPECT_TRUE(holds(text, "inputs [16, 64]"));
-  EXPECT_TRUE(holds(text, "digit 0a looks most at digit "));
-  EXPECT_TRUE(holds(text, "digit 5b looks most at digit "));
+  EXPECT_TRUE(holds(text, "digit 0a attends most to digit "));
+  EXPECT_TRUE(holds(text, "digit 5b attends most to digit "));
   EXPECT_EQ(text, text_of({"--input", kDigits, "--init", "xavier", "--seed", "1"}));
   EXPECT_NE(text, text_of({"--input", kDigits, "--init", "xavier", "--seed", "2"}));
   EXPECT_LE(longest_line(text), 98u);
@@ -137,7 +137,7 @@ TEST(ExplainProgram, IsAsWideAsAskedOrAsTheTerminal) {
 
 TEST(ExplainProgram, RefusesOptionsWithoutEffect) {
   const std::string name = "qkv explain";
-  expect_message(explain({"--seed", "5"}), 2, name, "--seed: has no effect: every number is given");
+  expect_message(explain({"--seed", "5"}), 2, name, "--seed: has no effect: all numbers are given");
   const std::vector<std::string> all = {"--input", "[[1,2],[3,4]]", "--w-query", "[[1,0],[0,1]]",
                                         "--w-key", "[[1,0],[0,1]]", "--w-value", "[[1,0],[0,1]]"};
   const auto with = [&](std::vector<std::string> arguments, std::initializer_list<std::string> more) {

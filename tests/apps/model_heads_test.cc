@@ -52,9 +52,9 @@ TEST(ExplainModel, RefusesInOneLine) {
   refused({"--layer", "1"}, 2, "--layer requires --head");
   refused({"--token", "a"}, 2, "--token requires --layer");
   refused({"--weights"}, 2, "--weights requires --json");
-  refused({"--weights", "--json", "--layer", "1", "--head", "1"}, 2, "--layer does not go with --weights");
-  refused({"--input", "[[1]]"}, 2, "--input: does not go with --text");
-  refused({"--seed", "3"}, 2, "--seed: does not go with --text");
+  refused({"--weights", "--json", "--layer", "1", "--head", "1"}, 2, "--layer cannot be combined with --weights");
+  refused({"--input", "[[1]]"}, 2, "--input: cannot be combined with --text");
+  refused({"--seed", "3"}, 2, "--seed: cannot be combined with --text");
   refused({"--layer", "2", "--head", "0"}, 3, "there is no layer 2; the model has layers 0 to 1");
   refused({"--layer", "0", "--head", "0", "--token", ""}, 3, "there is no token \"\"");
   refused({"--layer", "0", "--head", "0", "--token", "x"}, 3,

@@ -111,8 +111,8 @@ TEST(Plan, SaysWhatOptionsCost) {
              {{"--documents", of_queries, "--documents-key", ids}, "documents"},
              {{"--dropout", "0.1"}, "dropout"},
              {{"--score", "bilinear", "--score-w", w}, "this score"},
-             {{"--outputs", "weights,entropy"}, "a second look"},
-             {{"--outputs", "received"}, "one thread does all of a head"}};
+             {{"--outputs", "weights,entropy"}, "a second pass"},
+             {{"--outputs", "received"}, "each head runs on one thread"}};
   for (const auto& [options, remark] : all) {
     const Outcome outcome = plan(options);
     EXPECT_EQ(outcome.code, 0) << outcome.err;

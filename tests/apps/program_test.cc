@@ -73,8 +73,8 @@ TEST(Program, WithoutASubcommandItShowsHelpAsAnError) {
 }
 
 TEST(Program, UsageErrorsAreOneLineThatSaysWhereHelpIs) {
-  expect_message(run_program({"atend"}), 2, "qkv", "\"atend\" is no subcommand (see qkv --help)");
-  expect_message(run_program({"bench", "softmax"}), 2, "qkv bench", "\"softmax\" is no subcommand");
+  expect_message(run_program({"atend"}), 2, "qkv", "unknown subcommand \"atend\" (see qkv --help)");
+  expect_message(run_program({"bench", "softmax"}), 2, "qkv bench", "unknown subcommand \"softmax\"");
   expect_message(run_program({"--frobnicate"}), 2, "qkv", "--frobnicate");
   expect_message(run_program({"info", "--frobnicate"}), 2, "qkv info", "(see qkv info --help)");
   expect_message(run_program({"info", "surplus"}), 2, "qkv info", "surplus");

@@ -30,8 +30,8 @@ TEST(TokenizerTrain, SaysWhenTheTextIsTooSmall) {
   std::ofstream(folder / "a.txt") << "ab ab";
   const Outcome outcome = run_program(
       {"tokenizer", "train", "--input", folder / "a.txt", "--vocab", "8000", "--out", folder / "tokenizer.json"});
-  EXPECT_EQ(outcome.out, folder / "tokenizer.json" +
-                             std::string(": 261 tokens: the text has no more neighbours that were seen twice\n"));
+  EXPECT_EQ(outcome.out,
+            folder / "tokenizer.json" + std::string(": 261 tokens: no other pair of neighbours occurs twice\n"));
 }
 
 TEST(TokenizerConversion, TextToIdsAndBack) {
@@ -51,8 +51,8 @@ TEST(TokenizerConversion, TextToIdsAndBack) {
     expect_message(run_program({"tokenizer", "decode", "--tokenizer", file}, {.input = folder / "ids"}), 3,
                    "qkv tokenizer decode", part);
   };
-  refused("1 x", "\"x\" is no id; a line has ids with spaces between");
-  refused("99999999999", "\"99999999999\" is no id");
+  refused("1 x", "\"x\" is not an id; a line holds ids separated by spaces");
+  refused("99999999999", "\"99999999999\" is not an id");
   refused("261", "id 261 is not in the vocabulary");
   refused("-1", "id -1 is not in the vocabulary");
 }

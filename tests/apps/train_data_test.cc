@@ -38,9 +38,9 @@ struct Fault {
 
 const std::vector<Fault>& faults() {
   static const std::vector<Fault> all = {
-      {"one\tuno</s> dos\n", "train.tsv: line 61 has </s> in its text, which is a special token"},
-      {"one <pad>\tuno\n", "train.tsv: line 61 has <pad> in its text"},
-      {"one <unk>\tuno\n", "train.tsv: line 61 has <unk> in its text"},
+      {"one\tuno</s> dos\n", "train.tsv: line 61 holds the special token </s>"},
+      {"one <pad>\tuno\n", "train.tsv: line 61 holds the special token <pad>"},
+      {"one <unk>\tuno\n", "train.tsv: line 61 holds the special token <unk>"},
       {"one\tuno\ncaf\xe9\tcafe\n", "train.tsv: line 62: byte 4 (0xe9) is not UTF-8"},
       {"\none\tuno\n", "train.tsv: line 61 is blank"},
       {" \xc2\xa0\none\tuno\n", "train.tsv: line 61 is blank"},
@@ -78,7 +78,7 @@ TEST_F(TrainDataTest, SpecialTokensAreThoseOfTheTokenizer) {
   std::ofstream(folder_ / "given.json") << json;
   std::ofstream(files_.train, std::ios::binary) << test::pairs_of_words(60) << "<unk>\tuno\n>>es<< one\tuno\n";
   expect_message(run_program(arguments("other", {"--tokenizer", folder_ / "given.json"})), 3, "qkv train",
-                 "train.tsv: line 62 has >>es<< in its text");
+                 "train.tsv: line 62 holds the special token >>es<<");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));
 }
 
@@ -107,8 +107,9 @@ TEST_F(TrainDataTest, SkipBadLeavesThemOut) {
   }
   const Outcome outcome = train_on(lines, {"--skip-bad"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.err.find("train.tsv: 6 of 66 lines are bad and left out; the first: line 61 has </s> in its text"),
-            std::string::npos)
+  EXPECT_NE(
+      outcome.err.find("train.tsv: 6 of 66 lines are bad and skipped; the first: line 61 holds the special token </s>"),
+      std::string::npos)
       << outcome.err;
   EXPECT_EQ(contents(folder_ / "out/model.safetensors"), weights);
 }
@@ -156,7 +157,8 @@ TEST_F(TrainDataTest, SaysWhatIsInBothFiles) {
   std::ofstream(files_.valid, std::ios::binary) << "new\tnuevo\n" << test::pairs_of_words(3) << "one\tother\n";
   const Outcome outcome = run_program(arguments("out"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.err.find("valid.tsv: 3 of 5 pairs are also trained on, the first in line 2\n"), std::string::npos)
+  EXPECT_NE(outcome.err.find("valid.tsv: 3 of 5 pairs are also training pairs, the first in line 2\n"),
+            std::string::npos)
       << outcome.err;
 }
 
@@ -166,7 +168,7 @@ TEST_F(TrainDataTest, SaysThatTheVocabularyIsSmaller) {
   std::ofstream(files_.config) << config;
   const Outcome outcome = run_program(arguments("out"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.err.find(" tokens, not the 900 asked for"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(" tokens instead of 900"), std::string::npos) << outcome.err;
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(TrainOptionsTest, OurOwnTypeIsSaidAndOpens) {
   const Outcome trained = run_program(
       {"train", "--config", files.config, "--train", files.train, "--valid", files.valid, "--out", files.out});
   ASSERT_EQ(trained.code, 0) << trained.err;
-  const std::size_t said = trained.err.find("no class of transformers can hold this model");
+  const std::size_t said = trained.err.find("no class of transformers fits this model");
   EXPECT_NE(said, std::string::npos) << trained.err;
   EXPECT_LT(said, trained.err.find("step 10"));
   EXPECT_NE(test::contents(files.out + "/config.json").find("\"model_type\": \"qkv\""), std::string::npos);

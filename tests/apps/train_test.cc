@@ -93,13 +93,13 @@ void TrainTest::expect_to_survive_kills(int times, std::int64_t steps) const {
     usleep(static_cast<useconds_t>(random.below(3000)));
     const Outcome outcome = program.end(SIGKILL);
     EXPECT_EQ(outcome.code, 128 + SIGKILL) << outcome.err;
-    EXPECT_EQ(outcome.err.find("going on from") != std::string::npos, i > 0) << outcome.err;
+    EXPECT_EQ(outcome.err.find("resuming from") != std::string::npos, i > 0) << outcome.err;
   }
   EXPECT_LT(newest_step("killed"), steps);
   make_long(steps, "0");
   const Outcome last = run_program(arguments("killed"));
   EXPECT_EQ(last.code, 0) << last.err;
-  EXPECT_NE(last.err.find("going on from"), std::string::npos) << last.err;
+  EXPECT_NE(last.err.find("resuming from"), std::string::npos) << last.err;
   expect_equal_models("killed", "whole");
 }
 
@@ -179,7 +179,7 @@ TEST_F(TrainTest, GoesOnWithOtherSettingsWhereToldTo) {
   change_config("\"steps\": 40", "\"steps\": 50");
   change_config("\"clip\": 1", "\"clip\": 2");
   expect_message(run_program(arguments("a")), 3, "qkv train",
-                 "step-000000040: it was made with other settings (clip 1 -> 2); --change goes on with the new ones");
+                 "step-000000040: was written with other settings (clip 1 -> 2); --change resumes with the new ones");
   std::vector<std::string> changed = arguments("a");
   changed.push_back("--change");
   const Outcome outcome = run_program(changed);

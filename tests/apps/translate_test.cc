@@ -64,7 +64,7 @@ TEST(Translate, SaysWhatItCutsOff) {
   EXPECT_EQ(text.code, 0);
   EXPECT_TRUE(text.out.starts_with("De nada\n")) << text.out;
   EXPECT_TRUE(text.err.starts_with("qkv translate: line 2: the last ")) << text.err;
-  EXPECT_NE(text.err.find(" tokens are cut off; the model reads 256 at most\n"), std::string::npos) << text.err;
+  EXPECT_NE(text.err.find(" tokens are cut off; the model reads at most 256\n"), std::string::npos) << text.err;
   const Outcome json = run_program({"translate", "--json", "--max-length", "3"}, {.input = folder / "in"});
   const std::size_t second = json.out.find('\n') + 1;
   EXPECT_FALSE(Json::parse(json.out.substr(0, second)).contains("cut"));
@@ -265,7 +265,7 @@ TEST(Translate, IdsBeforeALineThatIsRefusedAreAnswered) {
   std::ofstream(folder / "in") << good + "1 x 0\n20 19 0\n";
   const Outcome outcome = run_program(arguments, {.input = folder / "in"});
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_EQ(outcome.err, "qkv translate: line 51: \"1 x 0\" must be ids, whole numbers with spaces between\n");
+  EXPECT_EQ(outcome.err, "qkv translate: line 51: \"1 x 0\" must be ids: whole numbers separated by spaces\n");
   EXPECT_EQ(outcome.out, run_program(arguments, {.input = folder / "good"}).out);
 }
 

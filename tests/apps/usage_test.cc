@@ -19,17 +19,17 @@ TEST(Usage, MessagesNameTheOptionAndWhatWouldBeRight) {
   attend({"--scale", "1", "--scale", "2"}, "--scale takes 1 value, got 2");
   attend({"--causal"}, "--causal needs top-left|bottom-right");
   attend({"--query", "d"}, "--query takes 1 value, got 2");
-  attend({"--foo"}, "\"--foo\" is no option");
-  attend({"foo"}, "\"foo\" is no option and belongs to none");
-  attend({"--scale", "1", "2"}, "\"2\" is no option and belongs to none");
+  attend({"--foo"}, "unknown option \"--foo\"");
+  attend({"foo"}, "unexpected argument \"foo\"");
+  attend({"--scale", "1", "2"}, "unexpected argument \"2\"");
   attend({"--swin-table", "a", "--swin-window", "2"}, "--swin-window takes 2 values, got 1");
   attend({"--swin-table", "a", "--swin-window", "2,3,4"}, "--swin-window takes 2 values, got 3");
   attend({"--verify", "x"}, "--verify: \"x\" must be a whole number from 1 to 1073741824");
   refused({"explain", "--inputs", "0"}, "--inputs: \"0\" must be a whole number from 1 to 4096");
   refused({"explain", "--json=x"}, "--json takes no value");
-  refused({"explain", "--inputs", "3", "--input", "x"}, "--input does not go with --inputs");
+  refused({"explain", "--inputs", "3", "--input", "x"}, "--input cannot be combined with --inputs");
   refused({"explain", "--layer", "1", "--head", "1"}, "--layer requires --text");
-  refused({"info", "plan"}, "\"plan\" is no option and belongs to none");
+  refused({"info", "plan"}, "unexpected argument \"plan\"");
 }
 
 }  // namespace

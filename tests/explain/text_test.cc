@@ -151,7 +151,7 @@ TEST(ExplainText, DrawsPictures) {
   make_up_missing(input, {});
   const std::string text = to_text(explain(input));
   EXPECT_TRUE(has_line_with(text, "  left    right\n    @@    @@@@\n  @@      @@\n")) << text;
-  EXPECT_TRUE(has_line_with(text, "left looks most at "));
+  EXPECT_TRUE(has_line_with(text, "left attends most to "));
 }
 
 TEST(ExplainText, SaysWhyAnInputLooksAtNobody) {
@@ -159,15 +159,15 @@ TEST(ExplainText, SaysWhyAnInputLooksAtNobody) {
   input.mask = matrix(3, 3, {0, 0, 0, 1, 0, 0, 1, 0, 1});
   input.inputs = matrix(3, 4, {1, 0, 1, 0, 0, 2, 0, 2, 1, 1, 1, std::nan("")});
   const std::string text = to_text(explain(input));
-  EXPECT_TRUE(has_line_with(text, "input 1 looks at nobody: everything is hidden from it"));
-  EXPECT_TRUE(has_line_with(text, "input 2 looks most at input 1"));
+  EXPECT_TRUE(has_line_with(text, "input 1 attends to nobody: everything is hidden from it"));
+  EXPECT_TRUE(has_line_with(text, "input 2 attends most to input 1"));
   EXPECT_TRUE(has_line_with(text, "input 3 has weights that are not numbers (NaN)"));
   EXPECT_TRUE(has_line_with(text, "Largest difference from the reference, in plain loops: nan"));
 }
 
 TEST(ExplainText, TheLowerOfEqualKeysIsNamedFirst) {
   const std::string text = to_text(explain(worked_example()));
-  EXPECT_TRUE(has_line_with(text, "input 1 looks most at input 2 (0.46831), then at input 3 (0.46831)"));
+  EXPECT_TRUE(has_line_with(text, "input 1 attends most to input 2 (0.46831), then at input 3 (0.46831)"));
 }
 
 TEST(ExplainText, ZeroHasNoSign) {

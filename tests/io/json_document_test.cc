@@ -50,7 +50,7 @@ TEST(JsonDocument, BoundsDepthAndCount) {
   std::string many = "[0";
   for (int i = 0; i < 300'000; ++i) many += ",0";
   EXPECT_EQ(refusal([&] { JsonDocument(many + "]", "f"); }), "f: more than 300000 values");
-  EXPECT_EQ(refusal([&] { JsonDocument(R"({"a": 1, "a": 2})", "f"); }), "f: key \"a\" is there twice");
+  EXPECT_EQ(refusal([&] { JsonDocument(R"({"a": 1, "a": 2})", "f"); }), "f: key \"a\" appears twice");
 }
 
 TEST(JsonDocument, BoundsStringsNumbersAndWhiteSpace) {

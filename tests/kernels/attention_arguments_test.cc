@@ -134,13 +134,13 @@ const Rule kRules[] = {
        c.options.offsets_query = c.keep(Tensor::of<std::int32_t>({2}, {0, 5}));
        c.options.offsets_key = c.keep(Tensor::of<std::int32_t>({2}, {0, 6}));
      }},
-    {"offsets_query must begin with 0, never fall, and end with the 5 rows",
+    {"offsets_query must start at 0, never decrease, and end at the number of rows, 5",
      [](Call& c) { c.pack(), c.options.offsets_query = c.keep(Tensor::of<std::int32_t>({3}, {1, 2, 5})); }},
-    {"offsets_query must begin with 0, never fall, and end with the 5 rows",
+    {"offsets_query must start at 0, never decrease, and end at the number of rows, 5",
      [](Call& c) { c.pack(), c.options.offsets_query = c.keep(Tensor::of<std::int32_t>({3}, {0, 2, 4})); }},
-    {"offsets_key must begin with 0, never fall, and end with the 6 rows",
+    {"offsets_key must start at 0, never decrease, and end at the number of rows, 6",
      [](Call& c) { c.pack(), c.options.offsets_key = c.keep(Tensor::of<std::int32_t>({4}, {0, 7, 3, 6})); }},
-    {"offsets_key must begin with 0, never fall, and end with the 6 rows",
+    {"offsets_key must start at 0, never decrease, and end at the number of rows, 6",
      [](Call& c) { c.pack(), c.options.offsets_key = c.keep(Tensor::zeros({0}, Dtype::i32)); }},
     {"offsets_query has 3 entries, offsets_key 2; both must be batch + 1",
      [](Call& c) { c.pack(), c.options.offsets_key = c.keep(Tensor::of<std::int32_t>({2}, {0, 6})); }},
@@ -153,7 +153,8 @@ const Rule kRules[] = {
      [](Call& c) { c.extras.weights = c.keep_place(filled({2, 4, 6, 5}, 7)); }},
     {"logits is f64; it must be f32",
      [](Call& c) { c.extras.logits = c.keep_place(filled({2, 4, 5, 6}, 7, Dtype::f64)); }},
-    {"rows and row_weights belong together", [](Call& c) { c.extras.row_weights = c.keep_place(filled({1, 6}, 7)); }},
+    {"rows and row_weights must be given together",
+     [](Call& c) { c.extras.row_weights = c.keep_place(filled({1, 6}, 7)); }},
     {"rows must be i64 [n, 3], got i32 [1, 3]",
      [](Call& c) {
        c.extras.rows = c.keep(Tensor::zeros({1, 3}, Dtype::i32));

@@ -167,7 +167,7 @@ TEST(AttentionJvpArguments, EachRuleIsNamed) {
       {"attention_jvp: dropout must be off", [](MovingArrays&, AttentionOptions& o) { o.dropout.p = 0.5; }},
       {"attention_jvp: the score must be dot or scaled dot",
        [](MovingArrays&, AttentionOptions& o) { o.score = Score::bilinear(w); }},
-      {"attention_jvp: the derivative of a logit function is not known",
+      {"attention_jvp: logit functions are not supported",
        [](MovingArrays&, AttentionOptions& o) {
          o.logit_function = logit_function([](auto logit, const Pair&) { return logit; });
        }},

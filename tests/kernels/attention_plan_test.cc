@@ -158,7 +158,7 @@ TEST_P(AttentionPlans, MemoryLimitLeavesFewerThreadsAndTheSameBits) {
   const AttentionPlan kept = plan(q, k, k, limited);
   EXPECT_EQ(kept.threads, 2);
   EXPECT_LE(kept.workspace, free.workspace / 2);
-  EXPECT_TRUE(has_remark(kept, "memory_limit leaves 2 of 4 threads"));
+  EXPECT_TRUE(has_remark(kept, "memory_limit allows 2 of 4 threads"));
   EXPECT_TRUE(testing::same_bits(attention(q, k, k, limited), attention(q, k, k)));
   for (const bool run : {false, true}) {
     const AttentionOptions tight{.threads = 4, .memory_limit = 1000};

@@ -68,9 +68,9 @@ TEST_P(AttentionRemarks, SayWhyAnOptionIsSlower) {
       {"a boolean mask", with([&](auto& o) { o.mask = Mask::boolean(visible); })},
       {"documents whose keys are scattered", with([&](auto& o) { o.mask = Mask::documents(scattered); })},
       {"dropout", with([](auto& o) { o.dropout = {.p = 0.1, .seed = 1}; })},
-      {"no kernel of its own", with([&](auto& o) { o.score = Score::additive(w, w, factor); })},
-      {"no kernel of its own", with([&](auto& o) { o.score = Score::concat(joined, factor); })},
-      {"no kernel of its own", with([&](auto& o) { o.score = Score::bilinear(square); })}};
+      {"no dedicated kernel", with([&](auto& o) { o.score = Score::additive(w, w, factor); })},
+      {"no dedicated kernel", with([&](auto& o) { o.score = Score::concat(joined, factor); })},
+      {"no dedicated kernel", with([&](auto& o) { o.score = Score::bilinear(square); })}};
   for (const auto& [remark, options, derivatives] : slower) {
     EXPECT_TRUE(has_remark(plan(q, q, q, options), remark)) << remark;
     EXPECT_FALSE(has_remark(plan(q, q, q, {.threads = 1}), remark)) << remark;
@@ -102,12 +102,12 @@ TEST_P(AttentionRemarks, SayWhatOutputsCost) {
                                               {.top_keys = keys, .top_weights = weights},
                                               {.received = row},
                                               {.block_weights = blocks}}) {
-    EXPECT_TRUE(says(extras, "takes a second look at the keys"));
+    EXPECT_TRUE(says(extras, "need a second pass over the keys"));
   }
-  EXPECT_TRUE(says({.received = row}, "one thread does all of a head"));
-  EXPECT_TRUE(says({.block_weights = blocks}, "one thread does all of a head"));
-  EXPECT_TRUE(says({.rows = chosen, .row_weights = of_row}, "chosen rows are attended once more"));
-  EXPECT_FALSE(says({.log_sum_exp = row}, "second look"));
+  EXPECT_TRUE(says({.received = row}, "each head runs on one thread"));
+  EXPECT_TRUE(says({.block_weights = blocks}, "each head runs on one thread"));
+  EXPECT_TRUE(says({.rows = chosen, .row_weights = of_row}, "chosen rows are computed again"));
+  EXPECT_FALSE(says({.log_sum_exp = row}, "second pass"));
 }
 
 TEST_P(AttentionRemarks, SayWhyThreadsAreIdleInEveryPass) {

@@ -201,7 +201,7 @@ TEST(AttentionStatisticsArguments, AreChecked) {
     }
     return "no error";
   };
-  EXPECT_NE(message({.top_keys = keys}).find("top_keys and top_weights belong together"), std::string::npos);
+  EXPECT_NE(message({.top_keys = keys}).find("top_keys and top_weights must be given together"), std::string::npos);
   EXPECT_NE(message({.entropy = wrong}).find("entropy must be [2, 3], got [2, 2]"), std::string::npos);
   EXPECT_NE(message({.entropy = narrow}).find("entropy is bf16; it must be f32"), std::string::npos);
   EXPECT_NE(message({.received = wrong}).find("received must be [2, 3], got [2, 2]"), std::string::npos);

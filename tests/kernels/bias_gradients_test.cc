@@ -181,7 +181,7 @@ TEST(BiasGradientsArguments, EachRuleIsNamed) {
   Tensor surplus = filled({2, 6, 5}, 7);
   EXPECT_EQ(message({fits}), "accepted");
   fits = filled({2, 6, 5}, 7);
-  EXPECT_EQ(message({fits, surplus}), "attention: 2 gradients of bias views were asked for, there are 1 views");
+  EXPECT_EQ(message({fits, surplus}), "attention: 2 gradients of bias views were requested, there are 1 views");
   EXPECT_EQ(message({small}), "attention: the gradient of a bias must be [2, 6, 5], got [1, 6, 5]");
   EXPECT_EQ(message({wide}), "attention: the gradient of a bias is f64; it must be f32");
   EXPECT_EQ(message({{fits.view().bytes(), Dtype::f32, {2, 6, 5}, {0, 5, 1}}}),

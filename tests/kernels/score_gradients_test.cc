@@ -203,7 +203,7 @@ TEST(ScoreGradientsArguments, EachRuleIsNamed) {
   EXPECT_EQ(message(call, {.query = query, .score = {.v = wide}}),
             "attention: the gradient of score v is f64; it must be f32");
   EXPECT_EQ(message(bilinear, {.query = query, .score = {.v = wide}}),
-            "attention: the gradient of score v is no parameter of this score");
+            "attention: the gradient of score v is not a parameter of this score");
   EXPECT_EQ(message(bilinear, {.query = query, .value = other}),
             "attention: the gradient of v must be [1, 2, 5, 6], got [1, 2, 6, 8]");
   for (const Tensor* tensor : {&query, &w_query, &wide}) {

@@ -289,7 +289,7 @@ TEST(MultiHeadAttention, RefusesWhatDoesNotFit) {
   auto more = tensors;
   more["bias_k"] = Tensor::zeros({1, 1, 6});
   EXPECT_EQ(message_of<FormatError>(construct({.model_dim = 6, .heads = 2}, more)),
-            "test: tensor \"bias_k\" belongs to no part of this model");
+            "test: tensor \"bias_k\" is not part of this model");
 
   const MultiHeadAttention layer = make({.model_dim = 6, .heads = 2}, tensors);
   const Tensor x = normal(random, {2, 4, 6});

@@ -88,7 +88,7 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
       {word + "is [30, 12]; it must be [1048576, 12]", set("vocab_size", 1048576)},
       {word + "is [30, 12]; it must be [30, 1048575]", set("hidden_size", 1048575)},
       {query + "[12, 12] is missing", set("num_hidden_layers", 1024)},
-      {"model.safetensors: tensor \"bert.encoder.layer.1.attention.output.LayerNorm.bias\" (and 15 more) belongs to no "
+      {"model.safetensors: tensor \"bert.encoder.layer.1.attention.output.LayerNorm.bias\" (and 15 more) is not "
        "part of this model",
        set("num_hidden_layers", 1)},
       {"model.safetensors: tensor \"bert.encoder.layer.0.intermediate.dense.weight\" is [20, 12]; it must be [12, 12]",
@@ -111,7 +111,7 @@ TEST(BertFolder, TextThatIsNoConfigIsRefused) {
       {"{", "config.json: not valid JSON at line 1, column 2"},
       {"{\"vocab_size\": 1e999}", "config.json: number out of range at line 1, column 20"},
       {"{\"a\": NaN}", "config.json: not valid JSON at line 1, column 7"},
-      {"{\"a\": 1, \"a\": 2}", "config.json: key \"a\" is there twice"},
+      {"{\"a\": 1, \"a\": 2}", "config.json: key \"a\" appears twice"},
       {"{} {}", "config.json: not valid JSON at line 1, column 4"},
       {std::string("{}\0", 3), "config.json: not valid JSON at line 1, column 3: a zero byte"},
       {"\xFF\xFE{\0}", "config.json: not valid JSON at line 1, column 1"},
@@ -143,9 +143,9 @@ TEST(BertFolder, EveryBrokenTensorIsNamed) {
       {named(up) + "is [12, 20]; it must be [20, 12]", put(up, {12, 20})},  // transposed
       {named(bias) + "is i32; it must be a floating type", put(bias, {12}, Dtype::i32)},
       {named(bias) + "is bool; it must be a floating type", put(bias, {12}, Dtype::boolean)},
-      {named("bert.encoder.layer.2.output.dense.bias") + "belongs to no part of this model",
+      {named("bert.encoder.layer.2.output.dense.bias") + "is not part of this model",
        put("bert.encoder.layer.2.output.dense.bias", {12})},
-      {named("bert.extra\\x0a") + "belongs to no part of this model", put("bert.extra\n", {1})},
+      {named("bert.extra\\x0a") + "is not part of this model", put("bert.extra\n", {1})},
       {named("bert.embeddings.word_embeddings.weight") + "is [29, 12]; it must be [30, 12]",
        put("bert.embeddings.word_embeddings.weight", {29, 12})},
   };

@@ -101,9 +101,9 @@ TEST(Bert, RefusesTokensThatDoNotFit) {
     return test::message_of<std::invalid_argument>([&] { model.forward(tokens); });
   };
   const auto offsets = [](std::int64_t length) { return offsets_of(std::vector<std::int64_t>{length}); };
-  EXPECT_EQ(refusal({{1, 30}, {0, 0}, offsets(2)}), "embedding: number 30 is not in a table of 30 rows");
-  EXPECT_EQ(refusal({{1, -1}, {0, 0}, offsets(2)}), "embedding: number -1 is not in a table of 30 rows");
-  EXPECT_EQ(refusal({{1, 2}, {0, 2}, offsets(2)}), "embedding: number 2 is not in a table of 2 rows");
+  EXPECT_EQ(refusal({{1, 30}, {0, 0}, offsets(2)}), "embedding: id 30 is not in a table of 30 rows");
+  EXPECT_EQ(refusal({{1, -1}, {0, 0}, offsets(2)}), "embedding: id -1 is not in a table of 30 rows");
+  EXPECT_EQ(refusal({{1, 2}, {0, 2}, offsets(2)}), "embedding: id 2 is not in a table of 2 rows");
   EXPECT_EQ(refusal({std::vector<std::int32_t>(17), std::vector<std::int32_t>(17), offsets(17)}),
             "bert: sequence 0 has 17 tokens; the model has positions for 0 to 16");
   EXPECT_EQ(refusal({{1, 2}, {0}, offsets(2)}),

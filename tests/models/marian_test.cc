@@ -203,7 +203,7 @@ TEST(Marian, RefusesOtherModels) {
     return changed.replace(place, from.size(), to);
   };
   test::expect_refused(
-      {{with("\"marian\"", "\"pegasus\""), "model_type is \"pegasus\"; the encoder-decoders known here are"},
+      {{with("\"marian\"", "\"pegasus\""), "model_type is \"pegasus\"; the supported encoder-decoders are"},
        {with("\"swish\"", "\"tanh\""), "activation_function must be"},
        {with("\"encoder_attention_heads\": 3", "\"encoder_attention_heads\": 5"), "must divide d_model"},
        {with("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false"), "tie_word_embeddings must be true"},
@@ -222,7 +222,8 @@ TEST(Marian, RefusesWhatIsNoBart) {
   };
   const auto added = [&](const std::string& field) { return with("{", "{" + field + ","); };
   test::expect_refused(
-      {{with("\"bart\"", "\"pegasus\""), "known here are \"marian\", \"bart\", \"mbart\" and \"qkv\""},
+      {{with("\"bart\"", "\"pegasus\""),
+        "the supported encoder-decoders are \"marian\", \"bart\", \"mbart\" and \"qkv\""},
        {with("\"bart\"", "7"), "model_type"},
        {added("\"normalize_before\": true"), "normalize_before must be false"},
        {added("\"add_final_layer_norm\": true"), "add_final_layer_norm must be false"},

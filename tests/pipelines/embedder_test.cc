@@ -239,15 +239,15 @@ TEST(Embedder, RefusesFilesBesideTheModel) {
   EXPECT_EQ(modules("pool/../../x", "Pooling"), "modules.json: [1].path must not leave the folder");
   EXPECT_EQ(modules("/etc", "Pooling"), "modules.json: [1].path must not leave the folder");
   EXPECT_EQ(modules("..\\u0000/pool", "Pooling"), "modules.json: [1].path must not hold a zero byte");
-  EXPECT_EQ(modules("pool", "Dense"), "modules.json: [1].type must be Pooling in this place");
+  EXPECT_EQ(modules("pool", "Dense"), "modules.json: [1].type must be Pooling here");
   folder.put("pool/config.json", R"({"word_embedding_dimension": 13, "pooling_mode_mean_tokens": true})");
   EXPECT_EQ(modules("pool", "Pooling"), "pool/config.json: word_embedding_dimension is 13, must be 12 to 12");
   folder.put("pool/config.json", R"({"word_embedding_dimension": 12, "pooling_mode_mean_tokens": true,
                                      "pooling_mode_max_tokens": true})");
   EXPECT_EQ(
       modules("pool", "Pooling"),
-      "pool/config.json: pooling_mode_max_tokens must be false: the mean over tokens and the first token (cls) are "
-      "known here");
+      "pool/config.json: pooling_mode_max_tokens is not supported; set it to false (mean_tokens and cls_token are "
+      "supported)");
   folder.put("pool/config.json", R"({"word_embedding_dimension": 12, "pooling_mode_mean_tokens": true,
                                      "pooling_mode_cls_token": true})");
   EXPECT_EQ(modules("pool", "Pooling"),
@@ -257,7 +257,7 @@ TEST(Embedder, RefusesFilesBesideTheModel) {
   for (const char* mode : {R"("max")", R"(["cls", "mean"])", "[]"}) {
     folder.put("pool/config.json", std::string(R"({"embedding_dimension": 12, "pooling_mode": )") + mode + "}");
     EXPECT_EQ(modules("pool", "Pooling"),
-              "pool/config.json: pooling_mode must be \"mean\" or \"cls\": no other is known here");
+              "pool/config.json: pooling_mode must be \"mean\" or \"cls\"; no other is supported");
   }
   folder.put("pool/config.json", R"({"embedding_dimension": 12, "pooling_mode": "mean", "include_prompt": false})");
   folder.put("config_sentence_transformers.json", R"({"prompts": {"query": "a "}, "default_prompt_name": "query"})");
@@ -277,7 +277,7 @@ TEST(Embedder, RefusesFilesBesideTheModel) {
   EXPECT_EQ(folder.refusal(), "sentence_bert_config.json: max_seq_length is 0, must be 1 to 1048576");
   folder.put("sentence_bert_config.json", R"({"do_lower_case": true})");
   EXPECT_EQ(folder.refusal(),
-            "sentence_bert_config.json: do_lower_case must be false: capitals are the business of tokenizer.json here");
+            "sentence_bert_config.json: do_lower_case is not supported; set it to false (tokenizer.json handles case)");
   std::filesystem::remove(folder / "sentence_bert_config.json");
   folder.put("tokenizer.json", R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": null,
       "post_processor": null, "decoder": null, "model": {"type": "WordPiece", "unk_token": "?",

@@ -76,7 +76,7 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
       {"f: model is missing", [](json& f) { f.erase("model"); }},
       {"f: model must be an object, is array", [](json& f) { f["model"] = json::array(); }},
       {"f: model.type is missing", [](json& f) { f["model"].erase("type"); }},
-      {"f: model.type is \"WordLevel\", known is only WordPiece, BPE, Unigram",
+      {"f: model.type is \"WordLevel\"; supported: WordPiece, BPE, Unigram",
        [](json& f) { f["model"]["type"] = "WordLevel"; }},
       {"f: model.type must be a string, is number", [](json& f) { f["model"]["type"] = 1; }},
       {"f: model.unk_token is missing", [](json& f) { f["model"].erase("unk_token"); }},
@@ -101,7 +101,7 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
        [](json& f) { f["model"]["vocab"]["##b"] = 2; }},
       {"f: model.vocab." + far + " is longer than 1024 characters", [&](json& f) { f["model"]["vocab"][far] = 9; }},
       {"f: normalizer.type is missing", [](json& f) { f["normalizer"].erase("type"); }},
-      {"f: normalizer.type is \"Nmt\", known is only BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, "
+      {"f: normalizer.type is \"Nmt\"; supported: BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, "
        "Strip, "
        "Prepend, Replace, Sequence",
        [](json& f) { f["normalizer"]["type"] = "Nmt"; }},
@@ -112,16 +112,16 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
       {"f: normalizer.strip_accents must be true or false, is string",
        [](json& f) { f["normalizer"]["strip_accents"] = "yes"; }},
       {"f: normalizer.lowercase is missing", [](json& f) { f["normalizer"].erase("lowercase"); }},
-      {"f: pre_tokenizer.type is \"Split\", known is only BertPreTokenizer, ByteLevel, Metaspace, Whitespace, "
+      {"f: pre_tokenizer.type is \"Split\"; supported: BertPreTokenizer, ByteLevel, Metaspace, Whitespace, "
        "WhitespaceSplit, Sequence",
        [](json& f) { f["pre_tokenizer"]["type"] = "Split"; }},
-      {"f: decoder.type is \"CTC\", known is only WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback, Replace, "
+      {"f: decoder.type is \"CTC\"; supported: WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback, Replace, "
        "Fuse, "
        "Strip, Sequence",
        [](json& f) { f["decoder"]["type"] = "CTC"; }},
       {"f: decoder.prefix is missing", [](json& f) { f["decoder"].erase("prefix"); }},
       {"f: decoder.cleanup must be true or false, is string", [](json& f) { f["decoder"]["cleanup"] = ""; }},
-      {"f: version is \"2.0\", known is only \"1.0\"", [](json& f) { f["version"] = "2.0"; }},
+      {"f: version is \"2.0\"; supported: \"1.0\"", [](json& f) { f["version"] = "2.0"; }},
       {"f: added_tokens must be an array, is object", [](json& f) { f["added_tokens"] = json::object(); }},
       {"f: added_tokens[0] must be an object, is number", [](json& f) { f["added_tokens"][0] = 1; }},
       {"f: added_tokens[1].content is missing", [](json& f) { f["added_tokens"][1].erase("content"); }},
@@ -130,11 +130,11 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
       {"f: added_tokens[1].id is 2, which is \"a\" in model.vocab", [](json& f) { f["added_tokens"][1]["id"] = 2; }},
       {"f: added_tokens[1].id is 9, but the token is 1 in model.vocab",
        [](json& f) { f["added_tokens"][1]["id"] = 9; }},
-      {"f: added_tokens breaks a rule: tokens 0 and 0 are both looked for as \"[UNK]\"",
+      {"f: added_tokens breaks a rule: tokens 0 and 0 both match \"[UNK]\"",
        [](json& f) { f["added_tokens"][1] = f["added_tokens"][0]; }},
       {"f: added_tokens breaks a rule: token 7 is empty",
        [](json& f) { f["added_tokens"][1]["content"] = "", f["added_tokens"][1]["id"] = 7; }},
-      {"f: post_processor.type is \"X\", known is only TemplateProcessing, BertProcessing, RobertaProcessing, "
+      {"f: post_processor.type is \"X\"; supported: TemplateProcessing, BertProcessing, RobertaProcessing, "
        "ByteLevel, "
        "Sequence",
        [](json& f) { f["post_processor"]["type"] = "X"; }},
@@ -142,9 +142,9 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
       {"f: post_processor.processors must be ByteLevel and at most one more",
        [](json& f) { f["post_processor"] = {{"type", "Sequence"}, {"processors", json::array()}}; }},
       {"f: post_processor.single is missing", [](json& f) { f["post_processor"].erase("single"); }},
-      {"f: post_processor.single must have a place for the text, Sequence \"A\"",
+      {"f: post_processor.single must contain the text, Sequence \"A\"",
        [](json& f) { f["post_processor"]["single"].erase(1); }},
-      {"f: post_processor.single[2] must not be a second place of the text",
+      {"f: post_processor.single[2] must not contain the text a second time",
        [](json& f) { f["post_processor"]["single"].push_back(f["post_processor"]["single"][1]); }},
       {"f: post_processor.single[1].Sequence.id must be \"A\", the only text",
        [](json& f) { f["post_processor"]["single"][1]["Sequence"]["id"] = "B"; }},
@@ -183,7 +183,7 @@ TEST(TokenizerJson, EveryBrokenRuleOfAByteVocabularyIsNamed) {
       {"f: model breaks a rule: merge 0: \"ba\" is not in the vocabulary", model("merges", {"b a"})},
       {"f: model breaks a rule: merge 0: \"b\" lacks the prefix \"##\"", model("continuing_subword_prefix", "##")},
       {"f: model breaks a rule: unknown token \"?\" is not in the vocabulary", model("unk_token", "?")},
-      {"f: model.dropout must be null: tokens are not drawn at random here", model("dropout", 0.1)},
+      {"f: model.dropout is not supported; set it to null", model("dropout", 0.1)},
       {"f: model.fuse_unk must be true or false, is string", model("fuse_unk", "yes")},
       {"f: model.byte_fallback must be true or false, is number", model("byte_fallback", 0)},
       {"f: model.ignore_merges must be true or false, is number", model("ignore_merges", 0)},
@@ -226,7 +226,7 @@ TEST(TokenizerJson, EveryBrokenRuleOfAUnigramVocabularyIsNamed) {
       {"f: model.vocab[0] must be [token, score]", model("vocab", {{"a"}})},
       {"f: model.vocab[0][0] must be a string, is number", model("vocab", {{1, -1.0}})},
       {"f: model.vocab[0][1] must be a number, is string", model("vocab", json::array({json::array({"a", "-1"})}))},
-      {"f: model.vocab breaks a rule: token \"a\" is there twice",
+      {"f: model.vocab breaks a rule: token \"a\" appears twice",
        model("vocab", json::array({json::array({"a", -1.0}), json::array({"a", -2.0})}))},
       {"f: model.unk_id breaks a rule: there is no token 0", model("vocab", json::array())},
       {"f: model.unk_id breaks a rule: there is no token 2", model("unk_id", 2)},
@@ -265,7 +265,7 @@ TEST(TokenizerJson, TextThatIsNotJsonIsRefused) {
 TEST(TokenizerJson, RepeatedTokenIsRefused) {
   std::string text = valid().dump();
   text.replace(text.find("\"a\":2"), 5, "\"a\":2,\"a\":4");
-  EXPECT_EQ(refusal(text), "f: key \"a\" is there twice");
+  EXPECT_EQ(refusal(text), "f: key \"a\" appears twice");
 }
 
 }  // namespace

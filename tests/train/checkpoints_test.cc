@@ -150,7 +150,7 @@ TEST_F(CheckpointsTest, WithoutAWholeOneNothingIsRemoved) {
   const Adam adam({});
   save(model, adam, {.step = 10});
   fs::remove(folder_ / "c/step-000000010/manifest.json");
-  EXPECT_NE(test::message_of<FormatError>([&] { checkpoints_.newest(); }).find("none of its checkpoints is whole"),
+  EXPECT_NE(test::message_of<FormatError>([&] { checkpoints_.newest(); }).find("all checkpoints are damaged"),
             std::string::npos);
   EXPECT_EQ(names(), std::vector<std::string>{"step-000000010"});
 }

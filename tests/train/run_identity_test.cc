@@ -63,7 +63,7 @@ TEST(RunIdentity, TheRestMayNot) {
     return test::message_of<std::invalid_argument>([&] { changed(identity(), now); });
   };
   EXPECT_EQ(refused(identity({.seed = 2})),
-            "a/checkpoint: it is of another training (seed 1 -> 2); train into another folder");
+            "a/checkpoint: belongs to another training (seed 1 -> 2); train into another folder");
   EXPECT_NE(refused(identity({}, {{{1, 2}, {3}}})).find("(training data "), std::string::npos);
   EXPECT_NE(refused(identity({}, kPairs, {{{1, 2}, {3}}})).find("(validation data "), std::string::npos);
   // The same tokens, cut elsewhere.

@@ -92,10 +92,10 @@ TEST(TrainConfig, ReadsThoseThatAreShipped) {
 
 TEST(TrainConfig, RefusesTheRest) {
   test::expect_refused(
-      {{with("\"steps\"", "\"step\": 1, \"steps\""), "training.step is not known; known are accumulate, average"},
-       {with("\"ff_dim\"", "\"dropuot\": 0, \"ff_dim\""), "model.dropuot is not known"},
-       {with("\"vocab\"", "\"size\": 1, \"vocab\""), "tokenizer.size is not known; known are vocab"},
-       {with("{\"model\"", "{\"data\": {}, \"model\""), "data is not known; known are model, tokenizer, training"},
+      {{with("\"steps\"", "\"step\": 1, \"steps\""), "training.step is unknown; known are accumulate, average"},
+       {with("\"ff_dim\"", "\"dropuot\": 0, \"ff_dim\""), "model.dropuot is unknown"},
+       {with("\"vocab\"", "\"size\": 1, \"vocab\""), "tokenizer.size is unknown; known are vocab"},
+       {with("{\"model\"", "{\"data\": {}, \"model\""), "data is unknown; known are model, tokenizer, training"},
        {with("\"rate\": 0.25", "\"seed\": 1"), "training.rate is missing"},
        {with("\"rate\": 0.25", "\"rate\": -1"), "training.rate must be 0 or more"},
        {with("\"rate\": 0.25", "\"rate\": 1, \"beta1\": 1"), "training.beta1 must be below 1"},

@@ -70,7 +70,7 @@ TEST(TrainTranslator, ASecondCallChangesNothing) {
   train_translator(files, {.observer = &watcher});
   EXPECT_EQ(test::slurp(files.out + "/model.safetensors"), weights);
   ASSERT_EQ(watcher.notices.size(), 1u);
-  EXPECT_NE(watcher.notices[0].find("going on from"), std::string::npos);
+  EXPECT_NE(watcher.notices[0].find("resuming from"), std::string::npos);
 }
 
 TEST(TrainTranslator, TakesATokenizerThatIsGiven) {
@@ -221,7 +221,7 @@ TEST(TrainTranslator, AModelWithoutCheckpointsIsNotOverwritten) {
   train_translator(files);
   fs::remove_all(files.out + "/checkpoints");
   const auto before = snapshot(files.out);
-  EXPECT_NE(test::message_of<std::invalid_argument>([&] { train_translator(files); }).find("is there already"),
+  EXPECT_NE(test::message_of<std::invalid_argument>([&] { train_translator(files); }).find("already exists"),
             std::string::npos);
   EXPECT_EQ(snapshot(files.out), before);
 }

@@ -200,7 +200,7 @@ TEST_F(TrainingResultTest, MoreEpochsGoOn) {
   settings.epochs = 2;
   const Walk more = walk(settings, losses);
   EXPECT_EQ(more.place, 21);
-  EXPECT_NE(more.watcher.notices.at(0).find("going on from"), std::string::npos);
+  EXPECT_NE(more.watcher.notices.at(0).find("resuming from"), std::string::npos);
 }
 
 }  // namespace
