@@ -35,7 +35,7 @@ bool wait_for(int descriptor, short event, std::optional<std::chrono::millisecon
   pollfd ready[] = {{descriptor, event, 0}, {wake_descriptor, POLLIN, 0}};
   const int milliseconds = at_most ? static_cast<int>(at_most->count()) : -1;
   const int events = io::retry([&] { return poll(ready, 2, milliseconds); });
-  if (events < 0) throw IoError("standard input and output cannot be waited for");
+  if (events < 0) throw IoError("cannot wait for standard input or output");
   check_interruption();
   return events > 0;
 }

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from math import exp, log
 
 OURS = "qkv"
@@ -20,12 +21,12 @@ SECTIONS = {
 
 INTRODUCTION = """# Benchmarks
 
-Written by `bench/peers/run`, which races our attention against other libraries on one machine: in turns of 30 ms, on
-the same numbers, the best run of all turns counts. A ratio above 1 means that we are faster.
+Written by `bench/peers/run`, which races our attention against other libraries on one machine: alternating every 30 ms,
+on the same numbers, the best run of all rounds counts. A ratio above 1 means that we are faster.
 
 - Shapes are (batch, heads, length, head size); "8 on 2" are grouped heads, "512 x 64" are queries x keys.
 - With one thread all run on one processor, and its time counts where it is less than the clock's, so that other
-  programs' turns do not count. With two threads the clock counts.
+  programs' time does not count. With two threads the clock counts.
 - Arrays are laid out beforehand as each library likes them; compiling and first runs are not timed.
 - torch: `scaled_dot_product_attention`, with `enable_gqa` and a boolean mask where needed; backward by
   `torch.autograd.grad`, and nobody else takes part there. ONNX Runtime: the operator
@@ -146,12 +147,33 @@ def write(reports):
         yield "Everything ran."
 
 
+def wrapped(page):
+    """The page with its paragraphs and list entries in lines of at most 100 columns."""
+    paragraph = []
+    for line in [*page.split("\n"), ""]:
+        follows = line and not line.startswith(("#", "|", "- "))
+        if paragraph and not follows:
+            rest = "  " if paragraph[0].startswith("- ") else ""
+            yield textwrap.fill(
+                " ".join(part.strip() for part in paragraph),
+                100,
+                subsequent_indent=rest,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            paragraph = []
+        if follows or line.startswith("- "):
+            paragraph.append(line)
+        else:
+            yield line
+
+
 def main():
     reports = []
     for path in sys.argv[1:]:
         with open(path) as file:
             reports.append(json.load(file))
-    print("\n".join(write(reports)))
+    print("\n".join(wrapped("\n".join(write(reports)))).rstrip())
 
 
 main()
