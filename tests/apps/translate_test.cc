@@ -131,7 +131,7 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
   const TempFolder folder;
   const std::vector<std::string> texts = {"You are welcome", "xyzzy plugh quux"};
   const auto run = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {"translate", "--model", folder / ""});
+    arguments.insert(arguments.begin(), {"translate", "--beams", "1", "--model", folder / ""});
     arguments.insert(arguments.end(), texts.begin(), texts.end());
     const Outcome outcome = run_program(arguments);
     EXPECT_EQ(outcome.code, 0) << outcome.err;

@@ -31,9 +31,10 @@ TEXTS = [
     "In the beginning God created the heavens and the earth.", "Jesus wept.",
     "He went up on the mountain, and sat down there.", "The king sent messengers to the city.", "Café, naïve, 你好!",
     "a", "1 2 3", "XML", "The quick brown fox jumps over the lazy dog.",
-    # CTranslate2's beams gave others for these with earlier weights.
     "Please write your name and address at the top of the page.", "I have never seen such a beautiful sunset.",
     "She told me that the weather would change before the end of the week.",
+    # CTranslate2's beams give another for this one.
+    "Her brother plays the guitar better than anybody else I know.",
 ]
 
 
