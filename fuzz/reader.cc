@@ -1,3 +1,4 @@
+// Runs one of the readers over the bytes that a fuzz target gives it.
 #include "reader.h"
 
 #include <cstddef>

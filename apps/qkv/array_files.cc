@@ -1,3 +1,4 @@
+// Declares, reads and writes the arrays of a command.
 #include "qkv/array_files.h"
 
 #include "io/npy_files.h"

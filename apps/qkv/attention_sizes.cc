@@ -1,3 +1,4 @@
+// Declares and completes the sizes of a call of attention.
 #include "qkv/attention_sizes.h"
 
 #include <fmt/format.h>

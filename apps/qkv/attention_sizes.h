@@ -1,4 +1,4 @@
-// The sizes of a call of attention on the command line, for commands that make up its arrays or need none.
+// The sizes of a call of attention on the command line, for commands that generate its arrays or need none.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// qkv bench: the speed of the kernels beside the fused multiply-add peak of the same cores, measured in one process and
-// turn by turn, so that both see the same clock and the same neighbours.
+// qkv bench: the throughput of kernels as a share of the multiply-add peak of the same cores, both measured
+// alternately in one process, under the same clock and the same load.
 #include <fmt/format.h>
 #include <unistd.h>
 

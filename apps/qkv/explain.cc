@@ -1,4 +1,4 @@
-// qkv explain: the eight steps of self-attention on the worked example, on the user's arrays or on made-up ones; with
+// qkv explain: the eight steps of self-attention on the worked example, on the user's arrays or on synthetic ones; with
 // --model the heads of a model (model_heads.h).
 #include "qkv/explain.h"
 

@@ -1,3 +1,4 @@
+// Reads lines of standard input in growing batches, as they arrive.
 #include "qkv/lines.h"
 
 #include <unistd.h>

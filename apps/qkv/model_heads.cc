@@ -1,3 +1,4 @@
+// qkv explain --text: declares its options, runs the model and prints its heads.
 #include "qkv/model_heads.h"
 
 #include <algorithm>

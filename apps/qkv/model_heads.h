@@ -1,4 +1,4 @@
-// qkv explain --model: what the heads of a model look at in a text.
+// qkv explain --model: what the heads of a model attend to in a text.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,3 +1,4 @@
+// Checks the files that a command writes against those that it reads.
 #include "qkv/named_files.h"
 
 #include <fmt/format.h>

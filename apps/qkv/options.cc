@@ -1,3 +1,4 @@
+// Declares options that several commands share, and checks their values.
 #include "qkv/options.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Catches SIGINT and SIGTERM, and wakes whoever waits for input.
 #include "qkv/signals.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Signals: the one place that knows them. SIGINT (Ctrl-C) and SIGTERM ask for an end, the second one kills.
+// Handles signals: SIGINT (Ctrl-C) and SIGTERM ask for an end, the second one kills.
 #pragma once
 
 #include <chrono>

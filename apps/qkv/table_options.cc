@@ -1,3 +1,4 @@
+// Declares the options of tables of relative positions, and reads them.
 #include "qkv/table_options.h"
 
 #include "qkv/options.h"

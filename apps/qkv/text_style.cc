@@ -1,3 +1,4 @@
+// Asks the terminal for its width and colours.
 #include "qkv/text_style.h"
 
 #include <sys/ioctl.h>

@@ -1,3 +1,4 @@
+// Turns errors of the command line's parser into one line.
 #include "qkv/usage_message.h"
 
 #include <fmt/format.h>

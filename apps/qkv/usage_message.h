@@ -1,4 +1,4 @@
-// What the command line's parser finds wrong, in our words.
+// What the command line's parser finds wrong, in one line.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -6,7 +6,7 @@
 //   attention(q, k, v, out, {.mask = Mask::causal() & Mask::function(dilated), .logit_function = decay});
 //
 // Functions are called from several threads at once, in any order, also more than once and for pairs that other masks
-// hide; they must give the same answer every time. Cost: docs/design/attention_forward.md.
+// hide; they must give the same answer every time. Cost: docs/lab/attention_forward.md.
 #pragma once
 
 #include <concepts>

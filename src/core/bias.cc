@@ -1,3 +1,4 @@
+// Bias: collects views, ALiBi slopes and tables, and joins two biases.
 #include "qkv/bias.h"
 
 namespace qkv {

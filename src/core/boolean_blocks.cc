@@ -1,3 +1,4 @@
+// Reads a boolean view once and records for each block whether some or all pairs are visible.
 #include "core/boolean_blocks.h"
 
 #include <algorithm>

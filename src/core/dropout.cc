@@ -1,3 +1,4 @@
+// Computes which weights dropout keeps, for single queries, masks and the reference.
 #include "core/dropout.h"
 
 #include <cmath>

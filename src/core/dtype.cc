@@ -1,3 +1,4 @@
+// Sizes and names of element types, and rounding from float to the 16-bit types.
 #include "qkv/dtype.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Mask: checks and combines its parts, and compiles boolean views.
 #include "qkv/mask.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Philox, and the stream of random numbers drawn from it.
 #include "qkv/random.h"
 
 #include <cmath>

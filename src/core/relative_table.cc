@@ -1,3 +1,4 @@
+// RelativeTable: checks its shape, and maps two positions to a bucket.
 #include "qkv/relative_table.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Score: checks the shapes of the parameters of each kind.
 #include "qkv/score.h"
 
 #include <stdexcept>

@@ -1,3 +1,4 @@
+// Polls a stop token, throws Stopped, and counts the checks of a thread.
 #include "core/stop.h"
 
 #include "qkv/error.h"

@@ -1,4 +1,4 @@
-// Where a computation asks whether it shall end: once per tile, so that a caller never waits long. Out of line, for
+// Polls the stop token of a computation: once per tile, so that a caller never waits long. Out of line, for
 // kernels that are compiled for wide CPU targets.
 #pragma once
 

@@ -1,3 +1,4 @@
+// Dims, views and tensors: shapes, strides, slices, copies and conversion between element types.
 #include "qkv/tensor.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The thread pool behind parallel_for.
 #include "qkv/threads.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Beam search: the `beams` most probable beginnings go on together, until no beginning can beat what has ended.
+// Beam search: continues the `beams` most probable beginnings together, until none can beat what has ended.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// One token after the other: the most probable one, or one that is drawn.
+// Greedy search and sampling: one token after the other, the most probable one or a random one.
 #include <algorithm>
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// generate(): checks the options and steps all sequences of a batch together.
 #include "qkv/generate.h"
 
 #include <fmt/format.h>

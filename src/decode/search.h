@@ -1,4 +1,4 @@
-// The search for one sequence: what it has written so far, and what the model is asked next.
+// The search for one sequence: what it has generated so far, and the next step of the model.
 #pragma once
 
 #include <memory>

@@ -1,3 +1,4 @@
+// explain(): puts the steps and notes of a walk-through together and checks its input.
 #include "qkv/explain.h"
 
 #include <fmt/format.h>

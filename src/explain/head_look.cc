@@ -1,3 +1,4 @@
+// Collects the intermediates of one head, and checks that the layer and head exist.
 #include "explain/head_look.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What every look at the heads of a model shares: an observer that keeps what the kernel computed.
+// What the explanations of a model's heads share: an observer that keeps what the kernel computed.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Formats the summaries of heads as a table.
 #include "explain/heads_table.h"
 
 #include <fmt/format.h>

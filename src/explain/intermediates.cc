@@ -1,3 +1,4 @@
+// Computes every intermediate with the production kernels, with or without substitutions.
 #include "explain/intermediates.h"
 
 #include <fmt/format.h>

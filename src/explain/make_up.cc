@@ -1,4 +1,4 @@
-// Random inputs and weights for a walk-through of which the user gave only a part.
+// Synthetic input: random inputs and weights for a walk-through of which the user gave only a part.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,3 +1,4 @@
+// Formats matrices and pictures as text.
 #include "explain/matrix_text.h"
 
 #include <fmt/format.h>

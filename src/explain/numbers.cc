@@ -1,3 +1,4 @@
+// Formats numbers for the walk-through.
 #include "explain/numbers.h"
 
 #include <fmt/format.h>

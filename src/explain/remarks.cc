@@ -1,4 +1,4 @@
-// The remarks around the eight steps: roles, who looks at whom, what the tutorials print, the check.
+// The notes around the eight steps: roles, who attends to whom, what the tutorials print, the check.
 #include <fmt/format.h>
 
 #include <algorithm>

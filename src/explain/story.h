@@ -1,4 +1,4 @@
-// What the eight steps and the remarks around them are written from.
+// The explanation context: what the eight steps and the notes around them are written from.
 #pragma once
 
 #include <limits>

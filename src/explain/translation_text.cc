@@ -1,4 +1,4 @@
-// A translation and what its words looked at, as text: sections for the writer of text.cc.
+// A translation and what its words attended to, as text: sections for the writer of text.cc.
 #include <fmt/format.h>
 
 #include <algorithm>

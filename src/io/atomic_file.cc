@@ -1,3 +1,4 @@
+// Writes a file under a temporary name, syncs it and renames it.
 #include "io/atomic_file.h"
 
 #include <fcntl.h>

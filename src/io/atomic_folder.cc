@@ -1,3 +1,4 @@
+// Writes a folder of files with a manifest, and verifies it.
 #include "io/atomic_folder.h"
 
 #include <fcntl.h>

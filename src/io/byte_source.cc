@@ -1,3 +1,4 @@
+// Reads bytes in order from a file or from memory.
 #include "io/byte_source.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Computes CRC-32 with a table.
 #include "io/crc32.h"
 
 #include <array>

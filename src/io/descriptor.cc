@@ -1,3 +1,4 @@
+// Closes file descriptors, and turns failed system calls into IoError.
 #include "io/descriptor.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// Reads the elements of a tensor from a byte source.
 #include "io/elements.h"
 
 #include <fmt/format.h>

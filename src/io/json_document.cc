@@ -1,3 +1,4 @@
+// Builds the tree of a JSON file from checked events, and refuses values by field and rule.
 #include "io/json_document.h"
 
 #include <fmt/format.h>

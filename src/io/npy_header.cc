@@ -1,3 +1,4 @@
+// Parses and writes the header of an .npy file.
 #include "io/npy_header.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Reads a file of pairs and says what is wrong with lines that are not pairs.
 #include "io/pairs.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Parses and writes the header of a safetensors file.
 #include "io/safetensors_header.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Cleans up a line of text and refuses invalid UTF-8.
 #include "qkv/text_lines.h"
 
 #include <fmt/format.h>

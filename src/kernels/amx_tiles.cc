@@ -1,3 +1,4 @@
+// Asks the CPU and the kernel for AMX tiles, and sets them up for a thread.
 #include "kernels/amx_tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)

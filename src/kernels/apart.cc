@@ -1,3 +1,4 @@
+// Decides whether two strided views share elements.
 #include "kernels/apart.h"
 
 #include <algorithm>

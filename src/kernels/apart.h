@@ -1,4 +1,4 @@
-// Whether views share elements: an output must lie apart from everything that is read, and from every other output.
+// Whether views share elements: an output may share none with anything that is read, nor with another output.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// attention(): checked arguments become blocks of queries, or single queries to decode, which the threads take one by
+// attention(): checked arguments become blocks of queries, or single queries, which the threads take one by
 // one.
 #include "qkv/attention.h"
 

@@ -1,5 +1,5 @@
 // The fused forward pass over one block of queries: vectors run over queries, logits and weights are tiles
-// [key][query] that never leave the first-level cache, keys and values are read where they lie.
+// [key][query] that never leave the first-level cache, keys and values are read in place.
 // Why so: docs/design/attention_forward.md.
 
 #include "kernels/attention_forward.h"

@@ -1,4 +1,4 @@
-// Where attention() writes: the output and what else a caller asked for, checked.
+// Checks where attention() writes: the output and the optional outputs.
 #include <algorithm>
 
 #include "kernels/attention_problem.h"

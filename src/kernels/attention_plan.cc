@@ -1,3 +1,4 @@
+// plan() and its siblings: report the schedules that the passes follow, with their counts and remarks.
 #include "qkv/attention_plan.h"
 
 #include <algorithm>

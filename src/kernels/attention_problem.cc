@@ -1,3 +1,4 @@
+// Checks the arguments of a call, and makes the task of each head.
 #include "kernels/attention_problem.h"
 
 #include <algorithm>

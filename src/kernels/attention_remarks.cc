@@ -1,3 +1,4 @@
+// Lists why a call is not the fastest possible.
 #include "kernels/attention_remarks.h"
 
 #include <fmt/format.h>

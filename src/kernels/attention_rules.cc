@@ -1,3 +1,4 @@
+// Checks masks, biases and sinks, and writes them into the task of a head.
 #include "kernels/attention_rules.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Decides blocks, threads and memory of a forward call.
 #include "kernels/attention_schedule.h"
 
 #include <algorithm>

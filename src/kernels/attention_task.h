@@ -1,5 +1,5 @@
-// What the forward kernel is told about one head of one sequence: addresses, steps in elements, and the mask as
-// numbers. Plain data, filled by attention.cc after everything was checked; the kernel itself checks nothing.
+// What every kernel is given about one head of one sequence: addresses, steps in elements, and the mask as numbers.
+// Plain data, filled from the checked arguments of a call; kernels themselves check nothing.
 #pragma once
 
 #include <algorithm>

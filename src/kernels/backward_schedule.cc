@@ -1,3 +1,4 @@
+// Decides threads and memory of a backward pass.
 #include "kernels/backward_schedule.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Prepares the gradients of bias views, and adds up what tasks contribute to them.
 #include "kernels/bias_gradients.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The decoding kernel, compiled once per CPU target.
+// The kernel of a single query, compiled once per CPU target.
 #include "kernels/decode.h"
 
 #include "core/stop.h"

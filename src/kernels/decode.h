@@ -1,4 +1,4 @@
-// Attention of one query per sequence: decoding. Vectors run over head sizes and over keys instead of over queries, and
+// The kernel of a single query per sequence. Vectors run over head sizes and over keys instead of over queries, and
 // all query heads of a group share each key that is read. The second of the two computations of attention(); it gives
 // the same bits for any number of threads and any batch. Call ensure_target() once before.
 #pragma once

@@ -1,3 +1,4 @@
+// Turns the ids of documents into intervals of keys per query.
 #include "kernels/documents.h"
 
 #include <algorithm>

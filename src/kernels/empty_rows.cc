@@ -1,3 +1,4 @@
+// Finds the rows that see no key and makes their outputs NaN.
 #include "kernels/empty_rows.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Rows that will be wanted soon, brought into the second-level cache a few lines at a time while something else is
-// computed. A guess that proves wrong costs little and changes nothing.
+// Prefetches rows that will be needed soon into the second-level cache, a few lines at a time while something else is
+// computed. A wrong guess costs little and changes nothing.
 #pragma once
 
 #include <algorithm>

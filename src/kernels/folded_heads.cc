@@ -1,3 +1,4 @@
+// Decides which heads share a block of queries, and gathers and scatters their rows.
 #include "kernels/folded_heads.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Blocks of queries of one head that one thread computes: several in turns where the head's keys are converted and do
-// not all stay so, that their conversion may serve more queries; else each by itself. No bit depends on which. Included
+// Runs the blocks of queries of one head on one thread: several interleaved where converted keys do not all fit the
+// cache, so that each conversion serves more queries; else one after the other. No bit depends on which. Included
 // once per CPU target.
 
 #if defined(QKV_KERNELS_FORWARD_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// The int8 kernel of matmul, compiled once per CPU target.
 #include "kernels/int8_panel.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,3 +1,4 @@
+// Hands chunks of keys to threads and merges their partial results in order.
 #include "kernels/key_split.h"
 
 #include "kernels/memory_count.h"

@@ -1,3 +1,4 @@
+// KeyValueCache: appends rows to pages, shares pages between sequences, and attends to all that is cached.
 #include "qkv/key_value_cache.h"
 
 #include <fmt/format.h>

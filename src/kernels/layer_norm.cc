@@ -1,3 +1,4 @@
+// Kernels of LayerNorm and RMSNorm, forward and backward, compiled once per CPU target.
 #include "kernels/layer_norm.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,3 +1,4 @@
+// Adds up the bytes of a call and refuses it beyond its limit.
 #include "kernels/memory_count.h"
 
 #include "kernels/view_checks.h"

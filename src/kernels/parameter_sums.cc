@@ -1,3 +1,4 @@
+// Adds up the gradients of tables, slopes and sinks in a fixed order.
 #include "kernels/parameter_sums.h"
 
 #include <algorithm>

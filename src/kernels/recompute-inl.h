@@ -1,5 +1,5 @@
-// The weights of a tile once more, from its logits and the log-sum-exp that the forward pass kept, for all that
-// differentiates. Included once per CPU target.
+// Recomputes the weights of a tile from its logits and the log-sum-exp that the forward pass kept, for all
+// derivatives. Included once per CPU target.
 
 #if defined(QKV_KERNELS_RECOMPUTE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_RECOMPUTE_INL_H_

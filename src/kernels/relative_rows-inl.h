@@ -1,5 +1,5 @@
-// Shaw's table in a block of queries: scale * (q . row of the pair's distance), and the way back. Queries meet each row
-// once; what they give is looked up by the distance of query and key. Included once per CPU target.
+// Shaw's table in a block of queries: scale * (q . row of the pair's distance), and its gradients. Each row is
+// multiplied once; products are looked up by the distance of query and key. Included once per CPU target.
 
 #if defined(QKV_KERNELS_RELATIVE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_RELATIVE_ROWS_INL_H_

@@ -1,4 +1,4 @@
-// Statistics of the rows of a block of queries, gathered tile by tile at the second look at the keys: the largest
+// Statistics of the rows of a block of queries, gathered tile by tile in the extras pass: the largest
 // logit, the entropy of the weights, and the keys with the largest weights. Included once per CPU target.
 
 #if defined(QKV_KERNELS_ROW_STATISTICS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// Refuses a kernel that takes more scratch memory than its plan left.
 #include "kernels/scratch.h"
 
 #include <fmt/format.h>

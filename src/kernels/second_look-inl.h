@@ -1,5 +1,5 @@
-// What a caller wants to see of the weights, by a second look at the keys of a block of queries, now that each row's
-// maximum and sum are known: the same logits, bit for bit, as in the first. Included once per CPU target.
+// The extras pass: a second pass over the keys of a block of queries that writes the requested weights, logits and
+// statistics, from the maximum and sum of each row and the same logits, bit for bit. Included once per CPU target.
 
 #if defined(QKV_KERNELS_SECOND_LOOK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_SECOND_LOOK_INL_H_

@@ -1,3 +1,4 @@
+// Lays tables of relative positions out per head, as the kernels read them.
 #include "kernels/table_biases.h"
 
 #include <algorithm>

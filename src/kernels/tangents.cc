@@ -1,3 +1,4 @@
+// Checks the tangents of a call and refuses options without derivatives; decides the threads of attention_jvp().
 #include "kernels/tangents.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The register tile that every product of the project is made of: rows by vectors of accumulators, one broadcast
-// element of the left operand times a row of the right one. The left operand is read where it lies, with any two
+// element of the left operand times a row of the right one. The left operand is read in place, with any two
 // strides; the right one is packed, a multiple of the vector wide. Included once per CPU target.
 
 // Per-target include guard, the convention of Highway.

@@ -1,4 +1,4 @@
-// Who adds next: shares of a sum come from several threads and are added in one order, whoever computes them.
+// Ordered sum: makes threads add their shares of a sum in one fixed order, whichever thread computes them.
 #pragma once
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// verify_attention(): draws rows and compares them with the reference.
 #include "qkv/verify_attention.h"
 
 #include <algorithm>

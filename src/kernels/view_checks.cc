@@ -1,3 +1,4 @@
+// Checks shapes, types and strides of views.
 #include "kernels/view_checks.h"
 
 namespace qkv {

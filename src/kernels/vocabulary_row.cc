@@ -1,4 +1,4 @@
-// A row of logits is as long as the vocabulary: thousands of numbers, looked at once per token.
+// A row of logits is as long as the vocabulary: thousands of numbers, read once per token.
 #include "kernels/vocabulary_row.h"
 
 #undef HWY_TARGET_INCLUDE

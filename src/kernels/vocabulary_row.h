@@ -1,4 +1,4 @@
-// What the search for tokens asks of a row of logits.
+// What the search for tokens needs of a row of logits: its largest ones and its log-sum-exp.
 #pragma once
 
 #include <cstdint>

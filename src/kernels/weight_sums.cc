@@ -1,3 +1,4 @@
+// Adds up weights per key and per block of the matrix, in double.
 #include "kernels/weight_sums.h"
 
 #include <algorithm>

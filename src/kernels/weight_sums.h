@@ -1,5 +1,5 @@
 // Sums of the weights of one head over its queries: what each key receives, and averages over parts of the matrix. They
-// are kept in double, since millions of weights may meet in one number, and rounded once, when all are there.
+// are kept in double, since millions of weights may add up to one number, and rounded once, when all are there.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Computes the gradients of y = x W^T + b.
 #include "layers/affine.h"
 
 #include <algorithm>

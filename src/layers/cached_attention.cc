@@ -1,4 +1,4 @@
-// Multi-head attention against keys and values that were projected before: what decoding does token by token.
+// Multi-head attention against keys and values that were projected before, as in each step of generating.
 #include <algorithm>
 #include <stdexcept>
 

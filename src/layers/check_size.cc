@@ -1,3 +1,4 @@
+// Checks the sizes in the config of a layer.
 #include "layers/check_size.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// cross_entropy(): projects hidden states to classes in parts, and adds up loss and gradients.
 #include "qkv/cross_entropy.h"
 
 #include <fmt/format.h>

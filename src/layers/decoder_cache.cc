@@ -1,4 +1,4 @@
-// Decoders token by token: what comes new meets the cached keys and values of both attentions.
+// Decoders token by token: new tokens attend to the cached keys and values of both attentions.
 #include "layers/head_operands.h"
 #include "qkv/decoder_layer.h"
 #include "qkv/transformer.h"

@@ -1,3 +1,4 @@
+// DecoderLayer: forward and backward through its three sublayers.
 #include "qkv/decoder_layer.h"
 
 #include <functional>

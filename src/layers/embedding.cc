@@ -1,3 +1,4 @@
+// Embedding: looks rows up, and adds gradients to them.
 #include "qkv/embedding.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// EncoderLayer: forward and backward through its two sublayers.
 #include "qkv/encoder_layer.h"
 
 #include "layers/transformer_layer.h"

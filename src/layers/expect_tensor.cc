@@ -1,3 +1,4 @@
+// Checks the name, shape and type of a tensor of a file.
 #include "layers/expect_tensor.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// FeedForward: two matrix products with an activation between them, forward and backward.
 #include "qkv/feed_forward.h"
 
 #include <algorithm>

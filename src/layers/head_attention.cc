@@ -1,5 +1,5 @@
 // Heads are views with strides into the projected rows, and into the merged ones: nothing is copied to split or merge.
-// Extra keys are attended to apart and joined by log-sum-exp, so that neither keys nor masks are rebuilt for them.
+// Extra keys are attended to separately and joined by log-sum-exp, so that neither keys nor masks are rebuilt for them.
 #include "layers/head_attention.h"
 
 #include <fmt/format.h>

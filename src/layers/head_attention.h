@@ -1,4 +1,4 @@
-// The middle of multi-head attention: from projected rows to merged heads.
+// The attention inside multi-head attention: from projected rows to merged heads.
 #pragma once
 
 #include "qkv/multi_head_attention.h"

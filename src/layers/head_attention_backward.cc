@@ -1,4 +1,4 @@
-// Gradients of the middle of multi-head attention. The weights of a part of the keys are e^(logit - log-sum-exp of all
+// Gradients of the attention between projections. The weights of a part of the keys are e^(logit - log-sum-exp of all
 // keys), so that each part is its own backward pass with the output and log-sum-exp of the whole.
 #include "layers/head_operands.h"
 #include "layers/rows.h"

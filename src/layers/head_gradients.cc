@@ -1,3 +1,4 @@
+// Computes the gradients of the weights of a head projection, in each layout.
 #include "layers/head_gradients.h"
 
 namespace qkv {

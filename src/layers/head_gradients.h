@@ -1,4 +1,4 @@
-// Gradients of head_projection.h, for each way to write its weights.
+// Gradients of head_projection.h, for each layout of its weights.
 #pragma once
 
 #include "layers/affine.h"

@@ -1,3 +1,4 @@
+// Makes strided views of the heads, and computes the lengths and positions of their sequences.
 #include "layers/head_operands.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// HeadProjection: packs the weights of all heads and multiplies rows by them.
 #include "qkv/head_projection.h"
 
 namespace qkv {

@@ -1,3 +1,4 @@
+// Converts the weights of a head projection from one layout to another.
 #include "layers/head_schemes.h"
 
 namespace qkv {

@@ -1,3 +1,4 @@
+// Draws the weights that a training starts from.
 #include "qkv/initial_weights.h"
 
 #include <cmath>

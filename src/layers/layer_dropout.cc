@@ -1,3 +1,4 @@
+// Applies dropout to rows between layers.
 #include "layers/layer_dropout.h"
 
 #include <algorithm>

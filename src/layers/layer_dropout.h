@@ -1,4 +1,4 @@
-// Dropout between layers: which elements are kept follows from the seed and the place of the element, so that backward
+// Dropout between layers: which elements are kept follows from the seed and the index of the element, so that backward
 // finds the same mask and nothing is stored.
 #pragma once
 

@@ -1,3 +1,4 @@
+// LayerNorm: checks its input and runs the kernels of layer and RMS norms.
 #include "qkv/layer_norm.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Linear: packs its weight, and multiplies rows by it, forward and backward.
 #include "qkv/linear.h"
 
 #include "layers/affine.h"

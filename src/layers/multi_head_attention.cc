@@ -1,4 +1,4 @@
-// MultiHeadAttention: config, parameters and the way through the steps. The attention itself is in head_attention.cc.
+// MultiHeadAttention: config, parameters and the order of the steps. The attention itself is in head_attention.cc.
 #include "qkv/multi_head_attention.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Computes positions, sinusoids and rotations.
 #include "qkv/positions.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Residual: forward and backward around a sublayer, with norm and dropout.
 #include "qkv/residual.h"
 
 #include "layers/layer_dropout.h"

@@ -1,3 +1,4 @@
+// Checks the rows that layers take, and adds and stacks rows.
 #include "layers/rows.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Passes everything on under a longer name.
+// An observer that passes everything on to another one, under a longer name.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// Computes the offsets of sequences from their lengths.
 #include "qkv/sequences.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What stacks of encoder and decoder layers share: the way from layer to layer, there and back.
+// Forward and backward through a stack of encoder or decoder layers.
 #pragma once
 
 #include <fmt/format.h>

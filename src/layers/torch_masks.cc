@@ -1,3 +1,4 @@
+// TorchMasks: converts the masks of torch into a mask and a bias.
 #include "qkv/torch_masks.h"
 
 #include <fmt/format.h>

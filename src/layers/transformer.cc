@@ -1,3 +1,4 @@
+// Encoder, Decoder and Transformer: forward and backward through stacks of layers.
 #include "qkv/transformer.h"
 
 #include "layers/layer_dropout.h"

@@ -1,3 +1,4 @@
+// Weights: hands out tensors by name, each once.
 #include "qkv/weights.h"
 
 #include <fmt/format.h>

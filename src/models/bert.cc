@@ -1,3 +1,4 @@
+// Bert: embeddings and encoder layers.
 #include "qkv/bert.h"
 
 #include <fmt/format.h>

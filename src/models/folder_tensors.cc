@@ -1,3 +1,4 @@
+// Reads the tensors of a model.safetensors by our names, and checks them first.
 #include "models/folder_tensors.h"
 
 #include <fmt/format.h>

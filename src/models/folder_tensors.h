@@ -1,4 +1,4 @@
-// The tensors of a folder's model.safetensors on their way to our names. Every name, shape and type is checked before
+// The tensors of a folder's model.safetensors, read under our names. Every name, shape and type is checked before
 // an element is read, so that a folder that is refused costs no more than its header.
 #pragma once
 

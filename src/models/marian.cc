@@ -1,3 +1,4 @@
+// Marian: encoder, decoder and projection to the vocabulary, forward and backward.
 #include "qkv/marian.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Reads, checks and writes the config.json of encoder-decoders.
 #include "models/marian_config.h"
 
 #include <fmt/format.h>

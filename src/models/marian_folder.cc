@@ -1,4 +1,4 @@
-// Marian::load and Marian::save: the tensors there and here.
+// Marian::load and Marian::save: convert between the tensors of a folder and ours.
 #include <vector>
 
 #include "models/marian_config.h"

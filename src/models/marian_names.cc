@@ -1,3 +1,4 @@
+// Lists the tensors of a Marian model with their names here and in its folder.
 #include "models/marian_names.h"
 
 #include <fmt/format.h>

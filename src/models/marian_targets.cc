@@ -1,4 +1,4 @@
-// Marian's decoder as generate() asks it: one token more for every row.
+// Marian's decoder as generate() uses it: one more token for every row.
 #include <stdexcept>
 
 #include "qkv/marian.h"

@@ -1,3 +1,4 @@
+// Embedder: tokenizes texts, runs the encoder in batches and pools its output.
 #include "qkv/embedder.h"
 
 #include <fmt/format.h>

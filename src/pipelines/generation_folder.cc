@@ -1,3 +1,4 @@
+// Reads generation_config.json into GenerateOptions, and refuses what is not supported.
 #include "pipelines/generation_folder.h"
 
 #include <fmt/format.h>

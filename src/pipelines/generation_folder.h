@@ -1,4 +1,4 @@
-// How a folder's model is to generate.
+// Reads how a folder's model is to generate.
 #pragma once
 
 #include <optional>

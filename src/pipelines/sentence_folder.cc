@@ -1,3 +1,4 @@
+// Reads the files of sentence-transformers beside a model.
 #include "pipelines/sentence_folder.h"
 
 #include <fmt/format.h>

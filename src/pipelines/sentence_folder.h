@@ -1,4 +1,4 @@
-// What the files of sentence-transformers beside a model say.
+// Reads the files of sentence-transformers beside a model: pooling, limits, prompt.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Translator: splits texts, tokenizes, generates in batches and detokenizes.
 #include "qkv/translator.h"
 
 #include <fmt/format.h>

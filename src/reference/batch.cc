@@ -1,3 +1,4 @@
+// Cuts a batch into sequences, all in f64.
 #include "reference/batch.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Computes the score of a query and a key, and its derivatives.
 #include "reference/scorer.h"
 
 #include <cmath>

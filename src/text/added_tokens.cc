@@ -1,3 +1,4 @@
+// Finds added tokens in a text, the longest first.
 #include "text/added_tokens.h"
 
 #include <fmt/format.h>

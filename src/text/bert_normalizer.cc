@@ -1,3 +1,4 @@
+// Normalizes text as BERT does.
 #include "text/bert_normalizer.h"
 
 #include "text/normalizers.h"

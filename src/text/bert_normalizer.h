@@ -1,4 +1,4 @@
-// BERT's clean-up of text: control characters go, every white space becomes a space, Chinese characters stand alone,
+// BERT's clean-up of text: control characters go, every white space becomes a space, Chinese characters become words,
 // accents go, capitals become small.
 #pragma once
 

@@ -1,3 +1,4 @@
+// Splits text at white space and punctuation.
 #include "text/bert_pre_tokenizer.h"
 
 namespace qkv::text {

@@ -1,3 +1,4 @@
+// Joins the pieces of a word by the merges of a byte-pair vocabulary.
 #include "text/bpe.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Learns merges from the words of a text and their counts.
 #include "text/byte_pairs.h"
 
 #include <queue>

@@ -1,4 +1,4 @@
-// Text on its way to tokens: code points that remember which bytes of the original text they stand for.
+// Text as the tokenizer processes it: code points that remember which bytes of the original text they come from.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Detokenizers of byte-pair and unigram vocabularies.
 #include "text/decoders.h"
 
 #include <charconv>

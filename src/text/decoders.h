@@ -1,4 +1,4 @@
-// The decoders of byte-pair and unigram vocabularies.
+// The detokenizers ("decoders") of byte-pair and unigram vocabularies.
 #pragma once
 
 #include <memory>

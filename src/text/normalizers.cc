@@ -1,3 +1,4 @@
+// The small normalizers.
 #include "text/normalizers.h"
 
 #include <algorithm>

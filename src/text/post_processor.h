@@ -1,4 +1,4 @@
-// What stands around the tokens of a text, such as [CLS] and [SEP], and whose spaces they count as theirs.
+// What is put around the tokens of a text, such as [CLS] and [SEP], and whose spaces they count as theirs.
 #pragma once
 
 #include <cstdint>

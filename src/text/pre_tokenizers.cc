@@ -1,3 +1,4 @@
+// The pre-tokenizers of byte-pair and unigram vocabularies.
 #include "text/pre_tokenizers.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads the model of a tokenizer.json, by its type.
 #include "text/read_model.h"
 
 #include <vector>

@@ -1,3 +1,4 @@
+// Reads the other stages of a tokenizer.json, by their types.
 #include "text/read_stages.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// Splits a text into sentences.
 #include "text/sentences.h"
 
 #include <utf8proc.h>

@@ -1,4 +1,4 @@
-// Where a text ends its sentences. The rules stand in docs/semantics.md ("Sentences").
+// Splits a text into sentences. The rules are in docs/semantics.md ("Sentences").
 #pragma once
 
 #include <string_view>

@@ -1,3 +1,4 @@
+// Tokenizer: runs the stages over a text, and turns ids back into text.
 #include "qkv/tokenizer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// TokenizerTrainer: counts words, learns merges and writes a tokenizer.json.
 #include "qkv/train_tokenizer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Builds the trie and finds its longest match.
 #include "text/trie.h"
 
 namespace qkv::text {

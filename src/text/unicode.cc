@@ -1,3 +1,4 @@
+// Properties of code points, in the versions of Unicode that models were trained with.
 #include "text/unicode.h"
 
 #include <utf8proc.h>

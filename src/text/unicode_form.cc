@@ -1,3 +1,4 @@
+// Decomposes, reorders and composes code points.
 #include "text/unicode_form.h"
 
 #include <algorithm>

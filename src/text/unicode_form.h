@@ -1,4 +1,4 @@
-// Unicode's normalization forms NFC, NFD, NFKC and NFKD (Unicode Standard Annex 15), with places.
+// Unicode's normalization forms NFC, NFD, NFKC and NFKD (Unicode Standard Annex 15), with offsets.
 #pragma once
 
 #include "text/stages.h"

@@ -1,3 +1,4 @@
+// Finds the cut of a word with the largest sum of scores.
 #include "text/unigram.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Vocabulary: tokens by id and ids by token, both unique.
 #include "text/vocabulary.h"
 
 #include <fmt/format.h>

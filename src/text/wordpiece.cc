@@ -1,3 +1,4 @@
+// Cuts a word into the longest pieces of the vocabulary.
 #include "text/wordpiece.h"
 
 #include <fmt/format.h>

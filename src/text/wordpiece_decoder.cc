@@ -1,3 +1,4 @@
+// Joins WordPiece tokens to text.
 #include "text/wordpiece_decoder.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Normalizes a text and splits it into words, around its added tokens.
 #include "text/words.h"
 
 namespace qkv::text {

@@ -1,4 +1,4 @@
-// The way from a text to what the model cuts into tokens.
+// Splits a text into the words that the model cuts into tokens.
 #pragma once
 
 #include <functional>

@@ -1,3 +1,4 @@
+// Adam and AdamW: one step of each parameter.
 #include "qkv/adam.h"
 
 #include <fmt/format.h>

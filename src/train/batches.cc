@@ -1,3 +1,4 @@
+// Sorts pairs into batches of like length, in an order drawn for each epoch.
 #include "train/batches.h"
 
 #include <map>

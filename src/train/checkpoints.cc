@@ -1,3 +1,4 @@
+// Saves, finds, verifies, restores and removes checkpoints.
 #include "train/checkpoints.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Computes the norm of all gradients, in a fixed order.
 #include "train/gradient_norm.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Draws the losses of a training as SVG.
 #include "train/loss_curve.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Compares what two trainings' weights depend on.
 #include "train/run_identity.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Computes the learning rate of a step.
 #include "qkv/schedule.h"
 
 #include <algorithm>

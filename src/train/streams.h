@@ -1,4 +1,4 @@
-// Which streams of random numbers (random.h) training draws from: one for each purpose and turn, so that no draw
+// Which streams of random numbers (random.h) training draws from: one for each purpose and use, so that no draw
 // depends on another, and none on where training was interrupted.
 #pragma once
 

@@ -1,3 +1,4 @@
+// Reads and checks the config of a training.
 #include "train/train_config.h"
 
 #include <fmt/format.h>

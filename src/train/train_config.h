@@ -7,7 +7,7 @@
 //     "training": {"steps": 20000, "rate": 0.001, "schedule": "inverse_sqrt", "warmup": 1000, ...}
 //   }
 //
-// Its keys stand in train_keys.cc, and in docs/training.md; others are refused.
+// Its keys are in train_keys.cc, and in docs/training.md; others are refused.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// Lists every key of a training's config, with its type, bounds, default and meaning.
 #include "train/train_keys.h"
 
 #include <fmt/format.h>

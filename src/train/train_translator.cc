@@ -1,3 +1,4 @@
+// train_translator(): checks files and folder, makes tokenizer and model, and trains.
 #include "qkv/train_translator.h"
 
 #include <fmt/format.h>

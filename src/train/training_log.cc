@@ -1,3 +1,4 @@
+// Writes log.jsonl and the curve of the losses.
 #include "train/training_log.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Reads, checks and tokenizes the pairs of a training.
 #include "train/training_pairs.h"
 
 #include <fmt/format.h>

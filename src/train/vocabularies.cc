@@ -1,3 +1,4 @@
+// Finds, reads or learns the tokenizers of a training.
 #include "train/vocabularies.h"
 
 #include <fmt/format.h>

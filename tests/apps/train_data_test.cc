@@ -1,4 +1,4 @@
-// qkv train looks at its data before the first step: each fault by file and line, and nothing in the folder is touched.
+// qkv train checks its data before the first step: each fault by file and line, and nothing in the folder is touched.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,3 +1,4 @@
+// Blocks of boolean views against a scan of every pair.
 #include "core/boolean_blocks.h"
 
 #include <gtest/gtest.h>

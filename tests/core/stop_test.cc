@@ -1,3 +1,4 @@
+// When a stop token is asked, and what a stopped call throws.
 #include "core/stop.h"
 
 #include <gtest/gtest.h>

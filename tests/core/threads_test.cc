@@ -1,3 +1,4 @@
+// parallel_for: every index once, exceptions, nesting, fork, a caller's own pool, and the number of threads.
 #include "qkv/threads.h"
 
 #include <gtest/gtest.h>

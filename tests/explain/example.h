@@ -1,4 +1,4 @@
-// What tests of the walk-through look up in it.
+// Finds sections and numbers in a walk-through, for its tests.
 #pragma once
 
 #include <gtest/gtest.h>

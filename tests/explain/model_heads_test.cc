@@ -1,4 +1,4 @@
-// What heads look at: the figures by hand, one head against softmax and sums of its own, text, JSON and refusals.
+// What heads attend to: the figures by hand, one head against softmax and sums of its own, text, JSON and refusals.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What the model that ships looks at while it translates: weights of its own run, words, text, JSON and refusals.
+// What the model that ships attends to while it translates: weights of its own run, words, text, JSON and refusals.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// CRC-32 against known values.
 #include "io/crc32.h"
 
 #include <gtest/gtest.h>

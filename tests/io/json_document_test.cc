@@ -1,3 +1,4 @@
+// JSON trees: values by field, and a refusal for each rule.
 #include "io/json_document.h"
 
 #include <gtest/gtest.h>

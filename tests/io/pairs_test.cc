@@ -1,3 +1,4 @@
+// Files of pairs: what is read, and the fault of each bad line.
 #include <gtest/gtest.h>
 
 #include "io/files_for_test.h"

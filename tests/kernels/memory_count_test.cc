@@ -1,3 +1,4 @@
+// Counting the bytes of a call, and its limit.
 #include "kernels/memory_count.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Largest logits and sums of rows of a vocabulary against plain loops.
 #include "kernels/vocabulary_row.h"
 
 #include <algorithm>

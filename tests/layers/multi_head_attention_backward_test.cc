@@ -1,4 +1,4 @@
-// Gradients of multi-head attention against finite differences: every way to write its weights, self and cross
+// Gradients of multi-head attention against finite differences: every layout of its weights, self and cross
 // attention, padded and ragged batches, extra keys, masks; the same bits for any number of threads.
 #include "jacobian.h"
 #include "kernels/attention_testing.h"

@@ -1,4 +1,4 @@
-// Positions against numbers by hand: places within sequences, sinusoids in both orders, rotations and their way back.
+// Positions against numbers by hand: positions within sequences, sinusoids in both orders, rotations back and forth.
 #include "qkv/positions.h"
 
 #include "kernels/attention_testing.h"

@@ -1,3 +1,4 @@
+// Offsets of lengths, and the lengths that are refused.
 #include "qkv/sequences.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Added tokens in texts, by hand.
 #include "text/added_tokens.h"
 
 #include <gtest/gtest.h>

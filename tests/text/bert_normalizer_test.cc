@@ -1,3 +1,4 @@
+// BERT's normalization of texts, by hand.
 #include "text/bert_normalizer.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Words at white space and punctuation, by hand.
 #include "text/bert_pre_tokenizer.h"
 
 #include <gtest/gtest.h>

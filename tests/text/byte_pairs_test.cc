@@ -1,3 +1,4 @@
+// Learned merges against a plain count of all pairs.
 #include "text/byte_pairs.h"
 
 #include <gtest/gtest.h>

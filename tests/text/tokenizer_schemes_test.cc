@@ -1,4 +1,4 @@
-// Byte-pair and unigram tokenizers: the same tokens, at the same places, and the same text back as the reference
+// Byte-pair and unigram tokenizers: the same tokens, at the same offsets, and the same text back as the reference
 // (golden/tokenizer/make_schemes.py).
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Whole tokenizers: the same tokens, at the same places, as the reference (golden/tokenizer/make.py).
+// Whole tokenizers: the same tokens, at the same offsets, as the reference (golden/tokenizer/make.py).
 #include "qkv/tokenizer.h"
 
 #include <gtest/gtest.h>

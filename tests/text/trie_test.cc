@@ -1,3 +1,4 @@
+// The longest match of a trie against a map of all strings.
 #include "text/trie.h"
 
 #include <gtest/gtest.h>

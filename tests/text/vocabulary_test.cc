@@ -1,3 +1,4 @@
+// Tokens and ids both ways, and duplicates that are refused.
 #include "text/vocabulary.h"
 
 #include <gtest/gtest.h>

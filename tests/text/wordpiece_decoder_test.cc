@@ -1,3 +1,4 @@
+// WordPiece tokens joined to text, by hand.
 #include "text/wordpiece_decoder.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Words cut into WordPiece tokens, by hand.
 #include "text/wordpiece.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Batches: every pair once, sizes, and orders that depend on seed and epoch alone.
 #include "train/batches.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Checkpoints: saved, restored, damaged and removed.
 #include "train/checkpoints.h"
 
 #include <gtest/gtest.h>

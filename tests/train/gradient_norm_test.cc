@@ -1,3 +1,4 @@
+// The norm of gradients against a plain sum, for any number of threads.
 #include "train/gradient_norm.h"
 
 #include <gtest/gtest.h>

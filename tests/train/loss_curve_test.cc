@@ -1,3 +1,4 @@
+// The picture of the losses of a training.
 #include "train/loss_curve.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Which changes of a training allow it to resume.
 #include "train/run_identity.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Configs of trainings: values, defaults, and a refusal for each rule.
 #include "train/train_config.h"
 
 #include <gtest/gtest.h>

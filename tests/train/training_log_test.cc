@@ -1,3 +1,4 @@
+// The log of a training, line by line, also after a restart.
 #include "train/training_log.h"
 
 #include <gtest/gtest.h>
