@@ -212,7 +212,7 @@ void add_plan(CLI::App& program) {
       ->type_name("CAP");
   add_dropout(command, request->dropout);
   add_empty_rows(command, request->empty_rows);
-  add_size(command, "--memory-limit", request->memory_limit, "bytes besides inputs and output (default: no limit)");
+  add_size(command, "--memory-limit", request->memory_limit, "bytes besides inputs and outputs (default: no limit)");
   command.add_flag("--json", request->json, "print one JSON object");
   command.callback([request] { run(*request); });
 }

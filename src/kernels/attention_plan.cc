@@ -58,7 +58,7 @@ void count_tiles(AttentionPlan& plan, const Walk& walk, const AttentionTask& tas
   plan.tiles += blocks * all;
   plan.skipped_tiles += blocks * (all - tiles);
   const std::int64_t pairs = tiles == 0 ? 0 : (end - begin) * met;
-  plan.operations += 2.0 * walk.numbers * static_cast<double>(heads * pairs);
+  plan.operations += 2.0 * walk.numbers * static_cast<double>(heads) * static_cast<double>(pairs);
 }
 
 void count_sequence(AttentionPlan& plan, const Walk& walk, const AttentionTask& task, std::int64_t heads,
@@ -167,13 +167,13 @@ AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v
   problem.set_outputs(place_of_queries(q, q.dtype(), problem.value_dim), extras);
   const AttentionSchedule schedule(problem, options, extras);
   AttentionPlan plan{.kernel = "none", .target = selected_target()};
+  plan.workspace = static_cast<std::int64_t>(schedule.empty ? problem.memory().most_with(0) : schedule.workspace());
   if (schedule.empty) return plan;
   problem.compile_mask(schedule.threads);
   const bool decodes = !schedule.decoded.empty();
   plan.kernel = schedule.prefill && decodes ? "prefill and decode" : decodes ? "decode" : "prefill";
   if (schedule.decoded.size() < static_cast<std::size_t>(problem.batch)) plan.precision = problem.precision;
   plan.threads = schedule.busy_threads();
-  plan.workspace = static_cast<std::int64_t>(schedule.workspace());
   plan.block_queries = schedule.prefill ? schedule.block.block_queries : 1;
   plan.tile_keys = schedule.prefill ? schedule.block.tile_keys : 0;
   plan.chunk_keys = kChunkKeys;
@@ -199,9 +199,9 @@ AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const Tens
   const BackwardInputs inputs = backward_inputs(problem, placed(q), placed(k), placed(v));
   const BackwardSchedule schedule = schedule_backward(problem, inputs, options, gradients);
   AttentionPlan plan = begin_plan(problem, "backward");
+  set_schedule(plan, schedule);
   if (plan.kernel == "none") return plan;
   problem.compile_mask(schedule.threads);
-  set_schedule(plan, schedule);
   plan.chunk_keys = kChunkKeys;
   Walk walk = walk_of(problem, plan.block_queries);
   walk.numbers = gradient_numbers(problem);
@@ -220,9 +220,9 @@ AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorVie
   require_tangents("attention_jvp", problem, options);
   const JvpSchedule schedule(problem, options);
   AttentionPlan plan = begin_plan(problem, "tangents");
+  set_schedule(plan, schedule);
   if (plan.kernel == "none") return plan;
   problem.compile_mask(schedule.threads);
-  set_schedule(plan, schedule);
   Walk walk = walk_of(problem, plan.block_queries);
   walk.skips_booleans = false;
   walk.numbers = tangent_numbers(problem, tangents);
@@ -245,10 +245,10 @@ AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, con
   inputs.tangents = {placed(tangents.query), placed(tangents.key), placed(tangents.value)};
   const DoubleBackwardSchedule schedule(problem, inputs, options, gradients);
   AttentionPlan plan = begin_plan(problem, "double backward");
-  if (plan.kernel == "none") return plan;
-  problem.compile_mask(schedule.tangents.threads);
   set_schedule(plan, schedule.tangents);
   set_schedule(plan, schedule.gradients);
+  if (plan.kernel == "none") return plan;
+  problem.compile_mask(schedule.tangents.threads);
   plan.chunk_keys = kChunkKeys;
   Walk walk = walk_of(problem, schedule.gradients.kernel.block_queries);
   plan.tile_keys = walk.tile_keys;

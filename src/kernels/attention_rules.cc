@@ -16,6 +16,8 @@ constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
 
 std::int64_t bound_of(std::int64_t side) { return side < 0 ? kUnbounded : std::min(side, kUnbounded); }
 
+constexpr std::size_t kSharedBytes = 2 * sizeof(void*);  // beside an object that is shared
+
 void check_relative_rows(const AttentionOptions& options) {
   for (const RelativeTable& table : options.bias.tables()) {
     if (table.kind() == RelativeTable::Kind::shaw && !is_dot_product(options.score.kind())) {
@@ -31,11 +33,13 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
       align_(options.mask.align().value_or(Align::top_left)),
       left_(bound_of(options.mask.left())),
       right_(bound_of(options.mask.right())),
-      given_booleans_(options.mask.boolean_views()),
       tables_(problem, options.bias.tables(), memory),
       documents_(problem, options.mask.document_ids(), memory),
       mask_functions_(options.mask.functions()),
       logit_function_(options.logit_function) {
+  given_booleans_ = options.mask.boolean_views();
+  booleans_.reserve(given_booleans_.size());
+  boolean_blocks_.reserve(given_booleans_.size());
   for (std::size_t n = 0; n < options.mask.boolean_views().size(); ++n) {
     const TensorView& view = options.mask.boolean_views()[n];
     if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
@@ -75,7 +79,8 @@ bool AttentionRules::compiles(const AttentionProblem& problem, std::size_t n) co
 std::size_t AttentionRules::boolean_bytes(const AttentionProblem& problem) const {
   std::size_t bytes = 0;
   for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
-    if (compiles(problem, n)) bytes += BooleanBlocks::bytes(given_booleans_[n]);
+    if (!compiles(problem, n)) continue;
+    bytes += BooleanBlocks::bytes(given_booleans_[n]) + sizeof(BooleanBlocks) + kSharedBytes;
   }
   return bytes;
 }
@@ -88,6 +93,8 @@ void AttentionRules::compile_booleans(const AttentionProblem& problem, int threa
 }
 
 void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bias) {
+  biases_.reserve(bias.views().size());
+  alibi_.reserve(bias.alibi_slopes().size());
   for (const TensorView& view : bias.views()) {
     if (view.dtype() != problem.accumulation) {
       fail("bias is {}; for {} inputs it must be {}", name_of(view.dtype()), name_of(problem.storage),

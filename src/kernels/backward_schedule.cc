@@ -16,8 +16,9 @@ int threads_of(const AttentionOptions& options) {
 BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const AttentionOptions& options,
                                    const BiasGradients& bias, const ParameterSums& parameters, bool is_double,
                                    std::size_t wide_query, const OuterMemory& outer)
-    : empty(problem.batch == 0 || problem.heads == 0 || problem.k_len == 0), asked_threads(threads_of(options)) {
-  std::size_t shared = wide_query, of_thread = 0;
+    : empty(problem.batch == 0 || problem.heads == 0 || problem.q_len == 0 || problem.k_len == 0),
+      asked_threads(threads_of(options)) {
+  std::size_t shared = wide_query + parameters.shared_bytes(), of_thread = 0;
   if (!empty) {
     BackwardTask first;
     first.forward = problem.task(0, 0);
@@ -36,7 +37,7 @@ BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const Attent
       wide_bytes = static_cast<std::size_t>(chunk_keys * (problem.key_dim + problem.value_dim)) * element;
     }
     const auto turns = static_cast<std::size_t>(problem.batch * problem.heads * blocks + 1) * sizeof(std::int64_t);
-    shared += turns + bias.turn_bytes(blocks, chunks) + parameters.shared_bytes();
+    shared += turns + bias.turn_bytes(blocks, chunks);
     of_thread = kernel.scratch_bytes + sum_bytes() + wide_bytes;
   }
   const auto busy = [&](int count) { return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, count)); };

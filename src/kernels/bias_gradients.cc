@@ -29,6 +29,8 @@ BiasGradients::BiasGradients(const AttentionProblem& problem, const Bias& bias,
   }
   const char* name = "the gradient of a bias";
   const Dims whole = concatenate(problem.mask_batch(), {problem.heads, problem.q_len, problem.k_len});
+  given_.reserve(gradients.size());
+  views_.reserve(gradients.size());
   for (std::size_t n = 0; n < gradients.size(); ++n) {
     const MutableTensorView& gradient = gradients[n];
     if (!gradient) continue;
@@ -58,7 +60,8 @@ std::size_t BiasGradients::turn_bytes(std::int64_t blocks, std::int64_t chunks) 
     planes += static_cast<std::size_t>(count);
   }
   constexpr std::size_t kNode = sizeof(std::pair<const std::pair<const std::byte*, std::int64_t>, Turn>);
-  return tasks_and_members(chunks) * views_.size() * sizeof(Turn) + planes * (kNode + 4 * sizeof(void*)) +
+  return (given_.capacity() + views_.capacity()) * sizeof(TensorView) +
+         tasks_and_members(chunks) * views_.size() * sizeof(Turn) + planes * (kNode + 4 * sizeof(void*)) +
          planes * static_cast<std::size_t>(std::max<std::int64_t>(blocks, 1)) * sizeof(std::int64_t);
 }
 

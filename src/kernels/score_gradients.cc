@@ -145,6 +145,21 @@ std::size_t sum_bytes(std::int64_t rows, std::int64_t m, std::int64_t n, std::in
   return bytes_of(rows * size + m * n + slice * m, dtype) + packed_bytes(slice, n, dtype);
 }
 
+// What copies of gradients and of options take in lists.
+std::size_t list_bytes(const AttentionGradients& gradients) {
+  return (gradients.bias.size() + gradients.tables.size() + gradients.alibi_slopes.size()) * sizeof(MutableTensorView);
+}
+
+std::size_t list_bytes(const AttentionOptions& options) {
+  const Mask& mask = options.mask;
+  const Bias& bias = options.bias;
+  return (mask.length_views().size() + mask.boolean_views().size() + bias.views().size() + bias.alibi_slopes().size()) *
+             sizeof(TensorView) +
+         mask.boolean_blocks().size() * sizeof(mask.boolean_blocks()[0]) +
+         mask.document_ids().size() * sizeof(Mask::DocumentIds) + mask.functions().size() * sizeof(MaskFunction) +
+         bias.tables().size() * sizeof(RelativeTable);
+}
+
 // Additive scores: what goes through the hidden layers of queries and of keys.
 struct Additive {
   Additive(const AttentionProblem& problem, const AttentionOptions& options, const AttentionGradients& given)
@@ -177,7 +192,7 @@ struct Additive {
     };
     add_side(queries, problem.query_dim, bool(gradients.query), bool(grad_w_query));
     add_side(keys, problem.key_dim, bool(gradients.key), bool(grad_w_key));
-    const std::size_t meanwhile = bytes_of((queries + keys) * hidden, wide);
+    const std::size_t meanwhile = bytes_of((queries + keys) * hidden, wide) + list_bytes(gradients);
     return {meanwhile, meanwhile + after};
   }
 
@@ -233,15 +248,18 @@ AttentionGradients projected_gradients(const AttentionGradients& gradients, cons
   return inner;
 }
 
-OuterMemory projected_memory(const AttentionProblem& problem, const BackwardInputs& inputs,
-                             const AttentionGradients& gradients) {
+// `dot`: the problem of the projected queries, which is made while all of this is there.
+OuterMemory projected_memory(const AttentionProblem& problem, const AttentionProblem& dot, const BackwardInputs& inputs,
+                             const AttentionOptions& options, const AttentionGradients& gradients) {
   const Dtype wide = problem.accumulation;
   const std::int64_t queries = rows_of(inputs.q);
-  std::size_t meanwhile = problem.memory().kept() + bytes_of(2 * queries * problem.key_dim, wide);
+  std::size_t meanwhile = problem.memory().kept() + bytes_of(2 * queries * problem.key_dim, wide) +
+                          list_bytes(options) + list_bytes(gradients);
   for (const TensorView& view : {inputs.q, inputs.k, inputs.v, inputs.out, inputs.grad_out, inputs.k, inputs.v}) {
     meanwhile += bytes_of(view.element_count(), wide);
   }
-  std::size_t otherwise = packed_bytes(problem.query_dim, problem.key_dim, wide);
+  const std::size_t borrowed = dot.memory().most_with(0) - dot.memory().kept();
+  std::size_t otherwise = std::max(borrowed, packed_bytes(problem.query_dim, problem.key_dim, wide));
   if (gradients.query) {
     otherwise = std::max(otherwise, product_bytes(queries, problem.key_dim, problem.query_dim, wide));
   }
@@ -259,9 +277,10 @@ BackwardSchedule schedule_bilinear(const AttentionProblem& problem, const Backwa
   const MutableTensorView projected(nowhere(), problem.accumulation, with_last(inputs.q.shape(), problem.key_dim));
   const MutableTensorView k = like(inputs.k), v = like(inputs.v);
   const AttentionOptions dot = projected_options(options);
-  return schedule_scores(AttentionProblem(projected, k, v, dot),
-                         {projected, k, v, like(inputs.out), inputs.log_sum_exp, like(inputs.grad_out)}, dot,
-                         projected_gradients(gradients, projected, k, v), projected_memory(problem, inputs, gradients));
+  const AttentionProblem inner(projected, k, v, dot);
+  return schedule_scores(inner, {projected, k, v, like(inputs.out), inputs.log_sum_exp, like(inputs.grad_out)}, dot,
+                         projected_gradients(gradients, projected, k, v),
+                         projected_memory(problem, inner, inputs, options, gradients));
 }
 
 void differentiate_bilinear(const AttentionProblem& problem, const BackwardInputs& inputs,
@@ -277,7 +296,7 @@ void differentiate_bilinear(const AttentionProblem& problem, const BackwardInput
   AttentionProblem inner(projected, k, v, dot);
   differentiate_scores(inner, {projected, k, v, out, inputs.log_sum_exp, grad_out}, dot,
                        projected_gradients(gradients, grad_projected, grad_key, grad_value),
-                       projected_memory(problem, inputs, gradients));
+                       projected_memory(problem, inner, inputs, options, gradients));
   if (gradients.query) {
     const TensorView w = options.score.w_query().transpose(0, 1);
     write(gradients_through(w, grad_projected, options), gradients.query);

@@ -291,6 +291,60 @@ TEST_P(AttentionMemory, OfGradientsOfScores) {
   }
 }
 
+// Lists of masks and biases take more than these arrays do, and some passes copy them.
+TEST_P(AttentionMemory, OfLists) {
+  Random random(12);
+  Arrays arrays({2, 3, 8}, {2, 5, 8});
+  const Tensor visible = filled({3, 5}, 1, Dtype::u8), bias = filled({5}, 0.5), slopes = filled({2}, 0.1);
+  const Tensor clipped = normal(random, {10001, 2}), w = normal(random, {8, 8}), factor = normal(random, {8});
+  const Mask mask = Mask::boolean(visible) & Mask::boolean(visible) & Mask::boolean(visible);
+  const Bias views = Bias::view(bias) + Bias::view(bias) + Bias::view(bias);
+  const Bias alibi = Bias::alibi(slopes) + Bias::alibi(slopes) + Bias::alibi(slopes);
+  AttentionOptions options{.mask = mask, .bias = views + alibi};
+  expect_forward(arrays.q, arrays.k, options);
+  Tensor of_bias[3], of_slopes[3];
+  AttentionGradients gradients = arrays.gradients();
+  for (int n = 0; n < 3; ++n) {
+    gradients.bias.push_back(of_bias[n] = Tensor::zeros({5}));
+    gradients.alibi_slopes.push_back(of_slopes[n] = Tensor::zeros({2}));
+  }
+  for (const Score& score : {Score::dot(), Score::additive(w, w, factor), Score::bilinear(w)}) {
+    options.score = score;
+    arrays.expect_backward(options, gradients);
+  }
+  options.bias = Bias::table(RelativeTable::clipped(clipped));  // whose copy is the most that is taken
+  expect_forward(arrays.q, arrays.k, options);
+}
+
+// Bilinear scores make a problem of projected queries, which reads the documents once more.
+TEST_P(AttentionMemory, OfDocumentsOfProjectedQueries) {
+  constexpr std::int64_t kLength = 20000;
+  std::vector<std::int32_t> ids(kLength);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 2);
+  const Tensor documents = Tensor::of({kLength}, ids), w = filled({4, 4}, 0.1);
+  Arrays arrays({1, kLength, 4}, {1, kLength, 4});
+  arrays.expect_backward({.mask = Mask::documents(documents) & Mask::window(2, 2), .score = Score::bilinear(w)},
+                         arrays.gradients());
+}
+
+TEST_P(AttentionMemory, OfCallsWithoutAPair) {
+  for (const auto& [q_len, k_len] : {std::pair(0, 500), {500, 0}, {0, 0}}) {
+    Arrays arrays({2, q_len, 64}, {2, k_len, 64});
+    const TensorView &q = arrays.q, &k = arrays.k;
+    const AttentionGradients gradients = arrays.gradients();
+    const AttentionTangents tangents{.query = q, .key = k, .value = k};
+    Tensor moved = Tensor::zeros(q.shape());
+    const AttentionSecondGradients second{.query = arrays.grad_query, .key = arrays.grad_key};
+    const AttentionOptions options{.threads = 3};
+    EXPECT_LE(most_of([&] { attention_backward(q, k, k, q, arrays.log_sum_exp, q, options, gradients); }),
+              plan_backward(q, k, k, options, gradients).workspace);
+    EXPECT_LE(most_of([&] { attention_jvp(q, k, k, q, arrays.log_sum_exp, tangents, options, {.out = moved}); }),
+              plan_jvp(q, k, k, tangents, options, {.out = moved}).workspace);
+    EXPECT_LE(most_of([&] { attention_double_backward(q, k, k, q, arrays.log_sum_exp, q, tangents, options, second); }),
+              plan_double_backward(q, k, k, tangents, options, second).workspace);
+  }
+}
+
 TEST_P(AttentionMemory, OfTangentsAndOfADoubleBackward) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
     Arrays arrays({4, 300, 80}, {2, 2100, 80}, dtype, dtype);

@@ -106,6 +106,13 @@ TEST_P(AttentionPlans, CountsTheLastTileByItsKeys) {
   EXPECT_EQ(hidden.operations, 2.0 * 200 * 328 * (64 + 32));
 }
 
+// 2^30 heads of 48 queries over 2^30 keys.
+TEST_P(AttentionPlans, CountsMorePairsThanAnIntegerHolds) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 30;
+  const TensorView q(nullptr, Dtype::f32, {kMany, 48, 1}), k(nullptr, Dtype::f32, {1, kMany, 1});
+  EXPECT_EQ(plan(q, k, k, {.threads = 1}).operations, 2 * (1 + 1) * 48 * 0x1p60);
+}
+
 // By hand: gradients take three products over head_dim and two over value_dim, tangents of all three arrays as many;
 // the gradients of these one and two, two and four more.
 TEST_P(AttentionPlans, EveryPass) {
