@@ -4,7 +4,7 @@
 
 void read(std::string_view bytes) {
   const std::string folder = qkv::fuzz::folder_with("generation_config.json", bytes);
-  const qkv::GenerateOptions options = qkv::read_generation(folder, 100);
+  const qkv::GenerateOptions options = qkv::read_generation(folder, 100).options;
   if (options.start < 0 || options.start >= 100) __builtin_trap();
   if (options.beams < 1 || options.beams > qkv::kMaxBeams || options.max_length < 1) __builtin_trap();
 }

@@ -183,7 +183,7 @@ TEST_P(KeySplits, NotWhereWeightsAreAskedFor) {
                       whole = plan(q, k, k, {.threads = 4}, {.weights = weights});
   EXPECT_EQ(split.threads, 4);
   EXPECT_EQ(whole.threads, 1);
-  EXPECT_EQ(whole.remarks.at(whole.remarks.size() - 1), "it also keeps keys from being split over threads");
+  EXPECT_EQ(whole.remarks.at(whole.remarks.size() - 1), "they also keep keys from being split over threads");
   EXPECT_EQ(plan(q, k, k, {.threads = 4, .memory_limit = plan(q, k, k, {.threads = 1}).workspace}).threads, 1);
 }
 
