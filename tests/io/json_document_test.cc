@@ -40,6 +40,9 @@ TEST(JsonDocument, NamesFileFieldAndRule) {
   EXPECT_EQ(refusal([&] { root["a"].string(); }), "f: a must be a string, is array");
   EXPECT_EQ(refusal([&] { root["a"].elements()[0].integer(2, 9); }), "f: a[0] is 1, must be 2 to 9");
   EXPECT_EQ(refusal([&] { root["a"].elements()[1].integer(0, 9); }), "f: a[1] is 18446744073709551615, must be 0 to 9");
+  // As a signed number it would be -1.
+  EXPECT_EQ(refusal([&] { root["a"].elements()[1].integer(-9, 9); }),
+            "f: a[1] is 18446744073709551615, must be -9 to 9");
   EXPECT_EQ(refusal([&] { root["b\n"].integer(0, 9); }), "f: \"b\\x0a\" must be an integer, is number");
   EXPECT_EQ(refusal([&] { root.elements(); }), "f: the document must be an array, is object");
 }
