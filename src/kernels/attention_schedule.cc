@@ -28,13 +28,17 @@ std::int64_t chunks_of_few(const AttentionProblem& problem, std::int64_t block_q
 
 }  // namespace
 
+int threads_of(const AttentionOptions& options) {
+  if (options.threads < 0) fail("threads must be 0 (default) or more");
+  return std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads);
+}
+
 AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const AttentionOptions& options,
                                      const AttentionExtras& extras)
     : empty(problem.batch == 0 || problem.heads == 0 || problem.q_len == 0),
       sums(extras.received || extras.block_weights),
       statistics(sums || extras.row_maximum || extras.entropy || extras.top_keys),
-      asked_threads(std::min(options.threads > 0 ? options.threads : qkv::threads(), kMaxThreads)) {
-  if (options.threads < 0) fail("threads must be 0 (default) or more");
+      asked_threads(threads_of(options)) {
   threads = asked_threads;
   if (empty) return;
   AttentionTask first = problem.task(0, 0);

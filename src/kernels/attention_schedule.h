@@ -12,6 +12,9 @@
 
 namespace qkv {
 
+// The threads that were asked for, or the default: of every pass.
+int threads_of(const AttentionOptions& options);
+
 // Decoding: one unit per key/value head of a decoded sequence.
 struct DecodeSchedule {
   DecodePlan kernel;

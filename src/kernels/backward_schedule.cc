@@ -3,15 +3,9 @@
 
 #include <algorithm>
 
-#include "kernels/view_checks.h"
-#include "qkv/threads.h"
+#include "kernels/attention_schedule.h"
 
 namespace qkv {
-
-int threads_of(const AttentionOptions& options) {
-  if (options.threads < 0) fail("threads must be 0 (default) or more");
-  return std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads);
-}
 
 BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const AttentionOptions& options,
                                    const BiasGradients& bias, const ParameterSums& parameters, bool is_double,

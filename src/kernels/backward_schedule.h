@@ -17,9 +17,6 @@ struct OuterMemory {
   std::size_t meanwhile = 0, otherwise = 0;
 };
 
-// A number of threads that was asked for, or the default.
-int threads_of(const AttentionOptions& options);
-
 struct BackwardSchedule {
   BackwardSchedule() = default;
   // `wide_query`: bytes of the queries' gradient where it is summed in another type than it is written in.

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernels/backward_schedule.h"
+#include "kernels/attention_schedule.h"
 #include "kernels/view_checks.h"
 
 namespace qkv {
