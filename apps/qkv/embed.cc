@@ -17,7 +17,7 @@
 namespace qkv::app {
 namespace {
 
-struct Request {
+struct EmbedRequest {
   std::string model{};
   bool json = false;
   TextLineOptions lines{};
@@ -41,7 +41,7 @@ void write_embedding(const float* values, std::int64_t count, std::int64_t cut, 
   std::cout.write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
-void embed(const Request& request) {
+void embed(const EmbedRequest& request) {
   const Embedder embedder = Embedder::load(request.model);
   std::ios::sync_with_stdio(false);
   std::int64_t cut_texts = 0, cut_tokens = 0;
@@ -68,7 +68,7 @@ void embed(const Request& request) {
 void add_embed(CLI::App& program) {
   CLI::App& command = *program.add_subcommand(
       "embed", "Embeddings of sentences: one per line on standard input, one embedding per line on standard output");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<EmbedRequest>();
   add_file(command, "--model", request->model, "Folder of the model: config.json, model.safetensors, tokenizer.json")
       ->required();
   command.add_flag(

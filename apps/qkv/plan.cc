@@ -21,7 +21,7 @@ namespace {
 
 enum class Pass { forward, backward, jvp, double_backward };
 
-struct Request {
+struct PlanRequest {
   AttentionSizes sizes{};
   Pass pass = Pass::forward;
   std::vector<std::string> outputs{};
@@ -73,7 +73,7 @@ void print_json(const AttentionPlan& plan) {
 
 // Arrays that masks, biases and scores borrow.
 struct Inputs {
-  explicit Inputs(const Request& request)
+  explicit Inputs(const PlanRequest& request)
       : accumulation(accumulation_of(*request.sizes.dtype)),
         lengths(Tensor::of({static_cast<std::int64_t>(request.lengths.size())}, request.lengths)),
         mask(read(request.mask)),
@@ -96,7 +96,7 @@ struct Inputs {
   ScoreParameters score;
 };
 
-AttentionOptions options_of(const Request& request, const Inputs& inputs) {
+AttentionOptions options_of(const PlanRequest& request, const Inputs& inputs) {
   AttentionOptions options{.mask = request.window,
                            .bias = inputs.tables.bias(request.tables),
                            .soft_cap = request.soft_cap,
@@ -152,7 +152,7 @@ AttentionExtras extras_of(const AttentionSizes& sizes, const std::vector<std::st
   return extras;
 }
 
-AttentionPlan plan_of(const Request& request, const AttentionOptions& options) {
+AttentionPlan plan_of(const PlanRequest& request, const AttentionOptions& options) {
   const AttentionSizes& sizes = request.sizes;
   const auto without_elements = [&](const Dims& shape) { return MutableTensorView(nullptr, *sizes.dtype, shape); };
   const MutableTensorView q = without_elements(sizes.query()), k = without_elements(sizes.key());
@@ -171,7 +171,7 @@ AttentionPlan plan_of(const Request& request, const AttentionOptions& options) {
   throw std::logic_error("pass of unknown kind");
 }
 
-void run(Request& request) {
+void run(PlanRequest& request) {
   request.sizes.complete();
   if (request.pass != Pass::forward && !request.outputs.empty()) {
     throw UsageError("--outputs", "needs --pass forward");
@@ -185,7 +185,7 @@ void run(Request& request) {
 
 void add_plan(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("plan", "Show what a call of attention would do, without running it");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<PlanRequest>();
   const auto add = [&](NamedFile& file, const char* help) { return add_file(command, file.option, file.path, help); };
   add_attention_sizes(command, request->sizes);
   add_choice(command, "--pass", request->pass,

@@ -20,7 +20,7 @@
 namespace qkv::app {
 namespace {
 
-struct TrainRequest {
+struct VocabularyRequest {
   std::vector<std::string> inputs{};
   std::int64_t vocab = 0;
   std::string out{};
@@ -45,7 +45,7 @@ void add_file_to(TokenizerTrainer& trainer, const std::string& path, const TextL
   }
 }
 
-void train(const TrainRequest& request) {
+void train(const VocabularyRequest& request) {
   TokenizerTrainer trainer;
   for (const std::string& input : request.inputs) add_file_to(trainer, input, request.lines);
   const std::string json = trainer.train(request.vocab);
@@ -106,7 +106,7 @@ void add_tokenizer_train(CLI::App& tokenizer) {
       "train",
       "Learn a byte-pair vocabulary from text and write it as a tokenizer.json, which the Python package "
       "tokenizers can also read");
-  const auto request = std::make_shared<TrainRequest>();
+  const auto request = std::make_shared<VocabularyRequest>();
   command
       .add_option("--input", request->inputs,
                   "text files, one text per line; in .tsv files one per column; their order makes no difference")

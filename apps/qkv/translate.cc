@@ -26,7 +26,7 @@ namespace {
 const std::vector<std::pair<std::string, WeightStorage>> kWeights = {
     {"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}};
 
-struct Request {
+struct TranslateRequest {
   std::string model = QKV_MODEL;
   WeightStorage weights = WeightStorage::full;
   std::vector<std::string> texts{};
@@ -67,7 +67,7 @@ std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number
   return ids;
 }
 
-nlohmann::ordered_json json_of(const Request& request, const Translation& one) {
+nlohmann::ordered_json json_of(const TranslateRequest& request, const Translation& one) {
   nlohmann::ordered_json entry;
   if (!request.ids) entry["text"] = one.text;
   entry["ids"] = one.ids;
@@ -83,7 +83,7 @@ nlohmann::ordered_json json_of(const Request& request, const Translation& one) {
 }
 
 // The hypotheses of line `number`: one line of JSON, or a line for each.
-void write(const Request& request, std::int64_t number, const std::vector<Translation>& found) {
+void write(const TranslateRequest& request, std::int64_t number, const std::vector<Translation>& found) {
   if (request.json) {
     nlohmann::ordered_json line{{"translations", nlohmann::ordered_json::array()}};
     for (const Translation& one : found) line["translations"].push_back(json_of(request, one));
@@ -116,8 +116,8 @@ void warn(const Translation& found, const std::string& place, std::int64_t posit
 }
 
 // `first`: the number of the first line, from 1.
-void translate_lines(const Request& request, const Translator& translator, const std::vector<std::string>& lines,
-                     std::int64_t first) {
+void translate_lines(const TranslateRequest& request, const Translator& translator,
+                     const std::vector<std::string>& lines, std::int64_t first) {
   TranslateOptions options = request.options;
   options.stream.line = static_cast<std::uint64_t>(first - 1);
   for (const auto& found : translator.translate(lines, options)) {
@@ -128,7 +128,7 @@ void translate_lines(const Request& request, const Translator& translator, const
 }
 
 // Those before a line that is refused are answered.
-void translate_ids(const Request& request, const Translator& translator, const std::vector<std::string>& lines,
+void translate_ids(const TranslateRequest& request, const Translator& translator, const std::vector<std::string>& lines,
                    std::int64_t first) {
   std::vector<std::vector<std::int32_t>> sources;
   std::exception_ptr refused;
@@ -155,7 +155,7 @@ void translate_ids(const Request& request, const Translator& translator, const s
   if (refused) std::rethrow_exception(refused);
 }
 
-void explain(const Request& request, const Translator& translator) {
+void explain(const TranslateRequest& request, const Translator& translator) {
   TranslateOptions options = request.options;
   for (std::size_t i = 0; i < request.texts.size(); ++i) {
     options.stream = {i, 0};
@@ -174,7 +174,7 @@ void explain(const Request& request, const Translator& translator) {
   }
 }
 
-void translate(Request request) {
+void translate(TranslateRequest request) {
   if (request.sample) request.options.sampling = request.sampling;
   request.options.nbest = request.nbest.value_or(1);
   request.options.split = !request.whole;
@@ -196,7 +196,7 @@ void translate(Request request) {
 
 void add_translate(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("translate", "Translate sentences, or standard input line by line");
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<TranslateRequest>();
   command.add_option("text", request->texts, "Sentences (default: standard input, one per line)");
   add_file(command, "--model", request->model,
            "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json (default: "

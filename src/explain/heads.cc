@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "explain/numbers.h"
+#include "explain/require.h"
 #include "explain/story.h"
 #include "qkv/multi_head_attention.h"
 #include "qkv/target.h"
@@ -14,11 +15,6 @@
 
 namespace qkv {
 namespace {
-
-template <class... Arguments>
-void require(bool fits, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-  if (!fits) throw std::invalid_argument("explain: " + fmt::format(text, std::forward<Arguments>(arguments)...));
-}
 
 void check(const ExplainInput& input) {
   check_matrices(input);

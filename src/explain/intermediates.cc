@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/stop.h"
+#include "explain/require.h"
 #include "qkv/attention.h"
 #include "qkv/matmul.h"
 #include "reference/attention.h"
@@ -20,11 +21,6 @@ namespace qkv {
 namespace {
 
 constexpr std::int64_t kMostInputs = 4096;  // whole matrices of n x n are held and shown
-
-template <class... Arguments>
-void require(bool fits, fmt::format_string<Arguments...> rule, Arguments&&... arguments) {
-  if (!fits) throw std::invalid_argument("explain: " + fmt::format(rule, std::forward<Arguments>(arguments)...));
-}
 
 Tensor new_matrix(std::int64_t rows, std::int64_t columns) { return Tensor::zeros({rows, columns}, Dtype::f64); }
 

@@ -7,16 +7,12 @@
 #include <stdexcept>
 
 #include "explain/head_look.h"
+#include "explain/require.h"
 #include "qkv/explain_model.h"
 #include "qkv/sequences.h"
 
 namespace qkv {
 namespace {
-
-template <class... Arguments>
-void require(bool fits, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-  if (!fits) throw std::invalid_argument("explain: " + fmt::format(text, std::forward<Arguments>(arguments)...));
-}
 
 void run(const Bert& model, const Encoding& text, const BertOptions& options, Listener::Listen listen) {
   const auto count = static_cast<std::int64_t>(text.ids.size());

@@ -6,6 +6,7 @@
 #include "io/json_events.h"
 #include "io/quote.h"
 #include "qkv/error.h"
+#include "qkv/files.h"
 
 namespace qkv::io {
 namespace {
@@ -129,6 +130,11 @@ void JsonValue::require(bool fits, std::string_view kind) const {
 
 JsonDocument::JsonDocument(std::string_view text, const std::string& file) : file_(file) {
   TreeBuilder(file, json_).parse(text);
+}
+
+JsonDocument JsonDocument::of_config(const std::string& path) {
+  constexpr std::size_t kMostBytes = 1 << 20;
+  return JsonDocument(read_file(path, kMostBytes), path);
 }
 
 }  // namespace qkv::io

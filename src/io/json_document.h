@@ -56,6 +56,8 @@ class JsonDocument {
   // FormatError if the text is not JSON, nested deeper than 32, or has more than 300,000 values. `file` begins
   // messages.
   JsonDocument(std::string_view text, const std::string& file);
+  // The configuration in this file, which has 1 MiB at most; else FormatError. IoError if it cannot be read.
+  static JsonDocument of_config(const std::string& path);
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
 

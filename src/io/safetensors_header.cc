@@ -18,19 +18,19 @@
 namespace qkv::io {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Dtype>, 13> kDtypes = {{{"F32", Dtype::f32},
-                                                                         {"F64", Dtype::f64},
-                                                                         {"BF16", Dtype::bf16},
-                                                                         {"F16", Dtype::f16},
-                                                                         {"I8", Dtype::i8},
-                                                                         {"U8", Dtype::u8},
-                                                                         {"I16", Dtype::i16},
-                                                                         {"U16", Dtype::u16},
-                                                                         {"I32", Dtype::i32},
-                                                                         {"U32", Dtype::u32},
-                                                                         {"I64", Dtype::i64},
-                                                                         {"U64", Dtype::u64},
-                                                                         {"BOOL", Dtype::boolean}}};
+constexpr std::array<std::pair<std::string_view, Dtype>, 13> kTypeNames = {{{"F32", Dtype::f32},
+                                                                            {"F64", Dtype::f64},
+                                                                            {"BF16", Dtype::bf16},
+                                                                            {"F16", Dtype::f16},
+                                                                            {"I8", Dtype::i8},
+                                                                            {"U8", Dtype::u8},
+                                                                            {"I16", Dtype::i16},
+                                                                            {"U16", Dtype::u16},
+                                                                            {"I32", Dtype::i32},
+                                                                            {"U32", Dtype::u32},
+                                                                            {"I64", Dtype::i64},
+                                                                            {"U64", Dtype::u64},
+                                                                            {"BOOL", Dtype::boolean}}};
 
 // In the format, but without elements that C++ has.
 constexpr std::array<std::string_view, 9> kUnsupported = {"F4",      "F6_E2M3",     "F6_E3M2",     "F8_E5M2", "F8_E4M3",
@@ -115,7 +115,7 @@ class HeaderEvents : public JsonEvents {
       return go(At::metadata_keys);
     }
     if (at_ != At::dtype) unexpected("a string");
-    for (const auto& [spelling, dtype] : kDtypes) {
+    for (const auto& [spelling, dtype] : kTypeNames) {
       if (spelling == value) entry().dtype = dtype;
     }
     if (entry().dtype) return go(At::fields);
@@ -282,7 +282,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
 }
 
 std::string_view safetensors_name(Dtype dtype) {
-  return std::find_if(kDtypes.begin(), kDtypes.end(), [&](const auto& entry) { return entry.second == dtype; })->first;
+  return std::find_if(kTypeNames.begin(), kTypeNames.end(), [&](const auto& entry) { return entry.second == dtype; })
+      ->first;
 }
 
 }  // namespace qkv::io

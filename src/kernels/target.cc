@@ -22,7 +22,9 @@ HWY_AFTER_NAMESPACE();
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <mutex>
 #include <stdexcept>
 
@@ -76,8 +78,12 @@ const KnownTarget& usable_target(std::string_view name, std::string_view origin)
     if (name == target.name) return target;
     names.emplace_back(target.name);
   }
-  throw std::invalid_argument(
-      fmt::format("{} \"{}\" is not usable here; usable: {}", origin, name, fmt::join(names, ", ")));
+  const bool was_left_out = std::any_of(std::begin(kKnown), std::end(kKnown), [&](const KnownTarget& target) {
+    return name == target.name && (hwy::SupportedTargets() & target.bit) != 0;
+  });
+  throw std::invalid_argument(fmt::format("{} \"{}\" is not {}; usable: {}{}", origin, name,
+                                          was_left_out ? "in this build" : "usable here", fmt::join(names, ", "),
+                                          was_left_out ? "; cmake -DQKV_TARGETS=all builds every target" : ""));
 }
 
 void select_default() {

@@ -40,14 +40,14 @@ Dims with_last(Dims shape, std::int64_t size) {
 
 void add_to(Tensor& to, const TensorView& from, int threads) {
   if (!from.is_row_major()) return add_to(to, Tensor::copy(from), threads);
-  constexpr std::int64_t kTaskElements = 1 << 16;
+  constexpr std::int64_t kElementsOfATask = 1 << 16;
   const auto run = [&]<class T>(T) {
     T* sum = to.data<T>();
     const T* added = from.data<T>();
     const std::int64_t count = to.element_count();
-    parallel_for((count + kTaskElements - 1) / kTaskElements, threads, [&](std::int64_t task, int) {
-      const std::int64_t end = std::min((task + 1) * kTaskElements, count);
-      for (std::int64_t i = task * kTaskElements; i < end; ++i) sum[i] += added[i];
+    parallel_for((count + kElementsOfATask - 1) / kElementsOfATask, threads, [&](std::int64_t task, int) {
+      const std::int64_t end = std::min((task + 1) * kElementsOfATask, count);
+      for (std::int64_t i = task * kElementsOfATask; i < end; ++i) sum[i] += added[i];
     });
   };
   to.dtype() == Dtype::f64 ? run(double{}) : run(float{});

@@ -5,12 +5,10 @@
 #include "layers/check_size.h"
 #include "models/folder_tensors.h"
 #include "qkv/bert.h"
-#include "qkv/files.h"
 
 namespace qkv {
 namespace {
 
-constexpr std::size_t kMaxConfigBytes = 1 << 20;
 constexpr std::int64_t kMaxLayers = 1024;
 
 Activation activation_of(const io::JsonValue& value) {
@@ -87,7 +85,7 @@ void expect_tensors(FolderTensors& file, const BertConfig& config) {
 
 BertConfig Bert::read_config(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
   require_string(root, "model_type", "bert");
   require_string(root, "position_embedding_type", "absolute");

@@ -10,12 +10,10 @@
 #include "io/json_document.h"
 #include "io/quote.h"
 #include "layers/check_size.h"
-#include "qkv/files.h"
 
 namespace qkv {
 namespace {
 
-constexpr std::size_t kMaxConfigBytes = 1 << 20;
 constexpr std::int64_t kMaxLayers = 1024;
 
 const std::vector<std::pair<std::string, Activation>>& activations() {
@@ -125,7 +123,7 @@ bool has_sinusoids(const MarianConfig& config) {
 
 MarianConfig Marian::read_config(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
   MarianConfig config = read_family(root);
   const bool pre = config.norm_order == NormOrder::pre, bart = config.kind == MarianKind::bart;
@@ -225,7 +223,7 @@ std::string marian_generation_json(const MarianConfig& config) {
 
 bool Marian::is_in(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
   const auto type = root.find("model_type"), pair = root.find("is_encoder_decoder");
   if (pair && pair->boolean()) return true;

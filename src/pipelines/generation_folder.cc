@@ -7,12 +7,10 @@
 #include <filesystem>
 
 #include "io/json_document.h"
-#include "qkv/files.h"
 
 namespace qkv {
 namespace {
 
-constexpr std::size_t kMaxConfigBytes = 1 << 20;
 constexpr std::int64_t kMaxLength = 1 << 20;
 
 // Other ways of generating, by the value that turns each off.
@@ -74,7 +72,7 @@ EarlyStopping early_stopping(const io::JsonValue& value) {
 Generation read_generation(const std::string& folder, std::int64_t vocab) {
   std::string path = folder + "/generation_config.json";
   if (!std::filesystem::exists(path)) path = folder + "/config.json";
-  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
   refuse_unknown(root);
 

@@ -8,14 +8,11 @@
 
 #include "io/json_document.h"
 #include "layers/check_size.h"
-#include "qkv/files.h"
 
 namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kMaxConfigBytes = 1 << 20;
 
 // A file that is there in any way must be read: one that cannot be is no missing one.
 bool is_there(const fs::path& path) {
@@ -53,7 +50,7 @@ Pooling pooling_switched(const io::JsonValue& root) {
 }
 
 void read_pooling(const std::string& path, std::int64_t dim, SentenceFolder& result) {
-  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
   const char* const dimension = root.find("embedding_dimension") ? "embedding_dimension" : "word_embedding_dimension";
   root[dimension].integer(dim, dim);
@@ -69,7 +66,7 @@ std::string last_part(const std::string& type) { return type.substr(type.rfind('
 
 // Transformer, Pooling, and perhaps Normalize.
 void read_modules(const fs::path& folder, const std::string& path, std::int64_t dim, SentenceFolder& result) {
-  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
   const std::vector<io::JsonValue> modules = document.root().elements();
   const char* const kKnown[] = {"Transformer", "Pooling", "Normalize"};
   if (modules.size() != 2 && modules.size() != 3) document.root().refuse("must list Transformer, Pooling, Normalize");
@@ -88,7 +85,7 @@ void read_modules(const fs::path& folder, const std::string& path, std::int64_t 
 // The longest text, and that nothing else than the tokenizer changes it.
 void read_limits(const fs::path& folder, SentenceFolder& result) {
   if (const fs::path path = folder / "sentence_bert_config.json"; is_there(path)) {
-    const io::JsonDocument document(read_file(path.string(), kMaxConfigBytes), path.string());
+    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     if (const auto length = document.root().find("max_seq_length")) {
       result.max_length = length->integer(1, kMaxLayerSize);
     }
@@ -97,7 +94,7 @@ void read_limits(const fs::path& folder, SentenceFolder& result) {
   }
   // Where sentence-transformers has kept the number since version 6. Without a limit it is 1e30.
   if (const fs::path path = folder / "tokenizer_config.json"; result.max_length == 0 && is_there(path)) {
-    const io::JsonDocument document(read_file(path.string(), kMaxConfigBytes), path.string());
+    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     const auto length = document.root().find("model_max_length");
     if (length && length->number() <= kMaxLayerSize) result.max_length = length->integer(1, kMaxLayerSize);
   }
@@ -107,7 +104,7 @@ void read_limits(const fs::path& folder, SentenceFolder& result) {
 void read_prompt(const fs::path& folder, SentenceFolder& result) {
   const fs::path path = folder / "config_sentence_transformers.json";
   if (!is_there(path)) return;
-  const io::JsonDocument document(read_file(path.string(), kMaxConfigBytes), path.string());
+  const io::JsonDocument document = io::JsonDocument::of_config(path.string());
   const auto name = document.root().find("default_prompt_name");
   if (!name) return;
   const auto prompts = document.root().find("prompts");

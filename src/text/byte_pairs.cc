@@ -14,10 +14,10 @@ struct Neighbours {
   std::vector<std::uint32_t> words;  // where they were seen; they may be gone there since, and words may repeat
 };
 
-struct Candidate {
+struct CountedPair {
   std::int64_t count;
   SymbolPair pair;
-  bool operator<(const Candidate& other) const {  // std::priority_queue has the largest on top
+  bool operator<(const CountedPair& other) const {  // std::priority_queue has the largest on top
     return std::tie(count, other.pair) < std::tie(other.count, pair);
   }
 };
@@ -32,7 +32,7 @@ class Learner {
   // Joins the most frequent neighbours to `symbol`. False: none are left.
   bool join_next(std::uint32_t symbol, SymbolPair& joined) {
     while (!queue_.empty()) {
-      const Candidate best = queue_.top();
+      const CountedPair best = queue_.top();
       queue_.pop();
       const std::int64_t count = neighbours_[key_of(best.pair)].count;
       if (count < 2) continue;
@@ -99,7 +99,7 @@ class Learner {
 
   std::vector<CountedWord> words_;
   std::unordered_map<std::uint64_t, Neighbours> neighbours_;
-  std::priority_queue<Candidate> queue_;  // counts may be too high, never too low
+  std::priority_queue<CountedPair> queue_;  // counts may be too high, never too low
   std::vector<std::uint32_t> touched_;
   std::unordered_map<std::uint64_t, std::int64_t> offered_;
 };

@@ -6,13 +6,10 @@
 #include <set>
 
 #include "io/json_document.h"
-#include "qkv/files.h"
 #include "train/train_keys.h"
 
 namespace qkv::training {
 namespace {
-
-constexpr std::size_t kMaxConfigBytes = 1 << 20;
 
 void expect_known(const io::JsonValue& object, const std::set<std::string>& known) {
   object.for_each_member([&](const std::string& key, const io::JsonValue& member) {
@@ -55,7 +52,7 @@ void complete(const io::JsonValue& root, TrainConfig& config) {
 }  // namespace
 
 TrainConfig read_train_config(const std::string& path) {
-  const io::JsonDocument document(read_file(path, kMaxConfigBytes), path);
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
   std::set<std::string> sections;
   for (const TrainKey& key : train_keys()) sections.insert(key.section);

@@ -66,7 +66,7 @@ void expect_own(const TrainTranslatorFiles& files, std::span<const Vocabulary> v
 std::string checksum(std::string_view bytes) { return fmt::format("{:08x}", io::crc32(bytes)); }
 
 // Every member by name: one that is added here must be added there.
-std::map<std::string, std::string> identity_of(const MarianConfig& config) {
+std::map<std::string, std::string> identity_of_model(const MarianConfig& config) {
   const auto& [kind, vocab, target_vocab, positions, model_dim, encoder_layers, decoder_layers, encoder_heads,
                decoder_heads, encoder_ff_dim, decoder_ff_dim, activation, norm_order, normalization, position_kind,
                scale_embedding, end, padding, start] = config;
@@ -167,7 +167,7 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   Marian model = begin(files, config);
   TrainedMarian trained(model, config);
   TrainingOptions all_options = options;
-  all_options.identity = identity_of(config.model);
+  all_options.identity = identity_of_model(config.model);
   for (const Vocabulary& own : vocabularies) all_options.identity[fs::path(own.name()).stem()] = checksum(own.json());
   if (!files.from.empty()) all_options.identity["from"] = checksum(read_file(files.from + "/model.safetensors"));
   all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},

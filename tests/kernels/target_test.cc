@@ -74,6 +74,22 @@ TEST(Target, UnknownNameIsRefusedAndChangesNothing) {
   EXPECT_EQ(selected_target(), before);
 }
 
+// Only a build of few targets can name one that it lacks.
+TEST(Target, OneThatWasNotBuiltIsRefusedWithTheWayToIt) {
+  const std::vector<Target> built = targets();
+  for (const char* name : {"avx2", "sse4"}) {
+    if (std::any_of(built.begin(), built.end(), [&](const Target& target) { return target.name == name; })) continue;
+    try {
+      select_target(name);
+      FAIL() << name;
+    } catch (const std::invalid_argument& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find("is not in this build; usable: "), std::string::npos) << message;
+      EXPECT_NE(message.find("cmake -DQKV_TARGETS=all"), std::string::npos) << message;
+    }
+  }
+}
+
 TEST(Target, EnvironmentNamesTheTargetOrIsRefused) {
   const char* before = std::getenv("QKV_TARGET");
   const std::string saved = before == nullptr ? "" : before;
