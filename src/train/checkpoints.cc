@@ -55,33 +55,6 @@ std::string to_json(const LoopState& state, const RunIdentity& identity) {
          "\n";
 }
 
-Checkpoint read_state(const std::string& folder) {
-  const std::string path = state_file(folder);
-  const io::JsonDocument document(read_file(path, kMaxStateBytes), path);
-  const io::JsonValue root = document.root();
-  const auto count = [&](const char* key) { return root[key].integer(0, INT64_MAX); };
-  const auto values = [&](const char* key) {
-    std::map<std::string, std::string> found;
-    root[key].for_each_member(
-        [&](const std::string& name, const io::JsonValue& value) { found[name] = value.string(); });
-    return found;
-  };
-  return {.path = folder,
-          .state = {.step = count("step"),
-                    .epoch = count("epoch"),
-                    .batch = count("batch"),
-                    .since_log = {.sum = root["loss_since_log"].number(),
-                                  .nll = root["nll_since_log"].number(),
-                                  .tokens = count("tokens_since_log")},
-                    .best_loss = root["best_loss"].number(),
-                    .best_step = count("best_step"),
-                    .waits = count("waits")},
-          .identity = {.fixed = values("fixed"),
-                       .settings = values("settings"),
-                       .steps = count("steps"),
-                       .patience = count("patience")}};
-}
-
 // In f64, which holds f32 as well without a change.
 Weights read_exactly(const std::string& path) { return Weights(read_safetensors(path).tensors, path, Dtype::f64); }
 
@@ -157,6 +130,33 @@ void keep_last(std::vector<std::int64_t>& steps, std::int64_t count) {
 }
 
 }  // namespace
+
+Checkpoint read_state(const std::string& folder) {
+  const std::string path = state_file(folder);
+  const io::JsonDocument document(read_file(path, kMaxStateBytes), path);
+  const io::JsonValue root = document.root();
+  const auto count = [&](const char* key) { return root[key].integer(0, INT64_MAX); };
+  const auto values = [&](const char* key) {
+    std::map<std::string, std::string> found;
+    root[key].for_each_member(
+        [&](const std::string& name, const io::JsonValue& value) { found[name] = value.string(); });
+    return found;
+  };
+  return {.path = folder,
+          .state = {.step = count("step"),
+                    .epoch = count("epoch"),
+                    .batch = count("batch"),
+                    .since_log = {.sum = root["loss_since_log"].number(),
+                                  .nll = root["nll_since_log"].number(),
+                                  .tokens = count("tokens_since_log")},
+                    .best_loss = root["best_loss"].number(),
+                    .best_step = count("best_step"),
+                    .waits = count("waits")},
+          .identity = {.fixed = values("fixed"),
+                       .settings = values("settings"),
+                       .steps = count("steps"),
+                       .patience = count("patience")}};
+}
 
 bool Checkpoints::exist(const std::string& folder) { return !steps_in(folder).empty(); }
 

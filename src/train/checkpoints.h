@@ -32,6 +32,9 @@ struct Checkpoint {
   RunIdentity identity{};
 };
 
+// What state.json of a checkpoint's folder says. FormatError for what no training writes.
+Checkpoint read_state(const std::string& folder);
+
 class Checkpoints {
  public:
   // Whether a folder of trainings has any, whole or not. It may be missing.

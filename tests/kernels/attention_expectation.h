@@ -36,9 +36,10 @@ inline std::string unlike_reference(const AttentionCase& drawn) {
   const double tolerance = unit * (4e-6 + 5e-7 * largest(exact.logits));
   const double size = std::max(1.0, largest(drawn.v)) * drawn.dropout_factor();
   const double tiny = drawn.out_dtype == Dtype::f16 ? 0x1p-25 : 0;  // half of the smallest f16
+  const double chain = unit * chain_error(drawn.v, exact.logits.size(-1));
   std::string found = places.difference(tolerance);
   for (const auto& [name, got] : {std::pair("output", &out), {"output without requests", &alone}}) {
-    const std::string what = mismatch(*got, exact.out, tolerance * size + tiny, rounding(drawn.out_dtype));
+    const std::string what = mismatch(*got, exact.out, (tolerance + chain) * size + tiny, rounding(drawn.out_dtype));
     if (!what.empty()) found += fmt::format("{}: {}\n", name, what);
   }
   if (!same_bits(alone, out)) found += "requests change bits of the output\n";
