@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <span>
 
-#include "kernels/reduced_expectation.h"
+#include "attention/forward/reduced_expectation.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;

@@ -1,5 +1,5 @@
 // Any bytes as the config.json of a BERT: what is accepted is a model that can be.
-#include "qkv/bert.h"
+#include "qkv/models/bert.h"
 #include "reader.h"
 
 void read(std::string_view bytes) {

@@ -1,6 +1,6 @@
 // Any bytes as the config.json of an encoder-decoder: what is accepted is a model that can be.
 #include "qkv/error.h"
-#include "qkv/marian.h"
+#include "qkv/models/marian.h"
 #include "reader.h"
 
 void read(std::string_view bytes) {

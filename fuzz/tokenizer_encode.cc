@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Any bytes as a tokenizer.json.
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 #include "reader.h"
 
 void read(std::string_view bytes) {

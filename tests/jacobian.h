@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "qkv/parameter.h"
+#include "qkv/layers/parameter.h"
 #include "qkv/tensor.h"
 
 namespace qkv::testing {

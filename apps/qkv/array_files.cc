@@ -1,10 +1,10 @@
 // Declares, reads and writes the arrays of a command.
-#include "qkv/array_files.h"
+#include "array_files.h"
 
 #include "io/npy_files.h"
+#include "options.h"
 #include "qkv/files.h"
-#include "qkv/options.h"
-#include "qkv/signals.h"
+#include "signals.h"
 
 namespace qkv::app {
 

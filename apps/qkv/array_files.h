@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkv/named_files.h"
+#include "named_files.h"
 #include "qkv/tensor.h"
 
 namespace qkv::app {

@@ -6,15 +6,15 @@
 #include <optional>
 #include <stdexcept>
 
-#include "qkv/array_files.h"
-#include "qkv/attend_cache.h"
-#include "qkv/attend_derivatives.h"
-#include "qkv/attend_outputs.h"
-#include "qkv/attend_rules.h"
-#include "qkv/attention_sizes.h"
-#include "qkv/commands.h"
-#include "qkv/options.h"
-#include "qkv/verify_attention.h"
+#include "array_files.h"
+#include "attend_cache.h"
+#include "attend_derivatives.h"
+#include "attend_outputs.h"
+#include "attend_rules.h"
+#include "attention_sizes.h"
+#include "commands.h"
+#include "options.h"
+#include "qkv/attention/verify_attention.h"
 
 namespace qkv::app {
 namespace {

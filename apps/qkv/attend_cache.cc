@@ -1,4 +1,4 @@
-#include "qkv/attend_cache.h"
+#include "attend_cache.h"
 
 namespace qkv::app {
 

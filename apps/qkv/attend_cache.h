@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "qkv/array_files.h"
-#include "qkv/key_value_cache.h"
+#include "array_files.h"
+#include "qkv/attention/key_value_cache.h"
 
 namespace qkv::app {
 

@@ -1,4 +1,4 @@
-#include "qkv/attend_derivatives.h"
+#include "attend_derivatives.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
 // Gradients, tangents and second gradients on the command line of `attend`.
 #pragma once
 
-#include "qkv/array_files.h"
-#include "qkv/attend_rules.h"
-#include "qkv/attention_backward.h"
-#include "qkv/attention_double_backward.h"
+#include "array_files.h"
+#include "attend_rules.h"
+#include "qkv/attention/attention_backward.h"
+#include "qkv/attention/attention_double_backward.h"
 
 namespace qkv::app {
 

@@ -1,6 +1,6 @@
-#include "qkv/attend_outputs.h"
+#include "attend_outputs.h"
 
-#include "qkv/attention_sizes.h"
+#include "attention_sizes.h"
 
 namespace qkv::app {
 

@@ -1,7 +1,7 @@
 // The optional outputs of a forward pass on the command line of `attend`.
 #pragma once
 
-#include "qkv/array_files.h"
+#include "array_files.h"
 #include "qkv/attention.h"
 
 namespace qkv::app {

@@ -1,9 +1,9 @@
-#include "qkv/attend_rules.h"
+#include "attend_rules.h"
 
 #include <algorithm>
 
-#include "qkv/attention_sizes.h"
-#include "qkv/signals.h"
+#include "attention_sizes.h"
+#include "signals.h"
 
 namespace qkv::app {
 namespace {

@@ -1,10 +1,10 @@
 // The options of attention on the command line of `attend`: who sees whom, what is added, how it is computed.
 #pragma once
 
-#include "qkv/array_files.h"
+#include "array_files.h"
+#include "options.h"
 #include "qkv/attention.h"
-#include "qkv/options.h"
-#include "qkv/table_options.h"
+#include "table_options.h"
 
 namespace qkv::app {
 

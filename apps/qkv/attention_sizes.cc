@@ -1,5 +1,5 @@
 // Declares and completes the sizes of a call of attention.
-#include "qkv/attention_sizes.h"
+#include "attention_sizes.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "qkv/options.h"
+#include "options.h"
 
 namespace qkv::app {
 

@@ -10,20 +10,20 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "kernels/peak.h"
+#include "attention_sizes.h"
+#include "commands.h"
+#include "options.h"
+#include "program.h"
 #include "qkv/attention.h"
-#include "qkv/attention_backward.h"
-#include "qkv/attention_plan.h"
-#include "qkv/attention_sizes.h"
-#include "qkv/commands.h"
+#include "qkv/attention/attention_backward.h"
+#include "qkv/attention/attention_plan.h"
 #include "qkv/error.h"
 #include "qkv/matmul.h"
-#include "qkv/options.h"
-#include "qkv/program.h"
 #include "qkv/random.h"
-#include "qkv/signals.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
+#include "signals.h"
+#include "simd/peak.h"
 
 namespace qkv::app {
 namespace {

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "commands.h"
 #include "io/json_number.h"
-#include "qkv/commands.h"
-#include "qkv/embedder.h"
-#include "qkv/lines.h"
-#include "qkv/options.h"
-#include "qkv/signals.h"
+#include "lines.h"
+#include "options.h"
+#include "qkv/models/embedder.h"
+#include "signals.h"
 
 namespace qkv::app {
 namespace {

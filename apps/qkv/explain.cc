@@ -1,6 +1,6 @@
 // qkv explain: the eight steps of self-attention on the worked example, on the user's arrays or on synthetic ones; with
 // --model the heads of a model (model_heads.h).
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 #include <fmt/format.h>
 
@@ -11,14 +11,14 @@
 #include <sstream>
 #include <string_view>
 
+#include "commands.h"
 #include "io/array_path.h"
-#include "qkv/commands.h"
+#include "model_heads.h"
+#include "options.h"
+#include "program.h"
 #include "qkv/files.h"
-#include "qkv/model_heads.h"
-#include "qkv/options.h"
-#include "qkv/program.h"
-#include "qkv/signals.h"
-#include "qkv/text_style.h"
+#include "signals.h"
+#include "text_style.h"
 
 namespace qkv::app {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/attention_forward.h"
-#include "qkv/commands.h"
-#include "qkv/options.h"
-#include "qkv/precision.h"
+#include "attention/forward/forward_kernel.h"
+#include "commands.h"
+#include "options.h"
+#include "qkv/attention/precision.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
 

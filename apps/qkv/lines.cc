@@ -1,5 +1,5 @@
 // Reads lines of standard input in growing batches, as they arrive.
-#include "qkv/lines.h"
+#include "lines.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "io/descriptor.h"
-#include "qkv/signals.h"
+#include "signals.h"
 
 namespace qkv::app {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "qkv/program.h"
+#include "program.h"
 #include "qkv/text_lines.h"
 
 namespace qkv::app {

@@ -17,13 +17,13 @@
 #include <string_view>
 #include <system_error>
 
-#include "qkv/commands.h"
+#include "commands.h"
+#include "program.h"
 #include "qkv/error.h"
-#include "qkv/program.h"
-#include "qkv/signals.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
-#include "qkv/usage_message.h"
+#include "signals.h"
+#include "usage_message.h"
 
 namespace qkv::app {
 namespace {

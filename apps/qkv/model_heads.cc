@@ -1,15 +1,15 @@
 // qkv explain --text: declares its options, runs the model and prints its heads.
-#include "qkv/model_heads.h"
+#include "model_heads.h"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
 
-#include "qkv/explain_translation.h"
-#include "qkv/options.h"
-#include "qkv/program.h"
-#include "qkv/signals.h"
+#include "options.h"
+#include "program.h"
+#include "qkv/explain/explain_translation.h"
+#include "signals.h"
 
 namespace qkv::app {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "qkv/explain_translation.h"
+#include "qkv/explain/explain_translation.h"
 
 namespace qkv::app {
 

@@ -1,5 +1,5 @@
 // Checks the files that a command writes against those that it reads.
-#include "qkv/named_files.h"
+#include "named_files.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include "io/array_path.h"
+#include "program.h"
 #include "qkv/error.h"
-#include "qkv/program.h"
 
 namespace qkv::app {
 namespace {

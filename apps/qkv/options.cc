@@ -1,5 +1,5 @@
 // Declares options that several commands share, and checks their values.
-#include "qkv/options.h"
+#include "options.h"
 
 #include <fmt/format.h>
 

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "qkv/dropout.h"
-#include "qkv/empty_rows.h"
-#include "qkv/mask.h"
-#include "qkv/precision.h"
-#include "qkv/program.h"
-#include "qkv/score.h"
+#include "program.h"
+#include "qkv/attention/dropout.h"
+#include "qkv/attention/empty_rows.h"
+#include "qkv/attention/mask.h"
+#include "qkv/attention/precision.h"
+#include "qkv/attention/score.h"
 #include "qkv/tensor.h"
 
 namespace qkv::app {

@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "qkv/attention_plan.h"
-#include "qkv/attention_sizes.h"
-#include "qkv/commands.h"
+#include "attention_sizes.h"
+#include "commands.h"
+#include "named_files.h"
+#include "program.h"
+#include "qkv/attention/attention_plan.h"
 #include "qkv/files.h"
-#include "qkv/named_files.h"
-#include "qkv/program.h"
-#include "qkv/signals.h"
-#include "qkv/table_options.h"
+#include "signals.h"
+#include "table_options.h"
 
 namespace qkv::app {
 namespace {

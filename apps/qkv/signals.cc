@@ -1,5 +1,5 @@
 // Catches SIGINT and SIGTERM, and wakes whoever waits for input.
-#include "qkv/signals.h"
+#include "signals.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 // Declares the options of tables of relative positions, and reads them.
-#include "qkv/table_options.h"
+#include "table_options.h"
 
-#include "qkv/options.h"
+#include "options.h"
 
 namespace qkv::app {
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "qkv/bias.h"
-#include "qkv/named_files.h"
+#include "named_files.h"
+#include "qkv/attention/bias.h"
 
 namespace qkv::app {
 

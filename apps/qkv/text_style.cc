@@ -1,5 +1,5 @@
 // Asks the terminal for its width and colours.
-#include "qkv/text_style.h"
+#include "text_style.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // How explanations look on standard output: as wide as the terminal, coloured if it wants it (https://no-color.org).
 #pragma once
 
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 namespace qkv::app {
 

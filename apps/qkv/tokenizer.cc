@@ -1,5 +1,5 @@
 // qkv tokenizer: a byte-pair vocabulary learned from text files, text to ids and ids to text.
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 
 #include <fmt/format.h>
 
@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "commands.h"
 #include "io/array_path.h"
-#include "qkv/commands.h"
+#include "lines.h"
+#include "options.h"
 #include "qkv/files.h"
-#include "qkv/lines.h"
-#include "qkv/options.h"
-#include "qkv/signals.h"
-#include "qkv/train_tokenizer.h"
+#include "qkv/text/train_tokenizer.h"
+#include "signals.h"
 
 namespace qkv::app {
 namespace {

@@ -8,11 +8,11 @@
 #include <memory>
 #include <string>
 
-#include "qkv/commands.h"
-#include "qkv/lines.h"
-#include "qkv/options.h"
-#include "qkv/signals.h"
-#include "qkv/train_translator.h"
+#include "commands.h"
+#include "lines.h"
+#include "options.h"
+#include "qkv/train/train_translator.h"
+#include "signals.h"
 #include "train/train_keys.h"
 
 namespace qkv::app {

@@ -10,15 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "commands.h"
 #include "io/json_number.h"
-#include "qkv/commands.h"
+#include "lines.h"
+#include "options.h"
 #include "qkv/error.h"
-#include "qkv/explain_translation.h"
-#include "qkv/lines.h"
-#include "qkv/options.h"
-#include "qkv/signals.h"
-#include "qkv/text_style.h"
-#include "qkv/translator.h"
+#include "qkv/explain/explain_translation.h"
+#include "qkv/models/translator.h"
+#include "signals.h"
+#include "text_style.h"
 
 namespace qkv::app {
 namespace {

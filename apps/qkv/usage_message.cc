@@ -1,5 +1,5 @@
-// Turns errors of the command line's parser into one line.
-#include "qkv/usage_message.h"
+// OrderedSums errors of the command line's parser into one line.
+#include "usage_message.h"
 
 #include <fmt/format.h>
 

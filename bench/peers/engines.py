@@ -27,7 +27,7 @@ def to_numpy(tensor):
 
 
 class Driver:
-    """Our process, which lives beside this one; see bench/attention_turns.cc."""
+    """Our process, which lives beside this one; see bench/micro/attention_turns.cc."""
 
     def __init__(self, folder):
         self.folder = Path(folder)

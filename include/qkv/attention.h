@@ -21,13 +21,13 @@
 #include <optional>
 #include <stop_token>
 
-#include "qkv/attention_function.h"
-#include "qkv/bias.h"
-#include "qkv/dropout.h"
-#include "qkv/empty_rows.h"
-#include "qkv/mask.h"
-#include "qkv/precision.h"
-#include "qkv/score.h"
+#include "qkv/attention/attention_function.h"
+#include "qkv/attention/bias.h"
+#include "qkv/attention/dropout.h"
+#include "qkv/attention/empty_rows.h"
+#include "qkv/attention/mask.h"
+#include "qkv/attention/precision.h"
+#include "qkv/attention/score.h"
 #include "qkv/tensor.h"
 
 namespace qkv {

@@ -1,5 +1,5 @@
 // Bias: collects views, ALiBi slopes and tables, and joins two biases.
-#include "qkv/bias.h"
+#include "qkv/attention/bias.h"
 
 namespace qkv {
 

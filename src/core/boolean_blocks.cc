@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/divide_up.h"
 #include "core/stop.h"
 #include "qkv/threads.h"
 
@@ -19,7 +20,7 @@ void mark(const TensorView& plane, std::int64_t begin, std::int64_t end, std::in
   constexpr std::uint64_t kLow = 0x7f7f7f7f7f7f7f7f;
   constexpr std::int64_t kBlocks = BooleanBlocks::kWordKeys / kKeys;
   const std::int64_t keys = std::min(plane.size(1) - first_key, BooleanBlocks::kWordKeys), step = plane.stride(1);
-  const std::int64_t whole = step == 1 ? keys / kKeys : 0, blocks = (keys + kKeys - 1) / kKeys;
+  const std::int64_t whole = step == 1 ? keys / kKeys : 0, blocks = divide_up(keys, kKeys);
   // Of each block, the bytes of its rows combined by "or", and, in the top bit of a byte, whether it is not 0 by "and".
   std::uint64_t any[kBlocks] = {}, all[kBlocks];
   std::fill(all, all + blocks, ~std::uint64_t{0});
@@ -51,8 +52,8 @@ Dims BooleanBlocks::shape(const TensorView& visible) {
   if (visible.rank() == 0 || visible.size(-1) <= 1 || visible.element_count() == 0) return {0};
   Dims shape;
   for (int dim = 0; dim + 2 < visible.rank(); ++dim) shape.push_back(visible.size(dim));
-  shape.push_back(visible.rank() == 1 ? 1 : (visible.size(-2) + kQueries - 1) / kQueries);
-  shape.push_back((visible.size(-1) + kWordKeys - 1) / kWordKeys);
+  shape.push_back(visible.rank() == 1 ? 1 : divide_up(visible.size(-2), kQueries));
+  shape.push_back(divide_up(visible.size(-1), kWordKeys));
   return shape;
 }
 

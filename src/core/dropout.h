@@ -1,10 +1,10 @@
-// The rule of include/qkv/dropout.h as numbers, and as plain code for one query.
+// The rule of include/qkv/attention/dropout.h as numbers, and as plain code for one query.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "qkv/dropout.h"
+#include "qkv/attention/dropout.h"
 
 namespace qkv {
 

@@ -1,5 +1,5 @@
 // Mask: checks and combines its parts, and compiles boolean views.
-#include "qkv/mask.h"
+#include "qkv/attention/mask.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // RelativeTable: checks its shape, and maps two positions to a bucket.
-#include "qkv/relative_table.h"
+#include "qkv/attention/relative_table.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Score: checks the shapes of the parameters of each kind.
-#include "qkv/score.h"
+#include "qkv/attention/score.h"
 
 #include <stdexcept>
 

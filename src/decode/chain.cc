@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "decode/search.h"
-#include "kernels/vocabulary_row.h"
+#include "ops/rowwise/vocabulary_row.h"
 #include "qkv/random.h"
 
 namespace qkv {

@@ -1,5 +1,5 @@
 // generate(): checks the options and steps all sequences of a batch together.
-#include "qkv/generate.h"
+#include "qkv/models/generate.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "decode/search.h"
-#include "kernels/vocabulary_row.h"
+#include "ops/rowwise/vocabulary_row.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "qkv/generate.h"
+#include "qkv/models/generate.h"
 
 namespace qkv {
 

@@ -1,5 +1,5 @@
 // explain(): puts the steps and notes of a walk-through together and checks its input.
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 #include <fmt/format.h>
 

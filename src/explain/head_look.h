@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "qkv/explain_model.h"
+#include "qkv/explain/explain_model.h"
 #include "qkv/observer.h"
 
 namespace qkv {

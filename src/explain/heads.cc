@@ -9,7 +9,7 @@
 #include "explain/numbers.h"
 #include "explain/require.h"
 #include "explain/story.h"
-#include "qkv/multi_head_attention.h"
+#include "qkv/layers/multi_head_attention.h"
 #include "qkv/target.h"
 #include "reference/attention.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "explain/json_numbers.h"
-#include "qkv/explain_model.h"
+#include "qkv/explain/explain_model.h"
 
 namespace qkv {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "qkv/explain_model.h"
+#include "qkv/explain/explain_model.h"
 
 namespace qkv {
 

@@ -5,7 +5,7 @@
 
 #include "core/stop.h"
 #include "explain/json_numbers.h"
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 namespace qkv {
 namespace {

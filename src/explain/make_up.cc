@@ -6,7 +6,7 @@
 
 #include "core/stop.h"
 #include "explain/intermediates.h"
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 #include "qkv/random.h"
 
 namespace qkv {

@@ -8,8 +8,8 @@
 
 #include "explain/head_look.h"
 #include "explain/require.h"
-#include "qkv/explain_model.h"
-#include "qkv/sequences.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/layers/sequences.h"
 
 namespace qkv {
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "explain/heads_json.h"
-#include "qkv/explain_model.h"
+#include "qkv/explain/explain_model.h"
 
 namespace qkv {
 namespace {

@@ -10,7 +10,7 @@
 #include "explain/numbers.h"
 #include "explain/story.h"
 #include "explain/token_names.h"
-#include "qkv/explain_model.h"
+#include "qkv/explain/explain_model.h"
 
 namespace qkv {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/stop.h"
 #include "explain/intermediates.h"
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 namespace qkv {
 

@@ -3,7 +3,7 @@
 
 #include "core/stop.h"
 #include "explain/matrix_text.h"
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 namespace qkv {
 namespace {

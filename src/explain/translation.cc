@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "explain/head_look.h"
-#include "qkv/explain_translation.h"
-#include "qkv/sequences.h"
+#include "qkv/explain/explain_translation.h"
+#include "qkv/layers/sequences.h"
 
 namespace qkv {
 namespace {

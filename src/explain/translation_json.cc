@@ -1,6 +1,6 @@
 // A translation and its heads as one JSON object for machines.
 #include "explain/heads_json.h"
-#include "qkv/explain_translation.h"
+#include "qkv/explain/explain_translation.h"
 
 namespace qkv {
 

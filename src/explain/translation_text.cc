@@ -7,7 +7,7 @@
 #include "explain/numbers.h"
 #include "explain/story.h"
 #include "explain/token_names.h"
-#include "qkv/explain_translation.h"
+#include "qkv/explain/explain_translation.h"
 
 namespace qkv {
 namespace {

@@ -1,5 +1,5 @@
 // The example that the well-known tutorials on self-attention share.
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 namespace qkv {
 

@@ -1,11 +1,11 @@
 // Bert: embeddings and encoder layers.
-#include "qkv/bert.h"
+#include "qkv/models/bert.h"
 
 #include <fmt/format.h>
 
 #include <stdexcept>
 
-#include "layers/scoped_observer.h"
+#include "layers/basic/scoped_observer.h"
 
 namespace qkv {
 namespace {

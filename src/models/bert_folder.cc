@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include "io/json_document.h"
-#include "layers/check_size.h"
+#include "layers/basic/check_size.h"
 #include "models/folder_tensors.h"
-#include "qkv/bert.h"
+#include "qkv/models/bert.h"
 
 namespace qkv {
 namespace {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "io/elements.h"
-#include "layers/expect_tensor.h"
-#include "layers/rows.h"
+#include "layers/basic/expect_tensor.h"
+#include "layers/basic/rows.h"
 #include "qkv/error.h"
 
 namespace qkv {

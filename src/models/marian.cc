@@ -1,5 +1,5 @@
 // Marian: encoder, decoder and projection to the vocabulary, forward and backward.
-#include "qkv/marian.h"
+#include "qkv/models/marian.h"
 
 #include <fmt/format.h>
 
@@ -7,14 +7,14 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "layers/affine.h"
-#include "layers/layer_dropout.h"
-#include "layers/scoped_observer.h"
-#include "layers/transformer_layer.h"
+#include "layers/basic/affine.h"
+#include "layers/basic/layer_dropout.h"
+#include "layers/basic/scoped_observer.h"
+#include "layers/stack/transformer_layer.h"
 #include "models/marian_names.h"
-#include "qkv/cross_entropy.h"
-#include "qkv/initial_weights.h"
-#include "qkv/positions.h"
+#include "qkv/layers/cross_entropy.h"
+#include "qkv/layers/initial_weights.h"
+#include "qkv/layers/positions.h"
 
 namespace qkv {
 namespace {

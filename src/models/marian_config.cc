@@ -9,7 +9,7 @@
 
 #include "io/json_document.h"
 #include "io/quote.h"
-#include "layers/check_size.h"
+#include "layers/basic/check_size.h"
 
 namespace qkv {
 namespace {

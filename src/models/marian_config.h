@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "qkv/marian.h"
+#include "qkv/models/marian.h"
 
 namespace qkv {
 

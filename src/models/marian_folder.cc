@@ -4,7 +4,7 @@
 #include "models/marian_config.h"
 #include "models/marian_names.h"
 #include "qkv/files.h"
-#include "qkv/marian.h"
+#include "qkv/models/marian.h"
 
 namespace qkv {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/folder_tensors.h"
-#include "qkv/marian.h"
+#include "qkv/models/marian.h"
 
 namespace qkv {
 

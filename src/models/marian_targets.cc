@@ -1,7 +1,7 @@
 // Marian's decoder as generate() uses it: one more token for every row.
 #include <stdexcept>
 
-#include "qkv/marian.h"
+#include "qkv/models/marian.h"
 
 namespace qkv {
 

@@ -1,5 +1,5 @@
 // Embedder: tokenizes texts, runs the encoder in batches and pools its output.
-#include "qkv/embedder.h"
+#include "qkv/models/embedder.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "qkv/generate.h"
+#include "qkv/models/generate.h"
 
 namespace qkv {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/json_document.h"
-#include "layers/check_size.h"
+#include "layers/basic/check_size.h"
 
 namespace qkv {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "qkv/embedder.h"
+#include "qkv/models/embedder.h"
 
 namespace qkv {
 

@@ -1,5 +1,5 @@
 // Translator: splits texts, tokenizes, generates in batches and detokenizes.
-#include "qkv/translator.h"
+#include "qkv/models/translator.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "pipelines/generation_folder.h"
 #include "qkv/error.h"
-#include "qkv/sequences.h"
+#include "qkv/layers/sequences.h"
 #include "qkv/threads.h"
 #include "text/sentences.h"
 

@@ -2,7 +2,7 @@
 // what tests compare the kernels with.
 #pragma once
 
-#include "qkv/attention_jvp.h"
+#include "qkv/attention/attention_jvp.h"
 
 namespace qkv::reference {
 

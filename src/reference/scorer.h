@@ -1,10 +1,10 @@
-// The score of a query and a key, and its derivatives: each kind a sentence of include/qkv/score.h.
+// The score of a query and a key, and its derivatives: each kind a sentence of include/qkv/attention/score.h.
 #pragma once
 
 #include <span>
 #include <vector>
 
-#include "qkv/score.h"
+#include "qkv/attention/score.h"
 #include "reference/batch.h"
 
 namespace qkv::reference {

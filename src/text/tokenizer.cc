@@ -1,5 +1,5 @@
 // Tokenizer: runs the stages over a text, and turns ids back into text.
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 
 #include <fmt/format.h>
 

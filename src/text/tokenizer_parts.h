@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "io/json_document.h"
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 #include "text/added_tokens.h"
 #include "text/post_processor.h"
 #include "text/stages.h"

@@ -1,5 +1,5 @@
 // TokenizerTrainer: counts words, learns merges and writes a tokenizer.json.
-#include "qkv/train_tokenizer.h"
+#include "qkv/text/train_tokenizer.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Adam and AdamW: one step of each parameter.
-#include "qkv/adam.h"
+#include "qkv/train/adam.h"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <numeric>
 
+#include "qkv/layers/sequences.h"
 #include "qkv/random.h"
-#include "qkv/sequences.h"
 #include "train/streams.h"
 
 namespace qkv::training {

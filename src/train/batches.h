@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "qkv/training.h"
+#include "qkv/train/training.h"
 
 namespace qkv::training {
 

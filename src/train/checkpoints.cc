@@ -16,7 +16,7 @@
 #include "io/json_document.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
-#include "qkv/weights.h"
+#include "qkv/layers/weights.h"
 #include "train/elements.h"
 
 namespace qkv::training {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "io/descriptor.h"
-#include "qkv/adam.h"
-#include "qkv/training.h"
+#include "qkv/train/adam.h"
+#include "qkv/train/training.h"
 #include "train/run_identity.h"
 
 namespace qkv::training {

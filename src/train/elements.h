@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/divide_up.h"
 #include "qkv/threads.h"
 
 namespace qkv::training {
@@ -11,7 +12,7 @@ namespace qkv::training {
 // Some ten microseconds of an update.
 inline constexpr std::int64_t kBlockElements = 1 << 14;
 
-inline std::int64_t block_count(std::int64_t elements) { return (elements + kBlockElements - 1) / kBlockElements; }
+inline std::int64_t block_count(std::int64_t elements) { return divide_up(elements, kBlockElements); }
 
 // Calls body(begin, end, block) for the blocks of [0, elements), on all threads.
 template <class Body>

@@ -1,7 +1,7 @@
 // The norm of all gradients of a model together.
 #pragma once
 
-#include "qkv/training.h"
+#include "qkv/train/training.h"
 
 namespace qkv::training {
 

@@ -1,5 +1,5 @@
 // Computes the learning rate of a step.
-#include "qkv/schedule.h"
+#include "qkv/train/schedule.h"
 
 #include <algorithm>
 #include <cmath>

@@ -12,8 +12,8 @@
 
 #include <string>
 
-#include "qkv/marian.h"
-#include "qkv/training.h"
+#include "qkv/models/marian.h"
+#include "qkv/train/training.h"
 
 namespace qkv::training {
 

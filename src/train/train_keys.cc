@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "layers/check_size.h"
+#include "layers/basic/check_size.h"
 
 namespace qkv::training {
 namespace {

@@ -1,5 +1,5 @@
 // train_translator(): checks files and folder, makes tokenizer and model, and trains.
-#include "qkv/train_translator.h"
+#include "qkv/train/train_translator.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include "io/crc32.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
-#include "qkv/marian.h"
-#include "qkv/tokenizer.h"
+#include "qkv/models/marian.h"
+#include "qkv/text/tokenizer.h"
 #include "train/checkpoints.h"
 #include "train/train_config.h"
 #include "train/training_pairs.h"

@@ -9,7 +9,7 @@
 
 #include "qkv/error.h"
 #include "qkv/files.h"
-#include "qkv/training.h"
+#include "qkv/train/training.h"
 #include "train/batches.h"
 #include "train/checkpoints.h"
 #include "train/gradient_norm.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "qkv/training.h"
+#include "qkv/train/training.h"
 #include "train/run_identity.h"
 
 namespace qkv::training {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "io/pairs.h"
-#include "qkv/tokenizer.h"
-#include "qkv/train_translator.h"
+#include "qkv/text/tokenizer.h"
+#include "qkv/train/train_translator.h"
 #include "train/train_config.h"
 
 namespace qkv::training {

@@ -8,7 +8,7 @@
 
 #include "qkv/error.h"
 #include "qkv/files.h"
-#include "qkv/train_tokenizer.h"
+#include "qkv/text/train_tokenizer.h"
 
 namespace qkv::training {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "qkv/tokenizer.h"
-#include "qkv/train_translator.h"
+#include "qkv/text/tokenizer.h"
+#include "qkv/train/train_translator.h"
 #include "train/train_config.h"
 #include "train/training_pairs.h"
 

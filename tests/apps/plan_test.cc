@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "qkv/attention/precision.h"
 #include "qkv/files.h"
-#include "qkv/precision.h"
 
 namespace qkv::test {
 namespace {

@@ -1,5 +1,5 @@
 // qkv tokenizer train: files in, tokenizer.json out; the rest is the trainer's (text/train_tokenizer_test.cc).
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 
 #include "apps/program.h"
 

@@ -1,5 +1,5 @@
 // Biases as values: `+` keeps every part.
-#include "qkv/bias.h"
+#include "qkv/attention/bias.h"
 
 #include <gtest/gtest.h>
 

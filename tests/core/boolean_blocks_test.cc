@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "kernels/attention_testing.h"
-#include "qkv/mask.h"
+#include "attention/attention_testing.h"
+#include "qkv/attention/mask.h"
 
 namespace qkv {
 namespace {

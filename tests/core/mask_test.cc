@@ -1,5 +1,5 @@
 // Masks as values: what each part says, and what `&` makes of two.
-#include "qkv/mask.h"
+#include "qkv/attention/mask.h"
 
 #include <gtest/gtest.h>
 

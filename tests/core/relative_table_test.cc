@@ -1,5 +1,5 @@
 // Buckets of relative positions: by hand, and those of the models' own code (golden/relative_table/make.py).
-#include "qkv/relative_table.h"
+#include "qkv/attention/relative_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Scores as values: which parameters each kind keeps, and which shapes it refuses.
-#include "qkv/score.h"
+#include "qkv/attention/score.h"
 
 #include <gtest/gtest.h>
 

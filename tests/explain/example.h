@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 namespace qkv::test {
 

@@ -1,5 +1,5 @@
 // The worked example against numbers computed outside this project (double precision, by hand and with plain Python).
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "explain/example.h"
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 namespace qkv {
 namespace {

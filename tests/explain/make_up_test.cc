@@ -4,7 +4,7 @@
 #include "core/stop.h"
 #include "explain/example.h"
 #include "qkv/error.h"
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 #include "reference/attention.h"
 
 namespace qkv {

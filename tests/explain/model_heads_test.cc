@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "attention/attention_testing.h"
 #include "explain/example.h"
 #include "explain/head_look.h"
-#include "kernels/attention_testing.h"
-#include "qkv/explain_model.h"
+#include "qkv/explain/explain_model.h"
 #include "qkv/target.h"
 #include "text/tokenizer_files.h"
 

@@ -7,7 +7,7 @@
 #include "core/stop.h"
 #include "explain/example.h"
 #include "qkv/error.h"
-#include "qkv/explain.h"
+#include "qkv/explain/explain.h"
 
 namespace qkv {
 namespace {

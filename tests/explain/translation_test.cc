@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "explain/example.h"
-#include "qkv/explain_translation.h"
+#include "qkv/explain/explain_translation.h"
 
 namespace qkv {
 namespace {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "io/files_for_test.h"
-#include "qkv/bert.h"
 #include "qkv/files.h"
+#include "qkv/models/bert.h"
 
 namespace qkv {
 namespace {

@@ -1,8 +1,8 @@
 // BERT against transformers (golden/bert, made by make.py there); folders that break a rule are in bert_folder_test.cc.
-#include "qkv/bert.h"
+#include "qkv/models/bert.h"
 
+#include "attention/attention_testing.h"
 #include "io/files_for_test.h"
-#include "kernels/attention_testing.h"
 #include "qkv/files.h"
 
 namespace qkv {

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "io/files_for_test.h"
-#include "qkv/initial_weights.h"
-#include "qkv/marian.h"
+#include "qkv/layers/initial_weights.h"
+#include "qkv/layers/sequences.h"
+#include "qkv/models/marian.h"
 #include "qkv/random.h"
-#include "qkv/sequences.h"
 
 namespace qkv {
 namespace {

@@ -1,6 +1,6 @@
 // Marian and BART against transformers (tests/golden/marian/make.py): the folder, the logits, the gradients and ten
 // steps of training; and what must hold of any model: padding stays out, threads do not show, a copy can be learned.
-#include "qkv/marian.h"
+#include "qkv/models/marian.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 
 #include "io/files_for_test.h"
 #include "models/marian_names.h"
-#include "qkv/adam.h"
 #include "qkv/files.h"
 #include "qkv/random.h"
 #include "qkv/threads.h"
+#include "qkv/train/adam.h"
 
 namespace qkv {
 namespace {

@@ -1,5 +1,5 @@
 // Embeddings against transformers (golden/bert, made by make.py there), and what the files beside a model say.
-#include "qkv/embedder.h"
+#include "qkv/models/embedder.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "attention/attention_testing.h"
 #include "io/files_for_test.h"
-#include "kernels/attention_testing.h"
 #include "qkv/files.h"
 #include "text/tokenizer_files.h"
 

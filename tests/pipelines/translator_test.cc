@@ -1,5 +1,5 @@
 // Translation by Marian and BART models, against what transformers generates (tests/golden/translate).
-#include "qkv/translator.h"
+#include "qkv/models/translator.h"
 
 #include <gtest/gtest.h>
 

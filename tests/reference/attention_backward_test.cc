@@ -1,8 +1,8 @@
 // The specification of the gradients against finite differences of the specification of attention, for every option.
 #include "reference/attention_backward.h"
 
+#include "attention/attention_testing.h"
 #include "jacobian.h"
-#include "kernels/attention_testing.h"
 #include "reference/attention.h"
 
 namespace qkv {

@@ -2,8 +2,8 @@
 // and of its gradients.
 #include "reference/attention_tangents.h"
 
+#include "attention/tangent/attention_tangents_testing.h"
 #include "jacobian.h"
-#include "kernels/attention_tangents_testing.h"
 #include "reference/attention.h"
 #include "reference/attention_backward.h"
 

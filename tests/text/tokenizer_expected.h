@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 #include "text/tokenizer_files.h"
 
 namespace qkv {

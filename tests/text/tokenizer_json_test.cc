@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "qkv/error.h"
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 #include "text/tokenizer_files.h"
 
 namespace qkv {

@@ -2,7 +2,7 @@
 // (golden/tokenizer/make_schemes.py).
 #include <gtest/gtest.h>
 
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 #include "text/tokenizer_expected.h"
 
 namespace qkv {

@@ -1,5 +1,5 @@
 // Whole tokenizers: the same tokens, at the same offsets, as the reference (golden/tokenizer/make.py).
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 
 #include <gtest/gtest.h>
 

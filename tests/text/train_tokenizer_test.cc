@@ -1,13 +1,13 @@
 // A vocabulary of our own: what it holds, that it loses nothing, and the file that the reference reads
 // (golden/tokenizer/make_schemes.py compares tokens and text).
-#include "qkv/train_tokenizer.h"
+#include "qkv/text/train_tokenizer.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <stdexcept>
 
-#include "qkv/tokenizer.h"
+#include "qkv/text/tokenizer.h"
 #include "text/tokenizer_files.h"
 
 namespace qkv {

@@ -1,5 +1,5 @@
 // Adam and AdamW against their formulas in double precision, and against PyTorch's own steps.
-#include "qkv/adam.h"
+#include "qkv/train/adam.h"
 
 #include <gtest/gtest.h>
 

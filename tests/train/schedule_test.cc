@@ -1,5 +1,5 @@
 // Learning rates worked out by hand.
-#include "qkv/schedule.h"
+#include "qkv/train/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "qkv/random.h"
-#include "qkv/training.h"
+#include "qkv/train/training.h"
 
 namespace qkv::test {
 

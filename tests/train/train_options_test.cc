@@ -7,9 +7,9 @@
 #include "io/files_for_test.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
+#include "qkv/models/translator.h"
 #include "qkv/random.h"
-#include "qkv/train_translator.h"
-#include "qkv/translator.h"
+#include "qkv/train/train_translator.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
 

@@ -1,5 +1,5 @@
 // From pairs and a config to a folder that opens again.
-#include "qkv/train_translator.h"
+#include "qkv/train/train_translator.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 
 #include "io/files_for_test.h"
 #include "qkv/files.h"
-#include "qkv/marian.h"
-#include "qkv/tokenizer.h"
-#include "qkv/train_tokenizer.h"
-#include "qkv/translator.h"
+#include "qkv/models/marian.h"
+#include "qkv/models/translator.h"
+#include "qkv/text/tokenizer.h"
+#include "qkv/text/train_tokenizer.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
 

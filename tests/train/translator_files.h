@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "qkv/train_translator.h"
+#include "qkv/train/train_translator.h"
 
 namespace qkv::test {
 

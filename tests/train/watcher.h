@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "qkv/training.h"
+#include "qkv/train/training.h"
 
 namespace qkv::test {
 

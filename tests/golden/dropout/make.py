@@ -1,4 +1,4 @@
-"""Makes whole.npy and part.npy: masks as include/qkv/dropout.h defines them, by plain Python.
+"""Makes whole.npy and part.npy: masks as include/qkv/attention/dropout.h defines them, by plain Python.
 
     python make.py        (needs numpy)
 

@@ -1,0 +1,83 @@
+// Who may attend to whom. Masks combine by `&`: a key is visible if every part lets it through.
+//
+//   Mask mask = Mask::causal(Align::bottom_right) & Mask::window(256, 0) & Mask::lengths(n);
+//
+// Positions: query i has position p = i + offset, key j has j. Align::top_left has offset 0; Align::bottom_right has
+// offset key length - query length, of each sequence by itself. A call has one alignment: it is top_left unless a part
+// names another one, and it also rules ALiBi (bias.h).
+// A query that sees no key gives output 0, log-sum-exp -infinity (with a sink: the sink) and weights 0. What a masked
+// key or value holds, NaN and infinity included, never reaches the result. A call takes at most four boolean masks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "qkv/attention/attention_function.h"
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+class BooleanBlocks;
+
+enum class Align { top_left, bottom_right };
+
+class Mask {
+ public:
+  // Every query sees every key.
+  Mask() = default;
+
+  // Keys j <= p.
+  static Mask causal(Align align = Align::top_left);
+  // Keys p - left <= j <= p + right; -1 leaves that side open.
+  static Mask window(std::int64_t left, std::int64_t right, std::optional<Align> align = std::nullopt);
+  // Keys j < counts[sequence]: i32 or i64 [batch]. The view is borrowed until the mask's last use.
+  static Mask lengths(TensorView counts);
+  // Keys of the query's own document: ids are equal. i32 or i64, broadcastable to [batch, q_len] and [batch, k_len],
+  // packed [query tokens] and [key tokens]. Documents need not be contiguous; blocks of keys in which none of a block
+  // of queries has its document are skipped. Borrowed.
+  static Mask documents(TensorView query_ids, TensorView key_ids);
+  // The same ids for queries and keys.
+  static Mask documents(TensorView ids) { return documents(ids, ids); }
+  // Keys where `visible` is true: bool or u8 (0 = hidden), broadcastable to [batch, heads, q_len, k_len]. Borrowed.
+  static Mask boolean(TensorView visible);
+
+  // Keys for which a user-defined function returns true.
+  static Mask function(MaskFunction visible);
+
+  friend Mask operator&(Mask a, const Mask& b);
+
+  // The same mask, its boolean views read once: for every 16 queries and 8 keys it records whether all or none are
+  // visible, so that a kernel computes only what is visible. A call does that for itself; compile a mask that serves
+  // many calls. Takes 1/512 of the views' memory, shared with copies; the views must not change afterwards.
+  // `threads` as in AttentionOptions.
+  Mask compiled(int threads = 0) const;
+  bool is_compiled() const;
+
+  // The parts, for code that applies a mask.
+  const std::optional<Align>& align() const { return align_; }
+  std::int64_t left() const { return left_; }    // -1: unbounded
+  std::int64_t right() const { return right_; }  // -1: unbounded; 0 when causal
+  const std::vector<TensorView>& length_views() const { return lengths_; }
+  const std::vector<TensorView>& boolean_views() const { return booleans_; }
+  // Of each boolean view; nullptr: not compiled.
+  const std::vector<std::shared_ptr<const BooleanBlocks>>& boolean_blocks() const { return blocks_; }
+  struct DocumentIds {
+    TensorView query, key;
+  };
+  const std::vector<DocumentIds>& document_ids() const { return documents_; }
+  const std::vector<MaskFunction>& functions() const { return functions_; }
+
+ private:
+  std::optional<Align> align_;
+  std::int64_t left_ = -1;
+  std::int64_t right_ = -1;
+  std::vector<TensorView> lengths_;
+  std::vector<TensorView> booleans_;
+  std::vector<std::shared_ptr<const BooleanBlocks>> blocks_;
+  std::vector<DocumentIds> documents_;
+  std::vector<MaskFunction> functions_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,99 @@
+// What the attention heads of a BERT-family model attend to in a text: one line per head to find the interesting ones,
+// then one head in full. All weights are those of the model's own run (qkv/bert.h), seen by an observer.
+//
+//   Encoding text = tokenizer.encode("It was too tired.");
+//   std::cout << to_text(survey_heads(model, text));
+//   HeadLook look = look_at_head(model, text, {.layer = 3, .head = 7});
+//   std::cout << to_text(look, find_token(look.tokens, "it"));
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "qkv/explain/explain.h"
+#include "qkv/models/bert.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv {
+
+// Layers and heads count from 0.
+struct HeadPlace {
+  std::int64_t layer = 0;
+  std::int64_t head = 0;
+};
+
+// Means over all queries. The shares are of a query's weight, 0 where there is no such key.
+struct HeadSummary {
+  double entropy = 0;   // nats: 0 if one token has all the weight, log(tokens) if all have the same
+  double distance = 0;  // in tokens, either way
+  double first = 0;     // to token 0
+  double previous = 0;  // to the token before
+  double next = 0;      // to the token after
+  double itself = 0;
+  double separators = 0;  // to special tokens other than token 0
+};
+
+// `weights` is [queries, keys], f32 or f64, rows sum to 1; `special` has one entry per key, as Encoding has. Where
+// queries and keys are of two sequences, distance, previous, next and itself compare their positions.
+HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special);
+
+struct SurveyOptions {
+  bool keep_weights = false;  // of every head: layers x heads x tokens^2 numbers
+  BertOptions run{};
+};
+
+struct HeadSurvey {
+  struct Entry {
+    HeadPlace place;
+    HeadSummary summary;
+    Tensor weights{};  // [tokens, tokens], f64; only if they were to be kept
+  };
+  std::vector<std::string> tokens;
+  std::vector<Entry> heads;  // layer by layer
+};
+
+// One head at work on one text. The kernel computes in f32; the tensors hold its numbers as f64.
+struct HeadLook {
+  std::string title;
+  HeadPlace place;
+  std::int64_t heads = 0;           // of the layer
+  std::int64_t model_dim = 0;       // the size of the layer's inputs
+  std::vector<std::string> tokens;  // the queries
+  std::vector<std::string> keys;    // the keys; in self-attention the same tokens
+  Tensor query;                     // [tokens, head_dim]
+  Tensor key, value;                // [keys, head_dim]
+  Tensor scores;                    // [tokens, keys]: query . key, in f64
+  double scale = 1;
+  Tensor logits, weights;  // [tokens, keys]; a hidden key has logit -infinity
+  Tensor output;           // [tokens, head_dim]
+  HeadSummary summary;
+  std::string target;            // the CPU target that ran
+  double logits_difference = 0;  // the largest between logits and scale * scores
+  double output_difference = 0;  // the largest between output and weights x value in f64
+};
+
+// std::invalid_argument if the text has no tokens or too many for the model, or there is no such layer or head.
+HeadSurvey survey_heads(const Bert& model, const Encoding& text, const SurveyOptions& options = {});
+HeadLook look_at_head(const Bert& model, const Encoding& text, const HeadPlace& place, const BertOptions& options = {});
+
+// The keys of one row of weights, f64, by falling weight; equal weights: lower key first. Weights that are not numbers,
+// as a broken model has, come last.
+std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t token);
+
+// The first token that reads `name`; else the one of that number. std::invalid_argument, listing the tokens, if there
+// is neither.
+std::int64_t find_token(std::span<const std::string> tokens, const std::string& name);
+
+std::string to_text(const HeadSurvey& survey, const TextStyle& style = {});
+// Who attends to whom; with a token, also its computation step by step.
+std::string to_text(const HeadLook& look, std::optional<std::int64_t> token = {}, const TextStyle& style = {});
+
+// One JSON object with all that the text shows, every number in full; a survey with the weights that were kept.
+std::string to_json(const HeadSurvey& survey);
+std::string to_json(const HeadLook& look, std::optional<std::int64_t> token = {});
+
+}  // namespace qkv

@@ -1,0 +1,48 @@
+// Rows of a table, chosen by number: as torch.nn.Embedding.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "qkv/layers/parameter.h"
+#include "qkv/layers/weights.h"
+
+namespace qkv {
+
+struct EmbeddingConfig {
+  std::int64_t count = 0;  // rows of the table: words, positions or types
+  std::int64_t dim = 0;
+  std::optional<std::int32_t> padding{};  // a row without a gradient, so that training leaves it as it is
+};
+
+// Safe for concurrent forward(); only update() modifies it.
+class Embedding {
+ public:
+  // Takes weight [count, dim].
+  Embedding(const EmbeddingConfig& config, Weights& weights, const std::string& scope = "");
+
+  // Row ids[i] -> row i of the result [n, dim]. std::invalid_argument if an id is not in the table.
+  Tensor forward(std::span<const std::int32_t> ids) const;
+  // Adds the rows to those of out [n, dim].
+  void add(std::span<const std::int32_t> ids, Tensor& out) const;
+
+  // Adds the rows of grad_out [n, dim], in their order, to the gradient of the table if it is wanted.
+  void backward(std::span<const std::int32_t> ids, const TensorView& grad_out);
+
+  // The table, for sharing it: an output projection whose weights are tied to it.
+  const Parameter& weight() const { return weight_; }
+  Parameter& weight() { return weight_; }
+
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
+
+ private:
+  void check(std::span<const std::int32_t> ids, const char* name, const TensorView& rows) const;
+
+  EmbeddingConfig config_;
+  Parameter weight_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,51 @@
+// y = W2 activation(W1 x + b1) + b2 on the rows of x: the sublayer between attentions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "qkv/activation.h"
+#include "qkv/attention/dropout.h"
+#include "qkv/layers/linear.h"
+#include "qkv/layers/parameter.h"
+#include "qkv/layers/weights.h"
+
+namespace qkv {
+
+struct FeedForwardConfig {
+  std::int64_t model_dim = 0;
+  std::int64_t ff_dim = 0;
+  Activation activation = Activation::relu;
+  bool bias = true;
+};
+
+// What backward needs of a forward pass.
+struct FeedForwardSaved {
+  Tensor wide{};  // [n, ff_dim]: what the activation takes
+};
+
+// Safe for concurrent forward(); only update() and backward() modify it.
+class FeedForward {
+ public:
+  // Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim] and their biases.
+  FeedForward(const FeedForwardConfig& config, Weights& weights, const std::string& scope = "");
+
+  // x [..., model_dim] -> [..., model_dim].
+  Tensor forward(const TensorView& x, int threads = 0) const;
+
+  // The same for training: y = W2 dropout(activation(W1 x + b1)) + b2.
+  Tensor forward(const TensorView& x, const Dropout& dropout, FeedForwardSaved& saved, int threads = 0) const;
+  // With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
+  // them, and to grad_x, of x's shape, if it is given.
+  void backward(const TensorView& x, const Dropout& dropout, const FeedForwardSaved& saved, const TensorView& grad_out,
+                const MutableTensorView& grad_x = {}, int threads = 0);
+
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
+
+ private:
+  FeedForwardConfig config_;
+  Linear first_, second_;
+};
+
+}  // namespace qkv

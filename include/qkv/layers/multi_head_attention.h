@@ -1,0 +1,153 @@
+// Many attentions side by side: project to heads, attend, merge, project out. The semantics of
+// torch.nn.MultiheadAttention, but for masks, which are ours (true = may attend; torch_masks.h converts), and for rows
+// that see no key, which are 0 before the output projection, with or without weights, unless empty_rows is nan.
+// Source: Vaswani et al., "Attention is all you need" (2017), section 3.2.2.
+//
+//   MultiHeadAttention layer({.model_dim = 512, .heads = 8}, weights);
+//   Tensor y = layer.forward(x, {.mask = Mask::causal()});                    // self-attention
+//   Tensor z = layer.forward(x, memory, {.mask = Mask::lengths(n)}, &observer);
+//
+// Inputs: [batch, length, dim], [length, dim], or ragged (sequences.h), queries and memory alike; f32 or f64 like the
+// weights. The output has the shape of the queries, with out_dim last.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "qkv/attention/bias.h"
+#include "qkv/attention/dropout.h"
+#include "qkv/attention/empty_rows.h"
+#include "qkv/attention/key_value_cache.h"
+#include "qkv/attention/mask.h"
+#include "qkv/layers/head_projection.h"
+#include "qkv/layers/linear.h"
+#include "qkv/layers/parameter.h"
+#include "qkv/layers/positions.h"
+#include "qkv/layers/sequences.h"
+#include "qkv/layers/weights.h"
+#include "qkv/observer.h"
+
+namespace qkv {
+
+// Parameters, with inner = heads * head_dim:
+//   packed: in_proj_weight [3 inner, model_dim] if all inputs have this size, else q_proj_weight [inner, model_dim],
+//     k_proj_weight and v_proj_weight; in_proj_bias [3 inner]
+//   per_head, two_stage, with ROLE one of query, key and value: ROLE.weight [heads, head_dim, ...],
+//     ROLE.bias [heads, head_dim]; two_stage also ROLE.shared_weight [inner, ...], ROLE.shared_bias [inner]
+//   bias_k and bias_v [1, 1, inner]; out_proj.weight [out_dim, inner], out_proj.bias [out_dim]
+struct MultiHeadAttentionConfig {
+  std::int64_t model_dim = 0;  // size of the queries
+  std::int64_t heads = 1;
+  std::int64_t head_dim = 0;         // query, key and value of one head; 0: model_dim / heads
+  std::int64_t key_input_dim = 0;    // size of the inputs that keys are projected from; 0: model_dim
+  std::int64_t value_input_dim = 0;  // the same for values
+  std::int64_t out_dim = 0;          // 0: model_dim
+  bool bias = true;                  // in all projections
+  bool bias_kv = false;              // a learnt key and value that every query sees
+  bool zero_attention = false;       // a key and value of zeros that every query sees
+  HeadScheme scheme = HeadScheme::packed;
+  // Projected queries and keys are rotated by their positions (positions.h): row i of a sequence has position i, after
+  // a cache the number of cached keys plus i. Needs an even head_dim; not together with bias_kv and zero_attention,
+  // whose keys have no position, nor, without a cache, with Align::bottom_right.
+  std::optional<RotaryConfig> rotary{};
+};
+
+struct MultiHeadAttentionOptions {
+  Mask mask{};  // over the keys given; the extra ones of bias_kv and zero_attention are always seen
+  Bias bias{};
+  // Optional outputs; k_len counts the extra keys, which come last. Ragged: [query tokens, heads, k_len of the
+  // longest sequence] and [query tokens, k_len].
+  MutableTensorView weights{};       // [batch, heads, q_len, k_len]
+  MutableTensorView mean_weights{};  // [batch, q_len, k_len]: the mean over the heads
+  Dropout dropout{};                 // of the weights, in training
+  // Of a query that sees no key: 0 before the output projection; nan: NaN, and in its weights, as torch has them where
+  // weights are asked for; without a backward pass.
+  EmptyRows empty_rows = EmptyRows::zero;
+  int threads = 0;  // 0: threads()
+  std::stop_token stop{};
+};
+
+// What backward needs of a forward pass.
+struct MultiHeadAttentionSaved {
+  Tensor query{}, key{}, value{};  // projected rows [n, heads * head_dim], as attention takes them
+  Tensor merged{}, log_sum_exp{};
+};
+
+// Optional outputs of the inputs' shapes, which are added to; what you omit costs nothing. Self-attention passes the
+// same view three times.
+struct MultiHeadAttentionGradients {
+  MutableTensorView query{}, key{}, value{};
+};
+
+struct HeadAttention;
+struct HeadGradients;
+
+// Safe for concurrent forward(); only update() and backward() modify it.
+class MultiHeadAttention {
+ public:
+  MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights, const std::string& scope = "");
+
+  Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
+  Tensor forward(const Sequences& query, const Sequences& memory, const MultiHeadAttentionOptions& options = {},
+                 Observer* observer = nullptr) const;
+  // The observer receives query, key (rotated, if rotary), value (split into heads: [batch, heads, length, head_dim]),
+  // extra_key, extra_value ([extra keys, heads, head_dim]) if there are any, logits, weights ([batch, heads, q_len,
+  // k_len]), heads (each head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads,
+  // ...].
+  Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
+                 const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
+
+  // For generating: the projected keys and values of the tokens so far are kept (key_value_cache.h).
+  //   layer.append(x, cache); y = layer.forward(x, cache);   // self-attention of new tokens x
+  // Queries have the last cached positions, as key_value_cache.h says.
+  // With a cache there are no dropout, no weights (of the options), no bias_kv and no zero_attention.
+  KeyValueCache make_cache(std::int64_t batch) const;
+  void append(const Sequences& memory, KeyValueCache& cache, int threads = 0) const;
+  Tensor forward(const Sequences& query, const KeyValueCache& cache,
+                 const MultiHeadAttentionOptions& options = {}) const;
+
+  // The same as forward, for training.
+  Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
+                 const MultiHeadAttentionOptions& options, MultiHeadAttentionSaved& saved) const;
+  // With the same inputs and options, and the gradient of the output: adds to the gradients of the parameters that want
+  // them, and to the views given.
+  void backward(const Sequences& query, const Sequences& key, const Sequences& value,
+                const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
+                const TensorView& grad_out, const MultiHeadAttentionGradients& gradients = {});
+
+  // The same layer with its projections in another scheme; outputs agree to a few roundings.
+  MultiHeadAttention with_scheme(HeadScheme scheme) const;
+
+  const MultiHeadAttentionConfig& config() const { return config_; }  // every 0 replaced by its default
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
+
+ private:
+  void pack();
+  // If rotary: rotates projected rows of this form; row i of sequence b has position starts[b] + i (none: i).
+  void rotate(const Sequences& form, Tensor& projected, int direction, int threads,
+              std::span<const std::int64_t> starts = {}) const;
+  struct Inputs;
+
+  Tensor run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
+             MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const;
+  HeadAttention middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const;
+  TensorView value_of(const std::string& name) const;
+  MutableTensorView gradient_of(const std::string& name);
+  HeadWeights head_weights(int role) const;
+  HeadGradients head_gradients(int role);
+
+  MultiHeadAttentionConfig config_;
+  WeightStorage storage_;                                      // of the projections
+  std::vector<std::pair<std::string, Parameter>> parameters_;  // all but those of out_
+  Tensor extra_key_, extra_value_;                             // [extra keys, heads, head_dim]
+  std::vector<HeadProjection> projections_;                    // of query, key and value
+  Linear out_;
+};
+
+}  // namespace qkv

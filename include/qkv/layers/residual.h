@@ -1,0 +1,48 @@
+// A residual connection around a sublayer f, with its norm and dropout:
+//   post  y = norm(x + dropout(f(x)))        Source: Vaswani et al., "Attention is all you need" (2017), section 3.1
+//   pre   y = x + dropout(f(norm(x)))        Source: Xiong et al., "On layer normalization in the Transformer" (2020)
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "qkv/attention/dropout.h"
+#include "qkv/layers/layer_norm.h"
+
+namespace qkv {
+
+enum class NormOrder { post, pre };
+
+// What backward needs of a forward pass.
+struct ResidualSaved {
+  Tensor kept{};  // post: x + dropout(f(x)); pre: norm(x)
+};
+
+// Safe for concurrent forward(); only update() and backward() modify it.
+class Residual {
+ public:
+  // f: from its input to its output, of the same shape.
+  using Sublayer = std::function<Tensor(const TensorView& input)>;
+  // f backward: adds to grad_input.
+  using SublayerBackward =
+      std::function<void(const TensorView& input, const TensorView& grad_out, const MutableTensorView& grad_input)>;
+
+  // Takes the weights of the norm.
+  Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope);
+
+  Tensor forward(const TensorView& x, const Sublayer& f, int threads = 0) const;
+  Tensor forward(const TensorView& x, const Sublayer& f, const Dropout& dropout, ResidualSaved& saved,
+                 int threads = 0) const;
+  // With the same input and dropout. Adds to grad_x, row-major and of x's shape.
+  void backward(const TensorView& x, const SublayerBackward& f, const Dropout& dropout, const ResidualSaved& saved,
+                const TensorView& grad_out, Tensor& grad_x, int threads = 0);
+
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const { norm_.visit(visitor, scope); }
+  void update(const ParameterUpdater& updater, const std::string& scope = "") { norm_.update(updater, scope); }
+
+ private:
+  NormOrder order_;
+  LayerNorm norm_;
+};
+
+}  // namespace qkv

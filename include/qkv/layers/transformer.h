@@ -1,0 +1,145 @@
+// Stacks of encoder and decoder layers, and both together with the semantics of torch.nn.Transformer: no embedding, no
+// positions, no output projection. Source: Vaswani et al., "Attention is all you need" (2017), section 3.
+//
+//   Weights weights = initial_weights(1);                                        // or those of a file
+//   Transformer model({.layer = {.model_dim = 256, .heads = 4, .ff_dim = 1024}, .encoder_layers = 3,
+//                      .decoder_layers = 3}, weights);
+//   Tensor out = model.forward({source, source_offsets}, {target, target_offsets});   // [target tokens, model_dim]
+//
+// Batches are ragged, and then padding costs nothing, or padded, and then masks say what is padding.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "qkv/layers/decoder_layer.h"
+#include "qkv/layers/encoder_layer.h"
+
+namespace qkv {
+
+struct StackConfig {
+  TransformerLayerConfig layer{};
+  std::int64_t layers = 6;
+  bool final_norm = true;  // with the epsilon and the bias of the layers
+};
+
+// What backward needs of a forward pass.
+template <class LayerSaved>
+struct StackSaved {
+  std::vector<LayerSaved> layers;
+  std::vector<Tensor> between;  // what follows each layer but the last, and the last one if a final norm follows it
+};
+using EncoderSaved = StackSaved<EncoderLayerSaved>;
+using DecoderSaved = StackSaved<DecoderLayerSaved>;
+
+// These classes are safe for concurrent forward(); only update() and backward() modify them.
+class Encoder {
+ public:
+  // Takes layers.N.* (encoder_layer.h) and norm.*.
+  Encoder(const StackConfig& config, Weights& weights, const std::string& scope = "");
+
+  // As in encoder_layer.h; the observer receives "layers.N.NAME", then "norm".
+  Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
+  Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options, const Dropout& dropout,
+                 EncoderSaved& saved) const;
+  Tensor backward(const Sequences& x, const MultiHeadAttentionOptions& options, const Dropout& dropout,
+                  const EncoderSaved& saved, const TensorView& grad_out);
+
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
+
+ private:
+  std::vector<EncoderLayer> layers_;
+  std::optional<LayerNorm> norm_;
+};
+
+struct DecoderCache {
+  std::vector<DecoderLayerCache> layers;
+
+  // Sequence b continues what was sequence parents[b] (key_value_cache.h).
+  void reorder(std::span<const std::int64_t> parents);
+};
+
+class Decoder {
+ public:
+  // Takes layers.N.* (decoder_layer.h) and norm.*.
+  Decoder(const StackConfig& config, Weights& weights, const std::string& scope = "");
+
+  // As in decoder_layer.h; the observer receives "layers.N.NAME", then "norm".
+  Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options = {},
+                 Observer* observer = nullptr) const;
+  // For generating, as in decoder_layer.h.
+  DecoderCache make_cache(const Sequences& memory, int threads = 0) const;
+  Tensor forward(const TensorView& x, DecoderCache& cache, int threads = 0) const;
+  Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,
+                 const Dropout& dropout, DecoderSaved& saved) const;
+  Tensor backward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,
+                  const Dropout& dropout, const DecoderSaved& saved, const TensorView& grad_out,
+                  const MutableTensorView& grad_memory);
+
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
+
+ private:
+  std::vector<DecoderLayer> layers_;
+  std::optional<LayerNorm> norm_;
+};
+
+struct TransformerConfig {
+  TransformerLayerConfig layer{};
+  std::int64_t encoder_layers = 6;
+  std::int64_t decoder_layers = 6;
+  bool final_norms = true;
+};
+
+// Masks and biases of the three attentions. Padded batches of known lengths: Mask::lengths(source lengths) for
+// source_mask and memory_mask.
+struct TransformerOptions {
+  Mask source_mask{};
+  Bias source_bias{};
+  Mask target_mask = Mask::causal();
+  Bias target_bias{};
+  Mask memory_mask{};
+  Bias memory_bias{};
+  int threads = 0;  // 0: threads()
+  std::stop_token stop{};
+};
+
+// What backward needs of a forward pass.
+struct TransformerSaved {
+  EncoderSaved encoder;
+  DecoderSaved decoder;
+  Tensor memory;
+};
+
+struct TransformerGradients {
+  Tensor source, target;  // of the inputs, in their shapes
+};
+
+class Transformer {
+ public:
+  // Takes encoder.* and decoder.*.
+  Transformer(const TransformerConfig& config, Weights& weights, const std::string& scope = "");
+
+  // source and target [batch, length, model_dim] or ragged -> in the target's shape. The observer receives
+  // "encoder.NAME", then "decoder.NAME".
+  Tensor forward(const Sequences& source, const Sequences& target, const TransformerOptions& options = {},
+                 Observer* observer = nullptr) const;
+  // The same for training, with dropout as in encoder_layer.h.
+  Tensor forward(const Sequences& source, const Sequences& target, const TransformerOptions& options,
+                 const Dropout& dropout, TransformerSaved& saved) const;
+  // With the same inputs, options and dropout, and the gradient of the output: adds to the gradients of the parameters
+  // that want them.
+  TransformerGradients backward(const Sequences& source, const Sequences& target, const TransformerOptions& options,
+                                const Dropout& dropout, const TransformerSaved& saved, const TensorView& grad_out);
+
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
+
+ private:
+  Encoder encoder_;
+  Decoder decoder_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,78 @@
+// BERT: embeddings of words, positions and types, and post-norm encoder layers. Reads the Hugging Face folder of any
+// model of this family. Source: Devlin et al., "BERT: Pre-training of deep bidirectional Transformers" (2018).
+//
+//   Bert model = Bert::load("models/minilm");
+//   Tensor hidden = model.forward(tokens);   // [tokens, model_dim], one row per token of the ragged batch
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "qkv/layers/embedding.h"
+#include "qkv/layers/encoder_layer.h"
+#include "qkv/layers/layer_norm.h"
+#include "qkv/layers/parameter.h"
+#include "qkv/observer.h"
+
+namespace qkv {
+
+struct BertConfig {
+  std::int64_t vocab = 0;
+  std::int64_t positions = 0;  // the longest sequence
+  std::int64_t types = 0;
+  std::int64_t model_dim = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t ff_dim = 0;
+  Activation activation = Activation::gelu;
+  double epsilon = 1e-12;
+};
+
+// Sequences of tokens, one after the other.
+struct TokenBatch {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> types;  // one per id: which segment it belongs to
+  Tensor offsets;                   // as in sequences.h
+
+  std::int64_t batch() const { return offsets.element_count() - 1; }
+};
+
+struct BertOptions {
+  int threads = 0;  // 0: threads()
+  std::stop_token stop{};
+};
+
+// Safe for concurrent forward(); only update() modifies it.
+class Bert {
+ public:
+  // `folder` holds config.json and model.safetensors, whose names may begin with "bert."; the pooler, the heads of
+  // pre-training and position_ids are ignored. FormatError, naming the file and what is wrong, for anything else
+  // that is missing, superfluous, of another shape or not supported.
+  static Bert load(const std::string& folder);
+  // What its config.json says.
+  static BertConfig read_config(const std::string& folder);
+  // The same, after checking the names, shapes and types of all weights without reading them, so that a folder can be
+  // refused before load() fills the memory.
+  static BertConfig check(const std::string& folder);
+
+  // Takes embeddings.{word,position,type}.weight, embeddings.norm.* and layers.N.* (encoder_layer.h).
+  Bert(const BertConfig& config, Weights& weights);
+
+  // The last hidden states. std::invalid_argument if an id or a type is not in its table, or a sequence is too long.
+  // The observer receives "embeddings", then what encoder_layer.h names, as "layers.N.NAME".
+  Tensor forward(const TokenBatch& tokens, const BertOptions& options = {}, Observer* observer = nullptr) const;
+
+  const BertConfig& config() const { return config_; }
+  void visit(const ParameterVisitor& visitor) const;
+  void update(const ParameterUpdater& updater);
+
+ private:
+  BertConfig config_;
+  Embedding word_, position_, type_;
+  LayerNorm norm_;
+  std::vector<EncoderLayer> layers_;
+};
+
+}  // namespace qkv

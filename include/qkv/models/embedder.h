@@ -1,0 +1,65 @@
+// From texts to embeddings whose dot product says how alike the texts are: tokenizer, encoder, the mean over a text's
+// tokens (or its first one), and length 1. Reads the folders of sentence-transformers that consist of these steps.
+// Source: Reimers, Gurevych, "Sentence-BERT" (2019).
+//
+//   Embedder embedder = Embedder::load("models/minilm");
+//   Tensor e = embedder.embed(texts);   // [texts, dim]
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "qkv/models/bert.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv {
+
+// What a text's embedding is made of.
+enum class Pooling {
+  mean,  // its tokens
+  cls,   // its first token
+};
+
+struct SentenceFolder;  // what a folder's files say, in src/pipelines
+
+struct EmbedOptions {
+  std::span<std::int64_t> cut{};  // optional output, one per text: how many of its tokens exceed the maximum length
+  int threads = 0;                // 0: threads()
+  std::stop_token stop{};
+};
+
+// Immutable after construction: any number of threads may call embed.
+class Embedder {
+ public:
+  // `folder` holds what Bert::load reads, tokenizer.json, and perhaps modules.json with the files it names,
+  // sentence_bert_config.json, tokenizer_config.json (its model_max_length) and config_sentence_transformers.json
+  // (its default prompt). Without them: mean, length 1, and as many tokens as the model has positions. FormatError for
+  // unsupported steps, and for paths that leave the folder.
+  static Embedder load(const std::string& folder);
+
+  // One row per text, the same bits for any other texts and any number of threads. What exceeds the maximum length of
+  // a text is cut off, and counted in options.cut. Texts that are not UTF-8 are read as tokenizer.h says.
+  // std::invalid_argument if options.cut is given with another number of elements than there are texts.
+  Tensor embed(std::span<const std::string> texts, const EmbedOptions& options = {}) const;
+
+  std::int64_t dim() const { return model_.config().model_dim; }
+  // Tokens of a text, special ones included.
+  std::size_t max_length() const { return max_length_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const Bert& model() const { return model_; }
+
+ private:
+  Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, const SentenceFolder& steps);
+
+  Encoding encode(const std::string& text, std::int64_t* cut) const;
+
+  Tokenizer tokenizer_;
+  Bert model_;
+  std::size_t max_length_;
+  Pooling pooling_;
+  bool normalize_;
+  std::string prompt_;  // before each text
+};
+
+}  // namespace qkv

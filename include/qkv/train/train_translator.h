@@ -1,0 +1,35 @@
+// From pairs of sentences to a folder that translates: a tokenizer, a Marian model, and its training.
+#pragma once
+
+#include <string>
+
+#include "qkv/text_lines.h"
+#include "qkv/train/training.h"
+
+namespace qkv {
+
+// What to do with lines that are not pairs, or whose texts hold special tokens.
+enum class BadLines { refuse, leave_out };
+
+struct TrainTranslatorFiles {
+  std::string config{};            // as src/train/train_config.h says
+  std::string train{};             // pairs (files.h)
+  std::string valid{};             // pairs
+  std::string tokenizer{};         // a tokenizer.json; none: one is learned from both sides of `train`, or was already
+  std::string target_tokenizer{};  // the same of targets, where the config asks for a vocabulary for each side
+  std::string from{};              // folder of a model to start from, its tokenizer.json included; none: random weights
+  std::string out{};               // the folder, which is made if it is not there
+  BadLines bad_lines = BadLines::refuse;
+  TextLineOptions lines{};  // how both files of pairs are read
+};
+
+// The data are checked before anything is written: of bad lines the first is named, or they are left out and counted.
+// Pairs with a side of too many tokens are left out or truncated, as the config says. The observer is told of these,
+// and of pairs that are in both files. The folder gets what train() writes, and from the first
+// validation on a model that transformers opens: at each best validation, and in the end, what Marian::save writes,
+// tokenizer.json and tokenizer_config.json. Errors: those of train(); FormatError for files that break a rule of
+// theirs, among them a tokenizer without "</s>" and "<pad>", the last one, and a model to start from that is not the
+// one of the config; std::invalid_argument if the folder has a model but no checkpoints.
+TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options = {});
+
+}  // namespace qkv

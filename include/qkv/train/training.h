@@ -1,0 +1,107 @@
+// Training a model on pairs of token sequences: what a model must be able to do, and the loop that trains it.
+//
+//   Marian model = ...;
+//   train(model, {.train = pairs, .valid = held_out}, {.steps = 20000}, "out", {.observer = &bar});
+//
+// The same seed, data and config give the same weights, bit for bit, for any number of threads on one CPU target, and
+// also if the process was killed at any moment and started again: the folder keeps checkpoints, and a call that finds
+// one resumes from it. The result is the best checkpoint, or the mean of those that end at it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "qkv/models/trainable.h"
+#include "qkv/train/adam.h"
+#include "qkv/train/schedule.h"
+
+namespace qkv {
+
+struct TrainingConfig {
+  std::uint64_t seed = 1;
+  std::int64_t steps = 0;            // updates of the weights, at most; 0: as many as `epochs` has
+  std::int64_t epochs = 0;           // passes over the data, at most; 0: as many as `steps` takes
+  std::int64_t batch_tokens = 4096;  // of both sides together, at most, in a batch of at least one pair
+  std::int64_t accumulate = 1;       // batches whose gradients make one update
+  AdamConfig adam{};
+  ScheduleConfig schedule{};
+  double clip = 0;                    // largest norm of all gradients together (per target token); 0: any
+  std::int64_t log_every = 50;        // updates
+  std::int64_t validate_every = 500;  // updates; a checkpoint each time. The end is validated in any case
+  double checkpoint_minutes = 10;     // a checkpoint also after so many minutes without one; 0: never
+  std::int64_t patience = 0;          // validations in a row without a better loss, after which to end; 0: never
+  std::int64_t average = 1;           // checkpoints, the best one and those before it, whose mean may be the result
+};
+
+struct TrainingProgress {
+  std::int64_t step = 0;
+  std::int64_t steps = 0;
+  std::int64_t epoch = 0;  // counted from 1
+  double loss = 0;         // per target token, mean since the last line of the log
+  double nll = 0;          // the same without label smoothing
+  double rate = 0;
+  double gradient_norm = 0;      // before clipping
+  double tokens_per_second = 0;  // target tokens, since this call began
+  double seconds_left = 0;       // until the last step, at that speed
+  std::int64_t peak_memory = 0;  // bytes that the process has had in memory at a time, at most
+};
+
+struct Validation {
+  std::int64_t step = 0;
+  double loss = 0;  // per target token
+  double perplexity = 0;
+  bool best = false;
+};
+
+class TrainingObserver {
+ public:
+  virtual ~TrainingObserver() = default;
+  virtual void receive(const TrainingProgress& progress) = 0;
+  virtual void receive(const Validation& validation) = 0;
+  // A message for the user: where training resumes from, a damaged checkpoint.
+  virtual void notice(const std::string& text) = 0;
+};
+
+struct TrainingData {
+  std::span<const TokenPair> train;
+  std::span<const TokenPair> valid;
+};
+
+struct TrainingOptions {
+  TrainingObserver* observer = nullptr;
+  std::stop_token stop{};  // ends after a checkpoint of the update it is in, by Stopped
+  // What the weights depend on beside data and config, by name: what must be unchanged for a call to resume from a
+  // checkpoint, and what may differ with `change`.
+  std::map<std::string, std::string> identity{};
+  std::map<std::string, std::string> settings{};
+  bool change = false;  // resumes although the config or `settings` changed; the log says what changed
+  // Writes the model, which at that moment has the best weights so far, or those of the result.
+  std::function<void()> write_model{};
+};
+
+struct TrainingResult {
+  std::int64_t step = 0;
+  std::int64_t best_step = 0;
+  double best_loss = 0;
+  std::int64_t averaged = 1;  // checkpoints, the best one the last of them, whose mean was tried; below 2: none
+  double mean_loss = 0;       // of that mean
+  bool is_mean = false;       // the result is the mean, as its loss is below that of the best; else it is the best
+};
+
+// Trains until the last step or the end of patience; afterwards the model has the weights of the result. `folder` gets
+// checkpoints/, log.jsonl (one object a line) and loss.svg. Nothing in it changes before everything has been checked.
+// A call resumes from the checkpoints of another if the weights would be the same: more steps or more patience make no
+// difference, except that the rate of Decay::cosine depends on the steps. What may differ with options.change: all of
+// the config but the seed.
+// std::invalid_argument if the config is invalid, the data is empty, the loss is not finite, or the folder's
+// checkpoints are of another training; IoError if the folder is in use by another process or cannot be written: what
+// it holds stays whole, and training can resume from it.
+TrainingResult train(Trainable& model, const TrainingData& data, const TrainingConfig& config,
+                     const std::string& folder, const TrainingOptions& options = {});
+
+}  // namespace qkv

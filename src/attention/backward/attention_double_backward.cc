@@ -1,0 +1,83 @@
+// attention_double_backward(): the tangents of out and log-sum-exp, and then a backward pass that goes once deeper.
+#include "qkv/attention/attention_double_backward.h"
+
+#include "attention/backward/double_backward_call.h"
+#include "attention/backward/score_gradients.h"
+#include "attention/call/apart.h"
+#include "attention/call/planned_views.h"
+#include "core/float_environment.h"
+#include "simd/dispatch.h"
+
+namespace qkv {
+namespace {
+
+void check_places(const AttentionProblem& problem, const AttentionSecondGradients& gradients) {
+  const auto check = [&](const char* name, const TensorView& view, bool of_queries, std::int64_t size) {
+    if (!view) return;
+    require_place(problem, name,
+                  of_queries ? problem.query_rows(name, view, size) : problem.key_rows(name, view, size));
+  };
+  check("the gradient of q", gradients.query, true, problem.query_dim);
+  check("the gradient of k", gradients.key, false, problem.key_dim);
+  check("the gradient of v", gradients.value, false, problem.value_dim);
+  check("the gradient of grad_out", gradients.grad_out, true, problem.value_dim);
+}
+
+AttentionGradients inner_gradients(const AttentionSecondGradients& gradients) {
+  AttentionGradients inner;
+  inner.query = gradients.query, inner.key = gradients.key, inner.value = gradients.value;
+  return inner;
+}
+
+BackwardSchedule schedule_gradients(const AttentionProblem& problem, BackwardInputs inputs,
+                                    const AttentionOptions& options, const AttentionSecondGradients& gradients,
+                                    std::size_t outer) {
+  inputs.moved = {.out = {unallocated(), problem.storage, inputs.out.shape()},
+                  .log_sum_exp = {unallocated(), problem.storage, inputs.log_sum_exp.shape()},
+                  .weight_sum = {unallocated(), problem.storage, inputs.log_sum_exp.shape()}};
+  return schedule_scores(problem, inputs, options, inner_gradients(gradients), {.meanwhile = outer});
+}
+
+}  // namespace
+
+DoubleBackwardSchedule::DoubleBackwardSchedule(const AttentionProblem& problem, const BackwardInputs& inputs,
+                                               const AttentionOptions& options, const AttentionSecondGradients& second)
+    : outer(moved_bytes(problem, static_cast<bool>(second.grad_out))),
+      tangents(problem, options, outer),
+      gradients(schedule_gradients(problem, inputs, options, second, outer)) {}
+
+void attention_double_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
+                               const TensorView& log_sum_exp, const TensorView& grad_out,
+                               const AttentionTangents& tangents, const AttentionOptions& options,
+                               const AttentionSecondGradients& gradients) {
+  ensure_target();
+  const FloatEnvironment environment;
+  AttentionProblem problem(q, k, v, options);
+  require_tangents("attention_double_backward", problem, options);
+  const TensorView rows = problem.query_rows("grad_out", grad_out, problem.value_dim);
+  require_type_of_q(problem, "grad_out", rows);
+  check_places(problem, gradients);
+  {  // a list that is not kept
+    std::vector<NamedView> given = inputs_of(q, k, v, options);
+    add_tangents(given, out, log_sum_exp, tangents);
+    given.push_back({"grad_out", grad_out});
+    require_apart({{"the gradient of q", gradients.query},
+                   {"the gradient of k", gradients.key},
+                   {"the gradient of v", gradients.value},
+                   {"the gradient of grad_out", gradients.grad_out}},
+                  given);
+  }
+  BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out, tangents};
+  const DoubleBackwardSchedule schedule(problem, inputs, options, gradients);
+  problem.compile_mask(schedule.tangents.threads);
+  Tensor out_tangent, log_sum_exp_tangent = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
+  Tensor weight_sum = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
+  if (!gradients.grad_out) out_tangent = Tensor::uninitialized(out.shape(), problem.storage);
+  inputs.moved = {.out = gradients.grad_out ? gradients.grad_out : out_tangent.view(),
+                  .log_sum_exp = log_sum_exp_tangent,
+                  .weight_sum = weight_sum};
+  move_outputs(problem, out, log_sum_exp, tangents, schedule.tangents, options, inputs.moved);
+  differentiate_scores(problem, inputs, options, inner_gradients(gradients), {.meanwhile = schedule.outer});
+}
+
+}  // namespace qkv

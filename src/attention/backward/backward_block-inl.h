@@ -1,0 +1,389 @@
+// The backward pass of one block of queries against a chunk of keys. Logits, weights and their gradients are tiles
+// [key][query]; sums over keys (for queries) have vectors over queries, sums over queries (for keys and values) have
+// vectors over sizes, so that nothing is packed but the block's own rows. Included once per CPU target.
+
+#if defined(QKV_ATTENTION_BACKWARD_BACKWARD_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_ATTENTION_BACKWARD_BACKWARD_BLOCK_INL_H_
+#undef QKV_ATTENTION_BACKWARD_BACKWARD_BLOCK_INL_H_
+#else
+#define QKV_ATTENTION_BACKWARD_BACKWARD_BLOCK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "attention/backward/additive_gradients-inl.h"
+#include "attention/backward/backward_kernel.h"
+#include "attention/backward/bias_gradients-inl.h"
+#include "attention/backward/double_backward-inl.h"
+#include "attention/backward/parameter_gradients-inl.h"
+#include "attention/tile/accumulate-inl.h"
+#include "attention/tile/dropout-inl.h"
+#include "attention/tile/logits-inl.h"
+#include "attention/tile/recompute-inl.h"
+#include "attention/tile/visibility-inl.h"
+#include "core/stop.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// Size of what scores are made of, for which the kernel computes gradients: queries and keys, or their hidden layers.
+inline std::int64_t score_dim(const AttentionTask& task) { return is_additive(task) ? task.hidden : task.query_dim; }
+
+// Sizes in elements of T.
+template <class T, int kVectors>
+struct BackwardScratch {
+  static constexpr std::int64_t kColumns = kVectors * kLanes<T>;
+
+  explicit BackwardScratch(const BackwardTask& backward)
+      : BackwardScratch(backward.forward, DoubleBackward<T, kVectors>::scratch_size(backward)) {}
+
+  BackwardScratch(const AttentionTask& task, std::int64_t of_double)
+      : logits(task),
+        tile(kBackwardKeys * kColumns),
+        query_rows(kColumns * whole_vectors<T>(score_dim(task))),
+        value_rows(kColumns * whole_vectors<T>(task.value_dim)),
+        grad_out(task.value_dim * kColumns),
+        grad_query(score_dim(task) * kColumns),
+        grad_v(is_additive(task) ? task.hidden * kColumns : 0),
+        tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.value_dim)),
+        wide_queries(kColumns * whole_vectors<T>(task.query_dim)),
+        relative(RelativeRows<T, kVectors>::scratch_size(task)),
+        double_backward(of_double) {}
+
+  std::int64_t total() const {
+    return logits.total() + 3 * tile + query_rows + value_rows + grad_out + grad_query + grad_v + tile_values +
+           wide_queries + relative + double_backward;
+  }
+
+  LogitScratch<T, kVectors> logits;
+  std::int64_t tile, query_rows, value_rows, grad_out, grad_query, grad_v, tile_values, wide_queries, relative,
+      double_backward;
+};
+
+static_assert(kMostTileKeys % kTileRows == 0);
+
+// sums[row][column] += sum over queries of tile[row][query] * rows[query][column], in order of queries; `columns` is a
+// multiple of the vector.
+template <int kRows, int kGroup, class T>
+HWY_INLINE void sum_over_queries(const T* tile, std::int64_t tile_step, const T* rows, std::int64_t columns,
+                                 std::int64_t queries, T* sums) {
+  const Tag<T> d;
+  Vec<T> sum[kRows][kGroup];
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kGroup; ++c) sum[r][c] = hn::Load(d, sums + r * columns + c * kLanes<T>);
+  }
+  multiply_tile<kRows, kGroup, T>(tile, tile_step, 1, rows, columns, queries, sum);
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kGroup; ++c) hn::Store(sum[r][c], d, sums + r * columns + c * kLanes<T>);
+  }
+}
+
+template <class T, int kVectors>
+class BackwardBlock {
+ public:
+  BackwardBlock(const BackwardTask& backward, std::int64_t begin, std::int64_t end, ScratchRoom scratch)
+      : backward_(backward),
+        task_(backward.forward),
+        begin_(begin),
+        count_(end - begin),
+        score_dim_(score_dim(task_)),
+        query_columns_(whole_vectors<T>(score_dim_)),
+        value_columns_(whole_vectors<T>(task_.value_dim)),
+        visibility_(task_, begin, count_),
+        dropout_(task_, begin),
+        double_(backward) {
+    const BackwardScratch<T, kVectors> sizes(backward);
+    weights_ = scratch.take<T>(sizes.tile);
+    gradients_ = scratch.take<T>(sizes.tile);
+    third_tile_ = scratch.take<T>(sizes.tile);
+    query_rows_ = scratch.take<T>(sizes.query_rows);
+    grad_out_rows_ = scratch.take<T>(sizes.value_rows);
+    grad_out_ = scratch.take<T>(sizes.grad_out);
+    grad_query_ = scratch.take<T>(sizes.grad_query);
+    grad_v_ = scratch.take<T>(sizes.grad_v);
+    tile_values_ = scratch.take<T>(sizes.tile_values);
+    queries_ = rows_of_queries(scratch.take<T>(sizes.wide_queries));
+    relative_.prepare(task_, begin, scratch.take<T>(sizes.relative));
+    logits_.prepare(task_, begin, count_, queries_, scratch);
+    if (double_.is_on()) double_.prepare(begin, count_, scratch);
+  }
+
+  // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of score_dim, or nullptr.
+  const T* run(std::int64_t chunk, const ChunkSums& sums) {
+    const std::int64_t first = std::max(visibility_.first_key(), chunk);
+    const std::int64_t last = std::min(visibility_.last_key(), chunk + kChunkKeys);
+    if (first >= last) return nullptr;
+    parameters_ = reinterpret_cast<T*>(sums.parameters);
+    read_block();
+    std::memset(grad_query_, 0, sizeof(T) * score_dim_ * kColumns);
+    if (is_additive(task_)) std::memset(grad_v_, 0, sizeof(T) * task_.hidden * kColumns);
+    if (relative_.is_on()) relative_.clear();
+    for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
+      const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBackwardKeys, last);
+      if (!visibility_.has_visible(block_first, block_last)) continue;
+      if (is_plain(task_)) {
+        attend_keys<Unit::base2>(chunk, block, block_first, block_last, sums);
+      } else {
+        attend_keys<Unit::natural>(chunk, block, block_first, block_last, sums);
+      }
+    }
+    if (is_additive(task_)) add_score_v(reinterpret_cast<T*>(sums.score_v));
+    if (relative_.is_on()) finish_relative_rows();
+    return scaled_query_gradient();
+  }
+
+ private:
+  static constexpr int kColumns = kVectors * kLanes<T>;
+  using Tile = Vec<T>[kTileRows][kVectors];
+  using Coverage = typename Visibility<T, kVectors>::Coverage;
+
+  // Row 0 is the block's first query: where it lies, if it is of type T, else a copy in `wide`.
+  Rows rows_of_queries(T* wide) const {
+    if (task_.query.type == dtype_of<T>) return from_row(task_.query, begin_);
+    const std::int64_t step = whole_vectors<T>(task_.query_dim);
+    read_rows(task_.query, begin_, begin_ + count_, task_.query_dim, wide, step);
+    return {reinterpret_cast<const std::byte*>(wide), dtype_of<T>, step};
+  }
+
+  // The block's rows of queries and of grad_out, padded with zeros; grad_out transposed; log-sum-exp and, per query,
+  // rowsum(grad_out * out), times dropout's rate.
+  void read_block() {
+    std::memset(query_rows_, 0, sizeof(T) * kColumns * query_columns_);
+    std::memset(grad_out_rows_, 0, sizeof(T) * kColumns * value_columns_);
+    std::memset(grad_out_, 0, sizeof(T) * kColumns * task_.value_dim);
+    const T rate = static_cast<T>(task_.dropout.threshold) / DropoutRule::kAll;
+    for (std::int64_t i = 0; i < kColumns; ++i) log_sum_exp_[i] = delta_[i] = 0;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      const T row_sum = reinterpret_cast<const T*>(backward_.log_sum_exp)[(begin_ + i) * backward_.log_sum_exp_step];
+      log_sum_exp_[i] = log_sum_exp_of(task_, row_sum);
+      if (row_sum == -kInfinity<T>) continue;
+      T* grad_out = grad_out_rows_ + i * value_columns_;
+      if (!is_additive(task_)) {
+        T* query = query_rows_ + i * query_columns_;
+        read_rows(queries_, i, i + 1, task_.query_dim, query, query_columns_);
+        rows_are_finite_ = rows_are_finite_ && is_finite_row(query, task_.query_dim);
+      }
+      read_rows(backward_.grad_out, begin_ + i, begin_ + i + 1, task_.value_dim, grad_out, value_columns_);
+      T* out = tile_values_;
+      read_rows(backward_.out, begin_ + i, begin_ + i + 1, task_.value_dim, out, value_columns_);
+      delta_[i] = dot(grad_out, out, task_.value_dim) * rate;
+      rows_are_finite_ = rows_are_finite_ && std::isfinite(delta_[i]);  // whatever grad_out holds reaches it
+      if (double_.is_on()) rows_are_finite_ = double_.read_row(i, grad_out) && rows_are_finite_;
+    }
+    transpose(grad_out_rows_, value_columns_, count_, task_.value_dim, grad_out_, kColumns);
+  }
+
+  // Keys first <= j < last, within the block that begins at `block`.
+  template <Unit kUnit>
+  void attend_keys(std::int64_t chunk, std::int64_t block, std::int64_t first, std::int64_t last,
+                   const ChunkSums& sums) {
+    const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
+    bool masked = false;
+    bool taken[kBackwardKeys / kTileRows];  // tiles of which some pair is visible
+    std::int64_t row = first_row;
+    for (; block + row < last; row += kTileRows) {
+      check_stop(task_.stop);
+      Coverage coverage = Coverage::all;
+      if (!visibility_.sees_all(block + row, kTileRows)) {
+        visibility_.load(block + row);
+        coverage = visibility_.coverage(block + row);
+      }
+      taken[row / kTileRows] = coverage != Coverage::none;
+      masked = masked || coverage == Coverage::some;
+      if (coverage == Coverage::all) {
+        differentiate<kUnit, false>(block + row, row);
+      } else if (coverage == Coverage::some) {
+        differentiate<kUnit, true>(block + row, row);
+      } else if (backward_.bias_count > 0) {
+        std::memset(gradients_ + row * kColumns, 0, sizeof(T) * kTileRows * kColumns);
+      }
+    }
+    for (int n = 0; n < backward_.bias_count; ++n) {
+      add_to_plane<kVectors>(backward_.bias_gradients[n], begin_, count_, block - chunk + first_row,
+                             last - block - first_row, gradients_ + first_row * kColumns, third_tile_);
+    }
+    for (std::int64_t r = first_row; r < row; r += kTileRows) {
+      if (!taken[r / kTileRows]) continue;
+      if (parameters_ != nullptr) {
+        add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
+      }
+      if (relative_.is_on()) relative_.add_gradients(gradients_ + r * kColumns, block + r);
+      if (task_.soft_cap != 0) logits_.multiply_cap_slope(task_, block + r, gradients_ + r * kColumns);
+      const std::int64_t in_chunk = block - chunk + r;
+      const T* marks = masked && !rows_are_finite_ ? weights_ + r * kColumns : nullptr;
+      add_rows(weights_ + r * kColumns, marks, grad_out_rows_, value_columns_,
+               reinterpret_cast<T*>(sums.value) + in_chunk * value_columns_);
+      T* grad_keys = reinterpret_cast<T*>(sums.key) + in_chunk * query_columns_;
+      if (is_additive(task_)) {
+        differentiate_additive(block + r, gradients_ + r * kColumns, grad_keys);
+      } else {
+        add_rows(gradients_ + r * kColumns, marks, query_rows_, query_columns_, grad_keys);
+        if (double_.is_on()) {
+          add_rows(third_tile_ + r * kColumns, marks, double_.query_rows(), query_columns_, grad_keys);
+        }
+      }
+    }
+    if (is_additive(task_)) return;
+    accumulate_rows(task_.key, block, first_row, row, last, masked, taken, gradients_);
+    if (!double_.is_on() || double_.tangents().key.data == nullptr) return;
+    accumulate_rows(double_.tangents().key, block, first_row, row, last, masked, taken, third_tile_);
+  }
+
+  // grad_query_ += rows of keys times the tile, from its row `begin` to row `end`, but for tiles that were not taken.
+  void accumulate_rows(const Rows& rows, std::int64_t block, std::int64_t begin, std::int64_t end, std::int64_t last,
+                       bool masked, const bool* taken, const T* tile) {
+    for (std::int64_t r = begin; r < end;) {
+      std::int64_t next = r + kTileRows;
+      while (next < end && taken[next / kTileRows] == taken[r / kTileRows]) next += kTileRows;
+      if (taken[r / kTileRows]) {
+        const KeyRows<T> keys{reinterpret_cast<const T*>(rows.data) + (block + r) * rows.step, rows.step,
+                              std::min(block + next, last) - (block + r)};
+        const bool guarded = masked && !keys.are_finite(task_.key_dim);
+        accumulate<kVectors>(keys, task_.key_dim, tile + r * kColumns, guarded ? weights_ + r * kColumns : nullptr,
+                             grad_query_);
+      }
+      r = next;
+    }
+  }
+
+  // Weights of a tile of keys, and the gradients of its logits. A hidden key has weight -0 and gradient 0.
+  template <Unit kUnit, bool kMasked>
+  void differentiate(std::int64_t key, std::int64_t row) {
+    const Tag<T> d;
+    T* weights = weights_ + row * kColumns;
+    T* gradients = gradients_ + row * kColumns;
+    recompute_weights<kUnit, kMasked>(task_, key, log_sum_exp_, visibility_, logits_, weights);
+    std::int64_t step;
+    const T* values = tile_rows<T>(task_.value, key, task_.k_len, task_.value_dim, tile_values_, step);
+    Tile tile;
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const Vec<T> below = hn::Neg(hn::Load(d, delta_ + c * kLanes<T>));
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) tile[r][c] = below;
+    }
+    multiply_tile<kTileRows, kVectors, T>(values, step, 1, grad_out_, kColumns, task_.value_dim, tile);
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        const std::int64_t at = (r * kVectors + c) * kLanes<T>;
+        hn::Store(hn::Mul(hn::Load(d, weights + at), tile[r][c]), d, gradients + at);
+      }
+    }
+    if (dropout_.is_on()) dropout_.drop(key, kTileRows, delta_, weights, gradients);
+    if (double_.is_on()) differentiate_twice<kMasked>(key, weights, gradients, third_tile_ + row * kColumns);
+    if constexpr (kMasked) set_hidden(visibility_, key, T(0), gradients);
+  }
+
+  template <bool kMasked>
+  HWY_NOINLINE void differentiate_twice(std::int64_t key, T* weights, T* gradients, T* slopes) {
+    double_.differentiate(key, grad_out_, weights, gradients, slopes);
+    if constexpr (!kMasked) return;
+    set_hidden(visibility_, key, T(-0.0), weights);
+    set_hidden(visibility_, key, T(0), slopes);
+  }
+
+  // From a tile's gradients to those of hidden layers and of v.
+  void differentiate_additive(std::int64_t key, const T* gradients, T* grad_keys) {
+    add_additive_gradients<kVectors, T>({.hidden = task_.hidden,
+                                         .queries = count_,
+                                         .of_queries = logits_.projected_queries(),
+                                         .of_keys = logits_.hidden_of_keys(task_, key),
+                                         .v = reinterpret_cast<const T*>(task_.score_v),
+                                         .gradients = gradients,
+                                         .grad_queries = grad_query_,
+                                         .grad_keys = grad_keys,
+                                         .key_step = query_columns_,
+                                         .grad_v = grad_v_});
+  }
+
+  void finish_relative_rows() {
+    relative_.add_to_queries(task_.query_dim, grad_query_);
+    if (parameters_ == nullptr) return;
+    T* sums = parameters_;
+    for (const TableBias* table = task_.tables; table->row_length == 0; ++table) sums += table->numbers;
+    rows_are_finite_ ? relative_.add_to_rows(query_rows_, query_columns_, count_, sums)
+                     : relative_.add_some_to_rows(query_rows_, query_columns_, count_, sums);
+  }
+
+  void add_score_v(T* sums) const {
+    const Tag<T> d;
+    for (std::int64_t h = 0; h < task_.hidden; ++h) {
+      Vec<T> sum = hn::Load(d, grad_v_ + h * kColumns);
+      for (int c = 1; c < kVectors; ++c) sum = hn::Add(sum, hn::Load(d, grad_v_ + h * kColumns + c * kLanes<T>));
+      sums[h] += hn::GetLane(hn::SumOfLanes(d, sum));
+    }
+  }
+
+  // sums [kTileRows][columns] += tile [kTileRows][query] x rows [query][columns]. `marks`: nullptr, or a tile whose -0
+  // entries name the pairs to leave out.
+  void add_rows(const T* tile, const T* marks, const T* rows, std::int64_t columns, T* sums) const {
+    if (HWY_UNLIKELY(marks != nullptr)) return add_visible_rows(tile, marks, rows, columns, sums);
+    std::int64_t left = columns / kLanes<T>;
+    while (left > 0) {
+      const std::int64_t at = columns - left * kLanes<T>;
+      if (left == 1) {
+        sum_over_queries<kTileRows, 1>(tile, kColumns, rows + at, columns, count_, sums + at);
+        left -= 1;
+      } else if (left == 2 || left == 4) {  // two halves of 4 beat 3 + 1
+        sum_over_queries<kTileRows, 2>(tile, kColumns, rows + at, columns, count_, sums + at);
+        left -= 2;
+      } else {
+        sum_over_queries<kTileRows, 3>(tile, kColumns, rows + at, columns, count_, sums + at);
+        left -= 3;
+      }
+    }
+  }
+
+  HWY_NOINLINE void add_visible_rows(const T* tile, const T* marks, const T* rows, std::int64_t columns,
+                                     T* sums) const {
+    const Tag<T> d;
+    for (std::int64_t r = 0; r < kTileRows; ++r, sums += columns) {
+      for (std::int64_t i = 0; i < count_; ++i) {
+        const T mark = marks[r * kColumns + i];
+        if (mark == 0 && std::signbit(mark)) continue;
+        const Vec<T> factor = hn::Set(d, tile[r * kColumns + i]);
+        for (std::int64_t c = 0; c < columns; c += kLanes<T>) {
+          hn::Store(hn::MulAdd(factor, hn::Load(d, rows + i * columns + c), hn::Load(d, sums + c)), d, sums + c);
+        }
+      }
+    }
+  }
+
+  // scale * grad_query_, as rows, in the place of the query rows.
+  const T* scaled_query_gradient() {
+    const Tag<T> d;
+    const Vec<T> scale = hn::Set(d, static_cast<T>(task_.scale));
+    for (T* at = grad_query_; at < grad_query_ + score_dim_ * kColumns; at += kLanes<T>) {
+      hn::Store(hn::Mul(hn::Load(d, at), scale), d, at);
+    }
+    transpose(grad_query_, kColumns, score_dim_, count_, query_rows_, score_dim_);
+    return query_rows_;
+  }
+
+  const BackwardTask& backward_;
+  const AttentionTask& task_;
+  const std::int64_t begin_, count_, score_dim_, query_columns_, value_columns_;
+  Visibility<T, kVectors> visibility_;
+  BlockDropout<T, kVectors> dropout_;
+  BlockLogits<T, kVectors> logits_;
+  DoubleBackward<T, kVectors> double_;
+  HWY_ALIGN T log_sum_exp_[kColumns], delta_[kColumns];
+  T* weights_;        // [kBackwardKeys][kColumns]
+  T* gradients_;      // of the logits, the same shape
+  T* third_tile_;     // the same shape: for bias gradients, or the slopes of the double backward
+  T* query_rows_;     // [kColumns][query_columns_]
+  T* grad_out_rows_;  // [kColumns][value_columns_]
+  T* grad_out_;       // [value_dim][kColumns]
+  T* grad_query_;     // [score_dim][kColumns]
+  T* grad_v_;         // [hidden][kColumns], of additive scores
+  T* tile_values_;    // [kTileRows][value_dim]
+  RelativeRows<T, kVectors> relative_;
+  Rows queries_;                 // of the block, from row 0 on, of type T
+  T* parameters_ = nullptr;      // [parameter_count]
+  bool rows_are_finite_ = true;  // those of queries, their tangents, grad_out and out
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

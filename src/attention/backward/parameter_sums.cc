@@ -1,0 +1,189 @@
+// Adds up the gradients of tables, slopes and sinks in a fixed order.
+#include "attention/backward/parameter_sums.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "attention/call/view_checks.h"
+#include "core/stop.h"
+
+namespace qkv {
+namespace {
+
+// Of a gradient that may be missing.
+void check(const AttentionProblem& problem, std::string_view name, const TensorView& gradient, const Dims& shape) {
+  if (!gradient) return;
+  require_shape(name, gradient, shape);
+  require_distinct(name, gradient);
+  if (gradient.dtype() != problem.accumulation && gradient.dtype() != Dtype::f64) {
+    fail("{} is {}; it must be {} or f64", name, name_of(gradient.dtype()), name_of(problem.accumulation));
+  }
+}
+
+// A view of the vector, or not given.
+template <class View>
+View at(const std::vector<View>& views, std::size_t i) {
+  return i < views.size() ? views[i] : View();
+}
+
+}  // namespace
+
+ParameterSums::ParameterSums(const AttentionProblem& problem, const AttentionOptions& options,
+                             const AttentionGradients& gradients)
+    : problem_(problem), options_(options), gradients_(gradients), ordered_sums_(problem.heads) {
+  const auto& tables = options.bias.tables();
+  const auto& slopes = options.bias.alibi_slopes();
+  if (gradients.tables.size() > tables.size() || gradients.alibi_slopes.size() > slopes.size()) {
+    fail("gradients of {} tables and {} slopes were requested, there are {} and {}", gradients.tables.size(),
+         gradients.alibi_slopes.size(), tables.size(), slopes.size());
+  }
+  for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
+    check(problem, "the gradient of a table", gradients.tables[i], tables[i].values().shape());
+    wanted_ = wanted_ || gradients.tables[i];
+  }
+  for (std::size_t i = 0; i < gradients.alibi_slopes.size(); ++i) {
+    check(problem, "the gradient of ALiBi slopes", gradients.alibi_slopes[i], slopes[i].shape());
+    wanted_ = wanted_ || gradients.alibi_slopes[i];
+  }
+  if (gradients.sinks && !options.sinks) fail("the gradient of sinks was requested, but there are none");
+  check(problem, "the gradient of sinks", gradients.sinks, {problem.heads});
+  if (!wanted_ || problem.batch == 0 || problem.heads == 0) return;
+  count_ = parameter_count(problem.task(0, 0));
+}
+
+std::size_t ParameterSums::shared_bytes() const {
+  const std::int64_t numbers = count_ > 0 ? problem_.heads * (count_ + problem_.batch) : 0;
+  return static_cast<std::size_t>(numbers + problem_.heads) * sizeof(double);
+}
+
+std::size_t ParameterSums::thread_bytes() const {
+  return static_cast<std::size_t>(count_) * (size_of(problem_.accumulation) + sizeof(double));
+}
+
+std::size_t ParameterSums::written_bytes() const {
+  std::int64_t most = options_.sinks ? problem_.heads + 2 * problem_.value_dim : 0;
+  for (const RelativeTable& table : options_.bias.tables()) most = std::max(most, table.values().element_count());
+  for (const TensorView& slopes : options_.bias.alibi_slopes()) most = std::max(most, slopes.element_count());
+  return static_cast<std::size_t>(most) * sizeof(double);
+}
+
+void ParameterSums::begin(int threads) {
+  if (count_ == 0) return;
+  heads_.resize(static_cast<std::size_t>(problem_.heads * count_));
+  slopes_.resize(static_cast<std::size_t>(problem_.batch * problem_.heads));
+  for (int worker = 0; worker < threads; ++worker) {
+    blocks_.push_back(Tensor::zeros({count_}, problem_.accumulation));
+    chunks_.emplace_back(static_cast<std::size_t>(count_));
+  }
+}
+
+std::byte* ParameterSums::block(int worker) { return blocks_[static_cast<std::size_t>(worker)].view().bytes(); }
+
+void ParameterSums::finish_block(int worker) {
+  const auto thread = static_cast<std::size_t>(worker);
+  const auto move = [&]<class T>(T) {
+    T* from = blocks_[thread].data<T>();
+    for (double& sum : chunks_[thread]) {
+      sum += static_cast<double>(*from);
+      *from++ = 0;
+    }
+  };
+  problem_.accumulation == Dtype::f64 ? move(double{}) : move(float{});
+}
+
+void ParameterSums::finish_chunk(int worker, std::int64_t b, std::int64_t h, std::int64_t predecessors) {
+  std::vector<double>& share = chunks_[static_cast<std::size_t>(worker)];
+  ordered_sums_.wait_for(h, predecessors);
+  double* to = heads_.data() + h * count_;
+  for (double& sum : share) *to++ += sum;
+  slopes_[static_cast<std::size_t>(b * problem_.heads + h)] += share.back();
+  ordered_sums_.finish(h);
+  std::fill(share.begin(), share.end(), 0.0);
+}
+
+void ParameterSums::write(const TensorView& out, const TensorView& grad_out, const TensorView& log_sum_exp) const {
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < options_.bias.tables().size(); ++i) {
+    const RelativeTable& table = options_.bias.tables()[i];
+    const MutableTensorView to = at(gradients_.tables, i);
+    Tensor sums = Tensor::zeros(table.values().shape(), Dtype::f64);
+    const TableBias bias = heads_.empty() ? TableBias{} : problem_.task(0, 0).tables[i];
+    for (std::int64_t h = 0; to && !heads_.empty() && h < problem_.heads; ++h) {
+      const double* of_head = heads_.data() + h * count_ + first;
+      if (table.kind() == RelativeTable::Kind::shaw) {
+        add_rows(bias, of_head, sums);
+        continue;
+      }
+      for (std::int64_t number = 0; number < bias.numbers; ++number) {
+        sums.view().at<double>({row_of_number(table, bias, number), h}) += of_head[number];
+      }
+    }
+    if (to) convert(sums, to);
+    first += bias.numbers;
+  }
+  write_slopes();
+  if (gradients_.sinks) write_sinks(out, grad_out, log_sum_exp);
+}
+
+// Rows by distance back, times the scale, to rows by bucket.
+void ParameterSums::add_rows(const TableBias& bias, const double* from, Tensor& sums) const {
+  const double scale = problem_.task(0, 0).scale;
+  const std::int64_t outside = sums.size(0) / 2 - bias.reach;  // rows that no pair meets, on either side
+  for (std::int64_t row = 0; row <= 2 * bias.reach; ++row) {
+    double* to = sums.data<double>() + (sums.size(0) - 1 - outside - row) * sums.size(1);
+    for (std::int64_t e = 0; e < sums.size(1); ++e) to[e] += scale * from[row * bias.row_length + e];
+  }
+}
+
+void ParameterSums::write_slopes() const {
+  for (std::size_t i = 0; i < gradients_.alibi_slopes.size(); ++i) {
+    const MutableTensorView to = gradients_.alibi_slopes[i];
+    if (!to) continue;
+    Tensor sums = Tensor::zeros(to.shape(), Dtype::f64);
+    const TensorView all = broadcast("slopes", sums, concatenate(problem_.mask_batch(), {problem_.heads}));
+    for (std::size_t head = 0; head < slopes_.size(); ++head) {
+      const auto index = static_cast<std::int64_t>(head);
+      const std::byte* sum = head_address(all, problem_.mask_batch(), index / problem_.heads, index % problem_.heads);
+      *reinterpret_cast<double*>(writable(sum)) += slopes_[head];
+    }
+    convert(sums, to);
+  }
+}
+
+// out depends on a sink through its weight alone: d out / d sink = -weight out. An out of 0, as that of a query without
+// keys, adds 0 whatever grad_out holds.
+void ParameterSums::write_sinks(const TensorView& out, const TensorView& grad_out,
+                                const TensorView& log_sum_exp) const {
+  Tensor sums = Tensor::zeros({problem_.heads}, Dtype::f64);
+  Tensor row = Tensor::zeros({problem_.value_dim}, Dtype::f64), gradient = Tensor::zeros(row.shape(), Dtype::f64);
+  const auto read = [&](const TensorView& rows, std::int64_t b, std::int64_t h, std::int64_t i, Tensor& to) {
+    const std::int64_t offset = i * rows.stride(-2) * static_cast<std::int64_t>(size_of(rows.dtype()));
+    convert({problem_.query_address(rows, b, h) + offset, rows.dtype(), to.shape()}, to);
+  };
+  for (std::int64_t b = 0; b < problem_.batch; ++b) {
+    for (std::int64_t h = 0; h < problem_.heads; ++h) {
+      const double sink = problem_.task(b, h).sink;
+      if (sink == -std::numeric_limits<double>::infinity()) continue;
+      for (std::int64_t i = 0; i < problem_.query_length(b); ++i) {
+        check_stop(&options_.stop);
+        read(out, b, h, i, row);
+        if (std::all_of(row.data<double>(), row.data<double>() + problem_.value_dim, [](double x) { return x == 0; })) {
+          continue;
+        }
+        read(grad_out, b, h, i, gradient);
+        const double product = std::inner_product(row.data<double>(), row.data<double>() + problem_.value_dim,
+                                                  gradient.data<double>(), 0.0);
+        const std::byte* row_sum = problem_.query_address(log_sum_exp, b, h) +
+                                   i * log_sum_exp.stride(-1) * static_cast<std::int64_t>(size_of(log_sum_exp.dtype()));
+        const double total = log_sum_exp.dtype() == Dtype::f64 ? *reinterpret_cast<const double*>(row_sum)
+                                                               : *reinterpret_cast<const float*>(row_sum);
+        sums.data<double>()[h] -= std::exp(sink - total) * product;
+      }
+    }
+  }
+  convert(sums, gradients_.sinks);
+}
+
+}  // namespace qkv

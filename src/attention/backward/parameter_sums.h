@@ -1,0 +1,58 @@
+// Gradients of relative tables, ALiBi slopes and sinks. A thread sums a block's share in the accumulation's type and a
+// chunk's in double; chunks are added in one order, whoever computes them. Memory: a few times the tables, per thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attention/call/attention_problem.h"
+#include "core/ordered_sum.h"
+#include "qkv/attention/attention_backward.h"
+
+namespace qkv {
+
+class ParameterSums {
+ public:
+  // std::invalid_argument if a gradient has not the shape of its parameter or no type of the accumulation or f64.
+  ParameterSums(const AttentionProblem& problem, const AttentionOptions& options, const AttentionGradients& gradients);
+
+  // What begin() allocates, once and for each thread, and write() when the threads have ended.
+  std::size_t shared_bytes() const;
+  std::size_t thread_bytes() const;
+  std::size_t written_bytes() const;
+  // Room for the sums of so many threads, before the first of them.
+  void begin(int threads);
+
+  // Whether the kernel has to sum anything.
+  bool are_wanted() const { return wanted_; }
+
+  // Where a thread's kernel adds the share of a block of queries: parameter_count() numbers, which are 0.
+  std::byte* block(int worker);
+  // Moves the block's share to that of the thread's chunk.
+  void finish_block(int worker);
+  // Adds the thread's share of head h of sequence b to the sums, after the shares of `predecessors` chunks of this
+  // head.
+  void finish_chunk(int worker, std::int64_t b, std::int64_t h, std::int64_t predecessors);
+  void abandon() { ordered_sums_.abandon(); }
+
+  // To the places of the gradients, after all chunks. out, grad_out and log_sum_exp: in the form of the problem.
+  void write(const TensorView& out, const TensorView& grad_out, const TensorView& log_sum_exp) const;
+
+ private:
+  void add_rows(const TableBias& bias, const double* from, Tensor& sums) const;
+  void write_slopes() const;
+  void write_sinks(const TensorView& out, const TensorView& grad_out, const TensorView& log_sum_exp) const;
+
+  const AttentionProblem& problem_;
+  const AttentionOptions& options_;
+  const AttentionGradients& gradients_;
+  bool wanted_ = false;
+  std::int64_t count_ = 0;      // of numbers of a head
+  std::vector<Tensor> blocks_;  // per thread, [numbers]
+  std::vector<std::vector<double>> chunks_;
+  std::vector<double> heads_;   // [heads][numbers]
+  std::vector<double> slopes_;  // [batch][heads]
+  OrderedSums ordered_sums_;    // of heads
+};
+
+}  // namespace qkv

@@ -1,0 +1,45 @@
+// The gradients of attention with respect to what its scores are made of: queries and keys of dot products, and the
+// hidden layers w_query q and w_key k of additive scores (concat: w's two halves). The other gradients of a score
+// follow by matrix products: attention_backward.cc.
+#pragma once
+
+#include <string_view>
+
+#include "attention/backward/backward_call.h"
+#include "attention/call/attention_problem.h"
+#include "attention/tangent/jvp_call.h"
+#include "qkv/attention/attention_backward.h"
+
+namespace qkv {
+
+struct BackwardInputs {
+  TensorView q, k, v, out, log_sum_exp, grad_out;
+  // Of the double backward, which differentiates grad_out times the tangent of out: the tangents of q, k and v, and
+  // what move_outputs() makes of them. Given or not as a whole.
+  AttentionTangents tangents{};
+  MovedOutputs moved{};
+};
+
+// As attention_backward() for the problem of these inputs and options, but for additive scores `gradients.query` and
+// `gradients.key` have the hidden size, and of the score's parameters there is only v. Not for bilinear scores.
+void differentiate_scores(AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+                          const AttentionGradients& gradients, const OuterMemory& outer = {});
+// How that is carried out; no view needs elements.
+BackwardSchedule schedule_scores(const AttentionProblem& problem, const BackwardInputs& inputs,
+                                 const AttentionOptions& options, const AttentionGradients& gradients,
+                                 const OuterMemory& outer = {});
+
+// std::invalid_argument for options that have no gradients, and for gradients that do not fit the score.
+void check_backward(const AttentionOptions& options, const AttentionGradients& gradients);
+
+// How attention_backward() is carried out after that check, whatever the score.
+BackwardSchedule schedule_backward(const AttentionProblem& problem, const BackwardInputs& inputs,
+                                   const AttentionOptions& options, const AttentionGradients& gradients);
+
+// std::invalid_argument unless the view has the type of q or of the accumulation.
+void check_type(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+// std::invalid_argument unless a gradient that was brought to the problem's form has the type of q or of the
+// accumulation, and no two elements share an address.
+void check_gradient(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+
+}  // namespace qkv

@@ -1,0 +1,150 @@
+// Decides whether two strided views share elements.
+#include "attention/call/apart.h"
+
+#include <algorithm>
+
+#include "attention/call/view_checks.h"
+
+namespace qkv {
+namespace {
+
+constexpr int kMostSteps = 10000;  // of a search: some ten microseconds, hundreds for views that are refused
+
+// The bytes of a view: steps with their counts, the largest first, from its lowest address on.
+class Bytes {
+ public:
+  explicit Bytes(const NamedView& view) : first_(view.first) {
+    const auto element = static_cast<std::int64_t>(size_of(view.dtype));
+    add(1, element);
+    for (int dim = 0; dim < view.shape->size(); ++dim)
+      add(std::abs((*view.strides)[dim] * element), (*view.shape)[dim]);
+    std::sort(steps_, steps_ + count_, [](const Step& a, const Step& b) { return a.bytes > b.bytes; });
+    for (int i = count_ - 1; i >= 0; --i) {
+      steps_[i].span = (i + 1 < count_ ? steps_[i + 1].span : 1) + steps_[i].bytes * (steps_[i].count - 1);
+    }
+  }
+
+  struct Step {
+    std::int64_t bytes, count;
+    std::int64_t span;  // from the first to the last byte of this step and all smaller ones
+  };
+  std::intptr_t first() const { return first_; }
+  int count() const { return count_; }
+  // A single byte follows the last step.
+  Step step(int i) const { return i < count_ ? steps_[i] : Step{0, 1, 1}; }
+
+ private:
+  void add(std::int64_t bytes, std::int64_t count) {
+    if (bytes != 0 && count > 1) steps_[count_++] = {bytes, count, 0};
+  }
+
+  std::intptr_t first_;
+  int count_ = 0;
+  Step steps_[kMaxRank + 1];
+};
+
+// Looks for bytes a of one view and b of another with a = b, largest steps first: with a step s of either, a and b lie
+// some whole number of s apart, and what the smaller steps span leaves few such numbers, one or two in slices of an
+// array.
+class Search {
+ public:
+  Search(const Bytes& a, const Bytes& b) : a_(a), b_(b) {}
+
+  // True also if it is not known.
+  bool finds() { return meet(0, 0, b_.first() - a_.first()); }
+
+ private:
+  // Steps from i and j on; b begins `distance` bytes behind a.
+  bool meet(int i, int j, std::int64_t distance) {
+    const Bytes::Step a = a_.step(i), b = b_.step(j);
+    if (distance >= a.span || -distance >= b.span) return false;
+    if (i == a_.count() && j == b_.count()) return true;
+    if (++steps_ > kMostSteps) return true;
+    const std::int64_t step = std::max(a.bytes, b.bytes);
+    const bool of_a = a.bytes == step, of_b = b.bytes == step;
+    const int next_i = of_a ? i + 1 : i, next_j = of_b ? j + 1 : j;
+    // a's index less b's: k with -rest_a < distance - k step < rest_b, turned around.
+    const std::int64_t rest_a = a_.step(next_i).span, rest_b = b_.step(next_j).span;
+    const std::int64_t most = of_a ? a.count - 1 : 0, least = of_b ? 1 - b.count : 0;
+    const std::int64_t first = std::max(least, floor_divide(distance - rest_a, step) + 1);
+    const std::int64_t last = std::min(most, floor_divide(distance + rest_b - 1, step));
+    for (std::int64_t k = first; k <= last; ++k) {
+      if (meet(next_i, next_j, distance - k * step)) return true;
+    }
+    return false;
+  }
+
+  static std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+
+  const Bytes &a_, &b_;
+  int steps_ = 0;
+};
+
+}  // namespace
+
+void NamedView::find_range(bool is_given) {
+  if (!is_given) return;
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  std::int64_t lowest = 0, highest = element - 1;
+  for (int dim = 0; dim < shape->size(); ++dim) {
+    const std::int64_t extent = (*shape)[dim];
+    if (extent == 0) return;
+    const std::int64_t span = (*strides)[dim] * element * (extent - 1);
+    (span < 0 ? lowest : highest) += span;
+  }
+  first = reinterpret_cast<std::intptr_t>(bytes) + lowest;
+  last = reinterpret_cast<std::intptr_t>(bytes) + highest;
+}
+
+std::vector<NamedView> inputs_of(const TensorView& q, const TensorView& k, const TensorView& v,
+                                 const AttentionOptions& options) {
+  std::vector<NamedView> inputs;
+  inputs.reserve(16);
+  const auto add = [&](std::string_view name, const TensorView& view) {
+    if (view) inputs.push_back({name, view});
+  };
+  add("q", q);
+  add("k", k);
+  add("v", v);
+  for (const TensorView& view : options.mask.length_views()) add("lengths", view);
+  for (const TensorView& view : options.mask.boolean_views()) add("a boolean mask", view);
+  for (const Mask::DocumentIds& ids : options.mask.document_ids())
+    add("documents", ids.query), add("documents", ids.key);
+  for (const TensorView& view : options.bias.views()) add("bias", view);
+  for (const TensorView& view : options.bias.alibi_slopes()) add("ALiBi slopes", view);
+  for (const RelativeTable& table : options.bias.tables()) add("a table", table.values());
+  add("the score", options.score.w_query());
+  add("the score", options.score.w_key());
+  add("the score", options.score.v());
+  add("sinks", options.sinks);
+  add("offsets_query", options.offsets_query);
+  add("offsets_key", options.offsets_key);
+  add("block_table", options.block_table);
+  return inputs;
+}
+
+void add_tangents(std::vector<NamedView>& inputs, const TensorView& out, const TensorView& log_sum_exp,
+                  const AttentionTangents& tangents) {
+  inputs.push_back({"out", out});
+  inputs.push_back({"log_sum_exp", log_sum_exp});
+  inputs.push_back({"the tangent of q", tangents.query});
+  inputs.push_back({"the tangent of k", tangents.key});
+  inputs.push_back({"the tangent of v", tangents.value});
+}
+
+void require_apart(const std::vector<NamedView>& outputs, const std::vector<NamedView>& inputs) {
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    const auto require = [&](const NamedView& other) {
+      if (output->last < other.first || other.last < output->first) return;
+      if (output->last < output->first || other.last < other.first) return;  // nothing
+      const Bytes own(*output), bytes(other);
+      if (Search(own, bytes).finds()) {
+        fail("{} shares elements with {}, or may; an output needs memory of its own", output->name, other.name);
+      }
+    };
+    for (const NamedView& input : inputs) require(input);
+    for (auto other = outputs.begin(); other != output; ++other) require(*other);
+  }
+}
+
+}  // namespace qkv

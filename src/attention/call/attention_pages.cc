@@ -1,0 +1,45 @@
+// Keys and values in pages, found by a block table: checked here, read in place by the kernels.
+#include "attention/call/attention_problem.h"
+#include "attention/call/view_checks.h"
+
+namespace qkv {
+
+void AttentionProblem::set_pages(const TensorView& k, const TensorView& v, const TensorView& block_table) {
+  if (k.rank() != 4 || v.rank() != 4) {
+    fail("paged k and v must be [pages, rows, kv_heads, size], got {} and {}", to_string(k.shape()),
+         to_string(v.shape()));
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (k.size(i) != v.size(i)) {
+      fail("paged k {} and v {} differ before the size", to_string(k.shape()), to_string(v.shape()));
+    }
+  }
+  if (k.size(1) < 1 || k.size(1) > kMaxLength) {
+    fail("pages must have 1 to {} rows, got k {}", kMaxLength, to_string(k.shape()));
+  }
+  if (block_table.dtype() != Dtype::i32 || block_table.rank() != 2) {
+    fail("block_table must be i32 [batch, blocks], got {} {}", name_of(block_table.dtype()),
+         to_string(block_table.shape()));
+  }
+  if (block_table.size(1) > kMaxLength / k.size(1)) {
+    fail("{} blocks of {} keys exceed {}", block_table.size(1), k.size(1), kMaxLength);
+  }
+  require_unit_stride("block_table", block_table);
+  k_ = k.transpose(1, 2);
+  v_ = v.transpose(1, 2);
+  block_table_ = block_table;
+}
+
+void AttentionProblem::check_pages() const {
+  if (block_table_.size(0) != batch) fail("block_table has {} rows for a batch of {}", block_table_.size(0), batch);
+  const std::int64_t pages = k_.size(0), rows = k_.size(-2);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int32_t* page = block_table_.data<std::int32_t>() + b * block_table_.stride(0);
+    for (std::int64_t block = 0; block * rows < key_length(b); ++block) {
+      if (page[block] >= 0 && page[block] < pages) continue;
+      fail("block_table[{}, {}] is {}; it must be 0 to {}, a page of k and v", b, block, page[block], pages - 1);
+    }
+  }
+}
+
+}  // namespace qkv

@@ -1,0 +1,168 @@
+// Checks masks, biases and sinks, and writes them into the task of a head.
+#include "attention/call/attention_rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "attention/call/attention_problem.h"
+#include "attention/call/view_checks.h"
+#include "core/boolean_blocks.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
+
+std::int64_t bound_of(std::int64_t side) { return side < 0 ? kUnbounded : std::min(side, kUnbounded); }
+
+constexpr std::size_t kSharedBytes = 2 * sizeof(void*);  // beside an object that is shared
+
+void check_relative_rows(const AttentionOptions& options) {
+  for (const RelativeTable& table : options.bias.tables()) {
+    if (table.kind() == RelativeTable::Kind::shaw && !is_dot_product(options.score.kind())) {
+      fail("Shaw's table needs the score dot or scaled dot");
+    }
+  }
+}
+
+}  // namespace
+
+AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionOptions& options, MemoryCount& memory)
+    : mask_batch_(problem.mask_batch()),
+      align_(options.mask.align().value_or(Align::top_left)),
+      left_(bound_of(options.mask.left())),
+      right_(bound_of(options.mask.right())),
+      tables_(problem, options.bias.tables(), memory),
+      documents_(problem, options.mask.document_ids(), memory),
+      mask_functions_(options.mask.functions()),
+      logit_function_(options.logit_function) {
+  given_booleans_ = options.mask.boolean_views();
+  booleans_.reserve(given_booleans_.size());
+  boolean_blocks_.reserve(given_booleans_.size());
+  for (std::size_t n = 0; n < options.mask.boolean_views().size(); ++n) {
+    const TensorView& view = options.mask.boolean_views()[n];
+    if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
+      fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
+    }
+    booleans_.push_back(
+        broadcast("boolean mask", view, concatenate(mask_batch_, {problem.heads, problem.q_len, problem.k_len})));
+    boolean_blocks_.emplace_back();
+    set_blocks(n, options.mask.boolean_blocks()[n], problem.heads);
+  }
+  if (booleans_.size() > kMaxPlanes)
+    fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
+  check_bias(problem, options.bias);
+  check_relative_rows(options);
+  if (options.sinks) check_sinks(problem, options.sinks);
+  memory.keep(sinks_.size() * sizeof(double));
+  memory.keep((booleans_.size() + given_booleans_.size() + biases_.size() + alibi_.size()) * sizeof(TensorView) +
+              boolean_blocks_.size() * sizeof(Blocks) + mask_functions_.size() * sizeof(MaskFunction));
+  memory.keep(boolean_bytes(problem));
+}
+
+void AttentionRules::set_blocks(std::size_t n, std::shared_ptr<const BooleanBlocks> made, std::int64_t heads) {
+  Blocks& blocks = boolean_blocks_[n];
+  blocks.made = std::move(made);
+  if (blocks.made == nullptr || !blocks.made->are_known()) return;
+  const auto spread = [&](const TensorView& words) {
+    return broadcast("boolean mask", words, concatenate(mask_batch_, {heads, words.size(-2), words.size(-1)}));
+  };
+  blocks.some = spread(blocks.made->some());
+  blocks.every = spread(blocks.made->every());
+}
+
+bool AttentionRules::compiles(const AttentionProblem& problem, std::size_t n) const {
+  return problem.q_len > 1 && boolean_blocks_[n].made == nullptr;
+}
+
+std::size_t AttentionRules::boolean_bytes(const AttentionProblem& problem) const {
+  std::size_t bytes = 0;
+  for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
+    if (!compiles(problem, n)) continue;
+    bytes += BooleanBlocks::bytes(given_booleans_[n]) + sizeof(BooleanBlocks) + kSharedBytes;
+  }
+  return bytes;
+}
+
+void AttentionRules::compile_booleans(const AttentionProblem& problem, int threads, const std::stop_token& stop) {
+  for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
+    if (!compiles(problem, n)) continue;
+    set_blocks(n, std::make_shared<BooleanBlocks>(given_booleans_[n], threads, stop), problem.heads);
+  }
+}
+
+void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bias) {
+  biases_.reserve(bias.views().size());
+  alibi_.reserve(bias.alibi_slopes().size());
+  for (const TensorView& view : bias.views()) {
+    if (view.dtype() != problem.accumulation) {
+      fail("bias is {}; for {} inputs it must be {}", name_of(view.dtype()), name_of(problem.storage),
+           name_of(problem.accumulation));
+    }
+    biases_.push_back(broadcast("bias", view, concatenate(mask_batch_, {problem.heads, problem.q_len, problem.k_len})));
+  }
+  if (biases_.size() > kMaxPlanes) fail("at most {} bias views can be combined, got {}", kMaxPlanes, biases_.size());
+  for (const TensorView& view : bias.alibi_slopes()) {
+    if (view.dtype() != Dtype::f32 && view.dtype() != Dtype::f64) {
+      fail("ALiBi slopes must be f32 or f64, got {}", name_of(view.dtype()));
+    }
+    alibi_.push_back(broadcast("ALiBi slopes", view, concatenate(mask_batch_, {problem.heads})));
+  }
+}
+
+void AttentionRules::check_sinks(const AttentionProblem& problem, const TensorView& sinks) {
+  if (sinks.dtype() != Dtype::f32 && sinks.dtype() != Dtype::f64) {
+    fail("sinks must be f32 or f64, got {}", name_of(sinks.dtype()));
+  }
+  require_shape("sinks", sinks, {problem.heads});
+  const Tensor values = convert(sinks, Dtype::f64);
+  sinks_.assign(values.data<double>(), values.data<double>() + problem.heads);
+  for (std::int64_t h = 0; h < problem.heads; ++h) {
+    const double sink = sinks_[static_cast<std::size_t>(h)];
+    if (std::isnan(sink) || sink > std::numeric_limits<float>::max()) {
+      fail("sinks[{}] is {}; it must be a number or -infinity (none)", h, sink);
+    }
+  }
+}
+
+bool AttentionRules::are_alike_for_heads() const {
+  const auto is_shared = [&](const TensorView& view) { return view.stride(mask_batch_.size()) == 0; };
+  return std::all_of(booleans_.begin(), booleans_.end(), is_shared) && mask_functions_.empty() && biases_.empty() &&
+         alibi_.empty() && tables_.empty() && !logit_function_ && sinks_.empty();
+}
+
+void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {
+  task.offset = align_ == Align::top_left ? 0 : task.length - task.q_len;
+  task.left = left_;
+  task.right = right_;
+  documents_.set(task, b);
+  task.mask_functions = mask_functions_.data();
+  task.mask_function_count = mask_functions_.size();
+  if (logit_function_) task.logit_function = &logit_function_;
+  if (!sinks_.empty()) task.sink = sinks_[static_cast<std::size_t>(h)];
+  const auto planes = [&](const std::vector<TensorView>& views, Plane* to) {
+    for (const TensorView& view : views) {
+      *to++ = {head_address(view, mask_batch_, b, h), view.stride(-2), view.stride(-1)};
+    }
+    return static_cast<int>(views.size());
+  };
+  task.boolean_count = planes(booleans_, task.booleans);
+  for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
+    const auto& [made, some, every] = boolean_blocks_[n];
+    if (!some) continue;
+    const auto words = [&](const TensorView& of) {
+      return reinterpret_cast<const std::uint64_t*>(head_address(of, mask_batch_, b, h));
+    };
+    task.boolean_blocks[n] = {words(some), words(every), some.size(-2) == 1 ? 0 : some.stride(-2)};
+  }
+  task.bias_count = planes(biases_, task.biases);
+  tables_.set(task, h);
+  for (const TensorView& slopes : alibi_) {
+    const std::byte* slope = head_address(slopes, mask_batch_, b, h);
+    task.alibi_slope +=
+        slopes.dtype() == Dtype::f32 ? *reinterpret_cast<const float*>(slope) : *reinterpret_cast<const double*>(slope);
+  }
+}
+
+}  // namespace qkv

@@ -1,0 +1,62 @@
+// The mask, the bias and the sinks of a call after they were checked: who may attend and what is added, for each head
+// of each sequence.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include "attention/call/documents.h"
+#include "attention/call/memory_count.h"
+#include "attention/call/table_biases.h"
+#include "attention/tile/attention_task.h"
+#include "qkv/attention.h"
+
+namespace qkv {
+
+class AttentionProblem;
+
+class AttentionRules {
+ public:
+  AttentionRules() = default;
+  // std::invalid_argument, naming sizes, for whatever does not fit the problem (see mask.h and bias.h).
+  AttentionRules(const AttentionProblem& problem, const AttentionOptions& options, MemoryCount& memory);
+
+  // Blocks for the boolean views that came without, if one of the problem's sequences has several queries.
+  void compile_booleans(const AttentionProblem& problem, int threads, const std::stop_token& stop);
+  // What these will take in memory.
+  std::size_t boolean_bytes(const AttentionProblem& problem) const;
+
+  // The rules of head h of sequence b, whose lengths the task already holds.
+  void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
+
+  // Whether they are the same for all heads. (Functions and what is added to logits are taken to differ.)
+  bool are_alike_for_heads() const;
+
+ private:
+  void check_bias(const AttentionProblem& problem, const Bias& bias);
+  void check_sinks(const AttentionProblem& problem, const TensorView& sinks);
+
+  Dims mask_batch_;
+  Align align_ = Align::top_left;
+  std::int64_t left_ = 0, right_ = 0;
+  std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
+  // [batch dimensions ..., heads, groups of queries, words], of each boolean view; not given: nothing is known.
+  struct Blocks {
+    std::shared_ptr<const BooleanBlocks> made;  // nullptr: not compiled
+    TensorView some, every;
+  };
+  bool compiles(const AttentionProblem& problem, std::size_t n) const;
+  void set_blocks(std::size_t n, std::shared_ptr<const BooleanBlocks> made, std::int64_t heads);
+  std::vector<TensorView> given_booleans_;
+  std::vector<Blocks> boolean_blocks_;
+  std::vector<TensorView> alibi_;  // [batch dimensions ..., heads]
+  TableBiases tables_;
+  Documents documents_;
+  std::vector<MaskFunction> mask_functions_;
+  LogitFunction logit_function_;
+  std::vector<double> sinks_;  // per head; empty: none
+};
+
+}  // namespace qkv

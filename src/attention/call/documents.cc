@@ -1,0 +1,146 @@
+// OrderedSums the ids of documents into intervals of keys per query.
+#include "attention/call/documents.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "attention/call/attention_problem.h"
+#include "attention/call/view_checks.h"
+
+namespace qkv {
+namespace {
+
+// A node of the map that joins the ids of two masks.
+constexpr std::size_t kPairBytes = 4 * sizeof(void*) + 3 * sizeof(std::int64_t);
+
+// The ids of all sequences, one after the other, from a view that broadcasts to this shape.
+std::vector<std::int64_t> read_ids(std::string_view name, const TensorView& view, const Dims& shape) {
+  if (view.dtype() != Dtype::i32 && view.dtype() != Dtype::i64) {
+    fail("{} must be i32 or i64, got {}", name, name_of(view.dtype()));
+  }
+  const TensorView given = broadcast(name, view, shape);
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(given.element_count()));
+  convert(given, MutableTensorView(reinterpret_cast<std::byte*>(ids.data()), Dtype::i64, given.shape()));
+  return ids;
+}
+
+// Where each sequence begins, and the end of the last.
+template <class Length>
+std::vector<std::int64_t> starts_of(std::int64_t batch, const Length& length) {
+  std::vector<std::int64_t> starts{0};
+  starts.reserve(static_cast<std::size_t>(batch + 1));
+  for (std::int64_t b = 0; b < batch; ++b) starts.push_back(starts.back() + length(b));
+  return starts;
+}
+
+}  // namespace
+
+Documents::Documents(const AttentionProblem& problem, const std::vector<Mask::DocumentIds>& masks,
+                     MemoryCount& memory) {
+  if (masks.empty()) return;
+  const bool packed_keys = problem.packed && !problem.paged;
+  query_starts_ = starts_of(problem.batch,
+                            [&](std::int64_t b) { return problem.packed ? problem.query_length(b) : problem.q_len; });
+  key_starts_ =
+      starts_of(problem.batch, [&](std::int64_t b) { return packed_keys ? problem.key_length(b) : problem.k_len; });
+  const auto queries = static_cast<std::size_t>(query_starts_.back());
+  const auto keys = static_cast<std::size_t>(key_starts_.back());
+  memory.keep(2 * (query_starts_.size() + 1) * sizeof(std::int64_t));
+  memory.keep(queries * (sizeof(KeyRange) + sizeof(std::int32_t)) + keys * sizeof(std::int32_t));
+  const std::size_t ids_bytes = (queries + keys) * sizeof(std::int64_t);
+  memory.borrow(ids_bytes);
+  if (masks.size() > 1) memory.borrow((queries + keys) * (2 * sizeof(std::int64_t) + kPairBytes));
+  Ids all;
+  for (const Mask::DocumentIds& mask : masks) {
+    Ids ids{read_ids("query documents", mask.query,
+                     problem.packed ? Dims{query_starts_.back()} : concatenate(problem.mask_batch(), {problem.q_len})),
+            read_ids("key documents", mask.key,
+                     packed_keys ? Dims{key_starts_.back()} : concatenate(problem.mask_batch(), {problem.k_len}))};
+    if (&mask == &masks.front()) {
+      all = std::move(ids);
+      continue;
+    }
+    std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> pairs;
+    const auto join = [&](std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        a[i] = pairs.try_emplace({a[i], b[i]}, static_cast<std::int64_t>(pairs.size())).first->second;
+      }
+    };
+    join(all.query, ids.query);
+    join(all.key, ids.key);
+  }
+  keys_.resize(all.query.size());
+  query_numbers_.resize(all.query.size());
+  key_numbers_.resize(all.key.size());
+  scattered_.resize(static_cast<std::size_t>(problem.batch));
+  for (std::int64_t b = 0; b < problem.batch; ++b) compile(all, b, memory);
+}
+
+void Documents::compile(const Ids& ids, std::int64_t b, MemoryCount& memory) {
+  const auto at = static_cast<std::size_t>(b);
+  const std::int64_t key_begin = key_starts_[at], key_end = key_starts_[at + 1];
+  // Runs of keys of one document, of which there are few; then, sorted by id, one span per document.
+  struct Span {
+    std::int64_t id;
+    KeyRange keys;
+  };
+  const auto id_of = [&](std::int64_t j) { return ids.key[static_cast<std::size_t>(j)]; };
+  std::size_t count = 0;
+  for (std::int64_t j = key_begin; j < key_end; ++j) count += j == key_begin || id_of(j) != id_of(j - 1) ? 1 : 0;
+  // The ids are still there, and a stable sort takes half a copy.
+  memory.borrow((ids.query.size() + ids.key.size()) * sizeof(std::int64_t) + (count + (count + 1) / 2) * sizeof(Span));
+  std::vector<Span> spans;
+  spans.reserve(count);
+  for (std::int64_t j = key_begin; j < key_end; ++j) {
+    const std::int64_t key = j - key_begin;
+    if (key == 0 || id_of(j) != id_of(j - 1)) spans.push_back({id_of(j), {key, key}});
+    spans.back().keys.last = key + 1;
+  }
+  std::stable_sort(spans.begin(), spans.end(), [](const Span& x, const Span& y) { return x.id < y.id; });
+  std::size_t documents = 0;
+  for (const Span& run : spans) {
+    if (documents > 0 && spans[documents - 1].id == run.id) {
+      spans[documents - 1].keys.last = run.keys.last;
+    } else {
+      spans[documents++] = run;
+    }
+  }
+  scattered_[at] = documents < spans.size();
+  spans.resize(documents);
+
+  // The number of an id among the spans, -1 for none; neighbours mostly share one.
+  std::int64_t last_id = 0, last_number = -1;
+  bool begun = false;
+  const auto number_of = [&](std::int64_t id) {
+    if (begun && id == last_id) return last_number;
+    const auto span = std::lower_bound(spans.begin(), spans.end(), id,
+                                       [](const Span& x, std::int64_t wanted) { return x.id < wanted; });
+    begun = true;
+    last_id = id;
+    last_number = span != spans.end() && span->id == id ? span - spans.begin() : -1;
+    return last_number;
+  };
+  for (std::int64_t i = query_starts_[at]; i < query_starts_[at + 1]; ++i) {
+    const auto query = static_cast<std::size_t>(i);
+    const std::int64_t number = number_of(ids.query[query]);
+    query_numbers_[query] = static_cast<std::int32_t>(number);
+    keys_[query] = number < 0 ? KeyRange{0, 0} : spans[static_cast<std::size_t>(number)].keys;
+  }
+  for (std::int64_t j = key_begin; scattered_[at] && j < key_end; ++j) {
+    const auto key = static_cast<std::size_t>(j);
+    key_numbers_[key] = static_cast<std::int32_t>(number_of(ids.key[key]));
+  }
+}
+
+void Documents::set(AttentionTask& task, std::int64_t b) const {
+  if (keys_.empty()) return;
+  const auto at = static_cast<std::size_t>(b);
+  task.document_keys = keys_.data() + query_starts_[at];
+  if (!scattered_[at]) return;
+  task.query_documents = query_numbers_.data() + query_starts_[at];
+  task.key_documents = key_numbers_.data() + key_starts_[at];
+}
+
+}  // namespace qkv

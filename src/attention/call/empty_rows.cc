@@ -1,0 +1,52 @@
+// Finds the rows that see no key and makes their outputs NaN.
+#include "attention/call/empty_rows.h"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "core/visit_dtype.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+void fill_with_nan(std::byte* row, Dtype type, std::int64_t count) {
+  visit_dtype(type, [&]<class T>(T) {
+    if constexpr (!std::is_integral_v<T>) {
+      std::fill_n(reinterpret_cast<T*>(row), count, T(std::numeric_limits<float>::quiet_NaN()));
+    }
+  });
+}
+
+std::int64_t bytes_of(std::int64_t count, Dtype type) { return count * static_cast<std::int64_t>(size_of(type)); }
+
+bool sees_nothing(const AttentionTask& task, Dtype accumulation, std::int64_t query) {
+  const std::int64_t at = query * task.log_sum_exp_step;
+  const auto is_lowest = [at]<class T>(const T* sums) { return sums[at] == -std::numeric_limits<T>::infinity(); };
+  return accumulation == Dtype::f64 ? is_lowest(reinterpret_cast<const double*>(task.log_sum_exp))
+                                    : is_lowest(reinterpret_cast<const float*>(task.log_sum_exp));
+}
+
+}  // namespace
+
+void fill_empty_rows(const AttentionProblem& problem, const AttentionExtras& extras, int threads) {
+  const Dtype wide = problem.accumulation;
+  parallel_for(problem.batch * problem.heads, threads, [&](std::int64_t index, int) {
+    const AttentionTask task = problem.task(index / problem.heads, index % problem.heads);
+    for (std::int64_t i = 0; i < task.q_len; ++i) {
+      if (!sees_nothing(task, wide, i)) continue;
+      fill_with_nan(task.out + bytes_of(i * task.out_step, task.out_type), task.out_type, task.value_dim);
+      if (task.weights) fill_with_nan(task.weights + bytes_of(i * task.weights_step, wide), wide, task.k_len);
+    }
+  });
+  const std::int64_t chosen = extras.rows ? extras.rows.size(0) : 0;
+  for (std::int64_t n = 0; n < chosen; ++n) {
+    const auto at = [&](std::int64_t column) { return extras.rows.at<std::int64_t>({n, column}); };
+    const AttentionTask task = problem.task(at(0), at(1));
+    if (!sees_nothing(task, wide, at(2))) continue;
+    fill_with_nan(extras.row_weights.bytes() + bytes_of(n * extras.row_weights.stride(0), wide), wide, task.k_len);
+  }
+}
+
+}  // namespace qkv

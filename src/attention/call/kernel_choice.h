@@ -1,0 +1,19 @@
+// Which kernel a head of a sequence is computed by, and in which precision.
+#pragma once
+
+#include <string>
+
+#include "attention/tile/attention_task.h"
+
+namespace qkv {
+
+// Whether the kernel of a single query computes it: its sequence has no other, and its score is a dot product.
+bool is_single_query(const AttentionTask& task);
+
+inline constexpr std::int64_t kMostReducedDim = 512;  // of heads and values: a thread stays below 1 MiB
+
+// Empty if the selected target of this CPU has a kernel for several queries that multiplies in bf16; else the reason, a
+// line.
+std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_dim, std::int64_t value_dim);
+
+}  // namespace qkv

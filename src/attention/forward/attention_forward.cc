@@ -1,0 +1,289 @@
+// attention(): checked arguments become blocks of queries, or single queries, which the threads take one by
+// one.
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "attention/call/apart.h"
+#include "attention/call/attention_problem.h"
+#include "attention/call/empty_rows.h"
+#include "attention/call/kernel_choice.h"
+#include "attention/extras/weight_sums.h"
+#include "attention/forward/forward_call.h"
+#include "core/float_environment.h"
+#include "core/stop.h"
+#include "qkv/attention.h"
+#include "qkv/threads.h"
+#include "simd/dispatch.h"
+#include "simd/scratch.h"
+
+namespace qkv {
+namespace {
+
+// One checked call and the threads that carry it out.
+class ForwardCall {
+ public:
+  ForwardCall(const AttentionProblem& problem, const AttentionSchedule& schedule, const std::stop_token& stop)
+      : problem_(problem), schedule_(schedule), stop_(stop) {}
+
+  void run(const AttentionExtras& extras) {
+    clear(extras.received);
+    clear(extras.block_weights);
+    if (schedule_.empty) return;
+    if (schedule_.split.wave(schedule_.threads) > 0) {
+      attend_split_blocks();
+    } else if (schedule_.prefill) {
+      attend_blocks();
+    }
+    if (!schedule_.single_queries.empty()) attend_single_queries();
+    if (schedule_.chosen_rows > 0) run_rows(extras);
+  }
+
+ private:
+  // Chosen rows are attended once more, alone: their bits do not depend on their neighbours.
+  void run_rows(const AttentionExtras& extras) {
+    const SingleQueryPlan alone = plan_single_query(problem_.task(0, 0), 1);
+    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
+    parallel_for(schedule_.chosen_rows, schedule_.threads, [&](std::int64_t i, int worker) {
+      check_stop();
+      const std::int64_t query = extras.rows.at<std::int64_t>({i, 2});
+      AttentionTask task = problem_.task(extras.rows.at<std::int64_t>({i, 0}), extras.rows.at<std::int64_t>({i, 1}));
+      task = without_statistics(task);
+      task.out = task.log_sum_exp = task.logits = nullptr;
+      task.weights = extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element_;
+      task.weights_step = 0;
+      Scratch& own = scratch[static_cast<std::size_t>(worker)];
+      const ScratchRoom memory = own.get(schedule_.row_bytes);
+      if (is_single_query(task)) {
+        attend_group(&task, 1, alone, memory);
+      } else {
+        own.renew();  // the single query writes there, too
+        attend_forward({&task, query, query + 1}, {}, memory);
+      }
+    });
+  }
+
+  // The task of one head, made when it changes.
+  class HeadTask {
+   public:
+    const AttentionTask& of(const ForwardCall& call, std::int64_t head) {
+      if (head == head_) return task_;
+      head_ = head;
+      task_ = call.problem_.task(head / call.problem_.heads, head % call.problem_.heads);
+      if (call.schedule_.statistics && is_single_query(task_)) {  // only its statistics are left to do
+        task_.out = task_.log_sum_exp = task_.weights = task_.logits = nullptr;
+      }
+      return task_;
+    }
+
+   private:
+    std::int64_t head_ = -1;
+    AttentionTask task_;
+  };
+
+  struct Worker {
+    Scratch scratch;
+    Precision precision = Precision::exact;  // of what is kept there
+    HeadTask present, next;
+  };
+
+  void check_stop() const { qkv::check_stop(&stop_); }
+
+  std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
+
+  static AttentionTask without_statistics(AttentionTask task) {
+    task.row_maximum = task.entropy = task.top_keys = task.top_weights = {};
+    task.top_count = 0;
+    task.received = task.block_weights = nullptr;
+    return task;
+  }
+
+  // Shorter sequences than the longest leave some tasks empty, which costs nothing.
+  void attend_blocks() {
+    const bool in_order = schedule_.sums;
+    const std::int64_t parts = schedule_.tasks_per_head, tasks = in_order ? 1 : parts;
+    std::vector<Worker> workers(static_cast<std::size_t>(schedule_.threads));
+    parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t index, int number) {
+      Worker& worker = workers[static_cast<std::size_t>(number)];
+      const AttentionTask& task = worker.present.of(*this, index / tasks);
+      if (is_single_query(task) && !schedule_.statistics) return;
+      const bool folds = schedule_.folded.together(task.q_len) > 1;
+      if (folds && (index % tasks > 0 || !schedule_.folded.leads(task))) return;
+      // Else late queries first: under a causal mask they see the most.
+      const std::int64_t first = in_order ? 0 : parts - 1 - index % tasks;
+      const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
+      const AttentionTask& next = worker.next.of(*this, likely / tasks);
+      const std::int64_t next_first = in_order ? 0 : parts - 1 - likely % tasks;
+      const auto part_of = [&](const AttentionTask& of, std::int64_t part) {
+        const std::int64_t begin = part * schedule_.task_queries;
+        return QueryBlock{&of, begin, std::min(begin + schedule_.task_queries, of.q_len)};
+      };
+      const ScratchRoom scratch = worker.scratch.get(schedule_.block.scratch_bytes);
+      if (std::exchange(worker.precision, task.precision) != task.precision) worker.scratch.renew();
+      if (folds) {
+        check_stop();
+        return schedule_.folded.attend(problem_, task, part_of(next, next_first), scratch);
+      }
+      if (in_order) return attend_in_order(task, part_of(next, 0), scratch);
+      const QueryBlock present = part_of(task, first);
+      if (present.begin >= present.end) return;
+      check_stop();
+      attend_forward(present, part_of(next, next_first), scratch);
+    });
+  }
+
+  // All queries of a head, whose weights are summed.
+  void attend_in_order(const AttentionTask& task, const QueryBlock& next, ScratchRoom memory) const {
+    const ScratchRoom scratch = memory.take_room(schedule_.sums_at);
+    std::byte* sums = memory.take_bytes(schedule_.block.scratch_bytes - schedule_.sums_at);
+    const AttentionTask summed = with_sums(task, sums);
+    const auto block_from = [&](std::int64_t begin) {
+      return QueryBlock{&summed, begin, std::min(begin + schedule_.task_queries, summed.q_len)};
+    };
+    for (std::int64_t begin = 0; begin < summed.q_len; begin += schedule_.task_queries) {
+      check_stop();
+      const std::int64_t end = begin + schedule_.task_queries;
+      attend_forward(block_from(begin), end < summed.q_len ? block_from(end) : next, scratch);
+    }
+    if (task.q_len > 0) write_sums(task, sums);
+  }
+
+  // Blocks whose keys are spread over the threads.
+  void attend_split_blocks() {
+    const auto block_of = [&](std::int64_t unit) { return schedule_.split_blocks[static_cast<std::size_t>(unit)]; };
+    const auto task_of = [&](const SplitBlock& block) { return problem_.task(block.sequence, block.head); };
+    const auto attend = [&](const SplitBlock& block, const KeyPart& keys, const ScratchRoom& scratch) {
+      check_stop();
+      const AttentionTask task = task_of(block);
+      if (schedule_.folded.together(task.q_len) > 1) return schedule_.folded.attend(problem_, task, {}, scratch, keys);
+      attend_forward({&task, block.begin, block.end}, {}, scratch, keys);
+    };
+    schedule_.split.run(
+        schedule_.threads,
+        [&](std::int64_t unit, std::int64_t chunk, const ScratchRoom& scratch, std::byte* part) {
+          const SplitBlock block = block_of(unit);
+          const std::int64_t first = (block.first_chunk + chunk) * kChunkKeys;
+          attend(block, {first, first + kChunkKeys, nullptr, part}, scratch);
+        },
+        [&](std::int64_t unit, std::byte* part, const std::byte* next) {
+          const SplitBlock block = block_of(unit);
+          merge_parts(task_of(block), block.rows, part, next);
+        },
+        [&](std::int64_t unit, const ScratchRoom& scratch, const std::byte* part) {
+          attend(block_of(unit), {.first = 0, .last = 0, .from = part}, scratch);
+        });
+  }
+
+  void set_group_tasks(std::int64_t unit, std::vector<AttentionTask>& tasks) const {
+    const std::int64_t b = schedule_.single_queries[static_cast<std::size_t>(unit / problem_.kv_heads)];
+    const std::int64_t group = schedule_.single_query.group;
+    tasks.resize(static_cast<std::size_t>(group));
+    for (std::int64_t h = 0; h < group; ++h) {
+      tasks[static_cast<std::size_t>(h)] = problem_.task(b, unit % problem_.kv_heads * group + h);
+    }
+  }
+
+  // Whether threads take whole units or chunks of them, chunks are merged in order.
+  void attend_single_queries() {
+    const SingleQuerySchedule& schedule = schedule_.single_query;
+    if (schedule.split.wave(schedule_.threads) > 0) return attend_split_single_queries();
+    struct Memory {
+      Scratch scratch;
+      std::vector<AttentionTask> tasks;
+    };
+    std::vector<Memory> memory(static_cast<std::size_t>(schedule_.threads));
+    const auto units = static_cast<std::int64_t>(schedule.split.chunks.size());
+    parallel_for(units, schedule_.threads, [&](std::int64_t unit, int worker) {
+      auto& [scratch, tasks] = memory[static_cast<std::size_t>(worker)];
+      set_group_tasks(unit, tasks);
+      attend_group(tasks.data(), schedule.group, schedule.kernel, scratch.get(schedule.split.whole_bytes));
+    });
+  }
+
+  // `memory`: scratch, and two parts.
+  void attend_group(const AttentionTask* tasks, std::int64_t heads, const SingleQueryPlan& plan,
+                    ScratchRoom memory) const {
+    const ScratchRoom scratch = memory.take_room(plan.scratch_bytes);
+    std::byte* part = memory.take_bytes(bytes_of(heads * plan.row_elements));
+    std::byte* next = memory.take_bytes(bytes_of(heads * plan.row_elements));
+    check_stop();
+    attend_single_query(tasks, heads, 0, scratch, part);
+    for (std::int64_t chunk = kChunkKeys; chunk < tasks[0].k_len; chunk += kChunkKeys) {
+      check_stop();
+      attend_single_query(tasks, heads, chunk, scratch, next);
+      merge_single_queries(tasks, heads, part, next);
+    }
+    finish_single_queries(tasks, heads, scratch, part);
+  }
+
+  void attend_split_single_queries() {
+    const std::int64_t group = schedule_.single_query.group;
+    std::vector<std::vector<AttentionTask>> units(schedule_.single_query.split.chunks.size());
+    for (std::size_t unit = 0; unit < units.size(); ++unit)
+      set_group_tasks(static_cast<std::int64_t>(unit), units[unit]);
+    const auto tasks_of = [&](std::int64_t unit) { return units[static_cast<std::size_t>(unit)].data(); };
+    schedule_.single_query.split.run(
+        schedule_.threads,
+        [&](std::int64_t unit, std::int64_t chunk, const ScratchRoom& scratch, std::byte* part) {
+          check_stop();
+          attend_single_query(tasks_of(unit), group, chunk * kChunkKeys, scratch, part);
+        },
+        [&](std::int64_t unit, std::byte* part, const std::byte* next) {
+          merge_single_queries(tasks_of(unit), group, part, next);
+        },
+        [&](std::int64_t unit, const ScratchRoom& scratch, std::byte* part) {
+          finish_single_queries(tasks_of(unit), group, scratch, part);
+        });
+  }
+
+  const AttentionProblem& problem_;
+  const AttentionSchedule& schedule_;
+  const std::stop_token& stop_;
+  const std::int64_t element_ = static_cast<std::int64_t>(size_of(problem_.accumulation));
+};
+
+std::vector<NamedView> outputs_of(const MutableTensorView& out, const AttentionExtras& extras) {
+  std::vector<NamedView> outputs{{"out", out}};
+  const auto add = [&](std::string_view name, const MutableTensorView& view) {
+    if (view) outputs.push_back({name, view});
+  };
+  add("log_sum_exp", extras.log_sum_exp);
+  add("weights", extras.weights);
+  add("logits", extras.logits);
+  add("row_weights", extras.row_weights);
+  add("row_maximum", extras.row_maximum);
+  add("entropy", extras.entropy);
+  add("top_keys", extras.top_keys);
+  add("top_weights", extras.top_weights);
+  add("received", extras.received);
+  add("block_weights", extras.block_weights);
+  return outputs;
+}
+
+}  // namespace
+
+void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
+               const AttentionOptions& options, const AttentionExtras& extras) {
+  ensure_target();
+  const FloatEnvironment environment;
+  AttentionProblem problem(q, k, v, options);
+  problem.set_outputs(out, extras);
+  require_apart(outputs_of(out, extras), inputs_of(q, k, v, options));
+  const AttentionSchedule schedule(problem, options, extras);
+  problem.compile_mask(schedule.threads);
+  problem.complete_outputs();
+  ForwardCall(problem, schedule, options.stop).run(extras);
+  if (options.empty_rows == EmptyRows::nan) fill_empty_rows(problem, extras, schedule.threads);
+}
+
+Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
+                 const AttentionExtras& extras) {
+  Dims shape = q.shape();
+  if (!shape.empty() && v.rank() > 0) shape[shape.size() - 1] = v.size(-1);
+  Tensor out = Tensor::uninitialized(shape, q.dtype());
+  attention(q, k, v, out.view(), options, extras);
+  return out;
+}
+
+}  // namespace qkv

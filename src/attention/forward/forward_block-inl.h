@@ -1,0 +1,414 @@
+// One block of queries of one head: transposed once, then run over the keys in tiles. Included once per CPU target.
+
+#if defined(QKV_ATTENTION_FORWARD_FORWARD_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_ATTENTION_FORWARD_FORWARD_BLOCK_INL_H_
+#undef QKV_ATTENTION_FORWARD_FORWARD_BLOCK_INL_H_
+#else
+#define QKV_ATTENTION_FORWARD_FORWARD_BLOCK_INL_H_
+#endif
+
+#include <cstring>
+
+#include "attention/extras/extras_pass-inl.h"
+#include "attention/forward/forward_kernel.h"
+#include "attention/tile/accumulate-inl.h"
+#include "attention/tile/dropout-inl.h"
+#include "attention/tile/exact_product-inl.h"
+#include "attention/tile/log_sum_exp.h"
+#include "attention/tile/logits-inl.h"
+#include "attention/tile/softmax_state-inl.h"
+#include "attention/tile/visibility-inl.h"
+#include "core/divide_up.h"
+#include "core/stop.h"
+#include "simd/prefetch.h"
+#include "simd/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// In elements of T, each part a multiple of the vector. Blocks that are computed in turns share the first part.
+template <class T, int kVectors>
+struct ForwardScratch {
+  explicit ForwardScratch(const AttentionTask& task)
+      : weights(kBlockKeys * kVectors * kLanes<T>), out(task.value_dim * kVectors * kLanes<T>), logits(task) {}
+
+  std::int64_t of_block() const { return 2 * out + logits.total(); }
+
+  std::int64_t weights, out;
+  LogitScratch<T, kVectors> logits;
+};
+
+// The partial result of some keys in memory: a state and, behind it, out [value_dim][columns].
+template <class T, int kVectors>
+struct ForwardPart {
+  using State = SoftmaxState<T, kVectors>;
+
+  static std::size_t out_bytes(const AttentionTask& task) {
+    return sizeof(T) * static_cast<std::size_t>(task.value_dim * kVectors * kLanes<T>);
+  }
+  static std::size_t bytes(const AttentionTask& task) { return (sizeof(State) + out_bytes(task) + 63) / 64 * 64; }
+
+  // `part` becomes the result of its keys and of those of `next`.
+  static void merge(const AttentionTask& task, std::byte* part, const std::byte* next) {
+    is_plain(task) ? merge_in<Unit::base2>(task, part, next) : merge_in<Unit::natural>(task, part, next);
+  }
+
+ private:
+  template <Unit kUnit>
+  static void merge_in(const AttentionTask& task, std::byte* part, const std::byte* next) {
+    merge_states<kUnit>(*reinterpret_cast<State*>(part), reinterpret_cast<T*>(part + sizeof(State)),
+                        *reinterpret_cast<const State*>(next), reinterpret_cast<const T*>(next + sizeof(State)),
+                        task.value_dim);
+  }
+};
+
+// T: type of the accumulation; Product: how the two products take their operands.
+template <class T, int kVectors, class Product>
+class ForwardBlock {
+ public:
+  // Queries begin <= i < end. `weights`, and what is taken of `own`: as ForwardScratch says.
+  ForwardBlock(const AttentionTask& task, std::int64_t begin, std::int64_t end, const Product& product, T* weights,
+               ScratchRoom& own)
+      : task_(task),
+        begin_(begin),
+        count_(end - begin),
+        visibility_(task_, begin_, count_),
+        dropout_(task_, begin_),
+        product_(product),
+        logits_(product),
+        weights_(weights),
+        out_(own.take<T>(ForwardScratch<T, kVectors>(task).out)),
+        chunk_out_(own.take<T>(ForwardScratch<T, kVectors>(task).out)) {
+    logits_.prepare(task_, begin_, count_, from_row(task_.query, begin_), own);
+    state_.reset();
+    std::memset(out_, 0, sizeof(T) * ForwardScratch<T, kVectors>(task).out);
+  }
+
+  // What is to be fetched for `next` while this block's tiles are computed.
+  void announce(const QueryBlock& next) {
+    const AttentionTask& task = *next.task;
+    const auto add = [this](const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size) {
+      const auto element = static_cast<std::int64_t>(size_of(rows.type));
+      if (rows.data == nullptr) return;
+      ahead_.add(from_row(rows, first).data, rows.step * element, last - first, size * element);
+    };
+    const std::int64_t end = std::min(next.begin + kTileColumns<T>, next.end);
+    add(task.query, next.begin, end, task.query_dim);
+    add({task.out, task.out_type, task.out_step}, next.begin, end, task.value_dim);
+    if (task.key.pages == nullptr && task.key.data != task_.key.data) {
+      add(task.key, 0, task.k_len, task.key_dim);
+      add(task.value, 0, task.k_len, task.value_dim);
+    }
+    const std::int64_t keys = visibility_.last_key() - visibility_.first_key();
+    const std::int64_t times = keys / kTileRows + 1 + (keys / kBlockKeys + 1) * (task_.value_dim / kTileRows);
+    ahead_lines_ = divide_up(ahead_.lines(), times);
+  }
+
+  // A partial result to go on with, and the one that there is now.
+  void load(const std::byte* part) {
+    std::memcpy(&state_, part, sizeof(State));
+    std::memcpy(out_, part + sizeof(State), Part::out_bytes(task_));
+    has_begun_ = true;
+  }
+  void store(std::byte* part) const {
+    std::memcpy(part, &state_, sizeof(State));
+    std::memcpy(part + sizeof(State), out_, Part::out_bytes(task_));
+  }
+
+  // Keys first <= j < last, multiples of kBlockKeys; to be called for all keys, in order, or for those of a part.
+  void attend(std::int64_t first, std::int64_t last) {
+    is_plain(task_) ? attend_in<Unit::base2>(first, last) : attend_in<Unit::natural>(first, last);
+  }
+
+  void finish() { is_plain(task_) ? finish_in<Unit::base2>() : finish_in<Unit::natural>(); }
+
+ private:
+  static constexpr int kColumns = kVectors * kLanes<T>;
+  static constexpr std::int64_t kStepKeys = Product::kGroupKeys > 0 ? Product::kGroupKeys : kBlockKeys;
+  static_assert(Product::kGroupKeys + kBlockKeys / 2 <= kBlockKeys);
+  using State = SoftmaxState<T, kVectors>;
+  using Part = ForwardPart<T, kVectors>;
+  using Tile = Vec<T>[kTileRows][kVectors];
+  using VectorRange = typename Visibility<T, kVectors>::VectorRange;
+  using Coverage = typename Visibility<T, kVectors>::Coverage;
+
+  // The first chunk goes to state_ and out_ directly, later ones are merged into them.
+  template <Unit kUnit>
+  void attend_in(std::int64_t first, std::int64_t last) {
+    const std::int64_t first_key = visibility_.first_key(), last_key = visibility_.last_key();
+    std::int64_t block = std::max(first, first_key / kStepKeys * kStepKeys);
+    for (; block < std::min(last, last_key); block += kStepKeys) {
+      if (block % kChunkKeys == 0 && has_begun_) begin_later_chunk();
+      has_begun_ = true;
+      const std::int64_t begin = std::max(first_key, block), end = std::min(block + kStepKeys, last_key);
+      T* out = is_later_ ? chunk_out_ : out_;
+      if (visibility_.has_visible(begin, end)) {
+        attend_keys<kUnit>(block, begin, end, is_later_ ? chunk_state_ : state_, out);
+      } else {
+        check_stop(task_.stop);
+      }
+      if (end == last_key || end % kBlockKeys == 0) add_groups(out);
+      if (is_later_ && (end == last_key || end % kChunkKeys == 0)) {
+        merge_states<kUnit>(state_, out_, chunk_state_, chunk_out_, task_.value_dim);
+      }
+    }
+  }
+
+  void begin_later_chunk() {
+    is_later_ = true;
+    chunk_state_.reset();
+    std::memset(chunk_out_, 0, sizeof(T) * task_.value_dim * kColumns);
+  }
+
+  template <Unit kUnit>
+  void finish_in() {
+    if (task_.sink != -kInfinity<double>) add_sink<kUnit>();
+    if (task_.out != nullptr) write_out();
+    if (task_.log_sum_exp != nullptr) write_log_sum_exp<kUnit>();
+    if (wants_planes(task_) || wants_sums(task_) || wants_row_statistics(task_)) {
+      ExtrasPass<kUnit, T, kVectors, Product>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
+    }
+  }
+
+  // A key with a weight and without a value.
+  template <Unit kUnit>
+  void add_sink() {
+    State sink;
+    sink.reset();
+    std::fill(sink.maximum, sink.maximum + kColumns, sink_of<kUnit, T>(task_));
+    std::fill(sink.sum, sink.sum + kColumns, T(1));
+    std::memset(chunk_out_, 0, sizeof(T) * task_.value_dim * kColumns);
+    merge_states<kUnit>(state_, out_, sink, chunk_out_, task_.value_dim);
+  }
+
+  // Keys first <= j < last, within the block that begins at `block`.
+  template <Unit kUnit>
+  void attend_keys(std::int64_t block, std::int64_t first, std::int64_t last, State& state, T* out) {
+    const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
+    VectorRange taken[kBlockKeys / kTileRows];  // the vectors of queries that take part in a tile
+    bool masked = false;
+    for (std::int64_t row = first_row; block + row < last; row += kTileRows) {
+      const std::int64_t key = block + row;
+      check_stop(task_.stop);
+      VectorRange& range = taken[row / kTileRows];
+      range = {0, kVectors};
+      ahead_.fetch(ahead_lines_);
+      bool seen = visibility_.sees_all(key, kTileRows);
+      if (!seen) {
+        visibility_.load(key);
+        const Coverage coverage = visibility_.coverage(key);
+        if (coverage == Coverage::none) {
+          range = {0, 0};
+          hide_rows(row, row + kTileRows);
+          continue;
+        }
+        seen = coverage == Coverage::all;
+      }
+      if (!seen) {
+        masked = true;
+        // Edges, as the causal one: products for the vectors that see nothing would be up to half of a block's.
+        if constexpr (kUnit == Unit::base2 && kVectors > 1) {
+          range = visibility_.vectors_seeing(key);
+          if (range.end - range.begin < kVectors) hide_rows(row, row + kTileRows);
+          if (range.end - range.begin == 1) {
+            absorb_some<1>(block, first_row, row, range.begin, state, out);
+            continue;
+          }
+          if constexpr (kVectors > 2) {
+            if (range.end - range.begin == 2) {
+              absorb_some<2>(block, first_row, row, range.begin, state, out);
+              continue;
+            }
+          }
+        }
+      }
+      if (far_) fetch_tiles(key);
+      Tile tile;
+      logits_.template compute<kUnit>(task_, key, tile);
+      if (seen) {
+        absorb<kUnit, false>(block, first_row, row, /*vector=*/0, tile, state, out);
+      } else {
+        visibility_.hide(key, tile);
+        absorb<kUnit, true>(block, first_row, row, /*vector=*/0, tile, state, out);
+      }
+    }
+    state.finish_block();
+    if (task_.out == nullptr) return;
+    if (dropout_.is_on()) dropout_.drop(block + first_row, last - block - first_row, weights_ + first_row * kColumns);
+    if constexpr (Product::kGroupKeys > 0) {
+      hide_rows(0, first_row);
+      hide_rows(divide_up(last - block, kTileRows) * kTileRows, kStepKeys);
+      keep_group(block, out);
+    } else {
+      add_tiles(block, first_row, last, taken, masked, out);
+    }
+  }
+
+  // Whether keys and values come from far: no other block of queries has read them, and they are more than announce()
+  // asks for.
+  bool are_far() const {
+    const std::int64_t bytes = task_.k_len * task_.key_dim * static_cast<std::int64_t>(sizeof(T));
+    return task_.q_len == count_ && size_of(task_.key.type) == sizeof(T) && bytes > Prefetch::kMostBytes;
+  }
+
+  // Asks for the keys after the next tile, and the values of this one.
+  HWY_INLINE void fetch_tiles(std::int64_t key) const {
+    const std::int64_t ahead = key + 2 * kTileRows, k_len = task_.k_len;
+    fetch_rows<T>(task_.key, ahead, std::min(ahead + kTileRows, k_len), task_.key_dim);
+    fetch_rows<T>(task_.value, key, std::min(key + kTileRows, k_len), task_.value_dim);
+  }
+
+  // Where groups of keys are multiplied whole, rows of weights that nobody computes are those of hidden keys.
+  HWY_INLINE void hide_rows(std::int64_t first, std::int64_t last) {
+    if constexpr (Product::kGroupKeys > 0) std::fill(weights_ + first * kColumns, weights_ + last * kColumns, T(-0.0));
+  }
+
+  // The weights of the group that begins at key `group` join those that wait for their values.
+  void keep_group(std::int64_t group, T* out) {
+    if (group != groups_end_) add_groups(out);
+    if (groups_first_ == groups_end_) groups_first_ = groups_end_ = group;
+    product_.template pair_weights<kVectors>(weights_, pairs_of(group));
+    groups_end_ += Product::kGroupKeys;
+  }
+
+  // Values times weights for the groups that wait.
+  HWY_INLINE void add_groups(T* out) {
+    if constexpr (Product::kGroupKeys > 0) {
+      if (groups_first_ == groups_end_) return;
+      for (std::int64_t dim = 0; dim < task_.value_dim; dim += kTileRows) ahead_.fetch(ahead_lines_);
+      product_.template add_values<kVectors>(task_, groups_first_, groups_end_, pairs_of(groups_first_), out);
+      groups_first_ = groups_end_;
+    }
+  }
+
+  T* pairs_of(std::int64_t group) const {
+    const std::int64_t row = Product::kGroupKeys + group % kBlockKeys / 2;
+    return weights_ + row * kColumns;
+  }
+
+  // Values times weights for the tiles from row `first` of the block on, up to key `last`.
+  void add_tiles(std::int64_t block, std::int64_t first, std::int64_t last, const VectorRange* taken, bool masked,
+                 T* out) {
+    for (std::int64_t key = block + first; key < last;) {
+      const std::int64_t tile = (key - block) / kTileRows;
+      std::int64_t end = tile + 1;
+      while (block + end * kTileRows < last && taken[end] == taken[tile]) ++end;
+      const auto values = product_.template value_rows<T>(task_, key, std::min(last, block + end * kTileRows));
+      if (taken[tile].begin < taken[tile].end) {
+        add_values(values, key - block, taken[tile], masked && !values.are_finite(task_.value_dim), out);
+      }
+      key += values.count;
+    }
+  }
+
+  // Values times weights, which begin in row `row`, for some vectors of queries.
+  template <class ValueRows>
+  void add_values(const ValueRows& values, std::int64_t row, VectorRange range, bool guarded, T* out) {
+    const std::int64_t column = range.begin * kLanes<T>;
+    T* weights = weights_ + row * kColumns + column;
+    const T* marks = guarded ? weights : nullptr;
+    const auto fetch = [this] { ahead_.fetch(ahead_lines_); };
+    if (range.end - range.begin == kVectors) {
+      accumulate<kVectors>(values, task_.value_dim, weights, marks, out, fetch);
+    } else if (range.end - range.begin == 1) {
+      accumulate<1, kVectors>(values, task_.value_dim, weights, marks, out + column, fetch);
+    } else if constexpr (kVectors > 2) {
+      accumulate<2, kVectors>(values, task_.value_dim, weights, marks, out + column, fetch);
+    }
+  }
+
+  // A masked tile for kCount vectors of queries, from `vector` on.
+  template <int kCount>
+  HWY_NOINLINE void absorb_some(std::int64_t block, std::int64_t first_row, std::int64_t row, int vector, State& state,
+                                T* out) {
+    Vec<T> tile[kTileRows][kCount];
+    logits_.compute_some(task_, block + row, vector, tile);
+    visibility_.hide(block + row, tile, vector);
+    absorb<Unit::base2, true>(block, first_row, row, vector, tile, state, out);
+  }
+
+  // The tile's logits become weights in rows `row` and below; a hidden key's weight is -0, so that the guarded product
+  // can tell it from a weight that vanished. The tile's first vector of queries is `vector`.
+  template <Unit kUnit, bool kMasked, int kCount>
+  HWY_INLINE void absorb(std::int64_t block, std::int64_t first_row, std::int64_t row, int vector,
+                         const Vec<T> (&tile)[kTileRows][kCount], State& state, T* out) {
+    const Tag<T> d;
+    const std::int64_t column = vector * kLanes<T>;
+    Vec<T> top[kCount];
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+      top[c] = tile[0][c];
+      QKV_UNROLL for (int r = 1; r < kTileRows; ++r) top[c] = hn::Max(top[c], tile[r][c]);
+    }
+    const Vec<T> unit = unit_of<kUnit, T>(task_);
+    if (HWY_UNLIKELY(state.is_exceeded_by(top, unit, vector))) {
+      Vec<T> factor[kCount];
+      state.template move_maximum<kUnit>(top, unit, vector, factor);
+      add_groups(out);
+      scale_columns(weights_ + first_row * kColumns + column, kColumns, row - first_row, factor);
+      scale_columns(out + column, kColumns, task_.value_dim, factor);
+    }
+    T* weights = weights_ + row * kColumns + column;
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+      const Vec<T> maximum = hn::Load(d, state.maximum + column + c * kLanes<T>);
+      Vec<T> sum = hn::Load(d, state.block + column + c * kLanes<T>);
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        Vec<T> weight = Product::template weight<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), maximum));
+        sum = hn::Add(sum, weight);
+        if constexpr (kMasked) {
+          weight = hn::IfThenElse(visibility_.hidden(block + row, r, vector + c), hn::Set(d, T(-0.0)), weight);
+        }
+        hn::Store(weight, d, weights + r * kColumns + c * kLanes<T>);
+      }
+      hn::Store(sum, d, state.block + column + c * kLanes<T>);
+    }
+  }
+
+  // 1 / sum per query of vector c, 0 for a query without keys.
+  HWY_INLINE Vec<T> inverse_sum(int c) const {
+    const Tag<T> d;
+    const Vec<T> sum = hn::Load(d, state_.sum + c * kLanes<T>);
+    return hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, T(1)), sum));
+  }
+
+  HWY_NOINLINE void write_out() {
+    with_type<T>(task_.out_type, [&]<class Out>(Out) {
+      for (int c = 0; c < kVectors && c * kLanes<T> < count_; ++c) {
+        const std::int64_t first = c * kLanes<T>;
+        const std::int64_t rows = HWY_MIN(count_ - first, kLanes<T>);
+        Out* target = reinterpret_cast<Out*>(task_.out) + (begin_ + first) * task_.out_step;
+        lanes_to_rows(out_ + first, kColumns, rows, task_.value_dim, inverse_sum(c), target, task_.out_step);
+      }
+    });
+  }
+
+  template <Unit kUnit>
+  void write_log_sum_exp() {
+    T* target = reinterpret_cast<T*>(task_.log_sum_exp) + begin_ * task_.log_sum_exp_step;
+    for (std::int64_t i = 0; i < count_; ++i, target += task_.log_sum_exp_step) {
+      *target = log_sum_exp(state_.maximum[i], state_.sum[i], kUnit == Unit::base2 ? kLn2 : 1.0);
+    }
+  }
+
+  const AttentionTask& task_;
+  const std::int64_t begin_, count_;
+  Visibility<T, kVectors> visibility_;
+  BlockDropout<T, kVectors> dropout_;
+  Product product_;
+  BlockLogits<T, kVectors, Product> logits_;
+  const bool far_ = are_far();
+  Prefetch ahead_;
+  std::int64_t ahead_lines_ = 0;  // at a time
+  State state_, chunk_state_;
+  bool has_begun_ = false;                          // the first chunk
+  bool is_later_ = false;                           // not the first chunk
+  std::int64_t groups_first_ = 0, groups_end_ = 0;  // keys whose weights wait for their values
+  // [kBlockKeys][kColumns]; or, of a group, [kGroupKeys][kColumns], and behind them the pairs of those that wait.
+  T* weights_;
+  T* out_;        // [value_dim][kColumns]
+  T* chunk_out_;  // the same, of a later chunk
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

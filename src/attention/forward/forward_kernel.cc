@@ -1,0 +1,68 @@
+// The fused forward pass over one block of queries: vectors run over queries, logits and weights are tiles
+// [key][query] that never leave the first-level cache, keys and values are read in place.
+// Why so: docs/design/attention_forward.md.
+
+#include "attention/forward/forward_kernel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/forward/forward_kernel.cc"
+#include "simd/targets.h"
+// Only after the list of targets.
+#include <hwy/foreach_target.h>
+
+#include "attention/forward/forward_blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+using DoubleBlocks = ForwardBlocks<double, ExactProduct>;
+using FloatBlocks = ForwardBlocks<float, ExactProduct>;
+
+void forward(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {
+  const AttentionTask& task = *block.task;
+  if (task.accumulates_f64()) return DoubleBlocks(task, scratch).run(block.begin, block.end, next, keys);
+  FloatBlocks(task, scratch).run(block.begin, block.end, next, keys);
+}
+
+void merge(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next) {
+  if (task.accumulates_f64()) return DoubleBlocks::merge(task, queries, part, next);
+  FloatBlocks::merge(task, queries, part, next);
+}
+
+ForwardPlan plan(const AttentionTask& task) {
+  return task.accumulates_f64() ? DoubleBlocks::plan(task) : FloatBlocks::plan(task);
+}
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "attention/forward/reduced_kernel.h"
+
+namespace qkv {
+namespace {
+
+HWY_EXPORT(forward);
+HWY_EXPORT(merge);
+HWY_EXPORT(plan);
+
+}  // namespace
+
+ForwardPlan plan_forward(const AttentionTask& task) {
+  if (task.precision == Precision::reduced) return plan_reduced(task);
+  return HWY_DYNAMIC_DISPATCH(plan)(task);
+}
+
+void attend_forward(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {
+  if (block.task->precision == Precision::reduced) return attend_reduced(block, next, scratch, keys);
+  HWY_DYNAMIC_DISPATCH(forward)(block, next, scratch, keys);
+}
+
+// No product is in it: the same for either precision.
+void merge_parts(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next) {
+  HWY_DYNAMIC_DISPATCH(merge)(task, queries, part, next);
+}
+
+}  // namespace qkv
+#endif  // HWY_ONCE

@@ -1,0 +1,272 @@
+// plan() and its siblings: report the schedules that the passes follow, with their counts and remarks.
+#include "qkv/attention/attention_plan.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "attention/backward/double_backward_call.h"
+#include "attention/backward/score_gradients.h"
+#include "attention/call/kernel_choice.h"
+#include "attention/call/planned_views.h"
+#include "attention/forward/forward_call.h"
+#include "attention/plan/attention_remarks.h"
+#include "core/boolean_blocks.h"
+#include "core/divide_up.h"
+#include "qkv/target.h"
+#include "simd/dispatch.h"
+
+namespace qkv {
+namespace {
+
+// Whether one of the queries begin <= i < end sees one of the 8 keys from `key` on, as far as blocks of booleans tell.
+bool sees_block(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::int64_t key) {
+  const std::int64_t word = key / BooleanBlocks::kWordKeys, bit = key / BooleanBlocks::kKeys % 64;
+  for (std::int64_t group = begin / BooleanBlocks::kQueries; group * BooleanBlocks::kQueries < end; ++group) {
+    bool some = true;
+    for (int p = 0; p < task.boolean_count; ++p) {
+      const PlaneBlocks& blocks = task.boolean_blocks[p];
+      some = some && (blocks.some == nullptr || (blocks.some[group * blocks.group_step + word] >> bit & 1) != 0);
+    }
+    if (some) return true;
+  }
+  return false;
+}
+
+// How a pass goes through queries and keys.
+struct Walk {
+  std::int64_t block_queries = 0, tile_keys = 0;
+  FoldedHeads folded{};         // heads that share a block
+  bool single_queries = false;  // single queries, by chunks
+  bool skips_booleans = true;   // tiles that a boolean mask hides
+  double numbers = 0;           // of rows that a pair of a query and a key multiplies
+};
+
+// Of `heads` heads, in `blocks` blocks of these queries. Prefill computes whole tiles (but the last) in which one of
+// the queries sees a key; a single query exactly the keys from the first to the last one.
+void count_tiles(AttentionPlan& plan, const Walk& walk, const AttentionTask& task, std::int64_t heads,
+                 std::int64_t blocks, std::int64_t begin, std::int64_t end, bool single_query) {
+  const KeyRange keys = keys_of_queries(task, begin, end);
+  const std::int64_t tile = single_query ? kChunkKeys : walk.tile_keys;
+  const std::int64_t first = keys.first / tile * tile, all = divide_up(task.k_len, tile);
+  std::int64_t tiles = keys.first == keys.last ? 0 : divide_up(keys.last - first, tile);
+  std::int64_t visited = single_query ? keys.last - keys.first : std::min(tiles * tile, task.k_len - first);
+  if (task.boolean_count > 0 && walk.skips_booleans && !single_query) {
+    for (std::int64_t key = first; key < keys.last; key += tile) {
+      if (sees_block(task, begin, end, key)) continue;
+      --tiles;
+      visited -= std::min(tile, task.k_len - key);
+    }
+  }
+  plan.tiles += blocks * all;
+  plan.skipped_tiles += blocks * (all - tiles);
+  const std::int64_t pairs = tiles == 0 ? 0 : (end - begin) * visited;
+  plan.operations += 2.0 * walk.numbers * static_cast<double>(heads) * static_cast<double>(pairs);
+}
+
+void count_sequence(AttentionPlan& plan, const Walk& walk, const AttentionTask& task, std::int64_t heads,
+                    std::int64_t blocks) {
+  if (walk.single_queries && is_single_query(task)) return count_tiles(plan, walk, task, heads, heads, 0, 1, true);
+  for (std::int64_t begin = 0; begin < task.q_len; begin += walk.block_queries) {
+    const std::int64_t end = std::min(begin + walk.block_queries, task.q_len);
+    count_tiles(plan, walk, task, heads, blocks, begin, end, false);
+  }
+}
+
+void count(AttentionPlan& plan, const Walk& walk, const AttentionProblem& problem) {
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const AttentionTask task = problem.task(b, 0);
+    const std::int64_t together = walk.folded.together(task.q_len);
+    if (task.boolean_count > 0 && together == 1) {  // booleans may tell heads apart
+      for (std::int64_t h = 0; h < problem.heads; ++h) count_sequence(plan, walk, problem.task(b, h), 1, 1);
+    } else {
+      const std::int64_t blocks = problem.kv_heads * divide_up(problem.heads / problem.kv_heads, together);
+      count_sequence(plan, walk, task, problem.heads, blocks);
+    }
+  }
+}
+
+double bytes_of(std::initializer_list<TensorView> views) {
+  double bytes = 0;
+  for (const TensorView& view : views) {
+    bytes += view ? static_cast<double>(view.element_count()) * static_cast<double>(size_of(view.dtype())) : 0;
+  }
+  return bytes;
+}
+
+// Of the keys and values that sequences have, paged or not, and of queries and outputs.
+double forward_bytes(const AttentionProblem& problem, Dtype out) {
+  double numbers = 0, out_numbers = 0;
+  const auto product = [](std::int64_t x, std::int64_t y) { return static_cast<double>(x) * static_cast<double>(y); };
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const std::int64_t queries = problem.query_length(b), keys = problem.key_length(b);
+    numbers += product(problem.heads, queries * problem.query_dim);
+    numbers += product(problem.kv_heads, keys * (problem.key_dim + problem.value_dim));
+    out_numbers += product(problem.heads, queries * problem.value_dim);
+  }
+  return numbers * static_cast<double>(size_of(problem.storage)) + out_numbers * static_cast<double>(size_of(out));
+}
+
+// What the passes over derivatives have in common. A place for each row of queries, of `size` numbers; 0: for a number.
+MutableTensorView place_of_queries(const TensorView& q, Dtype dtype, std::int64_t size) {
+  Dims shape = q.shape();
+  if (size > 0) {
+    shape[shape.size() - 1] = size;
+  } else {
+    shape = q.select(-1, 0).shape();
+  }
+  return {unallocated(), dtype, shape};
+}
+
+BackwardInputs backward_inputs(const AttentionProblem& problem, const TensorView& q, const TensorView& k,
+                               const TensorView& v) {
+  const MutableTensorView out = place_of_queries(q, problem.storage, problem.value_dim);
+  return {q, k, v, out, place_of_queries(q, problem.accumulation, 0), out};
+}
+
+template <class Schedule>
+void set_schedule(AttentionPlan& plan, const Schedule& schedule) {
+  plan.threads = std::max(plan.threads, schedule.threads);
+  plan.workspace = std::max(plan.workspace, static_cast<std::int64_t>(schedule.workspace));
+  plan.block_queries = schedule.kernel.block_queries;
+}
+
+AttentionPlan begin_plan(const AttentionProblem& problem, const char* kernel) {
+  AttentionPlan plan{.kernel = kernel, .target = selected_target()};
+  if (problem.batch == 0 || problem.heads == 0 || problem.q_len == 0 || problem.k_len == 0) plan.kernel = "none";
+  return plan;
+}
+
+Walk walk_of(const AttentionProblem& problem, std::int64_t block_queries) {
+  AttentionTask longest = problem.task(0, 0);
+  longest.q_len = problem.q_len;
+  return {.block_queries = block_queries, .tile_keys = plan_forward(longest).tile_keys};
+}
+
+// The products of a tile of tangents, and of one of gradients.
+double tangent_numbers(const AttentionProblem& problem, const AttentionTangents& tangents) {
+  const auto key_dim = static_cast<double>(problem.key_dim), value_dim = static_cast<double>(problem.value_dim);
+  return key_dim * (1 + (tangents.query ? 1 : 0) + (tangents.key ? 1 : 0)) + value_dim * (tangents.value ? 2 : 1);
+}
+
+double gradient_numbers(const AttentionProblem& problem) {
+  return 3.0 * static_cast<double>(problem.key_dim) + 2.0 * static_cast<double>(problem.value_dim);
+}
+
+template <class Schedule>
+void finish_plan(AttentionPlan& plan, const AttentionProblem& problem, const AttentionOptions& options,
+                 const Schedule& schedule) {
+  remark_on_target(plan);
+  remark_on_threads(plan, schedule.allowed_threads, schedule.asked_threads);
+  remark_on_options(plan, problem, options);
+}
+
+}  // namespace
+
+AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
+                   const AttentionExtras& extras) {
+  ensure_target();
+  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
+  problem.set_outputs(place_of_queries(q, q.dtype(), problem.value_dim), extras);
+  const AttentionSchedule schedule(problem, options, extras);
+  AttentionPlan plan{.kernel = "none", .target = selected_target()};
+  plan.workspace = static_cast<std::int64_t>(schedule.empty ? problem.memory().most_with(0) : schedule.workspace());
+  if (schedule.empty) return plan;
+  problem.compile_mask(schedule.threads);
+  const bool has_single = !schedule.single_queries.empty();
+  plan.kernel = schedule.prefill && has_single ? "prefill and decode" : has_single ? "decode" : "prefill";
+  if (schedule.single_queries.size() < static_cast<std::size_t>(problem.batch)) plan.precision = problem.precision;
+  plan.threads = schedule.busy_threads();
+  plan.block_queries = schedule.prefill ? schedule.block.block_queries : 1;
+  plan.tile_keys = schedule.prefill ? schedule.block.tile_keys : 0;
+  plan.chunk_keys = kChunkKeys;
+  const Walk walk{.block_queries = schedule.block.block_queries,
+                  .tile_keys = schedule.block.tile_keys,
+                  .folded = schedule.folded,
+                  .single_queries = true,
+                  .numbers = static_cast<double>(problem.key_dim + problem.value_dim)};
+  count(plan, walk, problem);
+  plan.bytes = forward_bytes(problem, q.dtype());
+  remark_on_target(plan);
+  remark_on_threads(plan, schedule.threads, schedule.asked_threads);
+  remark_on_forward(plan, problem, schedule, options, extras);
+  remark_on_options(plan, problem, options);
+  return plan;
+}
+
+AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const TensorView& v,
+                            const AttentionOptions& options, const AttentionGradients& gradients) {
+  ensure_target();
+  check_backward(options, gradients);
+  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
+  const BackwardInputs inputs = backward_inputs(problem, with_address(q), with_address(k), with_address(v));
+  const BackwardSchedule schedule = schedule_backward(problem, inputs, options, gradients);
+  AttentionPlan plan = begin_plan(problem, "backward");
+  set_schedule(plan, schedule);
+  if (plan.kernel == "none") return plan;
+  problem.compile_mask(schedule.threads);
+  plan.chunk_keys = kChunkKeys;
+  Walk walk = walk_of(problem, plan.block_queries);
+  walk.numbers = gradient_numbers(problem);
+  plan.tile_keys = walk.tile_keys;
+  count(plan, walk, problem);
+  plan.bytes = bytes_of(
+      {q, k, v, inputs.out, inputs.log_sum_exp, inputs.grad_out, gradients.query, gradients.key, gradients.value});
+  finish_plan(plan, problem, options, schedule);
+  return plan;
+}
+
+AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionTangents& tangents,
+                       const AttentionOptions& options, const AttentionOutputTangents& outputs) {
+  ensure_target();
+  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
+  require_tangents("attention_jvp", problem, options);
+  const JvpSchedule schedule(problem, options);
+  AttentionPlan plan = begin_plan(problem, "tangents");
+  set_schedule(plan, schedule);
+  if (plan.kernel == "none") return plan;
+  problem.compile_mask(schedule.threads);
+  Walk walk = walk_of(problem, plan.block_queries);
+  walk.skips_booleans = false;
+  walk.numbers = tangent_numbers(problem, tangents);
+  plan.tile_keys = walk.tile_keys;
+  count(plan, walk, problem);
+  const BackwardInputs inputs = backward_inputs(problem, q, k, v);
+  plan.bytes = bytes_of({q, k, v, tangents.query, tangents.key, tangents.value, inputs.out, inputs.log_sum_exp,
+                         outputs.out, outputs.log_sum_exp});
+  finish_plan(plan, problem, options, schedule);
+  return plan;
+}
+
+AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, const TensorView& v,
+                                   const AttentionTangents& tangents, const AttentionOptions& options,
+                                   const AttentionSecondGradients& gradients) {
+  ensure_target();
+  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
+  require_tangents("attention_double_backward", problem, options);
+  BackwardInputs inputs = backward_inputs(problem, with_address(q), with_address(k), with_address(v));
+  inputs.tangents = {with_address(tangents.query), with_address(tangents.key), with_address(tangents.value)};
+  const DoubleBackwardSchedule schedule(problem, inputs, options, gradients);
+  AttentionPlan plan = begin_plan(problem, "double backward");
+  set_schedule(plan, schedule.tangents);
+  set_schedule(plan, schedule.gradients);
+  if (plan.kernel == "none") return plan;
+  problem.compile_mask(schedule.tangents.threads);
+  plan.chunk_keys = kChunkKeys;
+  Walk walk = walk_of(problem, schedule.gradients.kernel.block_queries);
+  plan.tile_keys = walk.tile_keys;
+  // Gradients: those of a backward pass, and of the tangents once more.
+  const double of_tangents = tangent_numbers(problem, tangents);
+  walk.numbers = gradient_numbers(problem) + of_tangents - static_cast<double>(problem.value_dim) +
+                 (tangents.key ? static_cast<double>(problem.key_dim) : 0);
+  count(plan, walk, problem);
+  walk.block_queries = schedule.tangents.kernel.block_queries;
+  walk.skips_booleans = false;
+  walk.numbers = of_tangents;
+  count(plan, walk, problem);
+  plan.bytes = bytes_of({q, k, v, inputs.out, inputs.log_sum_exp, inputs.grad_out, tangents.query, tangents.key,
+                         tangents.value, gradients.query, gradients.key, gradients.value, gradients.grad_out});
+  finish_plan(plan, problem, options, schedule.gradients);
+  return plan;
+}
+
+}  // namespace qkv

@@ -1,0 +1,188 @@
+// KeyValueCache: appends rows to pages, shares pages between sequences, and attends to all that is cached.
+#include "qkv/attention/key_value_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+namespace qkv {
+namespace {
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
+  throw std::invalid_argument("key/value cache: " + fmt::format(text, std::forward<Args>(args)...));
+}
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+// The same pages in more memory.
+Tensor enlarged(const Tensor& storage, std::int64_t pages) {
+  Dims shape = storage.shape();
+  shape[0] = pages;
+  Tensor larger = Tensor::uninitialized(shape, storage.dtype());
+  convert(storage, larger.view().slice(0, 0, storage.size(0)));
+  return larger;
+}
+
+}  // namespace
+
+KeyValueCache::KeyValueCache(const KeyValueCacheConfig& config) : config_(config) {
+  if (config_.value_dim == 0) config_.value_dim = config_.head_dim;
+  const auto [batch, kv_heads, head_dim, value_dim, dtype, page_rows] = config_;
+  if (batch < 0 || kv_heads < 1 || head_dim < 1 || value_dim < 1 || page_rows < 1) {
+    fail("batch {}, kv_heads {}, head_dim {}, value_dim {} and page_rows {} must be 1 or more (batch: 0)", batch,
+         kv_heads, head_dim, value_dim, page_rows);
+  }
+  if (!is_floating(dtype)) fail("type {} must be f32, f64, bf16 or f16", name_of(dtype));
+  keys_ = Tensor::uninitialized({0, kv_heads, page_rows, head_dim}, dtype);
+  values_ = Tensor::uninitialized({0, kv_heads, page_rows, value_dim}, dtype);
+  table_.resize(at(batch * blocks_));
+  lengths_.resize(at(batch));
+}
+
+TensorView KeyValueCache::block_table() const {
+  return {reinterpret_cast<const std::byte*>(table_.data()), Dtype::i32, {batch(), blocks_}};
+}
+
+TensorView KeyValueCache::lengths() const {
+  return {reinterpret_cast<const std::byte*>(lengths_.data()), Dtype::i32, {batch()}};
+}
+
+void KeyValueCache::append(const TensorView& k, const TensorView& v) {
+  check_rows(k, v, 4);
+  if (k.size(0) != batch()) fail("k {} is not for a batch of {}", to_string(k.shape()), batch());
+  for (std::int64_t b = 0; b < batch(); ++b) append_rows(b, k.select(0, b), v.select(0, b));
+}
+
+void KeyValueCache::append(const TensorView& k, const TensorView& v, const TensorView& offsets) {
+  check_rows(k.transpose(0, 1), v.transpose(0, 1), 3);
+  if (offsets.rank() != 1 || offsets.size(0) != batch() + 1) {
+    fail("offsets {} must be [{}], the batch + 1", to_string(offsets.shape()), batch() + 1);
+  }
+  if (offsets.dtype() != Dtype::i32 && offsets.dtype() != Dtype::i64) {
+    fail("offsets must be i32 or i64, got {}", name_of(offsets.dtype()));
+  }
+  const Tensor copy = convert(offsets, Dtype::i64);
+  const std::span rows(copy.data<std::int64_t>(), at(copy.element_count()));
+  if (rows.front() != 0 || rows.back() != k.size(0) || !std::is_sorted(rows.begin(), rows.end())) {
+    fail("offsets must start at 0, never decrease, and end at the number of rows of k, {}", k.size(0));
+  }
+  for (std::int64_t b = 0; b < batch(); ++b) {
+    const std::int64_t first = rows[at(b)], last = rows[at(b + 1)];
+    append_rows(b, k.slice(0, first, last).transpose(0, 1), v.slice(0, first, last).transpose(0, 1));
+  }
+}
+
+// k and v: [..., kv_heads, rows, size].
+void KeyValueCache::check_rows(const TensorView& k, const TensorView& v, int rank) const {
+  const bool fits = k.rank() == rank && v.rank() == rank && k.size(-3) == config_.kv_heads &&
+                    v.size(-3) == config_.kv_heads && k.size(0) == v.size(0) && k.size(-2) == v.size(-2) &&
+                    k.size(-1) == config_.head_dim && v.size(-1) == config_.value_dim;
+  if (!fits) {
+    fail("k {} and v {} must be equally many rows of {} heads, of sizes {} and {}", to_string(k.shape()),
+         to_string(v.shape()), config_.kv_heads, config_.head_dim, config_.value_dim);
+  }
+  if (!is_floating(k.dtype()) || !is_floating(v.dtype())) {
+    fail("k and v must be of a floating type, got {} and {}", name_of(k.dtype()), name_of(v.dtype()));
+  }
+  const std::int64_t longest = batch() == 0 ? 0 : *std::max_element(lengths_.begin(), lengths_.end());
+  if (k.size(-2) > std::numeric_limits<std::int32_t>::max() - longest) {
+    fail("{} more keys after {} are too many", k.size(-2), longest);
+  }
+}
+
+// k and v: [kv_heads, rows, size].
+void KeyValueCache::append_rows(std::int64_t b, const TensorView& k, const TensorView& v) {
+  const std::int64_t rows = config_.page_rows, count = k.size(1);
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t length = lengths_[at(b)], row = length % rows;
+    const std::int64_t some = std::min(count - done, rows - row);
+    make_own(b, length / rows);
+    const std::int64_t page = block(b, length / rows);
+    convert(k.slice(1, done, done + some), keys_.view().select(0, page).slice(1, row, row + some));
+    convert(v.slice(1, done, done + some), values_.view().select(0, page).slice(1, row, row + some));
+    lengths_[at(b)] += static_cast<std::int32_t>(some);
+    done += some;
+  }
+}
+
+// Gives sequence b a page of its own as block i, in which the next row can be written.
+void KeyValueCache::make_own(std::int64_t b, std::int64_t i) {
+  if (i == blocks_) {
+    std::vector<std::int32_t> wider(table_.size() * 2);
+    for (std::int64_t s = 0; s < batch(); ++s) {
+      std::copy_n(&block(s, 0), blocks_, &wider[at(s * 2 * blocks_)]);
+    }
+    table_ = std::move(wider);
+    blocks_ *= 2;
+  }
+  const std::int64_t used = lengths_[at(b)] - i * config_.page_rows;  // rows of this page
+  if (used == 0) {
+    block(b, i) = take_page();
+    return;
+  }
+  const std::int32_t shared = block(b, i);
+  if (uses_[at(shared)] == 1) return;
+  const std::int32_t own = take_page();
+  for (Tensor* storage : {&keys_, &values_}) {
+    const TensorView from = std::as_const(*storage).view().select(0, shared).slice(1, 0, used);
+    convert(from, storage->view().select(0, own).slice(1, 0, used));
+  }
+  drop_page(shared);
+  block(b, i) = own;
+}
+
+std::int32_t KeyValueCache::take_page() {
+  if (free_.empty()) {
+    const std::int64_t pages = keys_.size(0), more = std::max<std::int64_t>(pages, 1);
+    if (pages + more > std::numeric_limits<std::int32_t>::max()) fail("{} pages are too many", pages + more);
+    uses_.resize(at(pages + more));
+    free_.reserve(uses_.size());
+    Tensor values = enlarged(values_, pages + more);
+    keys_ = enlarged(keys_, pages + more);
+    values_ = std::move(values);
+    for (std::int64_t page = pages + more - 1; page >= pages; --page) free_.push_back(static_cast<std::int32_t>(page));
+  }
+  const std::int32_t page = free_.back();
+  free_.pop_back();
+  uses_[at(page)] = 1;
+  return page;
+}
+
+void KeyValueCache::drop_page(std::int32_t page) {
+  if (--uses_[at(page)] == 0) free_.push_back(page);
+}
+
+void KeyValueCache::reorder(std::span<const std::int64_t> parents) {
+  for (const std::int64_t parent : parents) {
+    if (parent < 0 || parent >= batch()) fail("there is no sequence {} in a batch of {}", parent, batch());
+  }
+  const auto pages_of_length = [&](std::int64_t length) {
+    return (length + config_.page_rows - 1) / config_.page_rows;
+  };
+  std::vector<std::int32_t> table(parents.size() * at(blocks_)), lengths(parents.size());
+  for (std::size_t b = 0; b < parents.size(); ++b) {
+    lengths[b] = lengths_[at(parents[b])];
+    for (std::int64_t i = 0; i < pages_of_length(lengths[b]); ++i) {
+      const std::int32_t page = table[b * at(blocks_) + at(i)] = block(parents[b], i);
+      ++uses_[at(page)];
+    }
+  }
+  for (std::int64_t b = 0; b < batch(); ++b) {
+    for (std::int64_t i = 0; i < pages_of_length(length(b)); ++i) drop_page(block(b, i));
+  }
+  table_ = std::move(table);
+  lengths_ = std::move(lengths);
+}
+
+void attention(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out, AttentionOptions options,
+               const AttentionExtras& extras) {
+  options.block_table = cache.block_table();
+  options.mask = options.mask & Mask::lengths(cache.lengths()) & Mask::window(-1, -1, Align::bottom_right);
+  attention(q, cache.keys(), cache.values(), out, options, extras);
+}
+
+}  // namespace qkv

@@ -1,0 +1,451 @@
+// One query against a chunk of keys, for the query heads of a group: one sequence's, so that they see the same interval
+// of keys, but what is added to their logits is each head's own. Included once per CPU target.
+
+#if defined(QKV_ATTENTION_SINGLE_QUERY_SINGLE_QUERY_CHUNK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_ATTENTION_SINGLE_QUERY_SINGLE_QUERY_CHUNK_INL_H_
+#undef QKV_ATTENTION_SINGLE_QUERY_SINGLE_QUERY_CHUNK_INL_H_
+#else
+#define QKV_ATTENTION_SINGLE_QUERY_SINGLE_QUERY_CHUNK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/single_query/single_query_kernel.h"
+#include "attention/tile/log_sum_exp.h"
+#include "attention/tile/logits-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// Heads that share a key in registers, and heads and vectors of a value that do. Rows are read one after the other:
+// side by side they would hide from the processor that memory is read in order (1.6 times the time, in f32 from
+// memory).
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr int kHeadTile = 4, kValueTile = 16;
+#else
+inline constexpr int kHeadTile = 2, kValueTile = 8;
+#endif
+// Converting a value again for each pair of heads would cost more than the order of memory gains.
+template <class S>
+inline constexpr int kValueHeads = sizeof(S) == 2 ? kHeadTile : 2;
+template <class S>
+inline constexpr int kValueVectors = kValueTile / kValueHeads<S>;
+inline constexpr int kKeyTile = 4;  // keys whose sums are finished together
+// Of these, how many are read side by side.
+template <class S>
+inline constexpr int kKeysAbreast = sizeof(S) == 2 ? kKeyTile : 1;
+
+#if HWY_TARGET != HWY_SCALAR
+// The sum of the vector's blocks of 128 bits.
+template <class T>
+HWY_INLINE void store_blocks(Vec<T> x, T* to) {
+  constexpr int kBlock = 16 / sizeof(T);
+  if constexpr (kLanes<T> == 4 * kBlock) {
+    const hn::Half<Tag<T>> half;
+    const auto sum = hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x));
+    const hn::Half<decltype(half)> quarter;
+    hn::Store(hn::Add(hn::LowerHalf(quarter, sum), hn::UpperHalf(quarter, sum)), quarter, to);
+  } else if constexpr (kLanes<T> == 2 * kBlock) {
+    const hn::Half<Tag<T>> half;
+    hn::Store(hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)), half, to);
+  } else {
+    hn::Store(x, Tag<T>(), to);
+  }
+}
+
+// Lanes of two vectors, added by pairs and mixed: halves of `tag`'s width from the one and the other.
+template <class T, class D>
+HWY_INLINE Vec<T> join(D tag, Vec<T> a, Vec<T> b) {
+  const Tag<T> d;
+  const auto x = hn::BitCast(tag, a), y = hn::BitCast(tag, b);
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(tag, x, y)), hn::BitCast(d, hn::InterleaveUpper(tag, x, y)));
+}
+#endif
+
+// to[j] = the sum of sum[j]'s lanes, by the same additions for each j: a third of the work of one sum after the other.
+template <class T>
+HWY_INLINE void store_sums(const Vec<T> (&sum)[kKeyTile], T* to) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int j = 0; j < kKeyTile; ++j) to[j] = hn::GetLane(sum[j]);
+#else
+  const Tag<T> d;
+  const Vec<T> low = join<T>(d, sum[0], sum[1]), high = join<T>(d, sum[2], sum[3]);
+  if constexpr (sizeof(T) == 8) {
+    store_blocks<T>(low, to);
+    store_blocks<T>(high, to + 2);
+  } else {
+    store_blocks<T>(join<T>(hn::RepartitionToWide<Tag<T>>(), low, high), to);
+  }
+#endif
+}
+
+// logits[h][j] = queries[h] . keys[j]; one order of additions per pair, whatever the tile.
+template <int kKeys, int kHeads, class T, class S>
+HWY_INLINE void dot_tile(const S* HWY_RESTRICT keys, std::int64_t step, const T* HWY_RESTRICT queries,
+                         std::int64_t query_step, std::int64_t size, T* HWY_RESTRICT logits) {
+  const Tag<T> d;
+  const std::int64_t vectors = size / kLanes<T> * kLanes<T>;
+  Vec<T> sum[kHeads][kKeyTile];
+  QKV_UNROLL for (int h = 0; h < kHeads; ++h) { QKV_UNROLL for (int j = 0; j < kKeyTile; ++j) sum[h][j] = hn::Zero(d); }
+  constexpr int kAbreast = std::min(kKeys, kKeysAbreast<S>);
+  QKV_UNROLL for (int j = 0; j < kKeys; j += kAbreast) {
+    for (std::int64_t e = 0; e < vectors; e += kLanes<T>) {
+      Vec<T> key[kAbreast];
+      QKV_UNROLL for (int i = 0; i < kAbreast; ++i) key[i] = load_as(d, keys + (j + i) * step + e);
+      QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+        const Vec<T> query = hn::Load(d, queries + h * query_step + e);
+        QKV_UNROLL for (int i = 0; i < kAbreast; ++i) sum[h][j + i] = hn::MulAdd(key[i], query, sum[h][j + i]);
+      }
+    }
+  }
+  QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+    HWY_ALIGN T totals[kKeyTile];
+    store_sums<T>(sum[h], totals);
+    QKV_UNROLL for (int j = 0; j < kKeys; ++j) {
+      for (std::int64_t e = vectors; e < size; ++e) {
+        totals[j] += queries[h * query_step + e] * static_cast<T>(keys[j * step + e]);
+      }
+      logits[h * kChunkKeys + j] = totals[j];
+    }
+  }
+}
+
+// out[h][e] += sum over keys of weights[h][j] * values[j][e], in order of keys. kSkip: hidden keys (weight -0) are left
+// out.
+template <int kHeads, int kCount, bool kSkip, class T, class S>
+HWY_INLINE void sum_values(const S* HWY_RESTRICT values, std::int64_t step, std::int64_t keys,
+                           const T* HWY_RESTRICT weights, T* HWY_RESTRICT out, std::int64_t out_step) {
+  const Tag<T> d;
+  Vec<T> sum[kHeads][kCount];
+  QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) sum[h][c] = hn::Load(d, out + h * out_step + c * kLanes<T>);
+  }
+  for (std::int64_t j = 0; j < keys; ++j, values += step) {
+    Vec<T> value[kCount];
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) value[c] = load_as(d, values + c * kLanes<T>);
+    QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+      const T weight = weights[h * kChunkKeys + j];
+      if (kSkip && std::signbit(weight)) continue;
+      QKV_UNROLL for (int c = 0; c < kCount; ++c) sum[h][c] = hn::MulAdd(hn::Set(d, weight), value[c], sum[h][c]);
+    }
+  }
+  QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) hn::Store(sum[h][c], d, out + h * out_step + c * kLanes<T>);
+  }
+}
+
+// Sizes in elements of T.
+template <class T>
+struct SingleQueryScratch {
+  SingleQueryScratch(const AttentionTask& task, std::int64_t heads)
+      : query_step(whole_vectors<T>(task.key_dim)), queries(heads * query_step), logits(heads * kChunkKeys) {}
+
+  std::int64_t query_step, queries, logits;
+};
+
+template <class T, class S>
+class SingleQueryChunk {
+ public:
+  SingleQueryChunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t chunk, ScratchRoom scratch)
+      : tasks_(tasks), heads_(heads), chunk_(chunk) {
+    const SingleQueryScratch<T> sizes(tasks[0], heads);
+    query_step_ = sizes.query_step;
+    queries_ = scratch.take<T>(sizes.queries);
+    logits_ = scratch.take<T>(sizes.logits);
+    const KeyRange keys = keys_of_query(tasks[0], 0);
+    first_ = std::clamp(keys.first, chunk, chunk + kChunkKeys);
+    last_ = std::clamp(keys.last, first_, chunk + kChunkKeys);
+  }
+
+  void run(T* part, std::int64_t row_elements) {
+    const Tag<T> d;
+    for (std::int64_t at = 0; at < heads_ * row_elements; at += kLanes<T>) hn::Store(hn::Zero(d), d, part + at);
+    if (first_ >= last_) return;
+    compute_logits();
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      T* row = part + h * row_elements;
+      if (is_plain(tasks_[h])) {
+        weigh<Unit::base2>(h, row[0], row[1]);
+      } else {
+        weigh<Unit::natural>(h, row[0], row[1]);
+      }
+    }
+    add_values(part + kLanes<T> * header_vectors(), row_elements);
+  }
+
+  // Vectors before a row's out: they hold the maximum and the sum.
+  static constexpr std::int64_t header_vectors() { return kLanes<T> == 1 ? 2 : 1; }
+
+  // The rows that tasks ask for, over this chunk, given their maximum and sum.
+  void write_planes(const T* part, std::int64_t row_elements) {
+    compute_logits();
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      finish_logits(h);
+      const T* row = part + h * row_elements;
+      if (is_plain(tasks_[h])) {
+        write_rows<Unit::base2>(h, row[0], row[1]);
+      } else {
+        write_rows<Unit::natural>(h, row[0], row[1]);
+      }
+    }
+  }
+
+ private:
+  void compute_logits() {
+    const Tag<T> d;
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      T* query = queries_ + h * query_step_;
+      convert_row(reinterpret_cast<const S*>(tasks_[h].query.data), tasks_[h].query_dim, query);
+      if (!is_plain(tasks_[h]) || tasks_[h].scale > 0) continue;
+      for (std::int64_t e = 0; e < query_step_; e += kLanes<T>) {
+        hn::Store(hn::Neg(hn::Load(d, query + e)), d, query + e);
+      }
+    }
+    const std::int64_t ahead = rows_ahead(tasks_[0].key_dim);
+    for (std::int64_t j = first_; j < last_;) {
+      const KeyRows<S> keys = rows_from<S>(tasks_[0].key, j, last_);
+      const S* key = keys.data;
+      const std::int64_t end = j + keys.count;
+      for (; j + kKeyTile <= end; j += kKeyTile, key += kKeyTile * keys.step) {
+        fetch(tasks_[0].key, j + ahead, kKeyTile, tasks_[0].key_dim);
+        dot_keys<kKeyTile>(key, j);
+      }
+      for (; j < end; ++j, key += keys.step) dot_keys<1>(key, j);
+    }
+  }
+
+  template <int kKeys>
+  HWY_INLINE void dot_keys(const S* keys, std::int64_t j) {
+    const std::int64_t step = tasks_[0].key.step, size = tasks_[0].key_dim;
+    T* logits = logits_ + (j - chunk_);
+    std::int64_t h = 0;
+    for (; h + kHeadTile <= heads_; h += kHeadTile) {
+      dot_tile<kKeys, kHeadTile>(keys, step, queries_ + h * query_step_, query_step_, size, logits + h * kChunkKeys);
+    }
+    for (; h < heads_; ++h) {
+      dot_tile<kKeys, 1>(keys, step, queries_ + h * query_step_, query_step_, size, logits + h * kChunkKeys);
+    }
+  }
+
+  // Scale, soft cap and bias of natural logits, and boolean masks, of head h; -infinity around, to whole vectors.
+  void finish_logits(std::int64_t h) {
+    const AttentionTask& task = tasks_[h];
+    T* logits = logits_ + h * kChunkKeys;
+    const std::int64_t begin = first_ - chunk_, end = last_ - chunk_;
+    if (!is_plain(task)) {
+      for (std::int64_t j = begin; j < end; ++j) logits[j] *= static_cast<T>(task.scale);
+    }
+    std::fill(logits + begin / kLanes<T> * kLanes<T>, logits + begin, -kInfinity<T>);
+    std::fill(logits + end, logits + whole_vectors<T>(end), -kInfinity<T>);
+    if (task.soft_cap != 0) cap(static_cast<T>(task.soft_cap), logits, begin, end);
+    for (int p = 0; p < task.bias_count; ++p) {
+      const T* bias = reinterpret_cast<const T*>(task.biases[p].data) + first_ * task.biases[p].key_step;
+      for (std::int64_t j = begin; j < end; ++j, bias += task.biases[p].key_step) logits[j] += *bias;
+    }
+    if (task.alibi_slope != 0) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        logits[j] -= static_cast<T>(task.alibi_slope) * static_cast<T>(std::abs(task.offset - (chunk_ + j)));
+      }
+    }
+    for (int t = 0; t < task.table_count; ++t) {
+      const TableBias& table = task.tables[t];
+      table.row_length > 0 ? add_rows(table, task, queries_ + h * query_step_, logits, begin, end)
+                           : add_table(table, task.offset, logits, begin, end);
+    }
+    if (task.logit_function != nullptr) task.logit_function->change_tile(tile_of(task, logits + begin));
+    hide(h, -kInfinity<T>);
+  }
+
+  // The pairs of the query and keys first_ <= j < last_.
+  template <class Element>
+  PairTile<Element> tile_of(const AttentionTask& task, Element* elements) const {
+    return {.first = pair_of(task, 0, first_),
+            .queries = 1,
+            .keys = static_cast<std::int32_t>(last_ - first_),
+            .query_step = kChunkKeys,
+            .key_step = 1,
+            .at = elements};
+  }
+
+  // The hidden keys of head h, between first_ and last_, get this entry among the logits.
+  void hide(std::int64_t h, T entry) {
+    const AttentionTask& task = tasks_[h];
+    T* logits = logits_ + h * kChunkKeys;
+    for (int p = 0; p < task.boolean_count; ++p) {
+      const Plane& plane = task.booleans[p];
+      for (std::int64_t j = first_; j < last_; ++j) {
+        if (plane.data[j * plane.key_step] == std::byte{0}) logits[j - chunk_] = entry;
+      }
+    }
+    for (std::int64_t j = first_; task.key_documents != nullptr && j < last_; ++j) {
+      if (task.key_documents[j] != *task.query_documents) logits[j - chunk_] = entry;
+    }
+    for (std::size_t f = 0; f < task.mask_function_count; ++f) {
+      std::uint8_t visible[kChunkKeys];
+      task.mask_functions[f].fill(tile_of(task, visible));
+      for (std::int64_t j = first_; j < last_; ++j) {
+        if (visible[j - first_] == 0) logits[j - chunk_] = entry;
+      }
+    }
+  }
+
+  // Shaw's: neighbouring keys meet neighbouring rows, or all beyond the reach one.
+  void add_rows(const TableBias& table, const AttentionTask& task, const T* query, T* logits, std::int64_t begin,
+                std::int64_t end) const {
+    const T* rows = reinterpret_cast<const T*>(table.values);
+    std::int64_t met = -1;
+    T number = 0;
+    for (std::int64_t j = begin; j < end; ++j) {
+      const std::int64_t row = table.row_index(task.offset - (chunk_ + j));
+      if (row != met) number = static_cast<T>(task.scale) * dot(query, rows + row * table.row_length, task.query_dim);
+      met = row;
+      logits[j] += number;
+    }
+  }
+
+  void add_table(const TableBias& table, std::int64_t position, T* logits, std::int64_t begin, std::int64_t end) const {
+    const T* values = reinterpret_cast<const T*>(table.values);
+    if (table.coordinates == nullptr) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        logits[j] += values[table.line_index(position - (chunk_ + j), 1)];
+      }
+      return;
+    }
+    const auto* coordinates = reinterpret_cast<const hwy::MakeSigned<T>*>(table.coordinates);
+    for (std::int64_t j = begin; j < end; ++j) {
+      logits[j] += values[coordinates[position] - coordinates[chunk_ + j] + table.center];
+    }
+  }
+
+  static void cap(T cap, T* logits, std::int64_t begin, std::int64_t end) {
+    const Tag<T> d;
+    for (std::int64_t j = begin / kLanes<T> * kLanes<T>; j < end; j += kLanes<T>) {
+      const Vec<T> logit = hn::Load(d, logits + j);
+      const Vec<T> capped = hn::Mul(tanh<T>(hn::Div(logit, hn::Set(d, cap))), hn::Set(d, cap));
+      const auto outside = hn::Eq(logit, hn::Set(d, -kInfinity<T>));
+      hn::Store(hn::IfThenElse(outside, logit, capped), d, logits + j);
+    }
+  }
+
+  // Logits of head h become weights relative to their maximum; a hidden key's weight is -0.
+  template <Unit kUnit>
+  void weigh(std::int64_t h, T& maximum, T& sum) {
+    const Tag<T> d;
+    finish_logits(h);
+    T* logits = logits_ + h * kChunkKeys;
+    const std::int64_t begin = (first_ - chunk_) / kLanes<T> * kLanes<T>, end = last_ - chunk_;
+    Vec<T> top = hn::Set(d, -kInfinity<T>);
+    for (std::int64_t j = begin; j < end; j += kLanes<T>) top = hn::Max(top, hn::Load(d, logits + j));
+    const Vec<T> unit = unit_of<kUnit, T>(tasks_[h]);
+    maximum = hn::GetLane(hn::Mul(hn::MaxOfLanes(d, top), unit));
+    if (maximum == -kInfinity<T>) maximum = 0;  // no key: all weights vanish
+    Vec<T> total = hn::Zero(d);
+    for (std::int64_t j = begin; j < end; j += kLanes<T>) {
+      const Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(hn::Load(d, logits + j), unit), hn::Set(d, maximum)));
+      hn::Store(weight, d, logits + j);
+      total = hn::Add(total, weight);
+    }
+    sum = hn::GetLane(hn::SumOfLanes(d, total));
+    hide(h, T(-0.0));
+    if (tasks_[h].dropout.is_on()) drop(tasks_[h], logits);
+  }
+
+  // Products, so that -0 stays what it is.
+  void drop(const AttentionTask& task, T* weights) const {
+    DropoutRow row(task.dropout, task.sequence, task.head, /*query=*/0);
+    for (std::int64_t j = first_; j < last_; ++j) weights[j - chunk_] *= static_cast<T>(row.factor(j));
+  }
+
+  template <Unit kUnit>
+  void write_rows(std::int64_t h, T maximum, T sum) {
+    const AttentionTask& task = tasks_[h];
+    const T inverse = sum == 0 ? T(0) : T(1) / sum;
+    const std::int64_t end = std::min(chunk_ + kChunkKeys, task.k_len);
+    T* weights = reinterpret_cast<T*>(task.weights);
+    T* logits = reinterpret_cast<T*>(task.logits);
+    for (std::int64_t key = chunk_; key < end; ++key) {
+      const T logit = key < first_ || key >= last_ ? -kInfinity<T> : logits_[h * kChunkKeys + key - chunk_];
+      if (logits != nullptr) logits[key] = logit * natural_unit_of<kUnit, T>(task);
+      if (weights != nullptr) {
+        const Vec<T> relative = hn::Set(Tag<T>(), logit * hn::GetLane(unit_of<kUnit, T>(task)) - maximum);
+        weights[key] = hn::GetLane(power<kUnit, T>(relative)) * inverse;
+      }
+    }
+  }
+
+  // In blocks of keys, so that a block's values are read from memory once and then from the first-level cache.
+  void add_values(T* out, std::int64_t out_step) {
+    const std::int64_t ahead = rows_ahead(tasks_[0].value_dim);
+    for (std::int64_t j = first_; j < last_;) {
+      const KeyRows<S> values = rows_from<S>(tasks_[0].value, j, std::min(j + kBlock, last_));
+      fetch(tasks_[0].value, j + ahead, values.count, tasks_[0].value_dim);
+      std::int64_t h = 0;
+      for (; h + kValueHeads<S> <= heads_; h += kValueHeads<S>) {
+        add_block<kValueHeads<S>>(values.data, values.count, h, j, out, out_step);
+      }
+      for (; h < heads_; ++h) add_block<1>(values.data, values.count, h, j, out, out_step);
+      j += values.count;
+    }
+  }
+
+  template <int kHeads>
+  HWY_INLINE void add_block(const S* values, std::int64_t keys, std::int64_t h, std::int64_t j, T* out,
+                            std::int64_t out_step) {
+    const T* weights = logits_ + h * kChunkKeys + (j - chunk_);
+    if (is_masked_by_element(tasks_[0])) {
+      add_sizes<kHeads, true>(values, keys, weights, out + h * out_step, out_step);
+    } else {
+      add_sizes<kHeads, false>(values, keys, weights, out + h * out_step, out_step);
+    }
+  }
+
+  template <int kHeads, bool kSkip>
+  HWY_INLINE void add_sizes(const S* values, std::int64_t keys, const T* weights, T* out, std::int64_t out_step) {
+    const std::int64_t step = tasks_[0].value.step, size = tasks_[0].value_dim;
+    constexpr int kVectors = kValueVectors<S>;
+    std::int64_t e = 0;
+    for (; e + kVectors * kLanes<T> <= size; e += kVectors * kLanes<T>) {
+      sum_values<kHeads, kVectors, kSkip>(values + e, step, keys, weights, out + e, out_step);
+    }
+    for (; e + kVectors / 2 * kLanes<T> <= size; e += kVectors / 2 * kLanes<T>) {
+      sum_values<kHeads, kVectors / 2, kSkip>(values + e, step, keys, weights, out + e, out_step);
+    }
+    for (; e + kLanes<T> <= size; e += kLanes<T>) {
+      sum_values<kHeads, 1, kSkip>(values + e, step, keys, weights, out + e, out_step);
+    }
+    for (; e < size; ++e) {
+      for (int h = 0; h < kHeads; ++h) {
+        for (std::int64_t j = 0; j < keys; ++j) {
+          const T weight = weights[h * kChunkKeys + j];
+          if (!(kSkip && std::signbit(weight))) out[h * out_step + e] += weight * static_cast<T>(values[j * step + e]);
+        }
+      }
+    }
+  }
+
+  // Values whose products with all heads are taken before the next are read.
+  static constexpr std::int64_t kBlock = 16;
+
+  // How far ahead rows are asked for: some kilobytes, because a processor fetches no further than its queues and the
+  // page reach. Beyond all rows where the products of many heads take longer than memory.
+  std::int64_t rows_ahead(std::int64_t size) const {
+    constexpr std::int64_t kAhead = 10 * 1024 / sizeof(S), kMostHeads = sizeof(S);
+    return heads_ > kMostHeads ? tasks_[0].k_len : std::max(kBlock, kAhead / size);
+  }
+
+  HWY_INLINE void fetch(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size) const {
+    fetch_rows<S>(rows, first, std::min(first + count, tasks_[0].k_len), size);
+  }
+
+  const AttentionTask* tasks_;
+  const std::int64_t heads_, chunk_;
+  std::int64_t first_, last_, query_step_;
+  T* queries_;  // [heads][query_step], times the scale
+  T* logits_;   // [heads][kChunkKeys], then weights
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

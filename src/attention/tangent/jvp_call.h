@@ -1,0 +1,60 @@
+// Tangents of q, k and v, checked, for attention_jvp() and attention_double_backward().
+#pragma once
+
+#include <string_view>
+
+#include "attention/call/attention_problem.h"
+#include "attention/tangent/jvp_kernel.h"
+#include "qkv/attention/attention_jvp.h"
+
+namespace qkv {
+
+// std::invalid_argument, beginning with the function's name, for options without tangents (see attention_jvp.h).
+void require_tangents(std::string_view function, const AttentionProblem& problem, const AttentionOptions& options);
+
+// std::invalid_argument unless the view has the type of q.
+void require_type_of_q(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+// The same of an output, of which no two elements share an address either.
+void require_place(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+
+// What is known of the outputs' tangents, or places for it: of out and log_sum_exp, and the sums of jvp_kernel.h.
+struct MovedOutputs {
+  MutableTensorView out{}, log_sum_exp{}, weight_sum{};
+};
+
+// How tangents are computed and what that allocates, decided before anything runs: the pass follows it, plan() reports
+// it.
+struct JvpSchedule {
+  // `outer`: bytes that the caller holds meanwhile. std::invalid_argument if the memory limit cannot be kept.
+  JvpSchedule(const AttentionProblem& problem, const AttentionOptions& options, std::size_t outer = 0);
+
+  JvpPlan kernel;
+  std::int64_t blocks = 0;  // of queries, of the longest sequence
+  std::int64_t tasks = 0;   // these of all heads
+  int threads = 1;          // that have something to do: as many as asked for, or as the limit allows
+  int asked_threads = 1, allowed_threads = 1;  // allowed: by the memory limit
+  std::size_t workspace = 0;                   // the most that is allocated at a time
+};
+
+// attention_jvp() of a checked problem and checked options.
+void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+                  const AttentionTangents& tangents, const JvpSchedule& schedule, const AttentionOptions& options,
+                  const MovedOutputs& outputs);
+
+// What attention_double_backward() allocates for the tangents of out, unless they have a place, and of log_sum_exp.
+std::size_t moved_bytes(const AttentionProblem& problem, bool has_place);
+
+// Each in the form and the type of what it is a tangent of; std::invalid_argument for one that does not fit.
+class Tangents {
+ public:
+  Tangents() = default;
+  Tangents(const AttentionProblem& problem, const AttentionTangents& tangents);
+
+  // Of head h of sequence b.
+  TaskTangents task(const AttentionProblem& problem, std::int64_t b, std::int64_t h) const;
+
+ private:
+  TensorView query_, key_, value_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,209 @@
+// What every kernel is given about one head of one sequence: addresses, steps in elements, and the mask as numbers.
+// Plain data, filled from the checked arguments of a call; kernels themselves check nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stop_token>
+
+#include "core/dropout.h"
+#include "qkv/attention/attention_function.h"
+#include "qkv/attention/precision.h"
+#include "qkv/attention/score.h"
+#include "simd/rows.h"
+
+namespace qkv {
+
+// Keys are reduced in chunks of this length, each from a fresh state; the partial results are merged in index order. So
+// the bits of a row do not depend on who computes which chunk.
+inline constexpr std::int64_t kChunkKeys = 1024;
+
+// Keys whose weights are held at once: 128 x 48 floats are 24 KiB, half of a first-level cache.
+inline constexpr std::int64_t kBlockKeys = 128;
+static_assert(kChunkKeys % kBlockKeys == 0);
+
+// Keys first <= j < last; none if first == last.
+struct KeyRange {
+  std::int64_t first, last;
+  bool operator==(const KeyRange&) const = default;
+};
+
+// An element (query i, key j) at data + i * query_step + j * key_step.
+struct Plane {
+  const std::byte* data = nullptr;
+  std::int64_t query_step = 0;
+  std::int64_t key_step = 0;
+};
+
+// What BooleanBlocks knows of a plane: the words of query i's group at group i / 16 * group_step. nullptr: nothing.
+struct PlaneBlocks {
+  const std::uint64_t* some = nullptr;
+  const std::uint64_t* every = nullptr;
+  std::int64_t group_step = 0;
+};
+
+inline constexpr int kMaxPlanes = 4;
+
+// A learned number per relative position, of one head. Either a line of them, in which that of a query at p and a key
+// at j stands at reach + p - j, clamped to -1 ... 2 reach + 1; or those of a window, at coordinates[p] - coordinates[j]
+// + center. Around both there is room for a vector and more: numbers and coordinates repeat their ends. Or Shaw's
+// 2 reach + 1 rows of row_length numbers: scale times the query by row reach + p - j, clamped.
+struct TableBias {
+  const std::byte* values = nullptr;
+  std::int64_t reach = 0;
+  const std::byte* coordinates = nullptr;  // integers of the width of the accumulation; nullptr: a line
+  std::int64_t center = 0;
+  std::int64_t row_length = 0;  // not Shaw's: 0
+  std::int64_t numbers = 0;     // with the room around a line
+
+  // Where, in a line, the first of `lanes` neighbouring queries finds its number; it stands `distance` behind the key.
+  std::int64_t line_index(std::int64_t distance, std::int64_t lanes) const {
+    return std::clamp(reach + distance, -lanes, 2 * reach + 1);
+  }
+  // The row of a query that stands `distance` behind the key.
+  std::int64_t row_index(std::int64_t distance) const {
+    return std::clamp<std::int64_t>(reach + distance, 0, 2 * reach);
+  }
+};
+
+inline constexpr std::int64_t kTablePadding = 64;
+
+// One number per query, or a row per query: that of query i at data + i * step. nullptr: not wanted.
+struct QueryPlace {
+  std::byte* data = nullptr;
+  std::int64_t step = 0;
+};
+
+struct AttentionTask {
+  Rows query, key, value;
+  std::byte* out = nullptr;
+  std::int64_t out_step = 0;
+  Dtype out_type = Dtype::f32;
+
+  std::int64_t q_len = 0, k_len = 0;
+  std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
+
+  std::int64_t sequence = 0, head = 0;
+  std::int64_t period = 0;  // not 0: rows are queries of several heads (folded_heads.h), row i its head's i % period
+
+  Precision precision = Precision::exact;  // reduced: only if the selected target has it
+  double scale = 1;
+  double soft_cap = 0;  // 0: off
+
+  Score::Kind score = Score::Kind::scaled_dot;
+  std::int64_t hidden = 0;          // of additive scores
+  Rows score_w_query, score_w_key;  // [hidden, query_dim] and [hidden, key_dim], or w_query [query_dim, key_dim]
+  const std::byte* score_v = nullptr;
+
+  // Query i sees keys j with i + offset - left <= j <= i + offset + right and j < length.
+  std::int64_t offset = 0, left = 0, right = 0, length = 0;
+  const KeyRange* document_keys = nullptr;  // per query: from the first to the last key of its document
+  // Numbers of documents, where the keys of one are scattered: keys of other numbers in between are hidden.
+  const std::int32_t* query_documents = nullptr;
+  const std::int32_t* key_documents = nullptr;
+  const MaskFunction* mask_functions = nullptr;
+  std::size_t mask_function_count = 0;
+  int boolean_count = 0;
+  Plane booleans[kMaxPlanes];  // bytes, not 0 = visible
+  PlaneBlocks boolean_blocks[kMaxPlanes];
+  int bias_count = 0;
+  Plane biases[kMaxPlanes];
+  double alibi_slope = 0;
+  int table_count = 0;
+  TableBias tables[kMaxPlanes];
+  const LogitFunction* logit_function = nullptr;
+  double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
+
+  DropoutRule dropout;
+
+  const std::stop_token* stop = nullptr;  // the kernels ask it at every tile
+
+  // What it is accumulated in: f64 for f64, else f32.
+  bool accumulates_f64() const { return query.type == Dtype::f64; }
+
+  // Requests; nullptr: not wanted.
+  std::byte* log_sum_exp = nullptr;
+  std::int64_t log_sum_exp_step = 0;
+  std::byte* weights = nullptr;
+  std::int64_t weights_step = 0;  // from query to query
+  std::byte* logits = nullptr;
+  std::int64_t logits_step = 0;
+  std::int64_t row_length = 0;  // of weights and logits; beyond k_len: 0 and -infinity
+  QueryPlace row_maximum, entropy;
+  QueryPlace top_keys, top_weights;
+  std::int64_t top_count = 0;
+  // Sums over all queries (weight_sums.h): blocks of queries must come in order, on one thread.
+  std::byte* received = nullptr;
+  std::int64_t received_step = 0;
+  std::byte* block_weights = nullptr;  // [block_rows][block_columns], rows block_step apart
+  std::int64_t block_rows = 0, block_columns = 0, block_step = 0;
+};
+
+// Which query of its head row i is.
+inline std::int64_t query_of_row(const AttentionTask& task, std::int64_t i) {
+  return task.period == 0 ? i : i % task.period;
+}
+
+// What causal, window, length and documents leave for the query in row i.
+inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
+  const std::int64_t query = query_of_row(task, i);
+  std::int64_t begin = 0, end = std::clamp<std::int64_t>(task.length, 0, task.k_len);
+  if (task.document_keys != nullptr) {
+    end = std::min(end, task.document_keys[query].last);
+    begin = std::min(end, task.document_keys[query].first);
+  }
+  const std::int64_t position = query + task.offset;
+  const std::int64_t first = std::clamp(position - task.left, begin, end);
+  return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
+}
+
+// Shaw's table, or nullptr.
+inline const TableBias* rows_table(const AttentionTask& task) {
+  for (int t = 0; t < task.table_count; ++t) {
+    if (task.tables[t].row_length > 0) return &task.tables[t];
+  }
+  return nullptr;
+}
+
+// Numbers of a head that have gradients: those of its tables, and the slope of ALiBi.
+inline std::int64_t parameter_count(const AttentionTask& task) {
+  std::int64_t count = 1;
+  for (int t = 0; t < task.table_count; ++t) count += task.tables[t].numbers;
+  return count;
+}
+
+// Query i and key j, for a user's function.
+inline Pair pair_of(const AttentionTask& task, std::int64_t i, std::int64_t j) {
+  const auto narrow = [](std::int64_t index) { return static_cast<std::int32_t>(index); };
+  return {narrow(task.sequence), narrow(task.head), narrow(i), narrow(j), narrow(i + task.offset)};
+}
+
+// Whether intervals of keys do not tell all of the mask.
+inline bool is_masked_by_element(const AttentionTask& task) {
+  return task.boolean_count != 0 || task.key_documents != nullptr || task.mask_function_count != 0;
+}
+
+// From the first to the last key that one of the queries begin <= i < end sees.
+inline KeyRange keys_of_queries(const AttentionTask& task, std::int64_t begin, std::int64_t end) {
+  KeyRange range{task.k_len, 0};
+  for (std::int64_t i = begin; i < end; ++i) {
+    const KeyRange keys = keys_of_query(task, i);
+    if (keys.first == keys.last) continue;
+    range = {std::min(range.first, keys.first), std::max(range.last, keys.last)};
+  }
+  return {std::min(range.first, range.last), range.last};
+}
+
+// Queries of a block, keys of a tile, how many blocks of a head gain from being given to one thread at once, bytes of
+// scratch that this thread needs, and of a block's partial result.
+struct ForwardPlan {
+  std::int64_t block_queries;
+  std::int64_t tile_keys;
+  int blocks_together;
+  std::size_t scratch_bytes;
+  std::size_t part_bytes;
+};
+
+}  // namespace qkv

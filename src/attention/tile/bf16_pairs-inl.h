@@ -1,0 +1,121 @@
+// Words of two neighbouring bf16, which AVX512-BF16 and AMX multiply at once, made of floats, and what is the same for
+// the products of both. Included once per CPU target, of which only AVX-512 has them.
+
+#if defined(QKV_ATTENTION_TILE_BF16_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_ATTENTION_TILE_BF16_PAIRS_INL_H_
+#undef QKV_ATTENTION_TILE_BF16_PAIRS_INL_H_
+#else
+#define QKV_ATTENTION_TILE_BF16_PAIRS_INL_H_
+#endif
+
+#include <cstring>
+
+#include "attention/tile/attention_task.h"
+#include "attention/tile/held_blocks-inl.h"
+#include "attention/tile/softmax_state-inl.h"
+#include "simd/rows-inl.h"
+
+#if HWY_TARGET == HWY_AVX3
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// Named to the assembler: Highway 1.0.3 has no target with these instructions, and intrinsics would have to stay out of
+// every function of a lesser one. Subnormal operands and results count as 0.
+
+// The lanes of `low`, then those of `high`, rounded to nearest, ties to even.
+HWY_INLINE __m512i round_to_bf16(Vec<float> low, Vec<float> high) {
+  __m512i halves;
+  __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(halves) : "v"(high.raw), "v"(low.raw));
+  return halves;
+}
+
+alignas(64) inline constexpr std::uint16_t kPairPlaces[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                              21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                              11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+
+// Lane i of both becomes pair i.
+HWY_INLINE Vec<float> to_pairs(Vec<float> low, Vec<float> high) {
+  const __m512i places = _mm512_load_si512(kPairPlaces);
+  return Vec<float>{_mm512_castsi512_ps(_mm512_permutexvar_epi16(places, round_to_bf16(low, high)))};
+}
+
+// The first `count` elements, at most a vector, then zeros.
+template <class S>
+HWY_INLINE Vec<float> load_first(const S* from, std::int64_t count) {
+  const Tag<float> d;
+  if (HWY_LIKELY(count >= kLanes<float>)) return load_as(d, from);
+  HWY_ALIGN float some[kLanes<float>] = {};
+  for (std::int64_t i = 0; i < count; ++i) some[i] = static_cast<float>(from[i]);
+  return hn::Load(d, some);
+}
+
+// to[i] = pairs of rows[2 i] and rows[2 i + 1], for `count` rows of kVectors vectors, kStride apart; an odd last row
+// has -0 beside it. `to` may be `rows`.
+template <int kVectors, int kStride = kVectors>
+HWY_INLINE void pair_rows(const float* rows, std::int64_t count, float* to) {
+  const Tag<float> d;
+  constexpr int kColumns = kStride * kLanes<float>;
+  for (std::int64_t i = 0; i < count; i += 2, to += kColumns) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const float* low = rows + i * kColumns + c * kLanes<float>;
+      const Vec<float> high = i + 1 < count ? hn::Load(d, low + kColumns) : hn::Set(d, -0.0f);
+      hn::Store(to_pairs(hn::Load(d, low), high), d, to + c * kLanes<float>);
+    }
+  }
+}
+
+// A row of `size` elements becomes words of two neighbours; an odd last one has 0 beside it.
+template <class S>
+HWY_INLINE void pair_neighbours(const S* from, std::int64_t size, float* to) {
+  const Tag<float> d;
+  constexpr int kLoaded = 2 * kLanes<float>;
+  for (; size >= kLoaded; size -= kLoaded, from += kLoaded, to += kLanes<float>) {
+    const __m512i halves = round_to_bf16(load_as(d, from), load_as(d, from + kLanes<float>));
+    hn::StoreU(Vec<float>{_mm512_castsi512_ps(halves)}, d, to);
+  }
+  if (size == 0) return;
+  const std::int64_t first = HWY_MIN(size, kLanes<float>);
+  const __m512i halves = round_to_bf16(load_first(from, first), load_first(from + first, size - first));
+  HWY_ALIGN float words[kLanes<float>];
+  _mm512_store_si512(words, halves);
+  std::memcpy(to, words, sizeof(float) * static_cast<std::size_t>((size + 1) / 2));
+}
+
+// What both products in pairs share: keys and values are held as pairs, and weights are rounded to bf16 next. Own tells
+// how many words hold a key.
+template <class Own>
+class PairsProduct {
+ public:
+  PairsProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory)
+      : held_(task, widths(task), other_bytes, memory) {}
+
+  static std::size_t bytes(const AttentionTask& task, std::size_t other_bytes) {
+    return HeldBlocks::bytes(task, widths(task), other_bytes);
+  }
+
+  static std::int64_t keys_held(const AttentionTask& task, std::size_t other_bytes) {
+    return HeldBlocks::keys(task, widths(task), other_bytes);
+  }
+
+  template <Unit kUnit, class T>
+  static HWY_INLINE Vec<float> weight(Vec<float> x) {
+    if constexpr (kUnit == Unit::natural) x = hn::Mul(x, hn::Set(Tag<float>(), static_cast<float>(kLog2E)));
+    return exp2_coarse(x);
+  }
+
+ protected:
+  HeldBlocks held_;
+
+ private:
+  static HeldBlocks::Widths widths(const AttentionTask& task) {
+    return {Own::words(task.key_dim), whole_vectors<float>(task.value_dim) / 2};
+  }
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // HWY_AVX3
+
+#endif  // per-target include guard

@@ -1,0 +1,100 @@
+// How the two products of attention take their operands: as they are, 16-bit ones widened. (In pairs of bf16:
+// reduced_product-inl.h.)
+// Included once per CPU target.
+
+#if defined(QKV_ATTENTION_TILE_EXACT_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_ATTENTION_TILE_EXACT_PRODUCT_INL_H_
+#undef QKV_ATTENTION_TILE_EXACT_PRODUCT_INL_H_
+#else
+#define QKV_ATTENTION_TILE_EXACT_PRODUCT_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "attention/tile/accumulate-inl.h"
+#include "attention/tile/held_blocks-inl.h"
+#include "attention/tile/softmax_state-inl.h"
+#include "simd/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+class ExactProduct {
+ public:
+  using Step = MultiplyAdd;
+  static constexpr std::int64_t kGroupKeys = 0;  // keys are multiplied tile by tile
+
+  // Keys and values are of the accumulation's type.
+  ExactProduct() = default;
+
+  // 16-bit ones are widened in `memory`.
+  ExactProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory) {
+    if (is_widened(task)) held_ = HeldBlocks(task, widths(task), other_bytes, memory);
+  }
+
+  static std::size_t bytes(const AttentionTask& task, std::size_t other_bytes) {
+    return is_widened(task) ? HeldBlocks::bytes(task, widths(task), other_bytes) : 0;
+  }
+
+  // Keys that stay widened from one block of queries to the next; all, if none are.
+  static std::int64_t keys_held(const AttentionTask& task, std::size_t other_bytes) {
+    return is_widened(task) ? HeldBlocks::keys(task, widths(task), other_bytes) : task.k_len;
+  }
+
+  // Words of the accumulation's width that hold `size` factors.
+  static std::int64_t words(std::int64_t size) { return size; }
+
+  // Brings the right operand [size][kVectors] into words, where it lies.
+  template <int kVectors, class T>
+  static void pack(T*, std::int64_t) {}
+
+  // kTileRows rows of keys in words, from row `first` on; `step` tells how far apart they are.
+  template <class T>
+  HWY_INLINE const T* key_rows(const AttentionTask& task, std::int64_t first, T* buffer, std::int64_t& step) const {
+    if constexpr (sizeof(T) == 4) {
+      if (held_.is_on()) {
+        step = widths(task).key;
+        return held_.key_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
+          read_rows(task.key, begin, end, task.key_dim, to, step);
+          if (end % kTileRows != 0) std::fill_n(to + (end - begin) * step, (kTileRows - end % kTileRows) * step, 0.0f);
+        });
+      }
+    }
+    return tile_rows<T>(task.key, first, task.k_len, task.key_dim, buffer, step);
+  }
+
+  // Rows of values from `first` on, as many before `last` as accumulate() takes at a time.
+  template <class T>
+  HWY_INLINE KeyRows<T> value_rows(const AttentionTask& task, std::int64_t first, std::int64_t last) const {
+    if constexpr (sizeof(T) == 4) {
+      if (held_.is_on()) {
+        const std::int64_t step = widths(task).value;
+        const float* rows = held_.value_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
+          read_rows(task.value, begin, end, task.value_dim, to, step);
+        });
+        return {rows, step, std::min(last, held_.end_of_block(first)) - first};
+      }
+    }
+    return rows_from<T>(task.value, first, last);
+  }
+
+  // The weight of a logit that lies x above the maximum.
+  template <Unit kUnit, class T>
+  static HWY_INLINE Vec<T> weight(Vec<T> x) {
+    return power<kUnit, T>(x);
+  }
+
+ private:
+  static bool is_widened(const AttentionTask& task) { return size_of(task.key.type) == 2; }
+
+  static HeldBlocks::Widths widths(const AttentionTask& task) {
+    return {whole_vectors<float>(task.key_dim), whole_vectors<float>(task.value_dim)};
+  }
+
+  HeldBlocks held_;
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,43 @@
+// Gradients of y = x W^T + b, for every layer that is made of such products.
+#pragma once
+
+#include <optional>
+
+#include "qkv/layers/parameter.h"
+#include "qkv/matmul.h"
+
+namespace qkv {
+
+// Rows [n, size] that several products take as their right operand: packed once, when the first one asks.
+class PackedRows {
+ public:
+  explicit PackedRows(const TensorView& rows) : rows_(rows) {}
+
+  const TensorView& view() const { return rows_; }
+  const PackedMatrix& packed(int threads) {
+    if (!packed_) packed_.emplace(rows_, threads);
+    return *packed_;
+  }
+
+ private:
+  TensorView rows_;
+  std::optional<PackedMatrix> packed_;
+};
+
+// Places that are added to; one that is not given is not wanted.
+struct AffineGradients {
+  MutableTensorView weight{};  // [out, in]
+  MutableTensorView bias{};    // [out]
+  MutableTensorView x{};       // [n, in]
+};
+
+// weight [out, in], grad_out [n, out]. The sums over n have one order, whatever the number of threads.
+void affine_backward(PackedRows& x, const TensorView& weight, const TensorView& grad_out,
+                     const AffineGradients& gradients, int threads);
+
+// Where the gradient of a parameter goes; not given if it is not wanted.
+inline MutableTensorView gradient_place(Parameter& parameter) {
+  return parameter.has_gradient() ? parameter.gradient.view() : MutableTensorView();
+}
+
+}  // namespace qkv

@@ -1,0 +1,118 @@
+// FeedForward: two matrix products with an activation between them, forward and backward.
+#include "qkv/layers/feed_forward.h"
+
+#include <algorithm>
+
+#include "core/divide_up.h"
+#include "layers/basic/layer_dropout.h"
+#include "layers/basic/rows.h"
+#include "ops/rowwise/activation.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+// Rows that pass through both products together: the wide intermediate of so many stays in the second-level cache.
+constexpr std::int64_t kBlockRows = 128;
+// Some ten microseconds of activation.
+constexpr std::int64_t kTaskElements = 1 << 15;
+
+// body(begin, count) for parts of `elements` elements.
+template <class Body>
+void for_each_block(std::int64_t elements, int threads, const Body& body) {
+  parallel_for(divide_up(elements, kTaskElements), threads, [&](std::int64_t task, int) {
+    body(task * kTaskElements, std::min(kTaskElements, elements - task * kTaskElements));
+  });
+}
+
+void activate_all(Activation activation, const MutableTensorView& x, int threads) {
+  const auto run = [&]<class T>(T) {
+    for_each_block(x.element_count(), threads,
+                   [&](std::int64_t begin, std::int64_t count) { activate(activation, x.data<T>() + begin, count); });
+  };
+  x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+}
+
+// gradient *= the derivative at x.
+void through_activation(Activation activation, const TensorView& x, const MutableTensorView& gradient, int threads) {
+  const auto run = [&]<class T>(T) {
+    for_each_block(x.element_count(), threads, [&](std::int64_t begin, std::int64_t count) {
+      activate_backward(activation, x.data<T>() + begin, gradient.data<T>() + begin, count);
+    });
+  };
+  x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+}
+
+}  // namespace
+
+FeedForward::FeedForward(const FeedForwardConfig& config, Weights& weights, const std::string& scope)
+    : config_(config),
+      first_({.in = config.model_dim, .out = config.ff_dim, .bias = config.bias}, weights, scope + "linear1."),
+      second_({.in = config.ff_dim, .out = config.model_dim, .bias = config.bias}, weights, scope + "linear2.") {}
+
+Tensor FeedForward::forward(const TensorView& x, int threads) const {
+  const LayerRows rows("feed_forward", x, config_.model_dim);
+  Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
+  const MutableTensorView out_rows = out.view().reshape({rows.count(), config_.model_dim});
+  // Many blocks are shared out whole; within a single one the products are.
+  parallel_for(divide_up(rows.count(), kBlockRows), threads, [&](std::int64_t block, int) {
+    const std::int64_t begin = block * kBlockRows, end = std::min(begin + kBlockRows, rows.count());
+    Tensor wide = first_.forward(rows.view().slice(0, begin, end), threads);
+    activate_all(config_.activation, wide, threads);
+    second_.forward(wide, out_rows.slice(0, begin, end), threads);
+  });
+  return out;
+}
+
+// As in forward, but that the wide rows are kept. They pass in blocks through the activation and the second product.
+Tensor FeedForward::forward(const TensorView& x, const Dropout& dropout, FeedForwardSaved& saved, int threads) const {
+  const LayerRows rows("feed_forward", x, config_.model_dim);
+  Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
+  saved.wide = Tensor::uninitialized({rows.count(), config_.ff_dim}, x.dtype());
+  const MutableTensorView out_rows = out.view().reshape({rows.count(), config_.model_dim});
+  parallel_for(divide_up(rows.count(), kBlockRows), threads, [&](std::int64_t block, int) {
+    const std::int64_t begin = block * kBlockRows, end = std::min(begin + kBlockRows, rows.count());
+    const MutableTensorView wide = saved.wide.view().slice(0, begin, end);
+    first_.forward(rows.view().slice(0, begin, end), wide, threads);
+    Tensor active = Tensor::copy(wide);
+    activate_all(config_.activation, active, threads);
+    drop(dropout, active, active, threads, begin);
+    second_.forward(active, out_rows.slice(0, begin, end), threads);
+  });
+  return out;
+}
+
+void FeedForward::backward(const TensorView& x, const Dropout& dropout, const FeedForwardSaved& saved,
+                           const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
+  const LayerRows rows("feed_forward", x, config_.model_dim), grad_rows("feed_forward", grad_out, config_.model_dim);
+  Tensor active = Tensor::uninitialized(saved.wide.shape(), saved.wide.dtype());
+  Tensor grad_wide = Tensor::uninitialized(active.shape(), active.dtype());
+  const PackedMatrix back = second_.pack_for_backward(threads);
+  parallel_for(divide_up(rows.count(), kBlockRows), threads, [&](std::int64_t block, int) {
+    const std::int64_t begin = block * kBlockRows, end = std::min(begin + kBlockRows, rows.count());
+    const TensorView wide = saved.wide.view().slice(0, begin, end);
+    const MutableTensorView active_part = active.view().slice(0, begin, end);
+    convert(wide, active_part);
+    activate_all(config_.activation, active_part, threads);
+    drop(dropout, active_part, active_part, threads, begin);
+    const MutableTensorView gradient = grad_wide.view().slice(0, begin, end);
+    matmul(grad_rows.view().slice(0, begin, end), back, gradient, {.threads = threads});
+    drop(dropout, gradient, gradient, threads, begin);
+    through_activation(config_.activation, wide, gradient, threads);
+  });
+  second_.backward(active, grad_rows.view(), {}, threads);
+  const MutableTensorView place = grad_x ? place_rows("feed_forward", "grad_x", grad_x, x.shape()) : grad_x;
+  first_.backward(rows.view(), grad_wide, place, threads);
+}
+
+void FeedForward::visit(const ParameterVisitor& visitor, const std::string& scope) const {
+  first_.visit(visitor, scope + "linear1.");
+  second_.visit(visitor, scope + "linear2.");
+}
+
+void FeedForward::update(const ParameterUpdater& updater, const std::string& scope) {
+  first_.update(updater, scope + "linear1.");
+  second_.update(updater, scope + "linear2.");
+}
+
+}  // namespace qkv

@@ -1,0 +1,65 @@
+// Draws the weights that a training starts from.
+#include "qkv/layers/initial_weights.h"
+
+#include <cmath>
+#include <memory>
+
+#include "qkv/random.h"
+
+namespace qkv {
+namespace {
+
+bool has(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
+
+// FNV-1a: what sets the tensors' random numbers apart.
+std::uint64_t hash(const std::string& name) {
+  std::uint64_t value = 0xcbf29ce484222325u;
+  for (const char c : name) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return value;
+}
+
+Tensor uniform(Random& random, const Dims& shape, double bound) {
+  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
+    tensor.data<double>()[i] = bound * (2 * random.uniform() - 1);
+  }
+  return tensor;
+}
+
+Tensor normal(Random& random, const Dims& shape, double deviation) {
+  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = deviation * random.normal();
+  return tensor;
+}
+
+Tensor constant(const Dims& shape, double value) {
+  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = value;
+  return tensor;
+}
+
+}  // namespace
+
+Weights initial_weights(std::uint64_t seed, Dtype dtype) {
+  // A bias is drawn by the inputs of the matrix that was taken before it.
+  auto inputs = std::make_shared<std::int64_t>(1);
+  const auto draw = [seed, inputs](const std::string& name, const Dims& shape) {
+    Random random(seed ^ hash(name));
+    const std::int64_t last = shape[shape.size() - 1];
+    if (shape.size() == 1) {
+      if (has(name, "norm")) return constant(shape, name.ends_with("weight") ? 1 : 0);
+      const bool feed_forward = has(name, "linear1.bias") || has(name, "linear2.bias");
+      return feed_forward ? uniform(random, shape, 1 / std::sqrt(static_cast<double>(*inputs))) : constant(shape, 0);
+    }
+    *inputs = last;
+    const double deviation = 1 / std::sqrt(static_cast<double>(last));
+    if (has(name, "embed") || has(name, "shared.")) return normal(random, shape, deviation);
+    if (has(name, "bias_k") || has(name, "bias_v")) return normal(random, shape, deviation);
+    // Matrices of several heads are one, head below head.
+    const std::int64_t outputs = element_count(shape) / last;
+    return uniform(random, shape, std::sqrt(6.0 / static_cast<double>(last + outputs)));
+  };
+  return Weights(draw, dtype);
+}
+
+}  // namespace qkv

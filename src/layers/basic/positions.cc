@@ -1,0 +1,149 @@
+// Computes positions, sinusoids and rotations.
+#include "qkv/layers/positions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "core/divide_up.h"
+#include "layers/basic/check_size.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+// The cosines and sines of all pairs, once for each position that occurs: sequences of a batch share most of them.
+template <class T>
+class OrderedSums {
+ public:
+  OrderedSums(double base, std::span<const std::int32_t> positions, std::int64_t half, int direction)
+      : distinct_(positions.begin(), positions.end()), half_(half) {
+    std::sort(distinct_.begin(), distinct_.end());
+    distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
+    cosines_.reserve(distinct_.size() * static_cast<std::size_t>(half));
+    sines_.reserve(distinct_.size() * static_cast<std::size_t>(half));
+    for (const std::int32_t position : distinct_) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(direction) * position *
+                             std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
+        cosines_.push_back(static_cast<T>(std::cos(angle)));
+        sines_.push_back(static_cast<T>(std::sin(angle)));
+      }
+    }
+  }
+
+  struct Row {
+    const T *cosine, *sine;
+  };
+  Row at(std::int32_t position) const {
+    const auto place = std::lower_bound(distinct_.begin(), distinct_.end(), position) - distinct_.begin();
+    return {cosines_.data() + place * half_, sines_.data() + place * half_};
+  }
+
+ private:
+  std::vector<std::int32_t> distinct_;
+  std::int64_t half_;
+  std::vector<T> cosines_, sines_;
+};
+
+// Pair i is first[i * step] and second[i * step].
+template <int step, class T>
+void turn(T* first, T* second, const T* cosine, const T* sine, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T a = first[i * step], b = second[i * step];
+    first[i * step] = a * cosine[i] - b * sine[i];
+    second[i * step] = a * sine[i] + b * cosine[i];
+  }
+}
+
+}  // namespace
+
+std::vector<std::int32_t> positions_of(const TensorView& offsets, std::int64_t most) {
+  if (!offsets || offsets.dtype() != Dtype::i32 || offsets.rank() != 1 || offsets.size(0) < 1) {
+    throw std::invalid_argument("positions: offsets must be i32 [batch + 1]");
+  }
+  std::vector<std::int32_t> positions;
+  for (std::int64_t b = 0; b + 1 < offsets.size(0); ++b) {
+    const std::int64_t length = std::int64_t{offsets.at<std::int32_t>({b + 1})} - offsets.at<std::int32_t>({b});
+    if (length < 0 || length > most) {
+      throw std::invalid_argument(
+          fmt::format("positions: sequence {} has {} rows; there are positions for 0 to {}", b, length, most));
+    }
+    for (std::int32_t i = 0; i < length; ++i) positions.push_back(i);
+  }
+  return positions;
+}
+
+Tensor sinusoids(std::int64_t count, std::int64_t dim, SinusoidOrder order, Dtype dtype) {
+  check_size("sinusoids", "count", count);
+  check_size("sinusoids", "dim", dim);
+  Tensor table = Tensor::uninitialized({count, dim}, Dtype::f64);
+  const std::int64_t sines = (dim + 1) / 2;
+  for (std::int64_t p = 0; p < count; ++p) {
+    double* row = table.data<double>() + p * dim;
+    for (std::int64_t i = 0; i < sines; ++i) {
+      const double angle =
+          static_cast<double>(p) / std::pow(10000.0, static_cast<double>(2 * i) / static_cast<double>(dim));
+      const std::int64_t cosine = order == SinusoidOrder::in_turns ? 2 * i + 1 : sines + i;
+      row[order == SinusoidOrder::in_turns ? 2 * i : i] = std::sin(angle);
+      if (cosine < dim) row[cosine] = std::cos(angle);
+    }
+  }
+  return convert(table, dtype);
+}
+
+void add_positions(const TensorView& table, std::span<const std::int32_t> positions, Tensor& x) {
+  const std::int64_t rows = static_cast<std::int64_t>(positions.size());
+  if (table.rank() != 2 || !table.is_row_major() || x.shape() != Dims{rows, table.size(1)} ||
+      x.dtype() != table.dtype()) {
+    throw std::invalid_argument(
+        fmt::format("add_positions: {} rows {} need a table {} [count, dim] of their width, not {}", name_of(x.dtype()),
+                    to_string(x.shape()), name_of(x.dtype()), to_string(table.shape())));
+  }
+  const auto run = [&]<class T>(T) {
+    T* to = x.data<T>();
+    for (const std::int32_t position : positions) {
+      if (position < 0 || position >= table.size(0)) {
+        throw std::invalid_argument(
+            fmt::format("add_positions: position {} is not in a table of {}", position, table.size(0)));
+      }
+      const T* from = table.data<T>() + position * table.size(1);
+      for (std::int64_t i = 0; i < table.size(1); ++i) *to++ += from[i];
+    }
+  };
+  x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+}
+
+void rotate_heads(const RotaryConfig& config, std::span<const std::int32_t> positions, std::int64_t heads, Tensor& rows,
+                  int direction, int threads) {
+  const std::int64_t count = static_cast<std::int64_t>(positions.size());
+  if (rows.rank() != 2 || rows.size(0) != count || heads < 1 || rows.size(1) % (2 * heads) != 0) {
+    throw std::invalid_argument(
+        fmt::format("rotate_heads: rows are {}; {} positions and {} heads need [{}, heads * an even number]",
+                    to_string(rows.shape()), count, heads, count));
+  }
+  if (!(config.base > 0) || !std::isfinite(config.base)) {
+    throw std::invalid_argument(
+        fmt::format("rotate_heads: base is {}; it must be a finite number above 0", config.base));
+  }
+  const std::int64_t head_dim = rows.size(1) / heads, half = head_dim / 2;
+  const auto run = [&]<class T>(T) {
+    const OrderedSums<T> turns(config.base, positions, half, direction);
+    constexpr std::int64_t kTaskRows = 64;
+    parallel_for(divide_up(count, kTaskRows), threads, [&](std::int64_t task, int) {
+      for (std::int64_t r = task * kTaskRows; r < std::min((task + 1) * kTaskRows, count); ++r) {
+        const auto [cosine, sine] = turns.at(positions[static_cast<std::size_t>(r)]);
+        for (std::int64_t h = 0; h < heads; ++h) {
+          T* head = rows.data<T>() + r * rows.size(1) + h * head_dim;
+          config.pairs == RotaryPairs::halves ? turn<1>(head, head + half, cosine, sine, half)
+                                              : turn<2>(head, head + 1, cosine, sine, half);
+        }
+      }
+    });
+  };
+  rows.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+}
+
+}  // namespace qkv

@@ -1,0 +1,61 @@
+// Residual: forward and backward around a sublayer, with norm and dropout.
+#include "qkv/layers/residual.h"
+
+#include "layers/basic/layer_dropout.h"
+#include "layers/basic/rows.h"
+
+namespace qkv {
+namespace {
+
+// dropout of x, which is row-major [..., size].
+Tensor dropped(const Dropout& dropout, const Tensor& x, int threads) {
+  Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
+  const Dims rows{x.element_count() / x.size(-1), x.size(-1)};
+  drop(dropout, x.view().reshape(rows), out.view().reshape(rows), threads);
+  return out;
+}
+
+}  // namespace
+
+Residual::Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope)
+    : order_(order), norm_(norm, weights, scope) {}
+
+Tensor Residual::forward(const TensorView& x, const Sublayer& f, int threads) const {
+  if (order_ == NormOrder::post) return norm_.forward(f(x), x, threads);
+  Tensor y = f(norm_.forward(x, {}, threads));
+  add_to(y, x, threads);
+  return y;
+}
+
+Tensor Residual::forward(const TensorView& x, const Sublayer& f, const Dropout& dropout, ResidualSaved& saved,
+                         int threads) const {
+  const bool post = order_ == NormOrder::post;
+  if (!post) saved.kept = norm_.forward(x, {}, threads);
+  Tensor y = f(post ? x : saved.kept.view());
+  const MutableTensorView rows = y.view().reshape({y.element_count() / y.size(-1), y.size(-1)});
+  drop(dropout, rows, rows, threads);
+  if (post) {
+    saved.kept = std::move(y);
+    return norm_.add_forward(x, saved.kept, threads);
+  }
+  add_to(y, x, threads);
+  return y;
+}
+
+void Residual::backward(const TensorView& x, const SublayerBackward& f, const Dropout& dropout,
+                        const ResidualSaved& saved, const TensorView& grad_out, Tensor& grad_x, int threads) {
+  if (order_ == NormOrder::post) {
+    Tensor grad_sum = Tensor::zeros(x.shape(), x.dtype());
+    norm_.backward(saved.kept, grad_out, grad_sum, threads);
+    add_to(grad_x, grad_sum, threads);
+    f(x, dropout.p > 0 ? dropped(dropout, grad_sum, threads) : std::move(grad_sum), grad_x);
+    return;
+  }
+  const Tensor grad_y = Tensor::copy(grad_out);
+  add_to(grad_x, grad_y, threads);
+  Tensor grad_input = Tensor::zeros(x.shape(), x.dtype());
+  f(saved.kept, dropped(dropout, grad_y, threads), grad_input);
+  norm_.backward(x, grad_input, grad_x, threads);
+}
+
+}  // namespace qkv

@@ -1,0 +1,71 @@
+// Checks the rows that layers take, and adds and stacks rows.
+#include "layers/basic/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "core/divide_up.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+
+LayerRows::LayerRows(std::string_view layer, const TensorView& x, std::int64_t size) {
+  if (x.rank() == 0 || x.size(-1) != size) {
+    throw std::invalid_argument(
+        fmt::format("{}: the input is {}; it must be [..., {}]", layer, to_string(x.shape()), size));
+  }
+  if (x.rank() == 2 && x.stride(1) == 1) {
+    view_ = x;
+    return;
+  }
+  if (!x.is_row_major()) copy_ = Tensor::copy(x);
+  view_ = (x.is_row_major() ? x : copy_.view()).reshape({x.element_count() / size, size});
+}
+
+MutableTensorView place_rows(std::string_view layer, std::string_view name, const MutableTensorView& place,
+                             const Dims& wanted) {
+  if (place.shape() != wanted) {
+    throw std::invalid_argument(
+        fmt::format("{}: {} is {}; it must be {}", layer, name, to_string(place.shape()), to_string(wanted)));
+  }
+  if (place.rank() == 2 && place.stride(1) == 1) return place;
+  return place.reshape({place.element_count() / place.size(-1), place.size(-1)});
+}
+
+Dims with_last(Dims shape, std::int64_t size) {
+  shape[shape.size() - 1] = size;
+  return shape;
+}
+
+void add_to(Tensor& to, const TensorView& from, int threads) {
+  if (!from.is_row_major()) return add_to(to, Tensor::copy(from), threads);
+  constexpr std::int64_t kElementsOfATask = 1 << 16;
+  const auto run = [&]<class T>(T) {
+    T* sum = to.data<T>();
+    const T* added = from.data<T>();
+    const std::int64_t count = to.element_count();
+    parallel_for(divide_up(count, kElementsOfATask), threads, [&](std::int64_t task, int) {
+      const std::int64_t end = std::min((task + 1) * kElementsOfATask, count);
+      for (std::int64_t i = task * kElementsOfATask; i < end; ++i) sum[i] += added[i];
+    });
+  };
+  to.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+}
+
+Tensor stack_rows(std::vector<Tensor> parts) {
+  if (parts.size() == 1) return std::move(parts[0]);
+  Dims shape = parts.at(0).shape();
+  shape[0] = 0;
+  for (const Tensor& part : parts) shape[0] += part.size(0);
+  Tensor all = Tensor::uninitialized(shape, parts[0].dtype());
+  std::int64_t row = 0;
+  for (const Tensor& part : parts) {
+    convert(part, all.view().slice(0, row, row + part.size(0)));
+    row += part.size(0);
+  }
+  return all;
+}
+
+}  // namespace qkv

@@ -1,0 +1,41 @@
+// Weights: hands out tensors by name, each once.
+#include "qkv/layers/weights.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "layers/basic/expect_tensor.h"
+
+namespace qkv {
+
+Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtype dtype, WeightStorage storage)
+    : tensors_(std::move(tensors)), origin_(std::move(origin)), dtype_(dtype), storage_(storage) {
+  if (dtype != Dtype::f32 && dtype != Dtype::f64) {
+    throw std::invalid_argument(fmt::format("weights: layers compute in f32 or f64, not in {}", name_of(dtype)));
+  }
+  if (dtype == Dtype::f64 && storage != WeightStorage::full) {
+    throw std::invalid_argument("weights: f64 matrices need full storage");
+  }
+}
+
+Weights::Weights(Draw draw, Dtype dtype) : Weights(std::map<std::string, Tensor>{}, "weights", dtype) {
+  draw_ = std::move(draw);
+}
+
+Tensor Weights::take(const std::string& name, const Dims& shape) {
+  if (draw_) return convert(draw_(name, shape), dtype_);
+  const auto found = tensors_.find(name);
+  std::optional<TensorForm> form;
+  if (found != tensors_.end()) form = {found->second.shape(), found->second.dtype()};
+  expect_tensor(origin_, name, form, shape);
+  Tensor taken = std::move(found->second);
+  tensors_.erase(found);
+  return taken.dtype() == dtype_ ? std::move(taken) : convert(taken, dtype_);
+}
+
+void Weights::expect_empty() const {
+  if (!tensors_.empty()) refuse_left_over(origin_, tensors_.begin()->first, tensors_.size());
+}
+
+}  // namespace qkv

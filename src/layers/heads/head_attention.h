@@ -1,0 +1,40 @@
+// The attention inside multi-head attention: from projected rows to merged heads.
+#pragma once
+
+#include "qkv/layers/multi_head_attention.h"
+
+namespace qkv {
+
+struct HeadAttention {
+  // Projected rows [n, heads * head_dim], row-major, and the inputs whose form (padded or ragged) they have.
+  struct Rows {
+    TensorView projected;
+    Sequences form;
+  };
+  std::int64_t heads = 1;
+  Rows query, key, value;
+  TensorView extra_key, extra_value;  // [extra keys, heads, head_dim]: seen by every query, whatever the mask
+};
+
+// merged [n, heads * head_dim], row-major: the heads' outputs side by side. `log_sum_exp` over all keys, as attention()
+// gives it, if a place is given.
+void attend_heads(const HeadAttention& attention, const MutableTensorView& merged, const MutableTensorView& log_sum_exp,
+                  const MultiHeadAttentionOptions& options, Observer* observer);
+
+// What the backward pass takes from attend_heads, and the gradient of its result.
+struct HeadAttentionOutcome {
+  TensorView merged, log_sum_exp, grad_merged;
+};
+
+// Of the projected rows and the extra keys, in their shapes. Overwritten.
+struct HeadAttentionGradients {
+  Tensor query, key, value, extra_key, extra_value;
+};
+
+HeadAttentionGradients attend_heads_backward(const HeadAttention& attention, const HeadAttentionOutcome& outcome,
+                                             const MultiHeadAttentionOptions& options);
+
+// The shape of log_sum_exp: [batch, heads, q_len], ragged [query tokens, heads].
+Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads);
+
+}  // namespace qkv

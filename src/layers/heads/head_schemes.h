@@ -1,0 +1,21 @@
+// From one scheme of head_projection.h into another.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "qkv/layers/head_projection.h"
+
+namespace qkv {
+
+// Under the names "weight", "bias", "shared_weight" and "shared_bias", as far as the scheme has them.
+using OwnedHeadWeights = std::map<std::string, Tensor>;
+
+// In the packed scheme. A shared stage is multiplied in, in f64, and rounded once:
+//   (weight_h shared_weight) x + (weight_h shared_bias + bias_h)
+OwnedHeadWeights fold_heads(const HeadWeights& weights);
+
+// Packed weights in any scheme. two_stage: the shared stage is the whole projection, then each head picks its rows.
+OwnedHeadWeights unfold_heads(const HeadWeights& packed, HeadScheme scheme, std::int64_t heads);
+
+}  // namespace qkv

@@ -1,0 +1,216 @@
+// matmul: the checks, and the cut into tasks of some rows times some panels.
+#include "qkv/matmul.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/divide_up.h"
+#include "ops/matmul/int8_panel.h"
+#include "ops/matmul/matmul_panel.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+// Rows of a task: at the depths of Transformers they stay in L2 while panel after panel passes by.
+constexpr std::int64_t kTaskRows = 256;
+// Multiply-adds of a task, about: some ten microseconds, far above the price of handing it to a thread.
+constexpr std::int64_t kTaskWork = 1'000'000;
+
+[[noreturn]] void fail(const std::string& text) { throw std::invalid_argument("matmul: " + text); }
+
+void check_type(const char* name, Dtype dtype, const PackedMatrix& b) {
+  if (dtype != b.dtype()) {
+    fail(fmt::format("{} is {}, b is {}; they must agree", name, name_of(dtype), name_of(b.dtype())));
+  }
+}
+
+void check_unit(const char* name, std::int64_t extent, std::int64_t stride) {
+  if (extent > 1 && stride != 1) fail(fmt::format("the last stride of {} is {}; it must be 1", name, stride));
+}
+
+void check_shape(const char* name, const TensorView& view, const Dims& shape) {
+  if (view.shape() != shape) {
+    fail(fmt::format("{} is {}; it must be {}", name, to_string(view.shape()), to_string(shape)));
+  }
+}
+
+void check_out(const MutableTensorView& out, std::int64_t m, const PackedMatrix& b) {
+  check_shape("out", out, {m, b.columns()});
+  check_type("out", out.dtype(), b);
+  check_unit("out", out.size(1), out.stride(1));
+  if (m > 1 && std::abs(out.stride(0)) < out.size(1)) {
+    fail(fmt::format("rows of out overlap: they are {} elements, {} apart", out.size(1), out.stride(0)));
+  }
+}
+
+void check_operands(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
+  const std::int64_t k = b.rows(), n = b.columns();
+  if (a.rank() != 2 || a.size(1) != k) {
+    fail(fmt::format("a is {}; with b [{}, {}] it must be [m, {}]", to_string(a.shape()), k, n, k));
+  }
+  check_type("a", a.dtype(), b);
+  check_unit("a", k, a.stride(1));
+  check_out(out, a.size(0), b);
+  if (!bias) return;
+  check_shape("bias", bias, {n});
+  check_type("bias", bias.dtype(), b);
+  check_unit("bias", n, bias.stride(0));
+}
+
+void check_target(const PackedMatrix& b, int columns, int group) {
+  if (b.panel_columns() == columns && b.panel_group() == group) return;
+  fail(fmt::format(
+      "a matrix was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
+      b.panel_columns() * b.panel_group(), columns * group));
+}
+
+// Calls product(row, rows, panel) for every block of rows and every panel, some of them a task.
+template <class Product>
+void for_each_panel(std::int64_t m, const PackedMatrix& b, int threads, Product&& product) {
+  const std::int64_t width = b.panel_columns(), panel_count = divide_up(b.columns(), width);
+  const std::int64_t row_blocks = divide_up(m, kTaskRows);
+  const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, kTaskRows) * b.rows() * width);
+  const std::int64_t group = std::clamp<std::int64_t>(kTaskWork / panel_work, 1, panel_count);
+  const std::int64_t groups = divide_up(panel_count, group);
+  parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int) {
+    const std::int64_t row = task / groups * kTaskRows, first = task % groups * group;
+    for (std::int64_t panel = first; panel < std::min(first + group, panel_count); ++panel) {
+      product(row, std::min(kTaskRows, m - row), panel);
+    }
+  });
+}
+
+template <class T, class S = T>
+void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
+  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<T>();
+  check_target(b, panel_columns<T>(), 1);
+  if (m == 0 || n == 0) return;
+  const MultiplyPanel<T, S> kernel = multiply_panel<T, S>();
+  const T* left = a.data<T>();
+  const S* panels = b.panels().data<S>();
+  const T* bias = options.bias ? options.bias.data<T>() : nullptr;
+  T* result = out.data<T>();
+  for_each_panel(m, b, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
+    const std::int64_t column = panel * width;
+    kernel({.left = left + row * a.stride(0),
+            .left_stride = a.stride(0),
+            .left_step = 1,
+            .rows = rows,
+            .panel = panels + panel * k * width,
+            .depth = k,
+            .out = result + row * out.stride(0) + column,
+            .out_stride = out.stride(0),
+            .columns = std::min(width, n - column),
+            .bias = bias == nullptr ? nullptr : bias + column,
+            .accumulate = options.accumulate});
+  });
+}
+
+void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+                   const MatmulOptions& options) {
+  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<float>();
+  check_target(b, panel_columns<float>(), int8_group());
+  if (m == 0 || n == 0) return;
+  const std::int64_t stride = quantized_bytes(k), panel_bytes = b.panels().view().stride(0);
+  std::vector<float> storage(static_cast<std::size_t>(m * stride / 4)), scales(static_cast<std::size_t>(m));
+  auto* quantized = reinterpret_cast<std::byte*>(storage.data());
+  const float* left = a.data<float>();
+  parallel_for(divide_up(m, kTaskRows), options.threads, [&](std::int64_t block, int) {
+    for (std::int64_t row = block * kTaskRows; row < std::min(m, (block + 1) * kTaskRows); ++row) {
+      quantize_row(left + row * a.stride(0), k, quantized + row * stride, scales.data() + row);
+    }
+  });
+  const std::int8_t* panels = b.panels().data<std::int8_t>();
+  const float* column_scales = b.column_scales().data<float>();
+  const std::int32_t* column_sums = b.column_sums().data<std::int32_t>();
+  const float* bias = options.bias ? options.bias.data<float>() : nullptr;
+  float* result = out.data<float>();
+  for_each_panel(m, b, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
+    const std::int64_t column = panel * width;
+    multiply_int8_panel({.left = quantized + row * stride,
+                         .left_stride = stride,
+                         .scales = scales.data() + row,
+                         .rows = rows,
+                         .panel = panels + panel * panel_bytes,
+                         .column_scales = column_scales + column,
+                         .column_sums = column_sums + column,
+                         .depth = k,
+                         .out = result + row * out.stride(0) + column,
+                         .out_stride = out.stride(0),
+                         .columns = std::min(width, n - column),
+                         .bias = bias == nullptr ? nullptr : bias + column,
+                         .accumulate = options.accumulate});
+  });
+}
+
+// Both operands lie in panels of the same width: one of a, read across, gives the rows of a task.
+template <class T>
+void multiply_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
+                         const MatmulOptions& options) {
+  const std::int64_t m = a.columns(), k = b.rows(), n = b.columns(), width = panel_columns<T>();
+  check_target(a, panel_columns<T>(), 1);
+  check_target(b, panel_columns<T>(), 1);
+  const MultiplyPanel<T> kernel = multiply_panel<T>();
+  const T *left = a.panels().data<T>(), *right = b.panels().data<T>();
+  T* result = out.data<T>();
+  const std::int64_t left_panels = divide_up(m, width), right_panels = divide_up(n, width);
+  // A panel of the larger operand stays while all of the smaller one, which the cache may hold, passes by.
+  const bool left_stays = m > n;
+  parallel_for(left_panels * right_panels, options.threads, [&](std::int64_t task, int) {
+    const std::int64_t row = (left_stays ? task / right_panels : task % left_panels) * width;
+    const std::int64_t column = (left_stays ? task % right_panels : task / left_panels) * width;
+    kernel({.left = left + row * k,
+            .left_stride = 1,
+            .left_step = width,
+            .rows = std::min(width, m - row),
+            .panel = right + column * k,
+            .depth = k,
+            .out = result + row * out.stride(0) + column,
+            .out_stride = out.stride(0),
+            .columns = std::min(width, n - column),
+            .bias = nullptr,
+            .accumulate = options.accumulate});
+  });
+}
+
+}  // namespace
+
+void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
+  check_operands(a, b, out, options.bias);
+  if (b.storage() == WeightStorage::bf16) {
+    multiply<float, BFloat16>(a, b, out, options);
+  } else if (b.storage() == WeightStorage::int8) {
+    multiply_int8(a, b, out, options);
+  } else if (b.dtype() == Dtype::f32) {
+    multiply<float>(a, b, out, options);
+  } else {
+    multiply<double>(a, b, out, options);
+  }
+}
+
+void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
+                       const MatmulOptions& options) {
+  if (options.bias) fail("a transposed product takes no bias");
+  if (a.rows() != b.rows() || a.dtype() != b.dtype()) {
+    fail(fmt::format("a is {} [{}, {}] and b {} [{}, {}]; they must agree in type and rows", name_of(a.dtype()),
+                     a.rows(), a.columns(), name_of(b.dtype()), b.rows(), b.columns()));
+  }
+  if (a.storage() != WeightStorage::full || b.storage() != WeightStorage::full) {
+    fail("a transposed product takes matrices in full storage");
+  }
+  check_out(out, a.columns(), b);
+  b.dtype() == Dtype::f32 ? multiply_transposed<float>(a, b, out, options)
+                          : multiply_transposed<double>(a, b, out, options);
+}
+
+void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out, const MatmulOptions& options) {
+  matmul(a, PackedMatrix(b, options.threads), out, options);
+}
+
+}  // namespace qkv

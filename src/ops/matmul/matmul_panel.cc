@@ -1,0 +1,194 @@
+// Walks a panel in blocks of its depth and each block in tiles of rows. An element is always the sum of the same blocks
+// in the same order, whichever tile it falls into.
+#include "ops/matmul/matmul_panel.h"
+
+#include <hwy/cache_control.h>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/matmul/matmul_panel.cc"
+#include "simd/targets.h"
+// Only after the list of targets.
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// A panel's block, 192 bytes wide with AVX-512, takes 96 KiB: it stays in L2 from one tile of rows to the next, and
+// what is added to out costs under one hundredth of the product. Measured in docs/design/matmul.md.
+inline constexpr std::int64_t kDepthBlock = 512;
+
+// Steps of the depth between two rounds of prefetching.
+inline constexpr std::int64_t kPrefetchSteps = 32;
+
+// A stretch of the depth, and what happens to its sums.
+template <class T>
+struct DepthBlock {
+  std::int64_t begin;
+  std::int64_t count;
+  bool add;       // to what out holds
+  const T* bias;  // with the last block, else nullptr
+};
+
+// out = (out +) sum (+ bias), in this order.
+template <int kRows, int kVectors, class T>
+HWY_INLINE void store_tile(const Vec<T> (&sum)[kRows][kVectors], const DepthBlock<T>& block, T* HWY_RESTRICT out,
+                           std::int64_t stride) {
+  const Tag<T> d;
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      T* place = out + r * stride + c * kLanes<T>;
+      Vec<T> value = sum[r][c];
+      if (block.add) value = hn::Add(hn::LoadU(d, place), value);
+      if (block.bias != nullptr) value = hn::Add(value, hn::LoadU(d, block.bias + c * kLanes<T>));
+      hn::StoreU(value, d, place);
+    }
+  }
+}
+
+// The same where out has fewer columns than the tile.
+template <int kRows, int kVectors, class T>
+HWY_NOINLINE void store_part_of_tile(const Vec<T> (&sum)[kRows][kVectors], const DepthBlock<T>& block,
+                                     T* HWY_RESTRICT out, std::int64_t stride, std::int64_t columns) {
+  const Tag<T> d;
+  HWY_ALIGN T row[kVectors * kLanes<T>];
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], d, row + c * kLanes<T>);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      T value = row[c];
+      if (block.add) value = out[r * stride + c] + value;
+      if (block.bias != nullptr) value = value + block.bias[c];
+      out[r * stride + c] = value;
+    }
+  }
+}
+
+// Rows begin <= k < end of the block that follows, which may lie behind the last panel: a prefetch never faults.
+template <class S>
+HWY_INLINE void prefetch_rows(const S* next, std::int64_t columns, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kCacheLine = 64 / sizeof(S);
+  for (std::int64_t i = begin * columns; i < end * columns; i += kCacheLine) hwy::Prefetch(next + i);
+}
+
+// Where the tile will be stored: far from the next tile's place, and by then from the cache.
+template <int kRows, int kVectors, class T>
+HWY_INLINE void prefetch_tile(const T* out, std::int64_t stride) {
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kVectors; ++c) hwy::Prefetch(out + r * stride + c * kLanes<T>);
+  }
+}
+
+// Tiles of kRows from `row` on while they fit; returns the row behind them. Each tile fetches its share of the next
+// block, which so arrives at a steady rate: with few rows the product would otherwise wait for memory.
+template <int kRows, int kVectors, class T, class S>
+HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const DepthBlock<T>& block, std::int64_t row) {
+  for (; row + kRows <= product.rows; row += kRows) {
+    Vec<T> sum[kRows][kVectors];
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Zero(Tag<T>());
+    }
+    T* out = product.out + row * product.out_stride;
+    prefetch_tile<kRows, kVectors>(out, product.out_stride);
+    for (std::int64_t k = 0; k < block.count; k += kPrefetchSteps) {
+      const T* left = product.left + row * product.left_stride + block.begin * product.left_step;
+      const S* right = product.panel + block.begin * kTileColumns<T>;
+      const std::int64_t end = k + kPrefetchSteps < block.count ? k + kPrefetchSteps : block.count;
+      prefetch_rows(right + block.count * kTileColumns<T>, kTileColumns<T>,
+                    (block.count * row + k * kRows) / product.rows, (block.count * row + end * kRows) / product.rows);
+      multiply_tile<kRows, kVectors>(left + k * product.left_step, product.left_stride, product.left_step,
+                                     right + k * kTileColumns<T>, kTileColumns<T>, end - k, sum);
+    }
+    if (product.columns == kVectors * kLanes<T>) {
+      store_tile<kRows, kVectors>(sum, block, out, product.out_stride);
+    } else {
+      store_part_of_tile<kRows, kVectors>(sum, block, out, product.out_stride, product.columns);
+    }
+  }
+  return row;
+}
+
+// kVectors: as many as hold the product's columns. At least one block, so that an empty depth gives zeros and the bias.
+template <int kVectors, class T, class S>
+void multiply_blocks(const PanelProduct<T, S>& product) {
+  std::int64_t begin = 0;
+  do {
+    const std::int64_t left = product.depth - begin;
+    const std::int64_t count = left < kDepthBlock ? left : kDepthBlock;
+    const DepthBlock<T> block{.begin = begin,
+                              .count = count,
+                              .add = product.accumulate || begin > 0,
+                              .bias = count == left ? product.bias : nullptr};
+    std::int64_t row = multiply_rows<kTileRows, kVectors>(product, block, 0);
+    row = multiply_rows<4, kVectors>(product, block, row);
+    row = multiply_rows<2, kVectors>(product, block, row);
+    multiply_rows<1, kVectors>(product, block, row);
+    begin += count;
+  } while (begin < product.depth);
+}
+
+template <class T, class S>
+void multiply_any_columns(const PanelProduct<T, S>& product) {
+  static_assert(kTileVectors == 3);
+  if (product.columns > 2 * kLanes<T>) return multiply_blocks<3>(product);
+  if (product.columns > kLanes<T>) return multiply_blocks<2>(product);
+  multiply_blocks<1>(product);
+}
+
+void multiply_panel_f32(const PanelProduct<float>& product) { multiply_any_columns(product); }
+void multiply_panel_f64(const PanelProduct<double>& product) { multiply_any_columns(product); }
+void multiply_panel_bf16(const PanelProduct<float, BFloat16>& product) { multiply_any_columns(product); }
+int panel_columns_f32() { return kTileColumns<float>; }
+int panel_columns_f64() { return kTileColumns<double>; }
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "simd/dispatch.h"
+
+namespace qkv {
+namespace {
+
+HWY_EXPORT(multiply_panel_f32);
+HWY_EXPORT(multiply_panel_f64);
+HWY_EXPORT(multiply_panel_bf16);
+HWY_EXPORT(panel_columns_f32);
+HWY_EXPORT(panel_columns_f64);
+
+}  // namespace
+
+template <>
+MultiplyPanel<float> multiply_panel<float>() {
+  ensure_target();
+  return HWY_DYNAMIC_DISPATCH(multiply_panel_f32);
+}
+
+template <>
+MultiplyPanel<double> multiply_panel<double>() {
+  ensure_target();
+  return HWY_DYNAMIC_DISPATCH(multiply_panel_f64);
+}
+
+template <>
+MultiplyPanel<float, BFloat16> multiply_panel<float, BFloat16>() {
+  ensure_target();
+  return HWY_DYNAMIC_DISPATCH(multiply_panel_bf16);
+}
+
+template <>
+int panel_columns<float>() {
+  ensure_target();
+  return HWY_DYNAMIC_DISPATCH(panel_columns_f32)();
+}
+
+template <>
+int panel_columns<double>() {
+  ensure_target();
+  return HWY_DYNAMIC_DISPATCH(panel_columns_f64)();
+}
+
+}  // namespace qkv
+#endif  // HWY_ONCE

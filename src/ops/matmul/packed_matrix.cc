@@ -1,0 +1,139 @@
+// Lays a matrix out in panels, the last one filled up with zeros.
+#include <fmt/format.h>
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "core/divide_up.h"
+#include "ops/matmul/int8_panel.h"
+#include "ops/matmul/matmul_panel.h"
+#include "qkv/matmul.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+// Rows that are laid out together where columns are not neighbours: a cache line of each column.
+constexpr std::int64_t kStripRows = 16;
+
+// panel [rows][width] from columns of the matrix. No processor guesses the next of so many short stretches: each is
+// fetched ahead, the next strip's where rows are, the next panel's where columns are. A prefetch never faults.
+template <class T, class S>
+void pack_panel(const TensorView& matrix, std::int64_t first_column, std::int64_t width, S* panel) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  const T* source = matrix.data<T>() + first_column * matrix.stride(1);
+  const std::int64_t rows = matrix.size(0), row_step = matrix.stride(0), column_step = matrix.stride(1);
+  const std::int64_t columns = std::min(width, matrix.size(1) - first_column);
+  if (columns < width) std::fill_n(panel, rows * width, S(0));
+  for (std::int64_t begin = 0; begin < rows; begin += kStripRows) {
+    const std::int64_t end = std::min(begin + kStripRows, rows);
+    if (column_step == 1) {
+      for (std::int64_t k = begin; k < end; ++k) {
+        const T* row = source + k * row_step;
+        for (std::int64_t c = 0; c < columns; c += kLine) hwy::Prefetch(row + kStripRows * row_step + c);
+        for (std::int64_t c = 0; c < columns; ++c) panel[k * width + c] = static_cast<S>(row[c]);
+      }
+      continue;
+    }
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const T* column = source + c * column_step;
+      hwy::Prefetch(column + begin * row_step + width * column_step);
+      for (std::int64_t k = begin; k < end; ++k) panel[k * width + c] = static_cast<S>(column[k * row_step]);
+    }
+  }
+}
+
+template <class T, class S = T>
+Tensor pack(const TensorView& matrix, int width, int threads) {
+  const std::int64_t rows = matrix.size(0);
+  const std::int64_t panels = divide_up(matrix.size(1), width);
+  Tensor packed = Tensor::uninitialized({panels, rows, width}, dtype_of<S>);
+  S* data = packed.data<S>();
+  parallel_for(panels, threads, [&](std::int64_t panel, int) {
+    pack_panel<T, S>(matrix, panel * width, width, data + panel * rows * width);
+  });
+  return packed;
+}
+
+// Column `column` as whole numbers, into every `width * group`-th group of `to`; its scale; returns their sum.
+std::int32_t quantize_column(const TensorView& matrix, std::int64_t column, std::int64_t width, std::int64_t group,
+                             std::int8_t* to, float* scale) {
+  const float* source = matrix.data<float>() + column * matrix.stride(1);
+  const std::int64_t rows = matrix.size(0), step = matrix.stride(0);
+  float largest = 0;
+  for (std::int64_t k = 0; k < rows; ++k) {
+    const float magnitude = std::abs(source[k * step]);
+    if (!(magnitude <= std::numeric_limits<float>::max())) {
+      throw std::invalid_argument(
+          fmt::format("PackedMatrix: element [{}, {}] is {}; int8 needs finite numbers", k, column, source[k * step]));
+    }
+    largest = std::max(largest, magnitude);
+  }
+  *scale = largest / 127;
+  std::int32_t sum = 0;
+  for (std::int64_t k = 0; k < rows; ++k) {
+    const float whole = *scale > 0 ? std::nearbyint(source[k * step] / *scale) : 0.0f;
+    const auto number = static_cast<std::int32_t>(std::clamp(whole, -127.0f, 127.0f));
+    to[k / group * width * group + k % group] = static_cast<std::int8_t>(number);
+    sum += number;
+  }
+  return sum;
+}
+
+void check(const TensorView& matrix, WeightStorage storage) {
+  if (matrix.rank() != 2) {
+    throw std::invalid_argument(fmt::format("PackedMatrix: shape {}; it must be [k, n]", to_string(matrix.shape())));
+  }
+  const bool full = storage == WeightStorage::full;
+  if (matrix.dtype() != Dtype::f32 && !(full && matrix.dtype() == Dtype::f64)) {
+    throw std::invalid_argument(fmt::format("PackedMatrix: the type is {}; it must be f32{}", name_of(matrix.dtype()),
+                                            full ? " or f64" : " to be kept in fewer bits"));
+  }
+  if (storage == WeightStorage::int8 && matrix.size(0) > kMaxInt8Depth) {
+    throw std::invalid_argument(
+        fmt::format("PackedMatrix: k is {}; int8 sums hold at most {}", matrix.size(0), kMaxInt8Depth));
+  }
+}
+
+}  // namespace
+
+PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage storage) : storage_(storage) {
+  check(matrix, storage);
+  rows_ = matrix.size(0);
+  columns_ = matrix.size(1);
+  dtype_ = matrix.dtype();
+  panel_columns_ = dtype_ == Dtype::f32 ? qkv::panel_columns<float>() : qkv::panel_columns<double>();
+  if (storage == WeightStorage::bf16) {
+    data_ = pack<float, BFloat16>(matrix, panel_columns_, threads);
+  } else if (storage == WeightStorage::int8) {
+    pack_int8(matrix, threads);
+  } else if (dtype_ == Dtype::f32) {
+    data_ = pack<float>(matrix, panel_columns_, threads);
+  } else {
+    data_ = pack<double>(matrix, panel_columns_, threads);
+  }
+}
+
+void PackedMatrix::pack_int8(const TensorView& matrix, int threads) {
+  panel_group_ = int8_group();
+  const std::int64_t width = panel_columns_, group = panel_group_, groups = divide_up(rows_, group);
+  const std::int64_t panels = divide_up(columns_, width);
+  data_ = Tensor::zeros({panels, groups, width, group}, Dtype::i8);
+  column_scales_ = Tensor::zeros({columns_});
+  column_sums_ = Tensor::zeros({columns_}, Dtype::i32);
+  std::int8_t* data = data_.data<std::int8_t>();
+  float* scales = column_scales_.data<float>();
+  std::int32_t* sums = column_sums_.data<std::int32_t>();
+  parallel_for(panels, threads, [&](std::int64_t panel, int) {
+    const std::int64_t first = panel * width, last = std::min(first + width, columns_);
+    std::int8_t* to = data + panel * groups * width * group;
+    for (std::int64_t column = first; column < last; ++column, to += group) {
+      sums[column] = quantize_column(matrix, column, width, group, to, scales + column);
+    }
+  });
+}
+
+}  // namespace qkv

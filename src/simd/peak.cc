@@ -1,0 +1,112 @@
+// Multiply-adds on a full tile of registers, in bursts of about a millisecond; the best burst counts.
+#include "simd/peak.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "simd/peak.cc"
+#include "simd/targets.h"
+// Only after the list of targets.
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// Runs at least `wanted` operations, adds their exact number to `done`, and returns a number that depends on all of
+// them. Each accumulator starts from another value: equal ones would be computed once.
+template <class T>
+T multiply_and_add(T factor, std::int64_t wanted, std::int64_t& done) {
+  constexpr std::int64_t kStep = 2 * kTileRows * kTileVectors * kLanes<T>;
+  const Tag<T> d;
+  const Vec<T> factors = hn::Set(d, factor);
+  Vec<T> sum[kTileRows][kTileVectors];
+  QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Set(d, factor * T(r * kTileVectors + c));
+  }
+  const std::int64_t steps = wanted / kStep + 1;
+  for (std::int64_t i = 0; i < steps; ++i) {
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::MulAdd(sum[r][c], factors, factors);
+    }
+  }
+  done += steps * kStep;
+  Vec<T> total = hn::Zero(d);
+  QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) total = hn::Add(total, sum[r][c]);
+  }
+  return hn::GetLane(total);
+}
+
+float multiply_and_add_f32(float factor, std::int64_t wanted, std::int64_t& done) {
+  return multiply_and_add(factor, wanted, done);
+}
+
+double multiply_and_add_f64(double factor, std::int64_t wanted, std::int64_t& done) {
+  return multiply_and_add(factor, wanted, done);
+}
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+
+#include "simd/dispatch.h"
+
+namespace qkv {
+namespace {
+
+HWY_EXPORT(multiply_and_add_f32);
+HWY_EXPORT(multiply_and_add_f64);
+
+// Bursts of about a millisecond whatever the speed of the target: each one sizes the next.
+template <class Burst>
+double best_rate(Burst burst) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kBurstSeconds = 1e-3;
+  constexpr double kSeconds = 0.05;
+  double best = 0.0;
+  std::int64_t wanted = 100'000;
+  const Clock::time_point start = Clock::now();
+  Clock::time_point before = start;
+  do {
+    std::int64_t done = 0;
+    burst(wanted, done);
+    const Clock::time_point after = Clock::now();
+    const double seconds = std::max(1e-9, std::chrono::duration<double>(after - before).count());
+    best = std::max(best, static_cast<double>(done) / seconds);
+    wanted = static_cast<std::int64_t>(best * kBurstSeconds);
+    before = after;
+  } while (std::chrono::duration<double>(before - start).count() < kSeconds);
+  return best;
+}
+
+}  // namespace
+
+double peak_gflops(Dtype dtype) {
+  ensure_target();
+  // Below one, so that no accumulator leaves the normal numbers; volatile, so that nothing is computed beforehand.
+  volatile double factor = 0.5;
+  volatile double result = 0.0;
+  switch (dtype) {
+    case Dtype::f32:
+      return 1e-9 * best_rate([&](std::int64_t wanted, std::int64_t& done) {
+               result = HWY_DYNAMIC_DISPATCH(multiply_and_add_f32)(static_cast<float>(factor), wanted, done);
+             });
+    case Dtype::f64:
+      return 1e-9 * best_rate([&](std::int64_t wanted, std::int64_t& done) {
+               result = HWY_DYNAMIC_DISPATCH(multiply_and_add_f64)(factor, wanted, done);
+             });
+    default:
+      throw std::invalid_argument(fmt::format("peak_gflops: the type is {}; it must be f32 or f64", name_of(dtype)));
+  }
+}
+
+}  // namespace qkv
+#endif  // HWY_ONCE

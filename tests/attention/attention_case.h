@@ -1,0 +1,484 @@
+// One random call of attention, drawn from a seed or from bytes: lengths, sizes, heads, types, layout, pages, masks,
+// biases, scores and numbers in any combination. The same seed draws the same call everywhere.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "attention/choices.h"
+#include "attention/hidden_rows.h"
+#include "sanitizers.h"
+
+namespace qkv::testing {
+
+// What is asked for besides the output.
+struct Requests {
+  bool log_sum_exp = false, weights = false, logits = false, row_maximum = false, entropy = false, received = false;
+  std::int64_t top = -1;                         // keys; -1: not asked for
+  std::array<std::int64_t, 2> parts = {-1, -1};  // of the averages over blocks
+  std::int64_t rows = -1;                        // chosen ones
+};
+
+class AttentionCase {
+ public:
+  // Products of batch, heads and lengths stay below `most_pairs`.
+  AttentionCase(Choices choices, double most_pairs) : choices_(choices), random_(choices_.random()) {
+    draw_sizes(most_pairs);
+    draw_form();
+    dtype_ = pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16});
+    accumulation_ = dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+    out_dtype = chance(0.5) ? dtype_ : accumulation_;
+    draw_score();
+    draw_inputs();
+    draw_mask();
+    draw_bias();
+    draw_sinks();
+    if (chance(0.3)) draw_tables();
+    draw_functions();
+    if (chance(0.25)) options.scale = note("scale", pick<double>({0, -0.0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
+    if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.01, 0.5, 1, 3, 30, 1e6}));
+    options.threads = pick<int>({1, 1, 2, 3});
+    if (chance(0.2))
+      options.dropout = {.p = note("dropout", pick<double>({0, 0.1, 0.5, 0.9})), .seed = choices_.below(1000)};
+    draw_hidden();
+    draw_visible();
+    draw_requests();
+    seed = choices_.below(1 << 30);
+  }
+  AttentionCase(const AttentionCase&) = delete;
+
+  TensorView q, k, v;
+  Dtype out_dtype = Dtype::f32;
+  AttentionOptions options;
+  Requests requests;
+  std::uint64_t seed = 0;  // of what a test adds to the call
+  HiddenRows unseen;       // rows of NaN or infinities
+  bool is_finite = true;   // no NaN where somebody may see it, nor a logit of infinity
+
+  bool packed() const { return packed_; }
+  bool paged() const { return paged_; }
+  std::int64_t batch() const { return batch_; }
+  std::int64_t heads() const { return heads_; }
+  // Of the weights that dropout keeps.
+  double dropout_factor() const { return 1 / (1 - options.dropout.p); }
+  std::int64_t longest_query_length() const { return q_len_; }
+  std::int64_t longest_key_length() const { return k_len_; }
+  std::int64_t key_length(std::int64_t b) const {
+    if (paged_) return page_lengths_[static_cast<std::size_t>(b)];
+    return packed_ ? rows(k_offsets_, b) : k_len_;
+  }
+  std::int64_t query_length(std::int64_t b) const { return packed_ ? rows(q_offsets_, b) : q_len_; }
+  std::string describe() const {
+    return fmt::format("batch {}, heads {}/{}, {} x {}, head_dim {}, value_dim {}, {} into {}{}", batch_, heads_,
+                       kv_heads_, q_len_, k_len_, head_dim_, value_dim_, name_of(dtype_), name_of(out_dtype), notes_);
+  }
+
+ private:
+  bool chance(double probability) { return choices_.chance(probability); }
+
+  template <class T>
+  T pick(std::initializer_list<T> choices) {
+    return choices_.pick(choices);
+  }
+
+  template <class T>
+  T note(const char* name, T value) {
+    notes_ += fmt::format(", {} {}", name, value);
+    return value;
+  }
+
+  TensorView keep(Tensor tensor) {
+    kept_.push_back(std::make_unique<Tensor>(std::move(tensor)));
+    return kept_.back()->view();
+  }
+
+  static std::int64_t rows(const std::vector<std::int32_t>& offsets, std::int64_t b) {
+    const auto at = static_cast<std::size_t>(b);
+    return offsets[at + 1] - offsets[at];
+  }
+
+  void draw_sizes(double most_pairs) {
+    const auto length = [this] {
+      return pick<std::int64_t>(
+          {0, 1, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 47, 48, 49, 63, 65, 127, 129, 257, 1023, 1025, 2050});
+    };
+    const auto size = [this] {
+      return pick<std::int64_t>({1, 3, 4, 8, 16, 31, 32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 256});
+    };
+    do {
+      batch_ = pick<std::int64_t>({0, 1, 1, 1, 2, 3, 3, 4, 5, 9});
+      kv_heads_ = pick<std::int64_t>({1, 1, 2, 3});
+      heads_ = kv_heads_ * pick<std::int64_t>({1, 1, 2, 4, 13});
+      q_len_ = length();
+      k_len_ = length();
+      // Large sizes are drawn, but not all at once.
+      head_dim_ = size();
+      value_dim_ = chance(0.5) ? head_dim_ : size();
+    } while (static_cast<double>(batch_ * heads_ * q_len_ * k_len_) *
+                 (1 + static_cast<double>(head_dim_ + value_dim_) / 64) >
+             most_pairs);
+  }
+
+  void draw_form() {
+    packed_ = chance(0.25);
+    paged_ = chance(0.15);
+    if (batch_ == 0 && (packed_ || paged_)) q_len_ = packed_ ? 0 : q_len_, k_len_ = 0;  // no sequence, no row
+  }
+
+  void draw_score() {
+    const double small = 1 / std::sqrt(static_cast<double>(head_dim_));
+    const auto parameter = [this](const Dims& shape, double spread) {
+      return keep(normal(random_, shape, accumulation_, spread));
+    };
+    const std::int64_t hidden = pick<std::int64_t>({1, 3, 8, 17});
+    safe_scale_ = 1;
+    switch (choices_.below(8)) {
+      case 0:
+        options.score = Score::additive(parameter({hidden, head_dim_}, small), parameter({hidden, head_dim_}, small),
+                                        parameter({hidden}, 1));
+        notes_ += ", additive";
+        break;
+      case 1:
+        options.score = Score::concat(parameter({hidden, 2 * head_dim_}, small), parameter({hidden}, 1));
+        notes_ += ", concat";
+        break;
+      case 2:
+        options.score = Score::bilinear(parameter({head_dim_, head_dim_}, 1 / static_cast<double>(head_dim_)));
+        notes_ += ", bilinear";
+        break;
+      case 3:
+        options.score = Score::dot();
+        spread_ = 1 / std::sqrt(static_cast<double>(head_dim_));
+        notes_ += ", dot";
+        break;
+      default:
+        safe_scale_ = 1 / std::sqrt(static_cast<double>(head_dim_));
+    }
+  }
+
+  void draw_inputs() {
+    spread_ *= pick<double>({1, 1, 1, 1, 0.01, 10});
+    const std::int64_t q_rows = packed_ ? draw_offsets("queries", q_offsets_, q_len_, options.offsets_query) : q_len_;
+    const bool packed_keys = packed_ && !paged_;
+    const std::int64_t k_rows = packed_keys ? draw_offsets("keys", k_offsets_, k_len_, options.offsets_key) : k_len_;
+    const auto input = [&](bool packed, std::int64_t heads, std::int64_t length, std::int64_t size, double spread) {
+      return packed ? draw_layout({1, length, heads, size}, spread).select(0, 0)
+                    : draw_layout({batch_, heads, length, size}, spread);
+    };
+    q = input(packed_, heads_, q_rows, head_dim_, spread_);
+    k = input(packed_keys, kv_heads_, k_rows, head_dim_, 1);
+    v = input(packed_keys, kv_heads_, k_rows, value_dim_, pick<double>({1, 1, 1, 0.01, 100}));
+    if (paged_) return draw_pages();
+    if (!packed_ && batch_ == 1 && chance(0.3)) {
+      notes_ += ", rank 3";
+      for (TensorView* view : {&q, &k, &v}) *view = view->select(0, 0);
+    }
+  }
+
+  // The keys go into pages in random order, among others that hold NaN; lengths say how many there are.
+  void draw_pages() {
+    const std::int64_t rows = note("pages of", pick<std::int64_t>({1, 5, 16, 64, 300}));
+    const std::int64_t blocks = (k_len_ + rows - 1) / rows + pick<std::int64_t>({0, 1}), pages = batch_ * blocks + 2;
+    std::vector<std::int32_t> order(static_cast<std::size_t>(pages)), table;
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
+    Tensor key_pages = filled({pages, rows, kv_heads_, head_dim_}, kNan, dtype_),
+           value_pages = filled({pages, rows, kv_heads_, value_dim_}, kNan, dtype_);
+    for (std::int64_t b = 0; b < batch_; ++b) {
+      const std::int64_t count =
+          b == 0 ? k_len_ : static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(k_len_) + 1));
+      page_lengths_.push_back(note("length", count));
+      for (std::int64_t first = 0; first < blocks * rows; first += rows) {
+        const std::int64_t own = std::min(rows, count - first);
+        table.push_back(own > 0 ? order.back() : -7);  // no page where no key needs one
+        if (own <= 0) continue;
+        order.pop_back();
+        const auto fill = [&](Tensor& to, const TensorView& from) {
+          convert(from.select(0, b).slice(1, first, first + own).transpose(0, 1),
+                  to.view().select(0, table.back()).slice(0, 0, own));
+        };
+        fill(key_pages, k);
+        fill(value_pages, v);
+      }
+    }
+    k = keep(std::move(key_pages)), v = keep(std::move(value_pages));
+    options.block_table = keep(Tensor::of({batch_, blocks}, table));
+    options.mask = Mask::lengths(keep(Tensor::of({batch_}, page_lengths_)));
+  }
+
+  // Sequences of up to `longest` rows, one of exactly that many; returns the sum.
+  std::int64_t draw_offsets(const char* name, std::vector<std::int32_t>& offsets, std::int64_t longest,
+                            TensorView& view) {
+    offsets = {0};
+    for (std::int64_t b = 0; b < batch_; ++b) {
+      const std::int64_t rows =
+          b == 0 ? longest : static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(longest) + 1));
+      offsets.push_back(offsets.back() + static_cast<std::int32_t>(rows));
+      notes_ += fmt::format("{}{}", b == 0 ? std::string(", packed ") + name + " " : "+", rows);
+    }
+    const Tensor offsets_32 = Tensor::of({batch_ + 1}, offsets);
+    view = keep(chance(0.5) ? offsets_32 : convert(offsets_32, Dtype::i64));
+    return offsets.back();
+  }
+
+  // Normal numbers in a random memory layout: the middle dimensions exchanged, rows with a gap, or walked backwards.
+  TensorView draw_layout(const Dims& shape, double spread) {
+    const std::int64_t gap = pick<std::int64_t>({0, 0, 1, 5});
+    const bool turned = chance(0.4), reversed = shape[2] > 0 && chance(0.2);
+    Dims memory = shape;
+    if (turned) std::swap(memory[1], memory[2]);
+    memory[3] += gap;
+    TensorView view = keep(draw_numbers(choices_, memory, dtype_, spread)).slice(3, gap, memory[3]);
+    if (turned) view = view.transpose(1, 2);
+    if (!reversed) return view;
+    Dims strides = view.strides();
+    const std::byte* last = view.bytes() + (shape[2] - 1) * strides[2] * static_cast<std::int64_t>(size_of(dtype_));
+    strides[2] = -strides[2];
+    return {last, dtype_, shape, strides};
+  }
+
+  // A shape that broadcasts to [batch, heads, q_len, k_len].
+  Dims draw_broadcast(const char* name) {
+    const Dims whole{batch_, heads_, q_len_, k_len_};
+    Dims shape;
+    const bool same_rank = q.rank() == 3 || chance(0.3);
+    for (int dim = same_rank ? pick<int>({1, 2}) : 0; dim < 4; ++dim) shape.push_back(chance(0.4) ? 1 : whole[dim]);
+    notes_ += fmt::format(", {} {}", name, to_string(shape));
+    return shape;
+  }
+
+  void draw_mask() {
+    const Align align = chance(0.5) ? Align::top_left : Align::bottom_right;
+    const auto side = [this] { return pick<std::int64_t>({-1, 0, 1, 5, 40, 200}); };
+    if (chance(0.35)) options.mask = options.mask & Mask::causal(align), notes_ += ", causal";
+    if (chance(0.25)) {
+      options.mask = options.mask & Mask::window(note("left", side()), note("right", side()), align);
+    }
+    if (options.mask.align() == Align::bottom_right) notes_ += ", bottom-right";
+    if (!paged_ && chance(0.25)) {
+      std::vector<std::int64_t> counts;
+      for (std::int64_t b = 0; b < batch_; ++b) {
+        const std::int64_t most = key_length(b);
+        counts.push_back(
+            note("length", static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(most) + 1))));
+      }
+      options.mask = options.mask & Mask::lengths(keep(Tensor::of({batch_}, counts)));
+    }
+    for (int i = pick<int>({0, 0, 0, 1, 1, 2}); i > 0; --i) {
+      const double visible = pick<double>({0, 0.02, 0.5, 0.9, 1});
+      Tensor flips = coin_flips(random_, draw_broadcast("mask"), visible, pick<Dtype>({Dtype::boolean, Dtype::u8}));
+      if (chance(0.5)) repeat_in_squares(flips, note("squares of", pick<std::int64_t>({8, 16, 40, 128})));
+      Mask mask = Mask::boolean(keep(std::move(flips)));
+      if (chance(0.5)) mask = mask.compiled(), notes_ += ", compiled";
+      options.mask = options.mask & mask;
+    }
+    if (chance(0.25)) draw_documents();
+  }
+
+  void draw_tables() {
+    const auto values = [this](std::int64_t buckets) {
+      const Dtype dtype = pick<Dtype>({Dtype::f32, Dtype::f64, Dtype::bf16});
+      return keep(draw_numbers(choices_, {buckets, heads_}, dtype));
+    };
+    if (chance(0.3)) {
+      const auto most = note("clipped at", pick<std::int64_t>({0, 1, 7, 40, 5000}));
+      options.bias = options.bias + Bias::table(RelativeTable::clipped(values(2 * most + 1)));
+    }
+    if (chance(0.3)) {
+      const bool both = chance(0.5);
+      const auto buckets = note("T5", pick<std::int64_t>({4, 8, 32}));
+      const auto distance = pick<std::int64_t>({17, 128});
+      options.bias = options.bias + Bias::table(RelativeTable::t5(values(buckets), {both, distance}));
+    }
+    const bool is_dot = options.score.kind() == Score::Kind::dot || options.score.kind() == Score::Kind::scaled_dot;
+    if (chance(0.3) && is_dot) {
+      const auto most = note("Shaw's to", pick<std::int64_t>({0, 1, 7, 40, 300}));
+      const Dtype dtype = pick<Dtype>({Dtype::f32, Dtype::f64, Dtype::bf16});
+      const double spread = 0.5 / std::sqrt(static_cast<double>(head_dim_));
+      options.bias =
+          options.bias +
+          Bias::table(RelativeTable::shaw(keep(draw_numbers(choices_, {2 * most + 1, head_dim_}, dtype, spread))));
+    }
+    // Positions must lie within the window.
+    const std::int64_t longest = std::max(q_len_, k_len_);
+    if (chance(0.3) && longest <= 300 && options.mask.align() != Align::bottom_right) {
+      const auto width = note("window of width", pick<std::int64_t>({1, 4, 7}));
+      const std::int64_t height = longest / width + 1;
+      options.bias =
+          options.bias + Bias::table(RelativeTable::swin(values((2 * height - 1) * (2 * width - 1)), height, width));
+    }
+  }
+
+  void draw_functions() {
+    if (chance(0.15)) {
+      const auto period = note("mask function of period", pick<std::int32_t>({2, 3, 7, 300}));
+      options.mask = options.mask & Mask::function(mask_function([period](const Pair& at) {
+                       return (at.key + 2 * at.query + at.head + at.batch) % period != 0;
+                     }));
+    }
+    if (chance(0.15)) {
+      notes_ += ", logit function";
+      is_finite = !has_infinite_bias_;  // half of its signs change
+      options.logit_function = logit_function([](auto logit, const Pair& at) {
+        return at.head % 2 == 0 ? -logit : logit / (1 + std::abs(at.position - at.key));
+      });
+    }
+  }
+
+  // One id for each of the rows of every sequence: in runs, or scattered.
+  TensorView draw_ids(const std::vector<std::int32_t>& offsets, std::int64_t length, bool scattered) {
+    std::vector<std::int32_t> ids;
+    const bool packed = !offsets.empty();
+    const std::int64_t count = packed ? offsets.back() : batch_ * length;
+    while (static_cast<std::int64_t>(ids.size()) < count) {
+      const std::uint64_t run = scattered ? 1 : 1 + random_.below(static_cast<std::uint64_t>(length) / 2 + 1);
+      ids.insert(ids.end(), run, static_cast<std::int32_t>(random_.below(3)) - 1);
+    }
+    ids.resize(static_cast<std::size_t>(count));
+    const Tensor of_32 = packed ? Tensor::of({count}, ids) : Tensor::of({batch_, length}, ids);
+    return keep(chance(0.5) ? of_32 : convert(of_32, Dtype::i64));
+  }
+
+  void draw_documents() {
+    const bool scattered = chance(0.4);
+    notes_ += scattered ? ", scattered documents" : ", documents";
+    const TensorView query = draw_ids(q_offsets_, q_len_, scattered);
+    const bool own = q_len_ == k_len_ && q_offsets_ == k_offsets_ && chance(0.5);
+    options.mask =
+        options.mask & (own ? Mask::documents(query) : Mask::documents(query, draw_ids(k_offsets_, k_len_, scattered)));
+  }
+
+  void draw_sinks() {
+    if (!chance(0.2)) return;
+    notes_ += ", sinks";
+    Tensor sinks = draw_numbers(choices_, {heads_}, pick<Dtype>({Dtype::f32, Dtype::f64}), 3);
+    if (chance(0.5)) sprinkle(random_, sinks, 0.5, {-kInfinity, -1e30, -1e4, 0.0, 20});
+    options.sinks = keep(std::move(sinks));
+  }
+
+  void draw_bias() {
+    for (int i = pick<int>({0, 0, 0, 1, 1, 2, 4}); i > 0; --i) {
+      Tensor bias = draw_numbers(choices_, draw_broadcast("bias"), accumulation_);
+      if (chance(0.3)) {
+        sprinkle(random_, bias, pick<double>({0.1, 0.9}), {-kInfinity, -kInfinity, -1e4, 0.0});
+        has_infinite_bias_ = true;
+      }
+      options.bias = options.bias + Bias::view(keep(std::move(bias)));
+    }
+    for (int i = pick<int>({0, 0, 0, 0, 0, 0, 1, 1, 2}); i > 0; --i) {
+      Dims shape = q.rank() == 4 && chance(0.5) ? Dims{batch_} : Dims{};
+      shape.push_back(chance(0.8) ? heads_ : 1);
+      notes_ += fmt::format(", ALiBi {}", to_string(shape));
+      Tensor slopes = draw_numbers(choices_, shape, pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f64}), 0.02);
+      if (chance(0.5)) sprinkle(random_, slopes, 0.4, {0.0, -0.0, 1});
+      options.bias = options.bias + Bias::alibi(keep(std::move(slopes)));
+    }
+  }
+
+  // NaN and infinities in queries that see no key, and in keys and values that no query sees.
+  void draw_hidden() {
+    if (paged_ || batch_ == 0 || k_len_ == 0 || q_len_ == 0 || !chance(0.3)) return;
+    unseen = HiddenRows(q, k, options);
+    const double number = note("hidden", pick<double>({kNan, kNan, kInfinity, -kInfinity}));
+    unseen.put_into_queries(q, number);
+    unseen.put_into_keys(k, number);
+    unseen.put_into_keys(v, number);
+  }
+
+  // One NaN where somebody may see it.
+  void draw_visible() {
+    if (!chance(0.05)) return;
+    const TensorView array = pick<TensorView>({q, k, v});
+    if (array.element_count() == 0) return;
+    notes_ += ", NaN";
+    is_finite = false;
+    TensorView element = array;
+    while (element.rank() > 0) {
+      element =
+          element.select(0, static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(element.size(0)))));
+    }
+    convert(filled({}, kNan), MutableTensorView(const_cast<std::byte*>(element.bytes()), dtype_, Dims{}));
+  }
+
+  void draw_requests() {
+    requests.log_sum_exp = chance(0.5);
+    requests.weights = chance(0.5);
+    requests.logits = chance(0.4);
+    const bool statistics = chance(0.4);
+    const auto is_wanted = [&] { return statistics && chance(0.5); };
+    requests.row_maximum = is_wanted();
+    requests.entropy = is_wanted();
+    requests.received = is_wanted() && !(packed_ && paged_);
+    if (is_wanted()) requests.top = pick<std::int64_t>({0, 1, 3, k_len_ + 2});
+    if (is_wanted()) requests.parts = {pick<std::int64_t>({1, 2, 5, 70}), pick<std::int64_t>({1, 3, 40})};
+    if (chance(0.2)) requests.rows = pick<std::int64_t>({0, 1, 5});
+  }
+
+  Choices choices_;
+  Random& random_;  // of values
+  std::string notes_;
+  std::vector<std::unique_ptr<Tensor>> kept_;
+  std::int64_t batch_, heads_, kv_heads_, q_len_, k_len_, head_dim_, value_dim_;
+  bool packed_ = false;  // queries, and keys unless these are paged
+  bool paged_ = false, has_infinite_bias_ = false;
+  Dtype dtype_, accumulation_;
+  double spread_ = 1, safe_scale_ = 1;
+  std::vector<std::int32_t> q_offsets_, k_offsets_;
+  std::vector<std::int64_t> page_lengths_;
+};
+
+// Of a rounding to this type, relative to the number.
+inline double rounding(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return 0x1p-8;
+    case Dtype::f16:
+      return 0x1p-11;
+    default:
+      return 0;
+  }
+}
+
+// Runs one case, with what replays it in the trace of a failure.
+template <class Expect>
+void run_case(std::uint64_t seed, Expect&& expect) {
+  // One case in sixteen may be large enough to cross blocks of keys in every way.
+  const AttentionCase drawn(Choices(seed), seed % 16 == 0 ? 2e5 : 1e4);
+  SCOPED_TRACE(fmt::format("QKV_GRID_SEED={} on {}: {}", seed, selected_target(), drawn.describe()));
+  try {
+    expect(drawn);
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+}
+
+// Seeds first <= seed < first + count, dealt to the targets in turn.
+template <class Expect>
+void run_cases(std::uint64_t first, std::uint64_t count, Expect&& expect) {
+#ifdef QKV_SANITIZED
+  count /= 16;  // each takes ten times as long
+#endif
+  const std::vector<std::string> names = usable_targets();
+  for (std::size_t t = 0; t < names.size(); ++t) {
+    select_target(names[t]);
+    for (std::uint64_t seed = first + t; seed < first + count && !::testing::Test::HasFailure(); seed += names.size()) {
+      run_case(seed, expect);
+    }
+  }
+  select_target("");
+}
+
+// The case that QKV_GRID_SEED names.
+template <class Expect>
+void replay_case(Expect&& expect) {
+  const char* seed = std::getenv("QKV_GRID_SEED");
+  if (seed == nullptr) GTEST_SKIP() << "QKV_GRID_SEED names no case";
+  run_case(std::stoull(seed), expect);
+}
+
+}  // namespace qkv::testing

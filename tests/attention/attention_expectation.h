@@ -1,0 +1,49 @@
+// One case of attention_case.h against the double reference.
+#pragma once
+
+#include "attention/extras/statistics_expectation.h"
+
+namespace qkv::testing {
+
+// The length of the longest row of finite numbers.
+inline double longest_row(const TensorView& view) {
+  const auto size = static_cast<std::size_t>(view.size(-1));
+  const std::vector<double> numbers = values(view);
+  double largest = 0;
+  for (std::size_t row = 0; row + size <= numbers.size(); row += size) {
+    double sum = 0;
+    for (std::size_t c = 0; c < size; ++c) sum += numbers[row + c] * numbers[row + c];
+    if (std::isfinite(sum)) largest = std::max(largest, std::sqrt(sum));
+  }
+  return largest;
+}
+
+// What of a case differs from the reference: nothing, or its name and the first wrong element.
+inline std::string unlike_reference(const AttentionCase& drawn) {
+  const reference::AttentionResult exact = reference::attention(drawn.q, drawn.k, drawn.v, drawn.options);
+  const bool one_batch = !drawn.packed() && drawn.q.rank() == 3;
+  const auto attend_into = [&](Tensor& out, const AttentionExtras& extras) {
+    out = filled(exact.out.shape(), kNan, drawn.out_dtype);
+    attention(drawn.q, drawn.k, drawn.v, one_batch ? out.view().select(0, 0) : out.view(), drawn.options, extras);
+  };
+  Tensor out, alone;
+  RequestedPlaces places(drawn, exact);
+  attend_into(out, places.extras);
+  attend_into(alone, {});
+
+  // A logit of size L carries a few roundings of L * epsilon / 2, which the exponential hands on to the weights.
+  const double unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
+  const double tolerance = unit * (4e-6 + 5e-7 * largest(exact.logits));
+  const double size = std::max(1.0, largest(drawn.v)) * drawn.dropout_factor();
+  const double tiny = drawn.out_dtype == Dtype::f16 ? 0x1p-25 : 0;  // half of the smallest f16
+  const double chain = unit * chain_error(drawn.v, exact.logits.size(-1));
+  std::string found = places.difference(tolerance);
+  for (const auto& [name, got] : {std::pair("output", &out), {"output without requests", &alone}}) {
+    const std::string what = mismatch(*got, exact.out, (tolerance + chain) * size + tiny, rounding(drawn.out_dtype));
+    if (!what.empty()) found += fmt::format("{}: {}\n", name, what);
+  }
+  if (!same_bits(alone, out)) found += "requests change bits of the output\n";
+  return found;
+}
+
+}  // namespace qkv::testing

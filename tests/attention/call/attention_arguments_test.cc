@@ -1,0 +1,225 @@
+// Every rule of attention.h, broken once: std::invalid_argument with the sizes in it, before any output is touched.
+#include <functional>
+
+#include "attention/attention_testing.h"
+
+namespace qkv {
+namespace {
+
+using testing::filled;
+
+// A correct call, which each case spoils in one place.
+struct Call {
+  Tensor q = filled({2, 4, 5, 8}, 1), k = filled({2, 2, 6, 8}, 1), v = filled({2, 2, 6, 3}, 1);
+  Tensor out = filled({2, 4, 5, 3}, 7);
+  AttentionOptions options;
+  AttentionExtras extras;
+  std::vector<Tensor> kept;  // what options and extras borrow
+
+  Call() { kept.reserve(8); }
+  TensorView keep(Tensor tensor) { return kept.emplace_back(std::move(tensor)); }
+  MutableTensorView keep_place(Tensor tensor) { return kept.emplace_back(std::move(tensor)); }
+  void pack() {
+    q = filled({5, 4, 8}, 1), k = filled({6, 2, 8}, 1), v = filled({6, 2, 3}, 1), out = filled({5, 4, 3}, 7);
+    options.offsets_query = keep(Tensor::of<std::int32_t>({3}, {0, 2, 5}));
+    options.offsets_key = keep(Tensor::of<std::int64_t>({3}, {0, 6, 6}));
+  }
+};
+
+struct Rule {
+  const char* fragment;
+  std::function<void(Call&)> break_it;
+};
+
+const Rule kRules[] = {
+    // Inputs and output.
+    {"q has type i32; it must be f32, f64, bf16 or f16", [](Call& c) { c.q = convert(c.q, Dtype::i32); }},
+    {"q, k and v must have one type, got f32, f64 and f32", [](Call& c) { c.k = convert(c.k, Dtype::f64); }},
+    {"q, k and v must have one type, got f32, f32 and bf16", [](Call& c) { c.v = convert(c.v, Dtype::bf16); }},
+    {"out has type f64; it must be f32 like q", [](Call& c) { c.out = convert(c.out, Dtype::f64); }},
+    {"must have equal rank, at least 2", [](Call& c) { c.k = filled({2, 6, 8}, 1); }},
+    {"must have equal rank, at least 2", [](Call& c) { c.q = c.k = c.v = c.out = filled({8}, 1); }},
+    {"k has head_dim 9, q has 8 (q [2, 4, 5, 8], k [2, 2, 6, 9])", [](Call& c) { c.k = filled({2, 2, 6, 9}, 1); }},
+    {"k must be [2, 2, 6, 8], got [3, 2, 6, 8]", [](Call& c) { c.k = filled({3, 2, 6, 8}, 1); }},
+    {"v must be [2, 2, 6, 3], got [2, 2, 7, 3]", [](Call& c) { c.v = filled({2, 2, 7, 3}, 1); }},
+    {"v must be [2, 2, 6, 3], got [2, 4, 6, 3]", [](Call& c) { c.v = filled({2, 4, 6, 3}, 1); }},
+    {"out must be [2, 4, 5, 3], got [2, 4, 5, 8]", [](Call& c) { c.out = filled({2, 4, 5, 8}, 7); }},
+    {"4 query heads are not a multiple of 3 key/value heads",
+     [](Call& c) { c.k = filled({2, 3, 6, 8}, 1), c.v = filled({2, 3, 6, 3}, 1); }},
+    {"4 query heads are not a multiple of 0 key/value heads",
+     [](Call& c) { c.k = filled({2, 0, 6, 8}, 1), c.v = filled({2, 0, 6, 3}, 1); }},
+    {"head and value sizes must be 1 to 1024, got 0",
+     [](Call& c) { c.q = filled({2, 4, 5, 0}, 1), c.k = filled({2, 2, 6, 0}, 1); }},
+    {"head and value sizes must be 1 to 1024, got 1025",
+     [](Call& c) { c.v = filled({2, 2, 6, 1025}, 1), c.out = filled({2, 4, 5, 1025}, 7); }},
+    // Numbers.
+    {"scale must be finite, got nan", [](Call& c) { c.options.scale = testing::kNan; }},
+    {"scale must be finite, got inf", [](Call& c) { c.options.scale = testing::kInfinity; }},
+    {"soft_cap must be finite, 0 (off) or more, got -1", [](Call& c) { c.options.soft_cap = -1; }},
+    {"soft_cap must be finite, 0 (off) or more, got nan", [](Call& c) { c.options.soft_cap = testing::kNan; }},
+    {"soft_cap must be finite, 0 (off) or more, got inf", [](Call& c) { c.options.soft_cap = testing::kInfinity; }},
+    // Masks.
+    {"lengths has 3 entries for a batch of 2",
+     [](Call& c) { c.options.mask = Mask::lengths(c.keep(Tensor::of<std::int32_t>({3}, {1, 2, 3}))); }},
+    {"lengths[1] is 7; it must be 0 to 6",
+     [](Call& c) { c.options.mask = Mask::lengths(c.keep(Tensor::of<std::int32_t>({2}, {6, 7}))); }},
+    {"lengths[0] is -1; it must be 0 to 6",
+     [](Call& c) { c.options.mask = Mask::lengths(c.keep(Tensor::of<std::int64_t>({2}, {-1, 0}))); }},
+    {"lengths must be i32 or i64, got f32", [](Call& c) { c.options.mask = Mask::lengths(c.keep(filled({2}, 1))); }},
+    {"lengths must have one dimension, got [2, 1]",
+     [](Call& c) { c.options.mask = Mask::lengths(c.keep(Tensor::zeros({2, 1}, Dtype::i32))); }},
+    {"a boolean mask must be bool or u8 (true = may attend), got f32",
+     [](Call& c) { c.options.mask = Mask::boolean(c.keep(filled({5, 6}, 1))); }},
+    {"boolean mask [4, 6] does not broadcast to [2, 4, 5, 6]",
+     [](Call& c) { c.options.mask = Mask::boolean(c.keep(Tensor::zeros({4, 6}, Dtype::boolean))); }},
+    {"query documents [4] does not broadcast to [2, 5]",
+     [](Call& c) {
+       c.options.mask = Mask::documents(c.keep(Tensor::zeros({4}, Dtype::i32)), c.keep(Tensor::zeros({6}, Dtype::i32)));
+     }},
+    {"key documents [5] does not broadcast to [2, 6]",
+     [](Call& c) { c.options.mask = Mask::documents(c.keep(Tensor::zeros({5}, Dtype::i32))); }},
+    {"query documents must be i32 or i64, got f32",
+     [](Call& c) { c.options.mask = Mask::documents(c.keep(filled({6}, 1))); }},
+    {"key documents [2, 6] does not broadcast to [6]",
+     [](Call& c) {
+       c.pack();
+       c.options.mask =
+           Mask::documents(c.keep(Tensor::zeros({5}, Dtype::i32)), c.keep(Tensor::zeros({2, 6}, Dtype::i32)));
+     }},
+    // Sinks.
+    {"sinks must be [4], got [2]", [](Call& c) { c.options.sinks = c.keep(filled({2}, 1)); }},
+    {"sinks must be f32 or f64, got bf16", [](Call& c) { c.options.sinks = c.keep(filled({4}, 1, Dtype::bf16)); }},
+    {"sinks[0] is nan; it must be a number or -infinity (none)",
+     [](Call& c) { c.options.sinks = c.keep(filled({4}, testing::kNan)); }},
+    {"sinks[0] is inf; it must be a number or -infinity (none)",
+     [](Call& c) { c.options.sinks = c.keep(filled({4}, testing::kInfinity)); }},
+    // Biases.
+    {"bias [2, 1, 1, 1, 6] does not broadcast to [2, 4, 5, 6]",
+     [](Call& c) { c.options.bias = Bias::view(c.keep(filled({2, 1, 1, 1, 6}, 1))); }},
+    {"bias is bf16; for f32 inputs it must be f32",
+     [](Call& c) { c.options.bias = Bias::view(c.keep(filled({5, 6}, 1, Dtype::bf16))); }},
+    {"ALiBi slopes [3] does not broadcast to [2, 4]",
+     [](Call& c) { c.options.bias = Bias::alibi(c.keep(filled({3}, 1))); }},
+    {"ALiBi slopes must be f32 or f64, got f16",
+     [](Call& c) { c.options.bias = Bias::alibi(c.keep(filled({4}, 1, Dtype::f16))); }},
+    {"a relative table [5, 3] must have a column for each of the 4 heads",
+     [](Call& c) { c.options.bias = Bias::table(RelativeTable::clipped(c.keep(filled({5, 3}, 1)))); }},
+    {"queries at positions 0 to 4 and 6 keys do not fit a window of 2 x 2",
+     [](Call& c) { c.options.bias = Bias::table(RelativeTable::swin(c.keep(filled({9, 4}, 1)), 2, 2)); }},
+    {"at most 4 tables can be combined, got 5",
+     [](Call& c) {
+       const Bias one = Bias::table(RelativeTable::clipped(c.keep(filled({5, 4}, 1))));
+       c.options.bias = one + one + one + one + one;
+     }},
+    // Scores.
+    {"score w must be [8, 8], got [8, 9]",
+     [](Call& c) { c.options.score = Score::bilinear(c.keep(filled({8, 9}, 1))); }},
+    {"score w_query must be [5, 8], got [5, 7]",
+     [](Call& c) {
+       c.options.score = Score::additive(c.keep(filled({5, 7}, 1)), c.keep(filled({5, 8}, 1)), c.keep(filled({5}, 1)));
+     }},
+    {"score w_key must be [5, 8], got [5, 7]",
+     [](Call& c) {
+       c.options.score = Score::additive(c.keep(filled({5, 8}, 1)), c.keep(filled({5, 7}, 1)), c.keep(filled({5}, 1)));
+     }},
+    {"score w must be [5, 16], got [5, 8]",
+     [](Call& c) { c.options.score = Score::concat(c.keep(filled({5, 8}, 1)), c.keep(filled({5}, 1))); }},
+    {"score w is f64; for f32 inputs it must be f32",
+     [](Call& c) { c.options.score = Score::bilinear(c.keep(filled({8, 8}, 1, Dtype::f64))); }},
+    // Packed rows.
+    {"packed rows need offsets for queries and for keys",
+     [](Call& c) { c.options.offsets_query = c.keep(Tensor::of<std::int32_t>({2}, {0, 5})); }},
+    {"packed q must be [tokens, heads, size], got [2, 4, 5, 8]",
+     [](Call& c) {
+       c.options.offsets_query = c.keep(Tensor::of<std::int32_t>({2}, {0, 5}));
+       c.options.offsets_key = c.keep(Tensor::of<std::int32_t>({2}, {0, 6}));
+     }},
+    {"offsets_query must start at 0, never decrease, and end at the number of rows, 5",
+     [](Call& c) { c.pack(), c.options.offsets_query = c.keep(Tensor::of<std::int32_t>({3}, {1, 2, 5})); }},
+    {"offsets_query must start at 0, never decrease, and end at the number of rows, 5",
+     [](Call& c) { c.pack(), c.options.offsets_query = c.keep(Tensor::of<std::int32_t>({3}, {0, 2, 4})); }},
+    {"offsets_key must start at 0, never decrease, and end at the number of rows, 6",
+     [](Call& c) { c.pack(), c.options.offsets_key = c.keep(Tensor::of<std::int32_t>({4}, {0, 7, 3, 6})); }},
+    {"offsets_key must start at 0, never decrease, and end at the number of rows, 6",
+     [](Call& c) { c.pack(), c.options.offsets_key = c.keep(Tensor::zeros({0}, Dtype::i32)); }},
+    {"offsets_query has 3 entries, offsets_key 2; both must be batch + 1",
+     [](Call& c) { c.pack(), c.options.offsets_key = c.keep(Tensor::of<std::int32_t>({2}, {0, 6})); }},
+    {"offsets_key must be i32 or i64, got f32",
+     [](Call& c) { c.pack(), c.options.offsets_key = c.keep(Tensor::of<float>({3}, {0, 3, 6})); }},
+    // Extras.
+    {"log_sum_exp must be [2, 4, 5], got [2, 4, 6]",
+     [](Call& c) { c.extras.log_sum_exp = c.keep_place(filled({2, 4, 6}, 7)); }},
+    {"weights must be [2, 4, 5, 6], got [2, 4, 6, 5]",
+     [](Call& c) { c.extras.weights = c.keep_place(filled({2, 4, 6, 5}, 7)); }},
+    {"logits is f64; it must be f32",
+     [](Call& c) { c.extras.logits = c.keep_place(filled({2, 4, 5, 6}, 7, Dtype::f64)); }},
+    {"rows and row_weights must be given together",
+     [](Call& c) { c.extras.row_weights = c.keep_place(filled({1, 6}, 7)); }},
+    {"rows must be i64 [n, 3], got i32 [1, 3]",
+     [](Call& c) {
+       c.extras.rows = c.keep(Tensor::zeros({1, 3}, Dtype::i32));
+       c.extras.row_weights = c.keep_place(filled({1, 6}, 7));
+     }},
+    {"rows[1] = (0, 4, 0) is outside (batch, head, query)",
+     [](Call& c) {
+       c.extras.rows = c.keep(Tensor::of<std::int64_t>({2, 3}, {1, 3, 4, 0, 4, 0}));
+       c.extras.row_weights = c.keep_place(filled({2, 6}, 7));
+     }},
+    {"row_weights must be [1, 6], got [2, 6]",
+     [](Call& c) {
+       c.extras.rows = c.keep(Tensor::zeros({1, 3}, Dtype::i64));
+       c.extras.row_weights = c.keep_place(filled({2, 6}, 7));
+     }},
+};
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "no std::invalid_argument";
+}
+
+TEST(AttentionArguments, EachRuleIsNamed) {
+  for (const Rule& rule : kRules) {
+    Call call;
+    rule.break_it(call);
+    const Tensor before = call.out;
+    const std::string message =
+        message_of([&] { attention(call.q, call.k, call.v, call.out, call.options, call.extras); });
+    EXPECT_EQ(message.rfind("attention: ", 0), 0u) << message;
+    EXPECT_NE(message.find(rule.fragment), std::string::npos) << message << "\n  wanted: " << rule.fragment;
+    EXPECT_TRUE(testing::same_bits(call.out, before)) << rule.fragment;
+  }
+}
+
+TEST(AttentionArguments, TheUnspoiledCallsPass) {
+  Call padded, packed;
+  packed.pack();
+  EXPECT_NO_THROW(attention(padded.q, padded.k, padded.v, padded.out, padded.options, padded.extras));
+  EXPECT_NO_THROW(attention(packed.q, packed.k, packed.v, packed.out, packed.options, packed.extras));
+}
+
+TEST(AttentionArguments, Strides) {
+  const Call call;
+  const Tensor wide = filled({2, 4, 5, 16}, 1);
+  const TensorView even(wide.view().bytes(), Dtype::f32, {2, 4, 5, 8}, {320, 80, 16, 2});
+  EXPECT_NE(message_of([&] { attention(even, call.k, call.v); }).find("q has stride 2 in its last dimension"),
+            std::string::npos);
+  Tensor one = filled({1, 4, 5, 3}, 7);
+  const MutableTensorView repeated(one.view().bytes(), Dtype::f32, {2, 4, 5, 3}, {0, 15, 3, 1});
+  EXPECT_NE(message_of([&] { attention(call.q, call.k, call.v, repeated); }).find("out repeats elements (stride 0)"),
+            std::string::npos);
+}
+
+TEST(AttentionArguments, Merge) {
+  Tensor out = filled({4, 3}, 1), lse = filled({4}, 1), other = filled({4, 2}, 1);
+  EXPECT_NE(message_of([&] { merge_attention(out, lse, other, lse); }).find("[4, 3] and [4, 2]"), std::string::npos);
+  EXPECT_NE(message_of([&] { merge_attention(out, other, out, lse); }).find("log_sum_exp [4, 2]"), std::string::npos);
+  Tensor half = filled({4, 3}, 1, Dtype::bf16);
+  EXPECT_NE(message_of([&] { merge_attention(half, lse, half, lse); }).find("f32, or all f64"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace qkv

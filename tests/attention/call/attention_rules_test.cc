@@ -1,0 +1,73 @@
+// When a call compiles its boolean mask: where a sequence has several queries, whatever the number of heads. And masks
+// of lengths, of which each has its say.
+#include "attention/call/attention_rules.h"
+
+#include "attention/attention_testing.h"
+#include "attention/call/attention_problem.h"
+#include "core/stop.h"
+#include "qkv/attention/attention_plan.h"
+
+namespace qkv {
+namespace {
+
+// Compiling asks for a stop once for each group of queries.
+bool compiles_mask(const TensorView& q, const TensorView& k, const AttentionOptions& options) {
+  AttentionProblem problem(q, k, k, options);
+  const std::int64_t before = stop_checks();
+  problem.compile_mask(1);
+  return stop_checks() > before;
+}
+
+TEST(AttentionRules, MasksAreCompiledForSeveralQueriesOfASequence) {
+  const Tensor visible = testing::filled({40, 40}, 1, Dtype::u8), row = testing::filled({1, 40}, 1, Dtype::u8);
+  const AttentionOptions padded{.mask = Mask::boolean(visible)};
+  const Tensor many = Tensor::zeros({3, 4, 40, 8}), one = Tensor::zeros({3, 4, 1, 8});
+  EXPECT_TRUE(compiles_mask(many, many, padded));
+  EXPECT_FALSE(compiles_mask(one, many, {.mask = Mask::boolean(row)}));
+  EXPECT_FALSE(compiles_mask(many, many, {.mask = padded.mask.compiled(1)}));
+  EXPECT_FALSE(compiles_mask(many, many, {.mask = Mask::causal()}));
+  // [tokens, heads, size]
+  const Tensor several = Tensor::of<std::int32_t>({4}, {0, 1, 41, 42}),
+               single = Tensor::of<std::int64_t>({4}, {0, 1, 1, 2}),
+               keys = Tensor::of<std::int64_t>({4}, {0, 40, 40, 80});
+  for (const std::int64_t heads : {1, 4}) {
+    const Tensor tokens = Tensor::zeros({42, heads, 8});
+    EXPECT_TRUE(compiles_mask(tokens, tokens, {.mask = padded.mask, .offsets_query = several, .offsets_key = several}))
+        << heads;
+    EXPECT_FALSE(compiles_mask(tokens.view().slice(0, 0, 2), Tensor::zeros({80, heads, 8}),
+                               {.mask = Mask::boolean(row), .offsets_query = single, .offsets_key = keys}))
+        << heads;
+  }
+}
+
+// A lower triangle: about half of the tiles hold nothing, which only a compiled mask tells.
+TEST(AttentionRules, APackedBatchOfOneHeadSkipsTiles) {
+  constexpr std::int64_t kLength = 1000;
+  Tensor triangle = Tensor::zeros({kLength, kLength}, Dtype::u8);
+  for (std::int64_t i = 0; i < kLength; ++i) std::fill_n(triangle.data<std::uint8_t>() + i * kLength, i + 1, 1);
+  const Tensor q = Tensor::zeros({kLength, 1, 8}), offsets = Tensor::of<std::int32_t>({2}, {0, kLength});
+  const AttentionPlan found =
+      plan(q, q, q, {.mask = Mask::boolean(triangle), .offsets_query = offsets, .offsets_key = offsets, .threads = 1});
+  EXPECT_GT(found.skipped_tiles, found.tiles * 2 / 5);
+}
+
+QKV_ON_EACH_TARGET(MasksOfLengths);
+
+TEST_P(MasksOfLengths, LeaveTheLeast) {
+  Random random(1);
+  const Tensor first = Tensor::of<std::int32_t>({4}, {90, 5, 0, 33}),
+               second = Tensor::of<std::int64_t>({4}, {20, 80, 7, 33});
+  const Tensor least = Tensor::of<std::int32_t>({4}, {20, 5, 0, 33});
+  for (const std::int64_t q_len : {1, 40}) {
+    const Tensor q = testing::normal(random, {4, 2, q_len, 8}), k = testing::normal(random, {4, 1, 90, 8});
+    const auto attend = [&](const Mask& mask) {
+      return testing::attend(q, k, k, {.mask = mask & Mask::causal(Align::bottom_right)});
+    };
+    const testing::Outcome wanted = attend(Mask::lengths(least));
+    expect_same(wanted, attend(Mask::lengths(first) & Mask::lengths(second)));
+    expect_same(wanted, attend(Mask::lengths(second) & Mask::lengths(first)));
+  }
+}
+
+}  // namespace
+}  // namespace qkv

@@ -1,0 +1,76 @@
+// Random forward-mode derivatives and double backward passes against the double reference: the calls of the forward
+// grid, on every target in turn, without what has no tangents. A failure names its seed; QKV_GRID_SEED=seed with
+// --gtest_filter=AttentionTangentsGrid.Replay runs that one again.
+#include "attention/attention_case.h"
+#include "attention/attention_expectation.h"
+#include "attention/tangent/attention_tangents_testing.h"
+#include "reference/attention_backward.h"
+#include "reference/attention_tangents.h"
+
+namespace qkv {
+namespace {
+
+using testing::AttentionCase;
+
+void expect_like_reference(const AttentionCase& drawn) {
+  const Score::Kind score = drawn.options.score.kind();
+  const Dtype dtype = drawn.q.dtype();
+  if ((score != Score::Kind::dot && score != Score::Kind::scaled_dot) || size_of(dtype) < 4) return;
+  if (drawn.paged() || !drawn.is_finite) return;
+  for (const RelativeTable& table : drawn.options.bias.tables()) {
+    if (table.kind() == RelativeTable::Kind::shaw) return;
+  }
+  AttentionOptions options = drawn.options;
+  options.soft_cap = 0;
+  options.dropout = {};
+  options.logit_function = {};
+  Random random(7);
+  testing::MovingArrays a(random, drawn.q, drawn.k, drawn.v);
+  testing::Choices choices(drawn.seed);
+  for (Tensor* tensor : {&a.tq, &a.tk, &a.tv, &a.grad_out}) {
+    *tensor = testing::draw_numbers(choices, tensor->shape(), dtype);
+  }
+  for (const Tensor* tensor : {&a.tq, &a.grad_out}) drawn.unseen.put_into_queries(*tensor, testing::kNan);
+  for (const Tensor* tensor : {&a.tk, &a.tv}) drawn.unseen.put_into_keys(*tensor, testing::kNan);
+  const testing::Moved moved = testing::jvp(a, options);
+  const testing::SecondGradients second = testing::double_backward(a, options);
+  const reference::OutputTangents exact_moved = reference::attention_jvp(a.q, a.k, a.v, a.tangents(), options);
+  const reference::SecondGradients exact =
+      reference::attention_double_backward(a.q, a.k, a.v, a.grad_out, a.tangents(), options);
+
+  // Weights, and whatever is a dot product, are off by the fraction `tolerance` (as in the forward grid) of the largest
+  // one; so is what is made of them, by the product rule. Errors of a key add up over the queries, each by its weight;
+  // the sum of a key's weights is the gradient of its value under a grad_out of ones.
+  const double unit = dtype == Dtype::f64 ? 0x1p-29 : 1;
+  const double tolerance =
+      2 * unit * (4e-6 + 5e-7 * testing::largest(reference::attention(a.q, a.k, a.v, options).logits));
+  const double scale = std::abs(
+      options.scale.value_or(score == Score::Kind::dot ? 1 : 1 / std::sqrt(static_cast<double>(a.q.size(-1)))));
+  const double slope =
+      2 * scale *
+      (testing::longest_row(a.tq) * testing::longest_row(a.k) + testing::longest_row(a.q) * testing::longest_row(a.tk));
+  const double product = 2 * testing::longest_row(a.grad_out) * testing::longest_row(a.v);
+  const double logit = slope * product + 2 * testing::longest_row(a.grad_out) * testing::longest_row(a.tv);
+  const Tensor ones = testing::filled(a.grad_out.shape(), 1);
+  const double received = testing::largest(reference::attention_backward(a.q, a.k, a.v, ones, options).value);
+  const auto size = [](const Tensor& x) { return testing::largest(x); };
+  const auto check = [&](const char* name, const Tensor& got, const Tensor& wanted, double bound) {
+    const double tiny = dtype == Dtype::f64 ? 0x1p-1022 : 0x1p-126;
+    EXPECT_EQ(testing::mismatch(got, wanted, tolerance * bound + tiny, 0), "") << name;
+  };
+  check("tangent of out", moved.out, exact_moved.out, slope * size(a.v) + size(a.tv));
+  check("tangent of log-sum-exp", moved.log_sum_exp, exact_moved.log_sum_exp, slope);
+  check("queries", second.query, exact.query, scale * (logit * size(a.k) + product * size(a.tk)));
+  check("keys", second.key, exact.key, scale * received * (logit * size(a.q) + product * size(a.tq)));
+  check("values", second.value, exact.value, slope * size(a.grad_out) * received);
+  EXPECT_TRUE(testing::same_bits(second.grad_out, moved.out)) << "grad_out";
+}
+
+TEST(AttentionTangentsGrid, RandomCases) { testing::run_cases(0, 400, expect_like_reference); }
+
+TEST(AttentionTangentsGridSlow, RandomCases) { testing::run_cases(3'000'000, 20'000, expect_like_reference); }
+
+TEST(AttentionTangentsGrid, Replay) { testing::replay_case(expect_like_reference); }
+
+}  // namespace
+}  // namespace qkv

@@ -1,0 +1,91 @@
+// The product of two tiles, bit for bit as its documentation says.
+#include "simd/amx_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "qkv/dtype.h"
+#include "qkv/random.h"
+
+#ifdef __x86_64__
+
+namespace qkv {
+namespace {
+
+constexpr int kSide = 16;  // rows, and words of a row
+
+std::vector<float> draw(Random& random, std::size_t count) {
+  std::vector<float> numbers(count);
+  for (float& x : numbers) x = static_cast<float>(random.normal());
+  return numbers;
+}
+
+// Words of two neighbouring bf16, and the numbers they hold.
+struct Pairs {
+  Pairs(Random& random, std::size_t count) : words(count), numbers(2 * count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint32_t word = 0;
+      for (std::size_t half = 0; half < 2; ++half) {
+        const BFloat16 number(static_cast<float>(random.normal()));
+        numbers[2 * i + half] = static_cast<float>(number);
+        word |= std::uint32_t{number.bits} << (16 * half);
+      }
+      words[i] = std::bit_cast<float>(word);
+    }
+  }
+  std::vector<float> words, numbers;
+};
+
+TEST(AmxTiles, AddUpEvenAndOddProductsApart) {
+  if (!borrow_tiles()) GTEST_SKIP() << "no tiles here";
+  Random random(3);
+  constexpr int kStep = 3 * kSide;  // rows may lie apart
+  const Pairs left(random, kSide * kSide), right(random, kSide * kStep);
+  const std::vector<float> before = draw(random, kSide * kSide);
+  std::vector<float> sums = before;
+  {
+    const TileSession session;
+    load_tile<2>(sums.data(), kSide);
+    load_tile<5>(left.words.data(), kSide);
+    load_tile<7>(right.words.data(), kStep);
+    multiply_tiles<2, 5, 7>();
+    store_tile<2>(sums.data(), kSide);
+  }
+  for (std::size_t i = 0; i < kSide; ++i) {
+    for (std::size_t j = 0; j < kSide; ++j) {
+      float even = 0, odd = 0;
+      for (std::size_t w = 0; w < kSide; ++w) {
+        const float *of_left = &left.numbers[2 * (i * kSide + w)], *of_right = &right.numbers[2 * (w * kStep + j)];
+        even = std::fma(of_left[0], of_right[0], even);
+        odd = std::fma(of_left[1], of_right[1], odd);
+      }
+      EXPECT_EQ(sums[i * kSide + j], before[i * kSide + j] + (even + odd)) << i << ", " << j;
+    }
+  }
+}
+
+TEST(AmxTiles, AreClearedAndKeptApart) {
+  if (!borrow_tiles()) GTEST_SKIP() << "no tiles here";
+  Random random(4);
+  const std::vector<float> numbers = draw(random, kSide * kSide);
+  std::vector<float> kept(kSide * kSide), cleared = numbers;
+  {
+    const TileSession session;
+    load_tile<0>(numbers.data(), kSide);
+    load_tile<1>(numbers.data(), kSide);
+    clear_tile<1>();
+    store_tile<0>(kept.data(), kSide);
+    store_tile<1>(cleared.data(), kSide);
+  }
+  EXPECT_EQ(kept, numbers);
+  EXPECT_EQ(cleared, std::vector<float>(kSide * kSide));
+}
+
+}  // namespace
+}  // namespace qkv
+
+#endif  // __x86_64__

@@ -1,0 +1,112 @@
+// The targets: which ones there are, and that the one asked for is the one that runs.
+#include "qkv/target.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "ops/matmul/matmul_panel.h"
+#include "simd/peak.h"
+
+namespace qkv {
+namespace {
+
+// The plainest target: the portable one wherever the compiler may not count on vectors anyway.
+std::string last_target() { return targets().back().name; }
+
+TEST(Target, ListsThePlainestOneLast) {
+  const std::vector<Target> list = targets();
+  ASSERT_FALSE(list.empty());
+  EXPECT_TRUE(list.back().usable);
+#if defined(__x86_64__) && !defined(__SSE4_1__)
+  EXPECT_EQ(list.back().name, "portable");
+  EXPECT_EQ(list.back().lanes, 1);
+#endif
+  int selected = 0;
+  for (const Target& target : list) {
+    selected += target.selected;
+    EXPECT_TRUE(target.usable || !target.selected) << target.name;
+    if (target.selected) {
+      EXPECT_EQ(target.name, selected_target());
+    }
+  }
+  EXPECT_EQ(selected, 1);
+}
+
+TEST(Target, TheForcedOneRuns) {
+  MultiplyPanel<float> previous = nullptr;
+  for (const Target& target : targets()) {
+    if (!target.usable) continue;
+    SCOPED_TRACE(target.name);
+    select_target(target.name);
+    EXPECT_EQ(selected_target(), target.name);
+    // Only code of this target has vectors of this length, and each target has a kernel of its own, but that tiles are
+    // an addition to avx512.
+    EXPECT_EQ(panel_columns<float>(), 3 * target.lanes);
+    EXPECT_NE(multiply_panel<float>(), previous);
+    previous = target.name == "amx" ? nullptr : multiply_panel<float>();
+  }
+  select_target("");
+}
+
+TEST(Target, DefaultIsTheEnvironmentsOrTheBest) {
+  const char* wanted = std::getenv("QKV_TARGET");
+  select_target(last_target());
+  select_target("");
+  std::string best;
+  for (const Target& target : targets()) {
+    if (target.usable && best.empty()) best = target.name;
+  }
+  EXPECT_EQ(selected_target(), wanted != nullptr && *wanted != '\0' ? wanted : best);
+}
+
+TEST(Target, UnknownNameIsRefusedAndChangesNothing) {
+  const std::string before = selected_target();
+  try {
+    select_target("abacus");
+    FAIL() << "nothing was thrown";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_EQ(std::string(error.what()).find("target \"abacus\" is not usable here; usable: "), 0u) << error.what();
+    EXPECT_NE(std::string(error.what()).find(last_target()), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(selected_target(), before);
+}
+
+// Only a build of few targets can name one that it lacks.
+TEST(Target, OneThatWasNotBuiltIsRefusedWithTheWayToIt) {
+  const std::vector<Target> built = targets();
+  for (const char* name : {"avx2", "sse4"}) {
+    if (std::any_of(built.begin(), built.end(), [&](const Target& target) { return target.name == name; })) continue;
+    try {
+      select_target(name);
+      FAIL() << name;
+    } catch (const std::invalid_argument& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find("is not in this build; usable: "), std::string::npos) << message;
+      EXPECT_NE(message.find("cmake -DQKV_TARGETS=all"), std::string::npos) << message;
+    }
+  }
+}
+
+TEST(Target, EnvironmentNamesTheTargetOrIsRefused) {
+  const char* before = std::getenv("QKV_TARGET");
+  const std::string saved = before == nullptr ? "" : before;
+  setenv("QKV_TARGET", last_target().c_str(), 1);
+  select_target("");
+  EXPECT_EQ(selected_target(), last_target());
+  setenv("QKV_TARGET", "abacus", 1);
+  EXPECT_THROW(select_target(""), std::invalid_argument);
+  setenv("QKV_TARGET", saved.c_str(), 1);
+  select_target("");
+}
+
+TEST(Target, PeakIsMeasuredForBothTypes) {
+  EXPECT_GT(peak_gflops(Dtype::f32), 0.0);
+  EXPECT_GT(peak_gflops(Dtype::f64), 0.0);
+  EXPECT_THROW(peak_gflops(Dtype::bf16), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace qkv
