@@ -1,18 +1,72 @@
-// Reads the tensors of a model.safetensors by our names, and checks them first.
+// Reads the tensors of a model's folder by our names, and checks them first.
 #include "models/folder_tensors.h"
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <set>
+
 #include "io/elements.h"
+#include "io/quote.h"
+#include "io/safetensors_index.h"
 #include "layers/basic/expect_tensor.h"
 #include "layers/basic/rows.h"
 #include "qkv/error.h"
 
 namespace qkv {
 
-FolderTensors::FolderTensors(const std::string& folder)
-    : path_(folder + "/model.safetensors"), source_(path_), header_(io::read_safetensors_header(source_, path_)) {
-  for (const io::SafetensorsEntry& entry : header_.entries) wanted_[entry.name] = &entry;
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+// Of what says which tensors there are.
+std::string weights_path(const std::string& folder) {
+  const std::string whole = folder + "/model.safetensors", index = folder + "/" + kIndex;
+  return !fs::exists(whole) && fs::exists(index) ? index : whole;
+}
+
+bool is_index(const std::string& path) { return path.ends_with(kIndex); }
+
+// The index and the header of a file must list the same tensors.
+void check_listed(const std::string& path, const io::SafetensorsHeader& header, std::set<std::string> listed) {
+  for (const io::SafetensorsEntry& entry : header.entries) {
+    if (listed.erase(entry.name) == 0) {
+      throw FormatError(
+          fmt::format("{}: tensor {} is not one that {} lists in this file", path, io::quote(entry.name), kIndex));
+    }
+  }
+  if (!listed.empty()) {
+    throw FormatError(
+        fmt::format("{}: tensor {} is missing, which {} lists in this file", path, io::quote(*listed.begin()), kIndex));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> weight_files(const std::string& folder) {
+  std::vector<std::string> files{weights_path(folder)};
+  if (!is_index(files[0])) return files;
+  for (const auto& [file, names] : io::read_safetensors_index(files[0])) files.push_back(folder + "/" + file);
+  return files;
+}
+
+FolderTensors::File::File(std::string name)
+    : path(std::move(name)), source(path), header(io::read_safetensors_header(source, path)) {}
+
+FolderTensors::FolderTensors(const std::string& folder) : path_(weights_path(folder)) {
+  if (!is_index(path_)) {
+    files_.emplace_back(path_);
+  } else {
+    for (auto& [name, listed] : io::read_safetensors_index(path_)) {
+      const File& file = files_.emplace_back(folder + "/" + name);
+      check_listed(file.path, file.header, listed);
+    }
+  }
+  for (const File& file : files_) {
+    for (const io::SafetensorsEntry& entry : file.header.entries) wanted_[entry.name] = {&entry, &file};
+  }
 }
 
 void FolderTensors::pass_over(const std::function<bool(std::string_view name)>& is_needless) {
@@ -26,7 +80,7 @@ void FolderTensors::tie(const std::string& other, const std::string& name) {
 void FolderTensors::expect(std::vector<TensorName> names) {
   Entries left = wanted_;
   for (const auto& [other, name] : ties_) {
-    const io::SafetensorsEntry &a = *left.at(other), &b = *left.at(name);
+    const io::SafetensorsEntry &a = *left.at(other).tensor, &b = *left.at(name).tensor;
     if (a.shape != b.shape || a.dtype != b.dtype) refuse_tie(other, name);
     left.erase(other);
   }
@@ -34,19 +88,25 @@ void FolderTensors::expect(std::vector<TensorName> names) {
     Dims shape = named.shape;
     shape[0] /= static_cast<std::int64_t>(named.theirs.size());
     for (const std::string& name : named.theirs) {
+      const auto found = left.find(name);
       std::optional<TensorForm> form;
-      if (const auto found = left.find(name); found != left.end()) form = {found->second->shape, found->second->dtype};
-      expect_tensor(path_, name, form, shape);
-      left.erase(name);
+      if (found != left.end()) form = {found->second.tensor->shape, found->second.tensor->dtype};
+      expect_tensor(form ? found->second.file->path : path_, name, form, shape);
+      left.erase(found);
     }
   }
-  if (!left.empty()) refuse_left_over(path_, std::string(left.begin()->first), left.size());
+  if (!left.empty()) {
+    refuse_left_over(left.begin()->second.file->path, std::string(left.begin()->first), left.size());
+  }
   expected_ = std::move(names);
 }
 
 std::map<std::string, Tensor> FolderTensors::read() {
-  std::map<std::string, Tensor> theirs =
-      io::read_safetensors_elements(source_, header_, [&](const std::string& name) { return contains(name); }, path_);
+  std::map<std::string, Tensor> theirs;
+  for (File& file : files_) {
+    theirs.merge(io::read_safetensors_elements(
+        file.source, file.header, [&](const std::string& name) { return contains(name); }, file.path));
+  }
   for (const auto& [other, name] : ties_) {
     if (io::bytes_of(theirs.at(other)) != io::bytes_of(theirs.at(name))) refuse_tie(other, name);
     theirs.erase(other);

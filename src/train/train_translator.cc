@@ -10,6 +10,7 @@
 #include <span>
 
 #include "io/crc32.h"
+#include "models/folder_tensors.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/models/marian.h"
@@ -64,6 +65,12 @@ void expect_own(const TrainTranslatorFiles& files, std::span<const Vocabulary> v
 }
 
 std::string checksum(std::string_view bytes) { return fmt::format("{:08x}", io::crc32(bytes)); }
+
+std::string checksum_of_weights(const std::string& folder) {
+  std::uint32_t sum = io::crc32({});
+  for (const std::string& file : weight_files(folder)) sum = io::crc32(read_file(file), sum);
+  return fmt::format("{:08x}", sum);
+}
 
 // Every member by name: one that is added here must be added there.
 std::map<std::string, std::string> identity_of_model(const MarianConfig& config) {
@@ -169,7 +176,7 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   TrainingOptions all_options = options;
   all_options.identity = identity_of_model(config.model);
   for (const Vocabulary& own : vocabularies) all_options.identity[fs::path(own.name()).stem()] = checksum(own.json());
-  if (!files.from.empty()) all_options.identity["from"] = checksum(read_file(files.from + "/model.safetensors"));
+  if (!files.from.empty()) all_options.identity["from"] = checksum_of_weights(files.from);
   all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
                           {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
   all_options.write_model = [&] {

@@ -14,6 +14,7 @@
 #include "qkv/random.h"
 #include "qkv/threads.h"
 #include "qkv/train/adam.h"
+#include "qkv/train/training.h"
 
 namespace qkv {
 namespace {
