@@ -33,6 +33,10 @@ AttendRules::AttendRules(CLI::App& command, ArrayFiles& files)
       mask_(files.inputs("--mask",
                          "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]; may be "
                          "repeated")),
+      prefix_(
+          files.input("--prefix",
+                      "i32 or i64 [batch]: so many keys of each sequence all queries see, and after them only those "
+                      "up to their own position")),
       lengths_(files.input("--lengths", "i32 or i64 [batch]: keys of each sequence")),
       documents_(files.input("--documents",
                              "i32 or i64 [batch, length], packed [tokens]: a query sees keys of its own document")),
@@ -42,6 +46,7 @@ AttendRules::AttendRules(CLI::App& command, ArrayFiles& files)
   block_table.declared->excludes(offsets_key.declared);
   add_causal(command, causal_);
   add_align(command, align_)->excludes("--causal");
+  prefix_.declared->excludes("--causal");
   add_window(command, window_);
   add_table_options(command, tables);
   add_score_options(command, score);
@@ -63,16 +68,17 @@ void AttendRules::check() const {
   if (offsets_query.given() && !offsets_key.given() && !block_table.given()) {
     throw UsageError("--offsets-query", "requires --offsets-key, or --block-table");
   }
-  const bool has_window = window_.left() >= 0 || window_.right() >= 0;
+  const bool has_window = window_.left() >= 0 || window_.right() >= 0 || window_.step() > 1 || prefix_.given();
   const bool has_table = tables.clipped.given() || tables.t5.given() || tables.swin.given() || tables.shaw.given();
   if (align_ && !has_window && !has_table && !alibi.given()) {
-    throw UsageError("--align", "has no effect without --window, --alibi or a table of relative positions");
+    throw UsageError("--align",
+                     "has no effect without --window, --dilated, --prefix, --alibi or a table of relative positions");
   }
 }
 
 void AttendRules::read(Dtype accumulation) {
   for (InputArray* array :
-       {&mask_, &lengths_, &documents_, &documents_key_, &offsets_query, &offsets_key, &block_table}) {
+       {&mask_, &prefix_, &lengths_, &documents_, &documents_key_, &offsets_query, &offsets_key, &block_table}) {
     array->read();
   }
   for (InputArray* array : {&bias, &alibi, &sinks}) array->read_as(accumulation);
@@ -97,6 +103,7 @@ AttentionOptions AttendRules::options() const {
                            .stop = interruption()};
   if (causal_) options.mask = options.mask & Mask::causal(*causal_);
   if (align_) options.mask = options.mask & Mask::window(-1, -1, *align_);
+  if (prefix_.given()) options.mask = options.mask & Mask::prefix(prefix_.view(), align_.value_or(Align::top_left));
   if (lengths_.given()) options.mask = options.mask & Mask::lengths(lengths_.view());
   if (documents_.given()) {
     options.mask = options.mask & Mask::documents(documents_.view(),

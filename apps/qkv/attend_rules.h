@@ -29,7 +29,7 @@ class AttendRules {
   ScoreParameters score_values{};
 
  private:
-  InputArray &mask_, &lengths_, &documents_, &documents_key_;
+  InputArray &mask_, &prefix_, &lengths_, &documents_, &documents_key_;
   std::optional<Align> causal_{}, align_{};
   Mask window_{};
   std::optional<double> scale_{};

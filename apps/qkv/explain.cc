@@ -33,6 +33,8 @@ struct ExplainOptions {
   ScoreOptions score;
   std::optional<double> scale;
   std::optional<Align> causal;
+  std::optional<std::int64_t> prefix;
+  Mask window;
   std::vector<std::string> substitutes;
   MadeUp made_up;
   ModelOptions model;
@@ -127,13 +129,16 @@ ExplainInput input_of(const CLI::App& command, const ExplainOptions& options) {
   if (own || command.count("--score") > 0) input.score = options.score.kind;
   input.scale = options.scale;
   input.causal = options.causal;
+  input.prefix = options.prefix;
+  input.window = options.window;
   input.heads = options.heads;
   for (const std::string& text : options.substitutes) {
     const auto [place, inserted] = input.substitutes.insert(parse_substitute(text));
     if (!inserted) throw UsageError("--substitute", place->first + " is substituted twice; give each name once");
   }
-  const bool changed = any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value",
-                                           "--mask", "--score", "--scale", "--causal"});
+  const bool changed =
+      any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value", "--mask", "--score",
+                          "--scale", "--causal", "--prefix", "--window", "--dilated"});
   if (changed) {
     input.tutorial = false;
     input.weights_origin.clear();
@@ -206,6 +211,11 @@ void add_explain(CLI::App& program) {
       ->check(finite_number())
       ->type_name("NUMBER");
   add_causal(command, options->causal);
+  command.add_option("--prefix", options->prefix, "all see the first N inputs, and beyond them only up to themselves")
+      ->check(whole_number(0, 4096))
+      ->excludes("--causal")
+      ->type_name("N");
+  add_window(command, options->window);
   command
       .add_option("--heads", options->heads,
                   "multi-head attention: split, attend per head, merge, project out (sizes are those of all heads "

@@ -75,28 +75,48 @@ void add_threads(CLI::App& command) {
 
 namespace {
 
-Mask parse_window(const std::string& text) {
-  const auto number = [](std::string_view digits) {
-    const std::optional<std::int64_t> value = parse_whole<std::int64_t>(digits);
-    return value && *value >= -1 ? value : std::nullopt;
-  };
-  const std::size_t comma = std::min(text.find(','), text.size());
-  const auto left = number(std::string_view(text).substr(0, comma));
-  const auto right = number(std::string_view(text).substr(std::min(comma + 1, text.size())));
-  if (!left || !right) {
-    throw UsageError("--window", "\"" + text + "\" must be two numbers LEFT,RIGHT, each from -1 (open) upwards");
+// Whole numbers from -1 upwards, as many as `form` has names.
+std::vector<std::int64_t> parse_sides(const std::string& option, const std::string& form, const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto value = parse_whole<std::int64_t>(std::string_view(text).substr(begin, end - begin));
+    if (!value || *value < -1) break;
+    numbers.push_back(*value);
+    begin = end + 1;
   }
-  return Mask::window(*left, *right);
+  const auto commas = [](const std::string& list) { return std::count(list.begin(), list.end(), ','); };
+  if (std::ssize(numbers) != commas(form) + 1 || commas(text) != commas(form)) {
+    throw UsageError(option, fmt::format("\"{}\" must be {} numbers {}, each from -1 (open) upwards", text,
+                                         commas(form) == 1 ? "two" : "three", form));
+  }
+  return numbers;
 }
 
 }  // namespace
 
 void add_window(CLI::App& command, Mask& window) {
+  constexpr const char* kForm = "LEFT,RIGHT";
   command
       .add_option_function<std::string>(
-          "--window", [&window](const std::string& text) { window = parse_window(text); },
+          "--window",
+          [&window](const std::string& text) {
+            const std::vector<std::int64_t> sides = parse_sides("--window", kForm, text);
+            window = window & Mask::window(sides[0], sides[1]);
+          },
           "query i sees keys i - LEFT to i + RIGHT; -1: open; i counts as in --causal")
-      ->type_name("LEFT,RIGHT");
+      ->type_name(kForm);
+  constexpr const char* kDilatedForm = "LEFT,RIGHT,STEP";
+  command
+      .add_option_function<std::string>(
+          "--dilated",
+          [&window](const std::string& text) {
+            const std::vector<std::int64_t> sides = parse_sides("--dilated", kDilatedForm, text);
+            if (sides[2] < 1) throw UsageError("--dilated", fmt::format("STEP is {}; it must be 1 or more", sides[2]));
+            window = window & Mask::dilated(sides[0], sides[1], sides[2]);
+          },
+          "query i sees every STEP-th key, LEFT of them before it and RIGHT after; -1: all; i counts as in --causal")
+      ->type_name(kDilatedForm);
 }
 
 namespace {

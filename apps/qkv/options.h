@@ -51,7 +51,7 @@ void add_causal(CLI::App& command, std::optional<Align>& align);
 // --align top-left|bottom-right, for calls that are not causal.
 CLI::Option* add_align(CLI::App& command, std::optional<Align>& align);
 
-// --window LEFT,RIGHT.
+// --window LEFT,RIGHT and --dilated LEFT,RIGHT,STEP.
 void add_window(CLI::App& command, Mask& window);
 
 // --dtype with those of the four floating types that the command can compute with.

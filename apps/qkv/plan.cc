@@ -26,7 +26,7 @@ struct PlanRequest {
   Pass pass = Pass::forward;
   std::vector<std::string> outputs{};
   Mask window{};
-  std::vector<std::int64_t> lengths{};
+  std::vector<std::int64_t> prefix{}, lengths{};
   NamedFile mask{"--mask"};
   NamedFile documents{"--documents"};
   NamedFile documents_key{"--documents-key"};
@@ -75,6 +75,7 @@ void print_json(const AttentionPlan& plan) {
 struct Inputs {
   explicit Inputs(const PlanRequest& request)
       : accumulation(accumulation_of(*request.sizes.dtype)),
+        prefix(Tensor::of({static_cast<std::int64_t>(request.prefix.size())}, request.prefix)),
         lengths(Tensor::of({static_cast<std::int64_t>(request.lengths.size())}, request.lengths)),
         mask(read(request.mask)),
         documents(read(request.documents)),
@@ -91,7 +92,7 @@ struct Inputs {
   }
 
   Dtype accumulation;
-  Tensor lengths, mask, documents, documents_key, bias, alibi, sinks;
+  Tensor prefix, lengths, mask, documents, documents_key, bias, alibi, sinks;
   Tables tables;
   ScoreParameters score;
 };
@@ -107,6 +108,7 @@ AttentionOptions options_of(const PlanRequest& request, const Inputs& inputs) {
                            .memory_limit = request.memory_limit,
                            .stop = interruption()};
   if (request.sizes.causal) options.mask = options.mask & Mask::causal(*request.sizes.causal);
+  if (!request.prefix.empty()) options.mask = options.mask & Mask::prefix(inputs.prefix);
   if (!request.lengths.empty()) options.mask = options.mask & Mask::lengths(inputs.lengths);
   if (request.mask.given()) options.mask = options.mask & Mask::boolean(inputs.mask);
   if (request.documents.given()) {
@@ -198,6 +200,12 @@ void add_plan(CLI::App& program) {
       ->delimiter(',')
       ->type_name("NAME,NAME,...");
   add_window(command, request->window);
+  command
+      .add_option("--prefix", request->prefix,
+                  "keys of each sequence that all queries see; after them only those up to their own position")
+      ->delimiter(',')
+      ->excludes("--causal")
+      ->type_name("N,N,...");
   command.add_option("--lengths", request->lengths, "keys of each sequence")->delimiter(',')->type_name("N,N,...");
   add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
   CLI::Option* documents = add(request->documents, "i32 or i64 [batch, length]: a query sees keys of its own document");

@@ -4,12 +4,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
 #include "core/boolean_blocks.h"
 
 namespace qkv {
+namespace {
+
+// No query and key of a call are so far apart.
+constexpr std::int64_t kFarthest = std::int64_t{1} << 32;
+
+// The smallest step that both divide, or one that leaves only the query's own position.
+std::int64_t common_step(std::int64_t a, std::int64_t b) {
+  const std::int64_t part = a / std::gcd(a, b);
+  return part > kFarthest / b ? kFarthest : part * b;
+}
+
+void check_sides(const char* name, std::int64_t left, std::int64_t right) {
+  if (left < -1 || right < -1) {
+    throw std::invalid_argument(
+        fmt::format("{}: ({}, {}) must be two numbers from -1 (open) upwards", name, left, right));
+  }
+}
+
+// The tighter of two bounds, where -1 is none.
+std::int64_t tighter(std::int64_t a, std::int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
+
+}  // namespace
 
 Mask Mask::causal(Align align) {
   Mask mask;
@@ -19,14 +42,32 @@ Mask Mask::causal(Align align) {
 }
 
 Mask Mask::window(std::int64_t left, std::int64_t right, std::optional<Align> align) {
-  if (left < -1 || right < -1) {
-    throw std::invalid_argument(
-        fmt::format("window: ({}, {}) must be two numbers from -1 (open) upwards", left, right));
-  }
+  check_sides("window", left, right);
   Mask mask;
   mask.align_ = align;
   mask.left_ = left;
   mask.right_ = right;
+  return mask;
+}
+
+Mask Mask::prefix(TensorView counts, Align align) {
+  Mask mask;
+  mask.align_ = align;
+  mask.prefixes_.push_back(counts);
+  return mask;
+}
+
+Mask Mask::dilated(std::int64_t left, std::int64_t right, std::int64_t step, std::optional<Align> align) {
+  check_sides("dilated", left, right);
+  if (step < 1) throw std::invalid_argument(fmt::format("dilated: the step is {}; it must be 1 or more", step));
+  const auto keys = [&](std::int64_t side) {
+    return side < 1 ? side : side > kFarthest / step ? kFarthest : side * step;
+  };
+  Mask mask;
+  mask.align_ = align;
+  mask.left_ = keys(left);
+  mask.right_ = keys(right);
+  mask.step_ = std::min(step, kFarthest);
   return mask;
 }
 
@@ -65,13 +106,6 @@ Mask Mask::function(MaskFunction visible) {
   return mask;
 }
 
-namespace {
-
-// The tighter of two bounds, where -1 is none.
-std::int64_t tighter(std::int64_t a, std::int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
-
-}  // namespace
-
 Mask operator&(Mask a, const Mask& b) {
   if (a.align_ && b.align_ && *a.align_ != *b.align_) {
     throw std::invalid_argument("mask: one part is aligned top-left, another bottom-right; a call has one alignment");
@@ -79,6 +113,8 @@ Mask operator&(Mask a, const Mask& b) {
   if (b.align_) a.align_ = b.align_;
   a.left_ = tighter(a.left_, b.left_);
   a.right_ = tighter(a.right_, b.right_);
+  a.step_ = common_step(a.step_, b.step_);
+  a.prefixes_.insert(a.prefixes_.end(), b.prefixes_.begin(), b.prefixes_.end());
   a.lengths_.insert(a.lengths_.end(), b.lengths_.begin(), b.lengths_.end());
   a.booleans_.insert(a.booleans_.end(), b.booleans_.begin(), b.booleans_.end());
   a.blocks_.insert(a.blocks_.end(), b.blocks_.begin(), b.blocks_.end());

@@ -28,7 +28,7 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
 
 // The look-ahead mask and the boolean one over n inputs, with the elements that the latter borrows.
 struct OwnedMask {
-  Tensor visible;
+  Tensor visible, prefix;
   Mask mask;
 };
 OwnedMask mask_of(const ExplainInput& input, std::int64_t n);

@@ -14,6 +14,15 @@ namespace {
 constexpr std::int64_t kTopKeys = 3;
 constexpr double kNoticed = 0.001;
 
+std::string window_in_words(const Mask& window) {
+  const auto side = [](std::int64_t keys, const char* where) {
+    return keys < 0 ? fmt::format("all {}", where) : fmt::format("up to {} {}", keys, where);
+  };
+  return fmt::format("Window: an input sees itself, {} and {}{}.", side(window.left(), "before it"),
+                     side(window.right(), "after it"),
+                     window.step() > 1 ? fmt::format(", of these every one at a multiple of {}", window.step()) : "");
+}
+
 // The keys that query i weighs most, best first; ties go to the lower key. Beside the first, only those that a reader
 // would notice. None if the row is masked whole.
 std::vector<std::int64_t> top_keys(const Story& story, std::int64_t i) {
@@ -111,6 +120,12 @@ Section about_roles(const Story& story) {
                     {"value", Role::value},
                     {fmt::format(", score \"{}\"", score_name(story.input.score)), Role::none}}};
   if (story.input.causal) formula.lines.push_back(plain("Look-ahead mask: an input sees itself and those before it."));
+  if (story.input.prefix) {
+    formula.lines.push_back(
+        plain(fmt::format("Prefix mask: all see the first {}; otherwise an input sees itself and those before it.",
+                          *story.input.prefix)));
+  }
+  if (story.has_window()) formula.lines.push_back(plain(window_in_words(story.input.window)));
   if (given(story.input.mask)) formula.lines.push_back(plain("Mask: 1 = may attend, 0 = hidden."));
   for (const auto& [name, tensor] : story.input.substitutes) {
     formula.lines.push_back(plain(fmt::format("Substituted: {}. All that follows from it is recomputed.", name)));

@@ -50,6 +50,7 @@ qkv::Pair as_function_argument(const Pair& pair, std::int64_t position) {
 class Rules {
  public:
   Rules(const Mask& mask, const Bias& bias) : mask_(mask), tables_(bias.tables()) {
+    for (const TensorView& view : mask.prefix_views()) prefixes_.push_back(in_double(view));
     for (const TensorView& view : mask.boolean_views()) booleans_.push_back(in_double(view));
     for (const auto& [query, key] : mask.document_ids()) {
       query_documents_.push_back(in_double(query));
@@ -65,6 +66,10 @@ class Rules {
     if (pair.j >= sequence.key_length) return false;
     if (mask_.left() >= 0 && pair.j < position - mask_.left()) return false;
     if (mask_.right() >= 0 && pair.j > position + mask_.right()) return false;
+    if ((position - pair.j) % mask_.step() != 0) return false;
+    for (const Tensor& counts : prefixes_) {
+      if (pair.j > position && static_cast<double>(pair.j) >= element(counts, {pair.batch})) return false;
+    }
     for (std::size_t d = 0; d < query_documents_.size(); ++d) {
       const double own = element(query_documents_[d], {pair.batch, sequence.query_start + pair.i});
       if (element(key_documents_[d], {pair.batch, sequence.key_start + pair.j}) != own) return false;
@@ -105,7 +110,7 @@ class Rules {
 
   const Mask& mask_;
   const std::vector<RelativeTable>& tables_;
-  std::vector<Tensor> booleans_, query_documents_, key_documents_, biases_, slopes_, table_values_;
+  std::vector<Tensor> prefixes_, booleans_, query_documents_, key_documents_, biases_, slopes_, table_values_;
 };
 
 // weights = softmax(logits) of one row, shifted by the maximum so that no exponential overflows; the logarithm of the

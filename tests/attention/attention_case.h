@@ -278,6 +278,21 @@ class AttentionCase {
       options.mask = options.mask & mask;
     }
     if (chance(0.25)) draw_documents();
+    if (chance(0.15)) {
+      const std::int64_t step = note("dilated by", pick<std::int64_t>({1, 2, 3, 9, 64, 300, std::int64_t{1} << 40}));
+      const std::int64_t left = side(), right = side();
+      options.mask = options.mask & Mask::dilated(left, right, step);
+    }
+    if (chance(0.2)) {
+      std::vector<std::int32_t> counts;
+      for (std::int64_t b = 0; b < batch_; ++b) {
+        const auto past_the_end = static_cast<std::uint64_t>(key_length(b)) + 3;
+        counts.push_back(note("prefix", static_cast<std::int32_t>(choices_.below(past_the_end))));
+      }
+      const Tensor of_32 = Tensor::of({batch_}, counts);
+      options.mask = options.mask & Mask::prefix(keep(chance(0.5) ? of_32 : convert(of_32, Dtype::i64)),
+                                                 options.mask.align().value_or(align));
+    }
   }
 
   void draw_tables() {

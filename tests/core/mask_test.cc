@@ -45,6 +45,40 @@ TEST(Mask, RefusesTwoAlignmentsAndNegativeWindows) {
   EXPECT_THROW(Mask::window(0, -2), std::invalid_argument);
 }
 
+TEST(Mask, DilatedWindowReachesItsSteps) {
+  const Mask mask = Mask::dilated(3, -1, 4);
+  EXPECT_EQ(mask.left(), 12);
+  EXPECT_EQ(mask.right(), -1);
+  EXPECT_EQ(mask.step(), 4);
+  EXPECT_FALSE(mask.align());
+  EXPECT_EQ(Mask::dilated(0, 0, 7).left(), 0);
+  EXPECT_GE(Mask::dilated(std::int64_t{1} << 62, 1, 1 << 20).left(), std::int64_t{1} << 31);  // nothing overflows
+  EXPECT_EQ(Mask().step(), 1);
+}
+
+TEST(Mask, StepsCombineToTheirLeastCommonMultiple) {
+  EXPECT_EQ((Mask::dilated(-1, -1, 4) & Mask::dilated(-1, -1, 6)).step(), 12);
+  EXPECT_EQ((Mask::dilated(-1, -1, 4) & Mask::causal()).step(), 4);
+  // Beyond every distance of a call: the query's own position alone.
+  const Mask far =
+      Mask::dilated(-1, -1, (std::int64_t{1} << 31) - 1) & Mask::dilated(-1, -1, (std::int64_t{1} << 30) + 1);
+  EXPECT_GT(far.step(), std::int64_t{1} << 31);
+}
+
+TEST(Mask, RefusesStepsBelowOne) {
+  EXPECT_THROW(Mask::dilated(1, 1, 0), std::invalid_argument);
+  EXPECT_THROW(Mask::dilated(1, 1, -3), std::invalid_argument);
+  EXPECT_THROW(Mask::dilated(-2, 1, 2), std::invalid_argument);
+}
+
+TEST(Mask, PrefixIsAlignedLikeCausal) {
+  const Tensor counts = Tensor::zeros({2}, Dtype::i32);
+  EXPECT_EQ(Mask::prefix(counts).align(), Align::top_left);
+  EXPECT_EQ(Mask::prefix(counts, Align::bottom_right).align(), Align::bottom_right);
+  EXPECT_THROW(Mask::prefix(counts) & Mask::causal(Align::bottom_right), std::invalid_argument);
+  EXPECT_EQ((Mask::prefix(counts) & Mask::prefix(counts)).prefix_views().size(), 2u);
+}
+
 TEST(Mask, KeepsAllViews) {
   const Tensor lengths = Tensor::zeros({2}, Dtype::i64), visible = Tensor::zeros({3, 4}, Dtype::boolean);
   const Mask mask = Mask::lengths(lengths) & Mask::boolean(visible) & Mask::boolean(visible);

@@ -32,6 +32,13 @@ class Mask {
   static Mask causal(Align align = Align::top_left);
   // Keys p - left <= j <= p + right; -1 leaves that side open.
   static Mask window(std::int64_t left, std::int64_t right, std::optional<Align> align = std::nullopt);
+  // A prefix that every query sees, and causal after it: keys j < counts[sequence] or j <= p. i32 or i64 [batch], from
+  // 0 upwards. Borrowed. Source: the prefix language model of Raffel et al. (T5, 2020); also GLM, PaliGemma.
+  static Mask prefix(TensorView counts, Align align = Align::top_left);
+  // A dilated window: keys p - left * step <= j <= p + right * step with p - j divisible by step, which is 1 or more;
+  // -1 leaves that side open. Source: Beltagy, Peters, Cohan (Longformer, 2020).
+  static Mask dilated(std::int64_t left, std::int64_t right, std::int64_t step,
+                      std::optional<Align> align = std::nullopt);
   // Keys j < counts[sequence]: i32 or i64 [batch]. The view is borrowed until the mask's last use.
   static Mask lengths(TensorView counts);
   // Keys of the query's own document: ids are equal. i32 or i64, broadcastable to [batch, q_len] and [batch, k_len],
@@ -59,6 +66,8 @@ class Mask {
   const std::optional<Align>& align() const { return align_; }
   std::int64_t left() const { return left_; }    // -1: unbounded
   std::int64_t right() const { return right_; }  // -1: unbounded; 0 when causal
+  std::int64_t step() const { return step_; }    // p - j is divisible by it; 1: any
+  const std::vector<TensorView>& prefix_views() const { return prefixes_; }
   const std::vector<TensorView>& length_views() const { return lengths_; }
   const std::vector<TensorView>& boolean_views() const { return booleans_; }
   // Of each boolean view; nullptr: not compiled.
@@ -73,6 +82,8 @@ class Mask {
   std::optional<Align> align_;
   std::int64_t left_ = -1;
   std::int64_t right_ = -1;
+  std::int64_t step_ = 1;
+  std::vector<TensorView> prefixes_;
   std::vector<TensorView> lengths_;
   std::vector<TensorView> booleans_;
   std::vector<std::shared_ptr<const BooleanBlocks>> blocks_;

@@ -34,6 +34,8 @@ struct ExplainInput {
   Tensor score_w_query, score_w_key, score_w, score_v;  // parameters of the score, shapes as in score.h
   std::optional<double> scale;                          // unset: the default of the score
   std::optional<Align> causal;                          // set: look-ahead mask
+  std::optional<std::int64_t> prefix;                   // set: so many inputs all see; look-ahead mask after them
+  Mask window;                                          // Mask::window() and Mask::dilated() alone
   Tensor mask;                                          // 1: may attend, 0: hidden; broadcastable to [n, n]
   std::map<std::string, Tensor> substitutes;            // intermediate's name -> the matrix to use instead
   std::int64_t heads = 0;                               // 1 or more: multi-head attention (scaled dot, no substitutes)

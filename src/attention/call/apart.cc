@@ -106,6 +106,7 @@ std::vector<NamedView> inputs_of(const TensorView& q, const TensorView& k, const
   add("q", q);
   add("k", k);
   add("v", v);
+  for (const TensorView& view : options.mask.prefix_views()) add("prefix", view);
   for (const TensorView& view : options.mask.length_views()) add("lengths", view);
   for (const TensorView& view : options.mask.boolean_views()) add("a boolean mask", view);
   for (const Mask::DocumentIds& ids : options.mask.document_ids())

@@ -33,10 +33,12 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
       align_(options.mask.align().value_or(Align::top_left)),
       left_(bound_of(options.mask.left())),
       right_(bound_of(options.mask.right())),
+      step_(options.mask.step()),
       tables_(problem, options.bias.tables(), memory),
       documents_(problem, options.mask.document_ids(), memory),
       mask_functions_(options.mask.functions()),
       logit_function_(options.logit_function) {
+  check_prefixes(problem, options.mask, memory);
   given_booleans_ = options.mask.boolean_views();
   booleans_.reserve(given_booleans_.size());
   boolean_blocks_.reserve(given_booleans_.size());
@@ -92,6 +94,23 @@ void AttentionRules::compile_booleans(const AttentionProblem& problem, int threa
   }
 }
 
+void AttentionRules::check_prefixes(const AttentionProblem& problem, const Mask& mask, MemoryCount& memory) {
+  for (const TensorView& view : mask.prefix_views()) {
+    const std::vector<std::int64_t> counts = integers("prefix", view);
+    if (static_cast<std::int64_t>(counts.size()) != problem.batch) {
+      fail("prefix has {} entries for a batch of {}", counts.size(), problem.batch);
+    }
+    const auto negative = std::find_if(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; });
+    if (negative != counts.end()) {
+      fail("prefix[{}] is {}; it must be 0 or more", negative - counts.begin(), *negative);
+    }
+    memory.keep(prefixes_.empty() ? 2 * counts.size() * sizeof(std::int64_t) : 0);  // and one more at a time
+    if (prefixes_.empty()) prefixes_ = counts;
+    std::transform(counts.begin(), counts.end(), prefixes_.begin(), prefixes_.begin(),
+                   [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+  }
+}
+
 void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bias) {
   biases_.reserve(bias.views().size());
   alibi_.reserve(bias.alibi_slopes().size());
@@ -136,6 +155,8 @@ void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) co
   task.offset = align_ == Align::top_left ? 0 : task.length - task.q_len;
   task.left = left_;
   task.right = right_;
+  task.step = step_;
+  if (!prefixes_.empty()) task.prefix = prefixes_[static_cast<std::size_t>(b)];
   documents_.set(task, b);
   task.mask_functions = mask_functions_.data();
   task.mask_function_count = mask_functions_.size();

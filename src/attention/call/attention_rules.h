@@ -35,12 +35,14 @@ class AttentionRules {
   bool are_alike_for_heads() const;
 
  private:
+  void check_prefixes(const AttentionProblem& problem, const Mask& mask, MemoryCount& memory);
   void check_bias(const AttentionProblem& problem, const Bias& bias);
   void check_sinks(const AttentionProblem& problem, const TensorView& sinks);
 
   Dims mask_batch_;
   Align align_ = Align::top_left;
-  std::int64_t left_ = 0, right_ = 0;
+  std::int64_t left_ = 0, right_ = 0, step_ = 1;
+  std::vector<std::int64_t> prefixes_;         // per sequence; empty: none
   std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
   // [batch dimensions ..., heads, groups of queries, words], of each boolean view; not given: nothing is known.
   struct Blocks {

@@ -32,12 +32,21 @@ bool sees_block(const AttentionTask& task, std::int64_t begin, std::int64_t end,
   return false;
 }
 
+// Whether the step lets one of the queries see one of `tile` keys.
+bool sees_by_step(const AttentionTask& task, std::int64_t begin, std::int64_t end, std::int64_t key,
+                  std::int64_t tile) {
+  const std::int64_t last_key = std::min(key + tile, task.k_len) - 1;
+  const std::int64_t least = begin + task.offset - last_key, most = end - 1 + task.offset - key;
+  const std::int64_t whole = most - most % task.step;  // the multiple next to it, towards 0
+  return (whole <= most ? whole : whole - task.step) >= least;
+}
+
 // How a pass goes through queries and keys.
 struct Walk {
   std::int64_t block_queries = 0, tile_keys = 0;
   FoldedHeads folded{};         // heads that share a block
   bool single_queries = false;  // single queries, by chunks
-  bool skips_booleans = true;   // tiles that a boolean mask hides
+  bool skips_hidden = true;     // tiles of which intervals leave something and booleans or a step nothing
   double numbers = 0;           // of rows that a pair of a query and a key multiplies
 };
 
@@ -50,9 +59,9 @@ void count_tiles(AttentionPlan& plan, const Walk& walk, const AttentionTask& tas
   const std::int64_t first = keys.first / tile * tile, all = divide_up(task.k_len, tile);
   std::int64_t tiles = keys.first == keys.last ? 0 : divide_up(keys.last - first, tile);
   std::int64_t visited = single_query ? keys.last - keys.first : std::min(tiles * tile, task.k_len - first);
-  if (task.boolean_count > 0 && walk.skips_booleans && !single_query) {
+  if ((task.boolean_count > 0 || task.step > 1) && walk.skips_hidden && !single_query) {
     for (std::int64_t key = first; key < keys.last; key += tile) {
-      if (sees_block(task, begin, end, key)) continue;
+      if (sees_block(task, begin, end, key) && sees_by_step(task, begin, end, key, tile)) continue;
       --tiles;
       visited -= std::min(tile, task.k_len - key);
     }
@@ -226,7 +235,7 @@ AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorVie
   if (plan.kernel == "none") return plan;
   problem.compile_mask(schedule.threads);
   Walk walk = walk_of(problem, plan.block_queries);
-  walk.skips_booleans = false;
+  walk.skips_hidden = false;
   walk.numbers = tangent_numbers(problem, tangents);
   plan.tile_keys = walk.tile_keys;
   count(plan, walk, problem);
@@ -260,7 +269,7 @@ AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, con
                  (tangents.key ? static_cast<double>(problem.key_dim) : 0);
   count(plan, walk, problem);
   walk.block_queries = schedule.tangents.kernel.block_queries;
-  walk.skips_booleans = false;
+  walk.skips_hidden = false;
   walk.numbers = of_tangents;
   count(plan, walk, problem);
   plan.bytes = bytes_of({q, k, v, inputs.out, inputs.log_sum_exp, inputs.grad_out, tangents.query, tangents.key,

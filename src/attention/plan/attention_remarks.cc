@@ -69,6 +69,7 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
   if (task.dropout.is_on()) add("dropout draws random bits for each pair: about 1.1 times the time");
   if (task.boolean_count > 0) add("a boolean mask is read once, for 16 queries and 8 keys at a time");
   if (task.mask_function_count > 0) add("a mask function is called for each pair: about 1.4 times the time");
+  if (task.step > 1) add("a dilated window computes whole tiles: keys between its steps cost as much as visible ones");
   if (has_scattered_documents(problem)) {
     add("documents whose keys are scattered are compared key by key: up to 1.5 times the time of contiguous documents");
   }

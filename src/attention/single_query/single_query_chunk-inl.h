@@ -281,6 +281,9 @@ class SingleQueryChunk {
     for (std::int64_t j = first_; task.key_documents != nullptr && j < last_; ++j) {
       if (task.key_documents[j] != *task.query_documents) logits[j - chunk_] = entry;
     }
+    for (std::int64_t j = first_; task.step > 1 && j < last_; ++j) {
+      if (residue_of_key(task, j) != residue_of_row(task, 0)) logits[j - chunk_] = entry;
+    }
     for (std::size_t f = 0; f < task.mask_function_count; ++f) {
       std::uint8_t visible[kChunkKeys];
       task.mask_functions[f].fill(tile_of(task, visible));

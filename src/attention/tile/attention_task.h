@@ -76,6 +76,8 @@ struct QueryPlace {
   std::int64_t step = 0;
 };
 
+inline constexpr std::int64_t kNoPrefix = std::numeric_limits<std::int64_t>::max();
+
 struct AttentionTask {
   Rows query, key, value;
   std::byte* out = nullptr;
@@ -99,6 +101,8 @@ struct AttentionTask {
 
   // Query i sees keys j with i + offset - left <= j <= i + offset + right and j < length.
   std::int64_t offset = 0, left = 0, right = 0, length = 0;
+  std::int64_t prefix = kNoPrefix;          // and j < prefix or j <= i + offset
+  std::int64_t step = 1;                    // and i + offset - j is divisible by it
   const KeyRange* document_keys = nullptr;  // per query: from the first to the last key of its document
   // Numbers of documents, where the keys of one are scattered: keys of other numbers in between are hidden.
   const std::int32_t* query_documents = nullptr;
@@ -146,15 +150,16 @@ inline std::int64_t query_of_row(const AttentionTask& task, std::int64_t i) {
   return task.period == 0 ? i : i % task.period;
 }
 
-// What causal, window, length and documents leave for the query in row i.
+// What causal, window, prefix, length and documents leave for the query in row i.
 inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
   const std::int64_t query = query_of_row(task, i);
+  const std::int64_t position = query + task.offset;
   std::int64_t begin = 0, end = std::clamp<std::int64_t>(task.length, 0, task.k_len);
+  end = std::min(end, std::max(task.prefix, position + 1));
   if (task.document_keys != nullptr) {
     end = std::min(end, task.document_keys[query].last);
     begin = std::min(end, task.document_keys[query].first);
   }
-  const std::int64_t position = query + task.offset;
   const std::int64_t first = std::clamp(position - task.left, begin, end);
   return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
 }
@@ -182,8 +187,15 @@ inline Pair pair_of(const AttentionTask& task, std::int64_t i, std::int64_t j) {
 
 // Whether intervals of keys do not tell all of the mask.
 inline bool is_masked_by_element(const AttentionTask& task) {
-  return task.boolean_count != 0 || task.key_documents != nullptr || task.mask_function_count != 0;
+  return task.boolean_count != 0 || task.key_documents != nullptr || task.mask_function_count != 0 || task.step > 1;
 }
+
+// Positions modulo the step: those of a row and of a key are equal where the step lets the key through.
+inline std::int64_t residue_of_row(const AttentionTask& task, std::int64_t i) {
+  const std::int64_t residue = (query_of_row(task, i) + task.offset) % task.step;
+  return residue < 0 ? residue + task.step : residue;
+}
+inline std::int64_t residue_of_key(const AttentionTask& task, std::int64_t j) { return j % task.step; }
 
 // From the first to the last key that one of the queries begin <= i < end sees.
 inline KeyRange keys_of_queries(const AttentionTask& task, std::int64_t begin, std::int64_t end) {

@@ -1,5 +1,6 @@
-// Which keys the queries of a block see: an interval of keys per query, from causal, window, lengths and documents, and
-// inside it boolean planes read as bytes, numbers of scattered documents and a user's functions. Included once per CPU
+// Which keys the queries of a block see: an interval of keys per query, from causal, window, prefix, lengths and
+// documents, and inside it boolean planes read as bytes, numbers of scattered documents, the step of a dilated window
+// and a user's functions. Included once per CPU
 // target.
 
 #if defined(QKV_ATTENTION_TILE_VISIBILITY_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -55,6 +56,9 @@ class Visibility {
     }
     for (const KeyRange& vector : vectors_) widen(some_, vector);
     some_.first = std::min(some_.first, some_.last);
+    for (std::int64_t i = 0; task.step > 1 && i < kColumns; ++i) {
+      residues_[i] = static_cast<Index>(residue_of_row(task, begin + (i < count ? i : 0)));
+    }
     if (task.query_documents == nullptr) return;
     for (std::int64_t i = 0; i < kColumns; ++i) {
       documents_[i] = task.query_documents[query_of_row(task, begin + (i < count ? i : 0))];
@@ -97,7 +101,10 @@ class Visibility {
   void load(std::int64_t key) {
     std::fill(sees_, sees_ + kVectors, true);
     every_ = task_.mask_function_count == 0;
-    if (task_.key_documents != nullptr) look_at_documents(key);
+    if (task_.key_documents != nullptr) {
+      compare(documents_, key, [this](std::int64_t j) { return task_.key_documents[j]; });
+    }
+    if (task_.step > 1) compare(residues_, key, [this](std::int64_t j) { return residue_of_key(task_, j); });
     if (!has_words_) return;
     if (!look_at_blocks(key)) look_at_bytes(key);
     const std::int64_t present = std::min<std::int64_t>(kTileRows, task_.k_len - key);
@@ -139,6 +146,10 @@ class Visibility {
       const auto document = task_.key_documents[std::min(key + r, task_.k_len - 1)];
       const auto own = hn::Load(index_tag, documents_ + c * kLanes<T>);
       hidden = hn::Or(hidden, hn::Ne(own, hn::Set(index_tag, static_cast<Index>(document))));
+    }
+    if (task_.step > 1) {
+      const auto own = hn::Load(index_tag, residues_ + c * kLanes<T>);
+      hidden = hn::Or(hidden, hn::Ne(own, hn::Set(index_tag, static_cast<Index>(residue_of_key(task_, key + r)))));
     }
     return hn::RebindMask(d, hidden);
   }
@@ -183,21 +194,23 @@ class Visibility {
     return false;
   }
 
-  void look_at_documents(std::int64_t key) {
+  // Keys of the tile are visible where their number is the query's own.
+  template <class Number>
+  void compare(const Index* own_numbers, std::int64_t key, const Number& number_of) {
     const hn::RebindToSigned<Tag<T>> index_tag;
-    bool met[kVectors] = {};
+    bool found[kVectors] = {};
     const std::int64_t last = std::min(key + kTileRows, task_.k_len);
     for (std::int64_t j = key; j < last; ++j) {
-      const std::int32_t document = task_.key_documents[j];
-      if (j > key && document == task_.key_documents[j - 1]) continue;
+      const auto number = static_cast<Index>(number_of(j));
+      if (j > key && number == static_cast<Index>(number_of(j - 1))) continue;
       for (int c = 0; c < kVectors; ++c) {
-        const auto own = hn::Load(index_tag, documents_ + c * kLanes<T>);
-        const auto same = hn::Eq(own, hn::Set(index_tag, static_cast<Index>(document)));
-        met[c] = met[c] || !hn::AllFalse(index_tag, same);
+        const auto own = hn::Load(index_tag, own_numbers + c * kLanes<T>);
+        const auto same = hn::Eq(own, hn::Set(index_tag, number));
+        found[c] = found[c] || !hn::AllFalse(index_tag, same);
         every_ = every_ && hn::AllTrue(index_tag, same);
       }
     }
-    for (int c = 0; c < kVectors; ++c) sees_[c] = sees_[c] && met[c];
+    for (int c = 0; c < kVectors; ++c) sees_[c] = sees_[c] && found[c];
   }
 
   // Whether the planes' blocks tell all that bytes would: each vector sees everything of the tile, or nothing.
@@ -296,7 +309,8 @@ class Visibility {
   KeyRange vectors_[kVectors];                                 // seen by some query of the vector
   HWY_ALIGN Index first_[kColumns], last_[kColumns];
   HWY_ALIGN Index words_[kWords][kColumns] = {};
-  HWY_ALIGN Index documents_[kColumns] = {};
+  HWY_ALIGN Index documents_[kColumns] = {};  // numbers of the queries' own
+  HWY_ALIGN Index residues_[kColumns] = {};   // of their positions, modulo the step
   // Of the tile looked at, as booleans and documents tell: vectors of which some query sees some key, and whether every
   // query sees every key.
   bool sees_[kVectors] = {};

@@ -59,6 +59,11 @@ const Rule kRules[] = {
     {"soft_cap must be finite, 0 (off) or more, got nan", [](Call& c) { c.options.soft_cap = testing::kNan; }},
     {"soft_cap must be finite, 0 (off) or more, got inf", [](Call& c) { c.options.soft_cap = testing::kInfinity; }},
     // Masks.
+    {"prefix has 3 entries for a batch of 2",
+     [](Call& c) { c.options.mask = Mask::prefix(c.keep(Tensor::of<std::int32_t>({3}, {1, 2, 3}))); }},
+    {"prefix[1] is -4; it must be 0 or more",
+     [](Call& c) { c.options.mask = Mask::prefix(c.keep(Tensor::of<std::int64_t>({2}, {900, -4}))); }},
+    {"prefix must be i32 or i64, got f32", [](Call& c) { c.options.mask = Mask::prefix(c.keep(filled({2}, 1))); }},
     {"lengths has 3 entries for a batch of 2",
      [](Call& c) { c.options.mask = Mask::lengths(c.keep(Tensor::of<std::int32_t>({3}, {1, 2, 3}))); }},
     {"lengths[1] is 7; it must be 0 to 6",

@@ -51,6 +51,48 @@ TEST(AttentionRules, APackedBatchOfOneHeadSkipsTiles) {
   EXPECT_GT(found.skipped_tiles, found.tiles * 2 / 5);
 }
 
+QKV_ON_EACH_TARGET(MasksByHand);
+
+// Equal logits: a query's weight of each key that it sees is 1 / their number, and the values are the unit vectors. A
+// line of `seen` for each query, 'x' for a visible key.
+void expect_seen(const Mask& mask, const std::vector<std::string>& seen) {
+  const auto q_len = std::ssize(seen), k_len = std::ssize(seen[0]);
+  const Tensor q = Tensor::zeros({1, 1, q_len, 3}), k = Tensor::zeros({1, 1, k_len, 3});
+  Tensor v = Tensor::zeros({1, 1, k_len, k_len});
+  for (std::int64_t j = 0; j < k_len; ++j) v.view().at<float>({0, 0, j, j}) = 1;
+  const Tensor out = attention(q, k, v, {.mask = mask});
+  for (std::int64_t i = 0; i < q_len; ++i) {
+    const std::string& line = seen[static_cast<std::size_t>(i)];
+    const auto visible = static_cast<float>(std::count(line.begin(), line.end(), 'x'));
+    for (std::int64_t j = 0; j < k_len; ++j) {
+      const bool sees = line[static_cast<std::size_t>(j)] == 'x';
+      EXPECT_FLOAT_EQ(out.view().at<float>({0, 0, i, j}), sees ? 1 / visible : 0) << "query " << i << ", key " << j;
+    }
+  }
+}
+
+TEST_P(MasksByHand, PrefixIsSeenByAll) {
+  const Tensor two = Tensor::of<std::int32_t>({1}, {2}), none = Tensor::of<std::int64_t>({1}, {0}),
+               many = Tensor::of<std::int64_t>({1}, {1000});
+  expect_seen(Mask::prefix(two), {"xx...", "xx...", "xxx..", "xxxx.", "xxxxx"});
+  expect_seen(Mask::prefix(two, Align::bottom_right), {"xxx..", "xxxx.", "xxxxx"});
+  expect_seen(Mask::prefix(two) & Mask::prefix(none), {"x....", "xx...", "xxx.."});
+  expect_seen(Mask::prefix(many), {"xxx", "xxx"});
+  expect_seen(Mask::prefix(two) & Mask::window(1, -1), {"xx..", "xx..", ".xx."});
+  expect_seen(Mask::prefix(two), {"xx..."});  // a single query
+  expect_seen(Mask::prefix(two, Align::bottom_right), {"xxxxx"});
+}
+
+TEST_P(MasksByHand, DilatedWindowSeesEveryStepth) {
+  expect_seen(Mask::dilated(1, 1, 2), {"x.x..", ".x.x.", "x.x.x", ".x.x.", "..x.x"});
+  expect_seen(Mask::dilated(-1, 0, 3), {"x.....", ".x....", "..x...", "x..x..", ".x..x.", "..x..x"});
+  expect_seen(Mask::dilated(1, -1, 2, Align::bottom_right), {"x.x.x.x", ".x.x.x.", "..x.x.x"});
+  expect_seen(Mask::dilated(-1, -1, 2) & Mask::dilated(-1, -1, 3), {"x.....x", ".x.....", "..x...."});
+  expect_seen(Mask::dilated(-1, -1, 2, Align::bottom_right), {".x.x.x"});  // a single query
+  expect_seen(Mask::dilated(2, 2, std::int64_t{1} << 40), {"x..", ".x.", "..x"});
+  expect_seen(Mask::dilated(1, 1, 1), {"xx...", "xxx.."});
+}
+
 QKV_ON_EACH_TARGET(MasksOfLengths);
 
 TEST_P(MasksOfLengths, LeaveTheLeast) {

@@ -46,6 +46,40 @@ TEST_P(AttentionPlans, CountsTiles) {
   EXPECT_TRUE(full.remarks.empty() || GetParam() != testing::usable_targets().front());
 }
 
+// Tiles of keys of which a block's queries see one, pair by pair.
+template <class Sees>
+std::int64_t tiles_seen(const AttentionPlan& plan, std::int64_t q_len, std::int64_t k_len, const Sees& sees) {
+  std::int64_t tiles = 0;
+  for (std::int64_t begin = 0; begin < q_len; begin += plan.block_queries) {
+    for (std::int64_t key = 0; key < k_len; key += plan.tile_keys) {
+      bool any = false;
+      for (std::int64_t i = begin; i < std::min(begin + plan.block_queries, q_len); ++i) {
+        for (std::int64_t j = key; j < std::min(key + plan.tile_keys, k_len); ++j) any = any || sees(i, j);
+      }
+      tiles += any;
+    }
+  }
+  return tiles;
+}
+
+TEST_P(AttentionPlans, CountsTilesThatPrefixesAndStepsHide) {
+  const Tensor counts = Tensor::of<std::int32_t>({1}, {301});
+  const AttentionPlan prefix = plan_of(3, 480, 960, {.mask = Mask::prefix(counts), .threads = 1});
+  EXPECT_EQ(prefix.tiles - prefix.skipped_tiles,
+            3 * tiles_seen(prefix, 480, 960, [](std::int64_t i, std::int64_t j) { return j < 301 || j <= i; }));
+  EXPECT_GT(prefix.skipped_tiles, 0);
+  for (const std::int64_t step : {1, 7, 70, 450, 5000}) {
+    for (const Align align : {Align::top_left, Align::bottom_right}) {
+      const std::int64_t offset = align == Align::top_left ? 0 : -400;
+      const AttentionPlan dilated = plan_of(3, 801, 401, {.mask = Mask::dilated(-1, -1, step, align), .threads = 1});
+      EXPECT_EQ(dilated.tiles - dilated.skipped_tiles,
+                3 * tiles_seen(dilated, 801, 401,
+                               [&](std::int64_t i, std::int64_t j) { return (i + offset - j) % step == 0; }))
+          << "step " << step;
+    }
+  }
+}
+
 TEST_P(AttentionPlans, Decode) {
   const AttentionPlan all = plan_of(2, 1, 5000, {.threads = 16});
   EXPECT_EQ(all.kernel, "decode");
