@@ -1,4 +1,5 @@
-// From a Dtype to the C++ type of its elements: visit_dtype(dtype, [&]<class T>(T) { ... }).
+// From a Dtype to the C++ type of its elements: visit_dtype(dtype, [&]<class T>(T) { ... }), and the same for what is
+// f32 or f64 alone.
 #pragma once
 
 #include "qkv/dtype.h"
@@ -36,6 +37,11 @@ decltype(auto) visit_dtype(Dtype dtype, Visitor&& visitor) {
       break;
   }
   return visitor(float{});
+}
+
+template <class Visitor>
+decltype(auto) visit_f32_f64(Dtype dtype, Visitor&& visitor) {
+  return dtype == Dtype::f64 ? visitor(double{}) : visitor(float{});
 }
 
 }  // namespace qkv

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/layer_dropout.h"
 #include "layers/basic/scoped_observer.h"
@@ -80,7 +81,7 @@ void scale_rows(Tensor& rows, double factor) {
     const std::int64_t count = rows.element_count();
     for (std::int64_t i = 0; i < count; ++i) data[i] *= static_cast<T>(factor);
   };
-  rows.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(rows.dtype(), run);
 }
 
 // The projection to the vocabulary; `packed` serves where it has lost nothing.

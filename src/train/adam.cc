@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/visit_dtype.h"
 #include "train/elements.h"
 
 namespace qkv {
@@ -72,7 +73,7 @@ void Adam::step(const std::string& name, Parameter& parameter) {
       for (std::int64_t i = begin; i < end; ++i) move(value[i], gradient[i], first[i], second[i]);
     });
   };
-  parameter.value.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(parameter.value.dtype(), run);
 }
 
 void Adam::restore(std::int64_t steps, std::map<std::string, Moments> moments) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/visit_dtype.h"
 #include "train/elements.h"
 
 namespace qkv::training {
@@ -22,7 +23,7 @@ double sum_of_squares(const Tensor& tensor) {
     });
     return std::accumulate(sums.begin(), sums.end(), 0.0);
   };
-  return tensor.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  return visit_f32_f64(tensor.dtype(), run);
 }
 
 }  // namespace

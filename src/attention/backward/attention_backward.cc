@@ -16,6 +16,7 @@
 #include "core/divide_up.h"
 #include "core/float_environment.h"
 #include "core/stop.h"
+#include "core/visit_dtype.h"
 #include "ops/matmul/matmul_panel.h"
 #include "qkv/matmul.h"
 #include "simd/dispatch.h"
@@ -61,7 +62,7 @@ void clear_rows_without(const Tensor& gradients, Tensor& rows) {
       }
     }
   };
-  rows.dtype() == Dtype::f64 ? clear_rows(double{}) : clear_rows(float{});
+  visit_f32_f64(rows.dtype(), clear_rows);
 }
 
 // Rows in the type of their gradients, but for those without one.

@@ -8,6 +8,7 @@
 
 #include "attention/call/view_checks.h"
 #include "core/stop.h"
+#include "core/visit_dtype.h"
 
 namespace qkv {
 namespace {
@@ -90,7 +91,7 @@ void ParameterSums::finish_block(int worker) {
       *from++ = 0;
     }
   };
-  problem_.accumulation == Dtype::f64 ? move(double{}) : move(float{});
+  visit_f32_f64(problem_.accumulation, move);
 }
 
 void ParameterSums::finish_chunk(int worker, std::int64_t b, std::int64_t h, std::int64_t predecessors) {

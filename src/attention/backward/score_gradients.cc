@@ -15,6 +15,7 @@
 #include "core/divide_up.h"
 #include "core/ordered_sum.h"
 #include "core/stop.h"
+#include "core/visit_dtype.h"
 #include "qkv/threads.h"
 #include "simd/scratch.h"
 
@@ -206,7 +207,7 @@ class BackwardCall {
         score_v_.at<T>({h}) += reinterpret_cast<const T*>(sums)[h] * static_cast<T>(scale);
       }
     };
-    problem_.accumulation == Dtype::f64 ? add(double{}) : add(float{});
+    visit_f32_f64(problem_.accumulation, add);
   }
 
   void add_query_rows(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, const std::byte* share) {
@@ -218,7 +219,7 @@ class BackwardCall {
         for (std::int64_t e = 0; e < score_dim_; ++e) row[e] += from[e];
       }
     };
-    problem_.accumulation == Dtype::f64 ? add(double{}) : add(float{});
+    visit_f32_f64(problem_.accumulation, add);
   }
 
   void write_keys(const TensorView& to, std::int64_t b, std::int64_t kv_head, std::int64_t chunk, std::int64_t keys,

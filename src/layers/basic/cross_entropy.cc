@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/divide_up.h"
+#include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/rows.h"
 #include "ops/rowwise/cross_entropy.h"
@@ -99,7 +100,7 @@ CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden
                             .nll = nll.data() + begin + first});
       });
     };
-    hidden.dtype() == Dtype::f64 ? losses(double{}) : losses(float{});
+    visit_f32_f64(hidden.dtype(), losses);
     if (gradients.hidden) {
       matmul(logits, back, gradients.hidden.slice(0, begin, end), {.accumulate = true, .threads = threads});
     }

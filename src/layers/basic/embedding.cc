@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "layers/basic/rows.h"
 
@@ -49,7 +50,7 @@ void Embedding::add(std::span<const std::int32_t> ids, Tensor& out) const {
       to += config_.dim;
     }
   };
-  out.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(out.dtype(), run);
 }
 
 void Embedding::backward(std::span<const std::int32_t> ids, const TensorView& grad_out) {
@@ -64,7 +65,7 @@ void Embedding::backward(std::span<const std::int32_t> ids, const TensorView& gr
       from += rows.view().stride(0);
     }
   };
-  grad_out.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(grad_out.dtype(), run);
 }
 
 void Embedding::visit(const ParameterVisitor& visitor, const std::string& scope) const {

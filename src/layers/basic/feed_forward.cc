@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/divide_up.h"
+#include "core/visit_dtype.h"
 #include "layers/basic/layer_dropout.h"
 #include "layers/basic/rows.h"
 #include "ops/rowwise/activation.h"
@@ -30,7 +31,7 @@ void activate_all(Activation activation, const MutableTensorView& x, int threads
     for_each_block(x.element_count(), threads,
                    [&](std::int64_t begin, std::int64_t count) { activate(activation, x.data<T>() + begin, count); });
   };
-  x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(x.dtype(), run);
 }
 
 // gradient *= the derivative at x.
@@ -40,7 +41,7 @@ void through_activation(Activation activation, const TensorView& x, const Mutabl
       activate_backward(activation, x.data<T>() + begin, gradient.data<T>() + begin, count);
     });
   };
-  x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(x.dtype(), run);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/divide_up.h"
+#include "core/visit_dtype.h"
 #include "ops/rowwise/dropout_rows.h"
 #include "qkv/random.h"
 #include "qkv/threads.h"
@@ -38,7 +39,7 @@ void drop(const Dropout& dropout, const TensorView& x, const MutableTensorView& 
                  .size = x.size(1)});
     });
   };
-  x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(x.dtype(), run);
 }
 
 }  // namespace qkv

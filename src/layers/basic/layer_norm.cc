@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "layers/basic/rows.h"
 #include "ops/rowwise/layer_norm.h"
@@ -89,7 +90,7 @@ Tensor LayerNorm::run(const TensorView& x, const TensorView& added, const Mutabl
       layer_norm_rows(some);
     });
   };
-  x.dtype() == Dtype::f64 ? normalize(double{}) : normalize(float{});
+  visit_f32_f64(x.dtype(), normalize);
   return out;
 }
 
@@ -129,7 +130,7 @@ void LayerNorm::backward(const TensorView& x, const TensorView& grad_out, const 
     add_to(weight_, 0);
     if (config_.bias) add_to(bias_, 1);
   };
-  x.dtype() == Dtype::f64 ? run_backward(double{}) : run_backward(float{});
+  visit_f32_f64(x.dtype(), run_backward);
 }
 
 void LayerNorm::visit(const ParameterVisitor& visitor, const std::string& scope) const {

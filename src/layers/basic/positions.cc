@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "core/divide_up.h"
+#include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "qkv/threads.h"
 
@@ -113,7 +114,7 @@ void add_positions(const TensorView& table, std::span<const std::int32_t> positi
       for (std::int64_t i = 0; i < table.size(1); ++i) *to++ += from[i];
     }
   };
-  x.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(x.dtype(), run);
 }
 
 void rotate_heads(const RotaryConfig& config, std::span<const std::int32_t> positions, std::int64_t heads, Tensor& rows,
@@ -143,7 +144,7 @@ void rotate_heads(const RotaryConfig& config, std::span<const std::int32_t> posi
       }
     });
   };
-  rows.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(rows.dtype(), run);
 }
 
 }  // namespace qkv

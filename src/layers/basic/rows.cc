@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "core/divide_up.h"
+#include "core/visit_dtype.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -51,7 +52,7 @@ void add_to(Tensor& to, const TensorView& from, int threads) {
       for (std::int64_t i = task * kElementsOfATask; i < end; ++i) sum[i] += added[i];
     });
   };
-  to.dtype() == Dtype::f64 ? run(double{}) : run(float{});
+  visit_f32_f64(to.dtype(), run);
 }
 
 Tensor stack_rows(std::vector<Tensor> parts) {

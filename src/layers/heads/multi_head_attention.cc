@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "core/stop.h"
+#include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "layers/basic/rows.h"
 #include "layers/heads/head_gradients.h"
@@ -117,7 +118,7 @@ void add_learnt(const Tensor& extra, const MutableTensorView& gradient) {
   const auto add = [&]<class T>(T) {
     for (std::int64_t i = 0; i < gradient.element_count(); ++i) gradient.data<T>()[i] += extra.data<T>()[i];
   };
-  gradient.dtype() == Dtype::f64 ? add(double{}) : add(float{});
+  visit_f32_f64(gradient.dtype(), add);
 }
 
 struct InputRows {
