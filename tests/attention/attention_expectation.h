@@ -27,8 +27,8 @@ inline std::string unlike_reference(const AttentionCase& drawn) {
     attention(drawn.q, drawn.k, drawn.v, one_batch ? out.view().select(0, 0) : out.view(), drawn.options, extras);
   };
   Tensor out, alone;
-  RequestedPlaces places(drawn, exact);
-  attend_into(out, places.extras);
+  RequestedOutputs requested(drawn, exact);
+  attend_into(out, requested.extras);
   attend_into(alone, {});
 
   // A logit of size L carries a few roundings of L * epsilon / 2, which the exponential hands on to the weights.
@@ -37,7 +37,7 @@ inline std::string unlike_reference(const AttentionCase& drawn) {
   const double size = std::max(1.0, largest(drawn.v)) * drawn.dropout_factor();
   const double tiny = drawn.out_dtype == Dtype::f16 ? 0x1p-25 : 0;  // half of the smallest f16
   const double chain = unit * chain_error(drawn.v, exact.logits.size(-1));
-  std::string found = places.difference(tolerance);
+  std::string found = requested.difference(tolerance);
   for (const auto& [name, got] : {std::pair("output", &out), {"output without requests", &alone}}) {
     const std::string what = mismatch(*got, exact.out, (tolerance + chain) * size + tiny, rounding(drawn.out_dtype));
     if (!what.empty()) found += fmt::format("{}: {}\n", name, what);

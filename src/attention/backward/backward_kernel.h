@@ -20,7 +20,7 @@ struct BackwardTask {
   bool is_double = false;
   TaskTangents tangents;
   Rows out_tangent;
-  QueryPlace log_sum_exp_tangent, weight_sum;  // of jvp_kernel.h, to read
+  QueryOutput log_sum_exp_tangent, weight_sum;  // of jvp_kernel.h, to read
 };
 
 struct BackwardPlan {

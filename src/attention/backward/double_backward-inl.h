@@ -92,7 +92,7 @@ class DoubleBackward {
     return reinterpret_cast<const T*>(rows.data) + query * rows.step;
   }
 
-  static T number(const QueryPlace& place, std::int64_t query) {
+  static T number(const QueryOutput& place, std::int64_t query) {
     return reinterpret_cast<const T*>(place.data)[query * place.step];
   }
 

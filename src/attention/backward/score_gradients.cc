@@ -125,7 +125,7 @@ class BackwardCall {
     return task;
   }
 
-  QueryPlace place(const TensorView& scalars, std::int64_t b, std::int64_t h) const {
+  QueryOutput place(const TensorView& scalars, std::int64_t b, std::int64_t h) const {
     return {writable(problem_.query_address(scalars, b, h)), scalars.stride(-1)};
   }
 

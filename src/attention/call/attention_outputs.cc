@@ -121,8 +121,8 @@ void AttentionProblem::set_places_of(AttentionTask& task, std::int64_t b, std::i
   task.row_length = k_len;
 
   const auto query_place = [&](const MutableTensorView& view, int steps_from_end) {
-    if (!view) return QueryPlace{};
-    return QueryPlace{writable(query_address(view, b, h)), view.stride(-steps_from_end)};
+    if (!view) return QueryOutput{};
+    return QueryOutput{writable(query_address(view, b, h)), view.stride(-steps_from_end)};
   };
   task.row_maximum = query_place(row_maximum_, 1);
   task.entropy = query_place(entropy_, 1);

@@ -12,6 +12,7 @@
 
 #include "attention/tile/attention_task.h"
 #include "attention/tile/logits-inl.h"
+#include "attention/tile/sinks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -33,7 +34,7 @@ class RowStatistics {
       sum_[i] = state.sum[i];
       top_[i] = -kInfinity<T>;
       const double sink = sink_of<kUnit, T>(task) - maximum_[i];
-      weighted_[i] = task.sink == -kInfinity<double> ? 0 : std::exp(sink * kOfUnit) * sink;
+      weighted_[i] = has_sink(task) ? std::exp(sink * kOfUnit) * sink : 0;
       // Lanes without a query never have a key that belongs to the top.
       least_[i] = i < count ? -kInfinity<T> : kInfinity<T>;
     }
@@ -90,7 +91,7 @@ class RowStatistics {
   static constexpr double kOfUnit = kUnit == Unit::base2 ? kLn2 : 1;  // natural logarithm of one unit's power
 
   template <class Element>
-  Element* place(const QueryPlace& of, std::int64_t i) const {
+  Element* place(const QueryOutput& of, std::int64_t i) const {
     return reinterpret_cast<Element*>(of.data) + (begin_ + i) * of.step;
   }
   std::int64_t* top_keys(std::int64_t i) const { return place<std::int64_t>(task_.top_keys, i); }

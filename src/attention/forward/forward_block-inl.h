@@ -16,6 +16,7 @@
 #include "attention/tile/exact_product-inl.h"
 #include "attention/tile/log_sum_exp.h"
 #include "attention/tile/logits-inl.h"
+#include "attention/tile/sinks-inl.h"
 #include "attention/tile/softmax_state-inl.h"
 #include "attention/tile/visibility-inl.h"
 #include "core/divide_up.h"
@@ -162,23 +163,12 @@ class ForwardBlock {
 
   template <Unit kUnit>
   void finish_in() {
-    if (task_.sink != -kInfinity<double>) add_sink<kUnit>();
+    if (has_sink(task_)) add_sink<kUnit>(task_, state_, out_, chunk_out_);
     if (task_.out != nullptr) write_out();
     if (task_.log_sum_exp != nullptr) write_log_sum_exp<kUnit>();
     if (wants_planes(task_) || wants_sums(task_) || wants_row_statistics(task_)) {
       ExtrasPass<kUnit, T, kVectors, Product>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
     }
-  }
-
-  // A key with a weight and without a value.
-  template <Unit kUnit>
-  void add_sink() {
-    State sink;
-    sink.reset();
-    std::fill(sink.maximum, sink.maximum + kColumns, sink_of<kUnit, T>(task_));
-    std::fill(sink.sum, sink.sum + kColumns, T(1));
-    std::memset(chunk_out_, 0, sizeof(T) * task_.value_dim * kColumns);
-    merge_states<kUnit>(state_, out_, sink, chunk_out_, task_.value_dim);
   }
 
   // Keys first <= j < last, within the block that begins at `block`.

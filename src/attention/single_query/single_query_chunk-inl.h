@@ -14,6 +14,7 @@
 #include "attention/single_query/single_query_kernel.h"
 #include "attention/tile/log_sum_exp.h"
 #include "attention/tile/logits-inl.h"
+#include "attention/tile/sinks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {

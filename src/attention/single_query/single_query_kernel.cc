@@ -75,7 +75,7 @@ struct SingleQueryKernel {
   static void finish(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch, std::byte* part) {
     for (std::int64_t h = 0; h < heads; ++h) {
       T* row = reinterpret_cast<T*>(part) + h * row_elements(tasks[0]);
-      if (tasks[h].sink != -kInfinity<double>) {
+      if (has_sink(tasks[h])) {
         is_plain(tasks[h]) ? add_sink<Unit::base2>(tasks[h], row) : add_sink<Unit::natural>(tasks[h], row);
       }
       const T inverse = row[1] == 0 ? T(0) : T(1) / row[1];

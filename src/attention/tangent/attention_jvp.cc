@@ -63,7 +63,7 @@ class JvpCall {
   }
 
   // Nowhere for a view that is not given. `rows`: the dimension of the queries.
-  QueryPlace place(const TensorView& view, std::int64_t b, std::int64_t h, int rows) const {
+  QueryOutput place(const TensorView& view, std::int64_t b, std::int64_t h, int rows) const {
     if (!view) return {};
     return {writable(problem_.query_address(view, b, h)), view.stride(rows)};
   }

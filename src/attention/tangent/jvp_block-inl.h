@@ -167,7 +167,7 @@ class JvpBlock {
     }
   }
 
-  static void put(const QueryPlace& place, std::int64_t query, T number) {
+  static void put(const QueryOutput& place, std::int64_t query, T number) {
     if (place.data != nullptr) reinterpret_cast<T*>(place.data)[query * place.step] = number;
   }
 

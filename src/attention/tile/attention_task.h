@@ -71,7 +71,7 @@ struct TableBias {
 inline constexpr std::int64_t kTablePadding = 64;
 
 // One number per query, or a row per query: that of query i at data + i * step. nullptr: not wanted.
-struct QueryPlace {
+struct QueryOutput {
   std::byte* data = nullptr;
   std::int64_t step = 0;
 };
@@ -135,8 +135,8 @@ struct AttentionTask {
   std::byte* logits = nullptr;
   std::int64_t logits_step = 0;
   std::int64_t row_length = 0;  // of weights and logits; beyond k_len: 0 and -infinity
-  QueryPlace row_maximum, entropy;
-  QueryPlace top_keys, top_weights;
+  QueryOutput row_maximum, entropy;
+  QueryOutput top_keys, top_weights;
   std::int64_t top_count = 0;
   // Sums over all queries (weight_sums.h): blocks of queries must come in order, on one thread.
   std::byte* received = nullptr;

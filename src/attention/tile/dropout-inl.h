@@ -1,5 +1,5 @@
-// Dropout of a tile of weights [key][query]: the bits of include/qkv/attention/dropout.h with vectors over queries. Included once
-// per CPU target.
+// Dropout of a tile of weights [key][query]: the bits of include/qkv/attention/dropout.h with vectors over queries.
+// Included once per CPU target.
 
 #if defined(QKV_ATTENTION_TILE_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_ATTENTION_TILE_DROPOUT_INL_H_

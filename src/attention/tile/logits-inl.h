@@ -46,12 +46,6 @@ T natural_unit_of(const AttentionTask& task) {
   return kUnit == Unit::base2 ? static_cast<T>(std::abs(task.scale)) : T(1);
 }
 
-// The sink's logit in the unit of a maximum.
-template <Unit kUnit, class T>
-T sink_of(const AttentionTask& task) {
-  return static_cast<T>(kUnit == Unit::base2 ? task.sink * kLog2E : task.sink);
-}
-
 template <class T>
 HWY_INLINE Vec<T> tanh(Vec<T> x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(Tag<T>(), x), x);

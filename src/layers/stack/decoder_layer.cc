@@ -13,7 +13,7 @@ namespace {
 MultiHeadAttentionOptions self_options(const DecoderLayerOptions& options, const Dropout& dropout = {}) {
   return {.mask = options.self_mask,
           .bias = options.self_bias,
-          .dropout = dropout_at(dropout, LayerPlace::self_weights),
+          .dropout = dropout_at(dropout, DropoutSite::self_weights),
           .threads = options.threads,
           .stop = options.stop};
 }
@@ -21,7 +21,7 @@ MultiHeadAttentionOptions self_options(const DecoderLayerOptions& options, const
 MultiHeadAttentionOptions memory_options(const DecoderLayerOptions& options, const Dropout& dropout = {}) {
   return {.mask = options.memory_mask,
           .bias = options.memory_bias,
-          .dropout = dropout_at(dropout, LayerPlace::memory_weights),
+          .dropout = dropout_at(dropout, DropoutSite::memory_weights),
           .threads = options.threads,
           .stop = options.stop};
 }
@@ -77,15 +77,15 @@ Tensor DecoderLayer::forward(const Sequences& x, const Sequences& memory, const 
                                      saved.memory_attention);
   };
   const auto feed = [&](const TensorView& input) {
-    return feed_forward_.forward(input, dropout_at(dropout, LayerPlace::activation), saved.feed_forward, threads);
+    return feed_forward_.forward(input, dropout_at(dropout, DropoutSite::activation), saved.feed_forward, threads);
   };
-  saved.after_self = self_residual_.forward(x.rows, attend_self, dropout_at(dropout, LayerPlace::self_residual),
+  saved.after_self = self_residual_.forward(x.rows, attend_self, dropout_at(dropout, DropoutSite::self_residual),
                                             saved.self_residual, threads);
   saved.after_memory =
-      memory_residual_.forward(saved.after_self, attend_memory, dropout_at(dropout, LayerPlace::memory_residual),
+      memory_residual_.forward(saved.after_self, attend_memory, dropout_at(dropout, DropoutSite::memory_residual),
                                saved.memory_residual, threads);
   return feed_forward_residual_.forward(saved.after_memory, feed,
-                                        dropout_at(dropout, LayerPlace::feed_forward_residual),
+                                        dropout_at(dropout, DropoutSite::feed_forward_residual),
                                         saved.feed_forward_residual, threads);
 }
 
@@ -94,7 +94,7 @@ Tensor DecoderLayer::backward(const Sequences& x, const Sequences& memory, const
                               const MutableTensorView& grad_memory) {
   const int threads = options.threads;
   const auto feed = [&](const TensorView& input, const TensorView& grad, const MutableTensorView& grad_input) {
-    feed_forward_.backward(input, dropout_at(dropout, LayerPlace::activation), saved.feed_forward, grad, grad_input,
+    feed_forward_.backward(input, dropout_at(dropout, DropoutSite::activation), saved.feed_forward, grad, grad_input,
                            threads);
   };
   const auto attend_memory = [&](const TensorView& input, const TensorView& grad, const MutableTensorView& grad_input) {
@@ -108,11 +108,11 @@ Tensor DecoderLayer::backward(const Sequences& x, const Sequences& memory, const
   };
   const auto zeros = [&] { return Tensor::zeros(x.rows.shape(), x.rows.dtype()); };
   Tensor after_memory = zeros(), after_self = zeros(), grad_x = zeros();
-  feed_forward_residual_.backward(saved.after_memory, feed, dropout_at(dropout, LayerPlace::feed_forward_residual),
+  feed_forward_residual_.backward(saved.after_memory, feed, dropout_at(dropout, DropoutSite::feed_forward_residual),
                                   saved.feed_forward_residual, grad_out, after_memory, threads);
-  memory_residual_.backward(saved.after_self, attend_memory, dropout_at(dropout, LayerPlace::memory_residual),
+  memory_residual_.backward(saved.after_self, attend_memory, dropout_at(dropout, DropoutSite::memory_residual),
                             saved.memory_residual, after_memory, after_self, threads);
-  self_residual_.backward(x.rows, attend_self, dropout_at(dropout, LayerPlace::self_residual), saved.self_residual,
+  self_residual_.backward(x.rows, attend_self, dropout_at(dropout, DropoutSite::self_residual), saved.self_residual,
                           after_self, grad_x, threads);
   return grad_x;
 }

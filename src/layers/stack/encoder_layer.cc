@@ -33,15 +33,15 @@ Tensor EncoderLayer::forward(const Sequences& x, const MultiHeadAttentionOptions
   const int threads = options.threads;
   const auto attend = [&](const TensorView& input) {
     const Sequences in = with_rows(x, input);
-    return self_attention_.forward(in, in, in, with_dropout(options, dropout_at(dropout, LayerPlace::self_weights)),
+    return self_attention_.forward(in, in, in, with_dropout(options, dropout_at(dropout, DropoutSite::self_weights)),
                                    saved.attention);
   };
   const auto feed = [&](const TensorView& input) {
-    return feed_forward_.forward(input, dropout_at(dropout, LayerPlace::activation), saved.feed_forward, threads);
+    return feed_forward_.forward(input, dropout_at(dropout, DropoutSite::activation), saved.feed_forward, threads);
   };
-  saved.middle = attention_residual_.forward(x.rows, attend, dropout_at(dropout, LayerPlace::self_residual),
+  saved.middle = attention_residual_.forward(x.rows, attend, dropout_at(dropout, DropoutSite::self_residual),
                                              saved.attention_residual, threads);
-  return feed_forward_residual_.forward(saved.middle, feed, dropout_at(dropout, LayerPlace::feed_forward_residual),
+  return feed_forward_residual_.forward(saved.middle, feed, dropout_at(dropout, DropoutSite::feed_forward_residual),
                                         saved.feed_forward_residual, threads);
 }
 
@@ -49,20 +49,20 @@ Tensor EncoderLayer::backward(const Sequences& x, const MultiHeadAttentionOption
                               const EncoderLayerSaved& saved, const TensorView& grad_out) {
   const int threads = options.threads;
   const auto feed = [&](const TensorView& input, const TensorView& grad, const MutableTensorView& grad_input) {
-    feed_forward_.backward(input, dropout_at(dropout, LayerPlace::activation), saved.feed_forward, grad, grad_input,
+    feed_forward_.backward(input, dropout_at(dropout, DropoutSite::activation), saved.feed_forward, grad, grad_input,
                            threads);
   };
   const auto attend = [&](const TensorView& input, const TensorView& grad, const MutableTensorView& grad_input) {
     const Sequences in = with_rows(x, input);
-    self_attention_.backward(in, in, in, with_dropout(options, dropout_at(dropout, LayerPlace::self_weights)),
+    self_attention_.backward(in, in, in, with_dropout(options, dropout_at(dropout, DropoutSite::self_weights)),
                              saved.attention, grad, {grad_input, grad_input, grad_input});
   };
   Tensor grad_middle = Tensor::zeros(saved.middle.shape(), saved.middle.dtype());
-  feed_forward_residual_.backward(saved.middle, feed, dropout_at(dropout, LayerPlace::feed_forward_residual),
+  feed_forward_residual_.backward(saved.middle, feed, dropout_at(dropout, DropoutSite::feed_forward_residual),
                                   saved.feed_forward_residual, grad_out, grad_middle, threads);
   Tensor grad_x = Tensor::zeros(x.rows.shape(), x.rows.dtype());
-  attention_residual_.backward(x.rows, attend, dropout_at(dropout, LayerPlace::self_residual), saved.attention_residual,
-                               grad_middle, grad_x, threads);
+  attention_residual_.backward(x.rows, attend, dropout_at(dropout, DropoutSite::self_residual),
+                               saved.attention_residual, grad_middle, grad_x, threads);
   return grad_x;
 }
 

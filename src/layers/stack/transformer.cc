@@ -8,7 +8,7 @@
 namespace qkv {
 namespace {
 
-constexpr std::uint32_t kEncoderPlace = 0, kDecoderPlace = 1;
+constexpr std::uint32_t kEncoderSite = 0, kDecoderSite = 1;
 
 Dropout of_layer(const Dropout& dropout, std::size_t layer) {
   return dropout_at(dropout, static_cast<std::uint32_t>(layer));
@@ -130,9 +130,9 @@ Tensor Transformer::forward(const Sequences& source, const Sequences& target, co
 
 Tensor Transformer::forward(const Sequences& source, const Sequences& target, const TransformerOptions& options,
                             const Dropout& dropout, TransformerSaved& saved) const {
-  saved.memory = encoder_.forward(source, encoder_options(options), dropout_at(dropout, kEncoderPlace), saved.encoder);
+  saved.memory = encoder_.forward(source, encoder_options(options), dropout_at(dropout, kEncoderSite), saved.encoder);
   return decoder_.forward(target, with_rows(source, saved.memory), decoder_options(options),
-                          dropout_at(dropout, kDecoderPlace), saved.decoder);
+                          dropout_at(dropout, kDecoderSite), saved.decoder);
 }
 
 TransformerGradients Transformer::backward(const Sequences& source, const Sequences& target,
@@ -140,8 +140,8 @@ TransformerGradients Transformer::backward(const Sequences& source, const Sequen
                                            const TransformerSaved& saved, const TensorView& grad_out) {
   Tensor grad_memory = Tensor::zeros(saved.memory.shape(), saved.memory.dtype());
   Tensor grad_target = decoder_.backward(target, with_rows(source, saved.memory), decoder_options(options),
-                                         dropout_at(dropout, kDecoderPlace), saved.decoder, grad_out, grad_memory);
-  Tensor grad_source = encoder_.backward(source, encoder_options(options), dropout_at(dropout, kEncoderPlace),
+                                         dropout_at(dropout, kDecoderSite), saved.decoder, grad_out, grad_memory);
+  Tensor grad_source = encoder_.backward(source, encoder_options(options), dropout_at(dropout, kEncoderSite),
                                          saved.encoder, grad_memory);
   return {.source = std::move(grad_source), .target = std::move(grad_target)};
 }

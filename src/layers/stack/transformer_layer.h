@@ -7,7 +7,7 @@
 namespace qkv {
 
 // The places of one layer with dropout.
-enum class LayerPlace : std::uint32_t {
+enum class DropoutSite : std::uint32_t {
   self_weights,
   self_residual,
   activation,
@@ -16,7 +16,7 @@ enum class LayerPlace : std::uint32_t {
   memory_residual,
 };
 
-inline Dropout dropout_at(const Dropout& dropout, LayerPlace place) {
+inline Dropout dropout_at(const Dropout& dropout, DropoutSite place) {
   return dropout_at(dropout, static_cast<std::uint32_t>(place));
 }
 

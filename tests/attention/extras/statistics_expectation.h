@@ -22,9 +22,9 @@ inline std::string mismatch(const TensorView& got, const TensorView& wanted, dou
   return "";
 }
 
-class RequestedPlaces {
+class RequestedOutputs {
  public:
-  RequestedPlaces(const AttentionCase& drawn, const reference::AttentionResult& exact)
+  RequestedOutputs(const AttentionCase& drawn, const reference::AttentionResult& exact)
       : drawn_(drawn), exact_(exact), batch_(drawn.q, drawn.k, drawn.options) {
     const Requests& wanted = drawn.requests;
     const Dims& rows = exact.log_sum_exp.shape();
@@ -46,7 +46,7 @@ class RequestedPlaces {
       extras.block_weights = place(block_weights_, {drawn.batch(), drawn.heads(), wanted.parts[0], wanted.parts[1]});
     }
   }
-  RequestedPlaces(const RequestedPlaces&) = delete;
+  RequestedOutputs(const RequestedOutputs&) = delete;
 
   AttentionExtras extras;
 
