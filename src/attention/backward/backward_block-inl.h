@@ -22,8 +22,8 @@
 #include "attention/tile/dropout-inl.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/recompute-inl.h"
-#include "attention/tile/visibility-inl.h"
-#include "core/stop.h"
+#include "attention/tile/tile_walk-inl.h"
+#include "core/divide_up.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -112,23 +112,19 @@ class BackwardBlock {
 
   // Keys of the chunk that begins at `chunk`. Returns the queries' gradient, rows of score_dim, or nullptr.
   const T* run(std::int64_t chunk, const ChunkSums& sums) {
-    const std::int64_t first = std::max(visibility_.first_key(), chunk);
-    const std::int64_t last = std::min(visibility_.last_key(), chunk + kChunkKeys);
-    if (first >= last) return nullptr;
+    if (std::max(visibility_.first_key(), chunk) >= std::min(visibility_.last_key(), chunk + kChunkKeys))
+      return nullptr;
     parameters_ = reinterpret_cast<T*>(sums.parameters);
     read_block();
     std::memset(grad_query_, 0, sizeof(T) * score_dim_ * kColumns);
     if (is_additive(task_)) std::memset(grad_v_, 0, sizeof(T) * task_.hidden * kColumns);
     if (relative_.is_on()) relative_.clear();
-    for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
-      const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBackwardKeys, last);
-      if (!visibility_.has_visible(block_first, block_last)) continue;
-      if (is_plain(task_)) {
-        attend_keys<Unit::base2>(chunk, block, block_first, block_last, sums);
-      } else {
-        attend_keys<Unit::natural>(chunk, block, block_first, block_last, sums);
-      }
-    }
+    const auto attend_block = [&](std::int64_t block, std::int64_t first, std::int64_t last, bool visible) {
+      if (!visible) return;
+      is_plain(task_) ? attend_keys<Unit::base2>(chunk, block, first, last, sums)
+                      : attend_keys<Unit::natural>(chunk, block, first, last, sums);
+    };
+    walk_blocks<kBackwardKeys>(task_, visibility_, chunk, chunk + kChunkKeys, attend_block);
     if (is_additive(task_)) add_score_v(reinterpret_cast<T*>(sums.score_v));
     if (relative_.is_on()) finish_relative_rows();
     return scaled_query_gradient();
@@ -182,29 +178,24 @@ class BackwardBlock {
     const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
     bool masked = false;
     bool taken[kBackwardKeys / kTileRows];  // tiles of which some pair is visible
-    std::int64_t row = first_row;
-    for (; block + row < last; row += kTileRows) {
-      check_stop(task_.stop);
-      Coverage coverage = Coverage::all;
-      if (!visibility_.sees_all(block + row, kTileRows)) {
-        visibility_.load(block + row);
-        coverage = visibility_.coverage(block + row);
-      }
+    const std::int64_t end_row = first_row + divide_up(last - block - first_row, kTileRows) * kTileRows;
+    walk_tiles(task_, visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
+      const std::int64_t row = key - block;
       taken[row / kTileRows] = coverage != Coverage::none;
       masked = masked || coverage == Coverage::some;
       if (coverage == Coverage::all) {
-        differentiate<kUnit, false>(block + row, row);
+        differentiate<kUnit, false>(key, row);
       } else if (coverage == Coverage::some) {
-        differentiate<kUnit, true>(block + row, row);
+        differentiate<kUnit, true>(key, row);
       } else if (backward_.bias_count > 0) {
         std::memset(gradients_ + row * kColumns, 0, sizeof(T) * kTileRows * kColumns);
       }
-    }
+    });
     for (int n = 0; n < backward_.bias_count; ++n) {
       add_to_plane<kVectors>(backward_.bias_gradients[n], begin_, count_, block - chunk + first_row,
                              last - block - first_row, gradients_ + first_row * kColumns, third_tile_);
     }
-    for (std::int64_t r = first_row; r < row; r += kTileRows) {
+    for (std::int64_t r = first_row; r < end_row; r += kTileRows) {
       if (!taken[r / kTileRows]) continue;
       if (parameters_ != nullptr) {
         add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
@@ -226,9 +217,9 @@ class BackwardBlock {
       }
     }
     if (is_additive(task_)) return;
-    accumulate_rows(task_.key, block, first_row, row, last, masked, taken, gradients_);
+    accumulate_rows(task_.key, block, first_row, end_row, last, masked, taken, gradients_);
     if (!double_.is_on() || double_.tangents().key.data == nullptr) return;
-    accumulate_rows(double_.tangents().key, block, first_row, row, last, masked, taken, third_tile_);
+    accumulate_rows(double_.tangents().key, block, first_row, end_row, last, masked, taken, third_tile_);
   }
 
   // grad_query_ += rows of keys times the tile, from its row `begin` to row `end`, but for tiles that were not taken.

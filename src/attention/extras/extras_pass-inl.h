@@ -12,8 +12,7 @@
 
 #include "attention/extras/row_statistics-inl.h"
 #include "attention/tile/logits-inl.h"
-#include "attention/tile/visibility-inl.h"
-#include "core/stop.h"
+#include "attention/tile/tile_walk-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -48,18 +47,14 @@ class ExtrasPass {
 
   void run() {
     const bool planes = wants_planes(task_);
-    const std::int64_t first = planes ? 0 : visibility_.first_key() / kTileRows * kTileRows;
+    const std::int64_t first = planes ? 0 : visibility_.first_key();
     const std::int64_t last = planes ? task_.k_len : visibility_.last_key();
-    for (std::int64_t key = first; key < last; key += kTileRows) {
-      check_stop(task_.stop);
+    walk_tiles(task_, visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
       Tile tile;
       logits_.template compute<kUnit>(task_, key, tile);
-      if (!visibility_.sees_all(key, kTileRows)) {
-        visibility_.load(key);
-        visibility_.hide(key, tile);
-      }
+      if (coverage != Coverage::all) visibility_.hide(key, tile);
       if (wants_row_statistics(task_)) statistics_.add(key, tile);
-      if (!planes && !wants_sums(task_)) continue;
+      if (!planes && !wants_sums(task_)) return;
       weigh(tile);
       const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
       write_plane(task_.weights, task_.weights_step, key, rows, weight_tile_);
@@ -67,7 +62,7 @@ class ExtrasPass {
       if (wants_sums(task_)) {
         for (std::int64_t r = 0; r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
       }
-    }
+    });
     fill_plane(task_.weights, task_.weights_step, T(0));
     fill_plane(task_.logits, task_.logits_step, -kInfinity<T>);
     statistics_.write();
@@ -76,6 +71,7 @@ class ExtrasPass {
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
   using Tile = Vec<T>[kTileRows][kVectors];
+  using Coverage = typename Visibility<T, kVectors>::Coverage;
 
   // Weights, and logits in natural units. Lanes without a query have weight 0.
   void weigh(const Tile& tile) {

@@ -18,9 +18,8 @@
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/sinks-inl.h"
 #include "attention/tile/softmax_state-inl.h"
-#include "attention/tile/visibility-inl.h"
+#include "attention/tile/tile_walk-inl.h"
 #include "core/divide_up.h"
-#include "core/stop.h"
 #include "simd/prefetch.h"
 #include "simd/rows-inl.h"
 
@@ -136,23 +135,18 @@ class ForwardBlock {
   // The first chunk goes to state_ and out_ directly, later ones are merged into them.
   template <Unit kUnit>
   void attend_in(std::int64_t first, std::int64_t last) {
-    const std::int64_t first_key = visibility_.first_key(), last_key = visibility_.last_key();
-    std::int64_t block = std::max(first, first_key / kStepKeys * kStepKeys);
-    for (; block < std::min(last, last_key); block += kStepKeys) {
+    const std::int64_t last_key = visibility_.last_key();
+    const auto attend_block = [&](std::int64_t block, std::int64_t begin, std::int64_t end, bool visible) {
       if (block % kChunkKeys == 0 && has_begun_) begin_later_chunk();
       has_begun_ = true;
-      const std::int64_t begin = std::max(first_key, block), end = std::min(block + kStepKeys, last_key);
       T* out = is_later_ ? chunk_out_ : out_;
-      if (visibility_.has_visible(begin, end)) {
-        attend_keys<kUnit>(block, begin, end, is_later_ ? chunk_state_ : state_, out);
-      } else {
-        check_stop(task_.stop);
-      }
+      if (visible) attend_keys<kUnit>(block, begin, end, is_later_ ? chunk_state_ : state_, out);
       if (end == last_key || end % kBlockKeys == 0) add_groups(out);
       if (is_later_ && (end == last_key || end % kChunkKeys == 0)) {
         merge_states<kUnit>(state_, out_, chunk_state_, chunk_out_, task_.value_dim);
       }
-    }
+    };
+    walk_blocks<kStepKeys>(task_, visibility_, first, last, attend_block);
   }
 
   void begin_later_chunk() {
@@ -177,51 +171,38 @@ class ForwardBlock {
     const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
     VectorRange taken[kBlockKeys / kTileRows];  // the vectors of queries that take part in a tile
     bool masked = false;
-    for (std::int64_t row = first_row; block + row < last; row += kTileRows) {
-      const std::int64_t key = block + row;
-      check_stop(task_.stop);
+    walk_tiles(task_, visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
+      const std::int64_t row = key - block;
       VectorRange& range = taken[row / kTileRows];
       range = {0, kVectors};
       ahead_.fetch(ahead_lines_);
-      bool seen = visibility_.sees_all(key, kTileRows);
-      if (!seen) {
-        visibility_.load(key);
-        const Coverage coverage = visibility_.coverage(key);
-        if (coverage == Coverage::none) {
-          range = {0, 0};
-          hide_rows(row, row + kTileRows);
-          continue;
-        }
-        seen = coverage == Coverage::all;
+      if (coverage == Coverage::none) {
+        range = {0, 0};
+        hide_rows(row, row + kTileRows);
+        return;
       }
-      if (!seen) {
+      if (coverage == Coverage::some) {
         masked = true;
         // Edges, as the causal one: products for the vectors that see nothing would be up to half of a block's.
         if constexpr (kUnit == Unit::base2 && kVectors > 1) {
           range = visibility_.vectors_seeing(key);
           if (range.end - range.begin < kVectors) hide_rows(row, row + kTileRows);
-          if (range.end - range.begin == 1) {
-            absorb_some<1>(block, first_row, row, range.begin, state, out);
-            continue;
-          }
+          if (range.end - range.begin == 1) return absorb_some<1>(block, first_row, row, range.begin, state, out);
           if constexpr (kVectors > 2) {
-            if (range.end - range.begin == 2) {
-              absorb_some<2>(block, first_row, row, range.begin, state, out);
-              continue;
-            }
+            if (range.end - range.begin == 2) return absorb_some<2>(block, first_row, row, range.begin, state, out);
           }
         }
       }
       if (far_) fetch_tiles(key);
       Tile tile;
       logits_.template compute<kUnit>(task_, key, tile);
-      if (seen) {
+      if (coverage == Coverage::all) {
         absorb<kUnit, false>(block, first_row, row, /*vector=*/0, tile, state, out);
       } else {
         visibility_.hide(key, tile);
         absorb<kUnit, true>(block, first_row, row, /*vector=*/0, tile, state, out);
       }
-    }
+    });
     state.finish_block();
     if (task_.out == nullptr) return;
     if (dropout_.is_on()) dropout_.drop(block + first_row, last - block - first_row, weights_ + first_row * kColumns);

@@ -16,7 +16,7 @@
 #include "attention/tangent/tangent_logits-inl.h"
 #include "attention/tile/accumulate-inl.h"
 #include "attention/tile/recompute-inl.h"
-#include "core/stop.h"
+#include "attention/tile/tile_walk-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -62,49 +62,41 @@ class JvpBlock {
   }
 
   void run() {
-    const std::int64_t first = visibility_.first_key(), last = visibility_.last_key();
-    for (std::int64_t block = first / kBackwardKeys * kBackwardKeys; block < last; block += kBackwardKeys) {
-      const std::int64_t block_first = std::max(first, block), block_last = std::min(block + kBackwardKeys, last);
-      if (!visibility_.has_visible(block_first, block_last)) {
-        check_stop(task_.stop);
-      } else if (is_plain(task_)) {
-        attend_keys<Unit::base2>(block_first, block_last);
-      } else {
-        attend_keys<Unit::natural>(block_first, block_last);
-      }
-    }
+    walk_blocks<kBackwardKeys>(
+        task_, visibility_, 0, task_.k_len, [&](std::int64_t, std::int64_t first, std::int64_t last, bool visible) {
+          if (!visible) return;
+          is_plain(task_) ? attend_keys<Unit::base2>(first, last) : attend_keys<Unit::natural>(first, last);
+        });
     write();
   }
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
   using Tile = Vec<T>[kTileRows][kVectors];
+  using Coverage = typename Visibility<T, kVectors>::Coverage;
 
   T natural_log_sum_exp(std::int64_t i) const {
     return reinterpret_cast<const T*>(jvp_.log_sum_exp)[(begin_ + i) * jvp_.log_sum_exp_step];
   }
 
-  // Keys first <= j < last, of one block. Tiles begin at multiples of their rows, so that no query's sums depend on
-  // what its neighbours see.
+  // Keys first <= j < last, of one block.
   template <Unit kUnit>
   void attend_keys(std::int64_t first, std::int64_t last) {
     const std::int64_t first_key = first / kTileRows * kTileRows;
     bool masked = false;
     HWY_ALIGN T slope_sums[kColumns] = {}, weight_sums[kColumns] = {};  // of this block
-    for (std::int64_t key = first_key; key < last; key += kTileRows) {
-      check_stop(task_.stop);
+    walk_tiles(task_, visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
       T* weights = weights_ + (key - first_key) * kColumns;
       T* slopes = slopes_ + (key - first_key) * kColumns;
-      if (visibility_.sees_all(key, kTileRows)) {
+      if (coverage == Coverage::all) {
         recompute_weights<kUnit, false>(task_, key, log_sum_exp_, visibility_, logits_, weights);
         multiply_tangents<false>(key, weights, slopes, weight_sums, slope_sums);
       } else {
         masked = true;
-        visibility_.load(key);
         recompute_weights<kUnit, true>(task_, key, log_sum_exp_, visibility_, logits_, weights);
         multiply_tangents<true>(key, weights, slopes, weight_sums, slope_sums);
       }
-    }
+    });
     for (int i = 0; i < kColumns; ++i) {
       log_sum_exp_tangent_[i] += slope_sums[i];
       weight_sum_[i] += weight_sums[i];
