@@ -16,11 +16,13 @@ constexpr double kNoticed = 0.001;
 
 std::string window_in_words(const Mask& window) {
   const auto side = [](std::int64_t keys, const char* where) {
-    return keys < 0 ? fmt::format("all {}", where) : fmt::format("up to {} {}", keys, where);
+    return keys < 0    ? fmt::format("all {}", where)
+           : keys == 0 ? fmt::format("none {}", where)
+                       : fmt::format("up to {} {}", keys, where);
   };
-  return fmt::format("Window: an input sees itself, {} and {}{}.", side(window.left(), "before it"),
-                     side(window.right(), "after it"),
-                     window.step() > 1 ? fmt::format(", of these every one at a multiple of {}", window.step()) : "");
+  return fmt::format("Window: an input sees itself and{} {} it and {} it.",
+                     window.step() > 1 ? fmt::format(", in steps of {},", window.step()) : "",
+                     side(window.left(), "before"), side(window.right(), "after"));
 }
 
 // The keys that query i weighs most, best first; ties go to the lower key. Beside the first, only those that a reader

@@ -103,6 +103,21 @@ TEST_F(Attend, AlignmentWithoutCausal) {
   expect_message(attend({"--align", "middle"}), 2, "qkv attend", "top-left|bottom-right");
 }
 
+TEST_F(Attend, PrefixAndDilatedMasks) {
+  save_indifferent_queries();
+  const std::string two = save<std::int32_t>("p.npy", {1}, {2});
+  expect_weights({"--prefix", two}, {3, 4}, {1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0});
+  expect_weights({"--prefix", two, "--align", "bottom-right"}, {3, 4}, {1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1});
+  expect_weights({"--dilated", "1,0,2"}, {3, 4}, {1, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0});
+  expect_weights({"--dilated", "-1,-1,3", "--align", "bottom-right"}, {3, 4}, {0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1});
+  expect_weights({"--dilated", "-1,-1,2", "--window", "1,1"}, {3, 4}, {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0});
+  expect_message(attend({"--prefix", two, "--causal", "top-left"}), 2, "qkv attend", "--causal");
+  expect_message(attend({"--prefix", save<std::int32_t>("n.npy", {1}, {-1})}), 3, "qkv attend",
+                 "prefix[0] is -1; it must be 0 or more");
+  expect_message(attend({"--dilated", "1,0"}), 2, "qkv attend", "must be three numbers LEFT,RIGHT,STEP");
+  expect_message(attend({"--dilated", "1,0,0"}), 2, "qkv attend", "STEP is 0; it must be 1 or more");
+}
+
 // Keys of equal score: the output is the mean of the values that a query sees.
 TEST_F(Attend, AppendsToACache) {
   save<float>("q.npy", {1, 1, 2, 1}, {0, 0});

@@ -64,6 +64,27 @@ TEST(Explain, WorkedExampleScaledWithLookAhead) {
   EXPECT_EQ(quantity(explanation, "logits").data<double>()[1], -std::numeric_limits<double>::infinity());
 }
 
+// The scores of input 1 are 2, 4 and 4, the values (1, 2, 3), (2, 8, 0) and (2, 6, 3).
+TEST(Explain, WorkedExampleScaledWithPrefixAndWindow) {
+  ExplainInput input = worked_example();
+  input.score = Score::Kind::scaled_dot;
+  const double later = 1 / (1 + std::exp(-2 / std::sqrt(3.0))), first = 1 - later;
+  ExplainInput prefix = input;
+  prefix.prefix = 2;
+  const Tensor of_prefix = explain(prefix).output;
+  ExplainInput dilated = input;
+  dilated.window = Mask::dilated(-1, -1, 2);
+  const Tensor of_dilated = explain(dilated).output;
+  for (std::int64_t e = 0; e < 3; ++e) {
+    const double values[3][3] = {{1, 2, 3}, {2, 8, 0}, {2, 6, 3}};
+    EXPECT_NEAR(of_prefix.view().at<double>({0, e}), first * values[0][e] + later * values[1][e], 1e-12);
+    EXPECT_NEAR(of_dilated.view().at<double>({0, e}), first * values[0][e] + later * values[2][e], 1e-12);
+    EXPECT_EQ(of_dilated.view().at<double>({1, e}), values[1][e]);
+  }
+  prefix.prefix = -1;
+  EXPECT_THROW(explain(prefix), std::invalid_argument);
+}
+
 TEST(Explain, VariantsStandBesideTheWorkedExample) {
   const Explanation explanation = explain(worked_example());
   expect_values(quantity(explanation, "output, scaled"), {3, 3}, {1.8638742, 6.31937101, 1.7041887}, kPrinted);
