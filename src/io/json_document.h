@@ -26,6 +26,7 @@ class JsonValue {
 
   bool is_string() const { return json_->is_string(); }
   bool is_list() const { return json_->is_array(); }
+  bool is(std::string_view json) const { return *json_ == nlohmann::json::parse(json); }
   bool boolean() const;
   const std::string& string() const;
   std::int64_t integer(std::int64_t min, std::int64_t max) const;

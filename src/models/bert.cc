@@ -12,26 +12,33 @@ namespace {
 
 std::string layer_scope(std::int64_t layer) { return fmt::format("layers.{}.", layer); }
 
-// 0, 1, 2 ... within each sequence.
-std::vector<std::int32_t> positions_of(const TokenBatch& tokens, std::int64_t most) {
+// The row of each token in the table of positions.
+std::vector<std::int32_t> positions_of(const TokenBatch& tokens, const BertConfig& config) {
   const std::size_t count = tokens.ids.size();
   const TensorView offsets = tokens.offsets;
   if (offsets.dtype() != Dtype::i32 || offsets.rank() != 1 || offsets.size(0) < 1 ||
+      offsets.at<std::int32_t>({0}) != 0 ||
       offsets.at<std::int32_t>({offsets.size(0) - 1}) != static_cast<std::int64_t>(count) ||
       tokens.types.size() != count) {
     throw std::invalid_argument(
-        fmt::format("bert: {} ids need as many types (got {}) and i32 offsets [batch + 1] that end with their number",
+        fmt::format("bert: {} ids need as many types (got {}) and i32 offsets [batch + 1] from 0 to their number",
                     count, tokens.types.size()));
   }
   std::vector<std::int32_t> positions;
   positions.reserve(count);
   for (std::int64_t b = 0; b < tokens.batch(); ++b) {
     const std::int32_t length = offsets.at<std::int32_t>({b + 1}) - offsets.at<std::int32_t>({b});
-    if (length < 0 || length > most) {
-      throw std::invalid_argument(
-          fmt::format("bert: sequence {} has {} tokens; the model has positions for 0 to {}", b, length, most));
+    if (length < 0 || length > config.positions) {
+      throw std::invalid_argument(fmt::format("bert: sequence {} has {} tokens; the model has positions for 0 to {}", b,
+                                              length, config.positions));
     }
     for (std::int32_t i = 0; i < length; ++i) positions.push_back(i);
+  }
+  if (config.padding < 0) return positions;
+  std::int32_t next = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (positions[i] == 0) next = config.padding + 1;
+    positions[i] = tokens.ids[i] == config.padding ? config.padding : next++;
   }
   return positions;
 }
@@ -41,9 +48,11 @@ std::vector<std::int32_t> positions_of(const TokenBatch& tokens, std::int64_t mo
 Bert::Bert(const BertConfig& config, Weights& weights)
     : config_(config),
       word_({.count = config.vocab, .dim = config.model_dim}, weights, "embeddings.word."),
-      position_({.count = config.positions, .dim = config.model_dim}, weights, "embeddings.position."),
-      type_({.count = config.types, .dim = config.model_dim}, weights, "embeddings.type."),
+      position_({.count = config.position_rows(), .dim = config.model_dim}, weights, "embeddings.position."),
       norm_({.dim = config.model_dim, .epsilon = config.epsilon}, weights, "embeddings.norm.") {
+  if (config.types > 0) {
+    type_.emplace(EmbeddingConfig{.count = config.types, .dim = config.model_dim}, weights, "embeddings.type.");
+  }
   for (std::int64_t i = 0; i < config.layers; ++i) {
     layers_.emplace_back(EncoderLayerConfig{.model_dim = config.model_dim,
                                             .heads = config.heads,
@@ -55,9 +64,9 @@ Bert::Bert(const BertConfig& config, Weights& weights)
 }
 
 Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Observer* observer) const {
-  const std::vector<std::int32_t> positions = positions_of(tokens, config_.positions);
+  const std::vector<std::int32_t> positions = positions_of(tokens, config_);
   Tensor x = word_.forward(tokens.ids);
-  type_.add(tokens.types, x);
+  if (type_) type_->add(tokens.types, x);
   position_.add(positions, x);
   x = norm_.forward(x, {}, options.threads);
   if (observer != nullptr) observer->receive("embeddings", x);
@@ -72,7 +81,7 @@ Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Obser
 void Bert::visit(const ParameterVisitor& visitor) const {
   word_.visit(visitor, "embeddings.word.");
   position_.visit(visitor, "embeddings.position.");
-  type_.visit(visitor, "embeddings.type.");
+  if (type_) type_->visit(visitor, "embeddings.type.");
   norm_.visit(visitor, "embeddings.norm.");
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     layers_[i].visit(visitor, layer_scope(static_cast<std::int64_t>(i)));
@@ -82,7 +91,7 @@ void Bert::visit(const ParameterVisitor& visitor) const {
 void Bert::update(const ParameterUpdater& updater) {
   word_.update(updater, "embeddings.word.");
   position_.update(updater, "embeddings.position.");
-  type_.update(updater, "embeddings.type.");
+  if (type_) type_->update(updater, "embeddings.type.");
   norm_.update(updater, "embeddings.norm.");
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     layers_[i].update(updater, layer_scope(static_cast<std::int64_t>(i)));

@@ -3,28 +3,25 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <set>
 
 #include "io/elements.h"
+#include "io/is_there.h"
 #include "io/quote.h"
 #include "io/safetensors_index.h"
 #include "layers/basic/expect_tensor.h"
-#include "layers/basic/rows.h"
 #include "qkv/error.h"
 
 namespace qkv {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 // Of what says which tensors there are.
 std::string weights_path(const std::string& folder) {
   const std::string whole = folder + "/model.safetensors", index = folder + "/" + kIndex;
-  return !fs::exists(whole) && fs::exists(index) ? index : whole;
+  return !io::is_there(whole) && io::is_there(index) ? index : whole;
 }
 
 bool is_index(const std::string& path) { return path.ends_with(kIndex); }
@@ -85,13 +82,11 @@ void FolderTensors::expect(std::vector<TensorName> names) {
     left.erase(other);
   }
   for (const TensorName& named : names) {
-    Dims shape = named.shape;
-    shape[0] /= static_cast<std::int64_t>(named.theirs.size());
     for (const std::string& name : named.theirs) {
       const auto found = left.find(name);
       std::optional<TensorForm> form;
       if (found != left.end()) form = {found->second.tensor->shape, found->second.tensor->dtype};
-      expect_tensor(form ? found->second.file->path : path_, name, form, shape);
+      expect_tensor(form ? found->second.file->path : path_, name, form, named.part);
       left.erase(found);
     }
   }
@@ -111,17 +106,7 @@ std::map<std::string, Tensor> FolderTensors::read() {
     if (io::bytes_of(theirs.at(other)) != io::bytes_of(theirs.at(name))) refuse_tie(other, name);
     theirs.erase(other);
   }
-  std::map<std::string, Tensor> ours;
-  for (const TensorName& named : expected_) {
-    std::vector<Tensor> parts;
-    for (const std::string& name : named.theirs) {
-      Tensor part = std::move(theirs.at(name));
-      theirs.erase(name);
-      parts.push_back(part.dtype() == Dtype::f32 ? std::move(part) : convert(part, Dtype::f32));
-    }
-    ours[named.ours] = stack_rows(std::move(parts));
-  }
-  return ours;
+  return to_ours(expected_, theirs);
 }
 
 void FolderTensors::refuse_tie(const std::string& other, const std::string& name) const {

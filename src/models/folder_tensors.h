@@ -11,16 +11,9 @@
 #include <vector>
 
 #include "io/safetensors_header.h"
-#include "qkv/tensor.h"
+#include "models/tensor_names.h"
 
 namespace qkv {
-
-// One of our tensors: the tensors of the folder, one below the other.
-struct TensorName {
-  std::string ours;
-  Dims shape;
-  std::vector<std::string> theirs;
-};
 
 // The files that hold a folder's weights: model.safetensors alone if it exists, as in transformers; else the index and
 // the files that it names.

@@ -7,54 +7,22 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "io/json_document.h"
-#include "io/quote.h"
-#include "layers/basic/check_size.h"
+#include "models/activation_names.h"
+#include "models/model_kinds.h"
 
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMaxLayers = 1024;
+constexpr const char* kOwnType = "qkv";  // of what no class of transformers can be
 
-const std::vector<std::pair<std::string, Activation>>& activations() {
-  static const std::vector<std::pair<std::string, Activation>> names = {
-      {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"swish", Activation::silu}, {"silu", Activation::silu}};
-  return names;
-}
-
-Activation activation_of(const io::JsonValue& value) {
-  for (const auto& [name, activation] : activations()) {
-    if (value.string() == name) return activation;
-  }
-  value.refuse("must be \"relu\", \"gelu\", \"swish\" or \"silu\"");
-}
-
-std::string name_of(Activation activation) {
-  for (const auto& [name, own] : activations()) {
-    if (own == activation) return name;
-  }
-  return "";
-}
-
-// The model types of transformers, each with what its class can be.
-struct Family {
-  const char *type, *architecture;
-  MarianKind kind;
-  NormOrder norm_order;
-  bool two_tables;  // each side may have a table of its own
-};
-constexpr Family kFamilies[] = {{"marian", "MarianMTModel", MarianKind::marian, NormOrder::post, true},
-                                {"bart", "BartForConditionalGeneration", MarianKind::bart, NormOrder::post, false},
-                                {"mbart", "MBartForConditionalGeneration", MarianKind::bart, NormOrder::pre, false}};
-
-constexpr const char* kOwnType = "qkv";  // of what none of them can be: its config.json has all that sets it apart
-
-// The one that holds such a model; none: nullptr.
-const Family* family_of(const MarianConfig& config) {
+// The kind whose class holds such a model; none: nullptr.
+const ModelKind* kind_of(const MarianConfig& config) {
   if (config.normalization != Normalization::layer || config.position_kind != MarianPositions::of_kind) return nullptr;
-  for (const Family& family : kFamilies) {
+  for (const ModelKind& kind : model_kinds()) {
+    if (kind.marian == nullptr || kind.type == std::string_view(kOwnType)) continue;
+    const MarianFamily& family = *kind.marian;
     const bool tables = config.target_vocab == 0 || family.two_tables;
-    if (family.kind == config.kind && family.norm_order == config.norm_order && tables) return &family;
+    if (family.kind == config.kind && family.norm_order == config.norm_order && tables) return &kind;
   }
   return nullptr;
 }
@@ -80,38 +48,38 @@ const char* name_of(Choice choice, const Names<Choice>& names) {
   return names[0].second == choice ? names[0].first : names[1].first;
 }
 
-// A switch that this model knows in one position only.
-void require_flag(const io::JsonValue& root, const std::string& key, bool wanted) {
-  const auto value = root.find(key);
-  if (value && value->boolean() != wanted) value->refuse(fmt::format("must be {} for this model", wanted));
+// What model_type says of a model, and of one of our own the keys that only such a one has.
+MarianConfig read_family(const ModelConfig& json) {
+  const io::JsonValue type = json["model_type"];
+  const MarianFamily& family = part_of_kind(type, &ModelKind::marian, "encoder-decoders");
+  if (type.string() != kOwnType) return {.kind = family.kind, .norm_order = family.norm_order};
+  return {.kind = choice_of(json["kind"], kKinds),
+          .norm_order = json["normalize_before"].boolean() ? NormOrder::pre : NormOrder::post,
+          .normalization = choice_of(json["normalization"], kNormalizations),
+          .position_kind = choice_of(json["position_kind"], kPositionKinds)};
 }
 
-// What model_type says of a model, and of one of our own the fields that only such a one has.
-MarianConfig read_family(const io::JsonValue& root) {
-  const io::JsonValue type = root["model_type"];
-  if (type.string() == kOwnType) {
-    return {.kind = choice_of(root["kind"], kKinds),
-            .norm_order = root["normalize_before"].boolean() ? NormOrder::pre : NormOrder::post,
-            .normalization = choice_of(root["normalization"], kNormalizations),
-            .position_kind = choice_of(root["position_kind"], kPositionKinds)};
-  }
-  std::string known;
-  for (const Family& family : kFamilies) {
-    if (type.string() == family.type) return {.kind = family.kind, .norm_order = family.norm_order};
-    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", family.type);
-  }
-  type.refuse(fmt::format("is {}; the supported encoder-decoders are {} and \"{}\"", io::quote(type.string()), known,
-                          kOwnType));
+// What such a model has in one way only.
+void expect_fixed(const ModelConfig& json, const MarianConfig& config) {
+  const auto text = [](bool value) { return value ? "true" : "false"; };
+  const char* const pre = text(config.norm_order == NormOrder::pre);
+  const FixedKey fixed[] = {{"normalize_before", pre},
+                            {"add_final_layer_norm", pre},
+                            {"tie_word_embeddings", "true"},
+                            {"normalize_embedding", text(config.kind == MarianKind::bart)},
+                            {"static_position_embeddings", text(has_sinusoids(config))},
+                            {"is_decoder", "false"}};
+  json.expect(fixed);
 }
 
 // Whether each side has a table of its own, and that the family allows it.
-bool read_two_tables(const io::JsonValue& root, const MarianConfig& config) {
-  const auto shared = root.find("share_encoder_decoder_embeddings");
-  if (!shared || shared->boolean()) return false;
+bool read_two_tables(const ModelConfig& json, const MarianConfig& config) {
+  if (json.flag("share_encoder_decoder_embeddings", true)) return false;
   MarianConfig with_two = config;
   with_two.target_vocab = 1;
-  if (root["model_type"].string() != kOwnType && family_of(with_two) == nullptr)
-    shared->refuse("must be true for this model");
+  if (json["model_type"].string() != kOwnType && kind_of(with_two) == nullptr) {
+    json["share_encoder_decoder_embeddings"].refuse("must be true for this model");
+  }
   return true;
 }
 
@@ -122,59 +90,42 @@ bool has_sinusoids(const MarianConfig& config) {
 }
 
 MarianConfig Marian::read_config(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  const io::JsonDocument document = io::JsonDocument::of_config(path);
-  const io::JsonValue root = document.root();
-  MarianConfig config = read_family(root);
-  const bool pre = config.norm_order == NormOrder::pre, bart = config.kind == MarianKind::bart;
-  for (const char* key : {"normalize_before", "add_final_layer_norm"}) require_flag(root, key, pre);
-  require_flag(root, "tie_word_embeddings", true);
-  require_flag(root, "normalize_embedding", bart);
-  require_flag(root, "static_position_embeddings", has_sinusoids(config));
-  const auto size = [&](const char* key) { return root[key].integer(1, kMaxLayerSize); };
-  const auto scale = root.find("scale_embedding");
-  config.vocab = size("vocab_size");
-  config.positions = size("max_position_embeddings");
-  config.model_dim = size("d_model");
-  config.encoder_layers = root["encoder_layers"].integer(1, kMaxLayers);
-  config.decoder_layers = root["decoder_layers"].integer(1, kMaxLayers);
-  config.encoder_heads = size("encoder_attention_heads");
-  config.decoder_heads = size("decoder_attention_heads");
-  config.encoder_ff_dim = size("encoder_ffn_dim");
-  config.decoder_ff_dim = size("decoder_ffn_dim");
-  config.activation = activation_of(root["activation_function"]);
-  config.scale_embedding = scale && scale->boolean();
-  if (read_two_tables(root, config)) {
-    config.target_vocab = size("decoder_vocab_size");
-  } else if (const auto other = root.find("decoder_vocab_size")) {
+  const ModelConfig json(folder);
+  MarianConfig config = read_family(json);
+  expect_fixed(json, config);
+  config.vocab = json.size("vocab_size");
+  config.positions = json.size("max_position_embeddings");
+  config.model_dim = json.size("d_model");
+  config.encoder_layers = json.layers("encoder_layers");
+  config.decoder_layers = json.layers("decoder_layers");
+  config.encoder_heads = json.heads("encoder_attention_heads", "d_model");
+  config.decoder_heads = json.heads("decoder_attention_heads", "d_model");
+  config.encoder_ff_dim = json.size("encoder_ffn_dim");
+  config.decoder_ff_dim = json.size("decoder_ffn_dim");
+  config.activation = json.activation("activation_function");
+  config.scale_embedding = json.flag("scale_embedding", false);
+  if (read_two_tables(json, config)) {
+    config.target_vocab = json.size("decoder_vocab_size");
+  } else if (const auto other = json.find("decoder_vocab_size")) {
     other->integer(config.vocab, config.vocab);
   }
   const std::int64_t rows = std::min(config.vocab, config.output_vocab());
-  const auto token = [&](const char* key, std::int64_t count) {
-    return static_cast<std::int32_t>(root[key].integer(0, count - 1));
-  };
-  const io::JsonValue ends = root["eos_token_id"];  // of several ends the first one ends sources
+  const io::JsonValue ends = json["eos_token_id"];  // of several ends the first one ends sources
   const auto list = ends.is_list() ? ends.elements() : std::vector{ends};
   if (list.empty()) ends.refuse("must have at least one token");
   config.end = static_cast<std::int32_t>(list.front().integer(0, rows - 1));
-  config.padding = token("pad_token_id", rows);
-  config.start = token("decoder_start_token_id", config.output_vocab());
-  for (const char* key : {"encoder_attention_heads", "decoder_attention_heads"}) {
-    const std::int64_t heads = size(key);
-    if (config.model_dim % heads != 0) {
-      root[key].refuse(fmt::format("is {}, must divide d_model, {}", heads, config.model_dim));
-    }
-  }
+  config.padding = json.token("pad_token_id", rows);
+  config.start = json.token("decoder_start_token_id", config.output_vocab());
   return config;
 }
 
 std::string marian_config_json(const MarianConfig& config, Dtype dtype) {
   const char* type = dtype == Dtype::bf16 ? "bfloat16" : dtype == Dtype::f16 ? "float16" : "float32";
-  const Family* family = family_of(config);
+  const ModelKind* kind = kind_of(config);
   const bool pre = config.norm_order == NormOrder::pre;
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (family != nullptr) {
-    json.update({{"architectures", {family->architecture}}, {"model_type", family->type}});
+  if (kind != nullptr) {
+    json.update({{"architectures", {kind->marian->architecture}}, {"model_type", kind->type}});
   } else {
     json.update({{"model_type", kOwnType},
                  {"kind", name_of(config.kind, kKinds)},
@@ -222,18 +173,17 @@ std::string marian_generation_json(const MarianConfig& config) {
 }
 
 bool Marian::is_in(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  const io::JsonDocument document = io::JsonDocument::of_config(path);
-  const io::JsonValue root = document.root();
-  const auto type = root.find("model_type"), pair = root.find("is_encoder_decoder");
-  if (pair && pair->boolean()) return true;
-  return type && std::any_of(std::begin(kFamilies), std::end(kFamilies),
-                             [&](const Family& family) { return type->string() == family.type; });
+  const ModelConfig json(folder);
+  const auto type = json.find("model_type");
+  if (json.flag("is_encoder_decoder", false)) return true;
+  return type && std::ranges::any_of(model_kinds(), [&](const ModelKind& kind) {
+           return kind.marian != nullptr && type->string() == kind.type;
+         });
 }
 
 std::string Marian::class_of(const MarianConfig& config) {
-  const Family* family = family_of(config);
-  return family != nullptr ? family->architecture : "";
+  const ModelKind* kind = kind_of(config);
+  return kind != nullptr ? kind->marian->architecture : "";
 }
 
 }  // namespace qkv

@@ -2,15 +2,14 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "models/folder_tensors.h"
+#include "models/tensor_names.h"
 #include "qkv/models/marian.h"
 
 namespace qkv {
 
-// All but the bias of the logits. Names of the folder begin with `prefix`: a bare model has none.
-std::vector<TensorName> marian_names(const MarianConfig& config, const std::string& prefix = "model.");
+// Names of the folder begin with `prefix`; a bare model has none, and no bias of the logits.
+TensorNames marian_names(const MarianConfig& config, const std::string& prefix = "model.");
 
 inline constexpr const char* kShared = "shared.";
 // Scopes of our own on each side: of a table of its own, and of a bart.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "io/is_there.h"
 #include "io/json_document.h"
 #include "layers/basic/check_size.h"
 
@@ -13,12 +14,6 @@ namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A file that is there in any way must be read: one that cannot be is no missing one.
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
-}
 
 // The folder of a module below that of the model. A zero byte would end the name early for the system.
 fs::path module_folder(const fs::path& folder, const io::JsonValue& path) {
@@ -84,7 +79,7 @@ void read_modules(const fs::path& folder, const std::string& path, std::int64_t 
 
 // The longest text, and that nothing else than the tokenizer changes it.
 void read_limits(const fs::path& folder, SentenceFolder& result) {
-  if (const fs::path path = folder / "sentence_bert_config.json"; is_there(path)) {
+  if (const fs::path path = folder / "sentence_bert_config.json"; io::is_there(path)) {
     const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     if (const auto length = document.root().find("max_seq_length")) {
       result.max_length = length->integer(1, kMaxLayerSize);
@@ -93,7 +88,7 @@ void read_limits(const fs::path& folder, SentenceFolder& result) {
     if (lower && lower->boolean()) lower->refuse("is not supported; set it to false (tokenizer.json handles case)");
   }
   // Where sentence-transformers has kept the number since version 6. Without a limit it is 1e30.
-  if (const fs::path path = folder / "tokenizer_config.json"; result.max_length == 0 && is_there(path)) {
+  if (const fs::path path = folder / "tokenizer_config.json"; result.max_length == 0 && io::is_there(path)) {
     const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     const auto length = document.root().find("model_max_length");
     if (length && length->number() <= kMaxLayerSize) result.max_length = length->integer(1, kMaxLayerSize);
@@ -103,7 +98,7 @@ void read_limits(const fs::path& folder, SentenceFolder& result) {
 // What stands before each text unless the caller says otherwise.
 void read_prompt(const fs::path& folder, SentenceFolder& result) {
   const fs::path path = folder / "config_sentence_transformers.json";
-  if (!is_there(path)) return;
+  if (!io::is_there(path)) return;
   const io::JsonDocument document = io::JsonDocument::of_config(path.string());
   const auto name = document.root().find("default_prompt_name");
   if (!name) return;
@@ -124,7 +119,7 @@ SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim)
   SentenceFolder result;
   const fs::path base(folder);
   read_prompt(base, result);
-  if (const fs::path modules = base / "modules.json"; is_there(modules)) {
+  if (const fs::path modules = base / "modules.json"; io::is_there(modules)) {
     read_modules(base, modules.string(), dim, result);
   }
   read_limits(base, result);

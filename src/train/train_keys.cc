@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "layers/basic/check_size.h"
+#include "models/activation_names.h"
 
 namespace qkv::training {
 namespace {
@@ -145,9 +146,9 @@ std::vector<TrainKey> make_keys() {
       choice({"model", "normalization", "-", "layer: LayerNorm; rms: RMSNorm without bias."},
              [](C& c) -> auto& { return c.model.normalization; },
              {{"layer", Normalization::layer}, {"rms", Normalization::rms}}),
-      choice({"model", "activation", "-", "Function between the two matrices of a feed-forward layer."},
-             [](C& c) -> auto& { return c.model.activation; },
-             {{"relu", Activation::relu}, {"gelu", Activation::gelu}, {"silu", Activation::silu}}),
+      choice(
+          {"model", "activation", "-", "Function between the two matrices of a feed-forward layer."},
+          [](C& c) -> auto& { return c.model.activation; }, activation_names()),
       integer(
           {"model", "positions", "tokens", "Longest source or target that the model can take."},
           [](C& c) -> auto& { return c.model.positions; }, 2, kMaxLayerSize),

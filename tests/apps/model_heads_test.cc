@@ -29,6 +29,15 @@ TEST(ExplainModel, ShowsEveryHeadThenOne) {
   EXPECT_TRUE(holds(explain(model, {"--layer", "0", "--head", "0", "--token", "2"}).out, "token 2, \"a\""));
 }
 
+TEST(ExplainModel, ShowsOtherKindsOfEncoders) {
+  const TinyBert distilbert("encoders/distilbert");
+  EXPECT_TRUE(holds(explain(distilbert, {}).out, "0 a, 1 b, 2 a, 3 ?\n"));
+  const Outcome roberta =
+      run_program({"explain", "--model", QKV_TEST_DATA "/golden/encoders/roberta", "--text", "cat <mask>"});
+  EXPECT_EQ(roberta.code, 0) << roberta.err;
+  EXPECT_TRUE(holds(roberta.out, "0 <s>, 1 cat, 2  <mask>, 3 </s>\n")) << roberta.out;
+}
+
 TEST(ExplainModel, WritesJson) {
   const TinyBert model;
   EXPECT_EQ(Json::parse(explain(model, {"--json"}).out).at("heads").size(), 6u);

@@ -1,4 +1,4 @@
-// A folder with the tiny model of golden/bert and a tokenizer of one-letter words.
+// A folder with the tiny model of golden/bert, or another, and a tokenizer of one-letter words.
 #pragma once
 
 #include "apps/program.h"
@@ -6,9 +6,9 @@
 namespace qkv::test {
 
 struct TinyBert : TempFolder {
-  TinyBert() {
-    for (const char* name : {"config.json", "model.safetensors"}) {
-      std::filesystem::copy_file(std::string(QKV_TEST_DATA "/golden/bert/tiny/") + name, *this / name);
+  explicit TinyBert(const std::string& model = "bert/tiny") {
+    for (const auto& entry : std::filesystem::directory_iterator(QKV_TEST_DATA "/golden/" + model)) {
+      std::filesystem::copy_file(entry.path(), *this / entry.path().filename().string());
     }
     std::ofstream(*this / "tokenizer.json")
         << R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "BertPreTokenizer"},

@@ -101,13 +101,17 @@ TEST(Bert, RefusesTokensThatDoNotFit) {
     return test::message_of<std::invalid_argument>([&] { model.forward(tokens); });
   };
   const auto offsets = [](std::int64_t length) { return offsets_of(std::vector<std::int64_t>{length}); };
+  Tensor offsets_from_minus_one = offsets(2);
+  offsets_from_minus_one.data<std::int32_t>()[0] = -1;
   EXPECT_EQ(refusal({{1, 30}, {0, 0}, offsets(2)}), "embedding: id 30 is not in a table of 30 rows");
   EXPECT_EQ(refusal({{1, -1}, {0, 0}, offsets(2)}), "embedding: id -1 is not in a table of 30 rows");
   EXPECT_EQ(refusal({{1, 2}, {0, 2}, offsets(2)}), "embedding: id 2 is not in a table of 2 rows");
   EXPECT_EQ(refusal({std::vector<std::int32_t>(17), std::vector<std::int32_t>(17), offsets(17)}),
             "bert: sequence 0 has 17 tokens; the model has positions for 0 to 16");
   EXPECT_EQ(refusal({{1, 2}, {0}, offsets(2)}),
-            "bert: 2 ids need as many types (got 1) and i32 offsets [batch + 1] that end with their number");
+            "bert: 2 ids need as many types (got 1) and i32 offsets [batch + 1] from 0 to their number");
+  EXPECT_EQ(refusal({{1, 2}, {0, 0}, offsets_from_minus_one}),
+            "bert: 2 ids need as many types (got 2) and i32 offsets [batch + 1] from 0 to their number");
   EXPECT_EQ(model.forward({{}, {}, offsets(0)}).shape(), (Dims{0, 12}));
 }
 

@@ -80,6 +80,23 @@ TEST_F(MiniLm, SlowAgreesWithTransformersOnManyTexts) {
   expect_parity(Embedder::load(minilm_folder()), nlohmann::json::parse(slurp(texts)), expected);
 }
 
+// From the text to the embedding: byte-level pairs, <s> and </s>, a mask that takes the space before it, padding as a
+// word.
+TEST(Embedder, RobertaAgreesWithTransformers) {
+  const std::string folder = QKV_TEST_DATA "/golden/encoders/";
+  const auto expected = nlohmann::json::parse(slurp(folder + "embed.json"));
+  const Embedder embedder = Embedder::load(folder + "roberta");
+  const std::vector<std::string> texts = expected.at("texts");
+  const Tensor embeddings = embedder.embed(texts);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(embedder.tokenizer().encode(texts[i]).ids, expected.at("ids")[i].get<std::vector<std::int32_t>>());
+    const std::vector<double> row = expected.at("embeddings")[i];
+    for (std::size_t e = 0; e < row.size(); ++e) {
+      EXPECT_NEAR(embeddings.data<float>()[i * row.size() + e], row[e], 2e-6) << texts[i];  // both are float32
+    }
+  }
+}
+
 // The tiny model with a tokenizer of one-letter words and what is put beside it.
 struct Folder : test::TemporaryFolder {
   Folder() {

@@ -1,11 +1,13 @@
 // BERT: embeddings of words, positions and types, and post-norm encoder layers. Reads the Hugging Face folder of any
-// model of this family. Source: Devlin et al., "BERT: Pre-training of deep bidirectional Transformers" (2018).
+// model of this family, and of RoBERTa, XLM-RoBERTa and DistilBERT, which are the same with other positions or without
+// types. Source: Devlin et al., "BERT: Pre-training of deep bidirectional Transformers" (2018).
 //
 //   Bert model = Bert::load("models/minilm");
 //   Tensor hidden = model.forward(tokens);   // [tokens, model_dim], one row per token of the ragged batch
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -21,13 +23,18 @@ namespace qkv {
 struct BertConfig {
   std::int64_t vocab = 0;
   std::int64_t positions = 0;  // the longest sequence
-  std::int64_t types = 0;
+  std::int64_t types = 0;      // 0: no embeddings of types, whatever types the tokens have
   std::int64_t model_dim = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
   std::int64_t ff_dim = 0;
   Activation activation = Activation::gelu;
   double epsilon = 1e-12;
+  // RoBERTa: tokens with this id have the row of this number in the table of positions, all others those above, counted
+  // without them. -1: every position counts, from row 0.
+  std::int32_t padding = -1;
+
+  std::int64_t position_rows() const { return positions + padding + 1; }
 };
 
 // Sequences of tokens, one after the other.
@@ -47,9 +54,10 @@ struct BertOptions {
 // Safe for concurrent forward(); only update() modifies it.
 class Bert {
  public:
-  // `folder` holds config.json and model.safetensors, whose names may begin with "bert."; the pooler, the heads of
-  // pre-training and position_ids are ignored. FormatError, naming the file and what is wrong, for anything else
-  // that is missing, superfluous, of another shape or not supported.
+  // `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta" or "distilbert", and
+  // model.safetensors, whose names may begin with "bert." (or the like), or the files that its index names; the pooler,
+  // the heads of pre-training and position_ids are ignored. FormatError, naming the file and what is wrong, for
+  // anything else that is missing, superfluous, of another shape or not supported.
   static Bert load(const std::string& folder);
   // What its config.json says.
   static BertConfig read_config(const std::string& folder);
@@ -57,7 +65,8 @@ class Bert {
   // refused before load() fills the memory.
   static BertConfig check(const std::string& folder);
 
-  // Takes embeddings.{word,position,type}.weight, embeddings.norm.* and layers.N.* (encoder_layer.h).
+  // Takes embeddings.{word,position}.weight, embeddings.type.weight if there are types, embeddings.norm.* and
+  // layers.N.* (encoder_layer.h).
   Bert(const BertConfig& config, Weights& weights);
 
   // The last hidden states. std::invalid_argument if an id or a type is not in its table, or a sequence is too long.
@@ -70,7 +79,8 @@ class Bert {
 
  private:
   BertConfig config_;
-  Embedding word_, position_, type_;
+  Embedding word_, position_;
+  std::optional<Embedding> type_;
   LayerNorm norm_;
   std::vector<EncoderLayer> layers_;
 };

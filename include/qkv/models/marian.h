@@ -75,10 +75,10 @@ class Marian {
   // Whether config.json of that folder is one of an encoder-decoder, supported or not. FormatError or IoError if it
   // cannot be read.
   static bool is_in(const std::string& folder);
-  // `folder` holds config.json and model.safetensors, as save() writes them, or transformers' MarianMTModel,
-  // BartForConditionalGeneration and MBartForConditionalGeneration, or their bare models, whose bias of the logits is
-  // 0. FormatError, naming the file and what is wrong, for anything that is missing, superfluous, of another shape or
-  // not supported. `storage` as in weights.h.
+  // `folder` holds config.json and model.safetensors (or an index, and the files that it names), as save() writes them,
+  // or transformers' MarianMTModel, BartForConditionalGeneration and MBartForConditionalGeneration, or their bare
+  // models, whose bias of the logits is 0. FormatError, naming the file and what is wrong, for anything that is
+  // missing, superfluous, of another shape or not supported. `storage` as in weights.h.
   static Marian load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   // What its config.json says.
   static MarianConfig read_config(const std::string& folder);

@@ -1,0 +1,47 @@
+// BERT: the keys of its config.json and the names of its tensors.
+#include <fmt/format.h>
+
+#include "models/encoder_kind.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::string_view kPassedOver[] = {"embeddings.position_ids", "pooler.", "cls."};
+constexpr FixedKey kFixed[] = {
+    {"is_decoder", "false"}, {"add_cross_attention", "false"}, {"position_embedding_type", "\"absolute\""}};
+
+}  // namespace
+
+const EncoderKind kBert{.read = read_bert, .name = name_bert, .prefix = "bert.", .passed_over = kPassedOver};
+
+BertConfig read_bert(const ModelConfig& config) {
+  config.expect(kFixed);
+  return {.vocab = config.size("vocab_size"),
+          .positions = config.size("max_position_embeddings"),
+          .types = config.size("type_vocab_size"),
+          .model_dim = config.size("hidden_size"),
+          .layers = config.layers("num_hidden_layers"),
+          .heads = config.heads("num_attention_heads", "hidden_size"),
+          .ff_dim = config.size("intermediate_size"),
+          .activation = config.activation("hidden_act"),
+          .epsilon = config.epsilon("layer_norm_eps")};
+}
+
+void name_bert(const BertConfig& config, TensorNames& names) {
+  const std::int64_t dim = config.model_dim;
+  names.add("embeddings.word.weight", {config.vocab, dim}, {"embeddings.word_embeddings.weight"});
+  names.add("embeddings.position.weight", {config.position_rows(), dim}, {"embeddings.position_embeddings.weight"});
+  names.add("embeddings.type.weight", {config.types, dim}, {"embeddings.token_type_embeddings.weight"});
+  names.add_norm("embeddings.norm", "embeddings.LayerNorm", dim);
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const std::string to = fmt::format("layers.{}.", i), from = fmt::format("encoder.layer.{}.", i);
+    const std::string self = from + "attention.self.", out = from + "attention.output.";
+    names.add_attention(to + "self_attn", {self + "query", self + "key", self + "value"}, out + "dense", dim);
+    names.add_norm(to + "norm1", out + "LayerNorm", dim);
+    names.add_linear(to + "linear1", from + "intermediate.dense", config.ff_dim, dim);
+    names.add_linear(to + "linear2", from + "output.dense", dim, config.ff_dim);
+    names.add_norm(to + "norm2", from + "output.LayerNorm", dim);
+  }
+}
+
+}  // namespace qkv

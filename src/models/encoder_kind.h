@@ -1,0 +1,26 @@
+// What sets one kind of encoder apart from another where its folder becomes a Bert.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "models/model_config.h"
+#include "models/tensor_names.h"
+#include "qkv/models/bert.h"
+
+namespace qkv {
+
+struct EncoderKind {
+  BertConfig (*read)(const ModelConfig& config);
+  void (*name)(const BertConfig& config, TensorNames& names);  // every tensor that a Bert takes
+  const char* prefix;                                          // of all names, where the model has a head
+  std::span<const std::string_view> passed_over;               // beginnings of the names of what no forward pass needs
+};
+
+extern const EncoderKind kBert, kRoberta, kDistilBert;
+
+// Of BERT, whose keys and names are RoBERTa's too.
+BertConfig read_bert(const ModelConfig& config);
+void name_bert(const BertConfig& config, TensorNames& names);
+
+}  // namespace qkv

@@ -1,0 +1,76 @@
+// Reads the keys of a config.json with their rules.
+#include "models/model_config.h"
+
+#include <fmt/format.h>
+
+#include "io/quote.h"
+#include "layers/basic/check_size.h"
+#include "models/activation_names.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kMaxLayers = 1024;
+
+// Of transformers' base class: both change which weights there are.
+constexpr FixedKey kOfEveryClass[] = {{"pruned_heads", "{}"}, {"quantization_config", "null"}};
+
+}  // namespace
+
+std::string quoted_list(const std::vector<std::string>& names, std::string_view word) {
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) list += i + 1 < names.size() ? ", " : fmt::format(" {} ", word);
+    list += fmt::format("\"{}\"", names[i]);
+  }
+  return list;
+}
+
+ModelConfig::ModelConfig(const std::string& folder) : document_(io::JsonDocument::of_config(folder + "/config.json")) {}
+
+std::int64_t ModelConfig::size(const std::string& key) const { return (*this)[key].integer(1, kMaxLayerSize); }
+
+std::int64_t ModelConfig::layers(const std::string& key) const { return (*this)[key].integer(1, kMaxLayers); }
+
+std::int64_t ModelConfig::heads(const std::string& key, const std::string& dim_key) const {
+  const std::int64_t heads = size(key), dim = size(dim_key);
+  if (dim % heads != 0) (*this)[key].refuse(fmt::format("is {}, must divide {}, {}", heads, dim_key, dim));
+  return heads;
+}
+
+Activation ModelConfig::activation(const std::string& key) const {
+  const io::JsonValue value = (*this)[key];
+  std::vector<std::string> known;
+  for (const auto& [name, activation] : activation_names()) {
+    if (value.string() == name) return activation;
+    known.push_back(name);
+  }
+  value.refuse(fmt::format("must be {}, is {}", quoted_list(known, "or"), io::quote(value.string())));
+}
+
+double ModelConfig::epsilon(const std::string& key) const {
+  const io::JsonValue value = (*this)[key];
+  if (!(value.number() >= 0 && value.number() < 1)) value.refuse("must be 0 or more, below 1");
+  return value.number();
+}
+
+std::int32_t ModelConfig::token(const std::string& key, std::int64_t vocab) const {
+  return static_cast<std::int32_t>((*this)[key].integer(0, vocab - 1));
+}
+
+bool ModelConfig::flag(const std::string& key, bool otherwise) const {
+  const auto value = find(key);
+  return value ? value->boolean() : otherwise;
+}
+
+void ModelConfig::expect(std::span<const FixedKey> keys) const {
+  for (const FixedKey& fixed : kOfEveryClass) expect_one(fixed);
+  for (const FixedKey& fixed : keys) expect_one(fixed);
+}
+
+void ModelConfig::expect_one(const FixedKey& fixed) const {
+  const auto value = find(fixed.key);
+  if (value && !value->is(fixed.value)) value->refuse(fmt::format("must be {} for this model", fixed.value));
+}
+
+}  // namespace qkv

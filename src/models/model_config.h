@@ -1,0 +1,52 @@
+// The config.json of a model, key by key, for every kind of model. A key that transformers' class of the kind reads and
+// ours does not may change what is computed: it must have its default. Keys that the class does not know are ignored,
+// and so are those of training and of its heads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/json_document.h"
+#include "qkv/activation.h"
+
+namespace qkv {
+
+struct FixedKey {
+  const char* key;
+  const char* value;  // the only one, as JSON
+};
+
+// Every function throws FormatError, naming the file, the key and what would be right.
+class ModelConfig {
+ public:
+  explicit ModelConfig(const std::string& folder);
+
+  io::JsonValue operator[](const std::string& key) const { return document_.root()[key]; }
+  std::optional<io::JsonValue> find(const std::string& key) const { return document_.root().find(key); }
+
+  std::int64_t size(const std::string& key) const;
+  std::int64_t layers(const std::string& key) const;
+  // A number that divides that of `dim_key`.
+  std::int64_t heads(const std::string& key, const std::string& dim_key) const;
+  Activation activation(const std::string& key) const;
+  double epsilon(const std::string& key) const;
+  std::int32_t token(const std::string& key, std::int64_t vocab) const;
+  bool flag(const std::string& key, bool otherwise) const;
+
+  // Each of the keys, and of those that every class has, must be missing, null or this.
+  void expect(std::span<const FixedKey> keys) const;
+
+ private:
+  void expect_one(const FixedKey& fixed) const;
+
+  io::JsonDocument document_;
+};
+
+// "a", "b" and "c", where the last word is "and".
+std::string quoted_list(const std::vector<std::string>& names, std::string_view word);
+
+}  // namespace qkv

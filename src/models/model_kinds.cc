@@ -1,0 +1,25 @@
+// Lists the kinds of models.
+#include "models/model_kinds.h"
+
+namespace qkv {
+namespace {
+
+constexpr MarianFamily kMarian{"MarianMTModel", MarianKind::marian, NormOrder::post, true};
+constexpr MarianFamily kBart{"BartForConditionalGeneration", MarianKind::bart, NormOrder::post};
+constexpr MarianFamily kMBart{"MBartForConditionalGeneration", MarianKind::bart, NormOrder::pre};
+constexpr MarianFamily kOwn{""};
+
+constexpr ModelKind kKinds[] = {{"bert", &kBert},
+                                {"roberta", &kRoberta},
+                                {"xlm-roberta", &kRoberta},
+                                {"distilbert", &kDistilBert},
+                                {"marian", nullptr, &kMarian},
+                                {"bart", nullptr, &kBart},
+                                {"mbart", nullptr, &kMBart},
+                                {"qkv", nullptr, &kOwn}};
+
+}  // namespace
+
+std::span<const ModelKind> model_kinds() { return kKinds; }
+
+}  // namespace qkv
