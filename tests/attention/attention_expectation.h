@@ -18,6 +18,16 @@ inline double longest_row(const TensorView& view) {
   return largest;
 }
 
+// The largest logit, without the cap, as far as it says how exact a logit is: a capped one moves less than its score,
+// but no less than that near 0.
+inline double largest_logit(const AttentionCase& drawn, const reference::AttentionResult& exact) {
+  if (drawn.options.soft_cap == 0) return largest(exact.logits);
+  AttentionOptions uncapped = drawn.options;
+  uncapped.soft_cap = 0;
+  const double score = largest(reference::attention(drawn.q, drawn.k, drawn.v, uncapped).logits);
+  return std::max(largest(exact.logits), std::min(score, 128.0));
+}
+
 // What of a case differs from the reference: nothing, or its name and the first wrong element.
 inline std::string unlike_reference(const AttentionCase& drawn) {
   const reference::AttentionResult exact = reference::attention(drawn.q, drawn.k, drawn.v, drawn.options);
@@ -31,12 +41,13 @@ inline std::string unlike_reference(const AttentionCase& drawn) {
   attend_into(out, requested.extras);
   attend_into(alone, {});
 
-  // A logit of size L carries a few roundings of L * epsilon / 2, which the exponential hands on to the weights.
+  // A logit of size L before its cap carries a few roundings of L * epsilon / 2, which the exponential hands on to the
+  // weights.
   const double unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
-  const double tolerance = unit * (4e-6 + 5e-7 * largest(exact.logits));
+  const double tolerance = unit * (4e-6 + 5e-7 * largest_logit(drawn, exact));
   const double size = std::max(1.0, largest(drawn.v)) * drawn.dropout_factor();
   const double tiny = drawn.out_dtype == Dtype::f16 ? 0x1p-25 : 0;  // half of the smallest f16
-  const double chain = unit * chain_error(drawn.v, exact.logits.size(-1));
+  const double chain = unit * chain_error(drawn.v, std::min<std::int64_t>(exact.logits.size(-1), 1024));
   std::string found = requested.difference(tolerance);
   for (const auto& [name, got] : {std::pair("output", &out), {"output without requests", &alone}}) {
     const std::string what = mismatch(*got, exact.out, (tolerance + chain) * size + tiny, rounding(drawn.out_dtype));

@@ -95,11 +95,12 @@ inline double largest(const TensorView& view) {
 }
 
 // What a chain of equal additions may lose of its mean in f32, as a part of the summand. Between 2^(e-1) and 2^e each
-// of them rounds the same way, by up to 2^(e-25): n / 3 times 2^-24 in all. A chunk of keys is one chain.
+// of them rounds the same way, by up to 2^(e-25): n / 3 times 2^-24 in all. A chunk of 1,024 keys is one chain; for a
+// gradient of a key all queries of all heads are.
 inline double chain_error(const TensorView& summands, std::int64_t count) {
   const std::vector<double> all = values(summands);
   const bool equal = std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
-  return equal ? static_cast<double>(std::min<std::int64_t>(count, 1024)) / 3 * 0x1p-24 : 0;
+  return equal ? static_cast<double>(count) / 3 * 0x1p-24 : 0;
 }
 
 // Largest |a - b|; NaN agrees with NaN alone, an infinity with the same one alone. Infinity if the counts differ.

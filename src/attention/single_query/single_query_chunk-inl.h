@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "attention/single_query/single_query_kernel.h"
+#include "attention/tile/element_masks-inl.h"
 #include "attention/tile/log_sum_exp.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/sinks-inl.h"
@@ -271,27 +272,7 @@ class SingleQueryChunk {
 
   // The hidden keys of head h, between first_ and last_, get this entry among the logits.
   void hide(std::int64_t h, T entry) {
-    const AttentionTask& task = tasks_[h];
-    T* logits = logits_ + h * kChunkKeys;
-    for (int p = 0; p < task.boolean_count; ++p) {
-      const Plane& plane = task.booleans[p];
-      for (std::int64_t j = first_; j < last_; ++j) {
-        if (plane.data[j * plane.key_step] == std::byte{0}) logits[j - chunk_] = entry;
-      }
-    }
-    for (std::int64_t j = first_; task.key_documents != nullptr && j < last_; ++j) {
-      if (task.key_documents[j] != *task.query_documents) logits[j - chunk_] = entry;
-    }
-    for (std::int64_t j = first_; task.step > 1 && j < last_; ++j) {
-      if (residue_of_key(task, j) != residue_of_row(task, 0)) logits[j - chunk_] = entry;
-    }
-    for (std::size_t f = 0; f < task.mask_function_count; ++f) {
-      std::uint8_t visible[kChunkKeys];
-      task.mask_functions[f].fill(tile_of(task, visible));
-      for (std::int64_t j = first_; j < last_; ++j) {
-        if (visible[j - first_] == 0) logits[j - chunk_] = entry;
-      }
-    }
+    ElementMasks<T, 1>::hide(tasks_[h], first_, last_, logits_ + h * kChunkKeys + (first_ - chunk_), entry);
   }
 
   // Shaw's: neighbouring keys meet neighbouring rows, or all beyond the reach one.

@@ -146,8 +146,10 @@ class JvpBlock {
       const std::int64_t query = begin_ + i;
       const T log_sum_exp = natural_log_sum_exp(i);
       const bool has_keys = log_sum_exp != -kInfinity<T>;
+      // Without weights of keys the sink has all of it, whatever the rounding of a large log-sum-exp says.
+      const bool has_weights = has_keys && weight_sum_[i] != 0;
       const auto sink = power<Unit::natural, T>(hn::Set(Tag<T>(), static_cast<T>(task_.sink) - log_sum_exp));
-      const T weight_sum = has_keys ? weight_sum_[i] + hn::GetLane(sink) : T(1);
+      const T weight_sum = has_weights ? weight_sum_[i] + hn::GetLane(sink) : T(1);
       const T factor = 1 / weight_sum, of_sum = has_keys ? log_sum_exp_tangent_[i] * factor : T(0);
       put(jvp_.log_sum_exp_tangent, query, of_sum);
       put(jvp_.weight_sum, query, weight_sum);

@@ -95,7 +95,9 @@ void expect_like_reference(const AttentionCase& drawn, Dtype gradient_dtype) {
   const double weight = tolerance * drawn.dropout_factor();
   EXPECT_EQ(mismatch(got.query, exact.query, slope * scale * reach_q), "") << "queries";
   EXPECT_EQ(mismatch(got.key, exact.key, slope * scale * reach_k * received), "") << "keys";
-  EXPECT_EQ(mismatch(got.value, exact.value, weight * testing::largest(grad_out) * received), "") << "values";
+  const std::int64_t summands = drawn.longest_query_length() * drawn.heads();
+  const double chain = unit * testing::chain_error(grad_out, summands);
+  EXPECT_EQ(mismatch(got.value, exact.value, (weight + chain) * testing::largest(grad_out) * received), "") << "values";
 
   // Errors of a parameter add up over the rows of its head, whose weights sum to 1; those of a slope by the distance.
   double rows = 1 / static_cast<double>(std::max<std::int64_t>(drawn.heads(), 1));

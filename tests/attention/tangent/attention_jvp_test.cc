@@ -123,6 +123,21 @@ TEST_P(AttentionJvp, HiddenKeysAndRowsWithoutKeys) {
   }
 }
 
+// The sink has all of the weight; 1e30 is far above what a log-sum-exp of this size can tell.
+TEST_P(AttentionJvp, RowsOfALargeSinkAloneAreZero) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    for (const std::int64_t k_len : {0, 5}) {
+      const MovingArrays a({2, 4, 3, 8}, {2, 4, k_len, 8}, 6, dtype);
+      const Tensor sinks = Tensor::of<double>({4}, {-1e30, 1e30, -1e4, 1e4});
+      const Tensor hidden = Tensor::zeros({1, 1, 1, k_len}, Dtype::boolean);
+      const testing::Moved moved = jvp(a, {.mask = Mask::boolean(hidden), .sinks = sinks});
+      for (const Tensor* tensor : {&moved.out, &moved.log_sum_exp}) {
+        for (const double value : testing::values(*tensor)) EXPECT_EQ(value, 0);
+      }
+    }
+  }
+}
+
 TEST_P(AttentionJvp, WhatIsNotGivenIsZero) {
   const MovingArrays a({20, 8}, {33, 8}, 5, Dtype::f64);
   const testing::Forward kept = testing::forward(a.q, a.k, a.v, {});

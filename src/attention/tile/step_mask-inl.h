@@ -1,0 +1,51 @@
+// The step of a dilated window: positions of a query and of its keys are equal modulo the step. Included once per CPU
+// target.
+
+#if defined(QKV_ATTENTION_TILE_STEP_MASK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_ATTENTION_TILE_STEP_MASK_INL_H_
+#undef QKV_ATTENTION_TILE_STEP_MASK_INL_H_
+#else
+#define QKV_ATTENTION_TILE_STEP_MASK_INL_H_
+#endif
+
+#include "attention/tile/mask_lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+template <class T, int kVectors>
+class StepMask {
+ public:
+  StepMask(const AttentionTask& task, std::int64_t begin, std::int64_t count) : task_(task) {
+    if (is_on()) residues_.prepare(count, [&](std::int64_t i) { return residue_of_row(task, begin + i); });
+  }
+
+  bool is_on() const { return task_.step > 1; }
+
+  // As good as always: blocks have more keys than steps are long.
+  bool has_visible(std::int64_t, std::int64_t) const { return true; }
+
+  void load(std::int64_t key, SeenTile<kVectors>& seen) const {
+    const auto residue = [this](std::int64_t j) { return residue_of_key(task_, j); };
+    residues_.load(key, std::min(key + kTileRows, task_.k_len), residue, seen);
+  }
+
+  HWY_INLINE auto hidden(std::int64_t key, int r, int c) const {
+    return residues_.hidden(residue_of_key(task_, key + r), c);
+  }
+
+  static void hide(const AttentionTask& task, std::int64_t first, std::int64_t last, T* logits, T entry) {
+    for (std::int64_t j = first; task.step > 1 && j < last; ++j) {
+      if (residue_of_key(task, j) != residue_of_row(task, 0)) logits[j - first] = entry;
+    }
+  }
+
+ private:
+  const AttentionTask& task_;
+  EqualNumbers<T, kVectors> residues_;
+};
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
