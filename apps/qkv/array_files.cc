@@ -22,32 +22,25 @@ void InputArray::read_as(Dtype dtype) {
   }
 }
 
+namespace {
+
 template <class Array>
-Array& ArrayFiles::add(std::deque<Array>& list, const char* option, const char* help) {
+Array& add(Command& command, std::deque<Array>& list, const char* option, const char* help, const Rules& rules) {
   Array& array = list.emplace_back();
   array.name = option;
-  array.declared = command_.add_option(option, array.paths, help)
-                       ->check(file_name())
-                       ->expected(1)
-                       ->allow_extra_args(false)
-                       ->type_name("FILE");
+  const Value files{.target = &array.paths, .type = "FILE", .check = check_file_name, .count = 1, .takes_words = false};
+  command.add({{option, files, help, rules}});
   return array;
 }
 
-InputArray& ArrayFiles::input(const char* option, const char* help) { return add(inputs_, option, help); }
+}  // namespace
 
-InputArray& ArrayFiles::inputs(const char* option, const char* help) {
-  InputArray& array = add(inputs_, option, help);
-  array.declared->take_all();
-  return array;
+InputArray& ArrayFiles::input(const char* option, const char* help, const Rules& rules) {
+  return add(command_, inputs_, option, help, rules);
 }
 
-ArrayOption& ArrayFiles::output(const char* option, const char* help) { return add(outputs_, option, help); }
-
-ArrayOption& ArrayFiles::outputs(const char* option, const char* help) {
-  ArrayOption& array = add(outputs_, option, help);
-  array.declared->take_all();
-  return array;
+ArrayOption& ArrayFiles::output(const char* option, const char* help, const Rules& rules) {
+  return add(command_, outputs_, option, help, rules);
 }
 
 void ArrayFiles::check(std::vector<NamedFile> other_inputs, std::vector<NamedFile> other_outputs) const {

@@ -1,12 +1,12 @@
 // The arrays that a command reads from files and writes to files: each is declared once, with its option.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "command_line.h"
 #include "named_files.h"
 #include "qkv/tensor.h"
 
@@ -15,7 +15,6 @@ namespace qkv::app {
 // An option that names a file, or several if it may be repeated.
 struct ArrayOption {
   std::string name;
-  CLI::Option* declared = nullptr;
   std::vector<std::string> paths{};
 
   bool given() const { return !paths.empty(); }
@@ -33,13 +32,11 @@ struct InputArray : ArrayOption {
 
 class ArrayFiles {
  public:
-  explicit ArrayFiles(CLI::App& command) : command_(command) {}
+  explicit ArrayFiles(Command& command) : command_(command) {}
   ArrayFiles(const ArrayFiles&) = delete;
 
-  InputArray& input(const char* option, const char* help);
-  InputArray& inputs(const char* option, const char* help);  // may be repeated
-  ArrayOption& output(const char* option, const char* help);
-  ArrayOption& outputs(const char* option, const char* help);
+  InputArray& input(const char* option, const char* help, const Rules& rules = {});
+  ArrayOption& output(const char* option, const char* help, const Rules& rules = {});
 
   // UsageError or IoError for outputs that would lose data or could not be written; beside the arrays declared here,
   // those of other options.
@@ -55,10 +52,7 @@ class ArrayFiles {
   void write() const;
 
  private:
-  template <class Array>
-  Array& add(std::deque<Array>& list, const char* option, const char* help);
-
-  CLI::App& command_;
+  Command& command_;
   std::deque<InputArray> inputs_{};  // deques, as callers hold references
   std::deque<ArrayOption> outputs_{};
   std::deque<std::pair<std::string, Tensor>> results_{};

@@ -11,7 +11,6 @@
 #include "attend_derivatives.h"
 #include "attend_outputs.h"
 #include "attend_rules.h"
-#include "attention_sizes.h"
 #include "commands.h"
 #include "options.h"
 #include "qkv/attention/verify_attention.h"
@@ -45,24 +44,21 @@ void require_type_of_query(Dtype query, const InputArray& file) {
 
 class Attend {
  public:
-  explicit Attend(CLI::App& command)
+  explicit Attend(Command& command)
       : files_(command),
-        query_(files_.input("--query", "queries")),
-        key_(files_.input("--key", "keys")),
-        value_(files_.input("--value", "values")),
-        out_(files_.output("--out", "the output to write, [..., heads, q_len, value_dim]")),
+        query_(files_.input("--query", "queries", required())),
+        key_(files_.input("--key", "keys", required())),
+        value_(files_.input("--value", "values", required())),
+        out_(files_.output("--out", "the output to write, [..., heads, q_len, value_dim]", required())),
         outputs_(command, files_),
         cache_(files_),
         rules_(command, files_),
         derivatives_(command, files_, rules_) {
-    for (CLI::Option* option : {query_.declared, key_.declared, value_.declared, out_.declared}) option->required();
-    add_size(command, "--verify", verify_, "recompute N rows in double precision, and print the error",
-             std::int64_t{1} << 30);
-    cache_.exclude(command, {"--offsets-query", "--block-table", "--received", "--grad-out", "--tangent-query",
-                             "--tangent-key", "--tangent-value", "--verify"});
-    add_dtype(command, dtype_, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
-              "type to store queries, keys and values in (default: that of the files)");
-    add_threads(command);
+    command.add({{"--verify", size(verify_, std::int64_t{1} << 30),
+                  "recompute N rows in double precision, and print the error"},
+                 dtype_option(dtype_, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
+                              "type to store queries, keys and values in (default: that of the files)"),
+                 threads_option()});
   }
 
   void run() {
@@ -83,7 +79,7 @@ class Attend {
     pass.log_sum_exp = extras.log_sum_exp;
     derivatives_.place(files_, pass);
     if (cache) {
-      cache_.place(files_, pass.key, pass.value, shapes.dtype);
+      cache_.place(pass.key, pass.value, shapes.dtype);
       attention(pass.query, *cache, out, pass.options, extras);
     } else {
       attention(pass.query, pass.key, pass.value, out, pass.options, extras);
@@ -101,17 +97,12 @@ class Attend {
 
  private:
   void check() const {
-    const TableOptions& tables = rules_.tables;
+    const auto& tables = rules_.tables.tables;
+    const auto& gradients = rules_.tables.gradients;
     const ScoreOptions& score = rules_.score;
-    files_.check({tables.clipped,
-                  tables.t5,
-                  tables.swin,
-                  tables.shaw,
-                  {"--score-w-query", score.w_query},
-                  {"--score-w-key", score.w_key},
-                  {"--score-v", score.v},
-                  {"--score-w", score.w}},
-                 {tables.grad_clipped, tables.grad_t5, tables.grad_swin, tables.grad_shaw});
+    std::vector<NamedFile> inputs(tables.begin(), tables.end());
+    for (const NamedFile& file : {score.w_query, score.w_key, score.v, score.w}) inputs.push_back(file);
+    files_.check(inputs, {gradients.begin(), gradients.end()});
     rules_.check();
     derivatives_.check();
   }
@@ -156,20 +147,17 @@ class Attend {
 
 }  // namespace
 
-void add_attend(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("attend", "Attend over arrays in files");
-  command.footer(
-      "Arrays: .npy, .csv, .json or FILE.safetensors:TENSOR; outputs are .npy, f32 (f64 for f64), written all "
-      "together or not at all.\n"
-      "  query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., kv_heads, k_len, "
-      "value_dim]\n"
-      "  packed, with both --offsets: [tokens, heads, size]; sequence b has the rows offsets[b] <= row < offsets[b + "
-      "1]\n"
-      "  paged, with --block-table: key and value [pages, rows, kv_heads, size]; queries padded, or packed by "
-      "--offsets-query\n"
-      "  qkv attend --query q.npy --key k.npy --value v.npy --causal bottom-right --out o.npy");
+void add_attend(Command& program) {
+  Command& command = program.add_command("attend", "Attend over arrays in files");
+  command.add_footer(
+      "Arrays: .npy, .csv, .json or FILE.safetensors:TENSOR; outputs are .npy, f32 (f64 for f64), written all together "
+      "or not at all.\n  query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., "
+      "kv_heads, k_len, value_dim]\n  packed, with both --offsets: [tokens, heads, size]; sequence b has the rows "
+      "offsets[b] <= row < offsets[b + 1]\n  paged, with --block-table: key and value [pages, rows, kv_heads, size]; "
+      "queries padded, or packed by --offsets-query\n  qkv attend --query q.npy --key k.npy --value v.npy --causal "
+      "bottom-right --out o.npy");
   const auto attend = std::make_shared<Attend>(command);
-  command.callback([attend] { attend->run(); });
+  command.on_run([attend] { attend->run(); });
 }
 
 }  // namespace qkv::app

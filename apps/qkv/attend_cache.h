@@ -10,10 +10,8 @@ namespace qkv::app {
 
 class AttendCache {
  public:
-  explicit AttendCache(ArrayFiles& files);
+  explicit AttendCache(ArrayFiles& files) : files_(files) {}
 
-  // Queries behind a cache are padded; it has no derivatives.
-  void exclude(CLI::App& command, std::initializer_list<const char*> options) const;
   bool given() const { return past_key_.given(); }
   InputArray& past_key() { return past_key_; }
   InputArray& past_value() { return past_value_; }
@@ -22,11 +20,22 @@ class AttendCache {
   std::int64_t length(const TensorView& key) const { return past_key_.view().size(2) + key.size(-2); }
   // What there is then, in memory and in the files for it.
   KeyValueCache append(const TensorView& key, const TensorView& value) const;
-  void place(ArrayFiles& files, const TensorView& key, const TensorView& value, Dtype dtype) const;
+  void place(const TensorView& key, const TensorView& value, Dtype dtype) const;
 
  private:
-  InputArray &past_key_, &past_value_;
-  ArrayOption &present_key_, &present_value_;
+  ArrayFiles& files_;
+  // Queries behind a cache are padded; it has no derivatives.
+  InputArray& past_key_ =
+      files_.input("--past-key",
+                   "[batch, kv_heads, past, head_dim]: keys of earlier tokens, to which --key is appended; the queries "
+                   "stand at the end of all",
+                   needs("--past-value") & excludes("--offsets-query", "--block-table", "--received", "--grad-out",
+                                                    "--tangent-query", "--tangent-key", "--tangent-value", "--verify"));
+  InputArray& past_value_ = files_.input(
+      "--past-value", "[batch, kv_heads, past, value_dim]: the values of these tokens", needs("--past-key"));
+  ArrayOption& present_key_ =
+      files_.output("--present-key", "all keys to write, the appended ones last", needs("--past-key"));
+  ArrayOption& present_value_ = files_.output("--present-value", "all values to write", needs("--past-key"));
 };
 
 }  // namespace qkv::app

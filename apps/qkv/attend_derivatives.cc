@@ -1,3 +1,4 @@
+// Declares the derivatives that can be written, and computes those that were asked for.
 #include "attend_derivatives.h"
 
 #include <fmt/format.h>
@@ -5,72 +6,70 @@
 #include <algorithm>
 
 namespace qkv::app {
-namespace {
 
-bool any_given(const std::vector<const ArrayOption*>& options) {
-  return std::ranges::any_of(options, [](const ArrayOption* option) { return option->given(); });
-}
+constexpr const char* kOfParameter = "the gradient of this parameter to write";
 
-}  // namespace
-
-AttendDerivatives::AttendDerivatives(CLI::App& command, ArrayFiles& files, AttendRules& rules)
+AttendDerivatives::AttendDerivatives(Command& command, ArrayFiles& files, AttendRules& rules)
     : rules_(rules),
       grad_out_(files.input("--grad-out", "gradient of the output, of its shape")),
-      grad_query_(files.output("--grad-query", "the gradient of the queries to write")),
-      grad_key_(files.output("--grad-key", "the gradient of the keys to write")),
-      grad_value_(files.output("--grad-value", "the gradient of the values to write")),
-      grad_alibi_(files.output("--grad-alibi", "the gradient of the slopes to write")),
-      grad_sinks_(files.output("--grad-sinks", "the gradient of the sinks to write")),
-      grad_bias_(files.outputs("--grad-bias",
-                               "the gradient of --bias to write, of its shape; repeated, in the order "
-                               "of --bias")),
-      grad_score_w_query_(files.output("--grad-score-w-query", "the gradient of this parameter to write")),
-      grad_score_w_key_(files.output("--grad-score-w-key", "the gradient of this parameter to write")),
-      grad_score_v_(files.output("--grad-score-v", "the gradient of this parameter to write")),
-      grad_score_w_(files.output("--grad-score-w", "the gradient of this parameter to write")),
-      tangent_out_(files.output("--tangent-out", "how the output moves when inputs move along tangents, to write")),
-      tangent_log_sum_exp_(files.output("--tangent-log-sum-exp", "how the log-sum-exp moves then, to write")),
+      first_{{files.output("--grad-query", "the gradient of the queries to write", needs("--grad-out")),
+              gradients_.query, &ForwardPass::query},
+             {files.output("--grad-key", "the gradient of the keys to write", needs("--grad-out")), gradients_.key,
+              &ForwardPass::key},
+             {files.output("--grad-value", "the gradient of the values to write", needs("--grad-out")),
+              gradients_.value, &ForwardPass::value},
+             {files.output("--grad-alibi", "the gradient of the slopes to write", needs("--grad-out", "--alibi")),
+              alibi_slopes_, [&rules](const ForwardPass&) { return rules.alibi.view(); }},
+             {files.output("--grad-sinks", "the gradient of the sinks to write", needs("--grad-out", "--sinks")),
+              gradients_.sinks, [&rules](const ForwardPass&) { return rules.sinks.view(); }}},
+      grad_bias_(files.output("--grad-bias",
+                              "the gradient of --bias to write, of its shape; repeated, in the order of --bias",
+                              needs("--grad-out", "--bias") & repeated())),
+      score_{{files.output("--grad-score-w-query", kOfParameter, needs("--grad-out", "--score-w-query")),
+              gradients_.score.w_query, [&rules](const ForwardPass&) { return rules.score_values.w_query.view(); }},
+             {files.output("--grad-score-w-key", kOfParameter, needs("--grad-out", "--score-w-key")),
+              gradients_.score.w_key, [&rules](const ForwardPass&) { return rules.score_values.w_key.view(); }},
+             {files.output("--grad-score-v", kOfParameter, needs("--grad-out", "--score-v")), gradients_.score.v,
+              [&rules](const ForwardPass&) { return rules.score_values.v.view(); }},
+             {files.output("--grad-score-w", kOfParameter, needs("--grad-out", "--score-w")), gradients_.score.w_query,
+              [&rules](const ForwardPass&) { return rules.score_values.w_query.view(); }}},
+      tangents_{{files.output("--tangent-out", "how the output moves when inputs move along tangents, to write"),
+                 output_tangents_.out, &ForwardPass::out},
+                {files.output("--tangent-log-sum-exp", "how the log-sum-exp moves then, to write"),
+                 output_tangents_.log_sum_exp, &ForwardPass::log_sum_exp}},
       tangent_query_(files.input("--tangent-query", "a tangent of the queries, of their shape")),
       tangent_key_(files.input("--tangent-key", "a tangent of the keys")),
       tangent_value_(files.input("--tangent-value", "a tangent of the values")),
-      second_query_(files.output("--second-grad-query",
-                                 "the gradient of the queries to write, of the sum of --grad-out times the tangent of "
-                                 "the output")),
-      second_key_(files.output("--second-grad-key", "the same of the keys")),
-      second_value_(files.output("--second-grad-value", "the same of the values")),
-      second_out_(files.output("--second-grad-out", "the same of --grad-out")) {
-  for (const ArrayOption* output : first_outputs()) output->declared->needs(grad_out_.declared);
-  for (const ArrayOption* output : {&second_query_, &second_key_, &second_value_, &second_out_}) {
-    output->declared->needs(grad_out_.declared);
-  }
-  grad_alibi_.declared->needs(rules.alibi.declared);
-  grad_sinks_.declared->needs(rules.sinks.declared);
-  grad_bias_.declared->needs(rules.bias.declared);
-  for (const auto& [gradient, parameter] :
-       {std::pair(&grad_score_w_query_, "--score-w-query"), std::pair(&grad_score_w_key_, "--score-w-key"),
-        std::pair(&grad_score_v_, "--score-v"), std::pair(&grad_score_w_, "--score-w")}) {
-    gradient->declared->needs(command.get_option(parameter));
-  }
-  add_table_gradients(command, rules.tables, grad_out_.declared);
+      second_{{files.output(
+                   "--second-grad-query",
+                   "the gradient of the queries to write, of the sum of --grad-out times the tangent of the output",
+                   needs("--grad-out")),
+               second_gradients_.query, &ForwardPass::query},
+              {files.output("--second-grad-key", "the same of the keys", needs("--grad-out")), second_gradients_.key,
+               &ForwardPass::key},
+              {files.output("--second-grad-value", "the same of the values", needs("--grad-out")),
+               second_gradients_.value, &ForwardPass::value},
+              {files.output("--second-grad-out", "the same of --grad-out", needs("--grad-out")),
+               second_gradients_.grad_out, &ForwardPass::out}} {
+  command.add(table_gradient_options(rules.tables));
 }
 
-std::vector<const ArrayOption*> AttendDerivatives::first_outputs() const {
-  return {&grad_query_, &grad_key_,           &grad_value_,       &grad_alibi_,   &grad_sinks_,
-          &grad_bias_,  &grad_score_w_query_, &grad_score_w_key_, &grad_score_v_, &grad_score_w_};
+const ArrayOption* AttendDerivatives::first_given(const std::vector<Output>& outputs) {
+  const auto found = std::ranges::find_if(outputs, [](const Output& output) { return output.option.given(); });
+  return found == outputs.end() ? nullptr : &found->option;
 }
 
 void AttendDerivatives::check() const {
-  const TableOptions& tables = rules_.tables;
-  const bool second = any_given({&second_query_, &second_key_, &second_value_, &second_out_});
-  const bool first = any_given(first_outputs()) || tables.grad_clipped.given() || tables.grad_t5.given() ||
-                     tables.grad_swin.given() || tables.grad_shaw.given();
-  if (grad_out_.given() && !first && !second) {
+  const ArrayOption *tangent = first_given(tangents_), *second = first_given(second_);
+  const bool first = first_given(first_) != nullptr || grad_bias_.given() || first_given(score_) != nullptr ||
+                     any_given(rules_.tables.gradients);
+  if (grad_out_.given() && !first && second == nullptr) {
     throw UsageError("--grad-out", "requires a gradient to write, such as --grad-query");
   }
-  const char* wanted = second ? "--second-grad-..." : tangent_out_.given() ? "--tangent-out" : "--tangent-log-sum-exp";
-  const bool moves = second || tangent_out_.given() || tangent_log_sum_exp_.given();
+  const bool moves = tangent != nullptr || second != nullptr;
   if (moves && !has_tangent()) {
-    throw UsageError(wanted, "requires --tangent-query, --tangent-key or --tangent-value");
+    throw UsageError(second != nullptr ? "--second-grad-..." : tangent->name,
+                     "requires --tangent-query, --tangent-key or --tangent-value");
   }
   if (has_tangent() && !moves) {
     throw UsageError("--tangent-...", "requires --tangent-out, --tangent-log-sum-exp or --second-grad-...");
@@ -87,41 +86,32 @@ void AttendDerivatives::read(Dtype accumulation) {
 
 void AttendDerivatives::place(ArrayFiles& files, const ForwardPass& forward) {
   const Dtype dtype = accumulation_of(forward.query.dtype());
-  const auto place = [&](const ArrayOption& output, const TensorView& like) {
-    return output.given() ? files.place(output, like.shape(), dtype) : MutableTensorView();
-  };
-  const ScoreParameters& score = rules_.score_values;
-  gradients_.query = place(grad_query_, forward.query);
-  gradients_.key = place(grad_key_, forward.key);
-  gradients_.value = place(grad_value_, forward.value);
-  gradients_.score = {.w_query = place(rules_.score.w.empty() ? grad_score_w_query_ : grad_score_w_, score.w_query),
-                      .w_key = place(grad_score_w_key_, score.w_key),
-                      .v = place(grad_score_v_, score.v)};
+  for (const std::vector<Output>* outputs : {&first_, &score_, &tangents_, &second_}) {
+    for (const Output& output : *outputs) {
+      if (output.option.given()) output.place = files.place(output.option, output.like(forward).shape(), dtype);
+    }
+  }
   for (std::size_t i = 0; i < grad_bias_.paths.size(); ++i) {
     gradients_.bias.push_back(files.place(grad_bias_.paths[i], rules_.bias.arrays[i].shape(), dtype));
   }
   if (grad_bias_.given()) gradients_.bias.resize(rules_.bias.arrays.size());
-  for (const auto& [table, file] : rules_.table_values.gradients(rules_.tables)) {
-    gradients_.tables.push_back(files.place(file.path, table->shape(), dtype));
+  const TableOptions& tables = rules_.tables;
+  for (std::size_t i = 0; i < tables.tables.size(); ++i) {
+    const Tensor& array = rules_.table_values.arrays[i];
+    if (tables.tables[i].given())
+      gradients_.tables.push_back(files.place(tables.gradients[i].path, array.shape(), dtype));
   }
-  if (grad_alibi_.given()) gradients_.alibi_slopes = {place(grad_alibi_, rules_.alibi.view())};
-  gradients_.sinks = place(grad_sinks_, rules_.sinks.view());
-  moved_ = {.out = place(tangent_out_, forward.out), .log_sum_exp = place(tangent_log_sum_exp_, forward.log_sum_exp)};
-  second_ = {.query = place(second_query_, forward.query),
-             .key = place(second_key_, forward.key),
-             .value = place(second_value_, forward.value),
-             .grad_out = place(second_out_, forward.out)};
+  if (alibi_slopes_) gradients_.alibi_slopes = {alibi_slopes_};
 }
 
 void AttendDerivatives::compute(const ForwardPass& forward) const {
   const auto& [q, k, v, out, log_sum_exp, options] = forward;
   const AttentionTangents tangents{
       .query = tangent_query_.view(), .key = tangent_key_.view(), .value = tangent_value_.view()};
-  const bool second = second_.query || second_.key || second_.value || second_.grad_out;
   if (grad_out_.given()) attention_backward(q, k, v, out, log_sum_exp, grad_out_.view(), options, gradients_);
-  if (moved_.out || moved_.log_sum_exp) attention_jvp(q, k, v, out, log_sum_exp, tangents, options, moved_);
-  if (second) {
-    attention_double_backward(q, k, v, out, log_sum_exp, grad_out_.view(), tangents, options, second_);
+  if (first_given(tangents_) != nullptr) attention_jvp(q, k, v, out, log_sum_exp, tangents, options, output_tangents_);
+  if (first_given(second_) != nullptr) {
+    attention_double_backward(q, k, v, out, log_sum_exp, grad_out_.view(), tangents, options, second_gradients_);
   }
 }
 

@@ -1,6 +1,9 @@
 // Gradients, tangents and second gradients on the command line of `attend`.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "array_files.h"
 #include "attend_rules.h"
 #include "qkv/attention/attention_backward.h"
@@ -16,7 +19,7 @@ struct ForwardPass {
 
 class AttendDerivatives {
  public:
-  AttendDerivatives(CLI::App& command, ArrayFiles& files, AttendRules& rules);
+  AttendDerivatives(Command& command, ArrayFiles& files, AttendRules& rules);
 
   // UsageError for options that do not go together.
   void check() const;
@@ -28,19 +31,27 @@ class AttendDerivatives {
   void compute(const ForwardPass& forward) const;
 
  private:
-  std::vector<const ArrayOption*> first_outputs() const;
+  // An output, its place while it is computed, and the array whose shape it has.
+  struct Output {
+    const ArrayOption& option;
+    MutableTensorView& place;
+    std::function<TensorView(const ForwardPass&)> like;
+  };
+  static const ArrayOption* first_given(const std::vector<Output>& outputs);
   bool has_tangent() const { return tangent_query_.given() || tangent_key_.given() || tangent_value_.given(); }
 
   AttendRules& rules_;
-  InputArray& grad_out_;
-  ArrayOption &grad_query_, &grad_key_, &grad_value_, &grad_alibi_, &grad_sinks_, &grad_bias_;
-  ArrayOption &grad_score_w_query_, &grad_score_w_key_, &grad_score_v_, &grad_score_w_;
-  ArrayOption &tangent_out_, &tangent_log_sum_exp_;
-  InputArray &tangent_query_, &tangent_key_, &tangent_value_;
-  ArrayOption &second_query_, &second_key_, &second_value_, &second_out_;
   AttentionGradients gradients_{};
-  AttentionOutputTangents moved_{};
-  AttentionSecondGradients second_{};
+  MutableTensorView alibi_slopes_{};
+  AttentionOutputTangents output_tangents_{};
+  AttentionSecondGradients second_gradients_{};
+  // In the order of the help.
+  InputArray& grad_out_;
+  std::vector<Output> first_;
+  ArrayOption& grad_bias_;
+  std::vector<Output> score_, tangents_;
+  InputArray &tangent_query_, &tangent_key_, &tangent_value_;
+  std::vector<Output> second_;
 };
 
 }  // namespace qkv::app

@@ -13,6 +13,7 @@ struct RowShapes {
   Dims blocks{};            // of block averages, before the numbers of blocks
   std::int64_t length = 0;  // of a row of weights
   Dtype dtype = Dtype::f32;
+  Dims pairs{}, top{}, chosen{};  // follow from these and the options
 
   Dims with(std::int64_t last) const {
     Dims shape = rows;
@@ -23,15 +24,14 @@ struct RowShapes {
 
 class AttendOutputs {
  public:
-  AttendOutputs(CLI::App& command, ArrayFiles& files);
+  AttendOutputs(Command& command, ArrayFiles& files);
 
   void read();
   // Borrows what was read; the places are those of `files`.
-  AttentionExtras place(ArrayFiles& files, const RowShapes& shapes) const;
+  AttentionExtras place(ArrayFiles& files, RowShapes shapes) const;
 
  private:
-  ArrayOption &weights_, &logits_, &log_sum_exp_, &row_maximum_, &entropy_, &top_keys_, &top_weights_, &received_,
-      &block_weights_, &row_weights_;
+  std::vector<const ArrayOption*> outputs_{};
   InputArray& rows_;
   std::int64_t top_ = 8, blocks_ = 64;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "attention_sizes.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -20,47 +19,43 @@ std::int64_t longest_of(const TensorView& lengths, std::int64_t capacity) {
 
 }  // namespace
 
-AttendRules::AttendRules(CLI::App& command, ArrayFiles& files)
-    : bias(files.inputs("--bias",
-                        "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]; may be "
-                        "repeated")),
+AttendRules::AttendRules(Command& command, ArrayFiles& files)
+    : bias(files.input("--bias",
+                       "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]; may be repeated",
+                       repeated())),
       alibi(files.input("--alibi", "f32 [heads] or [batch, heads]: slopes of ALiBi")),
       sinks(files.input("--sinks", "f32 [heads]: each head's logit of one more key, without a value")),
       offsets_query(files.input("--offsets-query", "i32 or i64 [batch + 1]: where packed queries begin")),
-      offsets_key(files.input("--offsets-key", "i32 or i64 [batch + 1]: where packed keys begin")),
+      offsets_key(
+          files.input("--offsets-key", "i32 or i64 [batch + 1]: where packed keys begin", needs("--offsets-query"))),
       block_table(files.input("--block-table",
-                              "i32 [batch, blocks]: pages of each sequence; --lengths says how many keys it has")),
-      mask_(files.inputs("--mask",
-                         "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]; may be "
-                         "repeated")),
+                              "i32 [batch, blocks]: pages of each sequence; --lengths says how many keys it has",
+                              excludes("--offsets-key"))),
+      mask_(files.input("--mask",
+                        "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]; may be repeated",
+                        repeated())),
       prefix_(
           files.input("--prefix",
                       "i32 or i64 [batch]: so many keys of each sequence all queries see, and after them only those "
-                      "up to their own position")),
+                      "up to their own position",
+                      excludes("--causal"))),
       lengths_(files.input("--lengths", "i32 or i64 [batch]: keys of each sequence")),
       documents_(files.input("--documents",
                              "i32 or i64 [batch, length], packed [tokens]: a query sees keys of its own document")),
-      documents_key_(files.input("--documents-key", "the same of the keys, if not that of the queries")) {
-  documents_key_.declared->needs(documents_.declared);
-  offsets_key.declared->needs(offsets_query.declared);
-  block_table.declared->excludes(offsets_key.declared);
-  add_causal(command, causal_);
-  add_align(command, align_)->excludes("--causal");
-  prefix_.declared->excludes("--causal");
-  add_window(command, window_);
-  add_table_options(command, tables);
-  add_score_options(command, score);
-  command.add_option("--scale", scale_, "factor of the scores (default: 1/sqrt(head_dim) for scaled-dot, else 1)")
-      ->check(finite_number())
-      ->type_name("X");
-  command.add_option("--soft-cap", soft_cap_, "logits become cap * tanh(logits / cap); 0: off")
-      ->check(finite_number(0))
-      ->type_name("CAP");
-  add_precision(command, precision_);
-  add_dropout(command, dropout_);
-  add_empty_rows(command, empty_rows_);
-  add_size(command, "--memory-limit", memory_limit_,
-           "bytes besides inputs and outputs, kept by fewer threads or refused (default: no limit)");
+      documents_key_(
+          files.input("--documents-key", "the same of the keys, if not that of the queries", needs("--documents"))) {
+  command.add({causal_option(causal_), align_option(align_)});
+  command.add(window_options(window_));
+  command.add(table_options(tables));
+  command.add(score_options(score));
+  command.add(
+      {{"--scale", finite(scale_, "X"), "factor of the scores (default: 1/sqrt(head_dim) for scaled-dot, else 1)"},
+       soft_cap_option(soft_cap_),
+       precision_option(precision_)});
+  command.add(dropout_options(dropout_));
+  command.add({empty_rows_option(empty_rows_),
+               {"--memory-limit", size(memory_limit_),
+                "bytes besides inputs and outputs, kept by fewer threads or refused (default: no limit)"}});
 }
 
 void AttendRules::check() const {
@@ -69,8 +64,7 @@ void AttendRules::check() const {
     throw UsageError("--offsets-query", "requires --offsets-key, or --block-table");
   }
   const bool has_window = window_.left() >= 0 || window_.right() >= 0 || window_.step() > 1 || prefix_.given();
-  const bool has_table = tables.clipped.given() || tables.t5.given() || tables.swin.given() || tables.shaw.given();
-  if (align_ && !has_window && !has_table && !alibi.given()) {
+  if (align_ && !has_window && !any_given(tables.tables) && !alibi.given()) {
     throw UsageError("--align",
                      "has no effect without --window, --dilated, --prefix, --alibi or a table of relative positions");
   }

@@ -10,7 +10,7 @@ namespace qkv::app {
 
 class AttendRules {
  public:
-  AttendRules(CLI::App& command, ArrayFiles& files);
+  AttendRules(Command& command, ArrayFiles& files);
 
   // UsageError for options that do not go together.
   void check() const;

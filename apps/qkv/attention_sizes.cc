@@ -5,24 +5,19 @@
 
 namespace qkv::app {
 
-CLI::Option* add_size(CLI::App& command, const std::string& option, std::int64_t& size, const std::string& help,
-                      std::int64_t largest) {
-  return command.add_option(option, size, help)->check(whole_number(1, largest))->type_name("N");
-}
-
-void add_attention_sizes(CLI::App& command, AttentionSizes& sizes) {
-  add_size(command, "--batch", sizes.batch, "sequences (default: 1)");
-  add_size(command, "--heads", sizes.heads, "query heads (default: 1)");
-  add_size(command, "--kv-heads", sizes.kv_heads, "key and value heads (default: --heads)");
-  add_size(command, "--q-len", sizes.q_len, "queries of a sequence")->required();
-  add_size(command, "--k-len", sizes.k_len, "keys of a sequence")->required();
-  add_size(command, "--head-dim", sizes.head_dim, "size of a query and a key (default: 64)", 1024);
-  add_size(command, "--value-dim", sizes.value_dim, "size of a value (default: --head-dim)", 1024);
-  add_causal(command, sizes.causal);
-  add_dtype(command, sizes.dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
-            "type of the arrays (default: f32)");
-  add_precision(command, sizes.precision);
-  add_threads(command);
+std::vector<Option> size_options(AttentionSizes& sizes) {
+  return {
+      {"--batch", size(sizes.batch), "sequences (default: 1)"},
+      {"--heads", size(sizes.heads), "query heads (default: 1)"},
+      {"--kv-heads", size(sizes.kv_heads), "key and value heads (default: --heads)"},
+      {"--q-len", size(sizes.q_len), "queries of a sequence", required()},
+      {"--k-len", size(sizes.k_len), "keys of a sequence", required()},
+      {"--head-dim", size(sizes.head_dim, 1024), "size of a query and a key (default: 64)"},
+      {"--value-dim", size(sizes.value_dim, 1024), "size of a value (default: --head-dim)"},
+      causal_option(sizes.causal),
+      dtype_option(sizes.dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}, "type of the arrays (default: f32)"),
+      precision_option(sizes.precision),
+      threads_option()};
 }
 
 void AttentionSizes::complete() {

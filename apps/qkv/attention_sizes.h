@@ -29,10 +29,6 @@ struct AttentionSizes {
 };
 
 // --batch, --heads, ..., --causal, --dtype, --precision and --threads.
-void add_attention_sizes(CLI::App& command, AttentionSizes& sizes);
-
-// --NAME N, a whole number from 1 to `largest`.
-CLI::Option* add_size(CLI::App& command, const std::string& option, std::int64_t& size, const std::string& help,
-                      std::int64_t largest = std::int64_t{1} << 40);
+std::vector<Option> size_options(AttentionSizes& sizes);
 
 }  // namespace qkv::app

@@ -13,7 +13,6 @@
 #include "attention_sizes.h"
 #include "commands.h"
 #include "options.h"
-#include "program.h"
 #include "qkv/attention.h"
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_plan.h"
@@ -181,36 +180,33 @@ void bench_matmul(const MatmulSizes& sizes) {
          result, sizes.json);
 }
 
-void add_bench_attention(CLI::App& bench) {
-  CLI::App& command = *bench.add_subcommand("attention", "Time attention over synthetic inputs");
+void add_bench_attention(Command& bench) {
+  Command& command = bench.add_command("attention", "Time attention over synthetic inputs");
   const auto request = std::make_shared<AttentionBench>();
-  add_attention_sizes(command, request->sizes);
-  const std::vector<std::pair<std::string, Pass>> passes = {
-      {"forward", Pass::forward}, {"backward", Pass::backward}, {"both", Pass::both}};
-  add_dropout(command, request->dropout);
-  add_choice(command, "--pass", request->pass, passes, "what to time (default: forward)");
-  command.add_flag("--json", request->json, "print one JSON object");
-  command.callback([request] { bench_attention(*request); });
+  const Names<Pass> passes = {{"forward", Pass::forward}, {"backward", Pass::backward}, {"both", Pass::both}};
+  command.add(size_options(request->sizes));
+  command.add(dropout_options(request->dropout));
+  command.add({{"--pass", choice(request->pass, passes), "what to time (default: forward)"},
+               {"--json", flag(request->json), "print one JSON object"}});
+  command.on_run([request] { bench_attention(*request); });
 }
 
-void add_bench_matmul(CLI::App& bench) {
-  CLI::App& command = *bench.add_subcommand("matmul", "Time the product [m, k] x [k, n] with the second one packed");
+void add_bench_matmul(Command& bench) {
+  Command& command = bench.add_command("matmul", "Time the product [m, k] x [k, n] with the second one packed");
   const auto sizes = std::make_shared<MatmulSizes>();
-  add_size(command, "--m", sizes->m, "rows")->required();
-  add_size(command, "--k", sizes->k, "columns of the first, rows of the second")->required();
-  add_size(command, "--n", sizes->n, "columns")->required();
-  add_dtype(command, sizes->dtype, {Dtype::f32, Dtype::f64}, "type of the arrays (default: f32)");
-  add_threads(command);
-  command.add_flag("--json", sizes->json, "print one JSON object");
-  command.callback([sizes] { bench_matmul(*sizes); });
+  command.add({{"--m", size(sizes->m), "rows", required()},
+               {"--k", size(sizes->k), "columns of the first, rows of the second", required()},
+               {"--n", size(sizes->n), "columns", required()},
+               dtype_option(sizes->dtype, {Dtype::f32, Dtype::f64}, "type of the arrays (default: f32)"),
+               threads_option(),
+               {"--json", flag(sizes->json), "print one JSON object"}});
+  command.on_run([sizes] { bench_matmul(*sizes); });
 }
 
 }  // namespace
 
-void add_bench(CLI::App& program) {
-  CLI::App& command =
-      *program.add_subcommand("bench", "Measure the throughput of kernels as a share of this CPU's peak");
-  command.require_subcommand(1);
+void add_bench(Command& program) {
+  Command& command = program.add_command("bench", "Measure the throughput of kernels as a share of this CPU's peak");
   add_bench_attention(command);
   add_bench_matmul(command);
 }

@@ -1,18 +1,18 @@
-// One function per subcommand: adds the subcommand and its options to the program; its callback runs it.
+// One function per command: adds it to the program, with its options and what runs it.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "command_line.h"
 
 namespace qkv::app {
 
-void add_attend(CLI::App& program);
-void add_bench(CLI::App& program);
-void add_embed(CLI::App& program);
-void add_explain(CLI::App& program);
-void add_info(CLI::App& program);
-void add_plan(CLI::App& program);
-void add_tokenizer(CLI::App& program);
-void add_train(CLI::App& program);
-void add_translate(CLI::App& program);
+void add_attend(Command& program);
+void add_bench(Command& program);
+void add_embed(Command& program);
+void add_explain(Command& program);
+void add_info(Command& program);
+void add_plan(Command& program);
+void add_tokenizer(Command& program);
+void add_train(Command& program);
+void add_translate(Command& program);
 
 }  // namespace qkv::app

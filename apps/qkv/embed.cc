@@ -65,19 +65,18 @@ void embed(const EmbedRequest& request) {
 
 }  // namespace
 
-void add_embed(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand(
+void add_embed(Command& program) {
+  Command& command = program.add_command(
       "embed", "Embeddings of sentences: one per line on standard input, one embedding per line on standard output");
   const auto request = std::make_shared<EmbedRequest>();
-  add_file(command, "--model", request->model, "Folder of the model: config.json, model.safetensors, tokenizer.json")
-      ->required();
-  command.add_flag(
-      "--json", request->json,
-      "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens of the text did not fit the "
-      "model");
-  add_text_lines(command, request->lines);
-  add_threads(command);
-  command.callback([request] { embed(*request); });
+  command.add({{"--model", file(request->model), "Folder of the model: config.json, model.safetensors, tokenizer.json",
+                required()},
+               {"--json", flag(request->json),
+                "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens of the text did not "
+                "fit the model"}});
+  command.add(line_options(request->lines));
+  command.add({threads_option()});
+  command.on_run([request] { embed(*request); });
 }
 
 }  // namespace qkv::app

@@ -65,12 +65,11 @@ void print_json() {
 
 }  // namespace
 
-void add_info(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("info", "Print the version, the CPU targets and the number of threads");
-  add_threads(command);
+void add_info(Command& program) {
+  Command& command = program.add_command("info", "Print the version, the CPU targets and the number of threads");
   const auto json = std::make_shared<bool>(false);
-  command.add_flag("--json", *json, "print one JSON object");
-  command.callback([json] { *json ? print_json() : print_text(); });
+  command.add({threads_option(), {"--json", flag(*json), "print one JSON object"}});
+  command.on_run([json] { *json ? print_json() : print_text(); });
 }
 
 }  // namespace qkv::app

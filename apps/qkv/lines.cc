@@ -16,14 +16,12 @@ constexpr std::size_t kFirstBatch = 32, kLargestBatch = 1024;
 constexpr std::chrono::milliseconds kSilence{50};  // after which the rest of a line is not waited for
 constexpr std::size_t kPart = 1 << 16;             // bytes: as much as a pipe holds
 
-void add_text_lines(CLI::App& command, TextLineOptions& options) {
-  command.add_flag("--exact-text", options.exact,
-                   "Keep every byte of a line; otherwise a byte order mark and carriage returns at line ends are "
-                   "dropped, and every Unicode space becomes a space");
-  command
-      .add_flag("--replace-invalid", options.replace_invalid,
-                "Read bytes that are not UTF-8 as U+FFFD; otherwise they are refused")
-      ->excludes("--exact-text");
+std::vector<Option> line_options(TextLineOptions& options) {
+  return {{"--exact-text", flag(options.exact),
+           "Keep every byte of a line; otherwise a byte order mark and carriage returns at line ends are dropped, and "
+           "every Unicode space becomes a space"},
+          {"--replace-invalid", flag(options.replace_invalid),
+           "Read bytes that are not UTF-8 as U+FFFD; otherwise they are refused", excludes("--exact-text")}};
 }
 
 std::string on_one_line(std::string text) {

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "program.h"
+#include "command_line.h"
 #include "qkv/text_lines.h"
 
 namespace qkv::app {
 
 // --exact-text and --replace-invalid.
-void add_text_lines(CLI::App& command, TextLineOptions& options);
+std::vector<Option> line_options(TextLineOptions& options);
 
 // A text as it is written where each has a line: with a space for each line break in it.
 std::string on_one_line(std::string text);

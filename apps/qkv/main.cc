@@ -17,13 +17,12 @@
 #include <string_view>
 #include <system_error>
 
+#include "command_line.h"
 #include "commands.h"
-#include "program.h"
 #include "qkv/error.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
 #include "signals.h"
-#include "usage_message.h"
 
 namespace qkv::app {
 namespace {
@@ -66,17 +65,6 @@ void flush_output() {
   throw IoError("standard output: " + (errno != 0 ? std::system_category().message(errno) : "cannot write"));
 }
 
-void add_version(CLI::App& command) {
-  command.set_version_flag("--version", "qkv " QKV_VERSION, "Print the version and exit");
-  for (CLI::App* subcommand : command.get_subcommands([](const CLI::App*) { return true; })) add_version(*subcommand);
-}
-
-// The innermost subcommand that was typed.
-CLI::App& typed_command(CLI::App& command) {
-  const auto typed = command.get_subcommands();
-  return typed.empty() ? command : typed_command(*typed.back());
-}
-
 // Messages carry what users typed and files hold: still one line, and nothing that a terminal would obey.
 std::string one_line(std::string text) {
   for (char& c : text) {
@@ -85,50 +73,38 @@ std::string one_line(std::string text) {
   return text;
 }
 
-void execute(CLI::App& program, int argc, char** argv) {
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::Success& success) {
-    program.exit(success);  // --help or --version, on standard output
-  }
-  flush_output();
-}
-
 int run(int argc, char** argv) {
-  CLI::App program("Exact attention on ordinary CPUs, computed fast and explained.", "qkv");
+  Program program("qkv", "Exact attention on ordinary CPUs, computed fast and explained.");
   const auto fail = [&](int code, std::string_view message) {
-    const CLI::App& command = typed_command(program);
-    const std::string own = command.get_name() + ": ";  // a function of the library may have the command's name
+    const std::string command = program.named_command();
+    const std::string own = command.substr(command.rfind(' ') + 1) + ": ";  // a function may have the command's name
     if (message.starts_with(own)) message.remove_prefix(own.size());
-    std::cerr << one_line(full_name(command) + ": " + std::string(message)) << '\n';
+    std::cerr << one_line(command + ": " + std::string(message)) << '\n';
     return code;
   };
   try {
-    add_embed(program);
-    add_explain(program);
-    add_attend(program);
-    add_info(program);
-    add_plan(program);
-    add_bench(program);
-    add_tokenizer(program);
-    add_train(program);
-    add_translate(program);
-    add_version(program);
-    program.require_subcommand(1);
-    program.footer(
-        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n"
-        "130 Ctrl-C, 143 SIGTERM (docs/exit_codes.md).");
-    program.parse_complete_callback(check_environment);
+    Command& commands = program.commands();
+    add_embed(commands);
+    add_explain(commands);
+    add_attend(commands);
+    add_info(commands);
+    add_plan(commands);
+    add_bench(commands);
+    add_tokenizer(commands);
+    add_train(commands);
+    add_translate(commands);
+    commands.add_footer(
+        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n130 Ctrl-C, 143 SIGTERM "
+        "(docs/exit_codes.md).");
     watch_signals();
-    execute(program, argc, argv);
+    program.run(argc, argv, "qkv " QKV_VERSION, check_environment);
+    flush_output();
     return kOk;
-  } catch (const CLI::ParseError& error) {
-    const CLI::App& command = typed_command(program);
-    if (command.get_require_subcommand_min() > 0 && program.remaining(true).empty()) {
-      std::cerr << program.help();
-      return kUsage;
-    }
-    return fail(kUsage, usage_message(program, command, error));
+  } catch (const MissingCommand& missing) {
+    std::cerr << missing.what();
+    return kUsage;
+  } catch (const UsageError& error) {
+    return fail(kUsage, fmt::format("{} (see {} --help)", error.what(), program.named_command()));
   } catch (const std::invalid_argument& error) {
     return fail(kBadData, error.what());
   } catch (const FormatError& error) {

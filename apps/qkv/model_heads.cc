@@ -6,22 +6,19 @@
 #include <limits>
 #include <string_view>
 
-#include "options.h"
-#include "program.h"
 #include "qkv/explain/explain_translation.h"
 #include "signals.h"
 
 namespace qkv::app {
 namespace {
 
-// Not by CLI11's excludes(), which would list every other option in the help.
-void refuse_others(const CLI::App& command) {
+// Not by a rule of --text, which would list every other option in the help.
+void refuse_others(const Command& command) {
   constexpr std::array<std::string_view, 12> kOwn = {"--model", "--text",    "--attention", "--layer",
                                                      "--head",  "--token",   "--json",      "--weights",
                                                      "--width", "--threads", "--full",      "--help"};
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
-    if (option->count() > 0 && std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) {
+  for (const std::string& name : command.given()) {
+    if (std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) {
       throw UsageError(name, "cannot be combined with --text");
     }
   }
@@ -49,45 +46,31 @@ std::string explain_translation(const ModelOptions& options, bool json, const Te
 
 }  // namespace
 
-void add_model_options(CLI::App& command, ModelOptions& options) {
-  CLI::Option* model = add_file(command, "--model", options.folder,
-                                "folder of the model whose heads --text shows: config.json, model.safetensors, "
-                                "tokenizer.json (default: English to Spanish, the model that comes with qkv)");
-  CLI::Option* text =
-      command.add_option("--text", options.text, "show what a model's heads attend to in this text")->type_name("TEXT");
-  model->type_name("FOLDER")->needs(text);
-  const auto number = [&](const char* name, std::optional<std::int64_t>& value, const char* help) {
-    return command.add_option(name, value, help)
-        ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
-        ->type_name("N")
-        ->needs(text);
-  };
-  CLI::Option* layer = number("--layer", options.layer, "with --text: show one head in full, of this layer (from 0)");
-  CLI::Option* head = number("--head", options.head, "the head of that layer, from 0");
-  layer->needs(head);
-  head->needs(layer);
-  static const std::vector<std::pair<std::string, AttentionPlace>> places = {
-      {"encoder", AttentionPlace::encoder},
-      {"decoder", AttentionPlace::decoder},
-      {"encoder-decoder", AttentionPlace::encoder_decoder}};
-  add_choice(command, "--attention", options.attention, places, "of a translation model: the attention of that head")
-      ->needs(layer);
-  command
-      .add_option("--token", options.token,
-                  "with --layer and --head: show the computation of this token step by step; its text (the first one) "
-                  "or its number")
-      ->type_name("TOKEN")
-      ->needs(layer);
-  command
-      .add_flag("--weights", options.weights,
-                "with --text and --json, without --layer: the weights of every head too, layers x heads x tokens^2 "
-                "numbers")
-      ->needs(text)
-      ->needs("--json")
-      ->excludes(layer);
+std::vector<Option> model_options(ModelOptions& options) {
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+  const Names<AttentionPlace> places = {{"encoder", AttentionPlace::encoder},
+                                        {"decoder", AttentionPlace::decoder},
+                                        {"encoder-decoder", AttentionPlace::encoder_decoder}};
+  return {{"--model", file(options.folder, "FOLDER"),
+           "folder of the model whose heads --text shows: config.json, model.safetensors, tokenizer.json (default: "
+           "English to Spanish, the model that comes with qkv)",
+           needs("--text")},
+          {"--text", text(options.text, "TEXT"), "show what a model's heads attend to in this text"},
+          {"--layer", whole(options.layer, 0, kLargest), "with --text: show one head in full, of this layer (from 0)",
+           needs("--text", "--head")},
+          {"--head", whole(options.head, 0, kLargest), "the head of that layer, from 0", needs("--text", "--layer")},
+          {"--attention", choice(options.attention, places), "of a translation model: the attention of that head",
+           needs("--layer")},
+          {"--token", text(options.token, "TOKEN"),
+           "with --layer and --head: show the computation of this token step by step; its text (the first one) or its "
+           "number",
+           needs("--layer")},
+          {"--weights", flag(options.weights),
+           "with --text and --json, without --layer: the weights of every head too, layers x heads x tokens^2 numbers",
+           needs("--text", "--json") & excludes("--layer")}};
 }
 
-std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style) {
+std::string explain_model(const Command& command, const ModelOptions& options, bool json, const TextStyle& style) {
   refuse_others(command);
   if (Marian::is_in(options.folder)) return explain_translation(options, json, style);
   if (options.attention) throw UsageError("--attention", "needs a translation model");

@@ -1,11 +1,11 @@
 // qkv explain --model: what the heads of a model attend to in a text.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "command_line.h"
 #include "qkv/explain/explain_translation.h"
 
 namespace qkv::app {
@@ -18,10 +18,10 @@ struct ModelOptions {
   bool weights = false;
 };
 
-// --model, --text, --attention, --layer, --head, --token and --weights; --json must be there already.
-void add_model_options(CLI::App& command, ModelOptions& options);
+// --model, --text, --attention, --layer, --head, --token and --weights.
+std::vector<Option> model_options(ModelOptions& options);
 
 // What the command prints. UsageError for an option of the other explanations.
-std::string explain_model(const CLI::App& command, const ModelOptions& options, bool json, const TextStyle& style);
+std::string explain_model(const Command& command, const ModelOptions& options, bool json, const TextStyle& style);
 
 }  // namespace qkv::app

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "command_line.h"
 #include "io/array_path.h"
-#include "program.h"
 #include "qkv/error.h"
 
 namespace qkv::app {

@@ -1,6 +1,8 @@
 // Files that the command line names.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@ struct NamedFile {
 
   bool given() const { return !path.empty(); }
 };
+
+inline bool any_given(std::span<const NamedFile> files) { return std::ranges::any_of(files, &NamedFile::given); }
 
 // Refuses outputs that would lose data (no two files may be one) or could not be written, before any work.
 void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs);

@@ -10,7 +10,6 @@
 #include "attention_sizes.h"
 #include "commands.h"
 #include "named_files.h"
-#include "program.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/files.h"
 #include "signals.h"
@@ -27,12 +26,8 @@ struct PlanRequest {
   std::vector<std::string> outputs{};
   Mask window{};
   std::vector<std::int64_t> prefix{}, lengths{};
-  NamedFile mask{"--mask"};
-  NamedFile documents{"--documents"};
-  NamedFile documents_key{"--documents-key"};
-  NamedFile bias{"--bias"};
-  NamedFile alibi{"--alibi"};
-  NamedFile sinks{"--sinks"};
+  NamedFile mask{"--mask"}, documents{"--documents"}, documents_key{"--documents-key"};
+  NamedFile bias{"--bias"}, alibi{"--alibi"}, sinks{"--sinks"};
   TableOptions tables{};
   ScoreOptions score{};
   Dropout dropout{};
@@ -185,44 +180,40 @@ void run(PlanRequest& request) {
 
 }  // namespace
 
-void add_plan(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("plan", "Show what a call of attention would do, without running it");
+void add_plan(Command& program) {
+  Command& command = program.add_command("plan", "Show what a call of attention would do, without running it");
   const auto request = std::make_shared<PlanRequest>();
-  const auto add = [&](NamedFile& file, const char* help) { return add_file(command, file.option, file.path, help); };
-  add_attention_sizes(command, request->sizes);
-  add_choice(command, "--pass", request->pass,
-             std::vector<std::pair<std::string, Pass>>{{"forward", Pass::forward},
-                                                       {"backward", Pass::backward},
-                                                       {"jvp", Pass::jvp},
-                                                       {"double-backward", Pass::double_backward}},
-             "what is computed: the output, gradients, tangents, or gradients of gradients (default: forward)");
-  command.add_option("--outputs", request->outputs, "optional outputs, as in attend: weights, ...")
-      ->delimiter(',')
-      ->type_name("NAME,NAME,...");
-  add_window(command, request->window);
-  command
-      .add_option("--prefix", request->prefix,
-                  "keys of each sequence that all queries see; after them only those up to their own position")
-      ->delimiter(',')
-      ->excludes("--causal")
-      ->type_name("N,N,...");
-  command.add_option("--lengths", request->lengths, "keys of each sequence")->delimiter(',')->type_name("N,N,...");
-  add(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]");
-  CLI::Option* documents = add(request->documents, "i32 or i64 [batch, length]: a query sees keys of its own document");
-  add(request->documents_key, "the same for keys (default: that of the queries)")->needs(documents);
-  add(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]");
-  add(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi");
-  add_table_options(command, request->tables);
-  add(request->sinks, "f32 [heads]: each head's logit of one more key, without a value");
-  add_score_options(command, request->score);
-  command.add_option("--soft-cap", request->soft_cap, "logits become cap * tanh(logits / cap); 0: off")
-      ->check(finite_number(0))
-      ->type_name("CAP");
-  add_dropout(command, request->dropout);
-  add_empty_rows(command, request->empty_rows);
-  add_size(command, "--memory-limit", request->memory_limit, "bytes besides inputs and outputs (default: no limit)");
-  command.add_flag("--json", request->json, "print one JSON object");
-  command.callback([request] { run(*request); });
+  const Names<Pass> passes = {{"forward", Pass::forward},
+                              {"backward", Pass::backward},
+                              {"jvp", Pass::jvp},
+                              {"double-backward", Pass::double_backward}};
+  const auto array = [](NamedFile& named, const char* help, const Rules& rules = {}) -> Option {
+    return {named.option, file(named.path), help, rules};
+  };
+  command.add(size_options(request->sizes));
+  command.add(
+      {{"--pass", choice(request->pass, passes),
+        "what is computed: the output, gradients, tangents, or gradients of gradients (default: forward)"},
+       {"--outputs", comma_list(request->outputs, "NAME,NAME,..."), "optional outputs, as in attend: weights, ..."}});
+  command.add(window_options(request->window));
+  command.add({{"--prefix", comma_list(request->prefix, "N,N,..."),
+                "keys of each sequence that all queries see; after them only those up to their own position",
+                excludes("--causal")},
+               {"--lengths", comma_list(request->lengths, "N,N,..."), "keys of each sequence"},
+               array(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]"),
+               array(request->documents, "i32 or i64 [batch, length]: a query sees keys of its own document"),
+               array(request->documents_key, "the same for keys (default: that of the queries)", needs("--documents")),
+               array(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]"),
+               array(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi")});
+  command.add(table_options(request->tables));
+  command.add({array(request->sinks, "f32 [heads]: each head's logit of one more key, without a value")});
+  command.add(score_options(request->score));
+  command.add({soft_cap_option(request->soft_cap)});
+  command.add(dropout_options(request->dropout));
+  command.add({empty_rows_option(request->empty_rows),
+               {"--memory-limit", size(request->memory_limit), "bytes besides inputs and outputs (default: no limit)"},
+               {"--json", flag(request->json), "print one JSON object"}});
+  command.on_run([request] { run(*request); });
 }
 
 }  // namespace qkv::app

@@ -12,7 +12,6 @@
 #include "commands.h"
 #include "io/array_path.h"
 #include "lines.h"
-#include "options.h"
 #include "qkv/files.h"
 #include "qkv/text/train_tokenizer.h"
 #include "signals.h"
@@ -101,39 +100,33 @@ void decode(const ConvertRequest& request) {
   for_each_input_line(request.lines, [&](const std::string& line) { return tokenizer.decode(parse_ids(line)); });
 }
 
-void add_tokenizer_train(CLI::App& tokenizer) {
-  CLI::App& command = *tokenizer.add_subcommand(
-      "train",
-      "Learn a byte-pair vocabulary from text and write it as a tokenizer.json, which the Python package "
-      "tokenizers can also read");
+void add_tokenizer_train(Command& tokenizer) {
+  Command& command = tokenizer.add_command("train",
+                                           "Learn a byte-pair vocabulary from text and write it as a tokenizer.json, "
+                                           "which the Python package tokenizers can also read");
   const auto request = std::make_shared<VocabularyRequest>();
-  command
-      .add_option("--input", request->inputs,
-                  "text files, one text per line; in .tsv files one per column; their order makes no difference")
-      ->required()
-      ->type_name("FILE");
-  command.add_option("--vocab", request->vocab, "number of tokens, the 3 special ones and 256 bytes included")
-      ->check(whole_number(TokenizerTrainer::kSmallestVocab, TokenizerTrainer::kLargestVocab))
-      ->required()
-      ->type_name("N");
-  add_file(command, "--out", request->out, "the tokenizer.json to write")->required();
-  add_text_lines(command, request->lines);
-  command.callback([request] { train(*request); });
+  command.add(
+      {{"--input", text(request->inputs, "FILE"),
+        "text files, one text per line; in .tsv files one per column; their order makes no difference", required()},
+       {"--vocab", whole(request->vocab, TokenizerTrainer::kSmallestVocab, TokenizerTrainer::kLargestVocab),
+        "number of tokens, the 3 special ones and 256 bytes included", required()},
+       {"--out", file(request->out), "the tokenizer.json to write", required()}});
+  command.add(line_options(request->lines));
+  command.on_run([request] { train(*request); });
 }
 
-void add_conversion(CLI::App& tokenizer, const char* name, const char* help, void (*convert)(const ConvertRequest&)) {
-  CLI::App& command = *tokenizer.add_subcommand(name, help);
+void add_conversion(Command& tokenizer, const char* name, const char* help, void (*convert)(const ConvertRequest&)) {
+  Command& command = tokenizer.add_command(name, help);
   const auto request = std::make_shared<ConvertRequest>();
-  add_file(command, "--tokenizer", request->tokenizer, "the tokenizer.json")->required();
-  add_text_lines(command, request->lines);
-  command.callback([request, convert] { convert(*request); });
+  command.add({{"--tokenizer", file(request->tokenizer), "the tokenizer.json", required()}});
+  command.add(line_options(request->lines));
+  command.on_run([request, convert] { convert(*request); });
 }
 
 }  // namespace
 
-void add_tokenizer(CLI::App& program) {
-  CLI::App& tokenizer = *program.add_subcommand("tokenizer", "Learn a vocabulary; turn text into ids and back");
-  tokenizer.require_subcommand(1);
+void add_tokenizer(Command& program) {
+  Command& tokenizer = program.add_command("tokenizer", "Learn a vocabulary; turn text into ids and back");
   add_tokenizer_train(tokenizer);
   add_conversion(tokenizer, "encode", "Print the ids of each line of standard input", encode);
   add_conversion(tokenizer, "decode", "Print the text of each line of ids on standard input", decode);

@@ -102,32 +102,31 @@ void run(const TrainRequest& request) {
 
 }  // namespace
 
-void add_train(CLI::App& program) {
-  CLI::App& command =
-      *program.add_subcommand("train", "Train a translation model; started again after an interruption, it resumes");
+void add_train(Command& program) {
+  Command& command =
+      program.add_command("train", "Train a translation model; started again after an interruption, it resumes");
   const auto request = std::make_shared<TrainRequest>();
   TrainTranslatorFiles& files = request->files;
-  add_file(command, "--config", files.config, "What to train and how, as JSON (configs/)")->required();
-  add_file(command, "--train", files.train, "Training pairs, one a line: text, tab, translation")->required();
-  add_file(command, "--valid", files.valid, "Validation pairs, evaluated during training")->required();
-  add_file(command, "--tokenizer", files.tokenizer, "tokenizer.json (default: one is learned from the training pairs)");
-  add_file(command, "--target-tokenizer", files.target_tokenizer,
-           "The same for the target side, if the config has separate vocabularies");
-  add_file(command, "--from", files.from,
-           "Folder of a model to start from, tokenizer included (default: random weights)");
-  add_file(command, "--out", files.out,
-           "Folder for the model (the best so far, at any time), its checkpoints, log.jsonl and loss.svg")
-      ->required();
-  command.add_flag("--change", request->change,
-                   "Resume although rate, schedule, clip, dropout, batch or the like have changed; the log says "
-                   "what changed. Never needed for more steps (unless the schedule is cosine) or more patience");
-  command.add_flag_callback(
-      "--skip-bad", [&files] { files.bad_lines = BadLines::leave_out; },
-      "Skip lines that are not pairs or hold a special token, and say how many (default: refuse them)");
-  add_text_lines(command, files.lines);
-  add_threads(command);
-  command.footer(training::train_keys_text());
-  command.callback([request] { run(*request); });
+  const auto skip_bad = [&files] { files.bad_lines = BadLines::leave_out; };
+  command.add(
+      {{"--config", file(files.config), "What to train and how, as JSON (configs/)", required()},
+       {"--train", file(files.train), "Training pairs, one a line: text, tab, translation", required()},
+       {"--valid", file(files.valid), "Validation pairs, evaluated during training", required()},
+       {"--tokenizer", file(files.tokenizer), "tokenizer.json (default: one is learned from the training pairs)"},
+       {"--target-tokenizer", file(files.target_tokenizer),
+        "The same for the target side, if the config has separate vocabularies"},
+       {"--from", file(files.from), "Folder of a model to start from, tokenizer included (default: random weights)"},
+       {"--out", file(files.out),
+        "Folder for the model (the best so far, at any time), its checkpoints, log.jsonl and loss.svg", required()},
+       {"--change", flag(request->change),
+        "Resume although rate, schedule, clip, dropout, batch or the like have changed; the log says what changed. "
+        "Never needed for more steps (unless the schedule is cosine) or more patience"},
+       {"--skip-bad", flag(skip_bad),
+        "Skip lines that are not pairs or hold a special token, and say how many (default: refuse them)"}});
+  command.add(line_options(files.lines));
+  command.add({threads_option()});
+  command.add_footer(training::train_keys_text());
+  command.on_run([request] { run(*request); });
 }
 
 }  // namespace qkv::app

@@ -23,7 +23,7 @@
 namespace qkv::app {
 namespace {
 
-const std::vector<std::pair<std::string, WeightStorage>> kWeights = {
+const Names<WeightStorage> kWeights = {
     {"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}};
 
 struct TranslateRequest {
@@ -194,64 +194,44 @@ void translate(TranslateRequest request) {
 
 }  // namespace
 
-void add_translate(CLI::App& program) {
-  CLI::App& command = *program.add_subcommand("translate", "Translate sentences, or standard input line by line");
+void add_translate(Command& program) {
+  Command& command = program.add_command("translate", "Translate sentences, or standard input line by line");
   const auto request = std::make_shared<TranslateRequest>();
-  command.add_option("text", request->texts, "Sentences (default: standard input, one per line)");
-  add_file(command, "--model", request->model,
-           "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json (default: "
-           "English to "
-           "Spanish, the model that comes with qkv)");
-  command
-      .add_option("--beams,--beam", request->options.beams, "Beams of the search; 1: the most probable token each time")
-      ->check(whole_number(1, kMaxBeams))
-      ->type_name("N");
-  command
-      .add_option(
-          "--nbest", request->nbest,
-          "Print the N best translations of each line; as text: the number of the line, a tab, the score, a tab, "
-          "the translation")
-      ->check(whole_number(1, kMaxBeams))
-      ->type_name("N");
-  command.add_flag("--no-split", request->whole,
-                   "Cut off what is too long for the model; otherwise such a text is split into sentences");
-  add_text_lines(command, request->lines);
-  command.add_option("--max-length", request->options.max_length, "Maximum number of new tokens")
-      ->check(whole_number(1, 1 << 20))
-      ->type_name("N");
-  command.add_option("--length-penalty", request->options.length_penalty, "Scores are divided by length to this power")
-      ->check(finite_number())
-      ->type_name("X");
-  command.add_flag("--sample", request->sample, "Sample tokens instead of searching");
-  const auto sampling = [&](CLI::Option* option) { option->needs("--sample"); };
-  sampling(add_seed(command, request->sampling.seed, "Seed of sampling"));
-  sampling(command.add_option("--temperature", request->sampling.temperature, "Logits are divided by it")
-               ->check(finite_number())
-               ->type_name("X"));
-  sampling(command.add_option("--top-k", request->sampling.top_k, "Sample from the k most probable tokens; 0: all")
-               ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
-               ->type_name("N"));
-  sampling(command
-               .add_option("--top-p", request->sampling.top_p,
-                           "Sample from the most probable tokens that together have this probability")
-               ->check(finite_number())
-               ->type_name("P"));
-  command.add_flag("--ids", request->ids, "Token ids in and out instead of text; no special tokens are added");
-  command
-      .add_flag("--explain", request->explain,
-                "Show what each word attended to instead; with --json one object per sentence")
-      ->needs("text")
-      ->excludes("--ids")
-      ->excludes("--nbest");
-  command.add_flag(
-      "--json", request->json,
-      "Write one {\"translations\": [{text, ids, score}]} per line, with \"sentences\": [{source, text, ids, score}] "
-      "if "
-      "the text was split, \"unsure\": true if the model is, and \"cut\": N if N of its tokens did not fit the model");
-  add_choice(command, "--weights", request->weights, kWeights,
-             "Storage of the weights: fewer bits are faster and less accurate");
-  add_threads(command);
-  command.callback([request] { translate(*request); });
+  Sampling& sampling = request->sampling;
+  command.add({{"text", text(request->texts, "TEXT"), "Sentences (default: standard input, one per line)"},
+               {"--model", file(request->model),
+                "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json (default: "
+                "English to Spanish, the model that comes with qkv)"},
+               {"--beams,--beam", whole(request->options.beams, 1, kMaxBeams),
+                "Beams of the search; 1: the most probable token each time"},
+               {"--nbest", whole(request->nbest, 1, kMaxBeams),
+                "Print the N best translations of each line; as text: the number of the line, a tab, the score, a tab, "
+                "the translation"},
+               {"--no-split", flag(request->whole),
+                "Cut off what is too long for the model; otherwise such a text is split into sentences"}});
+  command.add(line_options(request->lines));
+  command.add(
+      {{"--max-length", whole(request->options.max_length, 1, 1 << 20), "Maximum number of new tokens"},
+       {"--length-penalty", finite(request->options.length_penalty, "X"), "Scores are divided by length to this power"},
+       {"--sample", flag(request->sample), "Sample tokens instead of searching"},
+       {"--seed", seed(sampling.seed), "Seed of sampling", needs("--sample")},
+       {"--temperature", finite(sampling.temperature, "X"), "Logits are divided by it", needs("--sample")},
+       {"--top-k", whole(sampling.top_k, 0, std::numeric_limits<std::int32_t>::max()),
+        "Sample from the k most probable tokens; 0: all", needs("--sample")},
+       {"--top-p", finite(sampling.top_p, "P"),
+        "Sample from the most probable tokens that together have this probability", needs("--sample")},
+       {"--ids", flag(request->ids), "Token ids in and out instead of text; no special tokens are added"},
+       {"--explain", flag(request->explain),
+        "Show what each word attended to instead; with --json one object per sentence",
+        needs("text") & excludes("--ids", "--nbest")},
+       {"--json", flag(request->json),
+        "Write one {\"translations\": [{text, ids, score}]} per line, with \"sentences\": [{source, text, ids, score}] "
+        "if the text was split, \"unsure\": true if the model is, and \"cut\": N if N of its tokens did not fit the "
+        "model"},
+       {"--weights", choice(request->weights, kWeights),
+        "Storage of the weights: fewer bits are faster and less accurate"},
+       threads_option()});
+  command.on_run([request] { translate(*request); });
 }
 
 }  // namespace qkv::app

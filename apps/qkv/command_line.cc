@@ -1,0 +1,212 @@
+// Declares commands to the library that reads the command line, checks values, and rewords what is wrong.
+#include "command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+#include <type_traits>
+
+namespace qkv::app {
+namespace {
+
+template <class Integer>
+std::optional<Integer> parse(std::string_view text) {
+  Integer value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// NaN if the text is no number.
+double parse_number(const std::string& text) {
+  char* end = nullptr;
+  const auto value = static_cast<double>(std::strtold(text.c_str(), &end));
+  return !text.empty() && end == text.data() + text.size() ? value : std::nan("");
+}
+
+CLI::Option* declare(CLI::App& app, const Option& option) {
+  const auto with = [&](const auto& target) -> CLI::Option* {
+    using Target = std::decay_t<decltype(target)>;
+    if constexpr (std::is_same_v<Target, bool*>) {
+      return app.add_flag(option.name, *target, option.help);
+    } else if constexpr (std::is_same_v<Target, std::function<void()>>) {
+      return app.add_flag_callback(option.name, target, option.help);
+    } else if constexpr (std::is_same_v<Target, Check>) {
+      const auto take = [name = option.name, target](const std::string& text) {
+        if (const std::string wrong = target(text); !wrong.empty()) throw UsageError(name, wrong);
+      };
+      return app.add_option_function<std::string>(option.name, take, option.help);
+    } else {
+      return app.add_option(option.name, *target, option.help);
+    }
+  };
+  const Value& value = option.value;
+  CLI::Option* declared = std::visit(with, value.target);
+  if (!value.type.empty()) declared->type_name(value.type);
+  if (value.check) declared->check(value.check);
+  if (value.delimiter != 0) declared->delimiter(value.delimiter);
+  if (value.count > 0) declared->expected(value.count);
+  if (!value.takes_words) declared->allow_extra_args(false);
+  if (option.rules.repeated) declared->take_all();
+  return declared->required(option.rules.required);
+}
+
+std::string full_name(const CLI::App& command) {
+  return command.get_parent() == nullptr ? command.get_name()
+                                         : full_name(*command.get_parent()) + " " + command.get_name();
+}
+
+// The innermost command that was named.
+CLI::App& named(CLI::App& command) {
+  const auto named_here = command.get_subcommands();
+  return named_here.empty() ? command : named(*named_here.back());
+}
+
+std::string about_unknown(const CLI::App& command, const std::string& word) {
+  const bool has_commands = command.get_require_subcommand_min() > 0;
+  return fmt::format("{} \"{}\"",
+                     word.starts_with("-") ? "unknown option"
+                     : has_commands        ? "unknown subcommand"
+                                           : "unexpected argument",
+                     word);
+}
+
+// CLI11: "--scale: 1 required X missing", "--scale: At Most 1 required but received 2".
+std::string about_count(const CLI::Option& option, const std::string& name, std::string_view message) {
+  if (message.ends_with(" missing")) return fmt::format("{} needs {}", name, option.get_type_name());
+  const int count = option.get_items_expected_max();
+  return fmt::format("{} takes {} value{}, got {}", name, count, count == 1 ? "" : "s",
+                     message.substr(message.rfind(' ') + 1));
+}
+
+std::string reworded(const CLI::App& command, const CLI::ParseError& error) {
+  constexpr std::string_view kCouldNot = "Could not convert: ", kEquals = " = ", kExcludes = " excludes ",
+                             kColon = ": ";
+  const std::string message = error.what();
+  const auto option = [&](const std::string& name) { return command.get_option_no_throw(name); };
+  const bool surplus = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;  // its name is that of the command
+  if (surplus && message.find(kColon) != std::string::npos) {
+    return about_unknown(command, message.substr(message.find(kColon) + kColon.size()));
+  }
+  if (error.get_name() == "ArgumentMismatch") {
+    const std::string name = message.substr(0, message.find(':'));
+    if (option(name) != nullptr) return about_count(*option(name), name, message);
+  }
+  if (error.get_name() == "ConversionError" && message.starts_with(kCouldNot)) {
+    const std::size_t begin = kCouldNot.size(), end = message.find(kEquals);
+    const std::string name = message.substr(begin, end - begin), value = message.substr(end + kEquals.size());
+    if (option(name) != nullptr && option(name)->get_items_expected_max() == 0) return name + " takes no value";
+    if (option(name) != nullptr)
+      return fmt::format("{}: \"{}\" must be {}", name, value, option(name)->get_type_name());
+  }
+  if (const std::size_t at = message.find(kExcludes); error.get_name() == "ExcludesError" && at != std::string::npos) {
+    return message.substr(0, at) + " cannot be combined with " + message.substr(at + kExcludes.size());
+  }
+  return message;
+}
+
+}  // namespace
+
+Value file(std::string& path, const char* type) { return {&path, type, check_file_name}; }
+
+std::string check_file_name(const std::string& text) {
+  const bool fits = !text.empty() && !text.starts_with('-');
+  return fits ? "" : fmt::format("\"{}\" must be the name of a file (./-x if that is its name)", text);
+}
+
+Check whole_number(std::int64_t least, std::int64_t largest) {
+  return [least, largest](const std::string& text) {
+    const std::optional<std::int64_t> value = parse<std::int64_t>(text);
+    const bool fits = value && *value >= least && *value <= largest;
+    return fits ? "" : fmt::format("\"{}\" must be a whole number from {} to {}", text, least, largest);
+  };
+}
+
+Value seed(std::uint64_t& target) {
+  const auto check = [](const std::string& text) {
+    return parse<std::uint64_t>(text) ? "" : fmt::format("\"{}\" must be a whole number from 0 to 2^64 - 1", text);
+  };
+  return {&target, "N", check};
+}
+
+Check finite_number(double least) {
+  return [least](const std::string& text) {
+    const double value = parse_number(text);
+    if (std::isfinite(value) && value >= least) return std::string();
+    return fmt::format("\"{}\" must be a finite number{}", text, least == 0 ? ", 0 or above" : "");
+  };
+}
+
+Value probability(double& target) {
+  const auto check = [](const std::string& text) {
+    const double p = parse_number(text);
+    return p >= 0 && p <= 1 ? "" : fmt::format("\"{}\" must be a number from 0 to 1", text);
+  };
+  return {&target, "P", check};
+}
+
+std::optional<std::int64_t> parse_whole(std::string_view text) { return parse<std::int64_t>(text); }
+
+Command& Command::add_command(const std::string& name, const std::string& help) {
+  app_.require_subcommand(1);
+  return *commands_.emplace_back(new Command(*app_.add_subcommand(name, help)));
+}
+
+void Command::add(const std::vector<Option>& options) {
+  options_.insert(options_.end(), options.begin(), options.end());
+}
+
+void Command::add_footer(const std::string& text) { app_.footer(text); }
+
+void Command::on_run(const std::function<void()>& run) { app_.callback(run); }
+
+bool Command::given(const std::string& option) const { return app_.count(option) > 0; }
+
+std::vector<std::string> Command::given() const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : std::as_const(app_).get_options()) {
+    if (option->count() > 0) names.push_back(option->get_name());
+  }
+  return names;
+}
+
+// All at once, as rules may name what is added later. CLI11 shows them in the order in which it was given the options.
+void Command::declare(const std::string& version) {
+  std::vector<CLI::Option*> all;
+  for (const Option& option : options_) all.push_back(app::declare(app_, option));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (const char* name : options_[i].rules.needs) all[i]->needs(app_.get_option(name));
+    for (const char* name : options_[i].rules.excludes) all[i]->excludes(app_.get_option(name));
+  }
+  app_.set_version_flag("--version", version, "Print the version and exit");
+  for (const auto& command : commands_) command->declare(version);
+}
+
+Program::Program(const std::string& name, const std::string& help)
+    : app_(std::make_unique<CLI::App>(help, name)), commands_(*app_) {}
+
+Program::~Program() = default;
+
+void Program::run(int argc, char** argv, const std::string& version, const std::function<void()>& check) {
+  commands_.declare(version);
+  app_->parse_complete_callback(check);
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    app_->exit(success);  // --help or --version, on standard output
+  } catch (const CLI::ParseError& error) {
+    const CLI::App& command = named(*app_);
+    const auto extras = app_->remaining(true);
+    if (extras.empty() && command.get_require_subcommand_min() > 0) throw MissingCommand(app_->help());
+    // CLI11 reports what is missing before what is unexpected.
+    const bool masks = error.get_name() == "RequiredError" && !extras.empty();
+    throw UsageError(masks ? about_unknown(command, extras.front()) : reworded(command, error));
+  }
+}
+
+std::string Program::named_command() const { return full_name(named(*app_)); }
+
+}  // namespace qkv::app

@@ -1,0 +1,192 @@
+// The command line: commands, and for each a table of its options. The library that reads it is known to
+// command_line.cc alone, which turns its errors into one line in our words.
+//
+//   Command& embed = program.add_command("embed", "Embeddings of sentences");
+//   embed.add({{"--model", file(request.model), "Folder of the model", required()},
+//              {"--json", flag(request.json), "Write JSON"}});
+//   embed.on_run([&request] { ... });
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace qkv::app {
+
+// A command line that cannot be meant: UsageError("--window", "3 must be two numbers, LEFT,RIGHT"). Exit code 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  UsageError(const std::string& option, const std::string& message) : runtime_error(option + ": " + message) {}
+};
+
+// The command line names no command, or only a group of them; the message is the help. Exit code 2.
+class MissingCommand : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What is wrong with a value; empty: nothing.
+using Check = std::function<std::string(const std::string&)>;
+
+// What an option takes: where that goes, how the help names it, and what it must be. The usual ones are below.
+struct Value {
+  // A flag's bool or function; a number, a text or a list of them; or a function that takes the value if it fits.
+  using Target = std::variant<bool*, std::function<void()>, std::int64_t*, std::uint64_t*, double*, std::string*,
+                              std::optional<std::int64_t>*, std::optional<double>*, std::optional<std::string>*,
+                              std::vector<std::int64_t>*, std::vector<std::string>*, Check>;
+
+  Target target;
+  std::string type{};
+  Check check{};
+
+  // Of a list.
+  char delimiter = 0;       // that may stand between values, where a space may
+  int count = 0;            // of values; 0: one or more
+  bool takes_words = true;  // the next words are values too, up to an option
+};
+
+inline Value flag(bool& given) { return {&given}; }
+inline Value flag(const std::function<void()>& on_given) { return {on_given}; }
+
+// Any text; lists have a text or a number for each word.
+template <class Text>
+Value text(Text& target, const char* type) {
+  return {&target, type};
+}
+template <class Item>
+Value comma_list(std::vector<Item>& target, const char* type) {
+  return {.target = &target, .type = type, .delimiter = ','};
+}
+
+// The name of a file: not empty, and no other option taken for it.
+Value file(std::string& path, const char* type = "FILE");
+std::string check_file_name(const std::string& text);
+
+Check whole_number(std::int64_t least, std::int64_t largest);
+template <class Integer>
+Value whole(Integer& target, std::int64_t least, std::int64_t largest) {
+  return {&target, "N", whole_number(least, largest)};
+}
+// From 1.
+template <class Integer>
+Value size(Integer& target, std::int64_t largest = std::int64_t{1} << 40) {
+  return whole(target, 1, largest);
+}
+// From 0 to 2^64 - 1.
+Value seed(std::uint64_t& target);
+
+// NaN and infinities are refused.
+Check finite_number(double least);
+template <class Number>
+Value finite(Number& target, const char* type, double least = std::numeric_limits<double>::lowest()) {
+  return {&target, type, finite_number(least)};
+}
+Value probability(double& target);
+
+// One of a few names.
+template <class Choice>
+using Names = std::vector<std::pair<std::string, Choice>>;
+template <class Target, class Choice>
+Value choice(Target& target, const Names<Choice>& choices) {
+  std::string names;
+  for (const auto& [name, value] : choices) names += (names.empty() ? "" : "|") + name;
+  const auto take = [&target, choices, names](const std::string& text) {
+    for (const auto& [name, value] : choices) {
+      if (name != text) continue;
+      target = value;
+      return std::string();
+    }
+    return "\"" + text + "\" must be one of " + names;
+  };
+  return {Check(take), names};
+}
+
+// How an option goes with others, by their names.
+struct Rules {
+  bool required = false;
+  bool repeated = false;  // a list that may be given again, for more values
+  std::vector<const char*> needs{}, excludes{};
+};
+inline Rules required() { return {.required = true}; }
+inline Rules repeated() { return {.repeated = true}; }
+template <class... Names>
+Rules needs(Names... names) {
+  return {.needs = {names...}};
+}
+template <class... Names>
+Rules excludes(Names... names) {
+  return {.excludes = {names...}};
+}
+inline Rules operator&(const Rules& a, const Rules& b) {
+  return {a.required || b.required, a.repeated || b.repeated, a.needs.empty() ? b.needs : a.needs,
+          a.excludes.empty() ? b.excludes : a.excludes};
+}
+
+struct Option {
+  const char* name;  // "--beams,--beam"; "text" takes the words that belong to no option
+  Value value;
+  const char* help;
+  Rules rules{};
+};
+
+// All of the text as a number.
+std::optional<std::int64_t> parse_whole(std::string_view text);
+
+class Command {
+ public:
+  Command(const Command&) = delete;
+
+  // One of a group of commands: of these, one must be named.
+  Command& add_command(const std::string& name, const std::string& help);
+  void add(const std::vector<Option>& options);
+  void add_footer(const std::string& text);
+  void on_run(const std::function<void()>& run);
+
+  // Once the command line is read: whether this option was given, and the names of all that were.
+  bool given(const std::string& option) const;
+  std::vector<std::string> given() const;
+
+ private:
+  friend class Program;
+  explicit Command(CLI::App& app) : app_(app) {}
+  void declare(const std::string& version);
+
+  CLI::App& app_;
+  std::vector<std::unique_ptr<Command>> commands_{};
+  std::deque<Option> options_{};
+};
+
+class Program {
+ public:
+  Program(const std::string& name, const std::string& help);
+  ~Program();
+
+  Command& commands() { return commands_; }
+
+  // Reads the command line and runs its command, `check` before it; or prints help or the version. UsageError and
+  // MissingCommand for one that is wrong.
+  void run(int argc, char** argv, const std::string& version, const std::function<void()>& check);
+
+  // The innermost command that was named: "qkv bench attention".
+  std::string named_command() const;
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+  Command commands_;
+};
+
+}  // namespace qkv::app
