@@ -32,5 +32,10 @@ TEST(Usage, MessagesNameTheOptionAndWhatWouldBeRight) {
   refused({"info", "plan"}, "unexpected argument \"plan\"");
 }
 
+TEST(Usage, ThreadsAreADecimalNumber) {
+  const Outcome outcome = run_program({"info", "--threads", "010"});
+  EXPECT_NE(outcome.out.find("threads: 10 of "), std::string::npos) << outcome.out << outcome.err;
+}
+
 }  // namespace
 }  // namespace qkv::test
