@@ -24,8 +24,8 @@ void drop(const Dropout& dropout, const TensorView& x, const MutableTensorView& 
     if (x.bytes() != out.bytes()) convert(x, out);
     return;
   }
-  constexpr std::int64_t kTaskElements = 1 << 14;
-  const std::int64_t rows = x.size(0), step = std::max<std::int64_t>(1, kTaskElements / x.size(1));
+  constexpr std::int64_t kElementsAtOnce = 1 << 14;
+  const std::int64_t rows = x.size(0), step = std::max<std::int64_t>(1, kElementsAtOnce / x.size(1));
   const auto run = [&]<class T>(T) {
     parallel_for(divide_up(rows, step), threads, [&](std::int64_t task, int) {
       const std::int64_t begin = task * step;
