@@ -1,4 +1,5 @@
-// Training a model on pairs of token sequences: what a model must be able to do, and the loop that trains it.
+// Training a model on pairs of token sequences: the loop that trains it. What the model must be able to do:
+// trainable.h.
 //
 //   Marian model = ...;
 //   train(model, {.train = pairs, .valid = held_out}, {.steps = 20000}, "out", {.observer = &bar});

@@ -23,7 +23,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// All of them. A new one is a file and a line in each function.
+// All of them. A new one is a file, a line in each function, and a word in is_masked_by_element() (attention_task.h).
 template <class T, int kVectors>
 class ElementMasks {
  public:

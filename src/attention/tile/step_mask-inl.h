@@ -22,7 +22,7 @@ class StepMask {
 
   bool is_on() const { return task_.step > 1; }
 
-  // As good as always: blocks have more keys than steps are long.
+  // Not looked for: blocks mostly have more keys than a step is long, and tiles are looked at one by one.
   bool has_visible(std::int64_t, std::int64_t) const { return true; }
 
   void load(std::int64_t key, SeenTile<kVectors>& seen) const {
