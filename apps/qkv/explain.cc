@@ -32,7 +32,7 @@ struct ExplainOptions {
   std::optional<std::int64_t> prefix;
   Mask window;
   std::vector<std::string> substitutes;
-  MadeUp made_up;
+  SyntheticInput synthetic;
   ModelOptions model;
   bool json = false;
   bool full = false;
@@ -83,7 +83,7 @@ std::string trimmed(std::string_view text) {
   return begin == std::string_view::npos ? "" : std::string(text.substr(begin, end - begin + 1));
 }
 
-// What comment lines of a CSV file tell about its rows: "# labels: zero, one" and "# picture: 8 x 8".
+// What comment lines of a CSV file say about its rows: "# labels: zero, one" and "# picture: 8 x 8".
 void read_remarks(const std::string& path, ExplainInput& input) {
   std::istringstream lines(read_file(path));
   for (std::string line; std::getline(lines, line);) {
@@ -108,12 +108,12 @@ bool any_given(const Command& command, std::initializer_list<const char*> option
   return std::any_of(options.begin(), options.end(), [&](const char* option) { return command.given(option); });
 }
 
-// The options for what is made up, where nothing was that they change.
-void refuse_without_effect(const Command& command, const std::vector<std::string>& made_up) {
-  if (command.given("--seed") && made_up.empty()) {
+// The options of synthetic input, where nothing is generated that they change.
+void refuse_without_effect(const Command& command, const std::vector<std::string>& synthetic) {
+  if (command.given("--seed") && synthetic.empty()) {
     throw UsageError("--seed", "has no effect: all numbers are given (--inputs N generates inputs)");
   }
-  if (command.given("--init") && (made_up.empty() || made_up == std::vector<std::string>{"inputs"})) {
+  if (command.given("--init") && (synthetic.empty() || synthetic == std::vector<std::string>{"inputs"})) {
     throw UsageError("--init", "has no effect: all weights are given");
   }
 }
@@ -149,8 +149,8 @@ ExplainInput input_of(const Command& command, const ExplainOptions& options) {
   input.window = options.window;
   input.heads = options.heads;
   for (const std::string& text : options.substitutes) {
-    const auto [place, inserted] = input.substitutes.insert(parse_substitute(text));
-    if (!inserted) throw UsageError("--substitute", place->first + " is substituted twice; give each name once");
+    const auto [entry, inserted] = input.substitutes.insert(parse_substitute(text));
+    if (!inserted) throw UsageError("--substitute", entry->first + " is substituted twice; give each name once");
   }
   const bool changed =
       any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value", "--mask", "--score",
@@ -162,20 +162,20 @@ ExplainInput input_of(const Command& command, const ExplainOptions& options) {
   refuse_surplus_score_options(options.score);
   input.full = options.full;
   input.stop = interruption();
-  refuse_without_effect(command, make_up_missing(input, options.made_up));
+  refuse_without_effect(command, generate_missing(input, options.synthetic));
   return input;
 }
 
-std::vector<Option> made_up_options(MadeUp& made_up) {
+std::vector<Option> synthetic_options(SyntheticInput& synthetic) {
   const Names<Init> inits = {{"normal", Init::normal}, {"xavier", Init::xavier}, {"kaiming", Init::kaiming}};
-  return {{"--inputs", size(made_up.inputs, 4096), "number of synthetic inputs to generate (default: 3)",
+  return {{"--inputs", size(synthetic.inputs, 4096), "number of synthetic inputs to generate (default: 3)",
            excludes("--input")},
-          {"--dim", size(made_up.dim, 4096), "size of a synthetic input (default: 4)", excludes("--input")},
-          {"--key-dim", size(made_up.key_dim, 4096), "size of a query and a key (default: the size of an input)",
+          {"--dim", size(synthetic.dim, 4096), "size of a synthetic input (default: 4)", excludes("--input")},
+          {"--key-dim", size(synthetic.key_dim, 4096), "size of a query and a key (default: the size of an input)",
            excludes("--w-query", "--w-key")},
-          {"--value-dim", size(made_up.value_dim, 4096), "size of a value (default: key_dim)", excludes("--w-value")},
-          {"--init", choice(made_up.init, inits), "how missing weights are generated (default: xavier)"},
-          {"--seed", seed(made_up.seed), "seed of everything generated (default: 1)"}};
+          {"--value-dim", size(synthetic.value_dim, 4096), "size of a value (default: key_dim)", excludes("--w-value")},
+          {"--init", choice(synthetic.init, inits), "how missing weights are generated (default: xavier)"},
+          {"--seed", seed(synthetic.seed), "seed of everything generated (default: 1)"}};
 }
 
 void run(const Command& command, const ExplainOptions& options) {
@@ -211,7 +211,7 @@ void add_explain(Command& program) {
   command.add(
       {{"--heads", size(options->heads, 4096),
         "multi-head attention: split, attend per head, merge, project out (sizes are those of all heads together)"}});
-  command.add(made_up_options(options->made_up));
+  command.add(synthetic_options(options->synthetic));
   command.add(
       {{"--substitute",
         {.target = &options->substitutes, .type = "NAME=FILE|JSON", .count = 1},

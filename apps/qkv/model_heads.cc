@@ -24,10 +24,10 @@ void refuse_others(const Command& command) {
   }
 }
 
-std::string show(const HeadLook& look, const ModelOptions& options, bool json, const TextStyle& style) {
+std::string show(const HeadTrace& trace, const ModelOptions& options, bool json, const TextStyle& style) {
   std::optional<std::int64_t> token;
-  if (options.token) token = find_token(look.tokens, *options.token);
-  return json ? to_json(look, token) + "\n" : to_text(look, token, style);
+  if (options.token) token = find_token(trace.tokens, *options.token);
+  return json ? to_json(trace, token) + "\n" : to_text(trace, token, style);
 }
 
 std::string explain_translation(const ModelOptions& options, bool json, const TextStyle& style) {
@@ -39,18 +39,18 @@ std::string explain_translation(const ModelOptions& options, bool json, const Te
     return json ? to_json(survey) + "\n" : to_text(survey, style);
   }
   if (!options.attention) throw UsageError("--attention", "must be given: encoder, decoder or encoder-decoder");
-  const HeadLook look = look_at_translation(translator, options.text, *options.attention,
+  const HeadTrace trace = trace_translation(translator, options.text, *options.attention,
                                             {.layer = *options.layer, .head = *options.head}, run);
-  return show(look, options, json, style);
+  return show(trace, options, json, style);
 }
 
 }  // namespace
 
 std::vector<Option> model_options(ModelOptions& options) {
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-  const Names<AttentionPlace> places = {{"encoder", AttentionPlace::encoder},
-                                        {"decoder", AttentionPlace::decoder},
-                                        {"encoder-decoder", AttentionPlace::encoder_decoder}};
+  const Names<AttentionSite> sites = {{"encoder", AttentionSite::encoder},
+                                      {"decoder", AttentionSite::decoder},
+                                      {"encoder-decoder", AttentionSite::encoder_decoder}};
   return {{"--model", file(options.folder, "FOLDER"),
            "folder of the model whose heads --text shows: config.json, model.safetensors, tokenizer.json (default: "
            "English to Spanish, the model that comes with qkv)",
@@ -59,7 +59,7 @@ std::vector<Option> model_options(ModelOptions& options) {
           {"--layer", whole(options.layer, 0, kLargest), "with --text: show one head in full, of this layer (from 0)",
            needs("--text", "--head")},
           {"--head", whole(options.head, 0, kLargest), "the head of that layer, from 0", needs("--text", "--layer")},
-          {"--attention", choice(options.attention, places), "of a translation model: the attention of that head",
+          {"--attention", choice(options.attention, sites), "of a translation model: the attention of that head",
            needs("--layer")},
           {"--token", text(options.token, "TOKEN"),
            "with --layer and --head: show the computation of this token step by step; its text (the first one) or its "
@@ -82,7 +82,7 @@ std::string explain_model(const Command& command, const ModelOptions& options, b
     const HeadSurvey survey = survey_heads(model, text, {.keep_weights = options.weights, .run = run});
     return json ? to_json(survey) + "\n" : to_text(survey, style);
   }
-  return show(look_at_head(model, text, {.layer = *options.layer, .head = *options.head}, run), options, json, style);
+  return show(trace_head(model, text, {.layer = *options.layer, .head = *options.head}, run), options, json, style);
 }
 
 }  // namespace qkv::app

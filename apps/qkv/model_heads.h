@@ -13,7 +13,7 @@ namespace qkv::app {
 struct ModelOptions {
   std::string folder = QKV_MODEL, text;
   std::optional<std::int64_t> layer, head;
-  std::optional<AttentionPlace> attention;
+  std::optional<AttentionSite> attention;
   std::optional<std::string> token;
   bool weights = false;
 };

@@ -100,17 +100,17 @@ void write(const TranslateRequest& request, std::int64_t number, const std::vect
 }
 
 // What the reader of a translation must know, a line on standard error each.
-void warn(const Translation& found, const std::string& place, std::int64_t positions) {
+void warn(const Translation& found, const std::string& origin, std::int64_t positions) {
   for (std::size_t s = 0; s < found.sentences.size(); ++s) {
-    warn(found.sentences[s], fmt::format("{}, sentence {}", place, s + 1), positions);
+    warn(found.sentences[s], fmt::format("{}, sentence {}", origin, s + 1), positions);
   }
   if (!found.sentences.empty()) return;
   if (found.cut > 0) {
-    fmt::print(stderr, "qkv translate: {}: the last {} tokens are cut off; the model reads at most {}\n", place,
+    fmt::print(stderr, "qkv translate: {}: the last {} tokens are cut off; the model reads at most {}\n", origin,
                found.cut, positions);
   }
   if (found.unsure) {
-    fmt::print(stderr, "qkv translate: {}: unsure ({:.1f} a token)\n", place,
+    fmt::print(stderr, "qkv translate: {}: unsure ({:.1f} a token)\n", origin,
                found.log_probability / static_cast<double>(found.ids.size()));
   }
 }

@@ -1,4 +1,4 @@
-// explain(): puts the steps and notes of a walk-through together and checks its input.
+// explain(): puts the steps and remarks of a walk-through together and checks its input.
 #include "qkv/explain/explain.h"
 
 #include <fmt/format.h>
@@ -6,20 +6,20 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "explain/story.h"
+#include "explain/explanation_context.h"
 #include "qkv/target.h"
 
 namespace qkv {
 
-std::string Story::input_name(std::int64_t i) const {
+std::string ExplanationContext::input_name(std::int64_t i) const {
   return input.labels.empty() ? "input " + std::to_string(i + 1) : input.labels[static_cast<std::size_t>(i)];
 }
 
-std::string Story::name(std::string_view part, std::int64_t i) const {
+std::string ExplanationContext::name(std::string_view part, std::int64_t i) const {
   return input.labels.empty() ? fmt::format("{} {}", part, i + 1) : fmt::format("{} of {}", part, input_name(i));
 }
 
-std::vector<std::string> Story::names(std::string_view part) const {
+std::vector<std::string> ExplanationContext::names(std::string_view part) const {
   std::vector<std::string> all;
   for (std::int64_t i = 0; i < count(); ++i) all.push_back(part == "input" ? input_name(i) : name(part, i));
   return all;
@@ -54,11 +54,11 @@ std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most) {
   return indices;
 }
 
-void add(Block& block, const Story& story, const std::string& name, Role role, Tensor Intermediates::* member,
-         const std::vector<std::string>& rows) {
-  const bool substituted = story.substituted(name);
-  block.quantities.push_back({name, role, story.run.*member, rows, substituted});
-  if (substituted) block.quantities.push_back({"true " + name, role, story.truth.*member, rows, false});
+void add(Block& block, const ExplanationContext& context, const std::string& name, Role role,
+         Tensor Intermediates::* member, const std::vector<std::string>& rows) {
+  const bool substituted = context.substituted(name);
+  block.quantities.push_back({name, role, context.run.*member, rows, substituted});
+  if (substituted) block.quantities.push_back({"true " + name, role, context.truth.*member, rows, false});
 }
 
 Explanation explain(const ExplainInput& input) {
@@ -75,7 +75,7 @@ Explanation explain(const ExplainInput& input) {
                                 std::to_string(run.inputs.size(1)) + " pixels of an input");
   }
 
-  const Story story{input, run, truth};
+  const ExplanationContext context{input, run, truth};
   Explanation explanation;
   explanation.title = input.title.empty() ? "Self-attention step by step" : input.title;
   explanation.score = score_name(input.score);
@@ -88,12 +88,12 @@ Explanation explain(const ExplainInput& input) {
   for (const auto& [name, tensor] : input.substitutes) explanation.substituted.push_back(name);
 
   std::vector<Section>& sections = explanation.sections;
-  sections.push_back(about_roles(story));
-  for (Section& step : derive_steps(story)) sections.push_back(std::move(step));
-  for (Section& step : attend_steps(story)) sections.push_back(std::move(step));
-  if (story.count() > 1) sections.push_back(about_attention_between(story));
-  for (Section& remark : about_tutorials(story)) sections.push_back(std::move(remark));
-  sections.push_back(about_check(story, explanation.target));
+  sections.push_back(about_roles(context));
+  for (Section& step : derive_steps(context)) sections.push_back(std::move(step));
+  for (Section& step : attend_steps(context)) sections.push_back(std::move(step));
+  if (context.count() > 1) sections.push_back(about_attention_between(context));
+  for (Section& remark : about_tutorials(context)) sections.push_back(std::move(remark));
+  sections.push_back(about_check(context, explanation.target));
   return explanation;
 }
 

@@ -6,9 +6,9 @@
 #include <map>
 #include <stdexcept>
 
+#include "explain/explanation_context.h"
 #include "explain/numbers.h"
 #include "explain/require.h"
-#include "explain/story.h"
 #include "qkv/layers/multi_head_attention.h"
 #include "qkv/target.h"
 #include "reference/attention.h"
@@ -74,15 +74,15 @@ MultiHeadAttention layer_of(const ExplainInput& input) {
 }
 
 // Copies of all that passes, without the batch of one.
-struct Notebook : Observer {
+struct Recorder : Observer {
   void receive(std::string_view name, const TensorView& value) override {
-    notes[std::string(name)] = Tensor::copy(value.rank() == 4 ? value.select(0, 0) : value);
+    values[std::string(name)] = Tensor::copy(value.rank() == 4 ? value.select(0, 0) : value);
   }
-  std::map<std::string, Tensor> notes{};
+  std::map<std::string, Tensor> values{};
 };
 
 // What is written about one run.
-struct HeadStory {
+struct HeadsContext {
   const ExplainInput& input;
   const std::map<std::string, Tensor>& run;
 
@@ -104,20 +104,21 @@ std::string counted(std::int64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
-Section project(const HeadStory& story) {
-  const ExplainInput& input = story.input;
+Section project(const HeadsContext& context) {
+  const ExplainInput& input = context.input;
   Block block;
   block.lines = {plain(
       fmt::format("One matrix for all heads turns each input of {} numbers into {}: {} of {} (the query size).",
-                  input.inputs.size(1), story.columns(), counted(input.heads, "head", "heads"), story.head_dim()))};
+                  input.inputs.size(1), context.columns(), counted(input.heads, "head", "heads"), context.head_dim()))};
   if (!input.weights_origin.empty()) block.lines.push_back(plain(input.weights_origin));
   block.quantities = {{"w_query", Role::query, input.w_query, {}, false},
                       {"w_key", Role::key, input.w_key, {}, false},
                       {"w_value", Role::value, input.w_value, {}, false}};
   const auto rows = [&](const char* name, Role role) {
-    const Tensor joined = Tensor::copy(story.run.at(name).view().transpose(0, 1));
+    const Tensor joined = Tensor::copy(context.run.at(name).view().transpose(0, 1));
     return Quantity{std::string("projected ") + name, role,
-                    Tensor::copy(joined.view().reshape({story.count(), story.columns()})), story.names(name), false};
+                    Tensor::copy(joined.view().reshape({context.count(), context.columns()})), context.names(name),
+                    false};
   };
   Block product;
   product.lines = {plain("projected query = inputs x w_query, and so on:")};
@@ -125,51 +126,51 @@ Section project(const HeadStory& story) {
   return {2, "Project, all heads at once", {block, product}};
 }
 
-Section split(const HeadStory& story) {
+Section split(const HeadsContext& context) {
   Block block;
   block.lines = {
       plain("The split is logical: the same numbers, read under another shape. Head 1 owns the first columns."),
-      plain(fmt::format("  {} -> {} -> {}", to_string(Dims{story.count(), story.columns()}),
-                        to_string(Dims{story.count(), story.input.heads, story.head_dim()}),
-                        to_string(Dims{story.input.heads, story.count(), story.head_dim()}))),
+      plain(fmt::format("  {} -> {} -> {}", to_string(Dims{context.count(), context.columns()}),
+                        to_string(Dims{context.count(), context.input.heads, context.head_dim()}),
+                        to_string(Dims{context.input.heads, context.count(), context.head_dim()}))),
       plain("  inputs, columns -> inputs, heads, head_dim -> heads, inputs, head_dim")};
   Section section{3, "Split into heads", {block}};
   for (const auto& [name, role] :
        {std::pair("query", Role::query), std::pair("key", Role::key), std::pair("value", Role::value)}) {
     Block part;
-    part.quantities = {story.quantity(name, role)};
+    part.quantities = {context.quantity(name, role)};
     section.blocks.push_back(part);
   }
   return section;
 }
 
-Section step(const HeadStory& story, int number, const char* title, const std::string& text, const char* name,
+Section step(const HeadsContext& context, int number, const char* title, const std::string& text, const char* name,
              Role role) {
   Block block;
   block.lines = {plain(text)};
-  block.quantities = {story.quantity(name, role)};
+  block.quantities = {context.quantity(name, role)};
   return {number, title, {block}};
 }
 
-Section merge(const HeadStory& story) {
+Section merge(const HeadsContext& context) {
   Block block;
   block.lines = {
       plain("Heads side by side again: swap heads and inputs, then read each input's heads as one row."),
-      plain(fmt::format("  {} -> {} -> {}", to_string(Dims{story.input.heads, story.count(), story.head_dim()}),
-                        to_string(Dims{story.count(), story.input.heads, story.head_dim()}),
-                        to_string(Dims{story.count(), story.columns()})))};
-  block.quantities = {{"merged", Role::output, story.run.at("merged"), story.names("output"), false}};
+      plain(fmt::format("  {} -> {} -> {}", to_string(Dims{context.input.heads, context.count(), context.head_dim()}),
+                        to_string(Dims{context.count(), context.input.heads, context.head_dim()}),
+                        to_string(Dims{context.count(), context.columns()})))};
+  block.quantities = {{"merged", Role::output, context.run.at("merged"), context.names("output"), false}};
   return {7, "Merge the heads", {block}};
 }
 
-Section project_out(const HeadStory& story) {
+Section project_out(const HeadsContext& context) {
   Block block;
   block.lines = {
-      plain(fmt::format("output = merged x w_out{}: {} x {} -> {}", given(story.input.b_out) ? " + b_out" : "",
-                        to_string(Dims{story.count(), story.columns()}), to_string(story.input.w_out.shape()),
-                        to_string(story.run.at("output").shape())))};
-  block.quantities = {{"w_out", Role::output, story.input.w_out, {}, false},
-                      {"output", Role::output, story.run.at("output"), story.names("output"), false}};
+      plain(fmt::format("output = merged x w_out{}: {} x {} -> {}", given(context.input.b_out) ? " + b_out" : "",
+                        to_string(Dims{context.count(), context.columns()}), to_string(context.input.w_out.shape()),
+                        to_string(context.run.at("output").shape())))};
+  block.quantities = {{"w_out", Role::output, context.input.w_out, {}, false},
+                      {"output", Role::output, context.run.at("output"), context.names("output"), false}};
   return {8, "Project out", {block}};
 }
 
@@ -192,16 +193,16 @@ Section about_schemes(const ExplainInput& input, const MultiHeadAttention& layer
   return {0, "Three ways to write the weights", {block}};
 }
 
-double reference_difference(const HeadStory& story, const MultiHeadAttentionOptions& options) {
+double reference_difference(const HeadsContext& context, const MultiHeadAttentionOptions& options) {
   const auto batch = [&](const char* name) {
-    const Tensor& heads = story.run.at(name);
+    const Tensor& heads = context.run.at(name);
     return heads.view().reshape({1, heads.size(0), heads.size(1), heads.size(2)});
   };
   const reference::AttentionResult expected =
       reference::attention(batch("query"), batch("key"), batch("value"), {.mask = options.mask, .stop = options.stop});
-  return larger(largest_difference(story.run.at("heads"), expected.out),
-                larger(largest_difference(story.run.at("weights"), expected.weights),
-                       largest_difference(story.run.at("logits"), expected.logits)));
+  return larger(largest_difference(context.run.at("heads"), expected.out),
+                larger(largest_difference(context.run.at("weights"), expected.weights),
+                       largest_difference(context.run.at("logits"), expected.logits)));
 }
 
 }  // namespace
@@ -213,22 +214,22 @@ Explanation explain_heads(const ExplainInput& input) {
   const MultiHeadAttention layer = layer_of(input);
   const OwnedMask mask = mask_of(input, input.inputs.size(0));
   const MultiHeadAttentionOptions options{.mask = mask.mask, .stop = input.stop};
-  Notebook notebook;
+  Recorder recorder;
   Explanation explanation;
-  explanation.output = layer.forward(input.inputs, options, &notebook);
+  explanation.output = layer.forward(input.inputs, options, &recorder);
   explanation.true_output = explanation.output;
   explanation.stop = input.stop;
-  const HeadStory story{input, notebook.notes};
+  const HeadsContext context{input, recorder.values};
   explanation.title = input.title.empty() ? "Multi-head attention step by step" : input.title;
   explanation.score = score_name(input.score);
-  explanation.scale = 1 / std::sqrt(static_cast<double>(story.head_dim()));
+  explanation.scale = 1 / std::sqrt(static_cast<double>(context.head_dim()));
   explanation.target = selected_target();
-  explanation.largest_difference = reference_difference(story, options);
+  explanation.largest_difference = reference_difference(context, options);
 
   Block inputs;
   inputs.lines = {
-      plain(fmt::format("{} inputs of {} numbers each: one row per input.", story.count(), input.inputs.size(1)))};
-  inputs.quantities = {{"inputs", Role::input, input.inputs, story.names("input"), false}};
+      plain(fmt::format("{} inputs of {} numbers each: one row per input.", context.count(), input.inputs.size(1)))};
+  inputs.quantities = {{"inputs", Role::input, input.inputs, context.names("input"), false}};
   Block check;
   check.lines = {
       plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).",
@@ -237,17 +238,17 @@ Explanation explain_heads(const ExplainInput& input) {
   const std::string masked = mask.mask.align() || given(input.mask) ? "; -inf where a key is hidden" : "";
   explanation.sections = {
       {1, "Prepare inputs", {inputs}},
-      project(story),
-      split(story),
-      step(story, 4, "Score, in each head",
-           fmt::format("logits = query . key / sqrt({}): the size of a head, not of all of them{}.", story.head_dim(),
+      project(context),
+      split(context),
+      step(context, 4, "Score, in each head",
+           fmt::format("logits = query . key / sqrt({}): the size of a head, not of all of them{}.", context.head_dim(),
                        masked),
            "logits", Role::score),
-      step(story, 5, "Softmax, in each head", "Each row becomes positive and sums to 1: each head has its own view.",
+      step(context, 5, "Softmax, in each head", "Each row becomes positive and sums to 1: each head has its own view.",
            "weights", Role::weight),
-      step(story, 6, "Weighted sum, in each head", "heads = weights x value, head by head.", "heads", Role::output),
-      merge(story),
-      project_out(story),
+      step(context, 6, "Weighted sum, in each head", "heads = weights x value, head by head.", "heads", Role::output),
+      merge(context),
+      project_out(context),
       about_schemes(input, layer, explanation.output, options),
       {0, "Check", {check}}};
   return explanation;

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "explain/explanation_context.h"
 #include "explain/numbers.h"
-#include "explain/story.h"
 
 namespace qkv {
 namespace {
@@ -14,7 +14,7 @@ constexpr double kRemarkable = 0.5;  // a share of this size is coloured
 Line summary_line(const HeadSurvey::Entry& entry) {
   const HeadSummary& summary = entry.summary;
   Line line = {
-      {fmt::format("{:>5} {:>4}", entry.place.layer, entry.place.head), Role::none},
+      {fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
       {fmt::format(" {:>8} {:>9}", fixed_text(summary.entropy, 3), fixed_text(summary.distance, 2)), Role::score}};
   for (const double share : {summary.first, summary.previous, summary.next, summary.itself, summary.separators}) {
     line.push_back({fmt::format(" {:>10}", fixed_text(share, 3)), share >= kRemarkable ? Role::weight : Role::none});

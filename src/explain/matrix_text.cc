@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "core/stop.h"
+#include "explain/explanation_context.h"
 #include "explain/numbers.h"
-#include "explain/story.h"
 
 namespace qkv {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::int64_t kShortened = 7;     // to so many lines
 constexpr std::int64_t kMostMatrices = 4;  // of a tensor of rank 3
 constexpr std::size_t kMostLabel = 28;
 
-// How all numbers of one tensor are written, so that they stand in columns.
+// How all numbers of one tensor are written, so that they line up in columns.
 struct NumberFormat {
   int decimals = 0;
   bool scientific = false;

@@ -9,7 +9,7 @@
 
 namespace qkv {
 
-// Lines of text of one width; `title_lines` of them stand above the numbers.
+// Lines of text of one width; `title_lines` of them are above the numbers.
 struct TextBox {
   std::vector<std::string> lines;
   std::size_t width = 0;

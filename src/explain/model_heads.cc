@@ -6,7 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "explain/head_look.h"
+#include "explain/head_trace.h"
 #include "explain/require.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/layers/sequences.h"
@@ -67,20 +67,20 @@ HeadSurvey survey_heads(const Bert& model, const Encoding& text, const SurveyOpt
   return survey;
 }
 
-HeadLook look_at_head(const Bert& model, const Encoding& text, const HeadPlace& place, const BertOptions& options) {
+HeadTrace trace_head(const Bert& model, const Encoding& text, const HeadIndex& index, const BertOptions& options) {
   const BertConfig& config = model.config();
-  check_place(place, config.layers, config.heads);
-  HeadLook look;
-  look.title = fmt::format("Layer {}, head {}", place.layer, place.head);
-  look.place = place;
-  look.heads = config.heads;
-  look.model_dim = config.model_dim;
-  look.tokens = look.keys = text.tokens;
-  const std::string scope = fmt::format("layers.{}.", place.layer);
+  check_index(index, config.layers, config.heads);
+  HeadTrace trace;
+  trace.title = fmt::format("Layer {}, head {}", index.layer, index.head);
+  trace.index = index;
+  trace.heads = config.heads;
+  trace.model_dim = config.model_dim;
+  trace.tokens = trace.keys = text.tokens;
+  const std::string scope = fmt::format("layers.{}.", index.layer);
   run(model, text, options,
-      [&](std::string_view name, const TensorView& value) { keep_part(look, scope, name, value); });
-  complete(look, text.special);
-  return look;
+      [&](std::string_view name, const TensorView& value) { keep_part(trace, scope, name, value); });
+  complete(trace, text.special);
+  return trace;
 }
 
 std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t token) {

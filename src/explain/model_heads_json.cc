@@ -21,7 +21,7 @@ OrderedJson to_object(const HeadSummary& summary) {
 }  // namespace
 
 OrderedJson to_object(const HeadSurvey::Entry& entry) {
-  OrderedJson head = {{"layer", entry.place.layer}, {"head", entry.place.head}};
+  OrderedJson head = {{"layer", entry.index.layer}, {"head", entry.index.head}};
   head.update(to_object(entry.summary));
   if (entry.weights.element_count() > 0) head["weights"] = json_numbers(entry.weights);
   return head;
@@ -35,28 +35,28 @@ std::string to_json(const HeadSurvey& survey) {
   return json_text(object);
 }
 
-std::string to_json(const HeadLook& look, std::optional<std::int64_t> token) {
-  OrderedJson object = {{"layer", look.place.layer}, {"head", look.place.head}, {"tokens", look.tokens}};
-  if (look.keys != look.tokens) object["keys"] = look.keys;
+std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
+  OrderedJson object = {{"layer", trace.index.layer}, {"head", trace.index.head}, {"tokens", trace.tokens}};
+  if (trace.keys != trace.tokens) object["keys"] = trace.keys;
   if (token) object["token"] = *token;
-  object["heads"] = look.heads;
-  object["model_dim"] = look.model_dim;
-  object["summary"] = to_object(look.summary);
+  object["heads"] = trace.heads;
+  object["model_dim"] = trace.model_dim;
+  object["summary"] = to_object(trace.summary);
   object["dtype"] = "f32";
-  object["target"] = look.target;
-  object["scale"] = look.scale;
+  object["target"] = trace.target;
+  object["scale"] = trace.scale;
   for (const auto& [name, tensor] :
-       {std::pair("query", &look.query), std::pair("key", &look.key), std::pair("value", &look.value),
-        std::pair("scores", &look.scores), std::pair("logits", &look.logits), std::pair("weights", &look.weights),
-        std::pair("output", &look.output)}) {
+       {std::pair("query", &trace.query), std::pair("key", &trace.key), std::pair("value", &trace.value),
+        std::pair("scores", &trace.scores), std::pair("logits", &trace.logits), std::pair("weights", &trace.weights),
+        std::pair("output", &trace.output)}) {
     object[name] = json_numbers(*tensor);
   }
   object["keys_by_weight"] = OrderedJson::array();
-  for (std::int64_t i = 0; i < look.weights.size(0); ++i) {
-    object["keys_by_weight"].push_back(keys_by_weight(look.weights, i));
+  for (std::int64_t i = 0; i < trace.weights.size(0); ++i) {
+    object["keys_by_weight"].push_back(keys_by_weight(trace.weights, i));
   }
-  object["largest_difference_of_logits"] = io::json_number(look.logits_difference);
-  object["largest_difference_of_output"] = io::json_number(look.output_difference);
+  object["largest_difference_of_logits"] = io::json_number(trace.logits_difference);
+  object["largest_difference_of_output"] = io::json_number(trace.output_difference);
   return json_text(object);
 }
 

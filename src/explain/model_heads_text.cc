@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
+#include "explain/explanation_context.h"
 #include "explain/heads_table.h"
 #include "explain/numbers.h"
-#include "explain/story.h"
 #include "explain/token_names.h"
 #include "qkv/explain/explain_model.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 // How much of a head is shown.
 struct Shown {
-  std::size_t keys = 5;      // for each token that looks
+  std::size_t keys = 5;      // for each query
   std::size_t rows = 20;     // of the table of one token's keys
   std::int64_t numbers = 6;  // of a value
 };
@@ -29,34 +29,34 @@ struct Names {
   TokenNames tokens, keys;
 };
 
-Section looks(const HeadLook& look, const Names& names, const Shown& shown) {
+Section attention_lists(const HeadTrace& trace, const Names& names, const Shown& shown) {
   Block block;
   block.lines = {plain("Each token, and the tokens that it attends most to, with their weights:")};
-  for (std::int64_t i = 0; i < look.weights.size(0); ++i) {
+  for (std::int64_t i = 0; i < trace.weights.size(0); ++i) {
     Line line{{names.tokens.column(i), Role::query}, {"  ->  ", Role::none}};
-    const std::vector<std::int64_t> keys = keys_by_weight(look.weights, i);
+    const std::vector<std::int64_t> keys = keys_by_weight(trace.weights, i);
     for (std::size_t n = 0; n < std::min(keys.size(), shown.keys); ++n) {
-      if (element(look.logits, i, keys[n]) == -HUGE_VAL) break;  // this one and all after it are hidden
+      if (element(trace.logits, i, keys[n]) == -HUGE_VAL) break;  // this one and all after it are hidden
       line.push_back({(n == 0 ? "" : ", "), Role::none});
       line.push_back({names.keys.unique(keys[n]), Role::key});
-      line.push_back({" " + fixed_text(element(look.weights, i, keys[n]), 3), Role::weight});
+      line.push_back({" " + fixed_text(element(trace.weights, i, keys[n]), 3), Role::weight});
     }
     block.lines.push_back(line);
   }
   return {0, "Who attends to whom", {block}};
 }
 
-Section query_step(const HeadLook& look, const Names& names, std::int64_t token, const Shown&) {
-  const std::int64_t head_dim = look.query.size(1), count = look.query.size(0);
+Section query_step(const HeadTrace& trace, const Names& names, std::int64_t token, const Shown&) {
+  const std::int64_t head_dim = trace.query.size(1), count = trace.query.size(0);
   Block block;
   block.lines = {plain(fmt::format(
       "queries of all heads = inputs x w_query + b_query: {} x {} -> {}; head {} owns {} of "
       "them: {}.",
-      to_string(Dims{count, look.model_dim}), to_string(Dims{look.model_dim, look.heads * head_dim}),
-      to_string(Dims{count, look.heads, head_dim}), look.place.head, head_dim, to_string(look.query.shape())))};
+      to_string(Dims{count, trace.model_dim}), to_string(Dims{trace.model_dim, trace.heads * head_dim}),
+      to_string(Dims{count, trace.heads, head_dim}), trace.index.head, head_dim, to_string(trace.query.shape())))};
   std::string others;
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i != token && look.tokens[static_cast<std::size_t>(i)] == look.tokens[static_cast<std::size_t>(token)]) {
+    if (i != token && trace.tokens[static_cast<std::size_t>(i)] == trace.tokens[static_cast<std::size_t>(token)]) {
       others += (others.empty() ? "" : ", ") + std::to_string(i);
     }
   }
@@ -68,33 +68,33 @@ Section query_step(const HeadLook& look, const Names& names, std::int64_t token,
   }
   block.quantities = {{fmt::format("query of \"{}\"", names.tokens[token]),
                        Role::query,
-                       Tensor::copy(look.query.view().select(0, token)),
+                       Tensor::copy(trace.query.view().select(0, token)),
                        {},
                        false}};
   return {1, fmt::format("The query of token {}, \"{}\"", token, names.tokens[token]), {block}};
 }
 
-Section weights_step(const HeadLook& look, const Names& names, std::int64_t token, const Shown& shown) {
-  const std::int64_t count = look.key.size(0), head_dim = look.key.size(1);
+Section weights_step(const HeadTrace& trace, const Names& names, std::int64_t token, const Shown& shown) {
+  const std::int64_t count = trace.key.size(0), head_dim = trace.key.size(1);
   Block formulas, block;
   formulas.lines = {
       plain(fmt::format("score = query . key: {} with each row of {} -> {}", to_string(Dims{head_dim}),
-                        to_string(look.key.shape()), to_string(Dims{count}))),
-      plain(fmt::format("logit = score x {} (1/sqrt({})): {}", number_text(look.scale), head_dim,
+                        to_string(trace.key.shape()), to_string(Dims{count}))),
+      plain(fmt::format("logit = score x {} (1/sqrt({})): {}", number_text(trace.scale), head_dim,
                         to_string(Dims{count}))),
       plain(fmt::format("weight = softmax of the logits, e^logit / (sum of all e^logit): {}, which sum to 1",
                         to_string(Dims{count})))};
   block.lines.push_back({{fmt::format("{:<{}}", "key", characters(names.keys.column(0))), Role::key},
                          {fmt::format("{:>12}{:>12}", "score", "logit"), Role::score},
                          {fmt::format("{:>12}", "weight"), Role::weight}});
-  const std::vector<std::int64_t> keys = keys_by_weight(look.weights, token);
+  const std::vector<std::int64_t> keys = keys_by_weight(trace.weights, token);
   for (std::size_t n = 0; n < std::min(keys.size(), shown.rows); ++n) {
     const std::int64_t key = keys[n];
     block.lines.push_back({{names.keys.column(key), Role::key},
-                           {fmt::format("{:>12}{:>12}", fixed_text(element(look.scores, token, key), 5),
-                                        fixed_text(element(look.logits, token, key), 5)),
+                           {fmt::format("{:>12}{:>12}", fixed_text(element(trace.scores, token, key), 5),
+                                        fixed_text(element(trace.logits, token, key), 5)),
                             Role::score},
-                           {fmt::format("{:>12}", fixed_text(element(look.weights, token, key), 5)), Role::weight}});
+                           {fmt::format("{:>12}", fixed_text(element(trace.weights, token, key), 5)), Role::weight}});
   }
   if (keys.size() > shown.rows) {
     block.lines.push_back(
@@ -103,46 +103,46 @@ Section weights_step(const HeadLook& look, const Names& names, std::int64_t toke
   return {2, "Scores, logits and weights of the keys, top keys first", {formulas, block}};
 }
 
-Section values_step(const HeadLook& look, const Names& names, std::int64_t token, const Shown& shown) {
-  const std::vector<std::int64_t> keys = keys_by_weight(look.weights, token);
+Section values_step(const HeadTrace& trace, const Names& names, std::int64_t token, const Shown& shown) {
+  const std::vector<std::int64_t> keys = keys_by_weight(trace.weights, token);
   Block block;
-  block.lines = {plain(
-      fmt::format("The values of the top keys, {} numbers each, with the weights they go in by:", look.value.size(1)))};
+  block.lines = {plain(fmt::format("The values of the top keys, {} numbers each, with the weights they go in by:",
+                                   trace.value.size(1)))};
   for (std::size_t n = 0; n < std::min(keys.size(), shown.keys); ++n) {
     block.lines.push_back({{names.keys.column(keys[n]), Role::key},
-                           {"  " + fixed_text(element(look.weights, token, keys[n]), 5), Role::weight},
+                           {"  " + fixed_text(element(trace.weights, token, keys[n]), 5), Role::weight},
                            {" x ", Role::none},
-                           {vector_text(look.value.view().select(0, keys[n]), shown.numbers), Role::value}});
+                           {vector_text(trace.value.view().select(0, keys[n]), shown.numbers), Role::value}});
   }
   return {3, "Values", {block}};
 }
 
-Section output_step(const HeadLook& look, const Names& names, std::int64_t token, const Shown&) {
+Section output_step(const HeadTrace& trace, const Names& names, std::int64_t token, const Shown&) {
   Block block;
   block.lines = {plain(fmt::format("output = the sum of weight x value over all keys: {} x {} -> {}",
-                                   to_string(Dims{look.value.size(0)}), to_string(look.value.shape()),
-                                   to_string(Dims{look.value.size(1)}))),
+                                   to_string(Dims{trace.value.size(0)}), to_string(trace.value.shape()),
+                                   to_string(Dims{trace.value.size(1)}))),
                  plain(fmt::format("The outputs of the {} heads of layer {}, side by side, go on to the output "
                                    "projection.",
-                                   look.heads, look.place.layer))};
+                                   trace.heads, trace.index.layer))};
   block.quantities = {{fmt::format("output for \"{}\"", names.tokens[token]),
                        Role::output,
-                       Tensor::copy(look.output.view().select(0, token)),
+                       Tensor::copy(trace.output.view().select(0, token)),
                        {},
                        false}};
   return {4, "The head's output", {block}};
 }
 
-Section about_origin(const HeadLook& look) {
+Section about_origin(const HeadTrace& trace) {
   Block block;
   block.lines = {
       plain(fmt::format("Queries, keys, values, logits, weights and outputs are those of the kernel's own run "
                         "(f32, target {}); only the scores before the scale are computed for show, in f64, "
                         "from its queries and keys.",
-                        look.target)),
+                        trace.target)),
       plain(fmt::format("Largest differences over all tokens: logits from scale x scores {}, outputs from "
                         "weights x values in f64 {}.",
-                        number_text(look.logits_difference), number_text(look.output_difference)))};
+                        number_text(trace.logits_difference), number_text(trace.output_difference)))};
   return {0, "Where the numbers come from", {block}};
 }
 
@@ -170,18 +170,18 @@ std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
   return to_text(explanation, style);
 }
 
-std::string to_text(const HeadLook& look, std::optional<std::int64_t> token, const TextStyle& style) {
-  const Names names{TokenNames(look.tokens), TokenNames(look.keys)};
+std::string to_text(const HeadTrace& trace, std::optional<std::int64_t> token, const TextStyle& style) {
+  const Names names{TokenNames(trace.tokens), TokenNames(trace.keys)};
   Explanation explanation;
-  explanation.title = printable(look.title);
+  explanation.title = printable(trace.title);
   const Shown shown = style.full ? kAll : Shown();
-  explanation.sections = {looks(look, names, shown)};
+  explanation.sections = {attention_lists(trace, names, shown)};
   if (token) {
     for (const auto& step : {query_step, weights_step, values_step, output_step}) {
-      explanation.sections.push_back(step(look, names, *token, shown));
+      explanation.sections.push_back(step(trace, names, *token, shown));
     }
   }
-  explanation.sections.push_back(about_origin(look));
+  explanation.sections.push_back(about_origin(trace));
   return to_text(explanation, style);
 }
 

@@ -1,12 +1,12 @@
-// The notes around the eight steps: roles, who attends to whom, what the tutorials print, the check.
+// The remarks around the eight steps: roles, who attends to whom, what the tutorials print, the check.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "explain/explanation_context.h"
 #include "explain/numbers.h"
-#include "explain/story.h"
 
 namespace qkv {
 namespace {
@@ -27,9 +27,9 @@ std::string window_in_words(const Mask& window) {
 
 // The keys that query i weighs most, best first; ties go to the lower key. Beside the first, only those that a reader
 // would notice. None if the row is masked whole.
-std::vector<std::int64_t> top_keys(const Story& story, std::int64_t i) {
-  const TensorView weights = story.run.weights.view().select(0, i);
-  std::vector<std::int64_t> keys(static_cast<std::size_t>(story.count()));
+std::vector<std::int64_t> top_keys(const ExplanationContext& context, std::int64_t i) {
+  const TensorView weights = context.run.weights.view().select(0, i);
+  std::vector<std::int64_t> keys(static_cast<std::size_t>(context.count()));
   std::iota(keys.begin(), keys.end(), 0);
   std::erase_if(keys, [&](std::int64_t j) { return !(weights.at<double>({j}) > 0); });
   std::ranges::sort(keys, [&](std::int64_t a, std::int64_t b) {
@@ -42,32 +42,32 @@ std::vector<std::int64_t> top_keys(const Story& story, std::int64_t i) {
 }
 
 // Why query i has no top key.
-const char* without_top_key(const Story& story, std::int64_t i) {
-  const TensorView weights = story.run.weights.view().select(0, i);
-  for (std::int64_t j = 0; j < story.count(); ++j) {
+const char* without_top_key(const ExplanationContext& context, std::int64_t i) {
+  const TensorView weights = context.run.weights.view().select(0, i);
+  for (std::int64_t j = 0; j < context.count(); ++j) {
     if (std::isnan(weights.at<double>({j}))) return " has weights that are not numbers (NaN)";
   }
   return " attends to nobody: everything is hidden from it";
 }
 
 // A scale that would spread the attention, if nearly every row now puts all its weight on one key; else 0.
-double softer_scale(const Story& story) {
+double softer_scale(const ExplanationContext& context) {
   double top = 0, least = 0, most = 0;
-  for (std::int64_t i = 0; i < story.count(); ++i) {
-    story.check_stop();
-    const TensorView weights = story.run.weights.view().select(0, i), logits = story.run.logits.view().select(0, i);
+  for (std::int64_t i = 0; i < context.count(); ++i) {
+    context.check_stop();
+    const TensorView weights = context.run.weights.view().select(0, i), logits = context.run.logits.view().select(0, i);
     double largest = 0;
-    for (std::int64_t j = 0; j < story.count(); ++j) {
+    for (std::int64_t j = 0; j < context.count(); ++j) {
       largest = std::max(largest, weights.at<double>({j}));
       if (!std::isfinite(logits.at<double>({j}))) continue;
       least = std::min(least, logits.at<double>({j}));
       most = std::max(most, logits.at<double>({j}));
     }
-    top += largest / static_cast<double>(story.count());
+    top += largest / static_cast<double>(context.count());
   }
   constexpr double kSaturated = 0.95, kGoodRange = 8;
-  if (top < kSaturated || most - least < kGoodRange || !story.input.substitutes.empty()) return 0;
-  const double scale = std::abs(story.run.scale) * kGoodRange / (most - least);
+  if (top < kSaturated || most - least < kGoodRange || !context.input.substitutes.empty()) return 0;
+  const double scale = std::abs(context.run.scale) * kGoodRange / (most - least);
   const double unit = std::pow(10, std::floor(std::log10(scale)));
   return std::round(scale / unit) * unit;
 }
@@ -83,7 +83,7 @@ Tensor output_of(const ExplainInput& input, Score::Kind score, std::optional<Ali
 
 Line plain(std::string text) { return {{std::move(text), Role::none}}; }
 
-Section about_roles(const Story& story) {
+Section about_roles(const ExplanationContext& context) {
   Block block;
   block.lines = {
       {{"query  ", Role::query}, {"\"who matters to me\"   what an input looks for in the others", Role::none}},
@@ -94,7 +94,7 @@ Section about_roles(const Story& story) {
             "matrices, learned together, keep looking, being found and passing on apart."),
   };
   std::string score;
-  switch (story.input.score) {
+  switch (context.input.score) {
     case Score::Kind::dot:
       score = "query . key";
       break;
@@ -111,67 +111,69 @@ Section about_roles(const Story& story) {
       score = "query . score_w key";
       break;
   }
-  if (story.input.scale)
-    score = fmt::format("{} x ({})", number_text(*story.input.scale),
-                        story.input.score == Score::Kind::scaled_dot ? "query . key" : score);
+  if (context.input.scale)
+    score = fmt::format("{} x ({})", number_text(*context.input.scale),
+                        context.input.score == Score::Kind::scaled_dot ? "query . key" : score);
   Block formula;
   formula.lines = {{{"output", Role::output},
                     {" = softmax(", Role::none},
                     {score, Role::score},
                     {") x ", Role::none},
                     {"value", Role::value},
-                    {fmt::format(", score \"{}\"", score_name(story.input.score)), Role::none}}};
-  if (story.input.causal) formula.lines.push_back(plain("Look-ahead mask: an input sees itself and those before it."));
-  if (story.input.prefix) {
+                    {fmt::format(", score \"{}\"", score_name(context.input.score)), Role::none}}};
+  if (context.input.causal)
+    formula.lines.push_back(plain("Look-ahead mask: an input sees itself and those before it."));
+  if (context.input.prefix) {
     formula.lines.push_back(
         plain(fmt::format("Prefix mask: all see the first {}; otherwise an input sees itself and those before it.",
-                          *story.input.prefix)));
+                          *context.input.prefix)));
   }
-  if (story.has_window()) formula.lines.push_back(plain(window_in_words(story.input.window)));
-  if (given(story.input.mask)) formula.lines.push_back(plain("Mask: 1 = may attend, 0 = hidden."));
-  for (const auto& [name, tensor] : story.input.substitutes) {
+  if (context.has_window()) formula.lines.push_back(plain(window_in_words(context.input.window)));
+  if (given(context.input.mask)) formula.lines.push_back(plain("Mask: 1 = may attend, 0 = hidden."));
+  for (const auto& [name, tensor] : context.input.substitutes) {
     formula.lines.push_back(plain(fmt::format("Substituted: {}. All that follows from it is recomputed.", name)));
   }
   return {0, "Three roles", {block, formula}};
 }
 
-Section about_attention_between(const Story& story) {
+Section about_attention_between(const ExplanationContext& context) {
   Block block;
-  for (std::int64_t i : some_of(story.count(), story.most(20))) {
-    story.check_stop();
+  for (std::int64_t i : some_of(context.count(), context.most(20))) {
+    context.check_stop();
     if (i < 0) {
       block.lines.push_back(plain("..."));
       continue;
     }
-    Line line = {{story.input_name(i), Role::input}};
-    const std::vector<std::int64_t> keys = top_keys(story, i);
-    if (keys.empty()) line.push_back({without_top_key(story, i), Role::none});
+    Line line = {{context.input_name(i), Role::input}};
+    const std::vector<std::int64_t> keys = top_keys(context, i);
+    if (keys.empty()) line.push_back({without_top_key(context, i), Role::none});
     for (std::size_t rank = 0; rank < keys.size(); ++rank) {
-      line.push_back({rank == 0 ? " attends most to " : rank == 1 ? ", then at " : ", ", Role::none});
-      line.push_back({story.input_name(keys[rank]), Role::input});
+      line.push_back({rank == 0 ? " attends most to " : rank == 1 ? ", then to " : ", ", Role::none});
+      line.push_back({context.input_name(keys[rank]), Role::input});
       line.push_back({" (", Role::none});
-      line.push_back({fixed_text(story.run.weights.view().at<double>({i, keys[rank]}), 5), Role::weight});
+      line.push_back({fixed_text(context.run.weights.view().at<double>({i, keys[rank]}), 5), Role::weight});
       line.push_back({")", Role::none});
     }
     block.lines.push_back(line);
   }
   Section section{0, "Who attends to whom", {block}};
-  if (!story.input.picture.empty()) {
-    for (std::int64_t i = 0; i < std::min(story.count(), story.most(3)); ++i) {
+  if (!context.input.picture.empty()) {
+    for (std::int64_t i = 0; i < std::min(context.count(), context.most(3)); ++i) {
       Block pictures;
       const auto draw = [&](const std::string& caption, std::int64_t j) {
         pictures.pictures.push_back(
-            {caption, Tensor::copy(story.run.inputs.view().select(0, j).reshape(story.input.picture))});
+            {caption, Tensor::copy(context.run.inputs.view().select(0, j).reshape(context.input.picture))});
       };
-      draw(story.input_name(i) + " attends to", i);
-      for (std::int64_t j : top_keys(story, i)) {
-        draw(fmt::format("{} ({})", story.input_name(j), fixed_text(story.run.weights.view().at<double>({i, j}), 5)),
-             j);
+      draw(context.input_name(i) + " attends to", i);
+      for (std::int64_t j : top_keys(context, i)) {
+        draw(
+            fmt::format("{} ({})", context.input_name(j), fixed_text(context.run.weights.view().at<double>({i, j}), 5)),
+            j);
       }
       section.blocks.push_back(pictures);
     }
   }
-  if (const double scale = softer_scale(story); scale > 0) {
+  if (const double scale = softer_scale(context); scale > 0) {
     Block hint;
     hint.lines = {
         plain(fmt::format("Nearly all weight goes to one key per row, because the logits are far apart. A "
@@ -182,11 +184,11 @@ Section about_attention_between(const Story& story) {
   return section;
 }
 
-std::vector<Section> about_tutorials(const Story& story) {
-  const ExplainInput& input = story.input;
+std::vector<Section> about_tutorials(const ExplanationContext& context) {
+  const ExplainInput& input = context.input;
   if (!input.tutorial || !input.substitutes.empty()) return {};
   const auto output = [&](const std::string& name, Score::Kind score, std::optional<Align> causal) {
-    return Quantity{name, Role::output, output_of(input, score, causal), story.names("output"), false};
+    return Quantity{name, Role::output, output_of(input, score, causal), context.names("output"), false};
   };
   Block unscaled, scaled, look_ahead;
   unscaled.lines = {plain("As above: the scores go into softmax as they are.")};
@@ -208,8 +210,8 @@ std::vector<Section> about_tutorials(const Story& story) {
           {0, "Why tutorials print 2.0 7.0 1.5", {trap}}};
 }
 
-Section about_check(const Story& story, const std::string& target) {
-  const double difference = larger(story.run.reference_difference, story.truth.reference_difference);
+Section about_check(const ExplanationContext& context, const std::string& target) {
+  const double difference = larger(context.run.reference_difference, context.truth.reference_difference);
   Block block;
   block.lines = {
       plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).", target)),

@@ -38,7 +38,7 @@ class TokenNames {
   }
   std::string operator[](std::int64_t i) const { return names_[static_cast<std::size_t>(i)]; }
   std::string numbered(std::int64_t i) const { return fmt::format("{} {}", i, (*this)[i]); }
-  // Tells apart those that read the same: "the (7)".
+  // Distinguishes those that read the same: "the (7)".
   std::string unique(std::int64_t i) const {
     const bool alone = std::count(names_.begin(), names_.end(), (*this)[i]) == 1;
     return alone ? (*this)[i] : fmt::format("{} ({})", (*this)[i], i);

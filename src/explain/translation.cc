@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "explain/head_look.h"
+#include "explain/head_trace.h"
 #include "qkv/explain/explain_translation.h"
 #include "qkv/layers/sequences.h"
 
@@ -17,31 +17,31 @@ struct Scope {
   const char* after;
 };
 
-Scope scope_of(AttentionPlace attention) {
+Scope scope_of(AttentionSite attention) {
   switch (attention) {
-    case AttentionPlace::encoder:
+    case AttentionSite::encoder:
       return {"encoder.layers.", "."};
-    case AttentionPlace::decoder:
+    case AttentionSite::decoder:
       return {"decoder.layers.", ".self."};
-    case AttentionPlace::encoder_decoder:
+    case AttentionSite::encoder_decoder:
       break;
   }
   return {"decoder.layers.", ".memory."};
 }
 
-const char* name_of(AttentionPlace attention) {
+const char* name_of(AttentionSite attention) {
   switch (attention) {
-    case AttentionPlace::encoder:
+    case AttentionSite::encoder:
       return "Encoder self-attention";
-    case AttentionPlace::decoder:
+    case AttentionSite::decoder:
       return "Masked decoder self-attention";
-    case AttentionPlace::encoder_decoder:
+    case AttentionSite::encoder_decoder:
       break;
   }
   return "Encoder-decoder attention";
 }
 
-// Tokens as text, and the words that they make up.
+// Tokens as text, and the words that they form.
 struct Pieces {
   Pieces(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
     DecodeStream stream(tokenizer);
@@ -78,7 +78,7 @@ struct Run {
         target_tokenizer(translator.target_tokenizer()),
         stop(options.stop) {
     TranslateOptions whole = options;
-    whole.split = false;  // one run of the model is looked at
+    whole.split = false;  // one run of the model is explained
     translation = translator.translate(text, whole);
     if (translation.ids.empty()) throw std::invalid_argument("explain: the text has no tokens");
     const auto positions = static_cast<std::size_t>(model.config().positions);
@@ -143,7 +143,7 @@ TranslationSurvey survey_translation(const Translator& translator, const std::st
   const auto size = [](const std::vector<std::string>& list) { return static_cast<std::int64_t>(list.size()); };
   Tensor word_weights = Tensor::zeros({size(target.words), size(source.words)}, Dtype::f64);
 
-  const auto keep = [&](AttentionPlace attention, const Pieces& keys, std::vector<HeadSurvey::Entry>& entries,
+  const auto keep = [&](AttentionSite attention, const Pieces& keys, std::vector<HeadSurvey::Entry>& entries,
                         std::string_view name, const TensorView& weights) {
     const auto layer = static_cast<std::int64_t>(entries.size()) / weights.size(1);
     const auto [before, after] = scope_of(attention);
@@ -157,38 +157,38 @@ TranslationSurvey survey_translation(const Translator& translator, const std::st
   const double mean = 1 / static_cast<double>(config.decoder_layers * config.decoder_heads);
   run.observe([&](std::string_view name, const TensorView& value) {
     if (!name.ends_with(".weights")) return;
-    if (keep(AttentionPlace::encoder_decoder, source, survey.encoder_decoder, name, value)) {
+    if (keep(AttentionSite::encoder_decoder, source, survey.encoder_decoder, name, value)) {
       add_weights(value, source, target, mean, word_weights);
-    } else if (!keep(AttentionPlace::encoder, source, survey.encoder, name, value)) {
-      keep(AttentionPlace::decoder, read, survey.decoder, name, value);
+    } else if (!keep(AttentionSite::encoder, source, survey.encoder, name, value)) {
+      keep(AttentionSite::decoder, read, survey.decoder, name, value);
     }
   });
   survey.word_weights = Tensor::copy(word_weights.view().slice(0, first, first + size(target_words)));
   return survey;
 }
 
-HeadLook look_at_translation(const Translator& translator, const std::string& text, AttentionPlace attention,
-                             const HeadPlace& place, const TranslateOptions& options) {
+HeadTrace trace_translation(const Translator& translator, const std::string& text, AttentionSite attention,
+                            const HeadIndex& index, const TranslateOptions& options) {
   const MarianConfig& config = translator.model().config();
-  const bool encoder = attention == AttentionPlace::encoder;
-  HeadLook look;
-  look.heads = encoder ? config.encoder_heads : config.decoder_heads;
-  check_place(place, encoder ? config.encoder_layers : config.decoder_layers, look.heads);
+  const bool encoder = attention == AttentionSite::encoder;
+  HeadTrace trace;
+  trace.heads = encoder ? config.encoder_heads : config.decoder_heads;
+  check_index(index, encoder ? config.encoder_layers : config.decoder_layers, trace.heads);
   const Run run(translator, text, options);
   const Pieces source(run.tokenizer, run.batch.source), target(run.target_tokenizer, run.batch.target),
       read(run.target_tokenizer, run.read);
-  look.title = fmt::format("{}, layer {}, head {}: \"{}\" -> \"{}\"", name_of(attention), place.layer, place.head, text,
-                           run.translation.text);
-  look.place = place;
-  look.model_dim = config.model_dim;
-  look.tokens = encoder ? source.names : attention == AttentionPlace::decoder ? read.names : target.names;
-  const Pieces& keys = attention == AttentionPlace::decoder ? read : source;
-  look.keys = keys.names;
+  trace.title = fmt::format("{}, layer {}, head {}: \"{}\" -> \"{}\"", name_of(attention), index.layer, index.head,
+                            text, run.translation.text);
+  trace.index = index;
+  trace.model_dim = config.model_dim;
+  trace.tokens = encoder ? source.names : attention == AttentionSite::decoder ? read.names : target.names;
+  const Pieces& keys = attention == AttentionSite::decoder ? read : source;
+  trace.keys = keys.names;
   const auto [before, after] = scope_of(attention);
-  const std::string scope = fmt::format("{}{}{}", before, place.layer, after);
-  run.observe([&](std::string_view name, const TensorView& value) { keep_part(look, scope, name, value); });
-  complete(look, keys.marks);
-  return look;
+  const std::string scope = fmt::format("{}{}{}", before, index.layer, after);
+  run.observe([&](std::string_view name, const TensorView& value) { keep_part(trace, scope, name, value); });
+  complete(trace, keys.marks);
+  return trace;
 }
 
 }  // namespace qkv

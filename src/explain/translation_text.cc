@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "explain/explanation_context.h"
 #include "explain/heads_table.h"
 #include "explain/numbers.h"
-#include "explain/story.h"
 #include "explain/token_names.h"
 #include "qkv/explain/explain_translation.h"
 

@@ -43,9 +43,9 @@ TEST(ExplainModel, WritesJson) {
   EXPECT_EQ(Json::parse(explain(model, {"--json"}).out).at("heads").size(), 6u);
   const Json whole = Json::parse(explain(model, {"--json", "--weights"}).out);
   EXPECT_EQ(whole.at("heads").at(5).at("weights").at(3).size(), 4u);
-  const Json look = Json::parse(explain(model, {"--json", "--layer", "0", "--head", "1", "--token", "b"}).out);
-  EXPECT_EQ(look.at("token"), 1);
-  EXPECT_EQ(look.at("weights").size(), 4u);
+  const Json trace = Json::parse(explain(model, {"--json", "--layer", "0", "--head", "1", "--token", "b"}).out);
+  EXPECT_EQ(trace.at("token"), 1);
+  EXPECT_EQ(trace.at("weights").size(), 4u);
 }
 
 TEST(ExplainModel, RefusesInOneLine) {

@@ -36,7 +36,7 @@ inline void expect_values(const Tensor& actual, const Dims& shape, const std::ve
   }
 }
 
-// "1.93662 6.68311 1.59507" stands on one line.
+// "1.93662 6.68311 1.59507" is on one line.
 inline bool has_line_with(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

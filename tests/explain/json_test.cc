@@ -45,7 +45,7 @@ TEST(ExplainJson, HoldsEveryIntermediateInFull) {
 
 TEST(ExplainJson, LargeTensorsAreNotShortened) {
   ExplainInput input;
-  make_up_missing(input, {.inputs = 100, .dim = 40});
+  generate_missing(input, {.inputs = 100, .dim = 40});
   const Json json = Json::parse(to_json(explain(input)));
   EXPECT_EQ(json["steps"][0]["tensors"][0]["values"].size(), 100u);
   EXPECT_EQ(json["steps"][0]["tensors"][0]["values"][50].size(), 40u);

@@ -8,7 +8,7 @@
 
 #include "attention/attention_testing.h"
 #include "explain/example.h"
-#include "explain/head_look.h"
+#include "explain/head_trace.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/target.h"
 #include "text/tokenizer_files.h"
@@ -91,61 +91,61 @@ TEST(ModelHeads, SurveyHasEveryHeadInOrder) {
   ASSERT_EQ(survey.heads.size(), 6u);
   for (std::int64_t i = 0; i < 6; ++i) {
     const HeadSurvey::Entry& entry = survey.heads[static_cast<std::size_t>(i)];
-    EXPECT_EQ(entry.place.layer, i / 3);
-    EXPECT_EQ(entry.place.head, i % 3);
-    const HeadLook look = look_at_head(tiny(), small_text(), entry.place);
-    EXPECT_EQ(look.summary.entropy, entry.summary.entropy);
-    EXPECT_EQ(look.summary.itself, entry.summary.itself);
+    EXPECT_EQ(entry.index.layer, i / 3);
+    EXPECT_EQ(entry.index.head, i % 3);
+    const HeadTrace trace = trace_head(tiny(), small_text(), entry.index);
+    EXPECT_EQ(trace.summary.entropy, entry.summary.entropy);
+    EXPECT_EQ(trace.summary.itself, entry.summary.itself);
   }
 }
 
 // Each head's numbers follow from its own query, key and value.
-void expect_consistent(const HeadLook& look) {
-  const std::int64_t count = look.query.size(0), head_dim = look.query.size(1);
+void expect_consistent(const HeadTrace& trace) {
+  const std::int64_t count = trace.query.size(0), head_dim = trace.query.size(1);
   for (std::int64_t i = 0; i < count; ++i) {
-    EXPECT_NEAR(sum_of_row(look.weights, i), 1, kRounding);
+    EXPECT_NEAR(sum_of_row(trace.weights, i), 1, kRounding);
     std::vector<double> exponentials;
     double sum = 0;
     for (std::int64_t j = 0; j < count; ++j) {
       double score = 0;
       for (std::int64_t e = 0; e < head_dim; ++e) {
-        score += look.query.view().at<double>({i, e}) * look.key.view().at<double>({j, e});
+        score += trace.query.view().at<double>({i, e}) * trace.key.view().at<double>({j, e});
       }
-      EXPECT_NEAR(look.scores.view().at<double>({i, j}), score, 1e-12 * (1 + std::abs(score)));
+      EXPECT_NEAR(trace.scores.view().at<double>({i, j}), score, 1e-12 * (1 + std::abs(score)));
       const double logit = score / std::sqrt(static_cast<double>(head_dim));
-      EXPECT_NEAR(look.logits.view().at<double>({i, j}), logit, 1e-5);
+      EXPECT_NEAR(trace.logits.view().at<double>({i, j}), logit, 1e-5);
       exponentials.push_back(std::exp(logit));
       sum += exponentials.back();
     }
     for (std::int64_t j = 0; j < count; ++j) {
-      EXPECT_NEAR(look.weights.view().at<double>({i, j}), exponentials[static_cast<std::size_t>(j)] / sum, 1e-5);
+      EXPECT_NEAR(trace.weights.view().at<double>({i, j}), exponentials[static_cast<std::size_t>(j)] / sum, 1e-5);
     }
     for (std::int64_t e = 0; e < head_dim; ++e) {
       double output = 0;
       for (std::int64_t j = 0; j < count; ++j) {
-        output += exponentials[static_cast<std::size_t>(j)] / sum * look.value.view().at<double>({j, e});
+        output += exponentials[static_cast<std::size_t>(j)] / sum * trace.value.view().at<double>({j, e});
       }
-      EXPECT_NEAR(look.output.view().at<double>({i, e}), output, 1e-5);
+      EXPECT_NEAR(trace.output.view().at<double>({i, e}), output, 1e-5);
     }
   }
-  EXPECT_LT(look.logits_difference, 1e-5);
-  EXPECT_LT(look.output_difference, 1e-5);
+  EXPECT_LT(trace.logits_difference, 1e-5);
+  EXPECT_LT(trace.output_difference, 1e-5);
 }
 
 TEST(ModelHeads, OneHeadIsConsistent) {
   std::set<double> first_queries;
   for (std::int64_t layer = 0; layer < 2; ++layer) {
     for (std::int64_t head = 0; head < 3; ++head) {
-      const HeadLook look = look_at_head(tiny(), small_text(), {layer, head});
-      EXPECT_EQ(look.query.shape(), (Dims{5, 4}));
-      EXPECT_EQ(look.weights.shape(), (Dims{5, 5}));
-      EXPECT_EQ(look.scale, 0.5);
-      EXPECT_EQ(look.target, selected_target());
-      expect_consistent(look);
-      first_queries.insert(look.query.data<double>()[0]);
+      const HeadTrace trace = trace_head(tiny(), small_text(), {layer, head});
+      EXPECT_EQ(trace.query.shape(), (Dims{5, 4}));
+      EXPECT_EQ(trace.weights.shape(), (Dims{5, 5}));
+      EXPECT_EQ(trace.scale, 0.5);
+      EXPECT_EQ(trace.target, selected_target());
+      expect_consistent(trace);
+      first_queries.insert(trace.query.data<double>()[0]);
     }
   }
-  EXPECT_EQ(first_queries.size(), 6u);  // no head stands for another
+  EXPECT_EQ(first_queries.size(), 6u);  // no head passes for another
 }
 
 TEST(ModelHeads, FindsTokensByTextThenByNumber) {
@@ -160,12 +160,12 @@ TEST(ModelHeads, FindsTokensByTextThenByNumber) {
 }
 
 TEST(ModelHeads, RefusesWhatDoesNotFit) {
-  const auto look = [](std::int64_t layer, std::int64_t head) {
-    return refusal([&] { look_at_head(tiny(), small_text(), {layer, head}); });
+  const auto trace = [](std::int64_t layer, std::int64_t head) {
+    return refusal([&] { trace_head(tiny(), small_text(), {layer, head}); });
   };
-  EXPECT_EQ(look(2, 0), "explain: there is no layer 2; the model has layers 0 to 1");
-  EXPECT_EQ(look(-1, 0), "explain: there is no layer -1; the model has layers 0 to 1");
-  EXPECT_EQ(look(0, 3), "explain: there is no head 3; each layer has heads 0 to 2");
+  EXPECT_EQ(trace(2, 0), "explain: there is no layer 2; the model has layers 0 to 1");
+  EXPECT_EQ(trace(-1, 0), "explain: there is no layer -1; the model has layers 0 to 1");
+  EXPECT_EQ(trace(0, 3), "explain: there is no head 3; each layer has heads 0 to 2");
   EXPECT_EQ(refusal([] { survey_heads(tiny(), Encoding()); }), "explain: the text has no tokens");
   Encoding text;
   text.ids.resize(17);
@@ -173,29 +173,29 @@ TEST(ModelHeads, RefusesWhatDoesNotFit) {
             "explain: the text has 17 tokens; the model reads at most 16");
 }
 
-// A head whose numbers are chosen: it looks at the last token, then at the first one.
-HeadLook made_up_look() {
-  HeadLook look;
-  look.heads = 1;
-  look.model_dim = 2;
-  look.tokens = look.keys = {"the", "\x1b[31m", "the"};
-  look.query = look.key = look.value = look.output = test::matrix(3, 2, {1, 2, 3, 4, 5, 6});
-  look.scores = look.logits = test::matrix(3, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9});
-  look.weights = test::matrix(3, 3, {0.25, 0.125, 0.625, 0.25, 0.125, 0.625, 0.25, 0.125, 0.625});
-  look.target = "avx2";
-  return look;
+// A head whose numbers are chosen: it attends to the last token, then to the first one.
+HeadTrace chosen_trace() {
+  HeadTrace trace;
+  trace.heads = 1;
+  trace.model_dim = 2;
+  trace.tokens = trace.keys = {"the", "\x1b[31m", "the"};
+  trace.query = trace.key = trace.value = trace.output = test::matrix(3, 2, {1, 2, 3, 4, 5, 6});
+  trace.scores = trace.logits = test::matrix(3, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  trace.weights = test::matrix(3, 3, {0.25, 0.125, 0.625, 0.25, 0.125, 0.625, 0.25, 0.125, 0.625});
+  trace.target = "avx2";
+  return trace;
 }
 
 TEST(ModelHeads, TextHasTopKeysFirst) {
-  const std::string text = to_text(made_up_look(), 2);
+  const std::string text = to_text(chosen_trace(), 2);
   EXPECT_TRUE(test::has_line_with(text, "  0 the    ->  the (2) 0.625, the (0) 0.250, ?[31m 0.125\n")) << text;
   EXPECT_TRUE(test::has_line_with(text, "this is number 2; also at 0")) << text;
   const std::size_t table = text.find("Step 2.");
   EXPECT_LT(text.find("0.62500", table), text.find("0.25000", table));
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_LE(test::longest_line(text), 98u);
-  EXPECT_EQ(to_text(made_up_look()).find("Step 1."), std::string::npos);
-  EXPECT_NE(to_text(made_up_look(), 2, {.color = true}).find(" \x1b[36m0.625\x1b[0m"), std::string::npos);
+  EXPECT_EQ(to_text(chosen_trace()).find("Step 1."), std::string::npos);
+  EXPECT_NE(to_text(chosen_trace(), 2, {.color = true}).find(" \x1b[36m0.625\x1b[0m"), std::string::npos);
 }
 
 TEST(ModelHeads, EqualWeightsComeInTheOrderOfTheirKeys) {
@@ -204,30 +204,30 @@ TEST(ModelHeads, EqualWeightsComeInTheOrderOfTheirKeys) {
 }
 
 TEST(ModelHeads, ZeroHasNoSign) {
-  HeadLook look = made_up_look();
-  look.logits = look.scores = look.weights = test::matrix(3, 3, {-0.0, -4e-6, 1, -0.0, -4e-6, 1, -0.0, -4e-6, 1});
-  look.summary.entropy = look.summary.distance = look.summary.first = -1e-9;
-  EXPECT_EQ(to_text(look, 2).find("-0.0"), std::string::npos) << to_text(look, 2);
+  HeadTrace trace = chosen_trace();
+  trace.logits = trace.scores = trace.weights = test::matrix(3, 3, {-0.0, -4e-6, 1, -0.0, -4e-6, 1, -0.0, -4e-6, 1});
+  trace.summary.entropy = trace.summary.distance = trace.summary.first = -1e-9;
+  EXPECT_EQ(to_text(trace, 2).find("-0.0"), std::string::npos) << to_text(trace, 2);
   HeadSurvey survey;
   survey.tokens = {"a"};
-  survey.heads = {{.place = {}, .summary = look.summary}};
+  survey.heads = {{.index = {}, .summary = trace.summary}};
   EXPECT_EQ(to_text(survey).find("-0.0"), std::string::npos) << to_text(survey);
 }
 
 // 30 keys, of which a table shows 20 and a line 5; 9 numbers in a value, of which a line shows 5.
 TEST(ModelHeads, NothingIsShortenedInFull) {
-  HeadLook look = made_up_look();
+  HeadTrace trace = chosen_trace();
   const auto counted = [](std::int64_t rows, std::int64_t columns, double first) {
     std::vector<double> values;
     for (std::int64_t i = 0; i < rows * columns; ++i) values.push_back(first + static_cast<double>(i));
     return Tensor::of<double>({rows, columns}, values);
   };
-  look.keys.clear();
-  for (int i = 0; i < 30; ++i) look.keys.push_back(fmt::format("k{}", i));
-  look.key = look.value = counted(30, 9, 1000);
-  look.scores = look.logits = counted(3, 30, 2000);
-  look.weights = counted(3, 30, 3000);
-  const std::string text = to_text(look, 2, {.full = true}), usual = to_text(look, 2);
+  trace.keys.clear();
+  for (int i = 0; i < 30; ++i) trace.keys.push_back(fmt::format("k{}", i));
+  trace.key = trace.value = counted(30, 9, 1000);
+  trace.scores = trace.logits = counted(3, 30, 2000);
+  trace.weights = counted(3, 30, 3000);
+  const std::string text = to_text(trace, 2, {.full = true}), usual = to_text(trace, 2);
   EXPECT_EQ(text.find("..."), std::string::npos);
   for (int i = 0; i < 90; ++i) EXPECT_NE(text.find(fmt::format(" {:.3f}", 3000.0 + i)), std::string::npos) << i;
   for (int i = 60; i < 90; ++i) EXPECT_NE(text.find(fmt::format(" {:.5f}", 2000.0 + i)), std::string::npos) << i;
@@ -236,19 +236,19 @@ TEST(ModelHeads, NothingIsShortenedInFull) {
 }
 
 TEST(ModelHeads, WeightsThatAreNoNumbersComeLast) {
-  HeadLook look = made_up_look();
-  look.weights.data<double>()[0] = std::nan("");
-  EXPECT_TRUE(test::has_line_with(to_text(look), "->  the (2) 0.625, ?[31m 0.125, the (0) nan\n")) << to_text(look);
+  HeadTrace trace = chosen_trace();
+  trace.weights.data<double>()[0] = std::nan("");
+  EXPECT_TRUE(test::has_line_with(to_text(trace), "->  the (2) 0.625, ?[31m 0.125, the (0) nan\n")) << to_text(trace);
 }
 
 // Differences are of the logits, of the output and of nothing; NaN is no small difference.
 TEST(ModelHeads, DifferencesOverNaNAreNaN) {
-  HeadLook look = made_up_look();
-  look.query.data<double>()[0] = std::nan("");
-  complete(look, std::vector<std::uint8_t>(look.tokens.size()));
-  EXPECT_TRUE(std::isnan(look.logits_difference));
-  EXPECT_FALSE(std::isnan(look.output_difference));
-  EXPECT_EQ(Json::parse(to_json(look))["largest_difference_of_logits"], "nan");
+  HeadTrace trace = chosen_trace();
+  trace.query.data<double>()[0] = std::nan("");
+  complete(trace, std::vector<std::uint8_t>(trace.tokens.size()));
+  EXPECT_TRUE(std::isnan(trace.logits_difference));
+  EXPECT_FALSE(std::isnan(trace.output_difference));
+  EXPECT_EQ(Json::parse(to_json(trace))["largest_difference_of_logits"], "nan");
 }
 
 TEST(ModelHeads, TextOfSurveyHasALinePerHead) {
@@ -264,8 +264,8 @@ TEST(ModelHeads, TextOfSurveyHasALinePerHead) {
 }
 
 TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
-  const HeadLook look = look_at_head(tiny(), small_text(), {1, 2});
-  const Json json = Json::parse(to_json(look, 3));
+  const HeadTrace trace = trace_head(tiny(), small_text(), {1, 2});
+  const Json json = Json::parse(to_json(trace, 3));
   EXPECT_EQ(json["layer"], 1);
   EXPECT_EQ(json["head"], 2);
   EXPECT_EQ(json["token"], 3);
@@ -273,13 +273,13 @@ TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
   for (std::int64_t i = 0; i < 5; ++i) {
     for (std::int64_t j = 0; j < 5; ++j) {
       EXPECT_EQ(json["weights"][static_cast<std::size_t>(i)][static_cast<std::size_t>(j)].get<double>(),
-                look.weights.view().at<double>({i, j}));
+                trace.weights.view().at<double>({i, j}));
     }
   }
   EXPECT_EQ(json["output"][4].size(), 4u);
   EXPECT_EQ(json["heads"], 3);
   EXPECT_EQ(json["model_dim"], 12);
-  EXPECT_FALSE(Json::parse(to_json(look)).contains("token"));
+  EXPECT_FALSE(Json::parse(to_json(trace)).contains("token"));
   const HeadSurvey survey = survey_heads(tiny(), small_text());
   const Json table = Json::parse(to_json(survey));
   ASSERT_EQ(table["heads"].size(), 6u);
@@ -291,16 +291,16 @@ TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
 }
 
 TEST(ModelHeads, JsonRanksKeysAsTheTextDoes) {
-  EXPECT_EQ(Json::parse(to_json(made_up_look()))["keys_by_weight"], Json::parse("[[2, 0, 1], [2, 0, 1], [2, 0, 1]]"));
+  EXPECT_EQ(Json::parse(to_json(chosen_trace()))["keys_by_weight"], Json::parse("[[2, 0, 1], [2, 0, 1], [2, 0, 1]]"));
 }
 
 TEST(ModelHeads, SurveyKeepsWeightsOnRequest) {
   const HeadSurvey survey = survey_heads(tiny(), small_text(), {.keep_weights = true});
   const Json table = Json::parse(to_json(survey));
   for (std::size_t i = 0; i < 6; ++i) {
-    const HeadLook look = look_at_head(tiny(), small_text(), survey.heads[i].place);
-    EXPECT_TRUE(testing::same_bits(survey.heads[i].weights, look.weights));
-    EXPECT_EQ(table["heads"][i]["weights"], Json::parse(to_json(look))["weights"]);
+    const HeadTrace trace = trace_head(tiny(), small_text(), survey.heads[i].index);
+    EXPECT_TRUE(testing::same_bits(survey.heads[i].weights, trace.weights));
+    EXPECT_EQ(table["heads"][i]["weights"], Json::parse(to_json(trace))["weights"]);
   }
 }
 
@@ -311,10 +311,10 @@ TEST(ModelHeads, MiniLmOnARealSentence) {
   const Bert model = Bert::load(minilm_folder());
   const Encoding text = Tokenizer::load(minilm_folder() + "/tokenizer.json")
                             .encode("The animal didn't cross the street because it was too tired.");
-  const HeadLook look = look_at_head(model, text, {.layer = 3, .head = 7});
-  EXPECT_EQ(look.tokens[static_cast<std::size_t>(find_token(look.tokens, "it"))], "it");
-  EXPECT_EQ(look.query.shape(), (Dims{16, 32}));
-  expect_consistent(look);
+  const HeadTrace trace = trace_head(model, text, {.layer = 3, .head = 7});
+  EXPECT_EQ(trace.tokens[static_cast<std::size_t>(find_token(trace.tokens, "it"))], "it");
+  EXPECT_EQ(trace.query.shape(), (Dims{16, 32}));
+  expect_consistent(trace);
   const HeadSurvey survey = survey_heads(model, text);
   EXPECT_EQ(survey.heads.size(), 72u);
   for (const HeadSurvey::Entry& entry : survey.heads) {

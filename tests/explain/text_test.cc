@@ -15,28 +15,28 @@ namespace {
 using test::has_line_with;
 using test::matrix;
 
-ExplainInput made_up(const MadeUp& choice) {
+ExplainInput synthetic(const SyntheticInput& choice) {
   ExplainInput input;
-  make_up_missing(input, choice);
+  generate_missing(input, choice);
   return input;
 }
 
 TEST(ExplainText, NamesTheEightStepsInOrder) {
   const std::string text = to_text(explain(worked_example()));
-  std::size_t place = 0;
+  std::size_t at = 0;
   for (const char* title :
        {"Step 1. Prepare inputs", "Step 2. Initialise weights", "Step 3. Derive key, query and value",
         "Step 4. Scores for the first input", "Step 5. Softmax", "Step 6. Multiply scores with values",
         "Step 7. Sum to output 1", "Step 8. Repeat for the rest"}) {
-    const std::size_t next = text.find(title, place);
+    const std::size_t next = text.find(title, at);
     ASSERT_NE(next, std::string::npos) << title;
-    place = next;
+    at = next;
   }
 }
 
 // Once a line and once a row of numbers: a user who has seen enough does not wait for the rest.
 TEST(ExplainText, AsksForAStop) {
-  ExplainInput input = made_up({.inputs = 50, .dim = 3});
+  ExplainInput input = synthetic({.inputs = 50, .dim = 3});
   const auto asked = [](const auto& work) {
     const std::int64_t before = stop_checks();
     work();
@@ -100,7 +100,7 @@ TEST(ExplainText, ColorsByRoleOnlyOnRequest) {
 }
 
 TEST(ExplainText, StaysReadableForLargeInputs) {
-  const std::string text = to_text(explain(made_up({.inputs = 200, .dim = 90})));
+  const std::string text = to_text(explain(synthetic({.inputs = 200, .dim = 90})));
   EXPECT_LE(test::longest_line(text), 98u);
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 500);
   EXPECT_TRUE(has_line_with(text, "output 1 "));
@@ -114,7 +114,7 @@ TEST(ExplainText, NoLineIsWiderThanAsked) {
       ExplainInput input;
       input.score = score;
       input.causal = Align::bottom_right;
-      make_up_missing(input, {.inputs = dim, .dim = dim, .init = Init::normal});
+      generate_missing(input, {.inputs = dim, .dim = dim, .init = Init::normal});
       for (const int width : {60, 98}) {
         EXPECT_LE(test::longest_line(to_text(explain(input), {.width = width})), static_cast<std::size_t>(width))
             << dim;
@@ -124,7 +124,7 @@ TEST(ExplainText, NoLineIsWiderThanAsked) {
 }
 
 TEST(ExplainText, EveryOutputRowStandsOnOneLine) {
-  const ExplainInput input = made_up({.inputs = 5, .dim = 4, .value_dim = 9});
+  const ExplainInput input = synthetic({.inputs = 5, .dim = 4, .value_dim = 9});
   const Explanation explanation = explain(input);
   std::istringstream lines(to_text(explanation));
   int rows = 0;
@@ -148,7 +148,7 @@ TEST(ExplainText, DrawsPictures) {
   input.inputs = matrix(2, 4, {0, 1, 1, 0, 1, 1, 1, 0});
   input.picture = {2, 2};
   input.labels = {"left", "right"};
-  make_up_missing(input, {});
+  generate_missing(input, {});
   const std::string text = to_text(explain(input));
   EXPECT_TRUE(has_line_with(text, "  left    right\n    @@    @@@@\n  @@      @@\n")) << text;
   EXPECT_TRUE(has_line_with(text, "left attends most to "));
@@ -167,7 +167,7 @@ TEST(ExplainText, SaysWhyAnInputLooksAtNobody) {
 
 TEST(ExplainText, TheLowerOfEqualKeysIsNamedFirst) {
   const std::string text = to_text(explain(worked_example()));
-  EXPECT_TRUE(has_line_with(text, "input 1 attends most to input 2 (0.46831), then at input 3 (0.46831)"));
+  EXPECT_TRUE(has_line_with(text, "input 1 attends most to input 2 (0.46831), then to input 3 (0.46831)"));
 }
 
 TEST(ExplainText, ZeroHasNoSign) {
@@ -180,13 +180,13 @@ TEST(ExplainText, ZeroHasNoSign) {
   EXPECT_EQ(text.find("-0 "), std::string::npos) << text;
 }
 
-// Every number of the five heads' matrices, in the rows that they stand in.
+// Every number of the five heads' matrices, in the rows that they belong to.
 TEST(ExplainText, NothingIsShortenedInFull) {
   for (const std::int64_t heads : {0, 5}) {
     ExplainInput input;
     input.heads = heads;
     input.full = true;
-    make_up_missing(input, {.inputs = 25, .dim = 40});
+    generate_missing(input, {.inputs = 25, .dim = 40});
     const Explanation explanation = explain(input);
     const auto squeezed = [](std::string text) {
       for (std::size_t at; (at = text.find("  ")) != std::string::npos;) text.erase(at, 1);

@@ -90,31 +90,31 @@ TEST(ExplainTranslation, SaysWhatWasCutOff) {
 TEST(ExplainTranslation, EveryHeadOfEachAttention) {
   const TranslationSurvey survey = survey_translation(shipped(), kText, {.keep_weights = true});
   const MarianConfig& config = shipped().model().config();
-  const auto expect = [&](const std::vector<HeadSurvey::Entry>& entries, AttentionPlace place, std::int64_t layers,
+  const auto expect = [&](const std::vector<HeadSurvey::Entry>& entries, AttentionSite site, std::int64_t layers,
                           std::int64_t heads) {
     ASSERT_EQ(static_cast<std::int64_t>(entries.size()), layers * heads);
     for (std::int64_t i = 0; i < layers * heads; ++i) {
       const HeadSurvey::Entry& entry = entries[static_cast<std::size_t>(i)];
-      EXPECT_EQ(entry.place.layer, i / heads);
-      EXPECT_EQ(entry.place.head, i % heads);
-      const HeadLook look = look_at_translation(shipped(), kText, place, entry.place);
-      EXPECT_EQ(look.summary.entropy, entry.summary.entropy);
-      ASSERT_EQ(look.weights.shape(), entry.weights.shape());
-      EXPECT_EQ(look.weights.size(0), static_cast<std::int64_t>(look.tokens.size()));
-      EXPECT_EQ(look.weights.size(1), static_cast<std::int64_t>(look.keys.size()));
-      for (std::int64_t row = 0; row < look.weights.size(0); ++row) {
-        EXPECT_NEAR(sum_of_row(look.weights, row), 1, kRounding);
-        for (std::int64_t key = row + 1; place == AttentionPlace::decoder && key < look.weights.size(1); ++key) {
-          EXPECT_EQ(look.weights.view().at<double>({row, key}), 0);  // not written yet
+      EXPECT_EQ(entry.index.layer, i / heads);
+      EXPECT_EQ(entry.index.head, i % heads);
+      const HeadTrace trace = trace_translation(shipped(), kText, site, entry.index);
+      EXPECT_EQ(trace.summary.entropy, entry.summary.entropy);
+      ASSERT_EQ(trace.weights.shape(), entry.weights.shape());
+      EXPECT_EQ(trace.weights.size(0), static_cast<std::int64_t>(trace.tokens.size()));
+      EXPECT_EQ(trace.weights.size(1), static_cast<std::int64_t>(trace.keys.size()));
+      for (std::int64_t row = 0; row < trace.weights.size(0); ++row) {
+        EXPECT_NEAR(sum_of_row(trace.weights, row), 1, kRounding);
+        for (std::int64_t key = row + 1; site == AttentionSite::decoder && key < trace.weights.size(1); ++key) {
+          EXPECT_EQ(trace.weights.view().at<double>({row, key}), 0);  // not written yet
         }
       }
-      EXPECT_LT(look.logits_difference, 1e-4);
-      EXPECT_LT(look.output_difference, 1e-5);
+      EXPECT_LT(trace.logits_difference, 1e-4);
+      EXPECT_LT(trace.output_difference, 1e-5);
     }
   };
-  expect(survey.encoder, AttentionPlace::encoder, config.encoder_layers, config.encoder_heads);
-  expect(survey.decoder, AttentionPlace::decoder, config.decoder_layers, config.decoder_heads);
-  expect(survey.encoder_decoder, AttentionPlace::encoder_decoder, config.decoder_layers, config.decoder_heads);
+  expect(survey.encoder, AttentionSite::encoder, config.encoder_layers, config.encoder_heads);
+  expect(survey.decoder, AttentionSite::decoder, config.decoder_layers, config.decoder_heads);
+  expect(survey.encoder_decoder, AttentionSite::encoder_decoder, config.decoder_layers, config.decoder_heads);
 }
 
 TEST(ExplainTranslation, TextAndJsonSayTheSame) {
@@ -132,14 +132,14 @@ TEST(ExplainTranslation, TextAndJsonSayTheSame) {
 }
 
 TEST(ExplainTranslation, HiddenKeysAreNotShown) {
-  const HeadLook look = look_at_translation(shipped(), "You are welcome", AttentionPlace::decoder, {0, 0});
-  EXPECT_TRUE(test::has_line_with(to_text(look), "0 <pad>  ->  <pad> 1.000\n")) << to_text(look);
+  const HeadTrace trace = trace_translation(shipped(), "You are welcome", AttentionSite::decoder, {0, 0});
+  EXPECT_TRUE(test::has_line_with(to_text(trace), "0 <pad>  ->  <pad> 1.000\n")) << to_text(trace);
 }
 
 TEST(ExplainTranslation, Refuses) {
   EXPECT_THROW(survey_translation(shipped(), ""), std::invalid_argument);
-  EXPECT_THROW(look_at_translation(shipped(), "a", AttentionPlace::decoder, {99, 0}), std::invalid_argument);
-  EXPECT_THROW(look_at_translation(shipped(), "a", AttentionPlace::encoder, {0, -1}), std::invalid_argument);
+  EXPECT_THROW(trace_translation(shipped(), "a", AttentionSite::decoder, {99, 0}), std::invalid_argument);
+  EXPECT_THROW(trace_translation(shipped(), "a", AttentionSite::encoder, {0, -1}), std::invalid_argument);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ struct ExplainInput {
   std::vector<std::string> labels;  // one per input; empty: "input 1", "input 2" ...
   Dims picture;                     // [height, width] if each input is a picture of so many pixels
   std::string weights_origin;       // a sentence on where the weights come from; may be empty
-  Tensor w_embed;                   // [size, dim]: a = w_embed x goes on in place of the input x
+  Tensor w_embed;                   // [size, dim]: a = w_embed x replaces the input x
   Tensor w_query, w_key, w_value;   // [dim or size, key_dim], [.., key_dim], [.., value_dim]: query = a w_query ...
   Tensor b_query, b_key, b_value;   // [key_dim], [key_dim], [value_dim]; added if given
   Score::Kind score = Score::Kind::scaled_dot;
@@ -50,8 +50,8 @@ ExplainInput worked_example();
 
 enum class Init { normal, xavier, kaiming };
 
-// How to generate what ExplainInput lacks (synthetic input); each matrix has a random stream of its own.
-struct MadeUp {
+// How to generate what ExplainInput lacks; each matrix has a random stream of its own.
+struct SyntheticInput {
   std::int64_t inputs = 3;
   std::int64_t dim = 4;
   std::int64_t key_dim = 0;    // 0: the dimension of the inputs
@@ -60,7 +60,7 @@ struct MadeUp {
   std::uint64_t seed = 1;
 };
 // Generates what is missing, and returns its names.
-std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choice);
+std::vector<std::string> generate_missing(ExplainInput& input, const SyntheticInput& choice);
 
 // The part that a number plays. Renderers colour by it.
 enum class Role { none, input, query, key, value, score, weight, output };
@@ -92,7 +92,7 @@ struct Block {
   std::vector<Quantity> quantities;
 };
 
-// A step (number 1 to 8) or a note between them (number 0).
+// A step (number 1 to 8) or a remark between them (number 0).
 struct Section {
   int number = 0;
   std::string title;

@@ -3,8 +3,8 @@
 //
 //   Encoding text = tokenizer.encode("It was too tired.");
 //   std::cout << to_text(survey_heads(model, text));
-//   HeadLook look = look_at_head(model, text, {.layer = 3, .head = 7});
-//   std::cout << to_text(look, find_token(look.tokens, "it"));
+//   HeadTrace trace = trace_head(model, text, {.layer = 3, .head = 7});
+//   std::cout << to_text(trace, find_token(trace.tokens, "it"));
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace qkv {
 
 // Layers and heads count from 0.
-struct HeadPlace {
+struct HeadIndex {
   std::int64_t layer = 0;
   std::int64_t head = 0;
 };
@@ -48,7 +48,7 @@ struct SurveyOptions {
 
 struct HeadSurvey {
   struct Entry {
-    HeadPlace place;
+    HeadIndex index;
     HeadSummary summary;
     Tensor weights{};  // [tokens, tokens], f64; only if they were to be kept
   };
@@ -57,9 +57,9 @@ struct HeadSurvey {
 };
 
 // One head at work on one text. The kernel computes in f32; the tensors hold its numbers as f64.
-struct HeadLook {
+struct HeadTrace {
   std::string title;
-  HeadPlace place;
+  HeadIndex index;
   std::int64_t heads = 0;           // of the layer
   std::int64_t model_dim = 0;       // the size of the layer's inputs
   std::vector<std::string> tokens;  // the queries
@@ -78,7 +78,7 @@ struct HeadLook {
 
 // std::invalid_argument if the text has no tokens or too many for the model, or there is no such layer or head.
 HeadSurvey survey_heads(const Bert& model, const Encoding& text, const SurveyOptions& options = {});
-HeadLook look_at_head(const Bert& model, const Encoding& text, const HeadPlace& place, const BertOptions& options = {});
+HeadTrace trace_head(const Bert& model, const Encoding& text, const HeadIndex& index, const BertOptions& options = {});
 
 // The keys of one row of weights, f64, by falling weight; equal weights: lower key first. Weights that are not numbers,
 // as a broken model has, come last.
@@ -90,10 +90,10 @@ std::int64_t find_token(std::span<const std::string> tokens, const std::string& 
 
 std::string to_text(const HeadSurvey& survey, const TextStyle& style = {});
 // Who attends to whom; with a token, also its computation step by step.
-std::string to_text(const HeadLook& look, std::optional<std::int64_t> token = {}, const TextStyle& style = {});
+std::string to_text(const HeadTrace& trace, std::optional<std::int64_t> token = {}, const TextStyle& style = {});
 
 // One JSON object with all that the text shows, every number in full; a survey with the weights that were kept.
 std::string to_json(const HeadSurvey& survey);
-std::string to_json(const HeadLook& look, std::optional<std::int64_t> token = {});
+std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token = {});
 
 }  // namespace qkv

@@ -18,7 +18,7 @@ namespace qkv {
 
 // The three attentions of a Transformer: encoder self-attention, masked decoder self-attention, and
 // encoder-decoder attention.
-enum class AttentionPlace { encoder, decoder, encoder_decoder };
+enum class AttentionSite { encoder, decoder, encoder_decoder };
 
 struct TranslationSurveyOptions {
   bool keep_weights = false;  // of every head
@@ -42,8 +42,8 @@ struct TranslationSurvey {
 TranslationSurvey survey_translation(const Translator& translator, const std::string& text,
                                      const TranslationSurveyOptions& options = {});
 // Queries and keys of self-attention are tokens read; a query of encoder-decoder attention is the token written.
-HeadLook look_at_translation(const Translator& translator, const std::string& text, AttentionPlace attention,
-                             const HeadPlace& place, const TranslateOptions& options = {});
+HeadTrace trace_translation(const Translator& translator, const std::string& text, AttentionSite attention,
+                            const HeadIndex& index, const TranslateOptions& options = {});
 
 // The translation and its words alone.
 std::string words_to_text(const TranslationSurvey& survey, const TextStyle& style = {});

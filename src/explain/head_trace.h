@@ -22,15 +22,15 @@ class Listener : public Observer {
 };
 
 // std::invalid_argument, saying which there are.
-void check_place(const HeadPlace& place, std::int64_t layers, std::int64_t heads);
+void check_index(const HeadIndex& index, std::int64_t layers, std::int64_t heads);
 
 // One head's part of a ragged intermediate, [tokens, heads, size], as f64.
 Tensor part_of(const TensorView& value, std::int64_t head);
 
 // Keeps an intermediate named `scope` + query, key, value, logits, weights or heads.
-void keep_part(HeadLook& look, std::string_view scope, std::string_view name, const TensorView& value);
+void keep_part(HeadTrace& trace, std::string_view scope, std::string_view name, const TensorView& value);
 
 // Derives the rest from what was kept; `special` as Encoding has it, for the keys.
-void complete(HeadLook& look, std::span<const std::uint8_t> special);
+void complete(HeadTrace& trace, std::span<const std::uint8_t> special);
 
 }  // namespace qkv

@@ -1,5 +1,5 @@
 // Collects the intermediates of one head, and checks that the layer and head exist.
-#include "explain/head_look.h"
+#include "explain/head_trace.h"
 
 #include <fmt/format.h>
 
@@ -38,36 +38,36 @@ double scaled_difference(const Tensor& logits, const Tensor& scores, double scal
 
 }  // namespace
 
-void check_place(const HeadPlace& place, std::int64_t layers, std::int64_t heads) {
-  if (place.layer < 0 || place.layer >= layers) {
+void check_index(const HeadIndex& index, std::int64_t layers, std::int64_t heads) {
+  if (index.layer < 0 || index.layer >= layers) {
     throw std::invalid_argument(
-        fmt::format("explain: there is no layer {}; the model has layers 0 to {}", place.layer, layers - 1));
+        fmt::format("explain: there is no layer {}; the model has layers 0 to {}", index.layer, layers - 1));
   }
-  if (place.head < 0 || place.head >= heads) {
+  if (index.head < 0 || index.head >= heads) {
     throw std::invalid_argument(
-        fmt::format("explain: there is no head {}; each layer has heads 0 to {}", place.head, heads - 1));
+        fmt::format("explain: there is no head {}; each layer has heads 0 to {}", index.head, heads - 1));
   }
 }
 
 Tensor part_of(const TensorView& value, std::int64_t head) { return convert(value.select(1, head), Dtype::f64); }
 
-void keep_part(HeadLook& look, std::string_view scope, std::string_view name, const TensorView& value) {
+void keep_part(HeadTrace& trace, std::string_view scope, std::string_view name, const TensorView& value) {
   if (!name.starts_with(scope)) return;
   name.remove_prefix(scope.size());
   for (const auto& [wanted, tensor] :
-       {std::pair("query", &look.query), std::pair("key", &look.key), std::pair("value", &look.value),
-        std::pair("logits", &look.logits), std::pair("weights", &look.weights), std::pair("heads", &look.output)}) {
-    if (name == wanted) *tensor = part_of(value, look.place.head);
+       {std::pair("query", &trace.query), std::pair("key", &trace.key), std::pair("value", &trace.value),
+        std::pair("logits", &trace.logits), std::pair("weights", &trace.weights), std::pair("heads", &trace.output)}) {
+    if (name == wanted) *tensor = part_of(value, trace.index.head);
   }
 }
 
-void complete(HeadLook& look, std::span<const std::uint8_t> special) {
-  look.scale = 1 / std::sqrt(static_cast<double>(look.query.size(1)));
-  look.scores = product(look.query, look.key.view().transpose(0, 1));
-  look.summary = summarize_head(look.weights, special);
-  look.target = selected_target();
-  look.logits_difference = scaled_difference(look.logits, look.scores, look.scale);
-  look.output_difference = largest_difference(look.output, product(look.weights, look.value));
+void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
+  trace.scale = 1 / std::sqrt(static_cast<double>(trace.query.size(1)));
+  trace.scores = product(trace.query, trace.key.view().transpose(0, 1));
+  trace.summary = summarize_head(trace.weights, special);
+  trace.target = selected_target();
+  trace.logits_difference = scaled_difference(trace.logits, trace.scores, trace.scale);
+  trace.output_difference = largest_difference(trace.output, product(trace.weights, trace.value));
 }
 
 }  // namespace qkv

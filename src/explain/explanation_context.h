@@ -1,4 +1,4 @@
-// The explanation context: what the eight steps and the notes around them are written from.
+// The explanation context: what the eight steps and the remarks around them are written from.
 #pragma once
 
 #include <limits>
@@ -12,7 +12,7 @@
 
 namespace qkv {
 
-struct Story {
+struct ExplanationContext {
   const ExplainInput& input;
   const Intermediates& run;    // with the substitutions
   const Intermediates& truth;  // without
@@ -37,22 +37,22 @@ std::string score_name(Score::Kind kind);
 // A line of text in no role.
 Line plain(std::string text);
 
-// Up to `most` (at least 3) of the indices 0 ... count - 1; -1 stands for those left out in the middle.
+// Up to `most` (at least 3) of the indices 0 ... count - 1; -1 means those left out in the middle.
 std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most);
 
 // Adds an intermediate to a block; the true one follows it if it was substituted.
-void add(Block& block, const Story& story, const std::string& name, Role role, Tensor Intermediates::* member,
-         const std::vector<std::string>& rows);
+void add(Block& block, const ExplanationContext& context, const std::string& name, Role role,
+         Tensor Intermediates::* member, const std::vector<std::string>& rows);
 
-std::vector<Section> derive_steps(const Story& story);  // 1 to 3
-std::vector<Section> attend_steps(const Story& story);  // 4 to 8
+std::vector<Section> derive_steps(const ExplanationContext& context);  // 1 to 3
+std::vector<Section> attend_steps(const ExplanationContext& context);  // 4 to 8
 
 // The walk-through of multi-head attention.
 Explanation explain_heads(const ExplainInput& input);
 
-Section about_roles(const Story& story);
-Section about_attention_between(const Story& story);  // who looks at whom
-std::vector<Section> about_tutorials(const Story& story);
-Section about_check(const Story& story, const std::string& target);
+Section about_roles(const ExplanationContext& context);
+Section about_attention_between(const ExplanationContext& context);
+std::vector<Section> about_tutorials(const ExplanationContext& context);
+Section about_check(const ExplanationContext& context, const std::string& target);
 
 }  // namespace qkv

@@ -26,8 +26,8 @@ enum Stream : std::uint64_t {
   kOut = 1u << 31
 };
 
-// What makes matrices of one choice.
-struct Maker {
+// Generates matrices of one choice.
+struct Generator {
   std::uint64_t seed;
   const std::stop_token& stop;
 
@@ -64,23 +64,23 @@ const char* name_of(Init init) {
 
 }  // namespace
 
-std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choice) {
+std::vector<std::string> generate_missing(ExplainInput& input, const SyntheticInput& choice) {
   check_matrices(input);
-  const Maker maker{choice.seed, input.stop};
+  const Generator generator{choice.seed, input.stop};
   const auto columns = [](const Tensor& tensor) { return tensor.size(-1); };
 
   std::vector<std::string> all;
   if (!given(input.inputs)) {
-    input.inputs = maker.normal({choice.inputs, choice.dim}, 1, kInputs);
+    input.inputs = generator.normal({choice.inputs, choice.dim}, 1, kInputs);
     all.push_back("inputs");
   }
   const std::int64_t dim = !given(input.w_embed) ? columns(input.inputs) : input.w_embed.size(0);
 
-  std::vector<std::string> made_up;
+  std::vector<std::string> generated;
   const auto projection = [&](const char* name, Tensor& weights, std::int64_t size, Stream stream) {
     if (given(weights)) return;
-    weights = maker.normal({dim, size}, deviation(choice.init, dim, size), stream);
-    made_up.push_back(name);
+    weights = generator.normal({dim, size}, deviation(choice.init, dim, size), stream);
+    generated.push_back(name);
   };
   std::int64_t key_dim = choice.key_dim > 0 ? choice.key_dim : dim;
   if (given(input.w_query)) key_dim = columns(input.w_query);
@@ -97,9 +97,9 @@ std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choi
   if (given(input.score_v)) hidden = input.score_v.element_count();
   const auto parameter = [&](const char* name, Tensor& weights, const Dims& shape, Stream stream) {
     if (given(weights)) return;
-    weights =
-        maker.normal(shape, deviation(choice.init, shape[shape.size() - 1], shape.size() == 2 ? shape[0] : 1), stream);
-    made_up.push_back(name);
+    weights = generator.normal(shape, deviation(choice.init, shape[shape.size() - 1], shape.size() == 2 ? shape[0] : 1),
+                               stream);
+    generated.push_back(name);
   };
   switch (input.score) {
     case Score::Kind::additive:
@@ -120,15 +120,15 @@ std::vector<std::string> make_up_missing(ExplainInput& input, const MadeUp& choi
   }
   if (input.heads != 0 && !given(input.w_out)) {
     const std::int64_t merged = columns(input.w_value);
-    input.w_out = maker.normal({merged, dim}, deviation(choice.init, merged, dim), kOut);
-    made_up.push_back("w_out");
+    input.w_out = generator.normal({merged, dim}, deviation(choice.init, merged, dim), kOut);
+    generated.push_back("w_out");
   }
-  if (made_up.empty()) return all;
+  if (generated.empty()) return all;
   input.weights_origin = fmt::format(
       "Generated at random ({}, seed {}): {}. Nothing has been learned, so who attends to whom "
       "is chance.",
-      name_of(choice.init), choice.seed, fmt::join(made_up, ", "));
-  all.insert(all.end(), made_up.begin(), made_up.end());
+      name_of(choice.init), choice.seed, fmt::join(generated, ", "));
+  all.insert(all.end(), generated.begin(), generated.end());
   return all;
 }
 

@@ -1,4 +1,4 @@
-// Made-up inputs and weights, and every score on them against the reference.
+// Synthetic inputs and weights, and every score on them against the reference.
 #include <cmath>
 
 #include "core/stop.h"
@@ -13,10 +13,10 @@ namespace {
 using test::matrix;
 using test::quantity;
 
-ExplainInput made_up(const MadeUp& choice, Score::Kind score = Score::Kind::scaled_dot) {
+ExplainInput synthetic(const SyntheticInput& choice, Score::Kind score = Score::Kind::scaled_dot) {
   ExplainInput input;
   input.score = score;
-  make_up_missing(input, choice);
+  generate_missing(input, choice);
   return input;
 }
 
@@ -24,8 +24,8 @@ bool equal(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::equal(a.data<double>(), a.data<double>() + a.element_count(), b.data<double>());
 }
 
-TEST(MakeUp, GivesTheShapesAskedFor) {
-  const ExplainInput input = made_up({.inputs = 7, .dim = 5, .key_dim = 3, .value_dim = 2}, Score::Kind::additive);
+TEST(SyntheticInput, GivesTheShapesAskedFor) {
+  const ExplainInput input = synthetic({.inputs = 7, .dim = 5, .key_dim = 3, .value_dim = 2}, Score::Kind::additive);
   EXPECT_EQ(input.inputs.shape(), (Dims{7, 5}));
   EXPECT_EQ(input.w_query.shape(), (Dims{5, 3}));
   EXPECT_EQ(input.w_key.shape(), (Dims{5, 3}));
@@ -35,40 +35,40 @@ TEST(MakeUp, GivesTheShapesAskedFor) {
   EXPECT_EQ(explain(input).output.shape(), (Dims{7, 2}));
 }
 
-// The stop token is asked once a row of all that is made up.
-TEST(MakeUp, AsksForAStop) {
+// The stop token is asked once a row of all that is generated.
+TEST(SyntheticInput, AsksForAStop) {
   ExplainInput input;
   const std::int64_t before = stop_checks();
-  make_up_missing(input, {.inputs = 30, .dim = 20, .key_dim = 7});
+  generate_missing(input, {.inputs = 30, .dim = 20, .key_dim = 7});
   EXPECT_GE(stop_checks() - before, 30 + 3 * 20);
   std::stop_source source;
   source.request_stop();
   ExplainInput stopped;
   stopped.stop = source.get_token();
-  EXPECT_THROW(make_up_missing(stopped, {}), Stopped);
+  EXPECT_THROW(generate_missing(stopped, {}), Stopped);
 }
 
-TEST(MakeUp, TheSeedDecidesAll) {
-  const ExplainInput one = made_up({.seed = 1}), again = made_up({.seed = 1}), two = made_up({.seed = 2});
+TEST(SyntheticInput, TheSeedDecidesAll) {
+  const ExplainInput one = synthetic({.seed = 1}), again = synthetic({.seed = 1}), two = synthetic({.seed = 2});
   EXPECT_TRUE(equal(one.inputs, again.inputs) && equal(one.w_query, again.w_query));
   EXPECT_FALSE(equal(one.inputs, two.inputs));
   EXPECT_FALSE(equal(one.w_query, two.w_query));
   EXPECT_FALSE(equal(one.w_query, one.w_key));
 }
 
-TEST(MakeUp, WhatIsGivenStaysAndLeavesTheRest) {
+TEST(SyntheticInput, WhatIsGivenStaysAndLeavesTheRest) {
   ExplainInput partly;
   partly.w_key = matrix(4, 4, std::vector<double>(16, .5));
-  make_up_missing(partly, {});
-  const ExplainInput all = made_up({});
+  generate_missing(partly, {});
+  const ExplainInput all = synthetic({});
   EXPECT_EQ(partly.w_key.data<double>()[0], .5);
   EXPECT_TRUE(equal(partly.w_query, all.w_query) && equal(partly.w_value, all.w_value) &&
               equal(partly.inputs, all.inputs));
 }
 
-TEST(MakeUp, DeviationFollowsTheRule) {
+TEST(SyntheticInput, DeviationFollowsTheRule) {
   const auto deviation = [](Init init) {
-    const ExplainInput input = made_up({.dim = 300, .key_dim = 100, .init = init});
+    const ExplainInput input = synthetic({.dim = 300, .key_dim = 100, .init = init});
     double sum = 0;
     for (int i = 0; i < 30000; ++i) sum += input.w_query.data<double>()[i] * input.w_query.data<double>()[i];
     return std::sqrt(sum / 30000);
@@ -95,10 +95,10 @@ Score score_of(const ExplainInput& input) {
   return Score::scaled_dot();
 }
 
-TEST(MakeUp, EveryScoreAgreesWithTheReference) {
+TEST(SyntheticInput, EveryScoreAgreesWithTheReference) {
   for (const Score::Kind kind :
        {Score::Kind::dot, Score::Kind::scaled_dot, Score::Kind::additive, Score::Kind::concat, Score::Kind::bilinear}) {
-    const ExplainInput input = made_up({.inputs = 6, .dim = 5, .key_dim = 4, .value_dim = 3}, kind);
+    const ExplainInput input = synthetic({.inputs = 6, .dim = 5, .key_dim = 4, .value_dim = 3}, kind);
     const Explanation explanation = explain(input);
     AttentionOptions options;
     options.score = score_of(input);
@@ -116,12 +116,12 @@ TEST(MakeUp, EveryScoreAgreesWithTheReference) {
   }
 }
 
-TEST(MakeUp, RefusesMatricesThatAreNone) {
+TEST(SyntheticInput, RefusesMatricesThatAreNone) {
   ExplainInput input;
   input.inputs = Tensor::zeros({4}, Dtype::f64);
-  EXPECT_THROW(make_up_missing(input, {}), std::invalid_argument);
+  EXPECT_THROW(generate_missing(input, {}), std::invalid_argument);
   input.inputs = Tensor::zeros({0, 4}, Dtype::f64);
-  EXPECT_THROW(make_up_missing(input, {}), std::invalid_argument);
+  EXPECT_THROW(generate_missing(input, {}), std::invalid_argument);
 }
 
 }  // namespace
