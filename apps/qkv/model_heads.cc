@@ -6,7 +6,9 @@
 #include <limits>
 #include <string_view>
 
-#include "qkv/explain/explain_translation.h"
+#include "qkv/explain/encoded_text.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/translated_text.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -24,33 +26,37 @@ void refuse_others(const Command& command) {
   }
 }
 
-std::string show(const HeadTrace& trace, const ModelOptions& options, bool json, const TextStyle& style) {
+std::size_t chosen_site(const std::vector<AttentionSite>& sites, const std::optional<std::string>& name) {
+  if (sites.size() == 1) {
+    if (name) throw UsageError("--attention", "needs a translation model");
+    return 0;
+  }
+  std::string names;
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    if (name == sites[i].option()) return i;
+    names += (i == 0 ? "" : i + 1 < sites.size() ? ", " : " or ") + sites[i].option();
+  }
+  throw UsageError("--attention", "must be given: " + names);
+}
+
+std::string explained(const Explainable& input, const ModelOptions& options, bool json, const TextStyle& style) {
+  if (!options.layer) {
+    const HeadSurvey survey = survey_heads(input, {.keep_weights = options.weights});
+    return json ? to_json(survey) + "\n" : to_text(survey, style);
+  }
+  const std::size_t site = chosen_site(input.attentions().sites, options.attention);
+  const HeadTrace trace = trace_head(input, {.layer = *options.layer, .head = *options.head, .site = site});
   std::optional<std::int64_t> token;
   if (options.token) token = find_token(trace.tokens, *options.token);
   return json ? to_json(trace, token) + "\n" : to_text(trace, token, style);
-}
-
-std::string explain_translation(const ModelOptions& options, bool json, const TextStyle& style) {
-  const Translator translator = Translator::load(options.folder);
-  const TranslateOptions run{.stop = interruption()};
-  if (!options.layer) {
-    const TranslationSurvey survey =
-        survey_translation(translator, options.text, {.keep_weights = options.weights, .translate = run});
-    return json ? to_json(survey) + "\n" : to_text(survey, style);
-  }
-  if (!options.attention) throw UsageError("--attention", "must be given: encoder, decoder or encoder-decoder");
-  const HeadTrace trace = trace_translation(translator, options.text, *options.attention,
-                                            {.layer = *options.layer, .head = *options.head}, run);
-  return show(trace, options, json, style);
 }
 
 }  // namespace
 
 std::vector<Option> model_options(ModelOptions& options) {
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-  const Names<AttentionSite> sites = {{"encoder", AttentionSite::encoder},
-                                      {"decoder", AttentionSite::decoder},
-                                      {"encoder-decoder", AttentionSite::encoder_decoder}};
+  const Names<std::string> sites = {
+      {"encoder", "encoder"}, {"decoder", "decoder"}, {"encoder-decoder", "encoder-decoder"}};
   return {{"--model", file(options.folder, "FOLDER"),
            "folder of the model whose heads --text shows: config.json, model.safetensors, tokenizer.json (default: "
            "English to Spanish, the model that comes with qkv)",
@@ -72,17 +78,14 @@ std::vector<Option> model_options(ModelOptions& options) {
 
 std::string explain_model(const Command& command, const ModelOptions& options, bool json, const TextStyle& style) {
   refuse_others(command);
-  if (Marian::is_in(options.folder)) return explain_translation(options, json, style);
-  if (options.attention) throw UsageError("--attention", "needs a translation model");
+  if (Marian::is_in(options.folder)) {
+    const Translator translator = Translator::load(options.folder);
+    return explained(TranslatedText(translator, options.text, {.stop = interruption()}), options, json, style);
+  }
   const std::int64_t vocab = Bert::check(options.folder).vocab;
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
   const Bert model = Bert::load(options.folder);
-  const BertOptions run{.stop = interruption()};
-  if (!options.layer) {
-    const HeadSurvey survey = survey_heads(model, text, {.keep_weights = options.weights, .run = run});
-    return json ? to_json(survey) + "\n" : to_text(survey, style);
-  }
-  return show(trace_head(model, text, {.layer = *options.layer, .head = *options.head}, run), options, json, style);
+  return explained(EncodedText(model, text, {.stop = interruption()}), options, json, style);
 }
 
 }  // namespace qkv::app

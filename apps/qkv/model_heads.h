@@ -6,15 +6,14 @@
 #include <string>
 
 #include "command_line.h"
-#include "qkv/explain/explain_translation.h"
+#include "qkv/explain/explain.h"
 
 namespace qkv::app {
 
 struct ModelOptions {
   std::string folder = QKV_MODEL, text;
   std::optional<std::int64_t> layer, head;
-  std::optional<AttentionSite> attention;
-  std::optional<std::string> token;
+  std::optional<std::string> attention, token;
   bool weights = false;
 };
 

@@ -15,7 +15,8 @@
 #include "lines.h"
 #include "options.h"
 #include "qkv/error.h"
-#include "qkv/explain/explain_translation.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/translated_text.h"
 #include "qkv/models/translator.h"
 #include "signals.h"
 #include "text_style.h"
@@ -161,7 +162,7 @@ void explain(const TranslateRequest& request, const Translator& translator) {
     options.stream = {i, 0};
     const std::string& text = request.texts[i];
     for (const std::string& sentence : options.split ? translator.sentences(text) : std::vector{text}) {
-      const TranslationSurvey survey = survey_translation(translator, sentence, {.translate = options});
+      const HeadSurvey survey = survey_heads(TranslatedText(translator, sentence, options));
       ++options.stream.part;
       if (request.json) {
         std::cout << to_json(survey) << '\n';

@@ -1,14 +1,17 @@
-// Collects the intermediates of one head, and checks that the layer and head exist.
+// Collects the intermediates of one head from a run, and finds tokens and keys in them.
 #include "explain/head_trace.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 
 #include "explain/intermediates.h"
+#include "explain/observe.h"
+#include "explain/require.h"
 #include "qkv/target.h"
 
 namespace qkv {
@@ -36,30 +39,25 @@ double scaled_difference(const Tensor& logits, const Tensor& scores, double scal
   return largest;
 }
 
+void check(const HeadIndex& index, const AttentionSite& site) {
+  if (index.layer < 0 || index.layer >= site.layers) {
+    throw std::invalid_argument(
+        fmt::format("explain: there is no layer {}; the model has layers 0 to {}", index.layer, site.layers - 1));
+  }
+  if (index.head < 0 || index.head >= site.heads) {
+    throw std::invalid_argument(
+        fmt::format("explain: there is no head {}; each layer has heads 0 to {}", index.head, site.heads - 1));
+  }
+}
+
+std::string title_of(const HeadIndex& index, const AttentionSite& site, const std::string& input) {
+  const std::string head = site.title.empty()
+                               ? fmt::format("Layer {}, head {}", index.layer, index.head)
+                               : fmt::format("{}, layer {}, head {}", site.title, index.layer, index.head);
+  return input.empty() ? head : head + ": " + input;
+}
+
 }  // namespace
-
-void check_index(const HeadIndex& index, std::int64_t layers, std::int64_t heads) {
-  if (index.layer < 0 || index.layer >= layers) {
-    throw std::invalid_argument(
-        fmt::format("explain: there is no layer {}; the model has layers 0 to {}", index.layer, layers - 1));
-  }
-  if (index.head < 0 || index.head >= heads) {
-    throw std::invalid_argument(
-        fmt::format("explain: there is no head {}; each layer has heads 0 to {}", index.head, heads - 1));
-  }
-}
-
-Tensor part_of(const TensorView& value, std::int64_t head) { return convert(value.select(1, head), Dtype::f64); }
-
-void keep_part(HeadTrace& trace, std::string_view scope, std::string_view name, const TensorView& value) {
-  if (!name.starts_with(scope)) return;
-  name.remove_prefix(scope.size());
-  for (const auto& [wanted, tensor] :
-       {std::pair("query", &trace.query), std::pair("key", &trace.key), std::pair("value", &trace.value),
-        std::pair("logits", &trace.logits), std::pair("weights", &trace.weights), std::pair("heads", &trace.output)}) {
-    if (name == wanted) *tensor = part_of(value, trace.index.head);
-  }
-}
 
 void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
   trace.scale = 1 / std::sqrt(static_cast<double>(trace.query.size(1)));
@@ -68,6 +66,62 @@ void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
   trace.target = selected_target();
   trace.logits_difference = scaled_difference(trace.logits, trace.scores, trace.scale);
   trace.output_difference = largest_difference(trace.output, product(trace.weights, trace.value));
+}
+
+HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
+  const Attentions& attentions = input.attentions();
+  require(index.site < attentions.sites.size(), "there is no attention {}; the model has {}", index.site,
+          attentions.sites.size());
+  const AttentionSite& site = attentions.sites[index.site];
+  check(index, site);
+  const AttentionSequence &queries = attentions.sequences[site.queries], &keys = attentions.sequences[site.keys];
+  HeadTrace trace;
+  trace.title = title_of(index, site, attentions.input);
+  trace.index = index;
+  trace.heads = site.heads;
+  trace.model_dim = site.model_dim;
+  trace.tokens = queries.tokens;
+  trace.keys = keys.tokens;
+  const std::string scope = site.scope(index.layer);
+  observe(input, [&](std::string_view name, const TensorView& value) {
+    if (!name.starts_with(scope)) return;
+    name.remove_prefix(scope.size());
+    for (const auto& [wanted, tensor] : {std::pair("query", &trace.query), std::pair("key", &trace.key),
+                                         std::pair("value", &trace.value), std::pair("logits", &trace.logits),
+                                         std::pair("weights", &trace.weights), std::pair("heads", &trace.output)}) {
+      if (name == wanted) *tensor = part_of(value, index.head);
+    }
+  });
+  complete(trace, keys.special);
+  return trace;
+}
+
+std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t token) {
+  std::vector<std::pair<double, std::int64_t>> ranked;
+  for (std::int64_t key = 0; key < weights.size(1); ++key) {
+    const double weight = weights.at<double>({token, key});
+    ranked.emplace_back(std::isnan(weight) ? 1 : -weight, key);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<std::int64_t> keys;
+  for (const auto& [rank, key] : ranked) keys.push_back(key);
+  return keys;
+}
+
+std::int64_t find_token(std::span<const std::string> tokens, const std::string& name) {
+  if (const auto found = std::find(tokens.begin(), tokens.end(), name); found != tokens.end()) {
+    return found - tokens.begin();
+  }
+  std::int64_t number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool whole = error == std::errc() && end == name.data() + name.size();
+  if (whole && number >= 0 && number < static_cast<std::int64_t>(tokens.size())) return number;
+  constexpr std::size_t kMostListed = 64;
+  std::string list;
+  for (const std::string& token : tokens.first(std::min(tokens.size(), kMostListed))) list += " " + token;
+  if (tokens.size() > kMostListed) list += " ...";
+  throw std::invalid_argument(
+      fmt::format("explain: there is no token \"{}\"; the tokens, 0 to {}, are:{}", name, tokens.size() - 1, list));
 }
 
 }  // namespace qkv

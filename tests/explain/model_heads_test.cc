@@ -9,6 +9,7 @@
 #include "attention/attention_testing.h"
 #include "explain/example.h"
 #include "explain/head_trace.h"
+#include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/target.h"
 #include "text/tokenizer_files.h"
@@ -87,13 +88,13 @@ TEST(ModelHeads, SummaryOfDistantWeights) {
 }
 
 TEST(ModelHeads, SurveyHasEveryHeadInOrder) {
-  const HeadSurvey survey = survey_heads(tiny(), small_text());
+  const HeadSurvey survey = survey_heads(EncodedText(tiny(), small_text()));
   ASSERT_EQ(survey.heads.size(), 6u);
   for (std::int64_t i = 0; i < 6; ++i) {
     const HeadSurvey::Entry& entry = survey.heads[static_cast<std::size_t>(i)];
     EXPECT_EQ(entry.index.layer, i / 3);
     EXPECT_EQ(entry.index.head, i % 3);
-    const HeadTrace trace = trace_head(tiny(), small_text(), entry.index);
+    const HeadTrace trace = trace_head(EncodedText(tiny(), small_text()), entry.index);
     EXPECT_EQ(trace.summary.entropy, entry.summary.entropy);
     EXPECT_EQ(trace.summary.itself, entry.summary.itself);
   }
@@ -136,7 +137,7 @@ TEST(ModelHeads, OneHeadIsConsistent) {
   std::set<double> first_queries;
   for (std::int64_t layer = 0; layer < 2; ++layer) {
     for (std::int64_t head = 0; head < 3; ++head) {
-      const HeadTrace trace = trace_head(tiny(), small_text(), {layer, head});
+      const HeadTrace trace = trace_head(EncodedText(tiny(), small_text()), {layer, head});
       EXPECT_EQ(trace.query.shape(), (Dims{5, 4}));
       EXPECT_EQ(trace.weights.shape(), (Dims{5, 5}));
       EXPECT_EQ(trace.scale, 0.5);
@@ -161,16 +162,15 @@ TEST(ModelHeads, FindsTokensByTextThenByNumber) {
 
 TEST(ModelHeads, RefusesWhatDoesNotFit) {
   const auto trace = [](std::int64_t layer, std::int64_t head) {
-    return refusal([&] { trace_head(tiny(), small_text(), {layer, head}); });
+    return refusal([&] { trace_head(EncodedText(tiny(), small_text()), {layer, head}); });
   };
   EXPECT_EQ(trace(2, 0), "explain: there is no layer 2; the model has layers 0 to 1");
   EXPECT_EQ(trace(-1, 0), "explain: there is no layer -1; the model has layers 0 to 1");
   EXPECT_EQ(trace(0, 3), "explain: there is no head 3; each layer has heads 0 to 2");
-  EXPECT_EQ(refusal([] { survey_heads(tiny(), Encoding()); }), "explain: the text has no tokens");
+  EXPECT_EQ(refusal([] { EncodedText(tiny(), Encoding()); }), "explain: the text has no tokens");
   Encoding text;
   text.ids.resize(17);
-  EXPECT_EQ(refusal([&] { survey_heads(tiny(), text); }),
-            "explain: the text has 17 tokens; the model reads at most 16");
+  EXPECT_EQ(refusal([&] { EncodedText(tiny(), text); }), "explain: the text has 17 tokens; the model reads at most 16");
 }
 
 // A head whose numbers are chosen: it attends to the last token, then to the first one.
@@ -203,13 +203,17 @@ TEST(ModelHeads, EqualWeightsComeInTheOrderOfTheirKeys) {
   EXPECT_EQ(keys_by_weight(weights, 0), (std::vector<std::int64_t>{1, 4, 5, 0, 2, 3, 6}));
 }
 
+Attentions one_attention(const std::vector<std::string>& tokens) {
+  return {.sequences = {{.name = "tokens", .tokens = tokens}}, .sites = {{.name = "heads"}}};
+}
+
 TEST(ModelHeads, ZeroHasNoSign) {
   HeadTrace trace = chosen_trace();
   trace.logits = trace.scores = trace.weights = test::matrix(3, 3, {-0.0, -4e-6, 1, -0.0, -4e-6, 1, -0.0, -4e-6, 1});
   trace.summary.entropy = trace.summary.distance = trace.summary.first = -1e-9;
   EXPECT_EQ(to_text(trace, 2).find("-0.0"), std::string::npos) << to_text(trace, 2);
   HeadSurvey survey;
-  survey.tokens = {"a"};
+  survey.attentions = one_attention({"a"});
   survey.heads = {{.index = {}, .summary = trace.summary}};
   EXPECT_EQ(to_text(survey).find("-0.0"), std::string::npos) << to_text(survey);
 }
@@ -253,7 +257,7 @@ TEST(ModelHeads, DifferencesOverNaNAreNaN) {
 
 TEST(ModelHeads, TextOfSurveyHasALinePerHead) {
   HeadSurvey survey;
-  survey.tokens = {"[CLS]", "a"};
+  survey.attentions = one_attention({"[CLS]", "a"});
   survey.heads = {{{0, 0}, {.entropy = 0.5, .distance = 1, .first = 0.75}}, {{0, 1}, {.separators = 0.125}}};
   const std::string text = to_text(survey);
   EXPECT_TRUE(test::has_line_with(text, "0 [CLS], 1 a\n")) << text;
@@ -264,7 +268,7 @@ TEST(ModelHeads, TextOfSurveyHasALinePerHead) {
 }
 
 TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
-  const HeadTrace trace = trace_head(tiny(), small_text(), {1, 2});
+  const HeadTrace trace = trace_head(EncodedText(tiny(), small_text()), {1, 2});
   const Json json = Json::parse(to_json(trace, 3));
   EXPECT_EQ(json["layer"], 1);
   EXPECT_EQ(json["head"], 2);
@@ -280,7 +284,7 @@ TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
   EXPECT_EQ(json["heads"], 3);
   EXPECT_EQ(json["model_dim"], 12);
   EXPECT_FALSE(Json::parse(to_json(trace)).contains("token"));
-  const HeadSurvey survey = survey_heads(tiny(), small_text());
+  const HeadSurvey survey = survey_heads(EncodedText(tiny(), small_text()));
   const Json table = Json::parse(to_json(survey));
   ASSERT_EQ(table["heads"].size(), 6u);
   EXPECT_EQ(table["heads"][4]["layer"], 1);
@@ -295,10 +299,10 @@ TEST(ModelHeads, JsonRanksKeysAsTheTextDoes) {
 }
 
 TEST(ModelHeads, SurveyKeepsWeightsOnRequest) {
-  const HeadSurvey survey = survey_heads(tiny(), small_text(), {.keep_weights = true});
+  const HeadSurvey survey = survey_heads(EncodedText(tiny(), small_text()), {.keep_weights = true});
   const Json table = Json::parse(to_json(survey));
   for (std::size_t i = 0; i < 6; ++i) {
-    const HeadTrace trace = trace_head(tiny(), small_text(), survey.heads[i].index);
+    const HeadTrace trace = trace_head(EncodedText(tiny(), small_text()), survey.heads[i].index);
     EXPECT_TRUE(testing::same_bits(survey.heads[i].weights, trace.weights));
     EXPECT_EQ(table["heads"][i]["weights"], Json::parse(to_json(trace))["weights"]);
   }
@@ -311,11 +315,11 @@ TEST(ModelHeads, MiniLmOnARealSentence) {
   const Bert model = Bert::load(minilm_folder());
   const Encoding text = Tokenizer::load(minilm_folder() + "/tokenizer.json")
                             .encode("The animal didn't cross the street because it was too tired.");
-  const HeadTrace trace = trace_head(model, text, {.layer = 3, .head = 7});
+  const HeadTrace trace = trace_head(EncodedText(model, text), {.layer = 3, .head = 7});
   EXPECT_EQ(trace.tokens[static_cast<std::size_t>(find_token(trace.tokens, "it"))], "it");
   EXPECT_EQ(trace.query.shape(), (Dims{16, 32}));
   expect_consistent(trace);
-  const HeadSurvey survey = survey_heads(model, text);
+  const HeadSurvey survey = survey_heads(EncodedText(model, text));
   EXPECT_EQ(survey.heads.size(), 72u);
   for (const HeadSurvey::Entry& entry : survey.heads) {
     const HeadSummary& summary = entry.summary;

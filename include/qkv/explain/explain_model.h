@@ -1,29 +1,28 @@
-// What the attention heads of a BERT-family model attend to in a text: one line per head to find the interesting ones,
-// then one head in full. All weights are those of the model's own run (qkv/bert.h), seen by an observer.
+// What the attention heads of a model attend to in an input: one line per head to find the interesting ones, then one
+// head in full. All weights are those of the model's own run, seen by an observer.
 //
-//   Encoding text = tokenizer.encode("It was too tired.");
-//   std::cout << to_text(survey_heads(model, text));
-//   HeadTrace trace = trace_head(model, text, {.layer = 3, .head = 7});
+//   EncodedText text(model, tokenizer.encode("It was too tired."));
+//   std::cout << to_text(survey_heads(text));
+//   HeadTrace trace = trace_head(text, {.layer = 3, .head = 7});
 //   std::cout << to_text(trace, find_token(trace.tokens, "it"));
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "qkv/explain/explain.h"
-#include "qkv/models/bert.h"
-#include "qkv/text/tokenizer.h"
+#include "qkv/explain/explainable.h"
 
 namespace qkv {
 
-// Layers and heads count from 0.
+// Layers and heads count from 0, as do the attentions of a model.
 struct HeadIndex {
   std::int64_t layer = 0;
   std::int64_t head = 0;
+  std::size_t site = 0;
 };
 
 // Means over all queries. The shares are of a query's weight, 0 where there is no such key.
@@ -43,20 +42,22 @@ HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8
 
 struct SurveyOptions {
   bool keep_weights = false;  // of every head: layers x heads x tokens^2 numbers
-  BertOptions run{};
 };
 
 struct HeadSurvey {
   struct Entry {
     HeadIndex index;
     HeadSummary summary;
-    Tensor weights{};  // [tokens, tokens], f64; only if they were to be kept
+    Tensor weights{};  // [queries, keys], f64; only if they were to be kept
   };
-  std::vector<std::string> tokens;
-  std::vector<Entry> heads;  // layer by layer
+  Attentions attentions{};
+  std::vector<Entry> heads{};  // attention by attention, layer by layer
+  // With an alignment: [target words, source words], f64: the weights of its attention, averaged over all layers, all
+  // heads and the tokens of the target word, summed over the tokens of the source word.
+  Tensor word_weights{};
 };
 
-// One head at work on one text. The kernel computes in f32; the tensors hold its numbers as f64.
+// One head at work on one input. The kernel computes in f32; the tensors hold its numbers as f64.
 struct HeadTrace {
   std::string title;
   HeadIndex index;
@@ -76,9 +77,9 @@ struct HeadTrace {
   double output_difference = 0;  // the largest between output and weights x value in f64
 };
 
-// std::invalid_argument if the text has no tokens or too many for the model, or there is no such layer or head.
-HeadSurvey survey_heads(const Bert& model, const Encoding& text, const SurveyOptions& options = {});
-HeadTrace trace_head(const Bert& model, const Encoding& text, const HeadIndex& index, const BertOptions& options = {});
+// Errors as those of the run; std::invalid_argument if there is no such layer or head.
+HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options = {});
+HeadTrace trace_head(const Explainable& input, const HeadIndex& index);
 
 // The keys of one row of weights, f64, by falling weight; equal weights: lower key first. Weights that are not numbers,
 // as a broken model has, come last.
@@ -89,6 +90,8 @@ std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t
 std::int64_t find_token(std::span<const std::string> tokens, const std::string& name);
 
 std::string to_text(const HeadSurvey& survey, const TextStyle& style = {});
+// The two texts of its alignment, and which words attended to which. std::invalid_argument if it has none.
+std::string words_to_text(const HeadSurvey& survey, const TextStyle& style = {});
 // Who attends to whom; with a token, also its computation step by step.
 std::string to_text(const HeadTrace& trace, std::optional<std::int64_t> token = {}, const TextStyle& style = {});
 

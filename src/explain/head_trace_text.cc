@@ -1,4 +1,4 @@
-// A survey of heads, or one head in full, as text: sections for the writer of text.cc.
+// One head in full as text: sections for the writer of text.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "explain/explanation_context.h"
-#include "explain/heads_table.h"
 #include "explain/numbers.h"
 #include "explain/token_names.h"
 #include "qkv/explain/explain_model.h"
@@ -147,28 +146,6 @@ Section about_origin(const HeadTrace& trace) {
 }
 
 }  // namespace
-
-std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
-  const TokenNames names(survey.tokens);
-  std::string tokens;
-  for (std::size_t i = 0; i < survey.tokens.size(); ++i) {
-    tokens += (i > 0 ? ", " : "") + names.numbered(static_cast<std::int64_t>(i));
-  }
-  Block listed, about, table;
-  listed.lines = {plain(tokens)};
-  about.lines = {
-      plain(fmt::format("Means over the {} tokens. Entropy in nats: 0 if all weight goes to one token, {:.3f} if it is "
-                        "spread evenly.",
-                        survey.tokens.size(), std::log(static_cast<double>(survey.tokens.size())))),
-      plain("Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next "
-            "one, the token itself, and special tokens other than the first.")};
-  table.lines = heads_table(survey.heads);
-  Explanation explanation;
-  explanation.title = "What the heads attend to";
-  explanation.sections = {{0, "Tokens", {listed}},
-                          {0, "Heads (one of them in full: --layer and --head)", {about, table}}};
-  return to_text(explanation, style);
-}
 
 std::string to_text(const HeadTrace& trace, std::optional<std::int64_t> token, const TextStyle& style) {
   const Names names{TokenNames(trace.tokens), TokenNames(trace.keys)};

@@ -1,7 +1,7 @@
 // A survey of heads, or one head in full, as one JSON object for machines.
 #include <cmath>
 
-#include "explain/heads_json.h"
+#include "explain/json_numbers.h"
 #include "qkv/explain/explain_model.h"
 
 namespace qkv {
@@ -18,8 +18,6 @@ OrderedJson to_object(const HeadSummary& summary) {
   return object;
 }
 
-}  // namespace
-
 OrderedJson to_object(const HeadSurvey::Entry& entry) {
   OrderedJson head = {{"layer", entry.index.layer}, {"head", entry.index.head}};
   head.update(to_object(entry.summary));
@@ -27,11 +25,27 @@ OrderedJson to_object(const HeadSurvey::Entry& entry) {
   return head;
 }
 
+}  // namespace
+
 std::string to_json(const HeadSurvey& survey) {
-  OrderedJson object = {{"tokens", survey.tokens},
-                        {"largest_entropy", std::log(static_cast<double>(survey.tokens.size()))},
-                        {"heads", OrderedJson::array()}};
-  for (const HeadSurvey::Entry& entry : survey.heads) object["heads"].push_back(to_object(entry));
+  const auto& [sequences, sites, input, alignment] = survey.attentions;
+  OrderedJson object;
+  if (alignment) {
+    object["source_text"] = alignment->source_text;
+    object["target_text"] = alignment->target_text;
+  }
+  for (const AttentionSequence& sequence : sequences) object[sequence.name] = sequence.tokens;
+  if (alignment) {
+    object["source_words"] = alignment->source.words;
+    object["target_words"] = alignment->target.words;
+    object["cut"] = alignment->cut;
+    object["word_weights"] = json_numbers(survey.word_weights);
+  }
+  if (sequences.size() == 1) {
+    object["largest_entropy"] = std::log(static_cast<double>(sequences.front().tokens.size()));
+  }
+  for (const AttentionSite& site : sites) object[site.name] = OrderedJson::array();
+  for (const HeadSurvey::Entry& entry : survey.heads) object[sites[entry.index.site].name].push_back(to_object(entry));
   return json_text(object);
 }
 

@@ -1,0 +1,74 @@
+// What explain asks of a model of any kind: the attentions that an input goes through, what their queries and keys are
+// called, and the run itself, seen by an observer. A kind of model that implements it is explained: its heads are
+// surveyed, traced, written as text and as JSON (explain_model.h).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qkv/observer.h"
+
+namespace qkv {
+
+// What attends or is attended to.
+struct AttentionSequence {
+  std::string name;                     // of its list in JSON: "source"
+  std::string caption{};                // before its list in texts: "The encoder reads:  "
+  std::vector<std::string> tokens{};    // a label each
+  std::vector<std::uint8_t> special{};  // 1 for special tokens, one entry per token
+};
+
+// An attention that all layers of a stack have.
+struct AttentionSite {
+  std::string name;               // "encoder_decoder" in JSON; "encoder-decoder" on the command line
+  std::string title{};            // "Encoder-decoder attention"; empty where a model has no other
+  std::string caption{};          // "tokens written attend to source tokens"
+  std::string before{}, after{};  // what names its intermediates, around the number of the layer
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;      // of a layer
+  std::int64_t model_dim = 0;  // the size of a layer's inputs
+  std::size_t queries = 0;     // the sequence that attends, by its number
+  std::size_t keys = 0;        // the one that is attended to
+
+  // The observer receives this + query, key, value, logits, weights and heads, [tokens, heads, size].
+  std::string scope(std::int64_t layer) const { return before + std::to_string(layer) + after; }
+  std::string option() const {
+    std::string text = name;
+    std::ranges::replace(text, '_', '-');
+    return text;
+  }
+};
+
+// The words that the tokens of a sequence form.
+struct TokenWords {
+  std::vector<std::string> words{};
+  std::vector<std::int64_t> word_of{};  // for each token; below 0: it is no part of one
+};
+
+// A text and what was written from it.
+struct Alignment {
+  std::string source_text{}, target_text{};
+  TokenWords source{}, target{};
+  std::size_t site = 0;  // the attention whose queries are the target's tokens, and whose keys are the source's
+  std::int64_t cut = 0;  // tokens at the end of the source that were not read
+};
+
+struct Attentions {
+  std::vector<AttentionSequence> sequences{};
+  std::vector<AttentionSite> sites{};
+  std::string input{};  // what was read, in titles; may be empty
+  std::optional<Alignment> alignment{};
+};
+
+// A model and its input.
+class Explainable {
+ public:
+  virtual ~Explainable() = default;
+  virtual const Attentions& attentions() const = 0;
+  virtual void run(Observer& observer) const = 0;
+};
+
+}  // namespace qkv

@@ -1,0 +1,34 @@
+// A text that an encoder-decoder model translates, and its translation, to be explained (explain_model.h): the run is
+// that over the source and the translation that the model wrote.
+//
+//   Translator translator = Translator::load("models/en-es");
+//   std::cout << to_text(survey_heads(TranslatedText(translator, "You are welcome")));
+#pragma once
+
+#include <string>
+
+#include "qkv/explain/explainable.h"
+#include "qkv/models/translator.h"
+
+namespace qkv {
+
+class TranslatedText : public Explainable {
+ public:
+  // Translates the text, whole. The translator must outlive it. Errors as translate()'s; std::invalid_argument for a
+  // text without tokens.
+  TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options = {});
+
+  // Sites: encoder, decoder and encoder_decoder. Sequences: source; target, which the decoder writes; and read: start,
+  // then all of target but the last. Queries and keys of the decoder are the tokens read; a query of encoder_decoder is
+  // the token written.
+  const Attentions& attentions() const override { return attentions_; }
+  void run(Observer& observer) const override { model_.logits(batch_, options_, &observer); }
+
+ private:
+  const Marian& model_;
+  MarianOptions options_;
+  PairBatch batch_;
+  Attentions attentions_;
+};
+
+}  // namespace qkv

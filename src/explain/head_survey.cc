@@ -1,0 +1,94 @@
+// Summarizes all heads of a model in one run, and aligns words by the weights of one of its attentions.
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "explain/observe.h"
+#include "explain/require.h"
+#include "qkv/explain/explain_model.h"
+
+namespace qkv {
+namespace {
+
+// Adds weights [target tokens, heads, source tokens] to those of words.
+void add_weights(const TensorView& weights, const Alignment& alignment, double factor, Tensor& words) {
+  const Tensor exact = convert(weights, Dtype::f64);
+  const double* weight = exact.data<double>();
+  const std::vector<std::int64_t>& target = alignment.target.word_of;
+  for (std::int64_t i = 0; i < weights.size(0); ++i) {
+    const std::int64_t word = target[static_cast<std::size_t>(i)];
+    if (word < 0) {
+      weight += weights.size(1) * weights.size(2);
+      continue;
+    }
+    const auto tokens = static_cast<double>(std::count(target.begin(), target.end(), word));
+    double* row = words.data<double>() + word * words.size(1);
+    for (std::int64_t head = 0; head < weights.size(1); ++head) {
+      for (const std::int64_t source_word : alignment.source.word_of) {
+        const double share = *weight++ * factor / tokens;
+        if (source_word >= 0) row[source_word] += share;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special) {
+  require(weights.rank() == 2 && weights.size(0) > 0 && weights.size(1) > 0 &&
+              static_cast<std::int64_t>(special.size()) == weights.size(1),
+          "weights must be [queries, keys] with a mark per key, got {} and {} marks", to_string(weights.shape()),
+          special.size());
+  const Tensor exact = convert(weights, Dtype::f64);
+  const double* weight = exact.data<double>();
+  const std::int64_t count = weights.size(0), keys = weights.size(1);
+  HeadSummary sum;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t j = 0; j < keys; ++j, ++weight) {
+      if (*weight > 0) sum.entropy -= *weight * std::log(*weight);
+      sum.distance += *weight * static_cast<double>(std::abs(i - j));
+      if (j == 0) sum.first += *weight;
+      if (j == i - 1) sum.previous += *weight;
+      if (j == i + 1) sum.next += *weight;
+      if (j == i) sum.itself += *weight;
+      if (j > 0 && special[static_cast<std::size_t>(j)] != 0) sum.separators += *weight;
+    }
+  }
+  for (double* part :
+       {&sum.entropy, &sum.distance, &sum.first, &sum.previous, &sum.next, &sum.itself, &sum.separators}) {
+    *part /= static_cast<double>(count);
+  }
+  return sum;
+}
+
+HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) {
+  HeadSurvey survey{.attentions = input.attentions()};
+  const auto& [sequences, sites, title, alignment] = survey.attentions;
+  if (alignment) {
+    survey.word_weights =
+        Tensor::zeros({std::ssize(alignment->target.words), std::ssize(alignment->source.words)}, Dtype::f64);
+  }
+  std::vector<std::int64_t> layers(sites.size());  // that were seen
+  observe(input, [&](std::string_view name, const TensorView& value) {
+    for (std::size_t s = 0; s < sites.size(); ++s) {
+      const AttentionSite& site = sites[s];
+      if (name != site.scope(layers[s]) + "weights") continue;
+      for (std::int64_t head = 0; head < site.heads; ++head) {
+        const HeadSummary summary = summarize_head(value.select(1, head), sequences[site.keys].special);
+        survey.heads.push_back({{layers[s], head, s}, summary, {}});
+        if (options.keep_weights) survey.heads.back().weights = part_of(value, head);
+      }
+      ++layers[s];
+      if (alignment && alignment->site == s) {
+        add_weights(value, *alignment, 1 / static_cast<double>(site.layers * site.heads), survey.word_weights);
+      }
+      break;
+    }
+  });
+  std::ranges::sort(survey.heads, {}, [](const HeadSurvey::Entry& entry) {
+    return std::tuple(entry.index.site, entry.index.layer, entry.index.head);
+  });
+  return survey;
+}
+
+}  // namespace qkv

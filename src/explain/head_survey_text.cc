@@ -1,0 +1,165 @@
+// A survey of heads, and the words that its alignment joins, as text: sections for the writer of text.cc.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "explain/explanation_context.h"
+#include "explain/numbers.h"
+#include "explain/require.h"
+#include "explain/token_names.h"
+#include "qkv/explain/explain_model.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::size_t kMostWords = 5;   // shown for each target word
+constexpr std::size_t kBar = 20;        // characters of a weight of 1
+constexpr std::int64_t kMostBars = 12;  // source words that get a bar each
+constexpr double kRemarkable = 0.5;     // a share of this size is coloured
+
+std::vector<Line> bars(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets) {
+  std::vector<Line> lines;
+  for (std::int64_t i = 0; i < survey.word_weights.size(0); ++i) {
+    for (std::int64_t j = 0; j < survey.word_weights.size(1); ++j) {
+      const double weight = survey.word_weights.view().at<double>({i, j});
+      const auto length = static_cast<std::size_t>(weight * kBar + 0.5);
+      lines.push_back({{j == 0 ? targets.column(i) : std::string(characters(targets.column(i)), ' '), Role::query},
+                       {"  " + sources.column(j), Role::key},
+                       {fmt::format(" {} ", fixed_text(weight, 3)), Role::weight},
+                       {std::string(length, '#'), Role::weight}});
+    }
+  }
+  return lines;
+}
+
+std::vector<Line> lists(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets,
+                        std::size_t most) {
+  std::vector<Line> lines;
+  for (std::int64_t i = 0; i < survey.word_weights.size(0); ++i) {
+    Line line{{targets.column(i), Role::query}, {"  ->  ", Role::none}};
+    const std::vector<std::int64_t> keys = keys_by_weight(survey.word_weights, i);
+    for (std::size_t n = 0; n < std::min(keys.size(), most); ++n) {
+      line.push_back({n == 0 ? "" : ", ", Role::none});
+      line.push_back({sources.unique(keys[n]), Role::key});
+      line.push_back({" " + fixed_text(survey.word_weights.view().at<double>({i, keys[n]}), 3), Role::weight});
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+Explanation words(const HeadSurvey& survey, const TextStyle& style) {
+  const auto& alignment = survey.attentions.alignment;
+  require(alignment.has_value(), "words are aligned where a text was written from another alone");
+  const std::vector<std::string>& source_words = alignment->source.words;
+  const TokenNames sources(source_words), targets(alignment->target.words);
+  Block about, table;
+  about.lines = {
+      plain("Each word written, and the source words whose values it took, with their weights: the mean over "
+            "the heads and layers of encoder-decoder attention.")};
+  if (alignment->cut > 0) {
+    about.lines.push_back(plain(fmt::format(
+        "The last {} tokens of the text are cut off: the model has no positions for them.", alignment->cut)));
+  }
+  const bool few = survey.word_weights.element_count() <= kMostBars;
+  table.lines = few ? bars(survey, sources, targets)
+                    : lists(survey, sources, targets, style.full ? source_words.size() : kMostWords);
+  Explanation explanation;
+  explanation.title = printable(alignment->source_text) + "  ->  " + printable(alignment->target_text);
+  explanation.sections = {{0, "What each word attended to", {about, table}}};
+  return explanation;
+}
+
+// Each sequence where an attention first needs it: its keys, then its queries.
+Section token_lists(const Attentions& attentions) {
+  Section section{0, "Tokens", {}};
+  std::vector<bool> listed(attentions.sequences.size());
+  const auto list = [&](std::size_t i) {
+    if (listed[i]) return;
+    listed[i] = true;
+    const TokenNames names(attentions.sequences[i].tokens);
+    std::string text = attentions.sequences[i].caption;
+    for (std::size_t token = 0; token < attentions.sequences[i].tokens.size(); ++token) {
+      text += (token > 0 ? ", " : "") + names.numbered(static_cast<std::int64_t>(token));
+    }
+    Block block;
+    block.lines = {plain(text)};
+    section.blocks.push_back(block);
+  };
+  for (const AttentionSite& site : attentions.sites) {
+    list(site.keys);
+    list(site.queries);
+  }
+  return section;
+}
+
+Line summary_line(const HeadSurvey::Entry& entry) {
+  const HeadSummary& summary = entry.summary;
+  Line line = {
+      {fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
+      {fmt::format(" {:>8} {:>9}", fixed_text(summary.entropy, 3), fixed_text(summary.distance, 2)), Role::score}};
+  for (const double share : {summary.first, summary.previous, summary.next, summary.itself, summary.separators}) {
+    line.push_back({fmt::format(" {:>10}", fixed_text(share, 3)), share >= kRemarkable ? Role::weight : Role::none});
+  }
+  return line;
+}
+
+// The heads of one attention, a line each.
+Block heads_table(const HeadSurvey& survey, std::size_t site) {
+  Block table;
+  table.lines = {plain(fmt::format("{:>5} {:>4} {:>8} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}", "layer", "head",
+                                   "entropy", "distance", "first", "previous", "next", "itself", "separators"))};
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    if (entry.index.site == site) table.lines.push_back(summary_line(entry));
+  }
+  return table;
+}
+
+Section heads_of_one_sequence(const HeadSurvey& survey) {
+  const std::size_t count = survey.attentions.sequences.front().tokens.size();
+  Block about;
+  about.lines = {
+      plain(fmt::format("Means over the {} tokens. Entropy in nats: 0 if all weight goes to one token, {:.3f} if it is "
+                        "spread evenly.",
+                        count, std::log(static_cast<double>(count)))),
+      plain("Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next "
+            "one, the token itself, and special tokens other than the first.")};
+  return {0, "Heads (one of them in full: --layer and --head)", {about, heads_table(survey, 0)}};
+}
+
+std::vector<Section> heads_of_each_attention(const HeadSurvey& survey) {
+  Block about;
+  about.lines = {
+      plain("Means over the queries. Entropy in nats: 0 if all weight goes to one token. Distance in tokens. Then the "
+            "share of the weight that goes to the first token, the previous one, the next one, the one at the same "
+            "position, and special tokens other than the first. One head in full: --attention, --layer and --head.")};
+  std::vector<Section> sections = {{0, "Heads", {about}}};
+  for (std::size_t i = 0; i < survey.attentions.sites.size(); ++i) {
+    const AttentionSite& site = survey.attentions.sites[i];
+    sections.push_back(
+        {0, fmt::format("{}: {} (--attention {})", site.title, site.caption, site.option()), {heads_table(survey, i)}});
+  }
+  return sections;
+}
+
+}  // namespace
+
+std::string words_to_text(const HeadSurvey& survey, const TextStyle& style) {
+  return to_text(words(survey, style), style);
+}
+
+std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
+  Explanation explanation;
+  explanation.title = "What the heads attend to";
+  if (survey.attentions.alignment) explanation = words(survey, style);
+  explanation.sections.push_back(token_lists(survey.attentions));
+  if (survey.attentions.sites.size() == 1 && survey.attentions.sequences.size() == 1) {
+    explanation.sections.push_back(heads_of_one_sequence(survey));
+  } else {
+    for (Section& section : heads_of_each_attention(survey)) explanation.sections.push_back(std::move(section));
+  }
+  return to_text(explanation, style);
+}
+
+}  // namespace qkv

@@ -1,0 +1,109 @@
+// A text and its translation as the attentions of an encoder-decoder model see them.
+#include "qkv/explain/translated_text.h"
+
+#include <fmt/format.h>
+
+#include "explain/require.h"
+#include "qkv/layers/sequences.h"
+
+namespace qkv {
+namespace {
+
+// Tokens as text, and the words that they form.
+struct Pieces {
+  Pieces(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+    DecodeStream stream(tokenizer);
+    bool alone = true;  // what comes next continues no word
+    for (const std::int32_t id : ids) {
+      const std::string text = stream.put(id);
+      const std::size_t begin = text.find_first_not_of(' ');
+      const bool special = tokenizer.decode(std::span(&id, 1)).empty() && text.empty();
+      const std::string shown = begin == std::string::npos ? "" : text.substr(begin);
+      tokens.push_back(shown.empty() ? tokenizer.token_of(id) : shown);
+      marks.push_back(special ? 1 : 0);
+      if (alone || special || text.starts_with(' ')) words.words.emplace_back();
+      words.words.back() += special ? tokens.back() : shown;  // a token may be a space, or part of a character
+      words.word_of.push_back(std::ssize(words.words) - 1);
+      alone = special;
+    }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      std::string& word = words.words[static_cast<std::size_t>(words.word_of[i])];
+      if (word.empty()) word = tokens[i];
+    }
+  }
+
+  std::vector<std::string> tokens;
+  std::vector<std::uint8_t> marks;  // 1 for special tokens
+  TokenWords words;
+};
+
+// What ended the translation, or began it because it had to, is no word of it.
+void leave_out_ends(Pieces& target) {
+  auto& [words, word_of] = target.words;
+  if (target.marks.back() != 0) {
+    words.pop_back();
+    word_of.back() = -1;
+  }
+  if (!words.empty() && target.marks.front() != 0) {
+    words.erase(words.begin());
+    for (std::int64_t& word : word_of) --word;
+  }
+}
+
+enum Sequence : std::size_t { kSource, kTarget, kRead };
+
+std::vector<AttentionSite> sites_of(const MarianConfig& config) {
+  const auto site = [&](const char* name, const char* title, const char* caption, const char* after, Sequence queries,
+                        Sequence keys) {
+    const bool encoder = queries == kSource;
+    return AttentionSite{.name = name,
+                         .title = title,
+                         .caption = caption,
+                         .before = encoder ? "encoder.layers." : "decoder.layers.",
+                         .after = after,
+                         .layers = encoder ? config.encoder_layers : config.decoder_layers,
+                         .heads = encoder ? config.encoder_heads : config.decoder_heads,
+                         .model_dim = config.model_dim,
+                         .queries = queries,
+                         .keys = keys};
+  };
+  return {site("encoder", "Encoder self-attention", "source tokens attend to source tokens", ".", kSource, kSource),
+          site("decoder", "Masked decoder self-attention", "tokens read attend to those before them", ".self.", kRead,
+               kRead),
+          site("encoder_decoder", "Encoder-decoder attention", "tokens written attend to source tokens", ".memory.",
+               kTarget, kSource)};
+}
+
+}  // namespace
+
+TranslatedText::TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options)
+    : model_(translator.model()), options_{.stop = options.stop} {
+  TranslateOptions whole = options;
+  whole.split = false;  // one run of the model is explained
+  const Translation translation = translator.translate(text, whole);
+  require(!translation.ids.empty(), "the text has no tokens");
+  const MarianConfig& config = model_.config();
+  batch_.source = translator.tokenizer().encode(text, {.max_length = static_cast<std::size_t>(config.positions)}).ids;
+  batch_.target = translation.ids;
+  batch_.source_offsets = offsets_of(std::vector<std::int64_t>{std::ssize(batch_.source)});
+  batch_.target_offsets = offsets_of(std::vector<std::int64_t>{std::ssize(batch_.target)});
+  std::vector<std::int32_t> read_ids = {config.start};
+  read_ids.insert(read_ids.end(), batch_.target.begin(), batch_.target.end() - 1);
+
+  const Pieces source(translator.tokenizer(), batch_.source), read(translator.target_tokenizer(), read_ids);
+  Pieces target(translator.target_tokenizer(), batch_.target);
+  leave_out_ends(target);
+  attentions_ = {.sequences = {{"source", "The encoder reads:  ", source.tokens, source.marks},
+                               {"target", "and writes:  ", target.tokens, target.marks},
+                               {"read", "The decoder reads:  ", read.tokens, read.marks}},
+                 .sites = sites_of(config),
+                 .input = fmt::format("\"{}\" -> \"{}\"", text, translation.text),
+                 .alignment = Alignment{.source_text = text,
+                                        .target_text = translation.text,
+                                        .source = source.words,
+                                        .target = target.words,
+                                        .site = 2,
+                                        .cut = translation.cut}};
+}
+
+}  // namespace qkv
