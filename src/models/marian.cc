@@ -188,7 +188,7 @@ Tensor Marian::logits(const PairBatch& batch, const MarianOptions& options, Obse
 LossSum Marian::loss(const PairBatch& batch) const {
   const CrossEntropy sum = cross_entropy(classes(table_of(target_), logits_bias_, projection_),
                                          decode(batch, {}, nullptr), batch.target, {.excluded = excluded(config_)});
-  return {.sum = sum.nll, .nll = sum.nll, .tokens = sum.targets};
+  return {.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
 }
 
 LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& options) {
@@ -227,7 +227,7 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
   drop(source_dropout, grad_source, grad_source, 0);
   embed_backward(target_, target, target_positions, target_summed, grad_target);
   embed_backward(source_, batch.source, source_positions, source_summed, grad_source);
-  return {.sum = sum.loss, .nll = sum.nll, .tokens = sum.targets};
+  return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
 }
 
 void Marian::visit(const ParameterVisitor& visitor) const {

@@ -38,21 +38,21 @@ std::map<std::string, Tensor> values_of(const Trainable& model) {
 }
 
 std::string to_json(const LoopState& state, const RunIdentity& identity) {
-  return nlohmann::ordered_json{{"step", state.step},
+  nlohmann::ordered_json object{{"step", state.step},
                                 {"epoch", state.epoch},
                                 {"batch", state.batch},
                                 {"loss_since_log", state.since_log.sum},
                                 {"nll_since_log", state.since_log.nll},
-                                {"tokens_since_log", state.since_log.tokens},
+                                {"tokens_since_log", state.since_log.count},
                                 {"best_loss", state.best_loss},
                                 {"best_step", state.best_step},
                                 {"waits", state.waits},
                                 {"steps", identity.steps},
                                 {"patience", identity.patience},
                                 {"fixed", identity.fixed},
-                                {"settings", identity.settings}}
-             .dump(1) +
-         "\n";
+                                {"settings", identity.settings}};
+  if (state.best_metric) object["best_metric"] = *state.best_metric;
+  return object.dump(1) + "\n";
 }
 
 // In f64, which holds f32 as well without a change.
@@ -142,14 +142,17 @@ Checkpoint read_state(const std::string& folder) {
         [&](const std::string& name, const io::JsonValue& value) { found[name] = value.string(); });
     return found;
   };
+  std::optional<double> best_metric;
+  if (const auto metric = root.find("best_metric")) best_metric = metric->number();
   return {.path = folder,
           .state = {.step = count("step"),
                     .epoch = count("epoch"),
                     .batch = count("batch"),
                     .since_log = {.sum = root["loss_since_log"].number(),
                                   .nll = root["nll_since_log"].number(),
-                                  .tokens = count("tokens_since_log")},
+                                  .count = count("tokens_since_log")},
                     .best_loss = root["best_loss"].number(),
+                    .best_metric = best_metric,
                     .best_step = count("best_step"),
                     .waits = count("waits")},
           .identity = {.fixed = values("fixed"),

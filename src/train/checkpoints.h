@@ -22,6 +22,7 @@ struct LoopState {
   std::int64_t batch = 0;  // the next one of this epoch
   LossSum since_log{};
   double best_loss = 0;
+  std::optional<double> best_metric{};
   std::int64_t best_step = 0;  // 0: not validated yet
   std::int64_t waits = 0;      // validations since the best one
 };
@@ -42,7 +43,7 @@ class Checkpoints {
 
   // Makes the folder, and keeps other processes out of it while this object lives: IoError if one is in it. Of the
   // checkpoints at multiples of `period` the `kept` last ones and the `kept` that end at the best one stay, of others
-  // the best. `notice` hears of those that are damaged.
+  // the best. `notice` is called with those that are damaged.
   Checkpoints(const std::string& folder, std::int64_t period, std::int64_t kept,
               std::function<void(const std::string&)> notice);
 

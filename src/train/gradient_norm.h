@@ -1,7 +1,7 @@
 // The norm of all gradients of a model together.
 #pragma once
 
-#include "qkv/train/training.h"
+#include "qkv/models/trainable.h"
 
 namespace qkv::training {
 

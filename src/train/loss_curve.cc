@@ -22,7 +22,7 @@ double tick_distance(double range) {
   return 10 * power;
 }
 
-// From numbers to places in the picture. Losses begin at 0, so that the height of a curve says what is left.
+// From numbers to positions in the picture. Losses begin at 0, so that the height of a curve says what is left.
 struct Axes {
   double steps = 1, loss = 1;
 

@@ -6,8 +6,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "io/crc32.h"
-
 namespace qkv::training {
 namespace {
 
@@ -18,17 +16,7 @@ std::string text(T value) {
   return fmt::format("{}", value);
 }
 
-std::string checksum(std::span<const TokenPair> pairs) {
-  std::uint32_t sum = 0;
-  for (const TokenPair& pair : pairs) {
-    for (const auto* tokens : {&pair.source, &pair.target}) {
-      const auto size = static_cast<std::int64_t>(tokens->size());
-      sum = io::crc32({reinterpret_cast<const char*>(&size), sizeof size}, sum);
-      sum = io::crc32({reinterpret_cast<const char*>(tokens->data()), tokens->size() * sizeof(std::int32_t)}, sum);
-    }
-  }
-  return fmt::format("{:08x}", sum);
-}
+std::string checksum(const ExampleSet& examples) { return fmt::format("{:08x}", examples.checksum()); }
 
 std::vector<Change> differences(const Values& before, const Values& now) {
   std::set<std::string> names;
@@ -49,11 +37,11 @@ std::vector<Change> differences(const Values& before, const Values& now) {
 
 }  // namespace
 
-RunIdentity identity_of(const TrainingConfig& config, const TrainingData& data, const TrainingOptions& options) {
+RunIdentity identity_of(const TrainingConfig& config, const ExampleSet& train, const ExampleSet& valid,
+                        const TrainingOptions& options) {
   RunIdentity identity{.fixed = options.identity, .settings = options.settings, .patience = config.patience};
-  identity.fixed.insert({{"seed", text(config.seed)},
-                         {"training data", checksum(data.train)},
-                         {"validation data", checksum(data.valid)}});
+  identity.fixed.insert(
+      {{"seed", text(config.seed)}, {"training data", checksum(train)}, {"validation data", checksum(valid)}});
   identity.settings.insert({{"batch_tokens", text(config.batch_tokens)},
                             {"accumulate", text(config.accumulate)},
                             {"optimizer", config.adam.decay == WeightDecay::in_gradient ? "adam" : "adamw"},

@@ -20,7 +20,8 @@ struct RunIdentity {
 };
 
 // All but the steps, which depend on where the training is.
-RunIdentity identity_of(const TrainingConfig& config, const TrainingData& data, const TrainingOptions& options);
+RunIdentity identity_of(const TrainingConfig& config, const ExampleSet& train, const ExampleSet& valid,
+                        const TrainingOptions& options);
 
 struct Change {
   std::string name, before, now;

@@ -20,7 +20,7 @@ void expect_known(const io::JsonValue& object, const std::set<std::string>& know
   });
 }
 
-// What a key alone cannot tell, and what follows from other keys.
+// What needs more than one key, and what follows from other keys.
 void complete(const io::JsonValue& root, TrainConfig& config) {
   MarianConfig& model = config.model;
   const auto complete_heads = [&](const char* key, std::int64_t& heads) {

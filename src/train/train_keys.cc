@@ -40,47 +40,47 @@ TrainKey key(const Words& words, std::string type, const char* otherwise,
           .show = show};
 }
 
-// What `place` finds in a config: where a key's value goes, and what it is then.
-template <class Place>
-using Value = std::remove_reference_t<std::invoke_result_t<Place, TrainConfig&>>;
+// What `field` finds in a config: where a key's value goes, and what it is then.
+template <class Field>
+using Value = std::remove_reference_t<std::invoke_result_t<Field, TrainConfig&>>;
 
-template <class Place>
-Value<Place> value_in(Place place, TrainConfig config) {
-  return place(config);
+template <class Field>
+Value<Field> value_in(Field field, TrainConfig config) {
+  return field(config);
 }
 
-template <class Place>
-TrainKey integer(const Words& words, Place place, std::int64_t least, std::int64_t most = kMaxCount,
+template <class Field>
+TrainKey integer(const Words& words, Field field, std::int64_t least, std::int64_t most = kMaxCount,
                  const char* otherwise = nullptr) {
   return key(
       words, fmt::format("integer from {}", least), otherwise,
       [=](const io::JsonValue& value, TrainConfig& config) {
-        place(config) = static_cast<Value<Place>>(value.integer(least, most));
+        field(config) = static_cast<Value<Field>>(value.integer(least, most));
       },
-      [=](const TrainConfig& config) { return fmt::format("{}", value_in(place, config)); });
+      [=](const TrainConfig& config) { return fmt::format("{}", value_in(field, config)); });
 }
 
-template <class Place>
-TrainKey size(const Words& words, Place place, const char* otherwise = nullptr) {
-  return integer(words, place, 1, kMaxLayerSize, otherwise);
+template <class Field>
+TrainKey size(const Words& words, Field field, const char* otherwise = nullptr) {
+  return integer(words, field, 1, kMaxLayerSize, otherwise);
 }
 
 // In [0, below).
-template <class Place>
-TrainKey number(const Words& words, Place place, double below = kUnbounded, const char* otherwise = nullptr) {
+template <class Field>
+TrainKey number(const Words& words, Field field, double below = kUnbounded, const char* otherwise = nullptr) {
   return key(
       words, below < kUnbounded ? fmt::format("number from 0 to below {}", below) : "number from 0", otherwise,
       [=](const io::JsonValue& value, TrainConfig& config) {
         const double number = value.number();
         if (!(number >= 0)) value.refuse("must be 0 or more");
         if (!(number < below)) value.refuse(fmt::format("must be below {}", below));
-        place(config) = number;
+        field(config) = number;
       },
-      [=](const TrainConfig& config) { return fmt::format("{}", value_in(place, config)); });
+      [=](const TrainConfig& config) { return fmt::format("{}", value_in(field, config)); });
 }
 
-template <class Place>
-TrainKey choice(const Words& words, Place place, const std::vector<std::pair<std::string, Value<Place>>>& choices) {
+template <class Field>
+TrainKey choice(const Words& words, Field field, const std::vector<std::pair<std::string, Value<Field>>>& choices) {
   std::string names, type;
   for (const auto& [name, value] : choices) {
     names += (names.empty() ? "" : ", ") + name;
@@ -92,10 +92,10 @@ TrainKey choice(const Words& words, Place place, const std::vector<std::pair<std
         const auto chosen =
             std::find_if(choices.begin(), choices.end(), [&](const auto& one) { return one.first == value.string(); });
         if (chosen == choices.end()) value.refuse("must be one of " + names);
-        place(config) = chosen->second;
+        field(config) = chosen->second;
       },
       [=](const TrainConfig& config) {
-        const Value<Place> value = value_in(place, config);
+        const Value<Field> value = value_in(field, config);
         return '"' +
                std::find_if(choices.begin(), choices.end(), [&](const auto& one) { return one.second == value; })
                    ->first +

@@ -32,7 +32,7 @@ using training::Vocabularies;
 using training::Vocabulary;
 
 // The model with the options of its training.
-class TrainedMarian : public Trainable {
+class TrainedMarian : public TrainableOn<PairBatch> {
  public:
   TrainedMarian(Marian& model, const TrainConfig& config) : model_(model), config_(config) {}
 
@@ -184,7 +184,8 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
     write_tokenizer_config(files.out, source.tokenizer(), config.model.positions);
     model.save(files.out, config.dtype);
   };
-  return train(trained, {.train = train_pairs, .valid = valid_pairs}, config.training, files.out, all_options);
+  return train(trained, {.train = PairExamples(train_pairs), .valid = PairExamples(valid_pairs)}, config.training,
+               files.out, all_options);
 }
 
 }  // namespace qkv

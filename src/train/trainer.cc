@@ -11,51 +11,19 @@
 #include "qkv/files.h"
 #include "qkv/train/training.h"
 #include "train/batches.h"
+#include "train/check_training.h"
 #include "train/checkpoints.h"
 #include "train/gradient_norm.h"
 #include "train/loss_curve.h"
 #include "train/run_identity.h"
 #include "train/streams.h"
 #include "train/training_log.h"
+#include "train/validation.h"
 
 namespace qkv {
 namespace {
 
 using namespace training;
-
-void check(const TrainingConfig& config, const TrainingData& data) {
-  const auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
-    if (value < least)
-      throw std::invalid_argument(fmt::format("train: {} is {}; it must be {} or more", name, value, least));
-  };
-  at_least("epochs", config.epochs, 0);
-  at_least("steps", config.steps, config.epochs > 0 ? 0 : 1);
-  at_least("batch_tokens", config.batch_tokens, 1);
-  at_least("accumulate", config.accumulate, 1);
-  at_least("warmup", config.schedule.warmup, 0);
-  at_least("log_every", config.log_every, 1);
-  at_least("validate_every", config.validate_every, 1);
-  at_least("patience", config.patience, 0);
-  at_least("average", config.average, 1);
-  if (!(config.schedule.rate > 0) || !std::isfinite(config.schedule.rate)) {
-    throw std::invalid_argument(fmt::format("train: rate is {}; it must be above 0", config.schedule.rate));
-  }
-  if (!(config.clip >= 0)) {
-    throw std::invalid_argument(fmt::format("train: clip is {}; it must be 0 or more", config.clip));
-  }
-  if (!(config.checkpoint_minutes >= 0)) {
-    throw std::invalid_argument(
-        fmt::format("train: checkpoint_minutes is {}; it must be 0 or more", config.checkpoint_minutes));
-  }
-  for (const auto& [name, pairs] : {std::pair("train", data.train), std::pair("valid", data.valid)}) {
-    if (pairs.empty()) throw std::invalid_argument(fmt::format("train: the {} data has no pairs", name));
-    for (const TokenPair& pair : pairs) {
-      if (pair.source.empty() || pair.target.empty()) {
-        throw std::invalid_argument(fmt::format("train: a pair of the {} data has an empty side", name));
-      }
-    }
-  }
-}
 
 std::int64_t peak_memory() {
   struct rusage usage{};
@@ -65,17 +33,17 @@ std::int64_t peak_memory() {
 
 class Training {
  public:
-  Training(Trainable& model, const TrainingData& data, const TrainingConfig& config, const std::string& folder,
+  Training(const TrainingTask& task, const TrainingConfig& config, const std::string& folder,
            const TrainingOptions& options)
-      : model_(model),
-        data_(data),
+      : task_(task),
+        model_(task.model),
         config_(config),
         folder_(folder),
         options_(options),
         checkpoints_(folder + "/checkpoints", config.validate_every, config.average,
                      [this](const std::string& text) { notice(text); }),
         adam_(config.adam),
-        identity_(identity_of(config, data, options)),
+        identity_(identity_of(config, task.train, task.valid, options)),
         state_(begin()),
         log_(folder + "/log.jsonl", state_.step),
         first_step_(state_.step) {
@@ -99,7 +67,7 @@ class Training {
     return state_.step >= identity_.steps || (config_.patience > 0 && state_.waits >= config_.patience);
   }
   Batches batches_of(std::int64_t epoch) const {
-    return make_batches(data_.train, config_.batch_tokens, config_.seed, static_cast<std::uint64_t>(epoch));
+    return make_batches(task_.train, config_.batch_tokens, config_.seed, static_cast<std::uint64_t>(epoch));
   }
   void notice(const std::string& text) const {
     if (options_.observer != nullptr) options_.observer->notice(text);
@@ -149,20 +117,15 @@ class Training {
   void advance(const Batches& batches) {
     LossSum sum;
     for (std::int64_t i = 0; i < config_.accumulate && state_.batch < std::ssize(batches); ++i, ++state_.batch) {
-      const auto turn = static_cast<std::uint64_t>(state_.step * config_.accumulate + i);
+      const auto index = static_cast<std::uint64_t>(state_.step * config_.accumulate + i);
       const auto& chosen = batches[static_cast<std::size_t>(state_.batch)];
-      const LossSum part = model_.backward(collect(data_.train, chosen), seed_of(config_.seed, Purpose::dropout, turn));
-      sum.sum += part.sum;
-      sum.nll += part.nll;
-      sum.tokens += part.tokens;
+      add(task_.backward(chosen, seed_of(config_.seed, Purpose::dropout, index)), sum);
     }
     ++state_.step;
-    target_tokens_ += sum.tokens;
-    state_.since_log.sum += sum.sum;
-    state_.since_log.nll += sum.nll;
-    state_.since_log.tokens += sum.tokens;
+    losses_ += sum.count;
+    add(sum, state_.since_log);
 
-    const double scale = 1 / static_cast<double>(sum.tokens), norm = gradient_norm(model_) * scale;
+    const double scale = 1 / static_cast<double>(sum.count), norm = gradient_norm(model_) * scale;
     expect_finite("the loss", sum.sum * scale);
     expect_finite("the norm of the gradients", norm);
     const double rate = learning_rate(config_.schedule, state_.step, identity_.steps);
@@ -170,7 +133,7 @@ class Training {
     model_.update([&](const std::string& name, Parameter& parameter) { adam_.step(name, parameter); });
     report(rate, norm);
 
-    const bool due = state_.step % config_.validate_every == 0, best = due && validate();
+    const bool due = state_.step % config_.validate_every == 0, best = due && validate(state_);
     const bool stop = options_.stop.stop_requested();
     using Minutes = std::chrono::duration<double, std::ratio<60>>;
     const bool late =
@@ -183,7 +146,7 @@ class Training {
     if (stop && !finished()) throw Stopped();
   }
 
-  void expect_finite(const char* what, double value) const {
+  void expect_finite(const std::string& what, double value) const {
     if (std::isfinite(value)) return;
     throw std::invalid_argument(fmt::format("train: at step {} {} is {}; a lower rate or a clip may help", state_.step,
                                             what, std::isnan(value) ? "not a number" : "infinite"));
@@ -194,11 +157,11 @@ class Training {
     const TrainingProgress progress{.step = state_.step,
                                     .steps = identity_.steps,
                                     .epoch = state_.epoch + 1,
-                                    .loss = state_.since_log.sum / static_cast<double>(state_.since_log.tokens),
-                                    .nll = state_.since_log.nll / static_cast<double>(state_.since_log.tokens),
+                                    .loss = state_.since_log.sum / static_cast<double>(state_.since_log.count),
+                                    .nll = state_.since_log.nll / static_cast<double>(state_.since_log.count),
                                     .rate = rate,
                                     .gradient_norm = norm,
-                                    .tokens_per_second = static_cast<double>(target_tokens_) / seconds,
+                                    .tokens_per_second = static_cast<double>(losses_) / seconds,
                                     .seconds_left = seconds / static_cast<double>(state_.step - first_step_) *
                                                     static_cast<double>(identity_.steps - state_.step),
                                     .peak_memory = peak_memory()};
@@ -209,56 +172,50 @@ class Training {
     if (options_.observer != nullptr) options_.observer->receive(progress);
   }
 
-  double validation_loss() const {
-    LossSum sum;
-    for (const auto& chosen : make_batches(data_.valid, config_.batch_tokens, config_.seed, 0)) {
-      const LossSum part = model_.loss(collect(data_.valid, chosen));
-      sum.sum += part.sum;
-      sum.tokens += part.tokens;
-    }
-    return sum.sum / static_cast<double>(sum.tokens);
+  std::optional<Metric> named(const std::optional<double>& metric) const {
+    return metric ? std::optional(Metric{model_.metric_name(), *metric}) : std::nullopt;
   }
 
-  // The loss of the weights as they are, and whether it is below the best so far.
-  Validation measure(double best_loss, std::int64_t best_step) {
-    const double loss = validation_loss();
-    expect_finite("the validation loss", loss);
-    const Validation validation{
-        .step = state_.step, .loss = loss, .perplexity = std::exp(loss), .best = best_step == 0 || loss < best_loss};
+  static Measures best_of(const LoopState& state) { return {state.best_loss, state.best_metric}; }
+
+  // Whether the weights as they are are the best so far: then `state` keeps their measures.
+  bool validate(LoopState& state) {
+    const Measures found = measure(task_, config_);
+    expect_finite("the validation loss", found.loss);
+    if (found.metric) expect_finite("the validation " + model_.metric_name(), *found.metric);
+    const Validation validation{.step = state_.step,
+                                .loss = found.loss,
+                                .perplexity = std::exp(found.loss),
+                                .metric = named(found.metric),
+                                .best = state.best_step == 0 || is_better(found, best_of(state))};
     log_.add(validation);
     write_file(folder_ + "/loss.svg", loss_curve_svg(log_.training(), log_.validation()));
     if (options_.observer != nullptr) options_.observer->receive(validation);
-    return validation;
-  }
-
-  // Whether the weights are the best so far.
-  bool validate() {
-    const Validation validation = measure(state_.best_loss, state_.best_step);
     if (validation.best) {
-      state_.best_loss = validation.loss;
-      state_.best_step = validation.step;
+      state.best_loss = found.loss;
+      state.best_metric = found.metric;
+      state.best_step = validation.step;
     }
-    state_.waits = validation.best ? 0 : state_.waits + 1;
+    state.waits = validation.best ? 0 : state.waits + 1;
     return validation.best;
   }
 
   // Gives the model the best weights, or the mean of those that end there.
   TrainingResult finish() {
-    TrainingResult result{.step = state_.step, .best_step = state_.best_step, .best_loss = state_.best_loss};
     // An end between two validations has one of its own. The state does not know it: a longer training has none there.
-    if (state_.step % config_.validate_every != 0) {
-      const Validation end = measure(result.best_loss, result.best_step);
-      if (end.best) {
-        result.best_loss = end.loss;
-        result.best_step = end.step;
-      }
-    }
+    LoopState end = state_;
+    if (state_.step % config_.validate_every != 0) validate(end);
+    TrainingResult result{.step = end.step,
+                          .best_step = end.best_step,
+                          .best_loss = end.best_loss,
+                          .best_metric = named(end.best_metric)};
     const std::vector<std::int64_t> whole = checkpoints_.ending_at(result.best_step);
     result.averaged = std::ssize(whole);
     if (result.averaged > 1) {
       checkpoints_.average(whole, model_);
-      result.mean_loss = validation_loss();
-      result.is_mean = result.mean_loss < result.best_loss;
+      const Measures mean = measure(task_, config_);
+      result.mean_loss = mean.loss;
+      result.is_mean = is_better(mean, best_of(end));
     }
     if (!result.is_mean) {
       if (whole.empty() || whole.back() != result.best_step) {
@@ -274,8 +231,8 @@ class Training {
 
   using Clock = std::chrono::steady_clock;
 
+  const TrainingTask& task_;
   Trainable& model_;
-  const TrainingData data_;
   const TrainingConfig config_;
   const std::string folder_;
   const TrainingOptions options_;
@@ -286,17 +243,17 @@ class Training {
   LoopState state_;
   TrainingLog log_;
   const std::int64_t first_step_;
-  std::int64_t target_tokens_ = 0;  // of this call
+  std::int64_t losses_ = 0;  // of this call
   const Clock::time_point start_ = Clock::now();
   Clock::time_point saved_ = start_;
 };
 
 }  // namespace
 
-TrainingResult train(Trainable& model, const TrainingData& data, const TrainingConfig& config,
-                     const std::string& folder, const TrainingOptions& options) {
-  check(config, data);
-  return Training(model, data, config, folder, options).run();
+TrainingResult train(const TrainingTask& task, const TrainingConfig& config, const std::string& folder,
+                     const TrainingOptions& options) {
+  training::check(config, task);
+  return Training(task, config, folder, options).run();
 }
 
 }  // namespace qkv

@@ -68,11 +68,12 @@ void TrainingLog::add(std::int64_t step, const std::vector<Change>& changes) {
 void TrainingLog::add(const Validation& validation) {
   if (!validation_.empty() && validation_.back().step == validation.step) return;
   validation_.push_back({validation.step, validation.loss});
-  append(nlohmann::ordered_json{{"step", validation.step},
-                                {"valid_loss", io::json_number(validation.loss)},
-                                {"perplexity", io::json_number(validation.perplexity)},
-                                {"best", validation.best}}
-             .dump());
+  nlohmann::ordered_json line{{"step", validation.step},
+                              {"valid_loss", io::json_number(validation.loss)},
+                              {"perplexity", io::json_number(validation.perplexity)}};
+  if (validation.metric) line[validation.metric->name] = io::json_number(validation.metric->value);
+  line["best"] = validation.best;
+  append(line.dump());
 }
 
 void TrainingLog::append(const std::string& line) {

@@ -88,7 +88,7 @@ TEST_P(MarianGolden, GivesTheLogitsOfTransformers) {
   }
   EXPECT_LT(difference, 2e-5);
   const LossSum loss = model.loss(batch_);
-  EXPECT_EQ(loss.tokens, 12);
+  EXPECT_EQ(loss.count, 12);
   EXPECT_NEAR(loss.sum, at(expected_.at("loss"), 0), 1e-4);
 }
 
@@ -116,7 +116,7 @@ TEST_P(MarianGolden, TenStepsHaveTheLossesOfTorch) {
   Adam adam({.beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-9});
   for (std::int64_t step = 0; step < 10; ++step) {
     const LossSum loss = model.backward(batch_, {.label_smoothing = 0.1});
-    const double tokens = static_cast<double>(loss.tokens);
+    const double tokens = static_cast<double>(loss.count);
     EXPECT_NEAR(loss.sum / tokens, at(expected_.at("losses"), step), 1e-4) << step;
     adam.begin_step(0.02, 1 / tokens);
     model.update([&](const std::string& name, Parameter& own) { adam.step(name, own); });
@@ -335,7 +335,7 @@ std::vector<TokenPair> reversed_pairs(std::size_t count, std::uint64_t seed) {
   return pairs;
 }
 
-class TrainedMarian : public Trainable {
+class TrainedMarian : public TrainableOn<PairBatch> {
  public:
   TrainedMarian(Marian& model, double dropout) : model_(model), dropout_(dropout) {}
   void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
@@ -354,7 +354,8 @@ TEST(Marian, LearnsToTurnSequencesRound) {
   const test::TemporaryFolder folder;
   Marian model = Marian::initial(toy_config(), 1);
   TrainedMarian trained(model, 0);
-  const TrainingResult result = train(trained, {.train = reversed_pairs(4000, 1), .valid = reversed_pairs(100, 2)},
+  const std::vector<TokenPair> pairs = reversed_pairs(4000, 1), held_out = reversed_pairs(100, 2);
+  const TrainingResult result = train(trained, {.train = PairExamples(pairs), .valid = PairExamples(held_out)},
                                       {.seed = 3,
                                        .steps = 600,
                                        .batch_tokens = 600,
@@ -367,12 +368,13 @@ TEST(Marian, LearnsToTurnSequencesRound) {
 
 TEST(Marian, TrainingHasTheSameBitsForAnyNumberOfThreads) {
   std::map<std::string, std::vector<double>> expected;
+  const std::vector<TokenPair> pairs = reversed_pairs(600, 1), held_out = reversed_pairs(20, 2);
   for (const int threads : {1, 2, 3}) {
     set_threads(threads);
     const test::TemporaryFolder folder;
     Marian model = Marian::initial(toy_config(), 1);
     TrainedMarian trained(model, 0.1);
-    train(trained, {.train = reversed_pairs(600, 1), .valid = reversed_pairs(20, 2)},
+    train(trained, {.train = PairExamples(pairs), .valid = PairExamples(held_out)},
           {.seed = 3, .steps = 8, .batch_tokens = 2000, .clip = 1, .validate_every = 4, .average = 2}, folder / "");
     model.visit([&](const std::string& name, const Parameter& own) {
       const std::vector<double> values = test::values_of(own.value);

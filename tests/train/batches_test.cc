@@ -32,7 +32,7 @@ TEST(Batches, HoldEachPairOnceWithinTheirTokens) {
   const auto pairs = pairs_of_lengths(2000);
   std::vector<std::uint32_t> all;
   std::size_t full = 0;
-  const Batches batches = make_batches(pairs, 500, 1, 0);
+  const Batches batches = make_batches(PairExamples(pairs), 500, 1, 0);
   for (const auto& batch : batches) {
     EXPECT_FALSE(batch.empty());
     EXPECT_LE(tokens_of(pairs, batch), 500u);
@@ -48,7 +48,7 @@ TEST(Batches, HoldEachPairOnceWithinTheirTokens) {
 TEST(Batches, PutTargetsOfLikeLengthTogether) {
   const auto pairs = pairs_of_lengths(2000);
   std::size_t alike = 0;
-  const Batches batches = make_batches(pairs, 500, 1, 0);
+  const Batches batches = make_batches(PairExamples(pairs), 500, 1, 0);
   for (const auto& batch : batches) {
     const auto [least, most] = std::minmax_element(batch.begin(), batch.end(), [&](std::uint32_t a, std::uint32_t b) {
       return pairs[a].target.size() < pairs[b].target.size();
@@ -60,31 +60,18 @@ TEST(Batches, PutTargetsOfLikeLengthTogether) {
 
 TEST(Batches, AreDrawnFromSeedAndEpoch) {
   const auto pairs = pairs_of_lengths(300);
-  EXPECT_EQ(make_batches(pairs, 200, 1, 4), make_batches(pairs, 200, 1, 4));
-  EXPECT_NE(make_batches(pairs, 200, 1, 4), make_batches(pairs, 200, 1, 5));
-  EXPECT_NE(make_batches(pairs, 200, 1, 4), make_batches(pairs, 200, 2, 4));
+  EXPECT_EQ(make_batches(PairExamples(pairs), 200, 1, 4), make_batches(PairExamples(pairs), 200, 1, 4));
+  EXPECT_NE(make_batches(PairExamples(pairs), 200, 1, 4), make_batches(PairExamples(pairs), 200, 1, 5));
+  EXPECT_NE(make_batches(PairExamples(pairs), 200, 1, 4), make_batches(PairExamples(pairs), 200, 2, 4));
 }
 
-TEST(Batches, APairThatIsTooLongStandsAlone) {
+TEST(Batches, APairThatIsTooLongIsABatch) {
   const std::vector<TokenPair> pairs{{{1}, {1}}, {{1, 2, 3, 4}, {1, 2, 3, 4}}, {{2}, {2}}};
-  for (const auto& batch : make_batches(pairs, 4, 1, 0)) {
+  for (const auto& batch : make_batches(PairExamples(pairs), 4, 1, 0)) {
     const bool has_long = std::find(batch.begin(), batch.end(), 1u) != batch.end();
     EXPECT_EQ(batch.size(), has_long ? 1u : 2u);
   }
-  EXPECT_TRUE(make_batches({}, 4, 1, 0).empty());
-}
-
-TEST(Batches, CollectLaysTokensSideBySide) {
-  const std::vector<TokenPair> pairs{{{1, 2}, {3}}, {{4}, {5, 6, 7}}};
-  const std::vector<std::uint32_t> chosen{1, 0};
-  const PairBatch batch = training::collect(pairs, chosen);
-  EXPECT_EQ(batch.source, (std::vector<std::int32_t>{4, 1, 2}));
-  EXPECT_EQ(batch.target, (std::vector<std::int32_t>{5, 6, 7, 3}));
-  const auto offsets = [](const Tensor& t) {
-    return std::vector<std::int32_t>(t.data<std::int32_t>(), t.data<std::int32_t>() + t.element_count());
-  };
-  EXPECT_EQ(offsets(batch.source_offsets), (std::vector<std::int32_t>{0, 1, 3}));
-  EXPECT_EQ(offsets(batch.target_offsets), (std::vector<std::int32_t>{0, 3, 4}));
+  EXPECT_TRUE(make_batches(PairExamples({}), 4, 1, 0).empty());
 }
 
 }  // namespace

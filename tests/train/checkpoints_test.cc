@@ -71,7 +71,7 @@ TEST_F(CheckpointsTest, BringBackEverything) {
   const LoopState state{.step = 10,
                         .epoch = 2,
                         .batch = 7,
-                        .since_log = {.sum = 0.1, .nll = 0.3, .tokens = 3},
+                        .since_log = {.sum = 0.1, .nll = 0.3, .count = 3},
                         .best_loss = 1.0 / 3,
                         .best_step = 5,
                         .waits = 4};
@@ -87,7 +87,7 @@ TEST_F(CheckpointsTest, BringBackEverything) {
   EXPECT_EQ(restored->state.batch, 7);
   EXPECT_EQ(restored->state.since_log.sum, 0.1);
   EXPECT_EQ(restored->state.since_log.nll, 0.3);
-  EXPECT_EQ(restored->state.since_log.tokens, 3);
+  EXPECT_EQ(restored->state.since_log.count, 3);
   EXPECT_EQ(restored->state.best_loss, 1.0 / 3);
   EXPECT_EQ(restored->state.best_step, 5);
   EXPECT_EQ(restored->state.waits, 4);

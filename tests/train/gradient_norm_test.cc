@@ -16,8 +16,6 @@ class Gradients : public Trainable {
     for (const Parameter& own : parameters_) visitor("", own);
   }
   void update(const ParameterUpdater&) override {}
-  LossSum backward(const PairBatch&, std::uint64_t) override { return {}; }
-  LossSum loss(const PairBatch&) const override { return {}; }
 
  private:
   std::vector<Parameter> parameters_;

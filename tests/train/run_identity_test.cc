@@ -17,7 +17,7 @@ const std::vector<TokenPair> kPairs{{{1, 2}, {3}}, {{4}, {5, 6}}};
 
 RunIdentity identity(const TrainingConfig& config = {}, const std::vector<TokenPair>& train = kPairs,
                      const std::vector<TokenPair>& valid = kPairs) {
-  RunIdentity found = identity_of(config, {.train = train, .valid = valid},
+  RunIdentity found = identity_of(config, PairExamples(train), PairExamples(valid),
                                   {.identity = {{"heads", "2"}}, .settings = {{"dropout", "0.1"}}});
   found.steps = 100;
   return found;

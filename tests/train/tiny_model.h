@@ -14,7 +14,7 @@
 
 namespace qkv::test {
 
-class TinyModel : public Trainable {
+class TinyModel : public TrainableOn<PairBatch> {
  public:
   static constexpr std::int64_t kVocab = 11;
 
@@ -89,7 +89,7 @@ class TinyModel : public Trainable {
       for (const std::int32_t token : part(batch.target, batch.target_offsets, b)) {
         sum.sum -= std::log(p[static_cast<std::size_t>(token)]);
         sum.nll = sum.sum;
-        ++sum.tokens;
+        ++sum.count;
         visit(token, p, source);
       }
     }

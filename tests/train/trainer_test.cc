@@ -46,7 +46,8 @@ TrainingConfig config() {
 
 TrainingResult run(TinyModel& model, const std::string& folder, const TrainingOptions& options = {},
                    const TrainingConfig& settings = config()) {
-  return train(model, {.train = training_pairs(), .valid = validation_pairs()}, settings, folder, options);
+  const PairExamples training(training_pairs()), validation(validation_pairs());
+  return train(model, {.train = training, .valid = validation}, settings, folder, options);
 }
 
 // The weights that an undisturbed training ends with.
@@ -317,10 +318,13 @@ TEST(Trainer, RefusesWhatCannotBeMeant) {
   expect([](TrainingConfig& c) { c.schedule.rate = 0; }, "train: rate is 0; it must be above 0");
   expect([](TrainingConfig& c) { c.clip = -1; }, "train: clip is -1; it must be 0 or more");
   expect([](TrainingConfig& c) { c.patience = -1; }, "train: patience is -1; it must be 0 or more");
-  EXPECT_THROW(train(model, {.train = {}, .valid = validation_pairs()}, config(), folder / ""), std::invalid_argument);
-  const std::vector<TokenPair> empty_side{{{1}, {}}};
-  EXPECT_THROW(train(model, {.train = empty_side, .valid = validation_pairs()}, config(), folder / ""),
-               std::invalid_argument);
+  const PairExamples none({}), validation(validation_pairs());
+  const auto refusal = [&](const PairExamples& training, const PairExamples& valid) {
+    return test::message_of<std::invalid_argument>(
+        [&] { train(model, {.train = training, .valid = valid}, config(), folder / ""); });
+  };
+  EXPECT_EQ(refusal(none, validation), "train: the train data has no pairs");
+  EXPECT_EQ(refusal(validation, none), "train: the valid data has no pairs");
   EXPECT_TRUE(folder.names().empty());
 }
 
@@ -375,7 +379,7 @@ TEST(Trainer, GoesOnWithWhatWeightsDoNotDependOn) {
   expect("epochs", [](TrainingConfig& c) { c.epochs = 8; });
 }
 
-TEST(Trainer, GoesOnWithOtherSettingsWhereToldTo) {
+TEST(Trainer, GoesOnWithOtherSettingsOnRequest) {
   const auto expect = [](const std::string& name, const std::function<void(TrainingConfig&)>& change) {
     expect_going_on(GoesOn::with_change, name, change);
   };
@@ -413,7 +417,8 @@ TEST(Trainer, RefusesTheFolderOfAnotherTraining) {
               run(model, folder / "", {.identity = {{"heads", "4"}}, .change = true});
             }).find("(heads 2 -> 4)"),
             std::string::npos);
-  EXPECT_THROW(train(model, {.train = validation_pairs(), .valid = validation_pairs()}, config(), folder / "",
+  const PairExamples validation(validation_pairs());
+  EXPECT_THROW(train(model, {.train = validation, .valid = validation}, config(), folder / "",
                      {.identity = {{"heads", "2"}}, .change = true}),
                std::invalid_argument);
   EXPECT_EQ(test::slurp(folder / "log.jsonl"), log);

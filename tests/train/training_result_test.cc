@@ -1,5 +1,5 @@
-// Which weights a training ends with: on a model of one weight that goes n further at update n, so that it stands at
-// n (n + 1) / 2, and whose loss at each place is given.
+// Which weights a training ends with: on a model of one weight that goes n further at update n, so that it is at
+// n (n + 1) / 2, and whose loss at each position is given.
 #include <gtest/gtest.h>
 
 #include "io/files_for_test.h"
@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::Watcher;
 
-class Walker : public Trainable {
+class Walker : public TrainableOn<PairBatch> {
  public:
   explicit Walker(std::map<double, double> losses) : losses_(std::move(losses)) {}
 
@@ -19,14 +19,14 @@ class Walker : public Trainable {
   void update(const ParameterUpdater& updater) override { updater("weight", weight_); }
   LossSum backward(const PairBatch&, std::uint64_t) override {
     weight_.gradient.data<float>()[0] -= 1;
-    return {.sum = 1, .tokens = 1};
+    return {.sum = 1, .count = 1};
   }
   LossSum loss(const PairBatch&) const override {
-    const auto found = losses_.find(place());
-    return {.sum = found == losses_.end() ? 9 : found->second, .tokens = 1};
+    const auto found = losses_.find(position());
+    return {.sum = found == losses_.end() ? 9 : found->second, .count = 1};
   }
 
-  double place() const { return weight_.value.data<float>()[0]; }
+  double position() const { return weight_.value.data<float>()[0]; }
 
  private:
   std::map<double, double> losses_;
@@ -47,8 +47,8 @@ const std::vector<TokenPair> kPairs{{{1}, {1}}, {{2}, {2}}, {{3}, {3}}};
 
 struct Walk {
   TrainingResult result{};
-  double place = 0;
-  std::vector<double> written{};  // places of the models that were written
+  double position = 0;
+  std::vector<double> written{};  // positions of the models that were written
   Watcher watcher{};
 };
 
@@ -59,9 +59,10 @@ class TrainingResultTest : public ::testing::Test {
     Walker model(losses);
     Walk done;
     done.watcher.on_step = on_step;
-    done.result = train(model, {.train = kPairs, .valid = kPairs}, settings, folder_ / "",
-                        {.observer = &done.watcher, .write_model = [&] { done.written.push_back(model.place()); }});
-    done.place = model.place();
+    const PairExamples examples(kPairs);
+    done.result = train(model, {.train = examples, .valid = examples}, settings, folder_ / "",
+                        {.observer = &done.watcher, .write_model = [&] { done.written.push_back(model.position()); }});
+    done.position = model.position();
     return done;
   }
 
@@ -82,7 +83,7 @@ TEST_F(TrainingResultTest, IsTheBestCheckpoint) {
   EXPECT_EQ(done.result.step, 5);
   EXPECT_EQ(done.result.best_step, 3);
   EXPECT_EQ(done.result.best_loss, 3);
-  EXPECT_EQ(done.place, 6);
+  EXPECT_EQ(done.position, 6);
   EXPECT_EQ(done.written, (std::vector<double>{1, 3, 6, 6}));  // at each best one, and in the end
 }
 
@@ -91,7 +92,7 @@ TEST_F(TrainingResultTest, PatienceBeginsAnewAtABetterOne) {
   settings.patience = 2;
   const Walk done = walk(settings, {{1, 5}, {3, 6}, {6, 4}, {10, 6}, {15, 3}, {21, 6}, {28, 6}, {36, 1}});
   EXPECT_EQ(done.result.step, 7);
-  EXPECT_EQ(done.place, 15);
+  EXPECT_EQ(done.position, 15);
 }
 
 TEST_F(TrainingResultTest, IsTheMeanWhereThatIsBetter) {
@@ -99,7 +100,7 @@ TEST_F(TrainingResultTest, IsTheMeanWhereThatIsBetter) {
   settings.average = 2;
   std::map<double, double> losses{{1, 5}, {3, 4}, {6, 3}, {10, 2}, {15, 4}, {21, 3}, {8, 1.5}};
   const Walk done = walk(settings, losses);
-  EXPECT_EQ(done.place, 8);  // of 6 and 10: the mean ends at the best, not at the last
+  EXPECT_EQ(done.position, 8);  // of 6 and 10: the mean ends at the best, not at the last
   EXPECT_TRUE(done.result.is_mean);
   EXPECT_EQ(done.result.averaged, 2);
   EXPECT_EQ(done.result.mean_loss, 1.5);
@@ -109,7 +110,7 @@ TEST_F(TrainingResultTest, IsTheMeanWhereThatIsBetter) {
 
   losses[8] = 2.5;
   const Walk again = walk(settings, losses);  // of the same checkpoints
-  EXPECT_EQ(again.place, 10);
+  EXPECT_EQ(again.position, 10);
   EXPECT_FALSE(again.result.is_mean);
   EXPECT_EQ(again.result.mean_loss, 2.5);
   EXPECT_EQ(again.written, std::vector<double>{10});
@@ -121,7 +122,7 @@ TEST_F(TrainingResultTest, DamagedCheckpointsAreLeftOutOfTheMean) {
   const Walk done = walk(settings, {{6, 3}, {10, 2}, {8, 1.5}}, [&](const TrainingProgress& progress) {
     if (progress.step == 6) damage(2);
   });
-  EXPECT_EQ(done.place, 8);
+  EXPECT_EQ(done.position, 8);
   EXPECT_EQ(done.result.averaged, 2);
   ASSERT_EQ(done.watcher.notices.size(), 1u);
   EXPECT_NE(done.watcher.notices[0].find("step-000000002"), std::string::npos) << done.watcher.notices[0];
@@ -143,7 +144,7 @@ TEST_F(TrainingResultTest, TheBestStaysOnDiskHoweverLongAgoItWas) {
     const bool there = fs::exists(folder_ / "checkpoints/step-000000002/manifest.json");
     EXPECT_EQ(there, progress.step > 2);
   });
-  EXPECT_EQ(done.place, 3);
+  EXPECT_EQ(done.position, 3);
 }
 
 // An end between two validations is validated, and leaves no trace in a training that goes on.
@@ -152,13 +153,13 @@ TEST_F(TrainingResultTest, StepsNeedNoMultiple) {
   settings.validate_every = 4;
   const std::map<double, double> losses{{10, 3}, {21, 2}, {36, 2.5}};
   const Walk end = walk(settings, losses);
-  EXPECT_EQ(end.place, 21);
+  EXPECT_EQ(end.position, 21);
   EXPECT_EQ(end.result.best_step, 6);
   ASSERT_EQ(end.watcher.validations.size(), 2u);
   EXPECT_EQ(end.watcher.validations[1].step, 6);
   settings.steps = 8;
   const Walk longer = walk(settings, losses);
-  EXPECT_EQ(longer.place, 36);  // as without the end at 6: 2.5 is below 3
+  EXPECT_EQ(longer.position, 36);  // as without the end at 6: 2.5 is below 3
   EXPECT_EQ(longer.result.best_step, 8);
 }
 
@@ -168,7 +169,7 @@ TEST_F(TrainingResultTest, StepsFewerThanAValidationAreValidated) {
   const Walk done = walk(settings, {{3, 2}});
   EXPECT_EQ(done.result.best_step, 2);
   EXPECT_EQ(done.result.best_loss, 2);
-  EXPECT_EQ(done.place, 3);
+  EXPECT_EQ(done.position, 3);
   EXPECT_EQ(done.written, std::vector<double>{3});
 }
 
@@ -181,8 +182,8 @@ TEST(TrainingEnd, EpochsEndIt) {
     settings.accumulate = accumulate;
     Walker model({});
     Watcher watcher;
-    const TrainingResult result =
-        train(model, {.train = kPairs, .valid = kPairs}, settings, folder / "", {.observer = &watcher});
+    const TrainingResult result = train(model, {.train = PairExamples(kPairs), .valid = PairExamples(kPairs)}, settings,
+                                        folder / "", {.observer = &watcher});
     EXPECT_EQ(watcher.last.steps, result.step);
     return result.step;
   };
@@ -196,10 +197,10 @@ TEST_F(TrainingResultTest, MoreEpochsGoOn) {
   TrainingConfig settings = config(0);
   settings.epochs = 1;
   const std::map<double, double> losses{{1, 6}, {3, 5}, {6, 4}, {10, 3}, {15, 2}, {21, 1}};
-  EXPECT_EQ(walk(settings, losses).place, 6);
+  EXPECT_EQ(walk(settings, losses).position, 6);
   settings.epochs = 2;
   const Walk more = walk(settings, losses);
-  EXPECT_EQ(more.place, 21);
+  EXPECT_EQ(more.position, 21);
   EXPECT_NE(more.watcher.notices.at(0).find("resuming from"), std::string::npos);
 }
 

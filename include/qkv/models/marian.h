@@ -22,6 +22,7 @@
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/transformer.h"
 #include "qkv/models/generate.h"
+#include "qkv/models/token_pairs.h"
 #include "qkv/models/trainable.h"
 #include "qkv/observer.h"
 
@@ -110,7 +111,7 @@ class Marian {
   std::unique_ptr<NextTokens> targets(std::span<const std::int32_t> ids, const Tensor& offsets,
                                       const MarianOptions& options = {}) const;
 
-  // As in training.h.
+  // As in trainable.h.
   LossSum loss(const PairBatch& batch) const;
   LossSum backward(const PairBatch& batch, const MarianTrainingOptions& options);
 
