@@ -13,7 +13,7 @@ import pathlib
 import subprocess
 import tempfile
 
-root = pathlib.Path(__file__).resolve().parent.parent
+root = pathlib.Path(__file__).resolve().parents[2]
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--program", default=root / "build/release/bin/qkv")
 parser.add_argument("--model", default=root / "models/en-es")

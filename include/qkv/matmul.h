@@ -29,6 +29,10 @@ class PackedMatrix {
   std::int64_t columns() const { return columns_; }  // n
   Dtype dtype() const { return dtype_; }             // of a and out
   WeightStorage storage() const { return storage_; }
+  // Columns from `first` on into [k, n'] with any strides, of dtype(): as they were packed, bit for bit, or what fewer
+  // bits have left of them.
+  void unpack(const MutableTensorView& columns, std::int64_t first = 0, int threads = 0) const;
+
   const Tensor& panels() const { return data_; }
   // [panel][k / group][column][group]
   int panel_columns() const { return panel_columns_; }

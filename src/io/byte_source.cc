@@ -65,6 +65,12 @@ void FileSource::fetch(char* to, std::size_t count) {
   }
 }
 
+void FileSource::seek(std::uint64_t position) {
+  assert(position <= this->position() + remaining());
+  if (::lseek(file_.get(), static_cast<off_t>(position), SEEK_SET) < 0) throw_io_error(path_, "read");
+  set_position(position);
+}
+
 void FileSource::advance(std::uint64_t count) {
   if (::lseek(file_.get(), static_cast<off_t>(count), SEEK_CUR) < 0) throw_io_error(path_, "read");
 }

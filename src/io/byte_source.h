@@ -15,19 +15,21 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
   std::uint64_t remaining() const { return remaining_; }
+  std::uint64_t position() const { return size_ - remaining_; }
   // The next `count` bytes; at most remaining().
   void read(void* to, std::size_t count);
   // Passes over them instead.
   void skip(std::uint64_t count);
 
  protected:
-  explicit ByteSource(std::uint64_t size) : remaining_(size) {}
+  explicit ByteSource(std::uint64_t size) : size_(size), remaining_(size) {}
+  void set_position(std::uint64_t position) { remaining_ = size_ - position; }
 
  private:
   virtual void fetch(char* to, std::size_t count) = 0;
   virtual void advance(std::uint64_t count) = 0;
 
-  std::uint64_t remaining_;
+  std::uint64_t size_, remaining_;
 };
 
 class MemorySource : public ByteSource {
@@ -45,6 +47,9 @@ class MemorySource : public ByteSource {
 class FileSource : public ByteSource {
  public:
   explicit FileSource(const std::string& path);
+
+  // Goes on from there, which is not behind the end.
+  void seek(std::uint64_t position);
 
  private:
   FileSource(const std::string& path, Descriptor file);

@@ -48,7 +48,7 @@ Bert Bert::load(const std::string& folder) {
   const KindAndConfig model = read(folder);
   FolderTensors file(folder);
   expect_tensors(file, model);
-  Weights weights(file.read(), file.path());
+  Weights weights = file.weights();
   return Bert(model.config, weights);
 }
 

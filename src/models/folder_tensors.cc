@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "io/elements.h"
@@ -50,7 +51,10 @@ std::vector<std::string> weight_files(const std::string& folder) {
 }
 
 FolderTensors::File::File(std::string name)
-    : path(std::move(name)), source(path), header(io::read_safetensors_header(source, path)) {}
+    : path(std::move(name)),
+      source(path),
+      header(io::read_safetensors_header(source, path)),
+      begin(source.position()) {}
 
 FolderTensors::FolderTensors(const std::string& folder) : path_(weights_path(folder)) {
   if (!is_index(path_)) {
@@ -61,8 +65,12 @@ FolderTensors::FolderTensors(const std::string& folder) : path_(weights_path(fol
       check_listed(file.path, file.header, listed);
     }
   }
-  for (const File& file : files_) {
-    for (const io::SafetensorsEntry& entry : file.header.entries) wanted_[entry.name] = {&entry, &file};
+  for (File& file : files_) {
+    std::uint64_t begin = file.begin;
+    for (const io::SafetensorsEntry& entry : file.header.entries) {
+      wanted_[entry.name] = {&entry, &file, begin};
+      begin += entry.bytes;
+    }
   }
 }
 
@@ -96,17 +104,23 @@ void FolderTensors::expect(std::vector<TensorName> names) {
   expected_ = std::move(names);
 }
 
-std::map<std::string, Tensor> FolderTensors::read() {
-  std::map<std::string, Tensor> theirs;
-  for (File& file : files_) {
-    theirs.merge(io::read_safetensors_elements(
-        file.source, file.header, [&](const std::string& name) { return contains(name); }, file.path));
-  }
+Tensor FolderTensors::read(const Entry& entry) const {
+  entry.file->source.seek(entry.begin);
+  return io::read_elements(entry.file->source, entry.tensor->shape, entry.tensor->dtype,
+                           fmt::format("{}: tensor {}", entry.file->path, io::quote(entry.tensor->name)));
+}
+
+Weights FolderTensors::weights(WeightStorage storage) {
   for (const auto& [other, name] : ties_) {
-    if (io::bytes_of(theirs.at(other)) != io::bytes_of(theirs.at(name))) refuse_tie(other, name);
-    theirs.erase(other);
+    if (io::bytes_of(read(wanted_.at(other))) != io::bytes_of(read(wanted_.at(name)))) refuse_tie(other, name);
   }
-  return to_ours(expected_, theirs);
+  const auto read_ours = [this](const std::string& ours, const Dims&) {
+    const TensorName& named = *std::ranges::find(expected_, ours, &TensorName::ours);
+    std::vector<Tensor> parts;
+    for (const std::string& name : named.theirs) parts.push_back(read(wanted_.at(name)));
+    return to_ours(named, std::move(parts));
+  };
+  return Weights(read_ours, Dtype::f32, storage);
 }
 
 void FolderTensors::refuse_tie(const std::string& other, const std::string& name) const {

@@ -12,6 +12,7 @@
 
 #include "io/safetensors_header.h"
 #include "models/tensor_names.h"
+#include "qkv/layers/weights.h"
 
 namespace qkv {
 
@@ -25,8 +26,6 @@ class FolderTensors {
   FolderTensors(const FolderTensors&) = delete;
   FolderTensors& operator=(const FolderTensors&) = delete;
 
-  // Of model.safetensors or the index.
-  const std::string& path() const { return path_; }
   bool contains(const std::string& name) const { return wanted_.contains(name); }
   // Tensors that nobody needs; they are not read.
   void pass_over(const std::function<bool(std::string_view name)>& is_needless);
@@ -36,8 +35,8 @@ class FolderTensors {
   // FormatError, naming the file and the tensor, unless these are all, each in its shape and of a floating type.
   void expect(std::vector<TensorName> names);
 
-  // What was expected, in f32 under our names.
-  std::map<std::string, Tensor> read();
+  // What was expected, under our names: each tensor is read when it is taken, in f32. This must still be there then.
+  Weights weights(WeightStorage storage = WeightStorage::full);
 
  private:
   struct File {
@@ -46,13 +45,16 @@ class FolderTensors {
     std::string path;
     io::FileSource source;
     io::SafetensorsHeader header;
+    std::uint64_t begin;  // of the elements
   };
   struct Entry {
     const io::SafetensorsEntry* tensor;
-    const File* file;
+    File* file;
+    std::uint64_t begin;  // of its elements in the file
   };
   using Entries = std::map<std::string_view, Entry>;
 
+  Tensor read(const Entry& entry) const;
   [[noreturn]] void refuse_tie(const std::string& other, const std::string& name) const;
 
   std::string path_;

@@ -41,7 +41,7 @@ StackConfig stack(const MarianConfig& config, std::int64_t layers, std::int64_t 
 }
 
 EmbeddingConfig table_config(const MarianConfig& config) {
-  return {.count = config.output_vocab(), .dim = config.model_dim, .padding = config.padding};
+  return {.count = config.output_vocab(), .dim = config.model_dim, .padding = config.padding, .projects = true};
 }
 
 // 0, 1, 2 ... for each id within its sequence.
@@ -84,10 +84,10 @@ void scale_rows(Tensor& rows, double factor) {
   visit_f32_f64(rows.dtype(), run);
 }
 
-// The projection to the vocabulary; `packed` serves where it has lost nothing.
-ClassWeights classes(const Embedding& table, const Parameter& bias, const PackedMatrix& packed) {
-  const bool full = packed.storage() == WeightStorage::full;
-  return {.weight = table.weight().value, .bias = bias.value, .projection = full ? &packed : nullptr};
+// The projection to the vocabulary; `storage` holds its weights if need be.
+ClassWeights classes(const Embedding& table, const Parameter& bias, Tensor& storage) {
+  const bool full = table.projection().storage() == WeightStorage::full;
+  return {.weight = table.table(storage), .bias = bias.value, .projection = full ? &table.projection() : nullptr};
 }
 
 }  // namespace
@@ -115,22 +115,17 @@ Marian::Marian(const MarianConfig& config, Weights& weights)
   if (config.kind == MarianKind::marian && config.position_kind == MarianPositions::of_kind) {
     sinusoids_ = sinusoids(config.positions, config.model_dim, SinusoidOrder::sines_first, weights.dtype());
   }
-  pack(weights.storage());
 }
 
 const Embedding& Marian::table_of(const Side& side) const { return side.table ? *side.table : *shared_; }
 Embedding& Marian::table_of(Side& side) { return side.table ? *side.table : *shared_; }
 
-void Marian::pack(WeightStorage storage) {
-  projection_ = PackedMatrix(table_of(target_).weight().value.view().transpose(0, 1), 0, storage);
-}
-
 Marian Marian::initial(const MarianConfig& config, std::uint64_t seed) {
   Weights weights = initial_weights(seed);
   Marian model(config, weights);
-  Tensor& table = model.table_of(model.target_).weight().value;
-  std::fill_n(table.data<float>() + config.padding * config.model_dim, config.model_dim, 0.0f);
-  model.pack(WeightStorage::full);
+  model.table_of(model.target_).update([&](const std::string&, Parameter& table) {
+    std::fill_n(table.value.data<float>() + config.padding * config.model_dim, config.model_dim, 0.0f);
+  });
   return model;
 }
 
@@ -181,13 +176,14 @@ Tensor Marian::decode(const PairBatch& batch, const MarianOptions& options, Obse
 Tensor Marian::logits(const PairBatch& batch, const MarianOptions& options, Observer* observer) const {
   const Tensor hidden = decode(batch, options, observer);
   Tensor logits = Tensor::uninitialized({hidden.size(0), config_.output_vocab()}, hidden.dtype());
-  matmul(hidden, projection_, logits, {.bias = logits_bias_.value, .threads = options.threads});
+  matmul(hidden, table_of(target_).projection(), logits, {.bias = logits_bias_.value, .threads = options.threads});
   return logits;
 }
 
 LossSum Marian::loss(const PairBatch& batch) const {
-  const CrossEntropy sum = cross_entropy(classes(table_of(target_), logits_bias_, projection_),
-                                         decode(batch, {}, nullptr), batch.target, {.excluded = excluded(config_)});
+  Tensor unpacked;
+  const CrossEntropy sum = cross_entropy(classes(table_of(target_), logits_bias_, unpacked), decode(batch, {}, nullptr),
+                                         batch.target, {.excluded = excluded(config_)});
   return {.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
 }
 
@@ -214,9 +210,10 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
   const Tensor hidden = decoder_.forward(begun_target, memory, {}, decoder_dropout, decoder_saved);
 
   Embedding& table = table_of(target_);
+  Tensor unpacked;
   Tensor grad_hidden = Tensor::zeros(hidden.shape(), hidden.dtype());
   const CrossEntropy sum = cross_entropy(
-      classes(table, logits_bias_, projection_), hidden, batch.target,
+      classes(table, logits_bias_, unpacked), hidden, batch.target,
       {.smoothing = options.label_smoothing, .excluded = excluded(config_)},
       {.hidden = grad_hidden, .weight = gradient_place(table.weight()), .bias = gradient_place(logits_bias_)});
   Tensor grad_memory = Tensor::zeros(memory_rows.shape(), memory_rows.dtype());
@@ -256,7 +253,6 @@ void Marian::update(const ParameterUpdater& updater) {
   encoder_.update(updater, "encoder.");
   update_side(target_, "decoder.");
   decoder_.update(updater, "decoder.");
-  pack(projection_.storage());
 }
 
 }  // namespace qkv

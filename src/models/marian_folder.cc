@@ -1,4 +1,5 @@
 // Marian::load and Marian::save: convert between the tensors of a folder and ours.
+#include <algorithm>
 #include <vector>
 
 #include "models/folder_tensors.h"
@@ -40,16 +41,19 @@ Marian Marian::load(const std::string& folder, WeightStorage storage) {
   const MarianConfig config = read_config(folder);
   FolderTensors file(folder);
   expect_tensors(file, config);
-  std::map<std::string, Tensor> tensors = file.read();
-  tensors.try_emplace(kLogitsBias, Tensor::zeros({config.output_vocab()}));  // a bare model lacks it
-  Weights weights(std::move(tensors), file.path(), Dtype::f32, storage);
+  Weights weights = file.weights(storage);
+  if (!file.contains(kLogitsBias)) weights.add(kLogitsBias, Tensor::zeros({config.output_vocab()}));  // a bare model
   return Marian(config, weights);
 }
 
 void Marian::save(const std::string& folder, Dtype dtype) const {
-  std::map<std::string, const Tensor*> ours;
-  visit([&](const std::string& name, const Parameter& parameter) { ours[name] = &parameter.value; });
-  std::map<std::string, Tensor> theirs = to_theirs(marian_names(config_).all(), ours, dtype);
+  const std::vector<TensorName> names = marian_names(config_).all();
+  std::map<std::string, Tensor> theirs;
+  visit([&](const std::string& name, const Parameter& parameter) {
+    const TensorName& named = *std::ranges::find(names, name, &TensorName::ours);
+    std::vector<Tensor> parts = to_theirs(named, parameter.value, dtype);
+    for (std::size_t i = 0; i < parts.size(); ++i) theirs[named.theirs[i]] = std::move(parts[i]);
+  });
   write_file(folder + "/config.json", marian_config_json(config_, dtype));
   write_file(folder + "/generation_config.json", marian_generation_json(config_));
   // Last: a folder that has weights is whole.

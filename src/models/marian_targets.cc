@@ -20,7 +20,7 @@ class Marian::Targets final : public NextTokens {
     const Tensor hidden =
         model_.decoder_.forward(x.view().reshape({rows, 1, model_.config_.model_dim}), cache_, options_.threads);
     logits_ = Tensor::uninitialized({rows, vocab()}, hidden.dtype());
-    matmul(hidden.view().reshape(x.shape()), model_.projection_, logits_,
+    matmul(hidden.view().reshape(x.shape()), model_.table_of(model_.target_).projection(), logits_,
            {.bias = model_.logits_bias_.value, .threads = options_.threads});
     return logits_;
   }

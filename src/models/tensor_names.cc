@@ -38,31 +38,19 @@ void TensorNames::add_attention(const std::string& ours, const std::vector<std::
   add_linear(ours + ".out_proj", out, dim, dim);
 }
 
-std::map<std::string, Tensor> to_ours(const std::vector<TensorName>& names, std::map<std::string, Tensor>& theirs) {
-  std::map<std::string, Tensor> ours;
-  for (const TensorName& named : names) {
-    std::vector<Tensor> parts;
-    for (const std::string& name : named.theirs) {
-      Tensor part = std::move(theirs.extract(name).mapped());
-      parts.push_back(part.dtype() == Dtype::f32 ? std::move(part) : convert(part, Dtype::f32));
-    }
-    Tensor whole = stack_rows(std::move(parts));
-    ours[named.ours] =
-        whole.shape() == named.shape ? std::move(whole) : Tensor::copy(whole.view().reshape(named.shape));
+Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs) {
+  for (Tensor& part : theirs) {
+    if (part.dtype() != Dtype::f32) part = convert(part, Dtype::f32);
   }
-  return ours;
+  Tensor whole = stack_rows(std::move(theirs));
+  return whole.shape() == named.shape ? std::move(whole) : Tensor::copy(whole.view().reshape(named.shape));
 }
 
-std::map<std::string, Tensor> to_theirs(const std::vector<TensorName>& names,
-                                        const std::map<std::string, const Tensor*>& ours, Dtype dtype) {
-  std::map<std::string, Tensor> theirs;
-  for (const TensorName& named : names) {
-    const TensorView whole = *ours.at(named.ours);
-    const std::int64_t rows = whole.size(0) / static_cast<std::int64_t>(named.theirs.size());
-    for (std::size_t i = 0; i < named.theirs.size(); ++i) {
-      const std::int64_t begin = static_cast<std::int64_t>(i) * rows;
-      theirs[named.theirs[i]] = convert(whole.slice(0, begin, begin + rows).reshape(named.part), dtype);
-    }
+std::vector<Tensor> to_theirs(const TensorName& named, const TensorView& ours, Dtype dtype) {
+  const std::int64_t rows = ours.size(0) / static_cast<std::int64_t>(named.theirs.size());
+  std::vector<Tensor> theirs;
+  for (std::int64_t begin = 0; begin < ours.size(0); begin += rows) {
+    theirs.push_back(convert(ours.slice(0, begin, begin + rows).reshape(named.part), dtype));
   }
   return theirs;
 }

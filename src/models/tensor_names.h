@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -43,9 +42,8 @@ class TensorNames {
   std::vector<TensorName> all_;
 };
 
-// Between the two: takes what it needs of `theirs`, and gives f32; gives `dtype`.
-std::map<std::string, Tensor> to_ours(const std::vector<TensorName>& names, std::map<std::string, Tensor>& theirs);
-std::map<std::string, Tensor> to_theirs(const std::vector<TensorName>& names,
-                                        const std::map<std::string, const Tensor*>& ours, Dtype dtype);
+// One of our tensors, in f32, from those of the folder in the order of their names, and back, as `dtype`.
+Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs);
+std::vector<Tensor> to_theirs(const TensorName& named, const TensorView& ours, Dtype dtype);
 
 }  // namespace qkv

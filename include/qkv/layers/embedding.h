@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "qkv/layers/parameter.h"
+#include "qkv/layers/packed_parameter.h"
 #include "qkv/layers/weights.h"
 
 namespace qkv {
@@ -15,6 +15,7 @@ struct EmbeddingConfig {
   std::int64_t count = 0;  // rows of the table: words, positions or types
   std::int64_t dim = 0;
   std::optional<std::int32_t> padding{};  // a row without a gradient, so that training leaves it as it is
+  bool projects = false;                  // an output projection is tied to the table: projection()
 };
 
 // Safe for concurrent forward(); only update() modifies it.
@@ -31,9 +32,14 @@ class Embedding {
   // Adds the rows of grad_out [n, dim], in their order, to the gradient of the table if it is wanted.
   void backward(std::span<const std::int32_t> ids, const TensorView& grad_out);
 
-  // The table, for sharing it: an output projection whose weights are tied to it.
-  const Parameter& weight() const { return weight_; }
-  Parameter& weight() { return weight_; }
+  // The table. One that projects has its value here only while a gradient is wanted; table() always gives it, in
+  // `storage` if it is kept in panels alone.
+  const Parameter& weight() const { return weight_.own(); }
+  Parameter& weight() { return weight_.own(); }
+  TensorView table(Tensor& storage) const { return weight_.value(storage); }
+
+  // The right operand of x table^T, of one that projects: in full storage the table itself is kept in it.
+  const PackedMatrix& projection() const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");
@@ -41,8 +47,12 @@ class Embedding {
  private:
   void check(std::span<const std::int32_t> ids, const char* name, const TensorView& rows) const;
 
+  void round();
+
   EmbeddingConfig config_;
-  Parameter weight_;
+  PackedParameter weight_;
+  WeightStorage storage_;
+  PackedMatrix rounded_;  // for a projection in fewer bits
 };
 
 }  // namespace qkv

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/layers/packed_parameter.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/weights.h"
-#include "qkv/matmul.h"
 
 namespace qkv {
 
@@ -32,17 +32,15 @@ class Linear {
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
   // The right operand of grad_x += grad_out W, for callers that compute that product themselves, in parts.
-  PackedMatrix pack_for_backward(int threads = 0) const { return PackedMatrix(weight_.value, threads); }
+  PackedMatrix pack_for_backward(int threads = 0) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
-  void pack(WeightStorage storage);
-
   LinearConfig config_;
-  Parameter weight_, bias_;
-  PackedMatrix packed_;  // weight_, for forward
+  PackedParameter weight_;
+  Parameter bias_;
 };
 
 }  // namespace qkv

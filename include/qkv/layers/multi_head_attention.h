@@ -12,11 +12,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "qkv/attention/bias.h"
@@ -24,8 +24,8 @@
 #include "qkv/attention/empty_rows.h"
 #include "qkv/attention/key_value_cache.h"
 #include "qkv/attention/mask.h"
-#include "qkv/layers/head_projection.h"
 #include "qkv/layers/linear.h"
+#include "qkv/layers/packed_parameter.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/positions.h"
 #include "qkv/layers/sequences.h"
@@ -33,6 +33,13 @@
 #include "qkv/observer.h"
 
 namespace qkv {
+
+// How the projection of rows [n, in] to all heads at once, [n, heads * head_dim], is made. The three can express the
+// same; head h owns columns h * head_dim and following.
+//   packed     one matrix [heads * head_dim, in], split among the heads logically
+//   per_head   a matrix for each head: [heads, head_dim, in]
+//   two_stage  a shared matrix [shared_dim, in], then one for each head: [heads, head_dim, shared_dim]
+enum class HeadScheme { packed, per_head, two_stage };
 
 // Parameters, with inner = heads * head_dim:
 //   packed: in_proj_weight [3 inner, model_dim] if all inputs have this size, else q_proj_weight [inner, model_dim],
@@ -86,6 +93,8 @@ struct MultiHeadAttentionGradients {
 
 struct HeadAttention;
 struct HeadGradients;
+struct HeadLayout;
+struct HeadWeights;
 
 // Safe for concurrent forward(); only update() and backward() modify it.
 class MultiHeadAttention {
@@ -128,7 +137,7 @@ class MultiHeadAttention {
   void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
-  void pack();
+  void make_extra_rows();
   // If rotary: rotates projected rows of this form; row i of sequence b has position starts[b] + i (none: i).
   void rotate(const Sequences& form, Tensor& projected, int direction, int threads,
               std::span<const std::int64_t> starts = {}) const;
@@ -137,16 +146,15 @@ class MultiHeadAttention {
   Tensor run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
              MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const;
   HeadAttention middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const;
-  TensorView value_of(const std::string& name) const;
-  MutableTensorView gradient_of(const std::string& name);
-  HeadWeights head_weights(int role) const;
+  // Rows [n, in] of a role (0 to 2: queries, keys, values) for all its heads: [n, heads * head_dim].
+  Tensor project(int role, const TensorView& rows, int threads) const;
+  HeadWeights head_weights(int role, std::vector<Tensor>& storage) const;
   HeadGradients head_gradients(int role);
 
   MultiHeadAttentionConfig config_;
-  WeightStorage storage_;                                      // of the projections
-  std::vector<std::pair<std::string, Parameter>> parameters_;  // all but those of out_
-  Tensor extra_key_, extra_value_;                             // [extra keys, heads, head_dim]
-  std::vector<HeadProjection> projections_;                    // of query, key and value
+  std::shared_ptr<const HeadLayout> layout_;  // of parameters_: all but those of out_
+  std::vector<PackedParameter> parameters_;
+  Tensor extra_key_, extra_value_;  // [extra keys, heads, head_dim]
   Linear out_;
 };
 

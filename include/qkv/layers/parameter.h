@@ -6,8 +6,9 @@
 //   layer.update([&](const std::string& name, Parameter& p) { adam.step(name, p); });
 //   layer.visit([&](const std::string& name, const Parameter& p) { tensors[name] = p.value; }, "encoder.");
 //
-// visit() reads. update() may write values and gradients, of unchanged shape and type; when it returns, whatever a
-// layer had laid out from its values is laid out anew. No other call may run on the layer meanwhile.
+// visit() reads, and what it passes may be made for the call: copy what must outlast it. update() may write values and
+// gradients, of unchanged shape and type; when it returns, whatever a layer had laid out from its values is laid out
+// anew. No other call may run on the layer meanwhile.
 #pragma once
 
 #include <functional>

@@ -24,11 +24,13 @@ class Weights {
 
   // Every tensor there is, made when it is taken: `draw` gives it in any floating type.
   using Draw = std::function<Tensor(const std::string& name, const Dims& shape)>;
-  Weights(Draw draw, Dtype dtype);
+  Weights(Draw draw, Dtype dtype, WeightStorage storage = WeightStorage::full);
 
   bool contains(const std::string& name) const { return tensors_.contains(name); }
   // Hands a tensor over. FormatError if it is missing, has another shape or is not of a floating type.
   Tensor take(const std::string& name, const Dims& shape);
+  // A tensor that goes before one of this name, if there is any.
+  void add(const std::string& name, Tensor tensor) { tensors_[name] = std::move(tensor); }
   // Drops a tensor that is not needed, if it exists.
   void ignore(const std::string& name) { tensors_.erase(name); }
   // FormatError, naming some, if tensors are left.

@@ -131,7 +131,6 @@ class Marian {
     std::optional<Embedding> positions;
     std::optional<LayerNorm> norm;
   };
-  void pack(WeightStorage storage);
   const Embedding& table_of(const Side& side) const;
   Embedding& table_of(Side& side);
   // Embeddings of ids, scaled, with their positions, normed. `summed`, if given, keeps what was normed.
@@ -146,7 +145,6 @@ class Marian {
   Tensor sinusoids_;                 // [positions, model_dim]; none if positions come from elsewhere
   std::optional<Embedding> shared_;  // none: each side has its own
   Parameter logits_bias_;
-  PackedMatrix projection_;  // to the vocabulary: the target's table transposed
   Side source_, target_;
   Encoder encoder_;
   Decoder decoder_;

@@ -40,8 +40,8 @@ void affine_backward(PackedRows& x, const TensorView& weight, const TensorView& 
       matmul_transposed(packed, x.packed(threads), gradients.weight, {.accumulate = true, .threads = threads});
     }
     if (gradients.bias) {
-      weight.dtype() == Dtype::f64 ? add_column_sums<double>(packed, gradients.bias, threads)
-                                   : add_column_sums<float>(packed, gradients.bias, threads);
+      grad_out.dtype() == Dtype::f64 ? add_column_sums<double>(packed, gradients.bias, threads)
+                                     : add_column_sums<float>(packed, gradients.bias, threads);
     }
   }
   if (gradients.x) matmul(grad_out, weight, gradients.x, {.accumulate = true, .threads = threads});

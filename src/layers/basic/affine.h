@@ -31,7 +31,8 @@ struct AffineGradients {
   MutableTensorView x{};       // [n, in]
 };
 
-// weight [out, in], grad_out [n, out]. The sums over n have one order, whatever the number of threads.
+// weight [out, in], which x's gradient alone needs; grad_out [n, out]. The sums over n have one order, whatever the
+// number of threads.
 void affine_backward(PackedRows& x, const TensorView& weight, const TensorView& grad_out,
                      const AffineGradients& gradients, int threads);
 

@@ -11,24 +11,38 @@
 
 namespace qkv {
 
-Embedding::Embedding(const EmbeddingConfig& config, Weights& weights, const std::string& scope) : config_(config) {
+Embedding::Embedding(const EmbeddingConfig& config, Weights& weights, const std::string& scope)
+    : config_(config), storage_(weights.storage()) {
   check_size("embedding", "count", config.count);
   check_size("embedding", "dim", config.dim);
   if (config.padding && (*config.padding < 0 || *config.padding >= config.count)) {
     throw std::invalid_argument(
         fmt::format("embedding: padding is {}; it must be 0 to {}", *config.padding, config.count - 1));
   }
-  weight_.value = weights.take(scope + "weight", {config.count, config.dim});
+  const bool packed = config.projects && storage_ == WeightStorage::full;
+  weight_ = PackedParameter(weights.take(scope + "weight", {config.count, config.dim}),
+                            packed ? std::vector{config.count} : std::vector<std::int64_t>{});
+  round();
+}
+
+// Rows that are looked up stay exact.
+void Embedding::round() {
+  if (!config_.projects || storage_ == WeightStorage::full) return;
+  rounded_ = PackedMatrix(weight_.own().value.view().transpose(0, 1), 0, storage_);
+}
+
+const PackedMatrix& Embedding::projection() const {
+  return storage_ == WeightStorage::full ? weight_.part() : rounded_;
 }
 
 Tensor Embedding::forward(std::span<const std::int32_t> ids) const {
-  Tensor out = Tensor::zeros({static_cast<std::int64_t>(ids.size()), config_.dim}, weight_.value.dtype());
+  Tensor out = Tensor::zeros({static_cast<std::int64_t>(ids.size()), config_.dim}, weight_.dtype());
   add(ids, out);
   return out;
 }
 
 void Embedding::check(std::span<const std::int32_t> ids, const char* name, const TensorView& rows) const {
-  const Dtype dtype = weight_.value.dtype();
+  const Dtype dtype = weight_.dtype();
   if (rows.shape() != Dims{static_cast<std::int64_t>(ids.size()), config_.dim} || rows.dtype() != dtype) {
     throw std::invalid_argument(fmt::format("embedding: {} is {} {}; it must be {} [{}, {}]", name,
                                             name_of(rows.dtype()), to_string(rows.shape()), name_of(dtype), ids.size(),
@@ -44,8 +58,14 @@ void Embedding::add(std::span<const std::int32_t> ids, Tensor& out) const {
   check(ids, "the result", out);
   const auto run = [&]<class T>(T) {
     T* to = out.data<T>();
+    Tensor unpacked = Tensor::uninitialized({config_.dim, 1}, out.dtype());
     for (const std::int32_t id : ids) {
-      const T* row = weight_.value.data<T>() + id * config_.dim;
+      const T* row = unpacked.data<T>();
+      if (weight_.is_kept()) {
+        row = weight_.own().value.data<T>() + id * config_.dim;
+      } else {
+        weight_.part().unpack(unpacked, id);
+      }
       for (std::int64_t i = 0; i < config_.dim; ++i) to[i] += row[i];
       to += config_.dim;
     }
@@ -55,12 +75,13 @@ void Embedding::add(std::span<const std::int32_t> ids, Tensor& out) const {
 
 void Embedding::backward(std::span<const std::int32_t> ids, const TensorView& grad_out) {
   check(ids, "the gradient", grad_out);
-  if (!weight_.has_gradient()) return;
+  const MutableTensorView gradient = weight_.gradient();
+  if (!gradient) return;
   const LayerRows rows("embedding: gradient", grad_out, config_.dim);
   const auto run = [&]<class T>(T) {
     const T* from = rows.view().data<T>();
     for (const std::int32_t id : ids) {
-      T* row = weight_.gradient.data<T>() + id * config_.dim;
+      T* row = gradient.data<T>() + id * config_.dim;
       for (std::int64_t i = 0; i < config_.dim && id != config_.padding; ++i) row[i] += from[i];
       from += rows.view().stride(0);
     }
@@ -69,11 +90,12 @@ void Embedding::backward(std::span<const std::int32_t> ids, const TensorView& gr
 }
 
 void Embedding::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  visitor(scope + "weight", weight_);
+  weight_.visit(visitor, scope + "weight");
 }
 
 void Embedding::update(const ParameterUpdater& updater, const std::string& scope) {
-  updater(scope + "weight", weight_);
+  weight_.update(updater, scope + "weight");
+  round();
 }
 
 }  // namespace qkv

@@ -10,43 +10,45 @@ namespace qkv {
 Linear::Linear(const LinearConfig& config, Weights& weights, const std::string& scope) : config_(config) {
   check_size("linear", "in", config.in);
   check_size("linear", "out", config.out);
-  weight_.value = weights.take(scope + "weight", {config.out, config.in});
+  weight_ = PackedParameter(weights.take(scope + "weight", {config.out, config.in}), {config.out}, weights.storage());
   if (config.bias) bias_.value = weights.take(scope + "bias", {config.out});
-  pack(weights.storage());
 }
-
-void Linear::pack(WeightStorage storage) { packed_ = PackedMatrix(weight_.value.view().transpose(0, 1), 0, storage); }
 
 Tensor Linear::forward(const TensorView& x, int threads) const {
   const LayerRows rows("linear", x, config_.in);
-  Tensor out = Tensor::uninitialized(with_last(x.shape(), config_.out), packed_.dtype());
+  Tensor out = Tensor::uninitialized(with_last(x.shape(), config_.out), weight_.part().dtype());
   forward(rows.view(), out.view().reshape({rows.count(), config_.out}), threads);
   return out;
 }
 
 void Linear::forward(const TensorView& x, const MutableTensorView& out, int threads) const {
-  matmul(x, packed_, out, {.bias = config_.bias ? bias_.value.view() : TensorView(), .threads = threads});
+  matmul(x, weight_.part(), out, {.bias = config_.bias ? bias_.value.view() : TensorView(), .threads = threads});
+}
+
+PackedMatrix Linear::pack_for_backward(int threads) const {
+  Tensor unpacked;
+  return PackedMatrix(weight_.value(unpacked), threads);
 }
 
 void Linear::backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
   const LayerRows rows("linear", x, config_.in), grad_rows("linear: gradient", grad_out, config_.out);
   PackedRows inputs(rows.view());
-  affine_backward(inputs, weight_.value, grad_rows.view(),
-                  {.weight = gradient_place(weight_),
+  Tensor unpacked;
+  affine_backward(inputs, grad_x ? weight_.value(unpacked) : TensorView(), grad_rows.view(),
+                  {.weight = weight_.gradient(),
                    .bias = config_.bias ? gradient_place(bias_) : MutableTensorView(),
                    .x = grad_x ? place_rows("linear", "grad_x", grad_x, x.shape()) : grad_x},
                   threads);
 }
 
 void Linear::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  visitor(scope + "weight", weight_);
+  weight_.visit(visitor, scope + "weight");
   if (config_.bias) visitor(scope + "bias", bias_);
 }
 
 void Linear::update(const ParameterUpdater& updater, const std::string& scope) {
-  updater(scope + "weight", weight_);
+  weight_.update(updater, scope + "weight");
   if (config_.bias) updater(scope + "bias", bias_);
-  pack(packed_.storage());
 }
 
 }  // namespace qkv

@@ -19,18 +19,23 @@ Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtyp
   }
 }
 
-Weights::Weights(Draw draw, Dtype dtype) : Weights(std::map<std::string, Tensor>{}, "weights", dtype) {
+Weights::Weights(Draw draw, Dtype dtype, WeightStorage storage)
+    : Weights(std::map<std::string, Tensor>{}, "weights", dtype, storage) {
   draw_ = std::move(draw);
 }
 
 Tensor Weights::take(const std::string& name, const Dims& shape) {
-  if (draw_) return convert(draw_(name, shape), dtype_);
   const auto found = tensors_.find(name);
-  std::optional<TensorForm> form;
-  if (found != tensors_.end()) form = {found->second.shape(), found->second.dtype()};
-  expect_tensor(origin_, name, form, shape);
-  Tensor taken = std::move(found->second);
-  tensors_.erase(found);
+  Tensor taken;
+  if (found == tensors_.end() && draw_) {
+    taken = draw_(name, shape);
+  } else {
+    std::optional<TensorForm> form;
+    if (found != tensors_.end()) form = {found->second.shape(), found->second.dtype()};
+    expect_tensor(origin_, name, form, shape);
+    taken = std::move(found->second);
+    tensors_.erase(found);
+  }
   return taken.dtype() == dtype_ ? std::move(taken) : convert(taken, dtype_);
 }
 

@@ -27,13 +27,13 @@ KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch) const {
 }
 
 void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, int threads) const {
-  const auto project = [&](const char* name, std::size_t role, std::int64_t dim) {
+  const auto rows_of = [&](const char* name, int role, std::int64_t dim) {
     const LayerRows rows(name, memory.rows, dim);
-    return projections_[role].forward(rows.view(), threads);
+    return project(role, rows.view(), threads);
   };
-  Tensor key = project("multi_head_attention: key", 1, config_.key_input_dim);
+  Tensor key = rows_of("multi_head_attention: key", 1, config_.key_input_dim);
   if (config_.rotary) rotate(memory, key, 1, threads, cached_lengths(cache));
-  const Tensor value = project("multi_head_attention: value", 2, config_.value_input_dim);
+  const Tensor value = rows_of("multi_head_attention: value", 2, config_.value_input_dim);
   const TensorView keys = split_heads(key.view(), memory, config_.heads);
   const TensorView values = split_heads(value.view(), memory, config_.heads);
   memory.ragged() ? cache.append(keys, values, memory.offsets) : cache.append(keys, values);
@@ -45,7 +45,7 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
     throw std::invalid_argument("multi_head_attention: a cache gives no weights; call forward with the memory");
   }
   const LayerRows rows("multi_head_attention: query", query.rows, config_.model_dim);
-  Tensor projected = projections_[0].forward(rows.view(), options.threads);
+  Tensor projected = project(0, rows.view(), options.threads);
   if (config_.rotary) {
     std::vector<std::int64_t> starts = cached_lengths(cache);
     const std::vector<std::int64_t> lengths = sequence_lengths(query);

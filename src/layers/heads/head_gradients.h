@@ -1,8 +1,8 @@
-// Gradients of head_projection.h, for each layout of its weights.
+// Gradients of the projection to heads, for each layout of its weights.
 #pragma once
 
 #include "layers/basic/affine.h"
-#include "qkv/layers/head_projection.h"
+#include "layers/heads/head_schemes.h"
 
 namespace qkv {
 

@@ -1,12 +1,19 @@
-// From one scheme of head_projection.h into another.
+// The weights of one projection, and from one scheme (multi_head_attention.h) into another.
 #pragma once
 
 #include <map>
 #include <string>
 
-#include "qkv/layers/head_projection.h"
+#include "qkv/layers/multi_head_attention.h"
 
 namespace qkv {
+
+struct HeadWeights {
+  TensorView weight{};         // packed: [heads * head_dim, in]; else [heads, head_dim, in or shared_dim]
+  TensorView bias{};           // [heads * head_dim] or [heads, head_dim]; may be absent
+  TensorView shared_weight{};  // two_stage alone: [shared_dim, in]
+  TensorView shared_bias{};    // two_stage alone: [shared_dim]; may be absent
+};
 
 // Under the names "weight", "bias", "shared_weight" and "shared_bias", as far as the scheme has them.
 using OwnedHeadWeights = std::map<std::string, Tensor>;

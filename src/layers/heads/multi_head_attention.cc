@@ -11,13 +11,12 @@
 #include "layers/basic/check_size.h"
 #include "layers/basic/rows.h"
 #include "layers/heads/head_gradients.h"
+#include "layers/heads/head_layout.h"
 #include "layers/heads/head_operands.h"
 #include "layers/heads/head_schemes.h"
 
 namespace qkv {
 namespace {
-
-const std::string kRoles[] = {"query", "key", "value"};
 
 MultiHeadAttentionConfig checked(MultiHeadAttentionConfig config) {
   const auto size = [](std::string_view name, std::int64_t value) { check_size("multi_head_attention", name, value); };
@@ -50,58 +49,10 @@ MultiHeadAttentionConfig checked(MultiHeadAttentionConfig config) {
   return config;
 }
 
-std::int64_t input_dim(const MultiHeadAttentionConfig& config, int role) {
-  return role == 0 ? config.model_dim : role == 1 ? config.key_input_dim : config.value_input_dim;
-}
-
-// Part `part` (as in head_schemes.h) of the projection of a role. In the packed scheme several roles may share a
-// tensor, one below the other.
-std::string parameter_name(const MultiHeadAttentionConfig& config, int role, const std::string& part) {
-  if (config.scheme != HeadScheme::packed) return kRoles[role] + "." + part;
-  const bool joint = config.key_input_dim == config.model_dim && config.value_input_dim == config.model_dim;
-  if (joint || part == "bias") return "in_proj_" + part;
-  return kRoles[role].substr(0, 1) + "_proj_" + part;
-}
-
-// The list of parameters: their names and shapes in order, without the output projection.
-std::vector<std::pair<std::string, Dims>> parameter_shapes(const MultiHeadAttentionConfig& config) {
-  const std::int64_t inner = config.heads * config.head_dim;
-  std::vector<std::pair<std::string, Dims>> list;
-  const auto add = [&](int role, const std::string& part, const Dims& shape) {
-    const std::string name = parameter_name(config, role, part);
-    for (auto& [known, known_shape] : list) {
-      if (known != name) continue;
-      known_shape[0] += shape[0];
-      return;
-    }
-    list.emplace_back(name, shape);
-  };
-  for (int role = 0; role < 3; ++role) {
-    const std::int64_t in = input_dim(config, role);
-    if (config.scheme == HeadScheme::packed) {
-      add(role, "weight", {inner, in});
-      if (config.bias) add(role, "bias", {inner});
-      continue;
-    }
-    const bool shared = config.scheme == HeadScheme::two_stage;
-    if (shared) add(role, "shared_weight", {inner, in});
-    if (shared && config.bias) add(role, "shared_bias", {inner});
-    add(role, "weight", {config.heads, config.head_dim, shared ? inner : in});
-    if (config.bias) add(role, "bias", {config.heads, config.head_dim});
-  }
-  if (config.bias_kv) {
-    list.emplace_back("bias_k", Dims{1, 1, inner});
-    list.emplace_back("bias_v", Dims{1, 1, inner});
-  }
-  return list;
-}
-
-// The rows of a role in a tensor that several share.
+// What a projection has of a parameter, in the view of the whole; not given if either is not there.
 template <class View>
-View share_of(const MultiHeadAttentionConfig& config, int role, const View& whole) {
-  const std::int64_t inner = config.heads * config.head_dim;
-  const bool joint = whole && config.scheme == HeadScheme::packed && whole.size(0) == 3 * inner;
-  return joint ? whole.slice(0, role * inner, (role + 1) * inner) : whole;
+View share_of(const std::optional<ParameterShare>& share, const View& whole) {
+  return share && whole ? whole.slice(0, share->begin, share->end) : View();
 }
 
 // The learnt row, if given, then a row of zeros, if wished.
@@ -134,55 +85,71 @@ struct InputRows {
 MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights,
                                        const std::string& scope)
     : config_(checked(config)),
-      storage_(weights.storage()),
+      layout_(std::make_shared<const HeadLayout>(head_layout(config_))),
       out_({.in = config_.heads * config_.head_dim, .out = config_.out_dim, .bias = config_.bias}, weights,
            scope + "out_proj.") {
-  for (const auto& [name, shape] : parameter_shapes(config_)) {
-    parameters_.emplace_back(name, Parameter{.value = weights.take(scope + name, shape)});
+  for (const HeadLayout::Entry& entry : layout_->entries) {
+    parameters_.emplace_back(weights.take(scope + entry.name, entry.shape), entry.part_rows, weights.storage());
   }
-  pack();
+  make_extra_rows();
 }
 
-void MultiHeadAttention::pack() {
-  projections_.clear();
-  for (int role = 0; role < 3; ++role) projections_.emplace_back(head_weights(role), storage_);
-  const Dtype dtype = parameters_.front().second.value.dtype();
-  extra_key_ = extra_rows(config_, value_of("bias_k"), dtype);
-  extra_value_ = extra_rows(config_, value_of("bias_v"), dtype);
-}
-
-TensorView MultiHeadAttention::value_of(const std::string& name) const {
-  for (const auto& [own_name, own] : parameters_) {
-    if (own_name == name) return own.value.view();
-  }
-  return {};
-}
-
-MutableTensorView MultiHeadAttention::gradient_of(const std::string& name) {
-  for (auto& [own_name, own] : parameters_) {
-    if (own_name == name) return gradient_place(own);
-  }
-  return {};
-}
-
-HeadWeights MultiHeadAttention::head_weights(int role) const {
-  const auto part = [&](const std::string& name) {
-    return share_of(config_, role, value_of(parameter_name(config_, role, name)));
+void MultiHeadAttention::make_extra_rows() {
+  const auto learnt = [&](const std::optional<std::size_t>& i) {
+    return i ? parameters_[*i].own().value.view() : TensorView();
   };
-  return {.weight = part("weight"),
-          .bias = part("bias"),
-          .shared_weight = part("shared_weight"),
-          .shared_bias = part("shared_bias")};
+  const Dtype dtype = parameters_.front().dtype();
+  extra_key_ = extra_rows(config_, learnt(layout_->bias_k), dtype);
+  extra_value_ = extra_rows(config_, learnt(layout_->bias_v), dtype);
+}
+
+Tensor MultiHeadAttention::project(int role, const TensorView& rows, int threads) const {
+  const ProjectionLayout& own = layout_->roles[role];
+  const auto bias_of = [&](const std::optional<ParameterShare>& share) {
+    const TensorView bias = share ? share_of(share, parameters_[share->parameter].own().value.view()) : TensorView();
+    return bias ? bias.reshape({bias.element_count()}) : bias;
+  };
+  Tensor stage;
+  TensorView input = rows;
+  if (own.shared_weight) {
+    const PackedMatrix& shared = parameters_[own.shared_weight->parameter].part(own.shared_weight->first_part);
+    stage = Tensor::uninitialized({rows.size(0), shared.columns()}, rows.dtype());
+    matmul(rows, shared, stage, {.bias = bias_of(own.shared_bias), .threads = threads});
+    input = stage.view();
+  }
+  const TensorView bias = bias_of(own.bias);
+  Tensor out = Tensor::uninitialized({rows.size(0), config_.heads * config_.head_dim}, rows.dtype());
+  std::size_t part = own.weight->first_part;
+  for (std::int64_t begin = 0; begin < out.size(1); ++part) {
+    const PackedMatrix& matrix = parameters_[own.weight->parameter].part(part);
+    const std::int64_t end = begin + matrix.columns();
+    matmul(input, matrix, out.view().slice(1, begin, end),
+           {.bias = bias ? bias.slice(0, begin, end) : bias, .threads = threads});
+    begin = end;
+  }
+  return out;
+}
+
+HeadWeights MultiHeadAttention::head_weights(int role, std::vector<Tensor>& storage) const {
+  const ProjectionLayout& own = layout_->roles[role];
+  const auto part = [&](const std::optional<ParameterShare>& share) {
+    return share ? share_of(share, parameters_[share->parameter].value(storage.emplace_back())) : TensorView();
+  };
+  return {.weight = part(own.weight),
+          .bias = part(own.bias),
+          .shared_weight = part(own.shared_weight),
+          .shared_bias = part(own.shared_bias)};
 }
 
 HeadGradients MultiHeadAttention::head_gradients(int role) {
-  const auto part = [&](const std::string& name) {
-    return share_of(config_, role, gradient_of(parameter_name(config_, role, name)));
+  const ProjectionLayout& own = layout_->roles[role];
+  const auto part = [&](const std::optional<ParameterShare>& share) {
+    return share ? share_of(share, parameters_[share->parameter].gradient()) : MutableTensorView();
   };
-  return {.weight = part("weight"),
-          .bias = part("bias"),
-          .shared_weight = part("shared_weight"),
-          .shared_bias = part("shared_bias")};
+  return {.weight = part(own.weight),
+          .bias = part(own.bias),
+          .shared_weight = part(own.shared_weight),
+          .shared_bias = part(own.shared_bias)};
 }
 
 Tensor MultiHeadAttention::forward(const Sequences& x, const MultiHeadAttentionOptions& options,
@@ -233,8 +200,9 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
   Tensor* projected[] = {&saved.query, &saved.key, &saved.value};
   for (int role = 0; role < 3; ++role) {
     check_stop(&options.stop);
-    const LayerRows rows("multi_head_attention: " + kRoles[role], inputs[role].rows, input_dim(config_, role));
-    *projected[role] = projections_[static_cast<std::size_t>(role)].forward(rows.view(), options.threads);
+    const LayerRows rows(std::string("multi_head_attention: ") + kRoles[role], inputs[role].rows,
+                         input_dim(config_, role));
+    *projected[role] = project(role, rows.view(), options.threads);
   }
   if (config_.rotary && options.mask.align() == Align::bottom_right) {
     throw std::invalid_argument(
@@ -273,6 +241,7 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
   PackedRows* rows_of[3] = {};
   const Tensor* projected[] = {&middle_gradients.query, &middle_gradients.key, &middle_gradients.value};
   const MutableTensorView* places[] = {&gradients.query, &gradients.key, &gradients.value};
+  std::vector<Tensor> unpacked;
   for (int role = 0; role < 3; ++role) {
     const TensorView& rows = inputs[role].rows;
     for (int earlier = 0; earlier < role; ++earlier) {
@@ -281,47 +250,58 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
         rows_of[role] = rows_of[earlier];
       }
     }
-    const std::string name = "multi_head_attention: " + kRoles[role];
+    const std::string name = std::string("multi_head_attention: ") + kRoles[role];
     if (rows_of[role] == nullptr) rows_of[role] = &packed.emplace_back(name, rows, input_dim(config_, role)).packed;
-    heads_backward(*rows_of[role], head_weights(role), *projected[role], head_gradients(role),
+    heads_backward(*rows_of[role], head_weights(role, unpacked), *projected[role], head_gradients(role),
                    *places[role] ? place_rows(name, "its gradient", *places[role], rows.shape()) : *places[role],
                    options.threads);
   }
-  add_learnt(middle_gradients.extra_key, gradient_of("bias_k"));
-  add_learnt(middle_gradients.extra_value, gradient_of("bias_v"));
+  if (config_.bias_kv) {
+    add_learnt(middle_gradients.extra_key, parameters_[*layout_->bias_k].gradient());
+    add_learnt(middle_gradients.extra_value, parameters_[*layout_->bias_v].gradient());
+  }
 }
 
 MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {
   MultiHeadAttentionConfig config = config_;
   config.scheme = scheme;
+  const HeadLayout layout = head_layout(config);
   std::map<std::string, Tensor> tensors;
-  for (const std::string name : {"bias_k", "bias_v"}) {
-    if (value_of(name)) tensors[name] = Tensor::copy(value_of(name));
-  }
   out_.visit([&](const std::string& name, const Parameter& own) { tensors[name] = own.value; }, "out_proj.");
-  std::map<std::string, std::vector<Tensor>> parts;
+  std::vector<std::vector<Tensor>> parts(layout.entries.size());
+  if (config.bias_kv) {
+    parts[*layout.bias_k].push_back(parameters_[*layout_->bias_k].own().value);
+    parts[*layout.bias_v].push_back(parameters_[*layout_->bias_v].own().value);
+  }
   for (int role = 0; role < 3; ++role) {
-    const OwnedHeadWeights packed = fold_heads(head_weights(role));
+    std::vector<Tensor> unpacked;
+    const OwnedHeadWeights packed = fold_heads(head_weights(role, unpacked));
     const HeadWeights view{.weight = packed.at("weight"),
                            .bias = config.bias ? packed.at("bias").view() : TensorView()};
-    for (auto& [part, tensor] : unfold_heads(view, scheme, config.heads)) {
-      parts[parameter_name(config, role, part)].push_back(std::move(tensor));
+    OwnedHeadWeights unfolded = unfold_heads(view, scheme, config.heads);
+    const ProjectionLayout& own = layout.roles[role];
+    const std::pair<const char*, const std::optional<ParameterShare>&> shares[] = {{"weight", own.weight},
+                                                                                   {"bias", own.bias},
+                                                                                   {"shared_weight", own.shared_weight},
+                                                                                   {"shared_bias", own.shared_bias}};
+    for (const auto& [name, share] : shares) {
+      if (share) parts[share->parameter].push_back(std::move(unfolded.at(name)));
     }
   }
-  for (auto& [name, list] : parts) tensors[name] = stack_rows(std::move(list));
+  for (std::size_t i = 0; i < parts.size(); ++i) tensors[layout.entries[i].name] = stack_rows(std::move(parts[i]));
   Weights weights(std::move(tensors), "multi_head_attention", extra_key_.dtype());
   return MultiHeadAttention(config, weights);
 }
 
 void MultiHeadAttention::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  for (const auto& [name, own] : parameters_) visitor(scope + name, own);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].visit(visitor, scope + layout_->entries[i].name);
   out_.visit(visitor, scope + "out_proj.");
 }
 
 void MultiHeadAttention::update(const ParameterUpdater& updater, const std::string& scope) {
-  for (auto& [name, own] : parameters_) updater(scope + name, own);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].update(updater, scope + layout_->entries[i].name);
   out_.update(updater, scope + "out_proj.");
-  pack();
+  make_extra_rows();
 }
 
 }  // namespace qkv

@@ -83,6 +83,17 @@ std::int32_t quantize_column(const TensorView& matrix, std::int64_t column, std:
   return sum;
 }
 
+// column [rows] from the panel that holds it; number(i): the element at index i of all panels.
+template <class T, class Number>
+void unpack_column(const PackedMatrix& packed, std::int64_t column, const MutableTensorView& to, const Number& number) {
+  const std::int64_t width = packed.panel_columns(), group = packed.panel_group(), rows = packed.rows();
+  const std::int64_t panel = column / width * divide_up(rows, group) * group * width + column % width * group;
+  T* next = to.data<T>();
+  for (std::int64_t k = 0; k < rows; ++k, next += to.stride(0)) {
+    *next = number(panel + k / group * width * group + k % group);
+  }
+}
+
 void check(const TensorView& matrix, WeightStorage storage) {
   if (matrix.rank() != 2) {
     throw std::invalid_argument(fmt::format("PackedMatrix: shape {}; it must be [k, n]", to_string(matrix.shape())));
@@ -132,6 +143,37 @@ void PackedMatrix::pack_int8(const TensorView& matrix, int threads) {
     std::int8_t* to = data + panel * groups * width * group;
     for (std::int64_t column = first; column < last; ++column, to += group) {
       sums[column] = quantize_column(matrix, column, width, group, to, scales + column);
+    }
+  });
+}
+
+void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, int threads) const {
+  const bool fits = columns.rank() == 2 && columns.size(0) == rows_ && columns.dtype() == dtype_ && first >= 0 &&
+                    first + columns.size(1) <= columns_;
+  if (!fits) {
+    throw std::invalid_argument(fmt::format("PackedMatrix: no columns from {} on as {} {}; it is {} [{}, {}]", first,
+                                            name_of(columns.dtype()), to_string(columns.shape()), name_of(dtype_),
+                                            rows_, columns_));
+  }
+  parallel_for(divide_up(columns.size(1), panel_columns_), threads, [&](std::int64_t task, int) {
+    const std::int64_t end = std::min((task + 1) * panel_columns_, columns.size(1));
+    for (std::int64_t c = task * panel_columns_; c < end; ++c) {
+      const std::int64_t column = first + c;
+      const MutableTensorView to = columns.select(1, c);
+      const auto copy = [&]<class T, class S>(T, const S* numbers) {
+        unpack_column<T>(*this, column, to, [&](std::int64_t i) { return static_cast<T>(numbers[i]); });
+      };
+      if (storage_ == WeightStorage::int8) {
+        const std::int8_t* numbers = data_.data<std::int8_t>();
+        const float scale = column_scales_.data<float>()[column];
+        unpack_column<float>(*this, column, to, [&](std::int64_t i) { return scale * static_cast<float>(numbers[i]); });
+      } else if (storage_ == WeightStorage::bf16) {
+        copy(0.0f, data_.data<BFloat16>());
+      } else if (dtype_ == Dtype::f32) {
+        copy(0.0f, data_.data<float>());
+      } else {
+        copy(0.0, data_.data<double>());
+      }
     }
   });
 }

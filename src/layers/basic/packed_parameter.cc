@@ -1,0 +1,68 @@
+// PackedParameter: lays a parameter out in panels, and reads it out of them.
+#include "qkv/layers/packed_parameter.h"
+
+#include <utility>
+
+#include "core/release_memory.h"
+
+namespace qkv {
+namespace {
+
+// Elements: a loaded model would otherwise keep such holes, up to half its size in all.
+constexpr std::int64_t kWorthReleasing = 1 << 18;
+
+// [..., in] as [rows, in].
+template <class View>
+View as_rows(const View& view) {
+  return view.reshape({view.element_count() / view.size(-1), view.size(-1)});
+}
+
+}  // namespace
+
+PackedParameter::PackedParameter(Tensor value, std::vector<std::int64_t> part_rows, WeightStorage storage)
+    : own_{.value = std::move(value)}, shape_(own_.value.shape()), part_rows_(std::move(part_rows)), storage_(storage) {
+  pack();
+}
+
+void PackedParameter::pack() {
+  if (part_rows_.empty()) return;
+  const TensorView rows = as_rows(std::as_const(own_.value).view());
+  parts_.clear();
+  std::int64_t begin = 0;
+  for (const std::int64_t count : part_rows_) {
+    parts_.emplace_back(rows.slice(0, begin, begin + count).transpose(0, 1), 0, storage_);
+    begin += count;
+  }
+  if (is_kept()) return;
+  own_.value = {};
+  if (element_count(shape_) >= kWorthReleasing) release_memory();
+}
+
+Tensor PackedParameter::unpacked() const {
+  Tensor value = Tensor::uninitialized(shape_, parts_[0].dtype());
+  const MutableTensorView rows = as_rows(value.view());
+  std::int64_t begin = 0;
+  for (const PackedMatrix& part : parts_) {
+    part.unpack(rows.slice(0, begin, begin + part.columns()).transpose(0, 1));
+    begin += part.columns();
+  }
+  return value;
+}
+
+TensorView PackedParameter::value(Tensor& storage) const {
+  if (is_kept()) return own_.value;
+  storage = unpacked();
+  return storage;
+}
+
+void PackedParameter::visit(const ParameterVisitor& visitor, const std::string& name) const {
+  is_kept() ? visitor(name, own_) : visitor(name, {.value = unpacked()});
+}
+
+void PackedParameter::update(const ParameterUpdater& updater, const std::string& name) {
+  if (!is_kept()) own_.value = unpacked();
+  updater(name, own_);
+  pack();
+}
+
+}  // namespace qkv

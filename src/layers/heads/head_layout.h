@@ -1,0 +1,43 @@
+// Where the projections of multi-head attention are among its parameters, in each scheme.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "qkv/layers/multi_head_attention.h"
+
+namespace qkv {
+
+inline constexpr const char* kRoles[] = {"query", "key", "value"};
+
+// What one projection has of a parameter.
+struct ParameterShare {
+  std::size_t parameter = 0;
+  std::int64_t begin = 0, end = 0;  // of its first dimension
+  std::size_t first_part = 0;       // of its matrices
+};
+
+// Of the projection of queries, keys or values. Those that the scheme lacks are not there.
+struct ProjectionLayout {
+  std::optional<ParameterShare> weight, bias, shared_weight, shared_bias;
+};
+
+struct HeadLayout {
+  struct Entry {
+    std::string name;
+    Dims shape;
+    std::vector<std::int64_t> part_rows;  // as in packed_parameter.h
+  };
+  // All but those of the output projection, in their order.
+  std::vector<Entry> entries;
+  ProjectionLayout roles[3];
+  std::optional<std::size_t> bias_k, bias_v;
+};
+
+// Of a config without zeros.
+HeadLayout head_layout(const MultiHeadAttentionConfig& config);
+
+// Size of the inputs of a role.
+std::int64_t input_dim(const MultiHeadAttentionConfig& config, int role);
+
+}  // namespace qkv

@@ -1,0 +1,121 @@
+// What a model costs: its weights once, in the type in which they are kept, and one tensor more while they load.
+#include <malloc.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "attention/attention_testing.h"
+#include "io/files_for_test.h"
+#include "qkv/models/bert.h"
+#include "qkv/models/marian.h"
+#include "qkv/threads.h"
+#include "sanitizers.h"
+
+#ifndef QKV_SANITIZED  // sanitizers need memory of their own
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kMebibyte = 1 << 20;
+
+struct Memory {
+  std::int64_t resident = 0, peak = 0;  // bytes
+};
+
+Memory memory() {
+  const std::string status = test::slurp("/proc/self/status");
+  const auto bytes = [&](const std::string& name) {
+    return std::stoll(status.substr(status.find(name + ":") + name.size() + 1)) * 1024;
+  };
+  return {.resident = bytes("VmRSS"), .peak = bytes("VmHWM")};
+}
+
+// What load() leaves, and the most that it takes, in a process of its own.
+template <class Load>
+Memory cost(const Load& load) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    set_threads(1);
+    malloc_trim(0);  // what earlier tests have left
+    const Memory before = memory();
+    const auto model = load();
+    const Memory after = memory();
+    const Memory added{.resident = after.resident - before.resident, .peak = after.peak - before.resident};
+    _exit(write(ends[1], &added, sizeof added) == sizeof added ? 0 : 1);
+  }
+  close(ends[1]);
+  Memory added;
+  EXPECT_EQ(read(ends[0], &added, sizeof added), static_cast<ssize_t>(sizeof added));
+  close(ends[0]);
+  waitpid(child, nullptr, 0);
+  return added;
+}
+
+// Of what the layers round up to panels, and of the program's own pages.
+std::int64_t allowed(std::int64_t weights) { return weights * 115 / 100 + 4 * kMebibyte; }
+
+Weights zero_weights() {
+  return Weights([](const std::string&, const Dims& shape) { return Tensor::zeros(shape); }, Dtype::f32);
+}
+
+TEST(ModelMemory, AnEncoderKeepsItsWeightsOnce) {
+  const BertConfig config{
+      .vocab = 8000, .positions = 64, .types = 2, .model_dim = 512, .layers = 4, .heads = 8, .ff_dim = 2048};
+  std::int64_t bytes = 0;
+  {
+    Weights weights = zero_weights();
+    Bert(config, weights).visit([&](const std::string&, const Parameter& own) {
+      bytes += own.value.element_count() * 4;
+    });
+  }
+  EXPECT_GT(bytes, 60 * kMebibyte);
+  const Memory added = cost([&] {
+    Weights weights = zero_weights();
+    return Bert(config, weights);
+  });
+  EXPECT_LE(added.resident, allowed(bytes));
+  EXPECT_LE(added.peak, allowed(bytes) + 8000 * 512 * 4);
+}
+
+TEST(ModelMemory, ATranslatorKeepsItsWeightsOnceAndLoadsThemOneByOne) {
+  const MarianConfig config{.vocab = 8000,
+                            .positions = 64,
+                            .model_dim = 512,
+                            .encoder_layers = 2,
+                            .decoder_layers = 2,
+                            .encoder_heads = 8,
+                            .decoder_heads = 8,
+                            .encoder_ff_dim = 2048,
+                            .decoder_ff_dim = 2048,
+                            .padding = 1};
+  const test::TemporaryFolder folder;
+  std::int64_t count = 0;
+  {
+    Weights weights = zero_weights();
+    const Marian model(config, weights);
+    model.visit([&](const std::string&, const Parameter& own) { count += own.value.element_count(); });
+    model.save(folder / "");
+  }
+  const std::int64_t table = config.vocab * config.model_dim;
+  EXPECT_GT(count, 15'000'000);
+  struct Case {
+    WeightStorage storage;
+    std::int64_t bytes;
+  };
+  // In fewer bits the table is kept exactly as well, for what is looked up in it.
+  const Case cases[] = {{WeightStorage::full, 4 * count},
+                        {WeightStorage::bf16, 2 * count + 4 * table},
+                        {WeightStorage::int8, count + 4 * table}};
+  for (const auto& [storage, bytes] : cases) {
+    SCOPED_TRACE(bytes);
+    const Memory added = cost([&, kept = storage] { return Marian::load(folder / "", kept); });
+    EXPECT_LE(added.resident, allowed(bytes));
+    EXPECT_LE(added.peak, allowed(bytes) + 4 * table);
+  }
+}
+
+}  // namespace
+}  // namespace qkv
+
+#endif  // QKV_SANITIZED
