@@ -17,8 +17,10 @@ constexpr std::int64_t kHeadDims[] = {64, 1024};  // the usual one and the large
 
 // Bytes that attention takes per thread beyond inputs and outputs, at most, whatever the lengths.
 std::size_t scratch_bytes(std::int64_t head_dim, Dtype dtype) {
+  CommonTask common;
+  common.query_dim = common.key_dim = common.value_dim = head_dim;
   AttentionTask task;
-  task.query_dim = task.key_dim = task.value_dim = head_dim;
+  task.common = &common;
   task.query.type = task.key.type = task.value.type = dtype;
   task.k_len = std::int64_t{1} << 24;
   return plan_forward(task).scratch_bytes;

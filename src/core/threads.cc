@@ -64,7 +64,7 @@ struct Job {
   }
 };
 
-// Threads wait for a job, take part in it, and wait again. One job at a time; a second caller waits for its turn.
+// Threads wait for a job, take part in it, and wait again. One job at a time; a second caller waits for the first.
 class Pool {
  public:
   ~Pool() {

@@ -3,7 +3,7 @@
 
 namespace qkv {
 
-// Makes the choice of QKV_TARGET or of the best target once, before HWY_DYNAMIC_DISPATCH looks at it.
+// Makes the choice of QKV_TARGET or of the best target once, before HWY_DYNAMIC_DISPATCH reads it.
 // std::invalid_argument as in selected_target().
 void ensure_target();
 

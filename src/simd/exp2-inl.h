@@ -58,7 +58,7 @@ alignas(64) inline constexpr std::uint32_t kSixteenthPowers[16] = {
     0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532, 0x3f75fed7, 0x3f75583f,
     0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c, 0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d};
 
-// x is n + rest with n in whole sixteenths, |rest| <= 1/32, and power is 2^n. 16 n stands in the low bits of `shifted`:
+// x is n + rest with n in whole sixteenths, |rest| <= 1/32, and power is 2^n. 16 n is in the low bits of `shifted`:
 // the last four choose 2^(n - floor(n)) from a table in a register, and all of them, shifted into the exponent,
 // complete it to 2^n. Half as many multiplications as a polynomial for |rest| <= 1/2.
 struct Sixteenths {

@@ -85,7 +85,7 @@ HWY_INLINE void multiply_tile(const T* HWY_RESTRICT left, std::int64_t row_step,
                               const S* HWY_RESTRICT right, std::int64_t right_step, std::int64_t count,
                               Vec<T> (&sum)[kRows][kVectors]) {
   const Tag<T> d;
-  // A copy that nobody else can see: Clang stores the accumulators at every step if the caller's may be looked at.
+  // A copy that nobody else can see: Clang stores the accumulators at every step if the caller's may be read.
   Vec<T> own[kRows][kVectors];
   QKV_UNROLL for (int r = 0; r < kRows; ++r) { QKV_UNROLL for (int c = 0; c < kVectors; ++c) own[r][c] = sum[r][c]; }
   for (std::int64_t k = 0; k < count; ++k) {

@@ -50,8 +50,11 @@ void expect_hypotheses(const std::vector<Hypothesis>& found, const Json& expecte
   for (std::size_t n = 0; n < scores.size(); ++n) {
     const double rounding = kRounding * std::pow(static_cast<double>(found[n].tokens.size()), 1 - length_penalty);
     EXPECT_NEAR(found[n].score, scores[n], rounding) << n;
+    // The last one may tie with one that the file lacks: of "swish" with two beams the next score is 1.3e-7 less. Then
+    // the scores agree to what the file rounds them to.
+    const bool is_last = n + 1 == scores.size();
     const bool tied = (n > 0 && scores[n - 1] - scores[n] < rounding) ||
-                      (n + 1 < scores.size() && scores[n] - scores[n + 1] < rounding);
+                      (is_last ? std::abs(found[n].score - scores[n]) < 2e-6 : scores[n] - scores[n + 1] < rounding);
     if (tied) continue;  // which of them comes first is a matter of roundings
     EXPECT_EQ(found[n].tokens, expected.at("tokens")[n].get<std::vector<std::int32_t>>()) << n;
   }

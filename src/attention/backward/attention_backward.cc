@@ -33,7 +33,7 @@ std::int64_t rows_of(const TensorView& view) { return view.element_count() / vie
 
 MutableTensorView as_matrix(Tensor& tensor) { return tensor.view().reshape({rows_of(tensor), tensor.size(-1)}); }
 
-// Rows of products that are computed between two looks at the stop token. Whole blocks of matmul's depth, so that sums
+// Rows of products that are computed between two checks of the stop token. Whole blocks of matmul's depth, so that sums
 // over rows have the same bits slice by slice.
 constexpr std::int64_t kSliceRows = 4096;
 
@@ -92,7 +92,7 @@ void sum_outer_products(Tensor& a, Tensor& b, const MutableTensorView& to, const
   convert(sum, to);
 }
 
-// Into a place of the same elements, perhaps under another rank.
+// Into a view of the same elements, perhaps under another rank.
 void write(const Tensor& rows, const MutableTensorView& to) {
   if (to) convert(rows.view().reshape(to.shape()), to);
 }
@@ -177,7 +177,7 @@ struct Additive {
     std::tie(grad_w_query, grad_w_key) = halves(given.score.w_query, given.score.w_key);
   }
 
-  // What is asked of the kernel, with places for the gradients of the hidden layers.
+  // What is asked of the kernel, with views for the gradients of the hidden layers.
   AttentionGradients inner(const MutableTensorView& of_queries, const MutableTensorView& of_keys) const {
     AttentionGradients inner = gradients;
     inner.query = gradients.query || grad_w_query ? of_queries : MutableTensorView();

@@ -14,8 +14,8 @@ namespace {
 void check_places(const AttentionProblem& problem, const AttentionSecondGradients& gradients) {
   const auto check = [&](const char* name, const TensorView& view, bool of_queries, std::int64_t size) {
     if (!view) return;
-    require_place(problem, name,
-                  of_queries ? problem.query_rows(name, view, size) : problem.key_rows(name, view, size));
+    require_output(problem, name,
+                   of_queries ? problem.query_rows(name, view, size) : problem.key_rows(name, view, size));
   };
   check("the gradient of q", gradients.query, true, problem.query_dim);
   check("the gradient of k", gradients.key, false, problem.key_dim);

@@ -29,7 +29,9 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
 // Size of what scores are made of, for which the kernel computes gradients: queries and keys, or their hidden layers.
-inline std::int64_t score_dim(const AttentionTask& task) { return is_additive(task) ? task.hidden : task.query_dim; }
+inline std::int64_t score_dim(const AttentionTask& task) {
+  return is_additive(task) ? task.common->hidden : task.common->query_dim;
+}
 
 // Sizes in elements of T.
 template <class T, int kVectors>
@@ -43,12 +45,12 @@ struct BackwardScratch {
       : logits(task),
         tile(kBackwardKeys * kColumns),
         query_rows(kColumns * whole_vectors<T>(score_dim(task))),
-        value_rows(kColumns * whole_vectors<T>(task.value_dim)),
-        grad_out(task.value_dim * kColumns),
+        value_rows(kColumns * whole_vectors<T>(task.common->value_dim)),
+        grad_out(task.common->value_dim * kColumns),
         grad_query(score_dim(task) * kColumns),
-        grad_v(is_additive(task) ? task.hidden * kColumns : 0),
-        tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.value_dim)),
-        wide_queries(kColumns * whole_vectors<T>(task.query_dim)),
+        grad_v(is_additive(task) ? task.common->hidden * kColumns : 0),
+        tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.common->value_dim)),
+        wide_queries(kColumns * whole_vectors<T>(task.common->query_dim)),
         relative(RelativeRows<T, kVectors>::scratch_size(task)),
         double_backward(of_double) {}
 
@@ -90,7 +92,7 @@ class BackwardBlock {
         count_(end - begin),
         score_dim_(score_dim(task_)),
         query_columns_(whole_vectors<T>(score_dim_)),
-        value_columns_(whole_vectors<T>(task_.value_dim)),
+        value_columns_(whole_vectors<T>(task_.common->value_dim)),
         visibility_(task_, begin, count_),
         dropout_(task_, begin),
         double_(backward) {
@@ -117,12 +119,12 @@ class BackwardBlock {
     parameters_ = reinterpret_cast<T*>(sums.parameters);
     read_block();
     std::memset(grad_query_, 0, sizeof(T) * score_dim_ * kColumns);
-    if (is_additive(task_)) std::memset(grad_v_, 0, sizeof(T) * task_.hidden * kColumns);
+    if (is_additive(task_)) std::memset(grad_v_, 0, sizeof(T) * task_.common->hidden * kColumns);
     if (relative_.is_on()) relative_.clear();
     const auto attend_block = [&](std::int64_t block, std::int64_t first, std::int64_t last, bool visible) {
       if (!visible) return;
-      is_plain(task_) ? attend_keys<Unit::base2>(chunk, block, first, last, sums)
-                      : attend_keys<Unit::natural>(chunk, block, first, last, sums);
+      task_.is_plain ? attend_keys<Unit::base2>(chunk, block, first, last, sums)
+                     : attend_keys<Unit::natural>(chunk, block, first, last, sums);
     };
     walk_blocks<kBackwardKeys>(task_, visibility_, chunk, chunk + kChunkKeys, attend_block);
     if (is_additive(task_)) add_score_v(reinterpret_cast<T*>(sums.score_v));
@@ -138,8 +140,8 @@ class BackwardBlock {
   // Row 0 is the block's first query: where it lies, if it is of type T, else a copy in `wide`.
   Rows rows_of_queries(T* wide) const {
     if (task_.query.type == dtype_of<T>) return from_row(task_.query, begin_);
-    const std::int64_t step = whole_vectors<T>(task_.query_dim);
-    read_rows(task_.query, begin_, begin_ + count_, task_.query_dim, wide, step);
+    const std::int64_t step = whole_vectors<T>(task_.common->query_dim);
+    read_rows(task_.query, begin_, begin_ + count_, task_.common->query_dim, wide, step);
     return {reinterpret_cast<const std::byte*>(wide), dtype_of<T>, step};
   }
 
@@ -148,8 +150,8 @@ class BackwardBlock {
   void read_block() {
     std::memset(query_rows_, 0, sizeof(T) * kColumns * query_columns_);
     std::memset(grad_out_rows_, 0, sizeof(T) * kColumns * value_columns_);
-    std::memset(grad_out_, 0, sizeof(T) * kColumns * task_.value_dim);
-    const T rate = static_cast<T>(task_.dropout.threshold) / DropoutRule::kAll;
+    std::memset(grad_out_, 0, sizeof(T) * kColumns * task_.common->value_dim);
+    const T rate = static_cast<T>(task_.common->dropout.threshold) / DropoutRule::kAll;
     for (std::int64_t i = 0; i < kColumns; ++i) log_sum_exp_[i] = delta_[i] = 0;
     for (std::int64_t i = 0; i < count_; ++i) {
       const T row_sum = reinterpret_cast<const T*>(backward_.log_sum_exp)[(begin_ + i) * backward_.log_sum_exp_step];
@@ -158,17 +160,17 @@ class BackwardBlock {
       T* grad_out = grad_out_rows_ + i * value_columns_;
       if (!is_additive(task_)) {
         T* query = query_rows_ + i * query_columns_;
-        read_rows(queries_, i, i + 1, task_.query_dim, query, query_columns_);
-        rows_are_finite_ = rows_are_finite_ && is_finite_row(query, task_.query_dim);
+        read_rows(queries_, i, i + 1, task_.common->query_dim, query, query_columns_);
+        rows_are_finite_ = rows_are_finite_ && is_finite_row(query, task_.common->query_dim);
       }
-      read_rows(backward_.grad_out, begin_ + i, begin_ + i + 1, task_.value_dim, grad_out, value_columns_);
+      read_rows(backward_.grad_out, begin_ + i, begin_ + i + 1, task_.common->value_dim, grad_out, value_columns_);
       T* out = tile_values_;
-      read_rows(backward_.out, begin_ + i, begin_ + i + 1, task_.value_dim, out, value_columns_);
-      delta_[i] = dot(grad_out, out, task_.value_dim) * rate;
+      read_rows(backward_.out, begin_ + i, begin_ + i + 1, task_.common->value_dim, out, value_columns_);
+      delta_[i] = dot(grad_out, out, task_.common->value_dim) * rate;
       rows_are_finite_ = rows_are_finite_ && std::isfinite(delta_[i]);  // whatever grad_out holds reaches it
       if (double_.is_on()) rows_are_finite_ = double_.read_row(i, grad_out) && rows_are_finite_;
     }
-    transpose(grad_out_rows_, value_columns_, count_, task_.value_dim, grad_out_, kColumns);
+    transpose(grad_out_rows_, value_columns_, count_, task_.common->value_dim, grad_out_, kColumns);
   }
 
   // Keys first <= j < last, within the block that begins at `block`.
@@ -201,7 +203,7 @@ class BackwardBlock {
         add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
       }
       if (relative_.is_on()) relative_.add_gradients(gradients_ + r * kColumns, block + r);
-      if (task_.soft_cap != 0) logits_.multiply_cap_slope(task_, block + r, gradients_ + r * kColumns);
+      if (task_.common->soft_cap != 0) logits_.multiply_cap_slope(task_, block + r, gradients_ + r * kColumns);
       const std::int64_t in_chunk = block - chunk + r;
       const T* marks = masked && !rows_are_finite_ ? weights_ + r * kColumns : nullptr;
       add_rows(weights_ + r * kColumns, marks, grad_out_rows_, value_columns_,
@@ -231,9 +233,9 @@ class BackwardBlock {
       if (taken[r / kTileRows]) {
         const KeyRows<T> keys{reinterpret_cast<const T*>(rows.data) + (block + r) * rows.step, rows.step,
                               std::min(block + next, last) - (block + r)};
-        const bool guarded = masked && !keys.are_finite(task_.key_dim);
-        accumulate<kVectors>(keys, task_.key_dim, tile + r * kColumns, guarded ? weights_ + r * kColumns : nullptr,
-                             grad_query_);
+        const bool guarded = masked && !keys.are_finite(task_.common->key_dim);
+        accumulate<kVectors>(keys, task_.common->key_dim, tile + r * kColumns,
+                             guarded ? weights_ + r * kColumns : nullptr, grad_query_);
       }
       r = next;
     }
@@ -247,13 +249,13 @@ class BackwardBlock {
     T* gradients = gradients_ + row * kColumns;
     recompute_weights<kUnit, kMasked>(task_, key, log_sum_exp_, visibility_, logits_, weights);
     std::int64_t step;
-    const T* values = tile_rows<T>(task_.value, key, task_.k_len, task_.value_dim, tile_values_, step);
+    const T* values = tile_rows<T>(task_.value, key, task_.k_len, task_.common->value_dim, tile_values_, step);
     Tile tile;
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       const Vec<T> below = hn::Neg(hn::Load(d, delta_ + c * kLanes<T>));
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) tile[r][c] = below;
     }
-    multiply_tile<kTileRows, kVectors, T>(values, step, 1, grad_out_, kColumns, task_.value_dim, tile);
+    multiply_tile<kTileRows, kVectors, T>(values, step, 1, grad_out_, kColumns, task_.common->value_dim, tile);
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
         const std::int64_t at = (r * kVectors + c) * kLanes<T>;
@@ -275,11 +277,11 @@ class BackwardBlock {
 
   // From a tile's gradients to those of hidden layers and of v.
   void differentiate_additive(std::int64_t key, const T* gradients, T* grad_keys) {
-    add_additive_gradients<kVectors, T>({.hidden = task_.hidden,
+    add_additive_gradients<kVectors, T>({.hidden = task_.common->hidden,
                                          .queries = count_,
                                          .of_queries = logits_.projected_queries(),
                                          .of_keys = logits_.hidden_of_keys(task_, key),
-                                         .v = reinterpret_cast<const T*>(task_.score_v),
+                                         .v = reinterpret_cast<const T*>(task_.common->score_v),
                                          .gradients = gradients,
                                          .grad_queries = grad_query_,
                                          .grad_keys = grad_keys,
@@ -288,7 +290,7 @@ class BackwardBlock {
   }
 
   void finish_relative_rows() {
-    relative_.add_to_queries(task_.query_dim, grad_query_);
+    relative_.add_to_queries(task_.common->query_dim, grad_query_);
     if (parameters_ == nullptr) return;
     T* sums = parameters_;
     for (const TableBias* table = task_.tables; table->row_length == 0; ++table) sums += table->numbers;
@@ -298,7 +300,7 @@ class BackwardBlock {
 
   void add_score_v(T* sums) const {
     const Tag<T> d;
-    for (std::int64_t h = 0; h < task_.hidden; ++h) {
+    for (std::int64_t h = 0; h < task_.common->hidden; ++h) {
       Vec<T> sum = hn::Load(d, grad_v_ + h * kColumns);
       for (int c = 1; c < kVectors; ++c) sum = hn::Add(sum, hn::Load(d, grad_v_ + h * kColumns + c * kLanes<T>));
       sums[h] += hn::GetLane(hn::SumOfLanes(d, sum));
@@ -340,10 +342,10 @@ class BackwardBlock {
     }
   }
 
-  // scale * grad_query_, as rows, in the place of the query rows.
+  // scale * grad_query_, as rows, over the query rows.
   const T* scaled_query_gradient() {
     const Tag<T> d;
-    const Vec<T> scale = hn::Set(d, static_cast<T>(task_.scale));
+    const Vec<T> scale = hn::Set(d, static_cast<T>(task_.common->scale));
     for (T* at = grad_query_; at < grad_query_ + score_dim_ * kColumns; at += kLanes<T>) {
       hn::Store(hn::Mul(hn::Load(d, at), scale), d, at);
     }

@@ -70,7 +70,7 @@ BackwardPlan plan_typed(const BackwardTask& backward) {
   return {.block_queries = kTileColumns<T>,
           .score_dim = score_dim(task),
           .key_columns = whole_vectors<T>(score_dim(task)),
-          .value_columns = whole_vectors<T>(task.value_dim),
+          .value_columns = whole_vectors<T>(task.common->value_dim),
           .scratch_bytes = static_cast<std::size_t>(BackwardScratch<T, kTileVectors>(backward).total()) * sizeof(T)};
 }
 

@@ -7,7 +7,7 @@
 
 namespace qkv {
 
-// What the kernel is told beyond the forward task. Rows of keys and values must be of the accumulation's type.
+// What the kernel gets beyond the forward task. Rows of keys and values must be of the accumulation's type.
 struct BackwardTask {
   AttentionTask forward;
   Rows out, grad_out;
@@ -20,7 +20,7 @@ struct BackwardTask {
   bool is_double = false;
   TaskTangents tangents;
   Rows out_tangent;
-  QueryOutput log_sum_exp_tangent, weight_sum;  // of jvp_kernel.h, to read
+  OutputRows log_sum_exp_tangent, weight_sum;  // of jvp_kernel.h, to read
 };
 
 struct BackwardPlan {

@@ -71,21 +71,21 @@ void BiasGradients::begin(std::int64_t blocks, std::int64_t chunks) {
   const std::int64_t group = views_.empty() ? 0 : problem_.heads / problem_.kv_heads;
   share_of_.reserve(tasks_and_members(chunks) * views_.size());
   std::map<std::pair<const std::byte*, std::int64_t>, Share> next;
-  std::int64_t places = 0;
+  std::int64_t sites = 0;
   for (std::int64_t task = 0; task < problem_.batch * problem_.kv_heads * chunks; ++task) {
     const std::int64_t chunk = task % chunks, kv_head = task / chunks;  // of all sequences
     for (std::int64_t member = 0; member < group; ++member) {
       const std::int64_t b = kv_head / problem_.kv_heads, h = kv_head % problem_.kv_heads * group + member;
       for (const TensorView& view : views_) {
         const std::pair key{head_address(view, problem_.mask_batch(), b, h), sums_keys(view) ? 0 : chunk};
-        const auto [share, is_new] = next.try_emplace(key, Share{places, 0});
-        if (is_new) places += std::max<std::int64_t>(blocks, 1);  // a view that sums queries has one, even of none
+        const auto [share, is_new] = next.try_emplace(key, Share{sites, 0});
+        if (is_new) sites += std::max<std::int64_t>(blocks, 1);  // a view that sums queries has one, even of none
         share_of_.push_back(share->second);
         ++share->second.predecessors;
       }
     }
   }
-  ordered_sums_.emplace(places);
+  ordered_sums_.emplace(sites);
 }
 
 std::size_t BiasGradients::sum_bytes() const { return views_.size() * kChunkKeys * size_of(problem_.accumulation); }
@@ -114,7 +114,7 @@ void BiasGradients::begin_block(const Head& head, std::int64_t block, BackwardTa
       const std::byte* sums = head.sums + n * kChunkKeys * size_of(problem_.accumulation);
       task.bias_gradients[n] = {sums, 0, sums_keys(views_[n]) ? 0 : 1};
     } else {
-      ordered_sums_->wait_for(share(head, n).place + block, share(head, n).predecessors);
+      ordered_sums_->wait_for(share(head, n).site + block, share(head, n).predecessors);
       task.bias_gradients[n] = plane(head, n);
     }
   }
@@ -122,20 +122,20 @@ void BiasGradients::begin_block(const Head& head, std::int64_t block, BackwardTa
 
 void BiasGradients::end_block(const Head& head, std::int64_t block) {
   for (std::size_t n = 0; n < views_.size(); ++n) {
-    if (!sums_queries(views_[n])) ordered_sums_->finish(share(head, n).place + block);
+    if (!sums_queries(views_[n])) ordered_sums_->finish(share(head, n).site + block);
   }
 }
 
 void BiasGradients::end_head(const Head& head) {
   for (std::size_t n = 0; n < views_.size(); ++n) {
     if (!sums_queries(views_[n])) continue;
-    ordered_sums_->wait_for(share(head, n).place, share(head, n).predecessors);
+    ordered_sums_->wait_for(share(head, n).site, share(head, n).predecessors);
     const Plane to = plane(head, n);
     const std::byte* sums = head.sums + n * kChunkKeys * size_of(problem_.accumulation);
     const std::int64_t count = sums_keys(views_[n]) ? 1 : head.keys;
     problem_.accumulation == Dtype::f64 ? add<double>(sums, count, to.key_step, writable(to.data))
                                         : add<float>(sums, count, to.key_step, writable(to.data));
-    ordered_sums_->finish(share(head, n).place);
+    ordered_sums_->finish(share(head, n).site);
   }
 }
 

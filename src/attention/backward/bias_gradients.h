@@ -3,9 +3,9 @@
 //
 // A task is one chunk of keys of one key/value head of one sequence; it takes the query heads of the group one after
 // the other, and the blocks of queries from the last to the first. Where the view has elements of its own for each
-// query, the task waits for its turn before each block, and the kernel adds to the view itself. Where the view
-// broadcasts along queries, the kernel adds to sums of this head, and the task waits for its turn at the end of the
-// head.
+// query, the task waits for its predecessors before each block, and the kernel adds to the view itself. Where the view
+// broadcasts along queries, the kernel adds to sums of this head, and the task waits for its predecessors at the end of
+// the head.
 #pragma once
 
 #include <optional>
@@ -44,7 +44,7 @@ class BiasGradients {
 
  private:
   struct Share {
-    std::int64_t place = 0;  // the first one of a plane; it has one for each block of queries
+    std::int64_t site = 0;  // the first one of a plane; it has one for each block of queries
     std::int32_t predecessors = 0;
   };
   std::size_t tasks_and_members(std::int64_t chunks) const;

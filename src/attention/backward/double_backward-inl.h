@@ -27,7 +27,7 @@ class DoubleBackward {
   static std::int64_t scratch_size(const BackwardTask& backward) {
     if (!backward.is_double) return 0;
     const AttentionTask& task = backward.forward;
-    return kColumns * whole_vectors<T>(task.query_dim) + kTileRows * whole_vectors<T>(task.value_dim) +
+    return kColumns * whole_vectors<T>(task.common->query_dim) + kTileRows * whole_vectors<T>(task.common->value_dim) +
            TangentLogits<T, kVectors>::scratch_size(task);
   }
 
@@ -42,9 +42,9 @@ class DoubleBackward {
   // To call first, then read_row() for each query that has keys: whether its tangent is finite.
   void prepare(std::int64_t begin, std::int64_t count, ScratchRoom& scratch) {
     begin_ = begin;
-    query_rows_ = scratch.take<T>(kColumns * whole_vectors<T>(task_.query_dim));
-    value_rows_ = scratch.take<T>(kTileRows * whole_vectors<T>(task_.value_dim));
-    std::memset(query_rows_, 0, sizeof(T) * kColumns * whole_vectors<T>(task_.query_dim));
+    query_rows_ = scratch.take<T>(kColumns * whole_vectors<T>(task_.common->query_dim));
+    value_rows_ = scratch.take<T>(kTileRows * whole_vectors<T>(task_.common->value_dim));
+    std::memset(query_rows_, 0, sizeof(T) * kColumns * whole_vectors<T>(task_.common->query_dim));
     for (int i = 0; i < kColumns; ++i) log_sum_exp_tangent_[i] = delta_[i] = factor_[i] = 0;
     logits_.prepare(begin, count, scratch);
   }
@@ -53,11 +53,11 @@ class DoubleBackward {
     const std::int64_t query = begin_ + i;
     log_sum_exp_tangent_[i] = number(backward_.log_sum_exp_tangent, query);
     factor_[i] = 1 / number(backward_.weight_sum, query);
-    delta_[i] = dot(grad_out, row(backward_.out_tangent, query), task_.value_dim);
+    delta_[i] = dot(grad_out, row(backward_.out_tangent, query), task_.common->value_dim);
     if (tangents().query.data == nullptr) return true;
-    T* to = query_rows_ + i * whole_vectors<T>(task_.query_dim);
-    std::memcpy(to, row(tangents().query, query), sizeof(T) * task_.query_dim);
-    return is_finite_row(to, task_.query_dim);
+    T* to = query_rows_ + i * whole_vectors<T>(task_.common->query_dim);
+    std::memcpy(to, row(tangents().query, query), sizeof(T) * task_.common->query_dim);
+    return is_finite_row(to, task_.common->query_dim);
   }
 
   // Of the keys from `key` on, tiles [kTileRows][column]: on entry weights P and gradients P B; then weights P A,
@@ -70,8 +70,8 @@ class DoubleBackward {
     set_below(delta_, c);
     if (tangents().value.data != nullptr) {
       std::int64_t step;
-      const T* values = tile_rows<T>(tangents().value, key, task_.k_len, task_.value_dim, value_rows_, step);
-      multiply_tile<kTileRows, kVectors, T>(values, step, 1, grad_out, kColumns, task_.value_dim, c);
+      const T* values = tile_rows<T>(tangents().value, key, task_.k_len, task_.common->value_dim, value_rows_, step);
+      multiply_tile<kTileRows, kVectors, T>(values, step, 1, grad_out, kColumns, task_.common->value_dim, c);
     }
     for (int r = 0; r < kTileRows; ++r) {
       for (int v = 0; v < kVectors; ++v) {
@@ -92,8 +92,8 @@ class DoubleBackward {
     return reinterpret_cast<const T*>(rows.data) + query * rows.step;
   }
 
-  static T number(const QueryOutput& place, std::int64_t query) {
-    return reinterpret_cast<const T*>(place.data)[query * place.step];
+  static T number(const OutputRows& rows, std::int64_t query) {
+    return reinterpret_cast<const T*>(rows.data)[query * rows.step];
   }
 
   static HWY_INLINE void set_below(const T* numbers, Tile& tile) {

@@ -30,7 +30,7 @@ HWY_NOINLINE void add_parameter_gradients(const AttentionTask& task, std::int64_
         hn::FirstN(d, static_cast<std::size_t>(std::clamp<std::int64_t>(count - c * kLanes<T>, 0, kLanes<T>)));
     return hn::IfThenElseZero(lanes, hn::Load(d, gradients + r * kColumns + c * kLanes<T>));
   };
-  for (int t = 0; t < task.table_count; ++t) {
+  for (int t = 0; t < task.common->table_count; ++t) {
     const TableBias& table = task.tables[t];
     if (table.row_length > 0) {
       // relative_rows-inl.h

@@ -130,8 +130,8 @@ void ParameterSums::write(const TensorView& out, const TensorView& grad_out, con
 
 // Rows by distance back, times the scale, to rows by bucket.
 void ParameterSums::add_rows(const TableBias& bias, const double* from, Tensor& sums) const {
-  const double scale = problem_.task(0, 0).scale;
-  const std::int64_t outside = sums.size(0) / 2 - bias.reach;  // rows that no pair meets, on either side
+  const double scale = problem_.common().scale;
+  const std::int64_t outside = sums.size(0) / 2 - bias.reach;  // rows that no pair has, on either side
   for (std::int64_t row = 0; row <= 2 * bias.reach; ++row) {
     double* to = sums.data<double>() + (sums.size(0) - 1 - outside - row) * sums.size(1);
     for (std::int64_t e = 0; e < sums.size(1); ++e) to[e] += scale * from[row * bias.row_length + e];

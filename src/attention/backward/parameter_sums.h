@@ -35,7 +35,7 @@ class ParameterSums {
   void finish_chunk(int worker, std::int64_t b, std::int64_t h, std::int64_t predecessors);
   void abandon() { ordered_sums_.abandon(); }
 
-  // To the places of the gradients, after all chunks. out, grad_out and log_sum_exp: in the form of the problem.
+  // Into the gradients, after all chunks. out, grad_out and log_sum_exp: in the form of the problem.
   void write(const TensorView& out, const TensorView& grad_out, const TensorView& log_sum_exp) const;
 
  private:

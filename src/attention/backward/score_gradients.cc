@@ -67,7 +67,7 @@ class BackwardCall {
   }
 
  private:
-  // Whether shares of the queries' gradient, which add up in the accumulation's type, need a place of their own.
+  // Whether shares of the queries' gradient, which add up in the accumulation's type, need memory of their own.
   bool is_wide() const { return query_ && query_.dtype() != problem_.accumulation; }
 
   void sum_chunks() {
@@ -79,8 +79,7 @@ class BackwardCall {
     }
     set_zero(query_sum_);
     const std::int64_t chunks = schedule_.chunks, blocks = schedule_.blocks;
-    OrderedSums ordered_sums(problem_.batch * problem_.heads * blocks +
-                             1);  // the last place is for the gradient of score v
+    OrderedSums ordered_sums(problem_.batch * problem_.heads * blocks + 1);  // the last site is the gradient of score v
     bias_.begin(blocks, chunks);
     std::vector<Scratch> block_scratch(static_cast<std::size_t>(schedule_.threads));
     std::vector<Scratch> sum_scratch(static_cast<std::size_t>(schedule_.threads));
@@ -120,12 +119,12 @@ class BackwardCall {
     task.is_double = true;
     task.tangents = tangents_.task(problem_, b, h);
     task.out_tangent = problem_.rows_of_queries(out_tangent_, b, h);
-    task.log_sum_exp_tangent = place(log_sum_exp_tangent_, b, h);
-    task.weight_sum = place(weight_sum_, b, h);
+    task.log_sum_exp_tangent = rows_at(log_sum_exp_tangent_, b, h);
+    task.weight_sum = rows_at(weight_sum_, b, h);
     return task;
   }
 
-  QueryOutput place(const TensorView& scalars, std::int64_t b, std::int64_t h) const {
+  OutputRows rows_at(const TensorView& scalars, std::int64_t b, std::int64_t h) const {
     return {writable(problem_.query_address(scalars, b, h)), scalars.stride(-1)};
   }
 
@@ -133,7 +132,8 @@ class BackwardCall {
   // those in `memory`, numbered as before.
   void widen_chunk(AttentionTask& task, std::int64_t chunk, std::byte* memory) const {
     if (problem_.storage == problem_.accumulation) return;
-    for (const auto& [rows, size] : {std::pair(&task.key, task.key_dim), {&task.value, task.value_dim}}) {
+    for (const auto& [rows, size] :
+         {std::pair(&task.key, task.common->key_dim), {&task.value, task.common->value_dim}}) {
       const auto row_bytes = static_cast<std::ptrdiff_t>(size_of(problem_.accumulation)) * size;
       widen_rows(*rows, chunk, std::min(task.k_len, chunk + kChunkKeys), size, memory);
       *rows = {.data = memory - chunk * row_bytes, .type = problem_.accumulation, .step = size};
@@ -191,7 +191,7 @@ class BackwardCall {
       bias_.end_head(bias_head);
       if (parameters_.are_wanted()) parameters_.finish_chunk(worker, b, h, b * chunks + chunk / kChunkKeys);
     }
-    const double scale = of_group.scale;
+    const double scale = of_group.common->scale;
     if (key_) write_keys(key_, b, kv_head, chunk, keys, sums.key, plan.key_columns, scale);
     if (value_) write_keys(value_, b, kv_head, chunk, keys, sums.value, plan.value_columns, 1);
     if (!score_v_) return;

@@ -51,11 +51,11 @@ class Search {
   Search(const Bytes& a, const Bytes& b) : a_(a), b_(b) {}
 
   // True also if it is not known.
-  bool finds() { return meet(0, 0, b_.first() - a_.first()); }
+  bool finds() { return overlap(0, 0, b_.first() - a_.first()); }
 
  private:
   // Steps from i and j on; b begins `distance` bytes behind a.
-  bool meet(int i, int j, std::int64_t distance) {
+  bool overlap(int i, int j, std::int64_t distance) {
     const Bytes::Step a = a_.step(i), b = b_.step(j);
     if (distance >= a.span || -distance >= b.span) return false;
     if (i == a_.count() && j == b_.count()) return true;
@@ -69,7 +69,7 @@ class Search {
     const std::int64_t first = std::max(least, floor_divide(distance - rest_a, step) + 1);
     const std::int64_t last = std::min(most, floor_divide(distance + rest_b - 1, step));
     for (std::int64_t k = first; k <= last; ++k) {
-      if (meet(next_i, next_j, distance - k * step)) return true;
+      if (overlap(next_i, next_j, distance - k * step)) return true;
     }
     return false;
   }

@@ -1,10 +1,10 @@
 // Keys and values in pages, found by a block table: checked here, read in place by the kernels.
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_inputs.h"
 #include "attention/call/view_checks.h"
 
 namespace qkv {
 
-void AttentionProblem::set_pages(const TensorView& k, const TensorView& v, const TensorView& block_table) {
+void AttentionInputs::set_pages(const TensorView& k, const TensorView& v, const TensorView& block_table) {
   if (k.rank() != 4 || v.rank() != 4) {
     fail("paged k and v must be [pages, rows, kv_heads, size], got {} and {}", to_string(k.shape()),
          to_string(v.shape()));
@@ -30,7 +30,7 @@ void AttentionProblem::set_pages(const TensorView& k, const TensorView& v, const
   block_table_ = block_table;
 }
 
-void AttentionProblem::check_pages() const {
+void AttentionInputs::check_pages() const {
   if (block_table_.size(0) != batch) fail("block_table has {} rows for a batch of {}", block_table_.size(0), batch);
   const std::int64_t pages = k_.size(0), rows = k_.size(-2);
   for (std::int64_t b = 0; b < batch; ++b) {

@@ -1,4 +1,4 @@
-// Checks the arguments of a call, and makes the task of each head.
+// Checks the options of a call, and makes the task of each head.
 #include "attention/call/attention_problem.h"
 
 #include <algorithm>
@@ -11,159 +11,15 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMaxDim = 1024;  // of heads, values and the hidden layer of additive scores
-
-std::vector<std::int64_t> offsets(std::string_view name, const TensorView& view, std::int64_t rows) {
-  std::vector<std::int64_t> values = integers(name, view);
-  if (values.empty() || values.front() != 0 || values.back() != rows || !std::is_sorted(values.begin(), values.end())) {
-    fail("{} must start at 0, never decrease, and end at the number of rows, {}", name, rows);
-  }
-  return values;
-}
-
-std::int64_t longest(const std::vector<std::int64_t>& offsets) {
-  std::int64_t length = 0;
-  for (std::size_t b = 0; b + 1 < offsets.size(); ++b) length = std::max(length, offsets[b + 1] - offsets[b]);
-  return length;
-}
-
-}  // namespace
-
-int threads_of(const AttentionOptions& options) {
-  if (options.threads < 0) fail("threads must be 0 (default) or more");
-  return std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads);
-}
-
-AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
-                                   const AttentionOptions& options)
-    : score_(options.score), dropout_(options.dropout), stop_(options.stop), memory_(options.memory_limit) {
-  storage = q.dtype();
-  accumulation = storage == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  if (!is_floating(storage)) fail("q has type {}; it must be f32, f64, bf16 or f16", name_of(storage));
-  if (k.dtype() != storage || v.dtype() != storage) {
-    fail("q, k and v must have one type, got {}, {} and {}", name_of(storage), name_of(k.dtype()), name_of(v.dtype()));
-  }
-  packed = static_cast<bool>(options.offsets_query);
-  paged = static_cast<bool>(options.block_table);
-  if (q.rank() < 2 || (!paged && (k.rank() != q.rank() || v.rank() != q.rank()))) {
-    fail("q {}, k {} and v {} must have equal rank, at least 2", to_string(q.shape()), to_string(k.shape()),
-         to_string(v.shape()));
-  }
-  if (paged && options.offsets_key) fail("paged keys take a block table and no offsets_key; both were given");
-  if (!paged && packed != static_cast<bool>(options.offsets_key)) {
-    fail("packed rows need offsets for queries and for keys; only one was given");
-  }
-  if (packed && q.rank() != 3) fail("packed q must be [tokens, heads, size], got {}", to_string(q.shape()));
-
-  // From here on packed rows are [heads, tokens, size] of a batch without dimensions of its own.
-  const int rank = std::max(q.rank(), 3);
-  q_ = packed ? q.transpose(0, 1) : with_rank(q, rank);
-  if (paged) {
-    set_pages(k, v, options.block_table);
-  } else {
-    k_ = packed ? k.transpose(0, 1) : with_rank(k, rank);
-    v_ = packed ? v.transpose(0, 1) : with_rank(v, rank);
-  }
-  for (int i = 0; i < rank - 3; ++i) batch_shape_.push_back(q_.size(i));
-  batch = element_count(batch_shape_);
-  heads = q_.size(-3);
-  kv_heads = k_.size(-3);
-  q_len = q_.size(-2);
-  k_len = k_.size(-2);
-  query_dim = q_.size(-1);
-  key_dim = k_.size(-1);
-  value_dim = v_.size(-1);
-  if (!paged) {
-    require_shape("k", k_, concatenate(batch_shape_, {kv_heads, k_len, key_dim}));
-    require_shape("v", v_, concatenate(batch_shape_, {kv_heads, k_len, value_dim}));
-  }
-  if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0) {
-    fail("{} query heads are not a multiple of {} key/value heads", heads, kv_heads);
-  }
-  for (const std::int64_t dim : {query_dim, key_dim, value_dim}) {
-    if (dim < 1 || dim > kMaxDim) fail("head and value sizes must be 1 to {}, got {}", kMaxDim, dim);
-  }
-  if (q_len > kMaxLength || k_len > kMaxLength) fail("lengths {} and {} exceed {}", q_len, k_len, kMaxLength);
-  require_unit_stride("q", q_);
-  require_unit_stride("k", k_);
-  require_unit_stride("v", v_);
-
-  if (packed) {
-    offsets_query_ = offsets("offsets_query", options.offsets_query, q_len);
-    batch = static_cast<std::int64_t>(offsets_query_.size()) - 1;
-    q_len = longest(offsets_query_);
-  }
-  if (packed && !paged) {
-    offsets_key_ = offsets("offsets_key", options.offsets_key, k_len);
-    if (offsets_query_.size() != offsets_key_.size()) {
-      fail("offsets_query has {} entries, offsets_key {}; both must be batch + 1", offsets_query_.size(),
-           offsets_key_.size());
-    }
-    k_len = longest(offsets_key_);
-  }
-
-  check_score(options.score);
-  const bool scaled = options.score.kind() == Score::Kind::scaled_dot;
-  scale_ = options.scale.value_or(scaled ? 1 / std::sqrt(static_cast<double>(query_dim)) : 1.0);
-  if (!std::isfinite(scale_)) fail("scale must be finite, got {}", scale_);
-  soft_cap_ = options.soft_cap;
-  if (!(soft_cap_ >= 0) || !std::isfinite(soft_cap_))
-    fail("soft_cap must be finite, 0 (off) or more, got {}", soft_cap_);
-  check_lengths(options.mask);
-  if (paged) check_pages();
-  empty_rows = options.empty_rows;
-  if (options.precision == Precision::reduced &&
-      why_not_reduced(storage, options.score.kind(), key_dim, value_dim).empty()) {
-    precision = Precision::reduced;
-  }
-  memory_.keep((offsets_query_.capacity() + offsets_key_.capacity()) * sizeof(std::int64_t));
-  rules_ = AttentionRules(*this, options, memory_);
-}
-
-bool AttentionProblem::may_fold_heads() const {
-  return is_dot_product(score_.kind()) && !dropout_.is_on() && rules_.are_alike_for_heads() && !weights_ && !logits_;
-}
-
-Dims AttentionProblem::query_shape() const { return concatenate(batch_shape_, {heads, q_.size(-2)}); }
-
-Dims AttentionProblem::key_shape() const { return concatenate(batch_shape_, {kv_heads, packed ? k_.size(-2) : k_len}); }
-
-TensorView AttentionProblem::brought_to(std::string_view name, const TensorView& view, const Dims& shape) const {
-  const bool fits =
-      packed ? view.rank() == shape.size() : view.rank() >= shape.size() - 1 && view.rank() <= shape.size();
-  if (!fits) fail("{} {} has the wrong rank for q {}", name, to_string(view.shape()), to_string(q_.shape()));
-  const TensorView brought = packed ? view.transpose(0, 1) : with_rank(view, shape.size());
-  require_shape(name, brought, shape);
-  return brought;
-}
-
-TensorView AttentionProblem::query_rows(std::string_view name, const TensorView& view, std::int64_t size) const {
-  const TensorView rows = brought_to(name, view, concatenate(query_shape(), {size}));
-  require_unit_stride(name, rows);
-  return rows;
-}
-
-TensorView AttentionProblem::key_rows(std::string_view name, const TensorView& view, std::int64_t size) const {
-  const TensorView rows = brought_to(name, view, concatenate(key_shape(), {size}));
-  require_unit_stride(name, rows);
-  return rows;
-}
-
-TensorView AttentionProblem::query_scalars(std::string_view name, const TensorView& view) const {
-  const TensorView scalars = brought_to(name, view, query_shape());
-  if (scalars.dtype() != accumulation) {
-    fail("{} is {}; it must be {}", name, name_of(scalars.dtype()), name_of(accumulation));
-  }
-  return scalars;
-}
-
-void AttentionProblem::check_score(const Score& score) {
+// std::invalid_argument for parameters of the score that do not fit.
+void check_score(const AttentionInputs& inputs, const Score& score) {
+  const std::int64_t query_dim = inputs.query_dim, key_dim = inputs.key_dim;
   const auto require = [&](std::string_view name, const TensorView& view, const Dims& shape) {
     require_shape(name, view, shape);
     require_unit_stride(name, view);
-    if (view.dtype() != accumulation) {
-      fail("{} is {}; for {} inputs it must be {}", name, name_of(view.dtype()), name_of(storage),
-           name_of(accumulation));
+    if (view.dtype() != inputs.accumulation) {
+      fail("{} is {}; for {} inputs it must be {}", name, name_of(view.dtype()), name_of(inputs.storage),
+           name_of(inputs.accumulation));
     }
     if (view.size(0) < 1 || view.size(0) > kMaxDim)
       fail("{} {}: sizes must be 1 to {}", name, to_string(shape), kMaxDim);
@@ -171,10 +27,6 @@ void AttentionProblem::check_score(const Score& score) {
   switch (score.kind()) {
     case Score::Kind::scaled_dot:
     case Score::Kind::dot:
-      if (key_dim != query_dim) {
-        fail("k has head_dim {}, q has {} (q {}, k {})", key_dim, query_dim, to_string(q_.shape()),
-             to_string(k_.shape()));
-      }
       break;
     case Score::Kind::bilinear:
       require("score w", score.w_query(), {query_dim, key_dim});
@@ -191,97 +43,80 @@ void AttentionProblem::check_score(const Score& score) {
   }
 }
 
-void AttentionProblem::check_lengths(const Mask& mask) {
-  std::vector<std::int64_t> lengths;
-  for (const TensorView& view : mask.length_views()) {
-    const std::vector<std::int64_t> counts = integers("lengths", view);
-    if (static_cast<std::int64_t>(counts.size()) != batch) {
-      fail("lengths has {} entries for a batch of {}", counts.size(), batch);
-    }
-    for (std::int64_t b = 0; b < batch; ++b) {
-      const std::int64_t count = counts[static_cast<std::size_t>(b)];
-      if (count < 0 || count > key_length(b)) fail("lengths[{}] is {}; it must be 0 to {}", b, count, key_length(b));
-    }
-    memory_.keep(lengths.empty() ? 2 * counts.size() * sizeof(std::int64_t) : 0);  // and one more at a time
-    if (lengths.empty()) lengths = counts;
-    std::transform(counts.begin(), counts.end(), lengths.begin(), lengths.begin(),
-                   [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+}  // namespace
+
+int threads_of(const AttentionOptions& options) {
+  if (options.threads < 0) fail("threads must be 0 (default) or more");
+  return std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads);
+}
+
+AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
+                                   const AttentionOptions& options)
+    : AttentionInputs(q, k, v, options),
+      empty_rows(options.empty_rows),
+      logit_function_(options.logit_function),
+      stop_(options.stop),
+      rules_(*this, options, memory_) {
+  check_score(*this, options.score);
+  common_.query_dim = query_dim;
+  common_.key_dim = key_dim;
+  common_.value_dim = value_dim;
+  common_.row_length = k_len;
+  set_score(options.score);
+  const bool scaled = options.score.kind() == Score::Kind::scaled_dot;
+  common_.scale = options.scale.value_or(scaled ? 1 / std::sqrt(static_cast<double>(query_dim)) : 1.0);
+  if (!std::isfinite(common_.scale)) fail("scale must be finite, got {}", common_.scale);
+  common_.soft_cap = options.soft_cap;
+  if (!(common_.soft_cap >= 0) || !std::isfinite(common_.soft_cap)) {
+    fail("soft_cap must be finite, 0 (off) or more, got {}", common_.soft_cap);
   }
-  lengths_ = std::move(lengths);
-  if (!paged) return;
-  k_len = 0;
-  for (std::int64_t b = 0; b < batch; ++b) k_len = std::max(k_len, key_length(b));
+  common_.dropout = DropoutRule(options.dropout);
+  common_.stop = &stop_;
+  if (logit_function_) common_.logit_function = &logit_function_;
+  if (options.precision == Precision::reduced &&
+      why_not_reduced(storage, options.score.kind(), key_dim, value_dim).empty()) {
+    precision = Precision::reduced;
+  }
+  rules_.set(common_);
 }
 
-std::int64_t AttentionProblem::query_length(std::int64_t b) const {
-  const auto at = static_cast<std::size_t>(b);
-  return packed ? offsets_query_[at + 1] - offsets_query_[at] : q_len;
+void AttentionProblem::set_score(const Score& score) {
+  common_.score = score.kind();
+  const auto rows = [&](const TensorView& view) { return Rows{view.bytes(), accumulation, view.stride(0)}; };
+  if (score.v()) common_.hidden = score.v().size(0);
+  if (score.w_query()) common_.score_w_query = rows(score.w_query());
+  if (score.w_key()) common_.score_w_key = rows(score.w_key());
+  if (score.kind() == Score::Kind::concat) {
+    const auto skipped = query_dim * static_cast<std::int64_t>(size_of(accumulation));
+    common_.score_w_key = {common_.score_w_query.data + skipped, accumulation, common_.score_w_query.step};
+  }
+  common_.score_v = score.v().bytes();
 }
 
-std::int64_t AttentionProblem::key_length(std::int64_t b) const {
-  const auto at = static_cast<std::size_t>(b);
-  if (paged) return lengths_.empty() ? block_table_.size(1) * k_.size(-2) : lengths_[at];
-  return packed ? offsets_key_[at + 1] - offsets_key_[at] : k_len;
+void AttentionProblem::set_outputs(const MutableTensorView& out, const AttentionExtras& extras) {
+  outputs_.emplace(*this, out, extras);
+  outputs_->set(common_);
+  if (empty_rows == EmptyRows::nan && !outputs_->has_log_sum_exp()) {
+    memory_.keep(AttentionOutputs::log_sum_exp_bytes(*this));
+  }
 }
 
-const std::byte* AttentionProblem::query_address(const TensorView& view, std::int64_t b, std::int64_t h) const {
-  if (!packed) return head_address(view, batch_shape_, b, h);
-  const std::int64_t offset = h * view.stride(0) + offsets_query_[static_cast<std::size_t>(b)] * view.stride(1);
-  return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
+void AttentionProblem::complete_outputs() {
+  if (empty_rows == EmptyRows::nan && !outputs_->has_log_sum_exp()) outputs_->add_log_sum_exp(*this);
 }
 
-const std::byte* AttentionProblem::key_address(const TensorView& view, std::int64_t b, std::int64_t kv_head) const {
-  if (!packed) return head_address(view, batch_shape_, b, kv_head);
-  const std::int64_t offset = kv_head * view.stride(0) + offsets_key_[static_cast<std::size_t>(b)] * view.stride(1);
-  return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
-}
-
-Rows AttentionProblem::rows_of_queries(const TensorView& view, std::int64_t b, std::int64_t h) const {
-  return {.data = query_address(view, b, h), .type = view.dtype(), .step = view.stride(-2)};
-}
-
-Rows AttentionProblem::rows_of_keys(const TensorView& view, std::int64_t b, std::int64_t kv_head) const {
-  if (!paged) return {.data = key_address(view, b, kv_head), .type = view.dtype(), .step = view.stride(-2)};
-  return {.data = view.bytes() + kv_head * view.stride(1) * static_cast<std::int64_t>(size_of(view.dtype())),
-          .type = view.dtype(),
-          .step = view.stride(-2),
-          .pages = block_table_.data<std::int32_t>() + b * block_table_.stride(0),
-          .page_rows = view.size(-2),
-          .page_step = view.stride(0)};
+bool AttentionProblem::may_fold_heads() const {
+  return is_dot_product(common_.score) && !common_.dropout.is_on() && rules_.are_alike_for_heads() &&
+         !logit_function_ && !(outputs_ && outputs_->has_planes());
 }
 
 AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   AttentionTask task;
-  const std::int64_t kv_head = h / (heads / kv_heads);
-  task.query = rows_of_queries(q_, b, h);
-  task.key = rows_of_keys(k_, b, kv_head);
-  task.value = rows_of_keys(v_, b, kv_head);
-  task.q_len = query_length(b);
-  task.k_len = key_length(b);
-  task.length = lengths_.empty() ? task.k_len : lengths_[static_cast<std::size_t>(b)];
-  task.query_dim = query_dim;
-  task.key_dim = key_dim;
-  task.value_dim = value_dim;
-  task.sequence = b;
-  task.head = h;
-  task.scale = scale_;
-  task.soft_cap = soft_cap_;
-  task.dropout = dropout_;
-  task.stop = &stop_;
-
-  task.score = score_.kind();
-  if (score_.v()) task.hidden = score_.v().size(0);
-  if (score_.w_query()) task.score_w_query = {score_.w_query().bytes(), accumulation, score_.w_query().stride(0)};
-  if (score_.w_key()) task.score_w_key = {score_.w_key().bytes(), accumulation, score_.w_key().stride(0)};
-  if (score_.kind() == Score::Kind::concat) {
-    const auto skipped = query_dim * static_cast<std::int64_t>(size_of(accumulation));
-    task.score_w_key = {task.score_w_query.data + skipped, accumulation, task.score_w_query.step};
-  }
-  task.score_v = score_.v().bytes();
-
-  if (!is_single_query(task)) task.precision = precision;
+  task.common = &common_;
+  set_rows(task, b, h);
   rules_.set(task, b, h);
-  set_places_of(task, b, h);
+  if (outputs_) outputs_->set(task, *this, b, h);
+  choose_kernel(task, precision);
   return task;
 }
 

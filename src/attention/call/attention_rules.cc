@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "attention/call/attention_problem.h"
 #include "attention/call/view_checks.h"
 #include "core/boolean_blocks.h"
 
@@ -28,17 +27,16 @@ void check_relative_rows(const AttentionOptions& options) {
 
 }  // namespace
 
-AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionOptions& options, MemoryCount& memory)
-    : mask_batch_(problem.mask_batch()),
+AttentionRules::AttentionRules(const AttentionInputs& inputs, const AttentionOptions& options, MemoryCount& memory)
+    : mask_batch_(inputs.mask_batch()),
       align_(options.mask.align().value_or(Align::top_left)),
       left_(bound_of(options.mask.left())),
       right_(bound_of(options.mask.right())),
       step_(options.mask.step()),
-      tables_(problem, options.bias.tables(), memory),
-      documents_(problem, options.mask.document_ids(), memory),
-      mask_functions_(options.mask.functions()),
-      logit_function_(options.logit_function) {
-  check_prefixes(problem, options.mask, memory);
+      tables_(inputs, options.bias.tables(), memory),
+      documents_(inputs, options.mask.document_ids(), memory),
+      mask_functions_(options.mask.functions()) {
+  check_prefixes(inputs, options.mask, memory);
   given_booleans_ = options.mask.boolean_views();
   booleans_.reserve(given_booleans_.size());
   boolean_blocks_.reserve(given_booleans_.size());
@@ -48,19 +46,19 @@ AttentionRules::AttentionRules(const AttentionProblem& problem, const AttentionO
       fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
     }
     booleans_.push_back(
-        broadcast("boolean mask", view, concatenate(mask_batch_, {problem.heads, problem.q_len, problem.k_len})));
+        broadcast("boolean mask", view, concatenate(mask_batch_, {inputs.heads, inputs.q_len, inputs.k_len})));
     boolean_blocks_.emplace_back();
-    set_blocks(n, options.mask.boolean_blocks()[n], problem.heads);
+    set_blocks(n, options.mask.boolean_blocks()[n], inputs.heads);
   }
   if (booleans_.size() > kMaxPlanes)
     fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
-  check_bias(problem, options.bias);
+  check_bias(inputs, options.bias);
   check_relative_rows(options);
-  if (options.sinks) check_sinks(problem, options.sinks);
+  if (options.sinks) check_sinks(inputs, options.sinks);
   memory.keep(sinks_.size() * sizeof(double));
   memory.keep((booleans_.size() + given_booleans_.size() + biases_.size() + alibi_.size()) * sizeof(TensorView) +
               boolean_blocks_.size() * sizeof(Blocks) + mask_functions_.size() * sizeof(MaskFunction));
-  memory.keep(boolean_bytes(problem));
+  memory.keep(boolean_bytes(inputs));
 }
 
 void AttentionRules::set_blocks(std::size_t n, std::shared_ptr<const BooleanBlocks> made, std::int64_t heads) {
@@ -74,31 +72,31 @@ void AttentionRules::set_blocks(std::size_t n, std::shared_ptr<const BooleanBloc
   blocks.every = spread(blocks.made->every());
 }
 
-bool AttentionRules::compiles(const AttentionProblem& problem, std::size_t n) const {
-  return problem.q_len > 1 && boolean_blocks_[n].made == nullptr;
+bool AttentionRules::compiles(const AttentionInputs& inputs, std::size_t n) const {
+  return inputs.q_len > 1 && boolean_blocks_[n].made == nullptr;
 }
 
-std::size_t AttentionRules::boolean_bytes(const AttentionProblem& problem) const {
+std::size_t AttentionRules::boolean_bytes(const AttentionInputs& inputs) const {
   std::size_t bytes = 0;
   for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
-    if (!compiles(problem, n)) continue;
+    if (!compiles(inputs, n)) continue;
     bytes += BooleanBlocks::bytes(given_booleans_[n]) + sizeof(BooleanBlocks) + kSharedBytes;
   }
   return bytes;
 }
 
-void AttentionRules::compile_booleans(const AttentionProblem& problem, int threads, const std::stop_token& stop) {
+void AttentionRules::compile_booleans(const AttentionInputs& inputs, int threads, const std::stop_token& stop) {
   for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
-    if (!compiles(problem, n)) continue;
-    set_blocks(n, std::make_shared<BooleanBlocks>(given_booleans_[n], threads, stop), problem.heads);
+    if (!compiles(inputs, n)) continue;
+    set_blocks(n, std::make_shared<BooleanBlocks>(given_booleans_[n], threads, stop), inputs.heads);
   }
 }
 
-void AttentionRules::check_prefixes(const AttentionProblem& problem, const Mask& mask, MemoryCount& memory) {
+void AttentionRules::check_prefixes(const AttentionInputs& inputs, const Mask& mask, MemoryCount& memory) {
   for (const TensorView& view : mask.prefix_views()) {
     const std::vector<std::int64_t> counts = integers("prefix", view);
-    if (static_cast<std::int64_t>(counts.size()) != problem.batch) {
-      fail("prefix has {} entries for a batch of {}", counts.size(), problem.batch);
+    if (static_cast<std::int64_t>(counts.size()) != inputs.batch) {
+      fail("prefix has {} entries for a batch of {}", counts.size(), inputs.batch);
     }
     const auto negative = std::find_if(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; });
     if (negative != counts.end()) {
@@ -111,33 +109,33 @@ void AttentionRules::check_prefixes(const AttentionProblem& problem, const Mask&
   }
 }
 
-void AttentionRules::check_bias(const AttentionProblem& problem, const Bias& bias) {
+void AttentionRules::check_bias(const AttentionInputs& inputs, const Bias& bias) {
   biases_.reserve(bias.views().size());
   alibi_.reserve(bias.alibi_slopes().size());
   for (const TensorView& view : bias.views()) {
-    if (view.dtype() != problem.accumulation) {
-      fail("bias is {}; for {} inputs it must be {}", name_of(view.dtype()), name_of(problem.storage),
-           name_of(problem.accumulation));
+    if (view.dtype() != inputs.accumulation) {
+      fail("bias is {}; for {} inputs it must be {}", name_of(view.dtype()), name_of(inputs.storage),
+           name_of(inputs.accumulation));
     }
-    biases_.push_back(broadcast("bias", view, concatenate(mask_batch_, {problem.heads, problem.q_len, problem.k_len})));
+    biases_.push_back(broadcast("bias", view, concatenate(mask_batch_, {inputs.heads, inputs.q_len, inputs.k_len})));
   }
   if (biases_.size() > kMaxPlanes) fail("at most {} bias views can be combined, got {}", kMaxPlanes, biases_.size());
   for (const TensorView& view : bias.alibi_slopes()) {
     if (view.dtype() != Dtype::f32 && view.dtype() != Dtype::f64) {
       fail("ALiBi slopes must be f32 or f64, got {}", name_of(view.dtype()));
     }
-    alibi_.push_back(broadcast("ALiBi slopes", view, concatenate(mask_batch_, {problem.heads})));
+    alibi_.push_back(broadcast("ALiBi slopes", view, concatenate(mask_batch_, {inputs.heads})));
   }
 }
 
-void AttentionRules::check_sinks(const AttentionProblem& problem, const TensorView& sinks) {
+void AttentionRules::check_sinks(const AttentionInputs& inputs, const TensorView& sinks) {
   if (sinks.dtype() != Dtype::f32 && sinks.dtype() != Dtype::f64) {
     fail("sinks must be f32 or f64, got {}", name_of(sinks.dtype()));
   }
-  require_shape("sinks", sinks, {problem.heads});
+  require_shape("sinks", sinks, {inputs.heads});
   const Tensor values = convert(sinks, Dtype::f64);
-  sinks_.assign(values.data<double>(), values.data<double>() + problem.heads);
-  for (std::int64_t h = 0; h < problem.heads; ++h) {
+  sinks_.assign(values.data<double>(), values.data<double>() + inputs.heads);
+  for (std::int64_t h = 0; h < inputs.heads; ++h) {
     const double sink = sinks_[static_cast<std::size_t>(h)];
     if (std::isnan(sink) || sink > std::numeric_limits<float>::max()) {
       fail("sinks[{}] is {}; it must be a number or -infinity (none)", h, sink);
@@ -148,27 +146,31 @@ void AttentionRules::check_sinks(const AttentionProblem& problem, const TensorVi
 bool AttentionRules::are_alike_for_heads() const {
   const auto is_shared = [&](const TensorView& view) { return view.stride(mask_batch_.size()) == 0; };
   return std::all_of(booleans_.begin(), booleans_.end(), is_shared) && mask_functions_.empty() && biases_.empty() &&
-         alibi_.empty() && tables_.empty() && !logit_function_ && sinks_.empty();
+         alibi_.empty() && tables_.empty() && sinks_.empty();
+}
+
+void AttentionRules::set(CommonTask& common) const {
+  common.left = left_;
+  common.right = right_;
+  common.step = step_;
+  common.mask_functions = mask_functions_.data();
+  common.mask_function_count = mask_functions_.size();
+  common.boolean_count = static_cast<int>(booleans_.size());
+  common.bias_count = static_cast<int>(biases_.size());
+  common.table_count = tables_.count();
 }
 
 void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {
   task.offset = align_ == Align::top_left ? 0 : task.length - task.q_len;
-  task.left = left_;
-  task.right = right_;
-  task.step = step_;
   if (!prefixes_.empty()) task.prefix = prefixes_[static_cast<std::size_t>(b)];
   documents_.set(task, b);
-  task.mask_functions = mask_functions_.data();
-  task.mask_function_count = mask_functions_.size();
-  if (logit_function_) task.logit_function = &logit_function_;
   if (!sinks_.empty()) task.sink = sinks_[static_cast<std::size_t>(h)];
   const auto planes = [&](const std::vector<TensorView>& views, Plane* to) {
     for (const TensorView& view : views) {
       *to++ = {head_address(view, mask_batch_, b, h), view.stride(-2), view.stride(-1)};
     }
-    return static_cast<int>(views.size());
   };
-  task.boolean_count = planes(booleans_, task.booleans);
+  planes(booleans_, task.booleans);
   for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
     const auto& [made, some, every] = boolean_blocks_[n];
     if (!some) continue;
@@ -177,7 +179,7 @@ void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) co
     };
     task.boolean_blocks[n] = {words(some), words(every), some.size(-2) == 1 ? 0 : some.stride(-2)};
   }
-  task.bias_count = planes(biases_, task.biases);
+  planes(biases_, task.biases);
   tables_.set(task, h);
   for (const TensorView& slopes : alibi_) {
     const std::byte* slope = head_address(slopes, mask_batch_, b, h);

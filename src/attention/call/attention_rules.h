@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "attention/call/attention_inputs.h"
 #include "attention/call/documents.h"
 #include "attention/call/memory_count.h"
 #include "attention/call/table_biases.h"
@@ -15,29 +16,27 @@
 
 namespace qkv {
 
-class AttentionProblem;
-
 class AttentionRules {
  public:
-  AttentionRules() = default;
-  // std::invalid_argument, naming sizes, for whatever does not fit the problem (see mask.h and bias.h).
-  AttentionRules(const AttentionProblem& problem, const AttentionOptions& options, MemoryCount& memory);
+  // std::invalid_argument, naming sizes, for whatever does not fit the inputs (see mask.h and bias.h).
+  AttentionRules(const AttentionInputs& inputs, const AttentionOptions& options, MemoryCount& memory);
 
-  // Blocks for the boolean views that came without, if one of the problem's sequences has several queries.
-  void compile_booleans(const AttentionProblem& problem, int threads, const std::stop_token& stop);
+  // Blocks for the boolean views that came without, if one of the inputs's sequences has several queries.
+  void compile_booleans(const AttentionInputs& inputs, int threads, const std::stop_token& stop);
   // What these will take in memory.
-  std::size_t boolean_bytes(const AttentionProblem& problem) const;
+  std::size_t boolean_bytes(const AttentionInputs& inputs) const;
 
+  void set(CommonTask& common) const;
   // The rules of head h of sequence b, whose lengths the task already holds.
   void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
 
-  // Whether they are the same for all heads. (Functions and what is added to logits are taken to differ.)
+  // Whether they are the same for all heads. (Mask functions and what is added to logits are taken to differ.)
   bool are_alike_for_heads() const;
 
  private:
-  void check_prefixes(const AttentionProblem& problem, const Mask& mask, MemoryCount& memory);
-  void check_bias(const AttentionProblem& problem, const Bias& bias);
-  void check_sinks(const AttentionProblem& problem, const TensorView& sinks);
+  void check_prefixes(const AttentionInputs& inputs, const Mask& mask, MemoryCount& memory);
+  void check_bias(const AttentionInputs& inputs, const Bias& bias);
+  void check_sinks(const AttentionInputs& inputs, const TensorView& sinks);
 
   Dims mask_batch_;
   Align align_ = Align::top_left;
@@ -49,7 +48,7 @@ class AttentionRules {
     std::shared_ptr<const BooleanBlocks> made;  // nullptr: not compiled
     TensorView some, every;
   };
-  bool compiles(const AttentionProblem& problem, std::size_t n) const;
+  bool compiles(const AttentionInputs& inputs, std::size_t n) const;
   void set_blocks(std::size_t n, std::shared_ptr<const BooleanBlocks> made, std::int64_t heads);
   std::vector<TensorView> given_booleans_;
   std::vector<Blocks> boolean_blocks_;
@@ -57,7 +56,6 @@ class AttentionRules {
   TableBiases tables_;
   Documents documents_;
   std::vector<MaskFunction> mask_functions_;
-  LogitFunction logit_function_;
   std::vector<double> sinks_;  // per head; empty: none
 };
 

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "attention/call/attention_problem.h"
 #include "attention/call/view_checks.h"
 
 namespace qkv {
@@ -37,14 +36,13 @@ std::vector<std::int64_t> starts_of(std::int64_t batch, const Length& length) {
 
 }  // namespace
 
-Documents::Documents(const AttentionProblem& problem, const std::vector<Mask::DocumentIds>& masks,
-                     MemoryCount& memory) {
+Documents::Documents(const AttentionInputs& inputs, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory) {
   if (masks.empty()) return;
-  const bool packed_keys = problem.packed && !problem.paged;
-  query_starts_ = starts_of(problem.batch,
-                            [&](std::int64_t b) { return problem.packed ? problem.query_length(b) : problem.q_len; });
+  const bool packed_keys = inputs.packed && !inputs.paged;
+  query_starts_ =
+      starts_of(inputs.batch, [&](std::int64_t b) { return inputs.packed ? inputs.query_length(b) : inputs.q_len; });
   key_starts_ =
-      starts_of(problem.batch, [&](std::int64_t b) { return packed_keys ? problem.key_length(b) : problem.k_len; });
+      starts_of(inputs.batch, [&](std::int64_t b) { return packed_keys ? inputs.key_length(b) : inputs.k_len; });
   const auto queries = static_cast<std::size_t>(query_starts_.back());
   const auto keys = static_cast<std::size_t>(key_starts_.back());
   memory.keep(2 * (query_starts_.size() + 1) * sizeof(std::int64_t));
@@ -55,9 +53,9 @@ Documents::Documents(const AttentionProblem& problem, const std::vector<Mask::Do
   Ids all;
   for (const Mask::DocumentIds& mask : masks) {
     Ids ids{read_ids("query documents", mask.query,
-                     problem.packed ? Dims{query_starts_.back()} : concatenate(problem.mask_batch(), {problem.q_len})),
+                     inputs.packed ? Dims{query_starts_.back()} : concatenate(inputs.mask_batch(), {inputs.q_len})),
             read_ids("key documents", mask.key,
-                     packed_keys ? Dims{key_starts_.back()} : concatenate(problem.mask_batch(), {problem.k_len}))};
+                     packed_keys ? Dims{key_starts_.back()} : concatenate(inputs.mask_batch(), {inputs.k_len}))};
     if (&mask == &masks.front()) {
       all = std::move(ids);
       continue;
@@ -74,8 +72,8 @@ Documents::Documents(const AttentionProblem& problem, const std::vector<Mask::Do
   keys_.resize(all.query.size());
   query_numbers_.resize(all.query.size());
   key_numbers_.resize(all.key.size());
-  scattered_.resize(static_cast<std::size_t>(problem.batch));
-  for (std::int64_t b = 0; b < problem.batch; ++b) compile(all, b, memory);
+  scattered_.resize(static_cast<std::size_t>(inputs.batch));
+  for (std::int64_t b = 0; b < inputs.batch; ++b) compile(all, b, memory);
 }
 
 void Documents::compile(const Ids& ids, std::int64_t b, MemoryCount& memory) {

@@ -5,19 +5,18 @@
 #include <cstdint>
 #include <vector>
 
+#include "attention/call/attention_inputs.h"
 #include "attention/call/memory_count.h"
 #include "attention/tile/attention_task.h"
 #include "qkv/attention/mask.h"
 
 namespace qkv {
 
-class AttentionProblem;
-
 class Documents {
  public:
   Documents() = default;
-  // std::invalid_argument, naming sizes, for ids that do not fit the problem. O(tokens) memory.
-  Documents(const AttentionProblem& problem, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory);
+  // std::invalid_argument, naming sizes, for ids that do not fit the inputs. O(tokens) memory.
+  Documents(const AttentionInputs& inputs, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory);
 
   // The documents of sequence b.
   void set(AttentionTask& task, std::int64_t b) const;

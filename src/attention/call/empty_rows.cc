@@ -21,11 +21,15 @@ void fill_with_nan(std::byte* row, Dtype type, std::int64_t count) {
 
 std::int64_t bytes_of(std::int64_t count, Dtype type) { return count * static_cast<std::int64_t>(size_of(type)); }
 
+void fill_row(const OutputRows& rows, std::int64_t row, Dtype type, std::int64_t count) {
+  fill_with_nan(rows.data + bytes_of(row * rows.step, type), type, count);
+}
+
 bool sees_nothing(const AttentionTask& task, Dtype accumulation, std::int64_t query) {
-  const std::int64_t at = query * task.log_sum_exp_step;
+  const std::int64_t at = query * task.log_sum_exp.step;
   const auto is_lowest = [at]<class T>(const T* sums) { return sums[at] == -std::numeric_limits<T>::infinity(); };
-  return accumulation == Dtype::f64 ? is_lowest(reinterpret_cast<const double*>(task.log_sum_exp))
-                                    : is_lowest(reinterpret_cast<const float*>(task.log_sum_exp));
+  return accumulation == Dtype::f64 ? is_lowest(reinterpret_cast<const double*>(task.log_sum_exp.data))
+                                    : is_lowest(reinterpret_cast<const float*>(task.log_sum_exp.data));
 }
 
 }  // namespace
@@ -36,8 +40,8 @@ void fill_empty_rows(const AttentionProblem& problem, const AttentionExtras& ext
     const AttentionTask task = problem.task(index / problem.heads, index % problem.heads);
     for (std::int64_t i = 0; i < task.q_len; ++i) {
       if (!sees_nothing(task, wide, i)) continue;
-      fill_with_nan(task.out + bytes_of(i * task.out_step, task.out_type), task.out_type, task.value_dim);
-      if (task.weights) fill_with_nan(task.weights + bytes_of(i * task.weights_step, wide), wide, task.k_len);
+      fill_row(task.out, i, task.common->out_type, task.common->value_dim);
+      if (task.weights.data != nullptr) fill_row(task.weights, i, wide, task.k_len);
     }
   });
   const std::int64_t chosen = extras.rows ? extras.rows.size(0) : 0;

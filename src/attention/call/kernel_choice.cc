@@ -1,14 +1,23 @@
-// Chooses the kernel of single queries, and the precision.
+// Chooses the kernel of a head, and its precision.
 #include "attention/call/kernel_choice.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "qkv/attention/precision.h"
 #include "qkv/target.h"
 
 namespace qkv {
 
-bool is_single_query(const AttentionTask& task) { return task.q_len == 1 && is_dot_product(task.score); }
+void choose_kernel(AttentionTask& task, Precision asked) {
+  const CommonTask& common = *task.common;
+  const bool is_alone = task.q_len == 1 && is_dot_product(common.score);
+  task.kernel = is_alone ? AttentionKernel::single_query : AttentionKernel::blocks;
+  task.precision = is_alone ? Precision::exact : asked;
+  task.is_plain = !is_additive(common.score) && common.soft_cap == 0 && common.bias_count == 0 &&
+                  common.table_count == 0 && common.logit_function == nullptr && task.alibi_slope == 0 &&
+                  std::abs(common.scale) >= 1e-30;
+}
 
 bool has_reduced_precision() {
 #ifdef __x86_64__
@@ -22,8 +31,7 @@ bool has_reduced_precision() {
 std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_dim, std::int64_t value_dim) {
   if (!has_reduced_precision()) return "target " + selected_target() + " on this CPU does not multiply in bf16";
   if (storage == Dtype::f64) return "f64 is not reduced";
-  if (score == Score::Kind::additive || score == Score::Kind::concat)
-    return "this score does not multiply queries by keys";
+  if (is_additive(score)) return "this score does not multiply queries by keys";
   if (std::max(key_dim, value_dim) > kMostReducedDim) return "head and value sizes above 512 are not reduced";
   return {};
 }

@@ -7,8 +7,9 @@
 
 namespace qkv {
 
-// Whether the kernel of a single query computes it: its sequence has no other, and its score is a dot product.
-bool is_single_query(const AttentionTask& task);
+// Sets the kernel of a task whose rules are set, its precision (`asked` where there is a kernel for it) and whether its
+// logits are plain. A query that is alone in its sequence has a kernel of its own if its score is a dot product.
+void choose_kernel(AttentionTask& task, Precision asked);
 
 inline constexpr std::int64_t kMostReducedDim = 512;  // of heads and values: a thread stays below 1 MiB
 

@@ -23,7 +23,7 @@ Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more);
 // Leading dimensions of extent 1 until the view has this rank.
 TensorView with_rank(const TensorView& view, int rank);
 
-// `name` stands in the message of what a view breaks.
+// `name` is what messages call the view.
 void require_shape(std::string_view name, const TensorView& view, const Dims& shape);
 void require_unit_stride(std::string_view name, const TensorView& view);
 // No two elements of an output share an address.

@@ -17,9 +17,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-inline bool wants_planes(const AttentionTask& task) { return task.weights != nullptr || task.logits != nullptr; }
+inline bool wants_planes(const AttentionTask& task) {
+  return task.weights.data != nullptr || task.logits.data != nullptr;
+}
 
-inline bool wants_sums(const AttentionTask& task) { return task.received != nullptr || task.block_weights != nullptr; }
+inline bool wants_sums(const AttentionTask& task) {
+  return task.received.data != nullptr || task.block_weights != nullptr;
+}
 
 template <Unit kUnit, class T, int kVectors, class Product>
 class ExtrasPass {
@@ -39,7 +43,7 @@ class ExtrasPass {
         weight_tile_(scratch),
         logit_tile_(scratch + kTileRows * kColumns) {
     for (std::int64_t i = 0; task_.block_weights != nullptr && i < count_; ++i) {
-      const std::int64_t part = (begin_ + i) * task_.block_rows / task_.q_len;
+      const std::int64_t part = (begin_ + i) * task_.common->block_rows / task_.q_len;
       if (spans_ == 0 || span_part_[spans_ - 1] != part) span_part_[spans_++] = part;
       span_end_[spans_ - 1] = static_cast<int>(i) + 1;
     }
@@ -57,14 +61,14 @@ class ExtrasPass {
       if (!planes && !wants_sums(task_)) return;
       weigh(tile);
       const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
-      write_plane(task_.weights, task_.weights_step, key, rows, weight_tile_);
-      write_plane(task_.logits, task_.logits_step, key, rows, logit_tile_);
+      write_plane(task_.weights, key, rows, weight_tile_);
+      write_plane(task_.logits, key, rows, logit_tile_);
       if (wants_sums(task_)) {
         for (std::int64_t r = 0; r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
       }
     });
-    fill_plane(task_.weights, task_.weights_step, T(0));
-    fill_plane(task_.logits, task_.logits_step, -kInfinity<T>);
+    fill_plane(task_.weights, T(0));
+    fill_plane(task_.logits, -kInfinity<T>);
     statistics_.write();
   }
 
@@ -93,17 +97,17 @@ class ExtrasPass {
     }
   }
 
-  void write_plane(std::byte* plane, std::int64_t step, std::int64_t key, std::int64_t rows, const T* tile) const {
-    if (plane == nullptr) return;
-    transpose(tile, kColumns, rows, count_, reinterpret_cast<T*>(plane) + begin_ * step + key, step);
+  void write_plane(const OutputRows& plane, std::int64_t key, std::int64_t rows, const T* tile) const {
+    if (plane.data == nullptr) return;
+    transpose(tile, kColumns, rows, count_, reinterpret_cast<T*>(plane.data) + begin_ * plane.step + key, plane.step);
   }
 
   // Beyond the keys of this sequence.
-  void fill_plane(std::byte* plane, std::int64_t step, T value) const {
-    if (plane == nullptr) return;
+  void fill_plane(const OutputRows& plane, T value) const {
+    if (plane.data == nullptr) return;
     for (std::int64_t i = 0; i < count_; ++i) {
-      T* row = reinterpret_cast<T*>(plane) + (begin_ + i) * step;
-      std::fill(row + task_.k_len, row + task_.row_length, value);
+      T* row = reinterpret_cast<T*>(plane.data) + (begin_ + i) * plane.step;
+      std::fill(row + task_.k_len, row + task_.common->row_length, value);
     }
   }
 
@@ -113,15 +117,15 @@ class ExtrasPass {
     Vec<T> total = hn::Load(d, weights);
     for (int c = 1; c < kVectors; ++c) total = hn::Add(total, hn::Load(d, weights + c * kLanes<T>));
     const double sum = hn::GetLane(hn::SumOfLanes(d, total));
-    if (task_.received != nullptr) reinterpret_cast<double*>(task_.received)[key] += sum;
+    if (task_.received.data != nullptr) reinterpret_cast<double*>(task_.received.data)[key] += sum;
     if (task_.block_weights == nullptr) return;
-    double* column = reinterpret_cast<double*>(task_.block_weights) + key * task_.block_columns / task_.k_len;
+    double* column = reinterpret_cast<double*>(task_.block_weights) + key * task_.common->block_columns / task_.k_len;
     if (spans_ == 1) {
-      column[span_part_[0] * task_.block_columns] += sum;
+      column[span_part_[0] * task_.common->block_columns] += sum;
       return;
     }
     for (int span = 0, i = 0; span < spans_; ++span) {
-      double& part = column[span_part_[span] * task_.block_columns];
+      double& part = column[span_part_[span] * task_.common->block_columns];
       for (; i < span_end_[span]; ++i) part += weights[i];
     }
   }

@@ -28,7 +28,10 @@ class RowStatistics {
 
   RowStatistics(const AttentionTask& task, std::int64_t begin, std::int64_t count,
                 const SoftmaxState<T, kVectors>& state)
-      : task_(task), begin_(begin), count_(count) {
+      : task_(task),
+        begin_(begin),
+        count_(count),
+        top_count_(task.top_keys.data == nullptr ? 0 : task.common->top_count) {
     for (int i = 0; i < kColumns; ++i) {
       maximum_[i] = state.maximum[i];
       sum_[i] = state.sum[i];
@@ -38,9 +41,9 @@ class RowStatistics {
       // Lanes without a query never have a key that belongs to the top.
       least_[i] = i < count ? -kInfinity<T> : kInfinity<T>;
     }
-    for (std::int64_t i = 0; i < (task.top_keys.data == nullptr ? 0 : count); ++i) {
-      std::fill_n(top_keys(i), task.top_count, -1);
-      std::fill_n(top_weights(i), task.top_count, -kInfinity<T>);
+    for (std::int64_t i = 0; top_count_ > 0 && i < count; ++i) {
+      std::fill_n(top_keys(i), top_count_, -1);
+      std::fill_n(top_weights(i), top_count_, -kInfinity<T>);
     }
   }
 
@@ -59,7 +62,7 @@ class RowStatistics {
         weighted = hn::Add(weighted, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, relative)));
         top = hn::Max(top, logits[r][c]);
         const auto enters = hn::Gt(logits[r][c], hn::Load(d, least_ + at));
-        if (task_.top_count > 0 && HWY_UNLIKELY(!hn::AllFalse(d, enters))) insert(key + r, c, logits[r][c]);
+        if (top_count_ > 0 && HWY_UNLIKELY(!hn::AllFalse(d, enters))) insert(key + r, c, logits[r][c]);
       }
       hn::Store(top, d, top_ + at);
       HWY_ALIGN T share[kLanes<T>];
@@ -73,12 +76,12 @@ class RowStatistics {
     for (std::int64_t i = 0; i < count_; ++i) {
       const double sum = sum_[i];
       if (task_.row_maximum.data != nullptr) {
-        *place<T>(task_.row_maximum, i) = top_[i] * natural_unit_of<kUnit, T>(task_);
+        *row_of<T>(task_.row_maximum, i) = top_[i] * natural_unit_of<kUnit, T>(task_);
       }
       if (task_.entropy.data != nullptr) {  // log(sum) - the mean of the relative logits
-        *place<T>(task_.entropy, i) = static_cast<T>(sum == 0 ? 0 : std::log(sum) - weighted_[i] / sum * kOfUnit);
+        *row_of<T>(task_.entropy, i) = static_cast<T>(sum == 0 ? 0 : std::log(sum) - weighted_[i] / sum * kOfUnit);
       }
-      for (std::int64_t n = 0; n < task_.top_count; ++n) {
+      for (std::int64_t n = 0; n < top_count_; ++n) {
         T& weight = top_weights(i)[n];
         const double relative = (weight * unit - maximum_[i]) * kOfUnit;
         weight = top_keys(i)[n] < 0 ? T(0) : static_cast<T>(std::exp(relative) / sum);
@@ -91,11 +94,11 @@ class RowStatistics {
   static constexpr double kOfUnit = kUnit == Unit::base2 ? kLn2 : 1;  // natural logarithm of one unit's power
 
   template <class Element>
-  Element* place(const QueryOutput& of, std::int64_t i) const {
+  Element* row_of(const OutputRows& of, std::int64_t i) const {
     return reinterpret_cast<Element*>(of.data) + (begin_ + i) * of.step;
   }
-  std::int64_t* top_keys(std::int64_t i) const { return place<std::int64_t>(task_.top_keys, i); }
-  T* top_weights(std::int64_t i) const { return place<T>(task_.top_weights, i); }  // logits until write()
+  std::int64_t* top_keys(std::int64_t i) const { return row_of<std::int64_t>(task_.top_keys, i); }
+  T* top_weights(std::int64_t i) const { return row_of<T>(task_.top_weights, i); }  // logits until write()
 
   // Into the falling rows of the lanes whose least entry the logit exceeds. Keys come in rising order, so that of equal
   // logits the lower key stays in front.
@@ -107,19 +110,19 @@ class RowStatistics {
       if (!(values[lane] > least_[i])) continue;
       std::int64_t* keys = top_keys(i);
       T* row = top_weights(i);
-      std::int64_t n = task_.top_count - 1;
+      std::int64_t n = top_count_ - 1;
       for (; n > 0 && row[n - 1] < values[lane]; --n) {
         row[n] = row[n - 1];
         keys[n] = keys[n - 1];
       }
       row[n] = values[lane];
       keys[n] = key;
-      least_[i] = row[task_.top_count - 1];
+      least_[i] = row[top_count_ - 1];
     }
   }
 
   const AttentionTask& task_;
-  const std::int64_t begin_, count_;
+  const std::int64_t begin_, count_, top_count_;
   HWY_ALIGN T maximum_[kColumns];
   HWY_ALIGN T sum_[kColumns];
   HWY_ALIGN T top_[kColumns];

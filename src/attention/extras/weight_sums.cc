@@ -8,9 +8,9 @@
 namespace qkv {
 namespace {
 
-std::int64_t keys_of(const AttentionTask& task) { return task.received == nullptr ? 0 : task.k_len; }
+std::int64_t keys_of(const AttentionTask& task) { return task.received.data == nullptr ? 0 : task.k_len; }
 std::int64_t parts_of(const AttentionTask& task) {
-  return task.block_weights == nullptr ? 0 : task.block_rows * task.block_columns;
+  return task.block_weights == nullptr ? 0 : task.common->block_rows * task.common->block_columns;
 }
 
 // Elements i of n whose part i * parts / n is `part`.
@@ -22,14 +22,14 @@ template <class T>
 void write(const AttentionTask& task, const double* sums) {
   const std::int64_t keys = keys_of(task);
   for (std::int64_t j = 0; j < keys; ++j) {
-    reinterpret_cast<T*>(task.received)[j * task.received_step] = static_cast<T>(sums[j]);
+    reinterpret_cast<T*>(task.received.data)[j * task.received.step] = static_cast<T>(sums[j]);
   }
   for (std::int64_t part = 0; part < parts_of(task); ++part) {
-    const std::int64_t r = part / task.block_columns, c = part % task.block_columns;
+    const std::int64_t r = part / task.common->block_columns, c = part % task.common->block_columns;
     const std::int64_t pairs =
-        size_of_part(r, task.block_rows, task.q_len) * size_of_part(c, task.block_columns, task.k_len);
+        size_of_part(r, task.common->block_rows, task.q_len) * size_of_part(c, task.common->block_columns, task.k_len);
     if (pairs == 0) continue;
-    reinterpret_cast<T*>(task.block_weights)[r * task.block_step + c] =
+    reinterpret_cast<T*>(task.block_weights)[r * task.common->block_step + c] =
         static_cast<T>(sums[keys + part] / static_cast<double>(pairs));
   }
 }
@@ -39,7 +39,7 @@ void write(const AttentionTask& task, const double* sums) {
 AttentionTask with_sums(AttentionTask task, std::byte* memory) {
   const std::int64_t keys = keys_of(task), parts = parts_of(task);
   std::fill_n(reinterpret_cast<double*>(memory), keys + parts, 0.0);
-  if (task.received != nullptr) task.received = memory;
+  if (task.received.data != nullptr) task.received.data = memory;
   if (task.block_weights != nullptr) task.block_weights = memory + static_cast<std::size_t>(keys) * sizeof(double);
   return task;
 }

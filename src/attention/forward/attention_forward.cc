@@ -50,9 +50,8 @@ class ForwardCall {
       const std::int64_t query = extras.rows.at<std::int64_t>({i, 2});
       AttentionTask task = problem_.task(extras.rows.at<std::int64_t>({i, 0}), extras.rows.at<std::int64_t>({i, 1}));
       task = without_statistics(task);
-      task.out = task.log_sum_exp = task.logits = nullptr;
-      task.weights = extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element_;
-      task.weights_step = 0;
+      task.out = task.log_sum_exp = task.logits = {};
+      task.weights = {extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element_, 0};
       Scratch& own = scratch[static_cast<std::size_t>(worker)];
       const ScratchRoom memory = own.get(schedule_.row_bytes);
       if (is_single_query(task)) {
@@ -72,7 +71,7 @@ class ForwardCall {
       head_ = head;
       task_ = call.problem_.task(head / call.problem_.heads, head % call.problem_.heads);
       if (call.schedule_.statistics && is_single_query(task_)) {  // only its statistics are left to do
-        task_.out = task_.log_sum_exp = task_.weights = task_.logits = nullptr;
+        task_.out = task_.log_sum_exp = task_.weights = task_.logits = {};
       }
       return task_;
     }
@@ -94,8 +93,8 @@ class ForwardCall {
 
   static AttentionTask without_statistics(AttentionTask task) {
     task.row_maximum = task.entropy = task.top_keys = task.top_weights = {};
-    task.top_count = 0;
-    task.received = task.block_weights = nullptr;
+    task.received = {};
+    task.block_weights = nullptr;
     return task;
   }
 

@@ -70,28 +70,31 @@ void FoldedHeads::attend(const AttentionProblem& problem, const AttentionTask& f
   AttentionTask folded = first;
   folded.q_len = heads * first.q_len;
   folded.period = first.q_len;
-  const std::int64_t query_row = bytes_of(first.query.type, first.query_dim);
+  const std::int64_t query_row = bytes_of(first.query.type, first.common->query_dim);
   folded.query.data = rows;
-  folded.query.step = first.query_dim;
+  folded.query.step = first.common->query_dim;
   for_rows(first.query.data, second.query.data, [&](std::int64_t head, std::int64_t i, std::int64_t row) {
     copy(rows + row * query_row, first.query.data + head + i * bytes_of(first.query.type, first.query.step), query_row);
   });
-  const std::int64_t out_row = bytes_of(first.out_type, first.value_dim);
-  folded.out = rows + whole_lines(folded.q_len * query_row);
-  folded.out_step = first.value_dim;
+  const std::int64_t out_row = bytes_of(first.common->out_type, first.common->value_dim);
+  folded.out.data = rows + whole_lines(folded.q_len * query_row);
+  folded.out.step = first.common->value_dim;
   const std::int64_t number = bytes_of(problem.accumulation, 1);
-  if (first.log_sum_exp != nullptr) folded.log_sum_exp = folded.out + whole_lines(folded.q_len * out_row);
-  folded.log_sum_exp_step = 1;
+  if (first.log_sum_exp.data != nullptr)
+    folded.log_sum_exp.data = folded.out.data + whole_lines(folded.q_len * out_row);
+  folded.log_sum_exp.step = 1;
 
   attend_forward({&folded, 0, folded.q_len}, next, of_block, keys);
   if (keys.to != nullptr) return;
 
-  for_rows(first.out, second.out, [&](std::int64_t head, std::int64_t i, std::int64_t row) {
-    copy(first.out + head + i * bytes_of(first.out_type, first.out_step), folded.out + row * out_row, out_row);
+  for_rows(first.out.data, second.out.data, [&](std::int64_t head, std::int64_t i, std::int64_t row) {
+    copy(first.out.data + head + i * bytes_of(first.common->out_type, first.out.step), folded.out.data + row * out_row,
+         out_row);
   });
-  if (first.log_sum_exp == nullptr) return;
-  for_rows(first.log_sum_exp, second.log_sum_exp, [&](std::int64_t head, std::int64_t i, std::int64_t row) {
-    copy(first.log_sum_exp + head + i * first.log_sum_exp_step * number, folded.log_sum_exp + row * number, number);
+  if (first.log_sum_exp.data == nullptr) return;
+  for_rows(first.log_sum_exp.data, second.log_sum_exp.data, [&](std::int64_t head, std::int64_t i, std::int64_t row) {
+    copy(first.log_sum_exp.data + head + i * first.log_sum_exp.step * number, folded.log_sum_exp.data + row * number,
+         number);
   });
 }
 

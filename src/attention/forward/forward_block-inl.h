@@ -30,7 +30,7 @@ namespace qkv::HWY_NAMESPACE {
 template <class T, int kVectors>
 struct ForwardScratch {
   explicit ForwardScratch(const AttentionTask& task)
-      : weights(kBlockKeys * kVectors * kLanes<T>), out(task.value_dim * kVectors * kLanes<T>), logits(task) {}
+      : weights(kBlockKeys * kVectors * kLanes<T>), out(task.common->value_dim * kVectors * kLanes<T>), logits(task) {}
 
   std::int64_t of_block() const { return 2 * out + logits.total(); }
 
@@ -44,13 +44,13 @@ struct ForwardPart {
   using State = SoftmaxState<T, kVectors>;
 
   static std::size_t out_bytes(const AttentionTask& task) {
-    return sizeof(T) * static_cast<std::size_t>(task.value_dim * kVectors * kLanes<T>);
+    return sizeof(T) * static_cast<std::size_t>(task.common->value_dim * kVectors * kLanes<T>);
   }
   static std::size_t bytes(const AttentionTask& task) { return (sizeof(State) + out_bytes(task) + 63) / 64 * 64; }
 
   // `part` becomes the result of its keys and of those of `next`.
   static void merge(const AttentionTask& task, std::byte* part, const std::byte* next) {
-    is_plain(task) ? merge_in<Unit::base2>(task, part, next) : merge_in<Unit::natural>(task, part, next);
+    task.is_plain ? merge_in<Unit::base2>(task, part, next) : merge_in<Unit::natural>(task, part, next);
   }
 
  private:
@@ -58,7 +58,7 @@ struct ForwardPart {
   static void merge_in(const AttentionTask& task, std::byte* part, const std::byte* next) {
     merge_states<kUnit>(*reinterpret_cast<State*>(part), reinterpret_cast<T*>(part + sizeof(State)),
                         *reinterpret_cast<const State*>(next), reinterpret_cast<const T*>(next + sizeof(State)),
-                        task.value_dim);
+                        task.common->value_dim);
   }
 };
 
@@ -93,14 +93,14 @@ class ForwardBlock {
       ahead_.add(from_row(rows, first).data, rows.step * element, last - first, size * element);
     };
     const std::int64_t end = std::min(next.begin + kTileColumns<T>, next.end);
-    add(task.query, next.begin, end, task.query_dim);
-    add({task.out, task.out_type, task.out_step}, next.begin, end, task.value_dim);
+    add(task.query, next.begin, end, task.common->query_dim);
+    add({task.out.data, task.common->out_type, task.out.step}, next.begin, end, task.common->value_dim);
     if (task.key.pages == nullptr && task.key.data != task_.key.data) {
-      add(task.key, 0, task.k_len, task.key_dim);
-      add(task.value, 0, task.k_len, task.value_dim);
+      add(task.key, 0, task.k_len, task.common->key_dim);
+      add(task.value, 0, task.k_len, task.common->value_dim);
     }
     const std::int64_t keys = visibility_.last_key() - visibility_.first_key();
-    const std::int64_t times = keys / kTileRows + 1 + (keys / kBlockKeys + 1) * (task_.value_dim / kTileRows);
+    const std::int64_t times = keys / kTileRows + 1 + (keys / kBlockKeys + 1) * (task_.common->value_dim / kTileRows);
     ahead_lines_ = divide_up(ahead_.lines(), times);
   }
 
@@ -117,10 +117,10 @@ class ForwardBlock {
 
   // Keys first <= j < last, multiples of kBlockKeys; to be called for all keys, in order, or for those of a part.
   void attend(std::int64_t first, std::int64_t last) {
-    is_plain(task_) ? attend_in<Unit::base2>(first, last) : attend_in<Unit::natural>(first, last);
+    task_.is_plain ? attend_in<Unit::base2>(first, last) : attend_in<Unit::natural>(first, last);
   }
 
-  void finish() { is_plain(task_) ? finish_in<Unit::base2>() : finish_in<Unit::natural>(); }
+  void finish() { task_.is_plain ? finish_in<Unit::base2>() : finish_in<Unit::natural>(); }
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
@@ -143,7 +143,7 @@ class ForwardBlock {
       if (visible) attend_keys<kUnit>(block, begin, end, is_later_ ? chunk_state_ : state_, out);
       if (end == last_key || end % kBlockKeys == 0) add_groups(out);
       if (is_later_ && (end == last_key || end % kChunkKeys == 0)) {
-        merge_states<kUnit>(state_, out_, chunk_state_, chunk_out_, task_.value_dim);
+        merge_states<kUnit>(state_, out_, chunk_state_, chunk_out_, task_.common->value_dim);
       }
     };
     walk_blocks<kStepKeys>(task_, visibility_, first, last, attend_block);
@@ -152,14 +152,14 @@ class ForwardBlock {
   void begin_later_chunk() {
     is_later_ = true;
     chunk_state_.reset();
-    std::memset(chunk_out_, 0, sizeof(T) * task_.value_dim * kColumns);
+    std::memset(chunk_out_, 0, sizeof(T) * task_.common->value_dim * kColumns);
   }
 
   template <Unit kUnit>
   void finish_in() {
     if (has_sink(task_)) add_sink<kUnit>(task_, state_, out_, chunk_out_);
-    if (task_.out != nullptr) write_out();
-    if (task_.log_sum_exp != nullptr) write_log_sum_exp<kUnit>();
+    if (task_.out.data != nullptr) write_out();
+    if (task_.log_sum_exp.data != nullptr) write_log_sum_exp<kUnit>();
     if (wants_planes(task_) || wants_sums(task_) || wants_row_statistics(task_)) {
       ExtrasPass<kUnit, T, kVectors, Product>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
     }
@@ -204,7 +204,7 @@ class ForwardBlock {
       }
     });
     state.finish_block();
-    if (task_.out == nullptr) return;
+    if (task_.out.data == nullptr) return;
     if (dropout_.is_on()) dropout_.drop(block + first_row, last - block - first_row, weights_ + first_row * kColumns);
     if constexpr (Product::kGroupKeys > 0) {
       hide_rows(0, first_row);
@@ -218,15 +218,15 @@ class ForwardBlock {
   // Whether keys and values come from far: no other block of queries has read them, and they are more than announce()
   // asks for.
   bool are_far() const {
-    const std::int64_t bytes = task_.k_len * task_.key_dim * static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t bytes = task_.k_len * task_.common->key_dim * static_cast<std::int64_t>(sizeof(T));
     return task_.q_len == count_ && size_of(task_.key.type) == sizeof(T) && bytes > Prefetch::kMostBytes;
   }
 
   // Asks for the keys after the next tile, and the values of this one.
   HWY_INLINE void fetch_tiles(std::int64_t key) const {
     const std::int64_t ahead = key + 2 * kTileRows, k_len = task_.k_len;
-    fetch_rows<T>(task_.key, ahead, std::min(ahead + kTileRows, k_len), task_.key_dim);
-    fetch_rows<T>(task_.value, key, std::min(key + kTileRows, k_len), task_.value_dim);
+    fetch_rows<T>(task_.key, ahead, std::min(ahead + kTileRows, k_len), task_.common->key_dim);
+    fetch_rows<T>(task_.value, key, std::min(key + kTileRows, k_len), task_.common->value_dim);
   }
 
   // Where groups of keys are multiplied whole, rows of weights that nobody computes are those of hidden keys.
@@ -246,7 +246,7 @@ class ForwardBlock {
   HWY_INLINE void add_groups(T* out) {
     if constexpr (Product::kGroupKeys > 0) {
       if (groups_first_ == groups_end_) return;
-      for (std::int64_t dim = 0; dim < task_.value_dim; dim += kTileRows) ahead_.fetch(ahead_lines_);
+      for (std::int64_t dim = 0; dim < task_.common->value_dim; dim += kTileRows) ahead_.fetch(ahead_lines_);
       product_.template add_values<kVectors>(task_, groups_first_, groups_end_, pairs_of(groups_first_), out);
       groups_first_ = groups_end_;
     }
@@ -266,7 +266,7 @@ class ForwardBlock {
       while (block + end * kTileRows < last && taken[end] == taken[tile]) ++end;
       const auto values = product_.template value_rows<T>(task_, key, std::min(last, block + end * kTileRows));
       if (taken[tile].begin < taken[tile].end) {
-        add_values(values, key - block, taken[tile], masked && !values.are_finite(task_.value_dim), out);
+        add_values(values, key - block, taken[tile], masked && !values.are_finite(task_.common->value_dim), out);
       }
       key += values.count;
     }
@@ -280,11 +280,11 @@ class ForwardBlock {
     const T* marks = guarded ? weights : nullptr;
     const auto fetch = [this] { ahead_.fetch(ahead_lines_); };
     if (range.end - range.begin == kVectors) {
-      accumulate<kVectors>(values, task_.value_dim, weights, marks, out, fetch);
+      accumulate<kVectors>(values, task_.common->value_dim, weights, marks, out, fetch);
     } else if (range.end - range.begin == 1) {
-      accumulate<1, kVectors>(values, task_.value_dim, weights, marks, out + column, fetch);
+      accumulate<1, kVectors>(values, task_.common->value_dim, weights, marks, out + column, fetch);
     } else if constexpr (kVectors > 2) {
-      accumulate<2, kVectors>(values, task_.value_dim, weights, marks, out + column, fetch);
+      accumulate<2, kVectors>(values, task_.common->value_dim, weights, marks, out + column, fetch);
     }
   }
 
@@ -316,7 +316,7 @@ class ForwardBlock {
       state.template move_maximum<kUnit>(top, unit, vector, factor);
       add_groups(out);
       scale_columns(weights_ + first_row * kColumns + column, kColumns, row - first_row, factor);
-      scale_columns(out + column, kColumns, task_.value_dim, factor);
+      scale_columns(out + column, kColumns, task_.common->value_dim, factor);
     }
     T* weights = weights_ + row * kColumns + column;
     QKV_UNROLL for (int c = 0; c < kCount; ++c) {
@@ -342,20 +342,20 @@ class ForwardBlock {
   }
 
   HWY_NOINLINE void write_out() {
-    with_type<T>(task_.out_type, [&]<class Out>(Out) {
+    with_type<T>(task_.common->out_type, [&]<class Out>(Out) {
       for (int c = 0; c < kVectors && c * kLanes<T> < count_; ++c) {
         const std::int64_t first = c * kLanes<T>;
         const std::int64_t rows = HWY_MIN(count_ - first, kLanes<T>);
-        Out* target = reinterpret_cast<Out*>(task_.out) + (begin_ + first) * task_.out_step;
-        lanes_to_rows(out_ + first, kColumns, rows, task_.value_dim, inverse_sum(c), target, task_.out_step);
+        Out* target = reinterpret_cast<Out*>(task_.out.data) + (begin_ + first) * task_.out.step;
+        lanes_to_rows(out_ + first, kColumns, rows, task_.common->value_dim, inverse_sum(c), target, task_.out.step);
       }
     });
   }
 
   template <Unit kUnit>
   void write_log_sum_exp() {
-    T* target = reinterpret_cast<T*>(task_.log_sum_exp) + begin_ * task_.log_sum_exp_step;
-    for (std::int64_t i = 0; i < count_; ++i, target += task_.log_sum_exp_step) {
+    T* target = reinterpret_cast<T*>(task_.log_sum_exp.data) + begin_ * task_.log_sum_exp.step;
+    for (std::int64_t i = 0; i < count_; ++i, target += task_.log_sum_exp.step) {
       *target = log_sum_exp(state_.maximum[i], state_.sum[i], kUnit == Unit::base2 ? kLn2 : 1.0);
     }
   }

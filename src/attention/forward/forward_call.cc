@@ -47,12 +47,12 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   prefill = statistics || single_queries.size() < static_cast<std::size_t>(problem.batch);
   first.q_len = problem.q_len;
   first.k_len = problem.k_len;
-  first.precision = is_single_query(first) ? Precision::exact : problem.precision;
+  choose_kernel(first, problem.precision);
   block = plan_forward(first);
   if (statistics && !single_queries.empty()) {  // single queries go through the blocks as well, and are exact
     AttentionTask single = first;
     single.q_len = 1;
-    single.precision = Precision::exact;
+    choose_kernel(single, problem.precision);
     block.scratch_bytes = std::max(block.scratch_bytes, plan_forward(single).scratch_bytes);
   }
   const std::int64_t all_heads = problem.batch * problem.heads;

@@ -23,7 +23,7 @@ bool sees_block(const AttentionTask& task, std::int64_t begin, std::int64_t end,
   const std::int64_t word = key / BooleanBlocks::kWordKeys, bit = key / BooleanBlocks::kKeys % 64;
   for (std::int64_t group = begin / BooleanBlocks::kQueries; group * BooleanBlocks::kQueries < end; ++group) {
     bool some = true;
-    for (int p = 0; p < task.boolean_count; ++p) {
+    for (int p = 0; p < task.common->boolean_count; ++p) {
       const PlaneBlocks& blocks = task.boolean_blocks[p];
       some = some && (blocks.some == nullptr || (blocks.some[group * blocks.group_step + word] >> bit & 1) != 0);
     }
@@ -37,8 +37,8 @@ bool sees_by_step(const AttentionTask& task, std::int64_t begin, std::int64_t en
                   std::int64_t tile) {
   const std::int64_t last_key = std::min(key + tile, task.k_len) - 1;
   const std::int64_t least = begin + task.offset - last_key, most = end - 1 + task.offset - key;
-  const std::int64_t whole = most - most % task.step;  // the multiple next to it, towards 0
-  return (whole <= most ? whole : whole - task.step) >= least;
+  const std::int64_t whole = most - most % task.common->step;  // the multiple next to it, towards 0
+  return (whole <= most ? whole : whole - task.common->step) >= least;
 }
 
 // How a pass goes through queries and keys.
@@ -59,7 +59,7 @@ void count_tiles(AttentionPlan& plan, const Walk& walk, const AttentionTask& tas
   const std::int64_t first = keys.first / tile * tile, all = divide_up(task.k_len, tile);
   std::int64_t tiles = keys.first == keys.last ? 0 : divide_up(keys.last - first, tile);
   std::int64_t visited = single_query ? keys.last - keys.first : std::min(tiles * tile, task.k_len - first);
-  if ((task.boolean_count > 0 || task.step > 1) && walk.skips_hidden && !single_query) {
+  if ((task.common->boolean_count > 0 || task.common->step > 1) && walk.skips_hidden && !single_query) {
     for (std::int64_t key = first; key < keys.last; key += tile) {
       if (sees_block(task, begin, end, key) && sees_by_step(task, begin, end, key, tile)) continue;
       --tiles;
@@ -85,7 +85,7 @@ void count(AttentionPlan& plan, const Walk& walk, const AttentionProblem& proble
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     const AttentionTask task = problem.task(b, 0);
     const std::int64_t together = walk.folded.together(task.q_len);
-    if (task.boolean_count > 0 && together == 1) {  // booleans may tell heads apart
+    if (task.common->boolean_count > 0 && together == 1) {  // booleans may tell heads apart
       for (std::int64_t h = 0; h < problem.heads; ++h) count_sequence(plan, walk, problem.task(b, h), 1, 1);
     } else {
       const std::int64_t blocks = problem.kv_heads * divide_up(problem.heads / problem.kv_heads, together);
@@ -115,7 +115,7 @@ double forward_bytes(const AttentionProblem& problem, Dtype out) {
   return numbers * static_cast<double>(size_of(problem.storage)) + out_numbers * static_cast<double>(size_of(out));
 }
 
-// What the passes over derivatives have in common. A place for each row of queries, of `size` numbers; 0: for a number.
+// What the passes over derivatives have in common. A view of each row of queries, of `size` numbers; 0: of one number.
 MutableTensorView place_of_queries(const TensorView& q, Dtype dtype, std::int64_t size) {
   Dims shape = q.shape();
   if (size > 0) {

@@ -54,11 +54,11 @@ void remark_on_threads(AttentionPlan& plan, int allowed, int asked) {
 void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, const AttentionOptions& options) {
   const auto add = [&](std::string line) { plan.remarks.push_back(std::move(line)); };
   const AttentionTask task = problem.task(0, 0);
-  if (!is_dot_product(task.score)) {
+  if (!is_dot_product(task.common->score)) {
     add("no dedicated kernel for this score: queries and keys are projected first");
   }
-  if (task.soft_cap != 0) add("soft cap: a hyperbolic tangent for each logit");
-  if (task.bias_count > 0) add("a bias is read element by element and added: about 1.3 times the time");
+  if (task.common->soft_cap != 0) add("soft cap: a hyperbolic tangent for each logit");
+  if (task.common->bias_count > 0) add("a bias is read element by element and added: about 1.3 times the time");
   if (!options.bias.alibi_slopes().empty()) {
     add("ALiBi adds a slope times the distance to each logit: about 1.4 times the time");
   }
@@ -66,10 +66,11 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
   if (options.logit_function) {
     add("a logit function is called for each pair: 1.0 to 4.3 times the time, by what it computes");
   }
-  if (task.dropout.is_on()) add("dropout draws random bits for each pair: about 1.1 times the time");
-  if (task.boolean_count > 0) add("a boolean mask is read once, for 16 queries and 8 keys at a time");
-  if (task.mask_function_count > 0) add("a mask function is called for each pair: about 1.4 times the time");
-  if (task.step > 1) add("a dilated window computes whole tiles: keys between its steps cost as much as visible ones");
+  if (task.common->dropout.is_on()) add("dropout draws random bits for each pair: about 1.1 times the time");
+  if (task.common->boolean_count > 0) add("a boolean mask is read once, for 16 queries and 8 keys at a time");
+  if (task.common->mask_function_count > 0) add("a mask function is called for each pair: about 1.4 times the time");
+  if (task.common->step > 1)
+    add("a dilated window computes whole tiles: keys between its steps cost as much as visible ones");
   if (has_scattered_documents(problem)) {
     add("documents whose keys are scattered are compared key by key: up to 1.5 times the time of contiguous documents");
   }

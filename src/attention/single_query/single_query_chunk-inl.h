@@ -141,7 +141,7 @@ HWY_INLINE void sum_values(const S* HWY_RESTRICT values, std::int64_t step, std:
 template <class T>
 struct SingleQueryScratch {
   SingleQueryScratch(const AttentionTask& task, std::int64_t heads)
-      : query_step(whole_vectors<T>(task.key_dim)), queries(heads * query_step), logits(heads * kChunkKeys) {}
+      : query_step(whole_vectors<T>(task.common->key_dim)), queries(heads * query_step), logits(heads * kChunkKeys) {}
 
   std::int64_t query_step, queries, logits;
 };
@@ -167,7 +167,7 @@ class SingleQueryChunk {
     compute_logits();
     for (std::int64_t h = 0; h < heads_; ++h) {
       T* row = part + h * row_elements;
-      if (is_plain(tasks_[h])) {
+      if (tasks_[h].is_plain) {
         weigh<Unit::base2>(h, row[0], row[1]);
       } else {
         weigh<Unit::natural>(h, row[0], row[1]);
@@ -185,7 +185,7 @@ class SingleQueryChunk {
     for (std::int64_t h = 0; h < heads_; ++h) {
       finish_logits(h);
       const T* row = part + h * row_elements;
-      if (is_plain(tasks_[h])) {
+      if (tasks_[h].is_plain) {
         write_rows<Unit::base2>(h, row[0], row[1]);
       } else {
         write_rows<Unit::natural>(h, row[0], row[1]);
@@ -198,19 +198,19 @@ class SingleQueryChunk {
     const Tag<T> d;
     for (std::int64_t h = 0; h < heads_; ++h) {
       T* query = queries_ + h * query_step_;
-      convert_row(reinterpret_cast<const S*>(tasks_[h].query.data), tasks_[h].query_dim, query);
-      if (!is_plain(tasks_[h]) || tasks_[h].scale > 0) continue;
+      convert_row(reinterpret_cast<const S*>(tasks_[h].query.data), tasks_[h].common->query_dim, query);
+      if (!tasks_[h].is_plain || tasks_[h].common->scale > 0) continue;
       for (std::int64_t e = 0; e < query_step_; e += kLanes<T>) {
         hn::Store(hn::Neg(hn::Load(d, query + e)), d, query + e);
       }
     }
-    const std::int64_t ahead = rows_ahead(tasks_[0].key_dim);
+    const std::int64_t ahead = rows_ahead(tasks_[0].common->key_dim);
     for (std::int64_t j = first_; j < last_;) {
       const KeyRows<S> keys = rows_from<S>(tasks_[0].key, j, last_);
       const S* key = keys.data;
       const std::int64_t end = j + keys.count;
       for (; j + kKeyTile <= end; j += kKeyTile, key += kKeyTile * keys.step) {
-        fetch(tasks_[0].key, j + ahead, kKeyTile, tasks_[0].key_dim);
+        fetch(tasks_[0].key, j + ahead, kKeyTile, tasks_[0].common->key_dim);
         dot_keys<kKeyTile>(key, j);
       }
       for (; j < end; ++j, key += keys.step) dot_keys<1>(key, j);
@@ -219,7 +219,7 @@ class SingleQueryChunk {
 
   template <int kKeys>
   HWY_INLINE void dot_keys(const S* keys, std::int64_t j) {
-    const std::int64_t step = tasks_[0].key.step, size = tasks_[0].key_dim;
+    const std::int64_t step = tasks_[0].key.step, size = tasks_[0].common->key_dim;
     T* logits = logits_ + (j - chunk_);
     std::int64_t h = 0;
     for (; h + kHeadTile <= heads_; h += kHeadTile) {
@@ -235,82 +235,18 @@ class SingleQueryChunk {
     const AttentionTask& task = tasks_[h];
     T* logits = logits_ + h * kChunkKeys;
     const std::int64_t begin = first_ - chunk_, end = last_ - chunk_;
-    if (!is_plain(task)) {
-      for (std::int64_t j = begin; j < end; ++j) logits[j] *= static_cast<T>(task.scale);
+    if (!task.is_plain) {
+      for (std::int64_t j = begin; j < end; ++j) logits[j] *= static_cast<T>(task.common->scale);
     }
     std::fill(logits + begin / kLanes<T> * kLanes<T>, logits + begin, -kInfinity<T>);
     std::fill(logits + end, logits + whole_vectors<T>(end), -kInfinity<T>);
-    if (task.soft_cap != 0) cap(static_cast<T>(task.soft_cap), logits, begin, end);
-    for (int p = 0; p < task.bias_count; ++p) {
-      const T* bias = reinterpret_cast<const T*>(task.biases[p].data) + first_ * task.biases[p].key_step;
-      for (std::int64_t j = begin; j < end; ++j, bias += task.biases[p].key_step) logits[j] += *bias;
-    }
-    if (task.alibi_slope != 0) {
-      for (std::int64_t j = begin; j < end; ++j) {
-        logits[j] -= static_cast<T>(task.alibi_slope) * static_cast<T>(std::abs(task.offset - (chunk_ + j)));
-      }
-    }
-    for (int t = 0; t < task.table_count; ++t) {
-      const TableBias& table = task.tables[t];
-      table.row_length > 0 ? add_rows(table, task, queries_ + h * query_step_, logits, begin, end)
-                           : add_table(table, task.offset, logits, begin, end);
-    }
-    if (task.logit_function != nullptr) task.logit_function->change_tile(tile_of(task, logits + begin));
+    LogitTerms<T, 1>::apply({task, chunk_, begin, end, logits, queries_ + h * query_step_});
     hide(h, -kInfinity<T>);
-  }
-
-  // The pairs of the query and keys first_ <= j < last_.
-  template <class Element>
-  PairTile<Element> tile_of(const AttentionTask& task, Element* elements) const {
-    return {.first = pair_of(task, 0, first_),
-            .queries = 1,
-            .keys = static_cast<std::int32_t>(last_ - first_),
-            .query_step = kChunkKeys,
-            .key_step = 1,
-            .at = elements};
   }
 
   // The hidden keys of head h, between first_ and last_, get this entry among the logits.
   void hide(std::int64_t h, T entry) {
     ElementMasks<T, 1>::hide(tasks_[h], first_, last_, logits_ + h * kChunkKeys + (first_ - chunk_), entry);
-  }
-
-  // Shaw's: neighbouring keys meet neighbouring rows, or all beyond the reach one.
-  void add_rows(const TableBias& table, const AttentionTask& task, const T* query, T* logits, std::int64_t begin,
-                std::int64_t end) const {
-    const T* rows = reinterpret_cast<const T*>(table.values);
-    std::int64_t met = -1;
-    T number = 0;
-    for (std::int64_t j = begin; j < end; ++j) {
-      const std::int64_t row = table.row_index(task.offset - (chunk_ + j));
-      if (row != met) number = static_cast<T>(task.scale) * dot(query, rows + row * table.row_length, task.query_dim);
-      met = row;
-      logits[j] += number;
-    }
-  }
-
-  void add_table(const TableBias& table, std::int64_t position, T* logits, std::int64_t begin, std::int64_t end) const {
-    const T* values = reinterpret_cast<const T*>(table.values);
-    if (table.coordinates == nullptr) {
-      for (std::int64_t j = begin; j < end; ++j) {
-        logits[j] += values[table.line_index(position - (chunk_ + j), 1)];
-      }
-      return;
-    }
-    const auto* coordinates = reinterpret_cast<const hwy::MakeSigned<T>*>(table.coordinates);
-    for (std::int64_t j = begin; j < end; ++j) {
-      logits[j] += values[coordinates[position] - coordinates[chunk_ + j] + table.center];
-    }
-  }
-
-  static void cap(T cap, T* logits, std::int64_t begin, std::int64_t end) {
-    const Tag<T> d;
-    for (std::int64_t j = begin / kLanes<T> * kLanes<T>; j < end; j += kLanes<T>) {
-      const Vec<T> logit = hn::Load(d, logits + j);
-      const Vec<T> capped = hn::Mul(tanh<T>(hn::Div(logit, hn::Set(d, cap))), hn::Set(d, cap));
-      const auto outside = hn::Eq(logit, hn::Set(d, -kInfinity<T>));
-      hn::Store(hn::IfThenElse(outside, logit, capped), d, logits + j);
-    }
   }
 
   // Logits of head h become weights relative to their maximum; a hidden key's weight is -0.
@@ -333,12 +269,12 @@ class SingleQueryChunk {
     }
     sum = hn::GetLane(hn::SumOfLanes(d, total));
     hide(h, T(-0.0));
-    if (tasks_[h].dropout.is_on()) drop(tasks_[h], logits);
+    if (tasks_[h].common->dropout.is_on()) drop(tasks_[h], logits);
   }
 
   // Products, so that -0 stays what it is.
   void drop(const AttentionTask& task, T* weights) const {
-    DropoutRow row(task.dropout, task.sequence, task.head, /*query=*/0);
+    DropoutRow row(task.common->dropout, task.sequence, task.head, /*query=*/0);
     for (std::int64_t j = first_; j < last_; ++j) weights[j - chunk_] *= static_cast<T>(row.factor(j));
   }
 
@@ -347,8 +283,8 @@ class SingleQueryChunk {
     const AttentionTask& task = tasks_[h];
     const T inverse = sum == 0 ? T(0) : T(1) / sum;
     const std::int64_t end = std::min(chunk_ + kChunkKeys, task.k_len);
-    T* weights = reinterpret_cast<T*>(task.weights);
-    T* logits = reinterpret_cast<T*>(task.logits);
+    T* weights = reinterpret_cast<T*>(task.weights.data);
+    T* logits = reinterpret_cast<T*>(task.logits.data);
     for (std::int64_t key = chunk_; key < end; ++key) {
       const T logit = key < first_ || key >= last_ ? -kInfinity<T> : logits_[h * kChunkKeys + key - chunk_];
       if (logits != nullptr) logits[key] = logit * natural_unit_of<kUnit, T>(task);
@@ -361,10 +297,10 @@ class SingleQueryChunk {
 
   // In blocks of keys, so that a block's values are read from memory once and then from the first-level cache.
   void add_values(T* out, std::int64_t out_step) {
-    const std::int64_t ahead = rows_ahead(tasks_[0].value_dim);
+    const std::int64_t ahead = rows_ahead(tasks_[0].common->value_dim);
     for (std::int64_t j = first_; j < last_;) {
       const KeyRows<S> values = rows_from<S>(tasks_[0].value, j, std::min(j + kBlock, last_));
-      fetch(tasks_[0].value, j + ahead, values.count, tasks_[0].value_dim);
+      fetch(tasks_[0].value, j + ahead, values.count, tasks_[0].common->value_dim);
       std::int64_t h = 0;
       for (; h + kValueHeads<S> <= heads_; h += kValueHeads<S>) {
         add_block<kValueHeads<S>>(values.data, values.count, h, j, out, out_step);
@@ -378,7 +314,7 @@ class SingleQueryChunk {
   HWY_INLINE void add_block(const S* values, std::int64_t keys, std::int64_t h, std::int64_t j, T* out,
                             std::int64_t out_step) {
     const T* weights = logits_ + h * kChunkKeys + (j - chunk_);
-    if (is_masked_by_element(tasks_[0])) {
+    if (ElementMasks<T, 1>::is_on(tasks_[0])) {
       add_sizes<kHeads, true>(values, keys, weights, out + h * out_step, out_step);
     } else {
       add_sizes<kHeads, false>(values, keys, weights, out + h * out_step, out_step);
@@ -387,7 +323,7 @@ class SingleQueryChunk {
 
   template <int kHeads, bool kSkip>
   HWY_INLINE void add_sizes(const S* values, std::int64_t keys, const T* weights, T* out, std::int64_t out_step) {
-    const std::int64_t step = tasks_[0].value.step, size = tasks_[0].value_dim;
+    const std::int64_t step = tasks_[0].value.step, size = tasks_[0].common->value_dim;
     constexpr int kVectors = kValueVectors<S>;
     std::int64_t e = 0;
     for (; e + kVectors * kLanes<T> <= size; e += kVectors * kLanes<T>) {

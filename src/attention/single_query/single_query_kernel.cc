@@ -18,7 +18,9 @@ template <class T, class S>
 struct SingleQueryKernel {
   static constexpr std::int64_t kHeader = SingleQueryChunk<T, S>::header_vectors() * kLanes<T>;
 
-  static std::int64_t row_elements(const AttentionTask& task) { return kHeader + whole_vectors<T>(task.value_dim); }
+  static std::int64_t row_elements(const AttentionTask& task) {
+    return kHeader + whole_vectors<T>(task.common->value_dim);
+  }
 
   static SingleQueryPlan plan(const AttentionTask& task, std::int64_t heads) {
     const SingleQueryScratch<T> sizes(task, heads);
@@ -34,8 +36,8 @@ struct SingleQueryKernel {
     for (std::int64_t h = 0; h < heads; ++h) {
       T* row = reinterpret_cast<T*>(part) + h * row_elements(tasks[0]);
       const T* other = reinterpret_cast<const T*>(next) + h * row_elements(tasks[0]);
-      is_plain(tasks[h]) ? merge_rows<Unit::base2>(row, other, tasks[h].value_dim)
-                         : merge_rows<Unit::natural>(row, other, tasks[h].value_dim);
+      tasks[h].is_plain ? merge_rows<Unit::base2>(row, other, tasks[h].common->value_dim)
+                        : merge_rows<Unit::natural>(row, other, tasks[h].common->value_dim);
     }
   }
 
@@ -67,7 +69,7 @@ struct SingleQueryKernel {
     const Vec<T> weight = power<kUnit, T>(hn::Set(d, sink - maximum));
     row[0] = maximum;
     row[1] = hn::GetLane(hn::MulAdd(hn::Set(d, row[1]), factor, weight));
-    for (std::int64_t e = kHeader; e < kHeader + task.value_dim; e += kLanes<T>) {
+    for (std::int64_t e = kHeader; e < kHeader + task.common->value_dim; e += kLanes<T>) {
       hn::Store(hn::Mul(hn::Load(d, row + e), factor), d, row + e);
     }
   }
@@ -76,43 +78,43 @@ struct SingleQueryKernel {
     for (std::int64_t h = 0; h < heads; ++h) {
       T* row = reinterpret_cast<T*>(part) + h * row_elements(tasks[0]);
       if (has_sink(tasks[h])) {
-        is_plain(tasks[h]) ? add_sink<Unit::base2>(tasks[h], row) : add_sink<Unit::natural>(tasks[h], row);
+        tasks[h].is_plain ? add_sink<Unit::base2>(tasks[h], row) : add_sink<Unit::natural>(tasks[h], row);
       }
       const T inverse = row[1] == 0 ? T(0) : T(1) / row[1];
-      if (tasks[h].out != nullptr) write_out(tasks[h], row + kHeader, inverse);
-      if (tasks[h].log_sum_exp != nullptr) {
-        *reinterpret_cast<T*>(tasks[h].log_sum_exp) = log_sum_exp(row[0], row[1], is_plain(tasks[h]) ? kLn2 : 1.0);
+      if (tasks[h].out.data != nullptr) write_out(tasks[h], row + kHeader, inverse);
+      if (tasks[h].log_sum_exp.data != nullptr) {
+        *reinterpret_cast<T*>(tasks[h].log_sum_exp.data) = log_sum_exp(row[0], row[1], tasks[h].is_plain ? kLn2 : 1.0);
       }
     }
-    if (tasks[0].weights != nullptr || tasks[0].logits != nullptr) write_planes(tasks, heads, scratch, part);
+    if (tasks[0].weights.data != nullptr || tasks[0].logits.data != nullptr) write_planes(tasks, heads, scratch, part);
   }
 
   static void write_planes(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch,
                            const std::byte* part) {
     for (std::int64_t chunk = 0; chunk < tasks[0].k_len; chunk += kChunkKeys) {
-      check_stop(tasks[0].stop);
+      check_stop(tasks[0].common->stop);
       SingleQueryChunk<T, S>(tasks, heads, chunk, scratch)
           .write_planes(reinterpret_cast<const T*>(part), row_elements(tasks[0]));
     }
     for (std::int64_t h = 0; h < heads; ++h) {
-      T* weights = reinterpret_cast<T*>(tasks[h].weights);
-      T* logits = reinterpret_cast<T*>(tasks[h].logits);
-      if (weights != nullptr) std::fill(weights + tasks[h].k_len, weights + tasks[h].row_length, T(0));
-      if (logits != nullptr) std::fill(logits + tasks[h].k_len, logits + tasks[h].row_length, -kInfinity<T>);
+      T* weights = reinterpret_cast<T*>(tasks[h].weights.data);
+      T* logits = reinterpret_cast<T*>(tasks[h].logits.data);
+      if (weights != nullptr) std::fill(weights + tasks[h].k_len, weights + tasks[h].common->row_length, T(0));
+      if (logits != nullptr) std::fill(logits + tasks[h].k_len, logits + tasks[h].common->row_length, -kInfinity<T>);
     }
   }
 
   static void write_out(const AttentionTask& task, const T* out, T inverse) {
     const Tag<T> d;
     HWY_ALIGN T buffer[kLanes<T>];
-    for (std::int64_t e = 0; e < task.value_dim; e += kLanes<T>) {
-      const std::int64_t count = std::min<std::int64_t>(kLanes<T>, task.value_dim - e);
+    for (std::int64_t e = 0; e < task.common->value_dim; e += kLanes<T>) {
+      const std::int64_t count = std::min<std::int64_t>(kLanes<T>, task.common->value_dim - e);
       // Adding 0 turns -0 into 0, as in the other computation.
       hn::Store(hn::MulAdd(hn::Load(d, out + e), hn::Set(d, inverse), hn::Zero(d)), d, buffer);
-      if (sizeof(S) == sizeof(T) || task.out_type == dtype_of<T>) {
-        std::copy(buffer, buffer + count, reinterpret_cast<T*>(task.out) + e);
+      if (sizeof(S) == sizeof(T) || task.common->out_type == dtype_of<T>) {
+        std::copy(buffer, buffer + count, reinterpret_cast<T*>(task.out.data) + e);
       } else if constexpr (sizeof(S) != sizeof(T)) {
-        round_row(buffer, count, reinterpret_cast<S*>(task.out) + e);
+        round_row(buffer, count, reinterpret_cast<S*>(task.out.data) + e);
       }
     }
   }

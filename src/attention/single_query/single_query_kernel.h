@@ -25,8 +25,8 @@ void attend_single_query(const AttentionTask* tasks, std::int64_t heads, std::in
 // Adds the next partial result to the one in front of it.
 void merge_single_queries(const AttentionTask* tasks, std::int64_t heads, std::byte* part, const std::byte* next);
 
-// Adds the sinks and writes what the tasks ask for: out, log-sum-exp, weights and logits (the last two by a second look
-// at the keys).
+// Adds the sinks and writes what the tasks ask for: out, log-sum-exp, weights and logits (the last two in a second pass
+// over the keys).
 void finish_single_queries(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch, std::byte* part);
 
 }  // namespace qkv

@@ -30,8 +30,8 @@ class JvpCall {
       log_sum_exp_tangent_ = problem.query_scalars("the tangent of log_sum_exp", outputs.log_sum_exp);
     }
     if (outputs.weight_sum) weight_sum_ = problem.query_scalars("the sum of weights", outputs.weight_sum);
-    if (out_tangent_) require_place(problem, "the tangent of out", out_tangent_);
-    if (log_sum_exp_tangent_) require_place(problem, "the tangent of log_sum_exp", log_sum_exp_tangent_);
+    if (out_tangent_) require_output(problem, "the tangent of out", out_tangent_);
+    if (log_sum_exp_tangent_) require_output(problem, "the tangent of log_sum_exp", log_sum_exp_tangent_);
   }
 
   void run(const JvpSchedule& schedule, const std::stop_token& stop) const {
@@ -56,14 +56,14 @@ class JvpCall {
     task.out = problem_.rows_of_queries(out_, b, h);
     task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
     task.log_sum_exp_step = log_sum_exp_.stride(-1);
-    task.out_tangent = place(out_tangent_, b, h, -2);
-    task.log_sum_exp_tangent = place(log_sum_exp_tangent_, b, h, -1);
-    task.weight_sum = place(weight_sum_, b, h, -1);
+    task.out_tangent = rows_at(out_tangent_, b, h, -2);
+    task.log_sum_exp_tangent = rows_at(log_sum_exp_tangent_, b, h, -1);
+    task.weight_sum = rows_at(weight_sum_, b, h, -1);
     return task;
   }
 
   // Nowhere for a view that is not given. `rows`: the dimension of the queries.
-  QueryOutput place(const TensorView& view, std::int64_t b, std::int64_t h, int rows) const {
+  OutputRows rows_at(const TensorView& view, std::int64_t b, std::int64_t h, int rows) const {
     if (!view) return {};
     return {writable(problem_.query_address(view, b, h)), view.stride(rows)};
   }

@@ -28,7 +28,7 @@ struct JvpScratch {
 
   explicit JvpScratch(const AttentionTask& task)
       : tile(kBackwardKeys * kColumns),
-        sums(kColumns * whole_vectors<T>(task.value_dim)),
+        sums(kColumns * whole_vectors<T>(task.common->value_dim)),
         logits(LogitScratch<T, kVectors>(task).total()),
         tangent_logits(TangentLogits<T, kVectors>::scratch_size(task)) {}
 
@@ -65,7 +65,7 @@ class JvpBlock {
     walk_blocks<kBackwardKeys>(
         task_, visibility_, 0, task_.k_len, [&](std::int64_t, std::int64_t first, std::int64_t last, bool visible) {
           if (!visible) return;
-          is_plain(task_) ? attend_keys<Unit::base2>(first, last) : attend_keys<Unit::natural>(first, last);
+          task_.is_plain ? attend_keys<Unit::base2>(first, last) : attend_keys<Unit::natural>(first, last);
         });
     write();
   }
@@ -136,12 +136,12 @@ class JvpBlock {
   // sums_ += rows of keys first <= j < last times the tiles.
   void accumulate_values(const Rows& rows, std::int64_t first, std::int64_t last, bool masked, const T* tiles) {
     const KeyRows<T> values{reinterpret_cast<const T*>(rows.data) + first * rows.step, rows.step, last - first};
-    const bool guarded = masked && !values.are_finite(task_.value_dim);
-    accumulate<kVectors>(values, task_.value_dim, tiles, guarded ? weights_ : nullptr, sums_);
+    const bool guarded = masked && !values.are_finite(task_.common->value_dim);
+    accumulate<kVectors>(values, task_.common->value_dim, tiles, guarded ? weights_ : nullptr, sums_);
   }
 
   void write() {
-    transpose(sums_, kColumns, task_.value_dim, count_, rows_, task_.value_dim);
+    transpose(sums_, kColumns, task_.common->value_dim, count_, rows_, task_.common->value_dim);
     for (std::int64_t i = 0; i < count_; ++i) {
       const std::int64_t query = begin_ + i;
       const T log_sum_exp = natural_log_sum_exp(i);
@@ -156,13 +156,14 @@ class JvpBlock {
       if (jvp_.out_tangent.data == nullptr) continue;
       T* to = reinterpret_cast<T*>(jvp_.out_tangent.data) + query * jvp_.out_tangent.step;
       const T* out = reinterpret_cast<const T*>(jvp_.out.data) + query * jvp_.out.step;
-      const T* row = rows_ + i * task_.value_dim;
-      for (std::int64_t e = 0; e < task_.value_dim; ++e) to[e] = has_keys ? row[e] * factor - of_sum * out[e] : T(0);
+      const T* row = rows_ + i * task_.common->value_dim;
+      for (std::int64_t e = 0; e < task_.common->value_dim; ++e)
+        to[e] = has_keys ? row[e] * factor - of_sum * out[e] : T(0);
     }
   }
 
-  static void put(const QueryOutput& place, std::int64_t query, T number) {
-    if (place.data != nullptr) reinterpret_cast<T*>(place.data)[query * place.step] = number;
+  static void put(const OutputRows& to, std::int64_t query, T number) {
+    if (to.data != nullptr) reinterpret_cast<T*>(to.data)[query * to.step] = number;
   }
 
   const JvpTask& jvp_;

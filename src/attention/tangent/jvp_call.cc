@@ -38,7 +38,7 @@ void require_type_of_q(const AttentionProblem& problem, std::string_view name, c
        name_of(problem.storage));
 }
 
-void require_place(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
+void require_output(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
   require_type_of_q(problem, name, view);
   require_distinct(name, view);
 }
@@ -59,10 +59,10 @@ JvpSchedule::JvpSchedule(const AttentionProblem& problem, const AttentionOptions
   workspace = problem.memory().most_with(bytes(threads));
 }
 
-std::size_t moved_bytes(const AttentionProblem& problem, bool has_place) {
+std::size_t moved_bytes(const AttentionProblem& problem, bool has_view) {
   std::int64_t queries = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) queries += problem.query_length(b);
-  return static_cast<std::size_t>(queries * problem.heads * (2 + (has_place ? 0 : problem.value_dim))) *
+  return static_cast<std::size_t>(queries * problem.heads * (2 + (has_view ? 0 : problem.value_dim))) *
          size_of(problem.storage);
 }
 

@@ -15,9 +15,9 @@ void require_tangents(std::string_view function, const AttentionProblem& problem
 // std::invalid_argument unless the view has the type of q.
 void require_type_of_q(const AttentionProblem& problem, std::string_view name, const TensorView& view);
 // The same of an output, of which no two elements share an address either.
-void require_place(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+void require_output(const AttentionProblem& problem, std::string_view name, const TensorView& view);
 
-// What is known of the outputs' tangents, or places for it: of out and log_sum_exp, and the sums of jvp_kernel.h.
+// What is known of the outputs' tangents, or views for it: of out and log_sum_exp, and the sums of jvp_kernel.h.
 struct MovedOutputs {
   MutableTensorView out{}, log_sum_exp{}, weight_sum{};
 };
@@ -41,8 +41,8 @@ void move_outputs(const AttentionProblem& problem, const TensorView& out, const 
                   const AttentionTangents& tangents, const JvpSchedule& schedule, const AttentionOptions& options,
                   const MovedOutputs& outputs);
 
-// What attention_double_backward() allocates for the tangents of out, unless they have a place, and of log_sum_exp.
-std::size_t moved_bytes(const AttentionProblem& problem, bool has_place);
+// What attention_double_backward() allocates for the tangents of out, unless they have a view, and of log_sum_exp.
+std::size_t moved_bytes(const AttentionProblem& problem, bool has_view);
 
 // Each in the form and the type of what it is a tangent of; std::invalid_argument for one that does not fit.
 class Tangents {

@@ -12,7 +12,7 @@ struct TaskTangents {
   Rows query, key, value;
 };
 
-// What the kernel is told beyond the forward task.
+// What the kernel gets beyond the forward task.
 struct JvpTask {
   AttentionTask forward;
   TaskTangents tangents;
@@ -21,7 +21,7 @@ struct JvpTask {
   std::int64_t log_sum_exp_step = 0;
   // Where the tangents go, and what each row's recomputed weights and its sink's sum to: 1, but for what the rounding
   // of log_sum_exp did to all of them, which is worth correcting.
-  QueryOutput out_tangent, log_sum_exp_tangent, weight_sum;
+  OutputRows out_tangent, log_sum_exp_tangent, weight_sum;
 };
 
 // Queries of a block, and bytes of scratch that one thread needs.

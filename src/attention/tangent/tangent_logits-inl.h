@@ -22,15 +22,15 @@ class TangentLogits {
 
   // In elements of T.
   static std::int64_t scratch_size(const AttentionTask& task) {
-    return 2 * task.query_dim * kColumns + key_rows_size(task);
+    return 2 * task.common->query_dim * kColumns + key_rows_size(task);
   }
 
   TangentLogits(const AttentionTask& task, const TaskTangents& tangents) : task_(task), tangents_(tangents) {}
 
   // Reads the block's queries and their tangents.
   void prepare(std::int64_t begin, std::int64_t count, ScratchRoom& scratch) {
-    queries_ = scratch.take<T>(task_.query_dim * kColumns);
-    query_tangents_ = scratch.take<T>(task_.query_dim * kColumns);
+    queries_ = scratch.take<T>(task_.common->query_dim * kColumns);
+    query_tangents_ = scratch.take<T>(task_.common->query_dim * kColumns);
     key_rows_ = scratch.take<T>(key_rows_size(task_));
     if (tangents_.key.data != nullptr) transpose_scaled(task_.query, begin, count, queries_);
     if (tangents_.query.data != nullptr) transpose_scaled(tangents_.query, begin, count, query_tangents_);
@@ -43,24 +43,26 @@ class TangentLogits {
   }
 
  private:
-  static std::int64_t key_rows_size(const AttentionTask& task) { return whole_vectors<T>(kTileRows * task.key_dim); }
+  static std::int64_t key_rows_size(const AttentionTask& task) {
+    return whole_vectors<T>(kTileRows * task.common->key_dim);
+  }
 
   void transpose_scaled(const Rows& rows, std::int64_t begin, std::int64_t count, T* to) const {
     const Tag<T> d;
     const T* from = reinterpret_cast<const T*>(rows.data) + begin * rows.step;
     for (std::int64_t first = 0; first < kColumns; first += kLanes<T>) {
-      rows_to_lanes(from + first * rows.step, rows.step, count - first, task_.query_dim, to + first, kColumns);
+      rows_to_lanes(from + first * rows.step, rows.step, count - first, task_.common->query_dim, to + first, kColumns);
     }
-    const Vec<T> scale = hn::Set(d, static_cast<T>(task_.scale));
-    for (T* at = to; at < to + task_.query_dim * kColumns; at += kLanes<T>) {
+    const Vec<T> scale = hn::Set(d, static_cast<T>(task_.common->scale));
+    for (T* at = to; at < to + task_.common->query_dim * kColumns; at += kLanes<T>) {
       hn::Store(hn::Mul(hn::Load(d, at), scale), d, at);
     }
   }
 
   HWY_INLINE void multiply(const Rows& keys, std::int64_t key, const T* queries, Tile& tile) {
     std::int64_t step;
-    const T* rows = tile_rows<T>(keys, key, task_.k_len, task_.key_dim, key_rows_, step);
-    multiply_tile<kTileRows, kVectors, T>(rows, step, 1, queries, kColumns, task_.key_dim, tile);
+    const T* rows = tile_rows<T>(keys, key, task_.k_len, task_.common->key_dim, key_rows_, step);
+    multiply_tile<kTileRows, kVectors, T>(rows, step, 1, queries, kColumns, task_.common->key_dim, tile);
   }
 
   const AttentionTask& task_;

@@ -94,10 +94,10 @@ class AmxProduct : public PairsProduct<AmxProduct> {
     constexpr int kColumns = kVectors * kLanes<float>;
     using Sums = TileSums<2, kVectors>;
     const float* keys = held_.key_at(first, [&](std::int64_t begin, std::int64_t end, float* target) {
-      convert_keys(task.key, begin, end, task.key_dim, target);
+      convert_keys(task.key, begin, end, task.common->key_dim, target);
     });
     Sums::clear();
-    for (std::int64_t word = 0; word < words(task.key_dim); word += kTileSide) {
+    for (std::int64_t word = 0; word < words(task.common->key_dim); word += kTileSide) {
       Sums::multiply(keys + word * kGroupKeys, queries + word * kColumns, kColumns);
     }
     Sums::store(to, kColumns);
@@ -115,7 +115,7 @@ class AmxProduct : public PairsProduct<AmxProduct> {
   HWY_NOINLINE void add_values(const AttentionTask& task, std::int64_t first, std::int64_t last, const float* pairs,
                                float* to) const {
     constexpr int kColumns = kVectors * kLanes<float>;
-    const std::int64_t dims = task.value_dim, whole = whole_vectors<float>(dims);
+    const std::int64_t dims = task.common->value_dim, whole = whole_vectors<float>(dims);
     const float* values = held_.value_at(first, [&](std::int64_t begin, std::int64_t end, float* target) {
       held_.note(begin) = !convert_values(task.value, begin, end, dims, target);
     });
@@ -167,7 +167,7 @@ class AmxProduct : public PairsProduct<AmxProduct> {
     });
   }
 
-  // Groups of [dim][pair of keys], in whole tiles. Infinities and NaN become 0: add_special() tells who meets them.
+  // Groups of [dim][pair of keys], in whole tiles. Infinities and NaN become 0: add_special() adds what they give.
   // Returns whether there are none.
   static HWY_NOINLINE bool convert_values(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size,
                                           float* to) {
@@ -204,7 +204,7 @@ class AmxProduct : public PairsProduct<AmxProduct> {
       for (std::int64_t key = first; key < last; ++key) {
         const S* row = rows_from<S>(task.value, key, last).data;
         const float* words = pairs + (key - first) / 2 * columns;
-        for (std::int64_t dim = 0; dim < task.value_dim; ++dim) {
+        for (std::int64_t dim = 0; dim < task.common->value_dim; ++dim) {
           const auto value = static_cast<float>(BFloat16(static_cast<float>(row[dim])));
           if (std::abs(value) < kInfinity<float>) continue;
           for (std::int64_t i = 0; i < columns; ++i) {

@@ -47,7 +47,7 @@ struct PlaneBlocks {
 inline constexpr int kMaxPlanes = 4;
 
 // A learned number per relative position, of one head. Either a line of them, in which that of a query at p and a key
-// at j stands at reach + p - j, clamped to -1 ... 2 reach + 1; or those of a window, at coordinates[p] - coordinates[j]
+// at j has index reach + p - j, clamped to -1 ... 2 reach + 1; or those of a window, at coordinates[p] - coordinates[j]
 // + center. Around both there is room for a vector and more: numbers and coordinates repeat their ends. Or Shaw's
 // 2 reach + 1 rows of row_length numbers: scale times the query by row reach + p - j, clamped.
 struct TableBias {
@@ -58,11 +58,12 @@ struct TableBias {
   std::int64_t row_length = 0;  // not Shaw's: 0
   std::int64_t numbers = 0;     // with the room around a line
 
-  // Where, in a line, the first of `lanes` neighbouring queries finds its number; it stands `distance` behind the key.
+  // Where, in a line, the first of `lanes` neighbouring queries finds its number; its position is `distance` behind the
+  // key's.
   std::int64_t line_index(std::int64_t distance, std::int64_t lanes) const {
     return std::clamp(reach + distance, -lanes, 2 * reach + 1);
   }
-  // The row of a query that stands `distance` behind the key.
+  // The row of a query `distance` positions behind the key.
   std::int64_t row_index(std::int64_t distance) const {
     return std::clamp<std::int64_t>(reach + distance, 0, 2 * reach);
   }
@@ -70,80 +71,87 @@ struct TableBias {
 
 inline constexpr std::int64_t kTablePadding = 64;
 
-// One number per query, or a row per query: that of query i at data + i * step. nullptr: not wanted.
-struct QueryOutput {
+inline constexpr std::int64_t kNoPrefix = std::numeric_limits<std::int64_t>::max();
+
+// One number per query or key, or a row: that of query i at data + i * step. nullptr: not asked for.
+struct OutputRows {
   std::byte* data = nullptr;
   std::int64_t step = 0;
 };
 
-inline constexpr std::int64_t kNoPrefix = std::numeric_limits<std::int64_t>::max();
+// Which kernel computes a head: the one of blocks of queries, or that of a single query.
+enum class AttentionKernel { blocks, single_query };
 
-struct AttentionTask {
-  Rows query, key, value;
-  std::byte* out = nullptr;
-  std::int64_t out_step = 0;
+// What all heads of a call have in common, filled once.
+struct CommonTask {
+  std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
   Dtype out_type = Dtype::f32;
 
-  std::int64_t q_len = 0, k_len = 0;
-  std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
-
-  std::int64_t sequence = 0, head = 0;
-  std::int64_t period = 0;  // not 0: rows are queries of several heads (folded_heads.h), row i its head's i % period
-
-  Precision precision = Precision::exact;  // reduced: only if the selected target has it
   double scale = 1;
   double soft_cap = 0;  // 0: off
-
   Score::Kind score = Score::Kind::scaled_dot;
   std::int64_t hidden = 0;          // of additive scores
   Rows score_w_query, score_w_key;  // [hidden, query_dim] and [hidden, key_dim], or w_query [query_dim, key_dim]
   const std::byte* score_v = nullptr;
 
-  // Query i sees keys j with i + offset - left <= j <= i + offset + right and j < length.
-  std::int64_t offset = 0, left = 0, right = 0, length = 0;
-  std::int64_t prefix = kNoPrefix;          // and j < prefix or j <= i + offset
-  std::int64_t step = 1;                    // and i + offset - j is divisible by it
+  std::int64_t left = 0, right = 0;  // of AttentionTask's window
+  std::int64_t step = 1;             // of positions that a key may be away
+  const MaskFunction* mask_functions = nullptr;
+  std::size_t mask_function_count = 0;
+  int boolean_count = 0, bias_count = 0, table_count = 0;
+  const LogitFunction* logit_function = nullptr;
+
+  DropoutRule dropout;
+  const std::stop_token* stop = nullptr;  // the kernels ask it at every tile
+
+  std::int64_t row_length = 0;  // of weights and logits; beyond k_len: 0 and -infinity
+  std::int64_t top_count = 0;
+  std::int64_t block_rows = 0, block_columns = 0, block_step = 0;
+};
+
+struct AttentionTask {
+  const CommonTask* common = nullptr;
+
+  Rows query, key, value;
+  std::int64_t q_len = 0, k_len = 0;
+  std::int64_t sequence = 0, head = 0;
+  std::int64_t period = 0;  // not 0: rows are queries of several heads (folded_heads.h), row i its head's i % period
+
+  // Chosen once (kernel_choice.h).
+  AttentionKernel kernel = AttentionKernel::blocks;
+  Precision precision = Precision::exact;
+  bool is_plain = false;  // nothing between products and softmax but a scale: logits may stay bare, in registers
+
+  // Query i sees keys j with i + offset - left <= j <= i + offset + right and j < length,
+  std::int64_t offset = 0, length = 0;
+  std::int64_t prefix = kNoPrefix;          // and j < prefix or j <= i + offset,
   const KeyRange* document_keys = nullptr;  // per query: from the first to the last key of its document
   // Numbers of documents, where the keys of one are scattered: keys of other numbers in between are hidden.
   const std::int32_t* query_documents = nullptr;
   const std::int32_t* key_documents = nullptr;
-  const MaskFunction* mask_functions = nullptr;
-  std::size_t mask_function_count = 0;
-  int boolean_count = 0;
   Plane booleans[kMaxPlanes];  // bytes, not 0 = visible
   PlaneBlocks boolean_blocks[kMaxPlanes];
-  int bias_count = 0;
   Plane biases[kMaxPlanes];
   double alibi_slope = 0;
-  int table_count = 0;
   TableBias tables[kMaxPlanes];
-  const LogitFunction* logit_function = nullptr;
   double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
-
-  DropoutRule dropout;
-
-  const std::stop_token* stop = nullptr;  // the kernels ask it at every tile
 
   // What it is accumulated in: f64 for f64, else f32.
   bool accumulates_f64() const { return query.type == Dtype::f64; }
 
-  // Requests; nullptr: not wanted.
-  std::byte* log_sum_exp = nullptr;
-  std::int64_t log_sum_exp_step = 0;
-  std::byte* weights = nullptr;
-  std::int64_t weights_step = 0;  // from query to query
-  std::byte* logits = nullptr;
-  std::int64_t logits_step = 0;
-  std::int64_t row_length = 0;  // of weights and logits; beyond k_len: 0 and -infinity
-  QueryOutput row_maximum, entropy;
-  QueryOutput top_keys, top_weights;
-  std::int64_t top_count = 0;
+  OutputRows out, log_sum_exp;
+  OutputRows weights, logits;
+  OutputRows row_maximum, entropy;
+  OutputRows top_keys, top_weights;
   // Sums over all queries (weight_sums.h): blocks of queries must come in order, on one thread.
-  std::byte* received = nullptr;
-  std::int64_t received_step = 0;
+  OutputRows received;
   std::byte* block_weights = nullptr;  // [block_rows][block_columns], rows block_step apart
-  std::int64_t block_rows = 0, block_columns = 0, block_step = 0;
 };
+
+// Whether the score goes through a hidden layer.
+inline bool is_additive(Score::Kind score) { return score == Score::Kind::additive || score == Score::Kind::concat; }
+
+inline bool is_single_query(const AttentionTask& task) { return task.kernel == AttentionKernel::single_query; }
 
 // Which query of its head row i is.
 inline std::int64_t query_of_row(const AttentionTask& task, std::int64_t i) {
@@ -160,13 +168,13 @@ inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
     end = std::min(end, task.document_keys[query].last);
     begin = std::min(end, task.document_keys[query].first);
   }
-  const std::int64_t first = std::clamp(position - task.left, begin, end);
-  return {first, std::max(first, std::clamp(position + task.right + 1, begin, end))};
+  const std::int64_t first = std::clamp(position - task.common->left, begin, end);
+  return {first, std::max(first, std::clamp(position + task.common->right + 1, begin, end))};
 }
 
 // Shaw's table, or nullptr.
 inline const TableBias* rows_table(const AttentionTask& task) {
-  for (int t = 0; t < task.table_count; ++t) {
+  for (int t = 0; t < task.common->table_count; ++t) {
     if (task.tables[t].row_length > 0) return &task.tables[t];
   }
   return nullptr;
@@ -175,7 +183,7 @@ inline const TableBias* rows_table(const AttentionTask& task) {
 // Numbers of a head that have gradients: those of its tables, and the slope of ALiBi.
 inline std::int64_t parameter_count(const AttentionTask& task) {
   std::int64_t count = 1;
-  for (int t = 0; t < task.table_count; ++t) count += task.tables[t].numbers;
+  for (int t = 0; t < task.common->table_count; ++t) count += task.tables[t].numbers;
   return count;
 }
 
@@ -185,17 +193,12 @@ inline Pair pair_of(const AttentionTask& task, std::int64_t i, std::int64_t j) {
   return {narrow(task.sequence), narrow(task.head), narrow(i), narrow(j), narrow(i + task.offset)};
 }
 
-// Whether intervals of keys do not tell all of the mask.
-inline bool is_masked_by_element(const AttentionTask& task) {
-  return task.boolean_count != 0 || task.key_documents != nullptr || task.mask_function_count != 0 || task.step > 1;
-}
-
 // Positions modulo the step: those of a row and of a key are equal where the step lets the key through.
 inline std::int64_t residue_of_row(const AttentionTask& task, std::int64_t i) {
-  const std::int64_t residue = (query_of_row(task, i) + task.offset) % task.step;
-  return residue < 0 ? residue + task.step : residue;
+  const std::int64_t residue = (query_of_row(task, i) + task.offset) % task.common->step;
+  return residue < 0 ? residue + task.common->step : residue;
 }
-inline std::int64_t residue_of_key(const AttentionTask& task, std::int64_t j) { return j % task.step; }
+inline std::int64_t residue_of_key(const AttentionTask& task, std::int64_t j) { return j % task.common->step; }
 
 // From the first to the last key that one of the queries begin <= i < end sees.
 inline KeyRange keys_of_queries(const AttentionTask& task, std::int64_t begin, std::int64_t end) {

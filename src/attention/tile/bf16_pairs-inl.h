@@ -30,14 +30,14 @@ HWY_INLINE __m512i round_to_bf16(Vec<float> low, Vec<float> high) {
   return halves;
 }
 
-alignas(64) inline constexpr std::uint16_t kPairPlaces[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                              21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                              11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+alignas(64) inline constexpr std::uint16_t kPairLanes[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                             21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                             11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
 
 // Lane i of both becomes pair i.
 HWY_INLINE Vec<float> to_pairs(Vec<float> low, Vec<float> high) {
-  const __m512i places = _mm512_load_si512(kPairPlaces);
-  return Vec<float>{_mm512_castsi512_ps(_mm512_permutexvar_epi16(places, round_to_bf16(low, high)))};
+  const __m512i lanes = _mm512_load_si512(kPairLanes);
+  return Vec<float>{_mm512_castsi512_ps(_mm512_permutexvar_epi16(lanes, round_to_bf16(low, high)))};
 }
 
 // The first `count` elements, at most a vector, then zeros.
@@ -109,7 +109,7 @@ class PairsProduct {
 
  private:
   static HeldBlocks::Widths widths(const AttentionTask& task) {
-    return {Own::words(task.key_dim), whole_vectors<float>(task.value_dim) / 2};
+    return {Own::words(task.common->key_dim), whole_vectors<float>(task.common->value_dim) / 2};
   }
 };
 

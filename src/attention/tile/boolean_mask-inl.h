@@ -23,11 +23,11 @@ class BooleanMask {
   BooleanMask(const AttentionTask& task, std::int64_t begin, std::int64_t count)
       : task_(task), begin_(begin), count_(count) {}
 
-  bool is_on() const { return task_.boolean_count != 0; }
+  static bool is_on(const AttentionTask& task) { return task.common->boolean_count != 0; }
 
   // Of up to 512 keys: as far as blocks tell.
   bool has_visible(std::int64_t first, std::int64_t last) const {
-    for (int p = 0; p < task_.boolean_count; ++p) {
+    for (int p = 0; p < task_.common->boolean_count; ++p) {
       const PlaneBlocks& blocks = task_.boolean_blocks[p];
       if (blocks.some == nullptr) continue;
       const std::int64_t begin = first / BooleanBlocks::kKeys, end = (last - 1) / BooleanBlocks::kKeys + 1;
@@ -48,7 +48,7 @@ class BooleanMask {
   HWY_INLINE auto hidden(std::int64_t, int r, int c) const { return words_.hidden(r, c); }
 
   static void hide(const AttentionTask& task, std::int64_t first, std::int64_t last, T* logits, T entry) {
-    for (int p = 0; p < task.boolean_count; ++p) {
+    for (int p = 0; p < task.common->boolean_count; ++p) {
       const Plane& plane = task.booleans[p];
       for (std::int64_t j = first; j < last; ++j) {
         if (plane.data[j * plane.key_step] == std::byte{0}) logits[j - first] = entry;
@@ -75,7 +75,7 @@ class BooleanMask {
     bool some[kVectors], every[kVectors];
     std::fill(some, some + kVectors, true);
     std::fill(every, every + kVectors, true);
-    for (int p = 0; p < task_.boolean_count; ++p) {
+    for (int p = 0; p < task_.common->boolean_count; ++p) {
       const PlaneBlocks& blocks = task_.boolean_blocks[p];
       if (blocks.some == nullptr) return false;
       const std::int64_t word = key / BooleanBlocks::kWordKeys;
@@ -109,12 +109,12 @@ class BooleanMask {
     constexpr std::uint64_t kTops = std::uint64_t{0x8080808080808080} >> (64 - 8 * kTileRows);
     const std::int64_t present = std::min<std::int64_t>(kTileRows, task_.k_len - key);
     bool alike = true;  // padding: one row of bytes for all queries
-    for (int p = 0; p < task_.boolean_count; ++p) alike = alike && task_.booleans[p].query_step == 0;
+    for (int p = 0; p < task_.common->boolean_count; ++p) alike = alike && task_.booleans[p].query_step == 0;
     const std::int64_t distinct = alike ? std::min<std::int64_t>(count_, 1) : count_;
     std::uint64_t in_every = ~std::uint64_t{0}, in_any[kVectors] = {};
     for (std::int64_t i = 0; i < distinct; ++i) {
       std::uint64_t visible = ~std::uint64_t{0};
-      for (int p = 0; p < task_.boolean_count; ++p) {
+      for (int p = 0; p < task_.common->boolean_count; ++p) {
         const Plane& plane = task_.booleans[p];
         const std::byte* bytes = plane.data + query_of_row(task_, begin_ + i) * plane.query_step + key * plane.key_step;
         std::uint64_t word = 0;

@@ -16,11 +16,11 @@ template <class T, int kVectors>
 class DocumentMask {
  public:
   DocumentMask(const AttentionTask& task, std::int64_t begin, std::int64_t count) : task_(task), count_(count) {
-    if (is_on())
+    if (is_on(task))
       numbers_.prepare(count, [&](std::int64_t i) { return task.query_documents[query_of_row(task, begin + i)]; });
   }
 
-  bool is_on() const { return task_.key_documents != nullptr; }
+  static bool is_on(const AttentionTask& task) { return task.key_documents != nullptr; }
 
   bool has_visible(std::int64_t first, std::int64_t last) const {
     for (std::int64_t j = first; j < last; ++j) {

@@ -24,12 +24,12 @@ class BlockDropout {
  public:
   BlockDropout(const AttentionTask& task, std::int64_t begin) : task_(task), begin_(begin) {}
 
-  bool is_on() const { return task_.dropout.is_on(); }
+  bool is_on() const { return task_.common->dropout.is_on(); }
 
   // weights [rows][column] of keys key <= j < key + rows: those that are dropped become 0, the others grow by 1 / rate.
   HWY_NOINLINE void drop(std::int64_t key, std::int64_t rows, T* weights) {
     const Tag<T> d;
-    const Vec<T> factor = hn::Set(d, static_cast<T>(task_.dropout.factor));
+    const Vec<T> factor = hn::Set(d, static_cast<T>(task_.common->dropout.factor));
     for (std::int64_t j = key; j < key + rows; ++j) {
       load(j);
       QKV_UNROLL for (int c = 0; c < kVectors; ++c, weights += kLanes<T>) {
@@ -43,7 +43,7 @@ class BlockDropout {
   // weight * (grad_out . value - delta) with delta = rate * rowsum(grad_out * out).
   HWY_NOINLINE void drop(std::int64_t key, std::int64_t rows, const T* delta, T* weights, T* gradients) {
     const Tag<T> d;
-    const Vec<T> factor = hn::Set(d, static_cast<T>(task_.dropout.factor));
+    const Vec<T> factor = hn::Set(d, static_cast<T>(task_.common->dropout.factor));
     for (std::int64_t j = key; j < key + rows; ++j) {
       load(j);
       for (int c = 0; c < kVectors; ++c, weights += kLanes<T>, gradients += kLanes<T>) {
@@ -85,7 +85,7 @@ class BlockDropout {
 #if HWY_TARGET == HWY_SCALAR
     const auto numbers =
         philox({block, first, static_cast<std::uint32_t>(task_.head), static_cast<std::uint32_t>(task_.sequence)},
-               task_.dropout.seed, DropoutRule::kRounds);
+               task_.common->dropout.seed, DropoutRule::kRounds);
     for (int n = 0; n < kNumbers; ++n) {
       bits[n] = hn::Set(SignedTag(), static_cast<Index>(std::uint64_t{numbers[static_cast<std::size_t>(n)]} << kBelow));
     }
@@ -95,7 +95,7 @@ class BlockDropout {
     const auto philox_of = [&](PhiloxCounters::V queries) HWY_ATTR {
       PhiloxCounters counters(hn::Set(wide, block), queries, hn::Set(wide, static_cast<std::uint32_t>(task_.head)),
                               hn::Set(wide, static_cast<std::uint32_t>(task_.sequence)));
-      counters.run<DropoutRule::kRounds>(task_.dropout.seed);
+      counters.run<DropoutRule::kRounds>(task_.common->dropout.seed);
       return counters;
     };
     if constexpr (sizeof(T) == 8) {
@@ -118,7 +118,7 @@ class BlockDropout {
     const auto word = key % DropoutRule::kKeys;
     const Signed pair = hn::Load(SignedTag(), bits_[word / 2] + c * kLanes<T>);
     const Signed bits = word % 2 == 0 ? hn::ShiftLeft<16>(pair) : pair;
-    const std::uint64_t threshold = task_.dropout.threshold ^ 0x8000u;
+    const std::uint64_t threshold = task_.common->dropout.threshold ^ 0x8000u;
     return hn::RebindMask(Tag<T>(), hn::Lt(bits, hn::Set(SignedTag(), static_cast<Index>(threshold << (kBelow + 16)))));
   }
 

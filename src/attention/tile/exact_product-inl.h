@@ -55,12 +55,12 @@ class ExactProduct {
       if (held_.is_on()) {
         step = widths(task).key;
         return held_.key_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
-          read_rows(task.key, begin, end, task.key_dim, to, step);
+          read_rows(task.key, begin, end, task.common->key_dim, to, step);
           if (end % kTileRows != 0) std::fill_n(to + (end - begin) * step, (kTileRows - end % kTileRows) * step, 0.0f);
         });
       }
     }
-    return tile_rows<T>(task.key, first, task.k_len, task.key_dim, buffer, step);
+    return tile_rows<T>(task.key, first, task.k_len, task.common->key_dim, buffer, step);
   }
 
   // Rows of values from `first` on, as many before `last` as accumulate() takes at a time.
@@ -70,7 +70,7 @@ class ExactProduct {
       if (held_.is_on()) {
         const std::int64_t step = widths(task).value;
         const float* rows = held_.value_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
-          read_rows(task.value, begin, end, task.value_dim, to, step);
+          read_rows(task.value, begin, end, task.common->value_dim, to, step);
         });
         return {rows, step, std::min(last, held_.end_of_block(first)) - first};
       }
@@ -88,7 +88,7 @@ class ExactProduct {
   static bool is_widened(const AttentionTask& task) { return size_of(task.key.type) == 2; }
 
   static HeldBlocks::Widths widths(const AttentionTask& task) {
-    return {whole_vectors<float>(task.key_dim), whole_vectors<float>(task.value_dim)};
+    return {whole_vectors<float>(task.common->key_dim), whole_vectors<float>(task.common->value_dim)};
   }
 
   HeldBlocks held_;

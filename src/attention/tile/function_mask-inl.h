@@ -19,27 +19,28 @@ class FunctionMask {
   FunctionMask(const AttentionTask& task, std::int64_t begin, std::int64_t count)
       : task_(task), begin_(begin), count_(count) {}
 
-  bool is_on() const { return task_.mask_function_count != 0; }
+  static bool is_on(const AttentionTask& task) { return task.common->mask_function_count != 0; }
   bool has_visible(std::int64_t, std::int64_t) const { return true; }
 
   void load(std::int64_t key, SeenTile<kVectors>& seen) {
     seen.every = false;
     std::fill_n(words_.at[0], Words::kWords * kColumns, Index{-1});
     const std::int64_t present = std::min<std::int64_t>(kTileRows, task_.k_len - key);
-    for (std::size_t f = 0; f < task_.mask_function_count; ++f) load_function(task_.mask_functions[f], key, present);
+    for (std::size_t f = 0; f < task_.common->mask_function_count; ++f)
+      load_function(task_.common->mask_functions[f], key, present);
   }
 
   HWY_INLINE auto hidden(std::int64_t, int r, int c) const { return words_.hidden(r, c); }
 
   static void hide(const AttentionTask& task, std::int64_t first, std::int64_t last, T* logits, T entry) {
-    for (std::size_t f = 0; f < task.mask_function_count; ++f) {
+    for (std::size_t f = 0; f < task.common->mask_function_count; ++f) {
       std::uint8_t visible[kChunkKeys];
-      task.mask_functions[f].fill({.first = pair_of(task, 0, first),
-                                   .queries = 1,
-                                   .keys = static_cast<std::int32_t>(last - first),
-                                   .query_step = kChunkKeys,
-                                   .key_step = 1,
-                                   .at = visible});
+      task.common->mask_functions[f].fill({.first = pair_of(task, 0, first),
+                                           .queries = 1,
+                                           .keys = static_cast<std::int32_t>(last - first),
+                                           .query_step = kChunkKeys,
+                                           .key_step = 1,
+                                           .at = visible});
       for (std::int64_t j = first; j < last; ++j) {
         if (visible[j - first] == 0) logits[j - first] = entry;
       }

@@ -1,4 +1,5 @@
-// The logits of a block of queries against a tile of keys: scores of every kind, scale, soft cap and bias.
+// The logits of a block of queries against a tile of keys: scores of every kind, their scale, then the terms of
+// logit_terms-inl.h.
 // Included once per CPU target.
 
 #if defined(QKV_ATTENTION_TILE_LOGITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -8,14 +9,12 @@
 #define QKV_ATTENTION_TILE_LOGITS_INL_H_
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "attention/tile/attention_task.h"
 #include "attention/tile/exact_product-inl.h"
+#include "attention/tile/logit_terms-inl.h"
 #include "attention/tile/relative_rows-inl.h"
 #include "attention/tile/softmax_state-inl.h"
 #include "simd/rows-inl.h"
@@ -24,31 +23,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-inline bool is_additive(const AttentionTask& task) {
-  return task.score == Score::Kind::additive || task.score == Score::Kind::concat;
-}
-
-// Nothing between the products and softmax but a scale that does not vanish: logits may stay bare and in registers.
-inline bool is_plain(const AttentionTask& task) {
-  return !is_additive(task) && task.soft_cap == 0 && task.bias_count == 0 && task.table_count == 0 &&
-         task.logit_function == nullptr && task.alibi_slope == 0 && std::abs(task.scale) >= 1e-30;
-}
+inline bool is_additive(const AttentionTask& task) { return is_additive(task.common->score); }
 
 // What BlockLogits gives, times this, is in powers of 2 (Unit::base2; the scale's sign is in the queries) or natural.
 template <Unit kUnit, class T>
 HWY_INLINE Vec<T> unit_of(const AttentionTask& task) {
-  return hn::Set(Tag<T>(), kUnit == Unit::base2 ? static_cast<T>(std::abs(task.scale) * kLog2E) : T(1));
+  return hn::Set(Tag<T>(), kUnit == Unit::base2 ? static_cast<T>(std::abs(task.common->scale) * kLog2E) : T(1));
 }
 
 // The same for natural logits.
 template <Unit kUnit, class T>
 T natural_unit_of(const AttentionTask& task) {
-  return kUnit == Unit::base2 ? static_cast<T>(std::abs(task.scale)) : T(1);
-}
-
-template <class T>
-HWY_INLINE Vec<T> tanh(Vec<T> x) {
-  return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(Tag<T>(), x), x);
+  return kUnit == Unit::base2 ? static_cast<T>(std::abs(task.common->scale)) : T(1);
 }
 
 inline constexpr std::int64_t kMostGroupKeys = 32;  // of a product
@@ -57,13 +43,13 @@ inline constexpr std::int64_t kMostGroupKeys = 32;  // of a product
 template <class T, int kVectors>
 struct LogitScratch {
   explicit LogitScratch(const AttentionTask& task)
-      : queries(rows_of(task, task.query_dim) * kColumns),
-        projected(rows_of(task, is_additive(task) ? task.hidden : task.key_dim) * kColumns),
-        key_rows(round_up(kTileRows * task.key_dim)),
-        key_hidden(is_additive(task) ? round_up(kTileRows * task.hidden) : 0),
+      : queries(rows_of(task, task.common->query_dim) * kColumns),
+        projected(rows_of(task, is_additive(task) ? task.common->hidden : task.common->key_dim) * kColumns),
+        key_rows(round_up(kTileRows * task.common->key_dim)),
+        key_hidden(is_additive(task) ? round_up(kTileRows * task.common->hidden) : 0),
         relative(RelativeRows<T, kVectors>::scratch_size(task)),
         products(task.precision == Precision::reduced ? kMostGroupKeys * kColumns : 0) {
-    if (!is_additive(task) && task.score != Score::Kind::bilinear) projected = 0;
+    if (!is_additive(task) && task.common->score != Score::Kind::bilinear) projected = 0;
   }
 
   static std::int64_t round_up(std::int64_t count) { return (count + 15) / 16 * 16; }
@@ -102,23 +88,23 @@ class BlockLogits {
     products_ = scratch.take<T>(sizes.products);
     multiplied_ = -1;
 
-    transpose_queries(queries, task.query_dim);
+    transpose_queries(queries, task.common->query_dim);
     relative_.prepare(task, begin, relative);
-    if (relative_.is_on()) relative_.multiply(right_, task.query_dim);
+    if (relative_.is_on()) relative_.multiply(right_, task.common->query_dim);
     if (is_additive(task)) {
-      multiply_rows(task.hidden, reinterpret_cast<const T*>(task.score_w_query.data), task.score_w_query.step, 1,
-                    task.query_dim, projected);
+      multiply_rows(task.common->hidden, reinterpret_cast<const T*>(task.common->score_w_query.data),
+                    task.common->score_w_query.step, 1, task.common->query_dim, projected);
       right_ = projected;
       return;
     }
-    std::int64_t inner = task.query_dim;
-    if (task.score == Score::Kind::bilinear) {  // q^T W k = (W^T q) . k
-      multiply_rows(task.key_dim, reinterpret_cast<const T*>(task.score_w_query.data), 1, task.score_w_query.step,
-                    task.query_dim, projected);
+    std::int64_t inner = task.common->query_dim;
+    if (task.common->score == Score::Kind::bilinear) {  // q^T W k = (W^T q) . k
+      multiply_rows(task.common->key_dim, reinterpret_cast<const T*>(task.common->score_w_query.data), 1,
+                    task.common->score_w_query.step, task.common->query_dim, projected);
       right_ = projected;
-      inner = task.key_dim;
+      inner = task.common->key_dim;
     }
-    if (is_plain(task) && task.scale < 0) {
+    if (task.is_plain && task.common->scale < 0) {
       for (T* at = right_; at < right_ + inner * kColumns; at += kLanes<T>) {
         hn::Store(hn::Neg(hn::Load(Tag<T>(), at)), Tag<T>(), at);
       }
@@ -149,7 +135,7 @@ class BlockLogits {
     multiply_keys(task, key, first, tile);
   }
 
-  // What keys, or their hidden layer, are met with: [key_dim or hidden][kColumns].
+  // What keys, or their hidden layer, are multiplied with: [key_dim or hidden][kColumns].
   const T* projected_queries() const { return right_; }
 
   // The hidden layer [kTileRows][hidden] of the keys from `key` on, of additive scores.
@@ -158,19 +144,11 @@ class BlockLogits {
     return key_hidden_;
   }
 
-  // gradients *= d(capped) / d(uncapped) = 1 - tanh^2(logits / cap), for the tile of keys that begins at `key`. A
-  // gradient of 0 stays so: the slope of a hidden key may be NaN.
+  // gradients *= d(capped) / d(uncapped), for the tile of keys that begins at `key`.
   void multiply_cap_slope(const AttentionTask& task, std::int64_t key, T* gradients) {
-    const Tag<T> d;
     HWY_ALIGN T logits[kTileRows * kColumns];
     compute_scores(task, key, logits);
-    const Vec<T> cap = hn::Set(d, static_cast<T>(task.soft_cap));
-    for (int at = 0; at < kTileRows * kColumns; at += kLanes<T>) {
-      const Vec<T> ratio = tanh<T>(hn::Div(hn::Load(d, logits + at), cap));
-      const Vec<T> slope = hn::NegMulAdd(ratio, ratio, hn::Set(d, T(1)));
-      const Vec<T> gradient = hn::Load(d, gradients + at);
-      hn::Store(hn::IfThenZeroElse(hn::Eq(gradient, hn::Zero(d)), hn::Mul(gradient, slope)), d, gradients + at);
-    }
+    SoftCap<T, kVectors>::multiply_slope(task, logits, gradients);
   }
 
  private:
@@ -210,28 +188,7 @@ class BlockLogits {
 
   HWY_NOINLINE void compute_natural(const AttentionTask& task, std::int64_t key, T* logits) {
     compute_scores(task, key, logits);
-    if (task.soft_cap != 0) cap(static_cast<T>(task.soft_cap), logits);
-    for (int p = 0; p < task.bias_count; ++p) add_bias(task.biases[p], key, task.k_len, logits);
-    if (task.alibi_slope != 0) add_alibi(task, key, logits);
-    for (int t = 0; t < task.table_count; ++t) {
-      const TableBias& table = task.tables[t];
-      if (table.row_length > 0) {
-        relative_.add_to(logits, key);
-      } else if (table.coordinates == nullptr) {
-        add_line(table, key, task.offset, logits);
-      } else {
-        add_window(table, key, task.offset, logits);
-      }
-    }
-    if (task.logit_function != nullptr) {
-      task.logit_function->change_tile(
-          PairTile<T>{.first = pair_of(task, begin_, key),
-                      .queries = static_cast<std::int32_t>(count_),
-                      .keys = static_cast<std::int32_t>(std::min<std::int64_t>(kTileRows, task.k_len - key)),
-                      .query_step = 1,
-                      .key_step = kColumns,
-                      .at = logits});
-    }
+    LogitTerms<T, kVectors>::apply({task, begin_, count_, key, logits}, relative_);
   }
 
   // scale * score
@@ -243,7 +200,7 @@ class BlockLogits {
     multiply_keys(task, key, /*first=*/0, tile);
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-        const Vec<T> scale = hn::Set(Tag<T>(), static_cast<T>(task.scale));
+        const Vec<T> scale = hn::Set(Tag<T>(), static_cast<T>(task.common->scale));
         hn::Store(hn::Mul(tile[r][c], scale), Tag<T>(), logits + (r * kVectors + c) * kLanes<T>);
       }
     }
@@ -270,7 +227,7 @@ class BlockLogits {
         QKV_UNROLL for (int c = 0; c < kCount; ++c) tile[r][c] = hn::Zero(Tag<T>());
       }
       multiply_tile<kTileRows, kCount, T, typename Product::Step>(keys, step, 1, right_ + first * kLanes<T>, kColumns,
-                                                                  Product::words(task.key_dim), tile);
+                                                                  Product::words(task.common->key_dim), tile);
     }
   }
 
@@ -278,10 +235,11 @@ class BlockLogits {
   void project_keys(const AttentionTask& task, std::int64_t key) {
     std::int64_t step;
     const T* keys = product_.key_rows(task, key, key_rows_, step);
-    const T* w_key = reinterpret_cast<const T*>(task.score_w_key.data);
+    const T* w_key = reinterpret_cast<const T*>(task.common->score_w_key.data);
     for (int r = 0; r < kTileRows; ++r) {
-      for (std::int64_t h = 0; h < task.hidden; ++h) {
-        key_hidden_[r * task.hidden + h] = dot(keys + r * step, w_key + h * task.score_w_key.step, task.key_dim);
+      for (std::int64_t h = 0; h < task.common->hidden; ++h) {
+        key_hidden_[r * task.common->hidden + h] =
+            dot(keys + r * step, w_key + h * task.common->score_w_key.step, task.common->key_dim);
       }
     }
   }
@@ -290,80 +248,17 @@ class BlockLogits {
   void additive_scores(const AttentionTask& task, std::int64_t key, T* logits) {
     const Tag<T> d;
     project_keys(task, key);
-    const T* v = reinterpret_cast<const T*>(task.score_v);
+    const T* v = reinterpret_cast<const T*>(task.common->score_v);
     for (int r = 0; r < kTileRows; ++r) {
       for (int c = 0; c < kVectors; ++c) {
         Vec<T> sum = hn::Zero(d);
-        for (std::int64_t h = 0; h < task.hidden; ++h) {
+        for (std::int64_t h = 0; h < task.common->hidden; ++h) {
           const Vec<T> of_query = hn::Load(d, right_ + (h * kVectors + c) * kLanes<T>);
-          const Vec<T> of_key = hn::Set(d, key_hidden_[r * task.hidden + h]);
+          const Vec<T> of_key = hn::Set(d, key_hidden_[r * task.common->hidden + h]);
           sum = hn::MulAdd(tanh<T>(hn::Add(of_query, of_key)), hn::Set(d, v[h]), sum);
         }
-        const Vec<T> logit = hn::Mul(sum, hn::Set(d, static_cast<T>(task.scale)));
+        const Vec<T> logit = hn::Mul(sum, hn::Set(d, static_cast<T>(task.common->scale)));
         hn::Store(logit, d, logits + (r * kVectors + c) * kLanes<T>);
-      }
-    }
-  }
-
-  static void cap(T cap, T* logits) {
-    const Tag<T> d;
-    for (T* at = logits; at < logits + kTileRows * kColumns; at += kLanes<T>) {
-      const Vec<T> ratio = hn::Div(hn::Load(d, at), hn::Set(d, cap));
-      hn::Store(hn::Mul(tanh<T>(ratio), hn::Set(d, cap)), d, at);
-    }
-  }
-
-  void add_bias(const Plane& plane, std::int64_t key, std::int64_t k_len, T* logits) const {
-    const T* bias = reinterpret_cast<const T*>(plane.data) + begin_ * plane.query_step + key * plane.key_step;
-    const std::int64_t rows = std::min<std::int64_t>(kTileRows, k_len - key);
-    for (std::int64_t i = 0; i < count_; ++i) {
-      for (std::int64_t r = 0; r < rows; ++r) {
-        logits[r * kColumns + i] += bias[i * plane.query_step + r * plane.key_step];
-      }
-    }
-  }
-
-  void add_alibi(const AttentionTask& task, std::int64_t key, T* logits) const {
-    const Tag<T> d;
-    const hn::RebindToSigned<Tag<T>> index;
-    using Index = hwy::MakeSigned<T>;
-    const Vec<T> slope = hn::Set(d, static_cast<T>(-task.alibi_slope));
-    for (int r = 0; r < kTileRows; ++r) {
-      for (int c = 0; c < kVectors; ++c) {
-        // Position of the first lane relative to the key; both lie within 2^31 of each other.
-        const std::int64_t distance = begin_ + task.offset + c * kLanes<T> - (key + r);
-        const auto distances = hn::Abs(hn::Iota(index, static_cast<Index>(distance)));
-        T* at = logits + (r * kVectors + c) * kLanes<T>;
-        hn::Store(hn::MulAdd(hn::ConvertTo(d, distances), slope, hn::Load(d, at)), d, at);
-      }
-    }
-  }
-
-  void add_line(const TableBias& table, std::int64_t key, std::int64_t offset, T* logits) const {
-    const Tag<T> d;
-    const T* values = reinterpret_cast<const T*>(table.values);
-    for (int r = 0; r < kTileRows; ++r) {
-      for (int c = 0; c < kVectors; ++c) {
-        const T* from = values + table.line_index(begin_ + offset + c * kLanes<T> - (key + r), kLanes<T>);
-        T* to = logits + (r * kVectors + c) * kLanes<T>;
-        hn::Store(hn::Add(hn::Load(d, to), hn::LoadU(d, from)), d, to);
-      }
-    }
-  }
-
-  void add_window(const TableBias& table, std::int64_t key, std::int64_t offset, T* logits) const {
-    const Tag<T> d;
-    const hn::RebindToSigned<Tag<T>> index;
-    using Index = hwy::MakeSigned<T>;
-    const T* values = reinterpret_cast<const T*>(table.values);
-    const Index* coordinates = reinterpret_cast<const Index*>(table.coordinates);
-    for (int r = 0; r < kTileRows; ++r) {
-      const auto of_key = hn::Set(index, coordinates[key + r] - static_cast<Index>(table.center));
-      for (int c = 0; c < kVectors; ++c) {
-        const auto of_query = hn::LoadU(index, coordinates + begin_ + offset + c * kLanes<T>);
-        T* to = logits + (r * kVectors + c) * kLanes<T>;
-        const Vec<T> bias = hn::GatherIndex(d, values, hn::Sub(of_query, of_key));
-        hn::Store(hn::Add(hn::Load(d, to), bias), d, to);
       }
     }
   }

@@ -23,7 +23,7 @@ static_assert(kChunkKeys % kBackwardKeys == 0);
 template <class T>
 T log_sum_exp_of(const AttentionTask& task, T natural) {
   if (natural == -kInfinity<T>) return kInfinity<T>;
-  return natural * (is_plain(task) ? T(kLog2E) : T(1));
+  return natural * (task.is_plain ? T(kLog2E) : T(1));
 }
 
 // weights [kTileRows][column] of keys key ... key + kTileRows - 1; a hidden key has weight -0. If kMasked, the tile's

@@ -121,19 +121,19 @@ class ReducedProduct : public PairsProduct<ReducedProduct> {
   }
 
   HWY_INLINE const float* key_rows(const AttentionTask& task, std::int64_t first, float*, std::int64_t& step) const {
-    step = words(task.key_dim);
+    step = words(task.common->key_dim);
     return held_.key_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
-      convert_keys(task.key, begin, end, task.key_dim, to);
+      convert_keys(task.key, begin, end, task.common->key_dim, to);
     });
   }
 
   template <class T>
   PairedValues value_rows(const AttentionTask& task, std::int64_t first, std::int64_t last) const {
     const float* pairs = held_.value_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
-      convert_values(task.value, begin, end, task.value_dim, to);
+      convert_values(task.value, begin, end, task.common->value_dim, to);
     });
     last = std::min(last, held_.end_of_block(first));
-    return {task.value, first, task.k_len, last - first, pairs, whole_vectors<float>(task.value_dim)};
+    return {task.value, first, task.k_len, last - first, pairs, whole_vectors<float>(task.common->value_dim)};
   }
 
  private:

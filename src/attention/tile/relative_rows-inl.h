@@ -12,13 +12,13 @@
 #include <cstring>
 
 #include "attention/tile/accumulate-inl.h"
-#include "attention/tile/attention_task.h"
+#include "attention/tile/logit_tile-inl.h"
 #include "simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// A number for each row that the block can meet and each query: [rows][column].
+// A number for each row that pairs of the block can have, and each query: [rows][column].
 template <class T, int kVectors>
 class RelativeRows {
  public:
@@ -34,7 +34,7 @@ class RelativeRows {
     table_ = rows_table(task);
     if (!is_on()) return;
     position_ = begin + task.offset;
-    scale_ = static_cast<T>(task.scale);
+    scale_ = static_cast<T>(task.common->scale);
     first_ = table_->row_index(position_ - (task.k_len - 1 + kTileRows));
     last_ = table_->row_index(position_ + kColumns - 1) + 1;
     numbers_ = numbers;
@@ -55,7 +55,7 @@ class RelativeRows {
     };
     for_each_vector(
         key, [&](std::int64_t at, const T* row) { add(logits + at, hn::Load(d, row)); },
-        [&](std::int64_t at, auto places) { add(logits + at, hn::GatherIndex(d, numbers_, places)); });
+        [&](std::int64_t at, auto indices) { add(logits + at, hn::GatherIndex(d, numbers_, indices)); });
   }
 
   void clear() { std::memset(numbers_, 0, sizeof(T) * (last_ - first_) * kColumns); }
@@ -66,9 +66,9 @@ class RelativeRows {
     for_each_vector(
         key,
         [&](std::int64_t at, T* row) { hn::Store(hn::Add(hn::Load(d, row), hn::Load(d, gradients + at)), d, row); },
-        [&](std::int64_t at, auto places) {
-          const Vec<T> sum = hn::Add(hn::GatherIndex(d, numbers_, places), hn::Load(d, gradients + at));
-          hn::ScatterIndex(sum, d, numbers_, places);
+        [&](std::int64_t at, auto indices) {
+          const Vec<T> sum = hn::Add(hn::GatherIndex(d, numbers_, indices), hn::Load(d, gradients + at));
+          hn::ScatterIndex(sum, d, numbers_, indices);
         });
   }
 
@@ -120,7 +120,7 @@ class RelativeRows {
   }
 
   // For each vector of a tile: in_row(offset in the tile, numbers) where its pairs have one row, that of an end; else
-  // apart(offset, places in numbers_).
+  // apart(offset, indices in numbers_).
   template <class InRow, class Apart>
   HWY_INLINE void for_each_vector(std::int64_t key, const InRow& in_row, const Apart& apart) const {
     const hn::RebindToSigned<Tag<T>> d;
@@ -172,9 +172,26 @@ class RelativeRows {
   const TableBias* table_ = nullptr;
   std::int64_t position_ = 0;  // of the first query
   T scale_ = 0;
-  std::int64_t first_ = 0, last_ = 0;  // rows that pairs of the block can meet: first_ <= row < last_
+  std::int64_t first_ = 0, last_ = 0;  // rows that pairs of the block can have: first_ <= row < last_
   T* numbers_ = nullptr;               // [last_ - first_][column]
 };
+
+// The same for a single query: neighbouring keys mostly have neighbouring rows, and all beyond the reach have one.
+template <class T>
+void add_relative_row(const TableBias& table, const LogitRow<T>& row) {
+  const T* rows = reinterpret_cast<const T*>(table.values);
+  std::int64_t last = -1;
+  T number = 0;
+  for (std::int64_t j = row.first; j < row.last; ++j) {
+    const std::int64_t index = table.row_index(row.task.offset - (row.chunk + j));
+    if (index != last) {
+      number = static_cast<T>(row.task.common->scale) *
+               dot(row.query, rows + index * table.row_length, row.task.common->query_dim);
+    }
+    last = index;
+    row.at[j] += number;
+  }
+}
 
 }  // namespace qkv::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

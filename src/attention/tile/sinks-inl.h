@@ -29,8 +29,8 @@ void add_sink(const AttentionTask& task, SoftmaxState<T, kVectors>& state, T* ou
   sink.reset();
   std::fill(sink.maximum, sink.maximum + kColumns, sink_of<kUnit, T>(task));
   std::fill(sink.sum, sink.sum + kColumns, T(1));
-  std::fill_n(zeros, task.value_dim * kColumns, T(0));
-  merge_states<kUnit>(state, out, sink, zeros, task.value_dim);
+  std::fill_n(zeros, task.common->value_dim * kColumns, T(0));
+  merge_states<kUnit>(state, out, sink, zeros, task.common->value_dim);
 }
 
 }  // namespace qkv::HWY_NAMESPACE

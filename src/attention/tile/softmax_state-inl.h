@@ -19,10 +19,10 @@ namespace qkv::HWY_NAMESPACE {
 template <class T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
-// Logits come in one of two units. Where nothing stands between products and softmax they are the bare products, scaled
-// to powers of 2 when the maximum is subtracted (in two roundings: fused, the largest logit of a row would not become
-// 0, and logits beyond 2^24 would make nonsense of its weight). Natural logits are what soft cap and biases are defined
-// on, and a bias of the lowest finite number must not overflow in them.
+// Logits come in one of two units. Where there is nothing between products and softmax they are the bare products,
+// scaled to powers of 2 when the maximum is subtracted (in two roundings: fused, the largest logit of a row would not
+// become 0, and logits beyond 2^24 would make nonsense of its weight). Natural logits are what soft cap and biases are
+// defined on, and a bias of the lowest finite number must not overflow in them.
 enum class Unit { base2, natural };
 
 inline constexpr double kLog2E = 1.4426950408889634;

@@ -17,12 +17,12 @@ template <class T, int kVectors>
 class StepMask {
  public:
   StepMask(const AttentionTask& task, std::int64_t begin, std::int64_t count) : task_(task) {
-    if (is_on()) residues_.prepare(count, [&](std::int64_t i) { return residue_of_row(task, begin + i); });
+    if (is_on(task)) residues_.prepare(count, [&](std::int64_t i) { return residue_of_row(task, begin + i); });
   }
 
-  bool is_on() const { return task_.step > 1; }
+  static bool is_on(const AttentionTask& task) { return task.common->step > 1; }
 
-  // Not looked for: blocks mostly have more keys than a step is long, and tiles are looked at one by one.
+  // Not computed: blocks mostly have more keys than a step is long, and tiles are checked one by one.
   bool has_visible(std::int64_t, std::int64_t) const { return true; }
 
   void load(std::int64_t key, SeenTile<kVectors>& seen) const {
@@ -35,7 +35,7 @@ class StepMask {
   }
 
   static void hide(const AttentionTask& task, std::int64_t first, std::int64_t last, T* logits, T entry) {
-    for (std::int64_t j = first; task.step > 1 && j < last; ++j) {
+    for (std::int64_t j = first; task.common->step > 1 && j < last; ++j) {
       if (residue_of_key(task, j) != residue_of_row(task, 0)) logits[j - first] = entry;
     }
   }

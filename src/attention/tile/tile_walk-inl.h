@@ -24,7 +24,7 @@ HWY_INLINE void walk_blocks(const AttentionTask& task, const Visibility<T, kVect
   for (std::int64_t block = std::max(from, first / kKeys * kKeys); block < last; block += kKeys) {
     const std::int64_t begin = std::max(first, block), end = std::min(block + kKeys, last);
     const bool visible = visibility.has_visible(begin, end);
-    if (!visible) check_stop(task.stop);
+    if (!visible) check_stop(task.common->stop);
     visit(block, begin, end, visible);
   }
 }
@@ -36,7 +36,7 @@ HWY_INLINE void walk_tiles(const AttentionTask& task, Visibility<T, kVectors>& v
                            std::int64_t last, const Visit& visit) {
   using Coverage = typename Visibility<T, kVectors>::Coverage;
   for (std::int64_t key = first / kTileRows * kTileRows; key < last; key += kTileRows) {
-    check_stop(task.stop);
+    check_stop(task.common->stop);
     if (visibility.sees_all(key, kTileRows)) {
       visit(key, Coverage::all);
     } else {

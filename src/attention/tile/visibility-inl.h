@@ -21,7 +21,7 @@ template <class T, int kVectors>
 class Visibility {
  public:
   Visibility(const AttentionTask& task, std::int64_t begin, std::int64_t count)
-      : by_element_(is_masked_by_element(task)), masks_(task, begin, count) {
+      : by_element_(ElementMasks<T, kVectors>::is_on(task)), masks_(task, begin, count) {
     // Lanes without a query see everything and decide nothing.
     std::fill(first_, first_ + kColumns, Index{0});
     std::fill(last_, last_ + kColumns, std::numeric_limits<Index>::max());

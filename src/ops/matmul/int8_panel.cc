@@ -121,9 +121,9 @@ HWY_NOINLINE void sum_floats(const float* left, std::int64_t stride, const std::
     multiply_tile<kRows, kTileVectors>(left + begin, stride, 1, panel + begin * kColumns, kColumns, steps, sum);
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
-        std::int32_t* place = sums + r * kColumns + c * kStep;
+        std::int32_t* to = sums + r * kColumns + c * kStep;
         const auto part = hn::ConvertTo(whole, sum[r][c]);
-        hn::StoreU(begin == 0 ? part : hn::Add(hn::LoadU(whole, place), part), whole, place);
+        hn::StoreU(begin == 0 ? part : hn::Add(hn::LoadU(whole, to), part), whole, to);
       }
     }
   }

@@ -39,11 +39,11 @@ HWY_INLINE void store_tile(const Vec<T> (&sum)[kRows][kVectors], const DepthBloc
   const Tag<T> d;
   QKV_UNROLL for (int r = 0; r < kRows; ++r) {
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      T* place = out + r * stride + c * kLanes<T>;
+      T* to = out + r * stride + c * kLanes<T>;
       Vec<T> value = sum[r][c];
-      if (block.add) value = hn::Add(hn::LoadU(d, place), value);
+      if (block.add) value = hn::Add(hn::LoadU(d, to), value);
       if (block.bias != nullptr) value = hn::Add(value, hn::LoadU(d, block.bias + c * kLanes<T>));
-      hn::StoreU(value, d, place);
+      hn::StoreU(value, d, to);
     }
   }
 }
@@ -72,7 +72,7 @@ HWY_INLINE void prefetch_rows(const S* next, std::int64_t columns, std::int64_t 
   for (std::int64_t i = begin * columns; i < end * columns; i += kCacheLine) hwy::Prefetch(next + i);
 }
 
-// Where the tile will be stored: far from the next tile's place, and by then from the cache.
+// Where the tile will be stored: far from the next tile's output, and by then from the cache.
 template <int kRows, int kVectors, class T>
 HWY_INLINE void prefetch_tile(const T* out, std::int64_t stride) {
   for (int r = 0; r < kRows; ++r) {

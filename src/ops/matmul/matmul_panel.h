@@ -26,7 +26,7 @@ struct PanelProduct {
 template <class T, class S = T>
 using MultiplyPanel = void (*)(const PanelProduct<T, S>&);
 
-// The kernel of the selected target, of float, of double, or of float and BFloat16: look it up once per product.
+// The kernel of the selected target, of float, of double, or of float and BFloat16: fetched once per product.
 template <class T, class S = T>
 MultiplyPanel<T, S> multiply_panel();
 

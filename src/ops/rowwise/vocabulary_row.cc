@@ -89,9 +89,9 @@ std::size_t largest_logits(std::span<const float> row, std::span<TokenLogit> bes
     for (; at < end; ++at) {
       const TokenLogit next{row[static_cast<std::size_t>(at)], static_cast<std::int32_t>(at)};
       if (!(next.logit > bar)) continue;
-      std::size_t place = found < best.size() ? found++ : found - 1;
-      for (; place > 0 && best[place - 1].logit < next.logit; --place) best[place] = best[place - 1];
-      best[place] = next;
+      std::size_t rank = found < best.size() ? found++ : found - 1;
+      for (; rank > 0 && best[rank - 1].logit < next.logit; --rank) best[rank] = best[rank - 1];
+      best[rank] = next;
       if (found == best.size()) bar = best.back().logit;
     }
   }
