@@ -81,6 +81,17 @@ std::optional<JsonValue> JsonValue::find(const std::string& key) const {
   return JsonValue(*member, *file_, below(key));
 }
 
+bool JsonValue::is_string() const { return json_->is_string(); }
+
+bool JsonValue::is_list() const { return json_->is_array(); }
+
+bool JsonValue::is(std::string_view json) const { return *json_ == nlohmann::json::parse(json); }
+
+void JsonValue::for_each_member(const std::function<void(const std::string&, const JsonValue&)>& f) const {
+  require(json_->is_object(), "an object");
+  for (const auto& [key, value] : json_->items()) f(key, JsonValue(value, *file_, below(key)));
+}
+
 bool JsonValue::boolean() const {
   require(json_->is_boolean(), "true or false");
   return json_->get<bool>();
@@ -128,9 +139,12 @@ void JsonValue::require(bool fits, std::string_view kind) const {
   if (!fits) refuse(fmt::format("must be {}, is {}", kind, json_->type_name()));
 }
 
-JsonDocument::JsonDocument(std::string_view text, const std::string& file) : file_(file) {
-  TreeBuilder(file, json_).parse(text);
+JsonDocument::JsonDocument(std::string_view text, const std::string& file)
+    : json_(std::make_unique<nlohmann::json>()), file_(file) {
+  TreeBuilder(file, *json_).parse(text);
 }
+
+JsonDocument::~JsonDocument() = default;
 
 JsonDocument JsonDocument::of_config(const std::string& path) {
   constexpr std::size_t kMostBytes = 1 << 20;

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,9 +26,9 @@ class JsonValue {
   // A member that may be missing or null.
   std::optional<JsonValue> find(const std::string& key) const;
 
-  bool is_string() const { return json_->is_string(); }
-  bool is_list() const { return json_->is_array(); }
-  bool is(std::string_view json) const { return *json_ == nlohmann::json::parse(json); }
+  bool is_string() const;
+  bool is_list() const;
+  bool is(std::string_view json) const;
   bool boolean() const;
   const std::string& string() const;
   std::int64_t integer(std::int64_t min, std::int64_t max) const;
@@ -34,11 +36,7 @@ class JsonValue {
   std::vector<JsonValue> elements() const;
 
   // Calls f(key, value) for each member in the order of keys.
-  template <class F>
-  void for_each_member(const F& f) const {
-    require(json_->is_object(), "an object");
-    for (const auto& [key, value] : json_->items()) f(key, JsonValue(value, *file_, below(key)));
-  }
+  void for_each_member(const std::function<void(const std::string&, const JsonValue&)>& f) const;
 
   // Throws FormatError "FILE: FIELD RULE".
   [[noreturn]] void refuse(std::string_view rule) const;
@@ -59,13 +57,14 @@ class JsonDocument {
   JsonDocument(std::string_view text, const std::string& file);
   // The configuration in this file, which has 1 MiB at most; else FormatError. IoError if it cannot be read.
   static JsonDocument of_config(const std::string& path);
+  ~JsonDocument();
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
 
-  JsonValue root() const { return {json_, file_, ""}; }
+  JsonValue root() const { return {*json_, file_, ""}; }
 
  private:
-  nlohmann::json json_;
+  std::unique_ptr<nlohmann::json> json_;
   std::string file_;
 };
 
