@@ -7,7 +7,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 
 namespace qkv::app {
@@ -26,6 +28,58 @@ double parse_number(const std::string& text) {
   const auto value = static_cast<double>(std::strtold(text.c_str(), &end));
   return !text.empty() && end == text.data() + text.size() ? value : std::nan("");
 }
+
+bool takes_whole_numbers(const Value& value) {
+  const auto holds = [&]<class... Kinds>(std::tuple<Kinds...>) {
+    return (std::holds_alternative<Kinds>(value.target) || ...);
+  };
+  return holds(std::tuple<std::int64_t*, std::uint64_t*, std::optional<std::int64_t>*, std::vector<std::int64_t>*>());
+}
+
+// CLI11 reads 010 as 8 and 0x3 as 3: it is given whole numbers without zeros before them, and no others.
+void take_decimals(CLI::Option& option, const Check& check) {
+  if (!check) {
+    option.check([](const std::string& text) {
+      return parse<std::int64_t>(text) ? "" : fmt::format("\"{}\" must be a whole number", text);
+    });
+  }
+  option.transform([](const std::string& text) {
+    if (const auto value = parse<std::int64_t>(text)) return fmt::format("{}", *value);
+    const auto large = parse<std::uint64_t>(text);
+    return large ? fmt::format("{}", *large) : text;
+  });
+}
+
+// The options of a command among these, in the order in which it has them: CLI11 keeps them by their addresses.
+std::vector<const CLI::Option*> in_order(const CLI::App& command, const std::set<CLI::Option*>& some) {
+  return command.get_options([&](const CLI::Option* option) { return std::ranges::count(some, option) > 0; });
+}
+
+std::string about(const CLI::Option& one, const char* rule, const CLI::Option& other) {
+  return one.get_name() + rule + other.get_name();
+}
+
+// Help with the rules of each option in the order of the command's options.
+class Formatter : public CLI::Formatter {
+ public:
+  explicit Formatter(const CLI::App& command) : command_(command) {}
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    for (const auto& [rule, options] :
+         {std::pair(" Needs:", option->get_needs()), std::pair(" Excludes:", option->get_excludes())}) {
+      const std::size_t begin = text.find(rule);
+      if (begin == std::string::npos) continue;
+      std::string names;
+      for (const CLI::Option* other : in_order(command_, options)) names += " " + other->get_name();
+      text.replace(begin + std::string_view(rule).size(), names.size(), names);
+    }
+    return text;
+  }
+
+ private:
+  const CLI::App& command_;
+};
 
 CLI::Option* declare(CLI::App& app, const Option& option) {
   const auto with = [&](const auto& target) -> CLI::Option* {
@@ -50,6 +104,7 @@ CLI::Option* declare(CLI::App& app, const Option& option) {
   if (value.delimiter != 0) declared->delimiter(value.delimiter);
   if (value.count > 0) declared->expected(value.count);
   if (!value.takes_words) declared->allow_extra_args(false);
+  if (takes_whole_numbers(value)) take_decimals(*declared, value.check);
   if (option.rules.repeated) declared->take_all();
   return declared->required(option.rules.required);
 }
@@ -83,8 +138,7 @@ std::string about_count(const CLI::Option& option, const std::string& name, std:
 }
 
 std::string reworded(const CLI::App& command, const CLI::ParseError& error) {
-  constexpr std::string_view kCouldNot = "Could not convert: ", kEquals = " = ", kExcludes = " excludes ",
-                             kColon = ": ";
+  constexpr std::string_view kCouldNot = "Could not convert: ", kEquals = " = ", kColon = ": ";
   const std::string message = error.what();
   const auto option = [&](const std::string& name) { return command.get_option_no_throw(name); };
   const bool surplus = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;  // its name is that of the command
@@ -102,8 +156,15 @@ std::string reworded(const CLI::App& command, const CLI::ParseError& error) {
     if (option(name) != nullptr)
       return fmt::format("{}: \"{}\" must be {}", name, value, option(name)->get_type_name());
   }
-  if (const std::size_t at = message.find(kExcludes); error.get_name() == "ExcludesError" && at != std::string::npos) {
-    return message.substr(0, at) + " cannot be combined with " + message.substr(at + kExcludes.size());
+  if (const CLI::Option* found = option(message.substr(0, message.find(' ')))) {
+    for (const CLI::Option* other : in_order(command, found->get_needs())) {
+      if (error.get_name() == "RequiresError" && other->count() == 0) return about(*found, " requires ", *other);
+    }
+    for (const CLI::Option* other : in_order(command, found->get_excludes())) {
+      if (error.get_name() == "ExcludesError" && other->count() > 0) {
+        return about(*found, " cannot be combined with ", *other);
+      }
+    }
   }
   return message;
 }
@@ -181,6 +242,7 @@ void Command::declare(const std::string& version) {
     for (const char* name : options_[i].rules.needs) all[i]->needs(app_.get_option(name));
     for (const char* name : options_[i].rules.excludes) all[i]->excludes(app_.get_option(name));
   }
+  app_.formatter(std::make_shared<Formatter>(app_));
   app_.set_version_flag("--version", version, "Print the version and exit");
   for (const auto& command : commands_) command->declare(version);
 }

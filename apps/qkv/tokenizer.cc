@@ -97,7 +97,8 @@ std::vector<std::int32_t> parse_ids(std::string_view line) {
 
 void decode(const ConvertRequest& request) {
   const Tokenizer tokenizer = Tokenizer::load(request.tokenizer);
-  for_each_input_line(request.lines, [&](const std::string& line) { return tokenizer.decode(parse_ids(line)); });
+  for_each_input_line(request.lines,
+                      [&](const std::string& line) { return on_one_line(tokenizer.decode(parse_ids(line))); });
 }
 
 void add_tokenizer_train(Command& tokenizer) {
@@ -126,10 +127,13 @@ void add_conversion(Command& tokenizer, const char* name, const char* help, void
 }  // namespace
 
 void add_tokenizer(Command& program) {
-  Command& tokenizer = program.add_command("tokenizer", "Learn a vocabulary; turn text into ids and back");
+  Command& tokenizer = program.add_command("tokenizer", "Learn a vocabulary; convert text to ids and back");
   add_tokenizer_train(tokenizer);
   add_conversion(tokenizer, "encode", "Print the ids of each line of standard input", encode);
-  add_conversion(tokenizer, "decode", "Print the text of each line of ids on standard input", decode);
+  add_conversion(
+      tokenizer, "decode",
+      "Print the text of each line of ids on standard input, on one line: with a space for each line break in it",
+      decode);
 }
 
 }  // namespace qkv::app

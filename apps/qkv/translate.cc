@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "explain/painted.h"
 #include "io/json_number.h"
 #include "lines.h"
 #include "options.h"
@@ -96,7 +97,7 @@ void write(const TranslateRequest& request, std::int64_t number, const std::vect
   for (const Translation& one : found) {
     if (request.nbest) std::cout << fmt::format("{}\t{:.6g}\t", number, one.score + 0.0);  // 0, never -0
     const std::string line = request.ids ? fmt::format("{}", fmt::join(one.ids, " ")) : on_one_line(one.text);
-    std::cout << (dims && one.unsure ? "\x1b[2m" + line + "\x1b[0m" : line) << '\n';
+    std::cout << painted(line, dims && one.unsure ? "2" : "") << '\n';
   }
 }
 

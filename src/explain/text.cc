@@ -3,6 +3,7 @@
 
 #include "core/stop.h"
 #include "explain/matrix_text.h"
+#include "explain/painted.h"
 #include "qkv/explain/explain.h"
 
 namespace qkv {
@@ -11,7 +12,7 @@ namespace {
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kGap = 4;  // between tensors side by side
 
-// Select Graphic Rendition codes of ECMA-48.
+// As painted() takes them.
 const char* color_of(Role role) {
   switch (role) {
     case Role::input:
@@ -58,10 +59,7 @@ class TextWriter {
   }
 
  private:
-  void paint(const std::string& text, const std::string& code) {
-    const bool painted = color_ && !code.empty() && text.find_first_not_of(' ') != std::string::npos;
-    text_ += painted ? "\x1b[" + code + "m" + text + "\x1b[0m" : text;
-  }
+  void paint(const std::string& text, std::string_view code) { text_ += painted(text, color_ ? code : ""); }
 
   void write(const Block& block) {
     for (const Line& line : block.lines) write(line);

@@ -46,6 +46,11 @@ TEST(TokenizerConversion, TextToIdsAndBack) {
   const Outcome text = run_program({"tokenizer", "decode", "--tokenizer", file}, {.input = folder / "ids"});
   EXPECT_EQ(text.out, "ab\n\nb ab\n") << text.err;
 
+  // A line break (U+010A in the byte alphabet) would be a line more.
+  const auto id_of = [&](const std::string& token) { return std::to_string(*Tokenizer::load(file).id_of(token)); };
+  std::ofstream(folder / "ids") << id_of("a") << " " << id_of("\xC4\x8A") << " " << id_of("b") << "\n" << id_of("b");
+  EXPECT_EQ(run_program({"tokenizer", "decode", "--tokenizer", file}, {.input = folder / "ids"}).out, "a b\nb\n");
+
   const auto refused = [&](const std::string& line, const std::string& part) {
     std::ofstream(folder / "ids") << line;
     expect_message(run_program({"tokenizer", "decode", "--tokenizer", file}, {.input = folder / "ids"}), 3,

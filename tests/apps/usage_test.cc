@@ -37,5 +37,31 @@ TEST(Usage, ThreadsAreADecimalNumber) {
   EXPECT_NE(outcome.out.find("threads: 10 of "), std::string::npos) << outcome.out << outcome.err;
 }
 
+// Not 8 and 3, as C reads them.
+TEST(Usage, WholeNumbersAreDecimal) {
+  const auto plan = [](const std::string& option, const std::string& value) {
+    return run_program({"plan", "--batch", "1", "--q-len", "8", "--k-len", "20", option, value});
+  };
+  EXPECT_EQ(plan("--head-dim", "010").out, plan("--head-dim", "10").out);
+  EXPECT_NE(plan("--head-dim", "010").out, plan("--head-dim", "8").out);
+  EXPECT_EQ(plan("--lengths", "010").out, plan("--lengths", "10").out);
+  EXPECT_NE(plan("--lengths", "010").out, plan("--lengths", "8").out);
+  EXPECT_EQ(run_program({"explain", "--inputs", "010"}).out, run_program({"explain", "--inputs", "10"}).out);
+  expect_message(plan("--lengths", "0x3"), 2, "qkv plan", "--lengths: \"0x3\" must be a whole number");
+  expect_message(plan("--prefix", "1,b"), 2, "qkv plan", "--prefix: \"b\" must be a whole number");
+  expect_message(plan("--head-dim", "0x3"), 2, "qkv plan", "--head-dim: \"0x3\" must be a whole number from 1 to ");
+  EXPECT_EQ(run_program({"explain", "--inputs", "3", "--seed", "018446744073709551615"}).out,
+            run_program({"explain", "--inputs", "3", "--seed", "18446744073709551615"}).out);
+}
+
+// Those that an option needs and excludes are named in the order in which the help lists them.
+TEST(Usage, RulesNameOptionsInTheOrderOfTheHelp) {
+  const std::string help = run_program({"explain", "--help"}).out;
+  EXPECT_NE(help.find("--layer N Needs: --text --head Excludes: --weights\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("--weights Needs: --json --text Excludes: --layer\n"), std::string::npos) << help;
+  expect_message(run_program({"explain", "--weights"}), 2, "qkv explain", "--weights requires --json");
+  expect_message(run_program({"explain", "--layer", "1"}), 2, "qkv explain", "--layer requires --text");
+}
+
 }  // namespace
 }  // namespace qkv::test
