@@ -54,7 +54,7 @@ void ArrayFiles::check(std::vector<NamedFile> other_inputs, std::vector<NamedFil
   check_outputs(other_inputs, other_outputs);
 }
 
-MutableTensorView ArrayFiles::place(const std::string& path, const Dims& shape, Dtype dtype) {
+MutableTensorView ArrayFiles::allocate(const std::string& path, const Dims& shape, Dtype dtype) {
   if (path.empty()) return {};
   return results_.emplace_back(path, Tensor::uninitialized(shape, dtype)).second;
 }

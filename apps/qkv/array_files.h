@@ -43,9 +43,9 @@ class ArrayFiles {
   void check(std::vector<NamedFile> other_inputs, std::vector<NamedFile> other_outputs) const;
 
   // Room for an array to be written; nothing if no file was named.
-  MutableTensorView place(const std::string& path, const Dims& shape, Dtype dtype);
-  MutableTensorView place(const ArrayOption& output, const Dims& shape, Dtype dtype) {
-    return output.given() ? place(output.paths.front(), shape, dtype) : MutableTensorView();
+  MutableTensorView allocate(const std::string& path, const Dims& shape, Dtype dtype);
+  MutableTensorView allocate(const ArrayOption& output, const Dims& shape, Dtype dtype) {
+    return output.given() ? allocate(output.paths.front(), shape, dtype) : MutableTensorView();
   }
 
   // All that there was room for, or nothing.

@@ -68,8 +68,8 @@ class Attend {
     std::optional<KeyValueCache> cache;
     if (cache_.given()) cache = cache_.append(pass.key, pass.value);
     const RowShapes shapes = row_shapes(cache ? cache_.length(pass.key) : rules_.row_length(pass.key));
-    const MutableTensorView out = files_.place(out_, shapes.with(pass.value.size(-1)), shapes.dtype);
-    AttentionExtras extras = outputs_.place(files_, shapes);
+    const MutableTensorView out = files_.allocate(out_, shapes.with(pass.value.size(-1)), shapes.dtype);
+    AttentionExtras extras = outputs_.allocate(files_, shapes);
     Tensor log_sum_exp;  // for the derivatives
     if (derivatives_.asked_for() && !extras.log_sum_exp) {
       log_sum_exp = Tensor::uninitialized(shapes.rows, shapes.dtype);
@@ -77,9 +77,9 @@ class Attend {
     }
     pass.out = out;
     pass.log_sum_exp = extras.log_sum_exp;
-    derivatives_.place(files_, pass);
+    derivatives_.allocate(files_, pass);
     if (cache) {
-      cache_.place(pass.key, pass.value, shapes.dtype);
+      cache_.allocate(pass.key, pass.value, shapes.dtype);
       attention(pass.query, *cache, out, pass.options, extras);
     } else {
       attention(pass.query, pass.key, pass.value, out, pass.options, extras);

@@ -15,11 +15,11 @@ KeyValueCache AttendCache::append(const TensorView& key, const TensorView& value
   return cache;
 }
 
-void AttendCache::place(const TensorView& key, const TensorView& value, Dtype dtype) const {
+void AttendCache::allocate(const TensorView& key, const TensorView& value, Dtype dtype) const {
   const auto join = [&](const ArrayOption& output, const TensorView& past, const TensorView& appended) {
     if (!output.given()) return;
     const std::int64_t before = past.size(2), all = before + appended.size(2);
-    const MutableTensorView joined = files_.place(output, {past.size(0), past.size(1), all, past.size(3)}, dtype);
+    const MutableTensorView joined = files_.allocate(output, {past.size(0), past.size(1), all, past.size(3)}, dtype);
     convert(past, joined.slice(2, 0, before));
     convert(appended, joined.slice(2, before, all));
   };

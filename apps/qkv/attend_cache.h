@@ -20,7 +20,7 @@ class AttendCache {
   std::int64_t length(const TensorView& key) const { return past_key_.view().size(2) + key.size(-2); }
   // What there is then, in memory and in the files for it.
   KeyValueCache append(const TensorView& key, const TensorView& value) const;
-  void place(const TensorView& key, const TensorView& value, Dtype dtype) const;
+  void allocate(const TensorView& key, const TensorView& value, Dtype dtype) const;
 
  private:
   ArrayFiles& files_;
@@ -28,7 +28,7 @@ class AttendCache {
   InputArray& past_key_ =
       files_.input("--past-key",
                    "[batch, kv_heads, past, head_dim]: keys of earlier tokens, to which --key is appended; the queries "
-                   "stand at the end of all",
+                   "are at the end of all",
                    needs("--past-value") & excludes("--offsets-query", "--block-table", "--received", "--grad-out",
                                                     "--tangent-query", "--tangent-key", "--tangent-value", "--verify"));
   InputArray& past_value_ = files_.input(

@@ -84,22 +84,22 @@ void AttendDerivatives::read(Dtype accumulation) {
   for (InputArray* array : {&grad_out_, &tangent_query_, &tangent_key_, &tangent_value_}) array->read_as(accumulation);
 }
 
-void AttendDerivatives::place(ArrayFiles& files, const ForwardPass& forward) {
+void AttendDerivatives::allocate(ArrayFiles& files, const ForwardPass& forward) {
   const Dtype dtype = accumulation_of(forward.query.dtype());
   for (const std::vector<Output>* outputs : {&first_, &score_, &tangents_, &second_}) {
     for (const Output& output : *outputs) {
-      if (output.option.given()) output.place = files.place(output.option, output.like(forward).shape(), dtype);
+      if (output.option.given()) output.view = files.allocate(output.option, output.like(forward).shape(), dtype);
     }
   }
   for (std::size_t i = 0; i < grad_bias_.paths.size(); ++i) {
-    gradients_.bias.push_back(files.place(grad_bias_.paths[i], rules_.bias.arrays[i].shape(), dtype));
+    gradients_.bias.push_back(files.allocate(grad_bias_.paths[i], rules_.bias.arrays[i].shape(), dtype));
   }
   if (grad_bias_.given()) gradients_.bias.resize(rules_.bias.arrays.size());
   const TableOptions& tables = rules_.tables;
   for (std::size_t i = 0; i < tables.tables.size(); ++i) {
     const Tensor& array = rules_.table_values.arrays[i];
     if (tables.tables[i].given())
-      gradients_.tables.push_back(files.place(tables.gradients[i].path, array.shape(), dtype));
+      gradients_.tables.push_back(files.allocate(tables.gradients[i].path, array.shape(), dtype));
   }
   if (alibi_slopes_) gradients_.alibi_slopes = {alibi_slopes_};
 }

@@ -11,7 +11,7 @@
 
 namespace qkv::app {
 
-// A forward pass: its places are there before it runs, its results after it.
+// A forward pass: its outputs are allocated before it runs, and filled after it.
 struct ForwardPass {
   TensorView query{}, key{}, value{}, out{}, log_sum_exp{};
   AttentionOptions options{};
@@ -27,14 +27,14 @@ class AttendDerivatives {
   void read(Dtype accumulation);
 
   // To call before anything is computed.
-  void place(ArrayFiles& files, const ForwardPass& forward);
+  void allocate(ArrayFiles& files, const ForwardPass& forward);
   void compute(const ForwardPass& forward) const;
 
  private:
-  // An output, its place while it is computed, and the array whose shape it has.
+  // An output, its view while it is computed, and the array whose shape it has.
   struct Output {
     const ArrayOption& option;
-    MutableTensorView& place;
+    MutableTensorView& view;
     std::function<TensorView(const ForwardPass&)> like;
   };
   static const ArrayOption* first_given(const std::vector<Output>& outputs);

@@ -7,7 +7,7 @@ namespace {
 struct Output {
   const char* option;
   const char* help;
-  MutableTensorView AttentionExtras::* place;
+  MutableTensorView AttentionExtras::* view;
   Dims RowShapes::* shape;
   Rules rules{};
 };
@@ -53,7 +53,7 @@ AttendOutputs::AttendOutputs(Command& command, ArrayFiles& files)
 
 void AttendOutputs::read() { rows_.read(); }
 
-AttentionExtras AttendOutputs::place(ArrayFiles& files, RowShapes shapes) const {
+AttentionExtras AttendOutputs::allocate(ArrayFiles& files, RowShapes shapes) const {
   AttentionExtras extras;
   extras.rows = rows_.view();
   shapes.chosen = {extras.rows.rank() > 0 ? extras.rows.size(0) : 0, shapes.length};
@@ -61,9 +61,9 @@ AttentionExtras AttendOutputs::place(ArrayFiles& files, RowShapes shapes) const 
   shapes.top = shapes.with(top_);
   for (int i = 0; i < 2; ++i) shapes.blocks.push_back(blocks_);
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    const auto& [option, help, place, shape, rules] = outputs()[i];
-    const Dtype dtype = place == &AttentionExtras::top_keys ? Dtype::i64 : shapes.dtype;
-    extras.*place = files.place(*outputs_[i], shapes.*shape, dtype);
+    const auto& [option, help, view, shape, rules] = outputs()[i];
+    const Dtype dtype = view == &AttentionExtras::top_keys ? Dtype::i64 : shapes.dtype;
+    extras.*view = files.allocate(*outputs_[i], shapes.*shape, dtype);
   }
   return extras;
 }

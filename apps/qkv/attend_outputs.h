@@ -27,8 +27,8 @@ class AttendOutputs {
   AttendOutputs(Command& command, ArrayFiles& files);
 
   void read();
-  // Borrows what was read; the places are those of `files`.
-  AttentionExtras place(ArrayFiles& files, RowShapes shapes) const;
+  // Borrows what was read; the views are those of `files`.
+  AttentionExtras allocate(ArrayFiles& files, RowShapes shapes) const;
 
  private:
   std::vector<const ArrayOption*> outputs_{};

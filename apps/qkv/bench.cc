@@ -47,12 +47,12 @@ Result measure(const std::function<void()>& work, Dtype dtype) {
   for (int run = 0; run < kLeastRuns || since(begin) < kMeasureSeconds; ++run) {
     check_interruption();
     result.peak = std::max(result.peak, peak_gflops(accumulation_of(dtype)));
-    const Clock::time_point turn = Clock::now();
+    const Clock::time_point slice = Clock::now();
     do {
       const Clock::time_point start = Clock::now();
       work();
       result.seconds = std::min(result.seconds, since(start));
-    } while (since(turn) < kMeasureSeconds / 20);
+    } while (since(slice) < kMeasureSeconds / 20);
   }
   return result;
 }

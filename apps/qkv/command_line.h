@@ -1,5 +1,5 @@
 // The command line: commands, and for each a table of its options. The library that reads it is known to
-// command_line.cc alone, which turns its errors into one line in our words.
+// command_line.cc alone, which rewords its errors, a line each.
 //
 //   Command& embed = program.add_command("embed", "Embeddings of sentences");
 //   embed.add({{"--model", file(request.model), "Folder of the model", required()},
@@ -54,7 +54,7 @@ struct Value {
   Check check{};
 
   // Of a list.
-  char delimiter = 0;       // that may stand between values, where a space may
+  char delimiter = 0;       // that may separate values, as a space does
   int count = 0;            // of values; 0: one or more
   bool takes_words = true;  // the next words are values too, up to an option
 };

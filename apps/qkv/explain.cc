@@ -215,7 +215,7 @@ void add_explain(Command& program) {
   command.add(
       {{"--substitute",
         {.target = &options->substitutes, .type = "NAME=FILE|JSON", .count = 1},
-        "use this matrix in place of an intermediate: inputs, embedded, query, key, value, scores, logits or weights; "
+        "use this matrix instead of an intermediate: inputs, embedded, query, key, value, scores, logits or weights; "
         "may be repeated",
         repeated()},
        {"--json", flag(options->json), "print one JSON object, with every number in full"},

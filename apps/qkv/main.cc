@@ -1,4 +1,4 @@
-// The program: finds the subcommand, and turns whatever goes wrong into one line on standard error and an exit code.
+// The program: finds the subcommand, and reports whatever goes wrong as one line on standard error and an exit code.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/mman.h>

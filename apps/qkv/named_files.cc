@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A form that tells whether two names are one file; the name itself where the system cannot follow it.
+// A form that is the same for two names of one file; the name itself where the system cannot follow it.
 fs::path same_file_key(const std::string& path) {
   std::error_code error;
   const fs::path name = io::parse_array_path(path).file,
@@ -24,7 +24,7 @@ fs::path same_file_key(const std::string& path) {
 }
 
 // IoError if the file could not be written.
-void check_place(const std::string& name) {
+void check_writable(const std::string& name) {
   const fs::path path(name), folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code error;
   const bool has_folder = fs::is_directory(folder, error), is_folder = fs::is_directory(path, error);
@@ -48,7 +48,7 @@ void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<Named
                          fmt::format("{} is also the file of {}; it must be another file", file.path, other.option));
       }
     }
-    check_place(file.path);
+    check_writable(file.path);
     taken.push_back(file);
   }
 }

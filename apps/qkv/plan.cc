@@ -120,23 +120,23 @@ AttentionOptions options_of(const PlanRequest& request, const Inputs& inputs) {
 AttentionExtras extras_of(const AttentionSizes& sizes, const std::vector<std::string>& names) {
   AttentionExtras extras;
   const Dims rows{sizes.batch, sizes.heads, sizes.q_len}, planes{sizes.batch, sizes.heads, sizes.q_len, sizes.k_len};
-  const auto place = [&](const Dims& shape) {
+  const auto view_of = [&](const Dims& shape) {
     static std::byte nowhere{};
     return MutableTensorView(&nowhere, accumulation_of(*sizes.dtype), shape);
   };
   const std::map<std::string, std::function<void()>> all = {
-      {"log-sum-exp", [&] { extras.log_sum_exp = place(rows); }},
-      {"weights", [&] { extras.weights = place(planes); }},
-      {"logits", [&] { extras.logits = place(planes); }},
-      {"row-maximum", [&] { extras.row_maximum = place(rows); }},
-      {"entropy", [&] { extras.entropy = place(rows); }},
+      {"log-sum-exp", [&] { extras.log_sum_exp = view_of(rows); }},
+      {"weights", [&] { extras.weights = view_of(planes); }},
+      {"logits", [&] { extras.logits = view_of(planes); }},
+      {"row-maximum", [&] { extras.row_maximum = view_of(rows); }},
+      {"entropy", [&] { extras.entropy = view_of(rows); }},
       {"top-keys",
        [&] {
-         extras.top_weights = place({sizes.batch, sizes.heads, sizes.q_len, 8});
+         extras.top_weights = view_of({sizes.batch, sizes.heads, sizes.q_len, 8});
          extras.top_keys = {extras.top_weights.bytes(), Dtype::i64, extras.top_weights.shape()};
        }},
-      {"received", [&] { extras.received = place({sizes.batch, sizes.heads, sizes.k_len}); }},
-      {"block-weights", [&] { extras.block_weights = place({sizes.batch, sizes.heads, 64, 64}); }}};
+      {"received", [&] { extras.received = view_of({sizes.batch, sizes.heads, sizes.k_len}); }},
+      {"block-weights", [&] { extras.block_weights = view_of({sizes.batch, sizes.heads, 64, 64}); }}};
   for (const std::string& name : names) {
     const auto found = all.find(name);
     if (found == all.end()) {

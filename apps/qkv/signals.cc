@@ -49,7 +49,7 @@ void watch_signals() {
   std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends the program quietly, whoever started it
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of write(), after which we clean up
   const io::Descriptor wake(eventfd(0, EFD_CLOEXEC));
-  wake_descriptor = fcntl(wake.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // not in the place of a closed standard one
+  wake_descriptor = fcntl(wake.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // not the number of a closed standard one
   if (wake_descriptor < 0) throw IoError("cannot watch for signals");
   sigset_t ends;
   sigemptyset(&ends);

@@ -1,4 +1,5 @@
-// How explanations look on standard output: as wide as the terminal, coloured if it wants it (https://no-color.org).
+// The style of explanations on standard output: as wide as the terminal, coloured if it wants it
+// (https://no-color.org).
 #pragma once
 
 #include "qkv/explain/explain.h"

@@ -78,9 +78,9 @@ class Beams final : public Search {
 
   void keep(Hypothesis hypothesis) {
     hypothesis.score = score(hypothesis.log_probability, length_);
-    const auto place = std::upper_bound(ended_.begin(), ended_.end(), hypothesis,
-                                        [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
-    ended_.insert(place, std::move(hypothesis));
+    const auto position = std::upper_bound(ended_.begin(), ended_.end(), hypothesis,
+                                           [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+    ended_.insert(position, std::move(hypothesis));
     if (ended_.size() > width_) ended_.pop_back();
   }
 

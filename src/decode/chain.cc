@@ -63,11 +63,11 @@ class Chain final : public Search {
     if (sampling.top_p < 1) {
       sum = *std::lower_bound(up_to.begin(), up_to.end(), sampling.top_p * sum);
     }
-    const auto place = std::lower_bound(up_to.begin(), up_to.end(), uniform(sampling.seed) * sum);
-    return tokens[static_cast<std::size_t>(place - up_to.begin())];
+    const auto drawn = std::lower_bound(up_to.begin(), up_to.end(), uniform(sampling.seed) * sum);
+    return tokens[static_cast<std::size_t>(drawn - up_to.begin())];
   }
 
-  // In [0, 1), 53 bits, from the seed, the stream and the place in the sequence alone.
+  // In [0, 1), 53 bits, from the seed, the stream and the position in the sequence alone.
   double uniform(std::uint64_t seed) const {
     const auto bits = philox({static_cast<std::uint32_t>(written_.tokens.size()), stream_.part,
                               static_cast<std::uint32_t>(stream_.line), static_cast<std::uint32_t>(stream_.line >> 32)},

@@ -35,7 +35,7 @@ std::optional<std::int32_t> forced_token(std::span<const std::int32_t> written, 
 
 // One row of logits, of what may follow `written`, penalised, with its log-sum-exp. Tokens that may not become
 // -infinity. The log-sum-exp is that of the model's own logits, so that these keep their share of the probability, or
-// the one of the row as it stands: `renormalize`. std::invalid_argument if the logits are no numbers.
+// that of the row after the penalties: `renormalize`. std::invalid_argument if the logits are no numbers.
 struct LogitRow {
   std::span<float> logits;
   double log_sum_exp;

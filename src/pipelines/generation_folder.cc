@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMaxLength = 1 << 20;
 
-// Other ways of generating, by the value that turns each off.
+// Unsupported ways of generating, by the value that switches each off.
 struct Unknown {
   const char* name;
   double off;

@@ -14,7 +14,7 @@ struct Generation {
 };
 
 // From generation_config.json, or from config.json if there is none. FormatError, naming file and field, for tokens
-// outside `vocab`, and for wishes that generate() cannot fulfil: they would change the result.
+// outside `vocab`, and for settings that generate() does not support: they would change the result.
 Generation read_generation(const std::string& folder, std::int64_t vocab);
 
 }  // namespace qkv

@@ -23,7 +23,7 @@ fs::path module_folder(const fs::path& folder, const io::JsonValue& path) {
   return folder / below;
 }
 
-// Since version 6 of sentence-transformers a name, or a list of names whose results stand side by side.
+// Since version 6 of sentence-transformers a name, or a list of names whose results are joined side by side.
 Pooling pooling_named(const io::JsonValue& mode) {
   const std::vector<io::JsonValue> list = mode.is_string() ? std::vector{mode} : mode.elements();
   if (list.size() == 1 && list[0].string() == "mean") return Pooling::mean;
@@ -68,11 +68,11 @@ void read_modules(const fs::path& folder, const std::string& path, std::int64_t 
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const io::JsonValue type = modules[i]["type"];
     if (last_part(type.string()) != kKnown[i]) type.refuse(fmt::format("must be {} here", kKnown[i]));
-    const fs::path place = module_folder(folder, modules[i]["path"]);
-    if (i == 0 && place.lexically_normal() != (folder / "").lexically_normal()) {
+    const fs::path module = module_folder(folder, modules[i]["path"]);
+    if (i == 0 && module.lexically_normal() != (folder / "").lexically_normal()) {
       modules[i]["path"].refuse("must be empty: the model must be in the folder itself");
     }
-    if (i == 1) read_pooling((place / "config.json").string(), dim, result);
+    if (i == 1) read_pooling((module / "config.json").string(), dim, result);
   }
   result.normalize = modules.size() == 3;
 }
@@ -95,7 +95,7 @@ void read_limits(const fs::path& folder, SentenceFolder& result) {
   }
 }
 
-// What stands before each text unless the caller says otherwise.
+// What is put before each text unless the caller says otherwise.
 void read_prompt(const fs::path& folder, SentenceFolder& result) {
   const fs::path path = folder / "config_sentence_transformers.json";
   if (!io::is_there(path)) return;

@@ -1,4 +1,4 @@
-// Tokens that are looked for in the text itself, before the model sees it: special ones such as [MASK], and whatever
+// Tokens that are searched for in the text itself, before the model sees it: special ones such as [MASK], and whatever
 // else was added to a vocabulary. They are found from left to right, the longest first.
 #pragma once
 
@@ -14,13 +14,13 @@ struct AddedToken {
   bool single_word = false;  // not inside of a word
   bool lstrip = false;       // takes the white space before it
   bool rstrip = false;       // takes the white space after it
-  bool normalized = false;   // looked for in normalized text, in its own normalized form
+  bool normalized = false;   // searched for in normalized text, in its own normalized form
 };
 
 class AddedTokens {
  public:
   AddedTokens() = default;
-  // std::invalid_argument if two share their content, their id or the form that is looked for, or if one is empty.
+  // std::invalid_argument if two share their content, their id or the form that is searched for, or if one is empty.
   AddedTokens(std::vector<AddedToken> tokens, const Normalizer* normalizer);
 
   // The text in order, cut into added tokens and what lies between them; only those with this `normalized` are found.
@@ -32,7 +32,7 @@ class AddedTokens {
 
   const AddedToken* find(std::string_view content) const;
   const AddedToken* find(std::int32_t id) const;
-  // What stands for a token in decoded text: its normalized form, for one that is looked for in it.
+  // A token as decoded text has it: its normalized form, for one that is searched for in it.
   std::string_view form(const AddedToken& token) const { return forms_[index(token)]; }
   bool is_special(std::string_view content) const;
   const std::vector<AddedToken>& all() const { return tokens_; }

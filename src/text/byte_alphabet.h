@@ -1,5 +1,6 @@
-// Bytes as characters that can be seen: the alphabet of byte-level vocabularies. Printable bytes stand for themselves,
-// the others for U+0100 and on. Source: Radford et al., "Language models are unsupervised multitask learners" (2019).
+// Bytes as characters that can be seen: the alphabet of byte-level vocabularies. Printable bytes are
+// themselves, the others U+0100 and on. Source: Radford et al., "Language models are unsupervised multitask learners"
+// (2019).
 #pragma once
 
 #include <array>

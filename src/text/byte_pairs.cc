@@ -64,9 +64,9 @@ class Learner {
   }
 
   void join(const SymbolPair& pair, std::uint32_t symbol) {
-    const std::vector<std::uint32_t> places = std::move(neighbours_[key_of(pair)].words);
+    const std::vector<std::uint32_t> words = std::move(neighbours_[key_of(pair)].words);
     neighbours_[key_of(pair)].words.clear();
-    for (const std::uint32_t w : places) {
+    for (const std::uint32_t w : words) {
       std::vector<std::uint32_t>& symbols = words_[w].symbols;
       std::vector<std::uint32_t> shorter;
       for (std::size_t i = 0; i < symbols.size(); ++i) {

@@ -42,7 +42,7 @@ inline bool optional_boolean(const JsonValue& stage, const char* key, bool other
 
 // Tokens and ids with their bounds.
 struct TokenLimits {
-  static constexpr std::size_t kLongestToken = 1024;  // characters: bounds the work at each place of a text
+  static constexpr std::size_t kLongestToken = 1024;  // characters: bounds the work at each position of a text
 
   std::int64_t vocab;  // ids are below
 

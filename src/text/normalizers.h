@@ -33,7 +33,7 @@ class StripSpace : public Normalizer {
   bool right_;
 };
 
-// Puts something before a text that is not empty, in the place of its first character.
+// Puts something before a text that is not empty, with the span of its first character.
 Characters prepended(std::u32string_view beginning, CharacterSpan text);
 
 class Prepend : public Normalizer {
@@ -45,7 +45,7 @@ class Prepend : public Normalizer {
   std::u32string beginning_;
 };
 
-// One string for another, in the place of its last character.
+// One string for another, with the span of its last character.
 class Replace : public Normalizer {
  public:
   // `from` is not empty.

@@ -59,7 +59,7 @@ std::unique_ptr<Model> read_bpe(const JsonValue& stage, const TokenLimits& limit
   return build_from(stage, [&] { return std::make_unique<Bpe>(std::move(vocabulary), merges, options); });
 }
 
-// [[token, score], ...], whose ids are their places.
+// [[token, score], ...], whose ids are their positions.
 std::unique_ptr<Model> read_unigram(const JsonValue& stage, const TokenLimits& limits) {
   std::vector<Vocabulary::Entry> entries;
   std::vector<double> scores;

@@ -45,7 +45,7 @@ const std::string& one_character(const JsonValue& value) {
   return text;
 }
 
-// The string that is looked for; no regular expressions.
+// The string to search for; no regular expressions.
 const std::string& pattern(const JsonValue& stage) {
   const JsonValue text = stage["pattern"]["String"];
   if (text.string().empty()) text.refuse("must not be empty");

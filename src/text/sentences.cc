@@ -108,7 +108,7 @@ class Splitter {
     return !lone_period || !is_abbreviation(begin, mark, first);
   }
 
-  // Whether what stands before the period at `period` is no word that ends a sentence.
+  // Whether what is before the period at `period` is no word that ends a sentence.
   bool is_abbreviation(std::size_t begin, std::size_t period, char32_t next) const {
     std::size_t at = period;
     while (at > begin && (is_letter(codes_[at - 1]) || is_digit(codes_[at - 1]) || codes_[at - 1] == U'.')) --at;

@@ -13,7 +13,7 @@ enum class SentenceBegin { not_lower_case, anything };
 std::vector<std::string_view> split_sentences(std::string_view text,
                                               SentenceBegin begin = SentenceBegin::not_lower_case);
 
-// Whether the text ends with a mark of East Asian width, after which no space stands.
+// Whether the text ends with a mark of East Asian width, after which no space comes.
 bool ends_wide(std::string_view text);
 
 }  // namespace qkv::text

@@ -1,4 +1,4 @@
-// Tokenizer: runs the stages over a text, and turns ids back into text.
+// Tokenizer: runs the stages over a text, and decodes ids.
 #include "qkv/text/tokenizer.h"
 
 #include <fmt/format.h>
@@ -59,34 +59,34 @@ class Encoder {
     result_.ids.push_back(id);
     result_.tokens.push_back(token);
     result_.type_ids.push_back(parts_.post_processor.type_id);
-    result_.offsets.push_back(place_of(token, span));
+    result_.offsets.push_back(span_of(token, span));
     result_.special.push_back(0);
   }
 
-  // Where the token stands in the text; a space that it has at an end stands for a character of the text there.
-  TextSpan place_of(const std::string& token, CharacterSpan span) const {
+  // The part of the text that the token covers; a space that it has at an end covers a character of the text there.
+  TextSpan span_of(const std::string& token, CharacterSpan span) const {
     using Spaces = text::PostProcessor::Spaces;
-    TextSpan place{span.front().begin, span.back().end};
+    TextSpan covered{span.front().begin, span.back().end};
     const Spaces spaces = parts_.post_processor.spaces;
-    if (spaces == Spaces::kept) return place;
+    if (spaces == Spaces::kept) return covered;
     const auto is_space = [](char32_t code) {
       return code == text::kByteCharacters[' '] || text::is_white_space(code);
     };
     const std::u32string codes = text::to_code_points(token);
     auto before = std::find_if_not(codes.begin(), codes.end(), is_space) - codes.begin();
     auto after = std::find_if_not(codes.rbegin(), codes.rend(), is_space) - codes.rbegin();
-    const bool first = result_.ids.size() == 1 || place.begin == 0;  // its own id is there already
+    const bool first = result_.ids.size() == 1 || covered.begin == 0;  // its own id is there already
     if (before > 0 && first && spaces == Spaces::trimmed_after_prefix) --before;
     for (std::size_t at = 0; before > 0 && at < span.size(); --before) {
-      place.begin = span[at].end;
-      while (at < span.size() && span[at].begin < place.begin) ++at;
+      covered.begin = span[at].end;
+      while (at < span.size() && span[at].begin < covered.begin) ++at;
     }
     for (std::size_t at = span.size(); after > 0 && at > 0; --after) {
-      place.end = span[at - 1].begin;
-      while (at > 0 && span[at - 1].end > place.end) --at;
+      covered.end = span[at - 1].begin;
+      while (at > 0 && span[at - 1].end > covered.end) --at;
     }
-    place.end = std::max(place.begin, place.end);
-    return place;
+    covered.end = std::max(covered.begin, covered.end);
+    return covered;
   }
 
   const Tokenizer::Parts& parts_;

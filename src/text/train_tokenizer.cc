@@ -41,7 +41,7 @@ Json byte_level() {
 Json tokenizer_json(const std::vector<std::string>& tokens, const Json& merges) {
   const std::size_t padding = tokens.size() + 2;
   Json vocab = {{kEnd, 0}, {kUnknown, 1}};
-  auto& members = vocab.get_ref<Json::object_t&>();  // all are new: operator[] would look each up in all before it
+  auto& members = vocab.get_ref<Json::object_t&>();  // all are new: operator[] would search all before it
   for (std::size_t i = 0; i < tokens.size(); ++i) members.push_back({tokens[i], i + 2});
   members.push_back({kPadding, padding});
   const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};

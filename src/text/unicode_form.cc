@@ -9,7 +9,7 @@ namespace {
 struct Part {
   char32_t code;
   int order;          // combining class
-  std::size_t takes;  // characters of the source that it stands for: 0 shares the place of the part before
+  std::size_t takes;  // characters of the source that it comes from: 0 shares the span of the part before
 };
 
 std::vector<Part> decomposed(CharacterSpan text, Equivalence equivalence) {
@@ -39,7 +39,7 @@ std::vector<Part> decomposed(CharacterSpan text, Equivalence equivalence) {
   return parts;
 }
 
-// The canonical composition algorithm: a part joins the last starter unless one of its class or above stands between.
+// The canonical composition algorithm: a part joins the last starter unless one of its class or above comes between.
 void compose_all(std::vector<Part>& parts) {
   std::size_t kept = 0;            // parts[0, kept) are done
   std::size_t starter = SIZE_MAX;  // in them
@@ -72,12 +72,12 @@ Characters to_form(CharacterSpan text, UnicodeForm form) {
   if (form == UnicodeForm::nfc || form == UnicodeForm::nfkc) compose_all(parts);
   Characters result;
   result.reserve(parts.size());
-  Character place{};
+  Character source{};
   std::size_t next = 0;
   for (const Part& part : parts) {
-    if (part.takes > 0) place = text[next];
+    if (part.takes > 0) source = text[next];
     next += part.takes;
-    result.push_back({part.code, place.begin, place.end});
+    result.push_back({part.code, source.begin, source.end});
   }
   return result;
 }

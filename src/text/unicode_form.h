@@ -7,8 +7,8 @@ namespace qkv::text {
 
 enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 
-// Places are those of the `tokenizers` library: the first part of a decomposed character takes its place, the others
-// share that of the character before them; a composed one has the place of its first part.
+// Spans are those of the `tokenizers` library: the first part of a decomposed character takes its span, the others
+// share that of the character before them; a composed one has the span of its first part.
 Characters to_form(CharacterSpan text, UnicodeForm form);
 
 class UnicodeNormalizer : public Normalizer {

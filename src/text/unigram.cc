@@ -32,7 +32,7 @@ void Unigram::build_index() {
 }
 
 void Unigram::tokenize(CharacterSpan word, std::vector<Piece>& pieces) const {
-  // The best way to cut what lies before each place: its last piece, and the sum of the scores.
+  // The best way to cut what lies before each position: its last piece, and the sum of the scores.
   struct Best {
     const Vocabulary::Entry* entry = nullptr;
     std::size_t begin = 0;

@@ -27,7 +27,7 @@ class WordPiece : public Model {
   Vocabulary vocabulary_;
   Trie trie_;
   std::string continuing_prefix_;
-  Trie::Node continuing_ = Trie::kNone;  // where the trie stands after the prefix
+  Trie::Node continuing_ = Trie::kNone;  // the node of the prefix
   const Vocabulary::Entry* unknown_;
   std::size_t max_word_characters_;
 };

@@ -12,7 +12,7 @@ bool visit_words(const Tokenizer::Parts& parts, Characters text, const WordVisit
   return true;
 }
 
-// Text without added tokens that are looked for as they are.
+// Text without added tokens that are searched for as they are.
 bool visit_between(const Tokenizer::Parts& parts, CharacterSpan raw, const WordVisitor& visit) {
   const Characters text = parts.normalizer ? parts.normalizer->normalize(raw) : Characters(raw.begin(), raw.end());
   for (const AddedTokens::Section& section : parts.added.split(text, true)) {

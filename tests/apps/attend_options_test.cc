@@ -87,7 +87,7 @@ TEST_F(Attend, SeveralBiases) {
                  2, "qkv attend", "--grad-bias: has 2 files for 1 of --bias");
 }
 
-// Three queries over four keys: bottom-right, query i stands at i + 1.
+// Three queries over four keys: bottom-right, query i is at i + 1.
 TEST_F(Attend, AlignmentWithoutCausal) {
   save_indifferent_queries();
   expect_weights({"--window", "1,0", "--align", "bottom-right"}, {3, 4}, {1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1});

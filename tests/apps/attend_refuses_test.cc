@@ -98,7 +98,7 @@ TEST_F(AttendRefuses, ArraysThatDoNotFit) {
 }
 
 TEST_F(AttendRefuses, MasksAndLengthsThatDoNotFit) {
-  expect_refusal({"--mask", folder_ / "b.npy"}, 3, "f32");  // a bias in the place of a mask
+  expect_refusal({"--mask", folder_ / "b.npy"}, 3, "f32");  // a bias for a mask
   write_npy(folder_ / "b.npy", Tensor::zeros({3, 4}, Dtype::u8));
   expect_refusal({"--mask", folder_ / "b.npy"}, 3, "[3, 4]");
   write_npy(folder_ / "b.npy", Tensor::zeros({2, 3, 3, 3, 3}));

@@ -209,10 +209,10 @@ TEST_F(Attend, RelativeTables) {
   const std::string t5 = logarithms("t5.npy", {1, 2, 3, 9, 5, 6, 7, 8});
   expect_weights({"--t5-table", t5, "--t5-max-distance", "4"}, shape, {1, 6, 7, 8, 2, 1, 6, 7, 3, 2, 1, 6});
   expect_weights({"--t5-table", t5, "--t5-bidirectional", "no"}, shape, {1, 1, 1, 1, 2, 1, 1, 1, 3, 2, 1, 1});
-  // Four places, two by two; three queries at the first ones.
-  const std::vector<double> places = {5, 4, 2, 1, 6, 5, 3, 2, 8, 7, 5, 4};
+  // Four positions, two by two; three queries at the first ones.
+  const std::vector<double> differences = {5, 4, 2, 1, 6, 5, 3, 2, 8, 7, 5, 4};
   const std::string swin = logarithms("s.npy", {1, 2, 3, 4, 5, 6, 7, 8, 9});
-  expect_weights({"--swin-table", swin, "--swin-window", "2,2"}, shape, places);
+  expect_weights({"--swin-table", swin, "--swin-window", "2,2"}, shape, differences);
   expect_message(attend({"--swin-table", swin}), 2, "qkv attend", "--swin-window");
   expect_message(attend({"--shaw-table", save<float>("r.npy", {2, 1}, {1, 1})}), 3, "qkv attend", "2 n + 1 rows");
   expect_message(attend({"--swin-table", swin, "--swin-window", "2"}), 2, "qkv attend", "--swin-window");

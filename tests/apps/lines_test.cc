@@ -45,7 +45,7 @@ TEST(Lines, BytesThatAreNotUtf8AreRefusedAfterTheAnswersBefore) {
   expect_message(encode("", {"--replace-invalid", "--exact-text"}), 2, "qkv tokenizer encode", "--replace-invalid");
 }
 
-// The same reader, so that one line tells of the others.
+// The same reader, so that one line is enough for the others.
 TEST(Lines, AreReadTheSameByTranslate) {
   const TempFolder folder;
   std::ofstream(folder / "in") << kMark + "You are\u00a0welcome\r\nThank you\n\xff\n";

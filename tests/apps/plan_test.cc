@@ -97,8 +97,7 @@ TEST(Plan, SaysWhatOptionsCost) {
   const std::string numbers = file("numbers.npy", Tensor::zeros({33, 4})),
                     rows = file("rows.npy", Tensor::zeros({33, 32}));
   const std::string slopes = file("slopes.npy", Tensor::zeros({4})), bias = file("bias.npy", Tensor::zeros({96, 128}));
-  const std::string places = file("places.npy", Tensor::zeros({23 * 31, 4})),
-                    w = file("w.npy", Tensor::zeros({32, 32}));
+  const std::string swin = file("swin.npy", Tensor::zeros({23 * 31, 4})), w = file("w.npy", Tensor::zeros({32, 32}));
   const struct {
     std::vector<std::string> options;
     const char* remark;
@@ -106,7 +105,7 @@ TEST(Plan, SaysWhatOptionsCost) {
              {{"--bias", bias}, "a bias"},
              {{"--t5-table", buckets}, "a table"},
              {{"--clipped-table", numbers}, "a table"},
-             {{"--swin-table", places, "--swin-window", "12,16"}, "Swin"},
+             {{"--swin-table", swin, "--swin-window", "12,16"}, "Swin"},
              {{"--shaw-table", rows}, "Shaw"},
              {{"--documents", of_queries, "--documents-key", ids}, "documents"},
              {{"--dropout", "0.1"}, "dropout"},

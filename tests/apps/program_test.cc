@@ -125,10 +125,10 @@ TEST(Program, InfoListsTheTargetsOfTheLibrary) {
 }
 
 TEST(Program, OutputThatCannotBeWrittenIsAnError) {
-  for (const char* place : {"/dev/full", "-"}) {
+  for (const char* output : {"/dev/full", "-"}) {
     for (const std::vector<std::string>& arguments :
          {std::vector<std::string>{"info"}, {"info", "--json"}, {"--help"}, {"attend", "--version"}, {"explain"}}) {
-      const Outcome outcome = run_program(arguments, {.output = place});
+      const Outcome outcome = run_program(arguments, {.output = output});
       expect_message(outcome, 4, arguments.front() == "--help" ? "qkv" : "qkv " + arguments.front(), "standard output");
     }
   }

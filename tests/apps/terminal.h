@@ -1,4 +1,4 @@
-// A terminal for a program that looks whether it writes to one.
+// A terminal for a program that asks whether it writes to one.
 #pragma once
 
 #include <sys/ioctl.h>

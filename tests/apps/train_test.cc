@@ -24,7 +24,7 @@ class TrainTest : public ::testing::Test {
             "--valid", files_.valid, "--out",       folder_ / out};
   }
 
-  // The config with one piece of text in the place of another.
+  // The config with one piece of text for another.
   void change_config(const std::string& from, const std::string& to) const {
     std::string config = contents(files_.config);
     ASSERT_NE(config.find(from), std::string::npos) << from;

@@ -200,7 +200,7 @@ TEST(Generate, NoRunOfForbiddenTokensIsWritten) {
   EXPECT_EQ(written({}), (std::vector<std::int32_t>{0, 0, 0, 0}));
   EXPECT_EQ(written({{0}, {2, 2, 2}}), (std::vector<std::int32_t>{2, 2, 3, 3}));
   EXPECT_EQ(written({{0}, {2, 2, 2}, {3, 3}, {2, 2, 3}}), (std::vector<std::int32_t>{2, 2, 1}));
-  EXPECT_EQ(written({{0, 0}, {0, 2, 2}, {0, 2, 3}}), (std::vector<std::int32_t>{2, 1}));  // the start is looked at
+  EXPECT_EQ(written({{0, 0}, {0, 2, 2}, {0, 2, 3}}), (std::vector<std::int32_t>{2, 1}));  // the start counts
 }
 
 // The first token has probabilities 0.5, 0.25, 0.25 for 2, 3 and the end; the second one, too.

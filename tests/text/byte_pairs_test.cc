@@ -41,7 +41,7 @@ std::vector<SymbolPair> learned_slowly(std::vector<CountedWord> words, std::uint
 }
 
 TEST(BytePairs, ByHand) {
-  // Sennrich's example: low 5, lower 2, newest 6, widest 3; letters by place in the alphabet.
+  // Sennrich's example: low 5, lower 2, newest 6, widest 3; letters by position in the alphabet.
   const auto word = [](const char* letters, std::int64_t count) {
     CountedWord result{{}, count};
     for (; *letters != '\0'; ++letters) result.symbols.push_back(static_cast<std::uint32_t>(*letters - 'a'));

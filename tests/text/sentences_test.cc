@@ -72,7 +72,7 @@ TEST(Sentences, KnowTheMarksAfterWhichNoSpaceStands) {
   EXPECT_FALSE(ends_wide(""));
 }
 
-// Each of these is one sentence wherever it stands; a gap of nothing may stand before the second list alone.
+// Each of these is one sentence wherever it is; a gap of nothing may come before the second list alone.
 const Sentences kSpaced = {"Mr. Brown left.",
                            "Is it 5 p.m. yet?",
                            "He said \"Stop!\" twice.",

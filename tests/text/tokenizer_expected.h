@@ -8,7 +8,7 @@
 
 namespace qkv {
 
-// As make.py and make_schemes.py write them: "id:begin:end" for each token, places counted in characters.
+// As make.py and make_schemes.py write them: "id:begin:end" for each token, positions counted in characters.
 inline std::string described(const Encoding& encoding, std::string_view text) {
   std::vector<std::size_t> character_at(text.size() + 1);
   std::size_t seen = 0;

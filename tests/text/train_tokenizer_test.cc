@@ -58,7 +58,7 @@ TEST(TrainTokenizer, SpecialTokens) {
             "a");  // as frequent as ab, but the space is the lower byte
   EXPECT_EQ(tokenizer.token_of(259),
             "\xC4\xA0"
-            "ab");  // U+0120 stands for the space
+            "ab");  // U+0120 is the space
   EXPECT_EQ(tokenizer.encode("ab").ids, (std::vector<std::int32_t>{259, 0}));
   EXPECT_EQ(tokenizer.encode("").ids, std::vector<std::int32_t>{0});
 }

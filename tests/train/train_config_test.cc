@@ -17,9 +17,9 @@ const std::string kSmallest =
 
 std::string with(const std::string& from, const std::string& to) {
   std::string changed = kSmallest;
-  const std::size_t place = changed.find(from);
-  EXPECT_NE(place, std::string::npos) << from;
-  return changed.replace(place, from.size(), to);
+  const std::size_t begin = changed.find(from);
+  EXPECT_NE(begin, std::string::npos) << from;
+  return changed.replace(begin, from.size(), to);
 }
 
 TEST(TrainConfig, ReadsTheSmallest) {

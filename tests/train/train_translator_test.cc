@@ -130,7 +130,7 @@ TEST(TrainTranslator, LeavesOutOrTruncatesWhatIsTooLong) {
   EXPECT_NE(notice_of("c", "\"max_length\": 5, ", "").find("pairs have more than 5 tokens"), std::string::npos);
 }
 
-// The same training as on pairs that end where those are cut off: the end token takes the last place.
+// The same training as on pairs that end where those are cut off: the end token comes last.
 TEST(TrainTranslator, TruncatedPairsEndEarlier) {
   const test::TemporaryFolder folder;
   TrainTranslatorFiles files = test::tiny_training(folder);
@@ -226,17 +226,17 @@ TEST(TrainTranslator, AModelWithoutCheckpointsIsNotOverwritten) {
   EXPECT_EQ(snapshot(files.out), before);
 }
 
-// Whoever looks at the folder while it is trained finds the best model so far, whole.
+// Whoever reads the folder while it is trained finds the best model so far, whole.
 TEST(TrainTranslator, TheFolderIsAModelFromTheFirstValidationOn) {
   const test::TemporaryFolder folder;
   const TrainTranslatorFiles files = test::tiny_training(folder);
   Watcher watcher;
-  int looks = 0;
+  int reads = 0;
   watcher.on_step = [&](const TrainingProgress& progress) {
     if (progress.step != 10 && progress.step != 11 && progress.step != 21) return;
     EXPECT_EQ(fs::exists(files.out + "/model.safetensors"), progress.step > 10);
     if (progress.step == 10) return;
-    ++looks;
+    ++reads;
     Translator::load(files.out).translate("one two");
     TrainTranslatorFiles further = files;
     further.from = files.out;
@@ -244,7 +244,7 @@ TEST(TrainTranslator, TheFolderIsAModelFromTheFirstValidationOn) {
     EXPECT_EQ(train_translator(further).step, 30);
   };
   train_translator(files, {.observer = &watcher});
-  EXPECT_EQ(looks, 2);
+  EXPECT_EQ(reads, 2);
 }
 
 TEST(TrainTranslator, DivergenceLeavesTheBestModel) {

@@ -55,7 +55,7 @@ class Tokenizer {
 
   // FormatError, naming the file, the field and the rule, for a file that breaks one; IoError if it cannot be read.
   static Tokenizer load(const std::string& path, std::int64_t vocab = kAnyVocab);
-  // From the text of a tokenizer.json; `name` stands for the file in messages.
+  // From the text of a tokenizer.json; `name` is that of the file in messages.
   static Tokenizer parse(std::string_view json, const std::string& name, std::int64_t vocab = kAnyVocab);
 
   // Bytes that are not UTF-8 read as U+FFFD, as Python's errors="replace" has it. std::invalid_argument if max_length
