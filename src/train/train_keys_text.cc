@@ -29,14 +29,14 @@ std::string wrapped(const std::string& text, std::size_t width, const std::strin
 }  // namespace
 
 std::string train_keys_text() {
-  constexpr std::size_t kWidth = 98;
+  constexpr std::size_t kColumns = 98;
   std::string text = "Keys of the config, with type, unit and default (docs/training.md):\n", section;
   for (const TrainKey& key : train_keys()) {
     if (key.section != section) text += fmt::format("\n\"{}\"\n", key.section);
     section = key.section;
     const std::string unit = key.unit == "-" ? "" : " (" + key.unit + ")";
-    text += wrapped(fmt::format("{:<16} {}{}; {}", key.name, key.type, unit, default_of(key)), kWidth, "  ");
-    text += wrapped(key.meaning, kWidth, std::string(6, ' '));
+    text += wrapped(fmt::format("{:<16} {}{}; {}", key.name, key.type, unit, default_of(key)), kColumns, "  ");
+    text += wrapped(key.meaning, kColumns, std::string(6, ' '));
   }
   return text;
 }
