@@ -1,4 +1,4 @@
-// qkv explain --model: the folder, the options and their refusals; the rest is explain/model_heads_test.cc.
+// qkv explain --model: the folder, the options and their refusals; the rest is explain/head_survey_test.cc.
 #include <nlohmann/json.hpp>
 
 #include "apps/tiny_bert.h"

@@ -1,4 +1,6 @@
 // What the model that ships attends to while it translates: weights of its own run, words, text, JSON and refusals.
+#include "qkv/explain/translated_text.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 
 #include "explain/example.h"
 #include "qkv/explain/explain_model.h"
-#include "qkv/explain/translated_text.h"
 
 namespace qkv {
 namespace {
