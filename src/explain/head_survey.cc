@@ -10,11 +10,21 @@
 namespace qkv {
 namespace {
 
+void check(const Alignment& alignment) {
+  for (const TokenWords* own : {&alignment.source, &alignment.target}) {
+    for (const std::int64_t word : own->word_of) {
+      require(word < std::ssize(own->words), "a token is part of word {}; there are {}", word, own->words.size());
+    }
+  }
+}
+
 // Adds weights [target tokens, heads, source tokens] to those of words.
 void add_weights(const TensorView& weights, const Alignment& alignment, double factor, Tensor& words) {
   const Tensor exact = convert(weights, Dtype::f64);
   const double* weight = exact.data<double>();
-  const std::vector<std::int64_t>& target = alignment.target.word_of;
+  const std::vector<std::int64_t>&source = alignment.source.word_of, &target = alignment.target.word_of;
+  require(weights.size(0) == std::ssize(target) && weights.size(2) == std::ssize(source),
+          "weights {} must align {} tokens with {}", to_string(weights.shape()), target.size(), source.size());
   for (std::int64_t i = 0; i < weights.size(0); ++i) {
     const std::int64_t word = target[static_cast<std::size_t>(i)];
     if (word < 0) {
@@ -24,7 +34,7 @@ void add_weights(const TensorView& weights, const Alignment& alignment, double f
     const auto tokens = static_cast<double>(std::count(target.begin(), target.end(), word));
     double* row = words.data<double>() + word * words.size(1);
     for (std::int64_t head = 0; head < weights.size(1); ++head) {
-      for (const std::int64_t source_word : alignment.source.word_of) {
+      for (const std::int64_t source_word : source) {
         const double share = *weight++ * factor / tokens;
         if (source_word >= 0) row[source_word] += share;
       }
@@ -65,6 +75,7 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
   HeadSurvey survey{.attentions = input.attentions()};
   const auto& [sequences, sites, title, alignment] = survey.attentions;
   if (alignment) {
+    check(*alignment);
     survey.word_weights =
         Tensor::zeros({std::ssize(alignment->target.words), std::ssize(alignment->source.words)}, Dtype::f64);
   }

@@ -73,7 +73,7 @@ TEST(Explainable, AnyKindIsTraced) {
   EXPECT_TRUE(test::has_line_with(to_text(trace), "->  sky 0.750, sea 0.250, <class> 0.000\n")) << to_text(trace);
 }
 
-// Two target tokens are one word, of two source words; the third is of none.
+// Two target tokens are one word, of two source words; then the first one is part of none.
 TEST(Explainable, WordsAreAlignedByTheirTokens) {
   TwoPictures pictures;
   pictures.attentions_.alignment = Alignment{.source_text = "sky-sea",
@@ -88,6 +88,10 @@ TEST(Explainable, WordsAreAlignedByTheirTokens) {
 
   pictures.attentions_.alignment->target = {{"green"}, {-1, 0}};
   EXPECT_EQ(survey_heads(pictures).word_weights.view().at<double>({0, 0}), 0.75);
+  for (const std::vector<std::int64_t>& wrong : {std::vector<std::int64_t>{0, 1}, {0}, {0, 0, 0}}) {
+    pictures.attentions_.alignment->target = {{"green"}, wrong};
+    EXPECT_THROW(survey_heads(pictures), std::invalid_argument);
+  }
 }
 
 }  // namespace
