@@ -249,29 +249,43 @@ class Listed : public Classifier {
   mutable std::size_t next_ = 0;
 };
 
-TrainingResult patient(const std::vector<Listed::Measures>& list) {
-  const test::TemporaryFolder folder;
-  Listed model(list);
+TrainingConfig patient() {
   TrainingConfig settings = config();
   settings.batch_tokens = 10'000;  // one batch
   settings.validate_every = 1;
   settings.patience = 2;
   settings.average = 1;
-  return run(model, folder / "", {}, settings);
+  return settings;
+}
+
+TrainingResult run_listed(const std::vector<Listed::Measures>& list) {
+  const test::TemporaryFolder folder;
+  Listed model(list);
+  return run(model, folder / "", {}, patient());
 }
 
 // The accuracy decides against the loss; with the same accuracy, the loss does.
 TEST(ClassifierTraining, EndsWhereTheAccuracyDoesNotRise) {
-  const TrainingResult higher = patient({{1, 0.5}, {2, 0.75}, {0.5, 0.5}, {0.25, 0.5}, {0.1, 0.875}});
+  const TrainingResult higher = run_listed({{1, 0.5}, {2, 0.75}, {0.5, 0.5}, {0.25, 0.5}, {0.1, 0.875}});
   EXPECT_EQ(higher.step, 4);
   EXPECT_EQ(higher.best_step, 2);
   EXPECT_EQ(higher.best_loss, 2);
   EXPECT_EQ(higher.best_metric->value, 0.75);
-  EXPECT_EQ(patient({{1, 0.5}, {0.5, 0.5}, {0.75, 0.5}, {0.5, 0.5}, {0.25, 0.5}}).best_step, 2);
+  EXPECT_EQ(run_listed({{1, 0.5}, {0.5, 0.5}, {0.75, 0.5}, {0.5, 0.5}, {0.25, 0.5}}).best_step, 2);
+}
+
+TEST(ClassifierTraining, ResumesWithTheBestAccuracy) {
+  const test::TemporaryFolder folder;
+  Listed first({{1, 0.875}}), second({{0.5, 0.5}});
+  EXPECT_THROW(run(first, folder / "", Stopper(1).options(), patient()), Stopped);
+  const TrainingResult result = run(second, folder / "", {}, patient());
+  EXPECT_EQ(result.step, 3);
+  EXPECT_EQ(result.best_step, 1);
+  EXPECT_EQ(result.best_metric->value, 0.875);
 }
 
 TEST(ClassifierTraining, AnAccuracyThatIsNoNumberEndsIt) {
-  EXPECT_EQ(test::message_of<std::invalid_argument>([] { patient({{1, std::nan("")}}); }),
+  EXPECT_EQ(test::message_of<std::invalid_argument>([] { run_listed({{1, std::nan("")}}); }),
             "train: at step 1 the validation accuracy is not a number; a lower rate or a clip may help");
 }
 
