@@ -7,7 +7,9 @@ namespace qkv {
 
 const std::vector<std::pair<std::string, Activation>>& activation_names() {
   static const std::vector<std::pair<std::string, Activation>> names = {
-      {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"swish", Activation::silu}, {"silu", Activation::silu}};
+      {"relu", Activation::relu},          {"gelu", Activation::gelu},
+      {"gelu_new", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"swish", Activation::silu},         {"silu", Activation::silu}};
   return names;
 }
 

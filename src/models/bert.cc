@@ -5,12 +5,18 @@
 
 #include <stdexcept>
 
-#include "layers/basic/scoped_observer.h"
-
 namespace qkv {
 namespace {
 
-std::string layer_scope(std::int64_t layer) { return fmt::format("layers.{}.", layer); }
+StackConfig stack_config(const BertConfig& config) {
+  return {.layer = {.model_dim = config.model_dim,
+                    .heads = config.heads,
+                    .ff_dim = config.ff_dim,
+                    .activation = config.activation,
+                    .epsilon = config.epsilon},
+          .layers = config.layers,
+          .final_norm = false};
+}
 
 // The row of each token in the table of positions.
 std::vector<std::int32_t> positions_of(const TokenBatch& tokens, const BertConfig& config) {
@@ -49,19 +55,12 @@ Bert::Bert(const BertConfig& config, Weights& weights)
     : config_(config),
       word_({.count = config.vocab, .dim = config.model_dim}, weights, "embeddings.word."),
       position_({.count = config.position_rows(), .dim = config.model_dim}, weights, "embeddings.position."),
-      norm_({.dim = config.model_dim, .epsilon = config.epsilon}, weights, "embeddings.norm.") {
-  if (config.types > 0) {
-    type_.emplace(EmbeddingConfig{.count = config.types, .dim = config.model_dim}, weights, "embeddings.type.");
-  }
-  for (std::int64_t i = 0; i < config.layers; ++i) {
-    layers_.emplace_back(EncoderLayerConfig{.model_dim = config.model_dim,
-                                            .heads = config.heads,
-                                            .ff_dim = config.ff_dim,
-                                            .activation = config.activation,
-                                            .epsilon = config.epsilon},
-                         weights, layer_scope(i));
-  }
-}
+      type_(config.types == 0 ? std::nullopt
+                              : std::optional<Embedding>(
+                                    std::in_place, EmbeddingConfig{.count = config.types, .dim = config.model_dim},
+                                    weights, "embeddings.type.")),
+      norm_({.dim = config.model_dim, .epsilon = config.epsilon}, weights, "embeddings.norm."),
+      encoder_(stack_config(config), weights) {}
 
 Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Observer* observer) const {
   const std::vector<std::int32_t> positions = positions_of(tokens, config_);
@@ -70,12 +69,7 @@ Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Obser
   position_.add(positions, x);
   x = norm_.forward(x, {}, options.threads);
   if (observer != nullptr) observer->receive("embeddings", x);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const MultiHeadAttentionOptions attention{.threads = options.threads, .stop = options.stop};
-    x = observed(observer, layer_scope(static_cast<std::int64_t>(i)),
-                 [&](Observer* scoped) { return layers_[i].forward({x, tokens.offsets}, attention, scoped); });
-  }
-  return x;
+  return encoder_.forward({x, tokens.offsets}, {.threads = options.threads, .stop = options.stop}, observer);
 }
 
 void Bert::visit(const ParameterVisitor& visitor) const {
@@ -83,9 +77,7 @@ void Bert::visit(const ParameterVisitor& visitor) const {
   position_.visit(visitor, "embeddings.position.");
   if (type_) type_->visit(visitor, "embeddings.type.");
   norm_.visit(visitor, "embeddings.norm.");
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i].visit(visitor, layer_scope(static_cast<std::int64_t>(i)));
-  }
+  encoder_.visit(visitor);
 }
 
 void Bert::update(const ParameterUpdater& updater) {
@@ -93,9 +85,7 @@ void Bert::update(const ParameterUpdater& updater) {
   position_.update(updater, "embeddings.position.");
   if (type_) type_->update(updater, "embeddings.type.");
   norm_.update(updater, "embeddings.norm.");
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i].update(updater, layer_scope(static_cast<std::int64_t>(i)));
-  }
+  encoder_.update(updater);
 }
 
 }  // namespace qkv

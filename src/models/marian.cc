@@ -11,7 +11,7 @@
 #include "layers/basic/affine.h"
 #include "layers/basic/layer_dropout.h"
 #include "layers/basic/scoped_observer.h"
-#include "layers/stack/transformer_layer.h"
+#include "layers/stack/layer_parts.h"
 #include "models/marian_names.h"
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/initial_weights.h"

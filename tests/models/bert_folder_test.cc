@@ -73,8 +73,10 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
       {"config.json: max_position_embeddings is 0, must be 1 to 1048576", set("max_position_embeddings", 0)},
       {"config.json: max_position_embeddings must be an integer, is number", set("max_position_embeddings", 1e9)},
       {"config.json: type_vocab_size is 0, must be 1 to 1048576", set("type_vocab_size", 0)},
-      {"config.json: hidden_act must be \"relu\", \"gelu\", \"swish\" or \"silu\", is \"gelu_new\"",
-       set("hidden_act", "gelu_new")},
+      {"config.json: hidden_act must be \"relu\", \"gelu\", \"gelu_new\", \"gelu_pytorch_tanh\", \"swish\" or "
+       "\"silu\", is "
+       "\"quick_gelu\"",
+       set("hidden_act", "quick_gelu")},
       {"config.json: hidden_act must be a string, is null", set("hidden_act", nullptr)},
       {"config.json: model_type is \"gpt2\"; the supported encoders are \"bert\", \"roberta\", \"xlm-roberta\" and "
        "\"distilbert\"",

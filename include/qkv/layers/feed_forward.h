@@ -1,7 +1,10 @@
-// y = W2 activation(W1 x + b1) + b2 on the rows of x: the sublayer between attentions.
+// y = W2 activation(W1 x + b1) + b2 on the rows of x: the sublayer between attentions. Gated (GLU; SwiGLU with silu,
+// GEGLU with gelu): y = W2 (activation(W1 x + b1) * (W3 x + b3)) + b2. Source: Shazeer, "GLU variants improve
+// Transformer" (2020).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "qkv/activation.h"
@@ -17,23 +20,26 @@ struct FeedForwardConfig {
   std::int64_t ff_dim = 0;
   Activation activation = Activation::relu;
   bool bias = true;
+  bool gated = false;
 };
 
 // What backward needs of a forward pass.
 struct FeedForwardSaved {
   Tensor wide{};  // [n, ff_dim]: what the activation takes
+  Tensor gate{};  // [n, ff_dim], if gated: what its result is multiplied by
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
 class FeedForward {
  public:
-  // Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim] and their biases.
+  // Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim], if gated linear3.weight [ff_dim,
+  // model_dim], and their biases.
   FeedForward(const FeedForwardConfig& config, Weights& weights, const std::string& scope = "");
 
   // x [..., model_dim] -> [..., model_dim].
   Tensor forward(const TensorView& x, int threads = 0) const;
 
-  // The same for training: y = W2 dropout(activation(W1 x + b1)) + b2.
+  // The same for training: dropout applies to what W2 takes.
   Tensor forward(const TensorView& x, const Dropout& dropout, FeedForwardSaved& saved, int threads = 0) const;
   // With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
   // them, and to grad_x, of x's shape, if it is given.
@@ -46,6 +52,7 @@ class FeedForward {
  private:
   FeedForwardConfig config_;
   Linear first_, second_;
+  std::optional<Linear> third_;
 };
 
 }  // namespace qkv

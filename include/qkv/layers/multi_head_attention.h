@@ -41,27 +41,44 @@ namespace qkv {
 //   two_stage  a shared matrix [shared_dim, in], then one for each head: [heads, head_dim, shared_dim]
 enum class HeadScheme { packed, per_head, two_stage };
 
-// Parameters, with inner = heads * head_dim:
-//   packed: in_proj_weight [3 inner, model_dim] if all inputs have this size, else q_proj_weight [inner, model_dim],
-//     k_proj_weight and v_proj_weight; in_proj_bias [3 inner]
+// Which projections have a bias.
+struct ProjectionBias {
+  bool query = true, key = true, value = true, out = true;
+};
+
+// Keys p - left <= j <= p + right, with positions as in mask.h; -1 leaves that side open.
+struct AttentionWindow {
+  std::int64_t left = -1, right = -1;
+};
+
+// Parameters, with inner = heads * head_dim, for keys and values kv_heads * head_dim:
+//   packed: in_proj_weight [the three inner, model_dim] if all inputs have this size, else q_proj_weight [inner,
+//     model_dim], k_proj_weight and v_proj_weight; in_proj_bias [the inner of those that have a bias]
 //   per_head, two_stage, with ROLE one of query, key and value: ROLE.weight [heads, head_dim, ...],
 //     ROLE.bias [heads, head_dim]; two_stage also ROLE.shared_weight [inner, ...], ROLE.shared_bias [inner]
 //   bias_k and bias_v [1, 1, inner]; out_proj.weight [out_dim, inner], out_proj.bias [out_dim]
 struct MultiHeadAttentionConfig {
   std::int64_t model_dim = 0;  // size of the queries
   std::int64_t heads = 1;
+  // Heads of keys and values, which divide `heads`: query head h uses h / (heads / kv_heads). 0: heads. Source: Ainslie
+  // et al., "GQA" (2023).
+  std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;         // query, key and value of one head; 0: model_dim / heads
   std::int64_t key_input_dim = 0;    // size of the inputs that keys are projected from; 0: model_dim
   std::int64_t value_input_dim = 0;  // the same for values
   std::int64_t out_dim = 0;          // 0: model_dim
-  bool bias = true;                  // in all projections
-  bool bias_kv = false;              // a learnt key and value that every query sees
-  bool zero_attention = false;       // a key and value of zeros that every query sees
+  bool bias = true;                  // in those projections that projection_bias names
+  ProjectionBias projection_bias{};
+  bool bias_kv = false;         // a learnt key and value that every query sees
+  bool zero_attention = false;  // a key and value of zeros that every query sees
   HeadScheme scheme = HeadScheme::packed;
   // Projected queries and keys are rotated by their positions (positions.h): row i of a sequence has position i, after
   // a cache the number of cached keys plus i. Needs an even head_dim; not together with bias_kv and zero_attention,
   // whose keys have no position, nor, without a cache, with Align::bottom_right.
   std::optional<RotaryConfig> rotary{};
+  std::optional<double> scale{};            // of the logits (attention.h); unset: 1 / sqrt(head_dim)
+  double soft_cap = 0;                      // of the logits (attention.h); 0: off
+  std::optional<AttentionWindow> window{};  // goes with every mask of a call; not with bias_kv and zero_attention
 };
 
 struct MultiHeadAttentionOptions {
@@ -104,9 +121,10 @@ class MultiHeadAttention {
   Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
   Tensor forward(const Sequences& query, const Sequences& memory, const MultiHeadAttentionOptions& options = {},
                  Observer* observer = nullptr) const;
-  // The observer receives query, key (rotated, if rotary), value (split into heads: [batch, heads, length, head_dim]),
-  // extra_key, extra_value ([extra keys, heads, head_dim]) if there are any, logits, weights ([batch, heads, q_len,
-  // k_len]), heads (each head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads,
+  // The observer receives query, key (rotated, if rotary), value (split into heads: [batch, heads or kv_heads, length,
+  // head_dim]), extra_key, extra_value ([extra keys, kv_heads, head_dim]) if there are any, logits, weights ([batch,
+  // heads, q_len, k_len]), heads (each head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged:
+  // [tokens, heads,
   // ...].
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
@@ -138,8 +156,10 @@ class MultiHeadAttention {
 
  private:
   void make_extra_rows();
+  // With the window.
+  Mask mask_of(const MultiHeadAttentionOptions& options) const;
   // If rotary: rotates projected rows of this form; row i of sequence b has position starts[b] + i (none: i).
-  void rotate(const Sequences& form, Tensor& projected, int direction, int threads,
+  void rotate(const Sequences& form, std::int64_t heads, Tensor& projected, int direction, int threads,
               std::span<const std::int64_t> starts = {}) const;
   struct Inputs;
 
@@ -154,7 +174,7 @@ class MultiHeadAttention {
   MultiHeadAttentionConfig config_;
   std::shared_ptr<const HeadLayout> layout_;  // of parameters_: all but those of out_
   std::vector<PackedParameter> parameters_;
-  Tensor extra_key_, extra_value_;  // [extra keys, heads, head_dim]
+  Tensor extra_key_, extra_value_;  // [extra keys, kv_heads, head_dim]
   Linear out_;
 };
 

@@ -1,9 +1,11 @@
 // A residual connection around a sublayer f, with its norm and dropout:
 //   post  y = norm(x + dropout(f(x)))        Source: Vaswani et al., "Attention is all you need" (2017), section 3.1
 //   pre   y = x + dropout(f(norm(x)))        Source: Xiong et al., "On layer normalization in the Transformer" (2020)
+//   both  y = x + dropout(after(f(norm(x)))) with a norm of its own after f. Source: Gemma 2 (2024)
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "qkv/attention/dropout.h"
@@ -11,11 +13,18 @@
 
 namespace qkv {
 
-enum class NormOrder { post, pre };
+enum class NormOrder {
+  post,
+  pre,
+  both,
+  parallel,  // of a layer: one pre-norm residual connection around attention and feed-forward side by side (GPT-J,
+             // 2021)
+};
 
 // What backward needs of a forward pass.
 struct ResidualSaved {
-  Tensor kept{};  // post: x + dropout(f(x)); pre: norm(x)
+  Tensor kept{};   // post: x + dropout(f(x)); else norm(x)
+  Tensor inner{};  // both: f(norm(x))
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
@@ -27,7 +36,7 @@ class Residual {
   using SublayerBackward =
       std::function<void(const TensorView& input, const TensorView& grad_out, const MutableTensorView& grad_input)>;
 
-  // Takes the weights of the norm.
+  // Takes the weights of the norm; both: also those of the other one, after.*.
   Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope);
 
   Tensor forward(const TensorView& x, const Sublayer& f, int threads = 0) const;
@@ -37,12 +46,13 @@ class Residual {
   void backward(const TensorView& x, const SublayerBackward& f, const Dropout& dropout, const ResidualSaved& saved,
                 const TensorView& grad_out, Tensor& grad_x, int threads = 0);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const { norm_.visit(visitor, scope); }
-  void update(const ParameterUpdater& updater, const std::string& scope = "") { norm_.update(updater, scope); }
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
   NormOrder order_;
   LayerNorm norm_;
+  std::optional<LayerNorm> after_;
 };
 
 }  // namespace qkv

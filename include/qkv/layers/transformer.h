@@ -13,78 +13,63 @@
 #include <span>
 #include <vector>
 
-#include "qkv/layers/decoder_layer.h"
-#include "qkv/layers/encoder_layer.h"
+#include "qkv/layers/transformer_layer.h"
 
 namespace qkv {
 
 struct StackConfig {
   TransformerLayerConfig layer{};
   std::int64_t layers = 6;
-  bool final_norm = true;  // with the epsilon and the bias of the layers
+  std::vector<TransformerLayerConfig> each{};  // of each layer, where they differ; empty: all are as `layer`
+  bool final_norm = true;                      // with the epsilon and the bias of the layers
 };
 
 // What backward needs of a forward pass.
-template <class LayerSaved>
 struct StackSaved {
-  std::vector<LayerSaved> layers;
+  std::vector<TransformerLayerSaved> layers;
   std::vector<Tensor> between;  // what follows each layer but the last, and the last one if a final norm follows it
 };
-using EncoderSaved = StackSaved<EncoderLayerSaved>;
-using DecoderSaved = StackSaved<DecoderLayerSaved>;
+using EncoderSaved = StackSaved;
+using DecoderSaved = StackSaved;
 
-// These classes are safe for concurrent forward(); only update() and backward() modify them.
-class Encoder {
- public:
-  // Takes layers.N.* (encoder_layer.h) and norm.*.
-  Encoder(const StackConfig& config, Weights& weights, const std::string& scope = "");
-
-  // As in encoder_layer.h; the observer receives "layers.N.NAME", then "norm".
-  Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
-  Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options, const Dropout& dropout,
-                 EncoderSaved& saved) const;
-  Tensor backward(const Sequences& x, const MultiHeadAttentionOptions& options, const Dropout& dropout,
-                  const EncoderSaved& saved, const TensorView& grad_out);
-
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
- private:
-  std::vector<EncoderLayer> layers_;
-  std::optional<LayerNorm> norm_;
-};
-
-struct DecoderCache {
-  std::vector<DecoderLayerCache> layers;
+struct StackCache {
+  std::vector<TransformerLayerCache> layers;
 
   // Sequence b continues what was sequence parents[b] (key_value_cache.h).
   void reorder(std::span<const std::int64_t> parents);
 };
+using DecoderCache = StackCache;
 
-class Decoder {
+// Layers one after the other, and a norm if the config has it. Safe for concurrent forward(); only update() and
+// backward() modify it.
+class TransformerStack {
  public:
-  // Takes layers.N.* (decoder_layer.h) and norm.*.
-  Decoder(const StackConfig& config, Weights& weights, const std::string& scope = "");
+  using Config = StackConfig;
+  using Saved = StackSaved;
+  using Cache = StackCache;
 
-  // As in decoder_layer.h; the observer receives "layers.N.NAME", then "norm".
-  Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options = {},
-                 Observer* observer = nullptr) const;
-  // For generating, as in decoder_layer.h.
-  DecoderCache make_cache(const Sequences& memory, int threads = 0) const;
-  Tensor forward(const TensorView& x, DecoderCache& cache, int threads = 0) const;
-  Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,
-                 const Dropout& dropout, DecoderSaved& saved) const;
-  Tensor backward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,
-                  const Dropout& dropout, const DecoderSaved& saved, const TensorView& grad_out,
-                  const MutableTensorView& grad_memory);
+  // Takes layers.N.* (transformer_layer.h) and norm.*.
+  TransformerStack(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope = "");
+
+  // As in transformer_layer.h; the observer receives "layers.N.NAME", then "norm".
+  Tensor run(const TransformerLayerInput& in, Observer* observer) const;
+  Tensor run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const;
+  Tensor run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
+                      const TensorView& grad_out, const MutableTensorView& grad_memory);
+  Cache make_cache(std::int64_t batch) const;
+  Cache make_cache(const Sequences& memory, int threads = 0) const;
+  Tensor forward(const TensorView& x, Cache& cache, int threads = 0) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
-  std::vector<DecoderLayer> layers_;
+  std::vector<TransformerLayer> layers_;
   std::optional<LayerNorm> norm_;
 };
+
+using Encoder = EncoderOf<TransformerStack>;
+using Decoder = DecoderOf<TransformerStack>;
 
 struct TransformerConfig {
   TransformerLayerConfig layer{};
@@ -126,7 +111,7 @@ class Transformer {
   // "encoder.NAME", then "decoder.NAME".
   Tensor forward(const Sequences& source, const Sequences& target, const TransformerOptions& options = {},
                  Observer* observer = nullptr) const;
-  // The same for training, with dropout as in encoder_layer.h.
+  // The same for training, with dropout as in transformer_layer.h.
   Tensor forward(const Sequences& source, const Sequences& target, const TransformerOptions& options,
                  const Dropout& dropout, TransformerSaved& saved) const;
   // With the same inputs, options and dropout, and the gradient of the output: adds to the gradients of the parameters

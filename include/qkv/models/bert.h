@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "qkv/layers/embedding.h"
-#include "qkv/layers/encoder_layer.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/parameter.h"
+#include "qkv/layers/transformer.h"
 #include "qkv/observer.h"
 
 namespace qkv {
@@ -66,11 +66,11 @@ class Bert {
   static BertConfig check(const std::string& folder);
 
   // Takes embeddings.{word,position}.weight, embeddings.type.weight if there are types, embeddings.norm.* and
-  // layers.N.* (encoder_layer.h).
+  // layers.N.* (transformer_layer.h).
   Bert(const BertConfig& config, Weights& weights);
 
   // The last hidden states. std::invalid_argument if an id or a type is not in its table, or a sequence is too long.
-  // The observer receives "embeddings", then what encoder_layer.h names, as "layers.N.NAME".
+  // The observer receives "embeddings", then what transformer_layer.h names, as "layers.N.NAME".
   Tensor forward(const TokenBatch& tokens, const BertOptions& options = {}, Observer* observer = nullptr) const;
 
   const BertConfig& config() const { return config_; }
@@ -82,7 +82,7 @@ class Bert {
   Embedding word_, position_;
   std::optional<Embedding> type_;
   LayerNorm norm_;
-  std::vector<EncoderLayer> layers_;
+  Encoder encoder_;
 };
 
 }  // namespace qkv

@@ -7,6 +7,8 @@
 namespace qkv {
 namespace {
 
+constexpr const char* kAfter = "after.";
+
 // dropout of x, which is row-major [..., size].
 Tensor dropped(const Dropout& dropout, const Tensor& x, int threads) {
   Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
@@ -18,11 +20,14 @@ Tensor dropped(const Dropout& dropout, const Tensor& x, int threads) {
 }  // namespace
 
 Residual::Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope)
-    : order_(order), norm_(norm, weights, scope) {}
+    : order_(order), norm_(norm, weights, scope) {
+  if (order == NormOrder::both) after_.emplace(norm, weights, scope + kAfter);
+}
 
 Tensor Residual::forward(const TensorView& x, const Sublayer& f, int threads) const {
   if (order_ == NormOrder::post) return norm_.forward(f(x), x, threads);
   Tensor y = f(norm_.forward(x, {}, threads));
+  if (after_) y = after_->forward(y, {}, threads);
   add_to(y, x, threads);
   return y;
 }
@@ -32,6 +37,10 @@ Tensor Residual::forward(const TensorView& x, const Sublayer& f, const Dropout& 
   const bool post = order_ == NormOrder::post;
   if (!post) saved.kept = norm_.forward(x, {}, threads);
   Tensor y = f(post ? x : saved.kept.view());
+  if (after_) {
+    saved.inner = std::move(y);
+    y = after_->forward(saved.inner, {}, threads);
+  }
   const MutableTensorView rows = y.view().reshape({y.element_count() / y.size(-1), y.size(-1)});
   drop(dropout, rows, rows, threads);
   if (post) {
@@ -53,9 +62,25 @@ void Residual::backward(const TensorView& x, const SublayerBackward& f, const Dr
   }
   const Tensor grad_y = Tensor::copy(grad_out);
   add_to(grad_x, grad_y, threads);
+  Tensor grad_f = dropped(dropout, grad_y, threads);
+  if (after_) {
+    Tensor grad_inner = Tensor::zeros(x.shape(), x.dtype());
+    after_->backward(saved.inner, grad_f, grad_inner, threads);
+    grad_f = std::move(grad_inner);
+  }
   Tensor grad_input = Tensor::zeros(x.shape(), x.dtype());
-  f(saved.kept, dropped(dropout, grad_y, threads), grad_input);
+  f(saved.kept, grad_f, grad_input);
   norm_.backward(x, grad_input, grad_x, threads);
+}
+
+void Residual::visit(const ParameterVisitor& visitor, const std::string& scope) const {
+  norm_.visit(visitor, scope);
+  if (after_) after_->visit(visitor, scope + kAfter);
+}
+
+void Residual::update(const ParameterUpdater& updater, const std::string& scope) {
+  norm_.update(updater, scope);
+  if (after_) after_->update(updater, scope + kAfter);
 }
 
 }  // namespace qkv

@@ -23,7 +23,7 @@ KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch) const {
     throw std::invalid_argument("multi_head_attention: bias_kv and zero_attention are not supported with a cache");
   }
   return KeyValueCache(
-      {.batch = batch, .kv_heads = config_.heads, .head_dim = config_.head_dim, .dtype = extra_key_.dtype()});
+      {.batch = batch, .kv_heads = config_.kv_heads, .head_dim = config_.head_dim, .dtype = extra_key_.dtype()});
 }
 
 void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, int threads) const {
@@ -32,10 +32,10 @@ void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, i
     return project(role, rows.view(), threads);
   };
   Tensor key = rows_of("multi_head_attention: key", 1, config_.key_input_dim);
-  if (config_.rotary) rotate(memory, key, 1, threads, cached_lengths(cache));
+  if (config_.rotary) rotate(memory, config_.kv_heads, key, 1, threads, cached_lengths(cache));
   const Tensor value = rows_of("multi_head_attention: value", 2, config_.value_input_dim);
-  const TensorView keys = split_heads(key.view(), memory, config_.heads);
-  const TensorView values = split_heads(value.view(), memory, config_.heads);
+  const TensorView keys = split_heads(key.view(), memory, config_.kv_heads);
+  const TensorView values = split_heads(value.view(), memory, config_.kv_heads);
   memory.ragged() ? cache.append(keys, values, memory.offsets) : cache.append(keys, values);
 }
 
@@ -50,13 +50,15 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
     std::vector<std::int64_t> starts = cached_lengths(cache);
     const std::vector<std::int64_t> lengths = sequence_lengths(query);
     for (std::size_t b = 0; b < std::min(starts.size(), lengths.size()); ++b) starts[b] -= lengths[b];
-    rotate(query, projected, 1, options.threads, starts);
+    rotate(query, config_.heads, projected, 1, options.threads, starts);
   }
   Tensor merged = Tensor::uninitialized(projected.shape(), projected.dtype());
   attention(split_heads(projected.view(), query, config_.heads), cache,
             split_heads(merged.view(), query, config_.heads),
-            {.mask = options.mask,
+            {.mask = mask_of(options),
              .bias = options.bias,
+             .scale = config_.scale,
+             .soft_cap = config_.soft_cap,
              .empty_rows = options.empty_rows,
              .offsets_query = query.offsets,
              .threads = options.threads,

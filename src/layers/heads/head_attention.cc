@@ -134,7 +134,7 @@ void attend_heads(const HeadAttention& in, const MutableTensorView& merged, cons
                   const MultiHeadAttentionOptions& options, Observer* observer) {
   const Sequences &query = in.query.form, &key = in.key.form;
   const HeadOperands operands(in, options);
-  const MutableTensorView out = split_heads(merged, query, in.heads);
+  const MutableTensorView out = split_heads(merged, query, in.config.heads);
 
   const std::int64_t k_len = (key.ragged() ? longest(key.offsets) : operands.key.size(2)) + in.extra_key.size(0);
   Dims shape = out.shape();

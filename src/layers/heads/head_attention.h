@@ -6,14 +6,15 @@
 namespace qkv {
 
 struct HeadAttention {
-  // Projected rows [n, heads * head_dim], row-major, and the inputs whose form (padded or ragged) they have.
+  // Projected rows [n, heads * head_dim] (of keys and values kv_heads * head_dim), row-major, and the inputs whose form
+  // (padded or ragged) they have.
   struct Rows {
     TensorView projected;
     Sequences form;
   };
-  std::int64_t heads = 1;
+  const MultiHeadAttentionConfig& config;
   Rows query, key, value;
-  TensorView extra_key, extra_value;  // [extra keys, heads, head_dim]: seen by every query, whatever the mask
+  TensorView extra_key, extra_value;  // [extra keys, kv_heads, head_dim]: seen by every query, whatever the mask
 };
 
 // merged [n, heads * head_dim], row-major: the heads' outputs side by side. `log_sum_exp` over all keys, as attention()

@@ -23,8 +23,8 @@ HeadAttentionGradients attend_heads_backward(const HeadAttention& in, const Head
                                              const MultiHeadAttentionOptions& options) {
   const HeadOperands given(in, options);
   const Sequences& form = in.query.form;
-  const TensorView out = split_heads(outcome.merged, form, in.heads);
-  const TensorView grad_out = split_heads(outcome.grad_merged, form, in.heads);
+  const TensorView out = split_heads(outcome.merged, form, in.config.heads);
+  const TensorView grad_out = split_heads(outcome.grad_merged, form, in.config.heads);
   const auto like = [](const TensorView& view) { return Tensor::uninitialized(view.shape(), view.dtype()); };
   HeadAttentionGradients gradients{.query = like(in.query.projected),
                                    .key = like(in.key.projected),
@@ -32,15 +32,15 @@ HeadAttentionGradients attend_heads_backward(const HeadAttention& in, const Head
                                    .extra_key = {},
                                    .extra_value = {}};
   attention_backward(given.query, given.key, given.value, out, outcome.log_sum_exp, grad_out, given.options,
-                     {.query = split_heads(gradients.query.view(), form, in.heads),
-                      .key = split_heads(gradients.key.view(), in.key.form, in.heads),
-                      .value = split_heads(gradients.value.view(), in.value.form, in.heads)});
+                     {.query = split_heads(gradients.query.view(), form, in.config.heads),
+                      .key = split_heads(gradients.key.view(), in.key.form, in.config.kv_heads),
+                      .value = split_heads(gradients.value.view(), in.value.form, in.config.kv_heads)});
   if (in.extra_key.size(0) == 0) return gradients;
 
   const ExtraOperands extra(in, given);
   Tensor query = like(in.query.projected), key = like(extra.key), value = like(extra.value);
   attention_backward(given.query, extra.key, extra.value, out, outcome.log_sum_exp, grad_out, extra.options,
-                     {.query = split_heads(query.view(), form, in.heads), .key = key, .value = value});
+                     {.query = split_heads(query.view(), form, in.config.heads), .key = key, .value = value});
   add_to(gradients.query, query, options.threads);
   gradients.extra_key = sum_over_batch(key, form.ragged());
   gradients.extra_value = sum_over_batch(value, form.ragged());

@@ -37,26 +37,36 @@ std::int64_t input_dim(const MultiHeadAttentionConfig& config, int role) {
   return role == 0 ? config.model_dim : role == 1 ? config.key_input_dim : config.value_input_dim;
 }
 
+std::int64_t heads_of(const MultiHeadAttentionConfig& config, int role) {
+  return role == 0 ? config.heads : config.kv_heads;
+}
+
+bool has_bias(const MultiHeadAttentionConfig& config, int role) {
+  const ProjectionBias& own = config.projection_bias;
+  return config.bias && (role == 0 ? own.query : role == 1 ? own.key : own.value);
+}
+
 HeadLayout head_layout(const MultiHeadAttentionConfig& config) {
-  const std::int64_t inner = config.heads * config.head_dim;
   const bool joint = config.key_input_dim == config.model_dim && config.value_input_dim == config.model_dim;
   Builder builder;
   for (int role = 0; role < 3; ++role) {
     ProjectionLayout& own = builder.layout.roles[role];
     const std::string name = kRoles[role];
-    const std::int64_t in = input_dim(config, role);
+    const std::int64_t in = input_dim(config, role), heads = heads_of(config, role), inner = heads * config.head_dim;
+    const bool bias = has_bias(config, role);
     if (config.scheme == HeadScheme::packed) {
       own.weight = builder.add(joint ? "in_proj_weight" : name.substr(0, 1) + "_proj_weight", {inner, in}, inner);
-      if (config.bias) own.bias = builder.add("in_proj_bias", {inner});
+      if (bias) own.bias = builder.add("in_proj_bias", {inner});
       continue;
     }
     const bool shared = config.scheme == HeadScheme::two_stage;
     if (shared) own.shared_weight = builder.add(name + ".shared_weight", {inner, in}, inner);
-    if (shared && config.bias) own.shared_bias = builder.add(name + ".shared_bias", {inner});
-    own.weight = builder.add(name + ".weight", {config.heads, config.head_dim, shared ? inner : in}, config.head_dim);
-    if (config.bias) own.bias = builder.add(name + ".bias", {config.heads, config.head_dim});
+    if (shared && bias) own.shared_bias = builder.add(name + ".shared_bias", {inner});
+    own.weight = builder.add(name + ".weight", {heads, config.head_dim, shared ? inner : in}, config.head_dim);
+    if (bias) own.bias = builder.add(name + ".bias", {heads, config.head_dim});
   }
   if (config.bias_kv) {
+    const std::int64_t inner = config.kv_heads * config.head_dim;
     builder.layout.bias_k = builder.add("bias_k", {1, 1, inner}).parameter;
     builder.layout.bias_v = builder.add("bias_v", {1, 1, inner}).parameter;
   }

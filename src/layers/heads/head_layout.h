@@ -34,10 +34,15 @@ struct HeadLayout {
   std::optional<std::size_t> bias_k, bias_v;
 };
 
-// Of a config without zeros.
+// Every 0 replaced by its default. std::invalid_argument for what does not fit together.
+MultiHeadAttentionConfig checked_config(MultiHeadAttentionConfig config);
+
+// Of a checked config.
 HeadLayout head_layout(const MultiHeadAttentionConfig& config);
 
-// Size of the inputs of a role.
+// Of a role (0 to 2): its heads, whether its projection has a bias, and the size of its inputs.
+std::int64_t heads_of(const MultiHeadAttentionConfig& config, int role);
+bool has_bias(const MultiHeadAttentionConfig& config, int role);
 std::int64_t input_dim(const MultiHeadAttentionConfig& config, int role);
 
 }  // namespace qkv

@@ -62,6 +62,8 @@ Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads) {
 HeadOperands::HeadOperands(const HeadAttention& in, const MultiHeadAttentionOptions& given)
     : options{.mask = given.mask,
               .bias = given.bias,
+              .scale = in.config.scale,
+              .soft_cap = in.config.soft_cap,
               .dropout = given.dropout,
               // Extra keys leave no row without one, though a part of the call may see none.
               .empty_rows = in.extra_key.size(0) > 0 ? EmptyRows::zero : given.empty_rows,
@@ -72,15 +74,17 @@ HeadOperands::HeadOperands(const HeadAttention& in, const MultiHeadAttentionOpti
   if (in.query.form.ragged() != in.key.form.ragged() || in.query.form.ragged() != in.value.form.ragged()) {
     throw std::invalid_argument("multi_head_attention: queries, keys and values must be all padded or all ragged");
   }
-  query = split_heads(in.query.projected, in.query.form, in.heads);
-  key = split_heads(in.key.projected, in.key.form, in.heads);
-  value = split_heads(in.value.projected, in.value.form, in.heads);
+  query = split_heads(in.query.projected, in.query.form, in.config.heads);
+  key = split_heads(in.key.projected, in.key.form, in.config.kv_heads);
+  value = split_heads(in.value.projected, in.value.form, in.config.kv_heads);
 }
 
 ExtraOperands::ExtraOperands(const HeadAttention& in, const HeadOperands& given)
     : key(in.extra_key),
       value(in.extra_value),
-      options{.dropout = dropout_at(given.options.dropout, 0),
+      options{.scale = in.config.scale,
+              .soft_cap = in.config.soft_cap,
+              .dropout = dropout_at(given.options.dropout, 0),
               .threads = given.options.threads,
               .stop = given.options.stop} {
   const std::int64_t count = key.size(0), ends[] = {given.query.size(0), count};
@@ -90,7 +94,7 @@ ExtraOperands::ExtraOperands(const HeadAttention& in, const HeadOperands& given)
     options.offsets_query = query_offsets_;
     options.offsets_key = key_offsets_;
   } else {
-    const Dims shape{given.query.size(0), in.heads, count, given.query.size(-1)};
+    const Dims shape{given.query.size(0), in.config.kv_heads, count, given.query.size(-1)};
     key = key.transpose(0, 1).broadcast_to(shape);
     value = value.transpose(0, 1).broadcast_to(shape);
   }

@@ -1,14 +1,11 @@
 // MultiHeadAttention: config, parameters and the order of the steps. The attention itself is in head_attention.cc.
 #include "qkv/layers/multi_head_attention.h"
 
-#include <fmt/format.h>
-
 #include <list>
 #include <stdexcept>
 
 #include "core/stop.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/check_size.h"
 #include "layers/basic/rows.h"
 #include "layers/heads/head_gradients.h"
 #include "layers/heads/head_layout.h"
@@ -18,48 +15,17 @@
 namespace qkv {
 namespace {
 
-MultiHeadAttentionConfig checked(MultiHeadAttentionConfig config) {
-  const auto size = [](std::string_view name, std::int64_t value) { check_size("multi_head_attention", name, value); };
-  size("model_dim", config.model_dim);
-  size("heads", config.heads);
-  if (config.head_dim == 0) {
-    if (config.model_dim % config.heads != 0) {
-      throw std::invalid_argument(fmt::format("multi_head_attention: model_dim {} is not divisible by {} heads",
-                                              config.model_dim, config.heads));
-    }
-    config.head_dim = config.model_dim / config.heads;
-  }
-  for (std::int64_t* dim : {&config.key_input_dim, &config.value_input_dim, &config.out_dim}) {
-    if (*dim == 0) *dim = config.model_dim;
-  }
-  size("head_dim", config.head_dim);
-  size("heads * head_dim", config.heads * config.head_dim);
-  size("key_input_dim", config.key_input_dim);
-  size("value_input_dim", config.value_input_dim);
-  size("out_dim", config.out_dim);
-  if (config.rotary && config.head_dim % 2 != 0) {
-    throw std::invalid_argument(
-        fmt::format("multi_head_attention: head_dim {} is odd; rotary positions need pairs", config.head_dim));
-  }
-  if (config.rotary && (config.bias_kv || config.zero_attention)) {
-    throw std::invalid_argument(
-        "multi_head_attention: bias_kv and zero_attention keys have no position; they cannot be combined with "
-        "rotary positions");
-  }
-  return config;
-}
-
 // What a projection has of a parameter, in the view of the whole; not given if either is not there.
 template <class View>
 View share_of(const std::optional<ParameterShare>& share, const View& whole) {
   return share && whole ? whole.slice(0, share->begin, share->end) : View();
 }
 
-// The learnt row, if given, then a row of zeros, if wished.
+// The learnt row, if given, then a row of zeros, if requested.
 Tensor extra_rows(const MultiHeadAttentionConfig& config, const TensorView& learnt, Dtype dtype) {
   const std::int64_t count = (config.bias_kv ? 1 : 0) + (config.zero_attention ? 1 : 0);
-  Tensor rows = Tensor::zeros({count, config.heads, config.head_dim}, dtype);
-  if (learnt) convert(learnt.reshape({1, config.heads, config.head_dim}), rows.view().slice(0, 0, 1));
+  Tensor rows = Tensor::zeros({count, config.kv_heads, config.head_dim}, dtype);
+  if (learnt) convert(learnt.reshape({1, config.kv_heads, config.head_dim}), rows.view().slice(0, 0, 1));
   return rows;
 }
 
@@ -84,10 +50,12 @@ struct InputRows {
 
 MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights,
                                        const std::string& scope)
-    : config_(checked(config)),
+    : config_(checked_config(config)),
       layout_(std::make_shared<const HeadLayout>(head_layout(config_))),
-      out_({.in = config_.heads * config_.head_dim, .out = config_.out_dim, .bias = config_.bias}, weights,
-           scope + "out_proj.") {
+      out_({.in = config_.heads * config_.head_dim,
+            .out = config_.out_dim,
+            .bias = config_.bias && config_.projection_bias.out},
+           weights, scope + "out_proj.") {
   for (const HeadLayout::Entry& entry : layout_->entries) {
     parameters_.emplace_back(weights.take(scope + entry.name, entry.shape), entry.part_rows, weights.storage());
   }
@@ -118,7 +86,7 @@ Tensor MultiHeadAttention::project(int role, const TensorView& rows, int threads
     input = stage.view();
   }
   const TensorView bias = bias_of(own.bias);
-  Tensor out = Tensor::uninitialized({rows.size(0), config_.heads * config_.head_dim}, rows.dtype());
+  Tensor out = Tensor::uninitialized({rows.size(0), heads_of(config_, role) * config_.head_dim}, rows.dtype());
   std::size_t part = own.weight->first_part;
   for (std::int64_t begin = 0; begin < out.size(1); ++part) {
     const PackedMatrix& matrix = parameters_[own.weight->parameter].part(part);
@@ -180,14 +148,18 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const Sequences& key,
   return run({query, key, value}, options, nullptr, saved, saved.log_sum_exp);
 }
 
-void MultiHeadAttention::rotate(const Sequences& form, Tensor& projected, int direction, int threads,
-                                std::span<const std::int64_t> starts) const {
+Mask MultiHeadAttention::mask_of(const MultiHeadAttentionOptions& options) const {
+  return config_.window ? options.mask & Mask::window(config_.window->left, config_.window->right) : options.mask;
+}
+
+void MultiHeadAttention::rotate(const Sequences& form, std::int64_t heads, Tensor& projected, int direction,
+                                int threads, std::span<const std::int64_t> starts) const {
   if (!config_.rotary) return;
-  rotate_heads(*config_.rotary, row_positions(form, starts), config_.heads, projected, direction, threads);
+  rotate_heads(*config_.rotary, row_positions(form, starts), heads, projected, direction, threads);
 }
 
 HeadAttention MultiHeadAttention::middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const {
-  return {.heads = config_.heads,
+  return {.config = config_,
           .query = {saved.query, inputs.query},
           .key = {saved.key, inputs.key},
           .value = {saved.value, inputs.value},
@@ -208,11 +180,13 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
     throw std::invalid_argument(
         "multi_head_attention: rotary positions count from the start of each sequence; the mask must be top_left");
   }
-  rotate(inputs.query, saved.query, 1, options.threads);
-  rotate(inputs.key, saved.key, 1, options.threads);
+  rotate(inputs.query, config_.heads, saved.query, 1, options.threads);
+  rotate(inputs.key, config_.kv_heads, saved.key, 1, options.threads);
   saved.merged = Tensor::uninitialized(saved.query.shape(), saved.query.dtype());
   const Tensor& merged = saved.merged;
-  attend_heads(middle(inputs, saved), saved.merged, log_sum_exp, options, observer);
+  MultiHeadAttentionOptions own = options;
+  own.mask = mask_of(options);
+  attend_heads(middle(inputs, saved), saved.merged, log_sum_exp, own, observer);
   const Dims& shape = inputs.query.rows.shape();
   Tensor out = Tensor::uninitialized(with_last(shape, config_.out_dim), merged.dtype());
   out_.forward(merged, out.view().reshape({merged.size(0), config_.out_dim}), options.threads);
@@ -230,11 +204,13 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
   const LayerRows grad_rows("multi_head_attention: gradient", grad_out, config_.out_dim);
   Tensor grad_merged = Tensor::zeros(saved.merged.shape(), saved.merged.dtype());
   out_.backward(saved.merged, grad_rows.view(), grad_merged, options.threads);
+  MultiHeadAttentionOptions own = options;
+  own.mask = mask_of(options);
   HeadAttentionGradients middle_gradients = attend_heads_backward(
       middle(inputs, saved), {.merged = saved.merged, .log_sum_exp = saved.log_sum_exp, .grad_merged = grad_merged},
-      options);
-  rotate(query, middle_gradients.query, -1, options.threads);
-  rotate(key, middle_gradients.key, -1, options.threads);
+      own);
+  rotate(query, config_.heads, middle_gradients.query, -1, options.threads);
+  rotate(key, config_.kv_heads, middle_gradients.key, -1, options.threads);
 
   // Inputs that are one another, as in self-attention, are packed once.
   std::list<InputRows> packed;
@@ -277,8 +253,8 @@ MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {
     std::vector<Tensor> unpacked;
     const OwnedHeadWeights packed = fold_heads(head_weights(role, unpacked));
     const HeadWeights view{.weight = packed.at("weight"),
-                           .bias = config.bias ? packed.at("bias").view() : TensorView()};
-    OwnedHeadWeights unfolded = unfold_heads(view, scheme, config.heads);
+                           .bias = has_bias(config, role) ? packed.at("bias").view() : TensorView()};
+    OwnedHeadWeights unfolded = unfold_heads(view, scheme, heads_of(config, role));
     const ProjectionLayout& own = layout.roles[role];
     const std::pair<const char*, const std::optional<ParameterShare>&> shares[] = {{"weight", own.weight},
                                                                                    {"bias", own.bias},

@@ -1,4 +1,5 @@
-// relu, SiLU and the exact GELU, x Phi(x) with the normal distribution function Phi, over vectors.
+// relu, SiLU, the exact GELU, x Phi(x) with the normal distribution function Phi, and its approximation by a hyperbolic
+// tangent, over vectors.
 #include "ops/rowwise/activation.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -88,23 +89,51 @@ struct Relu {
   }
 };
 
-// 1 / (1 + e^-x), from the exponential of -|x|, which cannot overflow.
+// 1 / (1 + e^-x) and its derivative, from the exponential of -|x|, which cannot overflow.
 template <class T>
-HWY_INLINE Vec<T> logistic(Vec<T> x) {
-  const Tag<T> d;
-  const Vec<T> one = hn::Set(d, T(1));
-  const Vec<T> power = exp2<T>(hn::Mul(hn::Abs(x), hn::Set(d, T(-1.4426950408889634074))));
-  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), power, one), hn::Add(one, power));
-}
+struct Logistic {
+  HWY_INLINE explicit Logistic(Vec<T> x) {
+    const Tag<T> d;
+    const Vec<T> one = hn::Set(d, T(1));
+    const Vec<T> power = exp2<T>(hn::Mul(hn::Abs(x), hn::Set(d, T(-1.4426950408889634074))));
+    const Vec<T> sum = hn::Add(one, power);
+    value = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), power, one), sum);
+    slope = hn::Div(power, hn::Mul(sum, sum));
+  }
+
+  Vec<T> value, slope;
+};
 
 template <class T>
 struct Silu {
-  static HWY_INLINE Vec<T> value(Vec<T> x) { return hn::Mul(x, logistic<T>(x)); }
+  static HWY_INLINE Vec<T> value(Vec<T> x) { return hn::Mul(x, Logistic<T>(x).value); }
   // s + x s (1 - s) with s = logistic(x)
   static HWY_INLINE Vec<T> derivative(Vec<T> x) {
     const Tag<T> d;
-    const Vec<T> s = logistic<T>(x);
+    const Vec<T> s = Logistic<T>(x).value;
     return hn::MulAdd(hn::Mul(x, s), hn::Sub(hn::Set(d, T(1)), s), s);
+  }
+};
+
+// With u = sqrt(2 / pi) (x + 0.044715 x^3): x / 2 (1 + tanh(u)) = x logistic(2 u).
+template <class T>
+struct GeluTanh {
+  static constexpr T kTwice = T(1.5957691216057307118), kCubic = T(0.044715);
+
+  static HWY_INLINE Vec<T> inner(Vec<T> square, T cubic) {  // 2 sqrt(2 / pi) (1 + cubic x^2)
+    const Tag<T> d;
+    return hn::MulAdd(square, hn::Set(d, kTwice * cubic), hn::Set(d, kTwice));
+  }
+  static HWY_INLINE Vec<T> value(Vec<T> x) {
+    return hn::Mul(x, Logistic<T>(hn::Mul(x, inner(hn::Mul(x, x), kCubic))).value);
+  }
+  // logistic(2 u) + x logistic'(2 u) (2 u)'
+  static HWY_INLINE Vec<T> derivative(Vec<T> x) {
+    const Tag<T> d;
+    const Vec<T> square = hn::Mul(x, x), none = hn::Zero(d);
+    const Logistic<T> s(hn::Mul(x, inner(square, kCubic)));
+    const Vec<T> rest = hn::Mul(x, hn::Mul(s.slope, inner(square, 3 * kCubic)));
+    return hn::Add(s.value, hn::IfThenElse(hn::Eq(s.slope, none), none, rest));  // not 0 * infinity
   }
 };
 
@@ -141,6 +170,8 @@ void activate_any(Activation activation, T* x, std::int64_t count) {
   switch (activation) {
     case Activation::gelu:
       return activate_typed<Gelu<T>>(x, count);
+    case Activation::gelu_tanh:
+      return activate_typed<GeluTanh<T>>(x, count);
     case Activation::relu:
       return activate_typed<Relu<T>>(x, count);
     case Activation::silu:
@@ -153,6 +184,8 @@ void activate_backward_any(Activation activation, const T* x, T* gradient, std::
   switch (activation) {
     case Activation::gelu:
       return activate_backward_typed<Gelu<T>>(x, gradient, count);
+    case Activation::gelu_tanh:
+      return activate_backward_typed<GeluTanh<T>>(x, gradient, count);
     case Activation::relu:
       return activate_backward_typed<Relu<T>>(x, gradient, count);
     case Activation::silu:

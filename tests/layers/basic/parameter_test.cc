@@ -2,8 +2,8 @@
 #include "qkv/layers/parameter.h"
 
 #include "attention/attention_testing.h"
-#include "qkv/layers/encoder_layer.h"
 #include "qkv/layers/multi_head_attention.h"
+#include "qkv/layers/transformer_layer.h"
 
 namespace qkv {
 namespace {

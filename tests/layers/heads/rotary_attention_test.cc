@@ -4,10 +4,10 @@
 #include "jacobian.h"
 #include "qkv/attention/key_value_cache.h"
 #include "qkv/files.h"
-#include "qkv/layers/decoder_layer.h"
 #include "qkv/layers/initial_weights.h"
 #include "qkv/layers/multi_head_attention.h"
 #include "qkv/layers/transformer.h"
+#include "qkv/layers/transformer_layer.h"
 
 namespace qkv {
 namespace {

@@ -1,9 +1,8 @@
 // Parity with torch.nn.TransformerEncoderLayer: golden/encoder_layer/encoder_layer.safetensors, made by make.py beside
 // it; ragged batches; names.
-#include "qkv/layers/encoder_layer.h"
-
 #include "attention/attention_testing.h"
 #include "qkv/files.h"
+#include "qkv/layers/transformer_layer.h"
 
 namespace qkv {
 namespace {

@@ -5,8 +5,7 @@
 #include "attention/attention_testing.h"
 #include "jacobian.h"
 #include "layers/basic/layer_dropout.h"
-#include "qkv/layers/decoder_layer.h"
-#include "qkv/layers/encoder_layer.h"
+#include "qkv/layers/transformer_layer.h"
 
 namespace qkv {
 namespace {

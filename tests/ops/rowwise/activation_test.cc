@@ -78,7 +78,15 @@ TEST_P(ActivationKernel, InfinitiesAndNan) {
 
 double exact_silu(double x) { return x / (1 + std::exp(-x)); }
 
+double exact_gelu_tanh(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
 double exact_derivative(Activation activation, double x) {
+  if (activation == Activation::gelu_tanh) {
+    const double root = std::sqrt(2 / std::numbers::pi), u = root * (x + 0.044715 * x * x * x);
+    return 1 / (1 + std::exp(-2 * u)) + 0.5 * x / (std::cosh(u) * std::cosh(u)) * root * (1 + 3 * 0.044715 * x * x);
+  }
   if (activation == Activation::relu) return x > 0 ? 1 : 0;
   if (activation == Activation::silu) {
     const double s = 1 / (1 + std::exp(-x));
@@ -91,7 +99,7 @@ double exact_derivative(Activation activation, double x) {
 template <class T>
 void expect_derivatives(double unit) {
   constexpr int kCount = 4001;
-  std::vector<T> x(kCount), gradient(kCount), silu;
+  std::vector<T> x(kCount), gradient(kCount), silu, gelu_tanh;
   for (int i = 0; i < kCount; ++i) x[static_cast<std::size_t>(i)] = static_cast<T>(20.0 * (2 * i - kCount) / kCount);
   const auto worst = [&](const std::vector<T>& given, const std::function<double(double)>& exact) {
     double most = 0;
@@ -104,7 +112,10 @@ void expect_derivatives(double unit) {
   silu = x;
   activate(Activation::silu, silu.data(), kCount);
   EXPECT_LE(worst(silu, exact_silu), 10 * unit);
-  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
+  gelu_tanh = x;
+  activate(Activation::gelu_tanh, gelu_tanh.data(), kCount);
+  EXPECT_LE(worst(gelu_tanh, exact_gelu_tanh), 10 * unit);
+  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
     std::fill(gradient.begin(), gradient.end(), T(2));
     activate_backward(activation, x.data(), gradient.data(), kCount);
     EXPECT_LE(worst(gradient, [&](double at) { return 2 * exact_derivative(activation, at); }), 20 * unit);

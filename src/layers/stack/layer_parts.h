@@ -1,12 +1,12 @@
-// What encoder and decoder layers share.
+// The configs of a layer's parts, and its sites of dropout.
 #pragma once
 
 #include "layers/basic/layer_dropout.h"
-#include "qkv/layers/encoder_layer.h"
+#include "qkv/layers/transformer_layer.h"
 
 namespace qkv {
 
-// The places of one layer with dropout.
+// Where one layer has dropout.
 enum class DropoutSite : std::uint32_t {
   self_weights,
   self_residual,
@@ -16,8 +16,8 @@ enum class DropoutSite : std::uint32_t {
   memory_residual,
 };
 
-inline Dropout dropout_at(const Dropout& dropout, DropoutSite place) {
-  return dropout_at(dropout, static_cast<std::uint32_t>(place));
+inline Dropout dropout_at(const Dropout& dropout, DropoutSite site) {
+  return dropout_at(dropout, static_cast<std::uint32_t>(site));
 }
 
 inline MultiHeadAttentionOptions with_dropout(MultiHeadAttentionOptions options, const Dropout& dropout) {
@@ -34,17 +34,29 @@ inline Sequences with_rows(const Sequences& form, const TensorView& rows) {
 
 // Of the attention to the memory; and of self-attention.
 inline MultiHeadAttentionConfig attention_config(const TransformerLayerConfig& config) {
-  return {.model_dim = config.model_dim, .heads = config.heads, .bias = config.bias};
+  return {.model_dim = config.model_dim,
+          .heads = config.heads,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim,
+          .bias = config.bias,
+          .projection_bias = config.attention_bias,
+          .scale = config.scale,
+          .soft_cap = config.soft_cap};
 }
 
 inline MultiHeadAttentionConfig self_attention_config(const TransformerLayerConfig& config) {
   MultiHeadAttentionConfig own = attention_config(config);
   own.rotary = config.rotary;
+  own.window = config.window;
   return own;
 }
 
 inline FeedForwardConfig feed_forward_config(const TransformerLayerConfig& config) {
-  return {.model_dim = config.model_dim, .ff_dim = config.ff_dim, .activation = config.activation, .bias = config.bias};
+  return {.model_dim = config.model_dim,
+          .ff_dim = config.ff_dim,
+          .activation = config.activation,
+          .bias = config.bias && config.feed_forward_bias,
+          .gated = config.gated};
 }
 
 inline LayerNormConfig norm_config(const TransformerLayerConfig& config) {

@@ -1,0 +1,190 @@
+// One layer of a Transformer: self-attention, attention to a memory where the layer has one, then feed-forward, each
+// with a residual connection (residual.h). Without memory as torch.nn.TransformerEncoderLayer, with it as
+// torch.nn.TransformerDecoderLayer. Pre-norm: the memory is not normed. Source: Vaswani et al., "Attention is all you
+// need" (2017), section 3.1.
+//
+//   EncoderLayer layer({.model_dim = 256, .heads = 4, .ff_dim = 1024}, weights);
+//   Tensor y = layer.forward({x, offsets});
+//   Tensor z = decoder_layer.forward({target, target_offsets}, {y, offsets});   // causal unless another mask is given
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+
+#include "qkv/layers/feed_forward.h"
+#include "qkv/layers/multi_head_attention.h"
+#include "qkv/layers/residual.h"
+
+namespace qkv {
+
+struct TransformerLayerConfig {
+  std::int64_t model_dim = 0;
+  std::int64_t heads = 1;
+  std::int64_t ff_dim = 0;
+  Activation activation = Activation::relu;
+  double epsilon = 1e-5;  // of all norms
+  bool bias = true;       // everywhere but where the two that follow say no
+  ProjectionBias attention_bias{};
+  bool feed_forward_bias = true;
+  bool gated = false;  // feed_forward.h
+  NormOrder norm_order =
+      NormOrder::post;  // parallel: y = x + attention(norm(x)) + feed_forward(norm(x)), without memory
+  Normalization normalization = Normalization::layer;  // rms: norms have no bias
+  // As in multi_head_attention.h, the last two of self-attention alone.
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::optional<double> scale{};
+  double soft_cap = 0;
+  std::optional<RotaryConfig> rotary{};
+  std::optional<AttentionWindow> window{};
+};
+using EncoderLayerConfig = TransformerLayerConfig;
+using DecoderLayerConfig = TransformerLayerConfig;
+
+// Of a layer with memory.
+struct DecoderLayerOptions {
+  Mask self_mask = Mask::causal();
+  Bias self_bias{};
+  Mask memory_mask{};
+  Bias memory_bias{};
+  int threads = 0;  // 0: threads()
+  std::stop_token stop{};
+};
+
+// What a layer, or a stack of them, reads.
+struct TransformerLayerInput {
+  TransformerLayerInput(const Sequences& rows, const MultiHeadAttentionOptions& options) : x(rows), self(options) {}
+  TransformerLayerInput(const Sequences& rows, const Sequences& memory_rows, const DecoderLayerOptions& options);
+
+  Sequences x;
+  MultiHeadAttentionOptions self;
+  std::optional<Sequences> memory{};
+  MultiHeadAttentionOptions to_memory{};
+};
+
+// What backward needs of a forward pass.
+struct TransformerLayerSaved {
+  MultiHeadAttentionSaved self_attention, memory_attention;
+  FeedForwardSaved feed_forward;
+  ResidualSaved self_residual, memory_residual, feed_forward_residual;
+  Tensor after_self, after_memory;  // between the sublayers
+};
+using EncoderLayerSaved = TransformerLayerSaved;
+using DecoderLayerSaved = TransformerLayerSaved;
+
+// Keys and values kept while generating: of the tokens so far, and of the memory.
+struct TransformerLayerCache {
+  KeyValueCache self;
+  std::optional<KeyValueCache> memory{};
+
+  // Sequence b continues what was sequence parents[b] (key_value_cache.h).
+  void reorder(std::span<const std::int64_t> parents);
+};
+using DecoderLayerCache = TransformerLayerCache;
+
+enum class LayerMemory { absent, present };
+
+// Safe for concurrent forward(); only update() and backward() modify it.
+class TransformerLayer {
+ public:
+  using Config = TransformerLayerConfig;
+  using Saved = TransformerLayerSaved;
+  using Cache = TransformerLayerCache;
+
+  // Takes self_attn.*, linear1.*, linear2.*, norm1.* and norm2.*; with memory also multihead_attn.* and norm3.*, gated
+  // linear3.*; parallel has no norm2.
+  TransformerLayer(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope = "");
+
+  // x and memory as in multi_head_attention.h. The observer receives what it receives there (its "output" is that of
+  // the attention), then attention_norm, what the residual connection around attention gives, feed_forward, and
+  // feed_forward_norm, what the one around it gives. With memory: what the two attentions give under "self." and
+  // "memory.", and self_norm and memory_norm for attention_norm.
+  Tensor run(const TransformerLayerInput& in, Observer* observer) const;
+  // The same for training. `dropout` applies at all sites: attention weights, after each sublayer, after the
+  // activation; that of the options is ignored.
+  Tensor run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const;
+  // With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
+  // them, and to grad_memory, of the memory's shape. Returns the gradient of x.
+  Tensor run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
+                      const TensorView& grad_out, const MutableTensorView& grad_memory);
+
+  // For generating: the memory's keys and values are projected once; x [batch, new tokens, model_dim] follows the
+  // tokens of the cache and is appended to them. Up to rounding the same as a causal forward over all tokens.
+  Cache make_cache(std::int64_t batch) const;                        // without memory
+  Cache make_cache(const Sequences& memory, int threads = 0) const;  // with it
+  Tensor forward(const TensorView& x, Cache& cache, int threads = 0) const;
+
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
+  void update(const ParameterUpdater& updater, const std::string& scope = "");
+
+ private:
+  // std::invalid_argument unless the layer has memory if and only if the call has.
+  void check(bool memory) const;
+  // Calls f(part, its name) for every part, in order.
+  template <class Layer, class F>
+  static void for_each_part(Layer& layer, const F& f);
+
+  MultiHeadAttention self_attention_;
+  std::optional<MultiHeadAttention> memory_attention_;
+  FeedForward feed_forward_;
+  Residual self_residual_;
+  std::optional<Residual> memory_residual_;
+  std::optional<Residual> feed_forward_residual_;  // none: the layer is parallel
+};
+
+// A layer, or a stack of layers, without memory.
+template <class Base>
+class EncoderOf : public Base {
+ public:
+  using Base::forward;
+  using typename Base::Config, typename Base::Saved;
+
+  EncoderOf(const Config& config, Weights& weights, const std::string& scope = "")
+      : Base(config, LayerMemory::absent, weights, scope) {}
+
+  Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {},
+                 Observer* observer = nullptr) const {
+    return Base::run({x, options}, observer);
+  }
+  Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options, const Dropout& dropout,
+                 Saved& saved) const {
+    return Base::run({x, options}, dropout, saved);
+  }
+  Tensor backward(const Sequences& x, const MultiHeadAttentionOptions& options, const Dropout& dropout,
+                  const Saved& saved, const TensorView& grad_out) {
+    return Base::run_backward({x, options}, dropout, saved, grad_out, {});
+  }
+};
+
+// With memory.
+template <class Base>
+class DecoderOf : public Base {
+ public:
+  using Base::forward;
+  using typename Base::Config, typename Base::Saved;
+
+  DecoderOf(const Config& config, Weights& weights, const std::string& scope = "")
+      : Base(config, LayerMemory::present, weights, scope) {}
+
+  Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options = {},
+                 Observer* observer = nullptr) const {
+    return Base::run({x, memory, options}, observer);
+  }
+  Tensor forward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,
+                 const Dropout& dropout, Saved& saved) const {
+    return Base::run({x, memory, options}, dropout, saved);
+  }
+  Tensor backward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,
+                  const Dropout& dropout, const Saved& saved, const TensorView& grad_out,
+                  const MutableTensorView& grad_memory) {
+    return Base::run_backward({x, memory, options}, dropout, saved, grad_out, grad_memory);
+  }
+};
+
+using EncoderLayer = EncoderOf<TransformerLayer>;
+using DecoderLayer = DecoderOf<TransformerLayer>;
+
+}  // namespace qkv

@@ -1,0 +1,58 @@
+// Replaces what a config of multi-head attention leaves to defaults, and refuses what does not fit together.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "layers/basic/check_size.h"
+#include "layers/heads/head_layout.h"
+
+namespace qkv {
+namespace {
+
+void require(bool holds, const std::string& text) {
+  if (!holds) throw std::invalid_argument("multi_head_attention: " + text);
+}
+
+}  // namespace
+
+MultiHeadAttentionConfig checked_config(MultiHeadAttentionConfig config) {
+  const auto size = [](std::string_view name, std::int64_t value) { check_size("multi_head_attention", name, value); };
+  size("model_dim", config.model_dim);
+  size("heads", config.heads);
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  size("kv_heads", config.kv_heads);
+  require(config.heads % config.kv_heads == 0,
+          fmt::format("{} heads are not divisible by {} kv_heads", config.heads, config.kv_heads));
+  if (config.head_dim == 0) {
+    require(config.model_dim % config.heads == 0,
+            fmt::format("model_dim {} is not divisible by {} heads", config.model_dim, config.heads));
+    config.head_dim = config.model_dim / config.heads;
+  }
+  for (std::int64_t* dim : {&config.key_input_dim, &config.value_input_dim, &config.out_dim}) {
+    if (*dim == 0) *dim = config.model_dim;
+  }
+  size("head_dim", config.head_dim);
+  size("heads * head_dim", config.heads * config.head_dim);
+  size("key_input_dim", config.key_input_dim);
+  size("value_input_dim", config.value_input_dim);
+  size("out_dim", config.out_dim);
+  require(std::isfinite(config.scale.value_or(0)) && config.soft_cap >= 0 && std::isfinite(config.soft_cap),
+          fmt::format("scale {} and soft_cap {} must be finite, soft_cap 0 or more", config.scale.value_or(0),
+                      config.soft_cap));
+  const bool extra_keys = config.bias_kv || config.zero_attention;
+  if (config.window) {
+    require(
+        config.window->left >= -1 && config.window->right >= -1,
+        fmt::format("the window is {}, {}; its sides must be -1 or more", config.window->left, config.window->right));
+    require(!extra_keys, "bias_kv and zero_attention keys have no position; they cannot be combined with a window");
+  }
+  if (config.rotary) {
+    require(config.head_dim % 2 == 0, fmt::format("head_dim {} is odd; rotary positions need pairs", config.head_dim));
+    require(!extra_keys,
+            "bias_kv and zero_attention keys have no position; they cannot be combined with rotary positions");
+  }
+  return config;
+}
+
+}  // namespace qkv

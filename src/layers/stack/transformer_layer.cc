@@ -1,0 +1,222 @@
+// TransformerLayer: forward and backward through its sublayers, and token by token against cached keys and values.
+#include "qkv/layers/transformer_layer.h"
+
+#include <stdexcept>
+
+#include "layers/basic/rows.h"
+#include "layers/basic/scoped_observer.h"
+#include "layers/heads/head_operands.h"
+#include "layers/stack/layer_parts.h"
+
+namespace qkv {
+namespace {
+
+// The sum of two sublayers of the same input.
+template <class First, class Second>
+auto side_by_side(const First& first, const Second& second, int threads) {
+  return [&first, &second, threads](const TensorView& rows) {
+    Tensor sum = first(rows);
+    add_to(sum, second(rows), threads);
+    return sum;
+  };
+}
+
+}  // namespace
+
+TransformerLayerInput::TransformerLayerInput(const Sequences& rows, const Sequences& memory_rows,
+                                             const DecoderLayerOptions& options)
+    : x(rows),
+      self{.mask = options.self_mask, .bias = options.self_bias, .threads = options.threads, .stop = options.stop},
+      memory(memory_rows),
+      to_memory{
+          .mask = options.memory_mask, .bias = options.memory_bias, .threads = options.threads, .stop = options.stop} {}
+
+void TransformerLayerCache::reorder(std::span<const std::int64_t> parents) {
+  self.reorder(parents);
+  if (memory) memory->reorder(parents);
+}
+
+TransformerLayer::TransformerLayer(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope)
+    : self_attention_(self_attention_config(config), weights, scope + "self_attn."),
+      memory_attention_(memory == LayerMemory::absent
+                            ? std::nullopt
+                            : std::optional<MultiHeadAttention>(std::in_place, attention_config(config), weights,
+                                                                scope + "multihead_attn.")),
+      feed_forward_(feed_forward_config(config), weights, scope),
+      self_residual_(norm_config(config), config.norm_order, weights, scope + "norm1."),
+      memory_residual_(memory == LayerMemory::absent
+                           ? std::nullopt
+                           : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order, weights,
+                                                     scope + "norm2.")),
+      feed_forward_residual_(config.norm_order == NormOrder::parallel
+                                 ? std::nullopt
+                                 : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order,
+                                                           weights, scope + (memory_residual_ ? "norm3." : "norm2."))) {
+  if (!feed_forward_residual_ && memory_attention_) {
+    throw std::invalid_argument("transformer_layer: parallel attention and feed-forward leave no room for a memory");
+  }
+}
+
+void TransformerLayer::check(bool memory) const {
+  if (memory == memory_attention_.has_value()) return;
+  throw std::invalid_argument(memory ? "transformer_layer: it has no attention to a memory; pass none"
+                                     : "transformer_layer: it attends to a memory; pass one");
+}
+
+Tensor TransformerLayer::run(const TransformerLayerInput& in, Observer* observer) const {
+  check(in.memory.has_value());
+  const int threads = in.self.threads;
+  const auto receive = [&](std::string_view name, const Tensor& value) {
+    if (observer != nullptr) observer->receive(name, value);
+  };
+  const auto attend = [&](const TensorView& rows) {
+    return observed(observer, in.memory ? "self." : "",
+                    [&](Observer* scoped) { return self_attention_.forward(with_rows(in.x, rows), in.self, scoped); });
+  };
+  const auto attend_memory = [&](const TensorView& rows) {
+    return observed(observer, "memory.", [&](Observer* scoped) {
+      return memory_attention_->forward(with_rows(in.x, rows), *in.memory, in.to_memory, scoped);
+    });
+  };
+  const auto feed = [&](const TensorView& rows) {
+    Tensor fed = feed_forward_.forward(rows, threads);
+    receive("feed_forward", fed);
+    return fed;
+  };
+  if (!feed_forward_residual_) {
+    Tensor out = self_residual_.forward(in.x.rows, side_by_side(attend, feed, threads), threads);
+    receive("feed_forward_norm", out);
+    return out;
+  }
+  Tensor between = self_residual_.forward(in.x.rows, attend, threads);
+  receive(in.memory ? "self_norm" : "attention_norm", between);
+  if (in.memory) {
+    between = memory_residual_->forward(between, attend_memory, threads);
+    receive("memory_norm", between);
+  }
+  Tensor out = feed_forward_residual_->forward(between, feed, threads);
+  receive("feed_forward_norm", out);
+  return out;
+}
+
+Tensor TransformerLayer::run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const {
+  check(in.memory.has_value());
+  const int threads = in.self.threads;
+  const auto at = [&](DropoutSite site) { return dropout_at(dropout, site); };
+  const auto attend = [&](const TensorView& rows) {
+    const Sequences x = with_rows(in.x, rows);
+    return self_attention_.forward(x, x, x, with_dropout(in.self, at(DropoutSite::self_weights)), saved.self_attention);
+  };
+  const auto attend_memory = [&](const TensorView& rows) {
+    return memory_attention_->forward(with_rows(in.x, rows), *in.memory, *in.memory,
+                                      with_dropout(in.to_memory, at(DropoutSite::memory_weights)),
+                                      saved.memory_attention);
+  };
+  const auto feed = [&](const TensorView& rows) {
+    return feed_forward_.forward(rows, at(DropoutSite::activation), saved.feed_forward, threads);
+  };
+  if (!feed_forward_residual_) {
+    return self_residual_.forward(in.x.rows, side_by_side(attend, feed, threads), at(DropoutSite::self_residual),
+                                  saved.self_residual, threads);
+  }
+  saved.after_self =
+      self_residual_.forward(in.x.rows, attend, at(DropoutSite::self_residual), saved.self_residual, threads);
+  if (in.memory) {
+    saved.after_memory = memory_residual_->forward(saved.after_self, attend_memory, at(DropoutSite::memory_residual),
+                                                   saved.memory_residual, threads);
+  }
+  return feed_forward_residual_->forward(in.memory ? saved.after_memory : saved.after_self, feed,
+                                         at(DropoutSite::feed_forward_residual), saved.feed_forward_residual, threads);
+}
+
+Tensor TransformerLayer::run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
+                                      const TensorView& grad_out, const MutableTensorView& grad_memory) {
+  check(in.memory.has_value());
+  const int threads = in.self.threads;
+  const auto at = [&](DropoutSite site) { return dropout_at(dropout, site); };
+  const auto feed = [&](const TensorView& rows, const TensorView& grad, const MutableTensorView& grad_rows) {
+    feed_forward_.backward(rows, at(DropoutSite::activation), saved.feed_forward, grad, grad_rows, threads);
+  };
+  const auto attend_memory = [&](const TensorView& rows, const TensorView& grad, const MutableTensorView& grad_rows) {
+    memory_attention_->backward(with_rows(in.x, rows), *in.memory, *in.memory,
+                                with_dropout(in.to_memory, at(DropoutSite::memory_weights)), saved.memory_attention,
+                                grad, {grad_rows, grad_memory, grad_memory});
+  };
+  const auto attend = [&](const TensorView& rows, const TensorView& grad, const MutableTensorView& grad_rows) {
+    const Sequences x = with_rows(in.x, rows);
+    self_attention_.backward(x, x, x, with_dropout(in.self, at(DropoutSite::self_weights)), saved.self_attention, grad,
+                             {grad_rows, grad_rows, grad_rows});
+  };
+  const auto zeros = [&] { return Tensor::zeros(in.x.rows.shape(), in.x.rows.dtype()); };
+  Tensor between = zeros(), grad_x = zeros();
+  if (!feed_forward_residual_) {
+    const auto both = [&](const TensorView& rows, const TensorView& grad, const MutableTensorView& grad_rows) {
+      feed(rows, grad, grad_rows);
+      attend(rows, grad, grad_rows);
+    };
+    self_residual_.backward(in.x.rows, both, at(DropoutSite::self_residual), saved.self_residual, grad_out, grad_x,
+                            threads);
+    return grad_x;
+  }
+  feed_forward_residual_->backward(in.memory ? saved.after_memory : saved.after_self, feed,
+                                   at(DropoutSite::feed_forward_residual), saved.feed_forward_residual, grad_out,
+                                   between, threads);
+  if (in.memory) {
+    Tensor after_self = zeros();
+    memory_residual_->backward(saved.after_self, attend_memory, at(DropoutSite::memory_residual), saved.memory_residual,
+                               between, after_self, threads);
+    between = std::move(after_self);
+  }
+  self_residual_.backward(in.x.rows, attend, at(DropoutSite::self_residual), saved.self_residual, between, grad_x,
+                          threads);
+  return grad_x;
+}
+
+TransformerLayerCache TransformerLayer::make_cache(std::int64_t batch) const {
+  check(false);
+  return {.self = self_attention_.make_cache(batch)};
+}
+
+TransformerLayerCache TransformerLayer::make_cache(const Sequences& memory, int threads) const {
+  check(true);
+  const std::int64_t batch = memory.ragged() ? memory.offsets.size(0) - 1 : batch_and_length(memory)[0];
+  Cache cache{self_attention_.make_cache(batch), memory_attention_->make_cache(batch)};
+  memory_attention_->append(memory, *cache.memory, threads);
+  return cache;
+}
+
+Tensor TransformerLayer::forward(const TensorView& x, Cache& cache, int threads) const {
+  check(cache.memory.has_value());
+  const auto attend = [&](const TensorView& rows) {
+    self_attention_.append(rows, cache.self, threads);
+    return self_attention_.forward(rows, cache.self, {.mask = Mask::causal(Align::bottom_right), .threads = threads});
+  };
+  const auto attend_memory = [&](const TensorView& rows) {
+    return memory_attention_->forward(rows, *cache.memory, {.threads = threads});
+  };
+  const auto feed = [&](const TensorView& rows) { return feed_forward_.forward(rows, threads); };
+  if (!feed_forward_residual_) return self_residual_.forward(x, side_by_side(attend, feed, threads), threads);
+  Tensor between = self_residual_.forward(x, attend, threads);
+  if (cache.memory) between = memory_residual_->forward(between, attend_memory, threads);
+  return feed_forward_residual_->forward(between, feed, threads);
+}
+
+template <class Layer, class F>
+void TransformerLayer::for_each_part(Layer& layer, const F& f) {
+  f(layer.self_attention_, "self_attn.");
+  if (layer.memory_attention_) f(*layer.memory_attention_, "multihead_attn.");
+  f(layer.feed_forward_, "");
+  f(layer.self_residual_, "norm1.");
+  if (layer.memory_residual_) f(*layer.memory_residual_, "norm2.");
+  if (layer.feed_forward_residual_) f(*layer.feed_forward_residual_, layer.memory_residual_ ? "norm3." : "norm2.");
+}
+
+void TransformerLayer::visit(const ParameterVisitor& visitor, const std::string& scope) const {
+  for_each_part(*this, [&](const auto& part, const char* name) { part.visit(visitor, scope + name); });
+}
+
+void TransformerLayer::update(const ParameterUpdater& updater, const std::string& scope) {
+  for_each_part(*this, [&](auto& part, const char* name) { part.update(updater, scope + name); });
+}
+
+}  // namespace qkv

@@ -1,0 +1,113 @@
+// TransformerStack: forward and backward through layers and a final norm, and token by token.
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "layers/basic/scoped_observer.h"
+#include "layers/stack/layer_parts.h"
+#include "qkv/layers/transformer.h"
+
+namespace qkv {
+namespace {
+
+std::string layer_scope(std::size_t layer) { return fmt::format("layers.{}.", layer); }
+
+Dropout of_layer(const Dropout& dropout, std::size_t layer) {
+  return dropout_at(dropout, static_cast<std::uint32_t>(layer));
+}
+
+}  // namespace
+
+TransformerStack::TransformerStack(const Config& config, LayerMemory memory, Weights& weights,
+                                   const std::string& scope) {
+  const auto layers = static_cast<std::size_t>(config.layers);
+  if (!config.each.empty() && config.each.size() != layers) {
+    throw std::invalid_argument(
+        fmt::format("transformer_stack: {} layers have {} configs of their own; give one for each, or none", layers,
+                    config.each.size()));
+  }
+  for (std::size_t i = 0; i < layers; ++i) {
+    layers_.emplace_back(config.each.empty() ? config.layer : config.each[i], memory, weights, scope + layer_scope(i));
+  }
+  if (config.final_norm) norm_.emplace(norm_config(config.layer), weights, scope + "norm.");
+}
+
+Tensor TransformerStack::run(const TransformerLayerInput& in, Observer* observer) const {
+  Tensor last;
+  TransformerLayerInput input = in;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    last = observed(observer, layer_scope(i), [&](Observer* scoped) { return layers_[i].run(input, scoped); });
+    input.x.rows = last;
+  }
+  if (!norm_) return layers_.empty() ? Tensor::copy(in.x.rows) : std::move(last);
+  last = norm_->forward(input.x.rows, {}, in.self.threads);
+  if (observer != nullptr) observer->receive("norm", last);
+  return last;
+}
+
+Tensor TransformerStack::run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const {
+  saved.layers.clear();
+  saved.layers.resize(layers_.size());
+  saved.between.clear();
+  TransformerLayerInput input = in;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    Tensor out = layers_[i].run(input, of_layer(dropout, i), saved.layers[i]);
+    if (i + 1 == layers_.size() && !norm_) return out;
+    input.x.rows = saved.between.emplace_back(std::move(out));
+  }
+  return norm_ ? norm_->forward(input.x.rows, {}, in.self.threads) : Tensor::copy(in.x.rows);
+}
+
+Tensor TransformerStack::run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
+                                      const TensorView& grad_out, const MutableTensorView& grad_memory) {
+  const auto input_of = [&](std::size_t i) { return i == 0 ? in.x.rows : saved.between[i - 1].view(); };
+  Tensor gradient;
+  if (norm_) {
+    gradient = Tensor::zeros(in.x.rows.shape(), in.x.rows.dtype());
+    norm_->backward(input_of(layers_.size()), grad_out, gradient, in.self.threads);
+  } else {
+    gradient = Tensor::copy(grad_out);
+  }
+  TransformerLayerInput input = in;
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    input.x.rows = input_of(i);
+    gradient = layers_[i].run_backward(input, of_layer(dropout, i), saved.layers[i], gradient, grad_memory);
+  }
+  return gradient;
+}
+
+StackCache TransformerStack::make_cache(std::int64_t batch) const {
+  Cache cache;
+  for (const TransformerLayer& layer : layers_) cache.layers.push_back(layer.make_cache(batch));
+  return cache;
+}
+
+StackCache TransformerStack::make_cache(const Sequences& memory, int threads) const {
+  Cache cache;
+  for (const TransformerLayer& layer : layers_) cache.layers.push_back(layer.make_cache(memory, threads));
+  return cache;
+}
+
+Tensor TransformerStack::forward(const TensorView& x, Cache& cache, int threads) const {
+  Tensor rows;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    rows = layers_[i].forward(i == 0 ? x : rows.view(), cache.layers[i], threads);
+  }
+  return norm_ ? norm_->forward(rows, {}, threads) : std::move(rows);
+}
+
+void StackCache::reorder(std::span<const std::int64_t> parents) {
+  for (TransformerLayerCache& layer : layers) layer.reorder(parents);
+}
+
+void TransformerStack::visit(const ParameterVisitor& visitor, const std::string& scope) const {
+  for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].visit(visitor, scope + layer_scope(i));
+  if (norm_) norm_->visit(visitor, scope + "norm.");
+}
+
+void TransformerStack::update(const ParameterUpdater& updater, const std::string& scope) {
+  for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].update(updater, scope + layer_scope(i));
+  if (norm_) norm_->update(updater, scope + "norm.");
+}
+
+}  // namespace qkv

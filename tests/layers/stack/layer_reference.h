@@ -1,0 +1,182 @@
+// A Transformer layer of one sequence in plain double loops, written from the formulas of its options.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "qkv/layers/transformer_layer.h"
+
+namespace qkv::testing {
+
+class ReferenceLayer {
+ public:
+  using Rows = std::vector<std::vector<double>>;
+
+  ReferenceLayer(const TransformerLayerConfig& config, const std::map<std::string, Tensor>& tensors)
+      : config_(config), tensors_(tensors) {}
+
+  Rows forward(const Rows& x, const Rows& memory, bool causal) const {
+    const auto self = [&](const Rows& rows) { return attention("self_attn.", rows, rows, causal, true); };
+    const auto cross = [&](const Rows& rows) { return attention("multihead_attn.", rows, memory, false, false); };
+    const auto feed = [&](const Rows& rows) { return feed_forward(rows); };
+    if (config_.norm_order == NormOrder::parallel) {
+      const Rows normed = norm("norm1.", x);
+      return sum(x, sum(self(normed), feed(normed)));
+    }
+    Rows y = residual("norm1.", x, self);
+    if (!memory.empty()) y = residual("norm2.", y, cross);
+    return residual(memory.empty() ? "norm2." : "norm3.", y, feed);
+  }
+
+ private:
+  template <class F>
+  Rows residual(const std::string& scope, const Rows& x, const F& f) const {
+    if (config_.norm_order == NormOrder::post) return norm(scope, sum(x, f(x)));
+    Rows inner = f(norm(scope, x));
+    if (config_.norm_order == NormOrder::both) inner = norm(scope + "after.", inner);
+    return sum(x, inner);
+  }
+
+  static Rows sum(Rows a, const Rows& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      for (std::size_t e = 0; e < a[i].size(); ++e) a[i][e] += b[i][e];
+    }
+    return a;
+  }
+
+  const double* find(const std::string& name) const {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : found->second.data<double>();
+  }
+
+  // weight [out, in] from its row `first` on.
+  static Rows linear(const Rows& x, const double* weight, const double* bias, std::int64_t out) {
+    Rows result;
+    for (const auto& row : x) {
+      auto& to = result.emplace_back();
+      for (std::int64_t o = 0; o < out; ++o) {
+        double total = bias == nullptr ? 0 : bias[o];
+        for (std::size_t i = 0; i < row.size(); ++i)
+          total += row[i] * weight[static_cast<std::size_t>(o) * row.size() + i];
+        to.push_back(total);
+      }
+    }
+    return result;
+  }
+
+  Rows norm(const std::string& scope, Rows x) const {
+    const double *weight = find(scope + "weight"), *bias = find(scope + "bias");
+    for (auto& row : x) {
+      const auto size = static_cast<double>(row.size());
+      double mean = 0, squares = 0;
+      for (const double e : row) mean += e / size;
+      if (config_.normalization == Normalization::rms) mean = 0;
+      for (const double e : row) squares += (e - mean) * (e - mean) / size;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        row[i] = (row[i] - mean) / std::sqrt(squares + config_.epsilon) * weight[i] + (bias == nullptr ? 0 : bias[i]);
+      }
+    }
+    return x;
+  }
+
+  Rows attention(const std::string& scope, const Rows& x, const Rows& memory, bool causal, bool windowed) const {
+    const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads == 0 ? heads : config_.kv_heads;
+    const std::int64_t size = config_.head_dim == 0 ? config_.model_dim / heads : config_.head_dim;
+    const double *weight = find(scope + "in_proj_weight"), *bias = find(scope + "in_proj_bias");
+    const auto project = [&](const Rows& rows, std::int64_t count, bool has_bias) {
+      Rows projected = linear(rows, weight, config_.bias && has_bias ? bias : nullptr, count * size);
+      weight += count * size * config_.model_dim;
+      if (config_.bias && has_bias) bias += count * size;
+      return projected;
+    };
+    const Rows query = project(x, heads, config_.attention_bias.query);
+    const Rows key = project(memory, kv_heads, config_.attention_bias.key);
+    const Rows value = project(memory, kv_heads, config_.attention_bias.value);
+    const double scale = config_.scale.value_or(1 / std::sqrt(static_cast<double>(size)));
+    Rows merged(x.size(), std::vector<double>(static_cast<std::size_t>(heads * size)));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const auto own = static_cast<std::size_t>(h * size);
+        const auto shared = static_cast<std::size_t>(h / (heads / kv_heads) * size);
+        std::vector<double> weights;
+        double total = 0;
+        for (std::size_t j = 0; j < memory.size(); ++j) {
+          double logit = 0;
+          for (std::size_t e = 0; e < static_cast<std::size_t>(size); ++e)
+            logit += query[i][own + e] * key[j][shared + e];
+          logit *= scale;
+          if (config_.soft_cap > 0) logit = config_.soft_cap * std::tanh(logit / config_.soft_cap);
+          weights.push_back(sees(i, j, causal, windowed) ? std::exp(logit) : 0);
+          total += weights.back();
+        }
+        for (std::size_t j = 0; j < memory.size(); ++j) {
+          for (std::size_t e = 0; e < static_cast<std::size_t>(size); ++e) {
+            merged[i][own + e] += weights[j] / total * value[j][shared + e];
+          }
+        }
+      }
+    }
+    return linear(merged, find(scope + "out_proj.weight"), find(scope + "out_proj.bias"), config_.model_dim);
+  }
+
+  bool sees(std::size_t i, std::size_t j, bool causal, bool windowed) const {
+    const std::int64_t ahead = static_cast<std::int64_t>(j) - static_cast<std::int64_t>(i);
+    if (causal && ahead > 0) return false;
+    if (!windowed || !config_.window) return true;
+    const auto [left, right] = *config_.window;
+    return (left < 0 || -ahead <= left) && (right < 0 || ahead <= right);
+  }
+
+  double activation(double x) const {
+    switch (config_.activation) {
+      case Activation::relu:
+        return x > 0 ? x : 0;
+      case Activation::gelu:
+        return x * 0.5 * std::erfc(-x * std::sqrt(0.5));
+      case Activation::gelu_tanh:
+        return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+      case Activation::silu:
+        return x / (1 + std::exp(-x));
+    }
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+
+  Rows feed_forward(const Rows& x) const {
+    Rows wide = linear(x, find("linear1.weight"), find("linear1.bias"), config_.ff_dim);
+    const Rows gate = config_.gated ? linear(x, find("linear3.weight"), find("linear3.bias"), config_.ff_dim) : Rows();
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      for (std::size_t e = 0; e < wide[i].size(); ++e) {
+        wide[i][e] = activation(wide[i][e]) * (config_.gated ? gate[i][e] : 1);
+      }
+    }
+    return linear(wide, find("linear2.weight"), find("linear2.bias"), config_.model_dim);
+  }
+
+  const TransformerLayerConfig& config_;
+  const std::map<std::string, Tensor>& tensors_;
+};
+
+// x and memory [length, model_dim], f64; no memory: a layer without one.
+inline Tensor reference_layer(const TransformerLayerConfig& config, const std::map<std::string, Tensor>& tensors,
+                              const Tensor& x, const Tensor& memory, bool causal) {
+  const auto rows_of = [](const Tensor& tensor) {
+    ReferenceLayer::Rows rows;
+    for (std::int64_t i = 0; tensor.rank() == 2 && i < tensor.size(0); ++i) {
+      const double* row = tensor.data<double>() + i * tensor.size(1);
+      rows.emplace_back(row, row + tensor.size(1));
+    }
+    return rows;
+  };
+  Tensor out = Tensor::uninitialized(x.shape(), Dtype::f64);
+  const auto rows = ReferenceLayer(config, tensors).forward(rows_of(x), rows_of(memory), causal);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::copy(rows[i].begin(), rows[i].end(), out.data<double>() + static_cast<std::int64_t>(i) * x.size(1));
+  }
+  return out;
+}
+
+}  // namespace qkv::testing
