@@ -2,16 +2,16 @@
 #include "core/dropout.h"
 
 #include <cmath>
-#include <stdexcept>
 #include <string>
 
+#include "core/refuse.h"
 #include "qkv/random.h"
 
 namespace qkv {
 
 DropoutRule::DropoutRule(const Dropout& dropout) : seed(dropout.seed) {
   if (!(dropout.p >= 0 && dropout.p <= 1)) {
-    throw std::invalid_argument("dropout: p must be 0 (off) to 1, got " + std::to_string(dropout.p));
+    refuse("dropout", "p must be 0 (off) to 1, got {}", dropout.p);
   }
   threshold = static_cast<std::uint32_t>(std::lround((1 - dropout.p) * kAll));
   factor = threshold == 0 ? 0 : static_cast<double>(kAll) / threshold;
@@ -31,14 +31,14 @@ bool DropoutRow::keeps(std::int64_t key) {
 void dropout_mask(const Dropout& dropout, const MutableTensorView& kept, const DropoutIndex& first) {
   const DropoutRule rule(dropout);
   if (kept.dtype() != Dtype::boolean && kept.dtype() != Dtype::u8) {
-    throw std::invalid_argument("dropout_mask: kept must be bool or u8, got " + std::string(name_of(kept.dtype())));
+    refuse("dropout_mask", "kept must be bool or u8, got {}", name_of(kept.dtype()));
   }
   if (kept.rank() < 2) {
-    throw std::invalid_argument("dropout_mask: kept must be [..., heads, q_len, k_len] or [q_len, k_len], got " +
-                                to_string(kept.shape()));
+    refuse("dropout_mask", "kept must be [..., heads, q_len, k_len] or [q_len, k_len], got {}",
+           to_string(kept.shape()));
   }
   for (const std::int64_t index : {first.sequence, first.head, first.query, first.key}) {
-    if (index < 0) throw std::invalid_argument("dropout_mask: indices must be 0 or more, got " + std::to_string(index));
+    if (index < 0) refuse("dropout_mask", "indices must be 0 or more, got {}", index);
   }
   const int outer = kept.rank() - 2;  // dimensions in front of the queries
   const std::int64_t heads = outer == 0 ? 1 : kept.size(outer - 1);

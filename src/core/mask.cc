@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/boolean_blocks.h"
+#include "core/refuse.h"
 
 namespace qkv {
 namespace {
@@ -59,7 +60,7 @@ Mask Mask::prefix(TensorView counts, Align align) {
 
 Mask Mask::dilated(std::int64_t left, std::int64_t right, std::int64_t step, std::optional<Align> align) {
   check_sides("dilated", left, right);
-  if (step < 1) throw std::invalid_argument(fmt::format("dilated: the step is {}; it must be 1 or more", step));
+  if (step < 1) refuse("dilated", "the step is {}; it must be 1 or more", step);
   const auto keys = [&](std::int64_t side) {
     return side < 1 ? side : side > kFarthest / step ? kFarthest : side * step;
   };
@@ -108,7 +109,7 @@ Mask Mask::function(MaskFunction visible) {
 
 Mask operator&(Mask a, const Mask& b) {
   if (a.align_ && b.align_ && *a.align_ != *b.align_) {
-    throw std::invalid_argument("mask: one part is aligned top-left, another bottom-right; a call has one alignment");
+    refuse("mask", "one part is aligned top-left, another bottom-right; a call has one alignment");
   }
   if (b.align_) a.align_ = b.align_;
   a.left_ = tighter(a.left_, b.left_);

@@ -1,22 +1,16 @@
 // RelativeTable: checks its shape, and maps two positions to a bucket.
 #include "qkv/attention/relative_table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <stdexcept>
+
+#include "core/refuse.h"
 
 namespace qkv {
 namespace {
 
 constexpr std::int64_t kMostBuckets = std::int64_t{1} << 24;
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
-  throw std::invalid_argument("relative table: " + fmt::format(text, std::forward<Args>(args)...));
-}
 
 // The bucket of a distance in one direction. In f32, step by step as in the models' own code: where the logarithm is a
 // whole number, another precision could choose the neighbour.
@@ -33,16 +27,18 @@ std::int64_t t5_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t
 }  // namespace
 
 RelativeTable::RelativeTable(Kind kind, TensorView values) : kind_(kind), values_(values) {
-  if (!is_floating(values.dtype())) fail("values are {}; they must be of a floating type", name_of(values.dtype()));
+  if (!is_floating(values.dtype()))
+    refuse("relative table", "values are {}; they must be of a floating type", name_of(values.dtype()));
   if (values.rank() != 2 || values.size(0) < 1 || values.size(0) > kMostBuckets) {
-    fail("values {} must be [buckets, {}] with 1 to {} buckets", to_string(values.shape()),
-         kind == Kind::shaw ? "head_dim" : "heads", kMostBuckets);
+    refuse("relative table", "values {} must be [buckets, {}] with 1 to {} buckets", to_string(values.shape()),
+           kind == Kind::shaw ? "head_dim" : "heads", kMostBuckets);
   }
 }
 
 RelativeTable RelativeTable::clipped(TensorView values) {
   RelativeTable table(Kind::clipped, values);
-  if (values.size(0) % 2 == 0) fail("clipped values {} must have 2 n + 1 rows", to_string(values.shape()));
+  if (values.size(0) % 2 == 0)
+    refuse("relative table", "clipped values {} must have 2 n + 1 rows", to_string(values.shape()));
   table.max_distance_ = values.size(0) / 2;
   return table;
 }
@@ -51,7 +47,8 @@ RelativeTable RelativeTable::shaw(TensorView values) {
   RelativeTable table(Kind::shaw, values);
   table.max_distance_ = values.size(0) / 2;
   if (values.size(0) % 2 == 0 || table.max_distance_ > kMostShawDistance) {
-    fail("Shaw's values {} must have 2 n + 1 rows, n at most {}", to_string(values.shape()), kMostShawDistance);
+    refuse("relative table", "Shaw's values {} must have 2 n + 1 rows, n at most {}", to_string(values.shape()),
+           kMostShawDistance);
   }
   return table;
 }
@@ -60,12 +57,12 @@ RelativeTable RelativeTable::t5(TensorView values, const T5Buckets& buckets) {
   RelativeTable table(Kind::t5, values);
   const std::int64_t count = buckets.bidirectional ? values.size(0) / 2 : values.size(0);
   if (count < 2 || (buckets.bidirectional && values.size(0) % 2 != 0)) {
-    fail("T5 values {} must have {}", to_string(values.shape()),
-         buckets.bidirectional ? "an even number of rows, at least 4" : "at least 2 rows");
+    refuse("relative table", "T5 values {} must have {}", to_string(values.shape()),
+           buckets.bidirectional ? "an even number of rows, at least 4" : "at least 2 rows");
   }
   if (buckets.max_distance <= count / 2 || buckets.max_distance > kMostBuckets) {
-    fail("T5 max_distance {} must be {} to {} for {} buckets", buckets.max_distance, count / 2 + 1, kMostBuckets,
-         values.size(0));
+    refuse("relative table", "T5 max_distance {} must be {} to {} for {} buckets", buckets.max_distance, count / 2 + 1,
+           kMostBuckets, values.size(0));
   }
   table.bidirectional_ = buckets.bidirectional;
   table.max_distance_ = buckets.max_distance;
@@ -75,10 +72,11 @@ RelativeTable RelativeTable::t5(TensorView values, const T5Buckets& buckets) {
 RelativeTable RelativeTable::swin(TensorView values, std::int64_t height, std::int64_t width) {
   RelativeTable table(Kind::swin, values);
   if (height < 1 || width < 1 || height > 1024 || width > 1024) {
-    fail("a window of {} x {} must be 1 to 1024 high and wide", height, width);
+    refuse("relative table", "a window of {} x {} must be 1 to 1024 high and wide", height, width);
   }
   if (values.size(0) != (2 * height - 1) * (2 * width - 1)) {
-    fail("values {} must have (2 * {} - 1) * (2 * {} - 1) rows", to_string(values.shape()), height, width);
+    refuse("relative table", "values {} must have (2 * {} - 1) * (2 * {} - 1) rows", to_string(values.shape()), height,
+           width);
   }
   table.height_ = height;
   table.width_ = width;

@@ -10,24 +10,24 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <stdexcept>
 
 #include "core/float_environment.h"
 #include "core/half.h"
+#include "core/refuse.h"
 #include "core/visit_dtype.h"
 
 namespace qkv {
 
 Dims::Dims(std::span<const std::int64_t> values) {
   if (values.size() > static_cast<std::size_t>(kMaxRank)) {
-    throw std::invalid_argument(fmt::format("tensor: rank {} exceeds the limit of {}", values.size(), kMaxRank));
+    refuse("tensor", "rank {} exceeds the limit of {}", values.size(), kMaxRank);
   }
   std::copy(values.begin(), values.end(), values_.begin());
   size_ = static_cast<int>(values.size());
 }
 
 void Dims::push_back(std::int64_t value) {
-  if (size_ == kMaxRank) throw std::invalid_argument(fmt::format("tensor: rank exceeds the limit of {}", kMaxRank));
+  if (size_ == kMaxRank) refuse("tensor", "rank exceeds the limit of {}", kMaxRank);
   (*this)[size_++] = value;
 }
 
@@ -39,11 +39,11 @@ std::int64_t element_count(const Dims& shape) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 59;  // 8 bytes each stay below 2^63
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) {
-    if (extent < 0) throw std::invalid_argument("tensor: negative extent in " + to_string(shape));
+    if (extent < 0) refuse("tensor", "negative extent in {}", to_string(shape));
   }
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   for (const std::int64_t extent : shape) {
-    if (extent > kLimit / count) throw std::invalid_argument("tensor: too many elements in " + to_string(shape));
+    if (extent > kLimit / count) refuse("tensor", "too many elements in {}", to_string(shape));
     count *= extent;
   }
   return count;
@@ -63,8 +63,7 @@ template <class Byte>
 BasicView<Byte>::BasicView(Byte* data, Dtype dtype, const Dims& shape, const Dims& strides)
     : data_(data), dtype_(dtype), given_(true), shape_(shape), strides_(strides) {
   if (shape.size() != strides.size()) {
-    throw std::invalid_argument("tensor: shape " + to_string(shape) + " and strides " + to_string(strides) +
-                                " differ in rank");
+    refuse("tensor", "shape {} and strides {} differ in rank", to_string(shape), to_string(strides));
   }
 }
 
@@ -91,7 +90,7 @@ std::int64_t BasicView<Byte>::offset_of(const Dims& index) const {
     inside = index[i] >= 0 && index[i] < shape_[i];
     offset += index[i] * strides_[i];
   }
-  if (!inside) throw std::invalid_argument("tensor: no element " + to_string(index) + " in " + to_string(shape_));
+  if (!inside) refuse("tensor", "no element {} in {}", to_string(index), to_string(shape_));
   return offset;
 }
 
@@ -99,8 +98,7 @@ template <class Byte>
 BasicView<Byte> BasicView<Byte>::slice(int dim, std::int64_t begin, std::int64_t end) const {
   if (dim < 0) dim += rank();
   if (dim < 0 || dim >= rank() || begin < 0 || begin > end || end > shape_[dim]) {
-    throw std::invalid_argument(
-        fmt::format("tensor: no slice {}:{} of dimension {} in {}", begin, end, dim, to_string(shape_)));
+    refuse("tensor", "no slice {}:{} of dimension {} in {}", begin, end, dim, to_string(shape_));
   }
   BasicView part = *this;
   if (data_ != nullptr) part.data_ += begin * strides_[dim] * static_cast<std::int64_t>(size_of(dtype_));
@@ -126,8 +124,7 @@ BasicView<Byte> BasicView<Byte>::transpose(int first, int second) const {
   if (first < 0) first += rank();
   if (second < 0) second += rank();
   if (first < 0 || second < 0 || first >= rank() || second >= rank()) {
-    throw std::invalid_argument(
-        fmt::format("tensor: cannot transpose dimensions {} and {} of {}", first, second, to_string(shape_)));
+    refuse("tensor", "cannot transpose dimensions {} and {} of {}", first, second, to_string(shape_));
   }
   BasicView turned = *this;
   std::swap(turned.shape_[first], turned.shape_[second]);
@@ -138,8 +135,8 @@ BasicView<Byte> BasicView<Byte>::transpose(int first, int second) const {
 template <class Byte>
 BasicView<Byte> BasicView<Byte>::reshape(const Dims& shape) const {
   if (!is_row_major() || qkv::element_count(shape) != element_count()) {
-    throw std::invalid_argument("tensor: cannot reshape " + to_string(shape_) + " with strides " + to_string(strides_) +
-                                " to " + to_string(shape));
+    refuse("tensor", "cannot reshape {} with strides {} to {}", to_string(shape_), to_string(strides_),
+           to_string(shape));
   }
   return {data_, dtype_, shape};
 }
@@ -154,14 +151,14 @@ BasicView<Byte> BasicView<Byte>::broadcast_to(const Dims& shape) const {
     fits = repeats || shape_[i - missing] == shape[i];
     strides.push_back(repeats ? 0 : strides_[i - missing]);
   }
-  if (!fits) throw std::invalid_argument("tensor: cannot broadcast " + to_string(shape_) + " to " + to_string(shape));
+  if (!fits) refuse("tensor", "cannot broadcast {} to {}", to_string(shape_), to_string(shape));
   return {data_, dtype_, shape, strides};
 }
 
 template <class Byte>
 void BasicView<Byte>::check_type(Dtype wanted) const {
   if (dtype_ != wanted) {
-    throw std::invalid_argument(fmt::format("tensor: elements are {}, not {}", name_of(dtype_), name_of(wanted)));
+    refuse("tensor", "elements are {}, not {}", name_of(dtype_), name_of(wanted));
   }
 }
 
@@ -217,7 +214,7 @@ Tensor& Tensor::operator=(const Tensor& other) {
 
 void Tensor::assign(const void* values, std::size_t count, std::size_t element_size) {
   if (static_cast<std::int64_t>(count) != element_count()) {
-    throw std::invalid_argument(fmt::format("tensor: {} values for shape {}", count, to_string(shape_)));
+    refuse("tensor", "{} values for shape {}", count, to_string(shape_));
   }
   if (count > 0) std::memcpy(data_.get(), values, count * element_size);
 }
@@ -278,8 +275,7 @@ void clear(const MutableTensorView& view) {
 
 void convert(const TensorView& from, const MutableTensorView& to) {
   if (from.shape() != to.shape()) {
-    throw std::invalid_argument("convert: shapes " + to_string(from.shape()) + " and " + to_string(to.shape()) +
-                                " differ");
+    refuse("convert", "shapes {} and {} differ", to_string(from.shape()), to_string(to.shape()));
   }
   const std::int64_t count = from.element_count();
   if (count == 0) return;

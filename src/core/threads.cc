@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/float_environment.h"
+#include "core/refuse.h"
 
 namespace qkv {
 namespace {
@@ -157,7 +158,7 @@ int threads() {
 
 void set_threads(int count) {
   if (count < 0 || count > kMaxThreads) {
-    throw std::invalid_argument(fmt::format("threads: {} is not in 0 to {}", count, kMaxThreads));
+    refuse("threads", "{} is not in 0 to {}", count, kMaxThreads);
   }
   chosen_threads = count;
 }

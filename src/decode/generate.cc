@@ -9,6 +9,7 @@
 
 #include "decode/search.h"
 #include "ops/rowwise/vocabulary_row.h"
+#include "core/refuse.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 
@@ -16,7 +17,7 @@ namespace qkv {
 namespace {
 
 void require(bool holds, const std::string& what) {
-  if (!holds) throw std::invalid_argument("generate: " + what);
+  if (!holds) refuse("generate", "{}", what);
 }
 
 void check_token(const char* name, std::int32_t token, std::int64_t vocab) {

@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "simd/peak.cc"
+#include "core/refuse.h"
 #include "simd/targets.h"
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
@@ -51,11 +52,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
-#include <stdexcept>
 
 #include "simd/dispatch.h"
 
@@ -104,7 +102,7 @@ double peak_gflops(Dtype dtype) {
                result = HWY_DYNAMIC_DISPATCH(multiply_and_add_f64)(factor, wanted, done);
              });
     default:
-      throw std::invalid_argument(fmt::format("peak_gflops: the type is {}; it must be f32 or f64", name_of(dtype)));
+      refuse("peak_gflops", "the type is {}; it must be f32 or f64", name_of(dtype));
   }
 }
 

@@ -3,7 +3,6 @@
 //   bilinear:  q^T w k = (w^T q) . k, a dot product of projected queries
 //   additive:  v . tanh(w_query q + w_key k), where the kernel differentiates with respect to both summands
 #include <algorithm>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "attention/call/view_checks.h"
 #include "core/divide_up.h"
 #include "core/float_environment.h"
+#include "core/refuse.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "ops/matmul/matmul_panel.h"
@@ -338,16 +338,16 @@ std::vector<NamedView> all_inputs_of(const BackwardInputs& inputs, const Attenti
 }  // namespace
 
 void check_backward(const AttentionOptions& options, const AttentionGradients& gradients) {
-  if (options.threads < 0) throw std::invalid_argument("attention_backward: threads must be 0 (default) or more");
-  if (options.block_table) throw std::invalid_argument("attention_backward: paged keys are not supported");
+  if (options.threads < 0) refuse("attention_backward", "threads must be 0 (default) or more");
+  if (options.block_table) refuse("attention_backward", "paged keys are not supported");
   if (options.logit_function) {
-    throw std::invalid_argument("attention_backward: logit functions are not supported, they have no derivative");
+    refuse("attention_backward", "logit functions are not supported, they have no derivative");
   }
   if (options.precision != Precision::exact) {
-    throw std::invalid_argument("attention_backward: precision must be exact");
+    refuse("attention_backward", "precision must be exact");
   }
   if (options.empty_rows != EmptyRows::zero) {
-    throw std::invalid_argument("attention_backward: empty_rows must be zero; NaN would reach every gradient");
+    refuse("attention_backward", "empty_rows must be zero; NaN would reach every gradient");
   }
   check_parameters(options.score, gradients.score);
 }

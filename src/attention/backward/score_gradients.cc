@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "attention/call/view_checks.h"
 #include "core/divide_up.h"
 #include "core/ordered_sum.h"
+#include "core/refuse.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "qkv/threads.h"
@@ -258,9 +258,8 @@ class BackwardCall {
 
 void check_type(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
   if (view.dtype() == problem.storage || view.dtype() == problem.accumulation) return;
-  throw std::invalid_argument(
-      "attention_backward: " + std::string(name) + " must be " + std::string(name_of(problem.storage)) + " or " +
-      std::string(name_of(problem.accumulation)) + ", got " + std::string(name_of(view.dtype())));
+  refuse("attention_backward", "{} must be {} or {}, got {}", name, name_of(problem.storage),
+         name_of(problem.accumulation), name_of(view.dtype()));
 }
 
 void check_gradient(const AttentionProblem& problem, std::string_view name, const TensorView& view) {

@@ -1,21 +1,18 @@
 // What the checks of attention's arguments share: messages, and views brought to the form that the kernels want.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <initializer_list>
-#include <stdexcept>
 #include <string_view>
 #include <vector>
 
+#include "core/refuse.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
-// std::invalid_argument "attention: ...".
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
-  throw std::invalid_argument("attention: " + fmt::format(text, std::forward<Args>(args)...));
+  refuse("attention", text, std::forward<Args>(args)...);
 }
 
 Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more);

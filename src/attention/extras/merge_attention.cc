@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 
 #include "core/float_environment.h"
+#include "core/refuse.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -46,14 +46,14 @@ void merge_attention(const MutableTensorView& out, const MutableTensorView& log_
   const Dims lse_shape = ranked ? Dims(std::span(rows.begin(), static_cast<std::size_t>(rows.size() - 1))) : rows;
   if (!ranked || other_out.shape() != rows || log_sum_exp.shape() != lse_shape ||
       other_log_sum_exp.shape() != lse_shape) {
-    throw std::invalid_argument("merge_attention: out " + to_string(rows) + " and " + to_string(other_out.shape()) +
-                                " must be equal, log_sum_exp " + to_string(log_sum_exp.shape()) + " and " +
-                                to_string(other_log_sum_exp.shape()) + " the same without the last dimension");
+    refuse("merge_attention", "out {} and {} must be equal, log_sum_exp {} and {} the same without the last dimension",
+           to_string(rows), to_string(other_out.shape()), to_string(log_sum_exp.shape()),
+           to_string(other_log_sum_exp.shape()));
   }
   const Dtype dtype = out.dtype();
   if ((dtype != Dtype::f32 && dtype != Dtype::f64) || log_sum_exp.dtype() != dtype || other_out.dtype() != dtype ||
       other_log_sum_exp.dtype() != dtype) {
-    throw std::invalid_argument("merge_attention: all four must be f32, or all f64");
+    refuse("merge_attention", "all four must be f32, or all f64");
   }
   if (out.element_count() == 0) return;
   const FloatEnvironment environment;

@@ -1,20 +1,14 @@
 // KeyValueCache: appends rows to pages, shares pages between sequences, and attends to all that is cached.
 #include "qkv/attention/key_value_cache.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <utility>
+
+#include "core/refuse.h"
 
 namespace qkv {
 namespace {
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
-  throw std::invalid_argument("key/value cache: " + fmt::format(text, std::forward<Args>(args)...));
-}
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
@@ -33,10 +27,11 @@ KeyValueCache::KeyValueCache(const KeyValueCacheConfig& config) : config_(config
   if (config_.value_dim == 0) config_.value_dim = config_.head_dim;
   const auto [batch, kv_heads, head_dim, value_dim, dtype, page_rows] = config_;
   if (batch < 0 || kv_heads < 1 || head_dim < 1 || value_dim < 1 || page_rows < 1) {
-    fail("batch {}, kv_heads {}, head_dim {}, value_dim {} and page_rows {} must be 1 or more (batch: 0)", batch,
-         kv_heads, head_dim, value_dim, page_rows);
+    refuse("key/value cache",
+           "batch {}, kv_heads {}, head_dim {}, value_dim {} and page_rows {} must be 1 or more (batch: 0)", batch,
+           kv_heads, head_dim, value_dim, page_rows);
   }
-  if (!is_floating(dtype)) fail("type {} must be f32, f64, bf16 or f16", name_of(dtype));
+  if (!is_floating(dtype)) refuse("key/value cache", "type {} must be f32, f64, bf16 or f16", name_of(dtype));
   keys_ = Tensor::uninitialized({0, kv_heads, page_rows, head_dim}, dtype);
   values_ = Tensor::uninitialized({0, kv_heads, page_rows, value_dim}, dtype);
   table_.resize(at(batch * blocks_));
@@ -53,22 +48,23 @@ TensorView KeyValueCache::lengths() const {
 
 void KeyValueCache::append(const TensorView& k, const TensorView& v) {
   check_rows(k, v, 4);
-  if (k.size(0) != batch()) fail("k {} is not for a batch of {}", to_string(k.shape()), batch());
+  if (k.size(0) != batch()) refuse("key/value cache", "k {} is not for a batch of {}", to_string(k.shape()), batch());
   for (std::int64_t b = 0; b < batch(); ++b) append_rows(b, k.select(0, b), v.select(0, b));
 }
 
 void KeyValueCache::append(const TensorView& k, const TensorView& v, const TensorView& offsets) {
   check_rows(k.transpose(0, 1), v.transpose(0, 1), 3);
   if (offsets.rank() != 1 || offsets.size(0) != batch() + 1) {
-    fail("offsets {} must be [{}], the batch + 1", to_string(offsets.shape()), batch() + 1);
+    refuse("key/value cache", "offsets {} must be [{}], the batch + 1", to_string(offsets.shape()), batch() + 1);
   }
   if (offsets.dtype() != Dtype::i32 && offsets.dtype() != Dtype::i64) {
-    fail("offsets must be i32 or i64, got {}", name_of(offsets.dtype()));
+    refuse("key/value cache", "offsets must be i32 or i64, got {}", name_of(offsets.dtype()));
   }
   const Tensor copy = convert(offsets, Dtype::i64);
   const std::span rows(copy.data<std::int64_t>(), at(copy.element_count()));
   if (rows.front() != 0 || rows.back() != k.size(0) || !std::is_sorted(rows.begin(), rows.end())) {
-    fail("offsets must start at 0, never decrease, and end at the number of rows of k, {}", k.size(0));
+    refuse("key/value cache", "offsets must start at 0, never decrease, and end at the number of rows of k, {}",
+           k.size(0));
   }
   for (std::int64_t b = 0; b < batch(); ++b) {
     const std::int64_t first = rows[at(b)], last = rows[at(b + 1)];
@@ -82,15 +78,16 @@ void KeyValueCache::check_rows(const TensorView& k, const TensorView& v, int ran
                     v.size(-3) == config_.kv_heads && k.size(0) == v.size(0) && k.size(-2) == v.size(-2) &&
                     k.size(-1) == config_.head_dim && v.size(-1) == config_.value_dim;
   if (!fits) {
-    fail("k {} and v {} must be equally many rows of {} heads, of sizes {} and {}", to_string(k.shape()),
-         to_string(v.shape()), config_.kv_heads, config_.head_dim, config_.value_dim);
+    refuse("key/value cache", "k {} and v {} must be equally many rows of {} heads, of sizes {} and {}",
+           to_string(k.shape()), to_string(v.shape()), config_.kv_heads, config_.head_dim, config_.value_dim);
   }
   if (!is_floating(k.dtype()) || !is_floating(v.dtype())) {
-    fail("k and v must be of a floating type, got {} and {}", name_of(k.dtype()), name_of(v.dtype()));
+    refuse("key/value cache", "k and v must be of a floating type, got {} and {}", name_of(k.dtype()),
+           name_of(v.dtype()));
   }
   const std::int64_t longest = batch() == 0 ? 0 : *std::max_element(lengths_.begin(), lengths_.end());
   if (k.size(-2) > std::numeric_limits<std::int32_t>::max() - longest) {
-    fail("{} more keys after {} are too many", k.size(-2), longest);
+    refuse("key/value cache", "{} more keys after {} are too many", k.size(-2), longest);
   }
 }
 
@@ -138,7 +135,8 @@ void KeyValueCache::make_own(std::int64_t b, std::int64_t i) {
 std::int32_t KeyValueCache::take_page() {
   if (free_.empty()) {
     const std::int64_t pages = keys_.size(0), more = std::max<std::int64_t>(pages, 1);
-    if (pages + more > std::numeric_limits<std::int32_t>::max()) fail("{} pages are too many", pages + more);
+    if (pages + more > std::numeric_limits<std::int32_t>::max())
+      refuse("key/value cache", "{} pages are too many", pages + more);
     uses_.resize(at(pages + more));
     free_.reserve(uses_.size());
     Tensor values = enlarged(values_, pages + more);
@@ -158,7 +156,8 @@ void KeyValueCache::drop_page(std::int32_t page) {
 
 void KeyValueCache::reorder(std::span<const std::int64_t> parents) {
   for (const std::int64_t parent : parents) {
-    if (parent < 0 || parent >= batch()) fail("there is no sequence {} in a batch of {}", parent, batch());
+    if (parent < 0 || parent >= batch())
+      refuse("key/value cache", "there is no sequence {} in a batch of {}", parent, batch());
   }
   const auto pages_of_length = [&](std::int64_t length) {
     return (length + config_.page_rows - 1) / config_.page_rows;

@@ -2,34 +2,30 @@
 #include "attention/tangent/jvp_call.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 
 #include "attention/call/view_checks.h"
 #include "core/divide_up.h"
+#include "core/refuse.h"
 #include "qkv/threads.h"
 
 namespace qkv {
 
 void require_tangents(std::string_view function, const AttentionProblem& problem, const AttentionOptions& options) {
-  const auto refuse = [&](const std::string& what) {
-    throw std::invalid_argument(std::string(function) + ": " + what);
-  };
-  if (options.threads < 0) refuse("threads must be 0 (default) or more");
+  if (options.threads < 0) refuse(function, "threads must be 0 (default) or more");
   if (problem.storage != problem.accumulation) {
-    refuse("q has type " + std::string(name_of(problem.storage)) + "; it must be f32 or f64");
+    refuse(function, "q has type {}; it must be f32 or f64", name_of(problem.storage));
   }
-  if (options.block_table) refuse("paged keys are not supported");
-  if (options.logit_function) refuse("logit functions are not supported, they have no derivative");
+  if (options.block_table) refuse(function, "paged keys are not supported");
+  if (options.logit_function) refuse(function, "logit functions are not supported, they have no derivative");
   for (const RelativeTable& table : options.bias.tables()) {
-    if (table.kind() == RelativeTable::Kind::shaw) refuse("Shaw's table is not supported");
+    if (table.kind() == RelativeTable::Kind::shaw) refuse(function, "Shaw's table is not supported");
   }
   const Score::Kind score = options.score.kind();
-  if (!is_dot_product(score)) refuse("the score must be dot or scaled dot");
-  if (options.soft_cap != 0) refuse("soft_cap must be 0 (off)");
-  if (options.dropout.p != 0) refuse("dropout must be off");
-  if (options.precision != Precision::exact) refuse("precision must be exact");
-  if (options.empty_rows != EmptyRows::zero) refuse("empty_rows must be zero");
+  if (!is_dot_product(score)) refuse(function, "the score must be dot or scaled dot");
+  if (options.soft_cap != 0) refuse(function, "soft_cap must be 0 (off)");
+  if (options.dropout.p != 0) refuse(function, "dropout must be off");
+  if (options.precision != Precision::exact) refuse(function, "precision must be exact");
+  if (options.empty_rows != EmptyRows::zero) refuse(function, "empty_rows must be zero");
 }
 
 void require_type_of_q(const AttentionProblem& problem, std::string_view name, const TensorView& view) {

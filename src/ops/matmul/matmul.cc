@@ -1,15 +1,13 @@
 // matmul: the checks, and the cut into tasks of some rows times some panels.
 #include "qkv/matmul.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/divide_up.h"
+#include "core/refuse.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
 #include "qkv/threads.h"
@@ -22,21 +20,19 @@ constexpr std::int64_t kTaskRows = 256;
 // Multiply-adds of a task, about: some ten microseconds, far above the price of handing it to a thread.
 constexpr std::int64_t kTaskWork = 1'000'000;
 
-[[noreturn]] void fail(const std::string& text) { throw std::invalid_argument("matmul: " + text); }
-
 void check_type(const char* name, Dtype dtype, const PackedMatrix& b) {
   if (dtype != b.dtype()) {
-    fail(fmt::format("{} is {}, b is {}; they must agree", name, name_of(dtype), name_of(b.dtype())));
+    refuse("matmul", "{} is {}, b is {}; they must agree", name, name_of(dtype), name_of(b.dtype()));
   }
 }
 
 void check_unit(const char* name, std::int64_t extent, std::int64_t stride) {
-  if (extent > 1 && stride != 1) fail(fmt::format("the last stride of {} is {}; it must be 1", name, stride));
+  if (extent > 1 && stride != 1) refuse("matmul", "the last stride of {} is {}; it must be 1", name, stride);
 }
 
 void check_shape(const char* name, const TensorView& view, const Dims& shape) {
   if (view.shape() != shape) {
-    fail(fmt::format("{} is {}; it must be {}", name, to_string(view.shape()), to_string(shape)));
+    refuse("matmul", "{} is {}; it must be {}", name, to_string(view.shape()), to_string(shape));
   }
 }
 
@@ -45,14 +41,14 @@ void check_out(const MutableTensorView& out, std::int64_t m, const PackedMatrix&
   check_type("out", out.dtype(), b);
   check_unit("out", out.size(1), out.stride(1));
   if (m > 1 && std::abs(out.stride(0)) < out.size(1)) {
-    fail(fmt::format("rows of out overlap: they are {} elements, {} apart", out.size(1), out.stride(0)));
+    refuse("matmul", "rows of out overlap: they are {} elements, {} apart", out.size(1), out.stride(0));
   }
 }
 
 void check_operands(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
   const std::int64_t k = b.rows(), n = b.columns();
   if (a.rank() != 2 || a.size(1) != k) {
-    fail(fmt::format("a is {}; with b [{}, {}] it must be [m, {}]", to_string(a.shape()), k, n, k));
+    refuse("matmul", "a is {}; with b [{}, {}] it must be [m, {}]", to_string(a.shape()), k, n, k);
   }
   check_type("a", a.dtype(), b);
   check_unit("a", k, a.stride(1));
@@ -65,9 +61,9 @@ void check_operands(const TensorView& a, const PackedMatrix& b, const MutableTen
 
 void check_target(const PackedMatrix& b, int columns, int group) {
   if (b.panel_columns() == columns && b.panel_group() == group) return;
-  fail(fmt::format(
-      "a matrix was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
-      b.panel_columns() * b.panel_group(), columns * group));
+  refuse("matmul",
+         "a matrix was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
+         b.panel_columns() * b.panel_group(), columns * group);
 }
 
 // Calls product(row, rows, panel) for every block of rows and every panel, some of them a task.
@@ -196,13 +192,13 @@ void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView&
 
 void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
                        const MatmulOptions& options) {
-  if (options.bias) fail("a transposed product takes no bias");
+  if (options.bias) refuse("matmul", "a transposed product takes no bias");
   if (a.rows() != b.rows() || a.dtype() != b.dtype()) {
-    fail(fmt::format("a is {} [{}, {}] and b {} [{}, {}]; they must agree in type and rows", name_of(a.dtype()),
-                     a.rows(), a.columns(), name_of(b.dtype()), b.rows(), b.columns()));
+    refuse("matmul", "a is {} [{}, {}] and b {} [{}, {}]; they must agree in type and rows", name_of(a.dtype()),
+           a.rows(), a.columns(), name_of(b.dtype()), b.rows(), b.columns());
   }
   if (a.storage() != WeightStorage::full || b.storage() != WeightStorage::full) {
-    fail("a transposed product takes matrices in full storage");
+    refuse("matmul", "a transposed product takes matrices in full storage");
   }
   check_out(out, a.columns(), b);
   b.dtype() == Dtype::f32 ? multiply_transposed<float>(a, b, out, options)

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 
 #include "core/divide_up.h"
+#include "core/refuse.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
 #include "qkv/matmul.h"
@@ -67,8 +67,7 @@ std::int32_t quantize_column(const TensorView& matrix, std::int64_t column, std:
   for (std::int64_t k = 0; k < rows; ++k) {
     const float magnitude = std::abs(source[k * step]);
     if (!(magnitude <= std::numeric_limits<float>::max())) {
-      throw std::invalid_argument(
-          fmt::format("PackedMatrix: element [{}, {}] is {}; int8 needs finite numbers", k, column, source[k * step]));
+      refuse("PackedMatrix", "element [{}, {}] is {}; int8 needs finite numbers", k, column, source[k * step]);
     }
     largest = std::max(largest, magnitude);
   }
@@ -96,16 +95,15 @@ void unpack_column(const PackedMatrix& packed, std::int64_t column, const Mutabl
 
 void check(const TensorView& matrix, WeightStorage storage) {
   if (matrix.rank() != 2) {
-    throw std::invalid_argument(fmt::format("PackedMatrix: shape {}; it must be [k, n]", to_string(matrix.shape())));
+    refuse("PackedMatrix", "shape {}; it must be [k, n]", to_string(matrix.shape()));
   }
   const bool full = storage == WeightStorage::full;
   if (matrix.dtype() != Dtype::f32 && !(full && matrix.dtype() == Dtype::f64)) {
-    throw std::invalid_argument(fmt::format("PackedMatrix: the type is {}; it must be f32{}", name_of(matrix.dtype()),
-                                            full ? " or f64" : " to be kept in fewer bits"));
+    refuse("PackedMatrix", "the type is {}; it must be f32{}", name_of(matrix.dtype()),
+           full ? " or f64" : " to be kept in fewer bits");
   }
   if (storage == WeightStorage::int8 && matrix.size(0) > kMaxInt8Depth) {
-    throw std::invalid_argument(
-        fmt::format("PackedMatrix: k is {}; int8 sums hold at most {}", matrix.size(0), kMaxInt8Depth));
+    refuse("PackedMatrix", "k is {}; int8 sums hold at most {}", matrix.size(0), kMaxInt8Depth);
   }
 }
 
@@ -151,9 +149,8 @@ void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, 
   const bool fits = columns.rank() == 2 && columns.size(0) == rows_ && columns.dtype() == dtype_ && first >= 0 &&
                     first + columns.size(1) <= columns_;
   if (!fits) {
-    throw std::invalid_argument(fmt::format("PackedMatrix: no columns from {} on as {} {}; it is {} [{}, {}]", first,
-                                            name_of(columns.dtype()), to_string(columns.shape()), name_of(dtype_),
-                                            rows_, columns_));
+    refuse("PackedMatrix", "no columns from {} on as {} {}; it is {} [{}, {}]", first, name_of(columns.dtype()),
+           to_string(columns.shape()), name_of(dtype_), rows_, columns_);
   }
   parallel_for(divide_up(columns.size(1), panel_columns_), threads, [&](std::int64_t task, int) {
     const std::int64_t end = std::min((task + 1) * panel_columns_, columns.size(1));
