@@ -11,6 +11,7 @@
 #include "attention/backward/bias_gradients.h"
 #include "attention/backward/parameter_sums.h"
 #include "attention/call/view_checks.h"
+#include "attention/tile/interval_masks.h"
 #include "core/divide_up.h"
 #include "core/ordered_sum.h"
 #include "core/refuse.h"

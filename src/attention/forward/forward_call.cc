@@ -5,6 +5,7 @@
 
 #include "attention/call/kernel_choice.h"
 #include "attention/call/view_checks.h"
+#include "attention/tile/interval_masks.h"
 #include "core/divide_up.h"
 #include "qkv/threads.h"
 

@@ -10,6 +10,7 @@
 #include "attention/call/planned_views.h"
 #include "attention/forward/forward_call.h"
 #include "attention/plan/attention_remarks.h"
+#include "attention/tile/interval_masks.h"
 #include "core/boolean_blocks.h"
 #include "core/divide_up.h"
 #include "qkv/target.h"

@@ -13,6 +13,7 @@
 
 #include "attention/single_query/single_query_kernel.h"
 #include "attention/tile/element_masks-inl.h"
+#include "attention/tile/interval_masks.h"
 #include "attention/tile/log_sum_exp.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/sinks-inl.h"

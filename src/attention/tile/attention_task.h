@@ -158,20 +158,6 @@ inline std::int64_t query_of_row(const AttentionTask& task, std::int64_t i) {
   return task.period == 0 ? i : i % task.period;
 }
 
-// What causal, window, prefix, length and documents leave for the query in row i.
-inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
-  const std::int64_t query = query_of_row(task, i);
-  const std::int64_t position = query + task.offset;
-  std::int64_t begin = 0, end = std::clamp<std::int64_t>(task.length, 0, task.k_len);
-  end = std::min(end, std::max(task.prefix, position + 1));
-  if (task.document_keys != nullptr) {
-    end = std::min(end, task.document_keys[query].last);
-    begin = std::min(end, task.document_keys[query].first);
-  }
-  const std::int64_t first = std::clamp(position - task.common->left, begin, end);
-  return {first, std::max(first, std::clamp(position + task.common->right + 1, begin, end))};
-}
-
 // Shaw's table, or nullptr.
 inline const TableBias* rows_table(const AttentionTask& task) {
   for (int t = 0; t < task.common->table_count; ++t) {
@@ -191,24 +177,6 @@ inline std::int64_t parameter_count(const AttentionTask& task) {
 inline Pair pair_of(const AttentionTask& task, std::int64_t i, std::int64_t j) {
   const auto narrow = [](std::int64_t index) { return static_cast<std::int32_t>(index); };
   return {narrow(task.sequence), narrow(task.head), narrow(i), narrow(j), narrow(i + task.offset)};
-}
-
-// Positions modulo the step: those of a row and of a key are equal where the step lets the key through.
-inline std::int64_t residue_of_row(const AttentionTask& task, std::int64_t i) {
-  const std::int64_t residue = (query_of_row(task, i) + task.offset) % task.common->step;
-  return residue < 0 ? residue + task.common->step : residue;
-}
-inline std::int64_t residue_of_key(const AttentionTask& task, std::int64_t j) { return j % task.common->step; }
-
-// From the first to the last key that one of the queries begin <= i < end sees.
-inline KeyRange keys_of_queries(const AttentionTask& task, std::int64_t begin, std::int64_t end) {
-  KeyRange range{task.k_len, 0};
-  for (std::int64_t i = begin; i < end; ++i) {
-    const KeyRange keys = keys_of_query(task, i);
-    if (keys.first == keys.last) continue;
-    range = {std::min(range.first, keys.first), std::max(range.last, keys.last)};
-  }
-  return {std::min(range.first, range.last), range.last};
 }
 
 // Queries of a block, keys of a tile, how many blocks of a head gain from being given to one thread at once, bytes of

@@ -41,6 +41,13 @@ class StepMask {
   }
 
  private:
+  // Positions modulo the step: those of a row and of a key are equal where the step lets the key through.
+  static std::int64_t residue_of_row(const AttentionTask& task, std::int64_t i) {
+    const std::int64_t residue = (query_of_row(task, i) + task.offset) % task.common->step;
+    return residue < 0 ? residue + task.common->step : residue;
+  }
+  static std::int64_t residue_of_key(const AttentionTask& task, std::int64_t j) { return j % task.common->step; }
+
   const AttentionTask& task_;
   EqualNumbers<T, kVectors> residues_;
 };

@@ -12,6 +12,7 @@
 
 #include "attention/tile/attention_task.h"
 #include "attention/tile/element_masks-inl.h"
+#include "attention/tile/interval_masks.h"
 #include "attention/tile/softmax_state-inl.h"
 
 HWY_BEFORE_NAMESPACE();
