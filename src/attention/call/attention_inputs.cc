@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attention/call/attention_pages.h"
 #include "attention/call/view_checks.h"
 
 namespace qkv {
@@ -50,7 +51,10 @@ AttentionInputs::AttentionInputs(const TensorView& q, const TensorView& k, const
   const int rank = std::max(q.rank(), 3);
   q_ = packed ? q.transpose(0, 1) : with_rank(q, rank);
   if (paged) {
-    set_pages(k, v, options.block_table);
+    check_pages(k, v, options.block_table);
+    k_ = k.transpose(1, 2);
+    v_ = v.transpose(1, 2);
+    block_table_ = options.block_table;
   } else {
     k_ = packed ? k.transpose(0, 1) : with_rank(k, rank);
     v_ = packed ? v.transpose(0, 1) : with_rank(v, rank);
@@ -97,7 +101,7 @@ AttentionInputs::AttentionInputs(const TensorView& q, const TensorView& k, const
   }
   memory_.keep((offsets_query_.capacity() + offsets_key_.capacity()) * sizeof(std::int64_t));
   check_lengths(options.mask);
-  if (paged) check_pages();
+  if (paged) check_block_table(*this, k, block_table_);
 }
 
 Dims AttentionInputs::query_shape() const { return concatenate(batch_shape_, {heads, q_.size(-2)}); }

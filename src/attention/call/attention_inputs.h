@@ -64,8 +64,6 @@ class AttentionInputs {
   MemoryCount memory_;
 
  private:
-  void set_pages(const TensorView& k, const TensorView& v, const TensorView& block_table);
-  void check_pages() const;
   void check_lengths(const Mask& mask);
   Dims key_shape(std::int64_t of_heads) const;
   TensorView brought_to(std::string_view name, const TensorView& view, const Dims& shape) const;

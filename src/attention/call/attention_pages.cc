@@ -1,10 +1,11 @@
-// Keys and values in pages, found by a block table: checked here, read in place by the kernels.
-#include "attention/call/attention_inputs.h"
+// Checks of keys and values in pages.
+#include "attention/call/attention_pages.h"
+
 #include "attention/call/view_checks.h"
 
 namespace qkv {
 
-void AttentionInputs::set_pages(const TensorView& k, const TensorView& v, const TensorView& block_table) {
+void check_pages(const TensorView& k, const TensorView& v, const TensorView& block_table) {
   if (k.rank() != 4 || v.rank() != 4) {
     fail("paged k and v must be [pages, rows, kv_heads, size], got {} and {}", to_string(k.shape()),
          to_string(v.shape()));
@@ -25,17 +26,16 @@ void AttentionInputs::set_pages(const TensorView& k, const TensorView& v, const 
     fail("{} blocks of {} keys exceed {}", block_table.size(1), k.size(1), kMaxLength);
   }
   require_unit_stride("block_table", block_table);
-  k_ = k.transpose(1, 2);
-  v_ = v.transpose(1, 2);
-  block_table_ = block_table;
 }
 
-void AttentionInputs::check_pages() const {
-  if (block_table_.size(0) != batch) fail("block_table has {} rows for a batch of {}", block_table_.size(0), batch);
-  const std::int64_t pages = k_.size(0), rows = k_.size(-2);
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int32_t* page = block_table_.data<std::int32_t>() + b * block_table_.stride(0);
-    for (std::int64_t block = 0; block * rows < key_length(b); ++block) {
+void check_block_table(const AttentionInputs& inputs, const TensorView& k, const TensorView& block_table) {
+  if (block_table.size(0) != inputs.batch) {
+    fail("block_table has {} rows for a batch of {}", block_table.size(0), inputs.batch);
+  }
+  const std::int64_t pages = k.size(0), rows = k.size(1);
+  for (std::int64_t b = 0; b < inputs.batch; ++b) {
+    const std::int32_t* page = block_table.data<std::int32_t>() + b * block_table.stride(0);
+    for (std::int64_t block = 0; block * rows < inputs.key_length(b); ++block) {
       if (page[block] >= 0 && page[block] < pages) continue;
       fail("block_table[{}, {}] is {}; it must be 0 to {}, a page of k and v", b, block, page[block], pages - 1);
     }
