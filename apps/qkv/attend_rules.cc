@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mask_arrays.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -81,7 +82,15 @@ void AttendRules::read(Dtype accumulation) {
 }
 
 AttentionOptions AttendRules::options() const {
-  AttentionOptions options{.mask = window_,
+  const MaskArrays masks{.window = window_,
+                         .causal = causal_,
+                         .align = align_,
+                         .prefix = prefix_.view(),
+                         .lengths = lengths_.view(),
+                         .documents_query = documents_.view(),
+                         .documents_key = documents_key_.view(),
+                         .booleans = {mask_.arrays.begin(), mask_.arrays.end()}};
+  AttentionOptions options{.mask = masks.combined(),
                            .bias = {},
                            .scale = scale_,
                            .soft_cap = soft_cap_,
@@ -95,15 +104,6 @@ AttentionOptions AttendRules::options() const {
                            .block_table = block_table.view(),
                            .memory_limit = memory_limit_,
                            .stop = interruption()};
-  if (causal_) options.mask = options.mask & Mask::causal(*causal_);
-  if (align_) options.mask = options.mask & Mask::window(-1, -1, *align_);
-  if (prefix_.given()) options.mask = options.mask & Mask::prefix(prefix_.view(), align_.value_or(Align::top_left));
-  if (lengths_.given()) options.mask = options.mask & Mask::lengths(lengths_.view());
-  if (documents_.given()) {
-    options.mask = options.mask & Mask::documents(documents_.view(),
-                                                  documents_key_.given() ? documents_key_.view() : documents_.view());
-  }
-  for (const Tensor& visible : mask_.arrays) options.mask = options.mask & Mask::boolean(visible);
   for (const Tensor& added : bias.arrays) options.bias = options.bias + Bias::view(added);
   if (alibi.given()) options.bias = options.bias + Bias::alibi(alibi.view());
   options.bias = options.bias + table_values.bias(tables);

@@ -9,6 +9,7 @@
 
 #include "attention_sizes.h"
 #include "commands.h"
+#include "mask_arrays.h"
 #include "named_files.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/files.h"
@@ -93,7 +94,13 @@ struct Inputs {
 };
 
 AttentionOptions options_of(const PlanRequest& request, const Inputs& inputs) {
-  AttentionOptions options{.mask = request.window,
+  MaskArrays masks{.window = request.window, .causal = request.sizes.causal};
+  if (!request.prefix.empty()) masks.prefix = inputs.prefix;
+  if (!request.lengths.empty()) masks.lengths = inputs.lengths;
+  if (request.documents.given()) masks.documents_query = inputs.documents;
+  if (request.documents_key.given()) masks.documents_key = inputs.documents_key;
+  if (request.mask.given()) masks.booleans.push_back(inputs.mask);
+  AttentionOptions options{.mask = masks.combined(),
                            .bias = inputs.tables.bias(request.tables),
                            .soft_cap = request.soft_cap,
                            .score = inputs.score.score(),
@@ -102,14 +109,6 @@ AttentionOptions options_of(const PlanRequest& request, const Inputs& inputs) {
                            .empty_rows = request.empty_rows,
                            .memory_limit = request.memory_limit,
                            .stop = interruption()};
-  if (request.sizes.causal) options.mask = options.mask & Mask::causal(*request.sizes.causal);
-  if (!request.prefix.empty()) options.mask = options.mask & Mask::prefix(inputs.prefix);
-  if (!request.lengths.empty()) options.mask = options.mask & Mask::lengths(inputs.lengths);
-  if (request.mask.given()) options.mask = options.mask & Mask::boolean(inputs.mask);
-  if (request.documents.given()) {
-    const Tensor& of_keys = request.documents_key.given() ? inputs.documents_key : inputs.documents;
-    options.mask = options.mask & Mask::documents(inputs.documents, of_keys);
-  }
   if (request.bias.given()) options.bias = options.bias + Bias::view(inputs.bias);
   if (request.alibi.given()) options.bias = options.bias + Bias::alibi(inputs.alibi);
   if (request.sinks.given()) options.sinks = inputs.sinks;

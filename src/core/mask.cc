@@ -25,8 +25,7 @@ std::int64_t common_step(std::int64_t a, std::int64_t b) {
 
 void check_sides(const char* name, std::int64_t left, std::int64_t right) {
   if (left < -1 || right < -1) {
-    throw std::invalid_argument(
-        fmt::format("{}: ({}, {}) must be two numbers from -1 (open) upwards", name, left, right));
+    refuse(name, "({}, {}) must be two numbers from -1 (open) upwards", left, right);
   }
 }
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 
+#include "core/refuse.h"
 #include "explain/explanation_context.h"
 #include "qkv/target.h"
 
@@ -67,12 +67,11 @@ Explanation explain(const ExplainInput& input) {
   const Intermediates truth = input.substitutes.empty() ? run : compute_intermediates(input, {});
   const auto labels = static_cast<std::int64_t>(input.labels.size());
   if (labels != 0 && labels != run.inputs.size(0)) {
-    throw std::invalid_argument("explain: there must be one label per input, got " + std::to_string(labels) +
-                                " labels for " + std::to_string(run.inputs.size(0)) + " inputs");
+    refuse("explain", "there must be one label per input, got {} labels for {} inputs", labels, run.inputs.size(0));
   }
   if (!input.picture.empty() && (input.picture.size() != 2 || element_count(input.picture) != run.inputs.size(1))) {
-    throw std::invalid_argument("explain: a picture of " + to_string(input.picture) + " does not have the " +
-                                std::to_string(run.inputs.size(1)) + " pixels of an input");
+    refuse("explain", "a picture of {} does not have the {} pixels of an input", to_string(input.picture),
+           run.inputs.size(1));
   }
 
   const ExplanationContext context{input, run, truth};

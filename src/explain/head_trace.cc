@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 
+#include "core/refuse.h"
 #include "explain/intermediates.h"
 #include "explain/observe.h"
 #include "explain/require.h"
@@ -41,12 +41,10 @@ double scaled_difference(const Tensor& logits, const Tensor& scores, double scal
 
 void check(const HeadIndex& index, const AttentionSite& site) {
   if (index.layer < 0 || index.layer >= site.layers) {
-    throw std::invalid_argument(
-        fmt::format("explain: there is no layer {}; the model has layers 0 to {}", index.layer, site.layers - 1));
+    refuse("explain", "there is no layer {}; the model has layers 0 to {}", index.layer, site.layers - 1);
   }
   if (index.head < 0 || index.head >= site.heads) {
-    throw std::invalid_argument(
-        fmt::format("explain: there is no head {}; each layer has heads 0 to {}", index.head, site.heads - 1));
+    refuse("explain", "there is no head {}; each layer has heads 0 to {}", index.head, site.heads - 1);
   }
 }
 
@@ -120,8 +118,7 @@ std::int64_t find_token(std::span<const std::string> tokens, const std::string& 
   std::string list;
   for (const std::string& token : tokens.first(std::min(tokens.size(), kMostListed))) list += " " + token;
   if (tokens.size() > kMostListed) list += " ...";
-  throw std::invalid_argument(
-      fmt::format("explain: there is no token \"{}\"; the tokens, 0 to {}, are:{}", name, tokens.size() - 1, list));
+  refuse("explain", "there is no token \"{}\"; the tokens, 0 to {}, are:{}", name, tokens.size() - 1, list);
 }
 
 }  // namespace qkv

@@ -1,17 +1,16 @@
 // What explain() refuses.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <stdexcept>
 #include <utility>
+
+#include "core/refuse.h"
 
 namespace qkv {
 
 // std::invalid_argument "explain: TEXT" unless it fits.
 template <class... Arguments>
 void require(bool fits, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-  if (!fits) throw std::invalid_argument("explain: " + fmt::format(text, std::forward<Arguments>(arguments)...));
+  if (!fits) refuse("explain", text, std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace qkv

@@ -1,12 +1,10 @@
 // Embedder: tokenizes texts, runs the encoder in batches and pools its output.
 #include "qkv/models/embedder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
+#include "core/refuse.h"
 #include "pipelines/sentence_folder.h"
 #include "qkv/threads.h"
 
@@ -72,8 +70,7 @@ Encoding Embedder::encode(const std::string& text, std::int64_t* cut) const {
 
 Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& options) const {
   if (!options.cut.empty() && options.cut.size() != texts.size()) {
-    throw std::invalid_argument(
-        fmt::format("embed: {} texts need as many elements in cut, got {}", texts.size(), options.cut.size()));
+    refuse("embed", "{} texts need as many elements in cut, got {}", texts.size(), options.cut.size());
   }
   const auto count = static_cast<std::int64_t>(texts.size());
   std::vector<Encoding> encodings(texts.size());

@@ -1,13 +1,12 @@
 // Translator: splits texts, tokenizes, generates in batches and detokenizes.
 #include "qkv/models/translator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
 
+#include "core/refuse.h"
 #include "pipelines/generation_folder.h"
 #include "qkv/error.h"
 #include "qkv/layers/sequences.h"
@@ -137,7 +136,7 @@ std::vector<std::vector<Hypothesis>> Translator::search(std::span<const std::vec
     std::vector<RandomStream> own;
     for (std::size_t i = begin; i < end; ++i) {
       const std::vector<std::int32_t>& source = sources[batches.order[i]];
-      if (source.empty()) throw std::invalid_argument("translate: a source has no ids");
+      if (source.empty()) refuse("translate", "a source has no ids");
       ids.insert(ids.end(), source.begin(), source.end());
       lengths.push_back(static_cast<std::int64_t>(source.size()));
       own.push_back(streams[batches.order[i]]);

@@ -1,12 +1,10 @@
 // Adam and AdamW: one step of each parameter.
 #include "qkv/train/adam.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 
+#include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "train/elements.h"
 
@@ -32,14 +30,13 @@ struct Move {
 
 Adam::Adam(const AdamConfig& config) : config_(config) {
   for (const double beta : {config.beta1, config.beta2}) {
-    if (!(beta >= 0 && beta < 1))
-      throw std::invalid_argument(fmt::format("adam: beta is {}; it must be in [0, 1)", beta));
+    if (!(beta >= 0 && beta < 1)) refuse("adam", "beta is {}; it must be in [0, 1)", beta);
   }
   if (!(config.epsilon > 0)) {
-    throw std::invalid_argument(fmt::format("adam: epsilon is {}; it must be above 0", config.epsilon));
+    refuse("adam", "epsilon is {}; it must be above 0", config.epsilon);
   }
   if (!(config.weight_decay >= 0)) {
-    throw std::invalid_argument(fmt::format("adam: weight_decay is {}; it must be 0 or more", config.weight_decay));
+    refuse("adam", "weight_decay is {}; it must be 0 or more", config.weight_decay);
   }
 }
 

@@ -1,8 +1,6 @@
 // Pairs of token sequences as examples: their sizes, checksum and batches.
-#include <fmt/format.h>
 
-#include <stdexcept>
-
+#include "core/refuse.h"
 #include "io/crc32.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/train/examples.h"
@@ -21,7 +19,7 @@ void append(const std::vector<std::int32_t>& tokens, std::vector<std::int32_t>& 
 PairExamples::PairExamples(std::span<const TokenPair> pairs) : pairs_(pairs) {
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     if (!pairs[i].source.empty() && !pairs[i].target.empty()) continue;
-    throw std::invalid_argument(fmt::format("train: pair {} (from 0) has an empty side", i));
+    refuse("train", "pair {} (from 0) has an empty side", i);
   }
 }
 

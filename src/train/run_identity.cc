@@ -6,6 +6,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "core/refuse.h"
+
 namespace qkv::training {
 namespace {
 
@@ -61,8 +63,7 @@ RunIdentity identity_of(const TrainingConfig& config, const ExampleSet& train, c
 std::vector<Change> changes_of(const RunIdentity& before, const RunIdentity& now, std::int64_t step,
                                const std::string& checkpoint) {
   if (const std::vector<Change> others = differences(before.fixed, now.fixed); !others.empty()) {
-    throw std::invalid_argument(
-        fmt::format("{}: belongs to another training ({}); train into another folder", checkpoint, to_text(others)));
+    refuse(checkpoint, "belongs to another training ({}); train into another folder", to_text(others));
   }
   std::vector<Change> changes = differences(before.settings, now.settings);
   const bool rates_differ = now.settings.at("schedule") == "cosine" && now.steps != before.steps;

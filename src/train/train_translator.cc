@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "core/refuse.h"
 #include "io/crc32.h"
 #include "models/folder_tensors.h"
 #include "qkv/error.h"
@@ -57,10 +58,9 @@ void expect_own(const TrainTranslatorFiles& files, std::span<const Vocabulary> v
     const std::string path = files.out + "/" + name;
     const auto is_given = [&](const Vocabulary& own) { return own.is_given() && fs::equivalent(path, own.path()); };
     if (!fs::exists(path) || std::any_of(vocabularies.begin(), vocabularies.end(), is_given)) continue;
-    throw std::invalid_argument(
-        fmt::format("{}: already exists, and the folder has no checkpoints to resume from; train into another folder, "
-                    "or remove it",
-                    path));
+    refuse(path,
+           "already exists, and the folder has no checkpoints to resume from; train into another folder, or "
+           "remove it");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "core/refuse.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/train/training.h"
@@ -90,10 +91,10 @@ class Training {
     if (from) {
       changes_ = changes_of(from->identity, identity_, state.step, from->path);
       if (!changes_.empty() && !options_.change) {
-        throw std::invalid_argument(
-            fmt::format("{}: was written with other settings ({}); --change resumes with the "
-                        "new ones, or train into another folder",
-                        from->path, to_text(changes_)));
+        refuse(from->path,
+               "was written with other settings ({}); --change resumes with the "
+               "new ones, or train into another folder",
+               to_text(changes_));
       }
       checkpoints_.restore(*from, model_, adam_);
       if (!changes_.empty()) notice(fmt::format("changed from step {} on: {}", state.step, to_text(changes_)));
@@ -148,8 +149,8 @@ class Training {
 
   void expect_finite(const std::string& what, double value) const {
     if (std::isfinite(value)) return;
-    throw std::invalid_argument(fmt::format("train: at step {} {} is {}; a lower rate or a clip may help", state_.step,
-                                            what, std::isnan(value) ? "not a number" : "infinite"));
+    refuse("train", "at step {} {} is {}; a lower rate or a clip may help", state_.step, what,
+           std::isnan(value) ? "not a number" : "infinite");
   }
 
   void report(double rate, double norm) {

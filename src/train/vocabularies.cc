@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <stdexcept>
 
+#include "core/refuse.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/text/train_tokenizer.h"
@@ -46,8 +46,7 @@ std::int32_t Vocabulary::need(const std::string& token) const {
 
 std::vector<Vocabulary> find_vocabularies(const TrainTranslatorFiles& files, Vocabularies sides) {
   if (sides == Vocabularies::shared && !files.target_tokenizer.empty()) {
-    throw std::invalid_argument(fmt::format("train: {} is for targets only; set tokenizer.vocabularies to \"separate\"",
-                                            files.target_tokenizer));
+    refuse("train", "{} is for targets only; set tokenizer.vocabularies to \"separate\"", files.target_tokenizer);
   }
   std::vector<Vocabulary> all;
   all.emplace_back(files, kTokenizerFile, given_tokenizer(files, files.tokenizer, kTokenizerFile));
