@@ -6,7 +6,7 @@
 
 #include "qkv/attention/dropout.h"
 
-namespace qkv {
+namespace qkv::inline core {
 
 struct DropoutRule {
   static constexpr std::uint32_t kAll = 1 << 16;
@@ -42,4 +42,4 @@ class DropoutRow {
   std::array<std::uint32_t, 4> bits_{};
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline core

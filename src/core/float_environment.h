@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace qkv {
+namespace qkv::inline core {
 
 // Set for as long as the object lives, on this thread; then the caller's comes back.
 class FloatEnvironment {
@@ -51,4 +51,4 @@ class FloatEnvironment {
   Control callers_;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline core

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace qkv {
+namespace qkv::inline core {
 
 // The number whose IEEE 754 binary16 form is `bits`.
 inline float float_of_half(std::uint16_t bits) {
@@ -18,4 +18,4 @@ inline float float_of_half(std::uint16_t bits) {
   return std::bit_cast<float>(result | (bits & 0x8000u) << 16);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline core

@@ -8,7 +8,7 @@
 
 #include "qkv/error.h"
 
-namespace qkv {
+namespace qkv::inline core {
 
 // Per sum, how many shares have been added. A share waits for its predecessors, which must have been begun before it,
 // so that the wait ends.
@@ -31,4 +31,4 @@ class OrderedSums {
   std::atomic<bool> abandoned_{false};
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline core

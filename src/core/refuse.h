@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace qkv {
+namespace qkv::inline core {
 
 // std::invalid_argument "SUBJECT: TEXT".
 template <class... Args>
@@ -16,4 +16,4 @@ template <class... Args>
   throw std::invalid_argument(std::string(subject) + ": " + fmt::format(text, std::forward<Args>(args)...));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline core

@@ -8,7 +8,7 @@
 #include <malloc.h>
 #endif
 
-namespace qkv {
+namespace qkv::inline core {
 
 void release_memory() {
 #ifdef __GLIBC__
@@ -16,4 +16,4 @@ void release_memory() {
 #endif
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline core

@@ -3,7 +3,7 @@
 
 #include "qkv/error.h"
 
-namespace qkv {
+namespace qkv::inline core {
 namespace {
 
 thread_local std::int64_t checks = 0;
@@ -17,4 +17,4 @@ void check_stop(const std::stop_token* stop) {
 
 std::int64_t stop_checks() { return checks; }
 
-}  // namespace qkv
+}  // namespace qkv::inline core

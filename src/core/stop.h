@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <stop_token>
 
-namespace qkv {
+namespace qkv::inline core {
 
 // Stopped if the token, nullptr for none, asks for an end.
 void check_stop(const std::stop_token* stop);
@@ -13,4 +13,4 @@ void check_stop(const std::stop_token* stop);
 // How often this thread has asked so far. Tests count by it.
 std::int64_t stop_checks();
 
-}  // namespace qkv
+}  // namespace qkv::inline core

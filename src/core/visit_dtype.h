@@ -4,7 +4,7 @@
 
 #include "qkv/dtype.h"
 
-namespace qkv {
+namespace qkv::inline core {
 
 template <class Visitor>
 decltype(auto) visit_dtype(Dtype dtype, Visitor&& visitor) {
@@ -44,4 +44,4 @@ decltype(auto) visit_f32_f64(Dtype dtype, Visitor&& visitor) {
   return dtype == Dtype::f64 ? visitor(double{}) : visitor(float{});
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline core

@@ -5,7 +5,7 @@
 #include "decode/search.h"
 #include "ops/rowwise/vocabulary_row.h"
 
-namespace qkv {
+namespace qkv::inline decoding {
 namespace {
 
 class Beams final : public Search {
@@ -105,4 +105,4 @@ class Beams final : public Search {
 
 std::unique_ptr<Search> make_beams(const GenerateOptions& options) { return std::make_unique<Beams>(options); }
 
-}  // namespace qkv
+}  // namespace qkv::inline decoding

@@ -6,7 +6,7 @@
 #include "ops/rowwise/vocabulary_row.h"
 #include "qkv/random.h"
 
-namespace qkv {
+namespace qkv::inline decoding {
 namespace {
 
 class Chain final : public Search {
@@ -87,4 +87,4 @@ std::unique_ptr<Search> make_chain(const GenerateOptions& options, RandomStream 
   return std::make_unique<Chain>(options, stream);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline decoding

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <limits>
 
+#include "core/refuse.h"
 #include "decode/search.h"
 #include "ops/rowwise/vocabulary_row.h"
-#include "core/refuse.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 
@@ -88,6 +88,8 @@ void forbid_repeats(std::span<const std::int32_t> written, const GenerateOptions
 
 }  // namespace
 
+inline namespace decoding {
+
 bool is_end(std::int32_t token, const GenerateOptions& options) {
   return std::find(options.ends.begin(), options.ends.end(), token) != options.ends.end();
 }
@@ -116,6 +118,8 @@ LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<co
           "the model's logits are not finite: no token can be chosen");
   if (options.renormalize) log_sum_exp = qkv::log_sum_exp(logits);
 }
+
+}  // namespace decoding
 
 std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,
                                               std::span<const RandomStream> streams) {

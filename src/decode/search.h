@@ -7,7 +7,7 @@
 
 #include "qkv/models/generate.h"
 
-namespace qkv {
+namespace qkv::inline decoding {
 
 class Search {
  public:
@@ -44,4 +44,4 @@ struct LogitRow {
            const GenerateOptions& options);
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline decoding

@@ -6,7 +6,7 @@
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 namespace {
 
 constexpr std::int64_t kShownLines = 9;                // one line per key, at most
@@ -225,4 +225,4 @@ std::vector<Section> attend_steps(const ExplanationContext& context) {
           sum_to_first_output(context), repeat_for_the_rest(context)};
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

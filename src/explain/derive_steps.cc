@@ -4,7 +4,7 @@
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 namespace {
 
 Section prepare_inputs(const ExplanationContext& context) {
@@ -139,4 +139,4 @@ std::vector<Section> derive_steps(const ExplanationContext& context) {
   return {prepare_inputs(context), initialise_weights(context), derive_key_query_value(context)};
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -11,6 +11,8 @@
 
 namespace qkv {
 
+inline namespace explaining {
+
 std::string ExplanationContext::input_name(std::int64_t i) const {
   return input.labels.empty() ? "input " + std::to_string(i + 1) : input.labels[static_cast<std::size_t>(i)];
 }
@@ -60,6 +62,8 @@ void add(Block& block, const ExplanationContext& context, const std::string& nam
   block.quantities.push_back({name, role, context.run.*member, rows, substituted});
   if (substituted) block.quantities.push_back({"true " + name, role, context.truth.*member, rows, false});
 }
+
+}  // namespace explaining
 
 Explanation explain(const ExplainInput& input) {
   if (input.heads != 0) return explain_heads(input);

@@ -13,7 +13,7 @@
 #include "qkv/target.h"
 #include "reference/attention.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 namespace {
 
 void check(const ExplainInput& input) {
@@ -254,4 +254,4 @@ Explanation explain_heads(const ExplainInput& input) {
   return explanation;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

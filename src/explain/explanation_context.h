@@ -10,7 +10,7 @@
 #include "explain/intermediates.h"
 #include "qkv/explain/explain.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 struct ExplanationContext {
   const ExplainInput& input;
@@ -55,4 +55,4 @@ Section about_attention_between(const ExplanationContext& context);
 std::vector<Section> about_tutorials(const ExplanationContext& context);
 Section about_check(const ExplanationContext& context, const std::string& target);
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -14,7 +14,7 @@
 #include "explain/require.h"
 #include "qkv/target.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 namespace {
 
 // [n, m] of sum over e of left(i, e) * right(e, j).
@@ -121,4 +121,4 @@ std::int64_t find_token(std::span<const std::string> tokens, const std::string& 
   refuse("explain", "there is no token \"{}\"; the tokens, 0 to {}, are:{}", name, tokens.size() - 1, list);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -6,9 +6,9 @@
 
 #include "qkv/explain/explain_model.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 // `special` as Encoding has it, for the keys.
 void complete(HeadTrace& trace, std::span<const std::uint8_t> special);
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -17,7 +17,7 @@
 #include "qkv/matmul.h"
 #include "reference/attention.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 namespace {
 
 constexpr std::int64_t kMostInputs = 4096;  // whole matrices of n x n are held and shown
@@ -278,4 +278,4 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
   return all;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

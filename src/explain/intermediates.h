@@ -7,7 +7,7 @@
 
 #include "qkv/explain/explain.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 struct Intermediates {
   Tensor inputs;    // [n, dim]
@@ -51,4 +51,4 @@ double largest_difference(const Tensor& a, const Tensor& b);
 // The larger one; NaN if one is NaN.
 double larger(double a, double b);
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -7,7 +7,7 @@
 #include "io/json_number.h"
 #include "qkv/tensor.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 using OrderedJson = nlohmann::ordered_json;
 
@@ -29,4 +29,4 @@ inline std::string json_text(const OrderedJson& value) {
   return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -10,7 +10,7 @@
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 namespace {
 
 constexpr std::int64_t kMostRows = 20;     // a matrix of more rows is shortened
@@ -139,4 +139,4 @@ TextBox box_of(const Picture& picture) {
   return box;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -7,7 +7,7 @@
 
 #include "qkv/explain/explain.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 // Lines of text of one width; `title_lines` of them are above the numbers.
 struct TextBox {
@@ -29,4 +29,4 @@ std::vector<TextBox> boxes_of(const Quantity& quantity, const TextRoom& room);
 // The caption and the pixels, dark to bright, two characters each.
 TextBox box_of(const Picture& picture);
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

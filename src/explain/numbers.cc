@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 bool is_whole(double value) { return std::abs(value - std::round(value)) <= 1e-13 * std::max(1.0, std::abs(value)); }
 
@@ -40,4 +40,4 @@ std::string vector_text(const TensorView& values, std::int64_t most) {
   return fmt::format("({})", text);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

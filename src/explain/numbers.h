@@ -5,7 +5,7 @@
 
 #include "qkv/tensor.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 // Whether a value is a whole number, up to the rounding of a few operations in double.
 bool is_whole(double value);
@@ -20,4 +20,4 @@ std::string fixed_text(double value, int decimals);
 // 1, f64.
 std::string vector_text(const TensorView& values, std::int64_t most = 6);
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -6,7 +6,7 @@
 
 #include "qkv/explain/explainable.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 inline void observe(const Explainable& input, const std::function<void(std::string_view, const TensorView&)>& receive) {
   struct Caller : Observer {
@@ -20,4 +20,4 @@ inline void observe(const Explainable& input, const std::function<void(std::stri
 // One head's part of an intermediate, [tokens, heads, size], as f64.
 inline Tensor part_of(const TensorView& value, std::int64_t head) { return convert(value.select(1, head), Dtype::f64); }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

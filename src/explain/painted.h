@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 // With a Select Graphic Rendition code of ECMA-48 (https://www.ecma-international.org), "2" for dim; "" for none.
 // Blanks stay as they are.
@@ -13,4 +13,4 @@ inline std::string painted(const std::string& text, std::string_view code) {
   return "\x1b[" + std::string(code) + "m" + text + "\x1b[0m";
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -8,7 +8,7 @@
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 namespace {
 
 constexpr std::int64_t kTopKeys = 3;
@@ -219,4 +219,4 @@ Section about_check(const ExplanationContext& context, const std::string& target
   return {0, "Check", {block}};
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

@@ -5,7 +5,7 @@
 
 #include "core/refuse.h"
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 // std::invalid_argument "explain: TEXT" unless it fits.
 template <class... Arguments>
@@ -13,4 +13,4 @@ void require(bool fits, fmt::format_string<Arguments...> text, Arguments&&... ar
   if (!fits) refuse("explain", text, std::forward<Arguments>(arguments)...);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

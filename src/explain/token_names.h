@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace qkv {
+namespace qkv::inline explaining {
 
 // A vocabulary is a stranger's text: nothing of it may command a terminal.
 inline std::string printable(std::string text) {
@@ -53,4 +53,4 @@ class TokenNames {
   std::size_t width_ = 1;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline explaining

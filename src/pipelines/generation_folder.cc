@@ -8,7 +8,7 @@
 
 #include "io/json_document.h"
 
-namespace qkv {
+namespace qkv::inline pipelines {
 namespace {
 
 constexpr std::int64_t kMaxLength = 1 << 20;
@@ -105,4 +105,4 @@ Generation read_generation(const std::string& folder, std::int64_t vocab) {
   return generation;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline pipelines

@@ -6,7 +6,7 @@
 
 #include "qkv/models/generate.h"
 
-namespace qkv {
+namespace qkv::inline pipelines {
 
 struct Generation {
   GenerateOptions options{};
@@ -17,4 +17,4 @@ struct Generation {
 // outside `vocab`, and for settings that generate() does not support: they would change the result.
 Generation read_generation(const std::string& folder, std::int64_t vocab);
 
-}  // namespace qkv
+}  // namespace qkv::inline pipelines

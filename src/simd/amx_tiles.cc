@@ -7,7 +7,7 @@
 #include <unistd.h>
 #endif
 
-namespace qkv {
+namespace qkv::inline simd {
 namespace {
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -45,4 +45,4 @@ bool borrow_tiles() {
   return lent;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline simd

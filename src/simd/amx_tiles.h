@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace qkv {
+namespace qkv::inline simd {
 
 // Whether this CPU has tiles and bf16, and pairs of bf16 in its vectors, and the operating system lends tiles.
 bool has_amx();
@@ -59,4 +59,4 @@ inline void multiply_tiles() {
 
 #endif  // __x86_64__
 
-}  // namespace qkv
+}  // namespace qkv::inline simd

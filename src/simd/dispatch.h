@@ -1,7 +1,7 @@
 // What every dispatched kernel calls first.
 #pragma once
 
-namespace qkv {
+namespace qkv::inline simd {
 
 // Makes the choice of QKV_TARGET or of the best target once, before HWY_DYNAMIC_DISPATCH reads it.
 // std::invalid_argument as in selected_target().
@@ -11,4 +11,4 @@ void ensure_target();
 // ensure_target().
 bool uses_amx();
 
-}  // namespace qkv
+}  // namespace qkv::inline simd

@@ -57,7 +57,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "simd/dispatch.h"
 
-namespace qkv {
+namespace qkv::inline simd {
 namespace {
 
 HWY_EXPORT(multiply_and_add_f32);
@@ -106,5 +106,5 @@ double peak_gflops(Dtype dtype) {
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline simd
 #endif  // HWY_ONCE

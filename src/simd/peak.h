@@ -4,10 +4,10 @@
 
 #include "qkv/dtype.h"
 
-namespace qkv {
+namespace qkv::inline simd {
 
 // Billions of operations per second (a fused multiply-add counts two) of one thread on the selected target, f32 or f64.
 // Takes about 50 ms. std::invalid_argument for other types.
 double peak_gflops(Dtype dtype);
 
-}  // namespace qkv
+}  // namespace qkv::inline simd

@@ -8,7 +8,7 @@
 
 #include "core/divide_up.h"
 
-namespace qkv {
+namespace qkv::inline simd {
 
 class Prefetch {
  public:
@@ -58,4 +58,4 @@ class Prefetch {
   std::int64_t offset_ = 0;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline simd

@@ -6,7 +6,7 @@
 
 #include "qkv/dtype.h"
 
-namespace qkv {
+namespace qkv::inline simd {
 
 // Row i at data + i * step. In pages: row i % page_rows of the page pages[i / page_rows], pages lying page_step apart.
 struct Rows {
@@ -23,4 +23,4 @@ inline Rows from_row(Rows rows, std::int64_t first) {
   return rows;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline simd

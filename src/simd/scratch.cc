@@ -5,10 +5,10 @@
 
 #include <stdexcept>
 
-namespace qkv {
+namespace qkv::inline simd {
 
 void ScratchRoom::refuse(std::size_t bytes, std::size_t left) {
   throw std::logic_error(fmt::format("a kernel takes {} bytes of scratch, its plan left {}", bytes, left));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline simd

@@ -8,7 +8,7 @@
 #include <memory>
 #include <new>
 
-namespace qkv {
+namespace qkv::inline simd {
 
 // What is left of memory whose size was planned. Kernels take from it piece by piece, never by an address alone, so
 // that one that needs more than its plan said fails and writes nowhere else.
@@ -67,4 +67,4 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline simd

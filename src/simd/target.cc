@@ -93,12 +93,16 @@ void select_default() {
 
 }  // namespace
 
+inline namespace simd {
+
 void ensure_target() {
   const std::lock_guard lock(selection_mutex);
   if (selected == nullptr) select_default();
 }
 
 bool uses_amx() { return selected->has_tiles && borrow_tiles(); }
+
+}  // namespace simd
 
 std::string selected_target() {
   ensure_target();

@@ -337,6 +337,8 @@ std::vector<NamedView> all_inputs_of(const BackwardInputs& inputs, const Attenti
 
 }  // namespace
 
+inline namespace attending {
+
 void check_backward(const AttentionOptions& options, const AttentionGradients& gradients) {
   if (options.threads < 0) refuse("attention_backward", "threads must be 0 (default) or more");
   if (options.block_table) refuse("attention_backward", "paged keys are not supported");
@@ -359,6 +361,8 @@ BackwardSchedule schedule_backward(const AttentionProblem& problem, const Backwa
   if (options.score.kind() == Score::Kind::bilinear) return schedule_bilinear(problem, inputs, options, gradients);
   return schedule_additive(problem, inputs, options, gradients);
 }
+
+}  // namespace attending
 
 void attention_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
                         const TensorView& log_sum_exp, const TensorView& grad_out, const AttentionOptions& options,

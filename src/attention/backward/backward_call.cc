@@ -6,7 +6,7 @@
 #include "core/divide_up.h"
 #include "qkv/threads.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const AttentionOptions& options,
                                    const BiasGradients& bias, const ParameterSums& parameters, bool is_double,
@@ -48,4 +48,4 @@ BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const Attent
   workspace = problem.memory().most_with(bytes(threads));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -10,7 +10,7 @@
 #include "attention/call/attention_problem.h"
 #include "attention/call/memory_count.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // What the caller of a pass allocates around it: bytes that are there meanwhile, and the most before or after it.
 struct OuterMemory {
@@ -39,4 +39,4 @@ struct BackwardSchedule {
   std::size_t workspace = 0;  // the most that is allocated at a time
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

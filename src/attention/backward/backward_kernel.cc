@@ -82,7 +82,7 @@ BackwardPlan backward_plan(const BackwardTask& task) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 HWY_EXPORT(backward);
@@ -107,5 +107,5 @@ const std::byte* attend_backward(const BackwardTask& task, std::int64_t begin, s
   return HWY_DYNAMIC_DISPATCH(backward)(task, begin, end, chunk, sums, scratch);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending
 #endif  // HWY_ONCE

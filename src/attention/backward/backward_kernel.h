@@ -5,7 +5,7 @@
 #include "attention/tile/attention_task.h"
 #include "qkv/dtype.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // What the kernel gets beyond the forward task. Rows of keys and values must be of the accumulation's type.
 struct BackwardTask {
@@ -62,4 +62,4 @@ struct ChunkSums {
 const std::byte* attend_backward(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
                                  const ChunkSums& sums, const ScratchRoom& scratch);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -8,7 +8,7 @@
 
 #include "attention/call/view_checks.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 bool sums_queries(const TensorView& view) { return view.stride(-2) == 0; }
@@ -139,4 +139,4 @@ void BiasGradients::end_head(const Head& head) {
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

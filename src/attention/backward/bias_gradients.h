@@ -16,7 +16,7 @@
 #include "core/ordered_sum.h"
 #include "qkv/attention/attention_backward.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 class BiasGradients {
  public:
@@ -58,4 +58,4 @@ class BiasGradients {
   std::optional<OrderedSums> ordered_sums_;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -7,7 +7,7 @@
 #include "attention/tangent/jvp_call.h"
 #include "qkv/attention/attention_double_backward.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 struct DoubleBackwardSchedule {
   // No view needs elements. std::invalid_argument if the memory limit cannot be kept.
@@ -19,4 +19,4 @@ struct DoubleBackwardSchedule {
   BackwardSchedule gradients;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -10,7 +10,7 @@
 #include "core/stop.h"
 #include "core/visit_dtype.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 // Of a gradient that may be missing.
@@ -187,4 +187,4 @@ void ParameterSums::write_sinks(const TensorView& out, const TensorView& grad_ou
   convert(sums, gradients_.sinks);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -9,7 +9,7 @@
 #include "core/ordered_sum.h"
 #include "qkv/attention/attention_backward.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 class ParameterSums {
  public:
@@ -55,4 +55,4 @@ class ParameterSums {
   OrderedSums ordered_sums_;    // of heads
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -20,7 +20,7 @@
 #include "qkv/threads.h"
 #include "simd/scratch.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 class BackwardCall {
@@ -281,4 +281,4 @@ void differentiate_scores(AttentionProblem& problem, const BackwardInputs& input
   call.run();
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -10,7 +10,7 @@
 #include "attention/tangent/jvp_call.h"
 #include "qkv/attention/attention_backward.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 struct BackwardInputs {
   TensorView q, k, v, out, log_sum_exp, grad_out;
@@ -42,4 +42,4 @@ void check_type(const AttentionProblem& problem, std::string_view name, const Te
 // accumulation, and no two elements share an address.
 void check_gradient(const AttentionProblem& problem, std::string_view name, const TensorView& view);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -5,7 +5,7 @@
 
 #include "attention/call/view_checks.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 constexpr int kMostSteps = 10000;  // of a search: some ten microseconds, hundreds for views that are refused
@@ -148,4 +148,4 @@ void require_apart(const std::vector<NamedView>& outputs, const std::vector<Name
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

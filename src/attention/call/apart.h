@@ -7,7 +7,7 @@
 
 #include "qkv/attention/attention_jvp.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // A view that lives as long as the call, and the bytes from its first to its last; none if it was not given.
 struct NamedView {
@@ -40,4 +40,4 @@ void add_tangents(std::vector<NamedView>& inputs, const TensorView& out, const T
 // if their ranges of memory overlap. Those that are not given are passed over.
 void require_apart(const std::vector<NamedView>& outputs, const std::vector<NamedView>& inputs);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

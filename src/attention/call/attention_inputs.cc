@@ -7,7 +7,7 @@
 #include "attention/call/attention_pages.h"
 #include "attention/call/view_checks.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 std::vector<std::int64_t> offsets(std::string_view name, const TensorView& view, std::int64_t rows) {
@@ -220,4 +220,4 @@ void AttentionInputs::set_rows(AttentionTask& task, std::int64_t b, std::int64_t
   task.head = h;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -9,7 +9,7 @@
 #include "attention/tile/attention_task.h"
 #include "qkv/attention.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 inline constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;  // of queries and of keys
 inline constexpr std::int64_t kMaxDim = 1024;  // of heads, values and the hidden layer of additive scores
@@ -78,4 +78,4 @@ class AttentionInputs {
 // Writable elements behind a view that was brought to another form.
 inline std::byte* writable(const std::byte* address) { return const_cast<std::byte*>(address); }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -5,7 +5,7 @@
 
 #include "attention/call/view_checks.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 MutableTensorView output(std::string_view name, const TensorView& view) {
@@ -121,4 +121,4 @@ void AttentionOutputs::set(AttentionTask& task, const AttentionInputs& inputs, s
   if (block_weights_) task.block_weights = writable(head_address(block_weights_, inputs.mask_batch(), b, h));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -3,7 +3,7 @@
 
 #include "attention/call/attention_inputs.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 class AttentionOutputs {
  public:
@@ -29,4 +29,4 @@ class AttentionOutputs {
   MutableTensorView row_maximum_, entropy_, top_keys_, top_weights_, received_, block_weights_;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -3,7 +3,7 @@
 
 #include "attention/call/view_checks.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 void check_pages(const TensorView& k, const TensorView& v, const TensorView& block_table) {
   if (k.rank() != 4 || v.rank() != 4) {
@@ -42,4 +42,4 @@ void check_block_table(const AttentionInputs& inputs, const TensorView& k, const
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -3,7 +3,7 @@
 
 #include "attention/call/attention_inputs.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // std::invalid_argument unless k and v are pages, and the table numbers of pages.
 void check_pages(const TensorView& k, const TensorView& v, const TensorView& block_table);
@@ -11,4 +11,4 @@ void check_pages(const TensorView& k, const TensorView& v, const TensorView& blo
 // std::invalid_argument for a key of the inputs' sequences without a page. `k`: the pages.
 void check_block_table(const AttentionInputs& inputs, const TensorView& k, const TensorView& block_table);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

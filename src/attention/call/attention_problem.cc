@@ -8,7 +8,7 @@
 #include "attention/call/view_checks.h"
 #include "qkv/threads.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 // std::invalid_argument for parameters of the score that do not fit.
@@ -120,4 +120,4 @@ AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   return task;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

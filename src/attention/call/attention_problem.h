@@ -11,7 +11,7 @@
 #include "attention/tile/attention_task.h"
 #include "qkv/attention.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // Built in order: inputs, rules, what both make common to all heads; then the outputs, if there are any.
 class AttentionProblem : public AttentionInputs {
@@ -54,4 +54,4 @@ class AttentionProblem : public AttentionInputs {
 // The threads that were asked for, or the default: of every pass.
 int threads_of(const AttentionOptions& options);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

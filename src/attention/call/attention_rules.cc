@@ -8,7 +8,7 @@
 #include "attention/call/view_checks.h"
 #include "core/boolean_blocks.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
@@ -188,4 +188,4 @@ void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) co
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

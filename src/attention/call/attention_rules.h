@@ -14,7 +14,7 @@
 #include "attention/tile/attention_task.h"
 #include "qkv/attention.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 class AttentionRules {
  public:
@@ -59,4 +59,4 @@ class AttentionRules {
   std::vector<double> sinks_;  // per head; empty: none
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -8,7 +8,7 @@
 
 #include "attention/call/view_checks.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 // A node of the map that joins the ids of two masks.
@@ -141,4 +141,4 @@ void Documents::set(AttentionTask& task, std::int64_t b) const {
   task.key_documents = key_numbers_.data() + key_starts_[at];
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

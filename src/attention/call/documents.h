@@ -10,7 +10,7 @@
 #include "attention/tile/attention_task.h"
 #include "qkv/attention/mask.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 class Documents {
  public:
@@ -34,4 +34,4 @@ class Documents {
   std::vector<bool> scattered_;  // per sequence
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

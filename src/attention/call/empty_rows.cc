@@ -8,7 +8,7 @@
 #include "core/visit_dtype.h"
 #include "qkv/threads.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 void fill_with_nan(std::byte* row, Dtype type, std::int64_t count) {
@@ -53,4 +53,4 @@ void fill_empty_rows(const AttentionProblem& problem, const AttentionExtras& ext
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -3,10 +3,10 @@
 
 #include "attention/call/attention_problem.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // Makes outputs and weights of rows without keys NaN, after everything else of a call was written, its log-sum-exp
 // (AttentionProblem::complete_outputs) among it.
 void fill_empty_rows(const AttentionProblem& problem, const AttentionExtras& extras, int threads);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

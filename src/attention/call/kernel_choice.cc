@@ -7,7 +7,7 @@
 #include "qkv/attention/precision.h"
 #include "qkv/target.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 void choose_kernel(AttentionTask& task, Precision asked) {
   const CommonTask& common = *task.common;
@@ -36,4 +36,4 @@ std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_d
   return {};
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

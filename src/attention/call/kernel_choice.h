@@ -5,7 +5,7 @@
 
 #include "attention/tile/attention_task.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // Sets the kernel of a task whose rules are set, its precision (`asked` where there is a kernel for it) and whether its
 // logits are plain. A query that is alone in its sequence has a kernel of its own if its score is a dot product.
@@ -17,4 +17,4 @@ inline constexpr std::int64_t kMostReducedDim = 512;  // of heads and values: a 
 // line.
 std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_dim, std::int64_t value_dim);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

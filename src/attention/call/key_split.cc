@@ -3,7 +3,7 @@
 
 #include "attention/call/memory_count.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 constexpr std::int64_t kMostWave = 64, kMostOfThread = 8;  // chunks of a unit, or as many for each thread if more
@@ -36,4 +36,4 @@ std::size_t KeySplit::workspace(int threads) const {
   return busy * scratch_bytes + chunks.size() * ((parts + 1) * part_bytes + unit_bytes);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -12,7 +12,7 @@
 #include "qkv/threads.h"
 #include "simd/scratch.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 struct KeySplit {
   std::vector<std::int64_t> chunks;  // of each unit of work, at least one
@@ -86,4 +86,4 @@ void KeySplit::run(int threads, const Chunk& chunk, const Merge& merge, const Fi
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

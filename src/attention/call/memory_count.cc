@@ -3,7 +3,7 @@
 
 #include "attention/call/view_checks.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 MemoryCount::MemoryCount(std::int64_t limit) : limit_(static_cast<std::size_t>(limit)) {
   if (limit < 0) fail("memory_limit must be 0 (none) or more bytes, got {}", limit);
@@ -23,4 +23,4 @@ void MemoryCount::refuse(std::size_t bytes) const {
   fail("one thread needs {} bytes besides inputs and outputs, memory_limit is {}", bytes, limit_);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace qkv {
+namespace qkv::inline attending {
 
 class MemoryCount {
  public:
@@ -44,4 +44,4 @@ class MemoryCount {
   std::size_t limit_ = 0, kept_ = 0, most_ = 0;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

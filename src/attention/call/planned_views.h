@@ -3,7 +3,7 @@
 
 #include "qkv/tensor.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 inline std::byte* unallocated() {
   static std::byte byte{};
@@ -16,4 +16,4 @@ View with_address(const View& view) {
   return view && view.bytes() == nullptr ? View(unallocated(), view.dtype(), view.shape(), view.strides()) : view;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -7,7 +7,7 @@
 #include "attention/call/view_checks.h"
 #include "core/divide_up.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 constexpr std::int64_t kLine = 16;  // numbers that rows are padded to: a whole vector of every target
@@ -119,4 +119,4 @@ void TableBiases::set(AttentionTask& task, std::int64_t h) const {
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -10,7 +10,7 @@
 #include "qkv/attention/relative_table.h"
 #include "qkv/tensor.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 class TableBiases {
  public:
@@ -41,4 +41,4 @@ class TableBiases {
 // The row of the table that a number of the task's form is for; of all but Shaw's.
 std::int64_t row_of_number(const RelativeTable& table, const TableBias& bias, std::int64_t number);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

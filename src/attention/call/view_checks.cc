@@ -1,7 +1,7 @@
 // Checks shapes, types and strides of views.
 #include "attention/call/view_checks.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more) {
   for (const std::int64_t extent : more) shape.push_back(extent);
@@ -72,4 +72,4 @@ const std::byte* head_address(const TensorView& view, const Dims& batch_shape, s
   return view.bytes() + offset * static_cast<std::int64_t>(size_of(view.dtype()));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

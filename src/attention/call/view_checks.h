@@ -8,7 +8,7 @@
 #include "core/refuse.h"
 #include "qkv/tensor.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
@@ -35,4 +35,4 @@ std::vector<std::int64_t> integers(std::string_view name, const TensorView& view
 // Address of the elements of sequence b and head h in a view [batch dimensions ..., heads, ...].
 const std::byte* head_address(const TensorView& view, const Dims& batch_shape, std::int64_t b, std::int64_t h);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -5,7 +5,7 @@
 
 #include "core/divide_up.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 std::int64_t keys_of(const AttentionTask& task) { return task.received.data == nullptr ? 0 : task.k_len; }
@@ -49,4 +49,4 @@ void write_sums(const AttentionTask& task, const std::byte* memory) {
   task.accumulates_f64() ? write<double>(task, sums) : write<float>(task, sums);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -6,7 +6,7 @@
 
 #include "attention/tile/attention_task.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // The task with memory for sums in double, which begin with 0, in place of where it asks for them: `received`, of each
 // key, and `block_weights`, of each part, [block_rows][block_columns].
@@ -15,4 +15,4 @@ AttentionTask with_sums(AttentionTask task, std::byte* memory);
 // Writes them where the task asks for them.
 void write_sums(const AttentionTask& task, const std::byte* memory);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -7,7 +7,7 @@
 #include "core/divide_up.h"
 #include "simd/scratch.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 std::int64_t bytes_of(Dtype type, std::int64_t elements) { return static_cast<std::int64_t>(size_of(type)) * elements; }
@@ -98,4 +98,4 @@ void FoldedHeads::attend(const AttentionProblem& problem, const AttentionTask& f
   });
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -5,7 +5,7 @@
 #include "attention/call/attention_problem.h"
 #include "attention/forward/forward_kernel.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 class FoldedHeads {
  public:
@@ -36,4 +36,4 @@ class FoldedHeads {
   std::size_t block_bytes_ = 0, row_bytes_ = 0;  // of scratch: a block's, and copies of its rows behind
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

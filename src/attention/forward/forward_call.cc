@@ -9,7 +9,7 @@
 #include "core/divide_up.h"
 #include "qkv/threads.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 constexpr std::int64_t kLeastTasks = 8;  // per thread, so that all end at about the same time
@@ -154,4 +154,4 @@ std::size_t AttentionSchedule::pass_bytes(int with_threads) const {
   return most + lists + times(with_threads, MemoryCount::kSmallBytes);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -10,7 +10,7 @@
 #include "attention/forward/forward_kernel.h"
 #include "attention/single_query/single_query_kernel.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // One unit per key/value head of a sequence of one query.
 struct SingleQuerySchedule {
@@ -64,4 +64,4 @@ struct AttentionSchedule {
   void list_split_blocks(const AttentionProblem& problem);
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

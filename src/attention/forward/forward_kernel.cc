@@ -40,7 +40,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "attention/forward/reduced_kernel.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 HWY_EXPORT(forward);
@@ -64,5 +64,5 @@ void merge_parts(const AttentionTask& task, std::int64_t queries, std::byte* par
   HWY_DYNAMIC_DISPATCH(merge)(task, queries, part, next);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending
 #endif  // HWY_ONCE

@@ -6,7 +6,7 @@
 #include "attention/tile/attention_task.h"
 #include "simd/scratch.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // How many queries a block holds on the selected target, and the scratch that attend_forward needs for tasks with at
 // most so many queries and keys.
@@ -35,4 +35,4 @@ void attend_forward(const QueryBlock& block, const QueryBlock& next, const Scrat
 // Adds the partial result over the next keys to the one in front of it, of a block of so many queries.
 void merge_parts(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -51,7 +51,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 HWY_EXPORT(reduced);
@@ -65,5 +65,5 @@ void attend_reduced(const QueryBlock& block, const QueryBlock& next, const Scrat
   HWY_DYNAMIC_DISPATCH(reduced)(block, next, scratch, keys);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending
 #endif  // HWY_ONCE

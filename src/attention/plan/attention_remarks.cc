@@ -10,7 +10,7 @@
 #include "attention/call/kernel_choice.h"
 #include "qkv/target.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 void remark_on_table(AttentionPlan& plan, RelativeTable::Kind kind) {
@@ -108,4 +108,4 @@ void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, con
   if (schedule.chosen_rows > 0) add("chosen rows are computed again, one by one");
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

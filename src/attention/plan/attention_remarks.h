@@ -7,7 +7,7 @@
 #include "attention/forward/forward_call.h"
 #include "qkv/attention/attention_plan.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 void remark_on_target(AttentionPlan& plan);
 // `allowed`: threads that the memory limit leaves of those that were asked for.
@@ -18,4 +18,4 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
 void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, const AttentionSchedule& schedule,
                        const AttentionOptions& options, const AttentionExtras& extras);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

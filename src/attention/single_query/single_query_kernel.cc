@@ -154,7 +154,7 @@ void finish(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& s
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 HWY_EXPORT(plan);
@@ -182,5 +182,5 @@ void finish_single_queries(const AttentionTask* tasks, std::int64_t heads, const
   HWY_DYNAMIC_DISPATCH(finish)(tasks, heads, scratch, part);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending
 #endif  // HWY_ONCE

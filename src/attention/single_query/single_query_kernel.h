@@ -6,7 +6,7 @@
 #include "attention/tile/attention_task.h"
 #include "simd/scratch.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // The partial result of `heads` query heads over some keys, in the accumulation's type: a row of `row_elements` per
 // head, (maximum, sum, padding, out).
@@ -29,4 +29,4 @@ void merge_single_queries(const AttentionTask* tasks, std::int64_t heads, std::b
 // over the keys).
 void finish_single_queries(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch, std::byte* part);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

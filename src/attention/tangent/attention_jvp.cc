@@ -76,12 +76,16 @@ class JvpCall {
 
 }  // namespace
 
+inline namespace attending {
+
 void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
                   const AttentionTangents& tangents, const JvpSchedule& schedule, const AttentionOptions& options,
                   const MovedOutputs& outputs) {
   const JvpCall call(problem, out, log_sum_exp, tangents, outputs);
   call.run(schedule, options.stop);
 }
+
+}  // namespace attending
 
 void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
                    const TensorView& log_sum_exp, const AttentionTangents& tangents, const AttentionOptions& options,

@@ -8,7 +8,7 @@
 #include "core/refuse.h"
 #include "qkv/threads.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 void require_tangents(std::string_view function, const AttentionProblem& problem, const AttentionOptions& options) {
   if (options.threads < 0) refuse(function, "threads must be 0 (default) or more");
@@ -80,4 +80,4 @@ TaskTangents Tangents::task(const AttentionProblem& problem, std::int64_t b, std
   return task;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -7,7 +7,7 @@
 #include "attention/tangent/jvp_kernel.h"
 #include "qkv/attention/attention_jvp.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // std::invalid_argument, beginning with the function's name, for options without tangents (see attention_jvp.h).
 void require_tangents(std::string_view function, const AttentionProblem& problem, const AttentionOptions& options);
@@ -57,4 +57,4 @@ class Tangents {
   TensorView query_, key_, value_;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

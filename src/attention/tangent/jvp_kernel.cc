@@ -37,7 +37,7 @@ JvpPlan jvp_plan(const AttentionTask& task) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace qkv {
+namespace qkv::inline attending {
 namespace {
 
 HWY_EXPORT(jvp);
@@ -51,5 +51,5 @@ void attend_jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, const
   HWY_DYNAMIC_DISPATCH(jvp)(task, begin, end, scratch);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending
 #endif  // HWY_ONCE

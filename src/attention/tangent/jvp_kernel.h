@@ -5,7 +5,7 @@
 #include "attention/tile/attention_task.h"
 #include "simd/scratch.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // Rows of the tangents of queries, keys and values; without data: 0.
 struct TaskTangents {
@@ -36,4 +36,4 @@ JvpPlan plan_jvp(const AttentionTask& task);
 // The tangents of queries begin <= i < end. `scratch`: 64-byte aligned.
 void attend_jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, const ScratchRoom& scratch);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -14,7 +14,7 @@
 #include "qkv/attention/score.h"
 #include "simd/rows.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // Keys are reduced in chunks of this length, each from a fresh state; the partial results are merged in index order. So
 // the bits of a row do not depend on who computes which chunk.
@@ -189,4 +189,4 @@ struct ForwardPlan {
   std::size_t part_bytes;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -6,7 +6,7 @@
 
 #include "attention/tile/attention_task.h"
 
-namespace qkv {
+namespace qkv::inline attending {
 
 // What causal, window, prefix, length and documents leave for the query in row i.
 inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
@@ -33,4 +33,4 @@ inline KeyRange keys_of_queries(const AttentionTask& task, std::int64_t begin, s
   return {std::min(range.first, range.last), range.last};
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace qkv {
+namespace qkv::inline attending {
 
 template <class T>
 T log_sum_exp(T maximum, T sum, double unit) {
@@ -14,4 +14,4 @@ T log_sum_exp(T maximum, T sum, double unit) {
 template float log_sum_exp(float, float, double);
 template double log_sum_exp(double, double, double);
 
-}  // namespace qkv
+}  // namespace qkv::inline attending

@@ -206,7 +206,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "simd/dispatch.h"
 
-namespace qkv {
+namespace qkv::inline ops {
 namespace {
 
 HWY_EXPORT(quantize);
@@ -239,5 +239,5 @@ void multiply_int8_panel(const Int8Product& product) {
   HWY_DYNAMIC_DISPATCH(multiply_int8)(product, bytes);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline ops
 #endif  // HWY_ONCE

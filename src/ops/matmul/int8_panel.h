@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace qkv {
+namespace qkv::inline ops {
 
 // Longest sums: 255 * 127 * 65,536 is below 2^31.
 inline constexpr std::int64_t kMaxInt8Depth = 65536;
@@ -38,4 +38,4 @@ struct Int8Product {
 
 void multiply_int8_panel(const Int8Product& product);
 
-}  // namespace qkv
+}  // namespace qkv::inline ops

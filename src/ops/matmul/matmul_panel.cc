@@ -149,7 +149,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "simd/dispatch.h"
 
-namespace qkv {
+namespace qkv::inline ops {
 namespace {
 
 HWY_EXPORT(multiply_panel_f32);
@@ -190,5 +190,5 @@ int panel_columns<double>() {
   return HWY_DYNAMIC_DISPATCH(panel_columns_f64)();
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline ops
 #endif  // HWY_ONCE

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace qkv {
+namespace qkv::inline ops {
 
 // out [rows, columns] = left [rows, depth] panel [depth, panel_columns] (+ bias [columns]); rows of left and out lie a
 // stride apart, the elements of a row of left a step, the panel is contiguous, and columns is at most panel_columns,
@@ -34,4 +34,4 @@ MultiplyPanel<T, S> multiply_panel();
 template <class T>
 int panel_columns();
 
-}  // namespace qkv
+}  // namespace qkv::inline ops

@@ -209,7 +209,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "simd/dispatch.h"
 
-namespace qkv {
+namespace qkv::inline ops {
 namespace {
 
 HWY_EXPORT(activate_f32);
@@ -239,5 +239,5 @@ void activate_backward(Activation activation, const double* x, double* gradient,
   HWY_DYNAMIC_DISPATCH(activate_backward_f64)(activation, x, gradient, count);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline ops
 #endif  // HWY_ONCE

@@ -5,7 +5,7 @@
 
 #include "qkv/activation.h"
 
-namespace qkv {
+namespace qkv::inline ops {
 
 void activate(Activation activation, float* x, std::int64_t count);
 void activate(Activation activation, double* x, std::int64_t count);
@@ -14,4 +14,4 @@ void activate(Activation activation, double* x, std::int64_t count);
 void activate_backward(Activation activation, const float* x, float* gradient, std::int64_t count);
 void activate_backward(Activation activation, const double* x, double* gradient, std::int64_t count);
 
-}  // namespace qkv
+}  // namespace qkv::inline ops

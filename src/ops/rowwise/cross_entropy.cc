@@ -118,7 +118,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "simd/dispatch.h"
 
-namespace qkv {
+namespace qkv::inline ops {
 namespace {
 
 HWY_EXPORT(cross_entropy_f32);
@@ -136,5 +136,5 @@ void cross_entropy_rows(const CrossEntropyRows<double>& rows) {
   HWY_DYNAMIC_DISPATCH(cross_entropy_f64)(rows);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline ops
 #endif  // HWY_ONCE

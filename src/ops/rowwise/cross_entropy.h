@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace qkv {
+namespace qkv::inline ops {
 
 // Takes rows [rows, classes], a stride apart, and leaves in them the gradients of
 //   loss = (1 - smoothing) * nll[target] + smoothing * mean of nll over the classes,   nll[c] = log-sum-exp - logit[c]
@@ -27,4 +27,4 @@ struct CrossEntropyRows {
 void cross_entropy_rows(const CrossEntropyRows<float>& rows);
 void cross_entropy_rows(const CrossEntropyRows<double>& rows);
 
-}  // namespace qkv
+}  // namespace qkv::inline ops

@@ -82,7 +82,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "simd/dispatch.h"
 
-namespace qkv {
+namespace qkv::inline ops {
 namespace {
 
 HWY_EXPORT(drop_f32);
@@ -100,5 +100,5 @@ void drop_rows(const DropoutRows<double>& rows) {
   HWY_DYNAMIC_DISPATCH(drop_f64)(rows);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline ops
 #endif  // HWY_ONCE

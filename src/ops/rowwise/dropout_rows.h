@@ -5,7 +5,7 @@
 
 #include "core/dropout.h"
 
-namespace qkv {
+namespace qkv::inline ops {
 
 // out = x / rate where the element is kept, else 0. Element (row, column) is kept as the weight of query `row` and key
 // `column` would be, in head 0 of sequence 0. x and out may be the same; their rows lie a stride apart.
@@ -24,4 +24,4 @@ struct DropoutRows {
 void drop_rows(const DropoutRows<float>& rows);
 void drop_rows(const DropoutRows<double>& rows);
 
-}  // namespace qkv
+}  // namespace qkv::inline ops

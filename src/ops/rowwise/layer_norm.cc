@@ -175,7 +175,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "simd/dispatch.h"
 
-namespace qkv {
+namespace qkv::inline ops {
 namespace {
 
 HWY_EXPORT(layer_norm_f32);
@@ -205,5 +205,5 @@ void layer_norm_backward_rows(const LayerNormGradientRows<double>& rows) {
   HWY_DYNAMIC_DISPATCH(layer_norm_backward_f64)(rows);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline ops
 #endif  // HWY_ONCE

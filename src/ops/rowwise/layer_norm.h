@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace qkv {
+namespace qkv::inline ops {
 
 // out = (s - mean(s)) / sqrt(var(s) + epsilon) * weight + bias for each row s = x (+ added), with the biased variance.
 // Not centred: mean(s) is taken as 0. Rows of x and added lie a stride apart, those of out and sum next to each other.
@@ -48,4 +48,4 @@ struct LayerNormGradientRows {
 void layer_norm_backward_rows(const LayerNormGradientRows<float>& rows);
 void layer_norm_backward_rows(const LayerNormGradientRows<double>& rows);
 
-}  // namespace qkv
+}  // namespace qkv::inline ops

@@ -56,7 +56,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "simd/dispatch.h"
 
-namespace qkv {
+namespace qkv::inline ops {
 namespace {
 
 HWY_EXPORT(sum_of_powers);
@@ -98,5 +98,5 @@ std::size_t largest_logits(std::span<const float> row, std::span<TokenLogit> bes
   return found;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline ops
 #endif  // HWY_ONCE

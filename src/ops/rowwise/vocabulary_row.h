@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace qkv {
+namespace qkv::inline ops {
 
 // log(sum(exp(row))), NaN if one of them is.
 double log_sum_exp(std::span<const float> row);
@@ -18,4 +18,4 @@ struct TokenLogit {
 // over; returns how many were found.
 std::size_t largest_logits(std::span<const float> row, std::span<TokenLogit> best);
 
-}  // namespace qkv
+}  // namespace qkv::inline ops
