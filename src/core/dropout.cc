@@ -7,7 +7,7 @@
 #include "core/refuse.h"
 #include "qkv/random.h"
 
-namespace qkv::inline core {
+namespace qkv {
 
 DropoutRule::DropoutRule(const Dropout& dropout) : seed(dropout.seed) {
   if (!(dropout.p >= 0 && dropout.p <= 1)) {
@@ -60,4 +60,4 @@ void dropout_mask(const Dropout& dropout, const MutableTensorView& kept, const D
   }
 }
 
-}  // namespace qkv::inline core
+}  // namespace qkv

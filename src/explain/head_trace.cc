@@ -14,7 +14,7 @@
 #include "explain/require.h"
 #include "qkv/target.h"
 
-namespace qkv::inline explaining {
+namespace qkv {
 namespace {
 
 // [n, m] of sum over e of left(i, e) * right(e, j).
@@ -57,6 +57,8 @@ std::string title_of(const HeadIndex& index, const AttentionSite& site, const st
 
 }  // namespace
 
+inline namespace explaining {
+
 void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
   trace.scale = 1 / std::sqrt(static_cast<double>(trace.query.size(1)));
   trace.scores = product(trace.query, trace.key.view().transpose(0, 1));
@@ -65,6 +67,8 @@ void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
   trace.logits_difference = scaled_difference(trace.logits, trace.scores, trace.scale);
   trace.output_difference = largest_difference(trace.output, product(trace.weights, trace.value));
 }
+
+}  // namespace explaining
 
 HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
   const Attentions& attentions = input.attentions();
@@ -121,4 +125,4 @@ std::int64_t find_token(std::span<const std::string> tokens, const std::string& 
   refuse("explain", "there is no token \"{}\"; the tokens, 0 to {}, are:{}", name, tokens.size() - 1, list);
 }
 
-}  // namespace qkv::inline explaining
+}  // namespace qkv

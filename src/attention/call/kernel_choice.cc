@@ -7,7 +7,18 @@
 #include "qkv/attention/precision.h"
 #include "qkv/target.h"
 
-namespace qkv::inline attending {
+namespace qkv {
+
+bool has_reduced_precision() {
+#ifdef __x86_64__
+  const std::string target = selected_target();
+  return (target == "avx512" || target == "amx") && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+inline namespace attending {
 
 void choose_kernel(AttentionTask& task, Precision asked) {
   const CommonTask& common = *task.common;
@@ -19,15 +30,6 @@ void choose_kernel(AttentionTask& task, Precision asked) {
                   std::abs(common.scale) >= 1e-30;
 }
 
-bool has_reduced_precision() {
-#ifdef __x86_64__
-  const std::string target = selected_target();
-  return (target == "avx512" || target == "amx") && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
-
 std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_dim, std::int64_t value_dim) {
   if (!has_reduced_precision()) return "target " + selected_target() + " on this CPU does not multiply in bf16";
   if (storage == Dtype::f64) return "f64 is not reduced";
@@ -36,4 +38,5 @@ std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_d
   return {};
 }
 
-}  // namespace qkv::inline attending
+}  // namespace attending
+}  // namespace qkv
