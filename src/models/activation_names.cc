@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace qkv {
+namespace qkv::inline models {
 
 const std::vector<std::pair<std::string, Activation>>& activation_names() {
   static const std::vector<std::pair<std::string, Activation>> names = {
@@ -18,4 +18,4 @@ const std::string& name_of(Activation activation) {
   return std::find_if(names.begin(), names.end(), [&](const auto& named) { return named.second == activation; })->first;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -7,10 +7,10 @@
 
 #include "qkv/activation.h"
 
-namespace qkv {
+namespace qkv::inline models {
 
 // The first name of an activation is the one that is written.
 const std::vector<std::pair<std::string, Activation>>& activation_names();
 const std::string& name_of(Activation activation);
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -1,9 +1,7 @@
 // Bert: embeddings and encoder layers.
 #include "qkv/models/bert.h"
 
-#include <fmt/format.h>
-
-#include <stdexcept>
+#include "core/refuse.h"
 
 namespace qkv {
 namespace {
@@ -26,17 +24,15 @@ std::vector<std::int32_t> positions_of(const TokenBatch& tokens, const BertConfi
       offsets.at<std::int32_t>({0}) != 0 ||
       offsets.at<std::int32_t>({offsets.size(0) - 1}) != static_cast<std::int64_t>(count) ||
       tokens.types.size() != count) {
-    throw std::invalid_argument(
-        fmt::format("bert: {} ids need as many types (got {}) and i32 offsets [batch + 1] from 0 to their number",
-                    count, tokens.types.size()));
+    refuse("bert", "{} ids need as many types (got {}) and i32 offsets [batch + 1] from 0 to their number", count,
+           tokens.types.size());
   }
   std::vector<std::int32_t> positions;
   positions.reserve(count);
   for (std::int64_t b = 0; b < tokens.batch(); ++b) {
     const std::int32_t length = offsets.at<std::int32_t>({b + 1}) - offsets.at<std::int32_t>({b});
     if (length < 0 || length > config.positions) {
-      throw std::invalid_argument(fmt::format("bert: sequence {} has {} tokens; the model has positions for 0 to {}", b,
-                                              length, config.positions));
+      refuse("bert", "sequence {} has {} tokens; the model has positions for 0 to {}", b, length, config.positions);
     }
     for (std::int32_t i = 0; i < length; ++i) positions.push_back(i);
   }

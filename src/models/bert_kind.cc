@@ -3,7 +3,7 @@
 
 #include "models/encoder_kind.h"
 
-namespace qkv {
+namespace qkv::inline models {
 namespace {
 
 constexpr std::string_view kPassedOver[] = {"embeddings.position_ids", "pooler.", "cls."};
@@ -44,4 +44,4 @@ void name_bert(const BertConfig& config, TensorNames& names) {
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -3,7 +3,7 @@
 
 #include "models/encoder_kind.h"
 
-namespace qkv {
+namespace qkv::inline models {
 namespace {
 
 constexpr std::string_view kPassedOver[] = {"vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
@@ -42,4 +42,4 @@ void name_distilbert(const BertConfig& config, TensorNames& names) {
 const EncoderKind kDistilBert{
     .read = read_distilbert, .name = name_distilbert, .prefix = "distilbert.", .passed_over = kPassedOver};
 
-}  // namespace qkv
+}  // namespace qkv::inline models

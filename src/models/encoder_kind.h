@@ -8,7 +8,7 @@
 #include "models/tensor_names.h"
 #include "qkv/models/bert.h"
 
-namespace qkv {
+namespace qkv::inline models {
 
 struct EncoderKind {
   BertConfig (*read)(const ModelConfig& config);
@@ -23,4 +23,4 @@ extern const EncoderKind kBert, kRoberta, kDistilBert;
 BertConfig read_bert(const ModelConfig& config);
 void name_bert(const BertConfig& config, TensorNames& names);
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -13,7 +13,7 @@
 #include "layers/basic/expect_tensor.h"
 #include "qkv/error.h"
 
-namespace qkv {
+namespace qkv::inline models {
 
 namespace {
 
@@ -127,4 +127,4 @@ void FolderTensors::refuse_tie(const std::string& other, const std::string& name
   throw FormatError(fmt::format("{}: tensor \"{}\" must be equal to {}: they are tied", path_, other, name));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -14,7 +14,7 @@
 #include "models/tensor_names.h"
 #include "qkv/layers/weights.h"
 
-namespace qkv {
+namespace qkv::inline models {
 
 // The files that hold a folder's weights: model.safetensors alone if it exists, as in transformers; else the index and
 // the files that it names.
@@ -64,4 +64,4 @@ class FolderTensors {
   std::vector<TensorName> expected_;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline models

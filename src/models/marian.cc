@@ -1,12 +1,10 @@
 // Marian: encoder, decoder and projection to the vocabulary, forward and backward.
 #include "qkv/models/marian.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
+#include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/layer_dropout.h"
@@ -48,7 +46,7 @@ EmbeddingConfig table_config(const MarianConfig& config) {
 std::vector<std::int32_t> check_positions(std::size_t ids, const Tensor& offsets, std::int64_t most) {
   std::vector<std::int32_t> positions = positions_of(offsets, most);
   if (offsets.data<std::int32_t>()[0] != 0 || positions.size() != ids) {
-    throw std::invalid_argument(fmt::format("marian: {} ids need offsets from 0 to their number", ids));
+    refuse("marian", "{} ids need offsets from 0 to their number", ids);
   }
   return positions;
 }

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-namespace qkv {
+namespace qkv::inline models {
 namespace {
 
 // A layer's own names, which those of the folder are below the same scope.
@@ -60,4 +60,4 @@ TensorNames marian_names(const MarianConfig& config, const std::string& prefix) 
   return names;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

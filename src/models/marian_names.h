@@ -6,7 +6,7 @@
 #include "models/tensor_names.h"
 #include "qkv/models/marian.h"
 
-namespace qkv {
+namespace qkv::inline models {
 
 // Names of the folder begin with `prefix`; a bare model has none, and no bias of the logits.
 TensorNames marian_names(const MarianConfig& config, const std::string& prefix = "model.");
@@ -20,4 +20,4 @@ inline constexpr std::int32_t kReservedPositions = 2;  // rows of its tables of 
 
 inline constexpr const char* kLogitsBias = "final_logits_bias";  // a row there, a vector here
 
-}  // namespace qkv
+}  // namespace qkv::inline models

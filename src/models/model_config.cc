@@ -7,7 +7,7 @@
 #include "layers/basic/check_size.h"
 #include "models/activation_names.h"
 
-namespace qkv {
+namespace qkv::inline models {
 namespace {
 
 constexpr std::int64_t kMaxLayers = 1024;
@@ -73,4 +73,4 @@ void ModelConfig::expect_one(const FixedKey& fixed) const {
   if (value && !value->is(fixed.value)) value->refuse(fmt::format("must be {} for this model", fixed.value));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -13,7 +13,7 @@
 #include "io/json_document.h"
 #include "qkv/activation.h"
 
-namespace qkv {
+namespace qkv::inline models {
 
 struct FixedKey {
   const char* key;
@@ -49,4 +49,4 @@ class ModelConfig {
 // "a", "b" and "c", where the last word is "and".
 std::string quoted_list(const std::vector<std::string>& names, std::string_view word);
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -1,7 +1,7 @@
 // Lists the kinds of models.
 #include "models/model_kinds.h"
 
-namespace qkv {
+namespace qkv::inline models {
 namespace {
 
 constexpr MarianFamily kMarian{"MarianMTModel", MarianKind::marian, NormOrder::post, true};
@@ -22,4 +22,4 @@ constexpr ModelKind kKinds[] = {{"bert", &kBert},
 
 std::span<const ModelKind> model_kinds() { return kKinds; }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

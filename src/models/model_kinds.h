@@ -13,7 +13,7 @@
 #include "models/model_config.h"
 #include "qkv/models/marian.h"
 
-namespace qkv {
+namespace qkv::inline models {
 
 // What transformers' class of a model_type can be; "": no class, its config.json has all that sets it apart.
 struct MarianFamily {
@@ -43,4 +43,4 @@ const Part& part_of_kind(const io::JsonValue& type, const Part* ModelKind::* par
   type.refuse(fmt::format("is {}; the supported {} are {}", io::quote(type.string()), name, quoted_list(known, "and")));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -3,7 +3,7 @@
 
 #include "models/encoder_kind.h"
 
-namespace qkv {
+namespace qkv::inline models {
 namespace {
 
 constexpr std::string_view kPassedOver[] = {"embeddings.position_ids", "pooler.", "lm_head."};
@@ -24,4 +24,4 @@ BertConfig read_roberta(const ModelConfig& json) {
 
 const EncoderKind kRoberta{.read = read_roberta, .name = name_bert, .prefix = "roberta.", .passed_over = kPassedOver};
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -3,7 +3,7 @@
 
 #include "layers/basic/rows.h"
 
-namespace qkv {
+namespace qkv::inline models {
 
 void TensorNames::add(const std::string& ours, const Dims& shape, const std::vector<std::string>& theirs) {
   TensorName named{.ours = ours, .shape = shape, .theirs = {}, .part = shape};
@@ -55,4 +55,4 @@ std::vector<Tensor> to_theirs(const TensorName& named, const TensorView& ours, D
   return theirs;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -8,7 +8,7 @@
 #include "qkv/layers/layer_norm.h"
 #include "qkv/tensor.h"
 
-namespace qkv {
+namespace qkv::inline models {
 
 // One of our tensors is those of the folder one below the other, each of shape `part`.
 struct TensorName {
@@ -46,4 +46,4 @@ class TensorNames {
 Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs);
 std::vector<Tensor> to_theirs(const TensorName& named, const TensorView& ours, Dtype dtype);
 
-}  // namespace qkv
+}  // namespace qkv::inline models

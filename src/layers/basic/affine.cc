@@ -5,7 +5,7 @@
 
 #include "qkv/threads.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 namespace {
 
 // Rows whose sum is taken before it is added to the total: rounding errors of a few hundred terms, as in matmul.
@@ -47,4 +47,4 @@ void affine_backward(PackedRows& x, const TensorView& weight, const TensorView& 
   if (gradients.x) matmul(grad_out, weight, gradients.x, {.accumulate = true, .threads = threads});
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

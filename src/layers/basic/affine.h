@@ -6,7 +6,7 @@
 #include "qkv/layers/parameter.h"
 #include "qkv/matmul.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 // Rows [n, size] that several products take as their right operand: packed once, when the first one asks.
 class PackedRows {
@@ -41,4 +41,4 @@ inline MutableTensorView gradient_place(Parameter& parameter) {
   return parameter.has_gradient() ? parameter.gradient.view() : MutableTensorView();
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <string_view>
 
-namespace qkv {
+namespace qkv::inline layers {
 
 inline constexpr std::int64_t kMaxLayerSize = std::int64_t{1} << 20;
 
 // std::invalid_argument "LAYER: NAME is VALUE; it must be 1 to 1048576".
 void check_size(std::string_view layer, std::string_view name, std::int64_t value);
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

@@ -1,14 +1,12 @@
 // cross_entropy(): projects hidden states to classes in parts, and adds up loss and gradients.
 #include "qkv/layers/cross_entropy.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/divide_up.h"
+#include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/rows.h"
@@ -23,20 +21,18 @@ constexpr std::int64_t kChunkRows = 256;
 // Rows of a task: some ten microseconds at 8,000 classes.
 constexpr std::int64_t kTaskRows = 4;
 
-[[noreturn]] void fail(const std::string& text) { throw std::invalid_argument("cross_entropy: " + text); }
-
 void check_like(const char* name, const TensorView& view, const Dims& shape, Dtype dtype) {
   if (view.shape() == shape && view.dtype() == dtype) return;
-  fail(fmt::format("{} is {} {}; it must be {} {}", name, name_of(view.dtype()), to_string(view.shape()),
-                   name_of(dtype), to_string(shape)));
+  refuse("cross_entropy", "{} is {} {}; it must be {} {}", name, name_of(view.dtype()), to_string(view.shape()),
+         name_of(dtype), to_string(shape));
 }
 
 void check(const ClassWeights& classes, const TensorView& hidden, std::span<const std::int32_t> targets,
            const CrossEntropyOptions& options, const CrossEntropyGradients& gradients) {
   const Dtype dtype = classes.weight.dtype();
   if (classes.weight.rank() != 2 || (dtype != Dtype::f32 && dtype != Dtype::f64)) {
-    fail(fmt::format("weight is {} {}; it must be f32 or f64 [classes, dim]", name_of(dtype),
-                     to_string(classes.weight.shape())));
+    refuse("cross_entropy", "weight is {} {}; it must be f32 or f64 [classes, dim]", name_of(dtype),
+           to_string(classes.weight.shape()));
   }
   const std::int64_t count = classes.weight.size(0), dim = classes.weight.size(1);
   const Dims rows{static_cast<std::int64_t>(targets.size()), dim};
@@ -45,21 +41,22 @@ void check(const ClassWeights& classes, const TensorView& hidden, std::span<cons
   if (const PackedMatrix* packed = classes.projection;
       packed != nullptr && (packed->rows() != dim || packed->columns() != count || packed->dtype() != dtype ||
                             packed->storage() != WeightStorage::full)) {
-    fail(fmt::format("projection is {} [{}, {}]; it must be weight^T, {} [{}, {}] in full storage",
-                     name_of(packed->dtype()), packed->rows(), packed->columns(), name_of(dtype), dim, count));
+    refuse("cross_entropy", "projection is {} [{}, {}]; it must be weight^T, {} [{}, {}] in full storage",
+           name_of(packed->dtype()), packed->rows(), packed->columns(), name_of(dtype), dim, count);
   }
   if (gradients.hidden) check_like("the gradient of hidden", gradients.hidden, rows, dtype);
   if (gradients.weight) check_like("the gradient of weight", gradients.weight, classes.weight.shape(), dtype);
   if (gradients.bias) check_like("the gradient of bias", gradients.bias, {count}, dtype);
   if (!(options.smoothing >= 0 && options.smoothing <= 1)) {
-    fail(fmt::format("smoothing is {}; it must be 0 to 1", options.smoothing));
+    refuse("cross_entropy", "smoothing is {}; it must be 0 to 1", options.smoothing);
   }
   if (options.excluded && (*options.excluded < 0 || *options.excluded >= count || count < 2)) {
-    fail(fmt::format("the excluded class is {}; it must be one of {}, of which one is left", *options.excluded, count));
+    refuse("cross_entropy", "the excluded class is {}; it must be one of {}, of which one is left", *options.excluded,
+           count);
   }
   for (const std::int32_t target : targets) {
     if (target >= count || (target >= 0 && target == options.excluded)) {
-      fail(fmt::format("target {} is not one of the {} classes, or is excluded", target, count));
+      refuse("cross_entropy", "target {} is not one of the {} classes, or is excluded", target, count);
     }
   }
 }

@@ -1,10 +1,7 @@
 // Embedding: looks rows up, and adds gradients to them.
 #include "qkv/layers/embedding.h"
 
-#include <fmt/format.h>
-
-#include <stdexcept>
-
+#include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "layers/basic/rows.h"
@@ -16,8 +13,7 @@ Embedding::Embedding(const EmbeddingConfig& config, Weights& weights, const std:
   check_size("embedding", "count", config.count);
   check_size("embedding", "dim", config.dim);
   if (config.padding && (*config.padding < 0 || *config.padding >= config.count)) {
-    throw std::invalid_argument(
-        fmt::format("embedding: padding is {}; it must be 0 to {}", *config.padding, config.count - 1));
+    refuse("embedding", "padding is {}; it must be 0 to {}", *config.padding, config.count - 1);
   }
   const bool packed = config.projects && storage_ == WeightStorage::full;
   weight_ = PackedParameter(weights.take(scope + "weight", {config.count, config.dim}),
@@ -44,13 +40,12 @@ Tensor Embedding::forward(std::span<const std::int32_t> ids) const {
 void Embedding::check(std::span<const std::int32_t> ids, const char* name, const TensorView& rows) const {
   const Dtype dtype = weight_.dtype();
   if (rows.shape() != Dims{static_cast<std::int64_t>(ids.size()), config_.dim} || rows.dtype() != dtype) {
-    throw std::invalid_argument(fmt::format("embedding: {} is {} {}; it must be {} [{}, {}]", name,
-                                            name_of(rows.dtype()), to_string(rows.shape()), name_of(dtype), ids.size(),
-                                            config_.dim));
+    refuse("embedding", "{} is {} {}; it must be {} [{}, {}]", name, name_of(rows.dtype()), to_string(rows.shape()),
+           name_of(dtype), ids.size(), config_.dim);
   }
   for (const std::int32_t id : ids) {
     if (id >= 0 && id < config_.count) continue;
-    throw std::invalid_argument(fmt::format("embedding: id {} is not in a table of {} rows", id, config_.count));
+    refuse("embedding", "id {} is not in a table of {} rows", id, config_.count);
   }
 }
 

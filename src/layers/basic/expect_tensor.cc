@@ -6,7 +6,7 @@
 #include "io/quote.h"
 #include "qkv/error.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 void expect_tensor(const std::string& origin, const std::string& name, const std::optional<TensorForm>& found,
                    const Dims& shape) {
@@ -28,4 +28,4 @@ void refuse_left_over(const std::string& origin, const std::string& first, std::
                                 count > 1 ? fmt::format(" (and {} more)", count - 1) : ""));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

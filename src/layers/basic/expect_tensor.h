@@ -7,7 +7,7 @@
 
 #include "qkv/tensor.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 struct TensorForm {
   Dims shape;
@@ -21,4 +21,4 @@ void expect_tensor(const std::string& origin, const std::string& name, const std
 // FormatError: `count` tensors, of which `first` is one, belong to no part of the model.
 [[noreturn]] void refuse_left_over(const std::string& origin, const std::string& first, std::size_t count);
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

@@ -9,7 +9,7 @@
 #include "qkv/random.h"
 #include "qkv/threads.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 Dropout dropout_at(const Dropout& dropout, std::uint32_t place) {
   // The last number of the counter sets these blocks apart from those of masks, which count sequences there.
@@ -42,4 +42,4 @@ void drop(const Dropout& dropout, const TensorView& x, const MutableTensorView& 
   visit_f32_f64(x.dtype(), run);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

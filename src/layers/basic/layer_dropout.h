@@ -5,7 +5,7 @@
 #include "qkv/attention/dropout.h"
 #include "qkv/tensor.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 // Of the places with dropout in one layer or model, number `place`: a seed of its own.
 Dropout dropout_at(const Dropout& dropout, std::uint32_t place);
@@ -15,4 +15,4 @@ Dropout dropout_at(const Dropout& dropout, std::uint32_t place);
 void drop(const Dropout& dropout, const TensorView& x, const MutableTensorView& out, int threads,
           std::int64_t first_row = 0);
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

@@ -1,12 +1,10 @@
 // LayerNorm: checks its input and runs the kernels of layer and RMS norms.
 #include "qkv/layers/layer_norm.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
+#include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "layers/basic/rows.h"
@@ -39,7 +37,7 @@ void for_each_chunk(std::int64_t rows, std::int64_t size, int threads, const Bod
 LayerNorm::LayerNorm(const LayerNormConfig& config, Weights& weights, const std::string& scope) : config_(config) {
   check_size("layer_norm", "dim", config.dim);
   if (!(config.epsilon >= 0) || !std::isfinite(config.epsilon)) {
-    throw std::invalid_argument(fmt::format("layer_norm: epsilon is {}; it must be finite, 0 or more", config.epsilon));
+    refuse("layer_norm", "epsilon is {}; it must be finite, 0 or more", config.epsilon);
   }
   weight_.value = weights.take(scope + "weight", {config.dim});
   if (config.bias) bias_.value = weights.take(scope + "bias", {config.dim});
@@ -53,12 +51,11 @@ Tensor LayerNorm::add_forward(const TensorView& x, Tensor& sum, int threads) con
 
 void LayerNorm::check(const char* name, const TensorView& view, const Dims& shape) const {
   if (view.shape() != shape) {
-    throw std::invalid_argument(fmt::format("layer_norm: the input is {}, {} {}; they must be equal", to_string(shape),
-                                            name, to_string(view.shape())));
+    refuse("layer_norm", "the input is {}, {} {}; they must be equal", to_string(shape), name, to_string(view.shape()));
   }
   if (view.dtype() != weight_.value.dtype()) {
-    throw std::invalid_argument(fmt::format("layer_norm: {} is {}, the weights are {}; they must agree", name,
-                                            name_of(view.dtype()), name_of(weight_.value.dtype())));
+    refuse("layer_norm", "{} is {}, the weights are {}; they must agree", name, name_of(view.dtype()),
+           name_of(weight_.value.dtype()));
   }
 }
 

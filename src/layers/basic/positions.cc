@@ -1,13 +1,11 @@
 // Computes positions, sinusoids and rotations.
 #include "qkv/layers/positions.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "core/divide_up.h"
+#include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "qkv/threads.h"
@@ -63,14 +61,13 @@ void turn(T* first, T* second, const T* cosine, const T* sine, std::int64_t coun
 
 std::vector<std::int32_t> positions_of(const TensorView& offsets, std::int64_t most) {
   if (!offsets || offsets.dtype() != Dtype::i32 || offsets.rank() != 1 || offsets.size(0) < 1) {
-    throw std::invalid_argument("positions: offsets must be i32 [batch + 1]");
+    refuse("positions", "offsets must be i32 [batch + 1]");
   }
   std::vector<std::int32_t> positions;
   for (std::int64_t b = 0; b + 1 < offsets.size(0); ++b) {
     const std::int64_t length = std::int64_t{offsets.at<std::int32_t>({b + 1})} - offsets.at<std::int32_t>({b});
     if (length < 0 || length > most) {
-      throw std::invalid_argument(
-          fmt::format("positions: sequence {} has {} rows; there are positions for 0 to {}", b, length, most));
+      refuse("positions", "sequence {} has {} rows; there are positions for 0 to {}", b, length, most);
     }
     for (std::int32_t i = 0; i < length; ++i) positions.push_back(i);
   }
@@ -99,16 +96,14 @@ void add_positions(const TensorView& table, std::span<const std::int32_t> positi
   const std::int64_t rows = static_cast<std::int64_t>(positions.size());
   if (table.rank() != 2 || !table.is_row_major() || x.shape() != Dims{rows, table.size(1)} ||
       x.dtype() != table.dtype()) {
-    throw std::invalid_argument(
-        fmt::format("add_positions: {} rows {} need a table {} [count, dim] of their width, not {}", name_of(x.dtype()),
-                    to_string(x.shape()), name_of(x.dtype()), to_string(table.shape())));
+    refuse("add_positions", "{} rows {} need a table {} [count, dim] of their width, not {}", name_of(x.dtype()),
+           to_string(x.shape()), name_of(x.dtype()), to_string(table.shape()));
   }
   const auto run = [&]<class T>(T) {
     T* to = x.data<T>();
     for (const std::int32_t position : positions) {
       if (position < 0 || position >= table.size(0)) {
-        throw std::invalid_argument(
-            fmt::format("add_positions: position {} is not in a table of {}", position, table.size(0)));
+        refuse("add_positions", "position {} is not in a table of {}", position, table.size(0));
       }
       const T* from = table.data<T>() + position * table.size(1);
       for (std::int64_t i = 0; i < table.size(1); ++i) *to++ += from[i];
@@ -121,13 +116,11 @@ void rotate_heads(const RotaryConfig& config, std::span<const std::int32_t> posi
                   int direction, int threads) {
   const std::int64_t count = static_cast<std::int64_t>(positions.size());
   if (rows.rank() != 2 || rows.size(0) != count || heads < 1 || rows.size(1) % (2 * heads) != 0) {
-    throw std::invalid_argument(
-        fmt::format("rotate_heads: rows are {}; {} positions and {} heads need [{}, heads * an even number]",
-                    to_string(rows.shape()), count, heads, count));
+    refuse("rotate_heads", "rows are {}; {} positions and {} heads need [{}, heads * an even number]",
+           to_string(rows.shape()), count, heads, count);
   }
   if (!(config.base > 0) || !std::isfinite(config.base)) {
-    throw std::invalid_argument(
-        fmt::format("rotate_heads: base is {}; it must be a finite number above 0", config.base));
+    refuse("rotate_heads", "base is {}; it must be a finite number above 0", config.base);
   }
   const std::int64_t head_dim = rows.size(1) / heads, half = head_dim / 2;
   const auto run = [&]<class T>(T) {

@@ -1,21 +1,18 @@
 // Checks the rows that layers take, and adds and stacks rows.
 #include "layers/basic/rows.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <stdexcept>
 
 #include "core/divide_up.h"
+#include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "qkv/threads.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 LayerRows::LayerRows(std::string_view layer, const TensorView& x, std::int64_t size) {
   if (x.rank() == 0 || x.size(-1) != size) {
-    throw std::invalid_argument(
-        fmt::format("{}: the input is {}; it must be [..., {}]", layer, to_string(x.shape()), size));
+    refuse(layer, "the input is {}; it must be [..., {}]", to_string(x.shape()), size);
   }
   if (x.rank() == 2 && x.stride(1) == 1) {
     view_ = x;
@@ -28,8 +25,7 @@ LayerRows::LayerRows(std::string_view layer, const TensorView& x, std::int64_t s
 MutableTensorView place_rows(std::string_view layer, std::string_view name, const MutableTensorView& place,
                              const Dims& wanted) {
   if (place.shape() != wanted) {
-    throw std::invalid_argument(
-        fmt::format("{}: {} is {}; it must be {}", layer, name, to_string(place.shape()), to_string(wanted)));
+    refuse(layer, "{} is {}; it must be {}", name, to_string(place.shape()), to_string(wanted));
   }
   if (place.rank() == 2 && place.stride(1) == 1) return place;
   return place.reshape({place.element_count() / place.size(-1), place.size(-1)});
@@ -69,4 +65,4 @@ Tensor stack_rows(std::vector<Tensor> parts) {
   return all;
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

@@ -6,7 +6,7 @@
 
 #include "qkv/tensor.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 class LayerRows {
  public:
@@ -35,4 +35,4 @@ void add_to(Tensor& to, const TensorView& from, int threads);
 // One below the other: tensors of at least one dimension that agree in all but the first, and in type.
 Tensor stack_rows(std::vector<Tensor> parts);
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

@@ -5,7 +5,7 @@
 
 #include "qkv/observer.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 class ScopedObserver : public Observer {
  public:
@@ -27,4 +27,4 @@ auto observed(Observer* observer, const std::string& scope, const Body& body) {
   return body(static_cast<Observer*>(&scoped));
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

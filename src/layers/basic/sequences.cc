@@ -1,10 +1,9 @@
 // Computes the offsets of sequences from their lengths.
 #include "qkv/layers/sequences.h"
 
-#include <fmt/format.h>
-
 #include <limits>
-#include <stdexcept>
+
+#include "core/refuse.h"
 
 namespace qkv {
 
@@ -15,8 +14,7 @@ Tensor offsets_of(std::span<const std::int64_t> lengths) {
   std::int64_t total = 0;
   for (const std::int64_t length : lengths) {
     if (length < 0 || length > kMost - total) {
-      throw std::invalid_argument(
-          fmt::format("sequences: lengths must be 0 or more and add up to at most {}; one is {}", kMost, length));
+      refuse("sequences", "lengths must be 0 or more and add up to at most {}; one is {}", kMost, length);
     }
     total += length;
     *++end = static_cast<std::int32_t>(total);

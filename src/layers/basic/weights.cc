@@ -1,10 +1,7 @@
 // Weights: hands out tensors by name, each once.
 #include "qkv/layers/weights.h"
 
-#include <fmt/format.h>
-
-#include <stdexcept>
-
+#include "core/refuse.h"
 #include "layers/basic/expect_tensor.h"
 
 namespace qkv {
@@ -12,10 +9,10 @@ namespace qkv {
 Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtype dtype, WeightStorage storage)
     : tensors_(std::move(tensors)), origin_(std::move(origin)), dtype_(dtype), storage_(storage) {
   if (dtype != Dtype::f32 && dtype != Dtype::f64) {
-    throw std::invalid_argument(fmt::format("weights: layers compute in f32 or f64, not in {}", name_of(dtype)));
+    refuse("weights", "layers compute in f32 or f64, not in {}", name_of(dtype));
   }
   if (dtype == Dtype::f64 && storage != WeightStorage::full) {
-    throw std::invalid_argument("weights: f64 matrices need full storage");
+    refuse("weights", "f64 matrices need full storage");
   }
 }
 

@@ -1,7 +1,7 @@
 // Multi-head attention against keys and values that were projected before, as in each step of generating.
 #include <algorithm>
-#include <stdexcept>
 
+#include "core/refuse.h"
 #include "layers/basic/rows.h"
 #include "layers/heads/head_operands.h"
 #include "qkv/attention/key_value_cache.h"
@@ -20,7 +20,7 @@ std::vector<std::int64_t> cached_lengths(const KeyValueCache& cache) {
 
 KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch) const {
   if (extra_key_.element_count() > 0) {
-    throw std::invalid_argument("multi_head_attention: bias_kv and zero_attention are not supported with a cache");
+    refuse("multi_head_attention", "bias_kv and zero_attention are not supported with a cache");
   }
   return KeyValueCache(
       {.batch = batch, .kv_heads = config_.kv_heads, .head_dim = config_.head_dim, .dtype = extra_key_.dtype()});
@@ -42,7 +42,7 @@ void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, i
 Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& cache,
                                    const MultiHeadAttentionOptions& options) const {
   if (options.weights || options.mean_weights) {
-    throw std::invalid_argument("multi_head_attention: a cache gives no weights; call forward with the memory");
+    refuse("multi_head_attention", "a cache gives no weights; call forward with the memory");
   }
   const LayerRows rows("multi_head_attention: query", query.rows, config_.model_dim);
   Tensor projected = project(0, rows.view(), options.threads);

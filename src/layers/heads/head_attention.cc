@@ -2,21 +2,18 @@
 // Extra keys are attended to separately and joined by log-sum-exp, so that neither keys nor masks are rebuilt for them.
 #include "layers/heads/head_attention.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
+#include "core/refuse.h"
 #include "layers/heads/head_operands.h"
 
 namespace qkv {
 namespace {
 
-[[noreturn]] void fail(const std::string& text) { throw std::invalid_argument("multi_head_attention: " + text); }
-
 std::int64_t longest(const TensorView& offsets) {
-  if (offsets.dtype() != Dtype::i32 || offsets.rank() != 1) fail("offsets must be i32 [batch + 1]");
+  if (offsets.dtype() != Dtype::i32 || offsets.rank() != 1)
+    refuse("multi_head_attention", "offsets must be i32 [batch + 1]");
   std::int64_t most = 0;
   for (std::int64_t b = 0; b + 1 < offsets.size(0); ++b) {
     const std::int64_t length = std::int64_t{offsets.at<std::int32_t>({b + 1})} - offsets.at<std::int32_t>({b});
@@ -38,9 +35,9 @@ MutableTensorView place(const char* name, const MutableTensorView& view, const D
     }
   }
   if (whole.shape() != shape) {
-    fail(fmt::format("{} is {}; it must be {}", name, to_string(view.shape()), to_string(shape)));
+    refuse("multi_head_attention", "{} is {}; it must be {}", name, to_string(view.shape()), to_string(shape));
   }
-  if (whole.stride(-1) != 1) fail(fmt::format("{} must have a last stride of 1", name));
+  if (whole.stride(-1) != 1) refuse("multi_head_attention", "{} must have a last stride of 1", name);
   return whole;
 }
 

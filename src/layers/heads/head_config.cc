@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <stdexcept>
 
+#include "core/refuse.h"
 #include "layers/basic/check_size.h"
 #include "layers/heads/head_layout.h"
 
@@ -11,7 +11,7 @@ namespace qkv {
 namespace {
 
 void require(bool holds, const std::string& text) {
-  if (!holds) throw std::invalid_argument("multi_head_attention: " + text);
+  if (!holds) refuse("multi_head_attention", "{}", text);
 }
 
 }  // namespace

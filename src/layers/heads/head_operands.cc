@@ -1,21 +1,18 @@
 // Makes strided views of the heads, and computes the lengths and positions of their sequences.
 #include "layers/heads/head_operands.h"
 
-#include <fmt/format.h>
-
-#include <stdexcept>
-
+#include "core/refuse.h"
 #include "layers/basic/layer_dropout.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 Dims batch_and_length(const Sequences& form) {
   const int rank = form.rows.rank();
   if (form.ragged() ? rank != 2 : rank != 2 && rank != 3) {
-    throw std::invalid_argument(
-        fmt::format("multi_head_attention: an input is {}; it must be [batch, length, dim] or [length, dim], or "
-                    "[tokens, dim] with offsets",
-                    to_string(form.rows.shape())));
+    refuse("multi_head_attention",
+           "an input is {}; it must be [batch, length, dim] or [length, dim], or "
+           "[tokens, dim] with offsets",
+           to_string(form.rows.shape()));
   }
   return {rank == 3 ? form.rows.size(0) : 1, form.rows.size(-2)};
 }
@@ -24,27 +21,25 @@ std::vector<std::int64_t> sequence_lengths(const Sequences& form) {
   const Dims padded = batch_and_length(form);
   if (!form.ragged()) return std::vector<std::int64_t>(static_cast<std::size_t>(padded[0]), padded[1]);
   const TensorView& offsets = form.offsets;
-  const auto refuse = [&] {
-    throw std::invalid_argument(
-        fmt::format("multi_head_attention: offsets must be i32 [batch + 1], from 0 up to {} rows", padded[1]));
+  const auto fail = [&] {
+    refuse("multi_head_attention", "offsets must be i32 [batch + 1], from 0 up to {} rows", padded[1]);
   };
-  if (offsets.dtype() != Dtype::i32 || offsets.rank() != 1 || offsets.size(0) < 1) refuse();
+  if (offsets.dtype() != Dtype::i32 || offsets.rank() != 1 || offsets.size(0) < 1) fail();
   std::vector<std::int64_t> lengths;
   std::int64_t end = 0;
   for (std::int64_t b = 1; b < offsets.size(0); ++b) {
     lengths.push_back(offsets.at<std::int32_t>({b}) - end);
-    if (lengths.back() < 0) refuse();
+    if (lengths.back() < 0) fail();
     end += lengths.back();
   }
-  if (offsets.at<std::int32_t>({0}) != 0 || end != padded[1]) refuse();
+  if (offsets.at<std::int32_t>({0}) != 0 || end != padded[1]) fail();
   return lengths;
 }
 
 std::vector<std::int32_t> row_positions(const Sequences& form, std::span<const std::int64_t> starts) {
   const std::vector<std::int64_t> lengths = sequence_lengths(form);
   if (!starts.empty() && starts.size() != lengths.size()) {
-    throw std::invalid_argument(
-        fmt::format("multi_head_attention: {} sequences and a cache of {}", lengths.size(), starts.size()));
+    refuse("multi_head_attention", "{} sequences and a cache of {}", lengths.size(), starts.size());
   }
   std::vector<std::int32_t> positions;
   for (std::size_t b = 0; b < lengths.size(); ++b) {
@@ -72,7 +67,7 @@ HeadOperands::HeadOperands(const HeadAttention& in, const MultiHeadAttentionOpti
               .threads = given.threads,
               .stop = given.stop} {
   if (in.query.form.ragged() != in.key.form.ragged() || in.query.form.ragged() != in.value.form.ragged()) {
-    throw std::invalid_argument("multi_head_attention: queries, keys and values must be all padded or all ragged");
+    refuse("multi_head_attention", "queries, keys and values must be all padded or all ragged");
   }
   query = split_heads(in.query.projected, in.query.form, in.config.heads);
   key = split_heads(in.key.projected, in.key.form, in.config.kv_heads);
@@ -100,4 +95,4 @@ ExtraOperands::ExtraOperands(const HeadAttention& in, const HeadOperands& given)
   }
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

@@ -7,7 +7,7 @@
 #include "layers/heads/head_attention.h"
 #include "qkv/attention.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 // [batch, length] of padded rows. std::invalid_argument for rows that are neither padded nor ragged.
 Dims batch_and_length(const Sequences& form);
@@ -50,4 +50,4 @@ struct ExtraOperands {
   Tensor query_offsets_, key_offsets_;
 };
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

@@ -2,8 +2,8 @@
 #include "qkv/layers/multi_head_attention.h"
 
 #include <list>
-#include <stdexcept>
 
+#include "core/refuse.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/rows.h"
@@ -177,8 +177,7 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
     *projected[role] = project(role, rows.view(), options.threads);
   }
   if (config_.rotary && options.mask.align() == Align::bottom_right) {
-    throw std::invalid_argument(
-        "multi_head_attention: rotary positions count from the start of each sequence; the mask must be top_left");
+    refuse("multi_head_attention", "rotary positions count from the start of each sequence; the mask must be top_left");
   }
   rotate(inputs.query, config_.heads, saved.query, 1, options.threads);
   rotate(inputs.key, config_.kv_heads, saved.key, 1, options.threads);

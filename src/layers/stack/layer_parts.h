@@ -4,7 +4,7 @@
 #include "layers/basic/layer_dropout.h"
 #include "qkv/layers/transformer_layer.h"
 
-namespace qkv {
+namespace qkv::inline layers {
 
 // Where one layer has dropout.
 enum class DropoutSite : std::uint32_t {
@@ -66,4 +66,4 @@ inline LayerNormConfig norm_config(const TransformerLayerConfig& config) {
           .normalization = config.normalization};
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline layers

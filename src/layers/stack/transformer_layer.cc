@@ -1,8 +1,7 @@
 // TransformerLayer: forward and backward through its sublayers, and token by token against cached keys and values.
 #include "qkv/layers/transformer_layer.h"
 
-#include <stdexcept>
-
+#include "core/refuse.h"
 #include "layers/basic/rows.h"
 #include "layers/basic/scoped_observer.h"
 #include "layers/heads/head_operands.h"
@@ -53,14 +52,14 @@ TransformerLayer::TransformerLayer(const Config& config, LayerMemory memory, Wei
                                  : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order,
                                                            weights, scope + (memory_residual_ ? "norm3." : "norm2."))) {
   if (!feed_forward_residual_ && memory_attention_) {
-    throw std::invalid_argument("transformer_layer: parallel attention and feed-forward leave no room for a memory");
+    refuse("transformer_layer", "parallel attention and feed-forward leave no room for a memory");
   }
 }
 
 void TransformerLayer::check(bool memory) const {
   if (memory == memory_attention_.has_value()) return;
-  throw std::invalid_argument(memory ? "transformer_layer: it has no attention to a memory; pass none"
-                                     : "transformer_layer: it attends to a memory; pass one");
+  refuse("transformer_layer", "{}",
+         memory ? "it has no attention to a memory; pass none" : "it attends to a memory; pass one");
 }
 
 Tensor TransformerLayer::run(const TransformerLayerInput& in, Observer* observer) const {

@@ -1,8 +1,7 @@
 // TransformerStack: forward and backward through layers and a final norm, and token by token.
 #include <fmt/format.h>
 
-#include <stdexcept>
-
+#include "core/refuse.h"
 #include "layers/basic/scoped_observer.h"
 #include "layers/stack/layer_parts.h"
 #include "qkv/layers/transformer.h"
@@ -22,9 +21,8 @@ TransformerStack::TransformerStack(const Config& config, LayerMemory memory, Wei
                                    const std::string& scope) {
   const auto layers = static_cast<std::size_t>(config.layers);
   if (!config.each.empty() && config.each.size() != layers) {
-    throw std::invalid_argument(
-        fmt::format("transformer_stack: {} layers have {} configs of their own; give one for each, or none", layers,
-                    config.each.size()));
+    refuse("transformer_stack", "{} layers have {} configs of their own; give one for each, or none", layers,
+           config.each.size());
   }
   for (std::size_t i = 0; i < layers; ++i) {
     layers_.emplace_back(config.each.empty() ? config.layer : config.each[i], memory, weights, scope + layer_scope(i));
