@@ -35,7 +35,4 @@ struct HeadAttentionGradients {
 HeadAttentionGradients attend_heads_backward(const HeadAttention& attention, const HeadAttentionOutcome& outcome,
                                              const MultiHeadAttentionOptions& options);
 
-// The shape of log_sum_exp: [batch, heads, q_len], ragged [query tokens, heads].
-Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads);
-
 }  // namespace qkv

@@ -15,7 +15,10 @@ Dims batch_and_length(const Sequences& form);
 // The number of rows of each sequence. std::invalid_argument if the offsets are not those of the rows.
 std::vector<std::int64_t> sequence_lengths(const Sequences& form);
 
-// Where each row stands in its sequence: row i of sequence b at starts[b] + i; no starts: at i.
+// The shape of log_sum_exp: [batch, heads, q_len], ragged [query tokens, heads].
+Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads);
+
+// The position of each row in its sequence: row i of sequence b at starts[b] + i; no starts: at i.
 std::vector<std::int32_t> row_positions(const Sequences& form, std::span<const std::int64_t> starts = {});
 
 // [n, heads * head_dim] as [batch, heads, length, head_dim]; ragged: [n, heads, head_dim].
