@@ -234,11 +234,15 @@ TEST_P(AttentionBackwardMasked, RowsOfInfiniteBias) {
   Tensor bias = testing::filled({30, 140}, 0);
   for (std::int64_t j = 0; j < 140; ++j) bias.view().at<float>({4, j}) = -static_cast<float>(kInfinity);
   for (std::int64_t i = 0; i < 30; ++i) bias.view().at<float>({i, 8}) = -static_cast<float>(kInfinity);
-  const Gradients gradients = Arrays(Dtype::f32).gradients({.bias = Bias::view(bias)});
+  const AttentionOptions options{.bias = Bias::view(bias)};
+  const Gradients gradients = Arrays(Dtype::f32).gradients(options);
   expect_zeros(gradients.query.view().select(2, 4));
   expect_zeros(gradients.key.view().select(2, 8));
   expect_zeros(gradients.value.view().select(2, 8));
   EXPECT_GT(testing::largest(gradients.query), 0.01);
+  Arrays poisoned(Dtype::f32);
+  put(poisoned.grad_out, {0, 1, 4, 3}, kNan);
+  testing::expect_same(gradients, poisoned.gradients(options));
 }
 
 }  // namespace
