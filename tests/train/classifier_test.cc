@@ -12,6 +12,7 @@
 #include "qkv/layers/linear.h"
 #include "qkv/random.h"
 #include "train/watcher.h"
+#include "train/weight_bytes.h"
 
 namespace qkv {
 namespace {
@@ -140,14 +141,8 @@ class Classifier : public TrainableOn<TextBatch> {
     return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets, .metric = right};
   }
 
-  std::string bits() const {
-    std::string bytes;
-    visit([&](const std::string&, const Parameter& p) {
-      bytes.append(reinterpret_cast<const char*>(p.value.data<float>()),
-                   static_cast<std::size_t>(p.value.element_count()) * sizeof(float));
-    });
-    return bytes;
-  }
+  // All weights as bytes.
+  std::string bits() const { return test::weight_bytes(*this); }
 
  private:
   explicit Classifier(Weights weights)

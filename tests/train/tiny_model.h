@@ -11,6 +11,7 @@
 
 #include "qkv/random.h"
 #include "qkv/train/training.h"
+#include "train/weight_bytes.h"
 
 namespace qkv::test {
 
@@ -52,14 +53,7 @@ class TinyModel : public TrainableOn<PairBatch> {
   }
 
   // All weights as bytes.
-  std::string bits() const {
-    std::string bytes;
-    visit([&](const std::string&, const Parameter& p) {
-      bytes.append(reinterpret_cast<const char*>(p.value.data<float>()),
-                   static_cast<std::size_t>(p.value.element_count()) * sizeof(float));
-    });
-    return bytes;
-  }
+  std::string bits() const { return test::weight_bytes(*this); }
 
  private:
   static std::span<float> values(Tensor& tensor) {
