@@ -16,4 +16,9 @@ template <class... Args>
   throw std::invalid_argument(std::string(subject) + ": " + fmt::format(text, std::forward<Args>(args)...));
 }
 
+template <class... Args>
+void refuse_unless(bool holds, std::string_view subject, fmt::format_string<Args...> text, Args&&... args) {
+  if (!holds) refuse(subject, text, std::forward<Args>(args)...);
+}
+
 }  // namespace qkv::inline core

@@ -16,43 +16,40 @@
 namespace qkv {
 namespace {
 
-void require(bool holds, const std::string& what) {
-  if (!holds) refuse("generate", "{}", what);
-}
-
 void check_token(const char* name, std::int32_t token, std::int64_t vocab) {
-  require(token >= 0 && token < vocab, fmt::format("{} token {} is not in the vocabulary of {}", name, token, vocab));
+  refuse_unless(token >= 0 && token < vocab, "generate", "{} token {} is not in the vocabulary of {}", name, token,
+                vocab);
 }
 
 void check(const GenerateOptions& options, std::int64_t vocab) {
   check_token("start", options.start, vocab);
-  require(!options.ends.empty(), "ends is empty, at least one token is needed");
+  refuse_unless(!options.ends.empty(), "generate", "ends is empty, at least one token is needed");
   for (const std::int32_t token : options.ends) check_token("end", token, vocab);
   for (const auto& run : options.forbidden) {
-    require(!run.empty(), "forbidden has a run without tokens");
+    refuse_unless(!run.empty(), "generate", "forbidden has a run without tokens");
     for (const std::int32_t token : run) check_token("forbidden", token, vocab);
   }
   if (options.forced_begin) check_token("forced begin", *options.forced_begin, vocab);
   if (options.forced_end) check_token("forced end", *options.forced_end, vocab);
-  require(options.min_length >= 0, fmt::format("min_length is {}, at least 0 is needed", options.min_length));
-  require(options.no_repeat_ngram >= 0,
-          fmt::format("no_repeat_ngram is {}, at least 0 is needed", options.no_repeat_ngram));
-  require(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0,
-          fmt::format("repetition_penalty is {}, must be above 0", options.repetition_penalty));
-  require(options.max_length >= 1, fmt::format("max_length is {}, at least 1 is needed", options.max_length));
-  require(options.beams >= 1 && options.beams <= kMaxBeams,
-          fmt::format("beams is {}, must be from 1 to {}", options.beams, kMaxBeams));
-  require(options.nbest >= 1 && options.nbest <= options.beams,
-          fmt::format("nbest is {}, must be from 1 to the number of beams, {}", options.nbest, options.beams));
-  require(std::isfinite(options.length_penalty), "length_penalty is not a finite number");
+  refuse_unless(options.min_length >= 0, "generate", "min_length is {}, at least 0 is needed", options.min_length);
+  refuse_unless(options.no_repeat_ngram >= 0, "generate", "no_repeat_ngram is {}, at least 0 is needed",
+                options.no_repeat_ngram);
+  refuse_unless(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0, "generate",
+                "repetition_penalty is {}, must be above 0", options.repetition_penalty);
+  refuse_unless(options.max_length >= 1, "generate", "max_length is {}, at least 1 is needed", options.max_length);
+  refuse_unless(options.beams >= 1 && options.beams <= kMaxBeams, "generate", "beams is {}, must be from 1 to {}",
+                options.beams, kMaxBeams);
+  refuse_unless(options.nbest >= 1 && options.nbest <= options.beams, "generate",
+                "nbest is {}, must be from 1 to the number of beams, {}", options.nbest, options.beams);
+  refuse_unless(std::isfinite(options.length_penalty), "generate", "length_penalty is not a finite number");
   if (!options.sampling) return;
   const Sampling& sampling = *options.sampling;
-  require(options.beams == 1, fmt::format("sampling needs 1 beam, not {}", options.beams));
-  require(std::isfinite(sampling.temperature) && sampling.temperature > 0,
-          fmt::format("temperature is {}, must be above 0", sampling.temperature));
-  require(sampling.top_k >= 0, fmt::format("top_k is {}, must be at least 0", sampling.top_k));
-  require(sampling.top_p > 0 && sampling.top_p <= 1,
-          fmt::format("top_p is {}, must be above 0 and at most 1", sampling.top_p));
+  refuse_unless(options.beams == 1, "generate", "sampling needs 1 beam, not {}", options.beams);
+  refuse_unless(std::isfinite(sampling.temperature) && sampling.temperature > 0, "generate",
+                "temperature is {}, must be above 0", sampling.temperature);
+  refuse_unless(sampling.top_k >= 0, "generate", "top_k is {}, must be at least 0", sampling.top_k);
+  refuse_unless(sampling.top_p > 0 && sampling.top_p <= 1, "generate", "top_p is {}, must be above 0 and at most 1",
+                sampling.top_p);
 }
 
 // Whether `start` and what was written after it end with these tokens.
@@ -114,8 +111,8 @@ LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<co
   if (std::ssize(written) < options.min_length) std::for_each(options.ends.begin(), options.ends.end(), forbid);
   if (options.no_repeat_ngram > 0) forbid_repeats(written, options, forbid);
   TokenLogit best;
-  require(std::isfinite(log_sum_exp) && largest_logits(logits, {&best, 1}) == 1 && std::isfinite(best.logit),
-          "the model's logits are not finite: no token can be chosen");
+  refuse_unless(std::isfinite(log_sum_exp) && largest_logits(logits, {&best, 1}) == 1 && std::isfinite(best.logit),
+                "generate", "the model's logits are not finite: no token can be chosen");
   if (options.renormalize) log_sum_exp = qkv::log_sum_exp(logits);
 }
 
@@ -124,9 +121,9 @@ LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<co
 std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,
                                               std::span<const RandomStream> streams) {
   check(options, model.vocab());
-  require(batch >= 0, fmt::format("batch is {}", batch));
-  require(streams.empty() || static_cast<std::int64_t>(streams.size()) == batch,
-          fmt::format("{} streams for a batch of {}", streams.size(), batch));
+  refuse_unless(batch >= 0, "generate", "batch is {}", batch);
+  refuse_unless(streams.empty() || static_cast<std::int64_t>(streams.size()) == batch, "generate",
+                "{} streams for a batch of {}", streams.size(), batch);
 
   struct Going {
     std::unique_ptr<Search> search;

@@ -2,6 +2,7 @@
 #include "qkv/models/bert.h"
 
 #include "core/refuse.h"
+#include "models/bert_folder.h"
 
 namespace qkv {
 namespace {
@@ -46,6 +47,16 @@ std::vector<std::int32_t> positions_of(const TokenBatch& tokens, const BertConfi
 }
 
 }  // namespace
+
+BertConfig Bert::read_config(const std::string& folder) { return read_bert_config(folder); }
+
+BertConfig Bert::check(const std::string& folder) { return BertFolder(folder).config(); }
+
+Bert Bert::load(const std::string& folder) {
+  BertFolder files(folder);
+  Weights weights = files.weights();
+  return Bert(files.config(), weights);
+}
 
 Bert::Bert(const BertConfig& config, Weights& weights)
     : config_(config),

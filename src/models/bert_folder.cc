@@ -1,55 +1,41 @@
-// Bert::load: config.json and tensors of a folder, of whichever kind of encoder.
+// Finds the kind of a folder's encoder, and its tensors by the names of that kind.
+#include "models/bert_folder.h"
+
 #include <algorithm>
 
-#include "models/folder_tensors.h"
 #include "models/model_kinds.h"
 
-namespace qkv {
+namespace qkv::inline models {
 namespace {
 
-struct KindAndConfig {
-  const EncoderKind& kind;
-  BertConfig config;
-};
-
-KindAndConfig read(const std::string& folder) {
-  const ModelConfig json(folder);
+const EncoderKind& kind_of(const ModelConfig& json) {
   const auto type = json.find("model_type");
-  const EncoderKind& kind = type ? part_of_kind(*type, &ModelKind::encoder, "encoders") : kBert;
-  return {kind, kind.read(json)};
+  return type ? part_of_kind(*type, &ModelKind::encoder, "encoders") : kBert;
 }
 
-void expect_tensors(FolderTensors& file, const KindAndConfig& model) {
-  const std::string whole = model.kind.prefix;
+void expect_tensors(FolderTensors& file, const EncoderKind& kind, const BertConfig& config) {
+  const std::string whole = kind.prefix;
   const std::string prefix = file.contains(whole + "embeddings.word_embeddings.weight") ? whole : "";
   const auto is_passed_over = [&](std::string_view name) {
-    return std::ranges::any_of(model.kind.passed_over, [&](std::string_view begin) { return name.starts_with(begin); });
+    return std::ranges::any_of(kind.passed_over, [&](std::string_view begin) { return name.starts_with(begin); });
   };
   file.pass_over([&](std::string_view name) {
     return is_passed_over(name) || (name.starts_with(prefix) && is_passed_over(name.substr(prefix.size())));
   });
   TensorNames names(prefix);
-  model.kind.name(model.config, names);
+  kind.name(config, names);
   file.expect(names.all());
 }
 
 }  // namespace
 
-BertConfig Bert::read_config(const std::string& folder) { return read(folder).config; }
-
-BertConfig Bert::check(const std::string& folder) {
-  const KindAndConfig model = read(folder);
-  FolderTensors file(folder);
-  expect_tensors(file, model);
-  return model.config;
+BertConfig read_bert_config(const std::string& folder) {
+  const ModelConfig json(folder);
+  return kind_of(json).read(json);
 }
 
-Bert Bert::load(const std::string& folder) {
-  const KindAndConfig model = read(folder);
-  FolderTensors file(folder);
-  expect_tensors(file, model);
-  Weights weights = file.weights();
-  return Bert(model.config, weights);
+BertFolder::BertFolder(const std::string& folder) : config_(read_bert_config(folder)), tensors_(folder) {
+  expect_tensors(tensors_, kind_of(ModelConfig(folder)), config_);
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

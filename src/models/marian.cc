@@ -10,6 +10,8 @@
 #include "layers/basic/layer_dropout.h"
 #include "layers/basic/scoped_observer.h"
 #include "layers/stack/layer_parts.h"
+#include "models/marian_config.h"
+#include "models/marian_folder.h"
 #include "models/marian_names.h"
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/initial_weights.h"
@@ -89,6 +91,22 @@ ClassWeights classes(const Embedding& table, const Parameter& bias, Tensor& stor
 }
 
 }  // namespace
+
+bool Marian::is_in(const std::string& folder) { return is_marian_folder(folder); }
+
+MarianConfig Marian::read_config(const std::string& folder) { return read_marian_config(folder); }
+
+MarianConfig Marian::check(const std::string& folder) { return MarianFolder(folder).config(); }
+
+std::string Marian::class_of(const MarianConfig& config) { return marian_class(config); }
+
+Marian Marian::load(const std::string& folder, WeightStorage storage) {
+  MarianFolder files(folder);
+  Weights weights = files.weights(storage);
+  return Marian(files.config(), weights);
+}
+
+void Marian::save(const std::string& folder, Dtype dtype) const { write_marian_folder(folder, *this, dtype); }
 
 Marian::Side::Side(const MarianConfig& config, const EmbeddingConfig& own_table, Weights& weights,
                    const std::string& scope) {
@@ -223,6 +241,41 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
   embed_backward(target_, target, target_positions, target_summed, grad_target);
   embed_backward(source_, batch.source, source_positions, source_summed, grad_source);
   return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
+}
+
+// The decoder as generate() uses it: one more token for every row.
+class Marian::Targets final : public NextTokens {
+ public:
+  Targets(const Marian& model, const Sequences& memory, const MarianOptions& options)
+      : model_(model), options_(options), cache_(model.decoder_.make_cache(memory, options.threads)) {}
+
+  std::int64_t vocab() const override { return model_.config_.output_vocab(); }
+
+  MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) override {
+    cache_.reorder(parents);
+    const auto rows = static_cast<std::int64_t>(tokens.size());
+    const std::vector<std::int32_t> positions(tokens.size(), position_++);
+    const Tensor x = model_.embed(model_.target_, tokens, positions);
+    const Tensor hidden =
+        model_.decoder_.forward(x.view().reshape({rows, 1, model_.config_.model_dim}), cache_, options_.threads);
+    logits_ = Tensor::uninitialized({rows, vocab()}, hidden.dtype());
+    matmul(hidden.view().reshape(x.shape()), model_.table_of(model_.target_).projection(), logits_,
+           {.bias = model_.logits_bias_.value, .threads = options_.threads});
+    return logits_;
+  }
+
+ private:
+  const Marian& model_;
+  const MarianOptions options_;
+  DecoderCache cache_;
+  std::int32_t position_ = 0;
+  Tensor logits_;
+};
+
+std::unique_ptr<NextTokens> Marian::targets(std::span<const std::int32_t> ids, const Tensor& offsets,
+                                            const MarianOptions& options) const {
+  const Tensor memory = encode(ids, offsets, options);
+  return std::make_unique<Targets>(*this, Sequences(memory, offsets), options);
 }
 
 void Marian::visit(const ParameterVisitor& visitor) const {

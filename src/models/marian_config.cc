@@ -89,7 +89,7 @@ bool has_sinusoids(const MarianConfig& config) {
   return config.kind == MarianKind::marian && config.position_kind == MarianPositions::of_kind;
 }
 
-MarianConfig Marian::read_config(const std::string& folder) {
+MarianConfig read_marian_config(const std::string& folder) {
   const ModelConfig json(folder);
   MarianConfig config = read_family(json);
   expect_fixed(json, config);
@@ -172,7 +172,7 @@ std::string marian_generation_json(const MarianConfig& config) {
   return json.dump(2) + "\n";
 }
 
-bool Marian::is_in(const std::string& folder) {
+bool is_marian_folder(const std::string& folder) {
   const ModelConfig json(folder);
   const auto type = json.find("model_type");
   if (json.flag("is_encoder_decoder", false)) return true;
@@ -181,7 +181,7 @@ bool Marian::is_in(const std::string& folder) {
          });
 }
 
-std::string Marian::class_of(const MarianConfig& config) {
+std::string marian_class(const MarianConfig& config) {
   const ModelKind* kind = kind_of(config);
   return kind != nullptr ? kind->marian->architecture : "";
 }

@@ -1,14 +1,14 @@
-// Marian::load and Marian::save: convert between the tensors of a folder and ours.
+// Converts between the files of a Marian model's folder and a MarianConfig and Weights.
+#include "models/marian_folder.h"
+
 #include <algorithm>
 #include <vector>
 
-#include "models/folder_tensors.h"
 #include "models/marian_config.h"
 #include "models/marian_names.h"
 #include "qkv/files.h"
-#include "qkv/models/marian.h"
 
-namespace qkv {
+namespace qkv::inline models {
 namespace {
 
 void expect_tensors(FolderTensors& file, const MarianConfig& config) {
@@ -30,34 +30,28 @@ void expect_tensors(FolderTensors& file, const MarianConfig& config) {
 
 }  // namespace
 
-MarianConfig Marian::check(const std::string& folder) {
-  const MarianConfig config = read_config(folder);
-  FolderTensors file(folder);
-  expect_tensors(file, config);
-  return config;
+MarianFolder::MarianFolder(const std::string& folder) : config_(read_marian_config(folder)), tensors_(folder) {
+  expect_tensors(tensors_, config_);
 }
 
-Marian Marian::load(const std::string& folder, WeightStorage storage) {
-  const MarianConfig config = read_config(folder);
-  FolderTensors file(folder);
-  expect_tensors(file, config);
-  Weights weights = file.weights(storage);
-  if (!file.contains(kLogitsBias)) weights.add(kLogitsBias, Tensor::zeros({config.output_vocab()}));  // a bare model
-  return Marian(config, weights);
+Weights MarianFolder::weights(WeightStorage storage) {
+  Weights weights = tensors_.weights(storage);
+  if (!tensors_.contains(kLogitsBias)) weights.add(kLogitsBias, Tensor::zeros({config_.output_vocab()}));  // bare model
+  return weights;
 }
 
-void Marian::save(const std::string& folder, Dtype dtype) const {
-  const std::vector<TensorName> names = marian_names(config_).all();
+void write_marian_folder(const std::string& folder, const Marian& model, Dtype dtype) {
+  const std::vector<TensorName> names = marian_names(model.config()).all();
   std::map<std::string, Tensor> theirs;
-  visit([&](const std::string& name, const Parameter& parameter) {
+  model.visit([&](const std::string& name, const Parameter& parameter) {
     const TensorName& named = *std::ranges::find(names, name, &TensorName::ours);
     std::vector<Tensor> parts = to_theirs(named, parameter.value, dtype);
     for (std::size_t i = 0; i < parts.size(); ++i) theirs[named.theirs[i]] = std::move(parts[i]);
   });
-  write_file(folder + "/config.json", marian_config_json(config_, dtype));
-  write_file(folder + "/generation_config.json", marian_generation_json(config_));
+  write_file(folder + "/config.json", marian_config_json(model.config(), dtype));
+  write_file(folder + "/generation_config.json", marian_generation_json(model.config()));
   // Last: a folder that has weights is whole.
   write_safetensors(folder + "/model.safetensors", {.tensors = std::move(theirs), .metadata = {{"format", "pt"}}});
 }
 
-}  // namespace qkv
+}  // namespace qkv::inline models

@@ -56,6 +56,17 @@ inline constexpr int kTileVectors = 3;
 template <class T>
 inline constexpr int kTileColumns = kTileVectors * kLanes<T>;
 
+// run.operator()<kVectors>(), of the smallest block that holds so many columns; in f64 two vectors are not worth the
+// code.
+template <class T, class Run>
+decltype(auto) with_vectors(std::int64_t columns, const Run& run) {
+  if (columns <= kLanes<T>) return run.template operator()<1>();
+  if constexpr (sizeof(T) == 4) {
+    if (columns <= 2 * kLanes<T>) return run.template operator()<2>();
+  }
+  return run.template operator()<kTileVectors>();
+}
+
 // A vector of the right operand, which may be kept in fewer bits than it is multiplied in.
 template <class T>
 HWY_INLINE Vec<T> load_right(Tag<T> d, const T* from) {

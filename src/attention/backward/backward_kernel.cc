@@ -15,22 +15,16 @@ namespace qkv::HWY_NAMESPACE {
 template <class T>
 const std::byte* backward_typed(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
                                 const ChunkSums& sums, const ScratchRoom& scratch) {
-  const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
-  const auto run = [&](auto count) {
-    const T* gradient = BackwardBlock<T, count()>(task, begin, end, scratch).run(chunk, sums);
+  return with_vectors<T>(end - begin, [&]<int kVectors>() {
+    const T* gradient = BackwardBlock<T, kVectors>(task, begin, end, scratch).run(chunk, sums);
     return reinterpret_cast<const std::byte*>(gradient);
-  };
-  if (vectors == 1) return run(std::integral_constant<int, 1>());
-  if constexpr (sizeof(T) == 4) {  // in f64 two vectors are not worth the code
-    if (vectors == 2) return run(std::integral_constant<int, 2>());
-  }
-  return run(std::integral_constant<int, kTileVectors>());
+  });
 }
 
 const std::byte* backward(const BackwardTask& task, std::int64_t begin, std::int64_t end, std::int64_t chunk,
                           const ChunkSums& sums, const ScratchRoom& scratch) {
-  return task.forward.accumulates_f64() ? backward_typed<double>(task, begin, end, chunk, sums, scratch)
-                                        : backward_typed<float>(task, begin, end, chunk, sums, scratch);
+  return task.forward.visit_accumulation(
+      [&]<class T>(T) { return backward_typed<T>(task, begin, end, chunk, sums, scratch); });
 }
 
 void widen(const Rows& rows, std::int64_t first, std::int64_t last, std::int64_t size, std::byte* to) {
@@ -75,7 +69,7 @@ BackwardPlan plan_typed(const BackwardTask& backward) {
 }
 
 BackwardPlan backward_plan(const BackwardTask& task) {
-  return task.forward.accumulates_f64() ? plan_typed<double>(task) : plan_typed<float>(task);
+  return task.forward.visit_accumulation([&]<class T>(T) { return plan_typed<T>(task); });
 }
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -148,18 +148,13 @@ void AttentionInputs::require_accumulation(std::string_view name, const TensorVi
 void AttentionInputs::check_lengths(const Mask& mask) {
   std::vector<std::int64_t> lengths;
   for (const TensorView& view : mask.length_views()) {
-    const std::vector<std::int64_t> counts = integers("lengths", view);
-    if (static_cast<std::int64_t>(counts.size()) != batch) {
-      fail("lengths has {} entries for a batch of {}", counts.size(), batch);
-    }
+    const std::vector<std::int64_t> counts = sequence_counts("lengths", view, batch);
     for (std::int64_t b = 0; b < batch; ++b) {
       const std::int64_t count = counts[static_cast<std::size_t>(b)];
       if (count < 0 || count > key_length(b)) fail("lengths[{}] is {}; it must be 0 to {}", b, count, key_length(b));
     }
     memory_.keep(lengths.empty() ? 2 * counts.size() * sizeof(std::int64_t) : 0);  // and one more at a time
-    if (lengths.empty()) lengths = counts;
-    std::transform(counts.begin(), counts.end(), lengths.begin(), lengths.begin(),
-                   [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+    keep_least(lengths, counts);
   }
   lengths_ = std::move(lengths);
   if (!paged) return;

@@ -94,18 +94,13 @@ void AttentionRules::compile_booleans(const AttentionInputs& inputs, int threads
 
 void AttentionRules::check_prefixes(const AttentionInputs& inputs, const Mask& mask, MemoryCount& memory) {
   for (const TensorView& view : mask.prefix_views()) {
-    const std::vector<std::int64_t> counts = integers("prefix", view);
-    if (static_cast<std::int64_t>(counts.size()) != inputs.batch) {
-      fail("prefix has {} entries for a batch of {}", counts.size(), inputs.batch);
-    }
+    const std::vector<std::int64_t> counts = sequence_counts("prefix", view, inputs.batch);
     const auto negative = std::find_if(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; });
     if (negative != counts.end()) {
       fail("prefix[{}] is {}; it must be 0 or more", negative - counts.begin(), *negative);
     }
     memory.keep(prefixes_.empty() ? 2 * counts.size() * sizeof(std::int64_t) : 0);  // and one more at a time
-    if (prefixes_.empty()) prefixes_ = counts;
-    std::transform(counts.begin(), counts.end(), prefixes_.begin(), prefixes_.begin(),
-                   [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+    keep_least(prefixes_, counts);
   }
 }
 

@@ -1,6 +1,8 @@
 // Checks shapes, types and strides of views.
 #include "attention/call/view_checks.h"
 
+#include <algorithm>
+
 namespace qkv::inline attending {
 
 Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more) {
@@ -53,6 +55,17 @@ std::vector<std::int64_t> integers(std::string_view name, const TensorView& view
         view.dtype() == Dtype::i32 ? view.at<std::int32_t>({i}) : view.at<std::int64_t>({i});
   }
   return values;
+}
+
+std::vector<std::int64_t> sequence_counts(std::string_view name, const TensorView& view, std::int64_t batch) {
+  std::vector<std::int64_t> counts = integers(name, view);
+  if (std::ssize(counts) != batch) fail("{} has {} entries for a batch of {}", name, counts.size(), batch);
+  return counts;
+}
+
+void keep_least(std::vector<std::int64_t>& least, const std::vector<std::int64_t>& counts) {
+  if (least.empty()) least = counts;
+  std::ranges::transform(counts, least, least.begin(), std::ranges::min);
 }
 
 void require_distinct(std::string_view name, const TensorView& view) {

@@ -31,6 +31,10 @@ TensorView broadcast(std::string_view name, const TensorView& view, const Dims& 
 
 // The elements of an i32 or i64 view of one dimension.
 std::vector<std::int64_t> integers(std::string_view name, const TensorView& view);
+// The same, one for each of `batch` sequences.
+std::vector<std::int64_t> sequence_counts(std::string_view name, const TensorView& view, std::int64_t batch);
+// least = the smaller of both, sequence by sequence; counts if least is empty.
+void keep_least(std::vector<std::int64_t>& least, const std::vector<std::int64_t>& counts);
 
 // Address of the elements of sequence b and head h in a view [batch dimensions ..., heads, ...].
 const std::byte* head_address(const TensorView& view, const Dims& batch_shape, std::int64_t b, std::int64_t h);

@@ -46,7 +46,7 @@ AttentionTask with_sums(AttentionTask task, std::byte* memory) {
 
 void write_sums(const AttentionTask& task, const std::byte* memory) {
   const auto* sums = reinterpret_cast<const double*>(memory);
-  task.accumulates_f64() ? write<double>(task, sums) : write<float>(task, sums);
+  task.visit_accumulation([&]<class T>(T) { write<T>(task, sums); });
 }
 
 }  // namespace qkv::inline attending

@@ -38,7 +38,7 @@ class ForwardBlocks {
   }
 
   static void merge(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next) {
-    for_vectors(queries, [&]<int kVectors>() { ForwardPart<T, kVectors>::merge(task, part, next); });
+    with_vectors<T>(queries, [&]<int kVectors>() { ForwardPart<T, kVectors>::merge(task, part, next); });
   }
 
   void run(std::int64_t begin, std::int64_t end, const QueryBlock& next, const KeyPart& keys) {
@@ -49,7 +49,7 @@ class ForwardBlocks {
       if (full > 1) {
         run_together(begin, full, then);
       } else {
-        for_vectors(present - begin, [&]<int kVectors>() { run_one<kVectors>(begin, present, then, keys); });
+        with_vectors<T>(present - begin, [&]<int kVectors>() { run_one<kVectors>(begin, present, then, keys); });
       }
       begin = present;
     }
@@ -85,17 +85,6 @@ class ForwardBlocks {
     if (keys.from != nullptr) block.load(keys.from);
     block.attend(keys.first, std::min(keys.last, task_.k_len));
     keys.to != nullptr ? block.store(keys.to) : block.finish();
-  }
-
-  // Calls run.operator()<kVectors>() for the vectors that hold so many queries.
-  template <class Run>
-  static void for_vectors(std::int64_t queries, const Run& run) {
-    const std::int64_t vectors = (queries + kLanes<T> - 1) / kLanes<T>;
-    if (vectors == 1) return run.template operator()<1>();
-    if constexpr (sizeof(T) == 4) {  // in f64 two vectors are not worth the code
-      if (vectors == 2) return run.template operator()<2>();
-    }
-    run.template operator()<kTileVectors>();
   }
 
   void run_together(std::int64_t begin, std::int64_t count, const QueryBlock& next) {

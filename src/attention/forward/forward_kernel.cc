@@ -15,22 +15,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-using DoubleBlocks = ForwardBlocks<double, ExactProduct>;
-using FloatBlocks = ForwardBlocks<float, ExactProduct>;
+template <class T>
+using Blocks = ForwardBlocks<T, ExactProduct>;
 
 void forward(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {
   const AttentionTask& task = *block.task;
-  if (task.accumulates_f64()) return DoubleBlocks(task, scratch).run(block.begin, block.end, next, keys);
-  FloatBlocks(task, scratch).run(block.begin, block.end, next, keys);
+  task.visit_accumulation([&]<class T>(T) { Blocks<T>(task, scratch).run(block.begin, block.end, next, keys); });
 }
 
 void merge(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next) {
-  if (task.accumulates_f64()) return DoubleBlocks::merge(task, queries, part, next);
-  FloatBlocks::merge(task, queries, part, next);
+  task.visit_accumulation([&]<class T>(T) { Blocks<T>::merge(task, queries, part, next); });
 }
 
 ForwardPlan plan(const AttentionTask& task) {
-  return task.accumulates_f64() ? DoubleBlocks::plan(task) : FloatBlocks::plan(task);
+  return task.visit_accumulation([&]<class T>(T) { return Blocks<T>::plan(task); });
 }
 
 }  // namespace qkv::HWY_NAMESPACE

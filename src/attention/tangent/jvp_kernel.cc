@@ -19,8 +19,7 @@ void jvp_typed(const JvpTask& task, std::int64_t begin, std::int64_t end, const 
 }
 
 void jvp(const JvpTask& task, std::int64_t begin, std::int64_t end, const ScratchRoom& scratch) {
-  task.forward.accumulates_f64() ? jvp_typed<double>(task, begin, end, scratch)
-                                 : jvp_typed<float>(task, begin, end, scratch);
+  task.forward.visit_accumulation([&]<class T>(T) { jvp_typed<T>(task, begin, end, scratch); });
 }
 
 template <class T>
@@ -30,7 +29,7 @@ JvpPlan jvp_plan_typed(const AttentionTask& task) {
 }
 
 JvpPlan jvp_plan(const AttentionTask& task) {
-  return task.accumulates_f64() ? jvp_plan_typed<double>(task) : jvp_plan_typed<float>(task);
+  return task.visit_accumulation([&]<class T>(T) { return jvp_plan_typed<T>(task); });
 }
 
 }  // namespace qkv::HWY_NAMESPACE

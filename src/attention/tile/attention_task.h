@@ -9,6 +9,7 @@
 #include <stop_token>
 
 #include "core/dropout.h"
+#include "core/visit_dtype.h"
 #include "qkv/attention/attention_function.h"
 #include "qkv/attention/precision.h"
 #include "qkv/attention/score.h"
@@ -136,8 +137,11 @@ struct AttentionTask {
   TableBias tables[kMaxPlanes];
   double sink = -std::numeric_limits<double>::infinity();  // the natural logit of a key without a value
 
-  // What it is accumulated in: f64 for f64, else f32.
-  bool accumulates_f64() const { return query.type == Dtype::f64; }
+  // visitor(T()) with the type that it is accumulated in: double for f64, else float.
+  template <class Visitor>
+  decltype(auto) visit_accumulation(Visitor&& visitor) const {
+    return visit_f32_f64(query.type, visitor);
+  }
 
   OutputRows out, log_sum_exp;
   OutputRows weights, logits;

@@ -8,13 +8,7 @@
 #include "layers/heads/head_layout.h"
 
 namespace qkv {
-namespace {
-
-void require(bool holds, const std::string& text) {
-  if (!holds) refuse("multi_head_attention", "{}", text);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 MultiHeadAttentionConfig checked_config(MultiHeadAttentionConfig config) {
   const auto size = [](std::string_view name, std::int64_t value) { check_size("multi_head_attention", name, value); };
@@ -22,11 +16,11 @@ MultiHeadAttentionConfig checked_config(MultiHeadAttentionConfig config) {
   size("heads", config.heads);
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   size("kv_heads", config.kv_heads);
-  require(config.heads % config.kv_heads == 0,
-          fmt::format("{} heads are not divisible by {} kv_heads", config.heads, config.kv_heads));
+  refuse_unless(config.heads % config.kv_heads == 0, "multi_head_attention",
+                "{} heads are not divisible by {} kv_heads", config.heads, config.kv_heads);
   if (config.head_dim == 0) {
-    require(config.model_dim % config.heads == 0,
-            fmt::format("model_dim {} is not divisible by {} heads", config.model_dim, config.heads));
+    refuse_unless(config.model_dim % config.heads == 0, "multi_head_attention",
+                  "model_dim {} is not divisible by {} heads", config.model_dim, config.heads);
     config.head_dim = config.model_dim / config.heads;
   }
   for (std::int64_t* dim : {&config.key_input_dim, &config.value_input_dim, &config.out_dim}) {
@@ -37,20 +31,21 @@ MultiHeadAttentionConfig checked_config(MultiHeadAttentionConfig config) {
   size("key_input_dim", config.key_input_dim);
   size("value_input_dim", config.value_input_dim);
   size("out_dim", config.out_dim);
-  require(std::isfinite(config.scale.value_or(0)) && config.soft_cap >= 0 && std::isfinite(config.soft_cap),
-          fmt::format("scale {} and soft_cap {} must be finite, soft_cap 0 or more", config.scale.value_or(0),
-                      config.soft_cap));
+  refuse_unless(std::isfinite(config.scale.value_or(0)) && config.soft_cap >= 0 && std::isfinite(config.soft_cap),
+                "multi_head_attention", "scale {} and soft_cap {} must be finite, soft_cap 0 or more",
+                config.scale.value_or(0), config.soft_cap);
   const bool extra_keys = config.bias_kv || config.zero_attention;
   if (config.window) {
-    require(
-        config.window->left >= -1 && config.window->right >= -1,
-        fmt::format("the window is {}, {}; its sides must be -1 or more", config.window->left, config.window->right));
-    require(!extra_keys, "bias_kv and zero_attention keys have no position; they cannot be combined with a window");
+    refuse_unless(config.window->left >= -1 && config.window->right >= -1, "multi_head_attention",
+                  "the window is {}, {}; its sides must be -1 or more", config.window->left, config.window->right);
+    refuse_unless(!extra_keys, "multi_head_attention",
+                  "bias_kv and zero_attention keys have no position; they cannot be combined with a window");
   }
   if (config.rotary) {
-    require(config.head_dim % 2 == 0, fmt::format("head_dim {} is odd; rotary positions need pairs", config.head_dim));
-    require(!extra_keys,
-            "bias_kv and zero_attention keys have no position; they cannot be combined with rotary positions");
+    refuse_unless(config.head_dim % 2 == 0, "multi_head_attention", "head_dim {} is odd; rotary positions need pairs",
+                  config.head_dim);
+    refuse_unless(!extra_keys, "multi_head_attention",
+                  "bias_kv and zero_attention keys have no position; they cannot be combined with rotary positions");
   }
   return config;
 }
