@@ -120,7 +120,6 @@ MarianConfig read_marian_config(const std::string& folder) {
 }
 
 std::string marian_config_json(const MarianConfig& config, Dtype dtype) {
-  const char* type = dtype == Dtype::bf16 ? "bfloat16" : dtype == Dtype::f16 ? "float16" : "float32";
   const ModelKind* kind = kind_of(config);
   const bool pre = config.norm_order == NormOrder::pre;
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
@@ -155,7 +154,7 @@ std::string marian_config_json(const MarianConfig& config, Dtype dtype) {
                {"forced_eos_token_id", config.end},
                {"pad_token_id", config.padding},
                {"decoder_start_token_id", config.start},
-               {"dtype", type}});
+               {"dtype", transformers_dtype(dtype)}});
   return json.dump(2) + "\n";
 }
 

@@ -1,9 +1,6 @@
 // Converts between the files of a Marian model's folder and a MarianConfig and Weights.
 #include "models/marian_folder.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "models/marian_config.h"
 #include "models/marian_names.h"
 #include "qkv/files.h"
@@ -41,13 +38,9 @@ Weights MarianFolder::weights(WeightStorage storage) {
 }
 
 void write_marian_folder(const std::string& folder, const Marian& model, Dtype dtype) {
-  const std::vector<TensorName> names = marian_names(model.config()).all();
+  const TensorNames names = marian_names(model.config());
   std::map<std::string, Tensor> theirs;
-  model.visit([&](const std::string& name, const Parameter& parameter) {
-    const TensorName& named = *std::ranges::find(names, name, &TensorName::ours);
-    std::vector<Tensor> parts = to_theirs(named, parameter.value, dtype);
-    for (std::size_t i = 0; i < parts.size(); ++i) theirs[named.theirs[i]] = std::move(parts[i]);
-  });
+  model.visit([&](const std::string& name, const Parameter& own) { names.add_theirs(name, own.value, dtype, theirs); });
   write_file(folder + "/config.json", marian_config_json(model.config(), dtype));
   write_file(folder + "/generation_config.json", marian_generation_json(model.config()));
   // Last: a folder that has weights is whole.

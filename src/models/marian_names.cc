@@ -56,7 +56,7 @@ TensorNames marian_names(const MarianConfig& config, const std::string& prefix) 
     add_feed_forward(names, layer, dim, config.decoder_ff_dim);
     names.add_norm(layer + "norm3", layer + "final_layer_norm", dim);
   }
-  if (!prefix.empty()) names.add_row(kLogitsBias, config.output_vocab());
+  if (!prefix.empty()) names.add_head(kLogitsBias, {config.output_vocab()}, {1, config.output_vocab()});
   return names;
 }
 

@@ -17,6 +17,10 @@ constexpr FixedKey kOfEveryClass[] = {{"pruned_heads", "{}"}, {"quantization_con
 
 }  // namespace
 
+const char* transformers_dtype(Dtype dtype) {
+  return dtype == Dtype::bf16 ? "bfloat16" : dtype == Dtype::f16 ? "float16" : "float32";
+}
+
 std::string quoted_list(const std::vector<std::string>& names, std::string_view word) {
   std::string list;
   for (std::size_t i = 0; i < names.size(); ++i) {

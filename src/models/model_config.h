@@ -12,6 +12,7 @@
 
 #include "io/json_document.h"
 #include "qkv/activation.h"
+#include "qkv/dtype.h"
 
 namespace qkv::inline models {
 
@@ -45,6 +46,9 @@ class ModelConfig {
 
   io::JsonDocument document_;
 };
+
+// What a config.json calls the type of a model's weights.
+const char* transformers_dtype(Dtype dtype);
 
 // "a", "b" and "c", where the last word is "and".
 std::string quoted_list(const std::vector<std::string>& names, std::string_view word);

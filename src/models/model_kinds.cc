@@ -8,6 +8,8 @@ constexpr MarianFamily kMarian{"MarianMTModel", MarianKind::marian, NormOrder::p
 constexpr MarianFamily kBart{"BartForConditionalGeneration", MarianKind::bart, NormOrder::post};
 constexpr MarianFamily kMBart{"MBartForConditionalGeneration", MarianKind::bart, NormOrder::pre};
 constexpr MarianFamily kOwn{""};
+constexpr VitFamily kVit{VitKind::vit, "ViTModel", "ViTForImageClassification"};
+constexpr VitFamily kDinov2{VitKind::dinov2, "Dinov2Model", "Dinov2ForImageClassification"};
 
 constexpr ModelKind kKinds[] = {{"bert", &kBert},
                                 {"roberta", &kRoberta},
@@ -16,7 +18,9 @@ constexpr ModelKind kKinds[] = {{"bert", &kBert},
                                 {"marian", nullptr, &kMarian},
                                 {"bart", nullptr, &kBart},
                                 {"mbart", nullptr, &kMBart},
-                                {"qkv", nullptr, &kOwn}};
+                                {"qkv", nullptr, &kOwn},
+                                {"vit", nullptr, nullptr, &kVit},
+                                {"dinov2", nullptr, nullptr, &kDinov2}};
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include "models/encoder_kind.h"
 #include "models/model_config.h"
 #include "qkv/models/marian.h"
+#include "qkv/models/vit.h"
 
 namespace qkv::inline models {
 
@@ -23,10 +24,17 @@ struct MarianFamily {
   bool two_tables = false;  // each side may have a table of its own
 };
 
+struct VitFamily {
+  VitKind kind;
+  const char* model;       // transformers' class without a classifier
+  const char* classifier;  // and with one
+};
+
 struct ModelKind {
   const char* type;                      // model_type
   const EncoderKind* encoder = nullptr;  // of what opens as a Bert
   const MarianFamily* marian = nullptr;  // of what opens as a Marian
+  const VitFamily* vit = nullptr;        // of what opens as a Vit
 };
 
 std::span<const ModelKind> model_kinds();

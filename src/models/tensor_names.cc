@@ -1,6 +1,8 @@
 // Names tensors, and converts them between the two sides.
 #include "models/tensor_names.h"
 
+#include <algorithm>
+
 #include "layers/basic/rows.h"
 
 namespace qkv::inline models {
@@ -12,8 +14,13 @@ void TensorNames::add(const std::string& ours, const Dims& shape, const std::vec
   all_.push_back(std::move(named));
 }
 
-void TensorNames::add_row(const std::string& name, std::int64_t size) {
-  all_.push_back({.ours = name, .shape = {size}, .theirs = {name}, .part = {1, size}});
+void TensorNames::add_reshaped(const std::string& ours, const Dims& shape, const std::string& theirs,
+                               const Dims& part) {
+  all_.push_back({.ours = ours, .shape = shape, .theirs = {prefix_ + theirs}, .part = part});
+}
+
+void TensorNames::add_head(const std::string& name, const Dims& shape, const Dims& part) {
+  all_.push_back({.ours = name, .shape = shape, .theirs = {name}, .part = part.empty() ? shape : part});
 }
 
 void TensorNames::add_norm(const std::string& ours, const std::string& theirs, std::int64_t dim) {
@@ -46,13 +53,14 @@ Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs) {
   return whole.shape() == named.shape ? std::move(whole) : Tensor::copy(whole.view().reshape(named.shape));
 }
 
-std::vector<Tensor> to_theirs(const TensorName& named, const TensorView& ours, Dtype dtype) {
-  const std::int64_t rows = ours.size(0) / static_cast<std::int64_t>(named.theirs.size());
-  std::vector<Tensor> theirs;
-  for (std::int64_t begin = 0; begin < ours.size(0); begin += rows) {
-    theirs.push_back(convert(ours.slice(0, begin, begin + rows).reshape(named.part), dtype));
+void TensorNames::add_theirs(const std::string& ours, const TensorView& value, Dtype dtype,
+                             std::map<std::string, Tensor>& theirs) const {
+  const TensorName& named = *std::ranges::find(all_, ours, &TensorName::ours);
+  const std::int64_t rows = value.size(0) / std::ssize(named.theirs);
+  for (std::size_t i = 0; i < named.theirs.size(); ++i) {
+    const auto begin = static_cast<std::int64_t>(i) * rows;
+    theirs[named.theirs[i]] = convert(value.slice(0, begin, begin + rows).reshape(named.part), dtype);
   }
-  return theirs;
 }
 
 }  // namespace qkv::inline models

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,10 @@ class TensorNames {
 
   // Stacked, if there are several.
   void add(const std::string& ours, const Dims& shape, const std::vector<std::string>& theirs);
-  // A vector here, a row there, whose name has no prefix.
-  void add_row(const std::string& name, std::int64_t size);
+  // Of another shape there, with as many elements in the same order.
+  void add_reshaped(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part);
+  // The same name on both sides, without prefix: a head's. Of another shape there, if `part` says so.
+  void add_head(const std::string& name, const Dims& shape, const Dims& part = {});
   void add_norm(const std::string& ours, const std::string& theirs, std::int64_t dim);
   void add_linear(const std::string& ours, const std::string& theirs, std::int64_t out, std::int64_t in);
   // `roles`: the projections of queries, keys and values.
@@ -35,6 +38,9 @@ class TensorNames {
                      std::int64_t dim);
 
   const std::vector<TensorName>& all() const { return all_; }
+  // One of our tensors, which is listed, as those of the folder, as `dtype`.
+  void add_theirs(const std::string& ours, const TensorView& value, Dtype dtype,
+                  std::map<std::string, Tensor>& theirs) const;
 
  private:
   std::string prefix_;
@@ -42,8 +48,7 @@ class TensorNames {
   std::vector<TensorName> all_;
 };
 
-// One of our tensors, in f32, from those of the folder in the order of their names, and back, as `dtype`.
+// One of our tensors, in f32, from those of the folder in the order of their names.
 Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs);
-std::vector<Tensor> to_theirs(const TensorName& named, const TensorView& ours, Dtype dtype);
 
 }  // namespace qkv::inline models

@@ -2,6 +2,8 @@
 //   post  y = norm(x + dropout(f(x)))        Source: Vaswani et al., "Attention is all you need" (2017), section 3.1
 //   pre   y = x + dropout(f(norm(x)))        Source: Xiong et al., "On layer normalization in the Transformer" (2020)
 //   both  y = x + dropout(after(f(norm(x)))) with a norm of its own after f. Source: Gemma 2 (2024)
+// Pre with layer scale: y = x + dropout(lambda * f(norm(x))), lambda a number for each column. Source: Touvron et al.,
+// "Going deeper with image transformers" (2021).
 #pragma once
 
 #include <functional>
@@ -10,6 +12,7 @@
 
 #include "qkv/attention/dropout.h"
 #include "qkv/layers/layer_norm.h"
+#include "qkv/layers/parameter.h"
 
 namespace qkv {
 
@@ -24,7 +27,7 @@ enum class NormOrder {
 // What backward needs of a forward pass.
 struct ResidualSaved {
   Tensor kept{};   // post: x + dropout(f(x)); else norm(x)
-  Tensor inner{};  // both: f(norm(x))
+  Tensor inner{};  // both and layer scale: f(norm(x))
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
@@ -36,8 +39,10 @@ class Residual {
   using SublayerBackward =
       std::function<void(const TensorView& input, const TensorView& grad_out, const MutableTensorView& grad_input)>;
 
-  // Takes the weights of the norm; both: also those of the other one, after.*.
-  Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope);
+  // Takes the weights of the norm; both: also those of the other one, after.*; layer scale, which is pre alone:
+  // layer_scale.weight [dim].
+  Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope,
+           bool layer_scale = false);
 
   Tensor forward(const TensorView& x, const Sublayer& f, int threads = 0) const;
   Tensor forward(const TensorView& x, const Sublayer& f, const Dropout& dropout, ResidualSaved& saved,
@@ -53,6 +58,7 @@ class Residual {
   NormOrder order_;
   LayerNorm norm_;
   std::optional<LayerNorm> after_;
+  std::optional<Parameter> layer_scale_;
 };
 
 }  // namespace qkv

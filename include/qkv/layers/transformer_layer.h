@@ -33,6 +33,7 @@ struct TransformerLayerConfig {
   NormOrder norm_order =
       NormOrder::post;  // parallel: y = x + attention(norm(x)) + feed_forward(norm(x)), without memory
   Normalization normalization = Normalization::layer;  // rms: norms have no bias
+  bool layer_scale = false;                            // of every sublayer (residual.h); pre alone
   // As in multi_head_attention.h, the last two of self-attention alone.
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
@@ -95,7 +96,7 @@ class TransformerLayer {
   using Cache = TransformerLayerCache;
 
   // Takes self_attn.*, linear1.*, linear2.*, norm1.* and norm2.*; with memory also multihead_attn.* and norm3.*, gated
-  // linear3.*; parallel has no norm2.
+  // linear3.*; parallel has no norm2. Layer scale is that of the norm's scope.
   TransformerLayer(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope = "");
 
   // x and memory as in multi_head_attention.h. The observer receives what it receives there (its "output" is that of

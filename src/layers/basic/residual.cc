@@ -1,6 +1,8 @@
 // Residual: forward and backward around a sublayer, with norm and dropout.
 #include "qkv/layers/residual.h"
 
+#include "core/refuse.h"
+#include "core/visit_dtype.h"
 #include "layers/basic/layer_dropout.h"
 #include "layers/basic/rows.h"
 
@@ -8,6 +10,7 @@ namespace qkv {
 namespace {
 
 constexpr const char* kAfter = "after.";
+constexpr const char* kLayerScale = "layer_scale.weight";
 
 // dropout of x, which is row-major [..., size].
 Tensor dropped(const Dropout& dropout, const Tensor& x, int threads) {
@@ -17,17 +20,44 @@ Tensor dropped(const Dropout& dropout, const Tensor& x, int threads) {
   return out;
 }
 
+// Each row of y times `scale`.
+void scale_columns(const TensorView& scale, Tensor& y) {
+  const auto run = [&]<class T>(T) {
+    const std::int64_t columns = scale.size(0);
+    for (std::int64_t i = 0; i < y.element_count(); ++i) y.data<T>()[i] *= scale.data<T>()[i % columns];
+  };
+  visit_f32_f64(y.dtype(), run);
+}
+
+// gradient += the sum over rows of grad * x, in the order of the rows.
+void add_scale_gradient(const Tensor& grad, const Tensor& x, Tensor& gradient) {
+  const auto run = [&]<class T>(T) {
+    const std::int64_t columns = gradient.element_count();
+    std::vector<double> sums(static_cast<std::size_t>(columns));
+    for (std::int64_t i = 0; i < x.element_count(); ++i) {
+      sums[static_cast<std::size_t>(i % columns)] += static_cast<double>(grad.data<T>()[i]) * x.data<T>()[i];
+    }
+    for (std::int64_t c = 0; c < columns; ++c) gradient.data<T>()[c] += static_cast<T>(sums[c]);
+  };
+  visit_f32_f64(x.dtype(), run);
+}
+
 }  // namespace
 
-Residual::Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope)
+Residual::Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope,
+                   bool layer_scale)
     : order_(order), norm_(norm, weights, scope) {
   if (order == NormOrder::both) after_.emplace(norm, weights, scope + kAfter);
+  if (!layer_scale) return;
+  refuse_unless(order == NormOrder::pre, "residual", "layer scale needs the norm before the sublayer alone (pre)");
+  layer_scale_.emplace(Parameter{.value = weights.take(scope + kLayerScale, {norm.dim})});
 }
 
 Tensor Residual::forward(const TensorView& x, const Sublayer& f, int threads) const {
   if (order_ == NormOrder::post) return norm_.forward(f(x), x, threads);
   Tensor y = f(norm_.forward(x, {}, threads));
   if (after_) y = after_->forward(y, {}, threads);
+  if (layer_scale_) scale_columns(layer_scale_->value, y);
   add_to(y, x, threads);
   return y;
 }
@@ -40,6 +70,10 @@ Tensor Residual::forward(const TensorView& x, const Sublayer& f, const Dropout& 
   if (after_) {
     saved.inner = std::move(y);
     y = after_->forward(saved.inner, {}, threads);
+  }
+  if (layer_scale_) {
+    saved.inner = Tensor::copy(y);
+    scale_columns(layer_scale_->value, y);
   }
   const MutableTensorView rows = y.view().reshape({y.element_count() / y.size(-1), y.size(-1)});
   drop(dropout, rows, rows, threads);
@@ -68,6 +102,10 @@ void Residual::backward(const TensorView& x, const SublayerBackward& f, const Dr
     after_->backward(saved.inner, grad_f, grad_inner, threads);
     grad_f = std::move(grad_inner);
   }
+  if (layer_scale_) {
+    if (layer_scale_->has_gradient()) add_scale_gradient(grad_f, saved.inner, layer_scale_->gradient);
+    scale_columns(layer_scale_->value, grad_f);
+  }
   Tensor grad_input = Tensor::zeros(x.shape(), x.dtype());
   f(saved.kept, grad_f, grad_input);
   norm_.backward(x, grad_input, grad_x, threads);
@@ -76,11 +114,13 @@ void Residual::backward(const TensorView& x, const SublayerBackward& f, const Dr
 void Residual::visit(const ParameterVisitor& visitor, const std::string& scope) const {
   norm_.visit(visitor, scope);
   if (after_) after_->visit(visitor, scope + kAfter);
+  if (layer_scale_) visitor(scope + kLayerScale, *layer_scale_);
 }
 
 void Residual::update(const ParameterUpdater& updater, const std::string& scope) {
   norm_.update(updater, scope);
   if (after_) after_->update(updater, scope + kAfter);
+  if (layer_scale_) updater(scope + kLayerScale, *layer_scale_);
 }
 
 }  // namespace qkv

@@ -42,15 +42,16 @@ TransformerLayer::TransformerLayer(const Config& config, LayerMemory memory, Wei
                             : std::optional<MultiHeadAttention>(std::in_place, attention_config(config), weights,
                                                                 scope + "multihead_attn.")),
       feed_forward_(feed_forward_config(config), weights, scope),
-      self_residual_(norm_config(config), config.norm_order, weights, scope + "norm1."),
+      self_residual_(norm_config(config), config.norm_order, weights, scope + "norm1.", config.layer_scale),
       memory_residual_(memory == LayerMemory::absent
                            ? std::nullopt
                            : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order, weights,
-                                                     scope + "norm2.")),
+                                                     scope + "norm2.", config.layer_scale)),
       feed_forward_residual_(config.norm_order == NormOrder::parallel
                                  ? std::nullopt
                                  : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order,
-                                                           weights, scope + (memory_residual_ ? "norm3." : "norm2."))) {
+                                                           weights, scope + (memory_residual_ ? "norm3." : "norm2."),
+                                                           config.layer_scale)) {
   if (!feed_forward_residual_ && memory_attention_) {
     refuse("transformer_layer", "parallel attention and feed-forward leave no room for a memory");
   }
