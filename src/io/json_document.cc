@@ -83,6 +83,8 @@ std::optional<JsonValue> JsonValue::find(const std::string& key) const {
 
 bool JsonValue::is_string() const { return json_->is_string(); }
 
+bool JsonValue::is_number() const { return json_->is_number(); }
+
 bool JsonValue::is_list() const { return json_->is_array(); }
 
 bool JsonValue::is(std::string_view json) const { return *json_ == nlohmann::json::parse(json); }

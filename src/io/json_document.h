@@ -27,6 +27,7 @@ class JsonValue {
   std::optional<JsonValue> find(const std::string& key) const;
 
   bool is_string() const;
+  bool is_number() const;
   bool is_list() const;
   bool is(std::string_view json) const;
   bool boolean() const;

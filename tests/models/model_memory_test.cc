@@ -1,13 +1,9 @@
 // What a model costs: its weights once, in the type in which they are kept, and one tensor more while they load.
-#include <malloc.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
+#include "memory_for_test.h"
 #include "qkv/models/bert.h"
 #include "qkv/models/marian.h"
-#include "qkv/threads.h"
 #include "sanitizers.h"
 
 #ifndef QKV_SANITIZED  // sanitizers need memory of their own
@@ -15,42 +11,9 @@
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kMebibyte = 1 << 20;
-
-struct Memory {
-  std::int64_t resident = 0, peak = 0;  // bytes
-};
-
-Memory memory() {
-  const std::string status = test::slurp("/proc/self/status");
-  const auto bytes = [&](const std::string& name) {
-    return std::stoll(status.substr(status.find(name + ":") + name.size() + 1)) * 1024;
-  };
-  return {.resident = bytes("VmRSS"), .peak = bytes("VmHWM")};
-}
-
-// What load() leaves, and the most that it takes, in a process of its own.
-template <class Load>
-Memory cost(const Load& load) {
-  int ends[2];
-  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
-  const pid_t child = fork();
-  if (child == 0) {
-    set_threads(1);
-    malloc_trim(0);  // what earlier tests have left
-    const Memory before = memory();
-    const auto model = load();
-    const Memory after = memory();
-    const Memory added{.resident = after.resident - before.resident, .peak = after.peak - before.resident};
-    _exit(write(ends[1], &added, sizeof added) == sizeof added ? 0 : 1);
-  }
-  close(ends[1]);
-  Memory added;
-  EXPECT_EQ(read(ends[0], &added, sizeof added), static_cast<ssize_t>(sizeof added));
-  close(ends[0]);
-  waitpid(child, nullptr, 0);
-  return added;
-}
+using test::cost;
+using test::kMebibyte;
+using test::Memory;
 
 // Of what the layers round up to panels, and of the program's own pages.
 std::int64_t allowed(std::int64_t weights) { return weights * 115 / 100 + 4 * kMebibyte; }
