@@ -1,4 +1,5 @@
-// qkv train: from pairs of sentences to a model that translates. Progress goes to standard error.
+// qkv train: from pairs of sentences to a model that translates, or from pictures to one that classifies. Progress goes
+// to standard error.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,8 +12,10 @@
 #include "commands.h"
 #include "lines.h"
 #include "options.h"
+#include "qkv/train/train_classifier.h"
 #include "qkv/train/train_translator.h"
 #include "signals.h"
+#include "train/classifier_config.h"
 #include "train/train_keys.h"
 
 namespace qkv::app {
@@ -49,8 +52,11 @@ class ProgressBar : public TrainingObserver {
     std::fflush(stderr);
   }
   void receive(const Validation& validation) override {
-    line(fmt::format("step {}: validation loss {:.4f}, perplexity {}{}", validation.step, validation.loss,
-                     perplexity_text(validation.perplexity), validation.best ? ", the best so far" : ""));
+    const std::string measure = validation.metric
+                                    ? fmt::format("{} {:.4f}", validation.metric->name, validation.metric->value)
+                                    : "perplexity " + perplexity_text(validation.perplexity);
+    line(fmt::format("step {}: validation loss {:.4f}, {}{}", validation.step, validation.loss, measure,
+                     validation.best ? ", the best so far" : ""));
   }
   void notice(const std::string& text) override { line(text); }
 
@@ -75,6 +81,18 @@ class ProgressBar : public TrainingObserver {
 struct TrainRequest {
   TrainTranslatorFiles files{};
   bool change = false;
+
+  // UsageError for what a classifier has no use for.
+  TrainClassifierFiles of_classifier() const {
+    const std::pair<const char*, bool> given[] = {
+        {"--tokenizer", !files.tokenizer.empty()}, {"--target-tokenizer", !files.target_tokenizer.empty()},
+        {"--from", !files.from.empty()},           {"--skip-bad", files.bad_lines == BadLines::leave_out},
+        {"--exact-text", files.lines.exact},       {"--replace-invalid", files.lines.replace_invalid}};
+    for (const auto& [name, is_given] : given) {
+      if (is_given) throw UsageError(name, "is for translation models; the config has \"pictures\"");
+    }
+    return {.config = files.config, .train = files.train, .valid = files.valid, .out = files.out};
+  }
 };
 
 // "its model is step 60, validation loss 2.1000 (mean of 3 checkpoints up to it: 2.2000)"
@@ -94,7 +112,9 @@ void run(const TrainRequest& request) {
   std::string memory;
   {
     ProgressBar bar;
-    result = train_translator(files, {.observer = &bar, .stop = interruption(), .change = request.change});
+    const TrainingOptions options{.observer = &bar, .stop = interruption(), .change = request.change};
+    result = is_classifier_config(files.config) ? train_classifier(request.of_classifier(), options)
+                                                : train_translator(files, options);
     if (bar.peak_memory() > 0) memory = fmt::format(", {} MiB of memory", bar.peak_memory() >> 20);
   }
   fmt::print("{}: {} updates; {}{}\n", files.out, result.step, to_text(result), memory);
@@ -104,14 +124,19 @@ void run(const TrainRequest& request) {
 
 void add_train(Command& program) {
   Command& command =
-      program.add_command("train", "Train a translation model; started again after an interruption, it resumes");
+      program.add_command("train",
+                          "Train a model that translates or classifies pictures; started again after an interruption, "
+                          "it resumes");
   const auto request = std::make_shared<TrainRequest>();
   TrainTranslatorFiles& files = request->files;
   const auto skip_bad = [&files] { files.bad_lines = BadLines::leave_out; };
   command.add(
       {{"--config", file(files.config), "What to train and how, as JSON (configs/)", required()},
-       {"--train", file(files.train), "Training pairs, one a line: text, tab, translation", required()},
-       {"--valid", file(files.valid), "Validation pairs, evaluated during training", required()},
+       {"--train", file(files.train),
+        "Training pairs, one a line: text, tab, translation. Of a classifier: a folder with a folder of PNG and JPEG "
+        "files for each class, or CSV: class, then the gray pixels of a square picture",
+        required()},
+       {"--valid", file(files.valid), "The same to validate with, evaluated during training", required()},
        {"--tokenizer", file(files.tokenizer), "tokenizer.json (default: one is learned from the training pairs)"},
        {"--target-tokenizer", file(files.target_tokenizer),
         "The same for the target side, if the config has separate vocabularies"},
@@ -125,7 +150,7 @@ void add_train(Command& program) {
         "Skip lines that are not pairs or hold a special token, and say how many (default: refuse them)"}});
   command.add(line_options(files.lines));
   command.add({threads_option()});
-  command.add_footer(training::train_keys_text());
+  command.add_footer(training::train_keys_text() + "\n" + training::classifier_keys_text());
   command.on_run([request] { run(*request); });
 }
 

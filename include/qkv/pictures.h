@@ -11,6 +11,14 @@
 
 namespace qkv {
 
+// In pixels, or in patches.
+struct PictureSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  bool operator==(const PictureSize&) const = default;
+};
+
 inline constexpr std::int64_t kMostPixels = 64'000'000;
 inline constexpr std::int64_t kLongestPictureEdge = 1'000'000;
 

@@ -1,10 +1,11 @@
-// Reads preprocessor_config.json.
+// Reads and writes preprocessor_config.json.
 #include "models/image_processor_config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "io/json_document.h"
 #include "io/quote.h"
 #include "models/model_config.h"
+#include "qkv/files.h"
 #include "qkv/models/image_processor.h"
 
 namespace qkv {
@@ -153,7 +155,7 @@ ImageProcessorConfig ImageProcessor::read_config(const std::string& folder) {
   if (flag(root, "do_center_crop", defaults.center_crop)) {
     const auto size = root.find("crop_size");
     if (!size && !defaults.center_crop) root["do_center_crop"].refuse("is true, but there is no crop_size");
-    config.center_crop = size ? read_size(*size) : PictureSize{};
+    config.center_crop = size ? read_size(*size) : PictureSize{224, 224};
   }
   if (!flag(root, "do_rescale", true)) {
     config.rescale_factor.reset();
@@ -167,6 +169,28 @@ ImageProcessorConfig ImageProcessor::read_config(const std::string& folder) {
     read_channels(root, "image_std", kLeastFactor, config.normalize->deviation);
   }
   return config;
+}
+
+void ImageProcessor::save(const std::string& folder) const {
+  using Json = nlohmann::ordered_json;
+  const auto both = [](const PictureSize& size) { return Json{{"height", size.height}, {"width", size.width}}; };
+  Json json{{"image_processor_type", "ViTImageProcessor"},
+            {"do_resize", config_.resize.has_value()},
+            {"do_center_crop", config_.center_crop.has_value()},
+            {"do_rescale", config_.rescale_factor.has_value()},
+            {"do_normalize", config_.normalize.has_value()}};
+  if (config_.resize) {
+    const std::int64_t edge = config_.resize->shortest_edge;
+    json["size"] = edge > 0 ? Json{{"shortest_edge", edge}} : both(config_.resize->size);
+    json["resample"] = config_.resize->resampling == Resampling::bilinear ? 2 : 3;
+  }
+  if (config_.center_crop) json["crop_size"] = both(*config_.center_crop);
+  if (config_.rescale_factor) json["rescale_factor"] = *config_.rescale_factor;
+  if (config_.normalize) {
+    json["image_mean"] = config_.normalize->mean;
+    json["image_std"] = config_.normalize->deviation;
+  }
+  write_file(folder + "/preprocessor_config.json", json.dump(2) + "\n");
 }
 
 }  // namespace qkv

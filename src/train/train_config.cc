@@ -3,22 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <set>
-
 #include "io/json_document.h"
 #include "train/train_keys.h"
 
 namespace qkv::training {
 namespace {
-
-void expect_known(const io::JsonValue& object, const std::set<std::string>& known) {
-  object.for_each_member([&](const std::string& key, const io::JsonValue& member) {
-    if (known.contains(key)) return;
-    std::string names;
-    for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-    member.refuse("is unknown; known are " + names);
-  });
-}
 
 // What needs more than one key, and what follows from other keys.
 void complete(const io::JsonValue& root, TrainConfig& config) {
@@ -54,22 +43,8 @@ void complete(const io::JsonValue& root, TrainConfig& config) {
 TrainConfig read_train_config(const std::string& path) {
   const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
-  std::set<std::string> sections;
-  for (const TrainKey& key : train_keys()) sections.insert(key.section);
-  expect_known(root, sections);
-  for (const std::string& section : sections) {
-    std::set<std::string> known;
-    for (const TrainKey& key : train_keys()) {
-      if (key.section == section) known.insert(key.name);
-    }
-    if (const auto object = root.find(section)) expect_known(*object, known);
-  }
   TrainConfig config;
-  for (const TrainKey& key : train_keys()) {
-    const io::JsonValue section = root[key.section];
-    const bool required = key.otherwise.empty();
-    if (const auto value = required ? section[key.name] : section.find(key.name)) key.read(*value, config);
-  }
+  read_keys(root, train_keys(), config);
   complete(root, config);
   return config;
 }

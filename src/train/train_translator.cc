@@ -9,14 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "core/refuse.h"
 #include "io/crc32.h"
 #include "models/folder_tensors.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/models/marian.h"
 #include "qkv/text/tokenizer.h"
-#include "train/checkpoints.h"
+#include "train/out_folder.h"
 #include "train/train_config.h"
 #include "train/training_pairs.h"
 #include "train/vocabularies.h"
@@ -49,20 +48,6 @@ class TrainedMarian : public TrainableOn<PairBatch> {
   Marian& model_;
   const TrainConfig& config_;
 };
-
-// What would be overwritten belongs to a training that can go on, or nothing is there yet.
-void expect_own(const TrainTranslatorFiles& files, std::span<const Vocabulary> vocabularies) {
-  if (training::Checkpoints::exist(files.out + "/checkpoints")) return;
-  for (const char* name : {"model.safetensors", "config.json", "generation_config.json", training::kTokenizerFile,
-                           training::kTargetTokenizerFile, "tokenizer_config.json"}) {
-    const std::string path = files.out + "/" + name;
-    const auto is_given = [&](const Vocabulary& own) { return own.is_given() && fs::equivalent(path, own.path()); };
-    if (!fs::exists(path) || std::any_of(vocabularies.begin(), vocabularies.end(), is_given)) continue;
-    refuse(path,
-           "already exists, and the folder has no checkpoints to resume from; train into another folder, or "
-           "remove it");
-  }
-}
 
 std::string checksum(std::string_view bytes) { return fmt::format("{:08x}", io::crc32(bytes)); }
 
@@ -149,7 +134,14 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   }
   const io::PairLines train_texts = training::read_training_pairs(files.train, reserved, files, notice);
   const io::PairLines valid_texts = training::read_training_pairs(files.valid, reserved, files, notice);
-  expect_own(files, vocabularies);
+  const auto is_given = [&](const std::string& path) {
+    return std::ranges::any_of(
+        vocabularies, [&](const Vocabulary& own) { return own.is_given() && fs::equivalent(path, own.path()); });
+  };
+  training::expect_own_files(files.out,
+                             {"model.safetensors", "config.json", "generation_config.json", training::kTokenizerFile,
+                              training::kTargetTokenizerFile, "tokenizer_config.json"},
+                             is_given);
   training::notice_shared_pairs(train_texts, valid_texts, files.valid, notice);
   for (Vocabulary& own : vocabularies) {
     std::vector<const std::string*> texts;

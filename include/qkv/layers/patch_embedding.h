@@ -11,16 +11,9 @@
 #include "qkv/layers/linear.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/weights.h"
+#include "qkv/pictures.h"
 
 namespace qkv {
-
-// In pixels, or in patches.
-struct PictureSize {
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-
-  bool operator==(const PictureSize&) const = default;
-};
 
 struct PatchEmbeddingConfig {
   std::int64_t channels = 3;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "qkv/pictures.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -20,15 +21,10 @@ enum class Resampling {
   bicubic,   // Keys's cubic, a = -1/2, 2 wide
 };
 
-struct PictureSize {
-  std::int64_t height = 224;
-  std::int64_t width = 224;
-};
-
 // The steps in their order; one that is not there is left out. Defaults: those of ViTImageProcessor.
 struct ImageProcessorConfig {
   struct Resize {
-    PictureSize size{};
+    PictureSize size{224, 224};
     std::int64_t shortest_edge = 0;  // if not 0, instead of `size`: height to width stay as they were
     Resampling resampling = Resampling::bilinear;
   };
@@ -55,6 +51,8 @@ class ImageProcessor {
   // than bilinear (2) and bicubic (3). A picture has three channels and rows, columns, channels in this order whatever
   // do_convert_rgb and data_format say.
   static ImageProcessorConfig read_config(const std::string& folder);
+  // Writes such a file, that of a ViTImageProcessor.
+  void save(const std::string& folder) const;
   static ImageProcessor load(const std::string& folder) { return ImageProcessor(read_config(folder)); }
 
   // u8 [height, width, 3] to f32 [height, width, 3]. Resized pixels are those of Image.resize in Pillow 13, and the

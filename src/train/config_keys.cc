@@ -1,14 +1,10 @@
-// The table of keys as text and as Markdown.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "train/train_keys.h"
+// Tables of keys as text and as Markdown, and what is no key.
+#include "train/config_keys.h"
 
 namespace qkv::training {
 namespace {
 
-std::string default_of(const TrainKey& key) { return key.otherwise.empty() ? "required" : key.otherwise; }
+std::string default_of(const KeyWords& key) { return key.otherwise.empty() ? "required" : key.otherwise; }
 
 // Words in lines of at most `width`, each behind `indent`.
 std::string wrapped(const std::string& text, std::size_t width, const std::string& indent) {
@@ -28,10 +24,10 @@ std::string wrapped(const std::string& text, std::size_t width, const std::strin
 
 }  // namespace
 
-std::string train_keys_text() {
+std::string keys_text(const std::vector<KeyWords>& keys) {
   constexpr std::size_t kColumns = 98;
-  std::string text = "Keys of the config, with type, unit and default (docs/training.md):\n", section;
-  for (const TrainKey& key : train_keys()) {
+  std::string text, section;
+  for (const KeyWords& key : keys) {
     if (key.section != section) text += fmt::format("\n\"{}\"\n", key.section);
     section = key.section;
     const std::string unit = key.unit == "-" ? "" : " (" + key.unit + ")";
@@ -41,13 +37,22 @@ std::string train_keys_text() {
   return text;
 }
 
-std::string train_keys_markdown() {
+std::string keys_markdown(const std::vector<KeyWords>& keys) {
   std::string text = "| key | type | unit | default | meaning |\n| --- | --- | --- | --- | --- |\n";
-  for (const TrainKey& key : train_keys()) {
+  for (const KeyWords& key : keys) {
     text += fmt::format("| `{}.{}` | {} | {} | {} | {} |\n", key.section, key.name, key.type, key.unit, default_of(key),
                         key.meaning);
   }
   return text;
+}
+
+void expect_known(const io::JsonValue& object, const std::set<std::string>& known) {
+  object.for_each_member([&](const std::string& key, const io::JsonValue& member) {
+    if (known.contains(key)) return;
+    std::string names;
+    for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+    member.refuse("is unknown; known are " + names);
+  });
 }
 
 }  // namespace qkv::training

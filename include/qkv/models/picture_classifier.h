@@ -1,0 +1,41 @@
+// From a picture to the classes that it may be of: an image processor and a Vision Transformer with a classifier.
+//
+//   PictureClassifier classifier = PictureClassifier::load("models/digits");
+//   for (const ClassProbability& found : classifier.classify(read_picture("7.png"), 3)) ...
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "qkv/models/image_processor.h"
+#include "qkv/models/vit.h"
+
+namespace qkv {
+
+struct ClassProbability {
+  std::string label;
+  double probability = 0;  // softmax of the logits
+};
+
+// Safe for concurrent calls.
+class PictureClassifier {
+ public:
+  // `folder` holds what Vit::load and ImageProcessor::load read. FormatError as from these, and for a model without a
+  // classifier.
+  static PictureClassifier load(const std::string& folder);
+
+  PictureClassifier(ImageProcessor processor, Vit model);
+
+  // The `top` most probable classes of a picture u8 [height, width, 3], falling; of equal ones the first of the model.
+  std::vector<ClassProbability> classify(const TensorView& picture, std::int64_t top = 1,
+                                         const VitOptions& options = {}) const;
+
+  const ImageProcessor& processor() const { return processor_; }
+  const Vit& model() const { return model_; }
+
+ private:
+  ImageProcessor processor_;
+  Vit model_;
+};
+
+}  // namespace qkv

@@ -1,0 +1,46 @@
+// PictureClassifier: prepares a picture, runs the model, and sorts its classes.
+#include "qkv/models/picture_classifier.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/refuse.h"
+#include "qkv/error.h"
+
+namespace qkv {
+
+PictureClassifier PictureClassifier::load(const std::string& folder) {
+  ImageProcessor processor = ImageProcessor::load(folder);
+  Vit model = Vit::load(folder);
+  if (model.config().labels.empty()) {
+    throw FormatError(folder + ": the model has no classifier; classifier.weight is missing");
+  }
+  return {std::move(processor), std::move(model)};
+}
+
+PictureClassifier::PictureClassifier(ImageProcessor processor, Vit model)
+    : processor_(std::move(processor)), model_(std::move(model)) {
+  refuse_unless(!model_.config().labels.empty(), "picture_classifier", "the model has no classifier");
+}
+
+std::vector<ClassProbability> PictureClassifier::classify(const TensorView& picture, std::int64_t top,
+                                                          const VitOptions& options) const {
+  refuse_unless(top >= 1, "picture_classifier", "top is {}, at least 1 is needed", top);
+  const Tensor pixels = processor_.process(picture, options.threads);
+  const Tensor logits = model_.logits(pixels.view().reshape({1, pixels.size(0), pixels.size(1), 3}), options);
+  const std::vector<double> row(logits.data<float>(), logits.data<float>() + logits.size(1));
+  std::vector<std::size_t> order(row.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return row[a] > row[b]; });
+  double sum = 0;
+  for (const double logit : row) sum += std::exp(logit - row[order[0]]);
+  order.resize(std::min(order.size(), static_cast<std::size_t>(top)));
+  std::vector<ClassProbability> found;
+  for (const std::size_t i : order) {
+    found.push_back({model_.config().labels[i], std::exp(row[i] - row[order[0]]) / sum});
+  }
+  return found;
+}
+
+}  // namespace qkv

@@ -1,0 +1,74 @@
+// train_classifier(): checks files and folder, makes the model, and trains.
+#include "qkv/train/train_classifier.h"
+
+#include <fmt/format.h>
+
+#include "train/classifier_config.h"
+#include "train/labelled_pictures.h"
+#include "train/out_folder.h"
+
+namespace qkv {
+namespace {
+
+using training::ClassifierConfig;
+using training::PictureFiles;
+
+// The model with the options of its training.
+class TrainedVit : public TrainableOn<LabelledPictures> {
+ public:
+  TrainedVit(Vit& model, const ClassifierConfig& config) : model_(model), config_(config) {}
+
+  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
+  void update(const ParameterUpdater& updater) override { model_.update(updater); }
+  std::string metric_name() const override { return "accuracy"; }
+  LossSum loss(const LabelledPictures& batch) const override { return model_.loss(batch); }
+  LossSum backward(const LabelledPictures& batch, std::uint64_t dropout_seed) override {
+    return model_.backward(
+        batch, {.dropout = config_.dropout, .label_smoothing = config_.label_smoothing, .seed = dropout_seed});
+  }
+
+ private:
+  Vit& model_;
+  const ClassifierConfig& config_;
+};
+
+std::map<std::string, std::string> identity_of(const ClassifierConfig& config) {
+  const auto number = [](auto value) { return fmt::format("{}", static_cast<std::int64_t>(value)); };
+  const VitConfig& model = config.model;
+  std::string labels;
+  for (const std::string& label : model.labels) labels += label + "\n";
+  return {{"picture", number(config.picture)},      {"patch", number(config.patch)},
+          {"model_dim", number(model.model_dim)},   {"heads", number(model.heads)},
+          {"ff_dim", number(model.ff_dim)},         {"layers", number(model.layers)},
+          {"activation", number(model.activation)}, {"classes", labels}};
+}
+
+}  // namespace
+
+TrainingResult train_classifier(const TrainClassifierFiles& files, const TrainingOptions& options) {
+  ClassifierConfig config = training::read_classifier_config(files.config);
+  const ImageProcessor processor({.resize = ImageProcessorConfig::Resize{.size = config.model.picture}});
+  const PictureFiles train_pictures = training::read_labelled_pictures(files.train, config.largest, processor);
+  const PictureFiles valid_pictures = training::with_labels(
+      training::read_labelled_pictures(files.valid, config.largest, processor), train_pictures.labels, files.valid);
+  training::expect_own_files(files.out, {"model.safetensors", "config.json", "preprocessor_config.json"});
+  config.model.labels = train_pictures.labels;
+  Vit model = Vit::initial(config.model, config.training.seed);
+  TrainedVit trained(model, config);
+  const Tensor dark = processor.process(Tensor::zeros({1, 1, 3}, Dtype::u8));
+  const std::vector<float> black(dark.data<float>(), dark.data<float>() + 3);
+  TrainingOptions all_options = options;
+  all_options.identity = identity_of(config);
+  all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
+                          {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
+  all_options.write_model = [&] {
+    processor.save(files.out);
+    model.save(files.out, config.dtype);
+  };
+  return train(trained,
+               TrainingData<LabelledPictures>{training::PictureExamples(train_pictures, config.shift, black),
+                                              training::PictureExamples(valid_pictures, 0, black)},
+               config.training, files.out, all_options);
+}
+
+}  // namespace qkv
