@@ -75,7 +75,7 @@ PictureFiles read_rows(const std::string& path, std::int64_t largest, const Imag
     }
     for (std::int64_t p = 1; p <= pixels; ++p) {
       if (row[p] >= 0 && row[p] <= static_cast<double>(largest)) continue;
-      refuse_row(fmt::format("pixel {} is {}; it must be 0 to {}, the config's pictures.largest", p, row[p], largest));
+      refuse_row(fmt::format("pixel {} is {}; it must be 0 to {}, the largest", p, row[p], largest));
     }
     of_rows.push_back(static_cast<std::int64_t>(row[0]));
     numbers.insert(of_rows.back());
