@@ -39,7 +39,7 @@ Memory cost(const Load& load) {
     set_threads(1);
     malloc_trim(0);  // what earlier tests have left
     const Memory before = memory();
-    const auto kept = load();
+    [[maybe_unused]] const auto kept = load();
     const Memory after = memory();
     const Memory added{.resident = after.resident - before.resident, .peak = after.peak - before.resident};
     _exit(write(ends[1], &added, sizeof added) == sizeof added ? 0 : 1);

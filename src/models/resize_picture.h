@@ -1,6 +1,5 @@
-// Resizing of 8-bit pictures with the arithmetic of Image.resize in Pillow 13 (libImaging/Resample.c): one direction, by
-// weights in fixed point of 22 bits, rounded to 8 bits, then the other. Earlier versions of Pillow always resize rows
-// first; of noise, bicubic, other orders give pixels that differ by 20 of 255.
+// Resizing of 8-bit pictures with the arithmetic of Image.resize in Pillow 13 (libImaging/Resample.c): one direction,
+// by weights in fixed point of 22 bits, rounded to 8 bits, then the other.
 #pragma once
 
 #include <cstdint>

@@ -143,14 +143,14 @@ TEST(Pictures, RefusesWhatIsNoPicture) {
       {png({.filter = 1}, ""), "PNG: "},
       {png({.interlacing = 2}, ""), "PNG: "},
       {png({}, png_chunk("IEND", "")), "PNG: "},
-      {png_of({.colour = 3}, std::string(2, '\0')), "PNG: Missing PLTE"},
+      {png_of({.colour = 3}, std::string(2, '\0')), "PNG: IDAT: Missing PLTE before IDAT"},
       {png_of({.height = 2}, std::string(2, '\0')), "PNG: "},
       {png_of({.width = 2}, std::string("\0\1\2", 3)).replace(41, 2, "\x79\x01"), "PNG: "},
       {png_of({.width = 3, .depth = 2, .colour = 3}, std::string("\0\x18", 2), png_chunk("PLTE", "abcdef")),
        "PNG: row 0, column 2: colour 2 of a palette of 2"},
       {replaced(test::slurp(golden_picture("rgb8.png")), "IDAT", "IDAU"), "PNG: "},
-      {with_jpeg_size(jpeg, 0, 5), "JPEG: "},
-      {with_jpeg_size(jpeg, 5, 0), "JPEG: "},
+      {test::with_jpeg_size(jpeg, 0, 5), "JPEG: "},
+      {test::with_jpeg_size(jpeg, 5, 0), "JPEG: "},
       {replaced(jpeg, "\xff\xc0", "\xff\xc9"), "JPEG: arithmetic coding is not supported"},
       {replaced(jpeg, "\xff\xc0", "\xff\xc3"), "JPEG: "},
       {replaced(jpeg, std::string("\xff\xc0\0\x0b\x08", 5), std::string("\xff\xc0\0\x0b\x0c", 5)), "JPEG: "},
@@ -175,7 +175,7 @@ TEST(Pictures, RefusesTooManyPixelsByTheHeader) {
   EXPECT_NE(refusal(png({.width = 1'000'001, .height = 1}, png_chunk("IDAT", ""))).find("at most"), std::string::npos);
   EXPECT_NE(refusal(png({.width = 1, .height = 0x7fffffff}, png_chunk("IDAT", ""))).find("at most"), std::string::npos);
   const std::string jpeg = test::slurp(golden_picture("rgb_420_progressive.jpg"));
-  EXPECT_NE(refusal(with_jpeg_size(jpeg, 65500, 978)).find("978 x 65500 pixels; at most"), std::string::npos);
+  EXPECT_NE(refusal(test::with_jpeg_size(jpeg, 65500, 978)).find("978 x 65500 pixels; at most"), std::string::npos);
 }
 
 TEST(Pictures, RefusesMorePixelsThanTheBytesCanHold) {
@@ -183,7 +183,7 @@ TEST(Pictures, RefusesMorePixelsThanTheBytesCanHold) {
                 .find("the pixels take 186046 bytes at least, but"),
             std::string::npos);
   for (const char* name : {"gray.jpg", "rgb_420.jpg", "rgb_420_progressive.jpg", "cmyk.jpg"}) {
-    EXPECT_NE(refusal(with_jpeg_size(test::slurp(golden_picture(name)), 8000, 8000))
+    EXPECT_NE(refusal(test::with_jpeg_size(test::slurp(golden_picture(name)), 8000, 8000))
                   .find("the pixels take 125000 bytes at least, but"),
               std::string::npos);
   }
