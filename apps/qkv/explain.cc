@@ -183,7 +183,7 @@ void run(const Command& command, const ExplainOptions& options) {
   style.width = static_cast<int>(options.width.value_or(style.width));
   style.full = options.full;
   std::string text;
-  if (any_given(command, {"--model", "--text"})) {
+  if (any_given(command, {"--model", "--text", "--image", "--layer", "--head", "--token", "--svg"})) {
     text = explain_model(command, options.model, options.json, style);
   } else {
     const Explanation explanation = explain(input_of(command, options));

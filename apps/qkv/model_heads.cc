@@ -1,4 +1,4 @@
-// qkv explain --text: declares its options, runs the model and prints its heads.
+// qkv explain --text and --image: declares their options, runs the model and prints its heads.
 #include "model_heads.h"
 
 #include <algorithm>
@@ -8,7 +8,9 @@
 
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
+#include "qkv/explain/picture_attention.h"
 #include "qkv/explain/translated_text.h"
+#include "qkv/files.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -16,13 +18,13 @@ namespace {
 
 // Not by a rule of --text, which would list every other option in the help.
 void refuse_others(const Command& command) {
-  constexpr std::array<std::string_view, 12> kOwn = {"--model", "--text",    "--attention", "--layer",
-                                                     "--head",  "--token",   "--json",      "--weights",
-                                                     "--width", "--threads", "--full",      "--help"};
+  constexpr std::array<std::string_view, 14> kOwn = {"--model", "--text",    "--image", "--attention", "--layer",
+                                                     "--head",  "--token",   "--json",  "--weights",   "--svg",
+                                                     "--width", "--threads", "--full",  "--help"};
   for (const std::string& name : command.given()) {
-    if (std::find(kOwn.begin(), kOwn.end(), name) == kOwn.end()) {
-      throw UsageError(name, "cannot be combined with --text");
-    }
+    if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
+    throw UsageError(name,
+                     command.given("--image") ? "cannot be combined with --image" : "cannot be combined with --text");
   }
 }
 
@@ -39,16 +41,35 @@ std::size_t chosen_site(const std::vector<AttentionSite>& sites, const std::opti
   throw UsageError("--attention", "must be given: " + names);
 }
 
+std::string traced(const Explainable& input, std::size_t site, const ModelOptions& options, bool json,
+                   const TextStyle& style) {
+  const HeadTrace trace = trace_head(input, {.layer = *options.layer, .head = *options.head, .site = site});
+  std::optional<std::int64_t> token;
+  if (options.token) token = find_token(trace.tokens, *options.token);
+  return json ? to_json(trace, token) + "\n" : to_text(trace, token, style);
+}
+
 std::string explained(const Explainable& input, const ModelOptions& options, bool json, const TextStyle& style) {
   if (!options.layer) {
     const HeadSurvey survey = survey_heads(input, {.keep_weights = options.weights});
     return json ? to_json(survey) + "\n" : to_text(survey, style);
   }
-  const std::size_t site = chosen_site(input.attentions().sites, options.attention);
-  const HeadTrace trace = trace_head(input, {.layer = *options.layer, .head = *options.head, .site = site});
-  std::optional<std::int64_t> token;
-  if (options.token) token = find_token(trace.tokens, *options.token);
-  return json ? to_json(trace, token) + "\n" : to_text(trace, token, style);
+  return traced(input, chosen_site(input.attentions().sites, options.attention), options, json, style);
+}
+
+std::string explained_picture(const ModelOptions& options, bool json, const TextStyle& style) {
+  const ImageProcessor processor = ImageProcessor::load(options.folder);
+  const Tensor file = read_picture(options.image);
+  const Vit model = Vit::load(options.folder);
+  const EncodedPicture picture(model, processor.process(file), {.stop = interruption()});
+  if (options.layer) return traced(picture, chosen_site(picture.attentions().sites, {}), options, json, style);
+  const PictureAttention seen = survey_picture(picture, options.token.value_or("class"));
+  const Tensor view = view_of(picture.pixels(), processor.config());
+  const PictureSize patch = model.config().patch;
+  const TensorView covered =
+      view.view().slice(0, 0, seen.grid.height * patch.height).slice(1, 0, seen.grid.width * patch.width);
+  if (!options.svg.empty()) write_file(options.svg, to_svg(seen, covered));
+  return json ? to_json(seen) + "\n" : to_text(seen, covered, style);
 }
 
 }  // namespace
@@ -59,25 +80,37 @@ std::vector<Option> model_options(ModelOptions& options) {
       {"encoder", "encoder"}, {"decoder", "decoder"}, {"encoder-decoder", "encoder-decoder"}};
   return {{"--model", file(options.folder, "FOLDER"),
            "folder of the model whose heads --text shows: config.json, model.safetensors, tokenizer.json (default: "
-           "English to Spanish, the model that comes with qkv)",
-           needs("--text")},
+           "English to Spanish, the model that comes with qkv); of a Vision Transformer --image: "
+           "preprocessor_config.json instead of tokenizer.json"},
           {"--text", text(options.text, "TEXT"), "show what a model's heads attend to in this text"},
-          {"--layer", whole(options.layer, 0, kLargest), "with --text: show one head in full, of this layer (from 0)",
-           needs("--text", "--head")},
-          {"--head", whole(options.head, 0, kLargest), "the head of that layer, from 0", needs("--text", "--layer")},
+          {"--image", file(options.image), "show where the heads of a Vision Transformer look in this PNG or JPEG file",
+           needs("--model") & excludes("--text", "--attention", "--weights")},
+          {"--layer", whole(options.layer, 0, kLargest), "with a model: show one head in full, of this layer (from 0)",
+           needs("--head")},
+          {"--head", whole(options.head, 0, kLargest), "the head of that layer, from 0", needs("--layer")},
           {"--attention", choice(options.attention, sites), "of a translation model: the attention of that head",
            needs("--layer")},
           {"--token", text(options.token, "TOKEN"),
            "with --layer and --head: show the computation of this token step by step; its text (the first one) or its "
-           "number",
-           needs("--layer")},
+           "number. With --image alone: where this token looks, \"class\" or a patch by row and column, \"3,4\" "
+           "(default: class)"},
           {"--weights", flag(options.weights),
            "with --text and --json, without --layer: the weights of every head too, layers x heads x tokens^2 numbers",
-           needs("--text", "--json") & excludes("--layer")}};
+           needs("--text", "--json") & excludes("--layer")},
+          {"--svg", file(options.svg), "with --image: draw the heads over the picture, into this file",
+           needs("--image") & excludes("--layer")}};
 }
 
 std::string explain_model(const Command& command, const ModelOptions& options, bool json, const TextStyle& style) {
   refuse_others(command);
+  if (options.text.empty() && options.image.empty() && !command.given("--text")) {
+    throw UsageError("give --text or --image: what the model is to read");
+  }
+  if (options.token && !options.layer && options.image.empty()) {
+    throw UsageError("--token", "needs --layer and --head");
+  }
+  if (!options.image.empty()) return explained_picture(options, json, style);
+  if (Vit::is_in(options.folder)) throw UsageError("--text", "the model reads pictures; give --image");
   if (Marian::is_in(options.folder)) {
     const Translator translator = Translator::load(options.folder);
     return explained(TranslatedText(translator, options.text, {.stop = interruption()}), options, json, style);

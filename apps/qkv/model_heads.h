@@ -1,4 +1,4 @@
-// qkv explain --model: what the heads of a model attend to in a text.
+// qkv explain --model: what the heads of a model attend to in a text or a picture.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 namespace qkv::app {
 
 struct ModelOptions {
-  std::string folder = QKV_MODEL, text;
+  std::string folder = QKV_MODEL, text, image, svg;
   std::optional<std::int64_t> layer, head;
   std::optional<std::string> attention, token;
   bool weights = false;
 };
 
-// --model, --text, --attention, --layer, --head, --token and --weights.
+// --model, --text, --image, --attention, --layer, --head, --token, --weights and --svg.
 std::vector<Option> model_options(ModelOptions& options);
 
 // What the command prints. UsageError for an option of the other explanations.

@@ -74,8 +74,12 @@ Vit Vit::initial(const VitConfig& config, std::uint64_t seed) {
 
 Tensor Vit::forward(const TensorView& pictures, const VitOptions& options, Observer* observer) const {
   const Tensor x = embeddings_.forward(pictures, options.threads);
-  if (observer != nullptr) observer->receive("embeddings", x);
-  return encoder_.forward(x, {.threads = options.threads, .stop = options.stop}, observer);
+  const TensorView rows = x.view().reshape({x.size(0) * x.size(1), x.size(2)});
+  if (observer != nullptr) observer->receive("embeddings", rows);
+  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(x.size(0)), x.size(1));
+  const Tensor offsets = offsets_of(lengths);
+  const Tensor hidden = encoder_.forward({rows, offsets}, {.threads = options.threads, .stop = options.stop}, observer);
+  return Tensor::copy(hidden.view().reshape(x.shape()));
 }
 
 Tensor Vit::features(const Tensor& hidden) const {

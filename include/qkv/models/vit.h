@@ -77,8 +77,12 @@ class Vit {
   // Weights to train from (initial_weights.h).
   static Vit initial(const VitConfig& config, std::uint64_t seed);
 
+  // The patches of pictures of this size. std::invalid_argument if there is none.
+  PictureSize grid_of(const PictureSize& pixels) const { return embeddings_.grid_of(pixels); }
+
   // pictures [batch, height, width, channels] of any size that holds a patch -> the last hidden states [batch, 1 +
-  // patches, model_dim]. The observer receives "embeddings", then what transformer.h names.
+  // patches, model_dim]. The observer receives "embeddings" and what transformer.h names, as rows [tokens, ...] of all
+  // pictures.
   Tensor forward(const TensorView& pictures, const VitOptions& options = {}, Observer* observer = nullptr) const;
   // [batch, labels]. std::invalid_argument if the model has no classifier.
   Tensor logits(const TensorView& pictures, const VitOptions& options = {}, Observer* observer = nullptr) const;

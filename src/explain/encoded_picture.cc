@@ -1,0 +1,33 @@
+// Lists the attentions of a Vision Transformer over a picture.
+#include "qkv/explain/encoded_picture.h"
+
+#include <fmt/format.h>
+
+#include "explain/require.h"
+
+namespace qkv {
+
+EncodedPicture::EncodedPicture(const Vit& model, Tensor pixels, const VitOptions& options)
+    : model_(model), pixels_(std::move(pixels)), options_(options) {
+  const VitConfig& config = model.config();
+  require(pixels_.rank() == 3, "the picture must be [height, width, channels], got {}", to_string(pixels_.shape()));
+  grid_ = model.grid_of({pixels_.size(0), pixels_.size(1)});
+  AttentionSequence tokens{.name = "tokens", .tokens = {"class"}, .special = {1}};
+  for (std::int64_t y = 0; y < grid_.height; ++y) {
+    for (std::int64_t x = 0; x < grid_.width; ++x) tokens.tokens.push_back(fmt::format("{},{}", y, x));
+  }
+  tokens.special.resize(tokens.tokens.size());
+  attentions_ = {.sequences = {std::move(tokens)},
+                 .sites = {{.name = "heads",
+                            .before = "layers.",
+                            .after = ".",
+                            .layers = config.layers,
+                            .heads = config.heads,
+                            .model_dim = config.model_dim}}};
+}
+
+void EncodedPicture::run(Observer& observer) const {
+  model_.forward(pixels_.view().reshape({1, pixels_.size(0), pixels_.size(1), pixels_.size(2)}), options_, &observer);
+}
+
+}  // namespace qkv

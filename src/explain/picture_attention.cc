@@ -1,0 +1,95 @@
+// Collects where the heads of a Vision Transformer look, and rolls their weights out over the layers.
+#include "qkv/explain/picture_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "explain/json_numbers.h"
+#include "explain/observe.h"
+#include "explain/require.h"
+
+namespace qkv {
+namespace {
+
+// row [tokens] times (A + I) / 2, A the mean over the heads of weights [tokens, heads, tokens].
+std::vector<double> through_layer(const std::vector<double>& row, const Tensor& weights) {
+  const std::int64_t tokens = weights.size(0), heads = weights.size(1);
+  std::vector<double> next(row.size());
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    const double own = row[static_cast<std::size_t>(i)] / 2;
+    next[static_cast<std::size_t>(i)] += own;
+    const float* weight = weights.data<float>() + i * heads * tokens;
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t j = 0; j < tokens; ++j) {
+        next[static_cast<std::size_t>(j)] += own / static_cast<double>(heads) * static_cast<double>(*weight++);
+      }
+    }
+  }
+  return next;
+}
+
+// All but the class token's.
+Tensor patches_of(const double* row, const PictureSize& grid) {
+  Tensor patches = Tensor::uninitialized({grid.height, grid.width}, Dtype::f64);
+  std::copy_n(row + 1, patches.element_count(), patches.data<double>());
+  return patches;
+}
+
+}  // namespace
+
+PictureAttention survey_picture(const EncodedPicture& picture, const std::string& token) {
+  const AttentionSite& site = picture.attentions().sites.front();
+  const AttentionSequence& sequence = picture.attentions().sequences.front();
+  const std::int64_t query = find_token(sequence.tokens, token);
+  PictureAttention seen{.grid = picture.grid(), .token = sequence.tokens[static_cast<std::size_t>(query)]};
+  std::vector<Tensor> layers;
+  observe(picture, [&](std::string_view name, const TensorView& value) {
+    const std::int64_t layer = std::ssize(layers);
+    if (name != site.scope(layer) + "weights") return;
+    layers.push_back(Tensor::copy(value));
+    for (std::int64_t head = 0; head < site.heads; ++head) {
+      const Tensor weights = part_of(value, head);
+      const double* row = weights.data<double>() + query * weights.size(1);
+      seen.heads.push_back({.index = {.layer = layer, .head = head},
+                            .summary = summarize_head(weights, sequence.special),
+                            .to_class = row[0],
+                            .patches = patches_of(row, seen.grid)});
+    }
+  });
+  // The last layer's row first: so one row passes through all of them.
+  std::vector<double> row(sequence.tokens.size());
+  row[static_cast<std::size_t>(query)] = 1;
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) row = through_layer(row, *layer);
+  seen.rollout = patches_of(row.data(), seen.grid);
+  return seen;
+}
+
+Tensor view_of(const Tensor& pixels, const ImageProcessorConfig& config) {
+  require(pixels.rank() == 3 && pixels.size(2) == 3 && pixels.dtype() == Dtype::f32,
+          "the pixels must be f32 [height, width, 3], got {}", to_string(pixels.shape()));
+  Tensor view = Tensor::uninitialized(pixels.shape(), Dtype::u8);
+  for (std::int64_t i = 0; i < view.element_count(); ++i) {
+    double value = pixels.data<float>()[i];
+    const auto channel = static_cast<std::size_t>(i % 3);
+    if (config.normalize) value = value * config.normalize->deviation[channel] + config.normalize->mean[channel];
+    value = std::round(value / config.rescale_factor.value_or(1));
+    view.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(std::clamp(value, 0.0, 255.0));
+  }
+  return view;
+}
+
+std::string to_json(const PictureAttention& seen) {
+  OrderedJson object = {{"grid", {seen.grid.height, seen.grid.width}}, {"token", seen.token}};
+  object["rollout"] = json_numbers(seen.rollout);
+  object["heads"] = OrderedJson::array();
+  for (const PictureAttention::Head& head : seen.heads) {
+    object["heads"].push_back({{"layer", head.index.layer},
+                               {"head", head.index.head},
+                               {"entropy", io::json_number(head.summary.entropy)},
+                               {"to_class", io::json_number(head.to_class)},
+                               {"patches", json_numbers(head.patches)}});
+  }
+  return json_text(object);
+}
+
+}  // namespace qkv
