@@ -75,8 +75,9 @@ class PngReader {
       png_set_read_fn(png_, this, fetch);
       png_set_sig_bytes(png_, static_cast<int>(kPngMagic.size()));
       png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // ours is on their product
-      // Texts, profiles and the like are passed over.
+      // Texts, profiles and the like are passed over, of any length.
       png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+      png_set_chunk_malloc_max(png_, 0);
       png_read_info(png_, info_);
     });
     const std::int64_t width = png_get_image_width(png_, info_), height = png_get_image_height(png_, info_);

@@ -1,6 +1,7 @@
 // What reading a picture costs: its pixels, and little more; one that is refused, little.
 #include <gtest/gtest.h>
 
+#include "io/exif.h"
 #include "io/pictures_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/pictures.h"
@@ -32,7 +33,7 @@ TEST(PicturesMemory, ThePixelsOnce) {
 
 TEST(PicturesMemory, NothingForAHeaderAlone) {
   const std::string jpeg = test::slurp(test::golden_picture("rgb_420_progressive.jpg"));
-  const std::string exif = test::jpeg_segment('\xe1', std::string(65533, 'x'));
+  const std::string exif = test::jpeg_segment('\xe1', std::string(io::kExifMagic) + std::string(65527, 'x'));
   std::string segments = "\xff\xd8";
   for (int i = 0; i < 400; ++i) segments += exif;
   std::string texts;
