@@ -104,7 +104,8 @@ std::vector<Option> model_options(ModelOptions& options) {
 std::string explain_model(const Command& command, const ModelOptions& options, bool json, const TextStyle& style) {
   refuse_others(command);
   if (options.text.empty() && options.image.empty() && !command.given("--text")) {
-    throw UsageError("give --text or --image: what the model is to read");
+    const char* option = command.given("--model") ? "--model" : command.given("--layer") ? "--layer" : "--token";
+    throw UsageError(option, "needs --text or --image, what the model is to read");
   }
   if (options.token && !options.layer && options.image.empty()) {
     throw UsageError("--token", "needs --layer and --head");

@@ -99,6 +99,25 @@ TEST(Digits, AreClassifiedByTheModelThatShips) {
   EXPECT_EQ(all.out, "12 of 12 right (100.00 %)\n") << all.err;
 }
 
+TEST_F(Classify, ExplainShowsWhereTheModelLooks) {
+  const std::string svg = path("heads.svg");
+  const Outcome text = run_program({"explain", "--model", path("model"), "--image", picture(), "--svg", svg});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("Where the class token looks: attention rollout over all layers, 2 x 2 patches\n"),
+            std::string::npos)
+      << text.out;
+  EXPECT_TRUE(contents(svg).starts_with("<svg "));
+  const Outcome json =
+      run_program({"explain", "--model", path("model"), "--image", picture(), "--token", "1,0", "--json"});
+  const auto result = nlohmann::json::parse(json.out);
+  EXPECT_EQ(result["token"], "1,0");
+  EXPECT_EQ(result["heads"].size(), 2u);
+  const Outcome steps = run_program(
+      {"explain", "--model", path("model"), "--image", picture(), "--layer", "0", "--head", "1", "--token", "0,1"});
+  EXPECT_EQ(steps.code, 0) << steps.err;
+  EXPECT_NE(steps.out.find("class"), std::string::npos) << steps.out;
+}
+
 TEST_F(Classify, RefusesInOneLine) {
   const auto refusal = [](const std::vector<std::string>& command, int code) {
     const Outcome outcome = run_program(command);
@@ -115,6 +134,11 @@ TEST_F(Classify, RefusesInOneLine) {
             std::string::npos);
   EXPECT_NE(refusal({"classify", "--model", path("model"), "--data", path("valid.csv"), "--largest", "5"}, 3)
                 .find("valid.csv: row 1 (from 1): pixel"),
+            std::string::npos);
+  EXPECT_NE(refusal({"explain", "--model", path("model"), "--text", "x"}, 2).find("--text: the model reads pictures"),
+            std::string::npos);
+  EXPECT_NE(refusal({"explain", "--model", path("model")}, 2).find("--model: needs --text or --image"), std::string::npos);
+  EXPECT_NE(refusal({"explain", "--model", path("model"), "--image", picture(), "--token", "9,9"}, 3).find("9,9"),
             std::string::npos);
   auto with_tokenizer = train("other");
   with_tokenizer.insert(with_tokenizer.end(), {"--tokenizer", path("config.json")});

@@ -28,7 +28,7 @@ TEST(Usage, MessagesNameTheOptionAndWhatWouldBeRight) {
   refused({"explain", "--inputs", "0"}, "--inputs: \"0\" must be a whole number from 1 to 4096");
   refused({"explain", "--json=x"}, "--json takes no value");
   refused({"explain", "--inputs", "3", "--input", "x"}, "--input cannot be combined with --inputs");
-  refused({"explain", "--layer", "1", "--head", "1"}, "--layer requires --text");
+  refused({"explain", "--layer", "1", "--head", "1"}, "--layer: needs --text or --image, what the model is to read");
   refused({"info", "plan"}, "unexpected argument \"plan\"");
 }
 
@@ -57,10 +57,10 @@ TEST(Usage, WholeNumbersAreDecimal) {
 // Those that an option needs and excludes are named in the order in which the help lists them.
 TEST(Usage, RulesNameOptionsInTheOrderOfTheHelp) {
   const std::string help = run_program({"explain", "--help"}).out;
-  EXPECT_NE(help.find("--layer N Needs: --text --head Excludes: --weights\n"), std::string::npos) << help;
-  EXPECT_NE(help.find("--weights Needs: --json --text Excludes: --layer\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("--layer N Needs: --head Excludes: --weights --svg\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("--weights Needs: --json --text Excludes: --image --layer\n"), std::string::npos) << help;
   expect_message(run_program({"explain", "--weights"}), 2, "qkv explain", "--weights requires --json");
-  expect_message(run_program({"explain", "--layer", "1"}), 2, "qkv explain", "--layer requires --text");
+  expect_message(run_program({"explain", "--layer", "1"}), 2, "qkv explain", "--layer requires --head");
 }
 
 }  // namespace
