@@ -139,13 +139,39 @@ std::string image_address(const TensorView& view) {
   return "data:image/bmp;base64," + base64(bytes);
 }
 
-std::string heat_address(const Tensor& weights) {
-  const Tensor heats = heats_of(weights);
-  Tensor picture = Tensor::uninitialized({heats.size(0), heats.size(1), 3}, Dtype::u8);
-  for (std::int64_t i = 0; i < heats.element_count(); ++i) {
-    std::ranges::copy(heat_color(heats.data<double>()[i]), picture.data<std::uint8_t>() + 3 * i);
+// Programs that smooth pictures where they are drawn larger would smear a small one: it is made larger here.
+Tensor enlarged(const TensorView& view) {
+  constexpr std::int64_t kLeast = 128;
+  const std::int64_t side = std::min(view.size(0), view.size(1)), scale = (kLeast + side - 1) / side;
+  Tensor large = Tensor::uninitialized({view.size(0) * scale, view.size(1) * scale, 3}, Dtype::u8);
+  std::uint8_t* to = large.data<std::uint8_t>();
+  for (std::int64_t y = 0; y < large.size(0); ++y) {
+    for (std::int64_t x = 0; x < large.size(1); ++x) {
+      for (std::int64_t c = 0; c < 3; ++c) *to++ = view.at<std::uint8_t>({y / scale, x / scale, c});
+    }
   }
-  return image_address(picture);
+  return large;
+}
+
+// A path for each of 16 heats, in units of a patch.
+std::string heat_paths(const Tensor& weights) {
+  constexpr int kLevels = 16;
+  const Tensor heats = heats_of(weights);
+  std::array<std::string, kLevels> paths;
+  for (std::int64_t y = 0; y < heats.size(0); ++y) {
+    for (std::int64_t x = 0; x < heats.size(1); ++x) {
+      const double heat = heats.view().at<double>({y, x});
+      const auto level = static_cast<std::size_t>(std::clamp(heat, 0.0, 1.0) * (kLevels - 1) + 0.5);
+      paths[level] += fmt::format("M{} {}h1v1h-1z", x, y);
+    }
+  }
+  std::string svg;
+  for (std::size_t level = 0; level < kLevels; ++level) {
+    if (paths[level].empty()) continue;
+    const auto [red, green, blue] = heat_color(static_cast<double>(level) / (kLevels - 1));
+    svg += fmt::format("<path fill=\"#{:02x}{:02x}{:02x}\" d=\"{}\"/>", red, green, blue, paths[level]);
+  }
+  return svg;
 }
 
 // The patch with the largest weight.
@@ -184,7 +210,6 @@ std::string to_text(const PictureAttention& seen, const TensorView& view, const 
 std::string to_svg(const PictureAttention& seen, const TensorView& view) {
   constexpr double kSide = 150, kGap = 12, kTitle = 18;
   const double height = kSide * static_cast<double>(view.size(0)) / static_cast<double>(view.size(1));
-  // The patches cover what is left of the picture after rounding down.
   std::int64_t heads = 0;
   for (const auto& head : seen.heads) heads = std::max(heads, head.index.head + 1);
   const std::int64_t columns = std::max<std::int64_t>(heads, 2),
@@ -195,7 +220,7 @@ std::string to_svg(const PictureAttention& seen, const TensorView& view) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" "
       "font-size=\"12\">\n<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"#ffffff\"/>\n<defs><image id=\"picture\" "
       "width=\"{2:.0f}\" height=\"{3:.1f}\" preserveAspectRatio=\"none\" href=\"{4}\"/></defs>\n",
-      width, row * static_cast<double>(layers + 1) + kGap, kSide, height, image_address(view));
+      width, row * static_cast<double>(layers + 1) + kGap, kSide, height, image_address(enlarged(view)));
   const auto panel = [&](std::int64_t column, std::int64_t line, const std::string& title, const Tensor* weights) {
     const double x = kGap + static_cast<double>(column) * (kSide + kGap), y = kGap + static_cast<double>(line) * row;
     svg += fmt::format(
@@ -203,10 +228,9 @@ std::string to_svg(const PictureAttention& seen, const TensorView& view) {
         "{:.0f})\"><use href=\"#picture\"/>",
         x, y, title, kTitle);
     if (weights != nullptr) {
-      svg += fmt::format(
-          "<image width=\"{:.0f}\" height=\"{:.1f}\" preserveAspectRatio=\"none\" opacity=\"{}\" "
-          "style=\"image-rendering:pixelated\" href=\"{}\"/>",
-          kSide, height, kHeatShare, heat_address(*weights));
+      svg += fmt::format("<g opacity=\"{}\" shape-rendering=\"crispEdges\" transform=\"scale({} {})\">{}</g>",
+                         kHeatShare, kSide / static_cast<double>(weights->size(1)),
+                         height / static_cast<double>(weights->size(0)), heat_paths(*weights));
     }
     svg += "</g></g>\n";
   };

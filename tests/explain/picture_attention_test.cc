@@ -122,11 +122,14 @@ TEST(PictureAttentionDrawing, TextAndSvg) {
   const std::string svg = to_svg(seen, view);
   EXPECT_TRUE(svg.starts_with("<svg "));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  // BMP of 2 x 1, made by Python's struct and base64: the colours of 1/9 and of 1, blue first, rows of 8 bytes.
-  EXPECT_NE(svg.find("data:image/bmp;base64,Qk0+AAAAAAAAADYAAAAoAAAAAgAAAAEAAAABABgAAAAAAAgAAAATCwAAEwsAAAAAAAAAAAAA"
-                     "JwkopP/8AAA="),
+  // 0.1 / 0.9 is 2 of 15 levels; the colours are those of the map's stops at 2 / 15 and 1, by hand.
+  EXPECT_NE(svg.find("<path fill=\"#300b2e\" d=\"M0 0h1v1h-1z\"/><path fill=\"#fcffa4\" d=\"M1 0h1v1h-1z\"/>"),
             std::string::npos)
       << svg;
+  // 64 times as large: 128 x 256 pixels of 24 bits, as Python's struct and base64 write that header.
+  EXPECT_NE(svg.find("data:image/bmp;base64,Qk02gAEAAAAAADYAAAAoAAAAAAEAAIAAAAABABgAAAAAAACAAQATCwAAEwsAAAAAAAAAAAAA"),
+            std::string::npos)
+      << svg.substr(0, 600);
 }
 
 }  // namespace
