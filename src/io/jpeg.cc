@@ -1,7 +1,5 @@
 // JPEG by libjpeg-turbo, each row straight to its place in the upright picture.
 #include <fmt/format.h>
-#include <jerror.h>   // after jpeglib.h
-#include <jpeglib.h>  // after <cstdio>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +15,10 @@
 #include "io/exif.h"
 #include "io/picture_formats.h"
 #include "qkv/error.h"
+// clang-format off: jpeglib.h needs <cstdio>, and jerror.h the version in jpeglib.h
+#include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
 
 namespace qkv::io {
 namespace {
@@ -50,7 +52,7 @@ void place_rgb(const std::uint8_t* line, std::int64_t width, std::uint8_t* to, s
   for (std::int64_t x = 0; x < width; ++x, line += 3, to += step) std::memcpy(to, line, 3);
 }
 
-// Adobe writes 255 for no ink. Without the light that the ink of a colour takes, of what black leaves.
+// Adobe writes 255 for no ink. What light black leaves, without the share of it that the colour's ink takes.
 void place_cmyk(const std::uint8_t* line, std::int64_t width, std::uint8_t* to, std::int64_t step) {
   for (std::int64_t x = 0; x < width; ++x, line += 4, to += step) {
     for (int c = 0; c < 3; ++c) to[c] = static_cast<std::uint8_t>(line[3] - product_255(255 - line[c], line[3]));

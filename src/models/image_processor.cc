@@ -92,17 +92,16 @@ Tensor ImageProcessor::process(const TensorView& picture, int threads) const {
   }
   const PictureSize size = config_.center_crop.value_or(PictureSize{.height = from.size(0), .width = from.size(1)});
   const std::int64_t top = margin(from.size(0), size.height), left = margin(from.size(1), size.width);
-  const std::int64_t from_x = std::max<std::int64_t>(left, 0), end_x = std::min(from.size(1), left + size.width);
   Tensor values = Tensor::uninitialized({size.height, size.width, 3});
   parallel_for(size.height, threads, [&](std::int64_t y, int) {
     float* to = values.data<float>() + y * size.width * 3;
-    const bool inside = y + top >= 0 && y + top < from.size(0);
+    const bool row_inside = y + top >= 0 && y + top < from.size(0);
+    const std::uint8_t* row = from.data<std::uint8_t>() + (row_inside ? y + top : 0) * from.size(1) * 3;
     for (std::int64_t x = 0; x < size.width; ++x, to += 3) {
-      const std::int64_t source = x + left;
-      const std::uint8_t* pixel = inside && source >= from_x && source < end_x
-                                      ? from.data<std::uint8_t>() + ((y + top) * from.size(1) + source) * 3
-                                      : nullptr;
-      for (std::size_t c = 0; c < 3; ++c) to[c] = values_[c][pixel == nullptr ? 0 : pixel[c]];
+      const bool inside = row_inside && x + left >= 0 && x + left < from.size(1);
+      for (std::size_t c = 0; c < 3; ++c) {
+        to[c] = values_[c][inside ? row[(x + left) * 3 + static_cast<std::int64_t>(c)] : 0];
+      }
     }
   });
   return values;
