@@ -137,7 +137,8 @@ TEST_F(Classify, RefusesInOneLine) {
             std::string::npos);
   EXPECT_NE(refusal({"explain", "--model", path("model"), "--text", "x"}, 2).find("--text: the model reads pictures"),
             std::string::npos);
-  EXPECT_NE(refusal({"explain", "--model", path("model")}, 2).find("--model: needs --text or --image"), std::string::npos);
+  EXPECT_NE(refusal({"explain", "--model", path("model")}, 2).find("--model: needs --text or --image"),
+            std::string::npos);
   EXPECT_NE(refusal({"explain", "--model", path("model"), "--image", picture(), "--token", "9,9"}, 3).find("9,9"),
             std::string::npos);
   auto with_tokenizer = train("other");
