@@ -58,6 +58,7 @@ std::string explained(const Explainable& input, const ModelOptions& options, boo
 }
 
 std::string explained_picture(const ModelOptions& options, bool json, const TextStyle& style) {
+  Vit::read_config(options.folder);  // of another kind of model it says so
   const ImageProcessor processor = ImageProcessor::load(options.folder);
   const Tensor file = read_picture(options.image);
   const Vit model = Vit::load(options.folder);

@@ -11,6 +11,7 @@
 namespace qkv {
 
 PictureClassifier PictureClassifier::load(const std::string& folder) {
+  Vit::read_config(folder);  // of another kind of model it says so
   ImageProcessor processor = ImageProcessor::load(folder);
   Vit model = Vit::load(folder);
   if (model.config().labels.empty()) {

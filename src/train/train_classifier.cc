@@ -48,9 +48,11 @@ std::map<std::string, std::string> identity_of(const ClassifierConfig& config) {
 TrainingResult train_classifier(const TrainClassifierFiles& files, const TrainingOptions& options) {
   ClassifierConfig config = training::read_classifier_config(files.config);
   const ImageProcessor processor({.resize = ImageProcessorConfig::Resize{.size = config.model.picture}});
-  const PictureFiles train_pictures = training::read_labelled_pictures(files.train, config.largest, processor);
-  const PictureFiles valid_pictures = training::with_labels(
-      training::read_labelled_pictures(files.valid, config.largest, processor), train_pictures.labels, files.valid);
+  const PictureFiles train_pictures =
+      training::read_labelled_pictures(files.train, config.largest, processor, options.stop);
+  const PictureFiles valid_pictures =
+      training::with_labels(training::read_labelled_pictures(files.valid, config.largest, processor, options.stop),
+                            train_pictures.labels, files.valid);
   training::expect_own_files(files.out, {"model.safetensors", "config.json", "preprocessor_config.json"});
   config.model.labels = train_pictures.labels;
   Vit model = Vit::initial(config.model, config.training.seed);
