@@ -57,31 +57,31 @@ void sync_folder(const std::string& path) {
 
 bool AtomicFolder::is_unfinished(const std::string& path) { return path.ends_with(kUnfinished); }
 
-AtomicFolder::AtomicFolder(const std::string& path) : path_(path), place_(path + kUnfinished) {
+AtomicFolder::AtomicFolder(const std::string& path) : path_(path), unfinished_(path + kUnfinished) {
   std::error_code error;
-  fs::remove_all(place_, error);  // of a process that died here
-  if (error) throw IoError(fmt::format("{}: cannot remove: {}", place_, error.message()));
-  if (::mkdir(place_.c_str(), 0777) != 0) throw_io_error(place_, "write");
+  fs::remove_all(unfinished_, error);  // of a process that died here
+  if (error) throw IoError(fmt::format("{}: cannot remove: {}", unfinished_, error.message()));
+  if (::mkdir(unfinished_.c_str(), 0777) != 0) throw_io_error(unfinished_, "write");
 }
 
 AtomicFolder::~AtomicFolder() {
   if (committed_) return;
   std::error_code ignored;
-  fs::remove_all(place_, ignored);
+  fs::remove_all(unfinished_, ignored);
 }
 
 void AtomicFolder::commit() {
   nlohmann::ordered_json files;
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(place_)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(unfinished_)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
-    const Sum sum = sum_of(place_ + "/" + name);
+    const Sum sum = sum_of(unfinished_ + "/" + name);
     files[name] = {{"bytes", sum.bytes}, {"crc32", fmt::format("{:08x}", sum.crc32)}};
   }
-  write_file(place_ + "/" + kManifest, nlohmann::ordered_json{{"files", files}}.dump(1) + "\n");
-  sync_folder(place_);
-  if (::rename(place_.c_str(), path_.c_str()) != 0) throw_io_error(path_, "write");
+  write_file(unfinished_ + "/" + kManifest, nlohmann::ordered_json{{"files", files}}.dump(1) + "\n");
+  sync_folder(unfinished_);
+  if (::rename(unfinished_.c_str(), path_.c_str()) != 0) throw_io_error(path_, "write");
   committed_ = true;
   const fs::path above = fs::path(path_).parent_path();
   sync_folder(above.empty() ? "." : above.string());

@@ -15,7 +15,7 @@ class AtomicFolder {
   ~AtomicFolder();
 
   // Where the files are to be written, each brought to disk by its writer (write_file and its like do).
-  const std::string& place() const { return place_; }
+  const std::string& unfinished() const { return unfinished_; }
   // Writes the manifest, and brings the folder to disk under its name.
   void commit();
 
@@ -23,7 +23,7 @@ class AtomicFolder {
   static bool is_unfinished(const std::string& path);
 
  private:
-  std::string path_, place_;
+  std::string path_, unfinished_;
   bool committed_ = false;
 };
 

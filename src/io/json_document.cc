@@ -37,7 +37,7 @@ class TreeBuilder : public JsonEvents {
   }
 
  private:
-  nlohmann::json& place(nlohmann::json&& value) {
+  nlohmann::json& insert(nlohmann::json&& value) {
     if (++values_ > kMaxValues) refuse(fmt::format("more than {} values", kMaxValues));
     if (open_.empty()) return *root_ = std::move(value);
     if (open_.back()->is_object()) return *member_ = std::move(value);
@@ -45,12 +45,12 @@ class TreeBuilder : public JsonEvents {
     return open_.back()->back();
   }
   bool add(nlohmann::json&& value) {
-    place(std::move(value));
+    insert(std::move(value));
     return true;
   }
   bool open(nlohmann::json&& value) {
     if (open_.size() == kMaxDepth) refuse(fmt::format("nested deeper than {}", kMaxDepth));
-    open_.push_back(&place(std::move(value)));
+    open_.push_back(&insert(std::move(value)));
     return true;
   }
   bool close() {

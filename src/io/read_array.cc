@@ -58,8 +58,8 @@ Tensor read_tensor(const std::string& path, const std::string& name) {
 }  // namespace
 
 Tensor read_array(const std::string& path) {
-  const io::ArrayPath place = io::parse_array_path(path);
-  if (place.tensor) return read_tensor(place.file, *place.tensor);
+  const io::ArrayPath parsed = io::parse_array_path(path);
+  if (parsed.tensor) return read_tensor(parsed.file, *parsed.tensor);
   if (io::has_ending(path, ".npy")) return read_npy(path);
   if (io::has_ending(path, ".csv")) return read_csv(path);
   if (io::has_ending(path, ".json")) return read_json_matrix(path);

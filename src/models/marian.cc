@@ -21,10 +21,10 @@ namespace qkv {
 namespace {
 
 // What has dropout of its own.
-enum class Place : std::uint32_t { source, target, encoder, decoder };
+enum class Site : std::uint32_t { source, target, encoder, decoder };
 
-Dropout dropout_at(const Dropout& dropout, Place place) {
-  return qkv::dropout_at(dropout, static_cast<std::uint32_t>(place));
+Dropout dropout_at(const Dropout& dropout, Site site) {
+  return qkv::dropout_at(dropout, static_cast<std::uint32_t>(site));
 }
 
 StackConfig stack(const MarianConfig& config, std::int64_t layers, std::int64_t heads, std::int64_t ff_dim) {
@@ -205,10 +205,10 @@ LossSum Marian::loss(const PairBatch& batch) const {
 
 LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& options) {
   const Dropout dropout{.p = options.dropout, .seed = options.seed};
-  const Dropout source_dropout = dropout_at(dropout, Place::source);
-  const Dropout target_dropout = dropout_at(dropout, Place::target);
-  const Dropout encoder_dropout = dropout_at(dropout, Place::encoder);
-  const Dropout decoder_dropout = dropout_at(dropout, Place::decoder);
+  const Dropout source_dropout = dropout_at(dropout, Site::source);
+  const Dropout target_dropout = dropout_at(dropout, Site::target);
+  const Dropout encoder_dropout = dropout_at(dropout, Site::encoder);
+  const Dropout decoder_dropout = dropout_at(dropout, Site::decoder);
   const auto source_positions = check_positions(batch.source.size(), batch.source_offsets, config_.positions);
   const auto target_positions = check_positions(batch.target.size(), batch.target_offsets, config_.positions);
   const std::vector<std::int32_t> target = begun(batch, target_positions, config_);
@@ -231,7 +231,7 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
   const CrossEntropy sum = cross_entropy(
       classes(table, logits_bias_, unpacked), hidden, batch.target,
       {.smoothing = options.label_smoothing, .excluded = excluded(config_)},
-      {.hidden = grad_hidden, .weight = gradient_place(table.weight()), .bias = gradient_place(logits_bias_)});
+      {.hidden = grad_hidden, .weight = gradient_view(table.weight()), .bias = gradient_view(logits_bias_)});
   Tensor grad_memory = Tensor::zeros(memory_rows.shape(), memory_rows.dtype());
   Tensor grad_target =
       decoder_.backward(begun_target, memory, {}, decoder_dropout, decoder_saved, grad_hidden, grad_memory);

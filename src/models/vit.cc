@@ -171,7 +171,7 @@ LossSum Vit::backward(const LabelledPictures& batch, const VitTrainingOptions& o
   const CrossEntropy sum = cross_entropy(
       {.weight = classifier_weight_.value, .bias = classifier_bias_.value}, taken, batch.labels,
       {.smoothing = options.label_smoothing},
-      {.hidden = grad_taken, .weight = gradient_place(classifier_weight_), .bias = gradient_place(classifier_bias_)});
+      {.hidden = grad_taken, .weight = gradient_view(classifier_weight_), .bias = gradient_view(classifier_bias_)});
   Tensor grad = encoder_.backward(x, {}, at_encoder, saved, features_backward(grad_taken, hidden.shape()));
   drop(at_embeddings, grad.view().reshape(rows), grad.view().reshape(rows), 0);
   embeddings_.backward(batch.pictures, grad);

@@ -20,7 +20,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // One sequence of the batch, all f64: q [heads, q_len, head_dim], k [kv_heads, k_len, head_dim],
-// v [kv_heads, k_len, value_dim], and the places for its results.
+// v [kv_heads, k_len, value_dim], and its outputs.
 struct Sequence {
   std::int64_t batch_index;
   std::int64_t query_start, key_start;  // packed: rows of the sequences before
@@ -178,7 +178,7 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
   }
 }
 
-// Sequence b of the batch, without places for its results; q, k and v in the batch's form.
+// Sequence b of the batch, without its outputs; q, k and v in the batch's form.
 Sequence sequence_of(const Batch& batch, std::int64_t b, const Tensor& q, const Tensor& k, const Tensor& v) {
   const TensorView queries = batch.queries(q.view(), b), keys = batch.keys(k.view(), b);
   return {.batch_index = b,

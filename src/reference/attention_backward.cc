@@ -15,7 +15,7 @@
 namespace qkv::reference {
 namespace {
 
-// One sequence of the batch, as in attention.cc, with the places for its gradients.
+// One sequence of the batch, as in attention.cc, with the outputs of its gradients.
 struct Sequence {
   std::int64_t batch_index;
   TensorView q, k, v, grad_out;

@@ -198,14 +198,14 @@ void Checkpoints::remove(std::int64_t step) const {
 void Checkpoints::save(const Trainable& model, const Adam& adam, const LoopState& state,
                        const RunIdentity& identity) const {
   io::AtomicFolder folder(path_of(state.step));
-  write_safetensors(weights_file(folder.place()), {.tensors = values_of(model)});
+  write_safetensors(weights_file(folder.unfinished()), {.tensors = values_of(model)});
   std::map<std::string, Tensor> moments;
   for (const auto& [name, own] : adam.moments()) {
     moments["first." + name] = own.first;
     moments["second." + name] = own.second;
   }
-  write_safetensors(moments_file(folder.place()), {.tensors = std::move(moments)});
-  write_file(state_file(folder.place()), to_json(state, identity));
+  write_safetensors(moments_file(folder.unfinished()), {.tensors = std::move(moments)});
+  write_file(state_file(folder.unfinished()), to_json(state, identity));
   folder.commit();
 
   const std::vector<std::int64_t> all = steps_in(folder_);

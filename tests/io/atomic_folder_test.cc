@@ -16,8 +16,8 @@ using test::message_of;
 
 void make(const std::string& path) {
   io::AtomicFolder folder(path);
-  write_file(folder.place() + "/a", "first file");
-  write_file(folder.place() + "/b", "");
+  write_file(folder.unfinished() + "/a", "first file");
+  write_file(folder.unfinished() + "/b", "");
   folder.commit();
 }
 
@@ -33,8 +33,8 @@ TEST(AtomicFolder, WithoutCommitNothingRemains) {
   const test::TemporaryFolder above;
   {
     io::AtomicFolder folder(above / "x");
-    EXPECT_TRUE(io::AtomicFolder::is_unfinished(folder.place()));
-    write_file(folder.place() + "/a", "bytes");
+    EXPECT_TRUE(io::AtomicFolder::is_unfinished(folder.unfinished()));
+    write_file(folder.unfinished() + "/a", "bytes");
   }
   EXPECT_TRUE(above.names().empty());
   EXPECT_FALSE(io::AtomicFolder::is_unfinished(above / "x"));
@@ -45,7 +45,7 @@ TEST(AtomicFolder, WhatADeadProcessLeftIsReplaced) {
   std::string left;
   {
     const io::AtomicFolder folder(above / "x");
-    left = folder.place();
+    left = folder.unfinished();
   }
   fs::create_directory(left);
   write_file(left + "/old", "bytes");
@@ -101,8 +101,8 @@ TEST(AtomicFolder, FailingHalfWayLeavesNothing) {
     EXPECT_THROW(
         {
           io::AtomicFolder folder(above / "x");
-          write_file(folder.place() + "/a", "small");
-          write_file(folder.place() + "/b", std::string(2000, 'x'));
+          write_file(folder.unfinished() + "/a", "small");
+          write_file(folder.unfinished() + "/b", std::string(2000, 'x'));
           folder.commit();
         },
         IoError);

@@ -44,8 +44,8 @@ TableBiases::TableBiases(const AttentionInputs& inputs, const std::vector<Relati
       memory.borrow(copy_bytes + numbers * sizeof(std::int64_t));
       compiled.values = Tensor::copy(values.view().transpose(0, 1));
       Tensor coordinates = Tensor::uninitialized({cells + kTablePadding}, Dtype::i64);
-      for (std::int64_t place = 0; place < cells + kTablePadding; ++place) {
-        coordinates.data<std::int64_t>()[place] = coordinate(table, std::min(place, cells - 1));
+      for (std::int64_t cell = 0; cell < cells + kTablePadding; ++cell) {
+        coordinates.data<std::int64_t>()[cell] = coordinate(table, std::min(cell, cells - 1));
       }
       // Integers of the width of the accumulation.
       compiled.coordinates = convert(coordinates, inputs.accumulation == Dtype::f64 ? Dtype::i64 : Dtype::i32);

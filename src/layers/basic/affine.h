@@ -24,7 +24,7 @@ class PackedRows {
   std::optional<PackedMatrix> packed_;
 };
 
-// Places that are added to; one that is not given is not wanted.
+// Outputs that are added to; one that is not given is not wanted.
 struct AffineGradients {
   MutableTensorView weight{};  // [out, in]
   MutableTensorView bias{};    // [out]
@@ -37,7 +37,7 @@ void affine_backward(PackedRows& x, const TensorView& weight, const TensorView& 
                      const AffineGradients& gradients, int threads);
 
 // Where the gradient of a parameter goes; not given if it is not wanted.
-inline MutableTensorView gradient_place(Parameter& parameter) {
+inline MutableTensorView gradient_view(Parameter& parameter) {
   return parameter.has_gradient() ? parameter.gradient.view() : MutableTensorView();
 }
 

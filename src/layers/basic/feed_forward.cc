@@ -134,7 +134,7 @@ void FeedForward::backward(const TensorView& x, const Dropout& dropout, const Fe
     drop(dropout, active_part, active_part, threads, begin);
   });
   second_.backward(active, grad_rows.view(), {}, threads);
-  const MutableTensorView to = grad_x ? place_rows("feed_forward", "grad_x", grad_x, x.shape()) : grad_x;
+  const MutableTensorView to = grad_x ? output_rows("feed_forward", "grad_x", grad_x, x.shape()) : grad_x;
   first_.backward(rows.view(), grad_wide, to, threads);
   if (third_) third_->backward(rows.view(), grad_gate, to, threads);
 }

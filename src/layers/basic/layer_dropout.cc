@@ -11,9 +11,9 @@
 
 namespace qkv::inline layers {
 
-Dropout dropout_at(const Dropout& dropout, std::uint32_t place) {
+Dropout dropout_at(const Dropout& dropout, std::uint32_t site) {
   // The last number of the counter sets these blocks apart from those of masks, which count sequences there.
-  const auto bits = philox({place, 0, 0, 0xFFFFFFFFu}, dropout.seed);
+  const auto bits = philox({site, 0, 0, 0xFFFFFFFFu}, dropout.seed);
   return {.p = dropout.p, .seed = std::uint64_t{bits[1]} << 32 | bits[0]};
 }
 

@@ -7,8 +7,8 @@
 
 namespace qkv::inline layers {
 
-// Of the places with dropout in one layer or model, number `place`: a seed of its own.
-Dropout dropout_at(const Dropout& dropout, std::uint32_t place);
+// Of the sites of dropout in one layer or model, number `site`: a seed of its own.
+Dropout dropout_at(const Dropout& dropout, std::uint32_t site);
 
 // out = x / rate where the element is kept, else 0; x and out [n, size] may be the same. The first row of x has the
 // number `first_row`. Copies if dropout is off and they are not the same.

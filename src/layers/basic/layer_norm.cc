@@ -96,7 +96,7 @@ void LayerNorm::backward(const TensorView& x, const TensorView& grad_out, const 
   check("the input", x, x.shape());
   check("the gradient", grad_out, x.shape());
   const LayerRows rows("layer_norm", x, config_.dim), grad_rows("layer_norm", grad_out, config_.dim);
-  const MutableTensorView place = grad_x ? place_rows("layer_norm", "grad_x", grad_x, x.shape()) : grad_x;
+  const MutableTensorView output = grad_x ? output_rows("layer_norm", "grad_x", grad_x, x.shape()) : grad_x;
   const auto run_backward = [&]<class T>(T) {
     // Each chunk of rows sums for itself, into rows [weight, bias]; the chunks are added in order.
     Tensor sums = Tensor::zeros({chunk_count(rows.count(), config_.dim), 2, config_.dim}, x.dtype());
@@ -107,8 +107,8 @@ void LayerNorm::backward(const TensorView& x, const TensorView& grad_out, const 
                                 .grad_out = grad_rows.view().data<T>() + begin * grad_rows.view().stride(0),
                                 .grad_out_stride = grad_rows.view().stride(0),
                                 .weight = weight_.value.data<T>(),
-                                .grad_s = place ? place.data<T>() + begin * place.stride(0) : nullptr,
-                                .grad_s_stride = place ? place.stride(0) : 0,
+                                .grad_s = output ? output.data<T>() + begin * output.stride(0) : nullptr,
+                                .grad_s_stride = output ? output.stride(0) : 0,
                                 .grad_weight = own,
                                 .grad_bias = own + config_.dim,
                                 .rows = end - begin,

@@ -36,8 +36,8 @@ void Linear::backward(const TensorView& x, const TensorView& grad_out, const Mut
   Tensor unpacked;
   affine_backward(inputs, grad_x ? weight_.value(unpacked) : TensorView(), grad_rows.view(),
                   {.weight = weight_.gradient(),
-                   .bias = config_.bias ? gradient_place(bias_) : MutableTensorView(),
-                   .x = grad_x ? place_rows("linear", "grad_x", grad_x, x.shape()) : grad_x},
+                   .bias = config_.bias ? gradient_view(bias_) : MutableTensorView(),
+                   .x = grad_x ? output_rows("linear", "grad_x", grad_x, x.shape()) : grad_x},
                   threads);
 }
 

@@ -37,8 +37,8 @@ class OrderedSums {
     const T *cosine, *sine;
   };
   Row at(std::int32_t position) const {
-    const auto place = std::lower_bound(distinct_.begin(), distinct_.end(), position) - distinct_.begin();
-    return {cosines_.data() + place * half_, sines_.data() + place * half_};
+    const auto row = std::lower_bound(distinct_.begin(), distinct_.end(), position) - distinct_.begin();
+    return {cosines_.data() + row * half_, sines_.data() + row * half_};
   }
 
  private:

@@ -22,13 +22,13 @@ LayerRows::LayerRows(std::string_view layer, const TensorView& x, std::int64_t s
   view_ = (x.is_row_major() ? x : copy_.view()).reshape({x.element_count() / size, size});
 }
 
-MutableTensorView place_rows(std::string_view layer, std::string_view name, const MutableTensorView& place,
-                             const Dims& wanted) {
-  if (place.shape() != wanted) {
-    refuse(layer, "{} is {}; it must be {}", name, to_string(place.shape()), to_string(wanted));
+MutableTensorView output_rows(std::string_view layer, std::string_view name, const MutableTensorView& output,
+                              const Dims& wanted) {
+  if (output.shape() != wanted) {
+    refuse(layer, "{} is {}; it must be {}", name, to_string(output.shape()), to_string(wanted));
   }
-  if (place.rank() == 2 && place.stride(1) == 1) return place;
-  return place.reshape({place.element_count() / place.size(-1), place.size(-1)});
+  if (output.rank() == 2 && output.stride(1) == 1) return output;
+  return output.reshape({output.element_count() / output.size(-1), output.size(-1)});
 }
 
 Dims with_last(Dims shape, std::int64_t size) {

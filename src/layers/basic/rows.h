@@ -21,10 +21,10 @@ class LayerRows {
   TensorView view_;
 };
 
-// A place [..., size] for results, row-major or [n, size], as rows [n, size]. std::invalid_argument, naming it, if it
+// An output [..., size], row-major or [n, size], as rows [n, size]. std::invalid_argument, naming it, if it
 // has another shape than `wanted`.
-MutableTensorView place_rows(std::string_view layer, std::string_view name, const MutableTensorView& place,
-                             const Dims& wanted);
+MutableTensorView output_rows(std::string_view layer, std::string_view name, const MutableTensorView& output,
+                              const Dims& wanted);
 
 // The shape with another last extent.
 Dims with_last(Dims shape, std::int64_t size);

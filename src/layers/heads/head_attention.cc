@@ -22,8 +22,8 @@ std::int64_t longest(const TensorView& offsets) {
   return most;
 }
 
-// A caller's place without the batch dimension, for inputs without one, gets it.
-MutableTensorView place(const char* name, const MutableTensorView& view, const Dims& shape) {
+// An output without the batch dimension, for inputs without one, gets it.
+MutableTensorView with_batch(const char* name, const MutableTensorView& view, const Dims& shape) {
   if (!view) return view;
   MutableTensorView whole = view;
   if (view.rank() + 1 == shape.size() && shape[0] == 1) {
@@ -89,7 +89,7 @@ void average(const TensorView& weights, const MutableTensorView& mean) {
   });
 }
 
-// Places for what is looked at; with or without the columns of the extra keys.
+// Outputs for what is observed; with or without the columns of the extra keys.
 struct Planes {
   MutableTensorView weights{}, logits{};
 
@@ -136,9 +136,9 @@ void attend_heads(const HeadAttention& in, const MutableTensorView& merged, cons
   const std::int64_t k_len = (key.ragged() ? longest(key.offsets) : operands.key.size(2)) + in.extra_key.size(0);
   Dims shape = out.shape();
   shape[shape.size() - 1] = k_len;
-  Planes planes{.weights = place("weights", options.weights, shape)};
-  const MutableTensorView mean = place("mean_weights", options.mean_weights,
-                                       query.ragged() ? Dims{shape[0], k_len} : Dims{shape[0], shape[2], k_len});
+  Planes planes{.weights = with_batch("weights", options.weights, shape)};
+  const MutableTensorView mean = with_batch("mean_weights", options.mean_weights,
+                                            query.ragged() ? Dims{shape[0], k_len} : Dims{shape[0], shape[2], k_len});
   Tensor own_weights, own_logits;
   if (!planes.weights && (mean || observer != nullptr)) {
     own_weights = Tensor::uninitialized(shape, merged.dtype());

@@ -18,7 +18,7 @@ struct HeadAttention {
 };
 
 // merged [n, heads * head_dim], row-major: the heads' outputs side by side. `log_sum_exp` over all keys, as attention()
-// gives it, if a place is given.
+// gives it, if an output is given.
 void attend_heads(const HeadAttention& attention, const MutableTensorView& merged, const MutableTensorView& log_sum_exp,
                   const MultiHeadAttentionOptions& options, Observer* observer);
 

@@ -13,8 +13,8 @@ void stage_backward(PackedRows& rows, const HeadWeights& weights, const TensorVi
     return;
   }
   const std::int64_t head_dim = weights.weight.size(1);
-  const auto of_head = [](const MutableTensorView& place, std::int64_t h) {
-    return place ? place.select(0, h) : place;
+  const auto of_head = [](const MutableTensorView& output, std::int64_t h) {
+    return output ? output.select(0, h) : output;
   };
   for (std::int64_t h = 0; h < weights.weight.size(0); ++h) {
     affine_backward(rows, weights.weight.select(0, h), grad_out.slice(1, h * head_dim, (h + 1) * head_dim),

@@ -6,7 +6,7 @@
 
 namespace qkv {
 
-// Places in the shapes of HeadWeights, which are added to; one that is not given is not wanted.
+// Outputs in the shapes of HeadWeights, which are added to; one that is not given is not wanted.
 struct HeadGradients {
   MutableTensorView weight{}, bias{}, shared_weight{}, shared_bias{};
 };

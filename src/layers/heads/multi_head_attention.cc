@@ -223,7 +223,7 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
   std::list<InputRows> packed;
   PackedRows* rows_of[3] = {};
   const Tensor* projected[] = {&middle_gradients.query, &middle_gradients.key, &middle_gradients.value};
-  const MutableTensorView* places[] = {&gradients.query, &gradients.key, &gradients.value};
+  const MutableTensorView* outputs[] = {&gradients.query, &gradients.key, &gradients.value};
   std::vector<Tensor> unpacked;
   for (int role = 0; role < 3; ++role) {
     const TensorView& rows = inputs[role].rows;
@@ -236,7 +236,7 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
     const std::string name = std::string("multi_head_attention: ") + kRoles[role];
     if (rows_of[role] == nullptr) rows_of[role] = &packed.emplace_back(name, rows, input_dim(config_, role)).packed;
     heads_backward(*rows_of[role], head_weights(role, unpacked), *projected[role], head_gradients(role),
-                   *places[role] ? place_rows(name, "its gradient", *places[role], rows.shape()) : *places[role],
+                   *outputs[role] ? output_rows(name, "its gradient", *outputs[role], rows.shape()) : *outputs[role],
                    options.threads);
   }
   if (config_.bias_kv) {
