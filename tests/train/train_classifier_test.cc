@@ -19,8 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using training::PictureFiles;
 
-const std::string kPictures = QKV_TEST_DATA "/golden/pictures/";
-
 // Pixels as they are, without resizing: 0 to 1.
 ImageProcessor unchanged() { return ImageProcessor({.resize = {}, .normalize = {}}); }
 
@@ -55,19 +53,6 @@ TEST_F(ClassifierFiles, RowsOfPixels) {
   const float expected[] = {0,          0,          0,          1,           1,           1,
                             85 / 255.f, 85 / 255.f, 85 / 255.f, 170 / 255.f, 170 / 255.f, 170 / 255.f};
   for (int i = 0; i < 12; ++i) EXPECT_FLOAT_EQ(read.pictures[0].data<float>()[i], expected[i]) << i;
-}
-
-TEST_F(ClassifierFiles, FoldersOfPictures) {
-  for (const char* name : {"data/cat", "data/ant", "data/.hidden"}) fs::create_directories(folder_ / name);
-  fs::copy_file(kPictures + "rgb8.png", folder_ / "data/cat/2.png");
-  fs::copy_file(kPictures + "rgb_444.jpg", folder_ / "data/cat/1.png");  // told by its content
-  fs::copy_file(kPictures + "gray8.png", folder_ / "data/ant/x");
-  folder_.put("data/ant/.DS_Store", "no picture");
-  const ImageProcessor processor({.resize = ImageProcessorConfig::Resize{.size = {4, 5}}});
-  const PictureFiles read = training::read_labelled_pictures(folder_ / "data", 255, processor);
-  EXPECT_EQ(read.labels, (std::vector<std::string>{"ant", "cat"}));
-  EXPECT_EQ(read.classes, (std::vector<std::int32_t>{0, 1, 1}));
-  for (const Tensor& picture : read.pictures) EXPECT_EQ(picture.shape(), (Dims{4, 5, 3}));
 }
 
 TEST_F(ClassifierFiles, RefusesWhatBreaksARule) {

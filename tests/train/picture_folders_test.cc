@@ -1,0 +1,32 @@
+// Folders of PNG and JPEG files, one for each class, as data to train on.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "io/files_for_test.h"
+#include "train/labelled_pictures.h"
+
+namespace qkv {
+namespace {
+
+namespace fs = std::filesystem;
+using training::PictureFiles;
+
+const std::string kPictures = QKV_TEST_DATA "/golden/pictures/";
+
+TEST(PictureFolders, AreReadClassByClass) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"data/cat", "data/ant", "data/.hidden"}) fs::create_directories(folder / name);
+  fs::copy_file(kPictures + "rgb8.png", folder / "data/cat/2.png");
+  fs::copy_file(kPictures + "rgb_444.jpg", folder / "data/cat/1.png");  // told by its content
+  fs::copy_file(kPictures + "gray8.png", folder / "data/ant/x");
+  folder.put("data/ant/.DS_Store", "no picture");
+  const ImageProcessor processor({.resize = ImageProcessorConfig::Resize{.size = {4, 5}}});
+  const PictureFiles read = training::read_labelled_pictures(folder / "data", 255, processor);
+  EXPECT_EQ(read.labels, (std::vector<std::string>{"ant", "cat"}));
+  EXPECT_EQ(read.classes, (std::vector<std::int32_t>{0, 1, 1}));
+  for (const Tensor& picture : read.pictures) EXPECT_EQ(picture.shape(), (Dims{4, 5, 3}));
+}
+
+}  // namespace
+}  // namespace qkv
