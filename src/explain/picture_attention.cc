@@ -11,19 +11,26 @@
 namespace qkv {
 namespace {
 
-// row [tokens] times (A + I) / 2, A the mean over the heads of weights [tokens, heads, tokens].
-std::vector<double> through_layer(const std::vector<double>& row, const Tensor& weights) {
+// The mean over the heads of weights [tokens, heads, tokens], in f64.
+Tensor mean_of_heads(const TensorView& weights) {
   const std::int64_t tokens = weights.size(0), heads = weights.size(1);
-  std::vector<double> next(row.size());
-  for (std::int64_t i = 0; i < tokens; ++i) {
-    const double own = row[static_cast<std::size_t>(i)] / 2;
-    next[static_cast<std::size_t>(i)] += own;
-    const float* weight = weights.data<float>() + i * heads * tokens;
-    for (std::int64_t h = 0; h < heads; ++h) {
-      for (std::int64_t j = 0; j < tokens; ++j) {
-        next[static_cast<std::size_t>(j)] += own / static_cast<double>(heads) * static_cast<double>(*weight++);
-      }
+  Tensor mean = Tensor::zeros({tokens, tokens}, Dtype::f64);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const Tensor own = part_of(weights, head);
+    for (std::int64_t i = 0; i < mean.element_count(); ++i) {
+      mean.data<double>()[i] += own.data<double>()[i] / static_cast<double>(heads);
     }
+  }
+  return mean;
+}
+
+// row [tokens] times (A + I) / 2.
+std::vector<double> through_layer(const std::vector<double>& row, const Tensor& a) {
+  std::vector<double> next(row.size());
+  const double* weight = a.data<double>();
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    next[i] += row[i] / 2;
+    for (double& sum : next) sum += row[i] / 2 * *weight++;
   }
   return next;
 }
@@ -46,7 +53,7 @@ PictureAttention survey_picture(const EncodedPicture& picture, const std::string
   observe(picture, [&](std::string_view name, const TensorView& value) {
     const std::int64_t layer = std::ssize(layers);
     if (name != site.scope(layer) + "weights") return;
-    layers.push_back(Tensor::copy(value));
+    layers.push_back(mean_of_heads(value));
     for (std::int64_t head = 0; head < site.heads; ++head) {
       const Tensor weights = part_of(value, head);
       const double* row = weights.data<double>() + query * weights.size(1);
