@@ -53,13 +53,13 @@ TEST(ExplainModel, RefusesInOneLine) {
   const auto usage = [](const std::vector<std::string>& arguments, const std::string& part) {
     expect_message(run_program(arguments), 2, "qkv explain", part);
   };
-  usage({"explain", "--model", model / ""}, "--model requires --text");
-  usage({"explain", "--layer", "1", "--head", "1"}, "requires --text");
+  usage({"explain", "--model", model / ""}, "--model: needs --text or --image");
+  usage({"explain", "--layer", "1", "--head", "1"}, "--layer: needs --text or --image");
   const auto refused = [&](const std::vector<std::string>& options, int code, const std::string& part) {
     expect_message(explain(model, options), code, "qkv explain", part);
   };
   refused({"--layer", "1"}, 2, "--layer requires --head");
-  refused({"--token", "a"}, 2, "--token requires --layer");
+  refused({"--token", "a"}, 2, "--token: needs --layer and --head");
   refused({"--weights"}, 2, "--weights requires --json");
   refused({"--weights", "--json", "--layer", "1", "--head", "1"}, 2, "--layer cannot be combined with --weights");
   refused({"--input", "[[1]]"}, 2, "--input: cannot be combined with --text");
