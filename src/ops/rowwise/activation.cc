@@ -8,7 +8,7 @@
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
 
-#include "simd/exp2-inl.h"
+#include "simd/logistic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -87,21 +87,6 @@ struct Relu {
     const Tag<T> d;
     return hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, T(1)));
   }
-};
-
-// 1 / (1 + e^-x) and its derivative, from the exponential of -|x|, which cannot overflow.
-template <class T>
-struct Logistic {
-  HWY_INLINE explicit Logistic(Vec<T> x) {
-    const Tag<T> d;
-    const Vec<T> one = hn::Set(d, T(1));
-    const Vec<T> power = exp2<T>(hn::Mul(hn::Abs(x), hn::Set(d, T(-1.4426950408889634074))));
-    const Vec<T> sum = hn::Add(one, power);
-    value = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), power, one), sum);
-    slope = hn::Div(power, hn::Mul(sum, sum));
-  }
-
-  Vec<T> value, slope;
 };
 
 template <class T>

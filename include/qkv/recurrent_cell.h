@@ -1,0 +1,23 @@
+// What a recurrent layer does at one step: from the input x, the state h of the step before and, in an LSTM, its cell
+// c. s is the logistic function, * is taken element by element.
+#pragma once
+
+namespace qkv {
+
+enum class RecurrentCell {
+  // h' = tanh(W_x x + b_x + W_h h + b_h). Elman, "Finding structure in time" (1990).
+  rnn_tanh,
+  // The same with max(0, .) for tanh.
+  rnn_relu,
+  // i, f, o = s(W_x x + b_x + W_h h + b_h), g = tanh(the same with weights of its own); c' = f * c + i * g,
+  // h' = o * tanh(c'). Hochreiter and Schmidhuber (1997), with the forget gate of Gers (2000). Rows of the weights: i,
+  // f, g, o.
+  lstm,
+  // r, z = s(W_x x + b_x + W_h h + b_h), n = tanh(W_xn x + b_xn + r * (W_hn h + b_hn)); h' = (1 - z) * n + z * h, as in
+  // torch. Rows of the weights: r, z, n.
+  gru,
+  // n = tanh(W_xn x + b_xn + W_hn (r * h) + b_hn), else as gru. Cho et al., "Learning phrase representations" (2014).
+  gru_reset_first,
+};
+
+}  // namespace qkv
