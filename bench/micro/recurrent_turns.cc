@@ -1,0 +1,107 @@
+// Our side of bench/peers/recurrent_peers.py: answers one line on standard output for each line on standard input, so
+// that a script can run ours and torch's in turns.
+//
+//   case CELL THREADS BATCH LENGTH SIZE    lstm, gru, rnn; as many inputs as the states have
+//   run SECONDS PASS                       PASS forward, or both for forward with what backward needs, and backward;
+//   the
+//                                          best seconds
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+#include "qkv/layers/initial_weights.h"
+#include "qkv/layers/recurrent.h"
+#include "qkv/random.h"
+
+namespace qkv::bench {
+namespace {
+
+Tensor random_rows(const Dims& shape) {
+  Random random(1);
+  Tensor rows = Tensor::uninitialized(shape);
+  for (std::int64_t i = 0; i < rows.element_count(); ++i) rows.data<float>()[i] = static_cast<float>(random.normal());
+  return rows;
+}
+
+Recurrent make(const std::string& cell, std::int64_t size) {
+  Weights weights = initial_weights(1);
+  if (cell == "lstm") return Lstm({.in = size, .hidden = size}, weights);
+  if (cell == "gru") return Gru({.in = size, .hidden = size}, weights);
+  if (cell == "rnn") return Rnn({.in = size, .hidden = size}, weights);
+  throw std::invalid_argument(fmt::format("\"{}\" is no cell; it must be lstm, gru or rnn", cell));
+}
+
+class Case {
+ public:
+  Case(const std::string& cell, int threads, std::int64_t batch, std::int64_t length, std::int64_t size)
+      : layer_(make(cell, size)),
+        x_(random_rows({batch, length, size})),
+        grad_x_(Tensor::zeros(x_.shape())),
+        threads_(threads) {
+    layer_.update([](const std::string&, Parameter& own) { own.want_gradient(); });
+  }
+
+  double run(double seconds, const std::string& pass) {
+    using Clock = std::chrono::steady_clock;
+    double best = 1e9;
+    const auto since = [](Clock::time_point begin) {
+      return std::chrono::duration<double>(Clock::now() - begin).count();
+    };
+    for (const auto begin = Clock::now(); since(begin) < seconds || best == 1e9;) {
+      const auto turn = Clock::now();
+      if (pass == "forward") {
+        layer_.forward(x_, {}, threads_);
+      } else {
+        RecurrentSaved saved;
+        const RecurrentOutput result = layer_.forward(x_, {}, {}, saved, threads_);
+        layer_.backward(x_, {}, {}, saved, {.out = x_}, {.x = grad_x_}, threads_);
+      }
+      best = std::min(best, since(turn));
+    }
+    return best;
+  }
+
+ private:
+  Recurrent layer_;
+  Tensor x_, grad_x_;
+  int threads_;
+};
+
+std::string answer(const std::string& line, std::optional<Case>& current) {
+  std::istringstream words(line);
+  std::string command, word;
+  int threads = 1;
+  std::int64_t batch = 0, length = 0, size = 0;
+  double seconds = 0;
+  words >> command;
+  if (command == "case" && words >> word >> threads >> batch >> length >> size) {
+    current.emplace(word, threads, batch, length, size);
+    return "ready";
+  }
+  if (current && command == "run" && words >> seconds >> word) return fmt::format("{}", current->run(seconds, word));
+  throw std::invalid_argument(fmt::format("\"{}\" is no command, or comes before its case", line));
+}
+
+}  // namespace
+}  // namespace qkv::bench
+
+int main() {
+  // Memory that was freed stays, as in the program (apps/qkv/main.cc).
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  std::optional<qkv::bench::Case> current;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    try {
+      std::cout << qkv::bench::answer(line, current) << std::endl;
+    } catch (const std::exception& error) {
+      std::cout << "error: " << error.what() << std::endl;
+    }
+  }
+}
