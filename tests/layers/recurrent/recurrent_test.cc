@@ -201,6 +201,47 @@ TEST(Recurrent, PaddedIsRaggedOfEqualLengths) {
   EXPECT_EQ(single.states.cell.shape(), (Dims{2, 1, 6}));
 }
 
+TEST(Recurrent, NothingToDo) {
+  for (const RecurrentCell cell : kRecurrentCells) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+      const RecurrentConfig config{.cell = cell, .in = 4, .hidden = 3, .layers = 2, .directions = 2};
+      Recurrent layer = random_recurrent(config, dtype);
+      testing::want_gradients(layer);
+      const RecurrentOutput none = layer.forward(Tensor::zeros({0, 7, 4}, dtype));
+      EXPECT_EQ(none.out.shape(), (Dims{0, 7, 6}));
+      EXPECT_EQ(none.states.hidden.shape(), (Dims{4, 0, 3}));
+      // Sequences without steps hand their states through, and the gradients back.
+      for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{}, {0}, {0, 0}}) {
+        const Case c(config, lengths, dtype);
+        RecurrentSaved saved;
+        const RecurrentOutput out = layer.forward(c.batch(), c.initial(), {}, saved);
+        EXPECT_TRUE(same_bits(out.states.hidden, c.hidden));
+        const Backward back = run_backward(layer, c, {}, saved);
+        EXPECT_EQ(testing::difference(back.hidden, c.grad_hidden), 0.0);
+        if (!c.is_lstm) continue;
+        EXPECT_EQ(testing::difference(back.cell, c.grad_cell), 0.0);
+      }
+      layer.visit([](const std::string&, const Parameter& own) { testing::expect_zeros(own.gradient); });
+    }
+  }
+}
+
+// Dropout is on the way from layer to layer: p = 1 hides the input from the second one, and a single one has none.
+TEST(Recurrent, DropoutBetweenLayers) {
+  const Dropout all{.p = 1, .seed = 1};
+  RecurrentConfig config{.cell = RecurrentCell::gru, .in = 4, .hidden = 3, .layers = 2};
+  const Recurrent two = random_recurrent(config, Dtype::f64);
+  const Case c(config, {3, 2}, Dtype::f64), other(config, {3, 2}, Dtype::f64, 12);
+  RecurrentSaved saved;
+  const RecurrentOutput out = two.forward(c.batch(), c.initial(), all, saved);
+  EXPECT_TRUE(same_bits(two.forward(other.batch(), c.initial(), all, saved).out, out.out));
+  EXPECT_FALSE(same_bits(two.forward(c.batch(), c.initial()).out, out.out));
+  config.layers = 1;
+  const Recurrent one = random_recurrent(config, Dtype::f64);
+  EXPECT_TRUE(same_bits(one.forward(c.batch(), {}, all, saved).out, one.forward(c.batch()).out));
+  EXPECT_THROW(two.forward(c.batch(), {}, {.p = 1.5}, saved), std::invalid_argument);
+}
+
 TEST(Recurrent, NanStaysInItsSequence) {
   for (const RecurrentCell cell : kRecurrentCells) {
     const RecurrentConfig config{.cell = cell, .in = 3, .hidden = 5, .layers = 2, .directions = 2};
