@@ -46,7 +46,8 @@ RecurrentBatch::RecurrentBatch(std::string_view layer, const Sequences& x, std::
 std::vector<std::vector<std::int64_t>> RecurrentBatch::groups(std::int64_t count) const {
   std::vector<std::int64_t> order(static_cast<std::size_t>(size()));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return length(a) > length(b); });
+  std::sort(order.begin(), order.end(),
+            [&](std::int64_t a, std::int64_t b) { return length(a) == length(b) ? a < b : length(a) > length(b); });
   const std::int64_t number = std::min(size(), std::max(count, divide_up(size(), kMostInGroup)));
   std::vector<std::vector<std::int64_t>> groups(static_cast<std::size_t>(number));
   for (std::size_t i = 0; i < order.size(); ++i) groups[i % groups.size()].push_back(order[i]);

@@ -229,13 +229,20 @@ TEST(Recurrent, NothingToDo) {
 // Dropout is on the way from layer to layer: p = 1 hides the input from the second one, and a single one has none.
 TEST(Recurrent, DropoutBetweenLayers) {
   const Dropout all{.p = 1, .seed = 1};
-  RecurrentConfig config{.cell = RecurrentCell::gru, .in = 4, .hidden = 3, .layers = 2};
+  RecurrentConfig config{.cell = RecurrentCell::gru, .in = 4, .hidden = 20, .layers = 2};
   const Recurrent two = random_recurrent(config, Dtype::f64);
   const Case c(config, {3, 2}, Dtype::f64), other(config, {3, 2}, Dtype::f64, 12);
   RecurrentSaved saved;
   const RecurrentOutput out = two.forward(c.batch(), c.initial(), all, saved);
   EXPECT_TRUE(same_bits(two.forward(other.batch(), c.initial(), all, saved).out, out.out));
   EXPECT_FALSE(same_bits(two.forward(c.batch(), c.initial()).out, out.out));
+  // The length of a sequence before it does not matter to another one.
+  const Dropout half{.p = 0.5, .seed = 2};
+  Case shorter(config, {1, 2}, Dtype::f64);
+  shorter.x = Tensor::copy(c.x.view().slice(0, 2, 5));
+  const RecurrentOutput behind_three = two.forward(c.batch(), c.initial(), half, saved);
+  const RecurrentOutput behind_one = two.forward(shorter.batch(), c.initial(), half, saved);
+  EXPECT_TRUE(same_bits(behind_three.out.view().slice(0, 3, 5), behind_one.out.view().slice(0, 1, 3)));
   config.layers = 1;
   const Recurrent one = random_recurrent(config, Dtype::f64);
   EXPECT_TRUE(same_bits(one.forward(c.batch(), {}, all, saved).out, one.forward(c.batch()).out));
