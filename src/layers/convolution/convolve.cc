@@ -1,0 +1,186 @@
+// Gathers windows, multiplies them by the filters, and adds the gradients of windows to the rows that they see.
+#include "layers/convolution/convolve.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/divide_up.h"
+#include "core/refuse.h"
+#include "core/visit_dtype.h"
+#include "layers/basic/affine.h"
+#include "layers/basic/rows.h"
+#include "qkv/threads.h"
+
+namespace qkv::inline layers {
+namespace {
+
+// Rows of windows that are multiplied together: enough for a panel of filters to stay in the first caches.
+constexpr std::int64_t kProductRows = 128;
+// Rows of windows whose share of the filters' gradient is one product, as matmul adds up its depth.
+constexpr std::int64_t kSumRows = 512;
+// Rows and channels of a task that only copies or adds.
+constexpr std::int64_t kCopyRows = 64, kAddChannels = 64;
+
+// Rows of some channels.
+template <class T>
+struct Channels {
+  T* first;
+  std::int64_t stride, count;
+};
+
+// to [end - begin, taps * channels] = the windows begin to end.
+template <class T>
+void gather(const Windows& windows, std::int64_t begin, std::int64_t end, const Channels<const T>& x, T* to) {
+  const std::int64_t depth = windows.taps() * x.count;
+  windows.for_each(begin, end, [&](std::int64_t row, const Window& window) {
+    T* next = to + (row - begin) * depth;
+    T* const last = next + depth;
+    T* const first = next;
+    windows.for_each_run(window, [&](std::int64_t tap, std::int64_t from, std::int64_t count) {
+      std::fill(next, first + tap * x.count, T(0));
+      next = first + tap * x.count;
+      const T* source = x.first + from * x.stride;
+      if (x.stride == x.count) {
+        next = std::copy_n(source, count * x.count, next);
+        return;
+      }
+      for (std::int64_t i = 0; i < count; ++i) next = std::copy_n(source + i * x.stride, x.count, next);
+    });
+    std::fill(next, last, T(0));
+  });
+}
+
+// The rows that the windows begin to end see += channels first to last of those windows' gradients, of row `origin` on.
+template <class T>
+void scatter(const Windows& windows, std::int64_t origin, std::int64_t begin, std::int64_t end, const T* gradients,
+             std::int64_t first, std::int64_t last, const Channels<T>& x) {
+  windows.for_each(begin, end, [&](std::int64_t row, const Window& window) {
+    const T* own = gradients + (row - origin) * windows.taps() * x.count;
+    windows.for_each_run(window, [&](std::int64_t tap, std::int64_t to, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T* from = own + (tap + i) * x.count;
+        T* sum = x.first + (to + i) * x.stride;
+        for (std::int64_t c = first; c < last; ++c) sum[c] += from[c];
+      }
+    });
+  });
+}
+
+template <class T>
+Channels<const T> channels_of(const TensorView& rows, std::int64_t group, std::int64_t count) {
+  return {rows.data<T>() + group * count, rows.stride(0), count};
+}
+
+void check_type(std::string_view layer, const char* name, Dtype dtype, const ConvolutionFilters& filters) {
+  if (dtype == filters.dtype()) return;
+  refuse(layer, "{} is {}, the weights are {}; they must agree", name, name_of(dtype), name_of(filters.dtype()));
+}
+
+template <class T>
+class Backward {
+ public:
+  Backward(ConvolutionFilters& filters, const Windows& windows, int threads)
+      : filters_(filters), windows_(windows), threads_(threads), depth_(filters.taps() * filters.group_in()) {
+    block_ = Tensor::uninitialized({std::min(kSumRows, windows.rows()), depth_}, dtype_of<T>);
+  }
+
+  // Of one group, block after block.
+  void run(std::int64_t group, const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x) {
+    const std::int64_t in = filters_.group_in(), out = filters_.group_out();
+    const bool wants_weight = filters_.wants_weight_gradient();
+    const MutableTensorView bias = filters_.bias_gradient(group);
+    Tensor weight;
+    if (wants_weight) weight = Tensor::zeros({out, depth_}, dtype_of<T>);
+    PackedMatrix to_windows;
+    if (grad_x) to_windows = PackedMatrix(filters_.matrix(group), threads_);
+    for (std::int64_t begin = 0; begin < windows_.rows(); begin += kSumRows) {
+      const std::int64_t end = std::min(begin + kSumRows, windows_.rows());
+      const TensorView gradients = grad_out.slice(0, begin, end).slice(1, group * out, (group + 1) * out);
+      const MutableTensorView seen = block_.view().slice(0, 0, end - begin);
+      if (wants_weight) gather_block(begin, end, channels_of<T>(x, group, in));
+      if (wants_weight || bias) {
+        PackedRows inputs(seen);
+        affine_backward(inputs, {}, gradients, {.weight = weight, .bias = bias}, threads_);
+      }
+      if (!grad_x) continue;
+      matmul(gradients, to_windows, seen, {.threads = threads_});
+      scatter_block(begin, end, {grad_x.data<T>() + group * in, grad_x.stride(0), in});
+    }
+    if (wants_weight) filters_.add_weight_gradient(group, weight);
+  }
+
+ private:
+  void gather_block(std::int64_t begin, std::int64_t end, const Channels<const T>& x) {
+    parallel_for(divide_up(end - begin, kCopyRows), threads_, [&](std::int64_t task, int) {
+      const std::int64_t first = begin + task * kCopyRows;
+      gather(windows_, first, std::min(first + kCopyRows, end), x, block_.data<T>() + task * kCopyRows * depth_);
+    });
+  }
+
+  // Tasks share no element: rows of pictures apart, or channels apart. Each element is added to in the order of rows.
+  void scatter_block(std::int64_t begin, std::int64_t end, const Channels<T>& x) {
+    const std::vector<std::int64_t> cuts = windows_.pictures_between(begin, end);
+    const std::int64_t slices = divide_up(x.count, kAddChannels);
+    parallel_for((static_cast<std::int64_t>(cuts.size()) - 1) * slices, threads_, [&](std::int64_t task, int) {
+      const auto picture = static_cast<std::size_t>(task / slices);
+      const std::int64_t channel = task % slices * kAddChannels;
+      scatter(windows_, begin, cuts[picture], cuts[picture + 1], std::as_const(block_).data<T>(), channel,
+              std::min(channel + kAddChannels, x.count), x);
+    });
+  }
+
+  ConvolutionFilters& filters_;
+  const Windows& windows_;
+  int threads_;
+  std::int64_t depth_;
+  Tensor block_;
+};
+
+}  // namespace
+
+Tensor convolve(std::string_view layer, const ConvolutionFilters& filters, const Windows& windows, const TensorView& x,
+                int threads) {
+  check_type(layer, "the input", x.dtype(), filters);
+  const auto& config = filters.config();
+  const LayerRows rows(layer, x, config.in);
+  Tensor out = Tensor::uninitialized(windows.out_shape(config.out), x.dtype());
+  const MutableTensorView all = out.view().reshape({windows.rows(), config.out});
+  const std::int64_t in = filters.group_in(), group_out = filters.group_out();
+  const auto run = [&]<class T>(T) {
+    parallel_for(divide_up(windows.rows(), kProductRows), threads, [&](std::int64_t task, int) {
+      const std::int64_t begin = task * kProductRows, end = std::min(begin + kProductRows, windows.rows());
+      Tensor seen = Tensor::uninitialized({end - begin, filters.taps() * in}, x.dtype());
+      for (std::int64_t group = 0; group < config.groups; ++group) {
+        gather(windows, begin, end, channels_of<T>(rows.view(), group, in), seen.data<T>());
+        matmul(seen, filters.part(group), all.slice(0, begin, end).slice(1, group * group_out, (group + 1) * group_out),
+               {.bias = filters.bias(group), .threads = 1});
+      }
+    });
+  };
+  visit_f32_f64(x.dtype(), run);
+  return out;
+}
+
+void convolve_backward(std::string_view layer, ConvolutionFilters& filters, const Windows& windows, const TensorView& x,
+                       const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
+  const auto& config = filters.config();
+  check_type(layer, "the input", x.dtype(), filters);
+  check_type(layer, "the gradient", grad_out.dtype(), filters);
+  if (grad_out.shape() != windows.out_shape(config.out)) {
+    refuse(layer, "the gradient is {}; it must be {}", to_string(grad_out.shape()),
+           to_string(windows.out_shape(config.out)));
+  }
+  const LayerRows rows(layer, x, config.in), grad_rows(layer, grad_out, config.out);
+  if (grad_x) check_type(layer, "grad_x", grad_x.dtype(), filters);
+  const MutableTensorView place = grad_x ? place_rows(layer, "grad_x", grad_x, x.shape()) : grad_x;
+  const auto run = [&]<class T>(T) {
+    Backward<T> backward(filters, windows, threads);
+    for (std::int64_t group = 0; group < config.groups; ++group) {
+      backward.run(group, rows.view(), grad_rows.view(), place);
+    }
+  };
+  visit_f32_f64(x.dtype(), run);
+}
+
+}  // namespace qkv::inline layers
