@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "qkv/random.h"
 
@@ -41,20 +42,30 @@ Tensor constant(const Dims& shape, double value) {
 }  // namespace
 
 Weights initial_weights(std::uint64_t seed, Dtype dtype) {
-  // A bias is drawn by the inputs of the matrix that was taken before it.
-  auto inputs = std::make_shared<std::int64_t>(1);
-  const auto draw = [seed, inputs](const std::string& name, const Dims& shape) {
+  // A bias is drawn by the matrix or the filters that were taken before it.
+  struct Before {
+    std::int64_t inputs = 1;
+    bool filters = false;
+  };
+  auto before = std::make_shared<Before>();
+  const auto draw = [seed, before](const std::string& name, const Dims& shape) {
     Random random(seed ^ hash(name));
     const std::int64_t last = shape[shape.size() - 1];
     if (shape.size() == 1) {
+      const bool of_filters = std::exchange(before->filters, false) && name.ends_with("bias");
+      if (name.ends_with("running_var")) return constant(shape, 1);
       if (has(name, "norm")) return constant(shape, name.ends_with("weight") ? 1 : 0);
-      const bool feed_forward = has(name, "linear1.bias") || has(name, "linear2.bias");
-      return feed_forward ? uniform(random, shape, 1 / std::sqrt(static_cast<double>(*inputs))) : constant(shape, 0);
+      const bool drawn = of_filters || has(name, "linear1.bias") || has(name, "linear2.bias");
+      return drawn ? uniform(random, shape, 1 / std::sqrt(static_cast<double>(before->inputs))) : constant(shape, 0);
     }
-    *inputs = last;
+    *before = {.inputs = last};
     const double deviation = 1 / std::sqrt(static_cast<double>(last));
     if (has(name, "embed") || has(name, "shared.")) return normal(random, shape, deviation);
     if (has(name, "bias_k") || has(name, "bias_v")) return normal(random, shape, deviation);
+    if (shape.size() > 2) {
+      *before = {.inputs = element_count(shape) / shape[0], .filters = true};
+      return uniform(random, shape, 1 / std::sqrt(static_cast<double>(before->inputs)));
+    }
     // Matrices of several heads are one, head below head.
     const std::int64_t outputs = element_count(shape) / last;
     return uniform(random, shape, std::sqrt(6.0 / static_cast<double>(last + outputs)));

@@ -1,0 +1,85 @@
+// Convolutions in plain double-precision loops, forward and backward: what Conv1d (pictures of height 1) and Conv2d are
+// compared with.
+#pragma once
+
+#include <vector>
+
+#include "qkv/layers/height_width.h"
+
+namespace qkv::testing {
+
+struct PlainConvolution {
+  std::int64_t in = 1, out = 1, groups = 1;
+  HeightWidth kernel{1, 1}, stride{1, 1}, dilation{1, 1};
+  HeightWidth before{0, 0}, after{0, 0};
+
+  static std::int64_t count(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t dilation) {
+    std::int64_t windows = 0;
+    while (windows * stride + (kernel - 1) * dilation < size) ++windows;
+    return windows;
+  }
+  HeightWidth out_size(const HeightWidth& size) const {
+    return {count(size.height + before.height + after.height, kernel.height, stride.height, dilation.height),
+            count(size.width + before.width + after.width, kernel.width, stride.width, dilation.width)};
+  }
+
+  // f(index of the output, of the weight, of the input) for every product; all are row-major.
+  template <class F>
+  void for_each_product(const HeightWidth& size, const F& f) const {
+    const HeightWidth places = out_size(size);
+    const std::int64_t group_in = in / groups, group_out = out / groups;
+    for (std::int64_t oy = 0; oy < places.height; ++oy) {
+      for (std::int64_t ox = 0; ox < places.width; ++ox) {
+        for (std::int64_t o = 0; o < out; ++o) {
+          for (std::int64_t c = 0; c < group_in; ++c) {
+            for (std::int64_t ky = 0; ky < kernel.height; ++ky) {
+              for (std::int64_t kx = 0; kx < kernel.width; ++kx) {
+                const std::int64_t y = oy * stride.height + ky * dilation.height - before.height;
+                const std::int64_t x = ox * stride.width + kx * dilation.width - before.width;
+                if (y < 0 || y >= size.height || x < 0 || x >= size.width) continue;
+                f((oy * places.width + ox) * out + o, ((o * group_in + c) * kernel.height + ky) * kernel.width + kx,
+                  (y * size.width + x) * in + o / group_out * group_in + c);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+// Outputs and gradients of pictures that follow one another.
+struct PlainPictures {
+  std::vector<double> out, grad_x, grad_weight, grad_bias;
+};
+
+inline PlainPictures convolve_plainly(const PlainConvolution& plain, const std::vector<HeightWidth>& sizes,
+                                      const std::vector<double>& x, const std::vector<double>& weight,
+                                      const std::vector<double>& bias, const std::vector<double>& grad_out) {
+  PlainPictures result{{},
+                       std::vector<double>(x.size()),
+                       std::vector<double>(weight.size()),
+                       std::vector<double>(static_cast<std::size_t>(plain.out))};
+  std::size_t first_x = 0;
+  for (const HeightWidth& size : sizes) {
+    const HeightWidth places = plain.out_size(size);
+    const std::size_t first = result.out.size();
+    for (std::int64_t i = 0; i < places.height * places.width; ++i) {
+      for (std::size_t o = 0; o < static_cast<std::size_t>(plain.out); ++o) {
+        result.out.push_back(bias.empty() ? 0 : bias[o]);
+        result.grad_bias[o] += grad_out[result.out.size() - 1];
+      }
+    }
+    plain.for_each_product(size, [&](std::int64_t to, std::int64_t tap, std::int64_t from) {
+      const std::size_t o = first + static_cast<std::size_t>(to), w = static_cast<std::size_t>(tap);
+      const std::size_t i = first_x + static_cast<std::size_t>(from);
+      result.out[o] += weight[w] * x[i];
+      result.grad_x[i] += weight[w] * grad_out[o];
+      result.grad_weight[w] += grad_out[o] * x[i];
+    });
+    first_x += static_cast<std::size_t>(size.height * size.width * plain.in);
+  }
+  return result;
+}
+
+}  // namespace qkv::testing
