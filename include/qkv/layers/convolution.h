@@ -7,7 +7,8 @@
 //
 // Conv1d takes Sequences, [batch, length, channels] or ragged rows [tokens, channels]: no sequence sees another one.
 // Conv2d takes pictures [batch, height, width, channels]. (torch has the channels before lengths, heights and widths.)
-// Weights have torch's names and layouts. An output that no window fits into has length 0; torch refuses it.
+// Weights have torch's names and layouts. Where no window fits, or there is nothing but padding, the output is empty;
+// torch refuses such inputs.
 //
 //   Conv1d conv({.in = 256, .out = 256, .kernel = 3, .causal = true}, weights, "conv1.");
 //   Tensor y = conv.forward({x, offsets});                                         // causal: as long as x

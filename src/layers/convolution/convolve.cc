@@ -91,7 +91,11 @@ class Backward {
     const bool wants_weight = filters_.wants_weight_gradient();
     const MutableTensorView bias = filters_.bias_gradient(group);
     Tensor weight;
-    if (wants_weight) weight = Tensor::zeros({out, depth_}, dtype_of<T>);
+    MutableTensorView weight_place;
+    if (wants_weight) {
+      weight = Tensor::zeros({out, depth_}, dtype_of<T>);
+      weight_place = weight;
+    }
     PackedMatrix to_windows;
     if (grad_x) to_windows = PackedMatrix(filters_.matrix(group), threads_);
     for (std::int64_t begin = 0; begin < windows_.rows(); begin += kSumRows) {
@@ -101,7 +105,7 @@ class Backward {
       if (wants_weight) gather_block(begin, end, channels_of<T>(x, group, in));
       if (wants_weight || bias) {
         PackedRows inputs(seen);
-        affine_backward(inputs, {}, gradients, {.weight = weight, .bias = bias}, threads_);
+        affine_backward(inputs, {}, gradients, {.weight = weight_place, .bias = bias}, threads_);
       }
       if (!grad_x) continue;
       matmul(gradients, to_windows, seen, {.threads = threads_});

@@ -18,10 +18,10 @@ struct WindowAxis {
   std::int64_t kernel = 1, stride = 1, dilation = 1;
   std::int64_t before = 0, after = 0;  // padding
 
-  // Windows that fit.
+  // Windows that fit; none over nothing but padding.
   std::int64_t count(std::int64_t extent) const {
     const std::int64_t room = extent + before + after - (kernel - 1) * dilation - 1;
-    return room < 0 ? 0 : room / stride + 1;
+    return extent == 0 || room < 0 ? 0 : room / stride + 1;
   }
 };
 

@@ -13,14 +13,15 @@ struct PlainConvolution {
   HeightWidth kernel{1, 1}, stride{1, 1}, dilation{1, 1};
   HeightWidth before{0, 0}, after{0, 0};
 
-  static std::int64_t count(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t dilation) {
+  // Windows of `reach` places and one more, a stride apart, that fit; none over padding alone.
+  static std::int64_t count(std::int64_t size, std::int64_t padding, std::int64_t reach, std::int64_t stride) {
     std::int64_t windows = 0;
-    while (windows * stride + (kernel - 1) * dilation < size) ++windows;
+    while (size > 0 && windows * stride + reach < size + padding) ++windows;
     return windows;
   }
   HeightWidth out_size(const HeightWidth& size) const {
-    return {count(size.height + before.height + after.height, kernel.height, stride.height, dilation.height),
-            count(size.width + before.width + after.width, kernel.width, stride.width, dilation.width)};
+    return {count(size.height, before.height + after.height, (kernel.height - 1) * dilation.height, stride.height),
+            count(size.width, before.width + after.width, (kernel.width - 1) * dilation.width, stride.width)};
   }
 
   // f(index of the output, of the weight, of the input) for every product; all are row-major.
