@@ -11,7 +11,7 @@
 
 namespace qkv {
 
-// In pixels, or in patches.
+// Of a picture, a patch, or a step or margin in one: in pixels, or in patches.
 struct PictureSize {
   std::int64_t height = 0;
   std::int64_t width = 0;

@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
-#include "qkv/layers/height_width.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/layers/weights.h"
 #include "qkv/matmul.h"
+#include "qkv/pictures.h"
 
 namespace qkv {
 
@@ -110,10 +110,10 @@ class Conv1d {
 struct Conv2dConfig {
   std::int64_t in = 0;
   std::int64_t out = 0;
-  HeightWidth kernel{1, 1};
-  HeightWidth stride{1, 1};
-  HeightWidth padding{0, 0};  // zeros on both sides
-  HeightWidth dilation{1, 1};
+  PictureSize kernel{1, 1};
+  PictureSize stride{1, 1};
+  PictureSize padding{0, 0};  // zeros on both sides
+  PictureSize dilation{1, 1};
   std::int64_t groups = 1;  // divides in and out
   bool bias = true;
 };
@@ -124,7 +124,7 @@ class Conv2d {
   // Takes weight [out, in / groups, height, width] and bias [out].
   Conv2d(const Conv2dConfig& config, Weights& weights, const std::string& scope = "");
 
-  HeightWidth out_size(const HeightWidth& size) const;
+  PictureSize out_size(const PictureSize& size) const;
 
   // [batch, height, width, in] -> [batch, out height, out width, out]. As Conv1d.
   Tensor forward(const TensorView& x, int threads = 0) const;

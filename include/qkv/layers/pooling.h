@@ -8,16 +8,16 @@
 
 #include <cstdint>
 
-#include "qkv/layers/height_width.h"
 #include "qkv/layers/sequences.h"
+#include "qkv/pictures.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
-enum class Pooling { max, average };
+enum class PoolKind { max, average };
 
 struct Pool1dConfig {
-  Pooling pooling = Pooling::max;
+  PoolKind pooling = PoolKind::max;
   std::int64_t kernel = 1;
   std::int64_t stride = 0;   // 0: kernel
   std::int64_t padding = 0;  // at both ends; at most kernel / 2
@@ -42,17 +42,17 @@ class Pool1d {
 };
 
 struct Pool2dConfig {
-  Pooling pooling = Pooling::max;
-  HeightWidth kernel{1, 1};
-  HeightWidth stride{0, 0};   // 0: kernel
-  HeightWidth padding{0, 0};  // on both sides; at most kernel / 2
+  PoolKind pooling = PoolKind::max;
+  PictureSize kernel{1, 1};
+  PictureSize stride{0, 0};   // 0: kernel
+  PictureSize padding{0, 0};  // on both sides; at most kernel / 2
 };
 
 class Pool2d {
  public:
   explicit Pool2d(const Pool2dConfig& config);
 
-  HeightWidth out_size(const HeightWidth& size) const;
+  PictureSize out_size(const PictureSize& size) const;
 
   // [batch, height, width, channels] -> [batch, out height, out width, channels]. As Pool1d.
   Tensor forward(const TensorView& x, int threads = 0) const;

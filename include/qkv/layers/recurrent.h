@@ -28,10 +28,10 @@ struct RecurrentConfig {
 };
 
 // Of every layer and direction, in torch's order: [layers * directions, batch, hidden].
-template <class Place>
+template <class View>
 struct RecurrentStates {
-  Place hidden{};
-  Place cell{};  // LSTM only
+  View hidden{};
+  View cell{};  // LSTM only
 };
 
 struct RecurrentOutput {
@@ -55,7 +55,7 @@ struct RecurrentGradientsIn {
   RecurrentStates<TensorView> states{};
 };
 
-// Places that are added to; one that is not given is not wanted.
+// Outputs that are added to; one that is not given is not wanted.
 struct RecurrentGradientsOut {
   MutableTensorView x{};
   RecurrentStates<MutableTensorView> initial{};

@@ -62,7 +62,8 @@ Weights initial_weights(std::uint64_t seed, Dtype dtype) {
     const double deviation = 1 / std::sqrt(static_cast<double>(last));
     if (has(name, "embed") || has(name, "shared.")) return normal(random, shape, deviation);
     if (has(name, "bias_k") || has(name, "bias_v")) return normal(random, shape, deviation);
-    if (shape.size() > 2) {
+    const bool of_heads = has(name, "query.") || has(name, "key.") || has(name, "value.");
+    if (shape.size() > 2 && !of_heads) {
       *before = {.inputs = element_count(shape) / shape[0], .filters = true};
       return uniform(random, shape, 1 / std::sqrt(static_cast<double>(before->inputs)));
     }

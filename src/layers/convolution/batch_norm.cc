@@ -187,7 +187,7 @@ void BatchNorm::run_backward(const TensorView& x, const BatchNormSaved& saved, S
   }
   const LayerRows rows("batch_norm", x, config_.dim), grad_rows("batch_norm", grad_out, config_.dim);
   if (grad_x) check_norm_type("grad_x", grad_x, weight_);
-  const MutableTensorView place = grad_x ? place_rows("batch_norm", "grad_x", grad_x, x.shape()) : grad_x;
+  const MutableTensorView output = grad_x ? output_rows("batch_norm", "grad_x", grad_x, x.shape()) : grad_x;
   const std::int64_t dim = config_.dim, count = rows.count();
   const double* mean = saved.mean.data<double>();
   const double* scale = saved.inverse_deviation.data<double>();
@@ -205,7 +205,7 @@ void BatchNorm::run_backward(const TensorView& x, const BatchNormSaved& saved, S
     });
     add_sums(bias_, sums.data<double>());
     add_sums(weight_, sums.data<double>() + dim);
-    if (!place) return;
+    if (!output) return;
     // What all rows share through their statistics; running ones do not depend on them.
     Tensor shared = Tensor::zeros({2, dim}, Dtype::f64);
     if (statistics == Statistics::own) {
@@ -215,10 +215,10 @@ void BatchNorm::run_backward(const TensorView& x, const BatchNormSaved& saved, S
     }
     const double *mean_grad = std::as_const(shared).data<double>(), *mean_product = mean_grad + dim;
     const T* weight = weight_.value.data<T>();
-    T* const first_place = place.data<T>();
+    T* const first_output = output.data<T>();
     map_rows(count, dim, threads, [&](std::int64_t row) {
       const T *from = first + row * stride, *grad = first_grad + row * grad_stride;
-      T* to = first_place + row * place.stride(0);
+      T* to = first_output + row * output.stride(0);
       for (std::int64_t c = 0; c < dim; ++c) {
         const double normal = (static_cast<double>(from[c]) - mean[c]) * scale[c];
         const double own = static_cast<double>(grad[c]) - mean_grad[c];

@@ -40,7 +40,7 @@ Windows windows_of(const Conv2dConfig& config, const TensorView& x) {
 Conv2d::Conv2d(const Conv2dConfig& config, Weights& weights, const std::string& scope)
     : config_(config), filters_(checked(config), weights, scope) {}
 
-HeightWidth Conv2d::out_size(const HeightWidth& size) const {
+PictureSize Conv2d::out_size(const PictureSize& size) const {
   return {vertical(config_).count(size.height), horizontal(config_).count(size.width)};
 }
 

@@ -57,8 +57,8 @@ void ConvolutionFilters::add_weight_gradient(std::int64_t group, const Tensor& g
     const T* next = gradient.data<T>();
     for (std::int64_t o = 0; o < group_out(); ++o) {
       for (std::int64_t tap = 0; tap < taps(); ++tap) {
-        T* place = to.data<T>() + o * to.stride(0) + tap * to.stride(1);
-        for (std::int64_t c = 0; c < group_in(); ++c) place[c * to.stride(2)] += *next++;
+        T* filter = to.data<T>() + o * to.stride(0) + tap * to.stride(1);
+        for (std::int64_t c = 0; c < group_in(); ++c) filter[c * to.stride(2)] += *next++;
       }
     }
   };

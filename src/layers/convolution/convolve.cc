@@ -177,11 +177,11 @@ void convolve_backward(std::string_view layer, ConvolutionFilters& filters, cons
   }
   const LayerRows rows(layer, x, config.in), grad_rows(layer, grad_out, config.out);
   if (grad_x) check_type(layer, "grad_x", grad_x.dtype(), filters);
-  const MutableTensorView place = grad_x ? place_rows(layer, "grad_x", grad_x, x.shape()) : grad_x;
+  const MutableTensorView output = grad_x ? output_rows(layer, "grad_x", grad_x, x.shape()) : grad_x;
   const auto run = [&]<class T>(T) {
     Backward<T> backward(filters, windows, threads);
     for (std::int64_t group = 0; group < config.groups; ++group) {
-      backward.run(group, rows.view(), grad_rows.view(), place);
+      backward.run(group, rows.view(), grad_rows.view(), output);
     }
   };
   visit_f32_f64(x.dtype(), run);

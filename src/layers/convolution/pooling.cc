@@ -51,31 +51,31 @@ bool is_larger(T value, T than) {
 }
 
 template <class T>
-void pool_window(const Windows& windows, const Window& window, Pooling pooling, const TensorView& x, T* out) {
+void pool_window(const Windows& windows, const Window& window, PoolKind pooling, const TensorView& x, T* out) {
   const std::int64_t channels = x.size(1);
   bool empty = true;
   for_each_seen(windows, window, [&](std::int64_t row) {
     const T* from = x.data<T>() + row * x.stride(0);
     if (empty) {
       std::copy_n(from, channels, out);
-    } else if (pooling == Pooling::average) {
+    } else if (pooling == PoolKind::average) {
       for (std::int64_t c = 0; c < channels; ++c) out[c] += from[c];
     } else {
       for (std::int64_t c = 0; c < channels; ++c) out[c] = is_larger(from[c], out[c]) ? from[c] : out[c];
     }
     empty = false;
   });
-  if (pooling == Pooling::max) return;
+  if (pooling == PoolKind::max) return;
   for (std::int64_t c = 0; c < channels; ++c) out[c] /= static_cast<T>(windows.taps());
 }
 
 // grad_x += the gradient of one window, for the channels first to last.
 template <class T>
-void add_pooled(const Windows& windows, const Window& window, Pooling pooling, const TensorView& x, const T* grad_out,
+void add_pooled(const Windows& windows, const Window& window, PoolKind pooling, const TensorView& x, const T* grad_out,
                 const MutableTensorView& grad_x, std::int64_t first, std::int64_t last) {
   T* to = grad_x.data<T>();
   const std::int64_t stride = grad_x.stride(0);
-  if (pooling == Pooling::average) {
+  if (pooling == PoolKind::average) {
     for_each_seen(windows, window, [&](std::int64_t row) {
       for (std::int64_t c = first; c < last; ++c) to[row * stride + c] += grad_out[c] / static_cast<T>(windows.taps());
     });
@@ -94,7 +94,7 @@ void add_pooled(const Windows& windows, const Window& window, Pooling pooling, c
   for (std::int64_t c = first; c < last; ++c) to[largest[c - first] * stride + c] += grad_out[c];
 }
 
-Tensor pool(std::string_view layer, const Windows& windows, Pooling pooling, const TensorView& x, int threads) {
+Tensor pool(std::string_view layer, const Windows& windows, PoolKind pooling, const TensorView& x, int threads) {
   check_pooled(layer, x);
   const std::int64_t channels = x.size(-1);
   const LayerRows rows(layer, x, channels);
@@ -113,7 +113,7 @@ Tensor pool(std::string_view layer, const Windows& windows, Pooling pooling, con
 }
 
 // Tasks share no element: pictures apart, or channels apart.
-void pool_backward(std::string_view layer, const Windows& windows, Pooling pooling, const TensorView& x,
+void pool_backward(std::string_view layer, const Windows& windows, PoolKind pooling, const TensorView& x,
                    const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
   check_pooled(layer, x);
   const std::int64_t channels = x.size(-1);
@@ -126,7 +126,7 @@ void pool_backward(std::string_view layer, const Windows& windows, Pooling pooli
            name_of(grad_out.dtype()), name_of(grad_x.dtype()));
   }
   const LayerRows rows(layer, x, channels), grad_rows(layer, grad_out, channels);
-  const MutableTensorView place = place_rows(layer, "grad_x", grad_x, x.shape());
+  const MutableTensorView output = output_rows(layer, "grad_x", grad_x, x.shape());
   const std::vector<std::int64_t> cuts = windows.pictures_between(0, windows.rows());
   const std::int64_t slices = divide_up(channels, kPooledChannels);
   const auto run = [&]<class T>(T) {
@@ -136,7 +136,7 @@ void pool_backward(std::string_view layer, const Windows& windows, Pooling pooli
       const auto picture = static_cast<std::size_t>(task / slices);
       const std::int64_t first = task % slices * kPooledChannels, last = std::min(first + kPooledChannels, channels);
       windows.for_each(cuts[picture], cuts[picture + 1], [&](std::int64_t row, const Window& window) {
-        add_pooled<T>(windows, window, pooling, rows.view(), gradients + row * stride, place, first, last);
+        add_pooled<T>(windows, window, pooling, rows.view(), gradients + row * stride, output, first, last);
       });
     });
   };
@@ -190,7 +190,7 @@ Pool2d::Pool2d(const Pool2dConfig& config) : config_(config) {
   check_pooling("pool2d", horizontal(config_));
 }
 
-HeightWidth Pool2d::out_size(const HeightWidth& size) const {
+PictureSize Pool2d::out_size(const PictureSize& size) const {
   return {vertical(config_).count(size.height), horizontal(config_).count(size.width)};
 }
 

@@ -44,8 +44,8 @@ Tensor window_offsets(std::string_view layer, const WindowAxis& axis, const Tens
   return offsets_of(lengths);
 }
 
-void Windows::add(const HeightWidth& size) {
-  const HeightWidth out{axes_[0].count(size.height), axes_[1].count(size.width)};
+void Windows::add(const PictureSize& size) {
+  const PictureSize out{axes_[0].count(size.height), axes_[1].count(size.width)};
   pictures_.push_back({.in = size, .out = out, .first_in = in_rows_, .first_out = out_rows_});
   in_rows_ += size.height * size.width;
   out_rows_ += out.height * out.width;

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "qkv/layers/height_width.h"
 #include "qkv/layers/sequences.h"
+#include "qkv/pictures.h"
 #include "qkv/tensor.h"
 
 namespace qkv::inline layers {
@@ -34,8 +34,8 @@ Tensor window_offsets(std::string_view layer, const WindowAxis& axis, const Tens
 // One row of the output sees the inside of the picture at (top + y * dilation, left + x * dilation) for the taps (y,
 // x).
 struct Window {
-  std::int64_t first;  // row of the picture's place (0, 0)
-  HeightWidth size;    // of the picture
+  std::int64_t first;  // row of the picture's (0, 0)
+  PictureSize size;    // of the picture
   std::int64_t top, left;
 };
 
@@ -69,11 +69,11 @@ class Windows {
       const std::int64_t width = picture->out.width;
       const std::int64_t last = std::min(end, picture->first_out + picture->out.height * width);
       for (; row < last; ++row) {
-        const std::int64_t place = row - picture->first_out;
+        const std::int64_t pixel = row - picture->first_out;
         f(row, Window{.first = picture->first_in,
                       .size = picture->in,
-                      .top = place / width * axes_[0].stride - axes_[0].before,
-                      .left = place % width * axes_[1].stride - axes_[1].before});
+                      .top = pixel / width * axes_[0].stride - axes_[0].before,
+                      .left = pixel % width * axes_[1].stride - axes_[1].before});
       }
     }
   }
@@ -102,11 +102,11 @@ class Windows {
 
  private:
   struct Picture {
-    HeightWidth in, out;
+    PictureSize in, out;
     std::int64_t first_in, first_out;
   };
 
-  void add(const HeightWidth& size);
+  void add(const PictureSize& size);
   // The one that an output's row is of.
   std::vector<Picture>::const_iterator picture_of(std::int64_t row) const;
 

@@ -8,7 +8,7 @@
 #include "layers/basic/check_size.h"
 #include "layers/recurrent/recurrent_batch.h"
 #include "layers/recurrent/recurrent_pass.h"
-#include "layers/recurrent/recurrent_places.h"
+#include "layers/recurrent/recurrent_states.h"
 #include "qkv/threads.h"
 
 namespace qkv {

@@ -7,7 +7,7 @@
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
 #include "layers/recurrent/recurrent_pass.h"
-#include "layers/recurrent/recurrent_places.h"
+#include "layers/recurrent/recurrent_states.h"
 #include "qkv/layers/recurrent.h"
 #include "qkv/threads.h"
 
@@ -59,12 +59,12 @@ void add_states(const MutableTensorView& to, const Tensor& from) {
   });
 }
 
-// std::invalid_argument unless the place fits.
-void check_place(std::string_view layer, std::string_view name, const MutableTensorView& place, const Tensor& like) {
-  if (!place) return;
-  refuse_unless(place.shape() == like.shape() && place.dtype() == like.dtype() && place.is_row_major(), layer,
-                "the place for the gradient of {} is {} {}; it must be {} {}, row-major", name, name_of(place.dtype()),
-                to_string(place.shape()), name_of(like.dtype()), to_string(like.shape()));
+// std::invalid_argument unless the output fits.
+void check_output(std::string_view layer, std::string_view name, const MutableTensorView& output, const Tensor& like) {
+  if (!output) return;
+  refuse_unless(output.shape() == like.shape() && output.dtype() == like.dtype() && output.is_row_major(), layer,
+                "the output for the gradient of {} is {} {}; it must be {} {}, row-major", name,
+                name_of(output.dtype()), to_string(output.shape()), name_of(like.dtype()), to_string(like.shape()));
 }
 
 }  // namespace
@@ -84,11 +84,11 @@ void Recurrent::backward(const Sequences& x, const RecurrentStates<TensorView>& 
                 name_, "what was saved is of another layer or batch; it must be that of forward");
   const RecurrentStates<Tensor> first = copy_states(name_, initial, config_, batch.size(), dtype);
   RecurrentStates<Tensor> grad_states = copy_states(name_, from.states, config_, batch.size(), dtype);
-  check_place(name_, "the hidden state", to.initial.hidden, grad_states.hidden);
+  check_output(name_, "the hidden state", to.initial.hidden, grad_states.hidden);
   refuse_unless(is_lstm || !to.initial.cell, name_,
-                "a place for the gradient of a cell state is given; an LSTM alone has one");
-  check_place(name_, "the cell state", to.initial.cell, grad_states.cell);
-  const MutableTensorView grad_x = to.x ? place_rows(name_, "grad_x", to.x, x.rows.shape()) : to.x;
+                "an output for the gradient of a cell state is given; an LSTM alone has one");
+  check_output(name_, "the cell state", to.initial.cell, grad_states.cell);
+  const MutableTensorView grad_x = to.x ? output_rows(name_, "grad_x", to.x, x.rows.shape()) : to.x;
   Tensor grad_out = Tensor::zeros({tokens, out_size}, dtype);
   if (from.out) {
     const Dims shape = with_last(x.rows.shape(), out_size);
@@ -148,8 +148,8 @@ void Recurrent::backward(const Sequences& x, const RecurrentStates<TensorView>& 
       Direction& own = directions_[level * directions + d];
       Tensor unpacked;
       affine_backward(in, grad_in ? own.weight_ih.value(unpacked) : TensorView(), passes[d].grad_gates,
-                      {.weight = own.weight_ih.gradient(), .bias = gradient_place(own.bias_ih), .x = grad_in}, threads);
-      add_state_gradients(passes[d], batch, own.weight_hh, gradient_place(own.bias_hh), threads);
+                      {.weight = own.weight_ih.gradient(), .bias = gradient_view(own.bias_ih), .x = grad_in}, threads);
+      add_state_gradients(passes[d], batch, own.weight_hh, gradient_view(own.bias_hh), threads);
     }
     if (layer > 0) {
       drop_steps(dropout, layer - 1, batch, grad_below, threads);

@@ -94,10 +94,10 @@ TEST_P(ConvolutionGolden, Conv2dIsTorchs) {
 
 TEST_P(ConvolutionGolden, PoolsAreTorchs) {
   expect_pool("pool1d.max", Pool1d({.kernel = 3, .stride = 2, .padding = 1}));
-  expect_pool("pool1d.average", Pool1d({.pooling = Pooling::average, .kernel = 2}));
+  expect_pool("pool1d.average", Pool1d({.pooling = PoolKind::average, .kernel = 2}));
   expect_pool("pool2d.max", Pool2d({.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}}));
   expect_pool("pool2d.average",
-              Pool2d({.pooling = Pooling::average, .kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}}));
+              Pool2d({.pooling = PoolKind::average, .kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}}));
 }
 
 TEST_P(ConvolutionGolden, BatchNormIsTorchs) {

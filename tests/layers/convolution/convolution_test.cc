@@ -40,7 +40,7 @@ Layer layer_of(const Config& config, const Tensor& weight, const Tensor& bias) {
 // Forward and backward of one layer and one input. `sizes` are those of the pictures of x.
 template <class Layer, class Config, class Input>
 void expect_plain(const Config& config, const PlainConvolution& plain, const Dims& kernel, const Input& x,
-                  const TensorView& rows, const std::vector<HeightWidth>& sizes, Random& random) {
+                  const TensorView& rows, const std::vector<PictureSize>& sizes, Random& random) {
   const Dtype dtype = rows.dtype();
   Dims shape{plain.out, plain.in / plain.groups};
   for (const std::int64_t extent : kernel) shape.push_back(extent);
@@ -75,7 +75,7 @@ void expect_plain_sequences(const Conv1dConfig& config, const std::vector<std::i
                                .dilation = {1, config.dilation},
                                .before = {0, config.causal ? reach : config.padding},
                                .after = {0, config.padding}};
-  std::vector<HeightWidth> sizes;
+  std::vector<PictureSize> sizes;
   std::int64_t tokens = 0;
   for (const std::int64_t length : lengths) {
     sizes.push_back({1, length});
@@ -151,12 +151,12 @@ TEST_P(ConvolutionTargets, PicturesWithEveryOption) {
                                          .after = config.padding};
             SCOPED_TRACE(::testing::Message() << "kernel " << height << " x " << width << " stride " << stride
                                               << " dilation " << dilation << " padding " << padding);
-            const HeightWidth size{one_of(random, extents), one_of(random, extents)};
+            const PictureSize size{one_of(random, extents), one_of(random, extents)};
             const std::int64_t batch = one_of(random, {0, 1, 3});
             const Tensor x = normal(random, {batch, size.height, size.width, config.in},
                                     random.uniform() < 0.5 ? Dtype::f32 : Dtype::f64);
             expect_plain<Conv2d>(config, plain, {height, width}, x.view(), x,
-                                 std::vector<HeightWidth>(static_cast<std::size_t>(batch), size), random);
+                                 std::vector<PictureSize>(static_cast<std::size_t>(batch), size), random);
             EXPECT_EQ(Conv2d(layer_of<Conv2d>(config, Tensor::zeros({config.out, config.in / groups, height, width}),
                                               Tensor::zeros({config.out})))
                           .out_size(size),

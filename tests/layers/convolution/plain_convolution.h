@@ -4,14 +4,14 @@
 
 #include <vector>
 
-#include "qkv/layers/height_width.h"
+#include "qkv/pictures.h"
 
 namespace qkv::testing {
 
 struct PlainConvolution {
   std::int64_t in = 1, out = 1, groups = 1;
-  HeightWidth kernel{1, 1}, stride{1, 1}, dilation{1, 1};
-  HeightWidth before{0, 0}, after{0, 0};
+  PictureSize kernel{1, 1}, stride{1, 1}, dilation{1, 1};
+  PictureSize before{0, 0}, after{0, 0};
 
   // Windows of `reach` places and one more, a stride apart, that fit; none over padding alone.
   static std::int64_t count(std::int64_t size, std::int64_t padding, std::int64_t reach, std::int64_t stride) {
@@ -19,15 +19,15 @@ struct PlainConvolution {
     while (size > 0 && windows * stride + reach < size + padding) ++windows;
     return windows;
   }
-  HeightWidth out_size(const HeightWidth& size) const {
+  PictureSize out_size(const PictureSize& size) const {
     return {count(size.height, before.height + after.height, (kernel.height - 1) * dilation.height, stride.height),
             count(size.width, before.width + after.width, (kernel.width - 1) * dilation.width, stride.width)};
   }
 
   // f(index of the output, of the weight, of the input) for every product; all are row-major.
   template <class F>
-  void for_each_product(const HeightWidth& size, const F& f) const {
-    const HeightWidth places = out_size(size);
+  void for_each_product(const PictureSize& size, const F& f) const {
+    const PictureSize places = out_size(size);
     const std::int64_t group_in = in / groups, group_out = out / groups;
     for (std::int64_t oy = 0; oy < places.height; ++oy) {
       for (std::int64_t ox = 0; ox < places.width; ++ox) {
@@ -54,7 +54,7 @@ struct PlainPictures {
   std::vector<double> out, grad_x, grad_weight, grad_bias;
 };
 
-inline PlainPictures convolve_plainly(const PlainConvolution& plain, const std::vector<HeightWidth>& sizes,
+inline PlainPictures convolve_plainly(const PlainConvolution& plain, const std::vector<PictureSize>& sizes,
                                       const std::vector<double>& x, const std::vector<double>& weight,
                                       const std::vector<double>& bias, const std::vector<double>& grad_out) {
   PlainPictures result{{},
@@ -62,8 +62,8 @@ inline PlainPictures convolve_plainly(const PlainConvolution& plain, const std::
                        std::vector<double>(weight.size()),
                        std::vector<double>(static_cast<std::size_t>(plain.out))};
   std::size_t first_x = 0;
-  for (const HeightWidth& size : sizes) {
-    const HeightWidth places = plain.out_size(size);
+  for (const PictureSize& size : sizes) {
+    const PictureSize places = plain.out_size(size);
     const std::size_t first = result.out.size();
     for (std::int64_t i = 0; i < places.height * places.width; ++i) {
       for (std::size_t o = 0; o < static_cast<std::size_t>(plain.out); ++o) {

@@ -15,8 +15,8 @@ struct PlainPool {
 };
 
 // One picture after the other; what `size` and `out` say of each.
-PlainPool pool_plainly(const Pool2dConfig& config, const HeightWidth& stride, std::int64_t batch,
-                       const HeightWidth& size, const HeightWidth& out, std::int64_t channels,
+PlainPool pool_plainly(const Pool2dConfig& config, const PictureSize& stride, std::int64_t batch,
+                       const PictureSize& size, const PictureSize& out, std::int64_t channels,
                        const std::vector<double>& x, const std::vector<double>& grad_out) {
   PlainPool result{{}, std::vector<double>(x.size())};
   for (std::int64_t b = 0; b < batch; ++b) {
@@ -37,13 +37,13 @@ PlainPool pool_plainly(const Pool2dConfig& config, const HeightWidth& stride, st
                 first = i;
                 maximum = x[i];
               }
-              if (config.pooling == Pooling::average) {
+              if (config.pooling == PoolKind::average) {
                 result.grad_x[i] += grad / static_cast<double>(config.kernel.height * config.kernel.width);
               }
             }
           }
-          if (config.pooling == Pooling::max) result.grad_x[first] += grad;
-          result.out.push_back(config.pooling == Pooling::max
+          if (config.pooling == PoolKind::max) result.grad_x[first] += grad;
+          result.out.push_back(config.pooling == PoolKind::max
                                    ? maximum
                                    : sum / static_cast<double>(config.kernel.height * config.kernel.width));
         }
@@ -62,7 +62,7 @@ Tensor with_ties(Random& random, const Dims& shape, Dtype dtype) {
 
 TEST(Pooling, EveryOption) {
   Random random(1);
-  for (const Pooling pooling : {Pooling::max, Pooling::average}) {
+  for (const PoolKind pooling : {PoolKind::max, PoolKind::average}) {
     for (const std::int64_t height : {1, 2, 3}) {
       for (const std::int64_t width : {1, 2, 5}) {
         for (const std::int64_t stride : {0, 1, 2, 7}) {
@@ -71,8 +71,8 @@ TEST(Pooling, EveryOption) {
                                       .kernel = {height, width},
                                       .stride = {stride, stride},
                                       .padding = {std::min(padding, height / 2), std::min(padding, width / 2)}};
-            const HeightWidth used{stride == 0 ? height : stride, stride == 0 ? width : stride};
-            for (const HeightWidth& size : {HeightWidth{0, 4}, {1, 1}, {4, 3}, {5, 12}}) {
+            const PictureSize used{stride == 0 ? height : stride, stride == 0 ? width : stride};
+            for (const PictureSize& size : {PictureSize{0, 4}, {1, 1}, {4, 3}, {5, 12}}) {
               const Dtype dtype = random.uniform() < 0.5 ? Dtype::f32 : Dtype::f64;
               const std::int64_t channels = random.uniform() < 0.1 ? 130 : 3;
               const Tensor x = with_ties(random, {2, size.height, size.width, channels}, dtype);
@@ -105,9 +105,9 @@ TEST(Pooling, EveryOption) {
 TEST(Pooling, SumsWrittenOut) {
   const Tensor x = Tensor::of<float>({1, 4, 1}, {1, 5, -2, 3});
   EXPECT_TRUE(testing::same_bits(Pool1d({.kernel = 2}).forward(x), Tensor::of<float>({1, 2, 1}, {5, 3})));
-  EXPECT_TRUE(testing::same_bits(Pool1d({.pooling = Pooling::average, .kernel = 2}).forward(x),
+  EXPECT_TRUE(testing::same_bits(Pool1d({.pooling = PoolKind::average, .kernel = 2}).forward(x),
                                  Tensor::of<float>({1, 2, 1}, {3, 0.5f})));
-  EXPECT_EQ(Pool2d({.kernel = {2, 3}, .stride = {1, 2}}).out_size({4, 9}), (HeightWidth{3, 4}));
+  EXPECT_EQ(Pool2d({.kernel = {2, 3}, .stride = {1, 2}}).out_size({4, 9}), (PictureSize{3, 4}));
 }
 
 TEST(Pooling, RaggedIsEachSequenceAlone) {
@@ -141,7 +141,7 @@ TEST(Pooling, NanAndInfinity) {
 
 TEST(Pooling, Gradients) {
   Random random(3);
-  for (const Pooling pooling : {Pooling::max, Pooling::average}) {
+  for (const PoolKind pooling : {PoolKind::max, PoolKind::average}) {
     const Pool2d pool({.pooling = pooling, .kernel = {3, 2}, .stride = {1, 1}, .padding = {1, 0}});
     Tensor x = normal(random, {2, 4, 3, 2}, Dtype::f64);
     const Tensor grad_out = normal(random, pool.forward(x).shape(), Dtype::f64);

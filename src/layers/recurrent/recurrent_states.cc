@@ -1,5 +1,5 @@
 // Copies states, and drops elements sequence by sequence.
-#include "layers/recurrent/recurrent_places.h"
+#include "layers/recurrent/recurrent_states.h"
 
 #include "core/dropout.h"
 #include "core/refuse.h"
