@@ -2,6 +2,7 @@
 #include "layers/convolution/convolve.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -15,12 +16,17 @@
 namespace qkv::inline layers {
 namespace {
 
-// Rows of windows that are multiplied together: enough for a panel of filters to stay in the first caches.
-constexpr std::int64_t kProductRows = 128;
-// Rows of windows whose share of the filters' gradient is one product, as matmul adds up its depth.
-constexpr std::int64_t kSumRows = 512;
-// Rows and channels of a task that only copies or adds.
-constexpr std::int64_t kCopyRows = 64, kAddChannels = 64;
+// Numbers of windows that are gathered and multiplied together: they stay in the second cache, and are work enough for
+// a task. Those whose share of the filters' gradient is one product: few enough for the third one. A task that only
+// copies.
+constexpr std::int64_t kProductNumbers = 1 << 17, kSumNumbers = 1 << 18, kCopyNumbers = 1 << 14;
+// Channels of a task that only adds.
+constexpr std::int64_t kAddChannels = 64;
+
+// Rows of so many numbers in all.
+std::int64_t rows_of(std::int64_t numbers, std::int64_t depth, std::int64_t least, std::int64_t most) {
+  return std::clamp(numbers / depth, least, most);
+}
 
 // Rows of some channels.
 template <class T>
@@ -28,6 +34,23 @@ struct Channels {
   T* first;
   std::int64_t stride, count;
 };
+
+// Returns the place behind what was copied. A call of memcpy costs more than the few elements that a window of a
+// picture with few channels has in a line.
+template <class T>
+T* copy(const T* from, std::int64_t count, T* to) {
+  constexpr std::int64_t kFew = 32;
+  if (count > kFew) return std::copy_n(from, count, to);
+  for (; count >= 4; count -= 4, from += 4, to += 4) std::memcpy(to, from, 4 * sizeof(T));
+  if (count >= 2) {
+    std::memcpy(to, from, 2 * sizeof(T));
+    from += 2;
+    to += 2;
+    count -= 2;
+  }
+  if (count == 1) *to++ = *from;
+  return to;
+}
 
 // to [end - begin, taps * channels] = the windows begin to end.
 template <class T>
@@ -38,16 +61,15 @@ void gather(const Windows& windows, std::int64_t begin, std::int64_t end, const 
     T* const last = next + depth;
     T* const first = next;
     windows.for_each_run(window, [&](std::int64_t tap, std::int64_t from, std::int64_t count) {
-      std::fill(next, first + tap * x.count, T(0));
-      next = first + tap * x.count;
+      for (; next < first + tap * x.count; ++next) *next = 0;
       const T* source = x.first + from * x.stride;
       if (x.stride == x.count) {
-        next = std::copy_n(source, count * x.count, next);
+        next = copy(source, count * x.count, next);
         return;
       }
-      for (std::int64_t i = 0; i < count; ++i) next = std::copy_n(source + i * x.stride, x.count, next);
+      for (std::int64_t i = 0; i < count; ++i) next = copy(source + i * x.stride, x.count, next);
     });
-    std::fill(next, last, T(0));
+    for (; next < last; ++next) *next = 0;
   });
 }
 
@@ -82,7 +104,8 @@ class Backward {
  public:
   Backward(ConvolutionFilters& filters, const Windows& windows, int threads)
       : filters_(filters), windows_(windows), threads_(threads), depth_(filters.taps() * filters.group_in()) {
-    block_ = Tensor::uninitialized({std::min(kSumRows, windows.rows()), depth_}, dtype_of<T>);
+    block_rows_ = rows_of(kSumNumbers, depth_, 512, 8192);  // of every batch, as sums depend on it
+    block_ = Tensor::uninitialized({std::min(block_rows_, windows.rows()), depth_}, dtype_of<T>);
   }
 
   // Of one group, block after block.
@@ -98,8 +121,8 @@ class Backward {
     }
     PackedMatrix to_windows;
     if (grad_x) to_windows = PackedMatrix(filters_.matrix(group), threads_);
-    for (std::int64_t begin = 0; begin < windows_.rows(); begin += kSumRows) {
-      const std::int64_t end = std::min(begin + kSumRows, windows_.rows());
+    for (std::int64_t begin = 0; begin < windows_.rows(); begin += block_rows_) {
+      const std::int64_t end = std::min(begin + block_rows_, windows_.rows());
       const TensorView gradients = grad_out.slice(0, begin, end).slice(1, group * out, (group + 1) * out);
       const MutableTensorView seen = block_.view().slice(0, 0, end - begin);
       if (wants_weight) gather_block(begin, end, channels_of<T>(x, group, in));
@@ -116,9 +139,10 @@ class Backward {
 
  private:
   void gather_block(std::int64_t begin, std::int64_t end, const Channels<const T>& x) {
-    parallel_for(divide_up(end - begin, kCopyRows), threads_, [&](std::int64_t task, int) {
-      const std::int64_t first = begin + task * kCopyRows;
-      gather(windows_, first, std::min(first + kCopyRows, end), x, block_.data<T>() + task * kCopyRows * depth_);
+    const std::int64_t rows = rows_of(kCopyNumbers, depth_, 1, block_rows_);
+    parallel_for(divide_up(end - begin, rows), threads_, [&](std::int64_t task, int) {
+      const std::int64_t first = begin + task * rows;
+      gather(windows_, first, std::min(first + rows, end), x, block_.data<T>() + task * rows * depth_);
     });
   }
 
@@ -137,7 +161,7 @@ class Backward {
   ConvolutionFilters& filters_;
   const Windows& windows_;
   int threads_;
-  std::int64_t depth_;
+  std::int64_t depth_, block_rows_;
   Tensor block_;
 };
 
@@ -150,11 +174,14 @@ Tensor convolve(std::string_view layer, const ConvolutionFilters& filters, const
   const LayerRows rows(layer, x, config.in);
   Tensor out = Tensor::uninitialized(windows.out_shape(config.out), x.dtype());
   const MutableTensorView all = out.view().reshape({windows.rows(), config.out});
-  const std::int64_t in = filters.group_in(), group_out = filters.group_out();
+  const std::int64_t in = filters.group_in(), group_out = filters.group_out(), depth = filters.taps() * in;
+  // Enough tasks for all threads, unless a task would be less than a few tiles.
+  const std::int64_t share = divide_up(windows.rows(), threads == 0 ? qkv::threads() : threads);
+  const std::int64_t of_task = std::min(rows_of(kProductNumbers, depth, 64, 2048), std::max<std::int64_t>(share, 32));
   const auto run = [&]<class T>(T) {
-    parallel_for(divide_up(windows.rows(), kProductRows), threads, [&](std::int64_t task, int) {
-      const std::int64_t begin = task * kProductRows, end = std::min(begin + kProductRows, windows.rows());
-      Tensor seen = Tensor::uninitialized({end - begin, filters.taps() * in}, x.dtype());
+    parallel_for(divide_up(windows.rows(), of_task), threads, [&](std::int64_t task, int) {
+      const std::int64_t begin = task * of_task, end = std::min(begin + of_task, windows.rows());
+      Tensor seen = Tensor::uninitialized({end - begin, depth}, x.dtype());
       for (std::int64_t group = 0; group < config.groups; ++group) {
         gather(windows, begin, end, channels_of<T>(rows.view(), group, in), seen.data<T>());
         matmul(seen, filters.part(group), all.slice(0, begin, end).slice(1, group * group_out, (group + 1) * group_out),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "qkv/layers/sequences.h"
@@ -68,12 +69,19 @@ class Windows {
     for (std::int64_t row = begin; row < end; ++picture) {
       const std::int64_t width = picture->out.width;
       const std::int64_t last = std::min(end, picture->first_out + picture->out.height * width);
+      if (row == last) continue;  // an empty one
+      std::int64_t column = (row - picture->first_out) % width;
+      Window window{.first = picture->first_in,
+                    .size = picture->in,
+                    .top = (row - picture->first_out) / width * axes_[0].stride - axes_[0].before,
+                    .left = column * axes_[1].stride - axes_[1].before};
       for (; row < last; ++row) {
-        const std::int64_t pixel = row - picture->first_out;
-        f(row, Window{.first = picture->first_in,
-                      .size = picture->in,
-                      .top = pixel / width * axes_[0].stride - axes_[0].before,
-                      .left = pixel % width * axes_[1].stride - axes_[1].before});
+        f(row, std::as_const(window));
+        window.left += axes_[1].stride;
+        if (++column < width) continue;
+        column = 0;
+        window.left = -axes_[1].before;
+        window.top += axes_[0].stride;
       }
     }
   }
