@@ -59,7 +59,7 @@ TEST_P(VitGolden, WhatIsSavedOpensAsTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(Models, VitGolden,
                          ::testing::Values("vit", "vit_gray", "vit_bare", "dinov2", "dinov2_bare", "dinov2_relu"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& one) { return std::string(one.param); });
 
 TEST(Vit, APictureIsAsAloneOnAnyNumberOfThreads) {
   const Vit model = Vit::load(kGolden + "dinov2");
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, VitGradients,
                                            GradientCase{"dinov2", VitKind::dinov2, {6, 4}},
                                            GradientCase{"vit_interpolated", VitKind::vit, {10, 7}},
                                            GradientCase{"dinov2_one_patch", VitKind::dinov2, {3, 3}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& one) { return std::string(one.param.name); });
 
 // By hand: two classes whose logits are the biases alone.
 TEST(Vit, TheMetricCountsTheLargestLogit) {
