@@ -113,7 +113,7 @@ std::string explain_model(const Command& command, const ModelOptions& options, b
   }
   if (!options.image.empty()) return explained_picture(options, json, style);
   if (Vit::is_in(options.folder)) throw UsageError("--text", "the model reads pictures; give --image");
-  if (Marian::is_in(options.folder)) {
+  if (EncoderDecoder::is_in(options.folder)) {
     const Translator translator = Translator::load(options.folder);
     return explained(TranslatedText(translator, options.text, {.stop = interruption()}), options, json, style);
   }

@@ -44,7 +44,7 @@ struct TranslateRequest {
 };
 
 // Of line `number`, from 1.
-std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number, const MarianConfig& model) {
+std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number, const EncoderDecoderTokens& model) {
   std::vector<std::int32_t> ids;
   const char *at = line.data(), *end = at + line.size();
   while (true) {
@@ -124,7 +124,7 @@ void translate_lines(const TranslateRequest& request, const Translator& translat
   options.stream.line = static_cast<std::uint64_t>(first - 1);
   for (const auto& found : translator.translate(lines, options)) {
     write(request, first, found);
-    warn(found.front(), fmt::format("line {}", first), translator.model().config().positions);
+    warn(found.front(), fmt::format("line {}", first), translator.model().tokens().positions);
     ++first;
   }
 }
@@ -136,7 +136,7 @@ void translate_ids(const TranslateRequest& request, const Translator& translator
   std::exception_ptr refused;
   try {
     for (const std::string& line : lines) {
-      sources.push_back(parse_ids(line, first + std::ssize(sources), translator.model().config()));
+      sources.push_back(parse_ids(line, first + std::ssize(sources), translator.model().tokens()));
     }
   } catch (const FormatError&) {
     refused = std::current_exception();
@@ -152,7 +152,7 @@ void translate_ids(const TranslateRequest& request, const Translator& translator
                        .unsure = translator.is_unsure(one)});
     }
     write(request, first, found);
-    warn(found.front(), fmt::format("line {}", first++), translator.model().config().positions);
+    warn(found.front(), fmt::format("line {}", first++), translator.model().tokens().positions);
   }
   if (refused) std::rethrow_exception(refused);
 }

@@ -29,6 +29,20 @@ Tensor product(const TensorView& left, const TensorView& right) {
   return out;
 }
 
+// [n, m] of sum over e of v(e) * tanh(query(i, e) + key(j, e)).
+Tensor sums_of_tanh(const TensorView& query, const TensorView& key, const TensorView& v) {
+  Tensor out = Tensor::zeros({query.size(0), key.size(0)}, Dtype::f64);
+  double* sum = out.data<double>();
+  for (std::int64_t i = 0; i < query.size(0); ++i) {
+    for (std::int64_t j = 0; j < key.size(0); ++j, ++sum) {
+      for (std::int64_t e = 0; e < v.size(0); ++e) {
+        *sum += v.at<double>({e}) * std::tanh(query.at<double>({i, e}) + key.at<double>({j, e}));
+      }
+    }
+  }
+  return out;
+}
+
 double scaled_difference(const Tensor& logits, const Tensor& scores, double scale) {
   double largest = 0;
   for (std::int64_t i = 0; i < scores.element_count(); ++i) {
@@ -60,8 +74,10 @@ std::string title_of(const HeadIndex& index, const AttentionSite& site, const st
 inline namespace explaining {
 
 void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
-  trace.scale = 1 / std::sqrt(static_cast<double>(trace.query.size(1)));
-  trace.scores = product(trace.query, trace.key.view().transpose(0, 1));
+  const bool scaled = trace.score == Score::Kind::scaled_dot;
+  trace.scale = scaled ? 1 / std::sqrt(static_cast<double>(trace.query.size(1))) : 1;
+  trace.scores = trace.score == Score::Kind::additive ? sums_of_tanh(trace.query, trace.key, trace.v)
+                                                      : product(trace.query, trace.key.view().transpose(0, 1));
   trace.summary = summarize_head(trace.weights, special);
   trace.target = selected_target();
   trace.logits_difference = scaled_difference(trace.logits, trace.scores, trace.scale);
@@ -82,12 +98,14 @@ HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
   trace.index = index;
   trace.heads = site.heads;
   trace.model_dim = site.model_dim;
+  trace.score = site.score;
   trace.tokens = queries.tokens;
   trace.keys = keys.tokens;
   const std::string scope = site.scope(index.layer);
   observe(input, [&](std::string_view name, const TensorView& value) {
     if (!name.starts_with(scope)) return;
     name.remove_prefix(scope.size());
+    if (name == "v") trace.v = convert(value, Dtype::f64);
     for (const auto& [wanted, tensor] : {std::pair("query", &trace.query), std::pair("key", &trace.key),
                                          std::pair("value", &trace.value), std::pair("logits", &trace.logits),
                                          std::pair("weights", &trace.weights), std::pair("heads", &trace.output)}) {

@@ -45,14 +45,30 @@ Section attention_lists(const HeadTrace& trace, const Names& names, const Shown&
   return {0, "Who attends to whom", {block}};
 }
 
-Section query_step(const HeadTrace& trace, const Names& names, std::int64_t token, const Shown&) {
+// What a query is made of.
+std::string query_text(const HeadTrace& trace) {
   const std::int64_t head_dim = trace.query.size(1), count = trace.query.size(0);
+  switch (trace.score) {
+    case Score::Kind::additive:
+      return fmt::format("query = state of the decoder before the word, times w_query, as it is added to the keys: {}.",
+                         to_string(trace.query.shape()));
+    case Score::Kind::bilinear:
+      return fmt::format("query = state of the decoder, times w, as it is multiplied by the keys: {}.",
+                         to_string(trace.query.shape()));
+    case Score::Kind::dot:
+      return fmt::format("query = state of the decoder: {}.", to_string(trace.query.shape()));
+    default:
+      return fmt::format(
+          "queries of all heads = inputs x w_query + b_query: {} x {} -> {}; head {} owns {} of them: {}.",
+          to_string(Dims{count, trace.model_dim}), to_string(Dims{trace.model_dim, trace.heads * head_dim}),
+          to_string(Dims{count, trace.heads, head_dim}), trace.index.head, head_dim, to_string(trace.query.shape()));
+  }
+}
+
+Section query_step(const HeadTrace& trace, const Names& names, std::int64_t token, const Shown&) {
+  const std::int64_t count = trace.query.size(0);
   Block block;
-  block.lines = {plain(fmt::format(
-      "queries of all heads = inputs x w_query + b_query: {} x {} -> {}; head {} owns {} of "
-      "them: {}.",
-      to_string(Dims{count, trace.model_dim}), to_string(Dims{trace.model_dim, trace.heads * head_dim}),
-      to_string(Dims{count, trace.heads, head_dim}), trace.index.head, head_dim, to_string(trace.query.shape())))};
+  block.lines = {plain(query_text(trace))};
   std::string others;
   for (std::int64_t i = 0; i < count; ++i) {
     if (i != token && trace.tokens[static_cast<std::size_t>(i)] == trace.tokens[static_cast<std::size_t>(token)]) {
@@ -76,11 +92,14 @@ Section query_step(const HeadTrace& trace, const Names& names, std::int64_t toke
 Section weights_step(const HeadTrace& trace, const Names& names, std::int64_t token, const Shown& shown) {
   const std::int64_t count = trace.key.size(0), head_dim = trace.key.size(1);
   Block formulas, block;
+  const bool additive = trace.score == Score::Kind::additive;
   formulas.lines = {
-      plain(fmt::format("score = query . key: {} with each row of {} -> {}", to_string(Dims{head_dim}),
-                        to_string(trace.key.shape()), to_string(Dims{count}))),
-      plain(fmt::format("logit = score x {} (1/sqrt({})): {}", number_text(trace.scale), head_dim,
-                        to_string(Dims{count}))),
+      plain(fmt::format("score = {}: {} with each row of {} -> {}", additive ? "v . tanh(query + key)" : "query . key",
+                        to_string(Dims{head_dim}), to_string(trace.key.shape()), to_string(Dims{count}))),
+      trace.score == Score::Kind::scaled_dot
+          ? plain(fmt::format("logit = score x {} (1/sqrt({})): {}", number_text(trace.scale), head_dim,
+                              to_string(Dims{count})))
+          : plain("logit = score"),
       plain(fmt::format("weight = softmax of the logits, e^logit / (sum of all e^logit): {}, which sum to 1",
                         to_string(Dims{count})))};
   block.lines.push_back({{fmt::format("{:<{}}", "key", characters(names.keys.column(0))), Role::key},
@@ -121,9 +140,11 @@ Section output_step(const HeadTrace& trace, const Names& names, std::int64_t tok
   block.lines = {plain(fmt::format("output = the sum of weight x value over all keys: {} x {} -> {}",
                                    to_string(Dims{trace.value.size(0)}), to_string(trace.value.shape()),
                                    to_string(Dims{trace.value.size(1)}))),
-                 plain(fmt::format("The outputs of the {} heads of layer {}, side by side, go on to the output "
-                                   "projection.",
-                                   trace.heads, trace.index.layer))};
+                 plain(trace.score == Score::Kind::scaled_dot
+                           ? fmt::format("The outputs of the {} heads of layer {}, side by side, go on to the output "
+                                         "projection.",
+                                         trace.heads, trace.index.layer)
+                           : "The output and the decoder's state, side by side, are read out for the next word.")};
   block.quantities = {{fmt::format("output for \"{}\"", names.tokens[token]),
                        Role::output,
                        Tensor::copy(trace.output.view().select(0, token)),

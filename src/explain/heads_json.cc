@@ -58,6 +58,7 @@ std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
   object["summary"] = to_object(trace.summary);
   object["dtype"] = "f32";
   object["target"] = trace.target;
+  object["score"] = trace.score == Score::Kind::additive ? "v . tanh(query + key)" : "query . key";
   object["scale"] = trace.scale;
   for (const auto& [name, tensor] :
        {std::pair("query", &trace.query), std::pair("key", &trace.key), std::pair("value", &trace.value),

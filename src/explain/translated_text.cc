@@ -52,37 +52,51 @@ void leave_out_ends(Pieces& target) {
 
 enum Sequence : std::size_t { kSource, kTarget, kRead };
 
-std::vector<AttentionSite> sites_of(const MarianConfig& config) {
-  const auto site = [&](const char* name, const char* title, const char* caption, const char* after, Sequence queries,
-                        Sequence keys) {
-    const bool encoder = queries == kSource;
-    return AttentionSite{.name = name,
-                         .title = title,
-                         .caption = caption,
-                         .before = encoder ? "encoder.layers." : "decoder.layers.",
-                         .after = after,
-                         .layers = encoder ? config.encoder_layers : config.decoder_layers,
-                         .heads = encoder ? config.encoder_heads : config.decoder_heads,
-                         .model_dim = config.model_dim,
-                         .queries = queries,
-                         .keys = keys};
+AttentionSite site_of(const EncoderDecoderAttention& own) {
+  using Place = EncoderDecoderAttention::Place;
+  AttentionSite site{.name = {},
+                     .before = own.before,
+                     .after = own.after,
+                     .layers = own.layers,
+                     .heads = own.heads,
+                     .model_dim = own.model_dim,
+                     .score = own.score};
+  const auto name = [&](const char* short_name, const char* title, const char* caption) {
+    site.name = short_name;
+    site.title = title;
+    site.caption = caption;
   };
-  return {site("encoder", "Encoder self-attention", "source tokens attend to source tokens", ".", kSource, kSource),
-          site("decoder", "Masked decoder self-attention", "tokens read attend to those before them", ".self.", kRead,
-               kRead),
-          site("encoder_decoder", "Encoder-decoder attention", "tokens written attend to source tokens", ".memory.",
-               kTarget, kSource)};
+  switch (own.place) {
+    case Place::encoder:
+      name("encoder", "Encoder self-attention", "source tokens attend to source tokens");
+      site.queries = site.keys = kSource;
+      break;
+    case Place::decoder:
+      name("decoder", "Masked decoder self-attention", "tokens read attend to those before them");
+      site.queries = site.keys = kRead;
+      break;
+    case Place::memory:
+      name("encoder_decoder", "Encoder-decoder attention", "tokens written attend to source tokens");
+      site.queries = kTarget;
+      site.keys = kSource;
+      break;
+  }
+  return site;
 }
 
 }  // namespace
 
 TranslatedText::TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options)
     : model_(translator.model()), options_{.stop = options.stop} {
+  require(!model_.attentions().empty(), "the model has no attention: its decoder sees one vector of the whole source");
   TranslateOptions whole = options;
   whole.split = false;  // one run of the model is explained
   const Translation translation = translator.translate(text, whole);
   require(!translation.ids.empty(), "the text has no tokens");
-  const MarianConfig& config = model_.config();
+  const EncoderDecoderTokens config = model_.tokens();
+  std::vector<AttentionSite> sites;
+  for (const EncoderDecoderAttention& own : model_.attentions()) sites.push_back(site_of(own));
+  const std::size_t aligned = sites.size() - 1;
   batch_.source = translator.tokenizer().encode(text, {.max_length = static_cast<std::size_t>(config.positions)}).ids;
   batch_.target = translation.ids;
   batch_.source_offsets = offsets_of(std::vector<std::int64_t>{std::ssize(batch_.source)});
@@ -96,13 +110,13 @@ TranslatedText::TranslatedText(const Translator& translator, const std::string& 
   attentions_ = {.sequences = {{"source", "The encoder reads:  ", source.tokens, source.marks},
                                {"target", "and writes:  ", target.tokens, target.marks},
                                {"read", "The decoder reads:  ", read.tokens, read.marks}},
-                 .sites = sites_of(config),
+                 .sites = std::move(sites),
                  .input = fmt::format("\"{}\" -> \"{}\"", text, translation.text),
                  .alignment = Alignment{.source_text = text,
                                         .target_text = translation.text,
                                         .source = source.words,
                                         .target = target.words,
-                                        .site = 2,
+                                        .site = aligned,
                                         .cut = translation.cut}};
 }
 

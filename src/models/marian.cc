@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/refuse.h"
-#include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/layer_dropout.h"
+#include "layers/basic/rows.h"
 #include "layers/basic/scoped_observer.h"
 #include "layers/stack/layer_parts.h"
 #include "models/marian_config.h"
 #include "models/marian_folder.h"
 #include "models/marian_names.h"
+#include "models/target_tokens.h"
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/initial_weights.h"
 #include "qkv/layers/positions.h"
@@ -44,15 +44,6 @@ EmbeddingConfig table_config(const MarianConfig& config) {
   return {.count = config.output_vocab(), .dim = config.model_dim, .padding = config.padding, .projects = true};
 }
 
-// 0, 1, 2 ... for each id within its sequence.
-std::vector<std::int32_t> check_positions(std::size_t ids, const Tensor& offsets, std::int64_t most) {
-  std::vector<std::int32_t> positions = positions_of(offsets, most);
-  if (offsets.data<std::int32_t>()[0] != 0 || positions.size() != ids) {
-    refuse("marian", "{} ids need offsets from 0 to their number", ids);
-  }
-  return positions;
-}
-
 // Of bart's tables; whoever made the first one reserved two rows.
 std::vector<std::int32_t> table_rows(std::span<const std::int32_t> positions) {
   std::vector<std::int32_t> rows(positions.begin(), positions.end());
@@ -60,45 +51,31 @@ std::vector<std::int32_t> table_rows(std::span<const std::int32_t> positions) {
   return rows;
 }
 
-// What is no word to be written.
-std::optional<std::int32_t> excluded(const MarianConfig& config) {
-  if (config.kind == MarianKind::marian) return config.padding;
-  return {};
-}
-
-// What the decoder reads: each target behind the start token, without its own last one.
-std::vector<std::int32_t> begun(const PairBatch& batch, std::span<const std::int32_t> positions,
-                                const MarianConfig& config) {
-  std::vector<std::int32_t> ids(positions.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = positions[i] == 0 ? config.start : batch.target[i - 1];
-  return ids;
-}
-
-// rows *= factor.
-void scale_rows(Tensor& rows, double factor) {
-  const auto run = [&]<class T>(T) {
-    T* data = rows.data<T>();
-    const std::int64_t count = rows.element_count();
-    for (std::int64_t i = 0; i < count; ++i) data[i] *= static_cast<T>(factor);
-  };
-  visit_f32_f64(rows.dtype(), run);
-}
-
-// The projection to the vocabulary; `storage` holds its weights if need be.
-ClassWeights classes(const Embedding& table, const Parameter& bias, Tensor& storage) {
-  const bool full = table.projection().storage() == WeightStorage::full;
-  return {.weight = table.table(storage), .bias = bias.value, .projection = full ? &table.projection() : nullptr};
-}
-
 }  // namespace
-
-bool Marian::is_in(const std::string& folder) { return is_marian_folder(folder); }
 
 MarianConfig Marian::read_config(const std::string& folder) { return read_marian_config(folder); }
 
 MarianConfig Marian::check(const std::string& folder) { return MarianFolder(folder).config(); }
 
 std::string Marian::class_of(const MarianConfig& config) { return marian_class(config); }
+std::string Marian::transformers_class() const { return class_of(config_); }
+
+EncoderDecoderTokens Marian::tokens() const { return config_.tokens(); }
+
+std::vector<EncoderDecoderAttention> Marian::attentions() const {
+  using Place = EncoderDecoderAttention::Place;
+  const auto of = [&](Place place, const char* before, const char* after) {
+    const bool encoder = place == Place::encoder;
+    return EncoderDecoderAttention{.place = place,
+                                   .before = before,
+                                   .after = after,
+                                   .layers = encoder ? config_.encoder_layers : config_.decoder_layers,
+                                   .heads = encoder ? config_.encoder_heads : config_.decoder_heads,
+                                   .model_dim = config_.model_dim};
+  };
+  return {of(Place::encoder, "encoder.layers.", "."), of(Place::decoder, "decoder.layers.", ".self."),
+          of(Place::memory, "decoder.layers.", ".memory.")};
+}
 
 Marian Marian::load(const std::string& folder, WeightStorage storage) {
   MarianFolder files(folder);
@@ -169,19 +146,19 @@ void Marian::embed_backward(Side& side, std::span<const std::int32_t> ids, std::
   table_of(side).backward(ids, grad);
 }
 
-Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, const MarianOptions& options,
+Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, const EncoderDecoderOptions& options,
                       Observer* observer) const {
-  const Tensor x = embed(source_, ids, check_positions(ids.size(), offsets, config_.positions));
+  const Tensor x = embed(source_, ids, check_positions("marian", ids.size(), offsets, config_.positions));
   if (observer != nullptr) observer->receive("encoder.embeddings", x);
   return observed(observer, "encoder.", [&](Observer* scoped) {
     return encoder_.forward({x, offsets}, {.threads = options.threads, .stop = options.stop}, scoped);
   });
 }
 
-Tensor Marian::decode(const PairBatch& batch, const MarianOptions& options, Observer* observer) const {
+Tensor Marian::decode(const PairBatch& batch, const EncoderDecoderOptions& options, Observer* observer) const {
   const Tensor memory = encode(batch.source, batch.source_offsets, options, observer);
-  const auto positions = check_positions(batch.target.size(), batch.target_offsets, config_.positions);
-  const Tensor x = embed(target_, begun(batch, positions, config_), positions);
+  const auto positions = check_positions("marian", batch.target.size(), batch.target_offsets, config_.positions);
+  const Tensor x = embed(target_, begun(batch, positions, config_.start), positions);
   if (observer != nullptr) observer->receive("decoder.embeddings", x);
   return observed(observer, "decoder.", [&](Observer* scoped) {
     return decoder_.forward({x, batch.target_offsets}, {memory, batch.source_offsets},
@@ -189,7 +166,7 @@ Tensor Marian::decode(const PairBatch& batch, const MarianOptions& options, Obse
   });
 }
 
-Tensor Marian::logits(const PairBatch& batch, const MarianOptions& options, Observer* observer) const {
+Tensor Marian::logits(const PairBatch& batch, const EncoderDecoderOptions& options, Observer* observer) const {
   const Tensor hidden = decode(batch, options, observer);
   Tensor logits = Tensor::uninitialized({hidden.size(0), config_.output_vocab()}, hidden.dtype());
   matmul(hidden, table_of(target_).projection(), logits, {.bias = logits_bias_.value, .threads = options.threads});
@@ -203,15 +180,15 @@ LossSum Marian::loss(const PairBatch& batch) const {
   return {.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
 }
 
-LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& options) {
+LossSum Marian::backward(const PairBatch& batch, const EncoderDecoderTrainingOptions& options) {
   const Dropout dropout{.p = options.dropout, .seed = options.seed};
   const Dropout source_dropout = dropout_at(dropout, Site::source);
   const Dropout target_dropout = dropout_at(dropout, Site::target);
   const Dropout encoder_dropout = dropout_at(dropout, Site::encoder);
   const Dropout decoder_dropout = dropout_at(dropout, Site::decoder);
-  const auto source_positions = check_positions(batch.source.size(), batch.source_offsets, config_.positions);
-  const auto target_positions = check_positions(batch.target.size(), batch.target_offsets, config_.positions);
-  const std::vector<std::int32_t> target = begun(batch, target_positions, config_);
+  const auto source_positions = check_positions("marian", batch.source.size(), batch.source_offsets, config_.positions);
+  const auto target_positions = check_positions("marian", batch.target.size(), batch.target_offsets, config_.positions);
+  const std::vector<std::int32_t> target = begun(batch, target_positions, config_.start);
 
   Tensor source_summed, target_summed;
   Tensor source_rows = embed(source_, batch.source, source_positions, &source_summed);
@@ -246,7 +223,7 @@ LossSum Marian::backward(const PairBatch& batch, const MarianTrainingOptions& op
 // The decoder as generate() uses it: one more token for every row.
 class Marian::Targets final : public NextTokens {
  public:
-  Targets(const Marian& model, const Sequences& memory, const MarianOptions& options)
+  Targets(const Marian& model, const Sequences& memory, const EncoderDecoderOptions& options)
       : model_(model), options_(options), cache_(model.decoder_.make_cache(memory, options.threads)) {}
 
   std::int64_t vocab() const override { return model_.config_.output_vocab(); }
@@ -266,14 +243,14 @@ class Marian::Targets final : public NextTokens {
 
  private:
   const Marian& model_;
-  const MarianOptions options_;
+  const EncoderDecoderOptions options_;
   DecoderCache cache_;
   std::int32_t position_ = 0;
   Tensor logits_;
 };
 
 std::unique_ptr<NextTokens> Marian::targets(std::span<const std::int32_t> ids, const Tensor& offsets,
-                                            const MarianOptions& options) const {
+                                            const EncoderDecoderOptions& options) const {
   const Tensor memory = encode(ids, offsets, options);
   return std::make_unique<Targets>(*this, Sequences(memory, offsets), options);
 }

@@ -158,26 +158,9 @@ std::string marian_config_json(const MarianConfig& config, Dtype dtype) {
   return json.dump(2) + "\n";
 }
 
-std::string marian_generation_json(const MarianConfig& config) {
-  using Json = nlohmann::ordered_json;
-  Json json = Json::object();
-  if (config.kind == MarianKind::marian) json["bad_words_ids"] = Json::array({Json::array({config.padding})});
-  json.update(Json{{"decoder_start_token_id", config.start},
-                   {"eos_token_id", config.end},
-                   {"forced_eos_token_id", config.end},
-                   {"max_length", config.positions},
-                   {"num_beams", 4},
-                   {"pad_token_id", config.padding}});
-  return json.dump(2) + "\n";
-}
-
-bool is_marian_folder(const std::string& folder) {
-  const ModelConfig json(folder);
-  const auto type = json.find("model_type");
-  if (json.flag("is_encoder_decoder", false)) return true;
-  return type && std::ranges::any_of(model_kinds(), [&](const ModelKind& kind) {
-           return kind.marian != nullptr && type->string() == kind.type;
-         });
+std::optional<std::int32_t> excluded(const MarianConfig& config) {
+  if (config.kind == MarianKind::marian) return config.padding;
+  return {};
 }
 
 std::string marian_class(const MarianConfig& config) {

@@ -3,6 +3,7 @@
 
 #include "models/marian_config.h"
 #include "models/marian_names.h"
+#include "models/target_tokens.h"
 #include "qkv/files.h"
 
 namespace qkv::inline models {
@@ -42,7 +43,7 @@ void write_marian_folder(const std::string& folder, const Marian& model, Dtype d
   std::map<std::string, Tensor> theirs;
   model.visit([&](const std::string& name, const Parameter& own) { names.add_theirs(name, own.value, dtype, theirs); });
   write_file(folder + "/config.json", marian_config_json(model.config(), dtype));
-  write_file(folder + "/generation_config.json", marian_generation_json(model.config()));
+  write_file(folder + "/generation_config.json", generation_json(model.tokens(), excluded(model.config())));
   // Last: a folder that has weights is whole.
   write_safetensors(folder + "/model.safetensors", {.tensors = std::move(theirs), .metadata = {{"format", "pt"}}});
 }

@@ -8,6 +8,7 @@ constexpr MarianFamily kMarian{"MarianMTModel", MarianKind::marian, NormOrder::p
 constexpr MarianFamily kBart{"BartForConditionalGeneration", MarianKind::bart, NormOrder::post};
 constexpr MarianFamily kMBart{"MBartForConditionalGeneration", MarianKind::bart, NormOrder::pre};
 constexpr MarianFamily kOwn{""};
+constexpr Seq2SeqFamily kSeq2Seq;
 constexpr VitFamily kVit{VitKind::vit, "ViTModel", "ViTForImageClassification"};
 constexpr VitFamily kDinov2{VitKind::dinov2, "Dinov2Model", "Dinov2ForImageClassification"};
 
@@ -20,7 +21,8 @@ constexpr ModelKind kKinds[] = {{"bert", &kBert},
                                 {"mbart", nullptr, &kMBart},
                                 {"qkv", nullptr, &kOwn},
                                 {"vit", nullptr, nullptr, &kVit},
-                                {"dinov2", nullptr, nullptr, &kDinov2}};
+                                {"dinov2", nullptr, nullptr, &kDinov2},
+                                {"qkv-seq2seq", nullptr, nullptr, nullptr, &kSeq2Seq}};
 
 }  // namespace
 

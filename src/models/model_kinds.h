@@ -24,6 +24,9 @@ struct MarianFamily {
   bool two_tables = false;  // each side may have a table of its own
 };
 
+// Recurrent encoder-decoders: config.json has all that sets them apart.
+struct Seq2SeqFamily {};
+
 struct VitFamily {
   VitKind kind;
   const char* model;       // transformers' class without a classifier
@@ -31,10 +34,11 @@ struct VitFamily {
 };
 
 struct ModelKind {
-  const char* type;                      // model_type
-  const EncoderKind* encoder = nullptr;  // of what opens as a Bert
-  const MarianFamily* marian = nullptr;  // of what opens as a Marian
-  const VitFamily* vit = nullptr;        // of what opens as a Vit
+  const char* type;                        // model_type
+  const EncoderKind* encoder = nullptr;    // of what opens as a Bert
+  const MarianFamily* marian = nullptr;    // of what opens as a Marian
+  const VitFamily* vit = nullptr;          // of what opens as a Vit
+  const Seq2SeqFamily* seq2seq = nullptr;  // of what opens as a Seq2Seq
 };
 
 std::span<const ModelKind> model_kinds();

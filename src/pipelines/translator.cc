@@ -81,14 +81,14 @@ std::optional<Tokenizer> load_if_there(const std::string& path, std::int64_t voc
 }  // namespace
 
 Translator Translator::load(const std::string& folder, WeightStorage storage) {
-  const MarianConfig config = Marian::check(folder);
-  std::optional<Tokenizer> tokenizer = load_if_there(folder + "/tokenizer.json", config.vocab);
-  const std::string target_path = config.target_vocab > 0 ? folder + "/target_tokenizer.json" : "";
-  std::optional<Tokenizer> target = load_if_there(target_path, config.target_vocab);
-  auto [defaults, unsure_below] = read_generation(folder, config.output_vocab());
-  defaults.max_length = std::min(defaults.max_length, config.positions);
-  return Translator(folder, Marian::load(folder, storage), std::move(tokenizer), std::move(target), std::move(defaults),
-                    unsure_below);
+  const EncoderDecoderTokens tokens = EncoderDecoder::check(folder);
+  std::optional<Tokenizer> tokenizer = load_if_there(folder + "/tokenizer.json", tokens.vocab);
+  const std::string target_path = tokens.target_vocab > 0 ? folder + "/target_tokenizer.json" : "";
+  std::optional<Tokenizer> target = load_if_there(target_path, tokens.target_vocab);
+  auto [defaults, unsure_below] = read_generation(folder, tokens.output_vocab());
+  defaults.max_length = std::min(defaults.max_length, tokens.positions);
+  return Translator(folder, EncoderDecoder::load(folder, storage), std::move(tokenizer), std::move(target),
+                    std::move(defaults), unsure_below);
 }
 
 const Tokenizer& Translator::tokenizer() const {
@@ -97,7 +97,7 @@ const Tokenizer& Translator::tokenizer() const {
 }
 
 const Tokenizer& Translator::target_tokenizer() const {
-  if (model_.config().target_vocab == 0) return tokenizer();
+  if (model_->tokens().target_vocab == 0) return tokenizer();
   if (!target_tokenizer_) throw FormatError(folder_ + "/target_tokenizer.json is missing: only ids can be translated");
   return *target_tokenizer_;
 }
@@ -113,7 +113,7 @@ GenerateOptions Translator::search_options(const TranslateOptions& options) cons
   GenerateOptions search = defaults_;
   search.sampling = options.sampling;
   search.beams = options.beams.value_or(options.sampling ? 1 : defaults_.beams);
-  search.max_length = std::min(options.max_length.value_or(defaults_.max_length), model_.config().positions);
+  search.max_length = std::min(options.max_length.value_or(defaults_.max_length), model_->tokens().positions);
   search.length_penalty = options.length_penalty.value_or(defaults_.length_penalty);
   search.nbest = options.nbest;
   search.threads = options.threads;
@@ -141,7 +141,7 @@ std::vector<std::vector<Hypothesis>> Translator::search(std::span<const std::vec
       lengths.push_back(static_cast<std::int64_t>(source.size()));
       own.push_back(streams[batches.order[i]]);
     }
-    const auto targets = model_.targets(ids, offsets_of(lengths), {.threads = options.threads, .stop = options.stop});
+    const auto targets = model_->targets(ids, offsets_of(lengths), {.threads = options.threads, .stop = options.stop});
     auto found = qkv::generate(*targets, static_cast<std::int64_t>(end - begin), search, own);
     for (std::size_t i = begin; i < end; ++i) results[batches.order[i]] = std::move(found[i - begin]);
   });
@@ -162,7 +162,7 @@ bool Translator::is_unsure(const Hypothesis& found) const {
 
 std::vector<std::string> Translator::sentences(const std::string& text) const {
   const auto fits = [&](std::string_view part) {
-    return tokenizer().encode(part).ids.size() <= static_cast<std::size_t>(model_.config().positions);
+    return tokenizer().encode(part).ids.size() <= static_cast<std::size_t>(model_->tokens().positions);
   };
   if (fits(text)) return {text};
   std::vector<std::string> parts;
@@ -179,7 +179,7 @@ std::vector<std::string> Translator::sentences(const std::string& text) const {
 }
 
 std::vector<Translator::Piece> Translator::pieces(const std::string& text, bool split) const {
-  const auto positions = static_cast<std::size_t>(model_.config().positions);
+  const auto positions = static_cast<std::size_t>(model_->tokens().positions);
   Encoding encoding = tokenizer().encode(text);
   std::vector<Piece> all;
   if (encoding.ids.size() > positions && split) {

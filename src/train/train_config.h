@@ -7,12 +7,15 @@
 //     "training": {"steps": 20000, "rate": 0.001, "schedule": "inverse_sqrt", "warmup": 1000, ...}
 //   }
 //
-// Its keys are in train_keys.cc, and in docs/training.md; others are refused.
+// Its keys are in train_keys.cc, and in docs/training.md; others are refused. A "model" with "attention" is a recurrent
+// encoder-decoder, with keys of its own.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "qkv/models/marian.h"
+#include "qkv/models/seq2seq.h"
 #include "qkv/train/training.h"
 
 namespace qkv::training {
@@ -21,16 +24,20 @@ enum class LongPairs { leave_out, truncate };
 enum class Vocabularies { shared, separate };  // of source and target
 
 struct TrainConfig {
-  MarianConfig model{.positions = 512};  // without what the tokenizer decides: vocab, end, padding, start
-  std::int64_t heads = 0, ff_dim = 0;    // of a side that names none of its own
-  std::int64_t vocab = 0;                // of a tokenizer that is yet to be trained
+  // Without what the tokenizer decides: vocab, end, padding, start.
+  MarianConfig model{.positions = 512};
+  std::optional<Seq2SeqConfig> seq2seq{};  // the model instead, where "model" has "attention"
+  std::int64_t heads = 0, ff_dim = 0;      // of a side that names none of its own
+  std::int64_t vocab = 0;                  // of a tokenizer that is yet to be trained
   Vocabularies vocabularies = Vocabularies::shared;
   TrainingConfig training{};
-  std::int64_t max_length = 0;  // tokens of a side; at most model.positions
+  std::int64_t max_length = 0;  // tokens of a side; at most positions()
   LongPairs long_pairs = LongPairs::leave_out;
   Dtype dtype = Dtype::f32;  // of the weights of the finished model
   double dropout = 0;
   double label_smoothing = 0;
+
+  std::int64_t positions() const { return seq2seq ? seq2seq->positions : model.positions; }
 };
 
 // FormatError, naming the file, the field and the rule.

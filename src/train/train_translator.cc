@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -14,6 +15,7 @@
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/models/marian.h"
+#include "qkv/models/seq2seq.h"
 #include "qkv/text/tokenizer.h"
 #include "train/out_folder.h"
 #include "train/train_config.h"
@@ -32,9 +34,9 @@ using training::Vocabularies;
 using training::Vocabulary;
 
 // The model with the options of its training.
-class TrainedMarian : public TrainableOn<PairBatch> {
+class TrainedTranslator : public TrainableOn<PairBatch> {
  public:
-  TrainedMarian(Marian& model, const TrainConfig& config) : model_(model), config_(config) {}
+  TrainedTranslator(EncoderDecoder& model, const TrainConfig& config) : model_(model), config_(config) {}
 
   void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
   void update(const ParameterUpdater& updater) override { model_.update(updater); }
@@ -45,7 +47,7 @@ class TrainedMarian : public TrainableOn<PairBatch> {
   }
 
  private:
-  Marian& model_;
+  EncoderDecoder& model_;
   const TrainConfig& config_;
 };
 
@@ -57,12 +59,16 @@ std::string checksum_of_weights(const std::string& folder) {
   return fmt::format("{:08x}", sum);
 }
 
+template <class Value>
+std::string number(Value value) {
+  return fmt::format("{}", static_cast<std::int64_t>(value));
+}
+
 // Every member by name: one that is added here must be added there.
 std::map<std::string, std::string> identity_of_model(const MarianConfig& config) {
   const auto& [kind, vocab, target_vocab, positions, model_dim, encoder_layers, decoder_layers, encoder_heads,
                decoder_heads, encoder_ff_dim, decoder_ff_dim, activation, norm_order, normalization, position_kind,
                scale_embedding, end, padding, start] = config;
-  const auto number = [](auto value) { return fmt::format("{}", static_cast<std::int64_t>(value)); };
   return {{"kind", number(kind)},
           {"vocab", number(vocab)},
           {"target vocab", number(target_vocab)},
@@ -84,12 +90,29 @@ std::map<std::string, std::string> identity_of_model(const MarianConfig& config)
           {"start", number(start)}};
 }
 
-Marian begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
-  if (files.from.empty()) return Marian::initial(config.model, config.training.seed);
-  Marian model = Marian::load(files.from);
-  if (model.config() != config.model) {
+std::map<std::string, std::string> identity_of_model(const Seq2SeqConfig& config) {
+  const auto& [kind, cell, vocab, target_vocab, positions, model_dim, layers, directions, end, padding, start] = config;
+  return {{"attention", number(kind)},
+          {"cell", number(cell)},
+          {"vocab", number(vocab)},
+          {"target vocab", number(target_vocab)},
+          {"positions", number(positions)},
+          {"model_dim", number(model_dim)},
+          {"layers", number(layers)},
+          {"directions", number(directions)},
+          {"end", number(end)},
+          {"padding", number(padding)},
+          {"start", number(start)}};
+}
+
+// The model that training begins with: random weights, or those of the folder.
+template <class Model, class Config>
+std::unique_ptr<EncoderDecoder> begin(const TrainTranslatorFiles& files, const Config& config, std::uint64_t seed) {
+  if (files.from.empty()) return std::make_unique<Model>(Model::initial(config, seed));
+  auto model = std::make_unique<Model>(Model::load(files.from));
+  if (model->config() != config) {
     throw FormatError(
-        fmt::format("{}/config.json: differs from {}: sizes, activation, positions and special tokens "
+        fmt::format("{}/config.json: differs from {}: kind, sizes, activation, positions and special tokens "
                     "must be the same",
                     files.from, files.config));
   }
@@ -99,14 +122,21 @@ Marian begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
 // What the vocabularies decide of the model. The source's table has room for the id of padding, too, which other
 // programs look up to pad with, though no source holds it.
 void set_tokens(const Vocabulary& source, const Vocabulary& target, TrainConfig& config) {
-  MarianConfig& model = config.model;
-  model.end = target.need(kEnd);
-  model.padding = model.start = target.need(kPadding);
-  if (model.padding != target.tokenizer().vocab() - 1) {
+  const std::int32_t padding = target.need(kPadding);
+  if (padding != target.tokenizer().vocab() - 1) {
     throw FormatError(fmt::format("{}: the token {} must be the last one", target.path(), kPadding));
   }
-  model.vocab = std::max(source.tokenizer().vocab(), target.tokenizer().vocab());
-  if (config.vocabularies == Vocabularies::separate) model.target_vocab = target.tokenizer().vocab();
+  const auto set = [&](auto& model) {
+    model.end = target.need(kEnd);
+    model.padding = model.start = padding;
+    model.vocab = std::max(source.tokenizer().vocab(), target.tokenizer().vocab());
+    if (config.vocabularies == Vocabularies::separate) model.target_vocab = target.tokenizer().vocab();
+  };
+  if (config.seq2seq) {
+    set(*config.seq2seq);
+  } else {
+    set(config.model);
+  }
 }
 
 void write_tokenizer_config(const std::string& folder, const Tokenizer& tokenizer, std::int64_t positions) {
@@ -159,22 +189,25 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   };
   const std::vector<TokenPair> train_pairs = encode(train_texts, files.train),
                                valid_pairs = encode(valid_texts, files.valid);
-  if (Marian::class_of(config.model).empty()) {
-    notice("no class of transformers fits this model: its model_type is \"qkv\", which only qkv opens");
+  const std::uint64_t seed = config.training.seed;
+  const std::unique_ptr<EncoderDecoder> model =
+      config.seq2seq ? begin<Seq2Seq>(files, *config.seq2seq, seed) : begin<Marian>(files, config.model, seed);
+  if (model->transformers_class().empty()) {
+    notice(fmt::format("no class of transformers fits this model: its model_type is \"{}\", which only qkv opens",
+                       config.seq2seq ? "qkv-seq2seq" : "qkv"));
   }
 
-  Marian model = begin(files, config);
-  TrainedMarian trained(model, config);
+  TrainedTranslator trained(*model, config);
   TrainingOptions all_options = options;
-  all_options.identity = identity_of_model(config.model);
+  all_options.identity = config.seq2seq ? identity_of_model(*config.seq2seq) : identity_of_model(config.model);
   for (const Vocabulary& own : vocabularies) all_options.identity[fs::path(own.name()).stem()] = checksum(own.json());
   if (!files.from.empty()) all_options.identity["from"] = checksum_of_weights(files.from);
   all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
                           {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
   all_options.write_model = [&] {
     for (const Vocabulary& own : vocabularies) write_file(files.out + "/" + own.name(), own.json());
-    write_tokenizer_config(files.out, source.tokenizer(), config.model.positions);
-    model.save(files.out, config.dtype);
+    write_tokenizer_config(files.out, source.tokenizer(), config.positions());
+    model->save(files.out, config.dtype);
   };
   return train(trained, {.train = PairExamples(train_pairs), .valid = PairExamples(valid_pairs)}, config.training,
                files.out, all_options);

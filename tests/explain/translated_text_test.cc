@@ -62,7 +62,7 @@ TEST(ExplainTranslation, WordsShareOutTheirWeight) {
   }
   // The weight of the end of the source, by hand: it is a token and a word.
   double first = 0;
-  const MarianConfig& config = shipped().model().config();
+  const MarianConfig& config = dynamic_cast<const Marian&>(shipped().model()).config();
   for (const auto& entry : survey.heads) {
     if (entry.index.site != survey.attentions.alignment->site) continue;
     first += entry.weights.view().at<double>({0, entry.weights.size(1) - 1}) /
@@ -105,7 +105,7 @@ TEST(ExplainTranslation, SaysWhatWasCutOff) {
 TEST(ExplainTranslation, EveryHeadOfEachAttention) {
   const TranslatedText text(shipped(), kText);
   const HeadSurvey survey = survey_heads(text, {.keep_weights = true});
-  const MarianConfig& config = shipped().model().config();
+  const MarianConfig& config = dynamic_cast<const Marian&>(shipped().model()).config();
   const HeadIndex ends[] = {{config.encoder_layers, config.encoder_heads, 0},
                             {config.decoder_layers, config.decoder_heads, 1},
                             {config.decoder_layers, config.decoder_heads, 2}};

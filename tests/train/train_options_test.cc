@@ -52,7 +52,7 @@ void expect_trains(const std::vector<std::string>& chosen) {
   train_translator(files, {.observer = &never});
 
   const Translator translator = Translator::load(files.out);
-  const MarianConfig& model = translator.model().config();
+  const MarianConfig& model = dynamic_cast<const Marian&>(translator.model()).config();
   const std::string type = "\"model_type\": \"qkv\"";
   const bool own = test::slurp(files.out + "/config.json").find(type) != std::string::npos;
   EXPECT_EQ(own, Marian::class_of(model).empty());

@@ -67,7 +67,9 @@ struct HeadTrace {
   std::vector<std::string> keys;    // the keys; in self-attention the same tokens
   Tensor query;                     // [tokens, head_dim]
   Tensor key, value;                // [keys, head_dim]
-  Tensor scores;                    // [tokens, keys]: query . key, in f64
+  Score::Kind score = Score::Kind::scaled_dot;
+  Tensor v;       // additive: [head_dim]
+  Tensor scores;  // [tokens, keys], in f64: query . key, or v . tanh(query + key)
   double scale = 1;
   Tensor logits, weights;  // [tokens, keys]; a hidden key has logit -infinity
   Tensor output;           // [tokens, head_dim]

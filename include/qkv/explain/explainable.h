@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/attention/score.h"
 #include "qkv/observer.h"
 
 namespace qkv {
@@ -30,10 +31,12 @@ struct AttentionSite {
   std::int64_t layers = 0;
   std::int64_t heads = 0;      // of a layer
   std::int64_t model_dim = 0;  // the size of a layer's inputs
-  std::size_t queries = 0;     // the sequence that attends, by its number
-  std::size_t keys = 0;        // the one that is attended to
+  Score::Kind score = Score::Kind::scaled_dot;
+  std::size_t queries = 0;  // the sequence that attends, by its number
+  std::size_t keys = 0;     // the one that is attended to
 
-  // The observer receives this + query, key, value, logits, weights and heads, [tokens, heads, size].
+  // The observer receives this + query, key, value, logits, weights and heads, [tokens, heads, size]; of an additive
+  // score also v [size], and query and key as they are added, of a bilinear one the query as it is multiplied.
   std::string scope(std::int64_t layer) const { return before + std::to_string(layer) + after; }
   std::string option() const {
     std::string text = name;

@@ -15,18 +15,18 @@ namespace qkv {
 class TranslatedText : public Explainable {
  public:
   // Translates the text, whole. The translator must outlive it. Errors as translate()'s; std::invalid_argument for a
-  // text without tokens.
+  // text without tokens, and a model without attention.
   TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options = {});
 
-  // Sites: encoder, decoder and encoder_decoder. Sequences: source; target, which the decoder writes; and read: start,
-  // then all of target but the last. Queries and keys of the decoder are the tokens read; a query of encoder_decoder is
-  // the token written.
+  // Sites: encoder, decoder and encoder_decoder, those that the model has. Sequences: source; target, which the decoder
+  // writes; and read: start, then all of target but the last. Queries and keys of the decoder are the tokens read; a
+  // query of encoder_decoder is the token written.
   const Attentions& attentions() const override { return attentions_; }
   void run(Observer& observer) const override { model_.logits(batch_, options_, &observer); }
 
  private:
-  const Marian& model_;
-  MarianOptions options_;
+  const EncoderDecoder& model_;
+  EncoderDecoderOptions options_;
   PairBatch batch_;
   Attentions attentions_;
 };

@@ -65,6 +65,9 @@ struct RecurrentGradientsOut {
 // same bits whatever else is in the batch, and for any number of threads.
 class Recurrent {
  public:
+  // Of the cell that the config names; as the constructors of Rnn, Lstm and Gru below.
+  static Recurrent make(const RecurrentConfig& config, Weights& weights, const std::string& scope = "");
+
   // x [batch, length, in], [length, in] or ragged. An initial state that is not given is zero; a sequence of length 0
   // ends in its initial state. std::invalid_argument if shapes or types do not fit.
   RecurrentOutput forward(const Sequences& x, const RecurrentStates<TensorView>& initial = {}, int threads = 0) const;

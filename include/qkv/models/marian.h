@@ -14,17 +14,13 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "qkv/layers/embedding.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/transformer.h"
-#include "qkv/models/generate.h"
-#include "qkv/models/token_pairs.h"
-#include "qkv/models/trainable.h"
-#include "qkv/observer.h"
+#include "qkv/models/encoder_decoder.h"
 
 namespace qkv {
 
@@ -54,28 +50,14 @@ struct MarianConfig {
   std::int32_t padding = 0;  // its embedding gets no gradient; no source holds it
   std::int32_t start = 0;    // what the decoder begins with
 
-  // How many tokens can be generated.
-  std::int64_t output_vocab() const { return target_vocab > 0 ? target_vocab : vocab; }
+  EncoderDecoderTokens tokens() const { return {vocab, target_vocab, positions, end, padding, start}; }
+  std::int64_t output_vocab() const { return tokens().output_vocab(); }
   bool operator==(const MarianConfig&) const = default;
 };
 
-struct MarianOptions {
-  int threads = 0;  // 0: threads()
-  std::stop_token stop{};
-};
-
-struct MarianTrainingOptions {
-  double dropout = 0;          // everywhere: embeddings, weights of attention, sublayers, activations
-  double label_smoothing = 0;  // spread evenly over all tokens that can be generated
-  std::uint64_t seed = 0;      // of dropout
-};
-
 // Safe for concurrent calls of const members; only update() and backward() modify it.
-class Marian {
+class Marian : public EncoderDecoder {
  public:
-  // Whether config.json of that folder is one of an encoder-decoder, supported or not. FormatError or IoError if it
-  // cannot be read.
-  static bool is_in(const std::string& folder);
   // `folder` holds config.json and model.safetensors (or an index, and the files that it names), as save() writes them,
   // or transformers' MarianMTModel, BartForConditionalGeneration and MBartForConditionalGeneration, or their bare
   // models, whose bias of the logits is 0. FormatError, naming the file and what is wrong, for anything that is
@@ -87,9 +69,14 @@ class Marian {
   // refused before load() fills the memory.
   static MarianConfig check(const std::string& folder);
   // Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`.
-  void save(const std::string& folder, Dtype dtype = Dtype::f32) const;
+  void save(const std::string& folder, Dtype dtype = Dtype::f32) const override;
   // The class of transformers that holds such a model; empty: none does, and save() writes it as "qkv".
   static std::string class_of(const MarianConfig& config);
+  std::string transformers_class() const override;
+
+  EncoderDecoderTokens tokens() const override;
+  // All three places.
+  std::vector<EncoderDecoderAttention> attentions() const override;
 
   // Takes shared.weight [vocab, model_dim] (of two tables encoder.embed_tokens.weight and decoder.embed_tokens.weight),
   // final_logits_bias [output_vocab], encoder.* and decoder.* (transformer.h); bart: on each side
@@ -101,23 +88,25 @@ class Marian {
   // The last hidden states of sources, one after the other; offsets as in sequences.h. std::invalid_argument if an id
   // is not in the table or a sequence is too long. The observer receives "encoder.embeddings", then what transformer.h
   // names.
-  Tensor encode(std::span<const std::int32_t> ids, const Tensor& offsets, const MarianOptions& options = {},
+  Tensor encode(std::span<const std::int32_t> ids, const Tensor& offsets, const EncoderDecoderOptions& options = {},
                 Observer* observer = nullptr) const;
   // The logits of each target token, given those before it. The observer also receives "decoder.embeddings"
   // and what transformer.h names.
-  Tensor logits(const PairBatch& batch, const MarianOptions& options = {}, Observer* observer = nullptr) const;
+  Tensor logits(const PairBatch& batch, const EncoderDecoderOptions& options = {},
+                Observer* observer = nullptr) const override;
 
   // The decoder as generate() needs it, for these sources. The model must outlive it.
   std::unique_ptr<NextTokens> targets(std::span<const std::int32_t> ids, const Tensor& offsets,
-                                      const MarianOptions& options = {}) const;
+                                      const EncoderDecoderOptions& options = {}) const override;
 
   // As in trainable.h.
-  LossSum loss(const PairBatch& batch) const;
-  LossSum backward(const PairBatch& batch, const MarianTrainingOptions& options);
+  LossSum loss(const PairBatch& batch) const override;
+  // Dropout everywhere: embeddings, weights of attention, sublayers, activations.
+  LossSum backward(const PairBatch& batch, const EncoderDecoderTrainingOptions& options) override;
 
   const MarianConfig& config() const { return config_; }
-  void visit(const ParameterVisitor& visitor) const;
-  void update(const ParameterUpdater& updater);
+  void visit(const ParameterVisitor& visitor) const override;
+  void update(const ParameterUpdater& updater) override;
 
  private:
   class Targets;
@@ -139,7 +128,7 @@ class Marian {
   void embed_backward(Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
                       const Tensor& summed, Tensor& grad);
   // The last hidden states of the decoder.
-  Tensor decode(const PairBatch& batch, const MarianOptions& options, Observer* observer) const;
+  Tensor decode(const PairBatch& batch, const EncoderDecoderOptions& options, Observer* observer) const;
 
   MarianConfig config_;
   Tensor sinusoids_;                 // [positions, model_dim]; none if positions come from elsewhere

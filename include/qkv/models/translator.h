@@ -1,5 +1,5 @@
 // From sentences of one language to those of another: tokenizer, encoder-decoder model and search. Reads the folder of
-// a Marian or BART model as Hugging Face keeps it.
+// a Marian or BART model as Hugging Face keeps it, or of a recurrent one (seq2seq.h).
 //
 //   Translator translator = Translator::load("models/en-es");
 //   std::cout << translator.translate("You are welcome").text;   // De nada
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "qkv/models/encoder_decoder.h"
 #include "qkv/models/generate.h"
-#include "qkv/models/marian.h"
 #include "qkv/text/tokenizer.h"
 
 namespace qkv {
@@ -46,7 +46,7 @@ struct Translation {
 // Immutable after construction: any number of threads may call the others.
 class Translator {
  public:
-  // `folder` holds what Marian::load reads, generation_config.json (else config.json says how to generate), and
+  // `folder` holds what EncoderDecoder::load reads, generation_config.json (else config.json says how to generate), and
   // tokenizer.json, which translate() needs, with target_tokenizer.json beside it if each side of the model has a
   // vocabulary of its own. FormatError, naming the file and the field, for what is malformed or asks
   // for a way of generating that is not supported. `storage` as in weights.h.
@@ -69,13 +69,13 @@ class Translator {
   // a translation is probably wrong. Never without that bound.
   bool is_unsure(const Hypothesis& found) const;
 
-  const Marian& model() const { return model_; }
+  const EncoderDecoder& model() const { return *model_; }
   // Of sources and of targets; FormatError if the folder had none.
   const Tokenizer& tokenizer() const;
   const Tokenizer& target_tokenizer() const;
 
  private:
-  Translator(std::string folder, Marian model, std::optional<Tokenizer> tokenizer,
+  Translator(std::string folder, std::unique_ptr<EncoderDecoder> model, std::optional<Tokenizer> tokenizer,
              std::optional<Tokenizer> target_tokenizer, GenerateOptions defaults, std::optional<double> unsure_below)
       : folder_(std::move(folder)),
         model_(std::move(model)),
@@ -92,7 +92,7 @@ class Translator {
   GenerateOptions search_options(const TranslateOptions& options) const;
 
   std::string folder_;
-  Marian model_;
+  std::unique_ptr<EncoderDecoder> model_;
   std::optional<Tokenizer> tokenizer_, target_tokenizer_;
   GenerateOptions defaults_;
   std::optional<double> unsure_below_;

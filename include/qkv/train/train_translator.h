@@ -1,4 +1,4 @@
-// From pairs of sentences to a folder that translates: a tokenizer, a Marian model, and its training.
+// From pairs of sentences to a folder that translates: a tokenizer, an encoder-decoder, and its training.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct TrainTranslatorFiles {
 // The data are checked before anything is written: of bad lines the first is named, or they are left out and counted.
 // Pairs with a side of too many tokens are left out or truncated, as the config says. The observer gets a notice of
 // these, and of pairs that are in both files. The folder gets what train() writes, and from the first validation on a
-// model that transformers opens: at each best validation, and in the end, what Marian::save writes, tokenizer.json and
+// model that transformers opens: at each best validation, and in the end, what EncoderDecoder::save writes, tokenizer.json and
 // tokenizer_config.json. Errors: those of train(); FormatError for files that break a rule of theirs, among them a
 // tokenizer without "</s>" and "<pad>", the last one, and a model to start from that is not the one of the config;
 // std::invalid_argument if the folder has a model but no checkpoints.

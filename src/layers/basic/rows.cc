@@ -65,4 +65,13 @@ Tensor stack_rows(std::vector<Tensor> parts) {
   return all;
 }
 
+void scale_rows(Tensor& rows, double factor) {
+  const auto run = [&]<class T>(T) {
+    T* data = rows.data<T>();
+    const std::int64_t count = rows.element_count();
+    for (std::int64_t i = 0; i < count; ++i) data[i] *= static_cast<T>(factor);
+  };
+  visit_f32_f64(rows.dtype(), run);
+}
+
 }  // namespace qkv::inline layers

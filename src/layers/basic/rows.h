@@ -32,6 +32,9 @@ Dims with_last(Dims shape, std::int64_t size);
 // to += from, of the same shape and type.
 void add_to(Tensor& to, const TensorView& from, int threads);
 
+// rows *= factor.
+void scale_rows(Tensor& rows, double factor);
+
 // One below the other: tensors of at least one dimension that agree in all but the first, and in type.
 Tensor stack_rows(std::vector<Tensor> parts);
 

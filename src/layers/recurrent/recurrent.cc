@@ -48,6 +48,11 @@ Recurrent::Recurrent(std::string name, const RecurrentConfig& config, Weights& w
   }
 }
 
+Recurrent Recurrent::make(const RecurrentConfig& config, Weights& weights, const std::string& scope) {
+  const char* name = config.cell == RecurrentCell::lstm ? "lstm" : gates_of(config.cell) == 1 ? "rnn" : "gru";
+  return Recurrent(name, config, weights, scope);
+}
+
 RecurrentOutput Recurrent::forward(const Sequences& x, const RecurrentStates<TensorView>& initial, int threads) const {
   return run(x, initial, {}, nullptr, threads);
 }

@@ -21,32 +21,19 @@ inline int gate_count(RecurrentCell cell) {
 }
 
 inline Recurrent make_recurrent(const RecurrentConfig& c, Weights& weights) {
-  switch (c.cell) {
-    case RecurrentCell::rnn_tanh:
-      return Rnn({.in = c.in, .hidden = c.hidden, .layers = c.layers, .directions = c.directions, .bias = c.bias},
-                 weights);
-    case RecurrentCell::rnn_relu:
-      return Rnn({.in = c.in,
-                  .hidden = c.hidden,
-                  .layers = c.layers,
-                  .directions = c.directions,
-                  .bias = c.bias,
-                  .activation = RnnActivation::relu},
-                 weights);
-    case RecurrentCell::lstm:
-      break;
-    case RecurrentCell::gru:
-    case RecurrentCell::gru_reset_first:
-      return Gru({.in = c.in,
-                  .hidden = c.hidden,
-                  .layers = c.layers,
-                  .directions = c.directions,
-                  .bias = c.bias,
-                  .reset = c.cell == RecurrentCell::gru ? GruReset::after_product : GruReset::before_product},
-                 weights);
+  if (c.cell == RecurrentCell::gru_reset_first || c.cell == RecurrentCell::gru) return Recurrent::make(c, weights);
+  if (c.cell == RecurrentCell::lstm) {
+    return Lstm({.in = c.in, .hidden = c.hidden, .layers = c.layers, .directions = c.directions, .bias = c.bias},
+                weights);
   }
-  return Lstm({.in = c.in, .hidden = c.hidden, .layers = c.layers, .directions = c.directions, .bias = c.bias},
-              weights);
+  const bool relu = c.cell == RecurrentCell::rnn_relu;
+  return Rnn({.in = c.in,
+              .hidden = c.hidden,
+              .layers = c.layers,
+              .directions = c.directions,
+              .bias = c.bias,
+              .activation = relu ? RnnActivation::relu : RnnActivation::tanh},
+             weights);
 }
 
 // A layer of random weights; they are f64 numbers, rounded where the layer is of f32.
