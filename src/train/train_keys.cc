@@ -116,7 +116,9 @@ std::vector<TrainKey> make_seq2seq_keys() {
   };
   std::vector<TrainKey> keys{
       K::choice({"model", "attention", "-",
-                 "fixed: none, one vector holds the source; additive: before each step; dot, bilinear: after it."},
+                 "What makes the model a recurrent one. fixed: none, one vector holds the source; additive: before "
+                 "each step; dot, "
+                 "bilinear: after it."},
                 field(&Seq2SeqConfig::kind), seq2seq_kinds()),
       K::choice({"model", "cell", "-", "What a step does (include/qkv/recurrent_cell.h)."}, field(&Seq2SeqConfig::cell),
                 recurrent_cells()),

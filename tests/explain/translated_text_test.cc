@@ -9,6 +9,7 @@
 
 #include "explain/example.h"
 #include "qkv/explain/explain_model.h"
+#include "qkv/models/marian.h"
 
 namespace qkv {
 namespace {

@@ -124,12 +124,17 @@ TEST(Seq2Seq, IsTorchs) {
                          .start = kPaddingToken},
                         weights);
           weights.expect_empty();
-          // Relative to the largest element: f64 the rounding of some hundred sums, f32 as the issue of layers has it.
+          // Relative to the largest element of all gradients: those of w_query and w_key are differences of much larger
+          // numbers.
+          double largest = 0;
+          for (const auto& [key, tensor] : golden.tensors) {
+            if (!key.starts_with(name + "gradients.")) continue;
+            for (const double value : testing::values(tensor)) largest = std::max(largest, std::abs(value));
+          }
           const auto expect_same = [&](const Tensor& given, const std::string& part) {
-            const Tensor& wanted = golden.tensors.at(name + part);
-            double largest = 0;
-            for (const double value : testing::values(wanted)) largest = std::max(largest, std::abs(value));
-            EXPECT_LE(testing::difference(given, wanted), largest * (dtype == Dtype::f64 ? 1e-12 : 1e-5)) << part;
+            EXPECT_LE(testing::difference(given, golden.tensors.at(name + part)),
+                      largest * (dtype == Dtype::f64 ? 1e-12 : 1e-5))
+                << part;
           };
           expect_same(model.logits(batch), "logits");
           model.update([](const std::string&, Parameter& own) { own.want_gradient(); });
@@ -197,10 +202,12 @@ TEST(Seq2Seq, StepsGiveWhatTheWholePassGives) {
     std::vector<std::int32_t> tokens{config.start, config.start};
     for (std::int64_t t = 0; t < 5; ++t) {
       const TensorView rows = targets->step(parents, tokens);
+      // The same bits, but of dot products: single queries have a kernel of their own, which adds in another order.
+      const double most = config.kind == Seq2SeqKind::dot ? 2e-6 : 0;
       for (std::int64_t j = 0; j < config.output_vocab(); ++j) {
-        EXPECT_EQ(rows.at<float>({t == 0 ? 0 : 1, j}), logits.view().at<float>({t, j}));
+        EXPECT_NEAR(rows.at<float>({t == 0 ? 0 : 1, j}), logits.view().at<float>({t, j}), most);
         if (t < 2) {
-          EXPECT_EQ(rows.at<float>({t == 0 ? 1 : 2, j}), logits.view().at<float>({5 + t, j}));
+          EXPECT_NEAR(rows.at<float>({t == 0 ? 1 : 2, j}), logits.view().at<float>({5 + t, j}), most);
         }
       }
       parents = t == 0 ? std::vector<std::int64_t>{0, 0, 1} : std::vector<std::int64_t>{0, 1};
@@ -234,8 +241,8 @@ TEST(Seq2Seq, RefusesWhatItCannotBe) {
   const Seq2SeqConfig config = all_seq2seq_configs().front();
   const Seq2Seq model = Seq2Seq::initial(config, 1);
   EXPECT_EQ(message([&] { model.logits(pairs_of({{{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {0}}})); }),
-            "positions: a sequence has 10 rows; at most 9 are possible");
-  EXPECT_EQ(message([&] { model.logits(pairs_of({{{11}, {0}}})); }), "embedding: id 11 is not in the table of 11");
+            "positions: sequence 0 has 10 rows; there are positions for 0 to 9");
+  EXPECT_EQ(message([&] { model.logits(pairs_of({{{11}, {0}}})); }), "embedding: id 11 is not in a table of 11 rows");
   model.save(folder / "");
   const std::string json = test::slurp(folder / "config.json");
   const auto with = [&](const std::string& from, const std::string& to) {
@@ -247,9 +254,9 @@ TEST(Seq2Seq, RefusesWhatItCannotBe) {
   };
   EXPECT_EQ(with("\"fixed\"", "\"bent\""),
             "config.json: attention must be \"fixed\", \"additive\", \"dot\" or \"bilinear\"");
-  EXPECT_EQ(with("\"d_model\": 6", "\"d_model\": 0"), "config.json: d_model is 0, must be from 1 to 1048576");
+  EXPECT_EQ(with("\"d_model\": 6", "\"d_model\": 0"), "config.json: d_model is 0, must be 1 to 1048576");
   EXPECT_EQ(with("\"encoder_directions\": 1", "\"encoder_directions\": 3"),
-            "config.json: encoder_directions is 3, must be from 1 to 2");
+            "config.json: encoder_directions is 3, must be 1 to 2");
   EXPECT_EQ(with("qkv-seq2seq", "gru"),
             "config.json: model_type is \"gru\"; the supported encoder-decoders are \"marian\", \"bart\", \"mbart\" "
             "and \"qkv\"");

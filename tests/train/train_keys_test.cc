@@ -23,6 +23,16 @@ TEST(TrainKeys, AreThoseOfTheDocumentation) {
       << "docs/training.md must have this table";
 }
 
+TEST(TrainKeys, ThoseOfARecurrentTranslatorToo) {
+  const std::string page = test::slurp(QKV_SOURCE_DIR "/docs/training.md");
+  const std::string begin = "<!-- keys of a recurrent translator -->\n", end = "<!-- end of keys of a recurrent";
+  const std::size_t from = page.find(begin), to = page.find(end);
+  ASSERT_NE(from, std::string::npos);
+  ASSERT_NE(to, std::string::npos);
+  EXPECT_EQ(page.substr(from + begin.size(), to - from - begin.size()), training::seq2seq_keys_markdown())
+      << "docs/training.md must have this table";
+}
+
 TEST(TrainKeys, SayEverything) {
   for (const TrainKey& key : train_keys()) {
     EXPECT_TRUE(key.meaning.ends_with('.')) << key.name;

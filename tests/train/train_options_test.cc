@@ -7,6 +7,7 @@
 #include "io/files_for_test.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
+#include "qkv/models/marian.h"
 #include "qkv/models/translator.h"
 #include "qkv/random.h"
 #include "qkv/train/train_translator.h"

@@ -26,10 +26,10 @@ struct TrainTranslatorFiles {
 // The data are checked before anything is written: of bad lines the first is named, or they are left out and counted.
 // Pairs with a side of too many tokens are left out or truncated, as the config says. The observer gets a notice of
 // these, and of pairs that are in both files. The folder gets what train() writes, and from the first validation on a
-// model that transformers opens: at each best validation, and in the end, what EncoderDecoder::save writes, tokenizer.json and
-// tokenizer_config.json. Errors: those of train(); FormatError for files that break a rule of theirs, among them a
-// tokenizer without "</s>" and "<pad>", the last one, and a model to start from that is not the one of the config;
-// std::invalid_argument if the folder has a model but no checkpoints.
+// model that transformers opens: at each best validation, and in the end, what EncoderDecoder::save writes,
+// tokenizer.json and tokenizer_config.json. Errors: those of train(); FormatError for files that break a rule of
+// theirs, among them a tokenizer without "</s>" and "<pad>", the last one, and a model to start from that is not the
+// one of the config; std::invalid_argument if the folder has a model but no checkpoints.
 TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options = {});
 
 }  // namespace qkv
