@@ -65,7 +65,8 @@ TEST(TrainSeq2Seq, LearnsAnAlignmentThatIsExplained) {
     SCOPED_TRACE(kind);
     const test::TemporaryFolder folder;
     TrainTranslatorFiles files = test::tiny_training(folder);
-    files.config = folder.put("config.json", recurrent_config("\"attention\": \"" + kind + "\"", kind == "fixed" ? 2 : 400));
+    files.config =
+        folder.put("config.json", recurrent_config("\"attention\": \"" + kind + "\"", kind == "fixed" ? 2 : 400));
     train_translator(files);
     const Translator translator = Translator::load(files.out);
     if (kind == "fixed") {
