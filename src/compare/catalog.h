@@ -1,0 +1,43 @@
+// Which models are compared, on which tasks, and how large they are.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compare/sequence_model.h"
+#include "compare/sequence_tasks.h"
+
+namespace qkv::comparison {
+
+// A task and the models that it is given to, by name.
+struct CatalogTask {
+  std::string name;
+  std::vector<std::string> models;
+  std::string question;  // what is asked, for the table
+  std::string at;        // what makes it harder
+  double chance = 0;     // of a guess to be right
+  std::int64_t parameters = 0;
+  std::int64_t seeds = 3;
+  // Of training.
+  std::int64_t steps = 0;
+  std::int64_t batch_tokens = 0;
+  double rate = 0;
+  std::int64_t examples = 0;  // measured at each point
+};
+const std::vector<CatalogTask>& catalog();
+const CatalogTask& catalog_task(const std::string& name);
+
+std::vector<std::string> model_names();  // all that have a task
+
+// std::invalid_argument for a name that is none.
+SequenceTask sequence_task(const std::string& task);
+
+bool is_reader(const std::string& model);  // a sequence model
+SequenceKind sequence_kind(const std::string& model);
+
+// A sequence model of this vocabulary whose number of parameters is as near to `parameters` as can be.
+SequenceModelConfig sized(SequenceKind kind, std::int64_t vocab, std::int64_t parameters);
+
+}  // namespace qkv::comparison

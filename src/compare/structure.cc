@@ -1,0 +1,32 @@
+// Counts steps, paths, reach and operations of a model.
+#include "compare/structure.h"
+
+#include "compare/growth.h"
+#include "compare/measured_reach.h"
+
+namespace qkv::comparison {
+namespace {
+
+const std::vector<std::int64_t> kGraphLengths = {16, 32, 64, 128};
+const std::vector<std::int64_t> kOperationLengths = {64, 128, 256, 512, 1024};
+
+}  // namespace
+
+ComparedStructure structure_of(const std::string& name, const SequenceModel& model, std::uint64_t seed) {
+  ComparedStructure structure{.model = name, .parameters = parameter_count(model)};
+  structure.sequential_steps = growth_of(kGraphLengths, [&](std::int64_t length) {
+    return static_cast<double>(model.graph(length).graph.sequential_steps());
+  });
+  structure.longest_path = growth_of(
+      kGraphLengths, [&](std::int64_t length) { return static_cast<double>(longest_path(model.graph(length))); });
+  structure.operations_at_once =
+      growth_of(kOperationLengths, [&](std::int64_t length) { return model.operations_at_once(length); });
+  structure.operations_in_turn =
+      growth_of(kOperationLengths, [&](std::int64_t length) { return model.operations_in_turn(length); });
+  structure.reach_length = kGraphLengths.back();
+  structure.reach = reach(model.graph(structure.reach_length));
+  structure.measured_reach = measured_reach(model, structure.reach_length, seed);
+  return structure;
+}
+
+}  // namespace qkv::comparison
