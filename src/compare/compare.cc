@@ -8,6 +8,7 @@
 #include <map>
 
 #include "compare/catalog.h"
+#include "compare/comparison_drawings.h"
 #include "compare/cost.h"
 #include "compare/input_gradients.h"
 #include "compare/progress.h"
@@ -26,7 +27,8 @@ using namespace comparison;
 constexpr std::int64_t kQuickSteps = 10, kQuickTokens = 512, kQuickExamples = 20;
 constexpr std::int64_t kGradientSeeds = 3;
 const std::vector<std::int64_t> kCostLengths = {64, 128, 256, 512, 1024}, kQuickCostLengths = {64, 128};
-constexpr double kMeasuringWork = 200'000;  // of a model beside its trainings, in tokens of training
+// Work of measuring a model, in tokens of training.
+constexpr double kMeasuringWork = 300'000, kQuickMeasuringWork = 60'000;
 
 std::string listed(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
@@ -66,7 +68,7 @@ class Comparing {
       total += work_of(run);
       if (is_finished(run, runs_folder_)) skipped += work_of(run);
     }
-    Progress progress(options_.observer, total + kMeasuringWork * static_cast<double>(models_.size()));
+    Progress progress(options_.observer, total + measuring_work() * static_cast<double>(models_.size()));
     progress.skip(skipped, "reading what is done");
     train_all(progress);
     Comparison comparison{.seed = options_.seed, .effort = options_.effort};
@@ -74,6 +76,7 @@ class Comparing {
     for (const std::string& model : models_) {
       if (is_reader(model)) measure(model, comparison, progress);
     }
+    for (const auto& [name, svg] : drawings_of(comparison)) write_file(folder_ + "/" + name, svg);
     write_file(folder_ + "/comparison.json", to_json(comparison) + "\n");
     return comparison;
   }
@@ -98,6 +101,9 @@ class Comparing {
     }
   }
 
+  double measuring_work() const {
+    return options_.effort == CompareEffort::quick ? kQuickMeasuringWork : kMeasuringWork;
+  }
   static double work_of(const Run& run) { return static_cast<double>(run.steps * run.batch_tokens); }
 
   // As many at a time as there are threads: one of these small models keeps one thread busy, not two.
@@ -179,7 +185,7 @@ class Comparing {
     for (ComparedCost& cost : cost_of(model, fresh, quick ? kQuickCostLengths : kCostLengths, options_.stop)) {
       comparison.cost.push_back(std::move(cost));
     }
-    progress.add(kMeasuringWork, doing);
+    progress.add(measuring_work(), doing);
   }
 
   const CompareOptions& options_;

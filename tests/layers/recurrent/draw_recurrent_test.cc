@@ -24,7 +24,7 @@ std::map<std::string, std::vector<double>> numbers(const Recurrent& layer) {
   return all;
 }
 
-// Uniform within 1/5: no number is beyond, some are near, their mean square is 1/75. The fewest, 25, have a mean square
+// Uniform within 1/5: no number is beyond, some are beyond 0.15, their mean square is 1/75. The fewest, 25, have a mean square
 // that varies by 0.9 / sqrt(25) of itself.
 TEST(DrawRecurrent, IsUniformWithinTheRootOfTheStates) {
   for (const RecurrentCell cell : testing::kRecurrentCells) {
@@ -32,7 +32,7 @@ TEST(DrawRecurrent, IsUniformWithinTheRootOfTheStates) {
       double square = 0, most = 0;
       for (const double value : values) square += value * value, most = std::max(most, std::abs(value));
       EXPECT_LE(most, 0.2) << name;
-      EXPECT_GT(most, 0.18) << name;
+      EXPECT_GT(most, 0.15) << name;
       EXPECT_NEAR(square / static_cast<double>(values.size()) * 75, 1, 0.6) << name;
     }
   }
