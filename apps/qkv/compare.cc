@@ -64,6 +64,7 @@ Value names_value(std::vector<std::string>& names, const char* type, const std::
 
 void run_compare(CompareRequest& request) {
   request.options.effort = request.quick ? CompareEffort::quick : CompareEffort::full;
+  request.options.phrases = QKV_PHRASES;
   request.options.stop = interruption();
   Comparison comparison;
   {

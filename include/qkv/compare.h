@@ -1,5 +1,5 @@
-// What attention replaced, beside it: recurrent networks, convolutions and a Transformer of one size, trained on the
-// same tasks, and measured: what they remember, how far gradients reach, what a token costs.
+// What attention replaced, beside it: recurrent networks, convolutions, encoder-decoders and Transformers of one size,
+// trained on the same tasks, and measured: what they remember, how far gradients reach, what a token costs.
 //
 //   Comparison comparison = compare({.tasks = {"recall"}}, "out");
 //   std::cout << to_text(comparison);
@@ -16,7 +16,7 @@
 namespace qkv {
 
 struct CompareProgress {
-  std::string doing;
+  std::string doing{};
   double done = 0;  // a share of all work
   double seconds_left = 0;
 };
@@ -35,6 +35,7 @@ enum class CompareEffort {
 
 struct CompareOptions {
   std::vector<std::string> tasks{}, models{};  // by name; empty: all
+  std::string phrases{};                       // pairs of phrases for the task "phrases"; empty: it is left out
   std::uint64_t seed = 1;
   CompareEffort effort = CompareEffort::full;
   CompareObserver* observer = nullptr;
@@ -50,7 +51,7 @@ struct ComparedPoint {
 };
 
 struct ComparedTask {
-  std::string task, model;
+  std::string task{}, model{};
   std::int64_t parameters = 0;
   std::int64_t asked = 0;  // targets behind each value, at least
   double chance = 0;       // of a guess to be right
@@ -59,18 +60,19 @@ struct ComparedTask {
 
 // The norm of the gradient of the loss at the last token, with respect to the embedding of one so many tokens before.
 struct ComparedGradient {
-  std::string model;
-  std::string when;  // "start" or "end" of training
+  std::string model{};
+  std::string when{};  // "start" or "end" of training
   std::vector<ComparedPoint> norm{};
 
   double ratio() const;  // mean of that at the largest distance by that at the smallest
 };
 
-// The largest norm of all gradients together in a training.
+// The norm of all gradients together over a training on recall, before they are cut; for each seed.
 struct ComparedClipping {
-  std::string model;
-  double clip = 0;  // what they were cut to; 0: they were not
-  std::vector<double> largest{};
+  std::string model{};
+  double clip = 0;  // what they are cut to; 0: they are not
+  std::vector<double> largest{}, median{};
+  std::vector<double> accuracy{};  // mean over the distances
 };
 
 // A number for each length.
@@ -82,7 +84,8 @@ struct ComparedGrowth {
 
 // Counted from the layers.
 struct ComparedStructure {
-  std::string model;
+  std::string model{};
+  std::string work{};  // "reading" a sequence, or "translating" it into one of its length
   std::int64_t parameters = 0;
   ComparedGrowth sequential_steps{}, longest_path{};
   ComparedGrowth operations_at_once{}, operations_in_turn{};  // per token: a sequence read at once, token by token
@@ -92,8 +95,9 @@ struct ComparedStructure {
 };
 
 struct ComparedCost {
-  std::string model;
-  std::string phase;  // "training": an update; "answering": token by token
+  std::string model{};
+  std::string work{};   // as above; of a translator a token is one of each side
+  std::string phase{};  // "training": an update; "answering": token by token
   int threads = 1;
   ComparedGrowth seconds{};                // per token
   std::optional<ComparedGrowth> memory{};  // bytes per token; none: the system does not say

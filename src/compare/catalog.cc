@@ -1,9 +1,7 @@
-// The lists of tasks and models, and the search for sizes.
+// The lists of tasks and models.
 #include "compare/catalog.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <functional>
 #include <utility>
 
 #include "core/refuse.h"
@@ -18,33 +16,40 @@ const std::vector<std::pair<std::string, SequenceKind>> kSequenceKinds = {
 const std::vector<std::pair<std::string, SequenceTask>> kSequenceTasks = {
     {"recall", SequenceTask::recall}, {"copy", SequenceTask::copy}, {"key-value", SequenceTask::key_value}};
 
-constexpr std::int64_t kReaderParameters = 24000;
-constexpr std::int64_t kUsualEmbedding = 32;
+const std::vector<std::pair<std::string, TranslatorKind>> kTranslatorKinds = {
+    {"seq2seq-fixed", TranslatorKind::fixed},
+    {"seq2seq-additive", TranslatorKind::additive},
+    {"seq2seq-dot", TranslatorKind::dot},
+    {"transformer", TranslatorKind::transformer}};
 
-std::int64_t count(const SequenceModelConfig& config) { return parameter_count(SequenceModel(config, 0)); }
+constexpr std::int64_t kSmall = 24000, kOfWords = 320'000;
 
-// The size whose count, which grows with it, is nearest to `wanted`.
-std::int64_t nearest(std::int64_t wanted, const std::function<std::int64_t(std::int64_t)>& count_of) {
-  std::int64_t low = 1, high = 2;
-  while (count_of(high) < wanted) low = high, high *= 2;
-  while (low + 1 < high) {
-    const std::int64_t middle = (low + high) / 2;
-    (count_of(middle) <= wanted ? low : high) = middle;
+template <class Value>
+bool holds(const std::vector<std::pair<std::string, Value>>& values, const std::string& name) {
+  return std::any_of(values.begin(), values.end(), [&](const auto& value) { return value.first == name; });
+}
+
+template <class Value>
+Value named(const std::vector<std::pair<std::string, Value>>& values, const std::string& wanted, const char* what) {
+  for (const auto& [name, value] : values) {
+    if (name == wanted) return value;
   }
-  return std::abs(count_of(low) - wanted) <= std::abs(count_of(high) - wanted) ? low : high;
+  refuse("compare", "\"{}\" is no {}", wanted, what);
 }
 
 }  // namespace
 
 const std::vector<CatalogTask>& catalog() {
   static const std::vector<std::string> readers = {"rnn", "lstm", "gru", "cnn", "transformer"};
+  static const std::vector<std::string> translators = {"seq2seq-fixed", "seq2seq-additive", "seq2seq-dot",
+                                                       "transformer"};
   static const std::vector<CatalogTask> tasks = {
       {.name = "recall",
        .models = readers,
        .question = "a symbol that was read so many tokens before",
        .at = "distance",
        .chance = 1.0 / kSymbols,
-       .parameters = kReaderParameters,
+       .parameters = kSmall,
        .steps = 1500,
        .batch_tokens = 2048,
        .rate = 3e-3,
@@ -54,7 +59,7 @@ const std::vector<CatalogTask>& catalog() {
        .question = "so many symbols, in their order",
        .at = "length",
        .chance = 1.0 / kSymbols,
-       .parameters = kReaderParameters,
+       .parameters = kSmall,
        .steps = 2000,
        .batch_tokens = 2048,
        .rate = 3e-3,
@@ -64,11 +69,30 @@ const std::vector<CatalogTask>& catalog() {
        .question = "the symbols that were read behind so many keys",
        .at = "pairs",
        .chance = 1.0 / kSymbols,
-       .parameters = kReaderParameters,
+       .parameters = kSmall,
        .steps = 1500,
        .batch_tokens = 2048,
        .rate = 3e-3,
        .examples = 1000},
+      {.name = "reversal",
+       .models = translators,
+       .question = "so many symbols, the last one first",
+       .at = "length",
+       .chance = 1.0 / kSymbols,
+       .parameters = kSmall,
+       .steps = 2000,
+       .batch_tokens = 2048,
+       .rate = 3e-3,
+       .examples = 300},
+      {.name = "phrases",
+       .models = translators,
+       .question = "a phrase of so many words in Spanish, as it was learnt",
+       .at = "words",
+       .parameters = kOfWords,
+       .seeds = 1,
+       .steps = 800,
+       .batch_tokens = 1024,
+       .rate = 3e-3},
   };
   return tasks;
 }
@@ -78,13 +102,6 @@ const CatalogTask& catalog_task(const std::string& name) {
     if (task.name == name) return task;
   }
   refuse("compare", "\"{}\" is no task", name);
-}
-
-SequenceTask sequence_task(const std::string& task) {
-  for (const auto& [name, value] : kSequenceTasks) {
-    if (name == task) return value;
-  }
-  refuse("compare", "\"{}\" is no task of sequence models", task);
 }
 
 std::vector<std::string> model_names() {
@@ -97,32 +114,11 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-bool is_reader(const std::string& model) {
-  return std::any_of(kSequenceKinds.begin(), kSequenceKinds.end(),
-                     [&](const auto& kind) { return kind.first == model; });
-}
+bool is_reader(const std::string& model) { return holds(kSequenceKinds, model); }
+bool is_translator(const std::string& model) { return holds(kTranslatorKinds, model); }
 
-SequenceKind sequence_kind(const std::string& model) {
-  for (const auto& [name, kind] : kSequenceKinds) {
-    if (name == model) return kind;
-  }
-  refuse("compare", "\"{}\" is no sequence model", model);
-}
-
-SequenceModelConfig sized(SequenceKind kind, std::int64_t vocab, std::int64_t parameters) {
-  SequenceModelConfig config{.kind = kind, .vocab = vocab, .embedding = kUsualEmbedding};
-  const auto fit = [&](std::int64_t SequenceModelConfig::* size) {
-    config.*size = nearest(parameters, [&](std::int64_t value) {
-      SequenceModelConfig tried = config;
-      tried.*size = value;
-      return count(tried);
-    });
-  };
-  fit(&SequenceModelConfig::width);
-  // A state or a channel more is worth up to 4 % of the parameters, a number of an embedding less than 1 %. A
-  // Transformer's width is finer than both.
-  if (kind != SequenceKind::transformer) fit(&SequenceModelConfig::embedding);
-  return config;
-}
+SequenceTask sequence_task(const std::string& task) { return named(kSequenceTasks, task, "task of sequence models"); }
+SequenceKind sequence_kind(const std::string& model) { return named(kSequenceKinds, model, "sequence model"); }
+TranslatorKind translator_kind(const std::string& model) { return named(kTranslatorKinds, model, "translator"); }
 
 }  // namespace qkv::comparison

@@ -1,13 +1,13 @@
-// Which models are compared, on which tasks, and how large they are.
+// Which models are compared, and on which tasks.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "compare/sequence_model.h"
 #include "compare/sequence_tasks.h"
+#include "compare/translator_model.h"
 
 namespace qkv::comparison {
 
@@ -24,20 +24,20 @@ struct CatalogTask {
   std::int64_t steps = 0;
   std::int64_t batch_tokens = 0;
   double rate = 0;
-  std::int64_t examples = 0;  // measured at each point
+  std::int64_t examples = 0;  // measured at each point; 0: all there are
 };
 const std::vector<CatalogTask>& catalog();
+// std::invalid_argument for a name that is none; so do all that follow.
 const CatalogTask& catalog_task(const std::string& name);
 
 std::vector<std::string> model_names();  // all that have a task
 
-// std::invalid_argument for a name that is none.
-SequenceTask sequence_task(const std::string& task);
-
+// A Transformer is both.
 bool is_reader(const std::string& model);  // a sequence model
-SequenceKind sequence_kind(const std::string& model);
+bool is_translator(const std::string& model);
 
-// A sequence model of this vocabulary whose number of parameters is as near to `parameters` as can be.
-SequenceModelConfig sized(SequenceKind kind, std::int64_t vocab, std::int64_t parameters);
+SequenceTask sequence_task(const std::string& task);
+SequenceKind sequence_kind(const std::string& model);
+TranslatorKind translator_kind(const std::string& model);
 
 }  // namespace qkv::comparison

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 
 #include "compare/catalog.h"
 #include "compare/comparison_drawings.h"
 #include "compare/cost.h"
+#include "compare/gather.h"
 #include "compare/input_gradients.h"
+#include "compare/model_size.h"
+#include "compare/pair_tasks.h"
 #include "compare/progress.h"
 #include "compare/run.h"
 #include "compare/structure.h"
@@ -27,6 +29,8 @@ using namespace comparison;
 constexpr std::int64_t kQuickSteps = 10, kQuickTokens = 512, kQuickExamples = 20;
 constexpr std::int64_t kGradientSeeds = 3;
 const std::vector<std::int64_t> kCostLengths = {64, 128, 256, 512, 1024}, kQuickCostLengths = {64, 128};
+// Attention step by step takes seconds beyond.
+const std::vector<std::int64_t> kTranslatingLengths = {64, 128, 256}, kQuickTranslatingLengths = {16, 32};
 // Work of measuring a model, in tokens of training.
 constexpr double kMeasuringWork = 300'000, kQuickMeasuringWork = 60'000;
 
@@ -53,28 +57,36 @@ class Comparing {
  public:
   Comparing(const CompareOptions& options, const std::string& folder)
       : options_(options),
+        quick_(options.effort == CompareEffort::quick),
         folder_(folder),
-        runs_folder_(folder + "/runs"),
+        files_{.folder = folder + "/runs", .phrases = options.phrases},
         tasks_(chosen(options.tasks, compared_tasks(), "task")),
         models_(chosen(options.models, compared_models(), "model")) {
     for (const std::string& task : tasks_) plan(catalog_task(task));
     refuse_unless(!runs_.empty(), "compare", "none of the models {} does any of the tasks {}; {} is for {}",
                   listed(models_), listed(tasks_), tasks_[0], listed(catalog_task(tasks_[0]).models));
+    for (const std::string& model : models_) {
+      if (is_reader(model)) measured_.push_back({model, "reading"});
+    }
+    for (const std::string& model : models_) {
+      if (is_translator(model)) measured_.push_back({model, "translating"});
+    }
   }
 
   Comparison run() {
-    double total = 0, skipped = 0;
+    double total = measuring_work() * static_cast<double>(measured_.size()), skipped = 0;
     for (const Run& run : runs_) {
       total += work_of(run);
-      if (is_finished(run, runs_folder_)) skipped += work_of(run);
+      if (is_finished(run, files_)) skipped += work_of(run);
     }
-    Progress progress(options_.observer, total + measuring_work() * static_cast<double>(models_.size()));
+    Progress progress(options_.observer, total);
     progress.skip(skipped, "reading what is done");
-    train_all(progress);
     Comparison comparison{.seed = options_.seed, .effort = options_.effort};
-    gather_runs(comparison);
-    for (const std::string& model : models_) {
-      if (is_reader(model)) measure(model, comparison, progress);
+    train_all(progress, comparison);
+    for (const auto& [model, work] : measured_) {
+      progress.add(0, "measuring " + model);
+      work == "reading" ? measure_reader(model, comparison) : measure_translator(model, comparison);
+      progress.add(measuring_work(), "measuring " + model);
     }
     for (const auto& [name, svg] : drawings_of(comparison)) write_file(folder_ + "/" + name, svg);
     write_file(folder_ + "/comparison.json", to_json(comparison) + "\n");
@@ -83,82 +95,42 @@ class Comparing {
 
  private:
   void plan(const CatalogTask& task) {
-    const bool quick = options_.effort == CompareEffort::quick;
+    if (task.name == "phrases") {
+      if (options_.phrases.empty() && options_.tasks.empty()) return;
+      read_phrase_book(options_.phrases);  // which may be wrong: nothing has been written yet
+    }
     for (const std::string& model : task.models) {
       if (!holds(models_, model)) continue;
       for (std::int64_t i = 0; i < task.seeds; ++i) {
         Run run{.task = task.name,
                 .model = model,
                 .seed = options_.seed + static_cast<std::uint64_t>(i),
-                .steps = quick ? kQuickSteps : task.steps,
-                .batch_tokens = quick ? kQuickTokens : task.batch_tokens,
-                .examples = quick ? kQuickExamples : task.examples};
+                .steps = quick_ ? kQuickSteps : task.steps,
+                .batch_tokens = quick_ ? kQuickTokens : task.batch_tokens,
+                .examples = quick_ ? std::min(kQuickExamples, task.examples) : task.examples};
         runs_.push_back(run);
-        if (task.name != "recall" || model != "rnn") continue;
+        if (!is_clipped_or_not(run)) continue;
         run.clip = 0;
         runs_.push_back(run);
       }
     }
   }
 
-  double measuring_work() const {
-    return options_.effort == CompareEffort::quick ? kQuickMeasuringWork : kMeasuringWork;
-  }
   static double work_of(const Run& run) { return static_cast<double>(run.steps * run.batch_tokens); }
+  double measuring_work() const { return quick_ ? kQuickMeasuringWork : kMeasuringWork; }
 
   // As many at a time as there are threads: one of these small models keeps one thread busy, not two.
-  void train_all(Progress& progress) {
-    std::filesystem::create_directories(runs_folder_);
-    results_.resize(runs_.size());
+  void train_all(Progress& progress, Comparison& comparison) const {
+    std::filesystem::create_directories(files_.folder);
+    std::vector<RunResult> results(runs_.size());
     parallel_for(std::ssize(runs_), 0, [&](std::int64_t i, int) {
       const auto index = static_cast<std::size_t>(i);
       const Run& run = runs_[index];
       check_stop(&options_.stop);
       const auto on_step = [&](std::int64_t) { progress.add(static_cast<double>(run.batch_tokens), run.name()); };
-      results_[index] = finish(run, runs_folder_, on_step, options_.stop);
+      results[index] = finish(run, files_, on_step, options_.stop);
     });
-  }
-
-  void gather_runs(Comparison& comparison) const {
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-      const Run& run = runs_[i];
-      const RunResult& result = results_[i];
-      if (run.task == "recall" && run.model == "rnn") add_norm(comparison, run, result);
-      if (run.clip == 0) continue;
-      auto& tasks = comparison.tasks;
-      if (tasks.empty() || tasks.back().task != run.task || tasks.back().model != run.model) {
-        tasks.push_back({.task = run.task,
-                         .model = run.model,
-                         .parameters = result.parameters,
-                         .asked = result.asked,
-                         .chance = catalog_task(run.task).chance});
-      }
-      add_points(result.accuracy, tasks.back().accuracy);
-      if (result.gradients.empty()) continue;
-      add_points(result.gradients, gradient_of(comparison, run.model, "end").norm);
-    }
-  }
-
-  static void add_norm(Comparison& comparison, const Run& run, const RunResult& result) {
-    auto& all = comparison.clipping;
-    auto found = std::find_if(all.begin(), all.end(), [&](const auto& c) { return c.clip == run.clip; });
-    if (found == all.end()) found = all.insert(all.end(), {.model = run.model, .clip = run.clip});
-    found->largest.push_back(result.largest_norm);
-  }
-
-  static ComparedGradient& gradient_of(Comparison& comparison, const std::string& model, const std::string& when) {
-    for (ComparedGradient& gradient : comparison.gradients) {
-      if (gradient.model == model && gradient.when == when) return gradient;
-    }
-    return comparison.gradients.emplace_back(ComparedGradient{.model = model, .when = when});
-  }
-
-  static void add_points(const std::map<std::int64_t, double>& values, std::vector<ComparedPoint>& points) {
-    for (const auto& [at, value] : values) {
-      auto found = std::find_if(points.begin(), points.end(), [at = at](const auto& point) { return point.at == at; });
-      if (found == points.end()) found = points.insert(points.end(), {.at = at});
-      found->values.push_back(value);
-    }
+    for (std::size_t i = 0; i < runs_.size(); ++i) add_run(comparison, runs_[i], results[i]);
   }
 
   SequenceModel initial(const std::string& model, std::uint64_t seed) const {
@@ -166,33 +138,51 @@ class Comparing {
     return {sized(sequence_kind(model), vocab_of(SequenceTask::recall), parameters), seed};
   }
 
-  // Of a sequence model: gradients at the start, what its layers say, time and memory.
-  void measure(const std::string& model, Comparison& comparison, Progress& progress) const {
-    const std::string doing = "measuring " + model;
-    progress.add(0, doing);
+  void measure_reader(const std::string& model, Comparison& comparison) const {
     std::vector<std::string> kinds{model};
     if (model == "lstm") kinds.push_back("lstm-open");
     for (const std::string& kind : kinds) {
       for (std::int64_t i = 0; i < kGradientSeeds; ++i) {
         check_stop(&options_.stop);
         const std::uint64_t seed = options_.seed + static_cast<std::uint64_t>(i);
-        add_points(input_gradients(initial(kind, seed), seed), gradient_of(comparison, kind, "start").norm);
+        add_gradients(comparison, kind, "start", input_gradients(initial(kind, seed), seed));
       }
     }
     SequenceModel fresh = initial(model, options_.seed);
-    comparison.structure.push_back(structure_of(model, fresh, options_.seed));
-    const bool quick = options_.effort == CompareEffort::quick;
-    for (ComparedCost& cost : cost_of(model, fresh, quick ? kQuickCostLengths : kCostLengths, options_.stop)) {
-      comparison.cost.push_back(std::move(cost));
-    }
-    progress.add(measuring_work(), doing);
+    measure(model, "reading", fresh, quick_ ? kQuickCostLengths : kCostLengths, comparison);
   }
 
+  void measure_translator(const std::string& model, Comparison& comparison) const {
+    const EncoderDecoderTokens tokens = reversal_tokens(kTranslatingLengths.back() + 1);
+    TranslatorModel fresh(sized(translator_kind(model), tokens, catalog_task("reversal").parameters), options_.seed);
+    measure(model, "translating", fresh, quick_ ? kQuickTranslatingLengths : kTranslatingLengths, comparison);
+  }
+
+  // What its layers say, time and memory.
+  template <class Model>
+  void measure(const std::string& name, const std::string& work, Model& model, const std::vector<std::int64_t>& lengths,
+               Comparison& comparison) const {
+    model.update([](const std::string&, Parameter& parameter) { parameter.want_gradient(); });
+    const std::unique_ptr<Measurable> measured = measurable(model);
+    ComparedStructure& structure = comparison.structure.emplace_back(structure_of(*measured, options_.seed));
+    structure.model = name, structure.work = work;
+    for (ComparedCost& cost : cost_of(*measured, lengths, options_.stop)) {
+      cost.model = name, cost.work = work;
+      comparison.cost.push_back(std::move(cost));
+    }
+  }
+
+  struct Measured {
+    std::string model, work;
+  };
+
   const CompareOptions& options_;
-  const std::string folder_, runs_folder_;
+  const bool quick_;
+  const std::string folder_;
+  const RunFiles files_;
   const std::vector<std::string> tasks_, models_;
   std::vector<Run> runs_;
-  std::vector<RunResult> results_;
+  std::vector<Measured> measured_;
 };
 
 }  // namespace
@@ -204,19 +194,6 @@ std::vector<std::string> compared_tasks() {
 }
 
 std::vector<std::string> compared_models() { return model_names(); }
-
-double ComparedPoint::mean() const {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
-double ComparedGradient::ratio() const {
-  double sum = 0;
-  const std::vector<double>&near = norm.front().values, &far = norm.back().values;
-  for (std::size_t i = 0; i < near.size(); ++i) sum += far[i] / near[i];
-  return sum / static_cast<double>(near.size());
-}
 
 Comparison compare(const CompareOptions& options, const std::string& folder) {
   return Comparing(options, folder).run();

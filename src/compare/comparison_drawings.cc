@@ -57,22 +57,24 @@ std::vector<Chart> gradient_charts(const Comparison& comparison) {
   return charts;
 }
 
-std::vector<Chart> cost_charts(const Comparison& comparison) {
-  if (comparison.structure.empty()) return {};
-  const auto chart_of = [](std::string title) {
-    return Chart{.title = std::move(title), .x_name = "tokens of the sequence", .scale = ChartScale::decades};
+// Of what reads, and of what translates.
+std::vector<Chart> cost_charts(const Comparison& comparison, const std::string& work) {
+  const auto chart_of = [&](const std::string& title) {
+    return Chart{.title = work + ": " + title, .x_name = "tokens of the sequence", .scale = ChartScale::decades};
   };
   Chart steps = chart_of("sequential steps"), operations = chart_of("operations of a token, after so many others");
   for (const ComparedStructure& one : comparison.structure) {
+    if (one.work != work) continue;
     steps.series.push_back(series_of(one.model, one.sequential_steps, 1));
     operations.series.push_back(series_of(one.model, one.operations_in_turn, 1));
   }
+  if (steps.series.empty()) return {};
   std::vector<Chart> charts{std::move(steps), std::move(operations)};
   for (const std::string phase : {"training", "answering"}) {
-    Chart time = chart_of(fmt::format("{}: microseconds per token, one thread", phase));
-    Chart memory = chart_of(fmt::format("{}: bytes per token", phase));
+    Chart time = chart_of(phase + ", microseconds per token, one thread");
+    Chart memory = chart_of(phase + ", bytes per token");
     for (const ComparedCost& cost : comparison.cost) {
-      if (cost.phase != phase || cost.threads != 1) continue;
+      if (cost.work != work || cost.phase != phase || cost.threads != 1) continue;
       time.series.push_back(series_of(cost.model, cost.seconds, 1e6));
       if (cost.memory) memory.series.push_back(series_of(cost.model, *cost.memory, 1));
     }
@@ -91,7 +93,8 @@ std::map<std::string, std::string> drawings_of(const Comparison& comparison) {
   };
   add("accuracy.svg", accuracy_charts(comparison));
   add("gradient.svg", gradient_charts(comparison));
-  add("cost.svg", cost_charts(comparison));
+  add("cost.svg", cost_charts(comparison, "reading"));
+  add("translating.svg", cost_charts(comparison, "translating"));
   return drawings;
 }
 

@@ -41,11 +41,16 @@ Json json_of(const ComparedGradient& gradient) {
 }
 
 Json json_of(const ComparedClipping& clipping) {
-  return {{"model", clipping.model}, {"clip", clipping.clip}, {"largest_norm", numbers(clipping.largest)}};
+  return {{"model", clipping.model},
+          {"clip", clipping.clip},
+          {"largest_norm", numbers(clipping.largest)},
+          {"median_norm", numbers(clipping.median)},
+          {"accuracy", numbers(clipping.accuracy)}};
 }
 
 Json json_of(const ComparedStructure& structure) {
   return {{"model", structure.model},
+          {"work", structure.work},
           {"parameters", structure.parameters},
           {"sequential_steps", json_of(structure.sequential_steps)},
           {"longest_path", json_of(structure.longest_path)},
@@ -58,6 +63,7 @@ Json json_of(const ComparedStructure& structure) {
 
 Json json_of(const ComparedCost& cost) {
   return {{"model", cost.model},
+          {"work", cost.work},
           {"phase", cost.phase},
           {"threads", cost.threads},
           {"seconds", json_of(cost.seconds)},

@@ -88,21 +88,22 @@ std::string gradients_text(const std::vector<ComparedGradient>& gradients) {
 }
 
 std::string clipping_text(const std::vector<ComparedClipping>& clipping) {
-  std::string text = "largest norm of all gradients together in a training on recall\n";
   TextTable table;
+  table.add({"model", "gradients", "median norm", "largest norm", "right answers"});
   for (const ComparedClipping& one : clipping) {
-    const double largest = *std::max_element(one.largest.begin(), one.largest.end());
     table.add({one.model, one.clip > 0 ? fmt::format("clipped at {:g}", one.clip) : "not clipped",
-               fmt::format("{:.1f}", largest)});
+               fmt::format("{:.1f}", ComparedPoint{.values = one.median}.mean()),
+               fmt::format("{:.1f}", *std::max_element(one.largest.begin(), one.largest.end())),
+               accuracy_text({.values = one.accuracy})});
   }
-  return text + table.text() + "\n";
+  return "norm of all gradients together, before clipping, over trainings on recall\n" + table.text() + "\n";
 }
 
 std::string structure_text(const std::vector<ComparedStructure>& structure) {
   TextTable table;
   const ComparedStructure& first = structure[0];
   const std::int64_t length = first.sequential_steps.lengths.back();
-  table.add({"model", "steps", "path", "reach", "measured",
+  table.add({"model", "work", "steps", "path", "reach", "measured",
              fmt::format("at {}", first.operations_at_once.lengths.front()),
              fmt::format("at {}", first.operations_at_once.lengths.back()),
              fmt::format("after {}", first.operations_in_turn.lengths.front()),
@@ -112,7 +113,7 @@ std::string structure_text(const std::vector<ComparedStructure>& structure) {
     const auto reach = [&](std::int64_t tokens) {
       return tokens == one.reach_length - 1 ? "all" : fmt::format("{}", tokens);
     };
-    table.add({one.model, fmt::format("{:.0f}", one.sequential_steps.values.back()),
+    table.add({one.model, one.work, fmt::format("{:.0f}", one.sequential_steps.values.back()),
                fmt::format("{:.0f}", one.longest_path.values.back()), reach(one.reach), reach(one.measured_reach),
                operations(one.operations_at_once.values.front()), operations(one.operations_at_once.values.back()),
                operations(one.operations_in_turn.values.front()), operations(one.operations_in_turn.values.back())});
@@ -129,10 +130,10 @@ std::string cost_text(const std::vector<ComparedCost>& costs) {
   TextTable table;
   const std::vector<std::int64_t>& lengths = costs[0].seconds.lengths;
   const auto with_length = [&](const char* what, std::int64_t length) { return fmt::format("{} at {}", what, length); };
-  table.add({"model", "phase", "threads", with_length("us", lengths.front()), with_length("us", lengths.back()),
+  table.add({"model", "work", "phase", "threads", with_length("us", lengths.front()), with_length("us", lengths.back()),
              "grows as", with_length("bytes", lengths.front()), with_length("bytes", lengths.back()), "grows as"});
   for (const ComparedCost& cost : costs) {
-    std::vector<std::string> row{cost.model, cost.phase, fmt::format("{}", cost.threads)};
+    std::vector<std::string> row{cost.model, cost.work, cost.phase, fmt::format("{}", cost.threads)};
     const auto add = [&](const ComparedGrowth& growth, double scale) {
       for (const double value : {growth.values.front(), growth.values.back()}) {
         row.push_back(fmt::format("{:.2f}", value * scale));

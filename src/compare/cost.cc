@@ -8,7 +8,6 @@
 #include "compare/growth.h"
 #include "compare/memory_use.h"
 #include "core/stop.h"
-#include "qkv/random.h"
 #include "qkv/threads.h"
 
 namespace qkv::comparison {
@@ -34,15 +33,6 @@ double fastest(const std::function<void()>& work) {
   return best;
 }
 
-std::vector<std::int32_t> random_tokens(const SequenceModel& model, std::int64_t count) {
-  Random random(1);
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t i = 0; i < count; ++i) {
-    tokens.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(model.config().vocab))));
-  }
-  return tokens;
-}
-
 struct Measured {
   double seconds = 0;
   std::optional<double> bytes{};
@@ -53,24 +43,18 @@ Measured per_token(double seconds, std::optional<std::int64_t> bytes, std::int64
   return {seconds / count, bytes ? std::optional(static_cast<double>(*bytes) / count) : std::nullopt};
 }
 
-// Forward and backward over several sequences of one length, each token a target.
-Measured of_training(SequenceModel& model, std::int64_t length) {
-  SequenceBatch batch{.tokens = random_tokens(model, kSequences * length)};
-  batch.targets = batch.tokens;
-  batch.offsets = offsets_of(std::vector<std::int64_t>(kSequences, length));
-  const auto work = [&] { model.backward(batch, 0); };
+Measured of_training(Measurable& model, std::int64_t length) {
+  const auto work = [&] { model.train(kSequences, length); };
   const std::optional<std::int64_t> bytes = peak_growth(work);
   return per_token(fastest(work), bytes, kSequences * length);
 }
 
-// One sequence token by token; the memory is what is kept in the end.
-Measured of_answering(const SequenceModel& model, std::int64_t length) {
-  const std::vector<std::int32_t> tokens = random_tokens(model, length);
+// The memory is what is kept in the end.
+Measured of_answering(const Measurable& model, std::int64_t length) {
   std::int64_t bytes = 0;
   const double seconds = fastest([&] {
     const std::int64_t before = allocated_bytes();
-    SequenceModel::Reader reader(model);
-    for (const std::int32_t token : tokens) reader.read(token);
+    const std::shared_ptr<void> kept = model.answer(length);
     bytes = allocated_bytes() - before;
   });
   return per_token(seconds, bytes, length);
@@ -87,11 +71,10 @@ class WithThreads {
   int before_;
 };
 
-ComparedCost measure(const std::string& name, const std::string& phase, int count,
-                     const std::vector<std::int64_t>& lengths, const std::stop_token& stop,
-                     const std::function<Measured(std::int64_t)>& at_length) {
+ComparedCost measure(const std::string& phase, int count, const std::vector<std::int64_t>& lengths,
+                     const std::stop_token& stop, const std::function<Measured(std::int64_t)>& at_length) {
   const WithThreads with(count);
-  ComparedCost cost{.model = name, .phase = phase, .threads = count};
+  ComparedCost cost{.phase = phase, .threads = count};
   ComparedGrowth memory{.lengths = lengths};
   cost.seconds = growth_of(lengths, [&](std::int64_t length) {
     check_stop(&stop);
@@ -108,15 +91,14 @@ ComparedCost measure(const std::string& name, const std::string& phase, int coun
 
 }  // namespace
 
-std::vector<ComparedCost> cost_of(const std::string& name, SequenceModel& model,
-                                  const std::vector<std::int64_t>& lengths, const std::stop_token& stop) {
-  model.update([](const std::string&, Parameter& parameter) { parameter.want_gradient(); });
+std::vector<ComparedCost> cost_of(Measurable& model, const std::vector<std::int64_t>& lengths,
+                                  const std::stop_token& stop) {
   std::vector<ComparedCost> costs;
   for (const int count : {1, 2}) {
-    costs.push_back(measure(name, "training", count, lengths, stop,
-                            [&](std::int64_t length) { return of_training(model, length); }));
-    costs.push_back(measure(name, "answering", count, lengths, stop,
-                            [&](std::int64_t length) { return of_answering(model, length); }));
+    costs.push_back(
+        measure("training", count, lengths, stop, [&](std::int64_t length) { return of_training(model, length); }));
+    costs.push_back(
+        measure("answering", count, lengths, stop, [&](std::int64_t length) { return of_answering(model, length); }));
   }
   return costs;
 }

@@ -3,16 +3,15 @@
 
 #include <cstdint>
 #include <stop_token>
-#include <string>
 #include <vector>
 
-#include "compare/sequence_model.h"
+#include "compare/measurable.h"
 #include "qkv/compare.h"
 
 namespace qkv::comparison {
 
 // In training and in answering, on one and on two threads. Stopped.
-std::vector<ComparedCost> cost_of(const std::string& name, SequenceModel& model,
-                                  const std::vector<std::int64_t>& lengths, const std::stop_token& stop);
+std::vector<ComparedCost> cost_of(Measurable& model, const std::vector<std::int64_t>& lengths,
+                                  const std::stop_token& stop);
 
 }  // namespace qkv::comparison

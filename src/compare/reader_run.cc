@@ -6,17 +6,12 @@
 
 #include "compare/catalog.h"
 #include "compare/input_gradients.h"
+#include "compare/model_size.h"
+#include "compare/run_seeds.h"
 #include "compare/sequence_tasks.h"
 
 namespace qkv::comparison {
 namespace {
-
-// Examples for training, for what the loop validates, and for measuring have nothing in common, whatever the seed.
-enum class Use : std::uint64_t { training, validation, measuring };
-std::uint64_t seed_for(Use use, std::uint64_t seed) {
-  Random random(seed, static_cast<std::uint64_t>(use));
-  return std::uint64_t{random.bits()} << 32 | random.bits();
-}
 
 constexpr std::int64_t kTrainingExamples = 1 << 15, kValidationExamples = 64;
 constexpr std::int64_t kMeasuredAtOnce = 100;  // examples
@@ -29,7 +24,7 @@ RunResult run_reader(const Run& run, const RunPlace& place) {
   const SequenceExamples train(task, seed_for(Use::training, run.seed), kTrainingExamples);
   const SequenceExamples valid(task, seed_for(Use::validation, run.seed), kValidationExamples);
   RunResult result{.parameters = parameter_count(model), .asked = std::numeric_limits<std::int64_t>::max()};
-  result.largest_norm = train_run<SequenceBatch>(run, place, model, {.train = train, .valid = valid});
+  result.norms = train_run<SequenceBatch>(run, place, model, {.train = train, .valid = valid});
   for (const std::int64_t extent : extents_of(task)) {
     LossSum sum;
     for (std::int64_t done = 0; done < run.examples; done += kMeasuredAtOnce) {

@@ -7,10 +7,9 @@
 namespace qkv::comparison {
 namespace {
 
-Recurrent make_layer(SequenceKind kind, const BodySize& size, Weights& weights, const std::string& scope) {
-  if (kind == SequenceKind::rnn) return Rnn({.in = size.in, .hidden = size.width}, weights, scope);
-  if (kind == SequenceKind::gru) return Gru({.in = size.in, .hidden = size.width}, weights, scope);
-  return Lstm({.in = size.in, .hidden = size.width}, weights, scope);
+RecurrentCell cell_of(SequenceKind kind) {
+  if (kind == SequenceKind::rnn) return RecurrentCell::rnn_tanh;
+  return kind == SequenceKind::gru ? RecurrentCell::gru : RecurrentCell::lstm;
 }
 
 class RecurrentSteps : public BodySteps {
@@ -34,7 +33,7 @@ class RecurrentSteps : public BodySteps {
 class RecurrentBody : public SequenceBody {
  public:
   RecurrentBody(SequenceKind kind, const BodySize& size, Weights& weights, const std::string& scope, std::uint64_t seed)
-      : layer_(make_layer(kind, size, weights, scope)) {
+      : layer_(Recurrent::make({.cell = cell_of(kind), .in = size.in, .hidden = size.width}, weights, scope)) {
     draw_recurrent(layer_, seed, kind == SequenceKind::lstm_open ? 1 : 0);
   }
 

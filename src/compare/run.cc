@@ -3,16 +3,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "compare/catalog.h"
 #include "compare/reader_run.h"
 #include "compare/run_result.h"
+#include "compare/translator_run.h"
 
 namespace qkv::comparison {
 namespace {
 
-std::string folder_of(const Run& run, const std::string& folder) { return folder + "/" + run.name(); }
+std::string folder_of(const Run& run, const RunFiles& files) { return files.folder + "/" + run.name(); }
 
 // What a result depends on.
 std::string identity_of(const Run& run) {
@@ -20,23 +22,25 @@ std::string identity_of(const Run& run) {
                      run.batch_tokens, run.clip, catalog_task(run.task).parameters, run.examples);
 }
 
-std::optional<RunResult> earlier(const Run& run, const std::string& folder) {
-  return read_result(folder_of(run, folder) + "/result.json", identity_of(run));
+std::optional<RunResult> earlier(const Run& run, const RunFiles& files) {
+  return read_result(folder_of(run, files) + "/result.json", identity_of(run));
 }
 
 }  // namespace
 
 std::string Run::name() const { return fmt::format("{}-{}{}-{}", task, model, clip > 0 ? "" : "-unclipped", seed); }
 
-bool is_finished(const Run& run, const std::string& folder) { return earlier(run, folder).has_value(); }
+bool is_finished(const Run& run, const RunFiles& files) { return earlier(run, files).has_value(); }
 
-RunResult finish(const Run& run, const std::string& folder, const std::function<void(std::int64_t)>& on_step,
+RunResult finish(const Run& run, const RunFiles& files, const std::function<void(std::int64_t)>& on_step,
                  const std::stop_token& stop) {
-  if (std::optional<RunResult> result = earlier(run, folder)) return *std::move(result);
-  const std::string own = folder_of(run, folder);
+  if (std::optional<RunResult> result = earlier(run, files)) return *std::move(result);
+  const std::string own = folder_of(run, files);
   std::filesystem::create_directories(own);
-  const RunResult result =
-      run_reader(run, {.folder = own, .identity = identity_of(run), .on_step = on_step, .stop = stop});
+  const RunPlace place{.folder = own, .identity = identity_of(run), .on_step = on_step, .stop = stop};
+  const std::vector<std::string>& models = catalog_task(run.task).models;
+  const bool reads = std::all_of(models.begin(), models.end(), is_reader);
+  const RunResult result = reads ? run_reader(run, place) : run_translator(run, place, files.phrases);
   write_result(own + "/result.json", identity_of(run), result);
   std::filesystem::remove_all(own + "/checkpoints");
   return result;

@@ -22,20 +22,33 @@ struct Run {
   std::string name() const;
 };
 
+// Of all gradients together, over all updates, before they are clipped.
+struct GradientNorms {
+  double largest = 0, median = 0;
+};
+
 struct RunResult {
   std::int64_t parameters = 0;
   std::int64_t asked = 0;                      // targets at a point, at least
   std::map<std::int64_t, double> accuracy{};   // by distance, length or number
   std::map<std::int64_t, double> gradients{};  // recall alone: input_gradients.h, of the trained model
-  double largest_norm = 0;                     // of all gradients, over all updates
+  GradientNorms norms{};
+};
+
+// The plain recurrent network on recall is trained with and without clipping.
+inline bool is_clipped_or_not(const Run& run) { return run.task == "recall" && run.model == "rnn"; }
+
+struct RunFiles {
+  std::string folder;   // has a folder for each run
+  std::string phrases;  // the phrase book
 };
 
 // Trains, or reads the result of an earlier call. `on_step` is called after each update, with its number.
-// std::invalid_argument if `folder` has a result of another run of this name; Stopped.
-RunResult finish(const Run& run, const std::string& folder, const std::function<void(std::int64_t)>& on_step,
+// std::invalid_argument if the folder has a result of another run of this name; Stopped.
+RunResult finish(const Run& run, const RunFiles& files, const std::function<void(std::int64_t)>& on_step,
                  const std::stop_token& stop);
 
 // Of a run that is finished.
-bool is_finished(const Run& run, const std::string& folder);
+bool is_finished(const Run& run, const RunFiles& files);
 
 }  // namespace qkv::comparison

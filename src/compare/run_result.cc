@@ -35,7 +35,8 @@ void write_result(const std::string& path, const std::string& identity, const Ru
                                     {"asked", result.asked},
                                     {"accuracy", pairs_of(result.accuracy)},
                                     {"gradients", pairs_of(result.gradients)},
-                                    {"largest_norm", result.largest_norm}};
+                                    {"largest_norm", result.norms.largest},
+                                    {"median_norm", result.norms.median}};
   write_file(path, json.dump() + "\n");
 }
 
@@ -50,7 +51,7 @@ std::optional<RunResult> read_result(const std::string& path, const std::string&
                    .asked = root["asked"].integer(0, INT64_MAX),
                    .accuracy = pairs_in(root["accuracy"]),
                    .gradients = pairs_in(root["gradients"]),
-                   .largest_norm = root["largest_norm"].number()};
+                   .norms = {root["largest_norm"].number(), root["median_norm"].number()}};
 }
 
 }  // namespace qkv::comparison

@@ -20,14 +20,16 @@ TrainingConfig config_of(const Run& run) {
           .validate_every = run.steps};
 }
 
-double largest_norm_in(const std::string& log) {
+GradientNorms norms_in(const std::string& log) {
   const std::string text = read_file(log);
-  double largest = 0;
+  std::vector<double> norms;
   for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const io::JsonDocument line(std::string_view(text).substr(begin, end - begin), log);
-    if (const auto norm = line.root().find("gradient_norm")) largest = std::max(largest, norm->number());
+    if (const auto norm = line.root().find("gradient_norm")) norms.push_back(norm->number());
   }
-  return largest;
+  if (norms.empty()) return {};
+  std::sort(norms.begin(), norms.end());
+  return {.largest = norms.back(), .median = norms[norms.size() / 2]};
 }
 
 }  // namespace qkv::comparison

@@ -21,9 +21,10 @@ struct RunPlace {
 // Adam with a cosine schedule, and one checkpoint, at the end.
 TrainingConfig config_of(const Run& run);
 
-// Trains; returns the largest norm of all gradients together, over all updates, those before an interruption too.
+// Trains; returns the norms of all updates, those before an interruption too.
 template <class Batch>
-double train_run(const Run& run, const RunPlace& place, TrainableOn<Batch>& model, const TrainingData<Batch>& data);
+GradientNorms train_run(const Run& run, const RunPlace& place, TrainableOn<Batch>& model,
+                        const TrainingData<Batch>& data);
 
 // Calls back at each update.
 class StepObserver : public TrainingObserver {
@@ -37,15 +38,16 @@ class StepObserver : public TrainingObserver {
   const std::function<void(std::int64_t)>& on_step_;
 };
 
-// Of the log of a training.
-double largest_norm_in(const std::string& log);
+// Those of the log of a training.
+GradientNorms norms_in(const std::string& log);
 
 template <class Batch>
-double train_run(const Run& run, const RunPlace& place, TrainableOn<Batch>& model, const TrainingData<Batch>& data) {
+GradientNorms train_run(const Run& run, const RunPlace& place, TrainableOn<Batch>& model,
+                        const TrainingData<Batch>& data) {
   StepObserver observer(place.on_step);
   train(model, data, config_of(run), place.folder,
         {.observer = &observer, .stop = place.stop, .identity = {{"run", place.identity}}});
-  return largest_norm_in(place.folder + "/log.jsonl");
+  return norms_in(place.folder + "/log.jsonl");
 }
 
 }  // namespace qkv::comparison

@@ -2,7 +2,6 @@
 #include "compare/structure.h"
 
 #include "compare/growth.h"
-#include "compare/measured_reach.h"
 
 namespace qkv::comparison {
 namespace {
@@ -12,8 +11,8 @@ const std::vector<std::int64_t> kOperationLengths = {64, 128, 256, 512, 1024};
 
 }  // namespace
 
-ComparedStructure structure_of(const std::string& name, const SequenceModel& model, std::uint64_t seed) {
-  ComparedStructure structure{.model = name, .parameters = parameter_count(model)};
+ComparedStructure structure_of(const Measurable& model, std::uint64_t seed) {
+  ComparedStructure structure{.parameters = model.parameters()};
   structure.sequential_steps = growth_of(kGraphLengths, [&](std::int64_t length) {
     return static_cast<double>(model.graph(length).graph.sequential_steps());
   });
@@ -25,7 +24,7 @@ ComparedStructure structure_of(const std::string& name, const SequenceModel& mod
       growth_of(kOperationLengths, [&](std::int64_t length) { return model.operations_in_turn(length); });
   structure.reach_length = kGraphLengths.back();
   structure.reach = reach(model.graph(structure.reach_length));
-  structure.measured_reach = measured_reach(model, structure.reach_length, seed);
+  structure.measured_reach = model.measured_reach(structure.reach_length, seed);
   return structure;
 }
 
