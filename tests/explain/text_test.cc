@@ -165,11 +165,6 @@ TEST(ExplainText, SaysWhyAnInputLooksAtNobody) {
   EXPECT_TRUE(has_line_with(text, "Largest difference from the reference, in plain loops: nan"));
 }
 
-TEST(ExplainText, TheLowerOfEqualKeysIsNamedFirst) {
-  const std::string text = to_text(explain(worked_example()));
-  EXPECT_TRUE(has_line_with(text, "input 1 attends most to input 2 (0.46831), then to input 3 (0.46831)"));
-}
-
 TEST(ExplainText, ZeroHasNoSign) {
   ExplainInput input = worked_example();
   input.substitutes["weights"] = matrix(3, 3, {-4e-6, -0.0, 0.5, 0, 1, 0, -1e-9, 0.9, 0.1});
@@ -218,7 +213,7 @@ TEST(ExplainText, OneInputAlone) {
 
 // By hand, as the tutorials have it: exp(2), exp(4), exp(4), and a tie said as one.
 TEST(ExplainText, SoftmaxIsWrittenOutAndTiesAreTies) {
-  const std::string text = to_text(explain(worked_example()));
+  const std::string text = to_text(explain(worked_example()), {.width = 120});
   EXPECT_TRUE(test::has_line_with(text, "sum = exp(2) + exp(4) + exp(4) = 116.58536\n")) << text;
   EXPECT_TRUE(test::has_line_with(text, "54.59815 / 116.58536 = 0.46831  for key 2\n")) << text;
   EXPECT_LT(text.find("exp(2) + exp(4)"), text.find("log_sum_exp of input 1"));
