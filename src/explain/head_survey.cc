@@ -1,48 +1,17 @@
-// Summarizes all heads of a model in one run, and aligns words by the weights of one of its attentions.
+// Summarizes all heads of a model in one run.
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <span>
 #include <tuple>
+#include <utility>
 
 #include "explain/observe.h"
 #include "explain/require.h"
+#include "explain/word_alignment.h"
 #include "qkv/explain/explain_model.h"
 
 namespace qkv {
-namespace {
-
-void check(const Alignment& alignment) {
-  for (const TokenWords* own : {&alignment.source, &alignment.target}) {
-    for (const std::int64_t word : own->word_of) {
-      require(word < std::ssize(own->words), "a token is part of word {}; there are {}", word, own->words.size());
-    }
-  }
-}
-
-// Adds weights [target tokens, heads, source tokens] to those of words.
-void add_weights(const TensorView& weights, const Alignment& alignment, double factor, Tensor& words) {
-  const Tensor exact = convert(weights, Dtype::f64);
-  const double* weight = exact.data<double>();
-  const std::vector<std::int64_t>&source = alignment.source.word_of, &target = alignment.target.word_of;
-  require(weights.size(0) == std::ssize(target) && weights.size(2) == std::ssize(source),
-          "weights {} must align {} tokens with {}", to_string(weights.shape()), target.size(), source.size());
-  for (std::int64_t i = 0; i < weights.size(0); ++i) {
-    const std::int64_t word = target[static_cast<std::size_t>(i)];
-    if (word < 0) {
-      weight += weights.size(1) * weights.size(2);
-      continue;
-    }
-    const auto tokens = static_cast<double>(std::count(target.begin(), target.end(), word));
-    double* row = words.data<double>() + word * words.size(1);
-    for (std::int64_t head = 0; head < weights.size(1); ++head) {
-      for (const std::int64_t source_word : source) {
-        const double share = *weight++ * factor / tokens;
-        if (source_word >= 0) row[source_word] += share;
-      }
-    }
-  }
-}
-
-}  // namespace
 
 HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special) {
   require(weights.rank() == 2 && weights.size(0) > 0 && weights.size(1) > 0 &&
@@ -71,14 +40,30 @@ HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8
   return sum;
 }
 
+const char* name_of(HeadPattern pattern) {
+  constexpr const char* kNames[] = {"none", "previous", "next", "itself", "first", "separators", "alignment", "spread"};
+  return kNames[static_cast<std::size_t>(pattern)];
+}
+
+HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool between_two_sequences) {
+  constexpr double kShare = 0.5, kSharp = 0.5, kFlat = 0.9;
+  const std::pair<HeadPattern, double> shares[] = {{HeadPattern::previous, summary.previous},
+                                                   {HeadPattern::next, summary.next},
+                                                   {HeadPattern::itself, summary.itself},
+                                                   {HeadPattern::first, summary.first},
+                                                   {HeadPattern::separators, summary.separators}};
+  for (const auto& [pattern, share] : std::span(shares).subspan(between_two_sequences ? 3 : 0)) {
+    if (share >= kShare) return pattern;
+  }
+  if (between_two_sequences && summary.entropy <= kSharp * largest_entropy) return HeadPattern::alignment;
+  return largest_entropy > 0 && summary.entropy >= kFlat * largest_entropy ? HeadPattern::spread : HeadPattern::none;
+}
+
 HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) {
   HeadSurvey survey{.attentions = input.attentions()};
   const auto& [sequences, sites, title, alignment] = survey.attentions;
-  if (alignment) {
-    check(*alignment);
-    survey.word_weights =
-        Tensor::zeros({std::ssize(alignment->target.words), std::ssize(alignment->source.words)}, Dtype::f64);
-  }
+  std::optional<WordAlignment> words;
+  if (alignment) words.emplace(*alignment);
   std::vector<std::int64_t> layers(sites.size());  // that were seen
   observe(input, [&](std::string_view name, const TensorView& value) {
     for (std::size_t s = 0; s < sites.size(); ++s) {
@@ -86,16 +71,17 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
       if (name != site.scope(layers[s]) + "weights") continue;
       for (std::int64_t head = 0; head < site.heads; ++head) {
         const HeadSummary summary = summarize_head(value.select(1, head), sequences[site.keys].special);
-        survey.heads.push_back({{layers[s], head, s}, summary, {}});
+        const double largest = std::log(static_cast<double>(value.size(-1)));
+        survey.heads.push_back(
+            {{layers[s], head, s}, summary, pattern_of(summary, largest, site.queries != site.keys), {}});
         if (options.keep_weights) survey.heads.back().weights = part_of(value, head);
       }
       ++layers[s];
-      if (alignment && alignment->site == s) {
-        add_weights(value, *alignment, 1 / static_cast<double>(site.layers * site.heads), survey.word_weights);
-      }
+      if (words && alignment->site == s) words->add(value);
       break;
     }
   });
+  if (words) survey.word_weights = words->weights();
   std::ranges::sort(survey.heads, {}, [](const HeadSurvey::Entry& entry) {
     return std::tuple(entry.index.site, entry.index.layer, entry.index.head);
   });

@@ -65,7 +65,8 @@ TEST(TrainSeq2Seq, LearnsAnAlignmentThatIsExplained) {
     SCOPED_TRACE(kind);
     const test::TemporaryFolder folder;
     TrainTranslatorFiles files = test::tiny_training(folder);
-    files.config = folder.put("config.json", recurrent_config("\"attention\": \"" + kind + "\"", kind == "fixed" ? 2 : 400));
+    files.config =
+        folder.put("config.json", recurrent_config("\"attention\": \"" + kind + "\"", kind == "fixed" ? 2 : 400));
     train_translator(files);
     const Translator translator = Translator::load(files.out);
     if (kind == "fixed") {
@@ -79,7 +80,7 @@ TEST(TrainSeq2Seq, LearnsAnAlignmentThatIsExplained) {
     const HeadSurvey survey = survey_heads(text, {.keep_weights = true});
     ASSERT_EQ(survey.heads.size(), 1u);
     const TensorView words = survey.word_weights;
-    ASSERT_EQ(words.shape(), (Dims{2, 3}));  // and </s>
+    ASSERT_EQ(words.shape(), (Dims{2, 2}));
     EXPECT_GT(words.at<double>({0, 0}), words.at<double>({0, 1}));
 
     const HeadTrace trace = trace_head(text, {});
