@@ -8,6 +8,7 @@ namespace qkv::app {
 void add_attend(Command& program);
 void add_bench(Command& program);
 void add_classify(Command& program);
+void add_compare(Command& program);
 void add_embed(Command& program);
 void add_explain(Command& program);
 void add_info(Command& program);

@@ -218,9 +218,11 @@ void add_explain(Command& program) {
         "use this matrix instead of an intermediate: inputs, embedded, query, key, value, scores, logits or weights; "
         "may be repeated",
         repeated()},
-       {"--json", flag(options->json), "print one JSON object, with every number in full"},
+       {"--json", flag(options->json), "print one JSON object (docs/explain_json.md)"},
        {"--full", flag(options->full),
-        "print every number; otherwise matrices are shortened to 20 rows, the width and 4 heads", excludes("--json")},
+        "print every number; otherwise matrices are shortened to 20 rows, the width and 4 heads, and JSON has no "
+        "tensors "
+        "for all pairs of more than 256 inputs"},
        {"--width", whole(options->width, 40, 100'000),
         "width of the output in columns (default: the terminal's, else 98)", excludes("--json")},
        threads_option()});

@@ -85,6 +85,7 @@ int run(int argc, char** argv) {
   try {
     Command& commands = program.commands();
     add_classify(commands);
+    add_compare(commands);
     add_embed(commands);
     add_explain(commands);
     add_attend(commands);

@@ -70,7 +70,7 @@ std::string explained_picture(const ModelOptions& options, bool json, const Text
   const TensorView covered =
       view.view().slice(0, 0, seen.grid.height * patch.height).slice(1, 0, seen.grid.width * patch.width);
   if (!options.svg.empty()) write_file(options.svg, to_svg(seen, covered));
-  return json ? to_json(seen) + "\n" : to_text(seen, covered, style);
+  return json ? to_json(seen, covered) + "\n" : to_text(seen, covered, style);
 }
 
 }  // namespace

@@ -192,6 +192,7 @@ Section repeat_for_the_rest(const ExplanationContext& context) {
   }
   add(scores, context, "logits", Role::score, &Intermediates::logits, queries);
   add(scores, context, "weights", Role::weight, &Intermediates::weights, queries);
+  for (Quantity& pairs : scores.quantities) pairs.columns = context.names("key");
   scores.quantities.push_back({"log_sum_exp", Role::score, context.run.log_sum_exp, {}, false});
 
   Block products;

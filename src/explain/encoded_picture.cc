@@ -18,7 +18,7 @@ EncodedPicture::EncodedPicture(const Vit& model, Tensor pixels, const VitOptions
   }
   tokens.special.resize(tokens.tokens.size());
   attentions_ = {.sequences = {std::move(tokens)},
-                 .sites = {{.name = "heads",
+                 .sites = {{.name = "attention",
                             .before = "layers.",
                             .after = ".",
                             .layers = config.layers,

@@ -1,10 +1,39 @@
 // Lists the attentions of a BERT-family model over a text.
 #include "qkv/explain/encoded_text.h"
 
+#include <cctype>
+
 #include "explain/require.h"
 #include "qkv/layers/sequences.h"
 
 namespace qkv {
+namespace {
+
+// A token begins a word where a blank or a special token is before it, and if it is punctuation or follows some. None
+// if where the tokens are in the text is not known.
+TokenWords words_of(const Encoding& text) {
+  TokenWords words;
+  if (text.offsets.size() != text.ids.size() || text.special.size() != text.ids.size()) return words;  // not known
+  const auto is_punctuation = [](const std::string& token) { return token.size() == 1 && std::ispunct(token[0]) != 0; };
+  for (std::size_t i = 0; i < text.ids.size(); ++i) {
+    if (text.special[i] != 0) {
+      words.word_of.push_back(-1);
+      continue;
+    }
+    const std::string& token = text.tokens[i];
+    const bool follows = i > 0 && text.special[i - 1] == 0 && text.offsets[i].begin == text.offsets[i - 1].end;
+    if (!follows || is_punctuation(token) || is_punctuation(text.tokens[i - 1])) words.words.emplace_back();
+    std::string part = token;
+    for (const std::string mark : {"##", "\xc4\xa0", "\xe2\x96\x81"}) {
+      if (part.starts_with(mark) && part.size() > mark.size()) part.erase(0, mark.size());
+    }
+    words.words.back() += part;
+    words.word_of.push_back(std::ssize(words.words) - 1);
+  }
+  return words;
+}
+
+}  // namespace
 
 EncodedText::EncodedText(const Bert& model, const Encoding& text, const BertOptions& options)
     : model_(model), options_(options) {
@@ -13,8 +42,12 @@ EncodedText::EncodedText(const Bert& model, const Encoding& text, const BertOpti
   require(count > 0, "the text has no tokens");
   require(count <= config.positions, "the text has {} tokens; the model reads at most {}", count, config.positions);
   tokens_ = {text.ids, text.type_ids, offsets_of(std::vector<std::int64_t>{count})};
-  attentions_ = {.sequences = {{.name = "tokens", .tokens = text.tokens, .special = text.special}},
-                 .sites = {{.name = "heads",
+  attentions_ = {.sequences = {{.name = "tokens",
+                                .tokens = text.tokens,
+                                .special = text.special,
+                                .ids = text.ids,
+                                .words = words_of(text)}},
+                 .sites = {{.name = "attention",
                             .before = "layers.",
                             .after = ".",
                             .layers = config.layers,

@@ -7,6 +7,7 @@
 
 #include "core/refuse.h"
 #include "explain/explanation_context.h"
+#include "explain/mask_rules.h"
 #include "qkv/target.h"
 
 namespace qkv {
@@ -87,6 +88,9 @@ Explanation explain(const ExplainInput& input) {
   explanation.output = run.output;
   explanation.true_output = truth.output;
   explanation.stop = input.stop;
+  explanation.full = input.full;
+  explanation.inputs = input.inputs.size(0);
+  explanation.mask = explained_mask(input, explanation.inputs);
   explanation.largest_difference = larger(run.reference_difference, truth.reference_difference);
   for (const auto& [name, tensor] : input.substitutes) explanation.substituted.push_back(name);
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "explain/explanation_context.h"
+#include "explain/mask_rules.h"
 #include "explain/numbers.h"
 #include "explain/require.h"
 #include "qkv/layers/multi_head_attention.h"
@@ -97,7 +98,11 @@ struct HeadsContext {
     }
     return all;
   }
-  Quantity quantity(const std::string& name, Role role) const { return {name, role, run.at(name), {}, false}; }
+  // Of each head; `rows` and `columns` name what its inputs are there.
+  Quantity quantity(const std::string& name, Role role, std::string_view rows, std::string_view columns = "") const {
+    return {name,        role,  run.at(name),
+            names(rows), false, columns.empty() ? std::vector<std::string>() : names(columns)};
+  }
 };
 
 std::string counted(std::int64_t count, const char* one, const char* many) {
@@ -138,7 +143,7 @@ Section split(const HeadsContext& context) {
   for (const auto& [name, role] :
        {std::pair("query", Role::query), std::pair("key", Role::key), std::pair("value", Role::value)}) {
     Block part;
-    part.quantities = {context.quantity(name, role)};
+    part.quantities = {context.quantity(name, role, name)};
     section.blocks.push_back(part);
   }
   return section;
@@ -148,7 +153,8 @@ Section step(const HeadsContext& context, int number, const char* title, const s
              Role role) {
   Block block;
   block.lines = {plain(text)};
-  block.quantities = {context.quantity(name, role)};
+  const bool pairs = role != Role::output;
+  block.quantities = {context.quantity(name, role, pairs ? "query" : "output", pairs ? "key" : "")};
   return {number, title, {block}};
 }
 
@@ -219,6 +225,9 @@ Explanation explain_heads(const ExplainInput& input) {
   explanation.output = layer.forward(input.inputs, options, &recorder);
   explanation.true_output = explanation.output;
   explanation.stop = input.stop;
+  explanation.full = input.full;
+  explanation.inputs = input.inputs.size(0);
+  explanation.mask = explained_mask(input, explanation.inputs);
   const HeadsContext context{input, recorder.values};
   explanation.title = input.title.empty() ? "Multi-head attention step by step" : input.title;
   explanation.score = score_name(input.score);

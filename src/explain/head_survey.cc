@@ -1,7 +1,9 @@
 // Summarizes all heads of a model in one run, and aligns words by the weights of one of its attentions.
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <tuple>
+#include <utility>
 
 #include "explain/observe.h"
 #include "explain/require.h"
@@ -71,6 +73,25 @@ HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8
   return sum;
 }
 
+const char* name_of(HeadPattern pattern) {
+  constexpr const char* kNames[] = {"none", "previous", "next", "itself", "first", "separators", "alignment", "spread"};
+  return kNames[static_cast<std::size_t>(pattern)];
+}
+
+HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool between_two_sequences) {
+  constexpr double kShare = 0.5, kSharp = 0.5, kFlat = 0.9;
+  const std::pair<HeadPattern, double> shares[] = {{HeadPattern::previous, summary.previous},
+                                                   {HeadPattern::next, summary.next},
+                                                   {HeadPattern::itself, summary.itself},
+                                                   {HeadPattern::first, summary.first},
+                                                   {HeadPattern::separators, summary.separators}};
+  for (const auto& [pattern, share] : std::span(shares).subspan(between_two_sequences ? 3 : 0)) {
+    if (share >= kShare) return pattern;
+  }
+  if (between_two_sequences && summary.entropy <= kSharp * largest_entropy) return HeadPattern::alignment;
+  return largest_entropy > 0 && summary.entropy >= kFlat * largest_entropy ? HeadPattern::spread : HeadPattern::none;
+}
+
 HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) {
   HeadSurvey survey{.attentions = input.attentions()};
   const auto& [sequences, sites, title, alignment] = survey.attentions;
@@ -86,7 +107,9 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
       if (name != site.scope(layers[s]) + "weights") continue;
       for (std::int64_t head = 0; head < site.heads; ++head) {
         const HeadSummary summary = summarize_head(value.select(1, head), sequences[site.keys].special);
-        survey.heads.push_back({{layers[s], head, s}, summary, {}});
+        const double largest = std::log(static_cast<double>(value.size(-1)));
+        survey.heads.push_back(
+            {{layers[s], head, s}, summary, pattern_of(summary, largest, site.queries != site.keys), {}});
         if (options.keep_weights) survey.heads.back().weights = part_of(value, head);
       }
       ++layers[s];

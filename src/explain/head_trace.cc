@@ -43,6 +43,19 @@ Tensor sums_of_tanh(const TensorView& query, const TensorView& key, const Tensor
   return out;
 }
 
+// Of each row.
+Tensor log_sums(const Tensor& logits) {
+  Tensor sums = Tensor::zeros({logits.size(0)}, Dtype::f64);
+  for (std::int64_t i = 0; i < logits.size(0); ++i) {
+    const std::span row(logits.data<double>() + i * logits.size(1), static_cast<std::size_t>(logits.size(1)));
+    const double most = *std::ranges::max_element(row);
+    double sum = 0;
+    for (const double logit : row) sum += std::exp(logit - most);
+    sums.data<double>()[i] = std::isinf(most) ? most : most + std::log(sum);
+  }
+  return sums;
+}
+
 double scaled_difference(const Tensor& logits, const Tensor& scores, double scale) {
   double largest = 0;
   for (std::int64_t i = 0; i < scores.element_count(); ++i) {
@@ -78,6 +91,7 @@ void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
   trace.scale = scaled ? 1 / std::sqrt(static_cast<double>(trace.query.size(1))) : 1;
   trace.scores = trace.score == Score::Kind::additive ? sums_of_tanh(trace.query, trace.key, trace.v)
                                                       : product(trace.query, trace.key.view().transpose(0, 1));
+  trace.log_sum_exp = log_sums(trace.logits);
   trace.summary = summarize_head(trace.weights, special);
   trace.target = selected_target();
   trace.logits_difference = scaled_difference(trace.logits, trace.scores, trace.scale);
@@ -99,6 +113,8 @@ HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
   trace.heads = site.heads;
   trace.model_dim = site.model_dim;
   trace.score = site.score;
+  trace.attention = site.name;
+  trace.causal = site.causal;
   trace.tokens = queries.tokens;
   trace.keys = keys.tokens;
   const std::string scope = site.scope(index.layer);

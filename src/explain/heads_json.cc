@@ -1,11 +1,16 @@
 // A survey of heads, or one head in full, as one JSON object for machines.
+#include <algorithm>
 #include <cmath>
 
-#include "explain/json_numbers.h"
+#include "explain/explanation_context.h"
+#include "explain/json_object.h"
 #include "qkv/explain/explain_model.h"
+#include "qkv/target.h"
 
 namespace qkv {
 namespace {
+
+constexpr const char* name_of_mask(bool causal) { return causal ? "causal" : "none"; }
 
 OrderedJson to_object(const HeadSummary& summary) {
   OrderedJson object;
@@ -21,51 +26,95 @@ OrderedJson to_object(const HeadSummary& summary) {
 OrderedJson to_object(const HeadSurvey::Entry& entry) {
   OrderedJson head = {{"layer", entry.index.layer}, {"head", entry.index.head}};
   head.update(to_object(entry.summary));
-  if (entry.weights.element_count() > 0) head["weights"] = json_numbers(entry.weights);
+  head["pattern"] = name_of(entry.pattern);
+  head["weights"] = json_numbers(entry.weights, Dtype::f32);
   return head;
+}
+
+OrderedJson to_object(const AttentionSequence& sequence) {
+  std::vector<bool> special(sequence.special.begin(), sequence.special.end());
+  std::vector<std::int64_t> word_of = sequence.words.word_of;
+  word_of.resize(sequence.tokens.size(), -1);
+  return {{"name", sequence.name}, {"caption", sequence.caption}, {"tokens", sequence.tokens},    {"ids", sequence.ids},
+          {"special", special},    {"word_of", word_of},          {"words", sequence.words.words}};
+}
+
+OrderedJson to_object(const AttentionSite& site, const std::vector<AttentionSequence>& sequences) {
+  const auto keys = static_cast<double>(sequences[site.keys].tokens.size());
+  return {{"name", site.name},
+          {"title", site.title},
+          {"caption", site.caption},
+          {"layers", site.layers},
+          {"heads", site.heads},
+          {"model_dim", site.model_dim},
+          {"score", score_name(site.score)},
+          {"queries", sequences[site.queries].name},
+          {"keys", sequences[site.keys].name},
+          {"mask", name_of_mask(site.causal)},
+          {"largest_entropy", std::log(keys)},
+          {"all", OrderedJson::array()}};
+}
+
+OrderedJson to_object(const TokenProbability& token) {
+  return {{"token", token.token}, {"id", token.id}, {"probability", io::json_number(token.probability)}};
+}
+
+OrderedJson to_object(const Alignment& alignment, const Tensor& word_weights) {
+  OrderedJson object = {{"source_text", alignment.source_text},
+                        {"target_text", alignment.target_text},
+                        {"cut", alignment.cut},
+                        {"source_words", alignment.source.words},
+                        {"target_words", alignment.target.words},
+                        {"word_weights", json_numbers(word_weights)},
+                        {"written", OrderedJson::array()}};
+  for (const WrittenToken& token : alignment.written) {
+    OrderedJson one = to_object(static_cast<const TokenProbability&>(token));
+    one["candidates"] = OrderedJson::array();
+    for (const TokenProbability& candidate : token.candidates) one["candidates"].push_back(to_object(candidate));
+    object["written"].push_back(one);
+  }
+  return object;
 }
 
 }  // namespace
 
 std::string to_json(const HeadSurvey& survey) {
   const auto& [sequences, sites, input, alignment] = survey.attentions;
-  OrderedJson object;
-  if (alignment) {
-    object["source_text"] = alignment->source_text;
-    object["target_text"] = alignment->target_text;
+  OrderedJson object = json_object("heads", selected_target(), Dtype::f32,
+                                   input.empty() ? "What the heads attend to" : "What the heads attend to: " + input);
+  object["input"] = input;
+  object["sequences"] = OrderedJson::array();
+  for (const AttentionSequence& sequence : sequences) object["sequences"].push_back(to_object(sequence));
+  object["attentions"] = OrderedJson::array();
+  for (const AttentionSite& site : sites) object["attentions"].push_back(to_object(site, sequences));
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    object["attentions"][entry.index.site]["all"].push_back(to_object(entry));
   }
-  for (const AttentionSequence& sequence : sequences) object[sequence.name] = sequence.tokens;
-  if (alignment) {
-    object["source_words"] = alignment->source.words;
-    object["target_words"] = alignment->target.words;
-    object["cut"] = alignment->cut;
-    object["word_weights"] = json_numbers(survey.word_weights);
-  }
-  if (sequences.size() == 1) {
-    object["largest_entropy"] = std::log(static_cast<double>(sequences.front().tokens.size()));
-  }
-  for (const AttentionSite& site : sites) object[site.name] = OrderedJson::array();
-  for (const HeadSurvey::Entry& entry : survey.heads) object[sites[entry.index.site].name].push_back(to_object(entry));
+  object["translation"] = alignment ? to_object(*alignment, survey.word_weights) : OrderedJson(nullptr);
   return json_text(object);
 }
 
 std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
-  OrderedJson object = {{"layer", trace.index.layer}, {"head", trace.index.head}, {"tokens", trace.tokens}};
-  if (trace.keys != trace.tokens) object["keys"] = trace.keys;
-  if (token) object["token"] = *token;
+  OrderedJson object = json_object("head", trace.target, Dtype::f32, trace.title);
+  object.update({{"attention", trace.attention}, {"layer", trace.index.layer}, {"head", trace.index.head}});
   object["heads"] = trace.heads;
   object["model_dim"] = trace.model_dim;
-  object["summary"] = to_object(trace.summary);
-  object["dtype"] = "f32";
-  object["target"] = trace.target;
-  object["score"] = trace.score == Score::Kind::additive ? "v . tanh(query + key)" : "query . key";
+  object["score"] = score_name(trace.score);
   object["scale"] = trace.scale;
-  for (const auto& [name, tensor] :
-       {std::pair("query", &trace.query), std::pair("key", &trace.key), std::pair("value", &trace.value),
-        std::pair("scores", &trace.scores), std::pair("logits", &trace.logits), std::pair("weights", &trace.weights),
-        std::pair("output", &trace.output)}) {
-    object[name] = json_numbers(*tensor);
+  object["mask"] = name_of_mask(trace.causal);
+  object["tokens"] = trace.tokens;
+  object["keys"] = trace.keys;
+  object["token"] = token ? OrderedJson(*token) : OrderedJson(nullptr);
+  object["summary"] = to_object(trace.summary);
+  for (const auto& [name, tensor] : {std::pair("query", &trace.query), std::pair("key", &trace.key),
+                                     std::pair("value", &trace.value), std::pair("v", &trace.v)}) {
+    object[name] = json_numbers(*tensor, Dtype::f32);
   }
+  object["scores"] = json_numbers(trace.scores);
+  object["logits"] = json_numbers(trace.logits, Dtype::f32);
+  object["log_sum_exp"] = json_numbers(trace.log_sum_exp);
+  object["weights"] = json_numbers(trace.weights, Dtype::f32);
+  object["output"] = json_numbers(trace.output, Dtype::f32);
   object["keys_by_weight"] = OrderedJson::array();
   for (std::int64_t i = 0; i < trace.weights.size(0); ++i) {
     object["keys_by_weight"].push_back(keys_by_weight(trace.weights, i));

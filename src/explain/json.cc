@@ -4,11 +4,14 @@
 #include <vector>
 
 #include "core/stop.h"
-#include "explain/json_numbers.h"
+#include "explain/json_object.h"
 #include "qkv/explain/explain.h"
 
 namespace qkv {
 namespace {
+
+constexpr std::int64_t kMostOfPairs = 256;   // inputs, of which tensors [inputs, inputs] are written
+constexpr std::int64_t kMostOfTriples = 12;  // and tensors [inputs, inputs, size]
 
 const char* name_of(Role role) {
   switch (role) {
@@ -38,19 +41,14 @@ class JsonWriter {
   explicit JsonWriter(const Explanation& explanation) : explanation_(explanation) {}
 
   std::string write() const {
-    std::string steps, remarks;
-    for (const Section& section : explanation_.sections) {
-      std::string& list = section.number > 0 ? steps : remarks;
-      list += (list.empty() ? "" : ",") + text_of(section);
-    }
-    const OrderedJson begin = {{"title", explanation_.title},
-                               {"score", explanation_.score},
-                               {"scale", explanation_.scale},
-                               {"dtype", "f64"},
-                               {"target", explanation_.target}};
+    OrderedJson begin = json_object("steps", explanation_.target, Dtype::f64, explanation_.title);
+    begin["score"] = explanation_.score;
+    begin["scale"] = explanation_.scale;
+    std::string sections;
+    for (const Section& section : explanation_.sections) sections += (sections.empty() ? "" : ",") + text_of(section);
     return with(begin,
-                {{"steps", "[" + steps + "]"},
-                 {"remarks", "[" + remarks + "]"},
+                {{"sections", "[" + sections + "]"},
+                 {"mask", mask()},
                  {"output", numbers(explanation_.output)},
                  {"substituted", json_text(explanation_.substituted)},
                  {"true_output", numbers(explanation_.true_output)},
@@ -74,29 +72,52 @@ class JsonWriter {
     return "[" + rows + "]";
   }
 
+  std::string mask() const {
+    if (!explanation_.mask) return "null";
+    const ExplainedMask& mask = *explanation_.mask;
+    const bool kept = is_kept(mask.hidden);
+    return with({{"rules", mask.rules}}, {{"hidden", kept ? numbers(mask.hidden) : "null"}});
+  }
+
+  // Of a tensor with an element for each pair of inputs, or more, if it is not too large.
+  bool is_kept(const Tensor& values) const {
+    const std::int64_t n = explanation_.inputs;
+    if (explanation_.full || values.rank() < 2) return true;
+    if (values.rank() == 3 && values.size(0) == n && values.size(1) == n && n > kMostOfTriples) return false;
+    return n <= kMostOfPairs || values.size(-2) != n || values.size(-1) != n;
+  }
+
   std::string text_of(const Quantity& quantity) const {
-    OrderedJson object = {{"name", quantity.name}, {"role", name_of(quantity.role)}};
-    object["shape"] = std::vector<std::int64_t>(quantity.values.shape().begin(), quantity.values.shape().end());
-    if (!quantity.rows.empty()) object["rows"] = quantity.rows;
-    if (quantity.substituted) object["substituted"] = true;
-    return with(object, {{"values", numbers(quantity.values)}});
+    const Dims& shape = quantity.values.shape();
+    const OrderedJson object = {{"name", quantity.name},
+                                {"role", name_of(quantity.role)},
+                                {"shape", std::vector<std::int64_t>(shape.begin(), shape.end())},
+                                {"rows", quantity.rows},
+                                {"columns", quantity.columns},
+                                {"substituted", quantity.substituted}};
+    return with(object, {{"values", is_kept(quantity.values) ? numbers(quantity.values) : "null"}});
+  }
+
+  std::string text_of(const Block& block) const {
+    OrderedJson lines = OrderedJson::array();
+    for (const Line& line : block.lines) {
+      OrderedJson pieces = OrderedJson::array();
+      for (const Span& span : line) pieces.push_back({{"text", span.text}, {"role", name_of(span.role)}});
+      lines.push_back(pieces);
+    }
+    std::string pictures, tensors;
+    for (const Picture& picture : block.pictures) {
+      pictures +=
+          (pictures.empty() ? "" : ",") + with({{"caption", picture.caption}}, {{"pixels", numbers(picture.pixels)}});
+    }
+    for (const Quantity& quantity : block.quantities) tensors += (tensors.empty() ? "" : ",") + text_of(quantity);
+    return with({{"lines", lines}}, {{"pictures", "[" + pictures + "]"}, {"tensors", "[" + tensors + "]"}});
   }
 
   std::string text_of(const Section& section) const {
-    OrderedJson object;
-    if (section.number > 0) object["number"] = section.number;
-    object["title"] = section.title;
-    object["text"] = OrderedJson::array();
-    std::string tensors;
-    for (const Block& block : section.blocks) {
-      for (const Line& line : block.lines) {
-        std::string text;
-        for (const Span& span : line) text += span.text;
-        object["text"].push_back(text);
-      }
-      for (const Quantity& quantity : block.quantities) tensors += (tensors.empty() ? "" : ",") + text_of(quantity);
-    }
-    return with(object, {{"tensors", "[" + tensors + "]"}});
+    std::string blocks;
+    for (const Block& block : section.blocks) blocks += (blocks.empty() ? "" : ",") + text_of(block);
+    return with({{"number", section.number}, {"title", section.title}}, {{"blocks", "[" + blocks + "]"}});
   }
 
   const Explanation& explanation_;

@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "explain/json_numbers.h"
+#include "explain/json_object.h"
 #include "explain/observe.h"
 #include "explain/require.h"
+#include "qkv/target.h"
 
 namespace qkv {
 namespace {
@@ -85,16 +86,29 @@ Tensor view_of(const Tensor& pixels, const ImageProcessorConfig& config) {
   return view;
 }
 
-std::string to_json(const PictureAttention& seen) {
-  OrderedJson object = {{"grid", {seen.grid.height, seen.grid.width}}, {"token", seen.token}};
+std::string to_json(const PictureAttention& seen, const TensorView& view) {
+  OrderedJson object =
+      json_object("picture", selected_target(), Dtype::f32,
+                  seen.token == "class" ? "Where the class token looks" : "Where patch " + seen.token + " looks");
+  object["grid"] = {seen.grid.height, seen.grid.width};
+  object["token"] = seen.token;
   object["rollout"] = json_numbers(seen.rollout);
   object["heads"] = OrderedJson::array();
   for (const PictureAttention::Head& head : seen.heads) {
     object["heads"].push_back({{"layer", head.index.layer},
                                {"head", head.index.head},
                                {"entropy", io::json_number(head.summary.entropy)},
-                               {"to_class", io::json_number(head.to_class)},
-                               {"patches", json_numbers(head.patches)}});
+                               {"to_class", json_number_f32(head.to_class)},
+                               {"patches", json_numbers(head.patches, Dtype::f32)}});
+  }
+  object["pixels"] = OrderedJson::array();
+  for (std::int64_t y = 0; y < view.size(0); ++y) {
+    OrderedJson row = OrderedJson::array();
+    for (std::int64_t x = 0; x < view.size(1); ++x) {
+      row.push_back(
+          {view.at<std::uint8_t>({y, x, 0}), view.at<std::uint8_t>({y, x, 1}), view.at<std::uint8_t>({y, x, 2})});
+    }
+    object["pixels"].push_back(std::move(row));
   }
   return json_text(object);
 }

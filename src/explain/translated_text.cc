@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "explain/require.h"
+#include "ops/rowwise/vocabulary_row.h"
 #include "qkv/layers/sequences.h"
 
 namespace qkv {
@@ -74,6 +78,7 @@ AttentionSite site_of(const EncoderDecoderAttention& own) {
     case Place::decoder:
       name("decoder", "Masked decoder self-attention", "tokens read attend to those before them");
       site.queries = site.keys = kRead;
+      site.causal = true;
       break;
     case Place::memory:
       name("encoder_decoder", "Encoder-decoder attention", "tokens written attend to source tokens");
@@ -82,6 +87,28 @@ AttentionSite site_of(const EncoderDecoderAttention& own) {
       break;
   }
   return site;
+}
+
+// Of each token of the target: its probability, and those of the most probable tokens.
+std::vector<WrittenToken> written(const Tensor& logits, std::span<const std::int32_t> target,
+                                  const Tokenizer& tokenizer) {
+  constexpr std::size_t kCandidates = 5;
+  const auto vocab = static_cast<std::size_t>(logits.size(1));
+  std::vector<WrittenToken> all;
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    const std::span row(logits.data<float>() + i * vocab, vocab);
+    const double sum = log_sum_exp(row);
+    const auto probability = [&](std::int32_t id) {
+      const double logit = static_cast<double>(row[static_cast<std::size_t>(id)]);
+      const std::string text = tokenizer.decode(std::span(&id, 1));
+      return TokenProbability{text.empty() ? tokenizer.token_of(id) : text, id, std::exp(logit - sum)};
+    };
+    WrittenToken& token = all.emplace_back(probability(target[i]));
+    std::vector<TokenLogit> largest(std::min(kCandidates, vocab));
+    largest.resize(largest_logits(row, largest));
+    for (const TokenLogit& one : largest) token.candidates.push_back(probability(one.token));
+  }
+  return all;
 }
 
 }  // namespace
@@ -107,17 +134,20 @@ TranslatedText::TranslatedText(const Translator& translator, const std::string& 
   const Pieces source(translator.tokenizer(), batch_.source), read(translator.target_tokenizer(), read_ids);
   Pieces target(translator.target_tokenizer(), batch_.target);
   leave_out_ends(target);
-  attentions_ = {.sequences = {{"source", "The encoder reads:  ", source.tokens, source.marks},
-                               {"target", "and writes:  ", target.tokens, target.marks},
-                               {"read", "The decoder reads:  ", read.tokens, read.marks}},
-                 .sites = std::move(sites),
-                 .input = fmt::format("\"{}\" -> \"{}\"", text, translation.text),
-                 .alignment = Alignment{.source_text = text,
-                                        .target_text = translation.text,
-                                        .source = source.words,
-                                        .target = target.words,
-                                        .site = aligned,
-                                        .cut = translation.cut}};
+  attentions_ = {
+      .sequences = {{"source", "The encoder reads:  ", source.tokens, source.marks, batch_.source, source.words},
+                    {"target", "and writes:  ", target.tokens, target.marks, batch_.target, target.words},
+                    {"read", "The decoder reads:  ", read.tokens, read.marks, read_ids, read.words}},
+      .sites = std::move(sites),
+      .input = fmt::format("\"{}\" -> \"{}\"", text, translation.text),
+      .alignment =
+          Alignment{.source_text = text,
+                    .target_text = translation.text,
+                    .source = source.words,
+                    .target = target.words,
+                    .written = written(model_.logits(batch_, options_), batch_.target, translator.target_tokenizer()),
+                    .site = aligned,
+                    .cut = translation.cut}};
 }
 
 }  // namespace qkv

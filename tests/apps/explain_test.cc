@@ -153,7 +153,6 @@ TEST(ExplainProgram, RefusesOptionsWithoutEffect) {
   expect_message(explain({"--score-v", "[1,2]"}), 2, name, "--score-v");
   expect_message(explain({"--score", "concat", "--score-w-key", "[[1]]"}), 2, name, "--score-w-key");
   expect_message(explain({"--json", "--width", "80"}), 2, name, "--json");
-  expect_message(explain({"--json", "--full"}), 2, name, "--json");
   expect_message(explain({"--width", "39"}), 2, name, "--width");
   expect_message(explain({"--substitute", "weights=[[1,0,0],[0,1,0],[0,0,1]]", "--substitute",
                           "weights=[[0,0,1],[0,1,0],[0,0,1]]"}),
@@ -182,7 +181,7 @@ TEST(ExplainProgram, MadeUpSizes) {
   const Json json = json_of({"--inputs", "5", "--dim", "6", "--key-dim", "3", "--value-dim", "2", "--init", "kaiming"});
   EXPECT_EQ(json["output"].size(), 5u);
   EXPECT_EQ(json["output"][0].size(), 2u);
-  EXPECT_EQ(json["steps"][2]["tensors"][1]["shape"], Json::parse("[5,3]"));
+  EXPECT_EQ(json["sections"][3]["blocks"][1]["tensors"][1]["shape"], Json::parse("[5,3]"));
 }
 
 TEST(ExplainProgram, SaysWhatIsWrong) {

@@ -40,9 +40,9 @@ TEST(ExplainModel, ShowsOtherKindsOfEncoders) {
 
 TEST(ExplainModel, WritesJson) {
   const TinyBert model;
-  EXPECT_EQ(Json::parse(explain(model, {"--json"}).out).at("heads").size(), 6u);
+  EXPECT_EQ(Json::parse(explain(model, {"--json"}).out).at("attentions").at(0).at("all").size(), 6u);
   const Json whole = Json::parse(explain(model, {"--json", "--weights"}).out);
-  EXPECT_EQ(whole.at("heads").at(5).at("weights").at(3).size(), 4u);
+  EXPECT_EQ(whole.at("attentions").at(0).at("all").at(5).at("weights").at(3).size(), 4u);
   const Json trace = Json::parse(explain(model, {"--json", "--layer", "0", "--head", "1", "--token", "b"}).out);
   EXPECT_EQ(trace.at("token"), 1);
   EXPECT_EQ(trace.at("weights").size(), 4u);

@@ -316,7 +316,7 @@ TEST(Translate, ExplainsEachWord) {
   EXPECT_NE(text.out.find("0 De "), std::string::npos);
   EXPECT_NE(text.out.find("1 nada "), std::string::npos);
   const Json json = Json::parse(run_program({"translate", "--explain", "--json", "You are welcome"}).out);
-  EXPECT_EQ(json.at("target_words"), Json({"De", "nada"}));
+  EXPECT_EQ(json.at("translation").at("target_words"), Json({"De", "nada"}));
 }
 
 TEST(Translate, RefusesInOneLine) {

@@ -56,8 +56,8 @@ TEST(Explainable, AnyKindIsSurveyed) {
   EXPECT_LT(text.find("Seen:"), text.find("Drawn:"));
   EXPECT_TRUE(test::has_line_with(text, "Cross-attention: cells attend to patches (--attention cross)")) << text;
   const Json json = Json::parse(to_json(survey));
-  EXPECT_EQ(json["cells"], Json({"blue", "green"}));
-  EXPECT_EQ(json["cross"][0]["weights"], Json::parse("[[0.75, 0.25, 0], [0.5, 0.25, 0.25]]"));
+  EXPECT_EQ(json["sequences"][1]["tokens"], Json({"blue", "green"}));
+  EXPECT_EQ(json["attentions"][0]["all"][0]["weights"], Json::parse("[[0.75, 0.25, 0], [0.5, 0.25, 0.25]]"));
   EXPECT_THROW(words_to_text(survey), std::invalid_argument);
 }
 

@@ -87,6 +87,17 @@ TEST(ModelHeads, SummaryOfDistantWeights) {
             "explain: weights must be [queries, keys] with a mark per key, got [4, 4] and 3 marks");
 }
 
+// Words end at blanks and at punctuation; pieces of one are joined.
+TEST(ModelHeads, TokensFormWords) {
+  Encoding text = encoding_of({"[CLS]", "un", "##do", "it", ",", "it", "[SEP]"});
+  text.offsets = {{0, 0}, {0, 2}, {2, 4}, {5, 7}, {7, 8}, {8, 10}, {0, 0}};
+  text.special = {1, 0, 0, 0, 0, 0, 1};
+  const EncodedText encoded(tiny(), text);
+  const TokenWords& words = encoded.attentions().sequences.front().words;
+  EXPECT_EQ(words.words, (std::vector<std::string>{"undo", "it", ",", "it"}));
+  EXPECT_EQ(words.word_of, (std::vector<std::int64_t>{-1, 0, 0, 1, 2, 3, -1}));
+}
+
 TEST(ModelHeads, SurveyHasEveryHeadInOrder) {
   const HeadSurvey survey = survey_heads(EncodedText(tiny(), small_text()));
   ASSERT_EQ(survey.heads.size(), 6u);
@@ -276,22 +287,41 @@ TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
   EXPECT_EQ(json["tokens"], small_text().tokens);
   for (std::int64_t i = 0; i < 5; ++i) {
     for (std::int64_t j = 0; j < 5; ++j) {
-      EXPECT_EQ(json["weights"][static_cast<std::size_t>(i)][static_cast<std::size_t>(j)].get<double>(),
-                trace.weights.view().at<double>({i, j}));
+      // As f32 in short: reads back to the number.
+      EXPECT_EQ(json["weights"][static_cast<std::size_t>(i)][static_cast<std::size_t>(j)].get<float>(),
+                static_cast<float>(trace.weights.view().at<double>({i, j})));
     }
   }
   EXPECT_EQ(json["output"][4].size(), 4u);
   EXPECT_EQ(json["heads"], 3);
   EXPECT_EQ(json["model_dim"], 12);
-  EXPECT_FALSE(Json::parse(to_json(trace)).contains("token"));
+  EXPECT_TRUE(Json::parse(to_json(trace))["token"].is_null());
   const HeadSurvey survey = survey_heads(EncodedText(tiny(), small_text()));
-  const Json table = Json::parse(to_json(survey));
-  ASSERT_EQ(table["heads"].size(), 6u);
-  EXPECT_EQ(table["heads"][4]["layer"], 1);
-  EXPECT_EQ(table["heads"][4]["head"], 1);
-  EXPECT_EQ(table["heads"][4]["previous"].get<double>(), survey.heads[4].summary.previous);
+  const Json table = Json::parse(to_json(survey))["attentions"][0];
+  ASSERT_EQ(table["all"].size(), 6u);
+  EXPECT_EQ(table["all"][4]["layer"], 1);
+  EXPECT_EQ(table["all"][4]["head"], 1);
+  EXPECT_EQ(table["all"][4]["previous"].get<double>(), survey.heads[4].summary.previous);
   EXPECT_EQ(table["largest_entropy"], std::log(5.0));
-  EXPECT_FALSE(table["heads"][0].contains("weights"));
+  EXPECT_TRUE(table["all"][0]["weights"].is_null());
+}
+
+TEST(ModelHeads, PatternsByTheirThresholds) {
+  using enum HeadPattern;
+  const double largest = std::log(8.0);
+  EXPECT_EQ(pattern_of({.entropy = 1, .previous = 0.5}, largest, false), previous);
+  EXPECT_EQ(pattern_of({.entropy = 1, .previous = 0.499}, largest, false), none);
+  EXPECT_EQ(pattern_of({.entropy = 1, .next = 0.7}, largest, false), next);
+  EXPECT_EQ(pattern_of({.entropy = 1, .next = 0.7}, largest, true), alignment);  // positions of two sequences
+  EXPECT_EQ(pattern_of({.entropy = 1.05, .next = 0.7}, largest, true), none);
+  EXPECT_EQ(pattern_of({.entropy = 1, .first = 0.6, .itself = 0.55}, largest, false), itself);
+  EXPECT_EQ(pattern_of({.entropy = 1, .first = 0.6}, largest, true), first);
+  EXPECT_EQ(pattern_of({.entropy = 1, .separators = 0.5}, largest, false), separators);
+  EXPECT_EQ(pattern_of({.entropy = 0.9 * largest}, largest, false), spread);
+  EXPECT_EQ(pattern_of({.entropy = 0.89 * largest}, largest, false), none);
+  EXPECT_EQ(pattern_of({}, 0, false), none);  // one key
+  EXPECT_STREQ(name_of(spread), "spread");
+  EXPECT_STREQ(name_of(previous), "previous");
 }
 
 TEST(ModelHeads, JsonRanksKeysAsTheTextDoes) {
@@ -300,11 +330,11 @@ TEST(ModelHeads, JsonRanksKeysAsTheTextDoes) {
 
 TEST(ModelHeads, SurveyKeepsWeightsOnRequest) {
   const HeadSurvey survey = survey_heads(EncodedText(tiny(), small_text()), {.keep_weights = true});
-  const Json table = Json::parse(to_json(survey));
+  const Json table = Json::parse(to_json(survey))["attentions"][0]["all"];
   for (std::size_t i = 0; i < 6; ++i) {
     const HeadTrace trace = trace_head(EncodedText(tiny(), small_text()), survey.heads[i].index);
     EXPECT_TRUE(testing::same_bits(survey.heads[i].weights, trace.weights));
-    EXPECT_EQ(table["heads"][i]["weights"], Json::parse(to_json(trace))["weights"]);
+    EXPECT_EQ(table[i]["weights"], Json::parse(to_json(trace))["weights"]);
   }
 }
 

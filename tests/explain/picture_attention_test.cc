@@ -94,12 +94,16 @@ TEST_F(PictureAttentionTest, TheViewIsThePictureAgain) {
 
 TEST_F(PictureAttentionTest, JsonHasEveryNumber) {
   const PictureAttention seen = survey_picture(EncodedPicture(model_, pixels_));
-  const auto json = nlohmann::json::parse(to_json(seen));
+  Tensor view = Tensor::zeros({2, 1, 3}, Dtype::u8);
+  view.data<std::uint8_t>()[4] = 200;
+  const auto json = nlohmann::json::parse(to_json(seen, view));
   EXPECT_EQ(json["grid"], nlohmann::json({4, 3}));
   EXPECT_EQ(json["token"], "class");
   EXPECT_EQ(json["rollout"][3][2].get<double>(), seen.rollout.view().at<double>({3, 2}));
   ASSERT_EQ(json["heads"].size(), 6u);
-  EXPECT_EQ(json["heads"][4]["patches"][1][0].get<double>(), seen.heads[4].patches.view().at<double>({1, 0}));
+  EXPECT_EQ(json["heads"][4]["patches"][1][0].get<float>(),
+            static_cast<float>(seen.heads[4].patches.view().at<double>({1, 0})));
+  EXPECT_EQ(json["pixels"], nlohmann::json::parse("[[[0, 0, 0]], [[0, 200, 0]]]"));
 }
 
 // A grid whose heats are known: 1 x 2 patches of weights 0.1 and 0.9 on a picture of two colours.

@@ -99,7 +99,7 @@ TEST(ExplainTranslation, SaysWhatWasCutOff) {
   EXPECT_EQ(tokens(survey, "source").size(), 24u);
   EXPECT_EQ(cut, static_cast<std::int64_t>(bart.tokenizer().encode(text).ids.size()) - 24);
   EXPECT_NE(to_text(survey).find(" tokens of the text are cut off"), std::string::npos);
-  EXPECT_EQ(Json::parse(to_json(survey)).at("cut").get<std::int64_t>(), cut);
+  EXPECT_EQ(Json::parse(to_json(survey)).at("translation").at("cut").get<std::int64_t>(), cut);
   EXPECT_EQ(to_text(survey_heads(TranslatedText(bart, "Good morning"))).find("cut off"), std::string::npos);
 }
 
@@ -144,9 +144,41 @@ TEST(ExplainTranslation, TextAndJsonSayTheSame) {
     EXPECT_NE(text.find(title), std::string::npos) << title;
   }
   const Json json = Json::parse(to_json(survey));
-  EXPECT_EQ(json["source_words"], Json({"You", "are", "welcome", "</s>"}));
-  EXPECT_EQ(json["word_weights"][1][2], survey.word_weights.view().at<double>({1, 2}));
-  EXPECT_EQ(json["encoder"].size() + json["decoder"].size() + json["encoder_decoder"].size(), survey.heads.size());
+  EXPECT_EQ(json["translation"]["source_words"], Json({"You", "are", "welcome", "</s>"}));
+  EXPECT_EQ(json["translation"]["word_weights"][1][2], survey.word_weights.view().at<double>({1, 2}));
+  std::size_t heads = 0;
+  for (const Json& attention : json["attentions"]) heads += attention["all"].size();
+  EXPECT_EQ(heads, survey.heads.size());
+  EXPECT_EQ(json["attentions"][1]["mask"], "causal");
+  EXPECT_EQ(json["sequences"][0]["word_of"], Json({0, 1, 2, 2, 2, 2, 3}));
+  EXPECT_EQ(json["sequences"][2]["tokens"][0], "<pad>");
+}
+
+// The log-probabilities of the tokens add up to that of the translation, which the search counted.
+TEST(ExplainTranslation, WrittenTokensHaveTheirProbabilities) {
+  for (const std::string text : {"You are welcome", "Thank you for your help."}) {
+    const Translation translation = shipped().translate(text);
+    const TranslatedText explained(shipped(), text);
+    const std::vector<WrittenToken>& written = explained.attentions().alignment->written;
+    ASSERT_EQ(written.size(), translation.ids.size());
+    double sum = 0;
+    for (std::size_t i = 0; i < written.size(); ++i) {
+      EXPECT_EQ(written[i].id, translation.ids[i]);
+      sum += std::log(written[i].probability);
+      ASSERT_EQ(written[i].candidates.size(), 5u);
+      double shares = 0;
+      for (std::size_t c = 0; c < 5; ++c) {
+        shares += written[i].candidates[c].probability;
+        if (c > 0) {
+          EXPECT_LE(written[i].candidates[c].probability, written[i].candidates[c - 1].probability);
+        }
+      }
+      EXPECT_LE(shares, 1 + kRounding);
+      EXPECT_LE(written[i].probability, written[i].candidates[0].probability);
+    }
+    EXPECT_NEAR(sum, translation.log_probability, 1e-4);
+    EXPECT_EQ(written.back().token, "</s>");
+  }
 }
 
 TEST(ExplainTranslation, HiddenKeysAreNotShown) {

@@ -1,11 +1,16 @@
 // Vision Transformers against transformers (golden/vit, made by make.py there), their gradients, and their folders.
 #include "qkv/models/vit.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "jacobian.h"
 #include "qkv/files.h"
 #include "qkv/layers/initial_weights.h"
+#include "qkv/models/image_processor.h"
+#include "qkv/pictures.h"
 
 namespace qkv {
 namespace {
@@ -60,6 +65,32 @@ TEST_P(VitGolden, WhatIsSavedOpensAsTheSame) {
 INSTANTIATE_TEST_SUITE_P(Models, VitGolden,
                          ::testing::Values("vit", "vit_gray", "vit_bare", "dinov2", "dinov2_bare", "dinov2_relu"),
                          [](const auto& one) { return std::string(one.param); });
+
+// A trained model of 12 layers, and the way from a file to its input (golden/vit/dino.py).
+TEST(VitSlow, AgreesWithOnnxRuntimeOnPhotographs) {
+  const char* folder = std::getenv("QKV_DINO");
+  const char* photographs = std::getenv("QKV_DINO_PICTURES");
+  const char* expected = std::getenv("QKV_DINO_EXPECTED");
+  if (folder == nullptr || photographs == nullptr || expected == nullptr) {
+    GTEST_SKIP() << "tests/dino_parity sets QKV_DINO, QKV_DINO_PICTURES and QKV_DINO_EXPECTED";
+  }
+  const Vit model = Vit::load(folder);
+  const ImageProcessor processor = ImageProcessor::load(folder);
+  const auto golden = read_safetensors(expected).tensors;
+  for (const std::string name : {"china", "flower"}) {
+    const Tensor pixels = processor.process(read_picture(photographs + ("/" + name + ".jpg")));
+    EXPECT_TRUE(testing::same_bits(pixels, golden.at(name + ".pixels").view().select(0, 0))) << name;
+  }
+  for (const std::string name : {"china", "flower", "random"}) {
+    const Tensor hidden = model.forward(golden.at(name + ".pixels"));
+    const TensorView theirs = golden.at(name + ".hidden");
+    ASSERT_EQ(hidden.shape(), theirs.shape());
+    const double difference = testing::difference(hidden, theirs) / testing::largest(theirs);
+    // Sums of hundreds of products, 12 layers deep, in float32 on both sides.
+    EXPECT_LE(difference, 1e-4) << name;
+    std::printf("%s: %.1e of the largest\n", name.c_str(), difference);
+  }
+}
 
 TEST(Vit, APictureIsAsAloneOnAnyNumberOfThreads) {
   const Vit model = Vit::load(kGolden + "dinov2");

@@ -19,7 +19,7 @@ namespace {
 std::string recurrent_config(const std::string& keys, int steps) {
   return R"({"model": {"model_dim": 16, "positions": 24, "dropout": 0.1, )" + keys +
          R"(}, "tokenizer": {"vocab": 280}, "training": {"steps": )" + std::to_string(steps) +
-         R"(, "batch_tokens": 200, "rate": 0.02, "warmup": 5, "clip": 1, "log_every": 5, "validate_every": 5}})";
+         R"(, "batch_tokens": 200, "rate": 0.02, "schedule": "cosine", "warmup": 5, "clip": 1, "log_every": 5, "validate_every": 5}})";
 }
 
 TEST(TrainSeq2Seq, EachTrainsAndResumes) {
@@ -65,7 +65,8 @@ TEST(TrainSeq2Seq, LearnsAnAlignmentThatIsExplained) {
     SCOPED_TRACE(kind);
     const test::TemporaryFolder folder;
     TrainTranslatorFiles files = test::tiny_training(folder);
-    files.config = folder.put("config.json", recurrent_config("\"attention\": \"" + kind + "\"", 200));
+    files.config =
+        folder.put("config.json", recurrent_config("\"attention\": \"" + kind + "\"", kind == "fixed" ? 2 : 400));
     train_translator(files);
     const Translator translator = Translator::load(files.out);
     if (kind == "fixed") {

@@ -78,6 +78,7 @@ struct Quantity {
   Tensor values;                  // f64, rank 1 to 3
   std::vector<std::string> rows;  // names of the rows; may be empty
   bool substituted = false;
+  std::vector<std::string> columns{};  // names of the columns; may be empty
 };
 
 struct Picture {
@@ -99,18 +100,27 @@ struct Section {
   std::vector<Block> blocks;
 };
 
+// Which rule hides which key.
+struct ExplainedMask {
+  std::vector<std::string> rules{};  // in words
+  Tensor hidden{};                   // [n, n], f64: 0 where a query sees a key, else the first rule against it, from 1
+};
+
 struct Explanation {
   std::string title;
+  std::int64_t inputs = 0;
   std::string score;  // "dot", "scaled-dot", "additive", "concat" or "bilinear"
   double scale = 1;
   std::string target;  // the CPU target that ran
   std::vector<Section> sections;
+  std::optional<ExplainedMask> mask{};   // none: all keys are seen
   std::vector<std::string> substituted;  // names
   Tensor output;                         // [n, value_dim]
   Tensor true_output;                    // without the substitutions
   // Kernel against reference, over output, weights, logits and log-sum-exp; NaN if one of them holds NaN.
   double largest_difference = 0;
   std::stop_token stop;  // that of the input
+  bool full = false;     // as in ExplainInput: JSON has tensors of any size
 };
 
 // std::invalid_argument if shapes do not fit, or a name to substitute does not exist (the message lists those that do).
@@ -123,7 +133,8 @@ struct TextStyle {
 };
 std::string to_text(const Explanation& explanation, const TextStyle& style = {});
 
-// One JSON object with every number in full ("nan", "inf" and "-inf" as strings).
+// One JSON object (docs/explain_json.md), numbers in full; without `full` no tensors for all pairs of more than 256
+// inputs, nor for all pairs and sizes of more than 12.
 std::string to_json(const Explanation& explanation);
 
 }  // namespace qkv

@@ -36,6 +36,13 @@ struct HeadSummary {
   double separators = 0;  // to special tokens other than token 0
 };
 
+// What a head does, by the means of its summary: the first of previous, next, itself, first and separators whose share
+// is at least half; alignment: between two sequences, with at most half of the largest entropy; spread: at least 0.9 of
+// it. Between two sequences positions say nothing: previous, next and itself are left out.
+enum class HeadPattern { none, previous, next, itself, first, separators, alignment, spread };
+const char* name_of(HeadPattern pattern);
+HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool between_two_sequences);
+
 // `weights` is [queries, keys], f32 or f64, rows sum to 1; `special` has one entry per key, as Encoding has. Where
 // queries and keys are of two sequences, distance, previous, next and itself compare their positions.
 HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special);
@@ -48,6 +55,7 @@ struct HeadSurvey {
   struct Entry {
     HeadIndex index;
     HeadSummary summary;
+    HeadPattern pattern = HeadPattern::none;
     Tensor weights{};  // [queries, keys], f64; only if they were to be kept
   };
   Attentions attentions{};
@@ -72,6 +80,9 @@ struct HeadTrace {
   Tensor scores;  // [tokens, keys], in f64: query . key, or v . tanh(query + key)
   double scale = 1;
   Tensor logits, weights;  // [tokens, keys]; a hidden key has logit -infinity
+  Tensor log_sum_exp;      // [tokens], in f64, of the logits
+  std::string attention;   // the name of the site
+  bool causal = false;     // keys after a query are hidden
   Tensor output;           // [tokens, head_dim]
   HeadSummary summary;
   std::string target;            // the CPU target that ran

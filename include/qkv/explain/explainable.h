@@ -14,17 +14,26 @@
 
 namespace qkv {
 
+// The words that the tokens of a sequence form.
+struct TokenWords {
+  std::vector<std::string> words{};
+  std::vector<std::int64_t> word_of{};  // for each token; below 0: it is no part of one
+};
+
 // What attends or is attended to.
 struct AttentionSequence {
-  std::string name;                     // of its list in JSON: "source"
+  std::string name;                     // "source"
   std::string caption{};                // before its list in texts: "The encoder reads:  "
   std::vector<std::string> tokens{};    // a label each
   std::vector<std::uint8_t> special{};  // 1 for special tokens, one entry per token
+  std::vector<std::int32_t> ids{};      // in the vocabulary; none: it has none
+  TokenWords words{};                   // none: the tokens form none
 };
 
 // An attention that all layers of a stack have.
 struct AttentionSite {
-  std::string name;               // "encoder_decoder" in JSON; "encoder-decoder" on the command line
+  std::string
+      name;  // "attention" of a model with no other; "encoder_decoder" in JSON; "encoder-decoder" on the command line
   std::string title{};            // "Encoder-decoder attention"; empty where a model has no other
   std::string caption{};          // "tokens written attend to source tokens"
   std::string before{}, after{};  // what names its intermediates, around the number of the layer
@@ -32,6 +41,7 @@ struct AttentionSite {
   std::int64_t heads = 0;      // of a layer
   std::int64_t model_dim = 0;  // the size of a layer's inputs
   Score::Kind score = Score::Kind::scaled_dot;
+  bool causal = false;      // keys after a query are hidden
   std::size_t queries = 0;  // the sequence that attends, by its number
   std::size_t keys = 0;     // the one that is attended to
 
@@ -45,16 +55,21 @@ struct AttentionSite {
   }
 };
 
-// The words that the tokens of a sequence form.
-struct TokenWords {
-  std::vector<std::string> words{};
-  std::vector<std::int64_t> word_of{};  // for each token; below 0: it is no part of one
+// A token that a model wrote, or could have written in its place.
+struct TokenProbability {
+  std::string token{};
+  std::int32_t id = 0;
+  double probability = 0;
+};
+struct WrittenToken : TokenProbability {
+  std::vector<TokenProbability> candidates{};  // the five most probable ones, most probable first
 };
 
 // A text and what was written from it.
 struct Alignment {
   std::string source_text{}, target_text{};
   TokenWords source{}, target{};
+  std::vector<WrittenToken> written{};  // for each token of the target
   std::size_t site = 0;  // the attention whose queries are the target's tokens, and whose keys are the source's
   std::int64_t cut = 0;  // tokens at the end of the source that were not read
 };

@@ -41,7 +41,7 @@ Tensor view_of(const Tensor& pixels, const ImageProcessorConfig& config);
 std::string to_text(const PictureAttention& seen, const TensorView& view, const TextStyle& style = {});
 // The picture, the rollout over it, and each head over it, on one page that needs no other file.
 std::string to_svg(const PictureAttention& seen, const TensorView& view);
-// One JSON object with every number.
-std::string to_json(const PictureAttention& seen);
+// One JSON object with every number, and the pixels of the view.
+std::string to_json(const PictureAttention& seen, const TensorView& view);
 
 }  // namespace qkv

@@ -1,0 +1,54 @@
+// One training of a comparison: a model on a task from a seed, and what is measured of it in the end. Its folder keeps
+// the result, or what a training resumes from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <string>
+
+namespace qkv::comparison {
+
+struct Run {
+  std::string task, model;
+  std::uint64_t seed = 1;
+  double clip = 1;  // 0: off
+  std::int64_t steps = 0;
+  std::int64_t batch_tokens = 0;
+  std::int64_t examples = 0;  // measured at each point
+
+  // "recall-rnn-1"; the name of its folder.
+  std::string name() const;
+};
+
+// Of all gradients together, over all updates, before they are clipped.
+struct GradientNorms {
+  double largest = 0, median = 0;
+};
+
+struct RunResult {
+  std::int64_t parameters = 0;
+  std::int64_t asked = 0;                      // targets at a point, at least
+  std::map<std::int64_t, double> accuracy{};   // by distance, length or number
+  std::map<std::int64_t, double> gradients{};  // recall alone: input_gradients.h, of the trained model
+  GradientNorms norms{};
+};
+
+// The plain recurrent network on recall is trained with and without clipping.
+inline bool is_clipped_or_not(const Run& run) { return run.task == "recall" && run.model == "rnn"; }
+
+struct RunFiles {
+  std::string folder;   // has a folder for each run
+  std::string phrases;  // the phrase book
+};
+
+// Trains, or reads the result of an earlier call. `on_step` is called after each update, with its number.
+// std::invalid_argument if the folder has a result of another run of this name; Stopped.
+RunResult finish(const Run& run, const RunFiles& files, const std::function<void(std::int64_t)>& on_step,
+                 const std::stop_token& stop);
+
+// Of a run that is finished.
+bool is_finished(const Run& run, const RunFiles& files);
+
+}  // namespace qkv::comparison

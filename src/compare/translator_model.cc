@@ -1,0 +1,155 @@
+// Makes translators of each kind, and counts what they compute.
+#include "compare/translator_model.h"
+
+#include "qkv/attention/attention_plan.h"
+#include "qkv/models/marian.h"
+#include "qkv/models/seq2seq.h"
+
+namespace qkv::comparison {
+namespace {
+
+constexpr std::int64_t kSideLayers = 2, kSideHeads = 2;  // of the Transformer, on each side
+
+std::unique_ptr<EncoderDecoder> make(const TranslatorConfig& config, std::uint64_t seed) {
+  const EncoderDecoderTokens& tokens = config.tokens;
+  if (config.kind == TranslatorKind::transformer) {
+    return std::make_unique<Marian>(Marian::initial({.vocab = tokens.vocab,
+                                                     .target_vocab = tokens.target_vocab,
+                                                     .positions = tokens.positions,
+                                                     .model_dim = config.model_dim,
+                                                     .encoder_layers = kSideLayers,
+                                                     .decoder_layers = kSideLayers,
+                                                     .encoder_heads = kSideHeads,
+                                                     .decoder_heads = kSideHeads,
+                                                     .encoder_ff_dim = config.ff_dim,
+                                                     .decoder_ff_dim = config.ff_dim,
+                                                     .norm_order = NormOrder::pre,
+                                                     .end = tokens.end,
+                                                     .padding = tokens.padding,
+                                                     .start = tokens.start},
+                                                    seed));
+  }
+  const Seq2SeqKind kind = config.kind == TranslatorKind::fixed      ? Seq2SeqKind::fixed
+                           : config.kind == TranslatorKind::additive ? Seq2SeqKind::additive
+                                                                     : Seq2SeqKind::dot;
+  return std::make_unique<Seq2Seq>(Seq2Seq::initial({.kind = kind,
+                                                     .vocab = tokens.vocab,
+                                                     .target_vocab = tokens.target_vocab,
+                                                     .positions = tokens.positions,
+                                                     .model_dim = config.model_dim,
+                                                     .end = tokens.end,
+                                                     .padding = tokens.padding,
+                                                     .start = tokens.start},
+                                                    seed));
+}
+
+using Node = DependencyGraph::Node;
+using Nodes = std::vector<Node>;
+
+// The first `count` of them, and `more`.
+Nodes first(const Nodes& nodes, std::size_t count, const Nodes& more = {}) {
+  Nodes some(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(count));
+  some.insert(some.end(), more.begin(), more.end());
+  return some;
+}
+
+// A state after each token; of the decoder additive attention comes before each step, that of dot products after it.
+Nodes connect_recurrent(DependencyGraph& graph, TranslatorKind kind, const Nodes& source, const Nodes& target) {
+  Nodes memory, outputs;
+  for (const Node token : source) {
+    memory.push_back(graph.add_step(memory.empty() ? Nodes{token} : Nodes{token, memory.back()}));
+  }
+  Node state = memory.back();
+  for (const Node token : target) {
+    if (kind == TranslatorKind::additive) {
+      const Node context = graph.add_step(first(memory, memory.size(), {state}));
+      state = graph.add_step({token, state, context});
+      outputs.push_back(graph.add_step({state, context}));
+    } else {
+      state = graph.add_step({token, state});
+      if (kind == TranslatorKind::fixed) outputs.push_back(state);
+      if (kind == TranslatorKind::dot) outputs.push_back(graph.add_step(first(memory, memory.size(), {state})));
+    }
+  }
+  return outputs;
+}
+
+// Attention and feed-forward in each layer; on the target side attention to what came before, then to the memory.
+Nodes connect_transformer(DependencyGraph& graph, const Nodes& source, const Nodes& target) {
+  Nodes memory = source, outputs = target;
+  for (std::int64_t layer = 0; layer < kSideLayers; ++layer) {
+    Nodes next;
+    for (std::size_t t = 0; t < memory.size(); ++t) next.push_back(graph.add_step({graph.add_step(memory)}));
+    memory = std::move(next);
+  }
+  for (std::int64_t layer = 0; layer < kSideLayers; ++layer) {
+    Nodes next;
+    for (std::size_t t = 0; t < outputs.size(); ++t) {
+      const Node own = graph.add_step(first(outputs, t + 1));
+      next.push_back(graph.add_step({graph.add_step(first(memory, memory.size(), {own}))}));
+    }
+    outputs = std::move(next);
+  }
+  return outputs;
+}
+
+}  // namespace
+
+TranslatorModel::TranslatorModel(const TranslatorConfig& config, std::uint64_t seed)
+    : config_(config), model_(make(config, seed)) {}
+
+SequenceGraph TranslatorModel::graph(std::int64_t length) const {
+  SequenceGraph sequence;
+  Nodes target;
+  for (std::int64_t t = 0; t < length; ++t) sequence.inputs.push_back(sequence.graph.add_input());
+  for (std::int64_t t = 0; t < length; ++t) target.push_back(sequence.graph.add_input());
+  sequence.outputs = config_.kind == TranslatorKind::transformer
+                         ? connect_transformer(sequence.graph, sequence.inputs, target)
+                         : connect_recurrent(sequence.graph, config_.kind, sequence.inputs, target);
+  return sequence;
+}
+
+// Matrices of the encoder multiply a source token, all others a target token; of tables that of the target, which
+// projects to the vocabulary.
+double TranslatorModel::weight_operations() const {
+  double elements = static_cast<double>(config_.tokens.output_vocab() * config_.model_dim);
+  model_->visit([&](const std::string& name, const Parameter& parameter) {
+    const bool is_table = name.find("embed_tokens") != std::string::npos || name.starts_with("shared.");
+    if (parameter.value.rank() > 1 && !is_table) elements += static_cast<double>(parameter.value.element_count());
+  });
+  return 2 * elements;
+}
+
+double TranslatorModel::attention_operations(std::int64_t queries, std::int64_t keys, const Mask& mask) const {
+  const bool recurrent = config_.kind != TranslatorKind::transformer;
+  const std::int64_t heads = recurrent ? 1 : kSideHeads, dim = config_.model_dim;
+  const auto view = [&](const Dims& shape) { return TensorView(nullptr, Dtype::f32, shape); };
+  const auto rows = [&](std::int64_t length) { return view({1, heads, length, dim / heads}); };
+  AttentionOptions options{.mask = mask};
+  if (config_.kind == TranslatorKind::additive) {
+    options.score = Score::additive(view({dim, dim}), view({dim, dim}), view({dim}));
+  }
+  const double once = plan(rows(queries), rows(keys), rows(keys), options).operations;
+  return recurrent ? once : static_cast<double>(kSideLayers) * once;
+}
+
+double TranslatorModel::operations_at_once(std::int64_t length) const {
+  double attention = 0;
+  if (config_.kind != TranslatorKind::fixed) attention += attention_operations(length, length, {});
+  if (config_.kind == TranslatorKind::transformer) {
+    attention += attention_operations(length, length, {}) + attention_operations(length, length, Mask::causal());
+  }
+  return weight_operations() + attention / static_cast<double>(length);
+}
+
+double TranslatorModel::operations_in_turn(std::int64_t length) const {
+  double attention = 0;
+  if (config_.kind != TranslatorKind::fixed) attention += attention_operations(1, length, {});
+  if (config_.kind == TranslatorKind::transformer) {
+    attention += attention_operations(length, length, {}) / static_cast<double>(length) +
+                 attention_operations(1, length + 1, {});
+  }
+  return weight_operations() + attention;
+}
+
+}  // namespace qkv::comparison
