@@ -61,12 +61,11 @@ export interface Sequence {
 }
 export const kMeasures = ["entropy", "distance", "first", "previous", "next", "itself", "separators"] as const;
 export type Measure = (typeof kMeasures)[number];
-export interface Summary extends Record<Measure, number> {
+export type Summary = Record<Measure, number>;
+export interface HeadEntry extends Summary {
+  pattern: string;
   layer: number;
   head: number;
-  pattern: string;
-}
-export interface HeadEntry extends Summary {
   weights: number[][] | null;
 }
 export interface Attention {

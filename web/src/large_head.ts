@@ -5,7 +5,7 @@ import { type Sequence } from "./explanation";
 import { lines_picture, row_picture } from "./lines";
 import { type Drawn, map_picture } from "./map";
 import { moved } from "./matrices";
-import { clamp, number_text, share_text } from "./numbers";
+import { number_text, share_text } from "./numbers";
 import { type Table, table_of } from "./save";
 import type { Screen } from "./screen";
 import { group_with, groups_of, join_weights } from "./words";
@@ -19,8 +19,27 @@ export interface LargeHead {
   table: Table;
 }
 
+export const picture_of = (drawn: Drawn): TemplateResult => kDrawn[drawn.screen.address.show](drawn);
+
+export const show_choice = (screen: Screen): TemplateResult =>
+  html`<div class="choices" role="group" aria-label="How it is drawn">${kShows.map((show) => html`<button class="plain" aria-pressed=${show === screen.address.show} @click=${() => screen.go({ show })}>${kNames[show]}</button>`)}</div>`;
+
+// The picture, in which arrow keys choose.
+export function framed(drawn: Drawn, picture: TemplateResult, title: string): TemplateResult {
+  const on_key = (event: KeyboardEvent): void => {
+    const at: [number, number] = [Math.max(0, drawn.query), Math.max(0, drawn.key)];
+    const next = event.ctrlKey || event.altKey || event.metaKey ? null : moved(event.key, at, drawn.queries.length, drawn.keys.length);
+    if (!next) return;
+    event.preventDefault();
+    const [query, key] = drawn.query < 0 ? at : next;
+    drawn.pick(query, key);
+  };
+  const label = `${title}: ${drawn.queries.length} rows, ${drawn.keys.length} columns; arrow keys choose one of each`;
+  return html`<div class="scroll large" role="application" tabindex="0" aria-label=${label} @keydown=${on_key}>${picture}</div>`;
+}
+
 // The heaviest keys of a query, in words.
-function sentence(drawn: Drawn): TemplateResult | typeof nothing {
+export function sentence(drawn: Drawn): TemplateResult | typeof nothing {
   const { weights, queries, keys, query, key } = drawn;
   const row = weights[query];
   if (!row) return html`<p class="said-of-head hint">Choose a row to read what it attends to.</p>`;
@@ -44,32 +63,23 @@ export function large_head(weights: number[][], queries: Sequence, keys: Sequenc
     query: group_with(rows, address.token),
     key: group_with(columns, address.key),
     pick: (query, key) => screen.go({ token: first(rows, query), key: first(columns, key) }),
+    room: 620,
     screen,
   };
-  const picture = kDrawn[address.show](drawn);
-  const on_key = (event: KeyboardEvent): void => {
-    const at: [number, number] = [Math.max(0, drawn.query), Math.max(0, drawn.key)];
-    const next = event.ctrlKey || event.altKey || event.metaKey ? null : moved(event.key, at, rows.length, columns.length);
-    if (!next) return;
-    event.preventDefault();
-    const [query, key] = drawn.query < 0 ? at : next;
-    drawn.pick(query, key);
-  };
+  const picture = picture_of(drawn);
   const body = html`
     <div class="bar-of-tools">
-      <div class="choices" role="group" aria-label="How the head is drawn">${kShows.map((show) => html`<button class="plain" aria-pressed=${show === address.show} @click=${() => screen.go({ show })}>${kNames[show]}</button>`)}</div>
+      ${show_choice(screen)}
       <label>Query <select @change=${(event: Event) => screen.go({ token: Number((event.target as HTMLSelectElement).value) })}>
         <option value="-1" ?selected=${drawn.query < 0}>all</option>
         ${rows.map((group, i) => html`<option value=${first(rows, i)} ?selected=${i === drawn.query}>${i + 1}: ${group.label}</option>`)}</select></label>
       ${joinable ? html`<label class="check"><input type="checkbox" .checked=${address.words} @change=${(event: Event) => screen.go({ words: (event.target as HTMLInputElement).checked })} />Words joined</label>` : nothing}
     </div>
     ${sentence(drawn)}
-    <div class="scroll large" role="application" tabindex="0" aria-label=${`${title}: ${rows.length} queries, ${columns.length} keys; arrow keys choose a query and a key`} @keydown=${on_key}>${picture}</div>`;
+    ${framed(drawn, picture, title)}`;
   return {
     body,
     picture,
     table: table_of(title, drawn.queries, drawn.keys, rows.length, columns.length, (r, c) => drawn.weights[r]?.[c] ?? NaN),
   };
 }
-
-export const clamp_token = (sequence: Sequence, token: number): number => (token < 0 ? -1 : clamp(token, 0, sequence.tokens.length - 1));

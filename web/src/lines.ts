@@ -5,7 +5,7 @@ import { largest, number_text } from "./numbers";
 import { type Drawn, label_text, width_of } from "./map";
 import { kFont } from "./steps_picture";
 
-const kRow = 24, kAcross = 240, kMostLines = 1500;
+const kRow = 24, kMostLines = 1500;
 
 // The heaviest lines; those of the chosen query whatever they weigh.
 function heaviest(weights: number[][], query: number): { i: number; j: number; weight: number }[] {
@@ -17,7 +17,7 @@ function heaviest(weights: number[][], query: number): { i: number; j: number; w
 export function lines_picture(drawn: Drawn): TemplateResult {
   const { weights, queries, keys, query, key, screen } = drawn;
   const { colors } = screen;
-  const left = width_of(queries) + 14, right = left + kAcross;
+  const left = width_of(queries) + 14, right = left + (screen.narrow ? 80 : 240);
   const width = right + width_of(keys) + 22, height = kRow * Math.max(queries.length, keys.length) + 40;
   const y = (i: number): number => 34 + kRow * (i + 0.5);
   const line = ({ i, j, weight }: { i: number; j: number; weight: number }): TemplateResult => {
@@ -48,7 +48,7 @@ export function row_picture(drawn: Drawn): TemplateResult {
   const { colors } = screen;
   const query = Math.max(0, drawn.query);
   const row = weights[query] ?? [];
-  const left = width_of(keys) + 8, across = 380, width = left + across + 76, height = 44 + kRow * keys.length;
+  const left = width_of(keys) + 8, across = screen.narrow ? 110 : 380, width = left + across + 76, height = 44 + kRow * keys.length;
   const most = Math.max(largest(row), 1e-9);
   const bar = (weight: number, j: number): TemplateResult => {
     const y = 36 + kRow * j;

@@ -25,9 +25,10 @@ function start(report: Report): void {
   let address = parse_address(location.hash);
   let colors = read_colors();
   let printing = false;
+  const narrow = matchMedia("(max-width: 560px)");
 
   const draw = (): void => {
-    const screen: Screen = { address, colors, printing, go };
+    const screen: Screen = { address, colors, printing, narrow: narrow.matches, go };
     render(page(report, screen), root);
   };
   const go = (patch: Partial<Address>): void => {
@@ -52,6 +53,7 @@ function start(report: Report): void {
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
     matchMedia(query).addEventListener("change", recolor);
   }
+  narrow.addEventListener("change", draw);
   draw();
 }
 

@@ -14,6 +14,7 @@ export interface Drawn {
   query: number; // chosen; -1: none
   key: number;
   pick(query: number, key: number): void;
+  room: number; // pixels for its columns
   screen: Screen;
 }
 
@@ -31,7 +32,7 @@ export function map_picture(drawn: Drawn): TemplateResult {
   const { weights, queries, keys, query, key, screen } = drawn;
   const { colors } = screen;
   const most = Math.max(queries.length, keys.length);
-  const cell = clamp(620 / most, 4, 44);
+  const cell = clamp(drawn.room / most, most > 64 ? 4 : 18, 44);
   const every = Math.max(1, Math.ceil(14 / cell)); // one label each so many
   const left = width_of(queries), top = width_of(keys) * 0.8 + 10;
   const width = left + cell * keys.length + top * 0.75, height = top + cell * queries.length + 8;

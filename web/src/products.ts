@@ -160,7 +160,7 @@ function rule_of(walk: Walk, { name, index }: Cell): Rule | null {
     const result = (sum: number): number => (scaled ? sum * scale : sum);
     if (name === "logits" && value === -Infinity) {
       const why = hidden > 0 ? walk.mask?.rules[hidden - 1] : undefined;
-      return { formula, terms: rules.score(lead, row, column), then: [...then, word(", hidden")], result: () => -Infinity, note: why ? `Hidden: ${why}.` : "The mask hides this key." };
+      return { formula, terms: rules.score(lead, row, column), then: [...then, word(", hidden")], result: () => -Infinity, note: why ?? "The mask hides this key." };
     }
     if (name === "logits" && tensors.get("scores")?.substituted) {
       return { formula: [word("logit", "score"), word(" = score"), word(scaled ? ` x ${number_text(scale)}` : "")], terms: copy(walk, { name: "scores", index }, []).terms, then, result };

@@ -1,7 +1,7 @@
 // What explanations of several kinds hold, read and checked.
 import * as check from "./check";
 import type { Json } from "./check";
-import { type Common, kMeasures, type Measure, type Summary } from "./explanation";
+import { type Common, kMeasures, type Summary } from "./explanation";
 
 export function common_of(value: Json): Common {
   return {
@@ -15,10 +15,5 @@ export function common_of(value: Json): Common {
 export function summary_of(value: unknown, where: string): Summary {
   const object = check.object_of(value, where);
   const measures = kMeasures.map((name) => [name, check.number_of(object[name], `${where}.${name}`)] as const);
-  return {
-    layer: check.count_of(object.layer, `${where}.layer`),
-    head: check.count_of(object.head, `${where}.head`),
-    pattern: check.text_of(object.pattern, `${where}.pattern`),
-    ...(Object.fromEntries(measures) as Record<Measure, number>),
-  };
+  return Object.fromEntries(measures) as Summary;
 }

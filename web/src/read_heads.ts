@@ -23,12 +23,18 @@ function attention_of(value: unknown, where: string, sequences: Sequence[]): Att
     return found ?? check.refuse(`${at} must name a sequence`);
   };
   const queries = sequence(object.queries, `${where}.queries`), keys = sequence(object.keys, `${where}.keys`);
-  const entry = (head: unknown, at: string): HeadEntry => ({
-    ...summary_of(head, at),
-    weights: check.null_or(check.object_of(head, at).weights, `${at}.weights`, (weights, place) =>
-      check.matrix_of(weights, place, queries.tokens.length, keys.tokens.length),
-    ),
-  });
+  const entry = (one: unknown, at: string): HeadEntry => {
+    const head = check.object_of(one, at);
+    return {
+      layer: check.count_of(head.layer, `${at}.layer`),
+      head: check.count_of(head.head, `${at}.head`),
+      pattern: check.text_of(head.pattern, `${at}.pattern`),
+      ...summary_of(head, at),
+      weights: check.null_or(head.weights, `${at}.weights`, (weights, place) =>
+        check.matrix_of(weights, place, queries.tokens.length, keys.tokens.length),
+      ),
+    };
+  };
   const all = check.list_of(object.all, `${where}.all`, entry);
   if (all.length === 0) check.refuse(`${where}.all must have a head`);
   return {

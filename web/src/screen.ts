@@ -8,6 +8,7 @@ export interface Screen {
   address: Address;
   colors: Colors;
   printing: boolean;
+  narrow: boolean; // a screen as wide as a telephone's
   go(patch: Partial<Address>): void;
 }
 

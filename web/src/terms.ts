@@ -44,7 +44,7 @@ export function terms_panel(walk: Walk, chosen: string, numbers: boolean): Templ
   const head = tensor.shape.length === 3 && cell.name !== "weighted_values" ? `head ${(cell.index[0] as number) + 1}, ` : "";
   const { shown, others, rest } = shortened(derivation?.terms ?? []);
   const most = Math.max(0, ...shown.map((term) => Math.abs(term.value)).filter(Number.isFinite));
-  return html`<section class="panel role-${tensor.role}" aria-label="Products" aria-live="polite">
+  return html`<section class="panel role-${tensor.role}" data-cell=${chosen} aria-label="Products" aria-live="polite">
     <h3><span class="what">${cell.name}</span> <bdi class="where">${head}${place}</bdi></h3>
     <p class="value">${numbers ? number_text(value) : html`<span class="veiled">${number_text(value)}</span>`}</p>
     ${derivation === null
