@@ -2,6 +2,7 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import type { Head, Sequence } from "./explanation";
 import { large_head } from "./large_head";
+import { short } from "./map";
 import { matrix, type MatrixUse } from "./matrices";
 import { clamp, number_text } from "./numbers";
 import { derive } from "./products";
@@ -57,7 +58,7 @@ export function head_view(head: Head, screen: Screen): Shown {
   const body = html`
     <div class="bar-of-tools">
       <label>Query <select @change=${(event: Event) => screen.go({ token: Number((event.target as HTMLSelectElement).value), cell: "" })}>
-        ${head.tokens.map((token, i) => html`<option value=${i} ?selected=${i === query}>${i + 1}: ${token}</option>`)}</select></label>
+        ${head.tokens.map((token, i) => html`<option value=${i} ?selected=${i === query}>${i + 1}: ${short(token)}</option>`)}</select></label>
       <span class="fact">layer ${head.layer}, head ${head.head} of ${head.heads}</span>
       <span class="fact">score ${head.score}${head.scale === 1 ? "" : `, x ${number_text(head.scale)}`}</span>
       ${head.mask === "none" ? nothing : html`<span class="fact">mask: ${head.mask}</span>`}

@@ -3,7 +3,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { kShows, type Show } from "./address";
 import { type Sequence } from "./explanation";
 import { lines_picture, row_picture } from "./lines";
-import { type Drawn, map_picture } from "./map";
+import { type Drawn, map_picture, short } from "./map";
 import { moved } from "./matrices";
 import { number_text, share_text } from "./numbers";
 import { type Table, table_of } from "./save";
@@ -72,7 +72,7 @@ export function large_head(weights: number[][], queries: Sequence, keys: Sequenc
       ${show_choice(screen)}
       <label>Query <select @change=${(event: Event) => screen.go({ token: Number((event.target as HTMLSelectElement).value) })}>
         <option value="-1" ?selected=${drawn.query < 0}>all</option>
-        ${rows.map((group, i) => html`<option value=${first(rows, i)} ?selected=${i === drawn.query}>${i + 1}: ${group.label}</option>`)}</select></label>
+        ${rows.map((group, i) => html`<option value=${first(rows, i)} ?selected=${i === drawn.query}>${i + 1}: ${short(group.label)}</option>`)}</select></label>
       ${joinable ? html`<label class="check"><input type="checkbox" .checked=${address.words} @change=${(event: Event) => screen.go({ words: (event.target as HTMLInputElement).checked })} />Words joined</label>` : nothing}
     </div>
     ${sentence(drawn)}

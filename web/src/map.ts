@@ -20,7 +20,10 @@ export interface Drawn {
 
 // Labels longer than this are cut.
 const kLongest = 16; // characters
-export const short = (label: string): string => ([...label].length > kLongest ? `${[...label].slice(0, kLongest - 1).join("")}\u2026` : label);
+export function short(label: string, longest = kLongest): string {
+  const characters = [...label.slice(0, 8 * longest)];
+  return characters.length > longest ? `${characters.slice(0, longest - 1).join("")}\u2026` : label;
+}
 export const width_of = (labels: readonly string[]): number =>
   Math.min(8 * kLongest, 12 + 7.6 * Math.max(1, ...labels.map((label) => [...label].length)));
 

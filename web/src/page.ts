@@ -5,6 +5,7 @@ import { format_address } from "./address";
 import type { Explanation, Report } from "./explanation";
 import { head_view } from "./head";
 import { heads_view } from "./heads";
+import { short } from "./map";
 import { picture_view } from "./picture";
 import { save_csv, save_png, save_svg } from "./save";
 import type { Screen, Shown } from "./screen";
@@ -71,7 +72,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
     <nav aria-label="Views">
       ${report.explanations.length > 1
         ? html`<label>Explanation <select @change=${(event: Event) => screen.go({ of: Number((event.target as HTMLSelectElement).value), view: "", cell: "", token: -1, key: -1, head: "", attention: "" })}>
-            ${report.explanations.map((one, i) => html`<option value=${i} ?selected=${i === of}>${one.title}</option>`)}</select></label>`
+            ${report.explanations.map((one, i) => html`<option value=${i} ?selected=${i === of}>${i + 1}: ${short(one.title, 60)}</option>`)}</select></label>`
         : nothing}
       ${views.map((one) => html`<a href=${link({ view: one })} aria-current=${one === view ? "page" : "false"}>${kTitles[one]}</a>`)}
     </nav>

@@ -2,6 +2,7 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import type { Section, Steps, Tensor } from "./explanation";
 import { grey_image } from "./grid";
+import { short } from "./map";
 import { matrix, type MatrixUse } from "./matrices";
 import { clamp } from "./numbers";
 import { derive } from "./products";
@@ -180,7 +181,7 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
       <button class="plain" ?disabled=${at === numbered.length - 1} @click=${() => go_to(at + 1, false)}>Next step</button>
       ${queries > 1 && !walk.tensors.has("heads")
         ? html`<label>Query <select @change=${(event: Event) => screen.go({ query: Number((event.target as HTMLSelectElement).value), cell: "" })}>
-            ${Array.from({ length: queries }, (_, i) => html`<option value=${i} ?selected=${i === query}>${inputs[i] ?? `input ${i + 1}`}</option>`)}</select></label>`
+            ${Array.from({ length: queries }, (_, i) => html`<option value=${i} ?selected=${i === query}>${short(inputs[i] ?? `input ${i + 1}`)}</option>`)}</select></label>`
         : nothing}
       <span class="fact">score ${steps.score}${steps.scale === 1 ? "" : `, x ${String(Number(steps.scale.toFixed(5)))}`}</span>
       ${steps.mask?.rules.map((rule) => html`<span class="fact">mask: ${rule}</span>`)}
