@@ -80,7 +80,7 @@ const std::vector<CatalogTask>& catalog() {
        .at = "length",
        .chance = 1.0 / kSymbols,
        .parameters = kSmall,
-       .steps = 2000,
+       .steps = 1500,
        .batch_tokens = 2048,
        .rate = 3e-3,
        .examples = 300},

@@ -136,7 +136,7 @@ std::string cost_text(const std::vector<ComparedCost>& costs) {
     std::vector<std::string> row{cost.model, cost.work, cost.phase, fmt::format("{}", cost.threads)};
     const auto add = [&](const ComparedGrowth& growth, double scale) {
       for (const double value : {growth.values.front(), growth.values.back()}) {
-        row.push_back(fmt::format("{:.2f}", value * scale));
+        row.push_back(fmt::format("{:.{}f}", value * scale, value * scale < 100 ? 2 : 0));
       }
       row.push_back(fmt::format("length^{:.2f}", growth.exponent));
     };

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "compare/dependencies.h"
+#include "qkv/attention/mask.h"
 #include "qkv/models/encoder_decoder.h"
 #include "qkv/models/trainable.h"
 

@@ -1,6 +1,7 @@
 // Steps 4 to 8 as data: from scores to outputs.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "explain/explanation_context.h"
@@ -63,6 +64,9 @@ Section score_first_input(const ExplanationContext& context) {
                                       context.run.query.size(1))
                         : "")));
   }
+  if (context.run.scale == 1) {
+    block.lines.push_back(plain("The scale is 1 here, so that a score is a logit at once: what softmax takes."));
+  }
   if (context.masked()) {
     block.lines.push_back(plain("A key that the mask hides gets the logit -inf, so that its weight will be 0."));
   }
@@ -97,15 +101,52 @@ Section score_first_input(const ExplanationContext& context) {
   return {4, "Scores for the first input", {block}};
 }
 
+// exp of each logit of the first input, their sum and the shares of it; nothing where they have no room in a number.
+void add_exponentials(Block& block, const ExplanationContext& context, const Intermediates& run) {
+  const std::int64_t count = context.count();
+  double sum = 0;
+  for (std::int64_t j = 0; j < count; ++j) sum += std::exp(run.logits.view().at<double>({0, j}));
+  if (!std::isfinite(sum) || sum == 0) return;
+  Line line = {{"sum = ", Role::none}};
+  const std::vector<std::int64_t> shown = some_of(count, context.most(kShownLines));
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    if (i > 0) line.push_back({" + ", Role::none});
+    if (shown[i] < 0) {
+      line.push_back({"...", Role::none});
+      continue;
+    }
+    line.push_back({"exp(", Role::none});
+    line.push_back({number_text(run.logits.view().at<double>({0, shown[i]})), Role::score});
+    line.push_back({")", Role::none});
+  }
+  line.push_back({" = ", Role::none});
+  line.push_back({number_text(sum), Role::score});
+  block.lines.push_back(line);
+  for (const std::int64_t j : shown) {
+    if (j < 0) {
+      block.lines.push_back(plain("..."));
+      continue;
+    }
+    const double exponential = std::exp(run.logits.view().at<double>({0, j}));
+    block.lines.push_back({{number_text(exponential), Role::score},
+                           {fmt::format(" / {} = ", number_text(sum)), Role::none},
+                           {number_text(exponential / sum), Role::weight},
+                           {fmt::format("  for {}", context.name("key", j)), Role::none}});
+  }
+}
+
 Section softmax(const ExplanationContext& context) {
   Block block;
   block.lines = {
-      plain("Logits become shares that add up to 1: weight = exp(logit) / sum of exp(all logits of the row)"),
-      plain("= exp(logit - log_sum_exp), where log_sum_exp is the logarithm of that sum.")};
+      plain("Logits become shares that add up to 1: weight = exp(logit) / sum of exp(all logits of the row).")};
   const double log_sum_exp = context.run.log_sum_exp.data<double>()[0];
   const std::string subtracted =
       log_sum_exp < 0 ? fmt::format("({})", number_text(log_sum_exp)) : number_text(log_sum_exp);
   const Intermediates& run = context.substituted("weights") ? context.truth : context.run;
+  add_exponentials(block, context, run);
+  block.lines.push_back(plain(
+      "The kernel takes the logarithm of the sum first, as exp of a large logit has no room in a number: weight = "
+      "exp(logit - log_sum_exp)."));
   block.lines.push_back({{fmt::format("log_sum_exp of {} = ", context.input_name(0)), Role::none},
                          {number_text(log_sum_exp), Role::score}});
   for (std::int64_t j : some_of(context.count(), context.most(kShownLines))) {
@@ -161,7 +202,7 @@ Section multiply_scores_with_values(const ExplanationContext& context) {
   }
   block.quantities.push_back(
       {"weighted_values of " + context.input_name(0), Role::output, product, context.names("value"), false});
-  return {6, "Multiply scores with values", {block}};
+  return {6, "Multiply weights with values", {block}};
 }
 
 Section sum_to_first_output(const ExplanationContext& context) {

@@ -1,50 +1,17 @@
-// Summarizes all heads of a model in one run, and aligns words by the weights of one of its attentions.
+// Summarizes all heads of a model in one run.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
 
 #include "explain/observe.h"
 #include "explain/require.h"
+#include "explain/word_alignment.h"
 #include "qkv/explain/explain_model.h"
 
 namespace qkv {
-namespace {
-
-void check(const Alignment& alignment) {
-  for (const TokenWords* own : {&alignment.source, &alignment.target}) {
-    for (const std::int64_t word : own->word_of) {
-      require(word < std::ssize(own->words), "a token is part of word {}; there are {}", word, own->words.size());
-    }
-  }
-}
-
-// Adds weights [target tokens, heads, source tokens] to those of words.
-void add_weights(const TensorView& weights, const Alignment& alignment, double factor, Tensor& words) {
-  const Tensor exact = convert(weights, Dtype::f64);
-  const double* weight = exact.data<double>();
-  const std::vector<std::int64_t>&source = alignment.source.word_of, &target = alignment.target.word_of;
-  require(weights.size(0) == std::ssize(target) && weights.size(2) == std::ssize(source),
-          "weights {} must align {} tokens with {}", to_string(weights.shape()), target.size(), source.size());
-  for (std::int64_t i = 0; i < weights.size(0); ++i) {
-    const std::int64_t word = target[static_cast<std::size_t>(i)];
-    if (word < 0) {
-      weight += weights.size(1) * weights.size(2);
-      continue;
-    }
-    const auto tokens = static_cast<double>(std::count(target.begin(), target.end(), word));
-    double* row = words.data<double>() + word * words.size(1);
-    for (std::int64_t head = 0; head < weights.size(1); ++head) {
-      for (const std::int64_t source_word : source) {
-        const double share = *weight++ * factor / tokens;
-        if (source_word >= 0) row[source_word] += share;
-      }
-    }
-  }
-}
-
-}  // namespace
 
 HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special) {
   require(weights.rank() == 2 && weights.size(0) > 0 && weights.size(1) > 0 &&
@@ -95,11 +62,8 @@ HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool 
 HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) {
   HeadSurvey survey{.attentions = input.attentions()};
   const auto& [sequences, sites, title, alignment] = survey.attentions;
-  if (alignment) {
-    check(*alignment);
-    survey.word_weights =
-        Tensor::zeros({std::ssize(alignment->target.words), std::ssize(alignment->source.words)}, Dtype::f64);
-  }
+  std::optional<WordAlignment> words;
+  if (alignment) words.emplace(*alignment);
   std::vector<std::int64_t> layers(sites.size());  // that were seen
   observe(input, [&](std::string_view name, const TensorView& value) {
     for (std::size_t s = 0; s < sites.size(); ++s) {
@@ -113,12 +77,11 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
         if (options.keep_weights) survey.heads.back().weights = part_of(value, head);
       }
       ++layers[s];
-      if (alignment && alignment->site == s) {
-        add_weights(value, *alignment, 1 / static_cast<double>(site.layers * site.heads), survey.word_weights);
-      }
+      if (words && alignment->site == s) words->add(value);
       break;
     }
   });
+  if (words) survey.word_weights = words->weights();
   std::ranges::sort(survey.heads, {}, [](const HeadSurvey::Entry& entry) {
     return std::tuple(entry.index.site, entry.index.layer, entry.index.head);
   });

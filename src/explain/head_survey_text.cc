@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <span>
 
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
@@ -17,6 +19,7 @@ constexpr std::size_t kMostWords = 5;   // shown for each target word
 constexpr std::size_t kBar = 20;        // characters of a weight of 1
 constexpr std::int64_t kMostBars = 12;  // source words that get a bar each
 constexpr double kRemarkable = 0.5;     // a share of this size is coloured
+constexpr std::size_t kMostStriking = 5;
 
 std::vector<Line> bars(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets) {
   std::vector<Line> lines;
@@ -56,8 +59,8 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   const TokenNames sources(source_words), targets(alignment->target.words);
   Block about, table;
   about.lines = {
-      plain("Each word written, and the source words whose values it took, with their weights: the mean over "
-            "the heads and layers of encoder-decoder attention.")};
+      plain("Each word written, and the source words whose values it took: the weights of all heads of encoder-decoder "
+            "attention, the surer a head the more it counts, without special tokens; each row sums to 1.")};
   if (alignment->cut > 0) {
     about.lines.push_back(plain(fmt::format(
         "The last {} tokens of the text are cut off: the model has no positions for them.", alignment->cut)));
@@ -69,6 +72,24 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   explanation.title = printable(alignment->source_text) + "  ->  " + printable(alignment->target_text);
   explanation.sections = {{0, "What each word attended to", {about, table}}};
   return explanation;
+}
+
+// "Words of several tokens: welcome = w + el + c + ome."; empty if there are none.
+std::string joined_words(const Attentions& attentions) {
+  std::string text;
+  for (const AttentionSequence& sequence : attentions.sequences) {
+    for (std::size_t word = 0; word < sequence.words.words.size(); ++word) {
+      std::string pieces;
+      std::int64_t count = 0;
+      for (std::size_t i = 0; i < sequence.words.word_of.size(); ++i) {
+        if (sequence.words.word_of[i] != static_cast<std::int64_t>(word)) continue;
+        pieces += (count++ == 0 ? "" : " + ") + sequence.tokens[i];
+      }
+      const std::string joined = sequence.words.words[word] + " = " + pieces;
+      if (count > 1 && text.find(joined) == std::string::npos) text += (text.empty() ? "" : ", ") + joined;
+    }
+  }
+  return text.empty() ? text : "Words of several tokens: " + printable(text) + ".";
 }
 
 // Each sequence where an attention first needs it: its keys, then its queries.
@@ -91,30 +112,110 @@ Section token_lists(const Attentions& attentions) {
     list(site.keys);
     list(site.queries);
   }
+  if (const std::string text = joined_words(attentions); !text.empty()) {
+    Block block;
+    block.lines = {plain(text)};
+    section.blocks.push_back(block);
+  }
   return section;
 }
 
-Line summary_line(const HeadSurvey::Entry& entry) {
+// Of two sequences positions say nothing.
+bool is_between(const AttentionSite& site) { return site.queries != site.keys; }
+
+double largest_entropy(const HeadSurvey& survey, const AttentionSite& site) {
+  return std::log(static_cast<double>(survey.attentions.sequences[site.keys].tokens.size()));
+}
+
+Line summary_line(const HeadSurvey::Entry& entry, bool between) {
   const HeadSummary& summary = entry.summary;
-  Line line = {
-      {fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
-      {fmt::format(" {:>8} {:>9}", fixed_text(summary.entropy, 3), fixed_text(summary.distance, 2)), Role::score}};
-  for (const double share : {summary.first, summary.previous, summary.next, summary.itself, summary.separators}) {
-    line.push_back({fmt::format(" {:>10}", fixed_text(share, 3)), share >= kRemarkable ? Role::weight : Role::none});
+  Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
+               {fmt::format(" {:>8}", fixed_text(summary.entropy, 3)), Role::score}};
+  if (!between) line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
+  const double shares[] = {summary.first, summary.previous, summary.next, summary.itself, summary.separators};
+  for (std::size_t i = 0; i < std::size(shares); ++i) {
+    if (between && i > 0 && i + 1 < std::size(shares)) continue;
+    line.push_back(
+        {fmt::format(" {:>10}", fixed_text(shares[i], 3)), shares[i] >= kRemarkable ? Role::weight : Role::none});
   }
+  if (entry.pattern != HeadPattern::none) line.push_back({fmt::format("  {}", name_of(entry.pattern)), Role::none});
   return line;
 }
 
 // The heads of one attention, a line each.
 Block heads_table(const HeadSurvey& survey, std::size_t site) {
+  const bool between = is_between(survey.attentions.sites[site]);
   Block table;
-  table.lines = {plain(fmt::format("{:>5} {:>4} {:>8} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}", "layer", "head",
-                                   "entropy", "distance", "first", "previous", "next", "itself", "separators"))};
+  std::string head = fmt::format("{:>5} {:>4} {:>8}", "layer", "head", "entropy");
+  if (!between) head += fmt::format(" {:>9}", "distance");
+  head += fmt::format(" {:>10}", "first");
+  if (!between) head += fmt::format(" {:>10} {:>10} {:>10}", "previous", "next", "itself");
+  table.lines = {plain(head + fmt::format(" {:>10}", "separators"))};
   for (const HeadSurvey::Entry& entry : survey.heads) {
-    if (entry.index.site == site) table.lines.push_back(summary_line(entry));
+    if (entry.index.site == site) table.lines.push_back(summary_line(entry, between));
   }
   return table;
 }
+
+// What a head does, and how much of it: its share, or how far its entropy is below the largest.
+struct Striking {
+  const HeadSurvey::Entry* head;
+  double strength;
+  std::string text;
+};
+
+Striking striking_of(const HeadSurvey& survey, const HeadSurvey::Entry& head) {
+  const HeadSummary& summary = head.summary;
+  const auto share = [&](double value, const char* where) {
+    return Striking{&head, value, fmt::format("{} of its weight goes to {}", fixed_text(value, 3), where)};
+  };
+  switch (head.pattern) {
+    case HeadPattern::previous:
+      return share(summary.previous, "the token before");
+    case HeadPattern::next:
+      return share(summary.next, "the token after");
+    case HeadPattern::itself:
+      return share(summary.itself, "the token itself");
+    case HeadPattern::first:
+      return share(summary.first, "the first token");
+    case HeadPattern::separators:
+      return share(summary.separators, "special tokens");
+    case HeadPattern::alignment: {
+      const double largest = largest_entropy(survey, survey.attentions.sites[head.index.site]);
+      return {&head, 1 - summary.entropy / largest,
+              fmt::format("each token written attends to few source tokens: entropy {} of at most {}",
+                          fixed_text(summary.entropy, 3), fixed_text(largest, 3))};
+    }
+    case HeadPattern::spread:
+    case HeadPattern::none:
+      break;
+  }
+  return {&head, 0, ""};
+}
+
+// The most striking heads by name; none if no head passes a threshold.
+std::vector<Section> striking_heads(const HeadSurvey& survey) {
+  std::vector<Striking> all;
+  for (const HeadSurvey::Entry& head : survey.heads) {
+    if (Striking one = striking_of(survey, head); !one.text.empty()) all.push_back(std::move(one));
+  }
+  if (all.empty()) return {};
+  std::ranges::stable_sort(all, std::ranges::greater(), &Striking::strength);
+  Block block;
+  for (const Striking& one : std::span(all).first(std::min(all.size(), kMostStriking))) {
+    const AttentionSite& site = survey.attentions.sites[one.head->index.site];
+    block.lines.push_back(
+        {{site.title.empty() ? "" : site.title + ", ", Role::none},
+         {fmt::format("layer {}, head {}: ", one.head->index.layer, one.head->index.head), Role::none},
+         {name_of(one.head->pattern), Role::weight},
+         {"; " + one.text, Role::none}});
+  }
+  return {{0, "The most striking heads", {block}}};
+}
+
+constexpr const char* kNames =
+    "The last column names what a head does: to what at least half of its weight goes; alignment: between two "
+    "texts, with at most half of the largest entropy; spread: with at least 0.9 of it.";
 
 Section heads_of_one_sequence(const HeadSurvey& survey) {
   const std::size_t count = survey.attentions.sequences.front().tokens.size();
@@ -124,7 +225,8 @@ Section heads_of_one_sequence(const HeadSurvey& survey) {
                         "spread evenly.",
                         count, std::log(static_cast<double>(count)))),
       plain("Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next "
-            "one, the token itself, and special tokens other than the first.")};
+            "one, the token itself, and special tokens other than the first."),
+      plain(kNames)};
   return {0, "Heads (one of them in full: --layer and --head)", {about, heads_table(survey, 0)}};
 }
 
@@ -132,13 +234,17 @@ std::vector<Section> heads_of_each_attention(const HeadSurvey& survey) {
   Block about;
   about.lines = {
       plain("Means over the queries. Entropy in nats: 0 if all weight goes to one token. Distance in tokens. Then the "
-            "share of the weight that goes to the first token, the previous one, the next one, the one at the same "
-            "position, and special tokens other than the first. One head in full: --attention, --layer and --head.")};
+            "share of the weight that goes to the first token, the previous one, the next one, the token itself, and "
+            "special tokens other than the first. One head in full: --attention, --layer and --head."),
+      plain(kNames)};
   std::vector<Section> sections = {{0, "Heads", {about}}};
   for (std::size_t i = 0; i < survey.attentions.sites.size(); ++i) {
     const AttentionSite& site = survey.attentions.sites[i];
-    sections.push_back(
-        {0, fmt::format("{}: {} (--attention {})", site.title, site.caption, site.option()), {heads_table(survey, i)}});
+    Block most;
+    most.lines = {plain(fmt::format("Entropy is at most {}.", fixed_text(largest_entropy(survey, site), 3)))};
+    sections.push_back({0,
+                        fmt::format("{}: {} (--attention {})", site.title, site.caption, site.option()),
+                        {most, heads_table(survey, i)}});
   }
   return sections;
 }
@@ -153,6 +259,7 @@ std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
   Explanation explanation;
   explanation.title = "What the heads attend to";
   if (survey.attentions.alignment) explanation = words(survey, style);
+  for (Section& section : striking_heads(survey)) explanation.sections.push_back(std::move(section));
   explanation.sections.push_back(token_lists(survey.attentions));
   if (survey.attentions.sites.size() == 1 && survey.attentions.sequences.size() == 1) {
     explanation.sections.push_back(heads_of_one_sequence(survey));

@@ -147,11 +147,21 @@ Section about_attention_between(const ExplanationContext& context) {
     Line line = {{context.input_name(i), Role::input}};
     const std::vector<std::int64_t> keys = top_keys(context, i);
     if (keys.empty()) line.push_back({without_top_key(context, i), Role::none});
+    double last = 0;
+    bool is_below = false;  // the most attended to
     for (std::size_t rank = 0; rank < keys.size(); ++rank) {
-      line.push_back({rank == 0 ? " attends most to " : rank == 1 ? ", then to " : ", ", Role::none});
+      const double weight = context.run.weights.view().at<double>({i, keys[rank]});
+      const bool equal = rank > 0 && weight == last;
+      line.push_back({rank == 0   ? " attends most to "
+                      : equal     ? " and equally to "
+                      : !is_below ? ", then to "
+                                  : ", ",
+                      Role::none});
+      is_below = is_below || (rank > 0 && !equal);
+      last = weight;
       line.push_back({context.input_name(keys[rank]), Role::input});
       line.push_back({" (", Role::none});
-      line.push_back({fixed_text(context.run.weights.view().at<double>({i, keys[rank]}), 5), Role::weight});
+      line.push_back({fixed_text(weight, 5), Role::weight});
       line.push_back({")", Role::none});
     }
     block.lines.push_back(line);

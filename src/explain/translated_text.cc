@@ -41,14 +41,14 @@ struct Pieces {
   TokenWords words;
 };
 
-// What ended the translation, or began it because it had to, is no word of it.
-void leave_out_ends(Pieces& target) {
-  auto& [words, word_of] = target.words;
-  if (target.marks.back() != 0) {
+// What begins or ends a text is no word of it.
+void leave_out_ends(Pieces& text) {
+  auto& [words, word_of] = text.words;
+  if (text.marks.back() != 0) {
     words.pop_back();
     word_of.back() = -1;
   }
-  if (!words.empty() && target.marks.front() != 0) {
+  if (!words.empty() && text.marks.front() != 0) {
     words.erase(words.begin());
     for (std::int64_t& word : word_of) --word;
   }
@@ -111,14 +111,20 @@ std::vector<WrittenToken> written(const Tensor& logits, std::span<const std::int
   return all;
 }
 
+Translation written_by(const Translator& translator, const std::string& text, TranslateOptions options) {
+  options.split = false;  // one run of the model is explained
+  return translator.translate(text, options);
+}
+
 }  // namespace
 
 TranslatedText::TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options)
-    : model_(translator.model()), options_{.stop = options.stop} {
+    : TranslatedText(translator, text, written_by(translator, text, options), options.stop) {}
+
+TranslatedText::TranslatedText(const Translator& translator, const std::string& text, const Translation& translation,
+                               std::stop_token stop)
+    : model_(translator.model()), options_{.stop = std::move(stop)} {
   require(!model_.attentions().empty(), "the model has no attention: its decoder sees one vector of the whole source");
-  TranslateOptions whole = options;
-  whole.split = false;  // one run of the model is explained
-  const Translation translation = translator.translate(text, whole);
   require(!translation.ids.empty(), "the text has no tokens");
   const EncoderDecoderTokens config = model_.tokens();
   std::vector<AttentionSite> sites;
@@ -131,8 +137,9 @@ TranslatedText::TranslatedText(const Translator& translator, const std::string& 
   std::vector<std::int32_t> read_ids = {config.start};
   read_ids.insert(read_ids.end(), batch_.target.begin(), batch_.target.end() - 1);
 
-  const Pieces source(translator.tokenizer(), batch_.source), read(translator.target_tokenizer(), read_ids);
-  Pieces target(translator.target_tokenizer(), batch_.target);
+  const Pieces read(translator.target_tokenizer(), read_ids);
+  Pieces source(translator.tokenizer(), batch_.source), target(translator.target_tokenizer(), batch_.target);
+  leave_out_ends(source);
   leave_out_ends(target);
   attentions_ = {
       .sequences = {{"source", "The encoder reads:  ", source.tokens, source.marks, batch_.source, source.words},

@@ -46,12 +46,12 @@ TEST(Compare, HasARowForEverything) {
     EXPECT_NEAR(static_cast<double>(task.parameters), 24000, 0.015 * 24000) << task.model;
     EXPECT_EQ(task.accuracy.front().values.size(), 3u);
   }
-  ASSERT_EQ(comparison.structure.size(), 2u);
+  ASSERT_EQ(comparison.structure.size(), 3u);  // the Transformer translates as well
   EXPECT_EQ(comparison.structure[0].sequential_steps.values.back(), 128);
   EXPECT_NEAR(comparison.structure[1].sequential_steps.exponent, 0, 1e-12);
   EXPECT_EQ(comparison.clipping.size(), 2u);
   EXPECT_EQ(comparison.gradients.size(), 4u);  // at the start and at the end
-  EXPECT_EQ(comparison.cost.size(), 8u);       // of training and answering, on one and two threads
+  EXPECT_EQ(comparison.cost.size(), 12u);      // of training and answering, on one and two threads
   const auto json = nlohmann::json::parse(test::slurp(folder / "out/comparison.json"));
   EXPECT_EQ(json, nlohmann::json::parse(to_json(comparison)));
   EXPECT_EQ(json["effort"], "quick");
@@ -88,6 +88,8 @@ TEST(Compare, RefusesWhatItDoesNotKnow) {
     return "";
   };
   EXPECT_NE(message({.tasks = {"recal"}}).find("there is no task \"recal\"; there are recall, copy, "),
+            std::string::npos);
+  EXPECT_NE(message({.tasks = {"reversal"}, .models = {"gru"}}).find("reversal is for seq2seq-fixed, "),
             std::string::npos);
   EXPECT_NE(message({.models = {"mamba"}}).find("there is no model \"mamba\"; there are rnn, "), std::string::npos);
   EXPECT_TRUE(folder.names().empty());

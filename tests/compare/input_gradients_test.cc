@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "compare/catalog.h"
+#include "compare/model_size.h"
+#include "compare/sequence_tasks.h"
 
 namespace qkv::comparison {
 namespace {

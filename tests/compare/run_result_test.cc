@@ -16,7 +16,7 @@ TEST(RunResult, ComesBackAsItWas) {
                          .asked = 7,
                          .accuracy = {{1, 0.1}, {128, 1.0 / 3}},
                          .gradients = {{1, 1}, {128, 1e-43}},
-                         .largest_norm = 12.5};
+                         .norms = {.largest = 12.5, .median = 2}};
   write_result(path, "this", result);
   const auto found = read_result(path, "this");
   ASSERT_TRUE(found);
@@ -24,7 +24,8 @@ TEST(RunResult, ComesBackAsItWas) {
   EXPECT_EQ(found->asked, 7);
   EXPECT_EQ(found->accuracy, result.accuracy);
   EXPECT_EQ(found->gradients, result.gradients);
-  EXPECT_EQ(found->largest_norm, 12.5);
+  EXPECT_EQ(found->norms.largest, 12.5);
+  EXPECT_EQ(found->norms.median, 2);
 }
 
 TEST(RunResult, OfAnotherRunIsRefused) {

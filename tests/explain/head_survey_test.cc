@@ -278,6 +278,27 @@ TEST(ModelHeads, TextOfSurveyHasALinePerHead) {
   EXPECT_TRUE(test::has_line_with(text, "0.693 if it is\n")) << text;
 }
 
+// Heads with a pattern by strength; between two sequences no columns of positions.
+TEST(ModelHeads, TextNamesTheMostStrikingHeads) {
+  HeadSurvey survey;
+  survey.attentions = one_attention({"[CLS]", "a", "b"});
+  survey.heads = {{{0, 0}, {.previous = 0.6}, HeadPattern::previous},
+                  {{0, 1}, {.entropy = 1.09}, HeadPattern::spread},
+                  {{1, 0}, {.next = 0.9}, HeadPattern::next}};
+  std::string text = to_text(survey);
+  EXPECT_TRUE(test::has_line_with(text, "layer 1, head 0: next; 0.900 of its weight goes to the token after\n"))
+      << text;
+  EXPECT_LT(text.find("head 0: next"), text.find("head 0: previous"));
+  EXPECT_EQ(text.find("head 1: spread"), std::string::npos);
+  EXPECT_TRUE(test::has_line_with(text, "separators\n")) << text;
+  survey.attentions.sequences.push_back({.name = "other", .tokens = {"x", "y"}, .special = {0, 0}});
+  survey.attentions.sites[0].keys = 1;
+  survey.heads = {{{0, 0}, {.entropy = 0.1}, HeadPattern::alignment}};
+  text = to_text(survey);
+  EXPECT_TRUE(test::has_line_with(text, "layer head  entropy      first separators\n")) << text;
+  EXPECT_NE(text.find("entropy 0.100 of at most 0.693"), std::string::npos) << text;
+}
+
 TEST(ModelHeads, JsonHoldsEveryNumberInFull) {
   const HeadTrace trace = trace_head(EncodedText(tiny(), small_text()), {1, 2});
   const Json json = Json::parse(to_json(trace, 3));

@@ -46,8 +46,7 @@ TEST(ExplainTranslation, TokensAndWordsAreThoseOfTheTranslation) {
   std::string words, source;
   for (const std::string& word : alignment.target.words) words += (words.empty() ? "" : " ") + word;
   EXPECT_EQ(words, alignment.target_text);
-  EXPECT_EQ(source_words.back(), "</s>");
-  for (std::size_t i = 0; i + 1 < source_words.size(); ++i) source += (i > 0 ? " " : "") + source_words[i];
+  for (std::size_t i = 0; i < source_words.size(); ++i) source += (i > 0 ? " " : "") + source_words[i];
   EXPECT_EQ(source, kText);
   EXPECT_EQ(tokens(survey, "read").size(), tokens(survey, "target").size());
   EXPECT_EQ(tokens(survey, "read").front(), "<pad>");
@@ -61,17 +60,27 @@ TEST(ExplainTranslation, WordsShareOutTheirWeight) {
   for (std::int64_t i = 0; i < survey.word_weights.size(0); ++i) {
     EXPECT_NEAR(sum_of_row(survey.word_weights, i), 1, kRounding);
   }
-  // The weight of the end of the source, by hand: it is a token and a word.
-  double first = 0;
-  const MarianConfig& config = dynamic_cast<const Marian&>(shipped().model()).config();
+  // The first word by hand: of each of its tokens every head by a power of its largest weight, without the end.
+  const std::vector<std::int64_t>& target = survey.attentions.alignment->target.word_of;
+  const std::vector<std::int64_t>& source = survey.attentions.alignment->source.word_of;
+  std::vector<double> sums(survey.attentions.alignment->source.words.size());
+  double all = 0;
   for (const auto& entry : survey.heads) {
     if (entry.index.site != survey.attentions.alignment->site) continue;
-    first += entry.weights.view().at<double>({0, entry.weights.size(1) - 1}) /
-             static_cast<double>(config.decoder_layers * config.decoder_heads);
+    for (std::int64_t i = 0; target[static_cast<std::size_t>(i)] == 0; ++i) {
+      double most = 0;
+      for (std::int64_t j = 0; j + 1 < entry.weights.size(1); ++j) {
+        most = std::max(most, entry.weights.view().at<double>({i, j}));
+      }
+      for (std::int64_t j = 0; j + 1 < entry.weights.size(1); ++j) {
+        const double share = std::pow(most, 8) * entry.weights.view().at<double>({i, j});
+        sums[static_cast<std::size_t>(source[static_cast<std::size_t>(j)])] += share;
+        all += share;
+      }
+    }
   }
-  const bool one_token = target_words.front() == tokens(survey, "target").front();
-  if (one_token) {
-    EXPECT_NEAR(survey.word_weights.view().at<double>({0, survey.word_weights.size(1) - 1}), first, 1e-12);
+  for (std::size_t word = 0; word < sums.size(); ++word) {
+    EXPECT_NEAR(survey.word_weights.view().at<double>({0, static_cast<std::int64_t>(word)}), sums[word] / all, 1e-12);
   }
 }
 
@@ -80,11 +89,11 @@ TEST(ExplainTranslation, WordsOfABart) {
   const Translator bart = Translator::load(QKV_TEST_DATA "/golden/translate/bart_text");
   const HeadSurvey survey = survey_heads(TranslatedText(bart, "Good morning"));
   const Alignment& alignment = *survey.attentions.alignment;
-  EXPECT_EQ(alignment.source.words, (std::vector<std::string>{"<s>", "Good", "morning", "</s>"}));
+  EXPECT_EQ(alignment.source.words, (std::vector<std::string>{"Good", "morning"}));
   EXPECT_EQ(alignment.target.words, (std::vector<std::string>{"Buenos",
                                                               "d\xc3\xad"
                                                               "as"}));
-  ASSERT_EQ(survey.word_weights.shape(), (Dims{2, 4}));
+  ASSERT_EQ(survey.word_weights.shape(), (Dims{2, 2}));
   for (std::int64_t i = 0; i < 2; ++i) EXPECT_NEAR(sum_of_row(survey.word_weights, i), 1, kRounding);
   EXPECT_EQ(tokens(survey, "target").front(), "<s>");
   EXPECT_EQ(tokens(survey, "read").front(), "</s>");
@@ -144,13 +153,13 @@ TEST(ExplainTranslation, TextAndJsonSayTheSame) {
     EXPECT_NE(text.find(title), std::string::npos) << title;
   }
   const Json json = Json::parse(to_json(survey));
-  EXPECT_EQ(json["translation"]["source_words"], Json({"You", "are", "welcome", "</s>"}));
+  EXPECT_EQ(json["translation"]["source_words"], Json({"You", "are", "welcome"}));
   EXPECT_EQ(json["translation"]["word_weights"][1][2], survey.word_weights.view().at<double>({1, 2}));
   std::size_t heads = 0;
   for (const Json& attention : json["attentions"]) heads += attention["all"].size();
   EXPECT_EQ(heads, survey.heads.size());
   EXPECT_EQ(json["attentions"][1]["mask"], "causal");
-  EXPECT_EQ(json["sequences"][0]["word_of"], Json({0, 1, 2, 2, 2, 2, 3}));
+  EXPECT_EQ(json["sequences"][0]["word_of"], Json({0, 1, 2, 2, 2, 2, -1}));
   EXPECT_EQ(json["sequences"][2]["tokens"][0], "<pad>");
 }
 

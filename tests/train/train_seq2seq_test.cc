@@ -80,7 +80,7 @@ TEST(TrainSeq2Seq, LearnsAnAlignmentThatIsExplained) {
     const HeadSurvey survey = survey_heads(text, {.keep_weights = true});
     ASSERT_EQ(survey.heads.size(), 1u);
     const TensorView words = survey.word_weights;
-    ASSERT_EQ(words.shape(), (Dims{2, 3}));  // and </s>
+    ASSERT_EQ(words.shape(), (Dims{2, 2}));
     EXPECT_GT(words.at<double>({0, 0}), words.at<double>({0, 1}));
 
     const HeadTrace trace = trace_head(text, {});

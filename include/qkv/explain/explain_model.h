@@ -60,8 +60,9 @@ struct HeadSurvey {
   };
   Attentions attentions{};
   std::vector<Entry> heads{};  // attention by attention, layer by layer
-  // With an alignment: [target words, source words], f64: the weights of its attention, averaged over all layers, all
-  // heads and the tokens of the target word, summed over the tokens of the source word.
+  // With an alignment: [target words, source words], f64: the weights of all layers and heads of its attention, those
+  // of a head for a token by the eighth power of the largest of them, summed over the tokens of both words without
+  // special ones; a row sums to 1. How well that aligns words: docs/lab/alignment.md.
   Tensor word_weights{};
 };
 

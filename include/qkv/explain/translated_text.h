@@ -5,6 +5,7 @@
 //   std::cout << to_text(survey_heads(TranslatedText(translator, "You are welcome")));
 #pragma once
 
+#include <stop_token>
 #include <string>
 
 #include "qkv/explain/explainable.h"
@@ -17,6 +18,10 @@ class TranslatedText : public Explainable {
   // Translates the text, whole. The translator must outlive it. Errors as translate()'s; std::invalid_argument for a
   // text without tokens, and a model without attention.
   TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options = {});
+
+  // The same with this translation, whoever wrote it: of `translation` text and ids (with the end) are used.
+  TranslatedText(const Translator& translator, const std::string& text, const Translation& translation,
+                 std::stop_token stop = {});
 
   // Sites: encoder, decoder and encoder_decoder, those that the model has. Sequences: source; target, which the decoder
   // writes; and read: start, then all of target but the last. Queries and keys of the decoder are the tokens read; a

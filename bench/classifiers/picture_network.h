@@ -1,0 +1,83 @@
+// What the classifier of digits is compared with, made of this project's layers: blocks of a convolution, a batch norm,
+// a ReLU and max pooling, and a linear layer over what they leave. Without blocks it is a linear classifier of pixels.
+//
+//   Weights weights = initial_weights(1);
+//   PictureNetwork network({.picture = {8, 8}, .blocks = {{.out = 16}, {.out = 32, .pool = 2}}, .classes = 10},
+//   weights);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "qkv/layers/batch_norm.h"
+#include "qkv/layers/convolution.h"
+#include "qkv/layers/pooling.h"
+#include "qkv/models/vit.h"
+
+namespace qkv::bench {
+
+struct ConvolutionBlockConfig {
+  std::int64_t in = 0;  // of a network's block: what comes before it has
+  std::int64_t out = 0;
+  std::int64_t pool = 1;  // height and width of the windows of which the largest elements are left
+};
+
+// 3 x 3 pixels with as many zeros around the picture as keep its size, batch norm, ReLU, max pooling.
+class ConvolutionBlock {
+ public:
+  // What backward needs of a forward pass in training.
+  struct Saved {
+    Tensor x, convolved, active;
+    BatchNormSaved statistics;
+  };
+
+  ConvolutionBlock(const ConvolutionBlockConfig& config, Weights& weights, const std::string& scope);
+
+  PictureSize out_size(const PictureSize& size) const { return pool_.out_size(convolution_.out_size(size)); }
+
+  Tensor forward(const Tensor& x) const;
+  Tensor forward(Tensor x, Saved& saved);
+  // Adds to the gradients of the parameters; gives that of x.
+  Tensor backward(const Saved& saved, const Tensor& grad_out);
+
+  void visit(const ParameterVisitor& visitor, const std::string& scope) const;
+  void update(const ParameterUpdater& updater, const std::string& scope);
+
+ private:
+  Conv2d convolution_;
+  BatchNorm norm_;
+  Pool2d pool_;
+};
+
+struct PictureNetworkConfig {
+  PictureSize picture{};
+  std::int64_t channels = 3;
+  std::vector<ConvolutionBlockConfig> blocks{};
+  std::int64_t classes = 0;
+  double label_smoothing = 0;  // spread evenly over the classes
+};
+
+class PictureNetwork : public TrainableOn<LabelledPictures> {
+ public:
+  // Takes the tensors of "block0.", "block1." and so on, classifier.weight and classifier.bias.
+  PictureNetwork(const PictureNetworkConfig& config, Weights& weights);
+
+  std::string metric_name() const override { return "accuracy"; }
+  LossSum loss(const LabelledPictures& batch) const override;
+  LossSum backward(const LabelledPictures& batch, std::uint64_t dropout_seed) override;
+
+  void visit(const ParameterVisitor& visitor) const override;
+  void update(const ParameterUpdater& updater) override;
+
+ private:
+  // What the blocks leave, with the running statistics of their norms.
+  Tensor features(const Tensor& pictures) const;
+  Tensor logits(const Tensor& features) const;
+
+  PictureNetworkConfig config_;
+  std::vector<ConvolutionBlock> blocks_;
+  Parameter weight_, bias_;
+};
+
+}  // namespace qkv::bench

@@ -1,0 +1,27 @@
+// Which source words a written word was made from, by all heads of an attention, each as far as it is sure.
+#pragma once
+
+#include "qkv/explain/explainable.h"
+#include "qkv/tensor.h"
+
+namespace qkv::inline explaining {
+
+// The weights of a head for a written token count by the eighth power of the largest of them; tokens that are part of
+// no word are left out, and those of a word are added up. On pairs aligned by hand the power was chosen on one half and
+// measured on the other (docs/lab/alignment.md).
+class WordAlignment {
+ public:
+  // std::invalid_argument if a token is part of a word that is not there.
+  explicit WordAlignment(const Alignment& alignment);
+
+  // Weights of all heads of a layer, [target tokens, heads, source tokens].
+  void add(const TensorView& weights);
+  // [target words, source words], f64: a row sums to 1, or is 0 if nothing was seen of its word.
+  Tensor weights() const;
+
+ private:
+  const Alignment& alignment_;
+  Tensor sums_;
+};
+
+}  // namespace qkv::inline explaining
