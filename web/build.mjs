@@ -23,7 +23,7 @@ async function bundled(file, options = {}) {
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
 const script = (await bundled("src/main.ts", { format: "iife" })).replaceAll("</script", "<\\/script");
-const style = await bundled("src/page.css", { target: "chrome111" });
+const style = await bundled("src/page.css", { target: "esnext" });
 const policy = [
   "default-src 'none'",
   `script-src ${hash(script)}`,
@@ -35,7 +35,8 @@ const policy = [
 
 const parts = { policy, style, script };
 const page = readFileSync("src/page.html", "utf8").replace(/\{\{(\w+)\}\}/g, (_, name) => parts[name]);
-if (Buffer.byteLength(page) > kMost) throw new Error(`the page has ${Buffer.byteLength(page)} bytes, more than ${kMost}`);
+if (Buffer.byteLength(page) > kMost)
+  throw new Error(`the page has ${Buffer.byteLength(page)} bytes, more than ${kMost}`);
 for (const mark of ["<!--qkv:title-->", "<!--qkv:report-->", "<!--qkv:data-->"]) {
   if (page.split(mark).length !== 2) throw new Error(`the page must have ${mark} once`);
 }

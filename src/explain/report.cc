@@ -113,7 +113,9 @@ std::string tables_of(const Contents& contents, const std::string& title) {
   std::string text = "<h1>" + html_text(title) + "</h1>\n";
   for (const std::string& line : contents.left_out()) text += "<p>" + html_text(line) + "</p>\n";
   for (const Contents::Entry& entry : contents.entries()) {
-    if (!entry.tables.empty()) text += "<h2>" + html_text(entry.name) + "</h2>\n" + std::string(entry.tables);
+    if (entry.tables.empty()) continue;
+    if (contents.entries().size() > 1) text += "<h2>" + html_text(entry.name) + "</h2>\n";
+    text += entry.tables;
   }
   return text;
 }

@@ -12,7 +12,9 @@ function check_schema(value: Json, name: string): void {
   const version = new RegExp(`^qkv/${name}/(\\d+)$`).exec(schema);
   if (!version) throw new Fault(`The data have no "schema": "qkv/${name}/1"; this page cannot show them.`);
   if (version[1] !== "1") {
-    throw new Fault(`The data are of version ${version[1]}, this page shows version 1: open a report that one qkv wrote.`);
+    throw new Fault(
+      `The data are of version ${version[1]}, this page shows version 1: open a report that one qkv wrote.`,
+    );
   }
 }
 

@@ -6,7 +6,13 @@ type Kept = { key: string; url: string };
 const kept = new WeakMap<object, Kept>();
 
 // An image of `height` x `width` pixels as an address, painted again only if `key` differs.
-function painted(owner: object, key: string, height: number, width: number, color: (row: number, column: number) => Rgb): string {
+function painted(
+  owner: object,
+  key: string,
+  height: number,
+  width: number,
+  color: (row: number, column: number) => Rgb,
+): string {
   const before = kept.get(owner);
   if (before?.key === key) return before.url;
   const canvas = document.createElement("canvas");
@@ -29,10 +35,12 @@ function painted(owner: object, key: string, height: number, width: number, colo
 
 // Weights from 0 to 1. More than `most` rows or columns become means of blocks.
 export function heat_image(weights: number[][], colors: Colors, most = 4096): string {
-  const height = weights.length, width = weights[0]?.length ?? 0;
+  const height = weights.length,
+    width = weights[0]?.length ?? 0;
   const step = Math.max(1, Math.ceil(Math.max(height, width) / most));
   const mean = (row: number, column: number): number => {
-    let sum = 0, cells = 0;
+    let sum = 0,
+      cells = 0;
     for (let r = row * step; r < Math.min(height, (row + 1) * step); ++r) {
       for (let c = column * step; c < Math.min(width, (column + 1) * step); ++c, ++cells) sum += weights[r]?.[c] ?? 0;
     }
@@ -54,12 +62,20 @@ export function signed_image(
   colors: Colors,
 ): string {
   const part = (row: number, column: number): number => at(row, column) / (largest || 1);
-  return painted(owner, `${role} ${height} ${width} ${largest} ${colors.key}`, height, width, (row, column) => signed(colors, part(row, column), role));
+  return painted(owner, `${role} ${height} ${width} ${largest} ${colors.key}`, height, width, (row, column) =>
+    signed(colors, part(row, column), role),
+  );
 }
 
 // A picture of bytes, rows of red, green and blue.
 export function pixel_image(pixels: number[][][]): string {
-  return painted(pixels, "pixels", pixels.length, pixels[0]?.length ?? 0, (row, column) => pixels[row]?.[column] as unknown as Rgb);
+  return painted(
+    pixels,
+    "pixels",
+    pixels.length,
+    pixels[0]?.length ?? 0,
+    (row, column) => pixels[row]?.[column] as unknown as Rgb,
+  );
 }
 
 // Numbers from 0 to 1 as shades of grey.

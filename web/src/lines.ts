@@ -5,7 +5,8 @@ import { largest, number_text } from "./numbers";
 import { type Drawn, label_text, width_of } from "./map";
 import { kFont } from "./steps_picture";
 
-const kRow = 24, kMostLines = 1500;
+const kRow = 24,
+  kMostLines = 1500;
 
 // The heaviest lines; those of the chosen query whatever they weigh.
 function heaviest(weights: number[][], query: number): { i: number; j: number; weight: number }[] {
@@ -17,8 +18,10 @@ function heaviest(weights: number[][], query: number): { i: number; j: number; w
 export function lines_picture(drawn: Drawn): TemplateResult {
   const { weights, queries, keys, query, key, screen } = drawn;
   const { colors } = screen;
-  const left = width_of(queries) + 14, right = left + (screen.narrow ? 80 : 240);
-  const width = right + width_of(keys) + 22, height = kRow * Math.max(queries.length, keys.length) + 40;
+  const left = width_of(queries) + 14,
+    right = left + (screen.narrow ? 80 : 240);
+  const width = right + width_of(keys) + 22,
+    height = kRow * Math.max(queries.length, keys.length) + 40;
   const y = (i: number): number => 34 + kRow * (i + 0.5);
   const line = ({ i, j, weight }: { i: number; j: number; weight: number }): TemplateResult => {
     const chosen = query < 0 || i === query;
@@ -34,12 +37,22 @@ export function lines_picture(drawn: Drawn): TemplateResult {
     ${label_text(left - 10, 18, "end", css(colors.roles.query), "queries", 700)}
     ${label_text(right + 10, 18, "start", css(colors.roles.key), "keys", 700)}
     ${heaviest(weights, query).map(line)}
-    ${queries.map((label, i) => svg`${i === query ? svg`<rect x="2" y=${y(i) - 11} width=${left - 6} height="22" rx="6" fill=${css(mixed(colors.paper, colors.roles.query, 0.16))}></rect>` : nothing}
+    ${queries.map(
+      (
+        label,
+        i,
+      ) => svg`${i === query ? svg`<rect x="2" y=${y(i) - 11} width=${left - 6} height="22" rx="6" fill=${css(mixed(colors.paper, colors.roles.query, 0.16))}></rect>` : nothing}
       ${label_text(left - 10, y(i) + 5, "end", css(i === query ? colors.ink : colors.faint), label, i === query ? 700 : 400)}
-      ${target(0, i, left, () => drawn.pick(i, key))}`)}
-    ${keys.map((label, j) => svg`<rect x=${right + 4} y=${y(j) - 11} width=${width - right - 8} height="22" rx="6" fill=${css(row ? mixed(colors.paper, colors.roles.weight, 0.45 * (row[j] ?? 0)) : colors.paper)}></rect>
+      ${target(0, i, left, () => drawn.pick(i, key))}`,
+    )}
+    ${keys.map(
+      (
+        label,
+        j,
+      ) => svg`<rect x=${right + 4} y=${y(j) - 11} width=${width - right - 8} height="22" rx="6" fill=${css(row ? mixed(colors.paper, colors.roles.weight, 0.45 * (row[j] ?? 0)) : colors.paper)}></rect>
       ${label_text(right + 10, y(j) + 5, "start", css(row || j === key ? colors.ink : colors.faint), label, j === key ? 700 : 400)}
-      ${target(right, j, width - right, () => drawn.pick(query, j))}`)}
+      ${target(right, j, width - right, () => drawn.pick(query, j))}`,
+    )}
   </svg>`;
 }
 
@@ -48,7 +61,10 @@ export function row_picture(drawn: Drawn): TemplateResult {
   const { colors } = screen;
   const query = Math.max(0, drawn.query);
   const row = weights[query] ?? [];
-  const left = width_of(keys) + 8, across = screen.narrow ? 110 : 380, width = left + across + 76, height = 44 + kRow * keys.length;
+  const left = width_of(keys) + 8,
+    across = screen.narrow ? 110 : 380,
+    width = left + across + 76,
+    height = 44 + kRow * keys.length;
   const most = Math.max(largest(row), 1e-9);
   const bar = (weight: number, j: number): TemplateResult => {
     const y = 36 + kRow * j;

@@ -36,9 +36,11 @@ function start(report: Report): void {
     history.replaceState(null, "", format_address(address));
     draw();
   };
+  // On paper the colours are the light ones, whatever the screen has.
   const print_all = (all: boolean) => () => {
     printing = all;
-    draw();
+    document.documentElement.toggleAttribute("data-printing", all);
+    recolor();
   };
   const recolor = (): void => {
     colors = read_colors();

@@ -28,7 +28,15 @@ export const width_of = (labels: readonly string[]): number =>
   Math.min(8 * kLongest, 12 + 7.6 * Math.max(1, ...labels.map((label) => [...label].length)));
 
 // Keeps a label whose letters run from right to left on its side of the map.
-export const label_text = (x: number, y: number, end: "start" | "end", fill: string, text: string, weight = 400, turn = ""): TemplateResult =>
+export const label_text = (
+  x: number,
+  y: number,
+  end: "start" | "end",
+  fill: string,
+  text: string,
+  weight = 400,
+  turn = "",
+): TemplateResult =>
   svg`<text x=${x} y=${y} text-anchor=${end} fill=${fill} font-weight=${weight} transform=${turn || nothing} unicode-bidi="plaintext">${short(text)}</text>`;
 
 export function map_picture(drawn: Drawn): TemplateResult {
@@ -37,23 +45,53 @@ export function map_picture(drawn: Drawn): TemplateResult {
   const most = Math.max(queries.length, keys.length);
   const cell = clamp(drawn.room / most, most > 64 ? 4 : 18, 44);
   const every = Math.max(1, Math.ceil(14 / cell)); // one label each so many
-  const left = width_of(queries), top = width_of(keys) * 0.8 + 10;
-  const width = left + cell * keys.length + top * 0.75, height = top + cell * queries.length + 8;
+  const left = width_of(queries),
+    top = width_of(keys) * 0.8 + 10;
+  const width = left + cell * keys.length + top * 0.75,
+    height = top + cell * queries.length + 8;
   const numbers = screen.address.numbers && cell >= 34;
   const click = (event: MouseEvent): void => {
     const box = (event.currentTarget as Element).getBoundingClientRect();
-    const column = ((event.clientX - box.left) / box.width) * keys.length, row = ((event.clientY - box.top) / box.height) * queries.length;
+    const column = ((event.clientX - box.left) / box.width) * keys.length,
+      row = ((event.clientY - box.top) / box.height) * queries.length;
     drawn.pick(clamp(row, 0, queries.length - 1), clamp(column, 0, keys.length - 1));
   };
   const labels = [
-    ...queries.map((label, i) => (i % every === 0 || i === query ? label_text(left - 8, top + cell * (i + 0.5) + 4, "end", css(i === query ? colors.ink : colors.faint), label, i === query ? 700 : 400) : nothing)),
+    ...queries.map((label, i) =>
+      i % every === 0 || i === query
+        ? label_text(
+            left - 8,
+            top + cell * (i + 0.5) + 4,
+            "end",
+            css(i === query ? colors.ink : colors.faint),
+            label,
+            i === query ? 700 : 400,
+          )
+        : nothing,
+    ),
     ...keys.map((label, j) => {
-      const x = left + cell * (j + 0.5), y = top - 7;
-      return j % every === 0 || j === key ? label_text(x, y, "start", css(j === key ? colors.ink : colors.faint), label, j === key ? 700 : 400, `rotate(-50 ${x} ${y})`) : nothing;
+      const x = left + cell * (j + 0.5),
+        y = top - 7;
+      return j % every === 0 || j === key
+        ? label_text(
+            x,
+            y,
+            "start",
+            css(j === key ? colors.ink : colors.faint),
+            label,
+            j === key ? 700 : 400,
+            `rotate(-50 ${x} ${y})`,
+          )
+        : nothing;
     }),
   ];
   const texts = numbers
-    ? weights.flatMap((row, i) => row.map((weight, j) => svg`<text x=${left + cell * (j + 0.5)} y=${top + cell * (i + 0.5) + 4} text-anchor="middle" font-size="11" fill=${css(readable(colors, heat(colors, weight)))}>${Number.isFinite(weight) ? weight.toFixed(2).replace(/^0/, "") : number_text(weight)}</text>`))
+    ? weights.flatMap((row, i) =>
+        row.map(
+          (weight, j) =>
+            svg`<text x=${left + cell * (j + 0.5)} y=${top + cell * (i + 0.5) + 4} text-anchor="middle" font-size="11" fill=${css(readable(colors, heat(colors, weight)))}>${Number.isFinite(weight) ? weight.toFixed(2).replace(/^0/, "") : number_text(weight)}</text>`,
+        ),
+      )
     : [];
   return svg`<svg width=${width} height=${height} viewBox="0 0 ${width} ${height}" font-family=${kFont} font-size="12.5">
     <rect width=${width} height=${height} fill=${css(colors.paper)}></rect>

@@ -23,7 +23,8 @@ function numbers_of(window: Window): number[] {
   return all;
 }
 
-const id_at = (window: Window, row: number, column: number): string => cell_id(window.tensor.name, window.index(row, column));
+const id_at = (window: Window, row: number, column: number): string =>
+  cell_id(window.tensor.name, window.index(row, column));
 
 // Where the chosen cell is in this window.
 function place_of(window: Window, chosen: string): [number, number] | null {
@@ -37,7 +38,12 @@ function place_of(window: Window, chosen: string): [number, number] | null {
 }
 
 // Where a key leads from here; null: it is not ours.
-export function moved(key: string, [row, column]: [number, number], height: number, width: number): [number, number] | null {
+export function moved(
+  key: string,
+  [row, column]: [number, number],
+  height: number,
+  width: number,
+): [number, number] | null {
   const to: Record<string, [number, number]> = {
     ArrowUp: [row - 1, column],
     ArrowDown: [row + 1, column],
@@ -55,7 +61,8 @@ function on_key(event: KeyboardEvent, window: Window, use: MatrixUse, place: [nu
     event.preventDefault();
     return use.leave(event.key === "PageDown" ? 1 : -1);
   }
-  const next = event.ctrlKey || event.altKey || event.metaKey ? null : moved(event.key, place, window.height, window.width);
+  const next =
+    event.ctrlKey || event.altKey || event.metaKey ? null : moved(event.key, place, window.height, window.width);
   if (!next) return;
   event.preventDefault();
   const figure = event.currentTarget as HTMLElement;
@@ -63,7 +70,14 @@ function on_key(event: KeyboardEvent, window: Window, use: MatrixUse, place: [nu
   figure.querySelector<HTMLElement>("[aria-selected=true]")?.focus();
 }
 
-function cell(window: Window, use: MatrixUse, row: number, column: number, most: number, stop: boolean): TemplateResult {
+function cell(
+  window: Window,
+  use: MatrixUse,
+  row: number,
+  column: number,
+  most: number,
+  stop: boolean,
+): TemplateResult {
   const value = value_at(window, row, column);
   const id = id_at(window, row, column);
   const chosen = id === use.chosen;
@@ -75,7 +89,9 @@ function cell(window: Window, use: MatrixUse, row: number, column: number, most:
     .style=${`--part:${Number.isFinite(value) && most > 0 ? Math.abs(value / most).toFixed(3) : 0}`}
     @click=${() => use.pick(id)}
     @focus=${() => chosen || use.pick(id)}
-  >${use.screen.address.numbers ? cell_text(value) : html`<span class="veiled">${cell_text(value)}</span>`}</td>`;
+  >
+    ${use.screen.address.numbers ? cell_text(value) : html`<span class="veiled">${cell_text(value)}</span>`}
+  </td>`;
 }
 
 function table(window: Window, use: MatrixUse, most: number): TemplateResult {
@@ -84,15 +100,36 @@ function table(window: Window, use: MatrixUse, most: number): TemplateResult {
   const columns = window.columns.length === window.width ? window.columns : [];
   const rows = window.rows.length === window.height ? window.rows : [];
   const label = `${window.title}, ${window.height} x ${window.width}`;
-  return html`<div class="scroll"><table role="grid" aria-label=${label} class="numbers" @keydown=${(event: KeyboardEvent) => on_key(event, window, use, stop)}>
-    ${columns.length > 0 ? html`<thead><tr>${rows.length > 0 ? html`<td></td>` : nothing}${columns.map((name) => html`<th scope="col"><bdi>${name}</bdi></th>`)}</tr></thead>` : nothing}
-    <tbody>
-      ${Array.from({ length: window.height }, (_, r) => html`<tr>
-        ${rows.length > 0 ? html`<th scope="row"><bdi>${rows[r]}</bdi></th>` : nothing}
-        ${Array.from({ length: window.width }, (_x, c) => cell(window, use, r, c, most, r === stop[0] && c === stop[1]))}
-      </tr>`)}
-    </tbody>
-  </table></div>`;
+  return html`<div class="scroll">
+    <table
+      role="grid"
+      aria-label=${label}
+      class="numbers"
+      @keydown=${(event: KeyboardEvent) => on_key(event, window, use, stop)}
+    >
+      ${columns.length > 0
+        ? html`<thead>
+            <tr>
+              ${rows.length > 0 ? html`<td></td>` : nothing}${columns.map(
+                (name) => html`<th scope="col"><bdi>${name}</bdi></th>`,
+              )}
+            </tr>
+          </thead>`
+        : nothing}
+      <tbody>
+        ${Array.from(
+          { length: window.height },
+          (_, r) =>
+            html`<tr>
+              ${rows.length > 0 ? html`<th scope="row"><bdi>${rows[r]}</bdi></th>` : nothing}
+              ${Array.from({ length: window.width }, (_x, c) =>
+                cell(window, use, r, c, most, r === stop[0] && c === stop[1]),
+              )}
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
 }
 
 // One small square a number. The chosen one and those it comes from are framed.
@@ -110,18 +147,31 @@ function heat_map(window: Window, use: MatrixUse, most: number): TemplateResult 
       if (use.lit.has(id_at(window, r, c))) lit.push(svg`<rect class="lit" x=${c} y=${r} width="1" height="1"></rect>`);
     }
   }
-  const name = place ? `${window.rows[place[0]] ?? `row ${place[0] + 1}`}, number ${place[1] + 1}: ${number_text(value_at(window, ...place))}` : "no number chosen";
+  const name = place
+    ? `${window.rows[place[0]] ?? `row ${place[0] + 1}`}, number ${place[1] + 1}: ${number_text(value_at(window, ...place))}`
+    : "no number chosen";
   const click = (event: MouseEvent): void => {
     const box = (event.currentTarget as Element).getBoundingClientRect();
-    const c = ((event.clientX - box.left) / box.width) * width, r = ((event.clientY - box.top) / box.height) * height;
+    const c = ((event.clientX - box.left) / box.width) * width,
+      r = ((event.clientY - box.top) / box.height) * height;
     use.pick(id_at(window, clamp(r, 0, height - 1), clamp(c, 0, width - 1)));
   };
-  return html`<div class="heat" role="application" tabindex="0" aria-label=${`${window.title}, ${height} x ${width}, arrow keys choose a number; ${name}`}
-      @keydown=${(event: KeyboardEvent) => on_key(event, window, use, place ?? [0, 0])}>
-    <svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="none" .style=${`--across:${width};--down:${height}`} @click=${click} aria-hidden="true">
+  return html`<div
+    class="heat"
+    role="application"
+    tabindex="0"
+    aria-label=${`${window.title}, ${height} x ${width}, arrow keys choose a number; ${name}`}
+    @keydown=${(event: KeyboardEvent) => on_key(event, window, use, place ?? [0, 0])}
+  >
+    <svg
+      viewBox="0 0 ${width} ${height}"
+      preserveAspectRatio="none"
+      .style=${`--across:${width};--down:${height}`}
+      @click=${click}
+      aria-hidden="true"
+    >
       <image href=${image} width=${width} height=${height} preserveAspectRatio="none"></image>
-      ${lit}
-      ${place ? svg`<rect class="chosen" x=${place[1]} y=${place[0]} width="1" height="1"></rect>` : nothing}
+      ${lit} ${place ? svg`<rect class="chosen" x=${place[1]} y=${place[0]} width="1" height="1"></rect>` : nothing}
     </svg>
     ${place ? html`<p class="heat-name"><bdi>${name}</bdi></p>` : nothing}
   </div>`;
@@ -132,10 +182,14 @@ export function matrix(window: Window, use: MatrixUse): TemplateResult {
   const small = window.width <= kMostColumns && window.height * window.width <= kMostCells;
   const shape = window.tensor.shape.slice(window.lead.length).join(" x ") || "1";
   return html`<figure class="matrix role-${window.role}">
-    <figcaption><span class="letter" aria-hidden="true">${kLetters[window.role]}</span><span class="name">${window.title}</span>
-      <span class="shape">${shape}</span>${window.tensor.substituted ? html`<span class="tag">put in</span>` : nothing}</figcaption>
+    <figcaption>
+      <span class="letter" aria-hidden="true">${kLetters[window.role]}</span><span class="name">${window.title}</span>
+      <span class="shape">${shape}</span>${window.tensor.substituted ? html`<span class="tag">put in</span>` : nothing}
+    </figcaption>
     ${window.tensor.values === null
       ? html`<p class="hint">Too many numbers to keep; <code>--full</code> writes them.</p>`
-      : small ? table(window, use, most) : heat_map(window, use, most)}
+      : small
+        ? table(window, use, most)
+        : heat_map(window, use, most)}
   </figure>`;
 }

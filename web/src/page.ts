@@ -12,7 +12,13 @@ import type { Screen, Shown } from "./screen";
 import { steps_view } from "./steps";
 import { translation_view } from "./translation";
 
-const kTitles: Record<View, string> = { steps: "Steps", heads: "Heads", head: "Head", translation: "Translation", picture: "Picture" };
+const kTitles: Record<View, string> = {
+  steps: "Steps",
+  heads: "Heads",
+  head: "Head",
+  translation: "Translation",
+  picture: "Picture",
+};
 
 export function views_of(explanation: Explanation): View[] {
   if (explanation.kind !== "heads") return [explanation.kind];
@@ -28,16 +34,26 @@ function shown_of(view: View, explanation: Explanation, screen: Screen): Shown {
     case "picture":
       return picture_view(explanation, screen);
     case "heads":
-      return view === "translation" && explanation.translation ? translation_view(explanation, explanation.translation, screen) : heads_view(explanation, screen);
+      return view === "translation" && explanation.translation
+        ? translation_view(explanation, explanation.translation, screen)
+        : heads_view(explanation, screen);
   }
 }
 
 function faults(lines: readonly string[]): TemplateResult | typeof nothing {
-  return lines.length === 0 ? nothing : html`<div class="faults" role="alert">${lines.map((line) => html`<p>${line}</p>`)}</div>`;
+  return lines.length === 0
+    ? nothing
+    : html`<div class="faults" role="alert">${lines.map((line) => html`<p>${line}</p>`)}</div>`;
 }
 
 export function failed_page(title: string, fault: string): TemplateResult {
-  return html`<header class="top"><div><span class="mark">qkv</span><h1>${title}</h1></div></header><main>${faults([fault])}</main>`;
+  return html`<header class="top">
+      <div>
+        <span class="mark">qkv</span>
+        <h1>${title}</h1>
+      </div>
+    </header>
+    <main>${faults([fault])}</main>`;
 }
 
 function tools(shown: Shown, screen: Screen): TemplateResult {
@@ -46,7 +62,13 @@ function tools(shown: Shown, screen: Screen): TemplateResult {
     if (drawn) save(shown.name, drawn);
   };
   return html`<div class="tools" role="group" aria-label="This view">
-    <label class="check"><input type="checkbox" .checked=${screen.address.numbers} @change=${(event: Event) => screen.go({ numbers: (event.target as HTMLInputElement).checked })} />Numbers</label>
+    <label class="check"
+      ><input
+        type="checkbox"
+        .checked=${screen.address.numbers}
+        @change=${(event: Event) => screen.go({ numbers: (event.target as HTMLInputElement).checked })}
+      />Numbers</label
+    >
     <button class="plain" @click=${picture(save_svg)}>SVG</button>
     <button class="plain" @click=${picture(save_png)}>PNG</button>
     <button class="plain" @click=${() => save_csv(shown.name, shown.tables())}>CSV</button>
@@ -63,18 +85,48 @@ export function page(report: Report, screen: Screen): TemplateResult {
   const view = views.includes(address.view as View) ? (address.view as View) : (views[0] as View);
   const shown = shown_of(view, explanation, screen);
   const link = (patch: Partial<Address>): string => format_address({ ...address, ...patch });
-  return html`
-    <a class="skip" href="#content" @click=${(event: Event) => { event.preventDefault(); document.getElementById("content")?.focus(); }}>To the content</a>
+  return html` <a
+      class="skip"
+      href="#content"
+      @click=${(event: Event) => {
+        event.preventDefault();
+        document.getElementById("content")?.focus();
+      }}
+      >To the content</a
+    >
     <header class="top">
-      <div><span class="mark">qkv</span><h1><bdi>${report.title}</bdi></h1></div>
+      <div>
+        <span class="mark">qkv</span>
+        <h1><bdi>${report.title}</bdi></h1>
+      </div>
       ${tools(shown, screen)}
     </header>
     <nav aria-label="Views">
       ${report.explanations.length > 1
-        ? html`<label>Explanation <select @change=${(event: Event) => screen.go({ of: Number((event.target as HTMLSelectElement).value), view: "", cell: "", token: -1, key: -1, head: "", attention: "" })}>
-            ${report.explanations.map((one, i) => html`<option value=${i} ?selected=${i === of}>${i + 1}: ${short(one.title, 60)}</option>`)}</select></label>`
+        ? html`<label
+            >Explanation
+            <select
+              @change=${(event: Event) =>
+                screen.go({
+                  of: Number((event.target as HTMLSelectElement).value),
+                  view: "",
+                  cell: "",
+                  token: -1,
+                  key: -1,
+                  head: "",
+                  attention: "",
+                })}
+            >
+              ${report.explanations.map(
+                (one, i) => html`<option value=${i} ?selected=${i === of}>${i + 1}: ${short(one.title, 60)}</option>`,
+              )}
+            </select></label
+          >`
         : nothing}
-      ${views.map((one) => html`<a href=${link({ view: one })} aria-current=${one === view ? "page" : "false"}>${kTitles[one]}</a>`)}
+      ${views.map(
+        (one) =>
+          html`<a href=${link({ view: one })} aria-current=${one === view ? "page" : "false"}>${kTitles[one]}</a>`,
+      )}
     </nav>
     ${faults(report.faults)}
     <main id="content" tabindex="-1">
@@ -83,7 +135,10 @@ export function page(report: Report, screen: Screen): TemplateResult {
     </main>
     <footer>
       ${report.left_out.map((line) => html`<p>${line}</p>`)}
-      ${report.command ? html`<p>The command of this view: <code>${report.command}${shown.options}</code></p>` : nothing}
-      <p>qkv ${explanation.version}, ${explanation.dtype}, CPU target ${explanation.target}. This page asks no network for anything.</p>
+      ${report.command ? html`<p>The command of this view: <code>${shown.command(report.command)}</code></p>` : nothing}
+      <p>
+        qkv ${explanation.version}, ${explanation.dtype}, CPU target ${explanation.target}. This page asks no network
+        for anything.
+      </p>
     </footer>`;
 }

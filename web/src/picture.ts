@@ -5,13 +5,20 @@ import type { Picture } from "./explanation";
 import { pixel_image } from "./grid";
 import { moved } from "./matrices";
 import { clamp, largest, number_text } from "./numbers";
+import { command_with } from "./command";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
 
-const kLarge = 460, kSmall = 96; // pixels
+const kLarge = 460,
+  kSmall = 96; // pixels
 
 // From nothing to the largest weight, as seen over any picture: dark, violet, orange, light yellow.
-const kHeat: readonly Rgb[] = [[10, 6, 36], [120, 28, 109], [237, 105, 37], [252, 255, 164]];
+const kHeat: readonly Rgb[] = [
+  [10, 6, 36],
+  [120, 28, 109],
+  [237, 105, 37],
+  [252, 255, 164],
+];
 function hot(part: number): Rgb {
   const at = Math.max(0, Math.min(1, part)) * (kHeat.length - 1);
   const from = Math.min(Math.floor(at), kHeat.length - 2);
@@ -28,14 +35,31 @@ interface Layer {
 function layers_of(picture: Picture): Layer[] {
   const most = largest(picture.heads.flatMap((head) => head.patches.flat()));
   return [
-    { id: "rollout", title: "Through all layers (rollout)", patches: picture.rollout, most: largest(picture.rollout.flat()) },
-    ...picture.heads.map((head) => ({ id: `${head.layer}.${head.head}`, title: `Layer ${head.layer}, head ${head.head}`, patches: head.patches, most })),
+    {
+      id: "rollout",
+      title: "Through all layers (rollout)",
+      patches: picture.rollout,
+      most: largest(picture.rollout.flat()),
+    },
+    ...picture.heads.map((head) => ({
+      id: `${head.layer}.${head.head}`,
+      title: `Layer ${head.layer}, head ${head.head}`,
+      patches: head.patches,
+      most,
+    })),
   ];
 }
 
-function drawn(picture: Picture, layer: Layer, size: number, chosen: number, pick?: (patch: number) => void): TemplateResult {
+function drawn(
+  picture: Picture,
+  layer: Layer,
+  size: number,
+  chosen: number,
+  pick?: (patch: number) => void,
+): TemplateResult {
   const [rows, columns] = picture.grid;
-  const height = picture.pixels.length || rows, width = picture.pixels[0]?.length || columns;
+  const height = picture.pixels.length || rows,
+    width = picture.pixels[0]?.length || columns;
   const scale = size / Math.max(height, width);
   const [across, down] = [(width * scale) / columns, (height * scale) / rows];
   const patch = (weight: number, r: number, c: number): TemplateResult => {
@@ -72,14 +96,43 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
   const body = html`<div class="split picture-view">
     <section class="card" aria-label="The picture">
       <h2>${layer.title}</h2>
-      <p class="hint">What ${of} attends to.${head ? html` To the class token: ${number_text(head.to_class)}; entropy ${number_text(head.entropy, 2)} nats.` : nothing}</p>
-      <div class="large" role="application" tabindex="0" aria-label=${`${layer.title}: ${rows} x ${columns} patches, arrow keys choose one`} @keydown=${on_key}>${drawn(picture, layer, size, chosen, pick)}</div>
-      <div class="legend" aria-hidden="true"><span>0</span><span class="ramp" .style=${ramp}></span><span>${number_text(layer.most)}</span></div>
-      <p class="said-of-head" aria-live="polite">${chosen >= 0 ? html`Patch ${Math.floor(chosen / columns)},${chosen % columns}: <strong class="weight-of-cell">${screen.address.numbers ? number_text(weight ?? NaN) : nothing}</strong>` : html`<span class="hint">Choose a patch to read its weight.</span>`}</p>
+      <p class="hint">
+        What ${of} attends
+        to.${head
+          ? html` To the class token: ${number_text(head.to_class)}; entropy ${number_text(head.entropy, 2)} nats.`
+          : nothing}
+      </p>
+      <div
+        class="large"
+        role="application"
+        tabindex="0"
+        aria-label=${`${layer.title}: ${rows} x ${columns} patches, arrow keys choose one`}
+        @keydown=${on_key}
+      >
+        ${drawn(picture, layer, size, chosen, pick)}
+      </div>
+      <div class="legend" aria-hidden="true">
+        <span>0</span><span class="ramp" .style=${ramp}></span><span>${number_text(layer.most)}</span>
+      </div>
+      <p class="said-of-head" aria-live="polite">
+        ${chosen >= 0
+          ? html`Patch ${Math.floor(chosen / columns)},${chosen % columns}:
+              <strong class="weight-of-cell">${screen.address.numbers ? number_text(weight ?? NaN) : nothing}</strong>`
+          : html`<span class="hint">Choose a patch to read its weight.</span>`}
+      </p>
     </section>
-    <section class="card" aria-label="All heads"><h2>All heads</h2><p class="hint">Heads on one scale; the rollout on its own.</p>
-      <div class="tiles">${layers.map((one) => html`<button class="tile" aria-pressed=${one === layer} @click=${() => screen.go({ head: one.id })}>
-        <span class="small-picture" aria-hidden="true">${drawn(picture, one, kSmall, -1)}</span><span class="tile-name">${one.id}</span></button>`)}</div>
+    <section class="card" aria-label="All heads">
+      <h2>All heads</h2>
+      <p class="hint">Heads on one scale; the rollout on its own.</p>
+      <div class="tiles">
+        ${layers.map(
+          (one) =>
+            html`<button class="tile" aria-pressed=${one === layer} @click=${() => screen.go({ head: one.id })}>
+              <span class="small-picture" aria-hidden="true">${drawn(picture, one, kSmall, -1)}</span
+              ><span class="tile-name">${one.id}</span>
+            </button>`,
+        )}
+      </div>
     </section>
   </div>`;
   return {
@@ -87,6 +140,6 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
     name: `picture-${layer.id.replace(".", "-")}`,
     tables: () => layers.map((one) => table_of(one.title, [], [], rows, columns, (r, c) => one.patches[r]?.[c] ?? NaN)),
     picture: () => drawn(picture, layer, kLarge, chosen),
-    options: "",
+    command: (report) => command_with(report, head ? ` --layer ${head.layer} --head ${head.head}` : "", ""),
   };
 }

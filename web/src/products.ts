@@ -44,7 +44,8 @@ class Rules {
   // One product per k of two numbers.
   products(n: number, left: (k: number) => Cell, right: (k: number) => Cell, label: (k: number) => string): Term[] {
     return count(n).map((k) => {
-      const a = left(k), b = right(k);
+      const a = left(k),
+        b = right(k);
       const [x, y] = [this.tensors.at(a.name, ...a.index), this.tensors.at(b.name, ...b.index)];
       return {
         label: label(k),
@@ -68,19 +69,25 @@ class Rules {
     const query = (d: number): Cell => ({ name: "query", index: [...lead, i, d] });
     const key = (d: number): Cell => ({ name: "key", index: [...lead, j, d] });
     const size = tensors.size("query", -1);
-    const all = (cell: (d: number) => Cell, n: number): string[] => count(n).map((d) => cell_id(cell(d).name, cell(d).index));
+    const all = (cell: (d: number) => Cell, n: number): string[] =>
+      count(n).map((d) => cell_id(cell(d).name, cell(d).index));
     const at = (cell: Cell): number => tensors.at(cell.name, ...cell.index);
     const sum = (name: string, row: number, cell: (d: number) => Cell, n: number, from = 0): number =>
       count(n).reduce((total, d) => total + tensors.at(name, row, from + d) * at(cell(d)), 0);
     const key_size = tensors.size("key", -1);
     if (this.walk.score === "bilinear" && tensors.has("score_w")) {
       return count(size).map((d) => {
-        const a = at(query(d)), b = sum("score_w", d, key, key_size);
+        const a = at(query(d)),
+          b = sum("score_w", d, key, key_size);
         return {
           label: `number ${d + 1}`,
           factors: [num(a, "query"), word(" x "), num(b, "key")],
           value: a * b,
-          from: [cell_id("query", query(d).index), ...all(key, key_size), ...count(key_size).map((e) => cell_id("score_w", [d, e]))],
+          from: [
+            cell_id("query", query(d).index),
+            ...all(key, key_size),
+            ...count(key_size).map((e) => cell_id("score_w", [d, e])),
+          ],
         };
       });
     }
@@ -92,12 +99,18 @@ class Rules {
           : tensors.has("score_w")
             ? sum("score_w", h, query, size) + sum("score_w", h, key, key_size, size)
             : at(query(h)) + at(key(h));
-        const a = tensors.at(v, h), b = Math.tanh(inner);
+        const a = tensors.at(v, h),
+          b = Math.tanh(inner);
         return {
           label: `number ${h + 1}`,
           factors: [num(a, "score"), word(" x tanh("), num(inner, "score"), word(")")],
           value: a * b,
-          from: [cell_id(v, [h]), ...(v === "v" ? [cell_id("query", query(h).index), cell_id("key", key(h).index)] : [...all(query, size), ...all(key, key_size)])],
+          from: [
+            cell_id(v, [h]),
+            ...(v === "v"
+              ? [cell_id("query", query(h).index), cell_id("key", key(h).index)]
+              : [...all(query, size), ...all(key, key_size)]),
+          ],
         };
       });
     }
@@ -105,7 +118,8 @@ class Rules {
   }
 
   score_formula(): Piece[] {
-    const q = word("query", "query"), k = word("key", "key");
+    const q = word("query", "query"),
+      k = word("key", "key");
     const w = this.tensors.has("score_w");
     switch (this.walk.score) {
       case "additive":
@@ -122,7 +136,8 @@ class Rules {
   }
 }
 
-type Rule = Pick<Derivation, "formula" | "terms"> & Partial<Pick<Derivation, "then" | "note">> & { result?: (sum: number) => number };
+type Rule = Pick<Derivation, "formula" | "terms"> &
+  Partial<Pick<Derivation, "then" | "note">> & { result?: (sum: number) => number };
 
 function rule_of(walk: Walk, { name, index }: Cell): Rule | null {
   const { tensors, scale } = walk;
@@ -136,34 +151,73 @@ function rule_of(walk: Walk, { name, index }: Cell): Rule | null {
   if (name === "embedded" && given("w_embed", "inputs")) {
     return {
       formula: [word("embedded", "input"), word(" = w_embed x "), word("input", "input")],
-      terms: rules.products(tensors.size("inputs", 1), (k) => ({ name: "inputs", index: [i, k] }), (k) => ({ name: "w_embed", index: [j, k] }), (k) => `number ${k + 1}`),
+      terms: rules.products(
+        tensors.size("inputs", 1),
+        (k) => ({ name: "inputs", index: [i, k] }),
+        (k) => ({ name: "w_embed", index: [j, k] }),
+        (k) => `number ${k + 1}`,
+      ),
     };
   }
   if (projected && index.length === 2 && given(base, `w_${projected}`)) {
     const bias = rules.bias(`b_${projected}`, j);
     return {
-      formula: [word(projected, projected), word(` = ${base} x `), word(`w_${projected}`, projected), word(bias.length > 0 ? ` + b_${projected}` : "")],
-      terms: [...rules.products(tensors.size(base, 1), (k) => ({ name: base, index: [i, k] }), (k) => ({ name: `w_${projected}`, index: [k, j] }), (k) => `number ${k + 1}`), ...bias],
+      formula: [
+        word(projected, projected),
+        word(` = ${base} x `),
+        word(`w_${projected}`, projected),
+        word(bias.length > 0 ? ` + b_${projected}` : ""),
+      ],
+      terms: [
+        ...rules.products(
+          tensors.size(base, 1),
+          (k) => ({ name: base, index: [i, k] }),
+          (k) => ({ name: `w_${projected}`, index: [k, j] }),
+          (k) => `number ${k + 1}`,
+        ),
+        ...bias,
+      ],
     };
   }
   if (projected && index.length === 3 && given(`projected ${projected}`)) {
     const from: Cell = { name: `projected ${projected}`, index: [j, i * tensors.size(name, -1) + d] };
-    return copy(walk, from, [word(projected, projected), word(` of head ${i + 1} = the same number of `), word(from.name, projected)]);
+    return copy(walk, from, [
+      word(projected, projected),
+      word(` of head ${i + 1} = the same number of `),
+      word(from.name, projected),
+    ]);
   }
   if ((name === "scores" || name === "logits") && given("query", "key")) {
-    const lead = index.slice(0, -2), [row = 0, column = 0] = index.slice(-2);
+    const lead = index.slice(0, -2),
+      [row = 0, column = 0] = index.slice(-2);
     const scaled = name === "logits" && scale !== 1;
-    const formula = [word(name === "logits" ? "logit" : "score", "score"), word(" = "), ...rules.score_formula(), word(scaled ? ` x ${number_text(scale)}` : "")];
+    const formula = [
+      word(name === "logits" ? "logit" : "score", "score"),
+      word(" = "),
+      ...rules.score_formula(),
+      word(scaled ? ` x ${number_text(scale)}` : ""),
+    ];
     const hidden = walk.mask?.hidden[row]?.[column] ?? 0;
     const value = tensors.at(name, ...index);
     const then = scaled ? [word(` x ${number_text(scale)}`)] : [];
     const result = (sum: number): number => (scaled ? sum * scale : sum);
     if (name === "logits" && value === -Infinity) {
       const why = hidden > 0 ? walk.mask?.rules[hidden - 1] : undefined;
-      return { formula, terms: rules.score(lead, row, column), then: [...then, word(", hidden")], result: () => -Infinity, note: why ?? "The mask hides this key." };
+      return {
+        formula,
+        terms: rules.score(lead, row, column),
+        then: [...then, word(", hidden")],
+        result: () => -Infinity,
+        note: why ?? "The mask hides this key.",
+      };
     }
     if (name === "logits" && tensors.get("scores")?.substituted) {
-      return { formula: [word("logit", "score"), word(" = score"), word(scaled ? ` x ${number_text(scale)}` : "")], terms: copy(walk, { name: "scores", index }, []).terms, then, result };
+      return {
+        formula: [word("logit", "score"), word(" = score"), word(scaled ? ` x ${number_text(scale)}` : "")],
+        terms: copy(walk, { name: "scores", index }, []).terms,
+        then,
+        result,
+      };
     }
     return { formula, terms: rules.score(lead, row, column), then, result };
   }
@@ -172,48 +226,100 @@ function rule_of(walk: Walk, { name, index }: Cell): Rule | null {
     const most = Math.max(...logits);
     return {
       formula: [word("log_sum_exp", "score"), word(" = log of the sum of exp("), word("logit", "score"), word(")")],
-      terms: logits.map((logit, k) => ({ label: rules.row("key", k), factors: [word("exp("), num(logit, "score"), word(")")], value: Math.exp(logit), from: [cell_id("logits", [i, k])] })),
+      terms: logits.map((logit, k) => ({
+        label: rules.row("key", k),
+        factors: [word("exp("), num(logit, "score"), word(")")],
+        value: Math.exp(logit),
+        from: [cell_id("logits", [i, k])],
+      })),
       then: [word(", its logarithm")],
       result: () => most + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - most), 0)), // exp(800) is too large
     };
   }
   if (name === "weights" && given("logits")) {
-    const lead = index.slice(0, -1), column = index.at(-1) as number;
+    const lead = index.slice(0, -1),
+      column = index.at(-1) as number;
     const logits = count(tensors.size("logits", -1)).map((k) => tensors.at("logits", ...lead, k));
     const most = Math.max(...logits);
-    const log_sum = tensors.has("log_sum_exp") ? tensors.at("log_sum_exp", ...lead) : most + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
+    const log_sum = tensors.has("log_sum_exp")
+      ? tensors.at("log_sum_exp", ...lead)
+      : most + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
     const logit = logits[column] as number;
     return {
-      formula: [word("weight", "weight"), word(" = exp("), word("logit", "score"), word(" - "), word("log_sum_exp", "score"), word("): its share of the sum of all exp(logit) of the row")],
-      terms: [{
-        label: rules.row("key", column),
-        factors: [word("exp("), num(logit, "score"), word(" - "), num(log_sum, "score"), word(")")],
-        value: logit === -Infinity ? 0 : Math.exp(logit - log_sum),
-        from: [cell_id("logits", index), ...(tensors.has("log_sum_exp") ? [cell_id("log_sum_exp", lead)] : [])],
-      }],
+      formula: [
+        word("weight", "weight"),
+        word(" = exp("),
+        word("logit", "score"),
+        word(" - "),
+        word("log_sum_exp", "score"),
+        word("): its share of the sum of all exp(logit) of the row"),
+      ],
+      terms: [
+        {
+          label: rules.row("key", column),
+          factors: [word("exp("), num(logit, "score"), word(" - "), num(log_sum, "score"), word(")")],
+          value: logit === -Infinity ? 0 : Math.exp(logit - log_sum),
+          from: [cell_id("logits", index), ...(tensors.has("log_sum_exp") ? [cell_id("log_sum_exp", lead)] : [])],
+        },
+      ],
     };
   }
   if (name === "weighted_values" && given("weights", "value")) {
     return {
-      formula: [word("weighted value", "output"), word(" = "), word("weight", "weight"), word(" x "), word("value", "value")],
-      terms: rules.products(1, () => ({ name: "weights", index: [i, j] }), () => ({ name: "value", index: [j, d] }), () => rules.row("value", j)),
+      formula: [
+        word("weighted value", "output"),
+        word(" = "),
+        word("weight", "weight"),
+        word(" x "),
+        word("value", "value"),
+      ],
+      terms: rules.products(
+        1,
+        () => ({ name: "weights", index: [i, j] }),
+        () => ({ name: "value", index: [j, d] }),
+        () => rules.row("value", j),
+      ),
     };
   }
   if (name === (heads ? "heads" : "output") && given("weights", "value")) {
-    const lead = index.slice(0, -2), [row = 0, column = 0] = index.slice(-2);
-    const terms = rules.products(tensors.size("value", -2), (k) => ({ name: "weights", index: [...lead, row, k] }), (k) => ({ name: "value", index: [...lead, k, column] }), (k) => rules.row("value", k));
-    if (tensors.has("weighted_values")) terms.forEach((term, k) => term.from.push(cell_id("weighted_values", [row, k, column])));
-    return { formula: [word("output", "output"), word(" = sum of "), word("weight", "weight"), word(" x "), word("value", "value")], terms };
+    const lead = index.slice(0, -2),
+      [row = 0, column = 0] = index.slice(-2);
+    const terms = rules.products(
+      tensors.size("value", -2),
+      (k) => ({ name: "weights", index: [...lead, row, k] }),
+      (k) => ({ name: "value", index: [...lead, k, column] }),
+      (k) => rules.row("value", k),
+    );
+    if (tensors.has("weighted_values"))
+      terms.forEach((term, k) => term.from.push(cell_id("weighted_values", [row, k, column])));
+    return {
+      formula: [
+        word("output", "output"),
+        word(" = sum of "),
+        word("weight", "weight"),
+        word(" x "),
+        word("value", "value"),
+      ],
+      terms,
+    };
   }
   if (name === "merged" && heads) {
     const size = tensors.size("heads", -1);
     const head = Math.floor(j / size);
-    return copy(walk, { name: "heads", index: [head, i, j % size] }, [word("merged", "output"), word(` = the same number of head ${head + 1}`)]);
+    return copy(walk, { name: "heads", index: [head, i, j % size] }, [
+      word("merged", "output"),
+      word(` = the same number of head ${head + 1}`),
+    ]);
   }
   if (name === "output" && given("merged", "w_out")) {
     return {
       formula: [word("output", "output"), word(" = merged x w_out")],
-      terms: rules.products(tensors.size("merged", 1), (k) => ({ name: "merged", index: [i, k] }), (k) => ({ name: "w_out", index: [k, j] }), (k) => `number ${k + 1}`),
+      terms: rules.products(
+        tensors.size("merged", 1),
+        (k) => ({ name: "merged", index: [i, k] }),
+        (k) => ({ name: "w_out", index: [k, j] }),
+        (k) => `number ${k + 1}`,
+      ),
     };
   }
   return null;
@@ -223,7 +329,10 @@ function rule_of(walk: Walk, { name, index }: Cell): Rule | null {
 function copy(walk: Walk, from: Cell, formula: Piece[]): Rule {
   const value = walk.tensors.at(from.name, ...from.index);
   const role = walk.tensors.get(from.name)?.role ?? "none";
-  return { formula, terms: [{ label: from.name, factors: [num(value, role)], value, from: [cell_id(from.name, from.index)] }] };
+  return {
+    formula,
+    terms: [{ label: from.name, factors: [num(value, role)], value, from: [cell_id(from.name, from.index)] }],
+  };
 }
 
 // Null: it was given, or put in by hand.

@@ -5,14 +5,16 @@ import { type Head, kScores, type Picture } from "./explanation";
 import { common_of, summary_of } from "./read_common";
 
 export function head_of(value: Json): Head {
-  const tokens = check.texts_of(value.tokens, "tokens"), keys = check.texts_of(value.keys, "keys");
+  const tokens = check.texts_of(value.tokens, "tokens"),
+    keys = check.texts_of(value.keys, "keys");
   const width = (name: string): number => {
     const rows = check.list_of(value[name], name, (row, at) => check.vector_of(row, at));
     return rows[0]?.length ?? 0;
   };
   const matrix = (name: string, rows: number, columns: number): number[][] =>
     check.matrix_of(value[name], name, rows, columns);
-  const size = width("query"), value_size = width("value");
+  const size = width("query"),
+    value_size = width("value");
   return {
     kind: "head",
     ...common_of(value),

@@ -12,7 +12,10 @@ function sequence_of(value: unknown, where: string): Sequence {
   if (word_of.some((word) => word >= words.length)) check.refuse(`${where}.word_of names a word that is not there`);
   const special = check.list_of(object.special, `${where}.special`, check.flag_of);
   if (special.length !== tokens.length) check.refuse(`${where}.special must have one entry per token`);
-  const [name, caption] = [check.text_of(object.name, `${where}.name`), check.text_of(object.caption, `${where}.caption`)];
+  const [name, caption] = [
+    check.text_of(object.name, `${where}.name`),
+    check.text_of(object.caption, `${where}.caption`),
+  ];
   return { name, caption, tokens, words, word_of, special };
 }
 
@@ -22,7 +25,8 @@ function attention_of(value: unknown, where: string, sequences: Sequence[]): Att
     const found = sequences.find((one) => one.name === name);
     return found ?? check.refuse(`${at} must name a sequence`);
   };
-  const queries = sequence(object.queries, `${where}.queries`), keys = sequence(object.keys, `${where}.keys`);
+  const queries = sequence(object.queries, `${where}.queries`),
+    keys = sequence(object.keys, `${where}.keys`);
   const entry = (one: unknown, at: string): HeadEntry => {
     const head = check.object_of(one, at);
     return {

@@ -1,7 +1,17 @@
 // An explanation step by step, read and checked.
 import * as check from "./check";
 import type { Json } from "./check";
-import { type Block, kRoles, kScores, type Mask, type Piece, type Pixels, type Section, type Steps, type Tensor } from "./explanation";
+import {
+  type Block,
+  kRoles,
+  kScores,
+  type Mask,
+  type Piece,
+  type Pixels,
+  type Section,
+  type Steps,
+  type Tensor,
+} from "./explanation";
 import { common_of } from "./read_common";
 
 function tensor_of(value: unknown, where: string): Tensor {
@@ -21,7 +31,10 @@ function tensor_of(value: unknown, where: string): Tensor {
 
 function piece_of(value: unknown, where: string): Piece {
   const object = check.object_of(value, where);
-  return { text: check.text_of(object.text, `${where}.text`), role: check.choice_of(object.role, `${where}.role`, kRoles) };
+  return {
+    text: check.text_of(object.text, `${where}.text`),
+    role: check.choice_of(object.role, `${where}.role`, kRoles),
+  };
 }
 
 function pixels_of(value: unknown, where: string): Pixels {

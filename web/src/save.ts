@@ -7,9 +7,19 @@ export interface Table {
   lines: string[][];
 }
 
-export function table_of(title: string, rows: readonly string[], columns: readonly string[], height: number, width: number, at: (row: number, column: number) => number): Table {
+export function table_of(
+  title: string,
+  rows: readonly string[],
+  columns: readonly string[],
+  height: number,
+  width: number,
+  at: (row: number, column: number) => number,
+): Table {
   const names = Array.from({ length: width }, (_, c) => columns[c] ?? String(c + 1));
-  const lines = Array.from({ length: height }, (_, r) => [rows[r] ?? String(r + 1), ...Array.from({ length: width }, (_x, c) => String(at(r, c)))]);
+  const lines = Array.from({ length: height }, (_, r) => [
+    rows[r] ?? String(r + 1),
+    ...Array.from({ length: width }, (_x, c) => String(at(r, c))),
+  ]);
   return { title, lines: [[title, ...names], ...lines] };
 }
 

@@ -18,5 +18,5 @@ export interface Shown {
   name: string; // of saved files: "head-1-0"
   tables(): Table[]; // as CSV
   picture(): TemplateResult | null; // an <svg> of its own, that needs no style
-  options: string; // what the command needs beyond that of the report to show this alone
+  command(report: string): string; // that shows this alone, from the one that wrote the report
 }

@@ -48,11 +48,17 @@ function stage_of(walk: Walk, section: Section, query: number): Stage {
   const one = about_one_query(walk, section);
   const shown = (tensor: Tensor): Window[] => {
     if (one && kPerQuery.includes(tensor.name)) {
-      const name = tensor.name === "weighted_values" ? tensor.name : tensor.rows[query] ?? tensor.name;
+      const name = tensor.name === "weighted_values" ? tensor.name : (tensor.rows[query] ?? tensor.name);
       return [window_of(tensor, [query], tensor.shape.length === 3 ? name : `${tensor.name}, ${name}`)];
     }
     if (tensor.name === "weighted_values") {
-      return [window_of(tensor, [query], `weighted_values, ${walk.tensors.get("query")?.rows[query] ?? `query ${query + 1}`}`)];
+      return [
+        window_of(
+          tensor,
+          [query],
+          `weighted_values, ${walk.tensors.get("query")?.rows[query] ?? `query ${query + 1}`}`,
+        ),
+      ];
     }
     return windows_of(tensor, (i) => `head ${i + 1}`);
   };
@@ -77,8 +83,11 @@ function stage_of(walk: Walk, section: Section, query: number): Stage {
 
 // The number that is chosen where the reader chose none: the first of the last matrix that is computed.
 function first_choice(walk: Walk, stage: Stage): string {
-  const computed = stage.now.filter((window) => window.height * window.width > 0 && derive(walk, { name: window.tensor.name, index: window.index(0, 0) }));
-  const window = stage.section.number <= 3 ? computed[0] ?? stage.now[0] : computed.at(-1) ?? stage.now[0];
+  const computed = stage.now.filter(
+    (window) =>
+      window.height * window.width > 0 && derive(walk, { name: window.tensor.name, index: window.index(0, 0) }),
+  );
+  const window = stage.section.number <= 3 ? (computed[0] ?? stage.now[0]) : (computed.at(-1) ?? stage.now[0]);
   return window ? cell_id(window.tensor.name, window.index(0, 0)) : "";
 }
 
@@ -87,45 +96,92 @@ function words(section: Section, skip: boolean): TemplateResult | typeof nothing
   const [lead, ...rest] = lines;
   if (!lead) return nothing;
   return html`<p class="lead">${pieces(lead)}</p>
-    ${rest.length > 0 ? html`<details class="lines"><summary>Line by line</summary><div class="scroll" tabindex="0" role="group" aria-label="Line by line">${rest.map((line) => html`<p>${pieces(line)}</p>`)}</div></details>` : nothing}`;
+    ${rest.length > 0
+      ? html`<details class="lines">
+          <summary>Line by line</summary>
+          <div class="scroll" tabindex="0" role="group" aria-label="Line by line">
+            ${rest.map((line) => html`<p>${pieces(line)}</p>`)}
+          </div>
+        </details>`
+      : nothing}`;
 }
 
 function remark(section: Section, use: MatrixUse): TemplateResult {
   const tensors = section.blocks.flatMap((block) => block.tensors);
-  return html`<section class="remark"><h3>${section.title}</h3>
-    <div class="scroll" tabindex="0" role="group" aria-label=${section.title}>${section.blocks.flatMap((block) => block.lines).map((line) => html`<p>${pieces(line)}</p>`)}</div>
-    ${tensors.length > 0 ? html`<div class="matrices">${tensors.flatMap((tensor) => windows_of(tensor, (i) => `head ${i + 1}`)).map((window) => matrix(window, use))}</div>` : nothing}
+  return html`<section class="remark">
+    <h3>${section.title}</h3>
+    <div class="scroll" tabindex="0" role="group" aria-label=${section.title}>
+      ${section.blocks.flatMap((block) => block.lines).map((line) => html`<p>${pieces(line)}</p>`)}
+    </div>
+    ${tensors.length > 0
+      ? html`<div class="matrices">
+          ${tensors
+            .flatMap((tensor) => windows_of(tensor, (i) => `head ${i + 1}`))
+            .map((window) => matrix(window, use))}
+        </div>`
+      : nothing}
   </section>`;
 }
 
 // The words of a step about another query than the first are the page's own.
 function title_of(walk: Walk, section: Section, query: number): string {
   const name = walk.tensors.get("inputs")?.rows[query] ?? `input ${query + 1}`;
-  const own: Record<number, string> = { 4: `Scores for ${name}`, 5: `Softmax for ${name}`, 6: `Weights times values for ${name}`, 7: `Sum to output ${query + 1}` };
-  return query > 0 && about_one_query(walk, section) ? own[section.number] ?? section.title : section.title;
+  const own: Record<number, string> = {
+    4: `Scores for ${name}`,
+    5: `Softmax for ${name}`,
+    6: `Weights times values for ${name}`,
+    7: `Sum to output ${query + 1}`,
+  };
+  return query > 0 && about_one_query(walk, section) ? (own[section.number] ?? section.title) : section.title;
 }
 
 function pictures(section: Section): TemplateResult | typeof nothing {
   const all = section.blocks.flatMap((block) => block.pictures);
   if (all.length === 0) return nothing;
-  return html`<div class="pictures">${all.map((one) => html`<figure><img src=${grey_image(one.pixels)} alt=${`picture of ${one.caption}`} /><figcaption><bdi>${one.caption}</bdi></figcaption></figure>`)}</div>`;
+  return html`<div class="pictures">
+    ${all.map(
+      (one) =>
+        html`<figure>
+          <img src=${grey_image(one.pixels)} alt=${`picture of ${one.caption}`} />
+          <figcaption><bdi>${one.caption}</bdi></figcaption>
+        </figure>`,
+    )}
+  </div>`;
 }
 
-function step_panel(walk: Walk, section: Section, query: number, screen: Screen, go_step: (by: 1 | -1) => void): TemplateResult {
+function step_panel(
+  walk: Walk,
+  section: Section,
+  query: number,
+  screen: Screen,
+  go_step: (by: 1 | -1) => void,
+): TemplateResult {
   const stage = stage_of(walk, section, query);
   const asked = parse_cell(screen.address.cell);
   const here = [...stage.before, ...stage.now].some((window) => window.tensor.name === asked?.name);
-  const chosen = !screen.printing && asked && here && walk.tensors.holds(asked) ? screen.address.cell : first_choice(walk, stage);
+  const chosen =
+    !screen.printing && asked && here && walk.tensors.holds(asked) ? screen.address.cell : first_choice(walk, stage);
   const cell = parse_cell(chosen);
   const lit = new Set(cell ? derive(walk, cell)?.terms.flatMap((term) => term.from) : []);
-  const use: MatrixUse = { screen, chosen, lit, pick: (id) => screen.go({ cell: id, step: section.number }), leave: go_step };
+  const use: MatrixUse = {
+    screen,
+    chosen,
+    lit,
+    pick: (id) => screen.go({ cell: id, step: section.number }),
+    leave: go_step,
+  };
   return html`<article class="step" aria-labelledby="step-${section.number}">
-    <h2 id="step-${section.number}"><span class="number">${section.number}</span> <bdi>${title_of(walk, section, query)}</bdi></h2>
+    <h2 id="step-${section.number}">
+      <span class="number">${section.number}</span> <bdi>${title_of(walk, section, query)}</bdi>
+    </h2>
     ${words(section, query > 0 && about_one_query(walk, section))}
     <div class="stage">
       <div>
         ${pictures(section)}
-        ${stage.before.length > 0 ? html`<div class="matrices from">${stage.before.map((window) => matrix(window, use))}</div><p class="becomes" aria-hidden="true">gives</p>` : nothing}
+        ${stage.before.length > 0
+          ? html`<div class="matrices from">${stage.before.map((window) => matrix(window, use))}</div>
+              <p class="becomes" aria-hidden="true">gives</p>`
+          : nothing}
         <div class="matrices">${stage.now.map((window) => matrix(window, use))}</div>
       </div>
       ${terms_panel(walk, chosen, screen.address.numbers)}
@@ -136,7 +192,11 @@ function step_panel(walk: Walk, section: Section, query: number, screen: Screen,
 export function steps_view(steps: Steps, screen: Screen): Shown {
   const walk = walk_of(steps);
   const numbered = steps.sections.filter((section) => section.number > 0);
-  const at = clamp(numbered.findIndex((section) => section.number === screen.address.step), 0, numbered.length - 1);
+  const at = clamp(
+    numbered.findIndex((section) => section.number === screen.address.step),
+    0,
+    numbered.length - 1,
+  );
   const section = numbered[at] as Section;
   const queries = queries_of(walk);
   const query = clamp(screen.address.query, 0, Math.max(0, queries - 1));
@@ -147,7 +207,9 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
   };
   const leave = (by: 1 | -1): void => {
     go_to(at + by, false);
-    (document.querySelector<HTMLElement>(".step td.chosen") ?? document.querySelector<HTMLElement>(".step .heat"))?.focus();
+    (
+      document.querySelector<HTMLElement>(".step td.chosen") ?? document.querySelector<HTMLElement>(".step .heat")
+    )?.focus();
   };
   const on_tab = (event: KeyboardEvent): void => {
     const to: Record<string, number> = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: numbered.length - 1 };
@@ -165,27 +227,55 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
     return [...first, ...(end < 0 ? following : following.slice(0, end))];
   };
   const plain: MatrixUse = { screen, chosen: "", lit: new Set(), pick: (id) => screen.go({ cell: id }), leave };
-  const one = (of: Section): TemplateResult => html`${step_panel(walk, of, query, screen, leave)}
+  const one = (of: Section): TemplateResult =>
+    html`${step_panel(walk, of, query, screen, leave)}
     ${remarks(of).map((remarked) => remark(remarked, { ...plain, chosen: screen.address.cell }))}`;
   const inputs = walk.tensors.get("inputs")?.rows ?? [];
   const shown = stage_of(walk, section, query);
   const windows = [...shown.before, ...shown.now].filter((window) => window.tensor.values !== null);
 
-  const body = html`
-    <div class="strip" role="tablist" aria-label="Steps" @keydown=${on_tab}>
-      ${numbered.map((each) => html`<button role="tab" id="tab-${each.number}" aria-selected=${each === section} aria-controls="the-step" tabindex=${each === section ? 0 : -1} @click=${() => screen.go({ step: each.number, cell: "" })}>
-        <span class="number">${each.number}</span><span class="title">${title_of(walk, each, query)}</span></button>`)}
+  const body = html` <div class="strip" role="tablist" aria-label="Steps" @keydown=${on_tab}>
+      ${numbered.map(
+        (each) =>
+          html`<button
+            role="tab"
+            id="tab-${each.number}"
+            aria-selected=${each === section}
+            aria-controls="the-step"
+            tabindex=${each === section ? 0 : -1}
+            @click=${() => screen.go({ step: each.number, cell: "" })}
+          >
+            <span class="number">${each.number}</span><span class="title">${title_of(walk, each, query)}</span>
+          </button>`,
+      )}
     </div>
     <div class="bar-of-tools">
       <button class="plain" ?disabled=${at === 0} @click=${() => go_to(at - 1, false)}>Back</button>
-      <button class="plain" ?disabled=${at === numbered.length - 1} @click=${() => go_to(at + 1, false)}>Next step</button>
+      <button class="plain" ?disabled=${at === numbered.length - 1} @click=${() => go_to(at + 1, false)}>
+        Next step
+      </button>
       ${queries > 1 && !walk.tensors.has("heads")
-        ? html`<label>Query <select @change=${(event: Event) => screen.go({ query: Number((event.target as HTMLSelectElement).value), cell: "" })}>
-            ${Array.from({ length: queries }, (_, i) => html`<option value=${i} ?selected=${i === query}>${short(inputs[i] ?? `input ${i + 1}`)}</option>`)}</select></label>`
+        ? html`<label
+            >Query
+            <select
+              @change=${(event: Event) =>
+                screen.go({ query: Number((event.target as HTMLSelectElement).value), cell: "" })}
+            >
+              ${Array.from(
+                { length: queries },
+                (_, i) =>
+                  html`<option value=${i} ?selected=${i === query}>${short(inputs[i] ?? `input ${i + 1}`)}</option>`,
+              )}
+            </select></label
+          >`
         : nothing}
-      <span class="fact">score ${steps.score}${steps.scale === 1 ? "" : `, x ${String(Number(steps.scale.toFixed(5)))}`}</span>
+      <span class="fact"
+        >score ${steps.score}${steps.scale === 1 ? "" : `, x ${String(Number(steps.scale.toFixed(5)))}`}</span
+      >
       ${steps.mask?.rules.map((rule) => html`<span class="fact">mask: ${rule}</span>`)}
-      ${steps.substituted.length > 0 ? html`<span class="fact">put in: ${steps.substituted.join(", ")}</span>` : nothing}
+      ${steps.substituted.length > 0
+        ? html`<span class="fact">put in: ${steps.substituted.join(", ")}</span>`
+        : nothing}
     </div>
     <div id="the-step" role="tabpanel" aria-labelledby="tab-${section.number}">
       ${screen.printing ? numbered.map(one) : one(section)}
@@ -193,8 +283,13 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
   return {
     body,
     name: `step-${section.number}`,
-    tables: () => windows.map((window) => table_of(window.title, window.rows, window.columns, window.height, window.width, (r, c) => value_at(window, r, c))),
+    tables: () =>
+      windows.map((window) =>
+        table_of(window.title, window.rows, window.columns, window.height, window.width, (r, c) =>
+          value_at(window, r, c),
+        ),
+      ),
     picture: () => steps_picture(title_of(walk, section, query), shown.before, shown.now, screen),
-    options: "",
+    command: (report) => report,
   };
 }

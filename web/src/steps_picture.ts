@@ -5,7 +5,11 @@ import { cell_text, largest } from "./numbers";
 import type { Screen } from "./screen";
 import { value_at, type Window } from "./tensors";
 
-const kCell = 56, kRow = 24, kGap = 28, kWidest = 1080, kMost = 16; // pixels; numbers of a row or column
+const kCell = 56,
+  kRow = 24,
+  kGap = 28,
+  kWidest = 1080,
+  kMost = 16; // pixels; numbers of a row or column
 
 export const kFont = "system-ui, -apple-system, 'Segoe UI', sans-serif";
 
@@ -17,14 +21,24 @@ interface Placed {
 }
 
 const size_of = (window: Window): { names: number; width: number; height: number } => {
-  const names = window.rows.length === window.height ? Math.min(140, 14 + 7 * Math.max(...window.rows.map((name) => name.length))) : 0;
-  return { names, width: names + kCell * Math.min(kMost, window.width), height: 30 + kRow * Math.min(kMost, window.height) };
+  const names =
+    window.rows.length === window.height
+      ? Math.min(140, 14 + 7 * Math.max(...window.rows.map((name) => name.length)))
+      : 0;
+  return {
+    names,
+    width: names + kCell * Math.min(kMost, window.width),
+    height: 30 + kRow * Math.min(kMost, window.height),
+  };
 };
 
 // One beside the other, in lines.
 function placed(windows: readonly Window[], from: number): { all: Placed[]; bottom: number; right: number } {
   const all: Placed[] = [];
-  let x = kGap, y = from, bottom = from, right = 0;
+  let x = kGap,
+    y = from,
+    bottom = from,
+    right = 0;
   for (const window of windows) {
     const size = size_of(window);
     if (x > kGap && x + size.width > kWidest) [x, y] = [kGap, bottom + kGap];
@@ -38,16 +52,23 @@ function placed(windows: readonly Window[], from: number): { all: Placed[]; bott
 
 function drawn({ window, x, y, names }: Placed, colors: Colors, numbers: boolean): TemplateResult {
   const role = colors.roles[window.role];
-  const height = Math.min(kMost, window.height), width = Math.min(kMost, window.width);
+  const height = Math.min(kMost, window.height),
+    width = Math.min(kMost, window.width);
   const cells: TemplateResult[] = [];
   const values = Array.from({ length: height * width }, (_, i) => value_at(window, Math.floor(i / width), i % width));
   const most = largest(values) || 1;
   values.forEach((value, i) => {
-    const r = Math.floor(i / width), c = i % width;
+    const r = Math.floor(i / width),
+      c = i % width;
     const [left, top] = [x + names + c * kCell, y + 26 + r * kRow];
     const part = Number.isFinite(value) ? Math.abs(value) / most : 0;
-    cells.push(svg`<rect x=${left} y=${top} width=${kCell} height=${kRow} fill=${css(mixed(colors.paper, role, part * 0.3))}></rect>`);
-    if (numbers) cells.push(svg`<text x=${left + kCell - 6} y=${top + 16} text-anchor="end" fill=${css(colors.ink)}>${cell_text(value)}</text>`);
+    cells.push(
+      svg`<rect x=${left} y=${top} width=${kCell} height=${kRow} fill=${css(mixed(colors.paper, role, part * 0.3))}></rect>`,
+    );
+    if (numbers)
+      cells.push(
+        svg`<text x=${left + kCell - 6} y=${top + 16} text-anchor="end" fill=${css(colors.ink)}>${cell_text(value)}</text>`,
+      );
   });
   const rows = names > 0 ? window.rows.slice(0, height) : [];
   const cut = height < window.height || width < window.width ? " (part)" : "";
@@ -59,11 +80,18 @@ function drawn({ window, x, y, names }: Placed, colors: Colors, numbers: boolean
   </g>`;
 }
 
-export function steps_picture(title: string, before: readonly Window[], now: readonly Window[], screen: Screen): TemplateResult {
+export function steps_picture(
+  title: string,
+  before: readonly Window[],
+  now: readonly Window[],
+  screen: Screen,
+): TemplateResult {
   const { colors, address } = screen;
   const kept = (windows: readonly Window[]): Window[] => windows.filter((window) => window.tensor.values !== null);
-  const upper = placed(kept(before), 52), lower = placed(kept(now), before.length > 0 ? upper.bottom + kGap : 52);
-  const width = Math.max(360, upper.right, lower.right) + kGap, height = lower.bottom + kGap;
+  const upper = placed(kept(before), 52),
+    lower = placed(kept(now), before.length > 0 ? upper.bottom + kGap : 52);
+  const width = Math.max(360, upper.right, lower.right) + kGap,
+    height = lower.bottom + kGap;
   return svg`<svg width=${width} height=${height} viewBox="0 0 ${width} ${height}" font-family=${kFont}>
     <rect width=${width} height=${height} fill=${css(colors.paper)}></rect>
     <text x=${kGap} y="30" font-size="18" font-weight="700" fill=${css(colors.ink)}>${title}</text>

@@ -77,7 +77,8 @@ export function value_at(window: Window, row: number, column: number): number {
 // The matrix of a tensor at `lead`; of a vector a row.
 export function window_of(tensor: Tensor, lead: number[] = [], title = tensor.name): Window {
   const rest = tensor.shape.slice(lead.length);
-  const [height, width] = rest.length === 0 ? [1, 1] : rest.length === 1 ? [1, rest[0] as number] : [rest[0] as number, rest[1] as number];
+  const [height, width] =
+    rest.length === 0 ? [1, 1] : rest.length === 1 ? [1, rest[0] as number] : [rest[0] as number, rest[1] as number];
   const row = lead.at(-1);
   return {
     tensor,
@@ -95,7 +96,9 @@ export function window_of(tensor: Tensor, lead: number[] = [], title = tensor.na
 // One window, or of rank 3 one for each of the first dimension, which `part` names: "head 1".
 export function windows_of(tensor: Tensor, part: (i: number) => string): Window[] {
   if (tensor.shape.length < 3) return [window_of(tensor)];
-  return Array.from({ length: tensor.shape[0] as number }, (_, i) => window_of(tensor, [i], `${tensor.name}, ${part(i)}`));
+  return Array.from({ length: tensor.shape[0] as number }, (_, i) =>
+    window_of(tensor, [i], `${tensor.name}, ${part(i)}`),
+  );
 }
 
 export function walk_of_steps(steps: Steps): Walk {

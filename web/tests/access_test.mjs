@@ -29,16 +29,25 @@ const kViews = [
   ["no_weights", "#view=heads"],
   ["head", ""],
   ["picture", "#key=1"],
+  ["all", "#of=0&view=heads"],
 ];
-const report_for = (name) => report_of(name === "encoder" ? encoder() : data_of(name));
+const report_for = (name) =>
+  name === "all"
+    ? report_of(...["translation", "steps"].map(data_of))
+    : report_of(name === "encoder" ? encoder() : data_of(name));
 
 async function faults_of(page) {
   // Scripts of the test are none of the page: its policy does not hold for them.
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() =>
-    globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }),
+    globalThis.axe.run(document, {
+      runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    }),
   );
-  return violations.map((one) => `${one.id}: ${one.nodes.map((node) => `${node.target.join(" ")} ${node.any.map((any) => any.message).join("; ")}`).join(" | ")}`);
+  return violations.map(
+    (one) =>
+      `${one.id}: ${one.nodes.map((node) => `${node.target.join(" ")} ${node.any.map((any) => any.message).join("; ")}`).join(" | ")}`,
+  );
 }
 
 for (const scheme of ["light", "dark"]) {
@@ -113,9 +122,20 @@ test("by keyboard alone: every matrix is reached", async () => {
   const reached = new Set();
   for (let i = 0; i < 40; ++i) {
     await page.keyboard.press("Tab");
-    reached.add(await page.evaluate(() => document.activeElement.closest("table[role=grid]")?.getAttribute("aria-label") ?? ""));
+    reached.add(
+      await page.evaluate(() => document.activeElement.closest("table[role=grid]")?.getAttribute("aria-label") ?? ""),
+    );
   }
-  for (const name of ["inputs, 3 x 4", "w_query, 4 x 3", "w_key, 4 x 3", "w_value, 4 x 3", "query, 3 x 3", "key, 3 x 3", "value, 3 x 3"]) assert.ok(reached.has(name), name);
+  for (const name of [
+    "inputs, 3 x 4",
+    "w_query, 4 x 3",
+    "w_key, 4 x 3",
+    "w_value, 4 x 3",
+    "query, 3 x 3",
+    "key, 3 x 3",
+    "value, 3 x 3",
+  ])
+    assert.ok(reached.has(name), name);
   await close();
 });
 
@@ -157,24 +177,32 @@ test("numbers can be hidden, for a handout to fill in", async () => {
   const { page, close } = await open(report_of(data_of("steps")), { hash: "#step=8" });
   await page.getByLabel("Numbers").uncheck();
   assert.match(new URL(page.url()).hash, /numbers=0/);
-  const shown = await page.locator("#the-step td.cell, .panel .value, .panel td").evaluateAll((cells) => cells.filter((cell) => cell.checkVisibility({ visibilityProperty: true }) && /\d/.test(cell.innerText)));
+  const shown = await page
+    .locator("#the-step td.cell, .panel .value, .panel td")
+    .evaluateAll((cells) =>
+      cells.filter((cell) => cell.checkVisibility({ visibilityProperty: true }) && /\d/.test(cell.innerText)),
+    );
   assert.equal(shown.length, 0);
   await close();
 });
 
-test("a printed page has all eight steps and no tools", async () => {
-  const { page, close } = await open(report_of(data_of("steps")));
+test("a printed page has all eight steps, no tools, and dark letters on white", async () => {
+  const { page, close } = await open(report_of(data_of("steps")), { scheme: "dark" });
   await page.emulateMedia({ media: "print" });
   await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   assert.equal(await page.locator("article.step").count(), 8);
   assert.equal(await page.locator(".tools").isVisible(), false);
+  assert.equal(await page.locator("h1").evaluate((title) => getComputedStyle(title).color), "rgb(23, 28, 40)");
   await page.evaluate(() => dispatchEvent(new Event("afterprint")));
   assert.equal(await page.locator("article.step").count(), 1);
   await close();
 });
 
 test("without scripts the tables can be read", async () => {
-  const { page, close } = await open(report_of(data_of("steps")), { javaScriptEnabled: false, tables: "<table><caption>output</caption><tr><td>1.93662</td></tr></table>" });
+  const { page, close } = await open(report_of(data_of("steps")), {
+    javaScriptEnabled: false,
+    tables: "<table><caption>output</caption><tr><td>1.93662</td></tr></table>",
+  });
   assert.equal(await page.getByText("1.93662").isVisible(), true);
   await close();
 });

@@ -15,15 +15,26 @@ async function check_fault(report, expected) {
 test("data that are cut off are named", () => check_fault('{"schema":"qkv/report/1","title"', /cut off or broken/));
 test("a page without data is named", () => check_fault("", /cut off or broken/));
 test("another major version is refused in one line", async () => {
-  await check_fault({ ...report_of(data_of("steps")), schema: "qkv/report/2" }, /^The data are of version 2, this page shows version 1: .*\.$/);
+  await check_fault(
+    { ...report_of(data_of("steps")), schema: "qkv/report/2" },
+    /^The data are of version 2, this page shows version 1: .*\.$/,
+  );
   await check_fault(report_of({ ...data_of("steps"), schema: "qkv/explain/7" }), /^The data are of version 7/);
   await check_fault(report_of({ ...data_of("steps"), schema: undefined }), /have no "schema"/);
 });
-test("a kind that the page does not know is named", () => check_fault(report_of({ ...data_of("steps"), kind: "dance" }), /no explanation of the kind "dance"/));
+test("a kind that the page does not know is named", () =>
+  check_fault(report_of({ ...data_of("steps"), kind: "dance" }), /no explanation of the kind "dance"/));
 test("a broken member is named by its place", async () => {
   const data = data_of("steps");
-  data.sections[0].blocks[0] = { lines: [], pictures: [], tensors: [{ name: "x", role: "input", shape: [2], rows: [], columns: [], substituted: false, values: [1] }] };
-  await check_fault(report_of(data), /^The data are broken: sections\[0\]\.blocks\[0\]\.tensors\[0\]\.values must have 2 entries, not 1\.$/);
+  data.sections[0].blocks[0] = {
+    lines: [],
+    pictures: [],
+    tensors: [{ name: "x", role: "input", shape: [2], rows: [], columns: [], substituted: false, values: [1] }],
+  };
+  await check_fault(
+    report_of(data),
+    /^The data are broken: sections\[0\]\.blocks\[0\]\.tensors\[0\]\.values must have 2 entries, not 1\.$/,
+  );
 });
 test("one broken explanation leaves the others", async () => {
   const { page, close } = await open(report_of({ ...data_of("steps"), dtype: "f8" }, data_of("head")));
@@ -48,7 +59,7 @@ test("numbers that are none are shown as such", async () => {
 });
 
 const kHostile = [
-  "<img src=x onerror=\"alert(1)\">",
+  '<img src=x onerror="alert(1)">',
   "</script><script>alert(2)</script>",
   "'\"`${alert(3)}{{7*7}}",
   "<!--qkv:data-->&lt;&amp;",
@@ -74,7 +85,13 @@ test("hostile text is shown and nothing of it runs", async () => {
     written.candidates.forEach((one, i) => (one.token = kHostile[i]));
   }
   const report = { ...report_of(data), title: kHostile.join(" "), command: kHostile[0] };
-  for (const hash of ["#view=translation", "#view=heads&token=1", "#view=heads&show=lines", "#view=heads&show=row&token=1", "#view=heads&attention=<b>&sort=%3Cimg%3E"]) {
+  for (const hash of [
+    "#view=translation",
+    "#view=heads&token=1",
+    "#view=heads&show=lines",
+    "#view=heads&show=row&token=1",
+    "#view=heads&attention=<b>&sort=%3Cimg%3E",
+  ]) {
     const { page, close } = await open(report, { hash });
     const text = await page.locator("#page").evaluate((node) => node.textContent);
     for (const one of [kHostile[0], kHostile[1], kHostile[6]]) assert.ok(text.includes(one), one);
@@ -86,7 +103,11 @@ test("hostile text is shown and nothing of it runs", async () => {
 });
 
 test("addresses that name nothing show the start", async () => {
-  for (const hash of ["#view=none&of=99&step=99&query=99&cell=output:9.9", "#cell=%ff&head=a.b", "#view=heads&token=99999&key=7"]) {
+  for (const hash of [
+    "#view=none&of=99&step=99&query=99&cell=output:9.9",
+    "#cell=%ff&head=a.b",
+    "#view=heads&token=99999&key=7",
+  ]) {
     const { page, close } = await open(report_of(data_of("steps")), { hash });
     assert.equal(await page.locator(".step h2").count(), 1);
     await close();

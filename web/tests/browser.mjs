@@ -44,20 +44,39 @@ after(async () => {
 let count = 0;
 
 // Opens a report: an object, or the text of its data.
-export async function open(report, { hash = "", scheme = "light", width = 1280, height = 800, tables = "<table><tr><td>1</td></tr></table>", ...options } = {}) {
+export async function open(
+  report,
+  {
+    hash = "",
+    scheme = "light",
+    width = 1280,
+    height = 800,
+    tables = "<table><tr><td>1</td></tr></table>",
+    ...options
+  } = {},
+) {
   browser ??= await chromium.launch({
     executablePath,
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"],
   });
   const file = join(folder, `${++count}.html`);
-  writeFileSync(file, filled(typeof report === "string" ? report : JSON.stringify(report), report.title ?? "A report", tables));
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce", ...options });
+  writeFileSync(
+    file,
+    filled(typeof report === "string" ? report : JSON.stringify(report), report.title ?? "A report", tables),
+  );
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: scheme,
+    reducedMotion: "reduce",
+    ...options,
+  });
   const page = await context.newPage();
   const complaints = [];
   page.on("console", (message) => complaints.push(`console: ${message.text()}`));
   page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
   page.on("request", (request) => {
-    if (!/^(data|blob):/.test(request.url()) && request.url().split("#")[0] !== pathToFileURL(file).href) complaints.push(`request: ${request.url()}`);
+    if (!/^(data|blob):/.test(request.url()) && request.url().split("#")[0] !== pathToFileURL(file).href)
+      complaints.push(`request: ${request.url()}`);
   });
   page.on("dialog", (dialog) => {
     complaints.push(`dialog: ${dialog.message()}`);
@@ -66,7 +85,8 @@ export async function open(report, { hash = "", scheme = "light", width = 1280, 
   await page.goto(pathToFileURL(file).href + hash);
   return {
     page,
-    address: () => page.evaluate(() => new URLSearchParams(location.hash.slice(1))).then(() => new URL(page.url()).hash),
+    address: () =>
+      page.evaluate(() => new URLSearchParams(location.hash.slice(1))).then(() => new URL(page.url()).hash),
     async close() {
       await context.close();
       assert.deepEqual(complaints, []);

@@ -15,13 +15,18 @@ function* indices(shape, before = []) {
   else for (let i = 0; i < shape[0]; ++i) yield* indices(shape.slice(1), [...before, i]);
 }
 
-const terms_of = (page) => page.locator(".terms [data-value]").evaluateAll((rows) => rows.map((row) => Number(row.dataset.value)));
-const close_to = (actual, expected, where) => assert.ok(Math.abs(actual - expected) <= 1e-9 * (1 + Math.abs(expected)), `${where}: ${actual}, not ${expected}`);
+const terms_of = (page) =>
+  page.locator(".terms [data-value]").evaluateAll((rows) => rows.map((row) => Number(row.dataset.value)));
+const close_to = (actual, expected, where) =>
+  assert.ok(Math.abs(actual - expected) <= 1e-9 * (1 + Math.abs(expected)), `${where}: ${actual}, not ${expected}`);
 
 // Each cell of a tensor: its products add up to it, by `close`.
 async function check_sums(page, name, step, shape, values, finish = (sum) => sum) {
   for (const index of indices(shape)) {
-    await page.evaluate((hash) => (location.hash = hash), `#step=${step}&query=${index.at(-2) ?? 0}&cell=${encodeURIComponent(name)}:${index.join(".")}`);
+    await page.evaluate(
+      (hash) => (location.hash = hash),
+      `#step=${step}&query=${index.at(-2) ?? 0}&cell=${encodeURIComponent(name)}:${index.join(".")}`,
+    );
     await page.locator(`.panel[data-cell="${name}:${index.join(".")}"]`).waitFor();
     const expected = number(at(values, index));
     if (expected === -Infinity) continue;
@@ -30,12 +35,19 @@ async function check_sums(page, name, step, shape, values, finish = (sum) => sum
   }
 }
 
-for (const [name, scale] of [["steps", 1], ["causal", 0.5], ["additive", 1], ["concat", 1], ["bilinear", 1]]) {
+for (const [name, scale] of [
+  ["steps", 1],
+  ["causal", 0.5],
+  ["additive", 1],
+  ["concat", 1],
+  ["bilinear", 1],
+]) {
   test(`products of ${name} add up to its numbers`, async () => {
     const data = data_of(name);
     const tensors = tensors_of(data);
     const { page, close } = await open(report_of(data));
-    for (const part of ["query", "key", "value"]) await check_sums(page, part, 3, tensors.get(part).shape, tensors.get(part).values);
+    for (const part of ["query", "key", "value"])
+      await check_sums(page, part, 3, tensors.get(part).shape, tensors.get(part).values);
     const { shape, values } = tensors.get("logits");
     await check_sums(page, "logits", 8, shape, values, (sum) => sum * scale);
     await check_sums(page, "weights", 8, shape, tensors.get("weights").values);
@@ -58,10 +70,25 @@ test("with heads, every number follows from the ones before", async () => {
   const data = data_of("two_heads");
   const tensors = tensors_of(data);
   const { page, close } = await open(report_of(data));
-  for (const [name, step] of [["projected query", 2], ["query", 3], ["value", 3], ["weights", 5], ["heads", 6], ["merged", 7], ["output", 8]]) {
+  for (const [name, step] of [
+    ["projected query", 2],
+    ["query", 3],
+    ["value", 3],
+    ["weights", 5],
+    ["heads", 6],
+    ["merged", 7],
+    ["output", 8],
+  ]) {
     await check_sums(page, name, step, tensors.get(name).shape, tensors.get(name).values);
   }
-  await check_sums(page, "logits", 4, tensors.get("logits").shape, tensors.get("logits").values, (sum) => sum * data.scale);
+  await check_sums(
+    page,
+    "logits",
+    4,
+    tensors.get("logits").shape,
+    tensors.get("logits").values,
+    (sum) => sum * data.scale,
+  );
   await close();
 });
 

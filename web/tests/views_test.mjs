@@ -28,11 +28,14 @@ test("words joined are sums over keys and means over queries", async () => {
   const [target, source] = ["target", "source"].map((name) => data.sequences.find((one) => one.name === name));
   const tokens_of = (sequence, word) => sequence.word_of.flatMap((one, i) => (one === word ? [i] : []));
   const in_pieces = (sequence) => sequence.words.findIndex((_, word) => tokens_of(sequence, word).length > 1);
-  const queries = tokens_of(target, in_pieces(target)), keys = tokens_of(source, in_pieces(source));
+  const queries = tokens_of(target, in_pieces(target)),
+    keys = tokens_of(source, in_pieces(source));
   assert.ok(queries.length > 1 && keys.length > 1, "some words have pieces");
   const hash = `#view=heads&attention=encoder_decoder&head=2.1&words=1&token=${queries[0]}&key=${keys[0]}`;
   const { page, close } = await open(report_of(data), { hash });
-  assert.ok(Math.abs((await weight_of(page)) - joined(head_of(data, "encoder_decoder", 2, 1).weights, queries, keys)) < 1e-5);
+  assert.ok(
+    Math.abs((await weight_of(page)) - joined(head_of(data, "encoder_decoder", 2, 1).weights, queries, keys)) < 1e-5,
+  );
   await close();
 });
 
@@ -42,7 +45,10 @@ test("heads are sorted by a measure", async () => {
   const shown = await page.locator(".tile-name").allInnerTexts();
   const all = data.attentions.find((one) => one.name === "decoder").all;
   const expected = [...all].sort((a, b) => b.previous - a.previous).map((one) => `${one.layer}.${one.head}`);
-  assert.deepEqual(shown.map((text) => text.trim().split(/\s/)[0]), expected);
+  assert.deepEqual(
+    shown.map((text) => text.trim().split(/\s/)[0]),
+    expected,
+  );
   await close();
 });
 
@@ -73,7 +79,10 @@ test("the slider goes through what was written", async () => {
   for (const token of [0, 2, written.length - 1]) {
     await page.getByRole("slider").fill(String(token));
     const shown = await page.locator(".candidates .token").allInnerTexts();
-    assert.deepEqual(shown, written[token].candidates.map((one) => one.token));
+    assert.deepEqual(
+      shown,
+      written[token].candidates.map((one) => one.token),
+    );
     assert.match(hash_of(page), new RegExp(`token=${token}`));
   }
   await close();
@@ -85,7 +94,10 @@ test("one head: products of an output are weights times values", async () => {
   const terms = await page.locator(".term").evaluateAll((rows) => rows.map((row) => Number(row.dataset.value)));
   data.value.forEach((row, j) => assert.ok(Math.abs(terms[j] - data.weights[1][j] * row[7]) < 1e-9));
   assert.ok(Math.abs(terms.reduce((a, b) => a + b, 0) - data.output[1][7]) < 1e-5);
-  await page.locator(".heat").first().click({ position: { x: 5, y: 5 } });
+  await page
+    .locator(".heat")
+    .first()
+    .click({ position: { x: 5, y: 5 } });
   assert.match(hash_of(page), /cell=query:1.0/);
   await close();
 });
@@ -101,7 +113,9 @@ test("a picture: each patch shows its weight, by rollout and by head", async () 
 });
 
 test("several explanations are chosen by name, and a head leads back to its link", async () => {
-  const { page, close } = await open(report_of(data_of("steps"), translation()), { hash: "#of=1&view=heads&attention=encoder&head=0.3" });
+  const { page, close } = await open(report_of(data_of("steps"), translation()), {
+    hash: "#of=1&view=heads&attention=encoder&head=0.3",
+  });
   assert.match(await page.locator(".one-head h2").innerText(), /layer 0, head 3/);
   await page.locator("nav select").selectOption("0");
   assert.match(await page.locator(".step h2").innerText(), /Prepare inputs/);
@@ -109,12 +123,21 @@ test("several explanations are chosen by name, and a head leads back to its link
 });
 
 async function saved(page, name) {
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name, exact: true }).click()]);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name, exact: true }).click(),
+  ]);
   return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
 }
 
 test("views are saved as SVG, PNG and CSV", async () => {
-  for (const [name, hash] of [["steps", "#step=3"], ["translation", "#view=translation"], ["translation", "#view=heads&attention=encoder&show=lines"], ["head", ""], ["picture", ""]]) {
+  for (const [name, hash] of [
+    ["steps", "#step=3"],
+    ["translation", "#view=translation"],
+    ["translation", "#view=heads&attention=encoder&show=lines"],
+    ["head", ""],
+    ["picture", ""],
+  ]) {
     const { page, close } = await open(report_of(data_of(name)), { hash });
     const svg = (await saved(page, "SVG")).bytes.toString();
     assert.match(svg, /^<svg [^>]*xmlns="http:\/\/www.w3.org\/2000\/svg"/);
