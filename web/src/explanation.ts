@@ -35,7 +35,7 @@ export interface Section {
 }
 export interface Mask {
   rules: string[];
-  hidden: number[][];
+  hidden: number[][] | null; // of too many inputs
 }
 export interface Common {
   title: string;

@@ -58,9 +58,7 @@ function tile(
     ${head.weights
       ? html`<img src=${heat_image(head.weights, screen.colors, kSmall)} alt="" />`
       : html`<span class="meter" aria-hidden="true"
-          ><i
-            .style=${`--part:${part_of(head, measure ?? "entropy", attention)};background:${css(screen.colors.roles.weight)}`}
-          ></i
+          ><i .style=${`--part:${part_of(head, measure ?? "entropy", attention)}`}></i
         ></span>`}
     <span class="tile-name">${id}<span class="sr"> layer ${head.layer}, head ${head.head}</span></span>
     <span class="tile-value"
@@ -167,6 +165,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
       </section>
     </div>`;
   const names = attention.all.map(id_of);
+  const site = heads.attentions.length > 1 ? ` --attention ${kOption(attention.name)}` : "";
   return {
     body,
     name: `head-${head.layer}-${head.head}`,
@@ -183,10 +182,6 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
     ],
     picture: () => large?.picture ?? null,
     command: (report) =>
-      command_with(
-        report,
-        `${heads.attentions.length > 1 ? ` --attention ${kOption(attention.name)}` : ""} --layer ${head.layer} --head ${head.head}`,
-        heads.translation?.source_text ?? "",
-      ),
+      command_with(report, `${site} --layer ${head.layer} --head ${head.head}`, heads.translation?.source_text ?? ""),
   };
 }

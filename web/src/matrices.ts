@@ -147,8 +147,9 @@ function heat_map(window: Window, use: MatrixUse, most: number): TemplateResult 
       if (use.lit.has(id_at(window, r, c))) lit.push(svg`<rect class="lit" x=${c} y=${r} width="1" height="1"></rect>`);
     }
   }
+  const row_name = place ? (window.rows[place[0]] ?? `row ${place[0] + 1}`) : "";
   const name = place
-    ? `${window.rows[place[0]] ?? `row ${place[0] + 1}`}, number ${place[1] + 1}: ${number_text(value_at(window, ...place))}`
+    ? `${row_name}, number ${place[1] + 1}: ${number_text(value_at(window, ...place))}`
     : "no number chosen";
   const click = (event: MouseEvent): void => {
     const box = (event.currentTarget as Element).getBoundingClientRect();

@@ -25,6 +25,11 @@ export function views_of(explanation: Explanation): View[] {
   return explanation.translation ? ["translation", "heads"] : ["heads"];
 }
 
+function name_of(explanation: Explanation): string {
+  if (explanation.kind !== "heads") return explanation.title;
+  return explanation.translation?.source_text ?? (explanation.input || explanation.title);
+}
+
 function shown_of(view: View, explanation: Explanation, screen: Screen): Shown {
   switch (explanation.kind) {
     case "steps":
@@ -118,7 +123,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
                 })}
             >
               ${report.explanations.map(
-                (one, i) => html`<option value=${i} ?selected=${i === of}>${i + 1}: ${short(one.title, 60)}</option>`,
+                (one, i) => html`<option value=${i} ?selected=${i === of}>${i + 1}: ${short(name_of(one), 40)}</option>`,
               )}
             </select></label
           >`
@@ -130,7 +135,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
     </nav>
     ${faults(report.faults)}
     <main id="content" tabindex="-1">
-      ${report.explanations.length > 1 ? html`<p class="about"><bdi>${explanation.title}</bdi></p>` : nothing}
+      ${report.explanations.length > 1 ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
       ${shown.body}
     </main>
     <footer>

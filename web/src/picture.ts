@@ -1,5 +1,5 @@
 // Where a Vision Transformer looks: the picture with the weights of its patches over it, by rollout and by each head.
-import { html, nothing, svg, type TemplateResult } from "lit-html";
+import { html, nothing, type TemplateResult } from "lit-html";
 import { css, mixed, type Rgb } from "./colors";
 import type { Picture } from "./explanation";
 import { pixel_image } from "./grid";
@@ -8,6 +8,7 @@ import { clamp, largest, number_text } from "./numbers";
 import { command_with } from "./command";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
+import { type Box, image, picture as framed_picture, rect } from "./shapes";
 
 const kLarge = 460,
   kSmall = 96; // pixels
@@ -24,6 +25,9 @@ function hot(part: number): Rgb {
   const from = Math.min(Math.floor(at), kHeat.length - 2);
   return mixed(kHeat[from] as Rgb, kHeat[from + 1] as Rgb, at - from);
 }
+
+const kWhite: Rgb = [255, 255, 255];
+const kBlack: Rgb = [0, 0, 0];
 
 interface Layer {
   id: string; // "rollout" or "LAYER.HEAD"
@@ -58,19 +62,27 @@ function drawn(
   pick?: (patch: number) => void,
 ): TemplateResult {
   const [rows, columns] = picture.grid;
-  const height = picture.pixels.length || rows,
-    width = picture.pixels[0]?.length || columns;
-  const scale = size / Math.max(height, width);
-  const [across, down] = [(width * scale) / columns, (height * scale) / rows];
-  const patch = (weight: number, r: number, c: number): TemplateResult => {
+  const [pixel_rows, pixel_columns] = [picture.pixels.length || rows, picture.pixels[0]?.length || columns];
+  const scale = size / Math.max(pixel_rows, pixel_columns);
+  const all = { x: 0, y: 0, width: pixel_columns * scale, height: pixel_rows * scale };
+  const [width, height] = [all.width / columns, all.height / rows];
+  const box = (patch: number): Box => ({
+    x: (patch % columns) * width,
+    y: Math.floor(patch / columns) * height,
+    width,
+    height,
+  });
+  const heated = (weight: number, patch: number): TemplateResult => {
     const part = layer.most > 0 && Number.isFinite(weight) ? weight / layer.most : 0;
-    return svg`<rect x=${c * across} y=${r * down} width=${across} height=${down} fill=${css(hot(part))} fill-opacity=${0.2 + 0.6 * part} @click=${() => pick?.(r * columns + c)}></rect>`;
+    return rect(box(patch), { fill: hot(part), opacity: 0.2 + 0.6 * part, click: pick && (() => pick(patch)) });
   };
-  return svg`<svg width=${width * scale} height=${height * scale} viewBox="0 0 ${width * scale} ${height * scale}">
-    ${picture.pixels.length > 0 ? svg`<image href=${pixel_image(picture.pixels)} width=${width * scale} height=${height * scale} preserveAspectRatio="none" image-rendering=${scale > 3 ? "pixelated" : "auto"}></image>` : nothing}
-    ${layer.patches.map((row, r) => row.map((weight, c) => patch(weight, r, c)))}
-    ${chosen >= 0 ? svg`<rect x=${(chosen % columns) * across} y=${Math.floor(chosen / columns) * down} width=${across} height=${down} fill="none" stroke="#fff" stroke-width="4"></rect><rect x=${(chosen % columns) * across} y=${Math.floor(chosen / columns) * down} width=${across} height=${down} fill="none" stroke="#000" stroke-width="1.5"></rect>` : nothing}
-  </svg>`;
+  return framed_picture(all.width, all.height, kHeat[0] as Rgb, 12, [
+    picture.pixels.length > 0 ? image(all, pixel_image(picture.pixels), scale > 3) : [],
+    layer.patches.flat().map(heated),
+    chosen >= 0
+      ? [rect(box(chosen), { stroke: kWhite, thick: 4 }), rect(box(chosen), { stroke: kBlack, thick: 1.5 })]
+      : [],
+  ]);
 }
 
 export function picture_view(picture: Picture, screen: Screen): Shown {

@@ -67,7 +67,9 @@ function mask_of(value: unknown, where: string): Mask {
   const object = check.object_of(value, where);
   return {
     rules: check.texts_of(object.rules, `${where}.rules`),
-    hidden: check.list_of(object.hidden, `${where}.hidden`, (row, at) => check.vector_of(row, at)),
+    hidden: check.null_or(object.hidden, `${where}.hidden`, (hidden, at) =>
+      check.list_of(hidden, at, (row, place) => check.vector_of(row, place)),
+    ),
   };
 }
 

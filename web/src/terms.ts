@@ -2,8 +2,9 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import type { Piece } from "./explanation";
 import { number_text } from "./numbers";
-import { type Derivation, derive, shortened, type Term } from "./products";
+import { type Derivation, derive, shortened } from "./products";
 import { parse_cell, type Walk } from "./tensors";
+import type { Term } from "./terms_of";
 
 export const pieces = (line: readonly Piece[]): TemplateResult[] =>
   line.map(({ text, role }) =>
@@ -34,7 +35,7 @@ function sums(derivation: Derivation, value: number): TemplateResult {
     : nothing}
   ${terms.length > 1 || then.length > 0
     ? html`<tr class="sum">
-        <th scope="row">sum${then.length > 0 ? pieces(then) : nothing}</th>
+        <th scope="row">sum${then}</th>
         <td>${then.length > 0 ? number_text(sum) : nothing}</td>
         <td class="product">${number_text(value)}</td>
         <td></td>

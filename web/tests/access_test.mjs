@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { test } from "node:test";
-import { data_of, open, report_of } from "./browser.mjs";
+import { data_of, hash_of, open, report_of } from "./browser.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -44,10 +44,8 @@ async function faults_of(page) {
       runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
     }),
   );
-  return violations.map(
-    (one) =>
-      `${one.id}: ${one.nodes.map((node) => `${node.target.join(" ")} ${node.any.map((any) => any.message).join("; ")}`).join(" | ")}`,
-  );
+  const told = (node) => `${node.target.join(" ")} ${node.any.map((any) => any.message).join("; ")}`;
+  return violations.map((one) => `${one.id}: ${one.nodes.map(told).join(" | ")}`);
 }
 
 for (const scheme of ["light", "dark"]) {
@@ -82,7 +80,8 @@ test("with forced colours the page still draws", async () => {
 const focused = (page) =>
   page.evaluate(() => {
     const one = document.activeElement;
-    return `${one.tagName.toLowerCase()} ${one.getAttribute("role") ?? ""} ${one.getAttribute("aria-label") ?? one.textContent.trim().slice(0, 30)}`;
+    const name = one.getAttribute("aria-label") ?? one.textContent.trim().slice(0, 30);
+    return `${one.tagName.toLowerCase()} ${one.getAttribute("role") ?? ""} ${name}`;
   });
 
 // Presses Tab until what has the focus matches.
@@ -96,23 +95,22 @@ async function tab_to(page, wanted) {
 
 test("by keyboard alone: steps, a number, the next step, a query", async () => {
   const { page, close } = await open(report_of(data_of("steps")));
-  const hash = () => new URL(page.url()).hash;
   await page.keyboard.press("Tab");
   assert.match(await focused(page), /To the content/);
   await tab_to(page, /^button tab/);
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("ArrowRight");
-  assert.equal(hash(), "#step=3");
+  assert.equal(await hash_of(page), "#step=3");
   await tab_to(page, /^select/);
   await page.keyboard.press("ArrowDown");
-  assert.match(hash(), /query=1/);
+  assert.match(await hash_of(page), /query=1/);
   await page.locator("[aria-label='query, 3 x 3'] td[tabindex='0']").focus();
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("End");
-  assert.match(hash(), /cell=query:1\.2/);
+  assert.match(await hash_of(page), /cell=query:1\.2/);
   assert.equal(await page.locator(".panel .value").innerText(), "2");
   await page.keyboard.press("PageDown");
-  assert.match(hash(), /step=4/);
+  assert.match(await hash_of(page), /step=4/);
   assert.match(await focused(page), /^td/);
   await close();
 });
@@ -141,16 +139,15 @@ test("by keyboard alone: every matrix is reached", async () => {
 
 test("by keyboard alone: a head, a cell of its map, lines", async () => {
   const { page, close } = await open(report_of(data_of("translation")), { hash: "#view=heads" });
-  const hash = () => new URL(page.url()).hash;
   await tab_to(page, /^button {2}1\.2/);
   await page.keyboard.press("Enter");
-  assert.match(hash(), /head=1\.2/);
+  assert.match(await hash_of(page), /head=1\.2/);
   await tab_to(page, /^button {2}Lines/);
   await page.keyboard.press("Space");
-  assert.match(hash(), /show=lines/);
+  assert.match(await hash_of(page), /show=lines/);
   await tab_to(page, /^div application/);
   for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"]) await page.keyboard.press(key);
-  assert.match(hash(), /token=1&key=1/);
+  assert.match(await hash_of(page), /token=1&key=1/);
   await close();
 });
 
@@ -159,24 +156,24 @@ test("by keyboard alone: what was written, a patch of a picture, a number of a h
   await tab_to(first.page, /^input/); // the box of numbers
   await tab_to(first.page, /^input {2}Token that is being written/);
   await first.page.keyboard.press("ArrowRight");
-  assert.match(new URL(first.page.url()).hash, /token=1/);
+  assert.match(await hash_of(first.page), /token=1/);
   await first.close();
   const second = await open(report_of(data_of("picture")));
   await tab_to(second.page, /^div application/);
   for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"]) await second.page.keyboard.press(key);
-  assert.match(new URL(second.page.url()).hash, /key=3/);
+  assert.match(await hash_of(second.page), /key=3/);
   await second.close();
   const third = await open(report_of(data_of("head")));
   await tab_to(third.page, /^div application key/);
   for (const key of ["ArrowDown", "ArrowRight"]) await third.page.keyboard.press(key);
-  assert.match(new URL(third.page.url()).hash, /cell=key:1\.1/);
+  assert.match(await hash_of(third.page), /cell=key:1\.1/);
   await third.close();
 });
 
 test("numbers can be hidden, for a handout to fill in", async () => {
   const { page, close } = await open(report_of(data_of("steps")), { hash: "#step=8" });
   await page.getByLabel("Numbers").uncheck();
-  assert.match(new URL(page.url()).hash, /numbers=0/);
+  assert.match(await hash_of(page), /numbers=0/);
   const shown = await page
     .locator("#the-step td.cell, .panel .value, .panel td")
     .evaluateAll((cells) =>

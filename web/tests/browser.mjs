@@ -85,8 +85,6 @@ export async function open(
   await page.goto(pathToFileURL(file).href + hash);
   return {
     page,
-    address: () =>
-      page.evaluate(() => new URLSearchParams(location.hash.slice(1))).then(() => new URL(page.url()).hash),
     async close() {
       await context.close();
       assert.deepEqual(complaints, []);
@@ -94,4 +92,5 @@ export async function open(
   };
 }
 
-export const texts = (locator) => locator.allInnerTexts();
+// As the page has it: what the browser tells from outside comes later.
+export const hash_of = (page) => page.evaluate(() => location.hash);

@@ -1,7 +1,7 @@
 // The steps: the products that are shown are those of the JSON, whatever the score.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { data_of, open, report_of } from "./browser.mjs";
+import { data_of, hash_of, open, report_of } from "./browser.mjs";
 
 const tensors_of = (data) => {
   const all = data.sections.flatMap((section) => section.blocks.flatMap((block) => block.tensors));
@@ -129,7 +129,7 @@ test("any query, and what is chosen by pointer, stand in the address", async () 
   await page.locator("[role=tab]").nth(6).click();
   await page.locator("select").selectOption("2");
   await page.locator("[data-id='output:2.1']").click();
-  assert.equal(new URL(page.url()).hash, "#step=7&query=2&cell=output:2.1");
+  assert.equal(await hash_of(page), "#step=7&query=2&cell=output:2.1");
   assert.match(await page.locator(".step h2").innerText(), /Sum to output 3/);
   await page.reload();
   assert.equal(await page.locator(".cell.chosen").getAttribute("data-id"), "output:2.1");

@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { data_of, open, report_of } from "./browser.mjs";
+import { data_of, hash_of, open, report_of } from "./browser.mjs";
 
-const hash_of = (page) => new URL(page.url()).hash;
 const translation = () => data_of("translation");
 const head_of = (data, name, layer, head) =>
   data.attentions.find((one) => one.name === name).all.find((one) => one.layer === layer && one.head === head);
@@ -57,12 +56,12 @@ test("a head is drawn in three ways, and the pointer chooses", async () => {
   const { width } = await page.locator(".large .target").boundingBox();
   await page.locator(".large .target").click({ position: { x: width - 3, y: 3 } });
   const last = data_of("translation").sequences[0].tokens.length - 1;
-  assert.match(hash_of(page), new RegExp(`token=0&key=${last}`));
+  assert.match(await hash_of(page), new RegExp(`token=0&key=${last}`));
   await page.getByRole("button", { name: "Lines" }).click();
   assert.ok((await page.locator(".large path").count()) > 5);
   await page.getByRole("button", { name: "One row" }).click();
   assert.equal(await page.locator(".large rect[rx='3']").count(), last + 1);
-  assert.match(hash_of(page), /show=row/);
+  assert.match(await hash_of(page), /show=row/);
   await close();
 });
 
@@ -83,7 +82,7 @@ test("the slider goes through what was written", async () => {
       shown,
       written[token].candidates.map((one) => one.token),
     );
-    assert.match(hash_of(page), new RegExp(`token=${token}`));
+    assert.match(await hash_of(page), new RegExp(`token=${token}`));
   }
   await close();
 });
@@ -98,7 +97,7 @@ test("one head: products of an output are weights times values", async () => {
     .locator(".heat")
     .first()
     .click({ position: { x: 5, y: 5 } });
-  assert.match(hash_of(page), /cell=query:1.0/);
+  assert.match(await hash_of(page), /cell=query:1.0/);
   await close();
 });
 
