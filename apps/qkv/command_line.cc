@@ -109,6 +109,15 @@ CLI::Option* declare(CLI::App& app, const Option& option) {
   return declared->required(option.rules.required);
 }
 
+// In quotes, if a shell would read something else in it.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string full_name(const CLI::App& command) {
   return command.get_parent() == nullptr ? command.get_name()
                                          : full_name(*command.get_parent()) + " " + command.get_name();
@@ -213,7 +222,7 @@ std::optional<std::int64_t> parse_whole(std::string_view text) { return parse<st
 
 Command& Command::add_command(const std::string& name, const std::string& help) {
   app_.require_subcommand(1);
-  return *commands_.emplace_back(new Command(*app_.add_subcommand(name, help)));
+  return *commands_.emplace_back(new Command(*app_.add_subcommand(name, help), line_));
 }
 
 void Command::add(const std::vector<Option>& options) {
@@ -248,12 +257,13 @@ void Command::declare(const std::string& version) {
 }
 
 Program::Program(const std::string& name, const std::string& help)
-    : app_(std::make_unique<CLI::App>(help, name)), commands_(*app_) {}
+    : app_(std::make_unique<CLI::App>(help, name)), commands_(*app_, std::make_shared<std::string>(name)) {}
 
 Program::~Program() = default;
 
 void Program::run(int argc, char** argv, const std::string& version, const std::function<void()>& check) {
   commands_.declare(version);
+  for (int i = 1; i < argc; ++i) *commands_.line_ += " " + shell_word(argv[i]);
   app_->parse_complete_callback(check);
   try {
     app_->parse(argc, argv);

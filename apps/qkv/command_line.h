@@ -159,13 +159,16 @@ class Command {
   // Once the command line is read: whether this option was given, and the names of all that were.
   bool given(const std::string& option) const;
   std::vector<std::string> given() const;
+  // The whole command line as a shell reads it: qkv explain --text 'You are welcome'.
+  const std::string& line() const { return *line_; }
 
  private:
   friend class Program;
-  explicit Command(CLI::App& app) : app_(app) {}
+  Command(CLI::App& app, const std::shared_ptr<std::string>& line) : app_(app), line_(line) {}
   void declare(const std::string& version);
 
   CLI::App& app_;
+  std::shared_ptr<std::string> line_;  // one of all commands
   std::vector<std::unique_ptr<Command>> commands_{};
   std::deque<Option> options_{};
 };

@@ -17,6 +17,7 @@
 #include "model_heads.h"
 #include "options.h"
 #include "qkv/files.h"
+#include "report_file.h"
 #include "signals.h"
 #include "text_style.h"
 
@@ -34,6 +35,7 @@ struct ExplainOptions {
   std::vector<std::string> substitutes;
   SyntheticInput synthetic;
   ModelOptions model;
+  ReportFile report;
   bool json = false;
   bool full = false;
   std::optional<std::int64_t> width;
@@ -178,15 +180,32 @@ std::vector<Option> synthetic_options(SyntheticInput& synthetic) {
           {"--seed", seed(synthetic.seed), "seed of everything generated (default: 1)"}};
 }
 
-void run(const Command& command, const ExplainOptions& options) {
+// The files that are read, of which the report must be none.
+std::vector<NamedFile> files_of(const ExplainOptions& options) {
+  std::vector<NamedFile> files;
+  const auto add = [&](const char* option, const std::string& text) {
+    if (!text.starts_with('[')) files.push_back({option, text});
+  };
+  for (std::size_t i = 0; i < options.matrices.size(); ++i) add(matrix_options()[i].name, options.matrices[i]);
+  for (const NamedFile* file : {&options.score.w_query, &options.score.w_key, &options.score.w, &options.score.v}) {
+    add(file->option, file->path);
+  }
+  for (const std::string& text : options.substitutes) add("--substitute", text.substr(text.find('=') + 1));
+  return files;
+}
+
+void run(const Command& command, ExplainOptions& options) {
   TextStyle style = text_style();
   style.width = static_cast<int>(options.width.value_or(style.width));
   style.full = options.full;
   std::string text;
   if (any_given(command, {"--model", "--text", "--image", "--layer", "--head", "--token", "--svg"})) {
-    text = explain_model(command, options.model, options.json, style);
+    text = explain_model(command, options.model, {options.json, style, options.report});
   } else {
+    options.report.check(files_of(options));
     const Explanation explanation = explain(input_of(command, options));
+    if (options.report.wanted()) options.report.report.add(explanation);
+    options.report.write(explanation.title, command.line());
     text = options.json ? to_json(explanation) + "\n" : to_text(explanation, style);
   }
   write_output(text);
@@ -225,6 +244,7 @@ void add_explain(Command& program) {
         "for all pairs of more than 256 inputs"},
        {"--width", whole(options->width, 40, 100'000),
         "width of the output in columns (default: the terminal's, else 98)", excludes("--json")},
+       html_option(options->report),
        threads_option()});
   command.add(model_options(options->model));
   command.on_run([&command, options] { run(command, *options); });

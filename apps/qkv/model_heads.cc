@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <limits>
 #include <string_view>
 
@@ -18,9 +19,9 @@ namespace {
 
 // Not by a rule of --text, which would list every other option in the help.
 void refuse_others(const Command& command) {
-  constexpr std::array<std::string_view, 14> kOwn = {"--model", "--text",    "--image", "--attention", "--layer",
+  constexpr std::array<std::string_view, 15> kOwn = {"--model", "--text",    "--image", "--attention", "--layer",
                                                      "--head",  "--token",   "--json",  "--weights",   "--svg",
-                                                     "--width", "--threads", "--full",  "--help"};
+                                                     "--width", "--threads", "--full",  "--help",      "--html"};
   for (const std::string& name : command.given()) {
     if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
     throw UsageError(name,
@@ -41,36 +42,53 @@ std::size_t chosen_site(const std::vector<AttentionSite>& sites, const std::opti
   throw UsageError("--attention", "must be given: " + names);
 }
 
-std::string traced(const Explainable& input, std::size_t site, const ModelOptions& options, bool json,
-                   const TextStyle& style) {
+std::string traced(const Explainable& input, std::size_t site, const ModelOptions& options,
+                   const ExplanationForm& form) {
   const HeadTrace trace = trace_head(input, {.layer = *options.layer, .head = *options.head, .site = site});
   std::optional<std::int64_t> token;
   if (options.token) token = find_token(trace.tokens, *options.token);
-  return json ? to_json(trace, token) + "\n" : to_text(trace, token, style);
+  if (form.report.wanted()) form.report.report.add(trace, token);
+  return form.json ? to_json(trace, token) + "\n" : to_text(trace, token, form.style);
 }
 
-std::string explained(const Explainable& input, const ModelOptions& options, bool json, const TextStyle& style) {
-  if (!options.layer) {
-    const HeadSurvey survey = survey_heads(input, {.keep_weights = options.weights});
-    return json ? to_json(survey) + "\n" : to_text(survey, style);
+std::string explained(const Explainable& input, const ModelOptions& options, const ExplanationForm& form) {
+  if (options.layer) return traced(input, chosen_site(input.attentions().sites, options.attention), options, form);
+  HeadSurvey survey = survey_heads(input, {.keep_weights = options.weights || form.report.wanted()});
+  if (form.report.wanted()) form.report.report.add(survey);
+  if (!options.weights) {
+    for (HeadSurvey::Entry& entry : survey.heads) entry.weights = {};
   }
-  return traced(input, chosen_site(input.attentions().sites, options.attention), options, json, style);
+  return form.json ? to_json(survey) + "\n" : to_text(survey, form.style);
 }
 
-std::string explained_picture(const ModelOptions& options, bool json, const TextStyle& style) {
+std::string explained_picture(const ModelOptions& options, const ExplanationForm& form) {
   Vit::read_config(options.folder);  // of another kind of model it says so
   const ImageProcessor processor = ImageProcessor::load(options.folder);
   const Tensor file = read_picture(options.image);
   const Vit model = Vit::load(options.folder);
   const EncodedPicture picture(model, processor.process(file), {.stop = interruption()});
-  if (options.layer) return traced(picture, chosen_site(picture.attentions().sites, {}), options, json, style);
+  if (options.layer) return traced(picture, chosen_site(picture.attentions().sites, {}), options, form);
   const PictureAttention seen = survey_picture(picture, options.token.value_or("class"));
   const Tensor view = view_of(picture.pixels(), processor.config());
   const PictureSize patch = model.config().patch;
   const TensorView covered =
       view.view().slice(0, 0, seen.grid.height * patch.height).slice(1, 0, seen.grid.width * patch.width);
   if (!options.svg.empty()) write_file(options.svg, to_svg(seen, covered));
-  return json ? to_json(seen, covered) + "\n" : to_text(seen, covered, style);
+  if (form.report.wanted()) form.report.report.add(seen, covered);
+  return form.json ? to_json(seen, covered) + "\n" : to_text(seen, covered, form.style);
+}
+
+std::string explained_by_kind(const ModelOptions& options, const ExplanationForm& form) {
+  if (!options.image.empty()) return explained_picture(options, form);
+  if (Vit::is_in(options.folder)) throw UsageError("--text", "the model reads pictures; give --image");
+  if (EncoderDecoder::is_in(options.folder)) {
+    const Translator translator = Translator::load(options.folder);
+    return explained(TranslatedText(translator, options.text, {.stop = interruption()}), options, form);
+  }
+  const std::int64_t vocab = Bert::check(options.folder).vocab;
+  const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
+  const Bert model = Bert::load(options.folder);
+  return explained(EncodedText(model, text, {.stop = interruption()}), options, form);
 }
 
 }  // namespace
@@ -102,7 +120,7 @@ std::vector<Option> model_options(ModelOptions& options) {
            needs("--image") & excludes("--layer")}};
 }
 
-std::string explain_model(const Command& command, const ModelOptions& options, bool json, const TextStyle& style) {
+std::string explain_model(const Command& command, const ModelOptions& options, const ExplanationForm& form) {
   refuse_others(command);
   if (options.text.empty() && options.image.empty() && !command.given("--text")) {
     const char* option = command.given("--model") ? "--model" : command.given("--layer") ? "--layer" : "--token";
@@ -111,16 +129,16 @@ std::string explain_model(const Command& command, const ModelOptions& options, b
   if (options.token && !options.layer && options.image.empty()) {
     throw UsageError("--token", "needs --layer and --head");
   }
-  if (!options.image.empty()) return explained_picture(options, json, style);
-  if (Vit::is_in(options.folder)) throw UsageError("--text", "the model reads pictures; give --image");
-  if (EncoderDecoder::is_in(options.folder)) {
-    const Translator translator = Translator::load(options.folder);
-    return explained(TranslatedText(translator, options.text, {.stop = interruption()}), options, json, style);
-  }
-  const std::int64_t vocab = Bert::check(options.folder).vocab;
-  const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
-  const Bert model = Bert::load(options.folder);
-  return explained(EncodedText(model, text, {.stop = interruption()}), options, json, style);
+  std::vector<NamedFile> files = model_files(options.folder);
+  files.insert(files.end(), {{"--image", options.image}, {"--svg", options.svg}});
+  form.report.check(files);
+  const std::string text = explained_by_kind(options, form);
+  const bool picture = !options.image.empty();
+  form.report.write(
+      picture ? "Where a Vision Transformer looks: " + std::filesystem::path(options.image).filename().string()
+              : "What the heads attend to: " + options.text,
+      command.line());
+  return text;
 }
 
 }  // namespace qkv::app

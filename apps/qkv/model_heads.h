@@ -7,6 +7,7 @@
 
 #include "command_line.h"
 #include "qkv/explain/explain.h"
+#include "report_file.h"
 
 namespace qkv::app {
 
@@ -20,7 +21,14 @@ struct ModelOptions {
 // --model, --text, --image, --attention, --layer, --head, --token, --weights and --svg.
 std::vector<Option> model_options(ModelOptions& options);
 
-// What the command prints. UsageError for an option of the other explanations.
-std::string explain_model(const Command& command, const ModelOptions& options, bool json, const TextStyle& style);
+// What an explanation becomes.
+struct ExplanationForm {
+  bool json = false;
+  TextStyle style{};
+  ReportFile& report;
+};
+
+// What the command prints; it writes the report, if one is wanted. UsageError for an option of the other explanations.
+std::string explain_model(const Command& command, const ModelOptions& options, const ExplanationForm& form);
 
 }  // namespace qkv::app

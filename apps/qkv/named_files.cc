@@ -37,18 +37,22 @@ void check_writable(const std::string& name) {
 
 }  // namespace
 
+void check_output(const std::vector<NamedFile>& inputs, const NamedFile& output) {
+  for (const NamedFile& other : inputs) {
+    if (other.given() && same_file_key(other.path) == same_file_key(output.path)) {
+      throw UsageError(output.option,
+                       fmt::format("{} is also the file of {}; it must be another file", output.path, other.option));
+    }
+  }
+  check_writable(output.path);
+}
+
 void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs) {
   std::vector<NamedFile> taken = inputs;
   for (const NamedFile& file : outputs) {
     if (!file.given()) continue;
     if (!io::has_ending(file.path, ".npy")) throw UsageError(file.option, file.path + " must end in .npy");
-    for (const NamedFile& other : taken) {
-      if (other.given() && same_file_key(other.path) == same_file_key(file.path)) {
-        throw UsageError(file.option,
-                         fmt::format("{} is also the file of {}; it must be another file", file.path, other.option));
-      }
-    }
-    check_writable(file.path);
+    check_output(taken, file);
     taken.push_back(file);
   }
 }

@@ -19,6 +19,7 @@
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/translated_text.h"
 #include "qkv/models/translator.h"
+#include "report_file.h"
 #include "signals.h"
 #include "text_style.h"
 
@@ -41,6 +42,7 @@ struct TranslateRequest {
   Sampling sampling{};
   TextLineOptions lines{};
   TranslateOptions options{};
+  ReportFile report{};
 };
 
 // Of line `number`, from 1.
@@ -157,13 +159,18 @@ void translate_ids(const TranslateRequest& request, const Translator& translator
   if (refused) std::rethrow_exception(refused);
 }
 
-void explain(const TranslateRequest& request, const Translator& translator) {
+void explain(TranslateRequest& request, const Translator& translator) {
   TranslateOptions options = request.options;
   for (std::size_t i = 0; i < request.texts.size(); ++i) {
     options.stream = {i, 0};
     const std::string& text = request.texts[i];
     for (const std::string& sentence : options.split ? translator.sentences(text) : std::vector{text}) {
-      const HeadSurvey survey = survey_heads(TranslatedText(translator, sentence, options));
+      HeadSurvey survey =
+          survey_heads(TranslatedText(translator, sentence, options), {.keep_weights = request.report.wanted()});
+      if (request.report.wanted()) {
+        request.report.report.add(survey);
+        for (HeadSurvey::Entry& entry : survey.heads) entry.weights = {};
+      }
       ++options.stream.part;
       if (request.json) {
         std::cout << to_json(survey) << '\n';
@@ -176,13 +183,18 @@ void explain(const TranslateRequest& request, const Translator& translator) {
   }
 }
 
-void translate(TranslateRequest request) {
+void translate(const Command& command, TranslateRequest request) {
+  request.report.check(model_files(request.model));
   if (request.sample) request.options.sampling = request.sampling;
   request.options.nbest = request.nbest.value_or(1);
   request.options.split = !request.whole;
   request.options.stop = interruption();
   const Translator translator = Translator::load(request.model, request.weights);
-  if (request.explain) return explain(request, translator);
+  if (request.explain) {
+    explain(request, translator);
+    return request.report.write(request.texts.size() == 1 ? "Translated: " + request.texts.front() : "Translations",
+                                command.line());
+  }
   const auto answer = request.ids ? translate_ids : translate_lines;
   if (!request.texts.empty()) return answer(request, translator, request.texts, 1);
   std::ios::sync_with_stdio(false);
@@ -226,6 +238,7 @@ void add_translate(Command& program) {
        {"--explain", flag(request->explain),
         "Show what each word attended to instead; with --json one object per sentence",
         needs("text") & excludes("--ids", "--nbest")},
+       html_option(request->report, needs("--explain")),
        {"--json", flag(request->json),
         "Write one {\"translations\": [{text, ids, score}]} per line, with \"sentences\": [{source, text, ids, score}] "
         "if the text was split, \"unsure\": true if the model is, and \"cut\": N if N of its tokens did not fit the "
@@ -233,7 +246,7 @@ void add_translate(Command& program) {
        {"--weights", choice(request->weights, kWeights),
         "Storage of the weights: fewer bits are faster and less accurate"},
        threads_option()});
-  command.on_run([request] { translate(*request); });
+  command.on_run([&command, request] { translate(command, *request); });
 }
 
 }  // namespace qkv::app

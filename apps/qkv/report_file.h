@@ -1,0 +1,28 @@
+// --html FILE: what a command explains, as a report (qkv/explain/report.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "command_line.h"
+#include "named_files.h"
+#include "qkv/explain/report.h"
+
+namespace qkv::app {
+
+struct ReportFile {
+  std::string path{};
+  Report report{};
+
+  bool wanted() const { return !path.empty(); }
+  // Refuses a file that is one of these inputs or cannot be written, before any work.
+  void check(const std::vector<NamedFile>& inputs) const;
+  void write(const std::string& title, const std::string& command) const;
+};
+
+Option html_option(ReportFile& file, const Rules& rules = {});
+
+// The files of a model's folder, of which none may be overwritten.
+std::vector<NamedFile> model_files(const std::string& folder);
+
+}  // namespace qkv::app

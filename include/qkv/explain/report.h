@@ -1,0 +1,44 @@
+// A report: explanations as one HTML file that needs no other, neither on disk nor from a network. A page draws them
+// (web/), and the tables of their numbers can be read without it, where scripts do not run.
+//
+//   Report report;
+//   report.add(explain(worked_example()));
+//   write_file("report.html", report.html("The worked example", "qkv explain --html report.html"));
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qkv/explain/explain.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/picture_attention.h"
+
+namespace qkv {
+
+inline constexpr std::size_t kLargestReport = 20'000'000;  // bytes
+
+class Report {
+ public:
+  void add(const Explanation& explanation);
+  void add(const HeadSurvey& survey);  // its maps of heads are there if it kept the weights
+  void add(const HeadTrace& trace, std::optional<std::int64_t> token = {});
+  void add(const PictureAttention& seen, const TensorView& view);
+
+  // At most kLargestReport bytes: the largest tables go first, then the weights of all heads, then whole explanations;
+  // the report says which. `command` is what writes it again.
+  std::string html(const std::string& title, const std::string& command) const;
+
+ private:
+  struct Part {
+    std::string name;
+    std::string json, json_without_weights{};  // the latter if it differs
+    std::string tables;
+    bool weights_left_out = false;
+  };
+  std::vector<Part> parts_{};
+};
+
+}  // namespace qkv

@@ -1,0 +1,184 @@
+// A report: the page, the tables and the data, within a limit of bytes.
+#include "qkv/explain/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "explain/html_text.h"
+#include "explain/json_object.h"
+#include "explain/report_page.h"
+#include "explain/report_tables.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::size_t kLeastPerNumber = 6;  // bytes of a weight in JSON, as a rule 11
+
+// JSON inside of a script element, which "</script" would end.
+std::string in_script(const std::string& json) {
+  std::string text;
+  text.reserve(json.size());
+  for (char c : json) text += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  return text;
+}
+
+HeadSurvey without_weights(const HeadSurvey& survey) {
+  HeadSurvey bare{.attentions = survey.attentions, .heads = {}, .word_weights = survey.word_weights};
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    bare.heads.push_back({.index = entry.index, .summary = entry.summary, .pattern = entry.pattern});
+  }
+  return bare;
+}
+
+std::string name_of(const std::string& title) { return title.empty() ? "An explanation" : "\"" + title + "\""; }
+
+// What is left of the parts of a report.
+class Contents {
+ public:
+  struct Entry {
+    std::string_view name, json, json_without_weights, tables;
+    bool has_weights = false;
+  };
+
+  void add(const Entry& entry) { entries_.push_back(entry); }
+  void say(const std::string& line) { left_out_.push_back(line); }
+  const std::vector<Entry>& entries() const { return entries_; }
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
+  std::size_t size() const {
+    std::size_t sum = 0;
+    for (const Entry& entry : entries_) sum += entry.json.size() + entry.tables.size() + 2 * entry.name.size() + 100;
+    for (const std::string& line : left_out_) sum += 8 * line.size();
+    return sum;
+  }
+
+  // Makes it smaller, by what is missed least; false if there is nothing left.
+  bool shrink() {
+    if (const auto largest = largest_of([](const Entry& entry) { return entry.tables.size(); }); largest) {
+      largest->tables = {};
+      say(fmt::format("{}: the tables are left out, they would make the file larger than {} MB.", largest->name,
+                      kLargestReport / 1'000'000));
+      return true;
+    }
+    if (const auto largest =
+            largest_of([](const Entry& entry) { return entry.has_weights ? entry.json.size() : std::size_t{0}; })) {
+      largest->json = largest->json_without_weights;
+      largest->has_weights = false;
+      say(weights_line(largest->name));
+      return true;
+    }
+    const auto largest = largest_of([](const Entry& entry) { return entry.json.size(); });
+    if (!largest) return false;
+    say(fmt::format("{} is left out: it would make the file larger than {} MB.", largest->name,
+                    kLargestReport / 1'000'000));
+    largest->json = {};
+    return true;
+  }
+
+  static std::string weights_line(std::string_view name) {
+    return fmt::format("{}: the weights of the heads are left out, they would make the file larger than {} MB.", name,
+                       kLargestReport / 1'000'000);
+  }
+
+ private:
+  // The entry of which there is most, unless there is none of any.
+  template <class Size>
+  Entry* largest_of(const Size& size) {
+    const auto found = std::ranges::max_element(entries_, {}, size);
+    return found == entries_.end() || size(*found) == 0 ? nullptr : &*found;
+  }
+
+  std::vector<Entry> entries_{};
+  std::vector<std::string> left_out_{};
+};
+
+std::string data_of(const Contents& contents, const std::string& title, const std::string& command) {
+  std::string data = json_text(OrderedJson{
+      {"schema", "qkv/report/1"}, {"title", title}, {"command", command}, {"left_out", contents.left_out()}});
+  data.pop_back();
+  data += ",\"explanations\":[";
+  bool first = true;
+  for (const Contents::Entry& entry : contents.entries()) {
+    if (entry.json.empty()) continue;
+    data += (first ? "" : ",") + std::string(entry.json);
+    first = false;
+  }
+  return in_script(data + "]}");
+}
+
+std::string tables_of(const Contents& contents, const std::string& title) {
+  std::string text = "<h1>" + html_text(title) + "</h1>\n";
+  for (const std::string& line : contents.left_out()) text += "<p>" + html_text(line) + "</p>\n";
+  for (const Contents::Entry& entry : contents.entries()) {
+    if (entry.tables.empty()) continue;
+    if (contents.entries().size() > 1) text += "<h2>" + html_text(entry.name) + "</h2>\n";
+    text += entry.tables;
+  }
+  return text;
+}
+
+}  // namespace
+
+void Report::add(const Explanation& explanation) {
+  parts_.push_back(
+      {.name = name_of(explanation.title), .json = to_json(explanation), .tables = report_tables(explanation)});
+}
+
+void Report::add(const HeadSurvey& survey) {
+  std::size_t numbers = 0;
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    numbers += static_cast<std::size_t>(entry.weights.element_count());
+  }
+  Part part{.name = name_of(survey.attentions.input), .json = {}, .tables = {}};
+  part.weights_left_out = numbers * kLeastPerNumber > kLargestReport;
+  if (numbers == 0 || part.weights_left_out) {
+    const HeadSurvey bare = without_weights(survey);
+    part.json = to_json(bare);
+    part.tables = report_tables(bare);
+  } else {
+    part.json = to_json(survey);
+    part.json_without_weights = to_json(without_weights(survey));
+    part.tables = report_tables(survey);
+  }
+  parts_.push_back(std::move(part));
+}
+
+void Report::add(const HeadTrace& trace, std::optional<std::int64_t> token) {
+  parts_.push_back({.name = name_of(trace.title), .json = to_json(trace, token), .tables = report_tables(trace)});
+}
+
+void Report::add(const PictureAttention& seen, const TensorView& view) {
+  parts_.push_back({.name = "Where the token \"" + seen.token + "\" looks",
+                    .json = to_json(seen, view),
+                    .tables = report_tables(seen)});
+}
+
+std::string Report::html(const std::string& title, const std::string& command) const {
+  Contents contents;
+  for (const Part& part : parts_) {
+    contents.add({part.name, part.json, part.json_without_weights, part.tables, !part.json_without_weights.empty()});
+    if (part.weights_left_out) contents.say(Contents::weights_line(part.name));
+  }
+  while (true) {
+    std::string text;
+    if (contents.size() <= kLargestReport) {
+      std::string_view page = report_page();
+      // The marks in the order of the page.
+      for (const auto& [mark, part] : {std::pair<std::string_view, std::string>("<!--qkv:title-->", html_text(title)),
+                                       {"<!--qkv:report-->", tables_of(contents, title)},
+                                       {"<!--qkv:data-->", data_of(contents, title, command)}}) {
+        const std::size_t at = page.find(mark);
+        text.append(page.substr(0, at)).append(part);
+        page.remove_prefix(at + mark.size());
+      }
+      text.append(page);
+    }
+    if (!text.empty() && text.size() <= kLargestReport) return text;
+    if (!contents.shrink()) return text;
+  }
+}
+
+}  // namespace qkv

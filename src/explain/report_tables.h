@@ -1,0 +1,17 @@
+// What a report holds as HTML tables, for those who read it without scripts.
+#pragma once
+
+#include <string>
+
+#include "qkv/explain/explain.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/picture_attention.h"
+
+namespace qkv::inline explaining {
+
+std::string report_tables(const Explanation& explanation);
+std::string report_tables(const HeadSurvey& survey);
+std::string report_tables(const HeadTrace& trace);
+std::string report_tables(const PictureAttention& seen);
+
+}  // namespace qkv::inline explaining

@@ -1,0 +1,105 @@
+// --html of explain and translate: every kind becomes a file, and what would lose data is refused.
+#include <nlohmann/json.hpp>
+
+#include "apps/tiny_bert.h"
+
+namespace qkv::test {
+namespace {
+
+using Json = nlohmann::json;
+
+Json data_in(const std::string& file) {
+  const std::string html = contents(file), begin = R"(id="data">)";
+  const std::size_t from = html.find(begin);
+  if (from == std::string::npos) return {};
+  return Json::parse(html.substr(from + begin.size(), html.find("</script>", from) - from - begin.size()));
+}
+
+// The first explanation of the report that this command writes beside what it prints.
+Json explained(std::vector<std::string> arguments) {
+  const TempFolder folder;
+  const std::string plain = run_program(arguments).out;
+  arguments.insert(arguments.end(), {"--html", folder / "report.html"});
+  const Outcome outcome = run_program(arguments);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.out, plain);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"report.html"});
+  const Json data = data_in(folder / "report.html");
+  EXPECT_TRUE(data.at("command").get<std::string>().ends_with("--html " + folder / "report.html"))
+      << data.at("command");
+  return data.at("explanations").at(0);
+}
+
+TEST(ReportFile, HoldsEachKind) {
+  EXPECT_EQ(explained({"explain"}).at("kind"), "steps");
+  const TinyBert model;
+  const std::vector<std::string> text = {"explain", "--model", model / "", "--text", "a b a"};
+  const Json heads = explained(text);
+  EXPECT_EQ(heads.at("kind"), "heads");
+  EXPECT_EQ(heads.at("attentions").at(0).at("all").at(0).at("weights").size(), 3u);
+  std::vector<std::string> one = text;
+  one.insert(one.end(), {"--layer", "0", "--head", "1", "--token", "b"});
+  EXPECT_EQ(explained(one).at("token"), 1);
+  const Json picture = explained(
+      {"explain", "--model", QKV_SOURCE_DIR "/models/digits", "--image", QKV_SOURCE_DIR "/data/example/seven.png"});
+  EXPECT_EQ(picture.at("pixels").size(), 8u);
+}
+
+TEST(ReportFile, LeavesTheJsonAsItWas) {
+  const TempFolder folder;
+  const TinyBert model;
+  const Outcome outcome =
+      run_program({"explain", "--model", model / "", "--text", "a b", "--json", "--html", folder / "a.html"});
+  EXPECT_TRUE(Json::parse(outcome.out).at("attentions").at(0).at("all").at(0).at("weights").is_null());
+}
+
+TEST(ReportFile, HasAnExplanationForEachSentence) {
+  const TempFolder folder;
+  const Outcome outcome =
+      run_program({"translate", "--explain", "--html", folder / "a.html", "You are welcome. Thank you.", "I'm home"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const Json data = data_in(folder / "a.html");
+  ASSERT_EQ(data.at("explanations").size(), 3u);
+  EXPECT_EQ(data.at("explanations").at(1).at("translation").at("source_text"), "Thank you.");
+  EXPECT_EQ(data.at("command"),
+            "qkv translate --explain --html " + folder / "a.html" + " 'You are welcome. Thank you.' 'I'\\''m home'");
+}
+
+TEST(ReportFile, ReplacesAnOlderReport) {
+  const TempFolder folder;
+  folder.put("a.html", "older");
+  EXPECT_EQ(run_program({"explain", "--html", folder / "a.html"}).code, 0);
+  EXPECT_TRUE(contents(folder / "a.html").starts_with("<!doctype html>"));
+}
+
+TEST(ReportFile, RefusesWhatWouldLoseDataOrCannotBeWritten) {
+  const TempFolder folder;
+  const TinyBert model;
+  const std::string input = folder.put("input.csv", "1,2\n3,4\n");
+  const auto refused = [&](const std::vector<std::string>& arguments, int code, const std::string& part) {
+    expect_message(run_program(arguments), code, "qkv " + arguments[0], part);
+  };
+  refused({"explain", "--input", input, "--html", folder / "./input.csv"}, 2, "is also the file of --input");
+  refused({"explain", "--substitute", "weights=" + input, "--html", input}, 2, "is also the file of --substitute");
+  refused({"explain", "--model", model / "", "--text", "a", "--html", model / "config.json"}, 2,
+          "is also the file of --model");
+  refused({"explain", "--html", folder / ""}, 4, "is a folder");
+  refused({"explain", "--html", folder / "none/a.html"}, 4, "does not exist");
+  refused({"translate", "--html", folder / "a.html", "Thank you"}, 2, "--html requires --explain");
+  EXPECT_EQ(contents(input), "1,2\n3,4\n");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"input.csv"});
+}
+
+// The limit of a file's size stands for a full disk.
+TEST(ReportFile, WritesNothingHalf) {
+  const TempFolder folder;
+  folder.put("a.html", "older");
+  const Outcome outcome = run_program({"explain", "--html", folder / "a.html"}, {.file_size = 50'000});
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_EQ(contents(folder / "a.html"), "older");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a.html"});
+}
+
+}  // namespace
+}  // namespace qkv::test

@@ -1,0 +1,77 @@
+// What the reader looks at, as the fragment of the page's address: #view=heads&head=1.0&token=3.
+
+export const kViews = ["steps", "heads", "head", "translation", "picture"] as const;
+export type View = (typeof kViews)[number];
+export const kShows = ["map", "lines", "row"] as const;
+export type Show = (typeof kShows)[number];
+
+export interface Address {
+  view: View | ""; // "": the first that the report has
+  of: number; // of several explanations the one of this number, from 0
+  step: number; // 1 to 8
+  query: number; // the query whose steps are shown
+  cell: string; // a number of the steps: "query:0.1"
+  attention: string;
+  head: string; // "LAYER.HEAD"
+  token: number; // a query, or a written token; -1: none
+  key: number; // -1: none
+  show: Show;
+  words: boolean; // pieces of words are joined
+  sort: string; // "place" or a measure
+  numbers: boolean;
+}
+
+export const kStart: Address = {
+  view: "",
+  of: 0,
+  step: 1,
+  query: 0,
+  cell: "",
+  attention: "",
+  head: "",
+  token: -1,
+  key: -1,
+  show: "map",
+  words: false,
+  sort: "place",
+  numbers: true,
+};
+
+function whole(text: string, otherwise: number): number {
+  return /^\d{1,9}$/.test(text) ? Number(text) : otherwise;
+}
+
+const one_of = <T extends string>(text: string, choices: readonly T[], otherwise: T): T =>
+  choices.includes(text as T) ? (text as T) : otherwise;
+
+// What it does not understand is left as it is at the start.
+export function parse_address(fragment: string): Address {
+  const given = new URLSearchParams(fragment.replace(/^#/, ""));
+  const text = (name: keyof Address): string => given.get(name) ?? "";
+  return {
+    view: one_of(text("view"), kViews, "" as View),
+    of: whole(text("of"), 0),
+    step: whole(text("step"), 1),
+    query: whole(text("query"), 0),
+    cell: text("cell"),
+    attention: text("attention"),
+    head: /^\d+\.\d+$|^rollout$/.test(text("head")) ? text("head") : "",
+    token: whole(text("token"), -1),
+    key: whole(text("key"), -1),
+    show: one_of(text("show"), kShows, "map"),
+    words: text("words") === "1",
+    sort: text("sort") || "place",
+    numbers: text("numbers") !== "0",
+  };
+}
+
+export function format_address(address: Address): string {
+  const parts: string[] = [];
+  for (const name of Object.keys(kStart) as (keyof Address)[]) {
+    const value = address[name];
+    if (value === kStart[name]) continue;
+    const text = typeof value === "boolean" ? (value ? "1" : "0") : String(value);
+    parts.push(`${name}=${encodeURIComponent(text).replace(/%3A/g, ":")}`);
+  }
+  return `#${parts.join("&")}`;
+}

@@ -1,0 +1,152 @@
+// What an explanation holds: docs/explain_json.md says what each member is.
+import type { Nested } from "./check";
+
+export const kRoles = ["input", "query", "key", "value", "score", "weight", "output", "none"] as const;
+export type Role = (typeof kRoles)[number];
+export const kScores = ["dot", "scaled-dot", "additive", "concat", "bilinear"] as const;
+export type Score = (typeof kScores)[number];
+
+export interface Piece {
+  text: string;
+  role: Role;
+}
+export interface Tensor {
+  name: string;
+  role: Role;
+  shape: number[];
+  rows: string[];
+  columns: string[];
+  substituted: boolean;
+  values: Nested | null;
+}
+export interface Pixels {
+  caption: string;
+  pixels: number[][];
+}
+export interface Block {
+  lines: Piece[][];
+  pictures: Pixels[];
+  tensors: Tensor[];
+}
+export interface Section {
+  number: number;
+  title: string;
+  blocks: Block[];
+}
+export interface Mask {
+  rules: string[];
+  hidden: number[][] | null; // of too many inputs
+}
+export interface Common {
+  title: string;
+  version: string;
+  target: string;
+  dtype: "f32" | "f64";
+}
+export interface Steps extends Common {
+  kind: "steps";
+  score: Score;
+  scale: number;
+  sections: Section[];
+  mask: Mask | null;
+  substituted: string[];
+}
+export interface Sequence {
+  name: string;
+  caption: string;
+  tokens: string[];
+  special: boolean[];
+  word_of: number[];
+  words: string[];
+}
+export const kMeasures = ["entropy", "distance", "first", "previous", "next", "itself", "separators"] as const;
+export type Measure = (typeof kMeasures)[number];
+export type Summary = Record<Measure, number>;
+export interface HeadEntry extends Summary {
+  pattern: string;
+  layer: number;
+  head: number;
+  weights: number[][] | null;
+}
+export interface Attention {
+  name: string;
+  title: string;
+  caption: string;
+  layers: number;
+  heads: number;
+  queries: Sequence;
+  keys: Sequence;
+  mask: string;
+  largest_entropy: number;
+  all: HeadEntry[];
+}
+export interface Candidate {
+  token: string;
+  probability: number;
+}
+export interface Written extends Candidate {
+  candidates: Candidate[];
+}
+export interface Translation {
+  source_text: string;
+  target_text: string;
+  cut: number;
+  source_words: string[];
+  target_words: string[];
+  word_weights: number[][] | null;
+  written: Written[];
+}
+export interface Heads extends Common {
+  kind: "heads";
+  input: string;
+  sequences: Sequence[];
+  attentions: Attention[];
+  translation: Translation | null;
+}
+export interface Head extends Common {
+  kind: "head";
+  attention: string;
+  layer: number;
+  head: number;
+  heads: number;
+  score: Score;
+  scale: number;
+  mask: string;
+  tokens: string[];
+  keys: string[];
+  token: number | null;
+  query: number[][];
+  key: number[][];
+  value: number[][];
+  v: number[] | null;
+  scores: number[][];
+  logits: number[][];
+  log_sum_exp: number[];
+  weights: number[][];
+  output: number[][];
+  summary: Summary;
+}
+export interface PictureHead {
+  layer: number;
+  head: number;
+  entropy: number;
+  to_class: number;
+  patches: number[][];
+}
+export interface Picture extends Common {
+  kind: "picture";
+  grid: [number, number];
+  token: string;
+  rollout: number[][];
+  heads: PictureHead[];
+  pixels: number[][][];
+}
+export type Explanation = Steps | Heads | Head | Picture;
+
+export interface Report {
+  title: string;
+  command: string;
+  left_out: string[];
+  explanations: Explanation[];
+  faults: string[]; // a line for each explanation that cannot be shown
+}

@@ -1,0 +1,87 @@
+// Matrices as pictures of one pixel a number, painted by canvas once and kept.
+import { type Colors, heat, type Rgb, signed } from "./colors";
+import type { Role } from "./explanation";
+
+type Kept = { key: string; url: string };
+const kept = new WeakMap<object, Kept>();
+
+// An image of `height` x `width` pixels as an address, painted again only if `key` differs.
+function painted(
+  owner: object,
+  key: string,
+  height: number,
+  width: number,
+  color: (row: number, column: number) => Rgb,
+): string {
+  const before = kept.get(owner);
+  if (before?.key === key) return before.url;
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, width);
+  canvas.height = Math.max(1, height);
+  const context = canvas.getContext("2d") as CanvasRenderingContext2D;
+  const image = context.createImageData(canvas.width, canvas.height);
+  for (let row = 0; row < height; ++row) {
+    for (let column = 0; column < width; ++column) {
+      const at = 4 * (row * width + column);
+      const [r, g, b] = color(row, column);
+      image.data.set([r, g, b, 255], at);
+    }
+  }
+  context.putImageData(image, 0, 0);
+  const url = canvas.toDataURL("image/png");
+  kept.set(owner, { key, url });
+  return url;
+}
+
+// Weights from 0 to 1. More than `most` rows or columns become means of blocks.
+export function heat_image(weights: number[][], colors: Colors, most = 4096): string {
+  const height = weights.length,
+    width = weights[0]?.length ?? 0;
+  const step = Math.max(1, Math.ceil(Math.max(height, width) / most));
+  const mean = (row: number, column: number): number => {
+    let sum = 0,
+      cells = 0;
+    for (let r = row * step; r < Math.min(height, (row + 1) * step); ++r) {
+      for (let c = column * step; c < Math.min(width, (column + 1) * step); ++c, ++cells) sum += weights[r]?.[c] ?? 0;
+    }
+    return sum / cells;
+  };
+  return painted(weights, `${most} ${colors.key}`, Math.ceil(height / step), Math.ceil(width / step), (row, column) =>
+    heat(colors, mean(row, column)),
+  );
+}
+
+// Numbers of either sign, as parts of `largest`.
+export function signed_image(
+  owner: object,
+  height: number,
+  width: number,
+  at: (row: number, column: number) => number,
+  role: Role,
+  largest: number,
+  colors: Colors,
+): string {
+  const part = (row: number, column: number): number => at(row, column) / (largest || 1);
+  return painted(owner, `${role} ${height} ${width} ${largest} ${colors.key}`, height, width, (row, column) =>
+    signed(colors, part(row, column), role),
+  );
+}
+
+// A picture of bytes, rows of red, green and blue.
+export function pixel_image(pixels: number[][][]): string {
+  return painted(
+    pixels,
+    "pixels",
+    pixels.length,
+    pixels[0]?.length ?? 0,
+    (row, column) => pixels[row]?.[column] as unknown as Rgb,
+  );
+}
+
+// Numbers from 0 to 1 as shades of grey.
+export function grey_image(pixels: number[][]): string {
+  return painted(pixels, "grey", pixels.length, pixels[0]?.length ?? 0, (row, column) => {
+    const shade = 255 * Math.max(0, Math.min(1, pixels[row]?.[column] ?? 0));
+    return [shade, shade, shade];
+  });
+}

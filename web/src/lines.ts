@@ -1,0 +1,100 @@
+// One head large as lines from each query to its keys, as wide as their weight; and the keys of one query as bars.
+import { svg, type TemplateResult } from "lit-html";
+import { css, heat, mixed } from "./colors";
+import { type Drawn, short, width_of } from "./map";
+import { largest, number_text } from "./numbers";
+import { picture, rect, text } from "./shapes";
+
+const kRow = 24; // pixels
+const kMostLines = 1500;
+
+interface Line {
+  i: number;
+  j: number;
+  weight: number;
+}
+
+// The heaviest lines; those of the chosen query nearly whatever they weigh.
+function heaviest(weights: number[][], query: number): Line[] {
+  const all = weights.flatMap((row, i) => row.map((weight, j) => ({ i, j, weight })));
+  const seen = all.filter(({ i, weight }) => weight > (i === query ? 0.002 : 0.03));
+  return seen.sort((a, b) => a.weight - b.weight).slice(-kMostLines);
+}
+
+export function lines_picture(drawn: Drawn): TemplateResult {
+  const { weights, queries, keys, query, key, screen } = drawn;
+  const { colors } = screen;
+  const left = width_of(queries) + 14;
+  const right = left + (screen.narrow ? 80 : 240);
+  const width = right + width_of(keys) + 22;
+  const y = (i: number): number => 34 + kRow * (i + 0.5);
+  const row = weights[query];
+
+  const line = ({ i, j, weight }: Line): TemplateResult => {
+    const chosen = query < 0 || i === query;
+    const middle = (left + right) / 2;
+    const path = `M${left} ${y(i)}C${middle} ${y(i)} ${middle} ${y(j)} ${right} ${y(j)}`;
+    const color = css(chosen ? colors.roles.weight : colors.strong);
+    const opacity = chosen ? 0.2 + 0.8 * weight : 0.12 + 0.2 * weight;
+    return svg`<path d=${path} fill="none" stroke=${color} stroke-opacity=${opacity} stroke-width=${0.8 + 7 * weight}
+      stroke-linecap="round"></path>`;
+  };
+  const label_of_query = (label: string, i: number): TemplateResult[] => {
+    const chosen = i === query;
+    const fill = chosen ? mixed(colors.paper, colors.roles.query, 0.16) : undefined;
+    return [
+      rect({ x: 2, y: y(i) - 11, width: left - 6, height: 22 }, { fill, round: 6 }),
+      text(left - 10, y(i) + 5, short(label), {
+        fill: chosen ? colors.ink : colors.faint,
+        bold: chosen,
+        anchor: "end",
+      }),
+      rect({ x: 0, y: y(i) - kRow / 2, width: left, height: kRow }, { click: () => drawn.pick(i, key) }),
+    ];
+  };
+  const label_of_key = (label: string, j: number): TemplateResult[] => {
+    const fill = row ? mixed(colors.paper, colors.roles.weight, 0.45 * (row[j] ?? 0)) : undefined;
+    return [
+      rect({ x: right + 4, y: y(j) - 11, width: width - right - 8, height: 22 }, { fill, round: 6 }),
+      text(right + 10, y(j) + 5, short(label), { fill: row || j === key ? colors.ink : colors.faint, bold: j === key }),
+      rect({ x: right, y: y(j) - kRow / 2, width: width - right, height: kRow }, { click: () => drawn.pick(query, j) }),
+    ];
+  };
+  return picture(width, kRow * Math.max(queries.length, keys.length) + 40, colors.paper, 13.5, [
+    text(left - 10, 18, "queries", { fill: colors.roles.query, bold: true, anchor: "end" }),
+    text(right + 10, 18, "keys", { fill: colors.roles.key, bold: true }),
+    heaviest(weights, query).map(line),
+    queries.map(label_of_query),
+    keys.map(label_of_key),
+  ]);
+}
+
+export function row_picture(drawn: Drawn): TemplateResult {
+  const { weights, queries, keys, screen, key } = drawn;
+  const { colors } = screen;
+  const query = Math.max(0, drawn.query);
+  const row = weights[query] ?? [];
+  const left = width_of(keys) + 8;
+  const across = screen.narrow ? 110 : 380;
+  const width = left + across + 76;
+  const most = Math.max(largest(row), 1e-9);
+  const bar = (weight: number, j: number): TemplateResult[] => {
+    const y = 36 + kRow * j;
+    const size = Math.max(1, Number.isFinite(weight) ? (weight / most) * across : 0);
+    const stroke = j === key ? colors.ink : colors.roles.weight;
+    const label = { fill: j === key ? colors.ink : colors.faint, bold: j === key, anchor: "end" } as const;
+    return [
+      text(left - 10, y + 16, short(keys[j] ?? ""), label),
+      rect(
+        { x: left, y: y + 3, width: size, height: kRow - 6 },
+        { fill: heat(colors, 0.15 + 0.5 * weight), stroke, round: 3 },
+      ),
+      ...(screen.address.numbers ? [text(left + size + 8, y + 16, number_text(weight), { fill: colors.ink })] : []),
+      rect({ x: 0, y, width, height: kRow }, { click: () => drawn.pick(query, j) }),
+    ];
+  };
+  return picture(width, 44 + kRow * keys.length, colors.paper, 13.5, [
+    text(8, 20, `what ${short(queries[query] ?? "")} attends to`, { fill: colors.roles.query, bold: true }),
+    row.map(bar),
+  ]);
+}

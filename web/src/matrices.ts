@@ -1,0 +1,196 @@
+// A matrix on the page: a table of numbers, or where it is large a heat map; a cell of it can be chosen.
+import { html, nothing, svg, type TemplateResult } from "lit-html";
+import { kLetters } from "./colors";
+import { signed_image } from "./grid";
+import { cell_text, clamp, largest, number_text } from "./numbers";
+import type { Screen } from "./screen";
+import { cell_id, value_at, type Window } from "./tensors";
+
+const kMostColumns = 16; // of a table
+const kMostCells = 400;
+
+export interface MatrixUse {
+  screen: Screen;
+  chosen: string; // id of a cell
+  lit: ReadonlySet<string>; // ids of the cells that it comes from
+  pick(id: string): void;
+  leave(step: 1 | -1): void; // Page Down, Page Up
+}
+
+function numbers_of(window: Window): number[] {
+  const all: number[] = [];
+  for (let r = 0; r < window.height; ++r) for (let c = 0; c < window.width; ++c) all.push(value_at(window, r, c));
+  return all;
+}
+
+const id_at = (window: Window, row: number, column: number): string =>
+  cell_id(window.tensor.name, window.index(row, column));
+
+// Where the chosen cell is in this window.
+function place_of(window: Window, chosen: string): [number, number] | null {
+  const prefix = `${window.tensor.name}:`;
+  if (!chosen.startsWith(prefix)) return null;
+  const index = chosen.slice(prefix.length).split(".").map(Number);
+  if (window.lead.some((i, d) => index[d] !== i)) return null;
+  const rest = index.slice(window.lead.length);
+  const [row, column] = rest.length === 2 ? rest : [0, rest[0] ?? 0];
+  return [row as number, column as number];
+}
+
+// Where a key leads from here; null: it is not ours.
+export function moved(
+  key: string,
+  [row, column]: [number, number],
+  height: number,
+  width: number,
+): [number, number] | null {
+  const to: Record<string, [number, number]> = {
+    ArrowUp: [row - 1, column],
+    ArrowDown: [row + 1, column],
+    ArrowLeft: [row, column - 1],
+    ArrowRight: [row, column + 1],
+    Home: [row, 0],
+    End: [row, width - 1],
+  };
+  const next = to[key];
+  return next ? [clamp(next[0], 0, height - 1), clamp(next[1], 0, width - 1)] : null;
+}
+
+function on_key(event: KeyboardEvent, window: Window, use: MatrixUse, place: [number, number]): void {
+  if (event.key === "PageDown" || event.key === "PageUp") {
+    event.preventDefault();
+    return use.leave(event.key === "PageDown" ? 1 : -1);
+  }
+  const next =
+    event.ctrlKey || event.altKey || event.metaKey ? null : moved(event.key, place, window.height, window.width);
+  if (!next) return;
+  event.preventDefault();
+  const figure = event.currentTarget as HTMLElement;
+  use.pick(id_at(window, ...next));
+  figure.querySelector<HTMLElement>("[aria-selected=true]")?.focus();
+}
+
+function cell(
+  window: Window,
+  use: MatrixUse,
+  row: number,
+  column: number,
+  most: number,
+  stop: boolean,
+): TemplateResult {
+  const value = value_at(window, row, column);
+  const id = id_at(window, row, column);
+  const chosen = id === use.chosen;
+  return html`<td
+    class=${chosen ? "cell chosen" : use.lit.has(id) ? "cell lit" : "cell"}
+    data-id=${id}
+    tabindex=${stop ? 0 : -1}
+    aria-selected=${chosen}
+    .style=${`--part:${Number.isFinite(value) && most > 0 ? Math.abs(value / most).toFixed(3) : 0}`}
+    @click=${() => use.pick(id)}
+    @focus=${() => chosen || use.pick(id)}
+  >
+    ${use.screen.address.numbers ? cell_text(value) : html`<span class="veiled">${cell_text(value)}</span>`}
+  </td>`;
+}
+
+function table(window: Window, use: MatrixUse, most: number): TemplateResult {
+  const place = place_of(window, use.chosen);
+  const stop = place ?? [0, 0];
+  const columns = window.columns.length === window.width ? window.columns : [];
+  const rows = window.rows.length === window.height ? window.rows : [];
+  const label = `${window.title}, ${window.height} x ${window.width}`;
+  return html`<div class="scroll">
+    <table
+      role="grid"
+      aria-label=${label}
+      class="numbers"
+      @keydown=${(event: KeyboardEvent) => on_key(event, window, use, stop)}
+    >
+      ${columns.length > 0
+        ? html`<thead>
+            <tr>
+              ${rows.length > 0 ? html`<td></td>` : nothing}${columns.map(
+                (name) => html`<th scope="col"><bdi>${name}</bdi></th>`,
+              )}
+            </tr>
+          </thead>`
+        : nothing}
+      <tbody>
+        ${Array.from(
+          { length: window.height },
+          (_, r) =>
+            html`<tr>
+              ${rows.length > 0 ? html`<th scope="row"><bdi>${rows[r]}</bdi></th>` : nothing}
+              ${Array.from({ length: window.width }, (_x, c) =>
+                cell(window, use, r, c, most, r === stop[0] && c === stop[1]),
+              )}
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+// One small square a number. The chosen one and those it comes from are framed.
+function heat_map(window: Window, use: MatrixUse, most: number): TemplateResult {
+  const { height, width } = window;
+  const place = place_of(window, use.chosen);
+  const { colors } = use.screen;
+  // A window is made anew each time; the numbers of its tensor stay.
+  let owner: object = window.tensor.values as object;
+  for (const i of window.lead) owner = (owner as readonly object[])[i] as object;
+  const image = signed_image(owner, height, width, (r, c) => value_at(window, r, c), window.role, most, colors);
+  const lit: TemplateResult[] = [];
+  for (let r = 0; r < height; ++r) {
+    for (let c = 0; c < width; ++c) {
+      if (use.lit.has(id_at(window, r, c))) lit.push(svg`<rect class="lit" x=${c} y=${r} width="1" height="1"></rect>`);
+    }
+  }
+  const row_name = place ? (window.rows[place[0]] ?? `row ${place[0] + 1}`) : "";
+  const name = place
+    ? `${row_name}, number ${place[1] + 1}: ${number_text(value_at(window, ...place))}`
+    : "no number chosen";
+  const click = (event: MouseEvent): void => {
+    const box = (event.currentTarget as Element).getBoundingClientRect();
+    const c = ((event.clientX - box.left) / box.width) * width,
+      r = ((event.clientY - box.top) / box.height) * height;
+    use.pick(id_at(window, clamp(r, 0, height - 1), clamp(c, 0, width - 1)));
+  };
+  return html`<div
+    class="heat"
+    role="application"
+    tabindex="0"
+    aria-label=${`${window.title}, ${height} x ${width}, arrow keys choose a number; ${name}`}
+    @keydown=${(event: KeyboardEvent) => on_key(event, window, use, place ?? [0, 0])}
+  >
+    <svg
+      viewBox="0 0 ${width} ${height}"
+      preserveAspectRatio="none"
+      .style=${`--across:${width};--down:${height}`}
+      @click=${click}
+      aria-hidden="true"
+    >
+      <image href=${image} width=${width} height=${height} preserveAspectRatio="none"></image>
+      ${lit} ${place ? svg`<rect class="chosen" x=${place[1]} y=${place[0]} width="1" height="1"></rect>` : nothing}
+    </svg>
+    ${place ? html`<p class="heat-name"><bdi>${name}</bdi></p>` : nothing}
+  </div>`;
+}
+
+export function matrix(window: Window, use: MatrixUse): TemplateResult {
+  const most = largest(numbers_of(window));
+  const small = window.width <= kMostColumns && window.height * window.width <= kMostCells;
+  const shape = window.tensor.shape.slice(window.lead.length).join(" x ") || "1";
+  return html`<figure class="matrix role-${window.role}">
+    <figcaption>
+      <span class="letter" aria-hidden="true">${kLetters[window.role]}</span><span class="name">${window.title}</span>
+      <span class="shape">${shape}</span>${window.tensor.substituted ? html`<span class="tag">put in</span>` : nothing}
+    </figcaption>
+    ${window.tensor.values === null
+      ? html`<p class="hint">Too many numbers to keep; <code>--full</code> writes them.</p>`
+      : small
+        ? table(window, use, most)
+        : heat_map(window, use, most)}
+  </figure>`;
+}

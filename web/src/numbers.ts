@@ -1,0 +1,34 @@
+// Numbers as text, as the program prints them.
+
+// Whole numbers as they are, others with five decimals, very large and small ones with a power of ten.
+export function number_text(value: number, decimals = 5): string {
+  if (value === 0) return "0";
+  if (Number.isNaN(value)) return "nan";
+  if (!Number.isFinite(value)) return value < 0 ? "-inf" : "inf";
+  const size = Math.abs(value);
+  if (size >= 1e7 || size < 1e-4) return value.toExponential(Math.min(decimals, 5));
+  if (Math.abs(value - Math.round(value)) <= 1e-13 * Math.max(1, size)) return value.toFixed(0);
+  return value.toFixed(decimals);
+}
+
+// For a cell of a matrix: short, the whole number is shown when the cell is chosen.
+export function cell_text(value: number): string {
+  const size = Math.abs(value);
+  if (size > 0 && size < 0.0005) return value < 0 ? "-0.000" : "0.000";
+  return number_text(value, size >= 1000 ? 1 : 3);
+}
+
+export function share_text(share: number): string {
+  return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
+}
+
+export function clamp(value: number, least: number, most: number): number {
+  return Math.max(least, Math.min(most, Number.isFinite(value) ? Math.trunc(value) : least));
+}
+
+// The largest size of finite numbers; 0 of none.
+export function largest(values: Iterable<number>): number {
+  let most = 0;
+  for (const value of values) if (Number.isFinite(value)) most = Math.max(most, Math.abs(value));
+  return most;
+}

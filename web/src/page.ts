@@ -1,0 +1,149 @@
+// The frame of every view: title, views, tools, the command, and the tables of all numbers.
+import { html, nothing, type TemplateResult } from "lit-html";
+import type { Address, View } from "./address";
+import { format_address } from "./address";
+import type { Explanation, Report } from "./explanation";
+import { head_view } from "./head";
+import { heads_view } from "./heads";
+import { short } from "./map";
+import { picture_view } from "./picture";
+import { save_csv, save_png, save_svg } from "./save";
+import type { Screen, Shown } from "./screen";
+import { steps_view } from "./steps";
+import { translation_view } from "./translation";
+
+const kTitles: Record<View, string> = {
+  steps: "Steps",
+  heads: "Heads",
+  head: "Head",
+  translation: "Translation",
+  picture: "Picture",
+};
+
+export function views_of(explanation: Explanation): View[] {
+  if (explanation.kind !== "heads") return [explanation.kind];
+  return explanation.translation ? ["translation", "heads"] : ["heads"];
+}
+
+function name_of(explanation: Explanation): string {
+  if (explanation.kind !== "heads") return explanation.title;
+  return explanation.translation?.source_text ?? (explanation.input || explanation.title);
+}
+
+function shown_of(view: View, explanation: Explanation, screen: Screen): Shown {
+  switch (explanation.kind) {
+    case "steps":
+      return steps_view(explanation, screen);
+    case "head":
+      return head_view(explanation, screen);
+    case "picture":
+      return picture_view(explanation, screen);
+    case "heads":
+      return view === "translation" && explanation.translation
+        ? translation_view(explanation, explanation.translation, screen)
+        : heads_view(explanation, screen);
+  }
+}
+
+function faults(lines: readonly string[]): TemplateResult | typeof nothing {
+  return lines.length === 0
+    ? nothing
+    : html`<div class="faults" role="alert">${lines.map((line) => html`<p>${line}</p>`)}</div>`;
+}
+
+export function failed_page(title: string, fault: string): TemplateResult {
+  return html`<header class="top">
+      <div>
+        <span class="mark">qkv</span>
+        <h1>${title}</h1>
+      </div>
+    </header>
+    <main>${faults([fault])}</main>`;
+}
+
+function tools(shown: Shown, screen: Screen): TemplateResult {
+  const picture = (save: (name: string, picture: TemplateResult) => void) => () => {
+    const drawn = shown.picture();
+    if (drawn) save(shown.name, drawn);
+  };
+  return html`<div class="tools" role="group" aria-label="This view">
+    <label class="check"
+      ><input
+        type="checkbox"
+        .checked=${screen.address.numbers}
+        @change=${(event: Event) => screen.go({ numbers: (event.target as HTMLInputElement).checked })}
+      />Numbers</label
+    >
+    <button class="plain" @click=${picture(save_svg)}>SVG</button>
+    <button class="plain" @click=${picture(save_png)}>PNG</button>
+    <button class="plain" @click=${() => save_csv(shown.name, shown.tables())}>CSV</button>
+    <button class="plain" @click=${() => print()}>Print</button>
+  </div>`;
+}
+
+export function page(report: Report, screen: Screen): TemplateResult {
+  const { address } = screen;
+  const explanation = report.explanations[address.of] ?? report.explanations[0];
+  if (!explanation) return failed_page(report.title, report.faults[0] ?? "This report holds no explanation.");
+  const of = report.explanations.indexOf(explanation);
+  const views = views_of(explanation);
+  const view = views.includes(address.view as View) ? (address.view as View) : (views[0] as View);
+  const shown = shown_of(view, explanation, screen);
+  const link = (patch: Partial<Address>): string => format_address({ ...address, ...patch });
+  return html` <a
+      class="skip"
+      href="#content"
+      @click=${(event: Event) => {
+        event.preventDefault();
+        document.getElementById("content")?.focus();
+      }}
+      >To the content</a
+    >
+    <header class="top">
+      <div>
+        <span class="mark">qkv</span>
+        <h1><bdi>${report.title}</bdi></h1>
+      </div>
+      ${tools(shown, screen)}
+    </header>
+    <nav aria-label="Views">
+      ${report.explanations.length > 1
+        ? html`<label
+            >Explanation
+            <select
+              @change=${(event: Event) =>
+                screen.go({
+                  of: Number((event.target as HTMLSelectElement).value),
+                  view: "",
+                  cell: "",
+                  token: -1,
+                  key: -1,
+                  head: "",
+                  attention: "",
+                })}
+            >
+              ${report.explanations.map(
+                (one, i) => html`<option value=${i} ?selected=${i === of}>${i + 1}: ${short(name_of(one), 40)}</option>`,
+              )}
+            </select></label
+          >`
+        : nothing}
+      ${views.map(
+        (one) =>
+          html`<a href=${link({ view: one })} aria-current=${one === view ? "page" : "false"}>${kTitles[one]}</a>`,
+      )}
+    </nav>
+    ${faults(report.faults)}
+    <main id="content" tabindex="-1">
+      ${report.explanations.length > 1 ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
+      ${shown.body}
+    </main>
+    <footer>
+      ${report.left_out.map((line) => html`<p>${line}</p>`)}
+      ${report.command ? html`<p>The command of this view: <code>${shown.command(report.command)}</code></p>` : nothing}
+      <p>
+        qkv ${explanation.version}, ${explanation.dtype}, CPU target ${explanation.target}. This page asks no network
+        for anything.
+      </p>
+    </footer>`;
+}

@@ -1,0 +1,157 @@
+// Where a Vision Transformer looks: the picture with the weights of its patches over it, by rollout and by each head.
+import { html, nothing, type TemplateResult } from "lit-html";
+import { css, mixed, type Rgb } from "./colors";
+import type { Picture } from "./explanation";
+import { pixel_image } from "./grid";
+import { moved } from "./matrices";
+import { clamp, largest, number_text } from "./numbers";
+import { command_with } from "./command";
+import { table_of } from "./save";
+import type { Screen, Shown } from "./screen";
+import { type Box, image, picture as framed_picture, rect } from "./shapes";
+
+const kLarge = 460,
+  kSmall = 96; // pixels
+
+// From nothing to the largest weight, as seen over any picture: dark, violet, orange, light yellow.
+const kHeat: readonly Rgb[] = [
+  [10, 6, 36],
+  [120, 28, 109],
+  [237, 105, 37],
+  [252, 255, 164],
+];
+function hot(part: number): Rgb {
+  const at = Math.max(0, Math.min(1, part)) * (kHeat.length - 1);
+  const from = Math.min(Math.floor(at), kHeat.length - 2);
+  return mixed(kHeat[from] as Rgb, kHeat[from + 1] as Rgb, at - from);
+}
+
+const kWhite: Rgb = [255, 255, 255];
+const kBlack: Rgb = [0, 0, 0];
+
+interface Layer {
+  id: string; // "rollout" or "LAYER.HEAD"
+  title: string;
+  patches: number[][];
+  most: number; // what is drawn hottest
+}
+
+function layers_of(picture: Picture): Layer[] {
+  const most = largest(picture.heads.flatMap((head) => head.patches.flat()));
+  return [
+    {
+      id: "rollout",
+      title: "Through all layers (rollout)",
+      patches: picture.rollout,
+      most: largest(picture.rollout.flat()),
+    },
+    ...picture.heads.map((head) => ({
+      id: `${head.layer}.${head.head}`,
+      title: `Layer ${head.layer}, head ${head.head}`,
+      patches: head.patches,
+      most,
+    })),
+  ];
+}
+
+function drawn(
+  picture: Picture,
+  layer: Layer,
+  size: number,
+  chosen: number,
+  pick?: (patch: number) => void,
+): TemplateResult {
+  const [rows, columns] = picture.grid;
+  const [pixel_rows, pixel_columns] = [picture.pixels.length || rows, picture.pixels[0]?.length || columns];
+  const scale = size / Math.max(pixel_rows, pixel_columns);
+  const all = { x: 0, y: 0, width: pixel_columns * scale, height: pixel_rows * scale };
+  const [width, height] = [all.width / columns, all.height / rows];
+  const box = (patch: number): Box => ({
+    x: (patch % columns) * width,
+    y: Math.floor(patch / columns) * height,
+    width,
+    height,
+  });
+  const heated = (weight: number, patch: number): TemplateResult => {
+    const part = layer.most > 0 && Number.isFinite(weight) ? weight / layer.most : 0;
+    return rect(box(patch), { fill: hot(part), opacity: 0.2 + 0.6 * part, click: pick && (() => pick(patch)) });
+  };
+  return framed_picture(all.width, all.height, kHeat[0] as Rgb, 12, [
+    picture.pixels.length > 0 ? image(all, pixel_image(picture.pixels), scale > 3) : [],
+    layer.patches.flat().map(heated),
+    chosen >= 0
+      ? [rect(box(chosen), { stroke: kWhite, thick: 4 }), rect(box(chosen), { stroke: kBlack, thick: 1.5 })]
+      : [],
+  ]);
+}
+
+export function picture_view(picture: Picture, screen: Screen): Shown {
+  const [rows, columns] = picture.grid;
+  const layers = layers_of(picture);
+  const layer = layers.find((one) => one.id === screen.address.head) ?? (layers[0] as Layer);
+  const chosen = screen.address.key >= 0 ? clamp(screen.address.key, 0, rows * columns - 1) : -1;
+  const head = picture.heads.find((one) => `${one.layer}.${one.head}` === layer.id);
+  const pick = (patch: number): void => screen.go({ key: patch });
+  const weight = layer.patches[Math.floor(chosen / columns)]?.[chosen % columns];
+  const on_key = (event: KeyboardEvent): void => {
+    const at: [number, number] = chosen < 0 ? [0, 0] : [Math.floor(chosen / columns), chosen % columns];
+    const next = event.ctrlKey || event.altKey || event.metaKey ? null : moved(event.key, at, rows, columns);
+    if (!next) return;
+    event.preventDefault();
+    const [r, c] = chosen < 0 ? at : next;
+    pick(r * columns + c);
+  };
+  const size = screen.narrow ? 296 : kLarge;
+  const ramp = `background:linear-gradient(to right,${kHeat.map((color) => css(color)).join(",")})`;
+  const of = picture.token === "class" ? "the class token" : `patch ${picture.token}`;
+
+  const body = html`<div class="split picture-view">
+    <section class="card" aria-label="The picture">
+      <h2>${layer.title}</h2>
+      <p class="hint">
+        What ${of} attends
+        to.${head
+          ? html` To the class token: ${number_text(head.to_class)}; entropy ${number_text(head.entropy, 2)} nats.`
+          : nothing}
+      </p>
+      <div
+        class="large"
+        role="application"
+        tabindex="0"
+        aria-label=${`${layer.title}: ${rows} x ${columns} patches, arrow keys choose one`}
+        @keydown=${on_key}
+      >
+        ${drawn(picture, layer, size, chosen, pick)}
+      </div>
+      <div class="legend" aria-hidden="true">
+        <span>0</span><span class="ramp" .style=${ramp}></span><span>${number_text(layer.most)}</span>
+      </div>
+      <p class="said-of-head" aria-live="polite">
+        ${chosen >= 0
+          ? html`Patch ${Math.floor(chosen / columns)},${chosen % columns}:
+              <strong class="weight-of-cell">${screen.address.numbers ? number_text(weight ?? NaN) : nothing}</strong>`
+          : html`<span class="hint">Choose a patch to read its weight.</span>`}
+      </p>
+    </section>
+    <section class="card" aria-label="All heads">
+      <h2>All heads</h2>
+      <p class="hint">Heads on one scale; the rollout on its own.</p>
+      <div class="tiles">
+        ${layers.map(
+          (one) =>
+            html`<button class="tile" aria-pressed=${one === layer} @click=${() => screen.go({ head: one.id })}>
+              <span class="small-picture" aria-hidden="true">${drawn(picture, one, kSmall, -1)}</span
+              ><span class="tile-name">${one.id}</span>
+            </button>`,
+        )}
+      </div>
+    </section>
+  </div>`;
+  return {
+    body,
+    name: `picture-${layer.id.replace(".", "-")}`,
+    tables: () => layers.map((one) => table_of(one.title, [], [], rows, columns, (r, c) => one.patches[r]?.[c] ?? NaN)),
+    picture: () => drawn(picture, layer, kLarge, chosen),
+    command: (report) => command_with(report, head ? ` --layer ${head.layer} --head ${head.head}` : "", ""),
+  };
+}

@@ -1,0 +1,98 @@
+// Every head of a model, read and checked.
+import * as check from "./check";
+import type { Json } from "./check";
+import type { Attention, Candidate, HeadEntry, Heads, Sequence, Translation } from "./explanation";
+import { common_of, summary_of } from "./read_common";
+
+function sequence_of(value: unknown, where: string): Sequence {
+  const object = check.object_of(value, where);
+  const tokens = check.texts_of(object.tokens, `${where}.tokens`);
+  const words = check.texts_of(object.words, `${where}.words`);
+  const word_of = check.vector_of(object.word_of, `${where}.word_of`, tokens.length);
+  if (word_of.some((word) => word >= words.length)) check.refuse(`${where}.word_of names a word that is not there`);
+  const special = check.list_of(object.special, `${where}.special`, check.flag_of);
+  if (special.length !== tokens.length) check.refuse(`${where}.special must have one entry per token`);
+  const [name, caption] = [
+    check.text_of(object.name, `${where}.name`),
+    check.text_of(object.caption, `${where}.caption`),
+  ];
+  return { name, caption, tokens, words, word_of, special };
+}
+
+function attention_of(value: unknown, where: string, sequences: Sequence[]): Attention {
+  const object = check.object_of(value, where);
+  const sequence = (name: unknown, at: string): Sequence => {
+    const found = sequences.find((one) => one.name === name);
+    return found ?? check.refuse(`${at} must name a sequence`);
+  };
+  const queries = sequence(object.queries, `${where}.queries`),
+    keys = sequence(object.keys, `${where}.keys`);
+  const entry = (one: unknown, at: string): HeadEntry => {
+    const head = check.object_of(one, at);
+    return {
+      layer: check.count_of(head.layer, `${at}.layer`),
+      head: check.count_of(head.head, `${at}.head`),
+      pattern: check.text_of(head.pattern, `${at}.pattern`),
+      ...summary_of(head, at),
+      weights: check.null_or(head.weights, `${at}.weights`, (weights, place) =>
+        check.matrix_of(weights, place, queries.tokens.length, keys.tokens.length),
+      ),
+    };
+  };
+  const all = check.list_of(object.all, `${where}.all`, entry);
+  if (all.length === 0) check.refuse(`${where}.all must have a head`);
+  return {
+    name: check.text_of(object.name, `${where}.name`),
+    title: check.text_of(object.title, `${where}.title`),
+    caption: check.text_of(object.caption, `${where}.caption`),
+    layers: check.count_of(object.layers, `${where}.layers`),
+    heads: check.count_of(object.heads, `${where}.heads`),
+    mask: check.text_of(object.mask, `${where}.mask`),
+    largest_entropy: check.number_of(object.largest_entropy, `${where}.largest_entropy`),
+    queries,
+    keys,
+    all,
+  };
+}
+
+function candidate_of(value: unknown, where: string): Candidate {
+  const object = check.object_of(value, where);
+  return {
+    token: check.text_of(object.token, `${where}.token`),
+    probability: check.number_of(object.probability, `${where}.probability`),
+  };
+}
+
+function translation_of(value: unknown, where: string): Translation {
+  const object = check.object_of(value, where);
+  const source_words = check.texts_of(object.source_words, `${where}.source_words`);
+  const target_words = check.texts_of(object.target_words, `${where}.target_words`);
+  return {
+    source_text: check.text_of(object.source_text, `${where}.source_text`),
+    target_text: check.text_of(object.target_text, `${where}.target_text`),
+    cut: check.count_of(object.cut, `${where}.cut`),
+    source_words,
+    target_words,
+    word_weights: check.null_or(object.word_weights, `${where}.word_weights`, (weights, at) =>
+      check.matrix_of(weights, at, target_words.length, source_words.length),
+    ),
+    written: check.list_of(object.written, `${where}.written`, (entry, at) => ({
+      ...candidate_of(entry, at),
+      candidates: check.list_of(check.object_of(entry, at).candidates, `${at}.candidates`, candidate_of),
+    })),
+  };
+}
+
+export function heads_of(value: Json): Heads {
+  const sequences = check.list_of(value.sequences, "sequences", sequence_of);
+  const attentions = check.list_of(value.attentions, "attentions", (one, at) => attention_of(one, at, sequences));
+  if (attentions.length === 0) check.refuse("attentions must have an entry");
+  return {
+    kind: "heads",
+    ...common_of(value),
+    input: check.text_of(value.input, "input"),
+    sequences,
+    attentions,
+    translation: check.null_or(value.translation, "translation", translation_of),
+  };
+}

@@ -1,0 +1,22 @@
+// What every view is given: where the reader is, how to go elsewhere, and the colours.
+import type { TemplateResult } from "lit-html";
+import type { Address } from "./address";
+import type { Colors } from "./colors";
+import type { Table } from "./save";
+
+export interface Screen {
+  address: Address;
+  colors: Colors;
+  printing: boolean;
+  narrow: boolean; // a screen as wide as a telephone's
+  go(patch: Partial<Address>): void;
+}
+
+// A view as it is drawn, and what of it can be saved.
+export interface Shown {
+  body: TemplateResult;
+  name: string; // of saved files: "head-1-0"
+  tables(): Table[]; // as CSV
+  picture(): TemplateResult | null; // an <svg> of its own, that needs no style
+  command(report: string): string; // that shows this alone, from the one that wrote the report
+}

@@ -1,0 +1,205 @@
+// The eight steps: the matrices of a step side by side with those they are computed from.
+import { html, nothing, type TemplateResult } from "lit-html";
+import type { Section, Steps } from "./explanation";
+import { grey_image } from "./grid";
+import { short } from "./map";
+import { matrix, type MatrixUse } from "./matrices";
+import { clamp } from "./numbers";
+import { derive } from "./products";
+import { table_of } from "./save";
+import type { Screen, Shown } from "./screen";
+import { about_one_query, first_choice, queries_of, stage_of, title_of, walk_of } from "./stage";
+import { steps_picture } from "./steps_picture";
+import { parse_cell, value_at, type Walk, windows_of } from "./tensors";
+import { pieces, terms_panel } from "./terms";
+
+function words(section: Section, skip: boolean): TemplateResult | typeof nothing {
+  const lines = skip ? [] : section.blocks.flatMap((block) => block.lines);
+  const [lead, ...rest] = lines;
+  if (!lead) return nothing;
+  return html`<p class="lead">${pieces(lead)}</p>
+    ${rest.length > 0
+      ? html`<details class="lines">
+          <summary>Line by line</summary>
+          <div class="scroll" tabindex="0" role="group" aria-label="Line by line">
+            ${rest.map((line) => html`<p>${pieces(line)}</p>`)}
+          </div>
+        </details>`
+      : nothing}`;
+}
+
+function remark(section: Section, use: MatrixUse): TemplateResult {
+  const tensors = section.blocks.flatMap((block) => block.tensors);
+  return html`<section class="remark">
+    <h3>${section.title}</h3>
+    <div class="scroll" tabindex="0" role="group" aria-label=${section.title}>
+      ${section.blocks.flatMap((block) => block.lines).map((line) => html`<p>${pieces(line)}</p>`)}
+    </div>
+    ${tensors.length > 0
+      ? html`<div class="matrices">
+          ${tensors
+            .flatMap((tensor) => windows_of(tensor, (i) => `head ${i + 1}`))
+            .map((window) => matrix(window, use))}
+        </div>`
+      : nothing}
+  </section>`;
+}
+
+function pictures(section: Section): TemplateResult | typeof nothing {
+  const all = section.blocks.flatMap((block) => block.pictures);
+  if (all.length === 0) return nothing;
+  return html`<div class="pictures">
+    ${all.map(
+      (one) =>
+        html`<figure>
+          <img src=${grey_image(one.pixels)} alt=${`picture of ${one.caption}`} />
+          <figcaption><bdi>${one.caption}</bdi></figcaption>
+        </figure>`,
+    )}
+  </div>`;
+}
+
+function step_panel(
+  walk: Walk,
+  section: Section,
+  query: number,
+  screen: Screen,
+  go_step: (by: 1 | -1) => void,
+): TemplateResult {
+  const stage = stage_of(walk, section, query);
+  const asked = parse_cell(screen.address.cell);
+  const here = [...stage.before, ...stage.now].some((window) => window.tensor.name === asked?.name);
+  const chosen =
+    !screen.printing && asked && here && walk.tensors.holds(asked) ? screen.address.cell : first_choice(walk, stage);
+  const cell = parse_cell(chosen);
+  const lit = new Set(cell ? derive(walk, cell)?.terms.flatMap((term) => term.from) : []);
+  const use: MatrixUse = {
+    screen,
+    chosen,
+    lit,
+    pick: (id) => screen.go({ cell: id, step: section.number }),
+    leave: go_step,
+  };
+  return html`<article class="step" aria-labelledby="step-${section.number}">
+    <h2 id="step-${section.number}">
+      <span class="number">${section.number}</span> <bdi>${title_of(walk, section, query)}</bdi>
+    </h2>
+    ${words(section, query > 0 && about_one_query(walk, section))}
+    <div class="stage">
+      <div>
+        ${pictures(section)}
+        ${stage.before.length > 0
+          ? html`<div class="matrices from">${stage.before.map((window) => matrix(window, use))}</div>
+              <p class="becomes" aria-hidden="true">gives</p>`
+          : nothing}
+        <div class="matrices">${stage.now.map((window) => matrix(window, use))}</div>
+      </div>
+      ${terms_panel(walk, chosen, screen.address.numbers)}
+    </div>
+  </article>`;
+}
+
+export function steps_view(steps: Steps, screen: Screen): Shown {
+  const walk = walk_of(steps);
+  const numbered = steps.sections.filter((section) => section.number > 0);
+  const at = clamp(
+    numbered.findIndex((section) => section.number === screen.address.step),
+    0,
+    numbered.length - 1,
+  );
+  const section = numbered[at] as Section;
+  const queries = queries_of(walk);
+  const query = clamp(screen.address.query, 0, Math.max(0, queries - 1));
+  const go_to = (index: number, focus: boolean): void => {
+    const next = numbered[clamp(index, 0, numbered.length - 1)];
+    if (next) screen.go({ step: next.number, cell: "" });
+    if (focus) document.querySelector<HTMLElement>("[role=tab][aria-selected=true]")?.focus();
+  };
+  const leave = (by: 1 | -1): void => {
+    go_to(at + by, false);
+    (
+      document.querySelector<HTMLElement>(".step td.chosen") ?? document.querySelector<HTMLElement>(".step .heat")
+    )?.focus();
+  };
+  const on_tab = (event: KeyboardEvent): void => {
+    const to: Record<string, number> = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: numbered.length - 1 };
+    const next = to[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    go_to(next, true);
+  };
+  // A remark belongs to the step before it.
+  const remarks = (of: Section): Section[] => {
+    const index = steps.sections.indexOf(of);
+    const following = steps.sections.slice(index + 1);
+    const end = following.findIndex((one) => one.number > 0);
+    const first = of === numbered[0] ? steps.sections.slice(0, index) : [];
+    return [...first, ...(end < 0 ? following : following.slice(0, end))];
+  };
+  const plain: MatrixUse = { screen, chosen: "", lit: new Set(), pick: (id) => screen.go({ cell: id }), leave };
+  const one = (of: Section): TemplateResult =>
+    html`${step_panel(walk, of, query, screen, leave)}
+    ${remarks(of).map((remarked) => remark(remarked, { ...plain, chosen: screen.address.cell }))}`;
+  const inputs = walk.tensors.get("inputs")?.rows ?? [];
+  const shown = stage_of(walk, section, query);
+  const windows = [...shown.before, ...shown.now].filter((window) => window.tensor.values !== null);
+
+  const body = html` <div class="strip" role="tablist" aria-label="Steps" @keydown=${on_tab}>
+      ${numbered.map(
+        (each) =>
+          html`<button
+            role="tab"
+            id="tab-${each.number}"
+            aria-selected=${each === section}
+            aria-controls="the-step"
+            tabindex=${each === section ? 0 : -1}
+            @click=${() => screen.go({ step: each.number, cell: "" })}
+          >
+            <span class="number">${each.number}</span><span class="title">${title_of(walk, each, query)}</span>
+          </button>`,
+      )}
+    </div>
+    <div class="bar-of-tools">
+      <button class="plain" ?disabled=${at === 0} @click=${() => go_to(at - 1, false)}>Back</button>
+      <button class="plain" ?disabled=${at === numbered.length - 1} @click=${() => go_to(at + 1, false)}>
+        Next step
+      </button>
+      ${queries > 1 && !walk.tensors.has("heads")
+        ? html`<label
+            >Query
+            <select
+              @change=${(event: Event) =>
+                screen.go({ query: Number((event.target as HTMLSelectElement).value), cell: "" })}
+            >
+              ${Array.from(
+                { length: queries },
+                (_, i) =>
+                  html`<option value=${i} ?selected=${i === query}>${short(inputs[i] ?? `input ${i + 1}`)}</option>`,
+              )}
+            </select></label
+          >`
+        : nothing}
+      <span class="fact"
+        >score ${steps.score}${steps.scale === 1 ? "" : `, x ${String(Number(steps.scale.toFixed(5)))}`}</span
+      >
+      ${steps.mask?.rules.map((rule) => html`<span class="fact">mask: ${rule}</span>`)}
+      ${steps.substituted.length > 0
+        ? html`<span class="fact">put in: ${steps.substituted.join(", ")}</span>`
+        : nothing}
+    </div>
+    <div id="the-step" role="tabpanel" aria-labelledby="tab-${section.number}">
+      ${screen.printing ? numbered.map(one) : one(section)}
+    </div>`;
+  return {
+    body,
+    name: `step-${section.number}`,
+    tables: () =>
+      windows.map((window) =>
+        table_of(window.title, window.rows, window.columns, window.height, window.width, (r, c) =>
+          value_at(window, r, c),
+        ),
+      ),
+    picture: () => steps_picture(title_of(walk, section, query), shown.before, shown.now, screen),
+    command: (report) => report,
+  };
+}

@@ -1,0 +1,188 @@
+// A translation while it is written: both sentences, what each word attended to, and the candidates of each token.
+import { html, nothing, type TemplateResult } from "lit-html";
+import { type Attention, type Heads, type Sequence, type Translation, type Written } from "./explanation";
+import { format_address } from "./address";
+import { framed, picture_of, sentence, show_choice } from "./large_head";
+import { type Drawn, map_picture } from "./map";
+import { clamp, number_text, share_text } from "./numbers";
+import { type Table, table_of } from "./save";
+import type { Screen, Shown } from "./screen";
+
+function candidates(written: Written, index: number): TemplateResult {
+  return html`<table class="candidates" aria-live="polite">
+      <caption>
+        The five most probable for token ${index + 1}
+      </caption>
+      <tbody>
+        ${written.candidates.map(
+          (one) =>
+            html`<tr class=${one.token === written.token ? "taken" : ""}>
+              <th scope="row"><bdi class="token">${one.token}</bdi></th>
+              <td>${share_text(one.probability)}</td>
+              <td class="meter-cell" aria-hidden="true">
+                <span class="meter"><i .style=${`--part:${one.probability}`}></i></span>
+              </td>
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+    ${written.candidates.some((one) => one.token === written.token)
+      ? nothing
+      : html`<p class="hint">
+          Written: <bdi class="token">${written.token}</bdi> (${share_text(written.probability)}).
+        </p>`}`;
+}
+
+// What each head of the attention gave to the source while this token was written.
+function given_by_heads(
+  attention: Attention,
+  token: number,
+  screen: Screen,
+): { drawn: Drawn; picture: TemplateResult } | null {
+  const heads = attention.all.filter((one) => one.weights);
+  if (heads.length === 0) return null;
+  const ids = heads.map((one) => `${one.layer}.${one.head}`);
+  const drawn: Drawn = {
+    weights: heads.map((one) => one.weights?.[token] ?? []),
+    queries: ids,
+    keys: attention.keys.tokens,
+    query: ids.indexOf(screen.address.head),
+    key: screen.address.key,
+    pick: (query, key) => screen.go({ head: ids[query] ?? "", key }),
+    room: 340,
+    screen: { ...screen, address: { ...screen.address, numbers: false } },
+  };
+  return { drawn, picture: map_picture(drawn) };
+}
+
+// Source words, the darker the more the chosen word attends to them.
+function source_line(words: readonly string[], row: readonly number[] | undefined): TemplateResult {
+  return html`<p class="sentence" lang="">
+    ${words.map(
+      (word, j) =>
+        html`<bdi class="word role-weight" .style=${`--part:${Math.max(0, Math.min(1, row?.[j] ?? 0)).toFixed(3)}`}
+          >${word}</bdi
+        > `,
+    )}
+  </p>`;
+}
+
+function target_line(target: Sequence, token: number, screen: Screen): TemplateResult {
+  const kind = (i: number): string => (i < token ? "token written" : i === token ? "token now" : "token later");
+  return html`<p class="sentence">
+    ${target.tokens.map(
+      (one, i) =>
+        html`<button class=${kind(i)} aria-pressed=${i === token} @click=${() => screen.go({ token: i })}>
+          <bdi>${one}</bdi>
+        </button> `,
+    )}
+  </p>`;
+}
+
+export function translation_view(heads: Heads, translation: Translation, screen: Screen): Shown {
+  const target = heads.sequences.find((one) => one.name === "target") ?? (heads.sequences[0] as Sequence);
+  const last = Math.max(0, Math.min(target.tokens.length, translation.written.length) - 1);
+  const token = clamp(screen.address.token, 0, last);
+  const written = translation.written[token];
+  const word = target.word_of[token] ?? -1;
+  const attention = heads.attentions.find((one) => one.queries === target);
+  const weights = translation.word_weights;
+  const words: Drawn | null = weights && {
+    weights,
+    queries: translation.target_words,
+    keys: translation.source_words,
+    query: word,
+    key: -1,
+    pick: (query) => screen.go({ token: Math.max(0, target.word_of.indexOf(query)) }),
+    room: 620,
+    screen,
+  };
+  const by_head = attention ? given_by_heads(attention, token, screen) : null;
+  const picture = words && picture_of(words);
+  const chosen_head = by_head && by_head.drawn.query >= 0 ? screen.address.head : "";
+
+  const body = html` <section class="card" aria-label="The two sentences">
+      <h2>What was read, what was written</h2>
+      ${source_line(translation.source_words, weights?.[word])}
+      ${translation.cut > 0
+        ? html`<p class="hint">The last ${translation.cut} tokens of the source were not read.</p>`
+        : nothing}
+      ${target_line(target, token, screen)}
+      <div class="slider">
+        <button class="plain" ?disabled=${token === 0} @click=${() => screen.go({ token: token - 1 })}>Back</button>
+        <input
+          type="range"
+          min="0"
+          max=${last}
+          .value=${String(token)}
+          aria-label="Token that is being written"
+          aria-valuetext=${`${token + 1} of ${last + 1}: ${target.tokens[token] ?? ""}`}
+          @input=${(event: Event) => screen.go({ token: Number((event.target as HTMLInputElement).value) })}
+        />
+        <button class="plain" ?disabled=${token === last} @click=${() => screen.go({ token: token + 1 })}>
+          Next token
+        </button>
+      </div>
+    </section>
+    <div class="split wide-first">
+      <section class="card" aria-label="Alignment">
+        <h2>Which words a word came from</h2>
+        ${words && picture
+          ? html`<div class="bar-of-tools">${show_choice(screen)}</div>
+              ${sentence(words)}${framed(words, picture, "Alignment of words")}`
+          : html`<p class="hint">This model has no attention between the two sentences.</p>`}
+      </section>
+      <div class="pile">
+        <section class="card" aria-label="Candidates">
+          <h2>What else it might have written</h2>
+          ${written ? candidates(written, token) : nothing}
+        </section>
+        ${by_head && attention
+          ? html`<section class="card" aria-label="Heads">
+              <h2>What each head looked at</h2>
+              <p class="hint">A row for each head, while it wrote <bdi class="token">${target.tokens[token]}</bdi>.</p>
+              ${framed(by_head.drawn, by_head.picture, "Heads")}
+              <p>
+                <a
+                  href=${format_address({
+                    ...screen.address,
+                    view: "heads",
+                    attention: attention.name,
+                    head: chosen_head,
+                    token,
+                    key: -1,
+                  })}
+                  >${chosen_head ? `Head ${chosen_head} alone` : "All heads"}</a
+                >
+              </p>
+            </section>`
+          : nothing}
+      </div>
+    </div>`;
+  const tables = (): Table[] => [
+    ...(weights
+      ? [
+          table_of(
+            "alignment",
+            translation.target_words,
+            translation.source_words,
+            weights.length,
+            translation.source_words.length,
+            (r, c) => weights[r]?.[c] ?? NaN,
+          ),
+        ]
+      : []),
+    {
+      title: "written",
+      lines: [
+        ["token", "probability", "candidates"],
+        ...translation.written.map((one) => [
+          one.token,
+          String(one.probability),
+          ...one.candidates.flatMap((other) => [other.token, number_text(other.probability)]),
+        ]),
+      ],
+    },
+  ];
+  return { body, name: `translation-${token + 1}`, tables, picture: () => picture, command: (report) => report };
+}

@@ -1,0 +1,205 @@
+// Every view for everybody: axe-core finds nothing, the keyboard reaches everything, 360 pixels are wide enough.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { test } from "node:test";
+import { data_of, hash_of, open, report_of } from "./browser.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+// An encoder alone: the first attention of a translation, under its own name.
+function encoder() {
+  const data = data_of("translation");
+  const sequence = { ...data.sequences[0], name: "tokens" };
+  const attention = { ...data.attentions[0], name: "attention", title: "", queries: "tokens", keys: "tokens" };
+  return { ...data, sequences: [sequence], attentions: [attention], translation: null };
+}
+
+const kViews = [
+  ["steps", "#step=1"],
+  ["steps", "#step=3&cell=key:1.2"],
+  ["steps", "#step=8"],
+  ["causal", "#step=5&query=1"],
+  ["two_heads", "#step=6"],
+  ["wide", "#step=3"],
+  ["translation", "#view=translation&token=2"],
+  ["translation", "#view=heads&token=2&key=1"],
+  ["translation", "#view=heads&show=lines&words=1&token=1"],
+  ["translation", "#view=heads&show=row&token=1&sort=entropy"],
+  ["no_weights", "#view=heads"],
+  ["head", ""],
+  ["picture", "#key=1"],
+  ["all", "#of=0&view=heads"],
+];
+const report_for = (name) =>
+  name === "all"
+    ? report_of(...["translation", "steps"].map(data_of))
+    : report_of(name === "encoder" ? encoder() : data_of(name));
+
+async function faults_of(page) {
+  // Scripts of the test are none of the page: its policy does not hold for them.
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() =>
+    globalThis.axe.run(document, {
+      runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    }),
+  );
+  const told = (node) => `${node.target.join(" ")} ${node.any.map((any) => any.message).join("; ")}`;
+  return violations.map((one) => `${one.id}: ${one.nodes.map(told).join(" | ")}`);
+}
+
+for (const scheme of ["light", "dark"]) {
+  test(`axe-core finds nothing, ${scheme}`, async () => {
+    for (const [name, hash] of [...kViews, ["encoder", "#view=heads"]]) {
+      const { page, close } = await open(report_for(name), { hash, scheme });
+      assert.deepEqual(await faults_of(page), [], `${name} ${hash}`);
+      await close();
+    }
+  });
+}
+
+test("nothing is wider than 360 pixels, or than 320", async () => {
+  for (const width of [360, 320]) {
+    for (const [name, hash] of kViews) {
+      const { page, close } = await open(report_for(name), { hash, width });
+      const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(beyond <= 0, `${name} ${hash}: ${beyond} pixels too wide at ${width}`);
+      await close();
+    }
+  }
+});
+
+test("with forced colours the page still draws", async () => {
+  for (const [name, hash] of kViews) {
+    const { page, close } = await open(report_for(name), { hash, forcedColors: "active" });
+    assert.equal(await page.locator("main").count(), 1);
+    await close();
+  }
+});
+
+const focused = (page) =>
+  page.evaluate(() => {
+    const one = document.activeElement;
+    const name = one.getAttribute("aria-label") ?? one.textContent.trim().slice(0, 30);
+    return `${one.tagName.toLowerCase()} ${one.getAttribute("role") ?? ""} ${name}`;
+  });
+
+// Presses Tab until what has the focus matches.
+async function tab_to(page, wanted) {
+  for (let i = 0; i < 80; ++i) {
+    await page.keyboard.press("Tab");
+    if (wanted.test(await focused(page))) return;
+  }
+  assert.fail(`Tab never reaches ${wanted}`);
+}
+
+test("by keyboard alone: steps, a number, the next step, a query", async () => {
+  const { page, close } = await open(report_of(data_of("steps")));
+  await page.keyboard.press("Tab");
+  assert.match(await focused(page), /To the content/);
+  await tab_to(page, /^button tab/);
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  assert.equal(await hash_of(page), "#step=3");
+  await tab_to(page, /^select/);
+  await page.keyboard.press("ArrowDown");
+  assert.match(await hash_of(page), /query=1/);
+  await page.locator("[aria-label='query, 3 x 3'] td[tabindex='0']").focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("End");
+  assert.match(await hash_of(page), /cell=query:1\.2/);
+  assert.equal(await page.locator(".panel .value").innerText(), "2");
+  await page.keyboard.press("PageDown");
+  assert.match(await hash_of(page), /step=4/);
+  assert.match(await focused(page), /^td/);
+  await close();
+});
+
+test("by keyboard alone: every matrix is reached", async () => {
+  const { page, close } = await open(report_of(data_of("steps")), { hash: "#step=3" });
+  const reached = new Set();
+  for (let i = 0; i < 40; ++i) {
+    await page.keyboard.press("Tab");
+    reached.add(
+      await page.evaluate(() => document.activeElement.closest("table[role=grid]")?.getAttribute("aria-label") ?? ""),
+    );
+  }
+  for (const name of [
+    "inputs, 3 x 4",
+    "w_query, 4 x 3",
+    "w_key, 4 x 3",
+    "w_value, 4 x 3",
+    "query, 3 x 3",
+    "key, 3 x 3",
+    "value, 3 x 3",
+  ])
+    assert.ok(reached.has(name), name);
+  await close();
+});
+
+test("by keyboard alone: a head, a cell of its map, lines", async () => {
+  const { page, close } = await open(report_of(data_of("translation")), { hash: "#view=heads" });
+  await tab_to(page, /^button {2}1\.2/);
+  await page.keyboard.press("Enter");
+  assert.match(await hash_of(page), /head=1\.2/);
+  await tab_to(page, /^button {2}Lines/);
+  await page.keyboard.press("Space");
+  assert.match(await hash_of(page), /show=lines/);
+  await tab_to(page, /^div application/);
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"]) await page.keyboard.press(key);
+  assert.match(await hash_of(page), /token=1&key=1/);
+  await close();
+});
+
+test("by keyboard alone: what was written, a patch of a picture, a number of a head", async () => {
+  const first = await open(report_of(data_of("translation")));
+  await tab_to(first.page, /^input/); // the box of numbers
+  await tab_to(first.page, /^input {2}Token that is being written/);
+  await first.page.keyboard.press("ArrowRight");
+  assert.match(await hash_of(first.page), /token=1/);
+  await first.close();
+  const second = await open(report_of(data_of("picture")));
+  await tab_to(second.page, /^div application/);
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"]) await second.page.keyboard.press(key);
+  assert.match(await hash_of(second.page), /key=3/);
+  await second.close();
+  const third = await open(report_of(data_of("head")));
+  await tab_to(third.page, /^div application key/);
+  for (const key of ["ArrowDown", "ArrowRight"]) await third.page.keyboard.press(key);
+  assert.match(await hash_of(third.page), /cell=key:1\.1/);
+  await third.close();
+});
+
+test("numbers can be hidden, for a handout to fill in", async () => {
+  const { page, close } = await open(report_of(data_of("steps")), { hash: "#step=8" });
+  await page.getByLabel("Numbers").uncheck();
+  assert.match(await hash_of(page), /numbers=0/);
+  const shown = await page
+    .locator("#the-step td.cell, .panel .value, .panel td")
+    .evaluateAll((cells) =>
+      cells.filter((cell) => cell.checkVisibility({ visibilityProperty: true }) && /\d/.test(cell.innerText)),
+    );
+  assert.equal(shown.length, 0);
+  await close();
+});
+
+test("a printed page has all eight steps, no tools, and dark letters on white", async () => {
+  const { page, close } = await open(report_of(data_of("steps")), { scheme: "dark" });
+  await page.emulateMedia({ media: "print" });
+  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+  assert.equal(await page.locator("article.step").count(), 8);
+  assert.equal(await page.locator(".tools").isVisible(), false);
+  assert.equal(await page.locator("h1").evaluate((title) => getComputedStyle(title).color), "rgb(23, 28, 40)");
+  await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+  assert.equal(await page.locator("article.step").count(), 1);
+  await close();
+});
+
+test("without scripts the tables can be read", async () => {
+  const { page, close } = await open(report_of(data_of("steps")), {
+    javaScriptEnabled: false,
+    tables: "<table><caption>output</caption><tr><td>1.93662</td></tr></table>",
+  });
+  assert.equal(await page.getByText("1.93662").isVisible(), true);
+  await close();
+});

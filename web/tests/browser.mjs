@@ -1,0 +1,96 @@
+// Reports as the program writes them, opened in chromium from file://. A page that asks for anything or prints anything
+// on the console fails its test.
+import { chromium } from "playwright-core";
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after } from "node:test";
+import { pathToFileURL } from "node:url";
+
+const here = new URL(".", import.meta.url);
+const page_text = readFileSync(new URL("../dist/page.html", here), "utf8");
+const folder = mkdtempSync(join(tmpdir(), "qkv-page-"));
+const executablePath = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+
+export const data_of = (name) => JSON.parse(readFileSync(new URL(`data/${name}.json`, here), "utf8"));
+
+export const report_of = (...explanations) => ({
+  schema: "qkv/report/1",
+  title: explanations[0]?.title ?? "A report",
+  command: "qkv explain --html report.html",
+  left_out: [],
+  explanations,
+});
+
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
+
+// As include/qkv/explain/report.h fills the marks of the page.
+function filled(data, title, tables) {
+  const parts = {
+    "<!--qkv:title-->": escaped(title),
+    "<!--qkv:report-->": tables,
+    "<!--qkv:data-->": data.replaceAll("<", "\\u003c"),
+  };
+  return page_text.replace(/<!--qkv:\w+-->/g, (mark) => parts[mark]);
+}
+
+let browser;
+after(async () => {
+  await browser?.close();
+  rmSync(folder, { recursive: true });
+});
+
+let count = 0;
+
+// Opens a report: an object, or the text of its data.
+export async function open(
+  report,
+  {
+    hash = "",
+    scheme = "light",
+    width = 1280,
+    height = 800,
+    tables = "<table><tr><td>1</td></tr></table>",
+    ...options
+  } = {},
+) {
+  browser ??= await chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"],
+  });
+  const file = join(folder, `${++count}.html`);
+  writeFileSync(
+    file,
+    filled(typeof report === "string" ? report : JSON.stringify(report), report.title ?? "A report", tables),
+  );
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: scheme,
+    reducedMotion: "reduce",
+    ...options,
+  });
+  const page = await context.newPage();
+  const complaints = [];
+  page.on("console", (message) => complaints.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
+  page.on("request", (request) => {
+    if (!/^(data|blob):/.test(request.url()) && request.url().split("#")[0] !== pathToFileURL(file).href)
+      complaints.push(`request: ${request.url()}`);
+  });
+  page.on("dialog", (dialog) => {
+    complaints.push(`dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  await page.goto(pathToFileURL(file).href + hash);
+  return {
+    page,
+    async close() {
+      await context.close();
+      assert.deepEqual(complaints, []);
+    },
+  };
+}
+
+// As the page has it: what the browser tells from outside comes later.
+export const hash_of = (page) => page.evaluate(() => location.hash);
