@@ -6,8 +6,8 @@
 
 namespace qkv::inline explaining {
 
-// Tokens that are part of no word are left out, and those of a word are added up. Of several ways to weigh the heads this
-// one had the least error on 20 pairs aligned by hand (docs/lab/alignment.md).
+// Tokens that are part of no word are left out, and those of a word are added up. Of several ways to weigh the heads
+// this one had the least error on 20 pairs aligned by hand (docs/lab/alignment.md).
 class WordAlignment {
  public:
   // std::invalid_argument if a token is part of a word that is not there.
