@@ -34,7 +34,7 @@ Row& row_of(std::vector<Row>& rows, const IsIt& is_it, Row fresh) {
 
 void add_points(const std::map<std::int64_t, double>& values, std::vector<ComparedPoint>& points) {
   for (const auto& [at, value] : values) {
-    row_of(points, [at = at](const ComparedPoint& point) { return point.at == at; }, {.at = at})
+    row_of(points, [wanted = at](const ComparedPoint& point) { return point.at == wanted; }, {.at = at})
         .values.push_back(value);
   }
 }

@@ -33,9 +33,9 @@ TEST(SequenceModel, GradientsAreThoseOfTheLoss) {
       gradients.emplace_back(name, p.gradient.data<double>()[p.value.element_count() / 2]);
     });
     for (const auto& [wanted, gradient] : gradients) {
-      const auto loss_at = [&, wanted = wanted](double moved) {
+      const auto loss_at = [&, &own = wanted](double moved) {
         model.update([&](const std::string& name, Parameter& p) {
-          if (name == wanted) p.value.data<double>()[p.value.element_count() / 2] += moved;
+          if (name == own) p.value.data<double>()[p.value.element_count() / 2] += moved;
         });
         return model.loss(batch()).sum;
       };
