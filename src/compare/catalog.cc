@@ -22,7 +22,7 @@ const std::vector<std::pair<std::string, TranslatorKind>> kTranslatorKinds = {
     {"seq2seq-dot", TranslatorKind::dot},
     {"transformer", TranslatorKind::transformer}};
 
-constexpr std::int64_t kSmall = 24000, kOfWords = 320'000;
+constexpr std::int64_t kSmall = 24000, kOfWords = 160'000;
 
 template <class Value>
 bool holds(const std::vector<std::pair<std::string, Value>>& values, const std::string& name) {
@@ -80,7 +80,7 @@ const std::vector<CatalogTask>& catalog() {
        .at = "length",
        .chance = 1.0 / kSymbols,
        .parameters = kSmall,
-       .steps = 1500,
+       .steps = 2000,
        .batch_tokens = 2048,
        .rate = 3e-3,
        .examples = 300},
@@ -90,7 +90,7 @@ const std::vector<CatalogTask>& catalog() {
        .at = "words",
        .parameters = kOfWords,
        .seeds = 1,
-       .steps = 800,
+       .steps = 500,
        .batch_tokens = 1024,
        .rate = 3e-3},
   };

@@ -19,18 +19,19 @@ void activate(const TensorView& x, Tensor& y) {
   const bool adds = x.shape() == y.shape();
   visit_f32_f64(y.dtype(), [&]<class T>(T) {
     T* to = y.data<T>();
-    for (std::int64_t i = 0; i < y.element_count(); ++i) {
-      to[i] = std::max(to[i], T{0}) + (adds ? x.data<T>()[i] : T{0});
-    }
+    const T* from = x.data<T>();
+    const std::int64_t count = y.element_count();
+    for (std::int64_t i = 0; i < count; ++i) to[i] = std::max(to[i], T{0}) + (adds ? from[i] : T{0});
   });
 }
 
 // grad = 0 where the product was not above 0.
 void pass_positive(const Tensor& product, Tensor& grad) {
   visit_f32_f64(grad.dtype(), [&]<class T>(T) {
-    for (std::int64_t i = 0; i < grad.element_count(); ++i) {
-      if (!(product.data<T>()[i] > 0)) grad.data<T>()[i] = 0;
-    }
+    T* to = grad.data<T>();
+    const T* from = product.data<T>();
+    const std::int64_t count = grad.element_count();
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] > 0 ? to[i] : T{0};
   });
 }
 

@@ -25,7 +25,12 @@ std::int64_t nearest(std::int64_t wanted, const CountOf& count_of) {
   return std::abs(count_of(low) - wanted) <= std::abs(count_of(high) - wanted) ? low : high;
 }
 
-std::int64_t count(const TranslatorConfig& config) { return parameter_count(TranslatorModel(config, 0)); }
+// Numbers are not drawn to be counted.
+Weights zeros() {
+  return Weights([](const std::string&, const Dims& shape) { return Tensor::zeros(shape); }, Dtype::f32);
+}
+std::int64_t count(const SequenceModelConfig& config) { return parameter_count(SequenceModel(config, zeros())); }
+std::int64_t count(const TranslatorConfig& config) { return parameter_count(TranslatorModel(config, zeros())); }
 
 // The number near `wanted` that recurrent translators come nearest to, all of them: a number more of a state is worth
 // up to 6 % of their parameters. It is one that the coarsest of them, the additive, can have.
@@ -64,7 +69,7 @@ SequenceModelConfig sized(SequenceKind kind, std::int64_t vocab, std::int64_t pa
     config.*size = nearest(parameters, [&](std::int64_t value) {
       SequenceModelConfig tried = config;
       tried.*size = value;
-      return parameter_count(SequenceModel(tried, 0));
+      return count(tried);
     });
   };
   fit(&SequenceModelConfig::width);

@@ -13,7 +13,7 @@ namespace qkv::comparison {
 namespace {
 
 constexpr std::int32_t kPairSymbols = 10;
-constexpr std::array<std::int64_t, 6> kReversed = {1, 2, 4, 6, 8, 12};
+constexpr std::array<std::int64_t, 6> kReversed = {1, 2, 4, 6, 8, 10};
 constexpr std::int64_t kMostWords = 6;
 
 using WordNumbers = std::map<std::string, std::int32_t>;

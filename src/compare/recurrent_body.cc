@@ -32,10 +32,11 @@ class RecurrentSteps : public BodySteps {
 
 class RecurrentBody : public SequenceBody {
  public:
-  RecurrentBody(SequenceKind kind, const BodySize& size, Weights& weights, const std::string& scope, std::uint64_t seed)
-      : layer_(Recurrent::make({.cell = cell_of(kind), .in = size.in, .hidden = size.width}, weights, scope)) {
-    draw_recurrent(layer_, seed, kind == SequenceKind::lstm_open ? 1 : 0);
-  }
+  RecurrentBody(SequenceKind kind, const BodySize& size, Weights& weights, const std::string& scope)
+      : kind_(kind),
+        layer_(Recurrent::make({.cell = cell_of(kind), .in = size.in, .hidden = size.width}, weights, scope)) {}
+
+  void draw(std::uint64_t seed) override { draw_recurrent(layer_, seed, kind_ == SequenceKind::lstm_open ? 1 : 0); }
 
   std::int64_t out() const override { return layer_.config().hidden; }
   Tensor forward(const Sequences& x) const override { return layer_.forward(x).out; }
@@ -67,14 +68,15 @@ class RecurrentBody : public SequenceBody {
   void update(const ParameterUpdater& updater, const std::string& scope) override { layer_.update(updater, scope); }
 
  private:
+  SequenceKind kind_;
   Recurrent layer_;
 };
 
 }  // namespace
 
 std::unique_ptr<SequenceBody> make_recurrent_body(SequenceKind kind, const BodySize& size, Weights& weights,
-                                                  const std::string& scope, std::uint64_t seed) {
-  return std::make_unique<RecurrentBody>(kind, size, weights, scope, seed);
+                                                  const std::string& scope) {
+  return std::make_unique<RecurrentBody>(kind, size, weights, scope);
 }
 
 }  // namespace qkv::comparison

@@ -44,6 +44,9 @@ class SequenceBody {
  public:
   virtual ~SequenceBody() = default;
 
+  // Draws the weights that initial_weights.h has no rule for.
+  virtual void draw(std::uint64_t) {}
+
   virtual std::int64_t out() const = 0;  // size of the rows that come out
   virtual Tensor forward(const Sequences& x) const = 0;
   virtual Tensor forward(const Sequences& x, BodySaved& saved) const = 0;
@@ -69,7 +72,7 @@ struct BodySize {
 };
 
 std::unique_ptr<SequenceBody> make_recurrent_body(SequenceKind kind, const BodySize& size, Weights& weights,
-                                                  const std::string& scope, std::uint64_t seed);
+                                                  const std::string& scope);
 // Causal convolutions of width 3 and dilations 1, 2, 4 and 8.
 std::unique_ptr<SequenceBody> make_convolution_body(const BodySize& size, Weights& weights, const std::string& scope);
 // Two pre-norm layers of two heads, with rotary positions.

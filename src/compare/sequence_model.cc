@@ -15,11 +15,11 @@ namespace {
 constexpr const char* kEmbedding = "embedding.";
 constexpr const char* kBody = "body.";
 
-std::unique_ptr<SequenceBody> make_body(const SequenceModelConfig& config, Weights& weights, std::uint64_t seed) {
+std::unique_ptr<SequenceBody> make_body(const SequenceModelConfig& config, Weights& weights) {
   const BodySize size{.in = config.embedding, .width = config.width};
   if (config.kind == SequenceKind::cnn) return make_convolution_body(size, weights, kBody);
   if (config.kind == SequenceKind::transformer) return make_transformer_body(size, weights, kBody);
-  return make_recurrent_body(config.kind, size, weights, kBody, seed);
+  return make_recurrent_body(config.kind, size, weights, kBody);
 }
 
 double count_right(const Tensor& logits, const std::vector<std::int32_t>& targets) {
@@ -36,21 +36,22 @@ double count_right(const Tensor& logits, const std::vector<std::int32_t>& target
 
 }  // namespace
 
-SequenceModel::SequenceModel(const SequenceModelConfig& config, std::uint64_t seed, Weights weights)
+SequenceModel::SequenceModel(const SequenceModelConfig& config, Weights weights)
     : config_(config),
       embedding_({.count = config.vocab, .dim = config.embedding}, weights, kEmbedding),
-      body_(make_body(config, weights, seed)),
+      body_(make_body(config, weights)),
       out_weight_{.value = weights.take("out.weight", {config.vocab, body_->out()})},
       out_bias_{.value = weights.take("out.bias", {config.vocab})} {}
 
 SequenceModel::SequenceModel(const SequenceModelConfig& config, std::uint64_t seed, Dtype dtype)
-    : SequenceModel(config, seed, initial_weights(seed, dtype)) {
+    : SequenceModel(config, initial_weights(seed, dtype)) {
+  body_->draw(seed);
   const double deviation = std::sqrt(static_cast<double>(config.embedding));
   embedding_.update([&](const std::string&, Parameter& table) {
     visit_f32_f64(dtype, [&]<class T>(T) {
-      for (std::int64_t i = 0; i < table.value.element_count(); ++i) {
-        table.value.data<T>()[i] = static_cast<T>(static_cast<double>(table.value.data<T>()[i]) * deviation);
-      }
+      T* values = table.value.data<T>();
+      std::transform(values, values + table.value.element_count(), values,
+                     [&](T value) { return static_cast<T>(static_cast<double>(value) * deviation); });
     });
   });
 }

@@ -33,6 +33,7 @@ class SequenceModel : public TrainableOn<SequenceBatch> {
  public:
   // Weights to train from (initial_weights.h); embeddings are normal with deviation 1, as torch.nn.Embedding's.
   SequenceModel(const SequenceModelConfig& config, std::uint64_t seed, Dtype dtype = Dtype::f32);
+  SequenceModel(const SequenceModelConfig& config, Weights weights);
   // The same weights in another type.
   SequenceModel(const SequenceModel& other, Dtype dtype);
 
@@ -66,7 +67,6 @@ class SequenceModel : public TrainableOn<SequenceBatch> {
   std::string metric_name() const override { return "accuracy"; }
 
  private:
-  SequenceModel(const SequenceModelConfig& config, std::uint64_t seed, Weights weights);
   Tensor backward(const SequenceBatch& batch, LossSum& loss);
   Tensor project(const Tensor& rows) const;
   double weight_operations() const;

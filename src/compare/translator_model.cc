@@ -10,37 +10,52 @@ namespace {
 
 constexpr std::int64_t kSideLayers = 2, kSideHeads = 2;  // of the Transformer, on each side
 
-std::unique_ptr<EncoderDecoder> make(const TranslatorConfig& config, std::uint64_t seed) {
+MarianConfig transformer_config(const TranslatorConfig& config) {
   const EncoderDecoderTokens& tokens = config.tokens;
-  if (config.kind == TranslatorKind::transformer) {
-    return std::make_unique<Marian>(Marian::initial({.vocab = tokens.vocab,
-                                                     .target_vocab = tokens.target_vocab,
-                                                     .positions = tokens.positions,
-                                                     .model_dim = config.model_dim,
-                                                     .encoder_layers = kSideLayers,
-                                                     .decoder_layers = kSideLayers,
-                                                     .encoder_heads = kSideHeads,
-                                                     .decoder_heads = kSideHeads,
-                                                     .encoder_ff_dim = config.ff_dim,
-                                                     .decoder_ff_dim = config.ff_dim,
-                                                     .norm_order = NormOrder::pre,
-                                                     .end = tokens.end,
-                                                     .padding = tokens.padding,
-                                                     .start = tokens.start},
-                                                    seed));
+  return {.vocab = tokens.vocab,
+          .target_vocab = tokens.target_vocab,
+          .positions = tokens.positions,
+          .model_dim = config.model_dim,
+          .encoder_layers = kSideLayers,
+          .decoder_layers = kSideLayers,
+          .encoder_heads = kSideHeads,
+          .decoder_heads = kSideHeads,
+          .encoder_ff_dim = config.ff_dim,
+          .decoder_ff_dim = config.ff_dim,
+          .norm_order = NormOrder::pre,
+          .end = tokens.end,
+          .padding = tokens.padding,
+          .start = tokens.start};
+}
+
+Seq2SeqConfig recurrent_config(const TranslatorConfig& config) {
+  const EncoderDecoderTokens& tokens = config.tokens;
+  const auto kind = [&] {
+    if (config.kind == TranslatorKind::fixed) return Seq2SeqKind::fixed;
+    return config.kind == TranslatorKind::additive ? Seq2SeqKind::additive : Seq2SeqKind::dot;
+  };
+  return {.kind = kind(),
+          .vocab = tokens.vocab,
+          .target_vocab = tokens.target_vocab,
+          .positions = tokens.positions,
+          .model_dim = config.model_dim,
+          .end = tokens.end,
+          .padding = tokens.padding,
+          .start = tokens.start};
+}
+
+std::unique_ptr<EncoderDecoder> initial(const TranslatorConfig& config, std::uint64_t seed) {
+  if (config.kind != TranslatorKind::transformer) {
+    return std::make_unique<Seq2Seq>(Seq2Seq::initial(recurrent_config(config), seed));
   }
-  const Seq2SeqKind kind = config.kind == TranslatorKind::fixed      ? Seq2SeqKind::fixed
-                           : config.kind == TranslatorKind::additive ? Seq2SeqKind::additive
-                                                                     : Seq2SeqKind::dot;
-  return std::make_unique<Seq2Seq>(Seq2Seq::initial({.kind = kind,
-                                                     .vocab = tokens.vocab,
-                                                     .target_vocab = tokens.target_vocab,
-                                                     .positions = tokens.positions,
-                                                     .model_dim = config.model_dim,
-                                                     .end = tokens.end,
-                                                     .padding = tokens.padding,
-                                                     .start = tokens.start},
-                                                    seed));
+  return std::make_unique<Marian>(Marian::initial(transformer_config(config), seed));
+}
+
+std::unique_ptr<EncoderDecoder> made_of(const TranslatorConfig& config, Weights& weights) {
+  if (config.kind != TranslatorKind::transformer) {
+    return std::make_unique<Seq2Seq>(recurrent_config(config), weights);
+  }
+  return std::make_unique<Marian>(transformer_config(config), weights);
 }
 
 using Node = DependencyGraph::Node;
@@ -96,7 +111,10 @@ Nodes connect_transformer(DependencyGraph& graph, const Nodes& source, const Nod
 }  // namespace
 
 TranslatorModel::TranslatorModel(const TranslatorConfig& config, std::uint64_t seed)
-    : config_(config), model_(make(config, seed)) {}
+    : config_(config), model_(initial(config, seed)) {}
+
+TranslatorModel::TranslatorModel(const TranslatorConfig& config, Weights weights)
+    : config_(config), model_(made_of(config, weights)) {}
 
 SequenceGraph TranslatorModel::graph(std::int64_t length) const {
   SequenceGraph sequence;

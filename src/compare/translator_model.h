@@ -24,7 +24,8 @@ struct TranslatorConfig {
 
 class TranslatorModel : public TrainableOn<PairBatch> {
  public:
-  TranslatorModel(const TranslatorConfig& config, std::uint64_t seed);
+  TranslatorModel(const TranslatorConfig& config, std::uint64_t seed);  // weights to train from
+  TranslatorModel(const TranslatorConfig& config, Weights weights);
 
   LossSum loss(const PairBatch& batch) const override { return model_->loss(batch); }
   LossSum backward(const PairBatch& batch, std::uint64_t) override { return model_->backward(batch, {}); }

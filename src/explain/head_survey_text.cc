@@ -59,8 +59,8 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   const TokenNames sources(source_words), targets(alignment->target.words);
   Block about, table;
   about.lines = {
-      plain("Each word written, and the source words whose values it took: the weights of all heads of encoder-decoder "
-            "attention, the surer a head the more it counts, without special tokens; each row sums to 1.")};
+      plain("Each word written, and the source words whose values it took: the mean over the heads and layers of "
+            "encoder-decoder attention, without special tokens; each row sums to 1.")};
   if (alignment->cut > 0) {
     about.lines.push_back(plain(fmt::format(
         "The last {} tokens of the text are cut off: the model has no positions for them.", alignment->cut)));

@@ -1,17 +1,9 @@
 // Adds up the weights of heads over the tokens of words.
 #include "explain/word_alignment.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "explain/require.h"
 
 namespace qkv::inline explaining {
-namespace {
-
-constexpr int kPower = 8;
-
-}  // namespace
 
 WordAlignment::WordAlignment(const Alignment& alignment)
     : alignment_(alignment),
@@ -32,14 +24,9 @@ void WordAlignment::add(const TensorView& weights) {
   for (const std::int64_t word : target) {
     for (std::int64_t head = 0; head < weights.size(1); ++head, weight += weights.size(2)) {
       if (word < 0) continue;
-      double most = 0;
-      for (std::size_t j = 0; j < source.size(); ++j) {
-        if (source[j] >= 0) most = std::max(most, weight[j]);
-      }
-      const double sure = std::pow(most, kPower);
       double* row = sums_.data<double>() + word * sums_.size(1);
       for (std::size_t j = 0; j < source.size(); ++j) {
-        if (source[j] >= 0) row[source[j]] += sure * weight[j];
+        if (source[j] >= 0) row[source[j]] += weight[j];
       }
     }
   }

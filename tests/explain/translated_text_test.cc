@@ -60,7 +60,7 @@ TEST(ExplainTranslation, WordsShareOutTheirWeight) {
   for (std::int64_t i = 0; i < survey.word_weights.size(0); ++i) {
     EXPECT_NEAR(sum_of_row(survey.word_weights, i), 1, kRounding);
   }
-  // The first word by hand: of each of its tokens every head by a power of its largest weight, without the end.
+  // The first word by hand: every head for each of its tokens, without the end.
   const std::vector<std::int64_t>& target = survey.attentions.alignment->target.word_of;
   const std::vector<std::int64_t>& source = survey.attentions.alignment->source.word_of;
   std::vector<double> sums(survey.attentions.alignment->source.words.size());
@@ -68,12 +68,8 @@ TEST(ExplainTranslation, WordsShareOutTheirWeight) {
   for (const auto& entry : survey.heads) {
     if (entry.index.site != survey.attentions.alignment->site) continue;
     for (std::int64_t i = 0; target[static_cast<std::size_t>(i)] == 0; ++i) {
-      double most = 0;
       for (std::int64_t j = 0; j + 1 < entry.weights.size(1); ++j) {
-        most = std::max(most, entry.weights.view().at<double>({i, j}));
-      }
-      for (std::int64_t j = 0; j + 1 < entry.weights.size(1); ++j) {
-        const double share = std::pow(most, 8) * entry.weights.view().at<double>({i, j});
+        const double share = entry.weights.view().at<double>({i, j});
         sums[static_cast<std::size_t>(source[static_cast<std::size_t>(j)])] += share;
         all += share;
       }

@@ -60,9 +60,9 @@ struct HeadSurvey {
   };
   Attentions attentions{};
   std::vector<Entry> heads{};  // attention by attention, layer by layer
-  // With an alignment: [target words, source words], f64: the weights of all layers and heads of its attention, those
-  // of a head for a token by the eighth power of the largest of them, summed over the tokens of both words without
-  // special ones; a row sums to 1. How well that aligns words: docs/lab/alignment.md.
+  // With an alignment: [target words, source words], f64: the weights of all layers and heads of its attention, summed
+  // over the tokens of both words, without special ones; a row sums to 1. How well that aligns words:
+  // docs/lab/alignment.md.
   Tensor word_weights{};
 };
 

@@ -1,6 +1,7 @@
 // Draws the weights that a training starts from.
 #include "qkv/layers/initial_weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -21,21 +22,19 @@ std::uint64_t hash(const std::string& name) {
 
 Tensor uniform(Random& random, const Dims& shape, double bound) {
   Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
-    tensor.data<double>()[i] = bound * (2 * random.uniform() - 1);
-  }
+  std::generate_n(tensor.data<double>(), tensor.element_count(), [&] { return bound * (2 * random.uniform() - 1); });
   return tensor;
 }
 
 Tensor normal(Random& random, const Dims& shape, double deviation) {
   Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = deviation * random.normal();
+  std::generate_n(tensor.data<double>(), tensor.element_count(), [&] { return deviation * random.normal(); });
   return tensor;
 }
 
 Tensor constant(const Dims& shape, double value) {
   Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = value;
+  std::fill_n(tensor.data<double>(), tensor.element_count(), value);
   return tensor;
 }
 

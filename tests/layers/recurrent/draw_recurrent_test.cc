@@ -24,8 +24,8 @@ std::map<std::string, std::vector<double>> numbers(const Recurrent& layer) {
   return all;
 }
 
-// Uniform within 1/5: no number is beyond, some are beyond 0.15, their mean square is 1/75. The fewest, 25, have a mean square
-// that varies by 0.9 / sqrt(25) of itself.
+// Uniform within 1/5: no number is beyond, some are beyond 0.15, their mean square is 1/75. The fewest, 25, have a mean
+// square that varies by 0.9 / sqrt(25) of itself.
 TEST(DrawRecurrent, IsUniformWithinTheRootOfTheStates) {
   for (const RecurrentCell cell : testing::kRecurrentCells) {
     for (const auto& [name, values] : numbers(drawn(cell, 1))) {
