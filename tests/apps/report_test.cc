@@ -57,13 +57,13 @@ TEST(ReportFile, LeavesTheJsonAsItWas) {
 TEST(ReportFile, HasAnExplanationForEachSentence) {
   const TempFolder folder;
   const Outcome outcome =
-      run_program({"translate", "--explain", "--html", folder / "a.html", "You are welcome. Thank you.", "I'm home"});
+      run_program({"translate", "--explain", "--html", folder / "a.html", "You are welcome", "Thank you.", "I'm home"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const Json data = data_in(folder / "a.html");
   ASSERT_EQ(data.at("explanations").size(), 3u);
   EXPECT_EQ(data.at("explanations").at(1).at("translation").at("source_text"), "Thank you.");
   EXPECT_EQ(data.at("command"),
-            "qkv translate --explain --html " + folder / "a.html" + " 'You are welcome. Thank you.' 'I'\\''m home'");
+            "qkv translate --explain --html " + folder / "a.html" + " 'You are welcome' 'Thank you.' 'I'\\''m home'");
 }
 
 TEST(ReportFile, ReplacesAnOlderReport) {

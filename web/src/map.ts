@@ -25,7 +25,7 @@ export function short(label: string, longest = kLongest): string {
   return characters.length > longest ? `${characters.slice(0, longest - 1).join("")}\u2026` : label;
 }
 export const width_of = (labels: readonly string[]): number =>
-  Math.min(8 * kLongest, 12 + 7.6 * Math.max(1, ...labels.map((label) => [...label].length)));
+  Math.min(8 * kLongest, 12 + 8 * Math.max(1, ...labels.map((label) => [...label].length)));
 
 const weight_text = (weight: number): string =>
   Number.isFinite(weight) ? weight.toFixed(2).replace(/^0/, "") : number_text(weight);

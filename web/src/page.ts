@@ -123,7 +123,8 @@ export function page(report: Report, screen: Screen): TemplateResult {
                 })}
             >
               ${report.explanations.map(
-                (one, i) => html`<option value=${i} ?selected=${i === of}>${i + 1}: ${short(name_of(one), 40)}</option>`,
+                (one, i) =>
+                  html`<option value=${i} ?selected=${i === of}>${i + 1}: ${short(name_of(one), 40)}</option>`,
               )}
             </select></label
           >`

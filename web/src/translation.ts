@@ -7,6 +7,7 @@ import { type Drawn, map_picture } from "./map";
 import { clamp, number_text, share_text } from "./numbers";
 import { type Table, table_of } from "./save";
 import type { Screen, Shown } from "./screen";
+import { direction_of } from "./words";
 
 function candidates(written: Written, index: number): TemplateResult {
   return html`<table class="candidates" aria-live="polite">
@@ -57,7 +58,7 @@ function given_by_heads(
 
 // Source words, the darker the more the chosen word attends to them.
 function source_line(words: readonly string[], row: readonly number[] | undefined): TemplateResult {
-  return html`<p class="sentence" lang="">
+  return html`<p class="sentence" dir=${direction_of(words)}>
     ${words.map(
       (word, j) =>
         html`<bdi class="word role-weight" .style=${`--part:${Math.max(0, Math.min(1, row?.[j] ?? 0)).toFixed(3)}`}
@@ -69,7 +70,7 @@ function source_line(words: readonly string[], row: readonly number[] | undefine
 
 function target_line(target: Sequence, token: number, screen: Screen): TemplateResult {
   const kind = (i: number): string => (i < token ? "token written" : i === token ? "token now" : "token later");
-  return html`<p class="sentence">
+  return html`<p class="sentence" dir=${direction_of(target.words)}>
     ${target.tokens.map(
       (one, i) =>
         html`<button class=${kind(i)} aria-pressed=${i === token} @click=${() => screen.go({ token: i })}>

@@ -40,3 +40,11 @@ export function join_weights(weights: number[][], queries: readonly Group[], key
   kept.set(weights, joined);
   return joined;
 }
+
+// Of a sentence: that of its first letter.
+export const direction_of = (words: readonly string[]): "ltr" | "rtl" =>
+  /^[^\p{L}]*[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u.test(
+    words.join(" "),
+  )
+    ? "rtl"
+    : "ltr";

@@ -113,3 +113,18 @@ test("addresses that name nothing show the start", async () => {
     await close();
   }
 });
+
+test("a sentence that is written from right to left stands so", async () => {
+  const data = data_of("translation");
+  data.translation.source_words = data.translation.source_words.map(() => kHostile[5]);
+  const { page, close } = await open(report_of(data));
+  const [source, target] = await page
+    .locator(".sentence")
+    .evaluateAll((all) => all.map((one) => getComputedStyle(one).direction));
+  assert.deepEqual([source, target], ["rtl", "ltr"]);
+  const [first, second] = await page
+    .locator(".word")
+    .evaluateAll((all) => all.map((one) => one.getBoundingClientRect().x));
+  assert.ok(first > second);
+  await close();
+});
