@@ -294,7 +294,7 @@ TEST(ModelHeads, TextNamesTheMostStrikingHeads) {
   survey.attentions.sequences.push_back({.name = "other", .tokens = {"x", "y"}, .special = {0, 0}});
   survey.attentions.sites[0].keys = 1;
   survey.heads = {{{0, 0}, {.entropy = 0.1}, HeadPattern::alignment}};
-  text = to_text(survey);
+  text = to_text(survey, {.width = 120});
   EXPECT_TRUE(test::has_line_with(text, "layer head  entropy      first separators\n")) << text;
   EXPECT_NE(text.find("entropy 0.100 of at most 0.693"), std::string::npos) << text;
 }
