@@ -11,6 +11,8 @@ namespace qkv {
 class Observer {
  public:
   virtual ~Observer() = default;
+  // What is not wanted may be left uncomputed, as weights and logits of all pairs are: they are the largest.
+  virtual bool wants(std::string_view /*name*/) const { return true; }
   virtual void receive(std::string_view name, const TensorView& value) = 0;
 };
 

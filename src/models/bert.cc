@@ -76,7 +76,8 @@ Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Obser
   position_.add(positions, x);
   x = norm_.forward(x, {}, options.threads);
   if (observer != nullptr) observer->receive("embeddings", x);
-  return encoder_.forward({x, tokens.offsets}, {.threads = options.threads, .stop = options.stop}, observer);
+  return encoder_.run({{x, tokens.offsets}, {.threads = options.threads, .stop = options.stop}}, observer,
+                      {.self = options.masks});
 }
 
 void Bert::visit(const ParameterVisitor& visitor) const {

@@ -151,7 +151,8 @@ Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, 
   const Tensor x = embed(source_, ids, check_positions("marian", ids.size(), offsets, config_.positions));
   if (observer != nullptr) observer->receive("encoder.embeddings", x);
   return observed(observer, "encoder.", [&](Observer* scoped) {
-    return encoder_.forward({x, offsets}, {.threads = options.threads, .stop = options.stop}, scoped);
+    return encoder_.run({{x, offsets}, {.threads = options.threads, .stop = options.stop}}, scoped,
+                        {.self = options.masks.encoder});
   });
 }
 
@@ -161,8 +162,9 @@ Tensor Marian::decode(const PairBatch& batch, const EncoderDecoderOptions& optio
   const Tensor x = embed(target_, begun(batch, positions, config_.start), positions);
   if (observer != nullptr) observer->receive("decoder.embeddings", x);
   return observed(observer, "decoder.", [&](Observer* scoped) {
-    return decoder_.forward({x, batch.target_offsets}, {memory, batch.source_offsets},
-                            {.threads = options.threads, .stop = options.stop}, scoped);
+    return decoder_.run(
+        {{x, batch.target_offsets}, {memory, batch.source_offsets}, {.threads = options.threads, .stop = options.stop}},
+        scoped, {.self = options.masks.decoder, .memory = options.masks.memory});
   });
 }
 
@@ -206,13 +208,17 @@ LossSum Marian::backward(const PairBatch& batch, const EncoderDecoderTrainingOpt
   Tensor unpacked;
   Tensor grad_hidden = Tensor::zeros(hidden.shape(), hidden.dtype());
   const CrossEntropy sum = cross_entropy(
-      classes(table, logits_bias_, unpacked), hidden, batch.target,
-      {.smoothing = options.label_smoothing, .excluded = excluded(config_)},
+      classes(table, logits_bias_, unpacked), hidden, counted(batch, options),
+      {.smoothing = options.label_smoothing, .excluded = options.only ? std::nullopt : excluded(config_)},
       {.hidden = grad_hidden, .weight = gradient_view(table.weight()), .bias = gradient_view(logits_bias_)});
   Tensor grad_memory = Tensor::zeros(memory_rows.shape(), memory_rows.dtype());
-  Tensor grad_target =
-      decoder_.backward(begun_target, memory, {}, decoder_dropout, decoder_saved, grad_hidden, grad_memory);
-  Tensor grad_source = encoder_.backward(source, {}, encoder_dropout, encoder_saved, grad_memory);
+  Tensor grad_target = observed(options.observer, "decoder.", [&](Observer* scoped) {
+    return decoder_.backward(begun_target, memory, {}, decoder_dropout, decoder_saved, grad_hidden, grad_memory,
+                             scoped);
+  });
+  Tensor grad_source = observed(options.observer, "encoder.", [&](Observer* scoped) {
+    return encoder_.backward(source, {}, encoder_dropout, encoder_saved, grad_memory, scoped);
+  });
   drop(target_dropout, grad_target, grad_target, 0);
   drop(source_dropout, grad_source, grad_source, 0);
   embed_backward(target_, target, target_positions, target_summed, grad_target);
@@ -251,6 +257,7 @@ class Marian::Targets final : public NextTokens {
 
 std::unique_ptr<NextTokens> Marian::targets(std::span<const std::int32_t> ids, const Tensor& offsets,
                                             const EncoderDecoderOptions& options) const {
+  refuse_masks("marian", options);
   const Tensor memory = encode(ids, offsets, options);
   return std::make_unique<Targets>(*this, Sequences(memory, offsets), options);
 }

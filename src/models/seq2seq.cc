@@ -109,13 +109,14 @@ struct Seq2Seq::Parts {
   }
 
   // What is projected to the vocabulary, of each target token.
-  Tensor run(const PairBatch& batch, const Dropout& dropout, Pass& pass, int threads = 0,
-             Observer* observer = nullptr) const {
+  Tensor run(const PairBatch& batch, const Dropout& dropout, Pass& pass, int threads = 0, Observer* observer = nullptr,
+             const Mask& mask = {}) const {
     pass.source_rows = embed(source, batch.source);
     pass.target_rows = embed(target_table(), pass.target);
     drop(dropout_at(dropout, kSource), pass.source_rows, pass.source_rows, threads);
     drop(dropout_at(dropout, kTarget), pass.target_rows, pass.target_rows, threads);
     pass.memory = encode(pass.source_rows, batch.source_offsets, dropout_at(dropout, kEncoder), pass.encoder, threads);
+    pass.memory.mask = mask;
     if (observer != nullptr) observer->receive("encoder.output", pass.memory.rows);
     Tensor hidden = decoder.forward({pass.target_rows, batch.target_offsets}, pass.memory,
                                     dropout_at(dropout, kDecoder), pass.decoder, threads, observer);
@@ -174,8 +175,12 @@ std::vector<EncoderDecoderAttention> Seq2Seq::attentions() const {
 }
 
 Tensor Seq2Seq::logits(const PairBatch& batch, const EncoderDecoderOptions& options, Observer* observer) const {
+  const auto& [encoder, decoder, memory] = options.masks;
+  refuse_unless(encoder.empty() && decoder.empty() && memory.size() <= 1, "seq2seq",
+                "it has one attention, to the memory, and takes one mask for it");
   Pass pass(config_, batch);
-  const Tensor hidden = parts_->run(batch, {}, pass, options.threads, observer);
+  const Tensor hidden =
+      parts_->run(batch, {}, pass, options.threads, observer, memory.empty() ? Mask() : memory.front());
   Tensor logits = Tensor::uninitialized({hidden.size(0), config_.output_vocab()}, hidden.dtype());
   matmul(hidden, parts_->target_table().projection(), logits,
          {.bias = parts_->logits_bias.value, .threads = options.threads});
@@ -199,11 +204,12 @@ LossSum Seq2Seq::backward(const PairBatch& batch, const EncoderDecoderTrainingOp
   Tensor unpacked;
   Tensor grad = Tensor::zeros(hidden.shape(), hidden.dtype());
   const CrossEntropy sum = cross_entropy(
-      classes(table, parts.logits_bias, unpacked), hidden, batch.target,
-      {.smoothing = options.label_smoothing, .excluded = config_.padding},
+      classes(table, parts.logits_bias, unpacked), hidden, counted(batch, options),
+      {.smoothing = options.label_smoothing, .excluded = options.only ? std::nullopt : std::optional(config_.padding)},
       {.hidden = grad, .weight = gradient_view(table.weight()), .bias = gradient_view(parts.logits_bias)});
-  auto [grad_target, grad_memory, grad_states] = parts.decoder.backward(
-      {pass.target_rows, batch.target_offsets}, pass.memory, dropout_at(dropout, kDecoder), pass.decoder, grad);
+  auto [grad_target, grad_memory, grad_states] =
+      parts.decoder.backward({pass.target_rows, batch.target_offsets}, pass.memory, dropout_at(dropout, kDecoder),
+                             pass.decoder, grad, options.observer);
   const int directions = config_.directions;
   const Tensor hidden_states = apart(grad_states.hidden, directions), cells = apart(grad_states.cell, directions);
   Tensor grad_source = Tensor::zeros(pass.source_rows.shape(), grad.dtype());
@@ -275,6 +281,7 @@ class Seq2Seq::Targets final : public NextTokens {
 
 std::unique_ptr<NextTokens> Seq2Seq::targets(std::span<const std::int32_t> ids, const Tensor& offsets,
                                              const EncoderDecoderOptions& options) const {
+  refuse_masks("seq2seq", options);
   check_positions("seq2seq", ids.size(), offsets, config_.positions);
   RecurrentSaved saved;
   return std::make_unique<Targets>(

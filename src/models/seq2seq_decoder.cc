@@ -133,7 +133,7 @@ Tensor Seq2SeqDecoder::run_steps(const Sequences& target, const Seq2SeqMemory& m
     Step& step = saved.steps.emplace_back();
     step.query = top(states, turn.sequences);
     step.offsets = std::move(turn.offsets);
-    const Tensor context = attention_->forward({step.query, step.offsets}, keys, step.attention, threads);
+    const Tensor context = attention_->forward({step.query, step.offsets}, keys, step.attention, threads, memory.mask);
     step.in = side_by_side(take_rows(target.rows, turn.tokens), context);
     step.before = std::move(states);
     RecurrentOutput run =
@@ -154,8 +154,8 @@ Tensor Seq2SeqDecoder::forward(const Sequences& target, const Seq2SeqMemory& mem
     saved.states = std::move(
         recurrent_.forward(target, views(memory.states), dropout_at(dropout, kRun), saved.recurrent, threads).out);
     if (attention_) {
-      contexts =
-          attention_->forward({saved.states, target.offsets}, {memory.rows, memory.offsets}, saved.attention, threads);
+      contexts = attention_->forward({saved.states, target.offsets}, {memory.rows, memory.offsets}, saved.attention,
+                                     threads, memory.mask);
     }
   }
   if (observer != nullptr && attention_) observe(target, memory, saved, threads, *observer);
@@ -177,13 +177,13 @@ void Seq2SeqDecoder::observe(const Sequences& target, const Seq2SeqMemory& memor
     put_rows(saved.steps[t].query, Turn(target.offsets, static_cast<std::int64_t>(t)).tokens, queries);
   }
   ScopedObserver scoped(observer, "decoder.attention.0.");
-  attention_->forward({queries, target.offsets}, {memory.rows, memory.offsets}, threads, &scoped);
+  attention_->forward({queries, target.offsets}, {memory.rows, memory.offsets}, threads, &scoped, memory.mask);
 }
 
 RecurrentStates<Tensor> Seq2SeqDecoder::run_steps_backward(const Sequences& target, const Seq2SeqMemory& memory,
                                                            const Dropout& dropout, const Saved& saved,
-                                                           const TensorView& grad_states,
-                                                           const TensorView& grad_context, Gradients& to) {
+                                                           const TensorView& grad_states, Tensor& grad_context,
+                                                           Gradients& to) {
   const std::int64_t dim = config_.model_dim;
   RecurrentStates<Tensor> grad = zeros_like(memory.states);
   for (std::size_t t = saved.steps.size(); t-- > 0;) {
@@ -201,6 +201,7 @@ RecurrentStates<Tensor> Seq2SeqDecoder::run_steps_backward(const Sequences& targ
     add_rows(grad_in.view().slice(1, 0, dim), turn.tokens, to.target);
     Tensor grad_own = take_rows(grad_context, turn.tokens);
     add_to(grad_own, Tensor::copy(grad_in.view().slice(1, dim, 2 * dim)), 0);
+    put_rows(grad_own, turn.tokens, grad_context);
     Tensor grad_query = Tensor::zeros(step.query.shape(), step.query.dtype());
     attention_->backward({step.query, step.offsets}, {memory.rows, memory.offsets}, step.attention, grad_own,
                          grad_query, to.memory);
@@ -211,7 +212,8 @@ RecurrentStates<Tensor> Seq2SeqDecoder::run_steps_backward(const Sequences& targ
 }
 
 Seq2SeqDecoder::Gradients Seq2SeqDecoder::backward(const Sequences& target, const Seq2SeqMemory& memory,
-                                                   const Dropout& dropout, const Saved& saved, Tensor& grad_out) {
+                                                   const Dropout& dropout, const Saved& saved, Tensor& grad_out,
+                                                   Observer* observer) {
   const std::int64_t dim = config_.model_dim;
   Gradients to{.target = Tensor::zeros(target.rows.shape(), grad_out.dtype()),
                .memory = Tensor::zeros(memory.rows.shape(), grad_out.dtype())};
@@ -228,10 +230,17 @@ Seq2SeqDecoder::Gradients Seq2SeqDecoder::backward(const Sequences& target, cons
     grad_out = Tensor::copy(grad_joined.view().slice(1, 0, dim));
     grad_context = Tensor::copy(grad_joined.view().slice(1, dim, 2 * dim));
   }
+  const auto receive_context = [&] {
+    if (observer == nullptr || !attention_) return;
+    observer->receive("decoder.attention.0.heads_gradient",
+                      grad_context.view().reshape({grad_context.size(0), 1, dim}));
+  };
   if (attends_first()) {
     to.states = run_steps_backward(target, memory, dropout, saved, grad_out, grad_context, to);
+    receive_context();
     return to;
   }
+  receive_context();
   if (attention_) {
     attention_->backward({saved.states, target.offsets}, {memory.rows, memory.offsets}, saved.attention, grad_context,
                          grad_out, to.memory);
@@ -258,10 +267,11 @@ Tensor Seq2SeqDecoder::step(const Tensor& rows, const Tensor& offsets, const Seq
   if (!attention_) return run(rows);
   if (!attends_first()) {
     const Tensor own = run(rows);
-    return read_out(side_by_side(own, attention_->forward({own, offsets}, keys, threads)), threads);
+    return read_out(side_by_side(own, attention_->forward({own, offsets}, keys, threads, nullptr, memory.mask)),
+                    threads);
   }
   const Tensor query = Tensor::copy(states.hidden.view().select(0, config_.layers - 1));
-  const Tensor context = attention_->forward({query, offsets}, keys, threads);
+  const Tensor context = attention_->forward({query, offsets}, keys, threads, nullptr, memory.mask);
   return read_out(side_by_side(run(side_by_side(rows, context)), context), threads);
 }
 

@@ -17,6 +17,7 @@ namespace qkv::inline models {
 struct Seq2SeqMemory {
   Tensor rows{}, offsets{};
   RecurrentStates<Tensor> states{};  // [layers, batch, model_dim]
+  Mask mask{};                       // of the attention to its rows
 };
 
 class Seq2SeqDecoder {
@@ -48,9 +49,10 @@ class Seq2SeqDecoder {
   // receives what seq2seq.h names.
   Tensor forward(const Sequences& target, const Seq2SeqMemory& memory, const Dropout& dropout, Saved& saved,
                  int threads, Observer* observer = nullptr) const;
-  // With the same input; grad_out is used up.
+  // With the same input; grad_out is used up. The observer receives decoder.attention.0.heads_gradient, of the
+  // contexts.
   Gradients backward(const Sequences& target, const Seq2SeqMemory& memory, const Dropout& dropout, const Saved& saved,
-                     Tensor& grad_out);
+                     Tensor& grad_out, Observer* observer = nullptr);
 
   // One more token of each row [rows, model_dim], whose states go on; `offsets` say which rows belong to which
   // sequence of the memory.
@@ -68,9 +70,10 @@ class Seq2SeqDecoder {
   // Fills states, and contexts [tokens, model_dim] if there are any.
   Tensor run_steps(const Sequences& target, const Seq2SeqMemory& memory, const Dropout& dropout, Saved& saved,
                    int threads) const;
+  // grad_context becomes the gradient of the contexts in all that they are used for.
   RecurrentStates<Tensor> run_steps_backward(const Sequences& target, const Seq2SeqMemory& memory,
                                              const Dropout& dropout, const Saved& saved, const TensorView& grad_states,
-                                             const TensorView& grad_context, Gradients& to);
+                                             Tensor& grad_context, Gradients& to);
   void observe(const Sequences& target, const Seq2SeqMemory& memory, const Saved& saved, int threads,
                Observer& observer) const;
   Tensor read_out(const Tensor& joined, int threads) const;

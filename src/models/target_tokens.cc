@@ -22,9 +22,25 @@ std::vector<std::int32_t> begun(const PairBatch& batch, std::span<const std::int
   return ids;
 }
 
+std::vector<std::int32_t> counted(const PairBatch& batch, const EncoderDecoderTrainingOptions& options) {
+  if (!options.only) return batch.target;
+  const std::int64_t count = std::ssize(batch.target);
+  refuse_unless(*options.only >= 0 && *options.only < count, "encoder_decoder",
+                "there is no target token {}; the batch has {}", *options.only, count);
+  std::vector<std::int32_t> targets(batch.target.size(), -1);
+  const auto only = static_cast<std::size_t>(*options.only);
+  targets[only] = batch.target[only];
+  return targets;
+}
+
 ClassWeights classes(const Embedding& table, const Parameter& bias, Tensor& storage) {
   const bool full = table.projection().storage() == WeightStorage::full;
   return {.weight = table.table(storage), .bias = bias.value, .projection = full ? &table.projection() : nullptr};
+}
+
+void refuse_masks(std::string_view model, const EncoderDecoderOptions& options) {
+  const auto& [encoder, decoder, memory] = options.masks;
+  refuse_unless(encoder.empty() && decoder.empty() && memory.empty(), model, "targets() takes no masks; logits() does");
 }
 
 std::string generation_json(const EncoderDecoderTokens& tokens, std::optional<std::int32_t> excluded) {

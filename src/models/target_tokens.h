@@ -23,8 +23,14 @@ std::vector<std::int32_t> check_positions(std::string_view model, std::size_t id
 // What the decoder reads: each target behind the start token, without its own last one.
 std::vector<std::int32_t> begun(const PairBatch& batch, std::span<const std::int32_t> positions, std::int32_t start);
 
+// The tokens whose losses count: all, or the one that options name, and -1 for the others.
+std::vector<std::int32_t> counted(const PairBatch& batch, const EncoderDecoderTrainingOptions& options);
+
 // The projection to the vocabulary; `storage` holds its weights if need be.
 ClassWeights classes(const Embedding& table, const Parameter& bias, Tensor& storage);
+
+// std::invalid_argument if there are masks, which generating does not take.
+void refuse_masks(std::string_view model, const EncoderDecoderOptions& options);
 
 // The text of generation_config.json: four beams, and `excluded` is never written.
 std::string generation_json(const EncoderDecoderTokens& tokens, std::optional<std::int32_t> excluded);

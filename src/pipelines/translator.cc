@@ -244,6 +244,10 @@ std::vector<std::vector<Translation>> Translator::translate(std::span<const std:
   return results;
 }
 
+void Translator::observe_gradients(const PairBatch& pair, std::int64_t token, Observer& observer) const {
+  model_->backward(pair, {.only = token, .observer = &observer});
+}
+
 Translation Translator::translate(const std::string& text, const TranslateOptions& options) const {
   return translate(std::span(&text, 1), options).front().front();
 }

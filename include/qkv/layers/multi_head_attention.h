@@ -121,10 +121,10 @@ class MultiHeadAttention {
   Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
   Tensor forward(const Sequences& query, const Sequences& memory, const MultiHeadAttentionOptions& options = {},
                  Observer* observer = nullptr) const;
-  // The observer receives query, key (rotated, if rotary), value (split into heads: [batch, heads or kv_heads, length,
-  // head_dim]), extra_key, extra_value ([extra keys, kv_heads, head_dim]) if there are any, logits, weights ([batch,
-  // heads, q_len, k_len]), heads (each head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged:
-  // [tokens, heads,
+  // The observer receives out_weight (W_O, [out_dim, heads * head_dim]), query, key (rotated, if rotary), value (split
+  // into heads: [batch, heads or kv_heads, length, head_dim]), extra_key, extra_value ([extra keys, kv_heads,
+  // head_dim]) if there are any, logits, weights ([batch, heads, q_len, k_len], each if it wants it), heads (each
+  // head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads,
   // ...].
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
@@ -142,10 +142,11 @@ class MultiHeadAttention {
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options, MultiHeadAttentionSaved& saved) const;
   // With the same inputs and options, and the gradient of the output: adds to the gradients of the parameters that want
-  // them, and to the views given.
+  // them, and to the views given. The observer receives heads_gradient, the gradient of what forward() gives as heads.
   void backward(const Sequences& query, const Sequences& key, const Sequences& value,
                 const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
-                const TensorView& grad_out, const MultiHeadAttentionGradients& gradients = {});
+                const TensorView& grad_out, const MultiHeadAttentionGradients& gradients = {},
+                Observer* observer = nullptr);
 
   // The same layer with its projections in another scheme; outputs agree to a few roundings.
   MultiHeadAttention with_scheme(HeadScheme scheme) const;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/attention/mask.h"
 #include "qkv/attention/score.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/sequences.h"
@@ -24,6 +25,7 @@ struct ScoredAttentionConfig {
 // What backward needs of a forward pass.
 struct ScoredAttentionSaved {
   Tensor out{}, log_sum_exp{};
+  Mask mask{};
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
@@ -35,8 +37,10 @@ class ScoredAttention {
   // Ragged rows [n, dim] (sequences.h) -> [n, dim]. The observer receives query, key and value [n, 1, dim], of which
   // additive: query = W_query q and key = W_key m, with v [dim], bilinear: query = W^T q; then logits and weights
   // [n, 1, longest memory] and heads [n, 1, dim].
-  Tensor forward(const Sequences& query, const Sequences& memory, int threads = 0, Observer* observer = nullptr) const;
-  Tensor forward(const Sequences& query, const Sequences& memory, ScoredAttentionSaved& saved, int threads = 0) const;
+  Tensor forward(const Sequences& query, const Sequences& memory, int threads = 0, Observer* observer = nullptr,
+                 const Mask& mask = {}) const;
+  Tensor forward(const Sequences& query, const Sequences& memory, ScoredAttentionSaved& saved, int threads = 0,
+                 const Mask& mask = {}) const;
   // With the same inputs: adds to the gradients of the parameters that want them, and to those of queries and memory.
   void backward(const Sequences& query, const Sequences& memory, const ScoredAttentionSaved& saved,
                 const TensorView& grad_out, Tensor& grad_query, Tensor& grad_memory, int threads = 0);

@@ -32,6 +32,11 @@ struct StackSaved {
 using EncoderSaved = StackSaved;
 using DecoderSaved = StackSaved;
 
+// What goes with the masks of the input in each layer, one mask per layer; none: nothing.
+struct StackMasks {
+  std::span<const Mask> self{}, memory{};
+};
+
 struct StackCache {
   std::vector<TransformerLayerCache> layers;
 
@@ -51,11 +56,12 @@ class TransformerStack {
   // Takes layers.N.* (transformer_layer.h) and norm.*.
   TransformerStack(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope = "");
 
-  // As in transformer_layer.h; the observer receives "layers.N.NAME", then "norm".
-  Tensor run(const TransformerLayerInput& in, Observer* observer) const;
+  // As in transformer_layer.h; the observer receives "layers.N.NAME", then "norm". std::invalid_argument if there are
+  // masks, and another number of them than of layers.
+  Tensor run(const TransformerLayerInput& in, Observer* observer, const StackMasks& masks = {}) const;
   Tensor run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const;
   Tensor run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
-                      const TensorView& grad_out, const MutableTensorView& grad_memory);
+                      const TensorView& grad_out, const MutableTensorView& grad_memory, Observer* observer = nullptr);
   Cache make_cache(std::int64_t batch) const;
   Cache make_cache(const Sequences& memory, int threads = 0) const;
   Tensor forward(const TensorView& x, Cache& cache, int threads = 0) const;

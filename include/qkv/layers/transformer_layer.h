@@ -108,9 +108,10 @@ class TransformerLayer {
   // activation; that of the options is ignored.
   Tensor run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const;
   // With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
-  // them, and to grad_memory, of the memory's shape. Returns the gradient of x.
+  // them, and to grad_memory, of the memory's shape. Returns the gradient of x. The observer receives what backward()
+  // of the attentions gives, under the names of run().
   Tensor run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
-                      const TensorView& grad_out, const MutableTensorView& grad_memory);
+                      const TensorView& grad_out, const MutableTensorView& grad_memory, Observer* observer = nullptr);
 
   // For generating: the memory's keys and values are projected once; x [batch, new tokens, model_dim] follows the
   // tokens of the cache and is appended to them. Up to rounding the same as a causal forward over all tokens.
@@ -155,8 +156,8 @@ class EncoderOf : public Base {
     return Base::run({x, options}, dropout, saved);
   }
   Tensor backward(const Sequences& x, const MultiHeadAttentionOptions& options, const Dropout& dropout,
-                  const Saved& saved, const TensorView& grad_out) {
-    return Base::run_backward({x, options}, dropout, saved, grad_out, {});
+                  const Saved& saved, const TensorView& grad_out, Observer* observer = nullptr) {
+    return Base::run_backward({x, options}, dropout, saved, grad_out, {}, observer);
   }
 };
 
@@ -180,8 +181,8 @@ class DecoderOf : public Base {
   }
   Tensor backward(const Sequences& x, const Sequences& memory, const DecoderLayerOptions& options,
                   const Dropout& dropout, const Saved& saved, const TensorView& grad_out,
-                  const MutableTensorView& grad_memory) {
-    return Base::run_backward({x, memory, options}, dropout, saved, grad_out, grad_memory);
+                  const MutableTensorView& grad_memory, Observer* observer = nullptr) {
+    return Base::run_backward({x, memory, options}, dropout, saved, grad_out, grad_memory, observer);
   }
 };
 

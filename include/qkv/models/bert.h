@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -49,6 +50,7 @@ struct TokenBatch {
 struct BertOptions {
   int threads = 0;  // 0: threads()
   std::stop_token stop{};
+  std::span<const Mask> masks{};  // who may attend to whom, one for each layer; none: all to all
 };
 
 // Safe for concurrent forward(); only update() modifies it.

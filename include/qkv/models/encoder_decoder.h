@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "qkv/attention/mask.h"
 #include "qkv/attention/score.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/weights.h"
@@ -37,15 +39,24 @@ struct EncoderDecoderTokens {
   bool operator==(const EncoderDecoderTokens&) const = default;
 };
 
+// Who may attend to whom besides, a mask for each layer of a place of attention; none: as the model has it.
+struct EncoderDecoderMasks {
+  std::span<const Mask> encoder{}, decoder{}, memory{};
+};
+
 struct EncoderDecoderOptions {
   int threads = 0;  // 0: threads()
   std::stop_token stop{};
+  EncoderDecoderMasks masks{};  // not of targets()
 };
 
 struct EncoderDecoderTrainingOptions {
   double dropout = 0;          // as the kind says
   double label_smoothing = 0;  // spread evenly over all tokens that can be generated
   std::uint64_t seed = 0;      // of dropout
+  // The loss of this target token alone, by its place in the batch, among all tokens that there are.
+  std::optional<std::int64_t> only{};
+  Observer* observer = nullptr;  // receives the heads_gradient of each attention, under the names of logits()
 };
 
 // One of the three places of attention, the same in all layers.

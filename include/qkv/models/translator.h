@@ -65,6 +65,10 @@ class Translator {
   std::vector<std::vector<Hypothesis>> generate(std::span<const std::vector<std::int32_t>> sources,
                                                 const TranslateOptions& options = {}) const;
 
+  // The backward pass of minus the log-probability of one token of the target, by its place in it, for what the
+  // observer sees of it (EncoderDecoderTrainingOptions). No parameter wants a gradient, so the model stays as it is.
+  void observe_gradients(const PairBatch& pair, std::int64_t token, Observer& observer) const;
+
   // Whether the log-probability a token is below the folder's own bound, "unsure_below" of generation_config.json: such
   // a translation is probably wrong. Never without that bound.
   bool is_unsure(const Hypothesis& found) const;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct VitConfig {
 struct VitOptions {
   int threads = 0;  // 0: threads()
   std::stop_token stop{};
+  std::span<const Mask> masks{};  // who may attend to whom, one for each layer; none: all to all
 };
 
 struct VitTrainingOptions {

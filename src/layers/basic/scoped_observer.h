@@ -10,6 +10,7 @@ namespace qkv::inline layers {
 class ScopedObserver : public Observer {
  public:
   ScopedObserver(Observer& to, std::string scope) : to_(to), scope_(std::move(scope)) {}
+  bool wants(std::string_view name) const override { return to_.wants(scope_ + std::string(name)); }
   void receive(std::string_view name, const TensorView& value) override {
     to_.receive(scope_ + std::string(name), value);
   }

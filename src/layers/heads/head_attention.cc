@@ -108,7 +108,8 @@ void attend_with_extra_keys(const HeadAttention& in, const HeadOperands& given, 
   const Dims rows = without_last(out.shape());
   Tensor all = Tensor::uninitialized(rows, dtype_of<T>), extra = Tensor::uninitialized(rows, dtype_of<T>);
   Tensor extra_out = Tensor::uninitialized(out.shape(), dtype_of<T>);
-  const std::int64_t columns = planes.weights ? planes.weights.size(-1) : in.extra_key.size(0);
+  const MutableTensorView& plane = planes.weights ? planes.weights : planes.logits;
+  const std::int64_t columns = plane ? plane.size(-1) : in.extra_key.size(0);
   const std::int64_t k_len = columns - in.extra_key.size(0);
   const Planes given_planes = planes.columns(0, k_len), extra_planes = planes.columns(k_len, columns);
   attention(given.query, given.key, given.value, out, given.options,
@@ -140,11 +141,12 @@ void attend_heads(const HeadAttention& in, const MutableTensorView& merged, cons
   const MutableTensorView mean = with_batch("mean_weights", options.mean_weights,
                                             query.ragged() ? Dims{shape[0], k_len} : Dims{shape[0], shape[2], k_len});
   Tensor own_weights, own_logits;
-  if (!planes.weights && (mean || observer != nullptr)) {
+  const auto wanted = [&](const char* name) { return observer != nullptr && observer->wants(name); };
+  if (!planes.weights && (mean || wanted("weights"))) {
     own_weights = Tensor::uninitialized(shape, merged.dtype());
     planes.weights = own_weights;
   }
-  if (observer != nullptr) {
+  if (wanted("logits")) {
     own_logits = Tensor::uninitialized(shape, merged.dtype());
     planes.logits = own_logits;
   }
@@ -167,8 +169,8 @@ void attend_heads(const HeadAttention& in, const MutableTensorView& merged, cons
     observer->receive("extra_key", in.extra_key);
     observer->receive("extra_value", in.extra_value);
   }
-  observer->receive("logits", planes.logits);
-  observer->receive("weights", planes.weights);
+  if (planes.logits) observer->receive("logits", planes.logits);
+  if (planes.weights) observer->receive("weights", planes.weights);
   observer->receive("heads", out);
 }
 

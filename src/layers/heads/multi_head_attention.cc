@@ -177,6 +177,11 @@ HeadAttention MultiHeadAttention::middle(const Inputs& inputs, const MultiHeadAt
 
 Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
                                MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const {
+  if (observer != nullptr) {
+    out_.visit([&](const std::string& name, const Parameter& own) {
+      if (name == "weight") observer->receive("out_weight", own.value);
+    });
+  }
   Tensor* projected[] = {&saved.query, &saved.key, &saved.value};
   for (int role = 0; role < 3; ++role) {
     check_stop(&options.stop);
@@ -206,11 +211,15 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
 
 void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, const Sequences& value,
                                   const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
-                                  const TensorView& grad_out, const MultiHeadAttentionGradients& gradients) {
+                                  const TensorView& grad_out, const MultiHeadAttentionGradients& gradients,
+                                  Observer* observer) {
   const Inputs inputs{query, key, value};
   const LayerRows grad_rows("multi_head_attention: gradient", grad_out, config_.out_dim);
   Tensor grad_merged = Tensor::zeros(saved.merged.shape(), saved.merged.dtype());
   out_.backward(saved.merged, grad_rows.view(), grad_merged, options.threads);
+  if (observer != nullptr) {
+    observer->receive("heads_gradient", split_heads(grad_merged.view(), query, config_.heads));
+  }
   MultiHeadAttentionOptions own = options;
   own.mask = mask_of(options);
   HeadAttentionGradients middle_gradients = attend_heads_backward(

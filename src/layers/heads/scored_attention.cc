@@ -20,9 +20,14 @@ View one_head(const View& rows) {
   return rows.reshape({rows.size(0), 1, rows.size(1)});
 }
 
-AttentionOptions options_of(const Score& score, const Sequences& query, const Sequences& memory, int threads) {
-  return {
-      .scale = 1.0, .score = score, .offsets_query = query.offsets, .offsets_key = memory.offsets, .threads = threads};
+AttentionOptions options_of(const Score& score, const Sequences& query, const Sequences& memory, int threads,
+                            const Mask& mask) {
+  return {.mask = mask,
+          .scale = 1.0,
+          .score = score,
+          .offsets_query = query.offsets,
+          .offsets_key = memory.offsets,
+          .threads = threads};
 }
 
 std::int64_t longest(const TensorView& offsets) {
@@ -67,11 +72,11 @@ Score ScoredAttention::score() const {
   return config_.score == Kind::bilinear ? Score::bilinear(w_query_.value) : Score::dot();
 }
 
-Tensor ScoredAttention::forward(const Sequences& query, const Sequences& memory, int threads,
-                                Observer* observer) const {
+Tensor ScoredAttention::forward(const Sequences& query, const Sequences& memory, int threads, Observer* observer,
+                                const Mask& mask) const {
   Tensor out = Tensor::uninitialized(query.rows.shape(), query.rows.dtype());
   const TensorView key = one_head(memory.rows);
-  const AttentionOptions options = options_of(score(), query, memory, threads);
+  const AttentionOptions options = options_of(score(), query, memory, threads, mask);
   if (observer == nullptr) {
     attention(one_head(query.rows), key, key, one_head(out.view()), options);
     return out;
@@ -100,12 +105,13 @@ Tensor ScoredAttention::forward(const Sequences& query, const Sequences& memory,
 }
 
 Tensor ScoredAttention::forward(const Sequences& query, const Sequences& memory, ScoredAttentionSaved& saved,
-                                int threads) const {
+                                int threads, const Mask& mask) const {
+  saved.mask = mask;
   saved.out = Tensor::uninitialized(query.rows.shape(), query.rows.dtype());
   saved.log_sum_exp = Tensor::uninitialized({query.rows.size(0), 1}, query.rows.dtype());
   const TensorView key = one_head(memory.rows);
-  attention(one_head(query.rows), key, key, one_head(saved.out.view()), options_of(score(), query, memory, threads),
-            {.log_sum_exp = saved.log_sum_exp});
+  attention(one_head(query.rows), key, key, one_head(saved.out.view()),
+            options_of(score(), query, memory, threads, mask), {.log_sum_exp = saved.log_sum_exp});
   return saved.out;
 }
 
@@ -123,7 +129,7 @@ void ScoredAttention::backward(const Sequences& query, const Sequences& memory, 
   }
   const TensorView key = one_head(memory.rows);
   attention_backward(one_head(query.rows), key, key, one_head(saved.out.view()), saved.log_sum_exp, one_head(grad_out),
-                     options_of(score(), query, memory, threads),
+                     options_of(score(), query, memory, threads, saved.mask),
                      {.query = one_head(query_part.view()),
                       .key = one_head(key_part.view()),
                       .value = one_head(value_part.view()),

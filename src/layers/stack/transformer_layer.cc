@@ -130,7 +130,8 @@ Tensor TransformerLayer::run(const TransformerLayerInput& in, const Dropout& dro
 }
 
 Tensor TransformerLayer::run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
-                                      const TensorView& grad_out, const MutableTensorView& grad_memory) {
+                                      const TensorView& grad_out, const MutableTensorView& grad_memory,
+                                      Observer* observer) {
   check(in.memory.has_value());
   const int threads = in.self.threads;
   const auto at = [&](DropoutSite site) { return dropout_at(dropout, site); };
@@ -138,14 +139,18 @@ Tensor TransformerLayer::run_backward(const TransformerLayerInput& in, const Dro
     feed_forward_.backward(rows, at(DropoutSite::activation), saved.feed_forward, grad, grad_rows, threads);
   };
   const auto attend_memory = [&](const TensorView& rows, const TensorView& grad, const MutableTensorView& grad_rows) {
-    memory_attention_->backward(with_rows(in.x, rows), *in.memory, *in.memory,
-                                with_dropout(in.to_memory, at(DropoutSite::memory_weights)), saved.memory_attention,
-                                grad, {grad_rows, grad_memory, grad_memory});
+    observed(observer, "memory.", [&](Observer* scoped) {
+      memory_attention_->backward(with_rows(in.x, rows), *in.memory, *in.memory,
+                                  with_dropout(in.to_memory, at(DropoutSite::memory_weights)), saved.memory_attention,
+                                  grad, {grad_rows, grad_memory, grad_memory}, scoped);
+    });
   };
   const auto attend = [&](const TensorView& rows, const TensorView& grad, const MutableTensorView& grad_rows) {
     const Sequences x = with_rows(in.x, rows);
-    self_attention_.backward(x, x, x, with_dropout(in.self, at(DropoutSite::self_weights)), saved.self_attention, grad,
-                             {grad_rows, grad_rows, grad_rows});
+    observed(observer, in.memory ? "self." : "", [&](Observer* scoped) {
+      self_attention_.backward(x, x, x, with_dropout(in.self, at(DropoutSite::self_weights)), saved.self_attention,
+                               grad, {grad_rows, grad_rows, grad_rows}, scoped);
+    });
   };
   const auto zeros = [&] { return Tensor::zeros(in.x.rows.shape(), in.x.rows.dtype()); };
   Tensor between = zeros(), grad_x = zeros();

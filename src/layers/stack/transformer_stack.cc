@@ -30,10 +30,17 @@ TransformerStack::TransformerStack(const Config& config, LayerMemory memory, Wei
   if (config.final_norm) norm_.emplace(norm_config(config.layer), weights, scope + "norm.");
 }
 
-Tensor TransformerStack::run(const TransformerLayerInput& in, Observer* observer) const {
+Tensor TransformerStack::run(const TransformerLayerInput& in, Observer* observer, const StackMasks& masks) const {
+  for (const std::span<const Mask>& own : {masks.self, masks.memory}) {
+    if (!own.empty() && own.size() != layers_.size()) {
+      refuse("transformer_stack", "{} layers have {} masks; give one for each, or none", layers_.size(), own.size());
+    }
+  }
   Tensor last;
   TransformerLayerInput input = in;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!masks.self.empty()) input.self.mask = in.self.mask & masks.self[i];
+    if (!masks.memory.empty()) input.to_memory.mask = in.to_memory.mask & masks.memory[i];
     last = observed(observer, layer_scope(i), [&](Observer* scoped) { return layers_[i].run(input, scoped); });
     input.x.rows = last;
   }
@@ -57,7 +64,8 @@ Tensor TransformerStack::run(const TransformerLayerInput& in, const Dropout& dro
 }
 
 Tensor TransformerStack::run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
-                                      const TensorView& grad_out, const MutableTensorView& grad_memory) {
+                                      const TensorView& grad_out, const MutableTensorView& grad_memory,
+                                      Observer* observer) {
   const auto input_of = [&](std::size_t i) { return i == 0 ? in.x.rows : saved.between[i - 1].view(); };
   Tensor gradient;
   if (norm_) {
@@ -69,7 +77,9 @@ Tensor TransformerStack::run_backward(const TransformerLayerInput& in, const Dro
   TransformerLayerInput input = in;
   for (std::size_t i = layers_.size(); i-- > 0;) {
     input.x.rows = input_of(i);
-    gradient = layers_[i].run_backward(input, of_layer(dropout, i), saved.layers[i], gradient, grad_memory);
+    gradient = observed(observer, layer_scope(i), [&](Observer* scoped) {
+      return layers_[i].run_backward(input, of_layer(dropout, i), saved.layers[i], gradient, grad_memory, scoped);
+    });
   }
   return gradient;
 }

@@ -213,8 +213,13 @@ TEST(MultiHeadAttention, ObserverSeesTheSteps) {
   Notes notes;
   const Tensor out = layer.forward(x, {.mask = Mask::causal()}, &notes);
   EXPECT_TRUE(same_bits(out, layer.forward(x, {.mask = Mask::causal()})));
-  EXPECT_EQ(notes.order,
-            (std::vector<std::string>{"query", "key", "value", "logits", "weights", "heads", "merged", "output"}));
+  EXPECT_EQ(notes.order, (std::vector<std::string>{"out_weight", "query", "key", "value", "logits", "weights", "heads",
+                                                   "merged", "output"}));
+  layer.visit([&](const std::string& name, const Parameter& own) {
+    if (name == "out_proj.weight") {
+      EXPECT_TRUE(same_bits(notes.values["out_weight"], own.value));
+    }
+  });
   EXPECT_EQ(notes.values["query"].shape(), (Dims{2, 2, 4, 3}));
   EXPECT_EQ(notes.values["weights"].shape(), (Dims{2, 2, 4, 4}));
   EXPECT_EQ(notes.values["merged"].shape(), (Dims{2, 4, 6}));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numbers>
@@ -12,12 +13,20 @@
 
 namespace qkv::testing {
 
+// Of the weights of an attention, "self_attn." or "multihead_attn.": keys that a head does not see, and what is added
+// to a weight after softmax. A query without keys has weights of 0.
+struct ReferenceChanges {
+  std::function<bool(const std::string& scope, std::int64_t head, std::size_t key)> hidden{};
+  std::function<double(const std::string& scope, std::int64_t head, std::size_t query, std::size_t key)> added{};
+};
+
 class ReferenceLayer {
  public:
   using Rows = std::vector<std::vector<double>>;
 
-  ReferenceLayer(const TransformerLayerConfig& config, const std::map<std::string, Tensor>& tensors)
-      : config_(config), tensors_(tensors) {}
+  ReferenceLayer(const TransformerLayerConfig& config, const std::map<std::string, Tensor>& tensors,
+                 ReferenceChanges changes = {})
+      : config_(config), tensors_(tensors), changes_(std::move(changes)) {}
 
   Rows forward(const Rows& x, const Rows& memory, bool causal) const {
     const auto self = [&](const Rows& rows) { return attention("self_attn.", rows, rows, causal, true); };
@@ -110,10 +119,13 @@ class ReferenceLayer {
             logit += query[i][own + e] * key[j][shared + e];
           logit *= scale;
           if (config_.soft_cap > 0) logit = config_.soft_cap * std::tanh(logit / config_.soft_cap);
-          weights.push_back(sees(i, j, causal, windowed) ? std::exp(logit) : 0);
+          const bool hidden = changes_.hidden && changes_.hidden(scope, h, j);
+          weights.push_back(sees(i, j, causal, windowed) && !hidden ? std::exp(logit) : 0);
           total += weights.back();
         }
+        if (total == 0) total = 1;
         for (std::size_t j = 0; j < memory.size(); ++j) {
+          if (changes_.added) weights[j] += total * changes_.added(scope, h, i, j);
           for (std::size_t e = 0; e < static_cast<std::size_t>(size); ++e) {
             merged[i][own + e] += weights[j] / total * value[j][shared + e];
           }
@@ -158,6 +170,7 @@ class ReferenceLayer {
 
   const TransformerLayerConfig& config_;
   const std::map<std::string, Tensor>& tensors_;
+  const ReferenceChanges changes_;
 };
 
 // x and memory [length, model_dim], f64; no memory: a layer without one.
