@@ -5,6 +5,7 @@ import type { Explanation, Report } from "./explanation";
 import { head_of, picture_of } from "./read_head";
 import { heads_of } from "./read_heads";
 import { steps_of } from "./read_steps";
+import { give_measures, token_of } from "./read_token";
 
 // Refuses what another major version wrote.
 function check_schema(value: Json, name: string): void {
@@ -22,6 +23,7 @@ const kKinds: Record<string, (value: Json) => Explanation> = {
   steps: steps_of,
   heads: heads_of,
   head: head_of,
+  token: token_of,
   picture: picture_of,
 };
 
@@ -52,6 +54,10 @@ export function read_report(text: string): Report {
       if (!(error instanceof Fault)) throw error;
       faults.push(error.message);
     }
+  }
+  for (const token of explanations) {
+    if (token.kind !== "token") continue;
+    for (const one of explanations) if (one.kind === "heads" && one.input === token.input) give_measures(token, one);
   }
   return {
     title: check.text_of(object.title, "title"),

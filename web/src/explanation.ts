@@ -62,7 +62,10 @@ export interface Sequence {
 export const kMeasures = ["entropy", "distance", "first", "previous", "next", "itself", "separators"] as const;
 export type Measure = (typeof kMeasures)[number];
 export type Summary = Record<Measure, number>;
+export const kTokenMeasures = ["weight", "value_norm", "gradient", "rollout", "knock_out"] as const;
+export type TokenMeasure = (typeof kTokenMeasures)[number];
 export interface HeadEntry extends Summary {
+  more: Partial<Record<TokenMeasure, number>>; // what not every report has
   pattern: string;
   layer: number;
   head: number;
@@ -126,6 +129,20 @@ export interface Head extends Common {
   output: number[][];
   summary: Summary;
 }
+export interface Measured {
+  measure: TokenMeasure;
+  values: number[];
+  rank_correlation: number | null;
+}
+export interface Token extends Common {
+  kind: "token";
+  input: string;
+  tokens: string[];
+  token: number;
+  log_probability: number | null;
+  keys: { attention: string; tokens: string[]; measures: Measured[] }[];
+  heads: { all: { attention: string; layer: number; head: number }[]; measures: Measured[] };
+}
 export interface PictureHead {
   layer: number;
   head: number;
@@ -141,7 +158,7 @@ export interface Picture extends Common {
   heads: PictureHead[];
   pixels: number[][][];
 }
-export type Explanation = Steps | Heads | Head | Picture;
+export type Explanation = Steps | Heads | Head | Token | Picture;
 
 export interface Report {
   title: string;

@@ -1,18 +1,22 @@
 // Every head of a model: all as small maps on one scale, one of them large.
 import { html, nothing, type TemplateResult } from "lit-html";
 import { css } from "./colors";
-import { type Attention, type HeadEntry, type Heads, kMeasures, type Measure } from "./explanation";
+import { type Attention, type HeadEntry, type Heads, kMeasures, type Measure, type TokenMeasure } from "./explanation";
 import { command_with } from "./command";
 import { heat_image } from "./grid";
 import { large_head } from "./large_head";
-import { number_text, share_text } from "./numbers";
+import { largest, number_text, share_text } from "./numbers";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
 
 const kSmall = 64; // pixels of a small map, at most
 
+// Of heads: those of their weights, and those that not every report has.
+const kMore = ["value_norm", "gradient", "knock_out"] as const satisfies readonly TokenMeasure[];
+type HeadMeasure = Measure | (typeof kMore)[number];
+
 // In words: what a measure is.
-const kSaid: Record<Measure, string> = {
+const kSaid: Record<HeadMeasure, string> = {
   entropy: "entropy (nats)",
   distance: "mean distance (tokens)",
   first: "weight to the first token",
@@ -20,32 +24,50 @@ const kSaid: Record<Measure, string> = {
   next: "weight to the token after",
   itself: "weight to itself",
   separators: "weight to separators",
+  value_norm: "weight x length of the value",
+  gradient: "gradient x weight, of the token",
+  knock_out: "knock-out, of the token",
 };
+
+const is_more = (measure: HeadMeasure): measure is (typeof kMore)[number] => kMore.some((one) => one === measure);
+const value_of = (head: HeadEntry, measure: HeadMeasure): number =>
+  is_more(measure) ? (head.more[measure] ?? NaN) : head[measure];
+
+// Those that this attention has.
+const measures_of = (attention: Attention): HeadMeasure[] => [
+  ...kMeasures,
+  ...kMore.filter((one) => attention.all.every((head) => head.more[one] !== undefined)),
+];
 
 const id_of = (head: HeadEntry): string => `${head.layer}.${head.head}`;
 
-// Entropy and distance first the smallest, shares first the largest.
-function sorted(all: readonly HeadEntry[], measure: Measure | null): HeadEntry[] {
+// Entropy and distance first the smallest, shares first the largest; the others by size, whatever the sign.
+function sorted(all: readonly HeadEntry[], measure: HeadMeasure | null): HeadEntry[] {
   if (!measure) return [...all];
+  if (is_more(measure)) {
+    return [...all].sort((a, b) => Math.abs(value_of(b, measure)) - Math.abs(value_of(a, measure)));
+  }
   const sign = measure === "entropy" || measure === "distance" ? 1 : -1;
   return [...all].sort((a, b) => sign * (a[measure] - b[measure]));
 }
 
-function measure_text(head: HeadEntry, measure: Measure): string {
+function measure_text(head: HeadEntry, measure: HeadMeasure): string {
+  if (is_more(measure)) return number_text(value_of(head, measure), 3);
   return measure === "entropy" || measure === "distance" ? number_text(head[measure], 2) : share_text(head[measure]);
 }
 
 // A measure as part of the largest that it can be.
-function part_of(head: HeadEntry, measure: Measure, attention: Attention): number {
-  const most =
-    measure === "entropy" ? attention.largest_entropy : measure === "distance" ? attention.keys.tokens.length : 1;
-  return Math.max(0, Math.min(1, head[measure] / (most || 1)));
+function part_of(head: HeadEntry, measure: HeadMeasure, attention: Attention): number {
+  const most = is_more(measure)
+    ? largest(attention.all.map((one) => value_of(one, measure)))
+    : measure === "entropy" ? attention.largest_entropy : measure === "distance" ? attention.keys.tokens.length : 1;
+  return Math.max(0, Math.min(1, Math.abs(value_of(head, measure)) / (most || 1)));
 }
 
 function tile(
   head: HeadEntry,
   attention: Attention,
-  measure: Measure | null,
+  measure: HeadMeasure | null,
   chosen: boolean,
   screen: Screen,
 ): TemplateResult {
@@ -73,7 +95,7 @@ function measures(head: HeadEntry, attention: Attention): TemplateResult {
       Measures, means over the queries
     </caption>
     <tbody>
-      ${kMeasures.map(
+      ${measures_of(attention).map(
         (measure) =>
           html`<tr>
             <th scope="row">${kSaid[measure]}</th>
@@ -106,7 +128,8 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
   const { address } = screen;
   const attention =
     heads.attentions.find((one) => one.name === address.attention) ?? (heads.attentions.at(-1) as Attention);
-  const measure = kMeasures.find((one) => one === address.sort) ?? null;
+  const known = measures_of(attention);
+  const measure = known.find((one) => one === address.sort) ?? null;
   const head = attention.all.find((one) => id_of(one) === address.head) ?? (attention.all[0] as HeadEntry);
   const title = `${attention.title || "Attention"}, layer ${head.layer}, head ${head.head}`;
   const large = head.weights ? large_head(head.weights, attention.queries, attention.keys, title, screen) : null;
@@ -139,7 +162,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
         >Sorted by
         <select @change=${(event: Event) => screen.go({ sort: (event.target as HTMLSelectElement).value })}>
           <option value="place" ?selected=${!measure}>place</option>
-          ${kMeasures.map((one) => html`<option value=${one} ?selected=${one === measure}>${kSaid[one]}</option>`)}
+          ${known.map((one) => html`<option value=${one} ?selected=${one === measure}>${kSaid[one]}</option>`)}
         </select></label
       >
       ${legend(screen)}
@@ -174,10 +197,10 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
       table_of(
         attention.title || attention.name,
         names,
-        kMeasures,
+        known,
         names.length,
-        kMeasures.length,
-        (r, c) => (attention.all[r] as HeadEntry)[kMeasures[c] as Measure],
+        known.length,
+        (r, c) => value_of(attention.all[r] as HeadEntry, known[c] as HeadMeasure),
       ),
     ],
     picture: () => large?.picture ?? null,

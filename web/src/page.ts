@@ -10,6 +10,7 @@ import { picture_view } from "./picture";
 import { save_csv, save_png, save_svg } from "./save";
 import type { Screen, Shown } from "./screen";
 import { steps_view } from "./steps";
+import { token_view } from "./token";
 import { translation_view } from "./translation";
 
 const kTitles: Record<View, string> = {
@@ -17,6 +18,7 @@ const kTitles: Record<View, string> = {
   heads: "Heads",
   head: "Head",
   translation: "Translation",
+  token: "Token",
   picture: "Picture",
 };
 
@@ -36,6 +38,8 @@ function shown_of(view: View, explanation: Explanation, screen: Screen): Shown {
       return steps_view(explanation, screen);
     case "head":
       return head_view(explanation, screen);
+    case "token":
+      return token_view(explanation);
     case "picture":
       return picture_view(explanation, screen);
     case "heads":

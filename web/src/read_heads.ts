@@ -34,6 +34,7 @@ function attention_of(value: unknown, where: string, sequences: Sequence[]): Att
       head: check.count_of(head.head, `${at}.head`),
       pattern: check.text_of(head.pattern, `${at}.pattern`),
       ...summary_of(head, at),
+      more: head.value_norm === undefined ? {} : { value_norm: check.number_of(head.value_norm, `${at}.value_norm`) },
       weights: check.null_or(head.weights, `${at}.weights`, (weights, place) =>
         check.matrix_of(weights, place, queries.tokens.length, keys.tokens.length),
       ),

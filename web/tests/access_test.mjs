@@ -28,6 +28,7 @@ const kViews = [
   ["translation", "#view=heads&show=row&token=1&sort=entropy"],
   ["no_weights", "#view=heads"],
   ["head", ""],
+  ["token", ""],
   ["picture", "#key=1"],
   ["all", "#of=0&view=heads"],
 ];

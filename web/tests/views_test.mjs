@@ -156,3 +156,38 @@ test("CSV holds the numbers in full", async () => {
   assert.deepEqual(lines[1].split(",").slice(1).map(Number), head_of(data, "encoder", 1, 1).weights[0]);
   await close();
 });
+
+test("heads are sorted by what a token owes to them", async () => {
+  const token = data_of("token");
+  const values = (measure) => token.heads.measures.find((one) => one.measure === measure).values;
+  for (const measure of ["gradient", "knock_out"]) {
+    const { page, close } = await open(report_of(translation(), token), {
+      hash: `#view=heads&attention=encoder_decoder&sort=${measure}`,
+    });
+    const expected = token.heads.all
+      .map((place, i) => ({ ...place, value: Math.abs(values(measure)[i]) }))
+      .filter((one) => one.attention === "encoder_decoder")
+      .sort((a, b) => b.value - a.value)
+      .map((one) => `${one.layer}.${one.head}`);
+    const shown = await page.locator(".tile-name").allInnerTexts();
+    assert.deepEqual(
+      shown.map((text) => text.trim().split(/\s/)[0]),
+      expected,
+    );
+    await close();
+  }
+});
+
+test("a token: every measure of its keys and heads, and how they rank", async () => {
+  const data = data_of("token");
+  const { page, close } = await open(report_of(data));
+  const tables = page.locator("table.of-token");
+  assert.equal(await tables.count(), 4);
+  const keys = data.keys[2];
+  const cells = await tables.nth(2).locator("tbody tr").first().locator("td").allInnerTexts();
+  cells.forEach((text, i) => assert.ok(Math.abs(Number(text) - keys.measures[i].values[0]) <= 5e-4 * Math.max(1, Math.abs(Number(text)))));
+  const ranks = await tables.nth(2).locator("tfoot td").allInnerTexts();
+  assert.ok(Math.abs(Number(ranks[1]) - keys.measures[1].rank_correlation) < 0.006);
+  assert.equal(ranks[3], "-");
+  await close();
+});
