@@ -199,7 +199,8 @@ void run(const Command& command, ExplainOptions& options) {
   style.width = static_cast<int>(options.width.value_or(style.width));
   style.full = options.full;
   std::string text;
-  if (any_given(command, {"--model", "--text", "--image", "--layer", "--head", "--token", "--svg"})) {
+  if (any_given(command, {"--model", "--text", "--image", "--layer", "--head", "--token", "--svg", "--without-head",
+                          "--without-key"})) {
     text = explain_model(command, options.model, {options.json, style, options.report});
   } else {
     options.report.check(files_of(options));

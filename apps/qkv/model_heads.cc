@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
+#include "qkv/explain/token_measures.h"
 #include "qkv/explain/translated_text.h"
 #include "qkv/files.h"
 #include "signals.h"
@@ -19,9 +21,10 @@ namespace {
 
 // Not by a rule of --text, which would list every other option in the help.
 void refuse_others(const Command& command) {
-  constexpr std::array<std::string_view, 15> kOwn = {"--model", "--text",    "--image", "--attention", "--layer",
-                                                     "--head",  "--token",   "--json",  "--weights",   "--svg",
-                                                     "--width", "--threads", "--full",  "--help",      "--html"};
+  constexpr std::array<std::string_view, 17> kOwn = {
+      "--model", "--text", "--image",   "--attention",    "--layer",      "--head",
+      "--token", "--json", "--weights", "--svg",          "--width",      "--threads",
+      "--full",  "--help", "--html",    "--without-head", "--without-key"};
   for (const std::string& name : command.given()) {
     if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
     throw UsageError(name,
@@ -42,6 +45,48 @@ std::size_t chosen_site(const std::vector<AttentionSite>& sites, const std::opti
   throw UsageError("--attention", "must be given: " + names);
 }
 
+// "encoder-decoder.0.1" is 0.1 of that attention; of a model with one attention its name is not said.
+std::pair<std::size_t, std::string> place_of(const char* option, const std::string& text,
+                                             const std::vector<AttentionSite>& sites) {
+  if (sites.size() == 1) return {0, text};
+  std::string names;
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    const std::string name = sites[i].option() + ".";
+    if (text.starts_with(name)) return {i, text.substr(name.size())};
+    names += (i == 0 ? "" : i + 1 < sites.size() ? ", " : " or ") + name;
+  }
+  throw UsageError(option, "\"" + text + "\" must begin with " + names);
+}
+
+LeftOut left_out(const Attentions& attentions, const ModelOptions& options) {
+  LeftOut all;
+  for (const std::string& text : options.without_heads) {
+    const auto [site, place] = place_of("--without-head", text, attentions.sites);
+    HeadIndex& head = all.heads.emplace_back();
+    head.site = site;
+    const char* end = place.data() + place.size();
+    const auto layer = std::from_chars(place.data(), end, head.layer);
+    const bool has_head = layer.ec == std::errc() && layer.ptr != end && *layer.ptr == '.';
+    const auto last = has_head ? std::from_chars(layer.ptr + 1, end, head.head) : layer;
+    if (!has_head || last.ec != std::errc() || last.ptr != end) {
+      throw UsageError("--without-head", "\"" + text + "\" must be a layer and a head, as 0.1");
+    }
+  }
+  for (const std::string& text : options.without_keys) {
+    const auto [site, token] = place_of("--without-key", text, attentions.sites);
+    all.keys.push_back({find_token(attentions.sequences[attentions.sites[site].keys].tokens, token), site});
+  }
+  return all;
+}
+
+// What `make` makes of nothing to leave out, or of what the options leave out.
+template <class Make>
+auto without_left_out(const ModelOptions& options, const Make& make) {
+  auto whole = make(LeftOut());
+  if (options.without_heads.empty() && options.without_keys.empty()) return whole;
+  return make(left_out(whole.attentions(), options));
+}
+
 std::string traced(const Explainable& input, std::size_t site, const ModelOptions& options,
                    const ExplanationForm& form) {
   const HeadTrace trace = trace_head(input, {.layer = *options.layer, .head = *options.head, .site = site});
@@ -51,8 +96,20 @@ std::string traced(const Explainable& input, std::size_t site, const ModelOption
   return form.json ? to_json(trace, token) + "\n" : to_text(trace, token, form.style);
 }
 
+std::string measured(const Explainable& input, const ModelOptions& options, const ExplanationForm& form) {
+  const Attentions& all = input.attentions();
+  const std::int64_t token = find_token(all.sequences[measured_sequence(all)].tokens, *options.token);
+  const TokenMeasures measures = measure_token(input, token);
+  if (form.report.wanted()) {
+    if (!measures.heads.empty()) form.report.report.add(survey_heads(input, {.keep_weights = true}));
+    form.report.report.add(measures);
+  }
+  return form.json ? to_json(measures) + "\n" : to_text(measures, form.style);
+}
+
 std::string explained(const Explainable& input, const ModelOptions& options, const ExplanationForm& form) {
   if (options.layer) return traced(input, chosen_site(input.attentions().sites, options.attention), options, form);
+  if (options.token) return measured(input, options, form);
   HeadSurvey survey = survey_heads(input, {.keep_weights = options.weights || form.report.wanted()});
   if (form.report.wanted()) form.report.report.add(survey);
   if (!options.weights) {
@@ -66,7 +123,9 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
   const ImageProcessor processor = ImageProcessor::load(options.folder);
   const Tensor file = read_picture(options.image);
   const Vit model = Vit::load(options.folder);
-  const EncodedPicture picture(model, processor.process(file), {.stop = interruption()});
+  const EncodedPicture picture = without_left_out(options, [&](const LeftOut& some) {
+    return EncodedPicture(model, processor.process(file), {.stop = interruption()}, some);
+  });
   if (options.layer) return traced(picture, chosen_site(picture.attentions().sites, {}), options, form);
   const PictureAttention seen = survey_picture(picture, options.token.value_or("class"));
   const Tensor view = view_of(picture.pixels(), processor.config());
@@ -83,12 +142,19 @@ std::string explained_by_kind(const ModelOptions& options, const ExplanationForm
   if (Vit::is_in(options.folder)) throw UsageError("--text", "the model reads pictures; give --image");
   if (EncoderDecoder::is_in(options.folder)) {
     const Translator translator = Translator::load(options.folder);
-    return explained(TranslatedText(translator, options.text, {.stop = interruption()}), options, form);
+    const Translation translation = translator.translate(options.text, {.split = false, .stop = interruption()});
+    return explained(without_left_out(options,
+                                      [&](const LeftOut& some) {
+                                        return TranslatedText(translator, options.text, translation, some,
+                                                              interruption());
+                                      }),
+                     options, form);
   }
   const std::int64_t vocab = Bert::check(options.folder).vocab;
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
   const Bert model = Bert::load(options.folder);
-  return explained(EncodedText(model, text, {.stop = interruption()}), options, form);
+  const auto encoded = [&](const LeftOut& some) { return EncodedText(model, text, {.stop = interruption()}, some); };
+  return explained(without_left_out(options, encoded), options, form);
 }
 
 }  // namespace
@@ -97,37 +163,48 @@ std::vector<Option> model_options(ModelOptions& options) {
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
   const Names<std::string> sites = {
       {"encoder", "encoder"}, {"decoder", "decoder"}, {"encoder-decoder", "encoder-decoder"}};
-  return {{"--model", file(options.folder, "FOLDER"),
-           "folder of the model whose heads --text shows: config.json, model.safetensors, tokenizer.json (default: "
-           "English to Spanish, the model that comes with qkv); of a Vision Transformer --image: "
-           "preprocessor_config.json instead of tokenizer.json"},
-          {"--text", text(options.text, "TEXT"), "show what a model's heads attend to in this text"},
-          {"--image", file(options.image), "show where the heads of a Vision Transformer look in this PNG or JPEG file",
-           needs("--model") & excludes("--text", "--attention", "--weights")},
-          {"--layer", whole(options.layer, 0, kLargest), "with a model: show one head in full, of this layer (from 0)",
-           needs("--head")},
-          {"--head", whole(options.head, 0, kLargest), "the head of that layer, from 0", needs("--layer")},
-          {"--attention", choice(options.attention, sites), "of a translation model: the attention of that head",
-           needs("--layer")},
-          {"--token", text(options.token, "TOKEN"),
-           "with --layer and --head: show the computation of this token step by step; its text (the first one) or its "
-           "number. With --image alone: where this token looks, \"class\" or a patch by row and column, \"3,4\" "
-           "(default: class)"},
-          {"--weights", flag(options.weights),
-           "with --text and --json, without --layer: the weights of every head too, layers x heads x tokens^2 numbers",
-           needs("--text", "--json") & excludes("--layer")},
-          {"--svg", file(options.svg), "with --image: draw the heads over the picture, into this file",
-           needs("--image") & excludes("--layer")}};
+  return {
+      {"--model", file(options.folder, "FOLDER"),
+       "folder of the model whose heads --text shows: config.json, model.safetensors, tokenizer.json (default: "
+       "English to Spanish, the model that comes with qkv); of a Vision Transformer --image: "
+       "preprocessor_config.json instead of tokenizer.json"},
+      {"--text", text(options.text, "TEXT"), "show what a model's heads attend to in this text"},
+      {"--image", file(options.image), "show where the heads of a Vision Transformer look in this PNG or JPEG file",
+       needs("--model") & excludes("--text", "--attention", "--weights")},
+      {"--layer", whole(options.layer, 0, kLargest), "with a model: show one head in full, of this layer (from 0)",
+       needs("--head")},
+      {"--head", whole(options.head, 0, kLargest), "the head of that layer, from 0", needs("--layer")},
+      {"--attention", choice(options.attention, sites), "of a translation model: the attention of that head",
+       needs("--layer")},
+      {"--token", text(options.token, "TOKEN"),
+       "with --layer and --head: show the computation of this token step by step; its text (the first one) or its "
+       "number. With --text alone: what it owes to each key and each head, by weight, value norm, gradient, rollout "
+       "and knock-out; of a translation a token written. With --image alone: where this token looks, \"class\" or "
+       "a patch by row and column, \"3,4\" (default: class)"},
+      {"--without-head",
+       {.target = &options.without_heads, .type = "LAYER.HEAD", .count = 1},
+       "with a model: this head gives 0; of a translation model with its attention, \"encoder-decoder.0.1\"; may be "
+       "repeated",
+       repeated()},
+      {"--without-key",
+       {.target = &options.without_keys, .type = "TOKEN", .count = 1},
+       "with a model: this token is hidden from every query in all layers; of a translation model with the "
+       "attention, \"encoder-decoder.3\"; may be repeated",
+       repeated()},
+      {"--weights", flag(options.weights),
+       "with --text and --json, without --layer and --token: the weights of every head too, layers x heads x tokens^2 "
+       "numbers",
+       needs("--text", "--json") & excludes("--layer", "--token")},
+      {"--svg", file(options.svg), "with --image: draw the heads over the picture, into this file",
+       needs("--image") & excludes("--layer")}};
 }
 
 std::string explain_model(const Command& command, const ModelOptions& options, const ExplanationForm& form) {
   refuse_others(command);
   if (options.text.empty() && options.image.empty() && !command.given("--text")) {
-    const char* option = command.given("--model") ? "--model" : command.given("--layer") ? "--layer" : "--token";
-    throw UsageError(option, "needs --text or --image, what the model is to read");
-  }
-  if (options.token && !options.layer && options.image.empty()) {
-    throw UsageError("--token", "needs --layer and --head");
+    for (const char* option : {"--model", "--layer", "--without-head", "--without-key", "--token"}) {
+      if (command.given(option)) throw UsageError(option, "needs --text or --image, what the model is to read");
+    }
   }
   std::vector<NamedFile> files = model_files(options.folder);
   files.insert(files.end(), {{"--image", options.image}, {"--svg", options.svg}});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "command_line.h"
 #include "qkv/explain/explain.h"
@@ -15,10 +16,11 @@ struct ModelOptions {
   std::string folder = QKV_MODEL, text, image, svg;
   std::optional<std::int64_t> layer, head;
   std::optional<std::string> attention, token;
+  std::vector<std::string> without_heads, without_keys;
   bool weights = false;
 };
 
-// --model, --text, --image, --attention, --layer, --head, --token, --weights and --svg.
+// --model, --text, --image, --attention, --layer, --head, --token, --without-head, --without-key, --weights and --svg.
 std::vector<Option> model_options(ModelOptions& options);
 
 // What an explanation becomes.

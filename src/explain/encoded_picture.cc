@@ -3,11 +3,12 @@
 
 #include <fmt/format.h>
 
+#include "explain/left_out_masks.h"
 #include "explain/require.h"
 
 namespace qkv {
 
-EncodedPicture::EncodedPicture(const Vit& model, Tensor pixels, const VitOptions& options)
+EncodedPicture::EncodedPicture(const Vit& model, Tensor pixels, const VitOptions& options, LeftOut left_out)
     : model_(model), pixels_(std::move(pixels)), options_(options) {
   const VitConfig& config = model.config();
   require(pixels_.rank() == 3, "the picture must be [height, width, channels], got {}", to_string(pixels_.shape()));
@@ -23,11 +24,22 @@ EncodedPicture::EncodedPicture(const Vit& model, Tensor pixels, const VitOptions
                             .after = ".",
                             .layers = config.layers,
                             .heads = config.heads,
-                            .model_dim = config.model_dim}}};
+                            .model_dim = config.model_dim}},
+                 .left_out = std::move(left_out)};
+  const LeftOutMasks checked(attentions_);
 }
 
-void EncodedPicture::run(Observer& observer) const {
-  model_.forward(pixels_.view().reshape({1, pixels_.size(0), pixels_.size(1), pixels_.size(2)}), options_, &observer);
+Tensor EncodedPicture::forward(const LeftOut& more, Observer* observer) const {
+  const LeftOutMasks masks(attentions_, more);
+  VitOptions options = options_;
+  options.masks = masks.of(0);
+  return model_.forward(pixels_.view().reshape({1, pixels_.size(0), pixels_.size(1), pixels_.size(2)}), options,
+                        observer);
+}
+
+Outcome EncodedPicture::outcome(const LeftOut& more) const {
+  const Tensor hidden = forward(more, nullptr);
+  return {.outputs = Tensor::copy(hidden.view().select(0, 0))};
 }
 
 }  // namespace qkv

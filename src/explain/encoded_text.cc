@@ -3,6 +3,7 @@
 
 #include <cctype>
 
+#include "explain/left_out_masks.h"
 #include "explain/require.h"
 #include "qkv/layers/sequences.h"
 
@@ -35,7 +36,7 @@ TokenWords words_of(const Encoding& text) {
 
 }  // namespace
 
-EncodedText::EncodedText(const Bert& model, const Encoding& text, const BertOptions& options)
+EncodedText::EncodedText(const Bert& model, const Encoding& text, const BertOptions& options, LeftOut left_out)
     : model_(model), options_(options) {
   const BertConfig& config = model.config();
   const auto count = static_cast<std::int64_t>(text.ids.size());
@@ -52,7 +53,16 @@ EncodedText::EncodedText(const Bert& model, const Encoding& text, const BertOpti
                             .after = ".",
                             .layers = config.layers,
                             .heads = config.heads,
-                            .model_dim = config.model_dim}}};
+                            .model_dim = config.model_dim}},
+                 .left_out = std::move(left_out)};
+  const LeftOutMasks checked(attentions_);
+}
+
+Tensor EncodedText::forward(const LeftOut& more, Observer* observer) const {
+  const LeftOutMasks masks(attentions_, more);
+  BertOptions options = options_;
+  options.masks = masks.of(0);
+  return model_.forward(tokens_, options, observer);
 }
 
 }  // namespace qkv

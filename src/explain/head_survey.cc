@@ -8,6 +8,7 @@
 
 #include "explain/observe.h"
 #include "explain/require.h"
+#include "explain/value_norms.h"
 #include "explain/word_alignment.h"
 #include "qkv/explain/explain_model.h"
 
@@ -59,27 +60,38 @@ HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool 
   return largest_entropy > 0 && summary.entropy >= kFlat * largest_entropy ? HeadPattern::spread : HeadPattern::none;
 }
 
+namespace {
+
+void set_value_norm(HeadSurvey::Entry& entry, const TensorView& weights, Tensor lengths) {
+  const Tensor norms = value_norms(convert(weights, Dtype::f64), lengths);
+  double sum = 0;
+  for (std::int64_t i = 0; i < norms.element_count(); ++i) sum += norms.data<double>()[i];
+  entry.value_norm = sum / static_cast<double>(norms.size(0));
+  entry.value_lengths = std::move(lengths);
+}
+
+}  // namespace
+
 HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) {
   HeadSurvey survey{.attentions = input.attentions()};
-  const auto& [sequences, sites, title, alignment] = survey.attentions;
+  const auto& [sequences, sites, title, alignment, left_out] = survey.attentions;
   std::optional<WordAlignment> words;
   if (alignment) words.emplace(*alignment);
-  std::vector<std::int64_t> layers(sites.size());  // that were seen
-  observe(input, [&](std::string_view name, const TensorView& value) {
-    for (std::size_t s = 0; s < sites.size(); ++s) {
-      const AttentionSite& site = sites[s];
-      if (name != site.scope(layers[s]) + "weights") continue;
-      for (std::int64_t head = 0; head < site.heads; ++head) {
-        const HeadSummary summary = summarize_head(value.select(1, head), sequences[site.keys].special);
-        const double largest = std::log(static_cast<double>(value.size(-1)));
-        survey.heads.push_back(
-            {{layers[s], head, s}, summary, pattern_of(summary, largest, site.queries != site.keys), {}});
-        if (options.keep_weights) survey.heads.back().weights = part_of(value, head);
-      }
-      ++layers[s];
-      if (words && alignment->site == s) words->add(value);
-      break;
+  observe_layers(input, [&](std::size_t s, std::int64_t layer, const SeenLayer& seen) {
+    const AttentionSite& site = sites[s];
+    for (std::int64_t head = 0; head < site.heads; ++head) {
+      const TensorView weights = seen.weights.select(1, head);
+      const HeadSummary summary = summarize_head(weights, sequences[site.keys].special);
+      const double largest = std::log(static_cast<double>(weights.size(-1)));
+      HeadSurvey::Entry& entry = survey.heads.emplace_back();
+      entry.index = {layer, head, s};
+      entry.summary = summary;
+      const bool is_left_out = std::ranges::find(left_out.heads, entry.index) != left_out.heads.end();
+      if (!is_left_out) entry.pattern = pattern_of(summary, largest, site.queries != site.keys);
+      set_value_norm(entry, weights, value_lengths(seen.value, seen.out_weight, site.heads, head));
+      if (options.keep_weights) entry.weights = part_of(seen.weights, head);
     }
+    if (words && alignment->site == s) words->add(seen.weights);
   });
   if (words) survey.word_weights = words->weights();
   std::ranges::sort(survey.heads, {}, [](const HeadSurvey::Entry& entry) {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "explain/explanation_context.h"
+#include "explain/left_out_masks.h"
 #include "explain/numbers.h"
 #include "explain/require.h"
 #include "explain/token_names.h"
@@ -69,7 +70,8 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   table.lines = few ? bars(survey, sources, targets)
                     : lists(survey, sources, targets, style.full ? source_words.size() : kMostWords);
   Explanation explanation;
-  explanation.title = printable(alignment->source_text) + "  ->  " + printable(alignment->target_text);
+  explanation.title =
+      printable(alignment->source_text + "  ->  " + alignment->target_text + without(survey.attentions));
   explanation.sections = {{0, "What each word attended to", {about, table}}};
   return explanation;
 }
@@ -132,12 +134,18 @@ Line summary_line(const HeadSurvey::Entry& entry, bool between) {
   Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
                {fmt::format(" {:>8}", fixed_text(summary.entropy, 3)), Role::score}};
   if (!between) line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
-  const double shares[] = {summary.first, summary.previous, summary.next, summary.itself, summary.separators};
-  for (std::size_t i = 0; i < std::size(shares); ++i) {
-    if (between && i > 0 && i + 1 < std::size(shares)) continue;
+  const auto share = [&](std::size_t width, double value) {
     line.push_back(
-        {fmt::format(" {:>10}", fixed_text(shares[i], 3)), shares[i] >= kRemarkable ? Role::weight : Role::none});
+        {fmt::format(" {:>{}}", fixed_text(value, 3), width), value >= kRemarkable ? Role::weight : Role::none});
+  };
+  share(6, summary.first);
+  if (!between) {
+    share(8, summary.previous);
+    share(6, summary.next);
+    share(6, summary.itself);
   }
+  share(10, summary.separators);
+  line.push_back({fmt::format(" {:>10}", fixed_text(entry.value_norm, 3)), Role::value});
   if (entry.pattern != HeadPattern::none) line.push_back({fmt::format("  {}", name_of(entry.pattern)), Role::none});
   return line;
 }
@@ -148,9 +156,9 @@ Block heads_table(const HeadSurvey& survey, std::size_t site) {
   Block table;
   std::string head = fmt::format("{:>5} {:>4} {:>8}", "layer", "head", "entropy");
   if (!between) head += fmt::format(" {:>9}", "distance");
-  head += fmt::format(" {:>10}", "first");
-  if (!between) head += fmt::format(" {:>10} {:>10} {:>10}", "previous", "next", "itself");
-  table.lines = {plain(head + fmt::format(" {:>10}", "separators"))};
+  head += fmt::format(" {:>6}", "first");
+  if (!between) head += fmt::format(" {:>8} {:>6} {:>6}", "previous", "next", "itself");
+  table.lines = {plain(head + fmt::format(" {:>10} {:>10}", "separators", "value norm"))};
   for (const HeadSurvey::Entry& entry : survey.heads) {
     if (entry.index.site == site) table.lines.push_back(summary_line(entry, between));
   }
@@ -214,7 +222,8 @@ std::vector<Section> striking_heads(const HeadSurvey& survey) {
 }
 
 constexpr const char* kNames =
-    "The last column names what a head does: to what at least half of its weight goes; alignment: between two "
+    "Value norm: weight times length of the value as it leaves the output projection, summed over the keys (Kobayashi "
+    "2020). The last column names what a head does: to what at least half of its weight goes; alignment: between two "
     "texts, with at most half of the largest entropy; spread: with at least 0.9 of it.";
 
 Section heads_of_one_sequence(const HeadSurvey& survey) {
@@ -257,7 +266,7 @@ std::string words_to_text(const HeadSurvey& survey, const TextStyle& style) {
 
 std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
   Explanation explanation;
-  explanation.title = "What the heads attend to";
+  explanation.title = "What the heads attend to" + printable(without(survey.attentions));
   if (survey.attentions.alignment) explanation = words(survey, style);
   for (Section& section : striking_heads(survey)) explanation.sections.push_back(std::move(section));
   explanation.sections.push_back(token_lists(survey.attentions));

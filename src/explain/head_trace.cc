@@ -10,8 +10,9 @@
 
 #include "core/refuse.h"
 #include "explain/intermediates.h"
+#include "explain/left_out_masks.h"
 #include "explain/observe.h"
-#include "explain/require.h"
+#include "explain/value_norms.h"
 #include "qkv/target.h"
 
 namespace qkv {
@@ -66,20 +67,11 @@ double scaled_difference(const Tensor& logits, const Tensor& scores, double scal
   return largest;
 }
 
-void check(const HeadIndex& index, const AttentionSite& site) {
-  if (index.layer < 0 || index.layer >= site.layers) {
-    refuse("explain", "there is no layer {}; the model has layers 0 to {}", index.layer, site.layers - 1);
-  }
-  if (index.head < 0 || index.head >= site.heads) {
-    refuse("explain", "there is no head {}; each layer has heads 0 to {}", index.head, site.heads - 1);
-  }
-}
-
-std::string title_of(const HeadIndex& index, const AttentionSite& site, const std::string& input) {
-  const std::string head = site.title.empty()
-                               ? fmt::format("Layer {}, head {}", index.layer, index.head)
-                               : fmt::format("{}, layer {}, head {}", site.title, index.layer, index.head);
-  return input.empty() ? head : head + ": " + input;
+std::string title_of(const HeadIndex& index, const AttentionSite& site, const Attentions& attentions) {
+  std::string head = site.title.empty() ? fmt::format("Layer {}, head {}", index.layer, index.head)
+                                        : fmt::format("{}, layer {}, head {}", site.title, index.layer, index.head);
+  head += without(attentions);
+  return attentions.input.empty() ? head : head + ": " + attentions.input;
 }
 
 }  // namespace
@@ -102,13 +94,11 @@ void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
 
 HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
   const Attentions& attentions = input.attentions();
-  require(index.site < attentions.sites.size(), "there is no attention {}; the model has {}", index.site,
-          attentions.sites.size());
+  check_head(attentions, index);
   const AttentionSite& site = attentions.sites[index.site];
-  check(index, site);
   const AttentionSequence &queries = attentions.sequences[site.queries], &keys = attentions.sequences[site.keys];
   HeadTrace trace;
-  trace.title = title_of(index, site, attentions.input);
+  trace.title = title_of(index, site, attentions);
   trace.index = index;
   trace.heads = site.heads;
   trace.model_dim = site.model_dim;
@@ -117,17 +107,21 @@ HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
   trace.causal = site.causal;
   trace.tokens = queries.tokens;
   trace.keys = keys.tokens;
+  Tensor out_weight;
   const std::string scope = site.scope(index.layer);
   observe(input, [&](std::string_view name, const TensorView& value) {
     if (!name.starts_with(scope)) return;
     name.remove_prefix(scope.size());
     if (name == "v") trace.v = convert(value, Dtype::f64);
+    if (name == "out_weight") out_weight = Tensor::copy(value);
+    if (name == "value") trace.value_lengths = value_lengths(value, out_weight, site.heads, index.head);
     for (const auto& [wanted, tensor] : {std::pair("query", &trace.query), std::pair("key", &trace.key),
                                          std::pair("value", &trace.value), std::pair("logits", &trace.logits),
                                          std::pair("weights", &trace.weights), std::pair("heads", &trace.output)}) {
       if (name == wanted) *tensor = part_of(value, index.head);
     }
   });
+  trace.value_norms = value_norms(trace.weights, trace.value_lengths);
   complete(trace, keys.special);
   return trace;
 }

@@ -101,18 +101,22 @@ Section weights_step(const HeadTrace& trace, const Names& names, std::int64_t to
                               to_string(Dims{count})))
           : plain("logit = score"),
       plain(fmt::format("weight = softmax of the logits, e^logit / (sum of all e^logit): {}, which sum to 1",
-                        to_string(Dims{count})))};
+                        to_string(Dims{count}))),
+      plain("value norm = weight x length of the value as it leaves the output projection (Kobayashi 2020)")};
   block.lines.push_back({{fmt::format("{:<{}}", "key", characters(names.keys.column(0))), Role::key},
                          {fmt::format("{:>12}{:>12}", "score", "logit"), Role::score},
-                         {fmt::format("{:>12}", "weight"), Role::weight}});
+                         {fmt::format("{:>12}", "weight"), Role::weight},
+                         {fmt::format("{:>12}", "value norm"), Role::value}});
   const std::vector<std::int64_t> keys = keys_by_weight(trace.weights, token);
   for (std::size_t n = 0; n < std::min(keys.size(), shown.rows); ++n) {
     const std::int64_t key = keys[n];
-    block.lines.push_back({{names.keys.column(key), Role::key},
-                           {fmt::format("{:>12}{:>12}", fixed_text(element(trace.scores, token, key), 5),
-                                        fixed_text(element(trace.logits, token, key), 5)),
-                            Role::score},
-                           {fmt::format("{:>12}", fixed_text(element(trace.weights, token, key), 5)), Role::weight}});
+    block.lines.push_back(
+        {{names.keys.column(key), Role::key},
+         {fmt::format("{:>12}{:>12}", fixed_text(element(trace.scores, token, key), 5),
+                      fixed_text(element(trace.logits, token, key), 5)),
+          Role::score},
+         {fmt::format("{:>12}", fixed_text(element(trace.weights, token, key), 5)), Role::weight},
+         {fmt::format("{:>12}", fixed_text(element(trace.value_norms, token, key), 5)), Role::value}});
   }
   if (keys.size() > shown.rows) {
     block.lines.push_back(

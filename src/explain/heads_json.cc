@@ -4,6 +4,7 @@
 
 #include "explain/explanation_context.h"
 #include "explain/json_object.h"
+#include "explain/left_out_masks.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/target.h"
 
@@ -27,6 +28,8 @@ OrderedJson to_object(const HeadSurvey::Entry& entry) {
   OrderedJson head = {{"layer", entry.index.layer}, {"head", entry.index.head}};
   head.update(to_object(entry.summary));
   head["pattern"] = name_of(entry.pattern);
+  head["value_norm"] = io::json_number(entry.value_norm);
+  head["value_lengths"] = json_numbers(entry.value_lengths);
   head["weights"] = json_numbers(entry.weights, Dtype::f32);
   return head;
 }
@@ -55,6 +58,17 @@ OrderedJson to_object(const AttentionSite& site, const std::vector<AttentionSequ
           {"all", OrderedJson::array()}};
 }
 
+OrderedJson to_object(const LeftOut& left_out, const std::vector<AttentionSite>& sites) {
+  OrderedJson object = {{"heads", OrderedJson::array()}, {"keys", OrderedJson::array()}};
+  for (const HeadIndex& one : left_out.heads) {
+    object["heads"].push_back({{"attention", sites[one.site].name}, {"layer", one.layer}, {"head", one.head}});
+  }
+  for (const auto& [key, site] : left_out.keys) {
+    object["keys"].push_back({{"attention", sites[site].name}, {"key", key}});
+  }
+  return object;
+}
+
 OrderedJson to_object(const TokenProbability& token) {
   return {{"token", token.token}, {"id", token.id}, {"probability", io::json_number(token.probability)}};
 }
@@ -79,12 +93,14 @@ OrderedJson to_object(const Alignment& alignment, const Tensor& word_weights) {
 }  // namespace
 
 std::string to_json(const HeadSurvey& survey) {
-  const auto& [sequences, sites, input, alignment] = survey.attentions;
-  OrderedJson object = json_object("heads", selected_target(), Dtype::f32,
-                                   input.empty() ? "What the heads attend to" : "What the heads attend to: " + input);
+  const auto& [sequences, sites, input, alignment, left_out] = survey.attentions;
+  OrderedJson object =
+      json_object("heads", selected_target(), Dtype::f32,
+                  "What the heads attend to" + without(survey.attentions) + (input.empty() ? "" : ": " + input));
   object["input"] = input;
   object["sequences"] = OrderedJson::array();
   for (const AttentionSequence& sequence : sequences) object["sequences"].push_back(to_object(sequence));
+  object["left_out"] = to_object(left_out, sites);
   object["attentions"] = OrderedJson::array();
   for (const AttentionSite& site : sites) object["attentions"].push_back(to_object(site, sequences));
   for (const HeadSurvey::Entry& entry : survey.heads) {
@@ -115,6 +131,8 @@ std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
   object["log_sum_exp"] = json_numbers(trace.log_sum_exp);
   object["weights"] = json_numbers(trace.weights, Dtype::f32);
   object["output"] = json_numbers(trace.output, Dtype::f32);
+  object["value_lengths"] = json_numbers(trace.value_lengths);
+  object["value_norms"] = json_numbers(trace.value_norms);
   object["keys_by_weight"] = OrderedJson::array();
   for (std::int64_t i = 0; i < trace.weights.size(0); ++i) {
     object["keys_by_weight"].push_back(keys_by_weight(trace.weights, i));

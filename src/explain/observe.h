@@ -17,6 +17,33 @@ inline void observe(const Explainable& input, const std::function<void(std::stri
   input.run(caller);
 }
 
+// What a layer of an attention computed, as an observer saw it.
+struct SeenLayer {
+  Tensor value{}, out_weight{};  // the latter where the outputs of heads are projected
+  TensorView weights{};
+};
+
+// Calls f(site, layer, SeenLayer) for every layer of every attention, in the order of computation.
+template <class Function>
+void observe_layers(const Explainable& input, const Function& f) {
+  const std::vector<AttentionSite>& sites = input.attentions().sites;
+  std::vector<std::int64_t> layers(sites.size());  // that were seen
+  SeenLayer seen;
+  observe(input, [&](std::string_view name, const TensorView& value) {
+    for (std::size_t s = 0; s < sites.size(); ++s) {
+      const std::string scope = sites[s].scope(layers[s]);
+      if (!name.starts_with(scope)) continue;
+      const std::string_view part = name.substr(scope.size());
+      if (part == "out_weight") seen.out_weight = Tensor::copy(value);
+      if (part == "value") seen.value = Tensor::copy(value);
+      if (part != "weights") continue;
+      seen.weights = value;
+      f(s, layers[s]++, seen);
+      break;
+    }
+  });
+}
+
 // One head's part of an intermediate, [tokens, heads, size], as f64.
 inline Tensor part_of(const TensorView& value, std::int64_t head) { return convert(value.select(1, head), Dtype::f64); }
 

@@ -1,4 +1,4 @@
-// Collects where the heads of a Vision Transformer look, and rolls their weights out over the layers.
+// Collects where the heads of a Vision Transformer look.
 #include "qkv/explain/picture_attention.h"
 
 #include <algorithm>
@@ -7,34 +7,11 @@
 #include "explain/json_object.h"
 #include "explain/observe.h"
 #include "explain/require.h"
+#include "explain/rollout.h"
 #include "qkv/target.h"
 
 namespace qkv {
 namespace {
-
-// The mean over the heads of weights [tokens, heads, tokens], in f64.
-Tensor mean_of_heads(const TensorView& weights) {
-  const std::int64_t tokens = weights.size(0), heads = weights.size(1);
-  Tensor mean = Tensor::zeros({tokens, tokens}, Dtype::f64);
-  for (std::int64_t head = 0; head < heads; ++head) {
-    const Tensor own = part_of(weights, head);
-    for (std::int64_t i = 0; i < mean.element_count(); ++i) {
-      mean.data<double>()[i] += own.data<double>()[i] / static_cast<double>(heads);
-    }
-  }
-  return mean;
-}
-
-// row [tokens] times (A + I) / 2.
-std::vector<double> through_layer(const std::vector<double>& row, const Tensor& a) {
-  std::vector<double> next(row.size());
-  const double* weight = a.data<double>();
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    next[i] += row[i] / 2;
-    for (double& sum : next) sum += row[i] / 2 * *weight++;
-  }
-  return next;
-}
 
 // All but the class token's.
 Tensor patches_of(const double* row, const PictureSize& grid) {
@@ -50,11 +27,11 @@ PictureAttention survey_picture(const EncodedPicture& picture, const std::string
   const AttentionSequence& sequence = picture.attentions().sequences.front();
   const std::int64_t query = find_token(sequence.tokens, token);
   PictureAttention seen{.grid = picture.grid(), .token = sequence.tokens[static_cast<std::size_t>(query)]};
-  std::vector<Tensor> layers;
+  Rollout rollout(picture);
+  std::int64_t layer = 0;
   observe(picture, [&](std::string_view name, const TensorView& value) {
-    const std::int64_t layer = std::ssize(layers);
+    rollout.receive(name, value);
     if (name != site.scope(layer) + "weights") return;
-    layers.push_back(mean_of_heads(value));
     for (std::int64_t head = 0; head < site.heads; ++head) {
       const Tensor weights = part_of(value, head);
       const double* row = weights.data<double>() + query * weights.size(1);
@@ -63,12 +40,9 @@ PictureAttention survey_picture(const EncodedPicture& picture, const std::string
                             .to_class = row[0],
                             .patches = patches_of(row, seen.grid)});
     }
+    ++layer;
   });
-  // The last layer's row first: so one row passes through all of them.
-  std::vector<double> row(sequence.tokens.size());
-  row[static_cast<std::size_t>(query)] = 1;
-  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) row = through_layer(row, *layer);
-  seen.rollout = patches_of(row.data(), seen.grid);
+  seen.rollout = patches_of(rollout.of(query).data(), seen.grid);
   return seen;
 }
 

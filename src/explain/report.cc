@@ -28,7 +28,8 @@ std::string in_script(const std::string& json) {
 HeadSurvey without_weights(const HeadSurvey& survey) {
   HeadSurvey bare{.attentions = survey.attentions, .heads = {}, .word_weights = survey.word_weights};
   for (const HeadSurvey::Entry& entry : survey.heads) {
-    bare.heads.push_back({.index = entry.index, .summary = entry.summary, .pattern = entry.pattern});
+    bare.heads.push_back(entry);
+    bare.heads.back().weights = {};
   }
   return bare;
 }
@@ -148,6 +149,14 @@ void Report::add(const HeadSurvey& survey) {
 
 void Report::add(const HeadTrace& trace, std::optional<std::int64_t> token) {
   parts_.push_back({.name = name_of(trace.title), .json = to_json(trace, token), .tables = report_tables(trace)});
+}
+
+void Report::add(const TokenMeasures& measures) {
+  const auto& [sequences, sites, input, alignment, left_out] = measures.attentions;
+  const std::string& token = sequences[measures.sequence].tokens[static_cast<std::size_t>(measures.token)];
+  parts_.push_back({.name = name_of("Measures of token " + std::to_string(measures.token) + ", " + token),
+                    .json = to_json(measures),
+                    .tables = report_tables(measures)});
 }
 
 void Report::add(const PictureAttention& seen, const TensorView& view) {

@@ -75,12 +75,12 @@ std::string head_name(const HeadIndex& index) { return fmt::format("layer {}, he
 
 std::string measures(const HeadSurvey& survey, std::size_t site) {
   Names names(kMeasures.begin(), kMeasures.end());
-  names.emplace_back("pattern");
+  names.insert(names.end(), {"value norm", "pattern"});
   std::string text = "<table>" + element("caption", "Means over the queries; entropy in nats, distance in tokens") +
                      "\n" + column_heads(names, true);
   for (const HeadSurvey::Entry& entry : survey.heads) {
     if (entry.index.site != site) continue;
-    text += element("tr", row_head(head_name(entry.index)) + measure_cells(entry.summary) +
+    text += element("tr", row_head(head_name(entry.index)) + measure_cells(entry.summary) + cell(entry.value_norm) +
                               element("td", name_of(entry.pattern))) +
             "\n";
   }
@@ -117,7 +117,7 @@ std::string report_tables(const Explanation& explanation) {
 }
 
 std::string report_tables(const HeadSurvey& survey) {
-  const auto& [sequences, sites, input, alignment] = survey.attentions;
+  const auto& [sequences, sites, input, alignment, left_out] = survey.attentions;
   std::string text;
   for (const AttentionSequence& sequence : sequences) {
     std::string tokens;
@@ -145,13 +145,37 @@ std::string report_tables(const HeadTrace& trace) {
   std::string text = table("query", trace.query, trace.tokens) + table("key", trace.key, trace.keys) +
                      table("value", trace.value, trace.keys);
   for (const auto& [name, tensor] :
-       {std::pair("scores", &trace.scores), std::pair("logits", &trace.logits), std::pair("weights", &trace.weights)}) {
+       {std::pair("scores", &trace.scores), std::pair("logits", &trace.logits), std::pair("weights", &trace.weights),
+        std::pair("weight times length of the value", &trace.value_norms)}) {
     text += table(name, *tensor, trace.tokens, trace.keys);
   }
   text += table("output", trace.output, trace.tokens);
   return text + "<table>" + element("caption", "Means over the queries") + "\n" +
          column_heads({kMeasures.begin(), kMeasures.end()}, false) + element("tr", measure_cells(trace.summary)) +
          "</table>\n";
+}
+
+std::string report_tables(const TokenMeasures& measures) {
+  const auto& [sequences, sites, input, alignment, left_out] = measures.attentions;
+  const auto rows = [](const std::vector<MeasuredBy>& by, const std::string& name, const Names& columns) {
+    std::string text = "<table>" + element("caption", html_text(name)) + "\n" + column_heads(columns, true);
+    for (const MeasuredBy& one : by) {
+      std::string row = row_head(qkv::name_of(one.measure));
+      for (const double value : one.values) row += cell(value);
+      text += element("tr", row) + "\n";
+    }
+    return text + "</table>\n";
+  };
+  std::string text;
+  for (const TokenMeasures::Keys& keys : measures.keys) {
+    if (keys.by.empty()) continue;
+    Names names = sequences[sites[keys.site].keys].tokens;
+    names.resize(keys.by.front().values.size());
+    text += rows(keys.by, "Keys of " + sites[keys.site].option(), names);
+  }
+  Names heads;
+  for (const HeadIndex& head : measures.heads) heads.push_back(sites[head.site].option() + ", " + head_name(head));
+  return heads.empty() ? text : text + rows(measures.by_heads, "Heads", heads);
 }
 
 std::string report_tables(const PictureAttention& seen) {

@@ -6,12 +6,14 @@
 #include "qkv/explain/explain.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
+#include "qkv/explain/token_measures.h"
 
 namespace qkv::inline explaining {
 
 std::string report_tables(const Explanation& explanation);
 std::string report_tables(const HeadSurvey& survey);
 std::string report_tables(const HeadTrace& trace);
+std::string report_tables(const TokenMeasures& measures);
 std::string report_tables(const PictureAttention& seen);
 
 }  // namespace qkv::inline explaining

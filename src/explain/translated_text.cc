@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "explain/left_out_masks.h"
 #include "explain/require.h"
 #include "ops/rowwise/vocabulary_row.h"
 #include "qkv/layers/sequences.h"
@@ -118,17 +119,19 @@ Translation written_by(const Translator& translator, const std::string& text, Tr
 
 }  // namespace
 
-TranslatedText::TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options)
-    : TranslatedText(translator, text, written_by(translator, text, options), options.stop) {}
+TranslatedText::TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options,
+                               LeftOut left_out)
+    : TranslatedText(translator, text, written_by(translator, text, options), std::move(left_out), options.stop) {}
 
 TranslatedText::TranslatedText(const Translator& translator, const std::string& text, const Translation& translation,
-                               std::stop_token stop)
-    : model_(translator.model()), options_{.stop = std::move(stop)} {
-  require(!model_.attentions().empty(), "the model has no attention: its decoder sees one vector of the whole source");
+                               LeftOut left_out, std::stop_token stop)
+    : translator_(translator), options_{.stop = std::move(stop)} {
+  const EncoderDecoder& model = translator.model();
+  require(!model.attentions().empty(), "the model has no attention: its decoder sees one vector of the whole source");
   require(!translation.ids.empty(), "the text has no tokens");
-  const EncoderDecoderTokens config = model_.tokens();
+  const EncoderDecoderTokens config = model.tokens();
   std::vector<AttentionSite> sites;
-  for (const EncoderDecoderAttention& own : model_.attentions()) sites.push_back(site_of(own));
+  for (const EncoderDecoderAttention& own : model.attentions()) sites.push_back(site_of(own));
   const std::size_t aligned = sites.size() - 1;
   batch_.source = translator.tokenizer().encode(text, {.max_length = static_cast<std::size_t>(config.positions)}).ids;
   batch_.target = translation.ids;
@@ -147,14 +150,44 @@ TranslatedText::TranslatedText(const Translator& translator, const std::string& 
                     {"read", "The decoder reads:  ", read.tokens, read.marks, read_ids, read.words}},
       .sites = std::move(sites),
       .input = fmt::format("\"{}\" -> \"{}\"", text, translation.text),
-      .alignment =
-          Alignment{.source_text = text,
-                    .target_text = translation.text,
-                    .source = source.words,
-                    .target = target.words,
-                    .written = written(model_.logits(batch_, options_), batch_.target, translator.target_tokenizer()),
-                    .site = aligned,
-                    .cut = translation.cut}};
+      .alignment = Alignment{.source_text = text,
+                             .target_text = translation.text,
+                             .source = source.words,
+                             .target = target.words,
+                             .site = aligned,
+                             .cut = translation.cut},
+      .left_out = std::move(left_out)};
+  attentions_.alignment->written = written(logits({}, nullptr), batch_.target, translator.target_tokenizer());
+}
+
+Tensor TranslatedText::logits(const LeftOut& more, Observer* observer) const {
+  using Place = EncoderDecoderAttention::Place;
+  const LeftOutMasks masks(attentions_, more);
+  const std::vector<EncoderDecoderAttention> own = translator_.model().attentions();
+  EncoderDecoderOptions options = options_;
+  for (std::size_t s = 0; s < own.size(); ++s) {
+    auto& [encoder, decoder, memory] = options.masks;
+    (own[s].place == Place::encoder ? encoder : own[s].place == Place::decoder ? decoder : memory) = masks.of(s);
+  }
+  return translator_.model().logits(batch_, options, observer);
+}
+
+Outcome TranslatedText::outcome(const LeftOut& more) const {
+  const Tensor rows = logits(more, nullptr);
+  const auto vocab = static_cast<std::size_t>(rows.size(1));
+  Outcome found;
+  for (std::size_t i = 0; i < batch_.target.size(); ++i) {
+    const std::span row(rows.data<float>() + i * vocab, vocab);
+    found.log_probabilities.push_back(static_cast<double>(row[static_cast<std::size_t>(batch_.target[i])]) -
+                                      log_sum_exp(row));
+  }
+  return found;
+}
+
+void TranslatedText::run_backward(std::int64_t written, Observer& observer) const {
+  const auto& [keys, heads] = attentions_.left_out;
+  require(keys.empty() && heads.empty(), "gradients are those of the whole model: leave nothing out");
+  translator_.observe_gradients(batch_, written, observer);
 }
 
 }  // namespace qkv

@@ -48,6 +48,29 @@ TEST(ExplainModel, WritesJson) {
   EXPECT_EQ(trace.at("weights").size(), 4u);
 }
 
+TEST(ExplainModel, MeasuresATokenAndLeavesOut) {
+  const TinyBert model;
+  const Outcome token = explain(model, {"--token", "2"});
+  EXPECT_EQ(token.code, 0) << token.err;
+  EXPECT_TRUE(holds(token.out, "Token 2, \"a\"") && holds(token.out, "ranks as knock-out")) << token.out;
+  const Json json = Json::parse(explain(model, {"--token", "b", "--json"}).out);
+  EXPECT_EQ(json.at("kind"), "token");
+  EXPECT_EQ(json.at("heads").at("all").size(), 6u);
+  const Outcome without = explain(model, {"--without-head", "1.2", "--without-key", "b", "--json", "--weights"});
+  EXPECT_EQ(without.code, 0) << without.err;
+  const Json heads = Json::parse(without.out);
+  EXPECT_EQ(heads.at("left_out"), Json::parse(R"({"heads": [{"attention": "attention", "layer": 1, "head": 2}],
+                                                  "keys": [{"attention": "attention", "key": 1}]})"));
+  EXPECT_EQ(heads.at("attentions").at(0).at("all").at(5).at("weights").at(0), Json({0, 0, 0, 0}));
+  EXPECT_EQ(heads.at("attentions").at(0).at("all").at(0).at("weights").at(0).at(1), 0);
+  EXPECT_TRUE(holds(explain(model, {"--without-head", "1.2"}).out, " without head 1.2\n"));
+  const Outcome translation = run_program({"explain", "--text", "You are welcome", "--without-head", "encoder.0.1",
+                                           "--without-key", "encoder-decoder.You", "--token", "De"});
+  EXPECT_EQ(translation.code, 0) << translation.err;
+  EXPECT_TRUE(holds(translation.out, "without encoder head 0.1 and encoder-decoder key 0, \"You\"\n"))
+      << translation.out;
+}
+
 TEST(ExplainModel, RefusesInOneLine) {
   const TinyBert model;
   const auto usage = [](const std::vector<std::string>& arguments, const std::string& part) {
@@ -59,9 +82,21 @@ TEST(ExplainModel, RefusesInOneLine) {
     expect_message(explain(model, options), code, "qkv explain", part);
   };
   refused({"--layer", "1"}, 2, "--layer requires --head");
-  refused({"--token", "a"}, 2, "--token: needs --layer and --head");
+  refused({"--token", "x"}, 3, "there is no token \"x\"; the tokens, 0 to 3, are: a b a ?");
+  for (const char* head : {"1", "1.", ".1", "a.b", "0.1x", "0.1.2", ""}) {
+    refused({"--without-head", head}, 2, "\" must be a layer and a head, as 0.1");
+  }
+  refused({"--without-head", "2.0"}, 3, "there is no layer 2; the model has layers 0 to 1");
+  refused({"--without-key", "4"}, 3, "there is no token \"4\"; the tokens, 0 to 3, are: a b a ?");
+  usage({"explain", "--without-head", "0.1"}, "--without-head: needs --text or --image");
+  const auto translated = [&](const char* option, const char* value) {
+    usage({"explain", "--text", "Hi", option, value}, "must begin with encoder., decoder. or encoder-decoder.");
+  };
+  translated("--without-head", "0.1");
+  translated("--without-key", "decode.1");
   refused({"--weights"}, 2, "--weights requires --json");
   refused({"--weights", "--json", "--layer", "1", "--head", "1"}, 2, "--layer cannot be combined with --weights");
+  refused({"--weights", "--json", "--token", "a"}, 2, "--token cannot be combined with --weights");
   refused({"--input", "[[1]]"}, 2, "--input: cannot be combined with --text");
   refused({"--seed", "3"}, 2, "--seed: cannot be combined with --text");
   refused({"--layer", "2", "--head", "0"}, 3, "there is no layer 2; the model has layers 0 to 1");

@@ -7,6 +7,7 @@
 #include "io/files_for_test.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
+#include "qkv/explain/token_measures.h"
 #include "qkv/explain/translated_text.h"
 
 namespace qkv {
@@ -46,6 +47,20 @@ TEST(ExplainSchema, HoldsForHeads) {
   const HeadTrace trace = trace_head(text, {.layer = 0, .head = 1, .site = 1});
   expect_valid(to_json(trace), "head");
   expect_valid(to_json(trace, 1), "head");
+}
+
+TEST(ExplainSchema, HoldsForTokens) {
+  const Translator translator = Translator::load(QKV_TEST_DATA "/golden/translate/bart_text");
+  const TranslatedText text(translator, "Good morning");
+  expect_valid(to_json(measure_token(text, 0)), "token");
+  const LeftOut some{.keys = {{1, 2}}, .heads = {{0, 1, 0}}};
+  const TranslatedText without(translator, "Good morning", TranslateOptions(), some);
+  expect_valid(to_json(measure_token(without, 1)), "token");
+  expect_valid(to_json(survey_heads(without)), "heads");
+  const Vit model = Vit::load(QKV_TEST_DATA "/golden/vit/dinov2");
+  Random random(5);
+  const EncodedPicture picture(model, testing::normal(random, {14, 7, 3}, Dtype::f32));
+  expect_valid(to_json(measure_token(picture, 0)), "token");
 }
 
 TEST(ExplainSchema, HoldsForPictures) {

@@ -50,6 +50,8 @@ TEST(Explainable, AnyKindIsSurveyed) {
   ASSERT_EQ(survey.heads.size(), 1u);
   EXPECT_EQ(survey.heads[0].summary.first, (0.75 + 0.5) / 2);
   EXPECT_EQ(survey.heads[0].summary.separators, 0.125);
+  // Without an output projection the values have their own lengths, 4, 8 and 16.
+  EXPECT_EQ(survey.heads[0].value_norm, ((0.75 * 4 + 0.25 * 8) + (0.5 * 4 + 0.25 * 8 + 0.25 * 16)) / 2);
   const std::string text = to_text(survey);
   EXPECT_TRUE(text.starts_with("What the heads attend to\n")) << text;
   EXPECT_TRUE(test::has_line_with(text, "Seen:  0 sky, 1 sea, 2 <class>\n")) << text;

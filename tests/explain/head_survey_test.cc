@@ -193,6 +193,7 @@ HeadTrace chosen_trace() {
   trace.query = trace.key = trace.value = trace.output = test::matrix(3, 2, {1, 2, 3, 4, 5, 6});
   trace.scores = trace.logits = test::matrix(3, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9});
   trace.weights = test::matrix(3, 3, {0.25, 0.125, 0.625, 0.25, 0.125, 0.625, 0.25, 0.125, 0.625});
+  trace.value_norms = trace.weights;
   trace.target = "avx2";
   return trace;
 }
@@ -241,7 +242,7 @@ TEST(ModelHeads, NothingIsShortenedInFull) {
   for (int i = 0; i < 30; ++i) trace.keys.push_back(fmt::format("k{}", i));
   trace.key = trace.value = counted(30, 9, 1000);
   trace.scores = trace.logits = counted(3, 30, 2000);
-  trace.weights = counted(3, 30, 3000);
+  trace.weights = trace.value_norms = counted(3, 30, 3000);
   const std::string text = to_text(trace, 2, {.full = true}), usual = to_text(trace, 2);
   EXPECT_EQ(text.find("..."), std::string::npos);
   for (int i = 0; i < 90; ++i) EXPECT_NE(text.find(fmt::format(" {:.3f}", 3000.0 + i)), std::string::npos) << i;
@@ -269,11 +270,12 @@ TEST(ModelHeads, DifferencesOverNaNAreNaN) {
 TEST(ModelHeads, TextOfSurveyHasALinePerHead) {
   HeadSurvey survey;
   survey.attentions = one_attention({"[CLS]", "a"});
-  survey.heads = {{{0, 0}, {.entropy = 0.5, .distance = 1, .first = 0.75}}, {{0, 1}, {.separators = 0.125}}};
+  survey.heads = {{{0, 0}, {.entropy = 0.5, .distance = 1, .first = 0.75}, {}, {}, 1.5},
+                  {{0, 1}, {.separators = 0.125}}};
   const std::string text = to_text(survey);
   EXPECT_TRUE(test::has_line_with(text, "0 [CLS], 1 a\n")) << text;
   EXPECT_TRUE(test::has_line_with(
-      text, "      0    0    0.500      1.00      0.750      0.000      0.000      0.000      0.000\n"))
+      text, "      0    0    0.500      1.00  0.750    0.000  0.000  0.000      0.000      1.500\n"))
       << text;
   EXPECT_TRUE(test::has_line_with(text, "0.693 if it is\n")) << text;
 }
@@ -290,12 +292,12 @@ TEST(ModelHeads, TextNamesTheMostStrikingHeads) {
       << text;
   EXPECT_LT(text.find("head 0: next"), text.find("head 0: previous"));
   EXPECT_EQ(text.find("head 1: spread"), std::string::npos);
-  EXPECT_TRUE(test::has_line_with(text, "separators\n")) << text;
+  EXPECT_TRUE(test::has_line_with(text, "separators value norm\n")) << text;
   survey.attentions.sequences.push_back({.name = "other", .tokens = {"x", "y"}, .special = {0, 0}});
   survey.attentions.sites[0].keys = 1;
   survey.heads = {{{0, 0}, {.entropy = 0.1}, HeadPattern::alignment}};
   text = to_text(survey, {.width = 120});
-  EXPECT_TRUE(test::has_line_with(text, "layer head  entropy      first separators\n")) << text;
+  EXPECT_TRUE(test::has_line_with(text, "layer head  entropy  first separators value norm\n")) << text;
   EXPECT_NE(text.find("entropy 0.100 of at most 0.693"), std::string::npos) << text;
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "explain/gradient_weights.h"
 #include "io/files_for_test.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/translated_text.h"
@@ -87,6 +88,48 @@ class AlignmentError {
   std::array<double, 2> right_{}, all_{};
 };
 
+// By other measures than weights, summed over all heads: [target words, source words].
+std::map<std::string, Tensor> weights_by_measures(const TranslatedText& text, const HeadSurvey& survey) {
+  const Alignment& alignment = *survey.attentions.alignment;
+  const Dims shape = {std::ssize(alignment.target.words), std::ssize(alignment.source.words)};
+  std::map<std::string, Tensor> all;
+  const auto add = [&](const std::string& name, std::int64_t t, std::int64_t j, double value) {
+    const std::int64_t to = alignment.target.word_of[static_cast<std::size_t>(t)];
+    const std::int64_t from = alignment.source.word_of[static_cast<std::size_t>(j)];
+    if (to < 0 || from < 0) return;
+    all.try_emplace(name, Tensor::zeros(shape, Dtype::f64)).first->second.data<double>()[to * shape[1] + from] += value;
+  };
+  const std::int64_t targets = std::ssize(alignment.target.word_of), sources = std::ssize(alignment.source.word_of);
+  for (const HeadSurvey::Entry& head : survey.heads) {
+    if (head.index.site != alignment.site) continue;
+    for (std::int64_t t = 0; t < targets; ++t) {
+      for (std::int64_t j = 0; j < sources; ++j) {
+        add("value norm", t, j, head.weights.view().at<double>({t, j}) * head.value_lengths.data<double>()[j]);
+      }
+    }
+  }
+  for (std::int64_t t = 0; t < targets; ++t) {
+    for (const HeadGradient& head : gradient_weights(text, t)) {
+      if (head.index.site != alignment.site) continue;
+      for (std::int64_t j = 0; j < sources; ++j) {
+        const double value = head.values.view().at<double>({t, j});
+        add("gradient times weight", t, j, value);
+        add("its positive part", t, j, std::max(value, 0.0));
+        add("its absolute value", t, j, std::abs(value));
+      }
+    }
+  }
+  const Outcome whole = text.outcome({});
+  for (std::int64_t j = 0; j < sources; ++j) {
+    const Outcome without = text.outcome({.keys = {{j, alignment.site}}});
+    for (std::int64_t t = 0; t < targets; ++t) {
+      const auto at = static_cast<std::size_t>(t);
+      add("knock-out of the source token", t, j, whole.log_probabilities[at] - without.log_probabilities[at]);
+    }
+  }
+  return all;
+}
+
 TEST(WordAlignment, ErrorOnPairsAlignedByHand) {
   const Translator translator = Translator::load(QKV_SOURCE_DIR "/models/en-es");
   const std::vector<AlignedPair> pairs = read_aligned_pairs();
@@ -95,6 +138,7 @@ TEST(WordAlignment, ErrorOnPairsAlignedByHand) {
   constexpr int kPowers[] = {0, 1, 2, 4, 8};  // of a token's largest weight; 0: the mean of all heads
   AlignmentError by_power[std::size(kPowers)];
   std::map<std::pair<std::int64_t, std::int64_t>, AlignmentError> heads;
+  std::map<std::string, AlignmentError> measures;
   for (std::size_t n = 0; n < pairs.size(); ++n) {
     const AlignedPair& pair = pairs[n];
     SCOPED_TRACE(pair.source);
@@ -133,6 +177,7 @@ TEST(WordAlignment, ErrorOnPairsAlignedByHand) {
       }
       heads[{head.index.layer, head.index.head}].add(n % 2, pair, own);
     }
+    for (const auto& [name, weights] : weights_by_measures(text, survey)) measures[name].add(n % 2, pair, weights);
     for (std::int64_t i = 0; i < shape[0]; ++i) near.data<double>()[i * shape[1] + std::min(i, shape[1] - 1)] = 1;
     for (std::size_t p = 0; p < all.size(); ++p) by_power[p].add(n % 2, pair, all[p]);
     shown.add(n % 2, pair, survey.word_weights);
@@ -150,6 +195,7 @@ TEST(WordAlignment, ErrorOnPairsAlignedByHand) {
   }
   row("best head, layer " + std::to_string(best->first.first) + " head " + std::to_string(best->first.second),
       best->second);
+  for (const auto& [name, error] : measures) row(name, error);
   row("same position", diagonal);
   EXPECT_LT(shown[1], diagonal[1]);
   for (const AlignmentError& other : by_power) EXPECT_LE(shown[0], other[0]);  // the best of those that were tried

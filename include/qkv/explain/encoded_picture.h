@@ -10,16 +10,19 @@ namespace qkv {
 class EncodedPicture : public Explainable {
  public:
   // `pixels` f32 [height, width, channels], as an ImageProcessor gives them. The model must outlive it.
-  // std::invalid_argument as Vit::forward.
-  EncodedPicture(const Vit& model, Tensor pixels, const VitOptions& options = {});
+  // std::invalid_argument as Vit::forward, and if what is to be left out is not there.
+  EncodedPicture(const Vit& model, Tensor pixels, const VitOptions& options = {}, LeftOut left_out = {});
 
   const Attentions& attentions() const override { return attentions_; }
-  void run(Observer& observer) const override;
+  void run(Observer& observer) const override { forward({}, &observer); }
+  Outcome outcome(const LeftOut& more) const override;
 
   const Tensor& pixels() const { return pixels_; }
   PictureSize grid() const { return grid_; }
 
  private:
+  Tensor forward(const LeftOut& more, Observer* observer) const;
+
   const Vit& model_;
   Tensor pixels_;
   VitOptions options_;

@@ -9,13 +9,17 @@ namespace qkv {
 
 class EncodedText : public Explainable {
  public:
-  // The model must outlive it. std::invalid_argument if the text has no tokens, or too many for the model.
-  EncodedText(const Bert& model, const Encoding& text, const BertOptions& options = {});
+  // The model must outlive it. std::invalid_argument if the text has no tokens, or too many for the
+  // model, or none of what is to be left out.
+  EncodedText(const Bert& model, const Encoding& text, const BertOptions& options = {}, LeftOut left_out = {});
 
   const Attentions& attentions() const override { return attentions_; }
-  void run(Observer& observer) const override { model_.forward(tokens_, options_, &observer); }
+  void run(Observer& observer) const override { forward({}, &observer); }
+  Outcome outcome(const LeftOut& more) const override { return {.outputs = forward(more, nullptr)}; }
 
  private:
+  Tensor forward(const LeftOut& more, Observer* observer) const;
+
   const Bert& model_;
   TokenBatch tokens_;
   BertOptions options_;

@@ -18,13 +18,6 @@
 
 namespace qkv {
 
-// Layers and heads count from 0, as do the attentions of a model.
-struct HeadIndex {
-  std::int64_t layer = 0;
-  std::int64_t head = 0;
-  std::size_t site = 0;
-};
-
 // Means over all queries. The shares are of a query's weight, 0 where there is no such key.
 struct HeadSummary {
   double entropy = 0;   // nats: 0 if one token has all the weight, log(tokens) if all have the same
@@ -56,6 +49,10 @@ struct HeadSurvey {
     HeadIndex index;
     HeadSummary summary;
     HeadPattern pattern = HeadPattern::none;
+    // The lengths of the values as they leave W_O, [keys], f64, and the mean over the queries of the sum over the keys
+    // of weight times length. Source: Kobayashi et al., "Attention is not only a weight" (2020).
+    Tensor value_lengths{};
+    double value_norm = 0;
     Tensor weights{};  // [queries, keys], f64; only if they were to be kept
   };
   Attentions attentions{};
@@ -85,6 +82,8 @@ struct HeadTrace {
   std::string attention;   // the name of the site
   bool causal = false;     // keys after a query are hidden
   Tensor output;           // [tokens, head_dim]
+  Tensor value_lengths;    // [keys]: of the values as they leave W_O
+  Tensor value_norms;      // [tokens, keys]: weight times length of the value
   HeadSummary summary;
   std::string target;            // the CPU target that ran
   double logits_difference = 0;  // the largest between logits and scale * scores

@@ -45,8 +45,9 @@ struct AttentionSite {
   std::size_t queries = 0;  // the sequence that attends, by its number
   std::size_t keys = 0;     // the one that is attended to
 
-  // The observer receives this + query, key, value, logits, weights and heads, [tokens, heads, size]; of an additive
-  // score also v [size], and query and key as they are added, of a bilinear one the query as it is multiplied.
+  // The observer receives this + query, key, value, logits, weights and heads, [tokens, heads, size]; before them
+  // out_weight, where the heads' outputs are projected (multi_head_attention.h); of an additive score also v [size],
+  // and query and key as they are added, of a bilinear one the query as it is multiplied.
   std::string scope(std::int64_t layer) const { return before + std::to_string(layer) + after; }
   std::string option() const {
     std::string text = name;
@@ -74,11 +75,37 @@ struct Alignment {
   std::int64_t cut = 0;  // tokens at the end of the source that were not read
 };
 
+// Layers and heads count from 0, as do the attentions of a model.
+struct HeadIndex {
+  std::int64_t layer = 0;
+  std::int64_t head = 0;
+  std::size_t site = 0;
+
+  bool operator==(const HeadIndex&) const = default;
+};
+struct KeyIndex {
+  std::int64_t key = 0;
+  std::size_t site = 0;
+};
+
+// What a run does without: a key is hidden from every query in all layers of its attention; the output of a head is 0.
+struct LeftOut {
+  std::vector<KeyIndex> keys{};
+  std::vector<HeadIndex> heads{};
+};
+
+// What a run comes to, in one of two ways.
+struct Outcome {
+  std::vector<double> log_probabilities{};  // of each token that the model wrote
+  Tensor outputs{};                         // [tokens, size]: of a model that writes none, the last vector of each
+};
+
 struct Attentions {
   std::vector<AttentionSequence> sequences{};
   std::vector<AttentionSite> sites{};
   std::string input{};  // what was read, in titles; may be empty
   std::optional<Alignment> alignment{};
+  LeftOut left_out{};  // by the run
 };
 
 // A model and its input.
@@ -87,6 +114,11 @@ class Explainable {
   virtual ~Explainable() = default;
   virtual const Attentions& attentions() const = 0;
   virtual void run(Observer& observer) const = 0;
+  // Of a run that leaves out more. std::invalid_argument if that is not there, or the kind of model cannot.
+  virtual Outcome outcome(const LeftOut& more) const;
+  // Of a model that writes: the backward pass from minus the log-probability of one token that it wrote. The observer
+  // receives scope + heads_gradient, of the heads' outputs. Of another model, nothing.
+  virtual void run_backward(std::int64_t /*written*/, Observer& /*observer*/) const {}
 };
 
 }  // namespace qkv

@@ -31,7 +31,7 @@ struct PictureAttention {
   Tensor rollout{};
 };
 
-// Of this token, by its name or number (find_token). Memory: 8 bytes for each pair of tokens and layer.
+// Of this token, by its name or number (find_token).
 PictureAttention survey_picture(const EncodedPicture& picture, const std::string& token = "class");
 
 // What the model sees, as u8 [height, width, 3]: `pixels` [height, width, 3] without the normalisation.

@@ -15,6 +15,7 @@
 #include "qkv/explain/explain.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
+#include "qkv/explain/token_measures.h"
 
 namespace qkv {
 
@@ -25,6 +26,7 @@ class Report {
   void add(const Explanation& explanation);
   void add(const HeadSurvey& survey);  // its maps of heads are there if it kept the weights
   void add(const HeadTrace& trace, std::optional<std::int64_t> token = {});
+  void add(const TokenMeasures& measures);
   void add(const PictureAttention& seen, const TensorView& view);
 
   // At most kLargestReport bytes: the largest tables go first, then the weights of all heads, then whole explanations;

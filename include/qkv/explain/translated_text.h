@@ -16,21 +16,28 @@ namespace qkv {
 class TranslatedText : public Explainable {
  public:
   // Translates the text, whole. The translator must outlive it. Errors as translate()'s; std::invalid_argument for a
-  // text without tokens, and a model without attention.
-  TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options = {});
+  // text without tokens, a model without attention, and if what is to be left out is not there: it is left out of the
+  // run alone, not of the search.
+  TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options = {},
+                 LeftOut left_out = {});
 
   // The same with this translation, whoever wrote it: of `translation` text and ids (with the end) are used.
   TranslatedText(const Translator& translator, const std::string& text, const Translation& translation,
-                 std::stop_token stop = {});
+                 LeftOut left_out = {}, std::stop_token stop = {});
 
   // Sites: encoder, decoder and encoder_decoder, those that the model has. Sequences: source; target, which the decoder
   // writes; and read: start, then all of target but the last. Queries and keys of the decoder are the tokens read; a
   // query of encoder_decoder is the token written.
   const Attentions& attentions() const override { return attentions_; }
-  void run(Observer& observer) const override { model_.logits(batch_, options_, &observer); }
+  void run(Observer& observer) const override { logits({}, &observer); }
+  Outcome outcome(const LeftOut& more) const override;
+  // std::invalid_argument if the run leaves something out, which the backward pass does not.
+  void run_backward(std::int64_t written, Observer& observer) const override;
 
  private:
-  const EncoderDecoder& model_;
+  Tensor logits(const LeftOut& more, Observer* observer) const;
+
+  const Translator& translator_;
   EncoderDecoderOptions options_;
   PairBatch batch_;
   Attentions attentions_;

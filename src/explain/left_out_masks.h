@@ -1,0 +1,36 @@
+// Masks that leave keys and heads out of a run: a head all of whose keys are hidden gives 0.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qkv/attention/mask.h"
+#include "qkv/explain/explainable.h"
+
+namespace qkv::inline explaining {
+
+// std::invalid_argument if there is no such attention, layer or head.
+void check_head(const Attentions& attentions, const HeadIndex& index);
+
+// " without head 0.1 and key 3, \"you\"", for titles; empty if nothing is left out.
+std::string without(const Attentions& attentions);
+
+class LeftOutMasks {
+ public:
+  // Of what attentions.left_out says, and of more. std::invalid_argument if a key or a head is not there.
+  explicit LeftOutMasks(const Attentions& attentions, const LeftOut& more = {});
+
+  // One for each layer of an attention; none where nothing is left out.
+  std::span<const Mask> of(std::size_t site) const { return masks_[site]; }
+
+ private:
+  void leave_out(const Attentions& attentions, const LeftOut& left_out);
+  // [heads, 1, keys] of each layer: 1 where a head sees a key.
+  std::vector<Tensor>& visible(const Attentions& attentions, std::size_t site);
+
+  std::vector<std::vector<Tensor>> visible_{};
+  std::vector<std::vector<Mask>> masks_{};
+};
+
+}  // namespace qkv::inline explaining
