@@ -236,7 +236,7 @@ void add_translate(Command& program) {
         "Sample from the most probable tokens that together have this probability", needs("--sample")},
        {"--ids", flag(request->ids), "Token ids in and out instead of text; no special tokens are added"},
        {"--explain", flag(request->explain),
-        "Show what each word attended to instead; with --json one object per sentence",
+        "Show what each word was made from instead; with --json one object per sentence",
         needs("text") & excludes("--ids", "--nbest")},
        html_option(request->report, needs("--explain")),
        {"--json", flag(request->json),

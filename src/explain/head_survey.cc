@@ -93,7 +93,10 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
     }
     if (words && alignment->site == s) words->add(seen.weights);
   });
-  if (words) survey.word_weights = words->weights();
+  if (words) {
+    survey.word_weights = words->weights();
+    survey.word_alignment = align_words(input);
+  }
   std::ranges::sort(survey.heads, {}, [](const HeadSurvey::Entry& entry) {
     return std::tuple(entry.index.site, entry.index.layer, entry.index.head);
   });

@@ -24,9 +24,9 @@ constexpr std::size_t kMostStriking = 5;
 
 std::vector<Line> bars(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets) {
   std::vector<Line> lines;
-  for (std::int64_t i = 0; i < survey.word_weights.size(0); ++i) {
-    for (std::int64_t j = 0; j < survey.word_weights.size(1); ++j) {
-      const double weight = survey.word_weights.view().at<double>({i, j});
+  for (std::int64_t i = 0; i < survey.word_alignment.size(0); ++i) {
+    for (std::int64_t j = 0; j < survey.word_alignment.size(1); ++j) {
+      const double weight = survey.word_alignment.view().at<double>({i, j});
       const auto length = static_cast<std::size_t>(weight * kBar + 0.5);
       lines.push_back({{j == 0 ? targets.column(i) : std::string(characters(targets.column(i)), ' '), Role::query},
                        {"  " + sources.column(j), Role::key},
@@ -40,13 +40,13 @@ std::vector<Line> bars(const HeadSurvey& survey, const TokenNames& sources, cons
 std::vector<Line> lists(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets,
                         std::size_t most) {
   std::vector<Line> lines;
-  for (std::int64_t i = 0; i < survey.word_weights.size(0); ++i) {
+  for (std::int64_t i = 0; i < survey.word_alignment.size(0); ++i) {
     Line line{{targets.column(i), Role::query}, {"  ->  ", Role::none}};
-    const std::vector<std::int64_t> keys = keys_by_weight(survey.word_weights, i);
+    const std::vector<std::int64_t> keys = keys_by_weight(survey.word_alignment, i);
     for (std::size_t n = 0; n < std::min(keys.size(), most); ++n) {
       line.push_back({n == 0 ? "" : ", ", Role::none});
       line.push_back({sources.unique(keys[n]), Role::key});
-      line.push_back({" " + fixed_text(survey.word_weights.view().at<double>({i, keys[n]}), 3), Role::weight});
+      line.push_back({" " + fixed_text(survey.word_alignment.view().at<double>({i, keys[n]}), 3), Role::weight});
     }
     lines.push_back(line);
   }
@@ -60,19 +60,19 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   const TokenNames sources(source_words), targets(alignment->target.words);
   Block about, table;
   about.lines = {
-      plain("Each word written, and the source words whose values it took: the mean over the heads and layers of "
-            "encoder-decoder attention, without special tokens; each row sums to 1.")};
+      plain("Each word written, and the source words that it needs: by how much its log-probability falls when one of "
+            "them is hidden from encoder-decoder attention, as shares that sum to 1.")};
   if (alignment->cut > 0) {
     about.lines.push_back(plain(fmt::format(
         "The last {} tokens of the text are cut off: the model has no positions for them.", alignment->cut)));
   }
-  const bool few = survey.word_weights.element_count() <= kMostBars;
+  const bool few = survey.word_alignment.element_count() <= kMostBars;
   table.lines = few ? bars(survey, sources, targets)
                     : lists(survey, sources, targets, style.full ? source_words.size() : kMostWords);
   Explanation explanation;
   explanation.title =
       printable(alignment->source_text + "  ->  " + alignment->target_text + without(survey.attentions));
-  explanation.sections = {{0, "What each word attended to", {about, table}}};
+  explanation.sections = {{0, "What each word was made from", {about, table}}};
   return explanation;
 }
 

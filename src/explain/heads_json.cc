@@ -73,13 +73,14 @@ OrderedJson to_object(const TokenProbability& token) {
   return {{"token", token.token}, {"id", token.id}, {"probability", io::json_number(token.probability)}};
 }
 
-OrderedJson to_object(const Alignment& alignment, const Tensor& word_weights) {
+OrderedJson to_object(const Alignment& alignment, const HeadSurvey& survey) {
   OrderedJson object = {{"source_text", alignment.source_text},
                         {"target_text", alignment.target_text},
                         {"cut", alignment.cut},
                         {"source_words", alignment.source.words},
                         {"target_words", alignment.target.words},
-                        {"word_weights", json_numbers(word_weights)},
+                        {"word_alignment", json_numbers(survey.word_alignment)},
+                        {"word_weights", json_numbers(survey.word_weights)},
                         {"written", OrderedJson::array()}};
   for (const WrittenToken& token : alignment.written) {
     OrderedJson one = to_object(static_cast<const TokenProbability&>(token));
@@ -106,7 +107,7 @@ std::string to_json(const HeadSurvey& survey) {
   for (const HeadSurvey::Entry& entry : survey.heads) {
     object["attentions"][entry.index.site]["all"].push_back(to_object(entry));
   }
-  object["translation"] = alignment ? to_object(*alignment, survey.word_weights) : OrderedJson(nullptr);
+  object["translation"] = alignment ? to_object(*alignment, survey) : OrderedJson(nullptr);
   return json_text(object);
 }
 

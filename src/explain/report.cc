@@ -26,7 +26,10 @@ std::string in_script(const std::string& json) {
 }
 
 HeadSurvey without_weights(const HeadSurvey& survey) {
-  HeadSurvey bare{.attentions = survey.attentions, .heads = {}, .word_weights = survey.word_weights};
+  HeadSurvey bare{.attentions = survey.attentions,
+                  .heads = {},
+                  .word_alignment = survey.word_alignment,
+                  .word_weights = survey.word_weights};
   for (const HeadSurvey::Entry& entry : survey.heads) {
     bare.heads.push_back(entry);
     bare.heads.back().weights = {};

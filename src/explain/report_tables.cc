@@ -125,7 +125,9 @@ std::string report_tables(const HeadSurvey& survey) {
     text += element("p", html_text(sequence.caption) + tokens) + "\n";
   }
   if (alignment && survey.word_weights.element_count() > 0) {
-    text += table("Which words attend to which", survey.word_weights, alignment->target.words, alignment->source.words);
+    const Names &targets = alignment->target.words, &sources = alignment->source.words;
+    text += table("Which words each word was made from", survey.word_alignment, targets, sources);
+    text += table("Which words attend to which", survey.word_weights, targets, sources);
   }
   if (alignment) text += written(*alignment);
   for (std::size_t s = 0; s < sites.size(); ++s) {

@@ -1,19 +1,60 @@
-// Adds up the weights of heads over the tokens of words.
+// Hides source words one after the other, and adds up the weights of heads over the tokens of words.
 #include "explain/word_alignment.h"
+
+#include <algorithm>
+#include <utility>
 
 #include "explain/require.h"
 
 namespace qkv::inline explaining {
+namespace {
 
-WordAlignment::WordAlignment(const Alignment& alignment)
-    : alignment_(alignment),
-      sums_(Tensor::zeros({std::ssize(alignment.target.words), std::ssize(alignment.source.words)}, Dtype::f64)) {
+// [target words, source words].
+Tensor zeros_of(const Alignment& alignment) {
   for (const TokenWords* own : {&alignment.source, &alignment.target}) {
     for (const std::int64_t word : own->word_of) {
       require(word < std::ssize(own->words), "a token is part of word {}; there are {}", word, own->words.size());
     }
   }
+  return Tensor::zeros({std::ssize(alignment.target.words), std::ssize(alignment.source.words)}, Dtype::f64);
 }
+
+// Each row divided by its sum, unless that is 0.
+Tensor shares_of(Tensor sums) {
+  for (std::int64_t i = 0; i < sums.size(0); ++i) {
+    double* row = sums.data<double>() + i * sums.size(1);
+    double sum = 0;
+    for (std::int64_t j = 0; j < sums.size(1); ++j) sum += row[j];
+    for (std::int64_t j = 0; j < sums.size(1) && sum > 0; ++j) row[j] /= sum;
+  }
+  return sums;
+}
+
+}  // namespace
+
+Tensor align_words(const Explainable& input) {
+  const Alignment& alignment = *input.attentions().alignment;
+  Tensor losses = zeros_of(alignment);
+  const std::vector<std::int64_t>&source = alignment.source.word_of, &target = alignment.target.word_of;
+  const std::vector<double> whole = input.outcome({}).log_probabilities;
+  require(whole.size() == target.size(), "{} log-probabilities are of {} tokens", whole.size(), target.size());
+  for (std::int64_t word = 0; word < losses.size(1); ++word) {
+    LeftOut hidden;
+    for (std::size_t j = 0; j < source.size(); ++j) {
+      if (source[j] == word) hidden.keys.push_back({static_cast<std::int64_t>(j), alignment.site});
+    }
+    const std::vector<double> without = input.outcome(hidden).log_probabilities;
+    for (std::size_t t = 0; t < target.size(); ++t) {
+      if (target[t] >= 0) losses.data<double>()[target[t] * losses.size(1) + word] += whole[t] - without[t];
+    }
+  }
+  for (std::int64_t i = 0; i < losses.element_count(); ++i) {
+    losses.data<double>()[i] = std::max(losses.data<double>()[i], 0.0);
+  }
+  return shares_of(std::move(losses));
+}
+
+WordAlignment::WordAlignment(const Alignment& alignment) : alignment_(alignment), sums_(zeros_of(alignment)) {}
 
 void WordAlignment::add(const TensorView& weights) {
   const std::vector<std::int64_t>&source = alignment_.source.word_of, &target = alignment_.target.word_of;
@@ -32,15 +73,6 @@ void WordAlignment::add(const TensorView& weights) {
   }
 }
 
-Tensor WordAlignment::weights() const {
-  Tensor shares = sums_;
-  for (std::int64_t i = 0; i < shares.size(0); ++i) {
-    double* row = shares.data<double>() + i * shares.size(1);
-    double sum = 0;
-    for (std::int64_t j = 0; j < shares.size(1); ++j) sum += row[j];
-    for (std::int64_t j = 0; j < shares.size(1) && sum > 0; ++j) row[j] /= sum;
-  }
-  return shares;
-}
+Tensor WordAlignment::weights() const { return shares_of(sums_); }
 
 }  // namespace qkv::inline explaining

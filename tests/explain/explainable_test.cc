@@ -29,6 +29,16 @@ class TwoPictures : public Explainable {
     send("heads", 2, 1, {5, 8});
   }
 
+  // What the two cells lose without a patch.
+  Outcome outcome(const LeftOut& more) const override {
+    Outcome found{.log_probabilities = {-1, -2}};
+    for (const KeyIndex& one : more.keys) {
+      constexpr double kLosses[][2] = {{0.5, -1}, {0.25, 1}, {-1, 0}};
+      for (std::size_t t = 0; t < 2; ++t) found.log_probabilities[t] -= kLosses[one.key][t];
+    }
+    return found;
+  }
+
   Attentions attentions_{.sequences = {{"patches", "Seen:  ", {"sky", "sea", "<class>"}, {0, 0, 1}},
                                        {"cells", "Drawn:  ", {"blue", "green"}, {0, 0}}},
                          .sites = {{.name = "cross",
@@ -86,6 +96,9 @@ TEST(Explainable, WordsAreAlignedByTheirTokens) {
   ASSERT_EQ(survey.word_weights.shape(), (Dims{1, 2}));
   EXPECT_EQ(survey.word_weights.view().at<double>({0, 0}), (0.75 + 0.25 + 0.5 + 0.25) / 2);
   EXPECT_EQ(survey.word_weights.view().at<double>({0, 1}), 0.125);
+  // Without sky and sea 0.75 and 0 are lost, without <class> -1 and 0, which count as nothing.
+  EXPECT_EQ(survey.word_alignment.view().at<double>({0, 0}), 1);
+  EXPECT_EQ(survey.word_alignment.view().at<double>({0, 1}), 0);
   EXPECT_TRUE(words_to_text(survey).starts_with("sky-sea  ->  blue-green\n")) << words_to_text(survey);
 
   pictures.attentions_.alignment->target = {{"green"}, {-1, 0}};

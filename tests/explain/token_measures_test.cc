@@ -131,8 +131,8 @@ TEST(TokenMeasures, GradientsAreFiniteDifferences) {
         for (std::int64_t i = 0; i < one.values.size(0); ++i) {
           for (std::int64_t j = 0; j < one.values.size(1); ++j) {
             const auto at = [&](double step) {
-              const test::PlainChanges::Added added{one.index, static_cast<std::size_t>(i),
-                                                    static_cast<std::size_t>(j), step};
+              const test::PlainChanges::Added added{one.index, static_cast<std::size_t>(i), static_cast<std::size_t>(j),
+                                                    step};
               return plain.log_probabilities({.added = added})[t];
             };
             const double slope = (at(kStep) - at(-kStep)) / (2 * kStep);

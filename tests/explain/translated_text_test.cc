@@ -60,7 +60,33 @@ TEST(ExplainTranslation, WordsShareOutTheirWeight) {
   for (std::int64_t i = 0; i < survey.word_weights.size(0); ++i) {
     EXPECT_NEAR(sum_of_row(survey.word_weights, i), 1, kRounding);
   }
-  // The first word by hand: every head for each of its tokens, without the end.
+  // The alignment by hand: what the tokens of a word lose without those of another, if they do.
+  const TranslatedText run(shipped(), kText);
+  const Alignment& both = *survey.attentions.alignment;
+  const std::vector<double> whole = run.outcome({}).log_probabilities;
+  std::vector<std::vector<double>> losses;
+  for (std::size_t word = 0; word < both.source.words.size(); ++word) {
+    LeftOut hidden;
+    for (std::size_t j = 0; j < both.source.word_of.size(); ++j) {
+      if (both.source.word_of[j] == static_cast<std::int64_t>(word)) {
+        hidden.keys.push_back({static_cast<std::int64_t>(j), both.site});
+      }
+    }
+    const std::vector<double> without = run.outcome(hidden).log_probabilities;
+    std::vector<double>& own = losses.emplace_back(target_words.size());
+    for (std::size_t t = 0; t + 1 < whole.size(); ++t) {
+      own[static_cast<std::size_t>(both.target.word_of[t])] += whole[t] - without[t];
+    }
+  }
+  for (std::size_t i = 0; i < target_words.size(); ++i) {
+    double sum = 0;
+    for (const std::vector<double>& own : losses) sum += std::max(own[i], 0.0);
+    for (std::size_t j = 0; j < losses.size(); ++j) {
+      EXPECT_NEAR(survey.word_alignment.view().at<double>({static_cast<std::int64_t>(i), static_cast<std::int64_t>(j)}),
+                  std::max(losses[j][i], 0.0) / sum, 1e-12);
+    }
+  }
+  // The first word's weights by hand: every head for each of its tokens, without the end.
   const std::vector<std::int64_t>& target = survey.attentions.alignment->target.word_of;
   const std::vector<std::int64_t>& source = survey.attentions.alignment->source.word_of;
   std::vector<double> sums(survey.attentions.alignment->source.words.size());

@@ -124,7 +124,7 @@ std::map<std::string, Tensor> weights_by_measures(const TranslatedText& text, co
     const Outcome without = text.outcome({.keys = {{j, alignment.site}}});
     for (std::int64_t t = 0; t < targets; ++t) {
       const auto at = static_cast<std::size_t>(t);
-      add("knock-out of the source token", t, j, whole.log_probabilities[at] - without.log_probabilities[at]);
+      add("knock-out of each source token", t, j, whole.log_probabilities[at] - without.log_probabilities[at]);
     }
   }
   return all;
@@ -180,7 +180,7 @@ TEST(WordAlignment, ErrorOnPairsAlignedByHand) {
     for (const auto& [name, weights] : weights_by_measures(text, survey)) measures[name].add(n % 2, pair, weights);
     for (std::int64_t i = 0; i < shape[0]; ++i) near.data<double>()[i * shape[1] + std::min(i, shape[1] - 1)] = 1;
     for (std::size_t p = 0; p < all.size(); ++p) by_power[p].add(n % 2, pair, all[p]);
-    shown.add(n % 2, pair, survey.word_weights);
+    shown.add(n % 2, pair, survey.word_alignment);
     diagonal.add(n % 2, pair, near);
   }
   const auto best = std::min_element(heads.begin(), heads.end(),
@@ -199,6 +199,7 @@ TEST(WordAlignment, ErrorOnPairsAlignedByHand) {
   row("same position", diagonal);
   EXPECT_LT(shown[1], diagonal[1]);
   for (const AlignmentError& other : by_power) EXPECT_LE(shown[0], other[0]);  // the best of those that were tried
+  for (const auto& [name, other] : measures) EXPECT_LE(shown[0], other[0]) << name;
   EXPECT_LE(shown[0], best->second[0]);
 }
 

@@ -96,7 +96,7 @@ export interface Translation {
   cut: number;
   source_words: string[];
   target_words: string[];
-  word_weights: number[][] | null;
+  word_alignment: number[][] | null;
   written: Written[];
 }
 export interface Heads extends Common {

@@ -74,7 +74,8 @@ function translation_of(value: unknown, where: string): Translation {
     cut: check.count_of(object.cut, `${where}.cut`),
     source_words,
     target_words,
-    word_weights: check.null_or(object.word_weights, `${where}.word_weights`, (weights, at) =>
+    // Reports from before knock-out have weights alone.
+    word_alignment: check.null_or(object.word_alignment ?? object.word_weights, `${where}.word_alignment`, (weights, at) =>
       check.matrix_of(weights, at, target_words.length, source_words.length),
     ),
     written: check.list_of(object.written, `${where}.written`, (entry, at) => ({

@@ -87,7 +87,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
   const written = translation.written[token];
   const word = target.word_of[token] ?? -1;
   const attention = heads.attentions.find((one) => one.queries === target);
-  const weights = translation.word_weights;
+  const weights = translation.word_alignment;
   const words: Drawn | null = weights && {
     weights,
     queries: translation.target_words,

@@ -57,9 +57,11 @@ struct HeadSurvey {
   };
   Attentions attentions{};
   std::vector<Entry> heads{};  // attention by attention, layer by layer
-  // With an alignment: [target words, source words], f64: the weights of all layers and heads of its attention, summed
-  // over the tokens of both words, without special ones; a row sums to 1. How well that aligns words:
-  // docs/lab/alignment.md.
+  // With an alignment: [target words, source words], f64; a row sums to 1, or is 0. By how much the log-probability of
+  // the written word falls when the source word is hidden from its attention, what is below 0 as 0; and the weights of
+  // all layers and heads of that attention, summed over the tokens of both words, without special ones. How well each
+  // aligns words: docs/lab/alignment.md.
+  Tensor word_alignment{};
   Tensor word_weights{};
 };
 

@@ -66,7 +66,7 @@ struct WrittenToken : TokenProbability {
   std::vector<TokenProbability> candidates{};  // the five most probable ones, most probable first
 };
 
-// A text and what was written from it.
+// A text and what was written from it; an Explainable that has it has an outcome() too.
 struct Alignment {
   std::string source_text{}, target_text{};
   TokenWords source{}, target{};
