@@ -36,8 +36,11 @@ struct ExplainOptions {
   SyntheticInput synthetic;
   ModelOptions model;
   ReportFile report;
+  std::string svg;
+  std::int64_t step = 0;
   bool json = false;
   bool full = false;
+  bool heat = false;
   std::optional<std::int64_t> width;
 };
 
@@ -198,13 +201,15 @@ void run(const Command& command, ExplainOptions& options) {
   TextStyle style = text_style();
   style.width = static_cast<int>(options.width.value_or(style.width));
   style.full = options.full;
+  style.heat = options.heat;
   std::string text;
-  if (any_given(command, {"--model", "--text", "--image", "--layer", "--head", "--token", "--svg", "--without-head",
-                          "--without-key"})) {
-    text = explain_model(command, options.model, {options.json, style, options.report});
+  if (any_given(command,
+                {"--model", "--text", "--image", "--layer", "--head", "--token", "--without-head", "--without-key"})) {
+    text = explain_model(command, options.model, {options.json, style, options.svg, options.report});
   } else {
-    options.report.check(files_of(options));
+    options.report.check(files_of(options), {"--svg", options.svg});
     const Explanation explanation = explain(input_of(command, options));
+    if (!options.svg.empty()) write_file(options.svg, to_svg(explanation, static_cast<int>(options.step)));
     if (options.report.wanted()) options.report.report.add(explanation);
     options.report.write(explanation.title, command.line());
     text = options.json ? to_json(explanation) + "\n" : to_text(explanation, style);
@@ -243,9 +248,18 @@ void add_explain(Command& program) {
         "print every number; otherwise matrices are shortened to 20 rows, the width and 4 heads, and JSON has no "
         "tensors "
         "for all pairs of more than 256 inputs"},
+       {"--heat", flag(options->heat),
+        "print matrices as heat maps instead of numbers, and of a model's heads their weights: half blocks in 256 "
+        "colours, or letters where the terminal has none",
+        excludes("--json")},
        {"--width", whole(options->width, 40, 100'000),
         "width of the output in columns (default: the terminal's, else 98)", excludes("--json")},
        html_option(options->report),
+       {"--svg", file(options->svg),
+        "draw the steps into this file, too; with a model the weights of the head that --layer and --head name, or "
+        "with "
+        "--image its heads over the picture"},
+       {"--step", whole(options->step, 1, 8), "with --svg: the step that is drawn (default: all)", needs("--svg")},
        threads_option()});
   command.add(model_options(options->model));
   command.on_run([&command, options] { run(command, *options); });

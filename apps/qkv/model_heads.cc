@@ -21,10 +21,10 @@ namespace {
 
 // Not by a rule of --text, which would list every other option in the help.
 void refuse_others(const Command& command) {
-  constexpr std::array<std::string_view, 17> kOwn = {
-      "--model", "--text", "--image",   "--attention",    "--layer",      "--head",
-      "--token", "--json", "--weights", "--svg",          "--width",      "--threads",
-      "--full",  "--help", "--html",    "--without-head", "--without-key"};
+  constexpr std::array<std::string_view, 18> kOwn = {
+      "--model", "--text", "--image",   "--attention",    "--layer",       "--head",
+      "--token", "--json", "--weights", "--svg",          "--width",       "--threads",
+      "--full",  "--help", "--html",    "--without-head", "--without-key", "--heat"};
   for (const std::string& name : command.given()) {
     if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
     throw UsageError(name,
@@ -92,6 +92,7 @@ std::string traced(const Explainable& input, std::size_t site, const ModelOption
   const HeadTrace trace = trace_head(input, {.layer = *options.layer, .head = *options.head, .site = site});
   std::optional<std::int64_t> token;
   if (options.token) token = find_token(trace.tokens, *options.token);
+  if (!form.svg.empty()) write_file(form.svg, to_svg(trace));
   if (form.report.wanted()) form.report.report.add(trace, token);
   return form.json ? to_json(trace, token) + "\n" : to_text(trace, token, form.style);
 }
@@ -110,9 +111,9 @@ std::string measured(const Explainable& input, const ModelOptions& options, cons
 std::string explained(const Explainable& input, const ModelOptions& options, const ExplanationForm& form) {
   if (options.layer) return traced(input, chosen_site(input.attentions().sites, options.attention), options, form);
   if (options.token) return measured(input, options, form);
-  HeadSurvey survey = survey_heads(input, {.keep_weights = options.weights || form.report.wanted()});
+  HeadSurvey survey = survey_heads(input, {.keep_weights = options.weights || form.style.heat || form.report.wanted()});
   if (form.report.wanted()) form.report.report.add(survey);
-  if (!options.weights) {
+  if (!options.weights && !form.style.heat) {
     for (HeadSurvey::Entry& entry : survey.heads) entry.weights = {};
   }
   return form.json ? to_json(survey) + "\n" : to_text(survey, form.style);
@@ -132,7 +133,7 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
   const PictureSize patch = model.config().patch;
   const TensorView covered =
       view.view().slice(0, 0, seen.grid.height * patch.height).slice(1, 0, seen.grid.width * patch.width);
-  if (!options.svg.empty()) write_file(options.svg, to_svg(seen, covered));
+  if (!form.svg.empty()) write_file(form.svg, to_svg(seen, covered));
   if (form.report.wanted()) form.report.report.add(seen, covered);
   return form.json ? to_json(seen, covered) + "\n" : to_text(seen, covered, form.style);
 }
@@ -194,9 +195,7 @@ std::vector<Option> model_options(ModelOptions& options) {
       {"--weights", flag(options.weights),
        "with --text and --json, without --layer and --token: the weights of every head too, layers x heads x tokens^2 "
        "numbers",
-       needs("--text", "--json") & excludes("--layer", "--token")},
-      {"--svg", file(options.svg), "with --image: draw the heads over the picture, into this file",
-       needs("--image") & excludes("--layer")}};
+       needs("--text", "--json") & excludes("--layer", "--token")}};
 }
 
 std::string explain_model(const Command& command, const ModelOptions& options, const ExplanationForm& form) {
@@ -206,9 +205,15 @@ std::string explain_model(const Command& command, const ModelOptions& options, c
       if (command.given(option)) throw UsageError(option, "needs --text or --image, what the model is to read");
     }
   }
+  if (form.style.heat && !options.image.empty() && !options.layer) {
+    throw UsageError("--heat", "needs --layer and --head with --image, which draws its picture in any case");
+  }
+  if (!form.svg.empty() && !options.layer && options.image.empty()) {
+    throw UsageError("--svg", "needs --layer and --head: the picture is of one head");
+  }
   std::vector<NamedFile> files = model_files(options.folder);
-  files.insert(files.end(), {{"--image", options.image}, {"--svg", options.svg}});
-  form.report.check(files);
+  files.push_back({"--image", options.image});
+  form.report.check(files, {"--svg", form.svg});
   const std::string text = explained_by_kind(options, form);
   const bool picture = !options.image.empty();
   form.report.write(

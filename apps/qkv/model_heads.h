@@ -13,20 +13,21 @@
 namespace qkv::app {
 
 struct ModelOptions {
-  std::string folder = QKV_MODEL, text, image, svg;
+  std::string folder = QKV_MODEL, text, image;
   std::optional<std::int64_t> layer, head;
   std::optional<std::string> attention, token;
   std::vector<std::string> without_heads, without_keys;
   bool weights = false;
 };
 
-// --model, --text, --image, --attention, --layer, --head, --token, --without-head, --without-key, --weights and --svg.
+// --model, --text, --image, --attention, --layer, --head, --token, --without-head, --without-key and --weights.
 std::vector<Option> model_options(ModelOptions& options);
 
 // What an explanation becomes.
 struct ExplanationForm {
   bool json = false;
   TextStyle style{};
+  std::string svg;  // file of the picture; empty: none
   ReportFile& report;
 };
 

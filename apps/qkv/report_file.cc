@@ -7,7 +7,11 @@
 
 namespace qkv::app {
 
-void ReportFile::check(const std::vector<NamedFile>& inputs) const {
+void ReportFile::check(std::vector<NamedFile> inputs, const NamedFile& other_output) const {
+  if (other_output.given()) {
+    check_output(inputs, other_output);
+    inputs.push_back(other_output);
+  }
   if (wanted()) check_output(inputs, {"--html", path});
 }
 

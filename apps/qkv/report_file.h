@@ -15,8 +15,8 @@ struct ReportFile {
   Report report{};
 
   bool wanted() const { return !path.empty(); }
-  // Refuses a file that is one of these inputs or cannot be written, before any work.
-  void check(const std::vector<NamedFile>& inputs) const;
+  // Refuses a file that is one of these inputs or cannot be written, before any work; and another output beside it.
+  void check(std::vector<NamedFile> inputs, const NamedFile& other_output = {""}) const;
   void write(const std::string& title, const std::string& command) const;
 };
 

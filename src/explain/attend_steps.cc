@@ -41,12 +41,7 @@ Line products_line(const ExplanationContext& context, std::int64_t j) {
   }
   Line line = {query, {" . ", Role::none}, key};
   if (context.run.query.size(1) > context.terms()) return line;
-  for (std::int64_t d = 0; d < context.run.query.size(1); ++d) {
-    line.push_back({d == 0 ? " = " : " + ", Role::none});
-    line.push_back({number_text(context.run.query.view().at<double>({0, d})), Role::query});
-    line.push_back({"*", Role::none});
-    line.push_back({number_text(context.run.key.view().at<double>({j, d})), Role::key});
-  }
+  add_products(line, context.run.query.view().select(0, 0), context.run.key.view().select(0, j));
   return line;
 }
 

@@ -8,6 +8,7 @@
 #include "core/refuse.h"
 #include "explain/explanation_context.h"
 #include "explain/mask_rules.h"
+#include "explain/numbers.h"
 #include "qkv/target.h"
 
 namespace qkv {
@@ -42,6 +43,15 @@ std::string score_name(Score::Kind kind) {
       break;
   }
   return "scaled-dot";
+}
+
+void add_products(Line& line, const TensorView& query, const TensorView& key) {
+  for (std::int64_t d = 0; d < query.size(0); ++d) {
+    line.push_back({d == 0 ? " = " : " + ", Role::none});
+    line.push_back({number_text(query.at<double>({d})), Role::query});
+    line.push_back({"*", Role::none});
+    line.push_back({number_text(key.at<double>({d})), Role::key});
+  }
 }
 
 std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <stdexcept>
 
@@ -89,6 +90,7 @@ struct HeadsContext {
 
   std::int64_t count() const { return input.inputs.size(0); }
   std::int64_t columns() const { return input.w_query.size(1); }
+  std::int64_t most(std::int64_t usual) const { return input.full ? std::numeric_limits<std::int64_t>::max() : usual; }
   std::int64_t head_dim() const { return columns() / input.heads; }
   std::vector<std::string> names(std::string_view part) const {
     std::vector<std::string> all;
@@ -149,10 +151,55 @@ Section split(const HeadsContext& context) {
   return section;
 }
 
+constexpr std::int64_t kFirst = 6;  // keys, and terms of a sum, that are shown of head 1 and input 1
+
+// What the first query of the first head makes of key j, in this step.
+Line first_line(const HeadsContext& context, int number, std::int64_t j) {
+  const auto of = [&](const char* name, std::int64_t row) {
+    return context.run.at(name).view().select(0, 0).select(0, row);
+  };
+  const double logit = of("logits", 0).at<double>({j}), weight = of("weights", 0).at<double>({j});
+  const std::string key = context.names("key")[static_cast<std::size_t>(j)];
+  Line line = {{"head 1: ", Role::none}};
+  if (number == 4) {
+    line.insert(line.end(), {{context.names("query")[0], Role::query}, {" . ", Role::none}, {key, Role::key}});
+    if (context.head_dim() <= context.most(kFirst)) add_products(line, of("query", 0), of("key", j));
+    double score = 0;
+    for (std::int64_t d = 0; d < context.head_dim(); ++d) {
+      score += of("query", 0).at<double>({d}) * of("key", j).at<double>({d});
+    }
+    line.insert(line.end(),
+                {{" = ", Role::none},
+                 {number_text(score), Role::score},
+                 {logit == -HUGE_VAL ? ",  hidden: " : fmt::format(",  / sqrt({}) = ", context.head_dim()), Role::none},
+                 {number_text(logit), Role::score}});
+  } else if (number == 5) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < context.count(); ++k) sum += std::exp(of("logits", 0).at<double>({k}));
+    line.insert(line.end(), {{fmt::format("exp({}) / {} = ", number_text(logit), number_text(sum)), Role::score},
+                             {number_text(weight), Role::weight},
+                             {"  for " + key, Role::none}});
+  } else {
+    line.insert(line.end(), {{number_text(weight), Role::weight},
+                             {" x ", Role::none},
+                             {vector_text(of("value", j), context.most(kFirst)), Role::value},
+                             {"  of " + key, Role::none}});
+  }
+  return line;
+}
+
 Section step(const HeadsContext& context, int number, const char* title, const std::string& text, const char* name,
              Role role) {
   Block block;
   block.lines = {plain(text)};
+  for (const std::int64_t j : some_of(context.count(), context.most(kFirst))) {
+    block.lines.push_back(j < 0 ? plain("...") : first_line(context, number, j));
+  }
+  if (number == 6) {
+    block.lines.push_back(
+        {{"head 1: their sum is ", Role::none},
+         {vector_text(context.run.at("heads").view().select(0, 0).select(0, 0), context.most(kFirst)), Role::output}});
+  }
   const bool pairs = role != Role::output;
   block.quantities = {context.quantity(name, role, pairs ? "query" : "output", pairs ? "key" : "")};
   return {number, title, {block}};

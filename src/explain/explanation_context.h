@@ -37,6 +37,9 @@ std::string score_name(Score::Kind kind);
 // A line of text in no role.
 Line plain(std::string text);
 
+// " = 1*4 + 0*4", of a query and a key of the same size.
+void add_products(Line& line, const TensorView& query, const TensorView& key);
+
 // Up to `most` (at least 3) of the indices 0 ... count - 1; -1 means those left out in the middle.
 std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most);
 

@@ -129,10 +129,10 @@ double largest_entropy(const HeadSurvey& survey, const AttentionSite& site) {
   return std::log(static_cast<double>(survey.attentions.sequences[site.keys].tokens.size()));
 }
 
-Line summary_line(const HeadSurvey::Entry& entry, bool between) {
+Line summary_line(const HeadSurvey::Entry& entry, bool between, double largest) {
   const HeadSummary& summary = entry.summary;
   Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
-               {fmt::format(" {:>8}", fixed_text(summary.entropy, 3)), Role::score}};
+               {fmt::format(" {:>8} of {}", fixed_text(summary.entropy, 3), fixed_text(largest, 3)), Role::score}};
   if (!between) line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
   const auto share = [&](std::size_t width, double value) {
     line.push_back(
@@ -153,14 +153,15 @@ Line summary_line(const HeadSurvey::Entry& entry, bool between) {
 // The heads of one attention, a line each.
 Block heads_table(const HeadSurvey& survey, std::size_t site) {
   const bool between = is_between(survey.attentions.sites[site]);
+  const double largest = largest_entropy(survey, survey.attentions.sites[site]);
   Block table;
-  std::string head = fmt::format("{:>5} {:>4} {:>8}", "layer", "head", "entropy");
+  std::string head = fmt::format("{:>5} {:>4} {:>8} {:<8}", "layer", "head", "entropy", "of most");
   if (!between) head += fmt::format(" {:>9}", "distance");
   head += fmt::format(" {:>6}", "first");
   if (!between) head += fmt::format(" {:>8} {:>6} {:>6}", "previous", "next", "itself");
   table.lines = {plain(head + fmt::format(" {:>10} {:>10}", "separators", "value norm"))};
   for (const HeadSurvey::Entry& entry : survey.heads) {
-    if (entry.index.site == site) table.lines.push_back(summary_line(entry, between));
+    if (entry.index.site == site) table.lines.push_back(summary_line(entry, between, largest));
   }
   return table;
 }
@@ -242,18 +243,37 @@ Section heads_of_one_sequence(const HeadSurvey& survey) {
 std::vector<Section> heads_of_each_attention(const HeadSurvey& survey) {
   Block about;
   about.lines = {
-      plain("Means over the queries. Entropy in nats: 0 if all weight goes to one token. Distance in tokens. Then the "
+      plain("Means over the queries. Entropy in nats: 0 if all weight goes to one token, the most if it is spread "
+            "evenly. "
+            "Distance in tokens. Then the "
             "share of the weight that goes to the first token, the previous one, the next one, the token itself, and "
             "special tokens other than the first. One head in full: --attention, --layer and --head."),
       plain(kNames)};
   std::vector<Section> sections = {{0, "Heads", {about}}};
   for (std::size_t i = 0; i < survey.attentions.sites.size(); ++i) {
     const AttentionSite& site = survey.attentions.sites[i];
-    Block most;
-    most.lines = {plain(fmt::format("Entropy is at most {}.", fixed_text(largest_entropy(survey, site), 3)))};
-    sections.push_back({0,
-                        fmt::format("{}: {} (--attention {})", site.title, site.caption, site.option()),
-                        {most, heads_table(survey, i)}});
+    sections.push_back(
+        {0, fmt::format("{}: {} (--attention {})", site.title, site.caption, site.option()), {heads_table(survey, i)}});
+  }
+  return sections;
+}
+
+// Every head as a map, a block for each layer.
+std::vector<Section> head_maps(const HeadSurvey& survey) {
+  std::vector<Section> sections;
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    if (entry.weights.element_count() == 0) continue;
+    const AttentionSite& site = survey.attentions.sites[entry.index.site];
+    const std::string title =
+        (site.title.empty() ? "Heads" : site.title) + " as maps: a row for each query, LAYER.HEAD";
+    if (sections.empty() || sections.back().title != title) sections.push_back({0, title, {}});
+    std::vector<Block>& blocks = sections.back().blocks;
+    if (static_cast<std::int64_t>(blocks.size()) <= entry.index.layer) blocks.emplace_back();
+    const std::string pattern = entry.pattern == HeadPattern::none ? "" : fmt::format(" {}", name_of(entry.pattern));
+    blocks.back().quantities.push_back({.name = fmt::format("{}.{}{}", entry.index.layer, entry.index.head, pattern),
+                                        .role = Role::weight,
+                                        .values = entry.weights,
+                                        .rows = {}});
   }
   return sections;
 }
@@ -274,6 +294,9 @@ std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
     explanation.sections.push_back(heads_of_one_sequence(survey));
   } else {
     for (Section& section : heads_of_each_attention(survey)) explanation.sections.push_back(std::move(section));
+  }
+  if (style.heat) {
+    for (Section& section : head_maps(survey)) explanation.sections.push_back(std::move(section));
   }
   return to_text(explanation, style);
 }

@@ -12,6 +12,8 @@
 #include "explain/intermediates.h"
 #include "explain/left_out_masks.h"
 #include "explain/observe.h"
+#include "explain/require.h"
+#include "explain/token_names.h"
 #include "explain/value_norms.h"
 #include "qkv/target.h"
 
@@ -142,6 +144,8 @@ std::int64_t find_token(std::span<const std::string> tokens, const std::string& 
   if (const auto found = std::find(tokens.begin(), tokens.end(), name); found != tokens.end()) {
     return found - tokens.begin();
   }
+  const auto piece = std::find(tokens.begin(), tokens.end(), kPieceMark + name);
+  if (piece != tokens.end()) return piece - tokens.begin();
   std::int64_t number = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   const bool whole = error == std::errc() && end == name.data() + name.size();

@@ -28,6 +28,22 @@ struct Names {
   TokenNames tokens, keys;
 };
 
+Section attention_map(const HeadTrace& trace, const Names& names) {
+  const auto numbered = [](const TokenNames& all, std::size_t count) {
+    std::vector<std::string> list;
+    for (std::size_t i = 0; i < count; ++i) list.push_back(all.column(static_cast<std::int64_t>(i)));
+    return list;
+  };
+  Block block;
+  block.lines = {plain("A row for each token that attends, a column for each that is attended to:")};
+  block.quantities = {{.name = "weights",
+                       .role = Role::weight,
+                       .values = trace.weights,
+                       .rows = numbered(names.tokens, trace.tokens.size()),
+                       .columns = trace.keys}};
+  return {0, "Who attends to whom, as a map", {block}};
+}
+
 Section attention_lists(const HeadTrace& trace, const Names& names, const Shown& shown) {
   Block block;
   block.lines = {plain("Each token, and the tokens that it attends most to, with their weights:")};
@@ -177,7 +193,8 @@ std::string to_text(const HeadTrace& trace, std::optional<std::int64_t> token, c
   Explanation explanation;
   explanation.title = printable(trace.title);
   const Shown shown = style.full ? kAll : Shown();
-  explanation.sections = {attention_lists(trace, names, shown)};
+  if (style.heat) explanation.sections.push_back(attention_map(trace, names));
+  explanation.sections.push_back(attention_lists(trace, names, shown));
   if (token) {
     for (const auto& step : {query_step, weights_step, values_step, output_step}) {
       explanation.sections.push_back(step(trace, names, *token, shown));

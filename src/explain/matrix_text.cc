@@ -8,6 +8,7 @@
 
 #include "core/stop.h"
 #include "explain/explanation_context.h"
+#include "explain/heat.h"
 #include "explain/numbers.h"
 
 namespace qkv::inline explaining {
@@ -17,29 +18,6 @@ constexpr std::int64_t kMostRows = 20;     // a matrix of more rows is shortened
 constexpr std::int64_t kShortened = 7;     // to so many lines
 constexpr std::int64_t kMostMatrices = 4;  // of a tensor of rank 3
 constexpr std::size_t kMostLabel = 28;
-
-// How all numbers of one tensor are written, so that they line up in columns.
-struct NumberFormat {
-  int decimals = 0;
-  bool scientific = false;
-
-  std::string operator()(double value) const {
-    return scientific && std::isfinite(value) ? fmt::format("{:.5e}", value) : fixed_text(value, decimals);
-  }
-};
-
-NumberFormat format_for(const Quantity& quantity) {
-  const double* values = quantity.values.data<double>();
-  double largest = 0;
-  bool whole = quantity.role != Role::output && quantity.role != Role::weight;
-  for (std::int64_t i = 0; i < quantity.values.element_count(); ++i) {
-    if (!std::isfinite(values[i])) continue;
-    largest = std::max(largest, std::abs(values[i]));
-    whole = whole && is_whole(values[i]);
-  }
-  const bool scientific = largest >= 1e8 || (largest > 0 && largest < 1e-3);
-  return {whole ? 0 : 5, scientific};
-}
 
 // The values at `rows` and `columns` (-1: left out), right-aligned.
 std::vector<std::string> cells_as_lines(const TensorView& matrix, const std::vector<std::int64_t>& rows,
@@ -91,11 +69,28 @@ TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const 
     const std::string name = names.empty() || rows[line] < 0 ? "" : names[static_cast<std::size_t>(rows[line])];
     box.lines.push_back(fmt::format("{:<{}}{}", name.substr(0, kMostLabel), label, cells[line]));
   }
-  for (const std::string& line : box.lines) box.width = std::max(box.width, line.size());
+  for (const TextLine& line : box.lines) box.width = std::max(box.width, line.columns);
   return box;
 }
 
 }  // namespace
+
+std::string NumberFormat::operator()(double value) const {
+  return scientific && std::isfinite(value) ? fmt::format("{:.5e}", value) : fixed_text(value, decimals);
+}
+
+NumberFormat format_for(const Quantity& quantity) {
+  const double* values = quantity.values.data<double>();
+  double largest = 0;
+  bool whole = quantity.role != Role::output && quantity.role != Role::weight;
+  for (std::int64_t i = 0; i < quantity.values.element_count(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    largest = std::max(largest, std::abs(values[i]));
+    whole = whole && is_whole(values[i]);
+  }
+  const bool scientific = largest >= 1e8 || (largest > 0 && largest < 1e-3);
+  return {whole ? 0 : 5, scientific};
+}
 
 std::vector<TextBox> boxes_of(const Quantity& quantity, const TextRoom& room) {
   const std::string suffix = quantity.substituted ? " (substituted)" : "";
@@ -120,7 +115,6 @@ std::vector<TextBox> boxes_of(const Quantity& quantity, const TextRoom& room) {
 }
 
 TextBox box_of(const Picture& picture) {
-  static constexpr std::string_view kShades = " .:-=+*#%@";
   const double* pixels = picture.pixels.data<double>();
   const std::int64_t count = picture.pixels.element_count();
   const double least = *std::min_element(pixels, pixels + count), most = *std::max_element(pixels, pixels + count);
@@ -131,11 +125,11 @@ TextBox box_of(const Picture& picture) {
     std::string line;
     for (std::int64_t column = 0; column < picture.pixels.size(1); ++column) {
       const double share = most > least ? (pixels[row * picture.pixels.size(1) + column] - least) / (most - least) : 0;
-      line.append(2, kShades[static_cast<std::size_t>(share * static_cast<double>(kShades.size() - 1))]);
+      line.append(2, shade_of_share(share));
     }
     box.lines.push_back(line);
   }
-  for (const std::string& line : box.lines) box.width = std::max(box.width, line.size());
+  for (const TextLine& line : box.lines) box.width = std::max(box.width, line.columns);
   return box;
 }
 

@@ -3,18 +3,38 @@
 
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/explain/explain.h"
 
 namespace qkv::inline explaining {
 
-// Lines of text of one width; `title_lines` of them are above the numbers.
+struct TextLine {
+  TextLine(const std::string& ascii) : text(ascii), columns(ascii.size()) {}
+  TextLine(std::string any, std::size_t own_columns, bool own_colors = false)
+      : text(std::move(any)), columns(own_columns), painted(own_colors) {}
+
+  std::string text;
+  std::size_t columns;   // that it takes
+  bool painted = false;  // it has its colours
+};
+
+// Lines of text side by side with others: the first is a title.
 struct TextBox {
-  std::vector<std::string> lines;
+  std::vector<TextLine> lines;
   std::size_t width = 0;
   Role role = Role::none;
 };
+
+// How all numbers of one tensor are written, so that they line up in columns.
+struct NumberFormat {
+  int decimals = 0;
+  bool scientific = false;
+
+  std::string operator()(double value) const;
+};
+NumberFormat format_for(const Quantity& quantity);
 
 struct TextRoom {
   std::size_t width = 0;                  // columns

@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 
+#include "explain/base64.h"
+#include "explain/heat.h"
 #include "explain/require.h"
 #include "qkv/explain/picture_attention.h"
 
@@ -91,29 +93,12 @@ std::string half_blocks(const TensorView& view, const Tensor& heats, std::int64_
 }
 
 std::string letters(const Tensor& heats) {
-  constexpr std::string_view kLetters = " .:-=+*#%@";
   std::string text;
   for (std::int64_t y = 0; y < heats.size(0); ++y) {
     for (std::int64_t x = 0; x < heats.size(1); ++x) {
-      const auto level = static_cast<std::size_t>(heats.view().at<double>({y, x}) * 9 + 0.5);
-      text += std::string(2, kLetters[std::min<std::size_t>(level, 9)]);
+      text.append(2, shade_of_share(heats.view().at<double>({y, x})));
     }
     text += "\n";
-  }
-  return text;
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t three = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      three = three << 8 | (i + k < bytes.size() ? static_cast<std::uint8_t>(bytes[i + k]) : 0u);
-    }
-    for (std::size_t k = 0; k < 4; ++k) {
-      text += i + k > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
-    }
   }
   return text;
 }
@@ -136,7 +121,9 @@ std::string image_address(const TensorView& view) {
     }
     bytes.append(row - 3 * width, '\0');
   }
-  return "data:image/bmp;base64," + base64(bytes);
+  std::string address = "data:image/bmp;base64,";
+  append_base64(address, bytes);
+  return address;
 }
 
 // Programs that smooth pictures where they are drawn larger would smear a small one: it is made larger here.

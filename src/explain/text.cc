@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/stop.h"
+#include "explain/heat_text.h"
 #include "explain/matrix_text.h"
 #include "explain/painted.h"
 #include "qkv/explain/explain.h"
@@ -41,11 +42,17 @@ class TextWriter {
       : stop_(stop),
         color_(style.color),
         full_(style.full),
+        heat_(style.heat),
+        heat_style_(style.color && style.colors_256 ? HeatStyle::colors : HeatStyle::letters),
         width_(static_cast<std::size_t>(std::max(style.width, 40))) {}
 
   std::string write(const Explanation& explanation) {
     paint(explanation.title, "1");
     text_ += '\n';
+    if (heat_) {
+      text_.append(kIndent, ' ') += heat_ramp(heat_style_) + "\n";
+      write(Line{{heat_remark(heat_style_), Role::none}});
+    }
     for (const Section& section : explanation.sections) {
       text_ += '\n';
       paint((section.number > 0 ? "Step " + std::to_string(section.number) + ". " : "") + section.title, "1;4");
@@ -67,11 +74,24 @@ class TextWriter {
     for (const Picture& picture : block.pictures) pictures.push_back(box_of(picture));
     write(pictures);
     if (!pictures.empty() && !block.quantities.empty()) text_ += '\n';
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(block.quantities, is_mapped));
     for (const Quantity& quantity : block.quantities) {
-      for (TextBox& box : boxes_of(quantity, {.width = width_ - kIndent, .full = full_, .stop = &stop_}))
-        boxes.push_back(std::move(box));
+      for (TextBox& box : boxes_to_write(quantity, count)) boxes.push_back(std::move(box));
     }
     write(boxes);
+  }
+
+  static bool is_mapped(const Quantity& quantity) {
+    return quantity.values.rank() > 1 && quantity.values.element_count() > 0;
+  }
+
+  // Maps share the width if they can.
+  std::vector<TextBox> boxes_to_write(const Quantity& quantity, std::size_t maps) const {
+    const std::size_t width = width_ - kIndent;
+    if (!heat_ || !is_mapped(quantity)) return boxes_of(quantity, {.width = width, .full = full_, .stop = &stop_});
+    if (quantity.values.rank() > 2) maps *= static_cast<std::size_t>(quantity.values.size(0));
+    const std::size_t share = (width - (maps - 1) * kGap) / maps;
+    return heat_boxes_of(quantity, heat_style_, {.width = maps > width / kGap ? 0 : share, .stop = &stop_});
   }
 
   // Lines are wrapped between words; a word may run through several spans.
@@ -135,20 +155,22 @@ class TextWriter {
   void write_row(const std::vector<TextBox>& boxes, std::size_t first, std::size_t end, std::size_t row) {
     std::size_t pending = kIndent;  // blanks are written only before text: no line ends in them
     for (std::size_t i = first; i < end; ++i) {
-      const std::string cell = row < boxes[i].lines.size() ? boxes[i].lines[row] : "";
-      const std::size_t length = cell.find_last_not_of(' ') + 1;
-      if (length > 0) {
+      const TextLine line = row < boxes[i].lines.size() ? boxes[i].lines[row] : TextLine("");
+      const std::size_t blanks = line.painted ? 0 : line.text.size() - (line.text.find_last_not_of(' ') + 1);
+      const std::size_t columns = line.columns - blanks;
+      if (columns > 0) {
         text_.append(pending, ' ');
-        paint(cell.substr(0, length), color_of(boxes[i].role));
+        paint(line.text.substr(0, line.text.size() - blanks), line.painted ? "" : color_of(boxes[i].role));
         pending = 0;
       }
-      pending += boxes[i].width - length + kGap;
+      pending += boxes[i].width - columns + kGap;
     }
     text_ += '\n';
   }
 
   const std::stop_token& stop_;
-  bool color_, full_;
+  bool color_, full_, heat_;
+  HeatStyle heat_style_;
   std::size_t width_;
   std::string text_;
 };

@@ -199,5 +199,39 @@ TEST(ExplainProgram, SaysWhatIsWrong) {
   expect_message(explain({"--score", "concat", "--score-w", "[[1,2]]"}), 3, name, "score_w");
 }
 
+TEST(ExplainProgram, HeatIsInTheColoursOfTheTerminal) {
+  const std::string block = "\xe2\x96\x80", color = "\x1b[38;5;";
+  const auto shown = [](std::vector<std::string> environment) {
+    environment.emplace_back("COLORTERM=");
+    return on_terminal(environment, {"--heat"});
+  };
+  EXPECT_TRUE(holds(shown({"TERM=xterm-256color", "NO_COLOR="}), color));
+  EXPECT_FALSE(holds(shown({"TERM=xterm-256color", "NO_COLOR=1"}), block));
+  EXPECT_FALSE(holds(shown({"TERM=xterm", "NO_COLOR="}), block));
+  EXPECT_TRUE(holds(on_terminal({"TERM=xterm", "NO_COLOR=", "COLORTERM=truecolor"}, {"--heat"}), block));
+  EXPECT_TRUE(holds(text_of({"--heat"}), "query 1 ::****"));
+  EXPECT_LE(longest_line(on_terminal({"TERM=dumb", "NO_COLOR=1", "COLUMNS=50"}, {"--heat", "--inputs", "90"}, 120)),
+            51u);
+}
+
+TEST(ExplainProgram, DrawsStepsAsSvg) {
+  const TempFolder folder;
+  EXPECT_EQ(text_of({"--svg", folder / "all.svg"}), text_of({}));
+  EXPECT_TRUE(holds(contents(folder / "all.svg"), "Step 8. Repeat for the rest"));
+  text_of({"--svg", folder / "one.svg", "--step", "5"});
+  EXPECT_FALSE(holds(contents(folder / "one.svg"), "Step 8."));
+  for (const auto& [options, line] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--step", "5"}, "--step requires --svg"},
+           {{"--svg", folder / "a", "--html", folder / "a"}, "is also the file of --svg"},
+           {{"--text", "Hello", "--svg", folder / "a"}, "--svg: needs --layer and --head"},
+           {{"--heat", "--json"}, "cannot be combined with"},
+           {{"--text", "Hello", "--svg", folder / "a", "--step", "1"}, "--step: cannot be combined with --text"}}) {
+    const Outcome outcome = explain(options);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_TRUE(holds(outcome.err, line)) << outcome.err;
+  }
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"all.svg", "one.svg"}));
+}
+
 }  // namespace
 }  // namespace qkv::test

@@ -127,11 +127,16 @@ struct Explanation {
 Explanation explain(const ExplainInput& input);
 
 struct TextStyle {
-  bool color = false;  // escape codes of a terminal
-  int width = 98;      // columns; wider matrices are shortened with "..."
-  bool full = false;   // nothing is shortened: every number is there, however long the lines
+  bool color = false;       // escape codes of a terminal
+  int width = 98;           // columns; wider matrices are shortened with "..."
+  bool full = false;        // nothing is shortened: every number is there, however long the lines
+  bool heat = false;        // matrices are heat maps, not numbers: of letters,
+  bool colors_256 = false;  // or, with color, half blocks in 256 colours
 };
 std::string to_text(const Explanation& explanation, const TextStyle& style = {});
+
+// The matrices of the steps as an SVG picture, or of one step alone (1 to 8). std::invalid_argument if it is not there.
+std::string to_svg(const Explanation& explanation, int step = 0);
 
 // One JSON object (docs/explain_json.md), numbers in full; without `full` no tensors for all pairs of more than 256
 // inputs, nor for all pairs and sizes of more than 12.
