@@ -5,10 +5,29 @@
 
 #include "explain/left_out_masks.h"
 #include "explain/require.h"
+#include "explain/token_names.h"
 #include "qkv/layers/sequences.h"
+#include "text/byte_alphabet.h"
+#include "text/unicode.h"
 
 namespace qkv {
 namespace {
+
+const std::string kSpace = "\xe2\x96\x81";  // of unigram vocabularies
+
+// Signs for bytes as the text that they are, where they are whole characters; no mark of a space before a word.
+std::string label_of(const std::string& token) {
+  std::string bytes;
+  for (const char32_t code : text::to_code_points(token)) {
+    const auto byte = text::byte_of(code);
+    if (!byte) return token.starts_with(kSpace) && token.size() > kSpace.size() ? token.substr(kSpace.size()) : token;
+    bytes += static_cast<char>(*byte);
+  }
+  std::string valid;
+  for (const char32_t code : text::to_code_points(bytes)) text::append_utf8(valid, code);
+  const std::size_t begin = bytes.find_first_not_of(' ');
+  return valid != bytes || begin == std::string::npos ? token : bytes.substr(begin);
+}
 
 // A token begins a word where a blank or a special token is before it, and if it is punctuation or follows some. None
 // if where the tokens are in the text is not known.
@@ -24,14 +43,24 @@ TokenWords words_of(const Encoding& text) {
     const std::string& token = text.tokens[i];
     const bool follows = i > 0 && text.special[i - 1] == 0 && text.offsets[i].begin == text.offsets[i - 1].end;
     if (!follows || is_punctuation(token) || is_punctuation(text.tokens[i - 1])) words.words.emplace_back();
-    std::string part = token;
-    for (const std::string mark : {"##", "\xc4\xa0", "\xe2\x96\x81"}) {
-      if (part.starts_with(mark) && part.size() > mark.size()) part.erase(0, mark.size());
-    }
+    std::string part = label_of(token);
+    if (part.starts_with(kPieceMark) && part.size() > kPieceMark.size()) part.erase(0, kPieceMark.size());
     words.words.back() += part;
     words.word_of.push_back(std::ssize(words.words) - 1);
   }
   return words;
+}
+
+// Pieces after the first of a word begin with this mark, as BERT's do.
+std::vector<std::string> labels_of(const Encoding& text, const TokenWords& words) {
+  std::vector<std::string> labels;
+  for (std::size_t i = 0; i < text.tokens.size(); ++i) {
+    const bool continues =
+        i > 0 && !words.word_of.empty() && words.word_of[i] >= 0 && words.word_of[i] == words.word_of[i - 1];
+    const std::string label = label_of(text.tokens[i]);
+    labels.push_back(continues && !label.starts_with(kPieceMark) ? kPieceMark + label : label);
+  }
+  return labels;
 }
 
 }  // namespace
@@ -43,11 +72,13 @@ EncodedText::EncodedText(const Bert& model, const Encoding& text, const BertOpti
   require(count > 0, "the text has no tokens");
   require(count <= config.positions, "the text has {} tokens; the model reads at most {}", count, config.positions);
   tokens_ = {text.ids, text.type_ids, offsets_of(std::vector<std::int64_t>{count})};
+  const TokenWords words = words_of(text);
   attentions_ = {.sequences = {{.name = "tokens",
-                                .tokens = text.tokens,
+                                .tokens = labels_of(text, words),
                                 .special = text.special,
                                 .ids = text.ids,
-                                .words = words_of(text)}},
+                                .words = words,
+                                .scope = ""}},
                  .sites = {{.name = "attention",
                             .before = "layers.",
                             .after = ".",

@@ -8,6 +8,7 @@
 
 #include "explain/observe.h"
 #include "explain/require.h"
+#include "explain/sublayers.h"
 #include "explain/value_norms.h"
 #include "explain/word_alignment.h"
 #include "qkv/explain/explain_model.h"
@@ -77,7 +78,7 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
   const auto& [sequences, sites, title, alignment, left_out] = survey.attentions;
   std::optional<WordAlignment> words;
   if (alignment) words.emplace(*alignment);
-  observe_layers(input, [&](std::size_t s, std::int64_t layer, const SeenLayer& seen) {
+  const auto add = [&](std::size_t s, std::int64_t layer, const SeenLayer& seen) {
     const AttentionSite& site = sites[s];
     for (std::int64_t head = 0; head < site.heads; ++head) {
       const TensorView weights = seen.weights.select(1, head);
@@ -92,6 +93,9 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
       if (options.keep_weights) entry.weights = part_of(seen.weights, head);
     }
     if (words && alignment->site == s) words->add(seen.weights);
+  };
+  observe_layers(input, add, [&](std::string_view name, const TensorView& value) {
+    add_sublayer(survey.sublayers, sequences, name, value);
   });
   if (words) {
     survey.word_weights = words->weights();

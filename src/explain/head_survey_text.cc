@@ -132,7 +132,7 @@ double largest_entropy(const HeadSurvey& survey, const AttentionSite& site) {
 Line summary_line(const HeadSurvey::Entry& entry, bool between, double largest) {
   const HeadSummary& summary = entry.summary;
   Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
-               {fmt::format(" {:>8} of {}", fixed_text(summary.entropy, 3), fixed_text(largest, 3)), Role::score}};
+               {fmt::format(" {:>5}/{}", fixed_text(summary.entropy, 3), fixed_text(largest, 3)), Role::score}};
   if (!between) line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
   const auto share = [&](std::size_t width, double value) {
     line.push_back(
@@ -155,7 +155,7 @@ Block heads_table(const HeadSurvey& survey, std::size_t site) {
   const bool between = is_between(survey.attentions.sites[site]);
   const double largest = largest_entropy(survey, survey.attentions.sites[site]);
   Block table;
-  std::string head = fmt::format("{:>5} {:>4} {:>8} {:<8}", "layer", "head", "entropy", "of most");
+  std::string head = fmt::format("{:>5} {:>4} {:>11}", "layer", "head", "entropy/max");
   if (!between) head += fmt::format(" {:>9}", "distance");
   head += fmt::format(" {:>6}", "first");
   if (!between) head += fmt::format(" {:>8} {:>6} {:>6}", "previous", "next", "itself");

@@ -69,6 +69,16 @@ OrderedJson to_object(const LeftOut& left_out, const std::vector<AttentionSite>&
   return object;
 }
 
+OrderedJson to_object(const SublayerVectors& sublayer, const std::vector<AttentionSequence>& sequences) {
+  OrderedJson lengths = OrderedJson::array();
+  for (const double length : sublayer.lengths) lengths.push_back(json_number_f32(length));
+  return {{"name", sublayer.name},
+          {"part", sublayer.part},
+          {"sequence", sequences[sublayer.sequence].name},
+          {"shape", {std::ssize(sublayer.lengths), sublayer.size}},
+          {"lengths", lengths}};
+}
+
 OrderedJson to_object(const TokenProbability& token) {
   return {{"token", token.token}, {"id", token.id}, {"probability", io::json_number(token.probability)}};
 }
@@ -106,6 +116,10 @@ std::string to_json(const HeadSurvey& survey) {
   for (const AttentionSite& site : sites) object["attentions"].push_back(to_object(site, sequences));
   for (const HeadSurvey::Entry& entry : survey.heads) {
     object["attentions"][entry.index.site]["all"].push_back(to_object(entry));
+  }
+  object["sublayers"] = OrderedJson::array();
+  for (const SublayerVectors& sublayer : survey.sublayers) {
+    object["sublayers"].push_back(to_object(sublayer, sequences));
   }
   object["translation"] = alignment ? to_object(*alignment, survey) : OrderedJson(nullptr);
   return json_text(object);

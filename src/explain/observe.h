@@ -8,11 +8,13 @@
 
 namespace qkv::inline explaining {
 
-inline void observe(const Explainable& input, const std::function<void(std::string_view, const TensorView&)>& receive) {
+using Receiver = std::function<void(std::string_view, const TensorView&)>;
+
+inline void observe(const Explainable& input, const Receiver& receive) {
   struct Caller : Observer {
-    explicit Caller(const std::function<void(std::string_view, const TensorView&)>& f) : function(f) {}
+    explicit Caller(const Receiver& f) : function(f) {}
     void receive(std::string_view name, const TensorView& value) override { function(name, value); }
-    const std::function<void(std::string_view, const TensorView&)>& function;
+    const Receiver& function;
   } caller(receive);
   input.run(caller);
 }
@@ -23,13 +25,15 @@ struct SeenLayer {
   TensorView weights{};
 };
 
-// Calls f(site, layer, SeenLayer) for every layer of every attention, in the order of computation.
+// Calls f(site, layer, SeenLayer) for every layer of every attention, in the order of computation; and each(name,
+// value) for whatever passes, if it is given.
 template <class Function>
-void observe_layers(const Explainable& input, const Function& f) {
+void observe_layers(const Explainable& input, const Function& f, const Receiver& each = {}) {
   const std::vector<AttentionSite>& sites = input.attentions().sites;
   std::vector<std::int64_t> layers(sites.size());  // that were seen
   SeenLayer seen;
   observe(input, [&](std::string_view name, const TensorView& value) {
+    if (each) each(name, value);
     for (std::size_t s = 0; s < sites.size(); ++s) {
       const std::string scope = sites[s].scope(layers[s]);
       if (!name.starts_with(scope)) continue;

@@ -8,6 +8,7 @@
 
 #include "explain/left_out_masks.h"
 #include "explain/require.h"
+#include "explain/token_names.h"
 #include "ops/rowwise/vocabulary_row.h"
 #include "qkv/layers/sequences.h"
 
@@ -24,9 +25,10 @@ struct Pieces {
       const std::size_t begin = text.find_first_not_of(' ');
       const bool special = tokenizer.decode(std::span(&id, 1)).empty() && text.empty();
       const std::string shown = begin == std::string::npos ? "" : text.substr(begin);
-      tokens.push_back(shown.empty() ? tokenizer.token_of(id) : shown);
+      const bool begins = alone || special || text.starts_with(' ');
+      tokens.push_back((begins ? "" : kPieceMark) + (shown.empty() ? tokenizer.token_of(id) : shown));
       marks.push_back(special ? 1 : 0);
-      if (alone || special || text.starts_with(' ')) words.words.emplace_back();
+      if (begins) words.words.emplace_back();
       words.words.back() += special ? tokens.back() : shown;  // a token may be a space, or part of a character
       words.word_of.push_back(std::ssize(words.words) - 1);
       alone = special;
@@ -35,6 +37,8 @@ struct Pieces {
       std::string& word = words.words[static_cast<std::size_t>(words.word_of[i])];
       if (word.empty()) word = tokens[i];
     }
+    if (!marks.empty() && marks.back() != 0) tokens.back() = "(end)";
+    if (marks.size() > 1 && marks.front() != 0) tokens.front() = "(start)";
   }
 
   std::vector<std::string> tokens;
@@ -145,9 +149,10 @@ TranslatedText::TranslatedText(const Translator& translator, const std::string& 
   leave_out_ends(source);
   leave_out_ends(target);
   attentions_ = {
-      .sequences = {{"source", "The encoder reads:  ", source.tokens, source.marks, batch_.source, source.words},
+      .sequences = {{"source", "The encoder reads:  ", source.tokens, source.marks, batch_.source, source.words,
+                     "encoder."},
                     {"target", "and writes:  ", target.tokens, target.marks, batch_.target, target.words},
-                    {"read", "The decoder reads:  ", read.tokens, read.marks, read_ids, read.words}},
+                    {"read", "The decoder reads:  ", read.tokens, read.marks, read_ids, read.words, "decoder."}},
       .sites = std::move(sites),
       .input = fmt::format("\"{}\" -> \"{}\"", text, translation.text),
       .alignment = Alignment{.source_text = text,

@@ -71,11 +71,17 @@ Bert::Bert(const BertConfig& config, Weights& weights)
 
 Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Observer* observer) const {
   const std::vector<std::int32_t> positions = positions_of(tokens, config_);
+  const auto receive = [&](std::string_view name, const Tensor& value) {
+    if (observer != nullptr) observer->receive(name, value);
+  };
   Tensor x = word_.forward(tokens.ids);
   if (type_) type_->add(tokens.types, x);
+  receive("embedding", x);
   position_.add(positions, x);
+  receive("positions", x);
   x = norm_.forward(x, {}, options.threads);
-  if (observer != nullptr) observer->receive("embeddings", x);
+  receive("embedding_norm", x);
+  receive("embeddings", x);
   return encoder_.run({{x, tokens.offsets}, {.threads = options.threads, .stop = options.stop}}, observer,
                       {.self = options.masks});
 }

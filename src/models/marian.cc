@@ -123,13 +123,19 @@ Marian Marian::initial(const MarianConfig& config, std::uint64_t seed) {
 }
 
 Tensor Marian::embed(const Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
-                     Tensor* summed) const {
+                     Tensor* summed, Observer* observer) const {
+  const auto receive = [&](std::string_view name, const Tensor& value) {
+    if (observer != nullptr) observer->receive(name, value);
+  };
   Tensor x = table_of(side).forward(ids);
   if (config_.scale_embedding) scale_rows(x, std::sqrt(static_cast<double>(config_.model_dim)));
+  receive("embedding", x);
   if (side.positions) side.positions->add(table_rows(positions), x);
   if (config_.position_kind == MarianPositions::of_kind && !side.positions) add_positions(sinusoids_, positions, x);
+  receive("positions", x);
   if (!side.norm) return x;
   Tensor normed = side.norm->forward(x);
+  receive("embedding_norm", normed);
   if (summed != nullptr) *summed = std::move(x);
   return normed;
 }
@@ -148,7 +154,9 @@ void Marian::embed_backward(Side& side, std::span<const std::int32_t> ids, std::
 
 Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, const EncoderDecoderOptions& options,
                       Observer* observer) const {
-  const Tensor x = embed(source_, ids, check_positions("marian", ids.size(), offsets, config_.positions));
+  const auto positions = check_positions("marian", ids.size(), offsets, config_.positions);
+  const Tensor x =
+      observed(observer, "encoder.", [&](Observer* scoped) { return embed(source_, ids, positions, nullptr, scoped); });
   if (observer != nullptr) observer->receive("encoder.embeddings", x);
   return observed(observer, "encoder.", [&](Observer* scoped) {
     return encoder_.run({{x, offsets}, {.threads = options.threads, .stop = options.stop}}, scoped,
@@ -159,7 +167,9 @@ Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, 
 Tensor Marian::decode(const PairBatch& batch, const EncoderDecoderOptions& options, Observer* observer) const {
   const Tensor memory = encode(batch.source, batch.source_offsets, options, observer);
   const auto positions = check_positions("marian", batch.target.size(), batch.target_offsets, config_.positions);
-  const Tensor x = embed(target_, begun(batch, positions, config_.start), positions);
+  const auto read = begun(batch, positions, config_.start);
+  const Tensor x = observed(observer, "decoder.",
+                            [&](Observer* scoped) { return embed(target_, read, positions, nullptr, scoped); });
   if (observer != nullptr) observer->receive("decoder.embeddings", x);
   return observed(observer, "decoder.", [&](Observer* scoped) {
     return decoder_.run(

@@ -98,6 +98,20 @@ TEST(ModelHeads, TokensFormWords) {
   EXPECT_EQ(words.word_of, (std::vector<std::int64_t>{-1, 0, 0, 1, 2, 3, -1}));
 }
 
+// Whatever marks a space or a byte in a vocabulary: pieces that continue a word have the mark of BERT's.
+TEST(ModelHeads, LabelsAreTextWithPiecesMarked) {
+  Encoding text =
+      encoding_of({"<s>", "\xc4\xa0it", "\xe2\x96\x81un", "do", "caf\xc3\x83\xc2\xa9", "\xc3\xa9t", "</s>"});
+  text.offsets = {{0, 0}, {0, 2}, {3, 5}, {5, 7}, {8, 13}, {14, 17}, {0, 0}};
+  text.special = {1, 0, 0, 0, 0, 0, 1};
+  const EncodedText encoded(tiny(), text);
+  const AttentionSequence& sequence = encoded.attentions().sequences.front();
+  EXPECT_EQ(sequence.tokens, (std::vector<std::string>{"<s>", "it", "un", "##do", "caf\xc3\xa9", "\xc3\xa9t", "</s>"}));
+  EXPECT_EQ(sequence.words.words, (std::vector<std::string>{"it", "undo", "caf\xc3\xa9", "\xc3\xa9t"}));
+  EXPECT_EQ(find_token(sequence.tokens, "do"), 3);
+  EXPECT_EQ(find_token(sequence.tokens, "##do"), 3);
+}
+
 TEST(ModelHeads, SurveyHasEveryHeadInOrder) {
   const HeadSurvey survey = survey_heads(EncodedText(tiny(), small_text()));
   ASSERT_EQ(survey.heads.size(), 6u);
@@ -275,7 +289,7 @@ TEST(ModelHeads, TextOfSurveyHasALinePerHead) {
   const std::string text = to_text(survey);
   EXPECT_TRUE(test::has_line_with(text, "0 [CLS], 1 a\n")) << text;
   EXPECT_TRUE(test::has_line_with(
-      text, "      0    0    0.500      1.00  0.750    0.000  0.000  0.000      0.000      1.500\n"))
+      text, "      0    0 0.500/0.693      1.00  0.750    0.000  0.000  0.000      0.000      1.500\n"))
       << text;
   EXPECT_TRUE(test::has_line_with(text, "0.693 if it is\n")) << text;
 }
@@ -297,7 +311,7 @@ TEST(ModelHeads, TextNamesTheMostStrikingHeads) {
   survey.attentions.sites[0].keys = 1;
   survey.heads = {{{0, 0}, {.entropy = 0.1}, HeadPattern::alignment}};
   text = to_text(survey, {.width = 120});
-  EXPECT_TRUE(test::has_line_with(text, "layer head  entropy  first separators value norm\n")) << text;
+  EXPECT_TRUE(test::has_line_with(text, "layer head entropy/max  first separators value norm\n")) << text;
   EXPECT_NE(text.find("entropy 0.100 of at most 0.693"), std::string::npos) << text;
 }
 

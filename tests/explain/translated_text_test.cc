@@ -49,8 +49,8 @@ TEST(ExplainTranslation, TokensAndWordsAreThoseOfTheTranslation) {
   for (std::size_t i = 0; i < source_words.size(); ++i) source += (i > 0 ? " " : "") + source_words[i];
   EXPECT_EQ(source, kText);
   EXPECT_EQ(tokens(survey, "read").size(), tokens(survey, "target").size());
-  EXPECT_EQ(tokens(survey, "read").front(), "<pad>");
-  EXPECT_EQ(tokens(survey, "target").back(), "</s>");
+  EXPECT_EQ(tokens(survey, "read").front(), "(start)");
+  EXPECT_EQ(tokens(survey, "target").back(), "(end)");
 }
 
 TEST(ExplainTranslation, WordsShareOutTheirWeight) {
@@ -117,8 +117,8 @@ TEST(ExplainTranslation, WordsOfABart) {
                                                               "as"}));
   ASSERT_EQ(survey.word_weights.shape(), (Dims{2, 2}));
   for (std::int64_t i = 0; i < 2; ++i) EXPECT_NEAR(sum_of_row(survey.word_weights, i), 1, kRounding);
-  EXPECT_EQ(tokens(survey, "target").front(), "<s>");
-  EXPECT_EQ(tokens(survey, "read").front(), "</s>");
+  EXPECT_EQ(tokens(survey, "target").front(), "(start)");
+  EXPECT_EQ(tokens(survey, "read").front(), "(start)");
 }
 
 TEST(ExplainTranslation, SaysWhatWasCutOff) {
@@ -182,7 +182,7 @@ TEST(ExplainTranslation, TextAndJsonSayTheSame) {
   EXPECT_EQ(heads, survey.heads.size());
   EXPECT_EQ(json["attentions"][1]["mask"], "causal");
   EXPECT_EQ(json["sequences"][0]["word_of"], Json({0, 1, 2, 2, 2, 2, -1}));
-  EXPECT_EQ(json["sequences"][2]["tokens"][0], "<pad>");
+  EXPECT_EQ(json["sequences"][2]["tokens"][0], "(start)");
 }
 
 // The log-probabilities of the tokens add up to that of the translation, which the search counted.
@@ -214,7 +214,7 @@ TEST(ExplainTranslation, WrittenTokensHaveTheirProbabilities) {
 
 TEST(ExplainTranslation, HiddenKeysAreNotShown) {
   const HeadTrace trace = trace_head(TranslatedText(shipped(), "You are welcome"), {0, 0, kDecoder});
-  EXPECT_TRUE(test::has_line_with(to_text(trace), "0 <pad>  ->  <pad> 1.000\n")) << to_text(trace);
+  EXPECT_TRUE(test::has_line_with(to_text(trace), "0 (start)  ->  (start) 1.000\n")) << to_text(trace);
 }
 
 TEST(ExplainTranslation, Refuses) {

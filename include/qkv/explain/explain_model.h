@@ -44,6 +44,15 @@ struct SurveyOptions {
   bool keep_weights = false;  // of every head: layers x heads x tokens^2 numbers
 };
 
+// What a sublayer passes on for each token, as it is after it: a norm's sum with its input, for instance.
+struct SublayerVectors {
+  std::string name;               // as the observer receives it: "layers.0.feed_forward"
+  std::string part;               // "embedding", "positions", "attention", "feed_forward", "norm" or "recurrent"
+  std::size_t sequence = 0;       // whose tokens they are, by its number
+  std::int64_t size = 0;          // of a vector
+  std::vector<double> lengths{};  // the root of the sum of squares, a token each
+};
+
 struct HeadSurvey {
   struct Entry {
     HeadIndex index;
@@ -63,6 +72,7 @@ struct HeadSurvey {
   // aligns words: docs/lab/alignment.md.
   Tensor word_alignment{};
   Tensor word_weights{};
+  std::vector<SublayerVectors> sublayers{};  // in the order of computation
 };
 
 // One head at work on one input. The kernel computes in f32; the tensors hold its numbers as f64.
@@ -100,15 +110,19 @@ HeadTrace trace_head(const Explainable& input, const HeadIndex& index);
 // as a broken model has, come last.
 std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t token);
 
-// The first token that reads `name`; else the one of that number. std::invalid_argument, listing the tokens, if there
-// is neither.
+// The first token that reads `name`, or "##" and `name`, as a piece of a word; else the one of that number.
+// std::invalid_argument, listing the tokens, if there is neither.
 std::int64_t find_token(std::span<const std::string> tokens, const std::string& name);
 
+// With heat, maps of the heads whose weights were kept.
 std::string to_text(const HeadSurvey& survey, const TextStyle& style = {});
 // The two texts of its alignment, and which words attended to which. std::invalid_argument if it has none.
 std::string words_to_text(const HeadSurvey& survey, const TextStyle& style = {});
 // Who attends to whom; with a token, also its computation step by step.
 std::string to_text(const HeadTrace& trace, std::optional<std::int64_t> token = {}, const TextStyle& style = {});
+
+// Its weights as an SVG picture, with a row for each token and a column for each key.
+std::string to_svg(const HeadTrace& trace);
 
 // One JSON object with all that the text shows, every number in full; a survey with the weights that were kept.
 std::string to_json(const HeadSurvey& survey);

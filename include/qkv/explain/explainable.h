@@ -28,6 +28,7 @@ struct AttentionSequence {
   std::vector<std::uint8_t> special{};  // 1 for special tokens, one entry per token
   std::vector<std::int32_t> ids{};      // in the vocabulary; none: it has none
   TokenWords words{};                   // none: the tokens form none
+  std::optional<std::string> scope{};   // before the names of their vectors, as an observer receives them; none: none
 };
 
 // An attention that all layers of a stack have.

@@ -72,7 +72,8 @@ class Bert {
   Bert(const BertConfig& config, Weights& weights);
 
   // The last hidden states. std::invalid_argument if an id or a type is not in its table, or a sequence is too long.
-  // The observer receives "embeddings", then what transformer_layer.h names, as "layers.N.NAME".
+  // The observer receives "embedding" (of words and types), "positions" (with these added), "embedding_norm" and
+  // "embeddings" (both the input of the layers), then what transformer_layer.h names, as "layers.N.NAME".
   Tensor forward(const TokenBatch& tokens, const BertOptions& options = {}, Observer* observer = nullptr) const;
 
   const BertConfig& config() const { return config_; }

@@ -86,11 +86,12 @@ class Marian : public EncoderDecoder {
   static Marian initial(const MarianConfig& config, std::uint64_t seed);
 
   // The last hidden states of sources, one after the other; offsets as in sequences.h. std::invalid_argument if an id
-  // is not in the table or a sequence is too long. The observer receives "encoder.embeddings", then what transformer.h
+  // is not in the table or a sequence is too long. The observer receives "encoder." and "embedding",
+  // "positions", "embedding_norm" if there is one and "embeddings", the input of the layers; then what transformer.h
   // names.
   Tensor encode(std::span<const std::int32_t> ids, const Tensor& offsets, const EncoderDecoderOptions& options = {},
                 Observer* observer = nullptr) const;
-  // The logits of each target token, given those before it. The observer also receives "decoder.embeddings"
+  // The logits of each target token, given those before it. The observer also receives "decoder." and the same
   // and what transformer.h names.
   Tensor logits(const PairBatch& batch, const EncoderDecoderOptions& options = {},
                 Observer* observer = nullptr) const override;
@@ -122,9 +123,10 @@ class Marian : public EncoderDecoder {
   };
   const Embedding& table_of(const Side& side) const;
   Embedding& table_of(Side& side);
-  // Embeddings of ids, scaled, with their positions, normed. `summed`, if given, keeps what was normed.
+  // Embeddings of ids, scaled, with their positions, normed. `summed`, if given, keeps what was normed; the observer
+  // receives "embedding", "positions" and, if there is a norm, "embedding_norm".
   Tensor embed(const Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
-               Tensor* summed = nullptr) const;
+               Tensor* summed = nullptr, Observer* observer = nullptr) const;
   void embed_backward(Side& side, std::span<const std::int32_t> ids, std::span<const std::int32_t> positions,
                       const Tensor& summed, Tensor& grad);
   // The last hidden states of the decoder.
