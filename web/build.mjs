@@ -3,7 +3,7 @@ import { build } from "esbuild";
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 
-const kMost = 100_000; // bytes
+const kMost = 150_000; // bytes
 
 async function bundled(file, options = {}) {
   const result = await build({

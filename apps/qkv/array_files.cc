@@ -33,6 +33,13 @@ Array& add(Command& command, std::deque<Array>& list, const char* option, const 
   return array;
 }
 
+template <class Array>
+void add_names(const std::deque<Array>& list, std::vector<NamedFile>& files) {
+  for (const ArrayOption& array : list) {
+    for (const std::string& path : array.paths) files.push_back({array.name.c_str(), path});
+  }
+}
+
 }  // namespace
 
 InputArray& ArrayFiles::input(const char* option, const char* help, const Rules& rules) {
@@ -44,14 +51,16 @@ ArrayOption& ArrayFiles::output(const char* option, const char* help, const Rule
 }
 
 void ArrayFiles::check(std::vector<NamedFile> other_inputs, std::vector<NamedFile> other_outputs) const {
-  const auto add_all = [](const auto& list, std::vector<NamedFile>& files) {
-    for (const ArrayOption& array : list) {
-      for (const std::string& path : array.paths) files.push_back({array.name.c_str(), path});
-    }
-  };
-  add_all(inputs_, other_inputs);
-  add_all(outputs_, other_outputs);
+  add_names(inputs_, other_inputs);
+  add_names(outputs_, other_outputs);
   check_outputs(other_inputs, other_outputs);
+}
+
+std::vector<NamedFile> ArrayFiles::names() const {
+  std::vector<NamedFile> files;
+  add_names(inputs_, files);
+  add_names(outputs_, files);
+  return files;
 }
 
 MutableTensorView ArrayFiles::allocate(const std::string& path, const Dims& shape, Dtype dtype) {

@@ -42,6 +42,9 @@ class ArrayFiles {
   // those of other options.
   void check(std::vector<NamedFile> other_inputs, std::vector<NamedFile> other_outputs) const;
 
+  // All that were named, with the options that named them.
+  std::vector<NamedFile> names() const;
+
   // Room for an array to be written; nothing if no file was named.
   MutableTensorView allocate(const std::string& path, const Dims& shape, Dtype dtype);
   MutableTensorView allocate(const ArrayOption& output, const Dims& shape, Dtype dtype) {

@@ -9,6 +9,7 @@
 #include "array_files.h"
 #include "attend_cache.h"
 #include "attend_derivatives.h"
+#include "attend_maps.h"
 #include "attend_outputs.h"
 #include "attend_rules.h"
 #include "commands.h"
@@ -45,12 +46,14 @@ void require_type_of_query(Dtype query, const InputArray& file) {
 class Attend {
  public:
   explicit Attend(Command& command)
-      : files_(command),
+      : command_(command),
+        files_(command),
         query_(files_.input("--query", "queries", required())),
         key_(files_.input("--key", "keys", required())),
         value_(files_.input("--value", "values", required())),
         out_(files_.output("--out", "the output to write, [..., heads, q_len, value_dim]", required())),
         outputs_(command, files_),
+        maps_(command),
         cache_(files_),
         rules_(command, files_),
         derivatives_(command, files_, rules_) {
@@ -70,6 +73,7 @@ class Attend {
     const RowShapes shapes = row_shapes(cache ? cache_.length(pass.key) : rules_.row_length(pass.key));
     const MutableTensorView out = files_.allocate(out_, shapes.with(pass.value.size(-1)), shapes.dtype);
     AttentionExtras extras = outputs_.allocate(files_, shapes);
+    maps_.allocate(shapes, extras);
     Tensor log_sum_exp;  // for the derivatives
     if (derivatives_.asked_for() && !extras.log_sum_exp) {
       log_sum_exp = Tensor::uninitialized(shapes.rows, shapes.dtype);
@@ -88,7 +92,9 @@ class Attend {
     const AttentionReceipt receipt =
         verify_ > 0 ? verify_attention(pass.query, pass.key, pass.value, out, pass.options, verify_)
                     : AttentionReceipt();
+    maps_.draw(command_.line());
     files_.write();
+    maps_.write();
     if (verify_ > 0) {
       fmt::print("{} rows recomputed in double precision: largest error {:.3g}, largest value {:.3g}\n", receipt.rows,
                  receipt.worst_error, receipt.largest_value);
@@ -103,6 +109,9 @@ class Attend {
     std::vector<NamedFile> inputs(tables.begin(), tables.end());
     for (const NamedFile& file : {score.w_query, score.w_key, score.v, score.w}) inputs.push_back(file);
     files_.check(inputs, {gradients.begin(), gradients.end()});
+    for (const NamedFile& file : files_.names()) inputs.push_back(file);
+    inputs.insert(inputs.end(), gradients.begin(), gradients.end());
+    maps_.check(inputs);
     rules_.check();
     derivatives_.check();
   }
@@ -134,10 +143,12 @@ class Attend {
     return shapes;
   }
 
+  Command& command_;
   ArrayFiles files_;
   InputArray &query_, &key_, &value_;
   ArrayOption& out_;
   AttendOutputs outputs_;
+  AttendMaps maps_;
   AttendCache cache_;
   AttendRules rules_;
   AttendDerivatives derivatives_;

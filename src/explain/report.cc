@@ -21,7 +21,12 @@ constexpr std::size_t kLeastPerNumber = 6;  // bytes of a weight in JSON, as a r
 std::string in_script(const std::string& json) {
   std::string text;
   text.reserve(json.size());
-  for (char c : json) text += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  for (std::size_t begin = 0; begin < json.size();) {
+    const std::size_t end = std::min(json.find('<', begin), json.size());
+    text.append(json, begin, end - begin);
+    if (end < json.size()) text += "\\u003c";
+    begin = end + 1;
+  }
   return text;
 }
 
@@ -29,7 +34,8 @@ HeadSurvey without_weights(const HeadSurvey& survey) {
   HeadSurvey bare{.attentions = survey.attentions,
                   .heads = {},
                   .word_alignment = survey.word_alignment,
-                  .word_weights = survey.word_weights};
+                  .word_weights = survey.word_weights,
+                  .sublayers = survey.sublayers};
   for (const HeadSurvey::Entry& entry : survey.heads) {
     bare.heads.push_back(entry);
     bare.heads.back().weights = {};
@@ -166,6 +172,10 @@ void Report::add(const PictureAttention& seen, const TensorView& view) {
   parts_.push_back({.name = "Where the token \"" + seen.token + "\" looks",
                     .json = to_json(seen, view),
                     .tables = report_tables(seen)});
+}
+
+void Report::add(const AttentionMaps& maps) {
+  parts_.push_back({.name = "The attention", .json = to_json(maps), .tables = report_tables(maps)});
 }
 
 std::string Report::html(const std::string& title, const std::string& command) const {

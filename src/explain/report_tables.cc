@@ -7,57 +7,18 @@
 #include <cmath>
 
 #include "core/stop.h"
+#include "explain/html_table.h"
 #include "explain/html_text.h"
 #include "explain/numbers.h"
 
 namespace qkv::inline explaining {
 namespace {
 
-constexpr std::int64_t kMostNumbers = 1 << 16;  // of a table
-constexpr std::int64_t kMostTokens = 64;        // of which every head has a table
+constexpr std::int64_t kMostTokens = 64;  // of which every head has a table
 
 using Names = std::vector<std::string>;
 
-std::string element(const char* tag, const std::string& text) { return fmt::format("<{0}>{1}</{0}>", tag, text); }
-std::string heading(const std::string& text) { return element("h3", html_text(text)) + "\n"; }
-std::string cell(double value) { return element("td", fixed_text(value, 5)); }
-
-std::string row_head(const std::string& name) { return "<th scope=\"row\"><bdi>" + html_text(name) + "</bdi></th>"; }
-
-std::string column_heads(const Names& names, bool after_rows) {
-  if (names.empty()) return "";
-  std::string row = after_rows ? "<td></td>" : "";
-  for (const std::string& name : names) row += "<th scope=\"col\"><bdi>" + html_text(name) + "</bdi></th>";
-  return element("tr", row) + "\n";
-}
-
-// Rank 1 is a row; of rank 3 each matrix has a table.
-std::string table(const std::string& name, const TensorView& values, const Names& rows = {},
-                  const Names& columns = {}) {
-  if (values.element_count() > kMostNumbers) {
-    return element("p",
-                   html_text(fmt::format("{} has {} numbers, too many for a table.", name, values.element_count()))) +
-           "\n";
-  }
-  if (values.rank() == 3) {
-    std::string tables;
-    for (std::int64_t i = 0; i < values.size(0); ++i) {
-      tables += table(fmt::format("{} [{}]", name, i + 1), values.select(0, i), rows, columns);
-    }
-    return tables;
-  }
-  const bool is_row = values.rank() == 1;
-  const std::int64_t height = is_row ? 1 : values.size(0), width = values.size(is_row ? 0 : 1);
-  const bool has_rows = !is_row && std::ssize(rows) == height;
-  std::string text = "<table>" + element("caption", html_text(name)) + "\n";
-  if (std::ssize(columns) == width) text += column_heads(columns, has_rows);
-  for (std::int64_t i = 0; i < height; ++i) {
-    std::string row = has_rows ? row_head(rows[static_cast<std::size_t>(i)]) : "";
-    for (std::int64_t j = 0; j < width; ++j) row += cell(is_row ? values.at<double>({j}) : values.at<double>({i, j}));
-    text += element("tr", row) + "\n";
-  }
-  return text + "</table>\n";
-}
+std::string heading(const std::string& text) { return html_element("h3", html_text(text)) + "\n"; }
 
 constexpr std::array<const char*, 7> kMeasures = {"entropy", "distance", "first",     "previous",
                                                   "next",    "itself",   "separators"};
@@ -66,7 +27,7 @@ std::string measure_cells(const HeadSummary& summary) {
   std::string cells;
   for (double value : {summary.entropy, summary.distance, summary.first, summary.previous, summary.next, summary.itself,
                        summary.separators}) {
-    cells += cell(value);
+    cells += html_cell(value);
   }
   return cells;
 }
@@ -76,23 +37,24 @@ std::string head_name(const HeadIndex& index) { return fmt::format("layer {}, he
 std::string measures(const HeadSurvey& survey, std::size_t site) {
   Names names(kMeasures.begin(), kMeasures.end());
   names.insert(names.end(), {"value norm", "pattern"});
-  std::string text = "<table>" + element("caption", "Means over the queries; entropy in nats, distance in tokens") +
-                     "\n" + column_heads(names, true);
+  std::string text = "<table>" +
+                     html_element("caption", "Means over the queries; entropy in nats, distance in tokens") + "\n" +
+                     html_column_heads(names, true);
   for (const HeadSurvey::Entry& entry : survey.heads) {
     if (entry.index.site != site) continue;
-    text += element("tr", row_head(head_name(entry.index)) + measure_cells(entry.summary) + cell(entry.value_norm) +
-                              element("td", name_of(entry.pattern))) +
+    text += html_element("tr", html_row_head(head_name(entry.index)) + measure_cells(entry.summary) +
+                                   html_cell(entry.value_norm) + html_element("td", name_of(entry.pattern))) +
             "\n";
   }
   return text + "</table>\n";
 }
 
 std::string written(const Alignment& alignment) {
-  std::string text = "<table>" + element("caption", "Tokens written, and the most probable instead") + "\n";
+  std::string text = "<table>" + html_element("caption", "Tokens written, and the most probable instead") + "\n";
   for (const WrittenToken& token : alignment.written) {
-    std::string row = row_head(token.token) + cell(token.probability);
-    for (const TokenProbability& one : token.candidates) row += row_head(one.token) + cell(one.probability);
-    text += element("tr", row) + "\n";
+    std::string row = html_row_head(token.token) + html_cell(token.probability);
+    for (const TokenProbability& one : token.candidates) row += html_row_head(one.token) + html_cell(one.probability);
+    text += html_element("tr", row) + "\n";
   }
   return text + "</table>\n";
 }
@@ -108,9 +70,9 @@ std::string report_tables(const Explanation& explanation) {
       for (const Line& line : block.lines) {
         std::string words;
         for (const Span& span : line) words += span.text;
-        text += element("p", html_text(words)) + "\n";
+        text += html_element("p", html_text(words)) + "\n";
       }
-      for (const Quantity& one : block.quantities) text += table(one.name, one.values, one.rows, one.columns);
+      for (const Quantity& one : block.quantities) text += html_table(one.name, one.values, one.rows, one.columns);
     }
   }
   return text;
@@ -122,12 +84,12 @@ std::string report_tables(const HeadSurvey& survey) {
   for (const AttentionSequence& sequence : sequences) {
     std::string tokens;
     for (const std::string& token : sequence.tokens) tokens += " <bdi>" + html_text(token) + "</bdi>";
-    text += element("p", html_text(sequence.caption) + tokens) + "\n";
+    text += html_element("p", html_text(sequence.caption) + tokens) + "\n";
   }
   if (alignment && survey.word_weights.element_count() > 0) {
     const Names &targets = alignment->target.words, &sources = alignment->source.words;
-    text += table("Which words each word was made from", survey.word_alignment, targets, sources);
-    text += table("Which words attend to which", survey.word_weights, targets, sources);
+    text += html_table("Which words each word was made from", survey.word_alignment, targets, sources);
+    text += html_table("Which words attend to which", survey.word_weights, targets, sources);
   }
   if (alignment) text += written(*alignment);
   for (std::size_t s = 0; s < sites.size(); ++s) {
@@ -137,34 +99,34 @@ std::string report_tables(const HeadSurvey& survey) {
     if (std::ssize(queries) > kMostTokens || std::ssize(keys) > kMostTokens) continue;
     for (const HeadSurvey::Entry& entry : survey.heads) {
       if (entry.index.site != s || entry.weights.element_count() == 0) continue;
-      text += table("weights, " + head_name(entry.index), entry.weights, queries, keys);
+      text += html_table("weights, " + head_name(entry.index), entry.weights, queries, keys);
     }
   }
   return text;
 }
 
 std::string report_tables(const HeadTrace& trace) {
-  std::string text = table("query", trace.query, trace.tokens) + table("key", trace.key, trace.keys) +
-                     table("value", trace.value, trace.keys);
+  std::string text = html_table("query", trace.query, trace.tokens) + html_table("key", trace.key, trace.keys) +
+                     html_table("value", trace.value, trace.keys);
   for (const auto& [name, tensor] :
        {std::pair("scores", &trace.scores), std::pair("logits", &trace.logits), std::pair("weights", &trace.weights),
         std::pair("weight times length of the value", &trace.value_norms)}) {
-    text += table(name, *tensor, trace.tokens, trace.keys);
+    text += html_table(name, *tensor, trace.tokens, trace.keys);
   }
-  text += table("output", trace.output, trace.tokens);
-  return text + "<table>" + element("caption", "Means over the queries") + "\n" +
-         column_heads({kMeasures.begin(), kMeasures.end()}, false) + element("tr", measure_cells(trace.summary)) +
-         "</table>\n";
+  text += html_table("output", trace.output, trace.tokens);
+  return text + "<table>" + html_element("caption", "Means over the queries") + "\n" +
+         html_column_heads({kMeasures.begin(), kMeasures.end()}, false) +
+         html_element("tr", measure_cells(trace.summary)) + "</table>\n";
 }
 
 std::string report_tables(const TokenMeasures& measures) {
   const auto& [sequences, sites, input, alignment, left_out] = measures.attentions;
   const auto rows = [](const std::vector<MeasuredBy>& by, const std::string& name, const Names& columns) {
-    std::string text = "<table>" + element("caption", html_text(name)) + "\n" + column_heads(columns, true);
+    std::string text = "<table>" + html_element("caption", html_text(name)) + "\n" + html_column_heads(columns, true);
     for (const MeasuredBy& one : by) {
-      std::string row = row_head(qkv::name_of(one.measure));
-      for (const double value : one.values) row += cell(value);
-      text += element("tr", row) + "\n";
+      std::string row = html_row_head(qkv::name_of(one.measure));
+      for (const double value : one.values) row += html_cell(value);
+      text += html_element("tr", row) + "\n";
     }
     return text + "</table>\n";
   };
@@ -181,10 +143,10 @@ std::string report_tables(const TokenMeasures& measures) {
 }
 
 std::string report_tables(const PictureAttention& seen) {
-  std::string text = table("Rollout through all layers", seen.rollout);
+  std::string text = html_table("Rollout through all layers", seen.rollout);
   for (const PictureAttention::Head& head : seen.heads) {
-    text += table(fmt::format("{}; to the class token {}", head_name(head.index), fixed_text(head.to_class, 5)),
-                  head.patches);
+    text += html_table(fmt::format("{}; to the class token {}", head_name(head.index), fixed_text(head.to_class, 5)),
+                       head.patches);
   }
   return text;
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "qkv/explain/attention_maps.h"
 #include "qkv/explain/explain.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
@@ -15,5 +16,6 @@ std::string report_tables(const HeadSurvey& survey);
 std::string report_tables(const HeadTrace& trace);
 std::string report_tables(const TokenMeasures& measures);
 std::string report_tables(const PictureAttention& seen);
+std::string report_tables(const AttentionMaps& maps);
 
 }  // namespace qkv::inline explaining

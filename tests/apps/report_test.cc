@@ -1,6 +1,7 @@
 // --html of explain and translate: every kind becomes a file, and what would lose data is refused.
 #include <nlohmann/json.hpp>
 
+#include "apps/attend.h"
 #include "apps/tiny_bert.h"
 
 namespace qkv::test {
@@ -99,6 +100,45 @@ TEST(ReportFile, WritesNothingHalf) {
   EXPECT_EQ(outcome.code, 4) << outcome.err;
   EXPECT_EQ(contents(folder / "a.html"), "older");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a.html"});
+}
+
+class AttendReport : public Attend {};
+
+TEST_F(AttendReport, HoldsEveryWeightOfShortInputs) {
+  save_worked_example<float>();
+  expect_success(attend({"--scale", "1", "--html", folder_ / "a.html"}));
+  const Json maps = data_in(folder_ / "a.html").at("explanations").at(0);
+  EXPECT_EQ(maps.at("kind"), "maps");
+  EXPECT_EQ(maps.at("whole"), true);
+  EXPECT_EQ(maps.at("heads").at(0).at("rows").size(), 3u);
+  EXPECT_NE(contents(folder_ / "a.html").find("<td>0.98201</td>"), std::string::npos);
+}
+
+TEST_F(AttendReport, KeepsWhatIsAskedFor) {
+  const std::vector<float> numbers(100, 1);
+  for (const char* name : {"q.npy", "k.npy", "v.npy"}) save<float>(name, {100, 1}, numbers);
+  expect_success(attend({"--html", folder_ / "a.html", "--keep", "0.0", "--keep-rows", "5,99"}));
+  const Json head = data_in(folder_ / "a.html").at("explanations").at(0).at("heads").at(0);
+  EXPECT_EQ(head.at("top").at("count"), 32);
+  EXPECT_EQ(head.at("rows").at(1).at("query"), 99);
+}
+
+TEST_F(AttendReport, RefusesAndWritesNothing) {
+  save_worked_example<float>();
+  const std::string html = folder_ / "a.html";
+  for (const auto& [options, line] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--html", folder_ / "o.npy"}, "is also the file of --out"},
+           {{"--html", folder_ / "q.npy"}, "is also the file of --query"},
+           {{"--keep", "0.0"}, "--keep requires --html"},
+           {{"--html", html, "--keep", "7"}, "--keep: \"7\" must be two numbers, BATCH.HEAD"},
+           {{"--html", html, "--keep", "0.9"}, "there is no head 0.9 to keep"},
+           {{"--html", html, "--keep", "0.0", "--keep-rows", "3"}, "there is no row 3 to keep"},
+           {{"--html", html, "--block-weights", folder_ / "b.npy"}, "cannot be combined with"}}) {
+    const Outcome outcome = attend(options);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_NE(outcome.err.find(line), std::string::npos) << outcome.err;
+    EXPECT_EQ(folder_.names(), (std::vector<std::string>{"k.npy", "q.npy", "v.npy"}));
+  }
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // What the reader looks at, as the fragment of the page's address: #view=heads&head=1.0&token=3.
 
-export const kViews = ["steps", "heads", "head", "translation", "token", "picture"] as const;
+export const kViews = ["steps", "heads", "head", "translation", "token", "picture", "maps"] as const;
 export type View = (typeof kViews)[number];
 export const kShows = ["map", "lines", "row"] as const;
 export type Show = (typeof kShows)[number];
@@ -19,6 +19,7 @@ export interface Address {
   words: boolean; // pieces of words are joined
   sort: string; // "place" or a measure
   numbers: boolean;
+  at: string; // of a large map what is seen: "ZOOM,X,Y"
 }
 
 export const kStart: Address = {
@@ -35,6 +36,7 @@ export const kStart: Address = {
   words: false,
   sort: "place",
   numbers: true,
+  at: "",
 };
 
 function whole(text: string, otherwise: number): number {
@@ -62,6 +64,7 @@ export function parse_address(fragment: string): Address {
     words: text("words") === "1",
     sort: text("sort") || "place",
     numbers: text("numbers") !== "0",
+    at: /^[\d.]+,[\d.]+,[\d.]+$/.test(text("at")) ? text("at") : "",
   };
 }
 
@@ -71,7 +74,7 @@ export function format_address(address: Address): string {
     const value = address[name];
     if (value === kStart[name]) continue;
     const text = typeof value === "boolean" ? (value ? "1" : "0") : String(value);
-    parts.push(`${name}=${encodeURIComponent(text).replace(/%3A/g, ":")}`);
+    parts.push(`${name}=${encodeURIComponent(text).replace(/%3A/g, ":").replace(/%2C/g, ",")}`);
   }
   return `#${parts.join("&")}`;
 }

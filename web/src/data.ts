@@ -4,6 +4,7 @@ import { Fault, type Json } from "./check";
 import type { Explanation, Report } from "./explanation";
 import { head_of, picture_of } from "./read_head";
 import { heads_of } from "./read_heads";
+import { maps_of } from "./read_maps";
 import { steps_of } from "./read_steps";
 import { give_measures, token_of } from "./read_token";
 
@@ -25,6 +26,7 @@ const kKinds: Record<string, (value: Json) => Explanation> = {
   head: head_of,
   token: token_of,
   picture: picture_of,
+  maps: maps_of,
 };
 
 function explanation_of(value: unknown): Explanation {

@@ -158,7 +158,34 @@ export interface Picture extends Common {
   heads: PictureHead[];
   pixels: number[][][];
 }
-export type Explanation = Steps | Heads | Head | Token | Picture;
+// Means over blocks, as bytes in base64: tiles of a level, row by row.
+export interface MapLevel {
+  rows: number;
+  columns: number;
+  largest: number;
+  tiles: string[];
+}
+// Numbers in base64, as are those below.
+export interface KeptRow {
+  query: number;
+  weights: string;
+}
+export interface MapHead {
+  batch: number;
+  head: number;
+  levels: MapLevel[]; // the finest first
+  top: { count: number; keys: string; weights: string } | null;
+  rows: KeptRow[];
+}
+export interface Maps extends Common {
+  kind: "maps";
+  queries: number;
+  keys: number;
+  tile: number; // rows and columns of a tile, at most
+  whole: boolean; // every weight is kept
+  heads: MapHead[];
+}
+export type Explanation = Steps | Heads | Head | Token | Picture | Maps;
 
 export interface Report {
   title: string;

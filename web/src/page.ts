@@ -6,6 +6,7 @@ import type { Explanation, Report } from "./explanation";
 import { head_view } from "./head";
 import { heads_view } from "./heads";
 import { short } from "./map";
+import { maps_view } from "./maps";
 import { picture_view } from "./picture";
 import { save_csv, save_png, save_svg } from "./save";
 import type { Screen, Shown } from "./screen";
@@ -20,6 +21,7 @@ const kTitles: Record<View, string> = {
   translation: "Translation",
   token: "Token",
   picture: "Picture",
+  maps: "Map",
 };
 
 export function views_of(explanation: Explanation): View[] {
@@ -42,6 +44,8 @@ function shown_of(view: View, explanation: Explanation, screen: Screen): Shown {
       return token_view(explanation);
     case "picture":
       return picture_view(explanation, screen);
+    case "maps":
+      return maps_view(explanation, screen);
     case "heads":
       return view === "translation" && explanation.translation
         ? translation_view(explanation, explanation.translation, screen)

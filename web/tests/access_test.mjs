@@ -30,6 +30,7 @@ const kViews = [
   ["head", ""],
   ["token", ""],
   ["picture", "#key=1"],
+  ["maps", "#head=0.1&token=7&at=3,0.3,0.2"],
   ["all", "#of=0&view=heads"],
 ];
 const report_for = (name) =>

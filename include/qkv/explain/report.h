@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/explain/attention_maps.h"
 #include "qkv/explain/explain.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
@@ -28,6 +29,7 @@ class Report {
   void add(const HeadTrace& trace, std::optional<std::int64_t> token = {});
   void add(const TokenMeasures& measures);
   void add(const PictureAttention& seen, const TensorView& view);
+  void add(const AttentionMaps& maps);  // after the call that wrote them
 
   // At most kLargestReport bytes: the largest tables go first, then the weights of all heads, then whole explanations;
   // the report says which. `command` is what writes it again.

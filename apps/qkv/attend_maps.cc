@@ -1,0 +1,60 @@
+// Declares what a report of `attend` keeps, and writes it.
+#include "attend_maps.h"
+
+#include <fmt/format.h>
+
+#include "qkv/files.h"
+
+namespace qkv::app {
+namespace {
+
+MapHead parse_head(const std::string& text) {
+  const std::size_t point = text.find('.');
+  const auto batch = parse_whole(text.substr(0, point));
+  const auto head = point == std::string::npos ? std::nullopt : parse_whole(text.substr(point + 1));
+  if (!batch || !head) {
+    throw UsageError("--keep", "\"" + text + "\" must be two numbers, BATCH.HEAD, 0.2 for head 2 without a batch");
+  }
+  return {*batch, *head};
+}
+
+}  // namespace
+
+AttendMaps::AttendMaps(Command& command) {
+  command.add({html_option(report_, excludes("--block-weights", "--top-keys", "--row-weights", "--offsets-query",
+                                             "--offsets-key")),
+               {"--keep", comma_list(keep_, "BATCH.HEAD"),
+                "with --html, of more than 64 queries or keys: the heads, up to 4, of which each query's 32 strongest "
+                "keys are kept",
+                needs("--html")},
+               {"--keep-rows", comma_list(keep_rows_, "N"),
+                "of these heads: the queries, up to 16, of which all weights are kept", needs("--keep")}});
+}
+
+void AttendMaps::check(const std::vector<NamedFile>& files) const { report_.check(files); }
+
+void AttendMaps::allocate(const RowShapes& shapes, AttentionExtras& extras) {
+  if (!report_.wanted()) return;
+  AttentionMapsOptions options{.keep_rows = keep_rows_};
+  for (const std::string& head : keep_) options.keep.push_back(parse_head(head));
+  maps_.emplace(shapes.rows, shapes.length, shapes.dtype, options);
+  const AttentionExtras own = maps_->extras();
+  extras.block_weights = own.block_weights;
+  extras.top_keys = own.top_keys;
+  extras.top_weights = own.top_weights;
+  extras.rows = own.rows;
+  extras.row_weights = own.row_weights;
+}
+
+void AttendMaps::draw(const std::string& command) {
+  if (!maps_) return;
+  report_.report.add(*maps_);
+  text_ =
+      report_.report.html(fmt::format("Attention of {} queries to {} keys", maps_->queries(), maps_->keys()), command);
+}
+
+void AttendMaps::write() const {
+  if (maps_) write_file(report_.path, text_);
+}
+
+}  // namespace qkv::app

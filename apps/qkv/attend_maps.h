@@ -1,0 +1,34 @@
+// attend --html: the weights as a report, of long inputs as averages over blocks (qkv/explain/attention_maps.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attend_outputs.h"
+#include "qkv/explain/attention_maps.h"
+#include "report_file.h"
+
+namespace qkv::app {
+
+class AttendMaps {
+ public:
+  explicit AttendMaps(Command& command);
+
+  // UsageError or IoError for a report that would lose one of these files or could not be written.
+  void check(const std::vector<NamedFile>& files) const;
+  // Adds what the report needs to what attention() writes; nothing if none is wanted.
+  void allocate(const RowShapes& shapes, AttentionExtras& extras);
+  // Once attention() is done.
+  void draw(const std::string& command);
+  void write() const;
+
+ private:
+  ReportFile report_{};
+  std::vector<std::string> keep_{};  // "BATCH.HEAD"
+  std::vector<std::int64_t> keep_rows_{};
+  std::optional<AttentionMaps> maps_{};
+  std::string text_{};
+};
+
+}  // namespace qkv::app

@@ -1,0 +1,86 @@
+// Builds pyramids of block averages.
+#include "explain/pyramid.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace qkv::inline explaining {
+namespace {
+
+constexpr std::int64_t kCoarsest = 64;
+
+std::int64_t halved(std::int64_t size) { return (size + 1) / 2; }
+
+// Numbers in each of `parts` equal parts.
+std::vector<double> sizes_of_parts(std::int64_t parts, std::int64_t count) {
+  std::vector<double> sizes(static_cast<std::size_t>(parts));
+  for (std::int64_t i = 0; i < count; ++i) sizes[static_cast<std::size_t>(i * parts / count)] += 1;
+  return sizes;
+}
+
+std::vector<double> halved(const std::vector<double>& sizes) {
+  std::vector<double> sums((sizes.size() + 1) / 2);
+  for (std::size_t i = 0; i < sizes.size(); ++i) sums[i / 2] += sizes[i];
+  return sums;
+}
+
+}  // namespace
+
+std::vector<PyramidLevel> pyramid_of(const TensorView& blocks, std::int64_t queries, std::int64_t keys) {
+  std::vector<PyramidLevel> levels(1);
+  levels[0] = {.rows = blocks.size(0), .columns = blocks.size(1)};
+  const Tensor exact = convert(blocks, Dtype::f64);
+  levels[0].means.assign(exact.data<double>(), exact.data<double>() + exact.element_count());
+  std::vector<double> heights = sizes_of_parts(blocks.size(0), queries), widths = sizes_of_parts(blocks.size(1), keys);
+  while (std::max(levels.back().rows, levels.back().columns) > kCoarsest) {
+    const PyramidLevel& fine = levels.back();
+    PyramidLevel coarse{.rows = halved(fine.rows), .columns = halved(fine.columns)};
+    coarse.means.resize(static_cast<std::size_t>(coarse.rows * coarse.columns));
+    const double* mean = fine.means.data();
+    for (std::int64_t i = 0; i < fine.rows; ++i) {
+      double* sum = coarse.means.data() + i / 2 * coarse.columns;
+      const double height = heights[static_cast<std::size_t>(i)];
+      for (std::int64_t j = 0; j < fine.columns; ++j) {
+        sum[j / 2] += height * widths[static_cast<std::size_t>(j)] * *mean++;
+      }
+    }
+    heights = halved(heights);
+    widths = halved(widths);
+    double* sum = coarse.means.data();
+    for (const double height : heights) {
+      for (const double width : widths) *sum++ /= height * width;
+    }
+    levels.push_back(std::move(coarse));
+  }
+  return levels;
+}
+
+double largest_mean(const PyramidLevel& level) {
+  double largest = 0;
+  for (const double mean : level.means) {
+    if (std::isfinite(mean)) largest = std::max(largest, mean);
+  }
+  return largest;
+}
+
+std::string bytes_of(const PyramidLevel& level, double largest) {
+  std::string bytes;
+  bytes.reserve(level.means.size());
+  for (const double mean : level.means) {
+    const double share = largest > 0 ? std::min(mean / largest, 1.0) : 0;
+    bytes += static_cast<char>(std::isfinite(mean) ? static_cast<int>(254 * std::sqrt(share) + 0.5) : kNoNumber);
+  }
+  return bytes;
+}
+
+std::int64_t pyramid_cells(std::int64_t rows, std::int64_t columns) {
+  std::int64_t cells = rows * columns;
+  while (std::max(rows, columns) > kCoarsest) {
+    rows = halved(rows);
+    columns = halved(columns);
+    cells += rows * columns;
+  }
+  return cells;
+}
+
+}  // namespace qkv::inline explaining
