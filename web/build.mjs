@@ -3,7 +3,7 @@ import { build } from "esbuild";
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 
-const kMost = 150_000; // bytes
+const kMost = 200_000; // bytes
 
 async function bundled(file, options = {}) {
   const result = await build({
@@ -22,11 +22,14 @@ async function bundled(file, options = {}) {
 
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
-const script = (await bundled("src/main.ts", { format: "iife" })).replaceAll("</script", "<\\/script");
+const worker = await bundled("src/live/worker.ts", { format: "iife" });
+const define = { QKV_WORKER: JSON.stringify(worker) };
+const script = (await bundled("src/main.ts", { format: "iife", define })).replaceAll("</script", "<\\/script");
 const style = await bundled("src/page.css", { target: "esnext" });
 const policy = [
   "default-src 'none'",
-  `script-src ${hash(script)}`,
+  `script-src ${hash(script)} 'wasm-unsafe-eval'`,
+  "worker-src blob:",
   `style-src ${hash(style)}`,
   "img-src data: blob:",
   "base-uri 'none'",
@@ -37,7 +40,7 @@ const parts = { policy, style, script };
 const page = readFileSync("src/page.html", "utf8").replace(/\{\{(\w+)\}\}/g, (_, name) => parts[name]);
 if (Buffer.byteLength(page) > kMost)
   throw new Error(`the page has ${Buffer.byteLength(page)} bytes, more than ${kMost}`);
-for (const mark of ["<!--qkv:title-->", "<!--qkv:report-->", "<!--qkv:data-->"]) {
+for (const mark of ["<!--qkv:title-->", "<!--qkv:report-->", "<!--qkv:data-->", "<!--qkv:engine-->"]) {
   if (page.split(mark).length !== 2) throw new Error(`the page must have ${mark} once`);
 }
 

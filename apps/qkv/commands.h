@@ -16,5 +16,6 @@ void add_plan(Command& program);
 void add_tokenizer(Command& program);
 void add_train(Command& program);
 void add_translate(Command& program);
+void add_web(Command& program);
 
 }  // namespace qkv::app

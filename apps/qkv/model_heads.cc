@@ -138,7 +138,9 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
   return form.json ? to_json(seen, covered) + "\n" : to_text(seen, covered, form.style);
 }
 
-std::string explained_by_kind(const ModelOptions& options, const ExplanationForm& form) {
+}  // namespace
+
+std::string explain_model(const ModelOptions& options, const ExplanationForm& form) {
   if (!options.image.empty()) return explained_picture(options, form);
   if (Vit::is_in(options.folder)) throw UsageError("--text", "the model reads pictures; give --image");
   if (EncoderDecoder::is_in(options.folder)) {
@@ -157,8 +159,6 @@ std::string explained_by_kind(const ModelOptions& options, const ExplanationForm
   const auto encoded = [&](const LeftOut& some) { return EncodedText(model, text, {.stop = interruption()}, some); };
   return explained(without_left_out(options, encoded), options, form);
 }
-
-}  // namespace
 
 std::vector<Option> model_options(ModelOptions& options) {
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
@@ -214,7 +214,7 @@ std::string explain_model(const Command& command, const ModelOptions& options, c
   std::vector<NamedFile> files = model_files(options.folder);
   files.push_back({"--image", options.image});
   form.report.check(files, {"--svg", form.svg});
-  const std::string text = explained_by_kind(options, form);
+  const std::string text = explain_model(options, form);
   const bool picture = !options.image.empty();
   form.report.write(
       picture ? "Where a Vision Transformer looks: " + std::filesystem::path(options.image).filename().string()

@@ -31,6 +31,9 @@ struct ExplanationForm {
   ReportFile& report;
 };
 
+// The explanation of what the model reads, as text or JSON; the report, if one is wanted, has it then.
+std::string explain_model(const ModelOptions& options, const ExplanationForm& form);
+
 // What the command prints; it writes the report, if one is wanted. UsageError for an option of the other explanations.
 std::string explain_model(const Command& command, const ModelOptions& options, const ExplanationForm& form);
 

@@ -43,7 +43,7 @@ struct TextPair {
 std::vector<TextPair> read_pairs(const std::string& path);
 
 // Bytes of a regular file; `limit` bounds them (FormatError beyond).
-std::string read_file(const std::string& path, std::size_t limit = std::size_t{1} << 40);
+std::string read_file(const std::string& path, std::uint64_t limit = std::uint64_t{1} << 40);
 void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace qkv

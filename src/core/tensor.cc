@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "core/float_environment.h"
@@ -185,7 +186,9 @@ void Tensor::Free::operator()(std::byte* data) const { ::operator delete[](data,
 
 Tensor Tensor::uninitialized(const Dims& shape, Dtype dtype) {
   Tensor tensor;
-  const auto bytes = static_cast<std::size_t>(qkv::element_count(shape)) * size_of(dtype);
+  const auto elements = static_cast<std::uint64_t>(qkv::element_count(shape));
+  if (elements > std::numeric_limits<std::size_t>::max() / size_of(dtype)) throw std::bad_alloc();
+  const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(dtype);
   tensor.data_.reset(static_cast<std::byte*>(::operator new[](std::max<std::size_t>(bytes, 1), kAlignment)));
   prefer_large_pages(tensor.data_.get(), bytes);
   tensor.dtype_ = dtype;

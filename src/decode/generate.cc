@@ -78,7 +78,7 @@ void forbid_repeats(std::span<const std::int32_t> written, const GenerateOptions
   std::vector<std::int32_t> all{options.start};
   all.insert(all.end(), written.begin(), written.end());
   const std::int64_t before = options.no_repeat_ngram - 1;  // tokens of an n-gram but the last
-  for (auto last = all.begin() + std::min(before, std::ssize(all)); last != all.end(); ++last) {
+  for (auto last = all.begin() + std::min<std::int64_t>(before, std::ssize(all)); last != all.end(); ++last) {
     if (std::equal(last - before, last, all.end() - before)) forbid(*last);
   }
 }

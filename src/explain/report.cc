@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/refuse.h"
+#include "explain/base64.h"
 #include "explain/html_text.h"
 #include "explain/json_object.h"
 #include "explain/report_page.h"
@@ -178,6 +180,22 @@ void Report::add(const AttentionMaps& maps) {
   parts_.push_back({.name = "The attention", .json = to_json(maps), .tables = report_tables(maps)});
 }
 
+void Report::add(const PageEngine& engine) {
+  OrderedJson files = OrderedJson::object();
+  for (const auto& [path, bytes] : engine.files) append_base64((files[path] = "").get_ref<std::string&>(), bytes);
+  engine_ = "<script type=\"text/plain\" id=\"engine\">";
+  append_base64(engine_, engine.module);
+  engine_ += "</script>\n";
+  if (!files.empty()) {
+    engine_ += "<script type=\"application/json\" id=\"model\">" + in_script(json_text(files)) + "</script>\n";
+  }
+  const std::size_t size = engine_.size() + report_page().size();
+  if (size > kLargestReport) {
+    refuse("report", "the engine and its files take {:.1f} MB of a page, which holds at most {:.1f} MB",
+           static_cast<double>(size) / 1e6, static_cast<double>(kLargestReport) / 1e6);
+  }
+}
+
 std::string Report::html(const std::string& title, const std::string& command) const {
   Contents contents;
   for (const Part& part : parts_) {
@@ -186,12 +204,13 @@ std::string Report::html(const std::string& title, const std::string& command) c
   }
   while (true) {
     std::string text;
-    if (contents.size() <= kLargestReport) {
+    if (contents.size() + engine_.size() <= kLargestReport) {
       std::string_view page = report_page();
       // The marks in the order of the page.
       for (const auto& [mark, part] : {std::pair<std::string_view, std::string>("<!--qkv:title-->", html_text(title)),
                                        {"<!--qkv:report-->", tables_of(contents, title)},
-                                       {"<!--qkv:data-->", data_of(contents, title, command)}}) {
+                                       {"<!--qkv:data-->", data_of(contents, title, command)},
+                                       {"<!--qkv:engine-->", engine_}}) {
         const std::size_t at = page.find(mark);
         text.append(page.substr(0, at)).append(part);
         page.remove_prefix(at + mark.size());

@@ -77,7 +77,7 @@ void FileSource::advance(std::uint64_t count) {
 
 }  // namespace io
 
-std::string read_file(const std::string& path, std::size_t limit) {
+std::string read_file(const std::string& path, std::uint64_t limit) {
   io::FileSource source(path);
   if (source.remaining() > limit) {
     throw FormatError(fmt::format("{}: {} bytes exceed the limit of {}", path, source.remaining(), limit));

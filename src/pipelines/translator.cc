@@ -83,8 +83,8 @@ std::optional<Tokenizer> load_if_there(const std::string& path, std::int64_t voc
 Translator Translator::load(const std::string& folder, WeightStorage storage) {
   const EncoderDecoderTokens tokens = EncoderDecoder::check(folder);
   std::optional<Tokenizer> tokenizer = load_if_there(folder + "/tokenizer.json", tokens.vocab);
-  const std::string target_path = tokens.target_vocab > 0 ? folder + "/target_tokenizer.json" : "";
-  std::optional<Tokenizer> target = load_if_there(target_path, tokens.target_vocab);
+  std::optional<Tokenizer> target;
+  if (tokens.target_vocab > 0) target = load_if_there(folder + "/target_tokenizer.json", tokens.target_vocab);
   auto [defaults, unsure_below] = read_generation(folder, tokens.output_vocab());
   defaults.max_length = std::min(defaults.max_length, tokens.positions);
   return Translator(folder, EncoderDecoder::load(folder, storage), std::move(tokenizer), std::move(target),

@@ -48,6 +48,7 @@ constexpr KnownTarget kKnown[] = {{"amx", HWY_AVX3, /*has_tiles=*/true},
                                   {"avx2", HWY_AVX2},
                                   {"sse4", HWY_SSE4},
                                   {"neon", HWY_NEON},
+                                  {"wasm", HWY_WASM},
                                   {"portable", HWY_SCALAR}};
 
 bool is_usable(const KnownTarget& target) {

@@ -1,6 +1,6 @@
 // What the reader looks at, as the fragment of the page's address: #view=heads&head=1.0&token=3.
 
-export const kViews = ["steps", "heads", "head", "translation", "token", "picture", "maps"] as const;
+export const kViews = ["steps", "heads", "head", "translation", "token", "picture", "maps", "training"] as const;
 export type View = (typeof kViews)[number];
 export const kShows = ["map", "lines", "row"] as const;
 export type Show = (typeof kShows)[number];

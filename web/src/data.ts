@@ -37,6 +37,17 @@ function explanation_of(value: unknown): Explanation {
   return read(object);
 }
 
+// One explanation, as a command prints it. Throws Fault.
+export function read_explanation(text: string): Explanation {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Fault("The answer of the engine is cut off or broken.");
+  }
+  return explanation_of(value);
+}
+
 // The report of a page. Throws Fault; an explanation that is broken is left out, and named.
 export function read_report(text: string): Report {
   let value: unknown;

@@ -5,6 +5,7 @@ import { type Attention, type HeadEntry, type Heads, kMeasures, type Measure, ty
 import { command_with } from "./command";
 import { heat_image } from "./grid";
 import { large_head } from "./large_head";
+import { head_button, text_tools } from "./live/text_tools";
 import { largest, number_text, share_text } from "./numbers";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
@@ -124,6 +125,12 @@ function legend(screen: Screen): TemplateResult {
 
 const kOption = (name: string): string => name.replaceAll("_", "-");
 
+// Of `qkv explain`, to show this head alone.
+function head_options(heads: Heads, attention: Attention, head: HeadEntry): string[] {
+  const site = heads.attentions.length > 1 ? ["--attention", kOption(attention.name)] : [];
+  return [...site, "--layer", String(head.layer), "--head", String(head.head)];
+}
+
 export function heads_view(heads: Heads, screen: Screen): Shown {
   const { address } = screen;
   const attention =
@@ -135,7 +142,8 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
   const large = head.weights ? large_head(head.weights, attention.queries, attention.keys, title, screen) : null;
   const by_place = measure === null && attention.all.length === attention.layers * attention.heads;
 
-  const body = html` ${heads.sequences.map(
+  const body = html` ${screen.live ? text_tools(heads, screen.live) : nothing}
+    ${heads.sequences.map(
       (one) =>
         html`<p class="sequence">
           <span class="about">${one.caption.trim()}</span> ${one.tokens.map(
@@ -184,11 +192,10 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
           ? nothing
           : html`<p class="hint">By its weights a head of the kind <strong>${head.pattern}</strong>.</p>`}
         ${large ? large.body : html`<p class="hint">Its weights were not kept: <code>--weights</code> keeps them.</p>`}
-        ${measures(head, attention)}
+        ${measures(head, attention)} ${head_button(heads, head_options(heads, attention, head), screen.live)}
       </section>
     </div>`;
   const names = attention.all.map(id_of);
-  const site = heads.attentions.length > 1 ? ` --attention ${kOption(attention.name)}` : "";
   return {
     body,
     name: `head-${head.layer}-${head.head}`,
@@ -205,6 +212,6 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
     ],
     picture: () => large?.picture ?? null,
     command: (report) =>
-      command_with(report, `${site} --layer ${head.layer} --head ${head.head}`, heads.translation?.source_text ?? ""),
+      command_with(report, ` ${head_options(heads, attention, head).join(" ")}`, heads.translation?.source_text ?? ""),
   };
 }

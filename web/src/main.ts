@@ -5,6 +5,8 @@ import { Fault } from "./check";
 import { read_colors } from "./colors";
 import { read_report } from "./data";
 import type { Report } from "./explanation";
+import { dropped_files } from "./live/files";
+import { live_of } from "./live/live";
 import { failed_page, page } from "./page";
 import type { Screen } from "./screen";
 
@@ -28,7 +30,7 @@ function start(report: Report): void {
   const narrow = matchMedia("(max-width: 560px)");
 
   const draw = (): void => {
-    const screen: Screen = { address, colors, printing, narrow: narrow.matches, go };
+    const screen: Screen = { address, colors, printing, narrow: narrow.matches, live, go };
     render(page(report, screen), root);
   };
   const go = (patch: Partial<Address>): void => {
@@ -36,6 +38,7 @@ function start(report: Report): void {
     history.replaceState(null, "", format_address(address));
     draw();
   };
+  const live = live_of(report, draw, (of) => go({ of, view: "", cell: "", token: -1, key: -1 }));
   // On paper the colours are the light ones, whatever the screen has.
   const print_all = (all: boolean) => () => {
     printing = all;
@@ -54,6 +57,13 @@ function start(report: Report): void {
   addEventListener("afterprint", print_all(false));
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
     matchMedia(query).addEventListener("change", recolor);
+  }
+  if (live) {
+    addEventListener("dragover", (event) => event.preventDefault());
+    addEventListener("drop", (event) => {
+      event.preventDefault();
+      if (event.dataTransfer) void dropped_files(event.dataTransfer).then((files) => live.open_files(files));
+    });
   }
   narrow.addEventListener("change", draw);
   draw();

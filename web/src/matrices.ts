@@ -15,6 +15,7 @@ export interface MatrixUse {
   lit: ReadonlySet<string>; // ids of the cells that it comes from
   pick(id: string): void;
   leave(step: 1 | -1): void; // Page Down, Page Up
+  edit?: () => void; // Enter: the chosen number is to be changed
 }
 
 function numbers_of(window: Window): number[] {
@@ -61,6 +62,10 @@ function on_key(event: KeyboardEvent, window: Window, use: MatrixUse, place: [nu
     event.preventDefault();
     return use.leave(event.key === "PageDown" ? 1 : -1);
   }
+  if (event.key === "Enter" && use.edit) {
+    event.preventDefault();
+    return use.edit();
+  }
   const next =
     event.ctrlKey || event.altKey || event.metaKey ? null : moved(event.key, place, window.height, window.width);
   if (!next) return;
@@ -89,6 +94,7 @@ function cell(
     .style=${`--part:${Number.isFinite(value) && most > 0 ? Math.abs(value / most).toFixed(3) : 0}`}
     @click=${() => use.pick(id)}
     @focus=${() => chosen || use.pick(id)}
+    @dblclick=${() => use.edit?.()}
   >
     ${use.screen.address.numbers ? cell_text(value) : html`<span class="veiled">${cell_text(value)}</span>`}
   </td>`;

@@ -5,6 +5,7 @@ import { format_address } from "./address";
 import type { Explanation, Report } from "./explanation";
 import { head_view } from "./head";
 import { heads_view } from "./heads";
+import { training_view } from "./live/training_view";
 import { short } from "./map";
 import { maps_view } from "./maps";
 import { picture_view } from "./picture";
@@ -22,6 +23,7 @@ const kTitles: Record<View, string> = {
   token: "Token",
   picture: "Picture",
   maps: "Map",
+  training: "Training",
 };
 
 export function views_of(explanation: Explanation): View[] {
@@ -95,8 +97,12 @@ export function page(report: Report, screen: Screen): TemplateResult {
   if (!explanation) return failed_page(report.title, report.faults[0] ?? "This report holds no explanation.");
   const of = report.explanations.indexOf(explanation);
   const views = views_of(explanation);
+  if (screen.live) views.push("training");
   const view = views.includes(address.view as View) ? (address.view as View) : (views[0] as View);
-  const shown = shown_of(view, explanation, screen);
+  const shown =
+    view === "training" && screen.live
+      ? training_view(screen.live.training, screen)
+      : shown_of(view, explanation, screen);
   const link = (patch: Partial<Address>): string => format_address({ ...address, ...patch });
   return html` <a
       class="skip"
@@ -144,12 +150,12 @@ export function page(report: Report, screen: Screen): TemplateResult {
     </nav>
     ${faults(report.faults)}
     <main id="content" tabindex="-1">
-      ${report.explanations.length > 1 ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
+      ${report.explanations.length > 1 && view !== "training" ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
       ${shown.body}
     </main>
     <footer>
       ${report.left_out.map((line) => html`<p>${line}</p>`)}
-      ${report.command ? html`<p>The command of this view: <code>${shown.command(report.command)}</code></p>` : nothing}
+      ${report.command ? html`<p>The command of this view: <code>${screen.live?.command_of(explanation) ?? shown.command(report.command)}</code></p>` : nothing}
       <p>
         qkv ${explanation.version}, ${explanation.dtype}, CPU target ${explanation.target}. This page asks no network
         for anything.

@@ -2,6 +2,7 @@
 import type { TemplateResult } from "lit-html";
 import type { Address } from "./address";
 import type { Colors } from "./colors";
+import type { Live } from "./live/live";
 import type { Table } from "./save";
 
 export interface Screen {
@@ -9,6 +10,7 @@ export interface Screen {
   colors: Colors;
   printing: boolean;
   narrow: boolean; // a screen as wide as a telephone's
+  live: Live | null; // the engine, where the page has it
   go(patch: Partial<Address>): void;
 }
 

@@ -2,6 +2,8 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import type { Section, Steps } from "./explanation";
 import { grey_image } from "./grid";
+import { differences } from "./live/differences";
+import { steps_tools } from "./live/steps_tools";
 import { short } from "./map";
 import { matrix, type MatrixUse } from "./matrices";
 import { clamp } from "./numbers";
@@ -60,6 +62,7 @@ function pictures(section: Section): TemplateResult | typeof nothing {
 }
 
 function step_panel(
+  steps: Steps,
   walk: Walk,
   section: Section,
   query: number,
@@ -79,6 +82,7 @@ function step_panel(
     lit,
     pick: (id) => screen.go({ cell: id, step: section.number }),
     leave: go_step,
+    ...(screen.live ? { edit: () => document.getElementById("number")?.focus() } : {}),
   };
   return html`<article class="step" aria-labelledby="step-${section.number}">
     <h2 id="step-${section.number}">
@@ -93,9 +97,11 @@ function step_panel(
               <p class="becomes" aria-hidden="true">gives</p>`
           : nothing}
         <div class="matrices">${stage.now.map((window) => matrix(window, use))}</div>
+        ${screen.live ? differences(screen.live.before(steps), stage.now, { ...use, chosen: "", lit: new Set() }) : nothing}
       </div>
       ${terms_panel(walk, chosen, screen.address.numbers)}
     </div>
+    ${screen.live && !screen.printing ? steps_tools(steps, walk, chosen, screen.live) : nothing}
   </article>`;
 }
 
@@ -138,7 +144,7 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
   };
   const plain: MatrixUse = { screen, chosen: "", lit: new Set(), pick: (id) => screen.go({ cell: id }), leave };
   const one = (of: Section): TemplateResult =>
-    html`${step_panel(walk, of, query, screen, leave)}
+    html`${step_panel(steps, walk, of, query, screen, leave)}
     ${remarks(of).map((remarked) => remark(remarked, { ...plain, chosen: screen.address.cell }))}`;
   const inputs = walk.tensors.get("inputs")?.rows ?? [];
   const shown = stage_of(walk, section, query);

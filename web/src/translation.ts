@@ -3,6 +3,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { type Attention, type Heads, type Sequence, type Translation, type Written } from "./explanation";
 import { format_address } from "./address";
 import { framed, picture_of, sentence, show_choice } from "./large_head";
+import { text_tools } from "./live/text_tools";
 import { type Drawn, map_picture } from "./map";
 import { clamp, number_text, share_text } from "./numbers";
 import { type Table, table_of } from "./save";
@@ -102,7 +103,8 @@ export function translation_view(heads: Heads, translation: Translation, screen:
   const picture = words && picture_of(words);
   const chosen_head = by_head && by_head.drawn.query >= 0 ? screen.address.head : "";
 
-  const body = html` <section class="card" aria-label="The two sentences">
+  const body = html` ${screen.live ? text_tools(heads, screen.live) : nothing}
+    <section class="card" aria-label="The two sentences">
       <h2>What was read, what was written</h2>
       ${source_line(translation.source_words, weights?.[word])}
       ${translation.cut > 0

@@ -1,11 +1,8 @@
 // Every view for everybody: axe-core finds nothing, the keyboard reaches everything, 360 pixels are wide enough.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { test } from "node:test";
+import { faults_of } from "./axe.mjs";
 import { data_of, hash_of, open, report_of } from "./browser.mjs";
-
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 // An encoder alone: the first attention of a translation, under its own name.
 function encoder() {
@@ -37,18 +34,6 @@ const report_for = (name) =>
   name === "all"
     ? report_of(...["translation", "steps"].map(data_of))
     : report_of(name === "encoder" ? encoder() : data_of(name));
-
-async function faults_of(page) {
-  // Scripts of the test are none of the page: its policy does not hold for them.
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() =>
-    globalThis.axe.run(document, {
-      runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
-    }),
-  );
-  const told = (node) => `${node.target.join(" ")} ${node.any.map((any) => any.message).join("; ")}`;
-  return violations.map((one) => `${one.id}: ${one.nodes.map(told).join(" | ")}`);
-}
 
 for (const scheme of ["light", "dark"]) {
   test(`axe-core finds nothing, ${scheme}`, async () => {

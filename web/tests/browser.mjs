@@ -31,6 +31,7 @@ function filled(data, title, tables) {
     "<!--qkv:title-->": escaped(title),
     "<!--qkv:report-->": tables,
     "<!--qkv:data-->": data.replaceAll("<", "\\u003c"),
+    "<!--qkv:engine-->": "",
   };
   return page_text.replace(/<!--qkv:\w+-->/g, (mark) => parts[mark]);
 }
@@ -44,26 +45,23 @@ after(async () => {
 let count = 0;
 
 // Opens a report: an object, or the text of its data.
-export async function open(
-  report,
-  {
-    hash = "",
-    scheme = "light",
-    width = 1280,
-    height = 800,
-    tables = "<table><tr><td>1</td></tr></table>",
-    ...options
-  } = {},
+export function open(report, { tables = "<table><tr><td>1</td></tr></table>", ...options } = {}) {
+  const file = new_file();
+  const data = typeof report === "string" ? report : JSON.stringify(report);
+  writeFileSync(file, filled(data, report.title ?? "A report", tables));
+  return open_file(file, options);
+}
+
+export const new_file = () => join(folder, `${++count}.html`);
+
+export async function open_file(
+  file,
+  { hash = "", scheme = "light", width = 1280, height = 800, ...options } = {},
 ) {
   browser ??= await chromium.launch({
     executablePath,
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"],
   });
-  const file = join(folder, `${++count}.html`);
-  writeFileSync(
-    file,
-    filled(typeof report === "string" ? report : JSON.stringify(report), report.title ?? "A report", tables),
-  );
   const context = await browser.newContext({
     viewport: { width, height },
     colorScheme: scheme,

@@ -8,8 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkv/explain/attention_maps.h"
@@ -22,6 +24,12 @@ namespace qkv {
 
 inline constexpr std::size_t kLargestReport = 20'000'000;  // bytes
 
+// What makes a page compute: qkv as WebAssembly, and the files that it finds there.
+struct PageEngine {
+  std::string_view module{};                   // gzipped
+  std::map<std::string, std::string> files{};  // "/model/config.json" -> its bytes
+};
+
 class Report {
  public:
   void add(const Explanation& explanation);
@@ -30,6 +38,10 @@ class Report {
   void add(const TokenMeasures& measures);
   void add(const PictureAttention& seen, const TensorView& view);
   void add(const AttentionMaps& maps);  // after the call that wrote them
+
+  // The page has the engine, too: what it shows can be changed there. std::invalid_argument if a report has no room for
+  // both.
+  void add(const PageEngine& engine);
 
   // At most kLargestReport bytes: the largest tables go first, then the weights of all heads, then whole explanations;
   // the report says which. `command` is what writes it again.
@@ -43,6 +55,7 @@ class Report {
     bool weights_left_out = false;
   };
   std::vector<Part> parts_{};
+  std::string engine_{};  // elements of the page
 };
 
 }  // namespace qkv

@@ -1,0 +1,97 @@
+// Reports whatever goes wrong as one line on standard error and an exit code.
+#include "program.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "qkv/error.h"
+#include "qkv/target.h"
+#include "qkv/threads.h"
+#include "signals.h"
+
+namespace qkv::app {
+namespace {
+
+enum ExitCode { kOk = 0, kInternal = 1, kUsage = 2, kBadData = 3, kInputOutput = 4 };
+
+// A mistake in the environment is a mistake in usage; it is found before any work.
+void check_environment() {
+  try {
+    selected_target();
+    threads();
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
+void flush_output() {
+  errno = 0;
+  std::cout.flush();
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
+  if (!failed) return;
+  throw IoError("standard output: " + (errno != 0 ? std::system_category().message(errno) : "cannot write"));
+}
+
+// Messages carry what users typed and files hold: still one line, and nothing that a terminal would obey.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
+  Program program("qkv", "Exact attention on ordinary CPUs, computed fast and explained.");
+  const auto fail = [&](int code, std::string_view message) {
+    const std::string command = program.named_command();
+    const std::string own = command.substr(command.rfind(' ') + 1) + ": ";  // a function may have the command's name
+    if (message.starts_with(own)) message.remove_prefix(own.size());
+    std::cerr << one_line(command + ": " + std::string(message)) << '\n';
+    return code;
+  };
+  try {
+    Command& commands = program.commands();
+    add_commands(commands);
+    commands.add_footer(
+        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n130 Ctrl-C, 143 SIGTERM "
+        "(docs/exit_codes.md).");
+    watch_signals();
+    program.run(argc, argv, "qkv " QKV_VERSION, check_environment);
+    flush_output();
+    return kOk;
+  } catch (const MissingCommand& missing) {
+    std::cerr << missing.what();
+    return kUsage;
+  } catch (const UsageError& error) {
+    return fail(kUsage, fmt::format("{} (see {} --help)", error.what(), program.named_command()));
+  } catch (const std::invalid_argument& error) {
+    return fail(kBadData, error.what());
+  } catch (const FormatError& error) {
+    return fail(kBadData, error.what());
+  } catch (const IoError& error) {
+    return fail(kInputOutput, error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(kInputOutput, error.path1().string() + ": " + error.code().message());
+  } catch (const std::system_error& error) {
+    return fail(kInputOutput, "system error: " + error.code().message());
+  } catch (const std::bad_alloc&) {
+    return fail(kInputOutput, "not enough memory for arrays of these sizes");
+  } catch (const Stopped&) {
+    return fail(interrupted_exit_code(), interrupted_message());
+  } catch (const std::exception& error) {
+    return fail(kInternal, std::string("internal error: ") + error.what());
+  }
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,64 @@
+// qkv web: a page with the engine inside, where the worked example and a model's sentences can be changed.
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "engine_module.h"
+#include "model_heads.h"
+#include "named_files.h"
+#include "options.h"
+#include "qkv/files.h"
+#include "report_file.h"
+
+namespace qkv::app {
+namespace {
+
+struct WebOptions {
+  std::string out;
+  std::string model;
+};
+
+constexpr const char* kText = "You are welcome";
+
+// What the engine reads of a model's folder, as it names it.
+std::map<std::string, std::string> model_in_page(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const NamedFile& file : model_files(folder)) {
+    const std::filesystem::path path = file.path;
+    if (path.extension() == ".json" || path.extension() == ".safetensors") {
+      files["/model/" + path.filename().string()] = read_file(file.path);
+    }
+  }
+  return files;
+}
+
+void run(const Command& command, const WebOptions& options) {
+  ReportFile page{.path = options.out};
+  check_output(options.model.empty() ? std::vector<NamedFile>{} : model_files(options.model), {"--out", options.out});
+  page.report.add(explain(worked_example()));
+  PageEngine engine{.module = engine_module()};
+  if (!options.model.empty()) {
+    ModelOptions model;
+    model.folder = options.model;
+    model.text = kText;
+    explain_model(model, {.json = true, .report = page});
+    engine.files = model_in_page(options.model);
+  }
+  page.report.add(engine);
+  page.write("Attention, live", command.line());
+}
+
+}  // namespace
+
+void add_web(Command& program) {
+  Command& command = program.add_command("web", "Write a page that computes attention in the browser, without a network");
+  const auto options = std::make_shared<WebOptions>();
+  command.add({{"--out", file(options->out), "the page to write", required()},
+               {"--model", file(options->model, "FOLDER"),
+                "a model that reads texts there, as explain --text does (default: the worked example alone)"}});
+  command.on_run([&command, options] { run(command, *options); });
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,69 @@
+// The engine of the page: the program's commands, one call each, in a module that the page keeps. What stands in for the
+// operating system is the page's own (web/src/live/system.ts).
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <optional>
+#include <vector>
+
+#include "apps/qkv/commands.h"
+#include "apps/qkv/program.h"
+#include "apps/qkv/signals.h"
+#include "apps/qkv/text_style.h"
+#include "explain/report_page.h"
+
+namespace qkv::app {
+
+// A call ends when it is done: the page stops a longer one with the worker that runs it.
+void watch_signals() {}
+std::stop_token interruption() { return {}; }
+void check_interruption() {}
+bool wait_to_read(int, std::optional<std::chrono::milliseconds>) { return true; }
+void write_output(std::string_view text) { std::cout << text; }
+int interrupted_exit_code() { return 1; }
+const char* interrupted_message() { return "interrupted"; }
+TextStyle text_style() { return {}; }
+
+}  // namespace qkv::app
+
+namespace qkv::inline explaining {
+
+// The page is there already: a report of the engine is its tables and data.
+std::string_view report_page() {
+  return "<!--qkv:title--><!--qkv:report--><script type=\"application/json\"><!--qkv:data--></script><!--qkv:engine-->";
+}
+
+}  // namespace qkv::inline explaining
+
+// The mark of C++ exceptions among those of WebAssembly.
+__asm__(".tagtype __cpp_exception i32\n.globl __cpp_exception\n__cpp_exception:");
+
+namespace {
+
+void add_commands(qkv::app::Command& program) {
+  qkv::app::add_explain(program);
+  qkv::app::add_train(program);
+  qkv::app::add_translate(program);
+}
+
+}  // namespace
+
+extern "C" {
+
+__attribute__((export_name("allocate"))) void* engine_allocate(std::size_t size) { return std::malloc(size); }
+__attribute__((export_name("release"))) void engine_release(void* block) { std::free(block); }
+
+// `arguments` are `count` texts, each with a zero byte behind it. The program's exit code.
+__attribute__((export_name("run"))) int engine_run(int count, char* arguments) {
+  std::vector<char*> list{const_cast<char*>("qkv")};
+  for (int i = 0; i < count; ++i) {
+    list.push_back(arguments);
+    arguments += std::strlen(arguments) + 1;
+  }
+  list.push_back(nullptr);
+  return qkv::app::run_program(count + 1, list.data(), add_commands);
+}
+}

@@ -1,0 +1,15 @@
+// Tasks one after the other: the browser lends a page from disk one thread.
+#include "qkv/threads.h"
+
+namespace qkv {
+
+int hardware_threads() { return 1; }
+int threads() { return 1; }
+void set_threads(int) {}
+void set_parallel_runner(ParallelRunner) {}
+
+void parallel_for_erased(std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
+  for (std::int64_t i = 0; i < tasks; ++i) task(context, i, 0);
+}
+
+}  // namespace qkv

@@ -1,0 +1,13 @@
+# zig's clang for WebAssembly; ZIG is the program.
+set(CMAKE_SYSTEM_NAME Generic)
+set(CMAKE_SYSTEM_PROCESSOR wasm32)
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ZIG)
+set(CMAKE_C_COMPILER ${ZIG} cc)
+set(CMAKE_CXX_COMPILER ${ZIG} c++)
+set(CMAKE_AR ${CMAKE_CURRENT_LIST_DIR}/ar)
+set(features exception_handling bulk_memory sign_ext nontrapping_fptoint mutable_globals)
+string(JOIN "+" features simd128 ${features})
+set(flags "-target wasm32-wasi -mcpu=generic+${features} -fwasm-exceptions")
+set(CMAKE_C_FLAGS_INIT "${flags}")
+set(CMAKE_CXX_FLAGS_INIT "${flags} -U_LIBCPP_HAS_FILESYSTEM -D_LIBCPP_HAS_FILESYSTEM=1")

@@ -1,0 +1,66 @@
+// Files that the reader drops onto the page or chooses: arrays for the steps, or the folder of a model.
+import { given_names } from "./setup";
+
+const kArrays = /\.(npy|csv|json)$/i;
+const kOfModel = /\.(json|safetensors)$/i;
+
+async function bytes_of(file: File): Promise<Uint8Array> {
+  return new Uint8Array(await file.arrayBuffer());
+}
+
+const entries_in = (folder: FileSystemDirectoryEntry): Promise<FileSystemEntry[]> => {
+  const reader = folder.createReader();
+  const all: FileSystemEntry[] = [];
+  return new Promise((done, failed) => {
+    const more = (): void =>
+      reader.readEntries((some) => {
+        if (some.length === 0) return done(all);
+        all.push(...some);
+        more();
+      }, failed);
+    more();
+  });
+};
+
+// The files that were dropped, those of a folder without its folders.
+export async function dropped_files(data: DataTransfer): Promise<File[]> {
+  const entries = [...data.items].map((item) => item.webkitGetAsEntry());
+  const plain = [...data.files];
+  const folder = entries.find((entry) => entry?.isDirectory) as FileSystemDirectoryEntry | undefined;
+  if (!folder) return plain;
+  const files = (await entries_in(folder)).filter((entry) => entry.isFile) as FileSystemFileEntry[];
+  return Promise.all(files.map((entry) => new Promise<File>((done, failed) => entry.file(done, failed))));
+}
+
+export const is_model = (files: readonly File[]): boolean => files.some((file) => file.name === "config.json");
+
+// Those of a model, by the paths that the engine reads them from.
+export async function model_in(files: readonly File[], folder: string): Promise<Map<string, Uint8Array>> {
+  const of_model = files.filter((file) => kOfModel.test(file.name));
+  return new Map(
+    await Promise.all(of_model.map(async (file) => [`${folder}/${file.name}`, await bytes_of(file)] as const)),
+  );
+}
+
+export interface Arrays {
+  given: Map<string, string>; // tensor -> path
+  contents: Map<string, Uint8Array>; // path -> bytes
+  fault: string; // the first file that is none of these
+}
+
+// Arrays by what their names say: w_query.npy, inputs.csv, mask.json.
+export async function arrays_in(files: readonly File[]): Promise<Arrays> {
+  const arrays: Arrays = { given: new Map(), contents: new Map(), fault: "" };
+  for (const file of files) {
+    const stem = file.name.replace(/\.\w+$/, "").replaceAll("-", "_").toLowerCase();
+    const name = stem === "input" ? "inputs" : stem;
+    if (!kArrays.test(file.name) || !given_names.includes(name)) {
+      arrays.fault ||= `"${file.name}" is no array of this page: it must be a .npy, .csv or .json file named ${given_names.join(", ")}; a model is dropped as its folder, with config.json.`;
+      continue;
+    }
+    const path = `/dropped/${file.name}`;
+    arrays.given.set(name, path);
+    arrays.contents.set(path, await bytes_of(file));
+  }
+  return arrays;
+}

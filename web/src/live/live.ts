@@ -1,0 +1,184 @@
+// What the reader can do where the engine is in the page: change the steps, have another text explained, see a head's
+// numbers. The engine's answers take the place of the explanations that the page came with.
+import { Fault } from "../check";
+import { read_explanation } from "../data";
+import type { Explanation, Heads, Report, Steps } from "../explanation";
+import { Client } from "./client";
+import { arrays_in, is_model, model_in } from "./files";
+import { Training } from "./training";
+import { arguments_of, type Setup, setup_of } from "./setup";
+
+export interface Live {
+  busy: boolean;
+  fault: string; // why the last change was not made
+  has_model: boolean;
+  setup_of(steps: Steps): Setup;
+  before(steps: Steps): Steps | null; // what it was before the reader changed it
+  command_of(explanation: Explanation): string | null;
+  change(steps: Steps, change: (setup: Setup) => void): void;
+  reset(steps: Steps): void;
+  explain_text(heads: Heads, text: string): void;
+  explain_head(heads: Heads, options: string[]): void;
+  open_files(files: File[]): Promise<void>; // arrays for the steps, or a model
+  say(fault: string): void;
+  training: Training;
+}
+
+const shell_word = (word: string): string => (/^[\w\-+=.,:/@%]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
+export const command_line = (words: readonly string[]): string => ["qkv", ...words.map(shell_word)].join(" ");
+
+// The line of an error without the name of the program and the advice to ask it for help.
+const sentence_of = (error: string): string =>
+  (error.split("\n").at(-1) ?? "").replace(/^qkv(?: \w+)*: /, "").replace(/ \(see .* --help\)$/, "");
+
+const kText = "You are welcome"; // what a model reads that the reader opened
+
+interface Made {
+  words: string[]; // of the command
+  setup: Setup | null;
+  first: Steps | null;
+}
+
+class LivePage implements Live {
+  busy = false;
+  fault = "";
+  readonly training: Training;
+  private readonly made = new WeakMap<Explanation, Made>();
+  private model: string[] = []; // the option of a model that the reader opened
+  private opened = 0;
+  private next: (() => Promise<void>) | null = null; // what was asked for last while something ran
+
+  constructor(
+    private readonly client: Client,
+    private readonly report: Report,
+    public has_model: boolean,
+    private readonly redraw: () => void,
+    private readonly show: (of: number) => void,
+  ) {
+    this.training = new Training(client, redraw);
+  }
+
+  setup_of(steps: Steps): Setup {
+    return this.made.get(steps)?.setup ?? setup_of(steps);
+  }
+  before(steps: Steps): Steps | null {
+    return this.made.get(steps)?.first ?? null;
+  }
+  command_of(explanation: Explanation): string | null {
+    const made = this.made.get(explanation);
+    return made ? command_line(made.words.filter((word) => word !== "--json")) : null;
+  }
+  say(fault: string): void {
+    this.fault = fault;
+    this.redraw();
+  }
+
+  change(steps: Steps, change: (setup: Setup) => void): void {
+    const setup = structuredClone(this.setup_of(steps));
+    change(setup);
+    const first = this.before(steps) ?? steps;
+    void this.ask(arguments_of(setup), (answer) => {
+      this.made.set(answer, { words: arguments_of(setup), setup, first });
+      this.replace(steps, answer);
+    });
+  }
+
+  reset(steps: Steps): void {
+    const first = this.before(steps);
+    if (first) this.replace(steps, first);
+    this.say("");
+  }
+
+  explain_text(heads: Heads, text: string): void {
+    const words = ["explain", ...this.model, "--text", text, "--weights"];
+    void this.ask(words, (answer) => {
+      this.made.set(answer, { words, setup: null, first: null });
+      this.replace(heads, answer);
+    });
+  }
+
+  explain_head(heads: Heads, options: string[]): void {
+    const text = heads.translation?.source_text ?? heads.input;
+    const words = ["explain", ...this.model, "--text", text, ...options];
+    void this.ask(words, (answer) => {
+      this.made.set(answer, { words, setup: null, first: null });
+      const kept = this.report.explanations;
+      const before = kept.findIndex((one) => one.kind === "head" && this.made.has(one));
+      if (before >= 0) kept[before] = answer;
+      else kept.push(answer);
+      this.show(before >= 0 ? before : kept.length - 1);
+    });
+  }
+
+  async open_files(files: File[]): Promise<void> {
+    const { explanations } = this.report;
+    if (is_model(files)) {
+      const folder = `/model-${++this.opened}`;
+      this.client.put(folder, await model_in(files, folder));
+      const words = ["explain", "--model", folder, "--text", kText, "--weights"];
+      const old = explanations.find((one) => one.kind === "heads");
+      await this.ask(words, (answer) => {
+        this.model = ["--model", folder];
+        this.has_model = true;
+        this.made.set(answer, { words, setup: null, first: null });
+        if (old) this.replace(old, answer);
+        else explanations.push(answer);
+        this.show(explanations.indexOf(answer));
+      });
+      return;
+    }
+    const steps = explanations.find((one): one is Steps => one.kind === "steps");
+    const { given, contents, fault } = await arrays_in(files);
+    if (fault !== "" || !steps) return this.say(fault);
+    this.client.put("/dropped", contents);
+    this.change(steps, (setup) => {
+      for (const [name, path] of given) {
+        setup.files.set(name, path);
+        setup.matrices.delete(name);
+        if (name === "mask") setup.visible = null;
+      }
+      setup.substitutes.clear();
+    });
+  }
+
+  private replace(old: Explanation, made: Explanation): void {
+    const kept = this.report.explanations;
+    const at = kept.indexOf(old);
+    if (at >= 0) kept[at] = made;
+  }
+
+  // One command at a time; of those asked for while one runs the last one runs next.
+  private async ask(words: string[], use: (answer: Explanation) => void): Promise<void> {
+    if (this.busy) {
+      this.next = () => this.ask(words, use);
+      return;
+    }
+    this.busy = true;
+    this.redraw();
+    const { code, out, error } = await this.client.run([...words, "--json"]);
+    this.busy = false;
+    try {
+      if (code !== 0) throw new Fault(sentence_of(error) || `The engine ended with ${code}.`);
+      use(read_explanation(out));
+      this.fault = "";
+    } catch (fault) {
+      if (!(fault instanceof Fault)) throw fault;
+      this.fault = fault.message;
+    }
+    const next = this.next;
+    this.next = null;
+    if (next) await next();
+    else this.redraw();
+  }
+}
+
+const text_of = (id: string): string => document.getElementById(id)?.textContent?.trim() ?? "";
+
+// null: the page came without an engine, or the browser has no WebAssembly.
+export function live_of(report: Report, redraw: () => void, show: (of: number) => void): Live | null {
+  const engine = text_of("engine");
+  if (engine === "" || typeof WebAssembly === "undefined") return null;
+  const model = text_of("model");
+  const files = model === "" ? {} : (JSON.parse(model) as Record<string, string>);
+  return new LivePage(new Client(engine, files), report, model !== "", redraw, show);
+}

@@ -1,0 +1,42 @@
+// The worker's end: makes the engine of its bytes, then answers commands in their order.
+import { type Answer, Engine } from "./engine";
+
+export type Question =
+  | { kind: "start"; engine: string; files: Record<string, string> } // base64; the engine gzipped
+  | { kind: "put"; remove: string; files: Map<string, Uint8Array> }
+  | { kind: "run"; id: number; args: string[]; read: string } // the file to answer with, or "";
+export type Message = { kind: "answer"; id: number; answer: Answer } | { kind: "said"; id: number; text: string };
+
+let engine: Promise<Engine> | null = null;
+
+const bytes_of = (base64: string): Uint8Array<ArrayBuffer> =>
+  Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+
+async function started(engine: string, files: Record<string, string>): Promise<Engine> {
+  const unzipped = new Blob([bytes_of(engine)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const made = new Engine(await WebAssembly.compile(await new Response(unzipped).arrayBuffer()));
+  for (const [path, content] of Object.entries(files)) made.system.put(path, bytes_of(content));
+  return made;
+}
+
+addEventListener("message", async ({ data }: MessageEvent<Question>) => {
+  if (data.kind === "start") {
+    engine = started(data.engine, data.files);
+    engine.catch(() => {}); // said with the first answer
+    return;
+  }
+  try {
+    const ready = await (engine as Promise<Engine>);
+    if (data.kind === "put") {
+      ready.system.remove(data.remove);
+      for (const [path, content] of data.files) ready.system.put(path, content);
+      return;
+    }
+    const say = (text: string): void => postMessage({ kind: "said", id: data.id, text } satisfies Message);
+    postMessage({ kind: "answer", id: data.id, answer: ready.run(data.args, data.read, say) } satisfies Message);
+  } catch (error) {
+    if (data.kind !== "run") return;
+    const answer = { code: 1, out: "", read: "", error: `The engine does not start: ${(error as Error).message}` };
+    postMessage({ kind: "answer", id: data.id, answer } satisfies Message);
+  }
+});

@@ -1,0 +1,23 @@
+// The engine outside of a page: the committed module, run by node over the page's own files in memory.
+import { build } from "esbuild";
+import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
+
+const here = new URL(".", import.meta.url);
+
+const bundle = await build({
+  entryPoints: [new URL("../src/live/engine.ts", here).pathname],
+  bundle: true,
+  write: false,
+  format: "esm",
+  target: "es2022",
+});
+const { Engine } = await import(`data:text/javascript;base64,${Buffer.from(bundle.outputFiles[0].contents).toString("base64")}`);
+const compiled = await WebAssembly.compile(gunzipSync(readFileSync(new URL("../engine/engine.wasm.gz", here))));
+
+// With the files of a folder as /model.
+export function engine(model = null, names = []) {
+  const made = new Engine(compiled);
+  for (const name of names) made.system.put(`/model/${name}`, readFileSync(`${model}/${name}`));
+  return made;
+}

@@ -1,0 +1,260 @@
+// The page that computes: what the reader changes is what the program gives for the same command.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { faults_of } from "./axe.mjs";
+import { new_file, open_file } from "./browser.mjs";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const program = process.env.QKV_PROGRAM ?? `${root}build/release/bin/qkv`;
+const model = `${root}models/en-es`;
+const folder = mkdtempSync(join(tmpdir(), "qkv-live-"));
+after(() => rmSync(folder, { recursive: true }));
+
+const native = (args) => JSON.parse(execFileSync(program, [...args, "--json"], { encoding: "utf8", maxBuffer: 1 << 30 }));
+
+const pages = {};
+function page_of(name, options) {
+  if (!pages[name]) {
+    pages[name] = new_file();
+    execFileSync(program, ["web", "--out", pages[name], ...options]);
+  }
+  return pages[name];
+}
+const open_example = (options = {}) => open_file(page_of("example", []), options);
+const open_model = (options = {}) => open_file(page_of("model", ["--model", model]), options);
+
+// The numbers of a matrix that the page shows.
+const numbers_of = (page, name) =>
+  page.evaluate(
+    (asked) => [...document.querySelectorAll(`td[data-id^="${asked}:"]`)].map((cell) => cell.textContent.trim()),
+    name,
+  );
+const tensor_of = (explanation, name) =>
+  explanation.sections
+    .flatMap(({ blocks }) => blocks.flatMap(({ tensors }) => tensors))
+    .find((tensor) => tensor.name === name).values;
+const shown = (values) => values.flat().map((value) => String(Number(value.toFixed(3))));
+const as_shown = (texts) => texts.map((text) => String(Number(text)));
+
+// Types into the field of a label; the page has answered when `until` holds.
+async function fill(page, label, text) {
+  const field = page.locator(".live label", { hasText: label }).locator("input");
+  await field.fill(text);
+  await field.press("Enter");
+  await field.blur();
+}
+
+// Asks again until it holds: the policy of the page forbids what waits for a function in it.
+async function until(page, holds, argument) {
+  for (let i = 0; i < 200; ++i) {
+    if (await page.evaluate(holds, argument)) return;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  assert.fail(`never: ${holds} ${JSON.stringify(argument)}`);
+}
+const settled = (page, text) => until(page, (asked) => document.body.textContent.includes(asked), text);
+
+test("the page of the worked example is small", () => {
+  assert.ok(statSync(page_of("example", [])).size <= 1_500_000, `${statSync(page_of("example", [])).size} bytes`);
+  assert.ok(statSync(page_of("model", ["--model", model])).size <= 20_000_000);
+});
+
+test("a changed weight gives the program's numbers, and back", async () => {
+  const { page, close } = await open_example({ hash: "#step=2&cell=w_query:0.0" });
+  await fill(page, "Number: w_query 1, 1", "3.5");
+  await settled(page, "As at the start");
+  await page.waitForSelector('td[data-id="w_query:0.0"]:has-text("3.5")');
+  const w = JSON.stringify([[3.5, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1]]);
+  const expected = native(["explain", "--w-query", w]);
+  await page.evaluate(() => void (location.hash = "#step=8"));
+  await page.waitForSelector('td[data-id="output:2.2"]');
+  assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(expected, "output")));
+  await page.getByRole("button", { name: "As at the start" }).click();
+  assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native(["explain"]), "output")));
+  await close();
+});
+
+test("the tutorial's rounded weights give 2.0 7.0 1.5", async () => {
+  const { page, close } = await open_example({ hash: "#step=5&cell=weights:0.0" });
+  await fill(page, "Put in: weights 1, 1", "0");
+  await page.waitForSelector('button:has-text("Compute weights again")');
+  for (const column of [1, 2]) {
+    await page.locator(`td[data-id="weights:0.${column}"]`).click();
+    await fill(page, `Put in: weights 1, ${column + 1}`, "0.5");
+    await page.waitForSelector(`td[data-id="weights:0.${column}"]:has-text("0.5")`);
+  }
+  await page.evaluate(() => void (location.hash = "#step=7"));
+  await page.waitForSelector('td[data-id="output:0.2"]');
+  assert.deepEqual(as_shown(await numbers_of(page, "output:0".slice(0, 6))), ["2", "7", "1.5"]);
+  await close();
+});
+
+test("a key that is hidden, a score, a scale, the look-ahead mask, heads", async () => {
+  const { page, close } = await open_example({ hash: "#step=8" });
+  const output = async (...options) => {
+    const expected = shown(tensor_of(native(["explain", ...options]), "output"));
+    await until(
+      page,
+      (wanted) =>
+        JSON.stringify(
+          [...document.querySelectorAll('td[data-id^="output:"]')].map((cell) => String(Number(cell.textContent))),
+        ) === wanted,
+      JSON.stringify(expected),
+    );
+  };
+  await page.getByText("Mask", { exact: true }).click();
+  await page.getByRole("button", { name: "input 2 is seen by all" }).click();
+  await output("--mask", "[[1,0,1],[1,0,1],[1,0,1]]");
+  await page.getByRole("button", { name: "input 1 sees input 1" }).click();
+  await output("--mask", "[[0,0,1],[1,0,1],[1,0,1]]");
+  await page.getByRole("button", { name: "As at the start" }).click();
+  await page.getByLabel("Score").selectOption("scaled-dot");
+  await output("--score", "scaled-dot");
+  await fill(page, "Scale", "0.25");
+  await output("--score", "scaled-dot", "--scale", "0.25");
+  await page.getByLabel("Look-ahead mask").check();
+  await output("--score", "scaled-dot", "--scale", "0.25", "--causal", "top-left");
+  await page.getByRole("button", { name: "As at the start" }).click();
+  await page.getByLabel("Heads").selectOption("3");
+  const weights = ["w_query", "w_key", "w_value"].flatMap((name) => [
+    `--${name.replace("_", "-")}`,
+    JSON.stringify(tensor_of(native(["explain"]), name)),
+  ]);
+  const inputs = ["--input", JSON.stringify(tensor_of(native(["explain"]), "inputs"))];
+  await output("--heads", "3", ...inputs, ...weights);
+  await page.getByRole("button", { name: "Without head 2" }).click();
+  const w_out = tensor_of(native(["explain", "--heads", "3", ...inputs, ...weights]), "w_out");
+  w_out[1] = w_out[1].map(() => 0);
+  await output("--heads", "3", ...inputs, ...weights, "--w-out", JSON.stringify(w_out));
+  await close();
+});
+
+test("what is no number, and what the engine refuses, keeps the last result and says why", async () => {
+  const { page, close } = await open_example({ hash: "#step=8&cell=output:0.0" });
+  await fill(page, "Scale", "much");
+  assert.equal(await page.locator(".live [role=alert]").textContent(), '"much" is not a number: the last result stays.');
+  const files = [
+    ["w_query.csv", "1,2\n3\n"],
+    ["w_query.csv", "1,2\n3,4\n"],
+    ["what.csv", "1\n"],
+  ].map(([name, text], i) => {
+    const path = join(folder, String(i));
+    writeFileSync(path, text);
+    return { name, mimeType: "text/csv", buffer: readFileSync(path) };
+  });
+  for (const [file, words] of [
+    [files[0], /w_query.csv/],
+    [files[1], /query/],
+    [files[2], /"what.csv" is no array of this page/],
+  ]) {
+    await page.locator(".live input[type=file]").setInputFiles(file);
+    await until(
+      page,
+      (asked) => new RegExp(asked).test(document.querySelector(".live [role=alert]")?.textContent ?? ""),
+      words.source,
+    );
+  }
+  assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native(["explain"]), "output")));
+  await close();
+});
+
+test("arrays from files", async () => {
+  const { page, close } = await open_example({ hash: "#step=8" });
+  const inputs = "1,2,3,4\n0.5,-1,2,0\n3,1,0,0\n-1,-1,-1,2\n";
+  const path = join(folder, "inputs.csv");
+  writeFileSync(path, inputs);
+  await page
+    .locator(".live input[type=file]")
+    .setInputFiles({ name: "input.csv", mimeType: "text/csv", buffer: Buffer.from(inputs) });
+  await page.waitForSelector('td[data-id="output:3.2"]');
+  const given = ["w_query", "w_key", "w_value"].flatMap((name) => [
+    `--${name.replace("_", "-")}`,
+    JSON.stringify(tensor_of(native(["explain"]), name)),
+  ]);
+  const expected = native(["explain", "--input", path, ...given, "--score", "dot"]);
+  assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(expected, "output")));
+  await close();
+});
+
+test("by keyboard alone: a number is chosen, changed, and the result is there", async () => {
+  const { page, close } = await open_example({ hash: "#step=1" });
+  await page.locator('td[data-id="inputs:0.0"]').focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Control+A");
+  await page.keyboard.type("2");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector('td[data-id="inputs:0.1"]:has-text("2")');
+  assert.match(await page.locator("footer code").textContent(), /--input '\[\[1,2,1,0\]/);
+  await close();
+});
+
+test("a text is translated and explained, a head's numbers are shown", async () => {
+  const { page, close } = await open_model({ hash: "#of=1" });
+  const text = "The cat drinks milk";
+  await page.getByLabel("English to translate").fill(text);
+  await page.getByRole("button", { name: "Translate" }).click();
+  await settled(page, "leche");
+  const expected = native(["explain", "--model", model, "--text", text]);
+  const written = await page.evaluate(() => [...document.querySelectorAll("button.token bdi")].map((t) => t.textContent));
+  assert.deepEqual(written, expected.translation.written.map(({ token }) => token));
+  await page.evaluate(() => void (location.hash = "#of=1&view=heads&attention=encoder&head=1.2"));
+  await page.getByRole("button", { name: "Its numbers, step by step" }).click();
+  await page.waitForSelector(".panel, [role=tablist]");
+  assert.match(await page.locator("footer code").textContent(), /--attention encoder --layer 1 --head 2/);
+  await close();
+});
+
+test("a model from a folder; a broken one is refused and the old one stays", async () => {
+  const { page, close } = await open_example();
+  const drop = (files) =>
+    page.evaluate((given) => {
+      const data = new DataTransfer();
+      for (const [name, base64] of given) {
+        data.items.add(new File([Uint8Array.from(atob(base64), (c) => c.charCodeAt(0))], name));
+      }
+      dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+    }, files);
+  const file = (name) => [name, readFileSync(`${model}/${name}`).toString("base64")];
+  const names = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json"];
+  await drop(names.map(file));
+  await settled(page, "nada");
+  await drop([file("config.json"), file("tokenizer.json")]);
+  await page.waitForSelector(".live [role=alert]");
+  assert.match(await page.locator(".live [role=alert]").textContent(), /model.safetensors/);
+  await page.getByLabel("English to translate").fill("Thank you");
+  await page.getByRole("button", { name: "Translate" }).click();
+  await settled(page, "Gracias");
+  await close();
+});
+
+for (const scheme of ["light", "dark"]) {
+  test(`axe-core finds nothing where things can be changed, ${scheme}`, async () => {
+    for (const [opened, hash] of [
+      [open_example, "#step=4"],
+      [open_model, "#of=1"],
+      [open_model, "#of=1&view=heads"],
+    ]) {
+      const { page, close } = await opened({ hash, scheme });
+      await page.evaluate(() => document.querySelectorAll(".live details").forEach((one) => (one.open = true)));
+      assert.deepEqual(await faults_of(page), [], hash);
+      await close();
+    }
+  });
+}
+
+test("360 pixels are wide enough", async () => {
+  for (const [opened, hash] of [
+    [open_example, "#step=4"],
+    [open_model, "#of=1"],
+  ]) {
+    const { page, close } = await opened({ hash, width: 360 });
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 360, hash);
+    await close();
+  }
+});
