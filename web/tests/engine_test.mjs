@@ -1,7 +1,9 @@
 // The committed engine beside the program that was built for this machine: the same commands give the same answers.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { engine } from "./engine.mjs";
@@ -114,4 +116,38 @@ test("200 translations: the same tokens in 198, the scores of others within 1e-4
     assert.ok(Math.abs(score - other) <= 1e-4, `${score} for ${other}`);
   });
   assert.ok(differing <= 2, `${differing} differ`);
+});
+
+// In one piece here, in two pieces and resumed there: as the page trains.
+test("100 losses of a training are those of the program, to 1e-3", () => {
+  const folder = mkdtempSync(join(tmpdir(), "qkv-learn-"));
+  const losses = (log) => log.trim().split("\n").map((line) => JSON.parse(line)).flatMap(({ loss }) => loss ?? []);
+  const words = (at) => ["train", "--config", `${at}/config.json`, "--train", `${at}/pairs.tsv`, "--valid", `${at}/pairs.tsv`];
+  const config = (steps) =>
+    JSON.stringify({
+      model: { model_dim: 64, heads: 4, ff_dim: 128, encoder_layers: 1, decoder_layers: 1, positions: 32, dropout: 0.1 },
+      tokenizer: { vocab: 300 },
+      training: { steps, rate: 0.003, warmup: 20, log_every: 1, validate_every: 10, batch_tokens: 200 },
+    });
+  const pairs = readFileSync(`${root}data/phrases.es.tsv`, "utf8").split("\n").slice(0, 20).join("\n") + "\n";
+  writeFileSync(`${folder}/pairs.tsv`, pairs);
+  writeFileSync(`${folder}/config.json`, config(100));
+  execFileSync(program, [...words(folder), "--out", `${folder}/out`], { stdio: "ignore" });
+  const theirs = losses(readFileSync(`${folder}/out/log.jsonl`, "utf8"));
+  rmSync(folder, { recursive: true });
+
+  const made = engine();
+  made.system.put("/learn/pairs.tsv", Buffer.from(pairs));
+  let log = "";
+  for (const steps of [50, 100]) {
+    made.system.put("/learn/config.json", Buffer.from(config(steps)));
+    const { code, error, read } = made.run([...words("/learn"), "--out", "/learn/out"], "/learn/out/log.jsonl");
+    assert.equal(code, 0, error);
+    log = read;
+  }
+  const ours = losses(log);
+  assert.equal(ours.length, 100);
+  assert.equal(theirs.length, 100);
+  assert.ok(theirs[99] < 0.5 * theirs[0]);
+  ours.forEach((loss, i) => assert.ok(Math.abs(loss - theirs[i]) <= 1e-3, `update ${i + 1}: ${loss} for ${theirs[i]}`));
 });

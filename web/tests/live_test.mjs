@@ -233,10 +233,27 @@ test("a model from a folder; a broken one is refused and the old one stays", asy
   await close();
 });
 
+test("a Transformer learns pairs; a bad pair is named", async () => {
+  const { page, close } = await open_example({ hash: "#view=training" });
+  await page.getByLabel("Pairs: text, tab, translation").fill("no translation");
+  await page.getByLabel("Pairs: text, tab, translation").blur();
+  await page.getByRole("button", { name: "Learn" }).click();
+  await page.waitForSelector(".live [role=alert]");
+  assert.match(await page.locator(".live [role=alert]").textContent(), /pairs.tsv/);
+  await page.getByLabel("Pairs: text, tab, translation").fill("You are welcome\tDe nada\nThank you\tGracias");
+  await page.getByLabel("Pairs: text, tab, translation").blur();
+  await page.getByRole("button", { name: "Learn" }).click();
+  await until(page, () => document.querySelector("[role=status] strong")?.textContent === "De nada");
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByRole("button", { name: "Go on" }).waitFor();
+  await close();
+});
+
 for (const scheme of ["light", "dark"]) {
   test(`axe-core finds nothing where things can be changed, ${scheme}`, async () => {
     for (const [opened, hash] of [
       [open_example, "#step=4"],
+      [open_example, "#view=training"],
       [open_model, "#of=1"],
       [open_model, "#of=1&view=heads"],
     ]) {
@@ -251,6 +268,7 @@ for (const scheme of ["light", "dark"]) {
 test("360 pixels are wide enough", async () => {
   for (const [opened, hash] of [
     [open_example, "#step=4"],
+    [open_example, "#view=training"],
     [open_model, "#of=1"],
   ]) {
     const { page, close } = await opened({ hash, width: 360 });

@@ -26,7 +26,7 @@ inline constexpr std::size_t kLargestReport = 20'000'000;  // bytes
 
 // What makes a page compute: qkv as WebAssembly, and the files that it finds there.
 struct PageEngine {
-  std::string_view module{};                   // gzipped
+  std::string_view module{};                   // as compressed by zstd
   std::map<std::string, std::string> files{};  // "/model/config.json" -> its bytes
 };
 

@@ -11,7 +11,7 @@ export class Client {
   private last = 0;
   private readonly waiting = new Map<number, { done: (answer: Answer) => void; say: Say | null }>();
 
-  // `engine` as base64 of the gzipped module, `files` as base64 of each.
+  // `engine` as base64 of the compressed module, `files` as base64 of each.
   constructor(
     private readonly engine: string,
     private files: Record<string, string>,
