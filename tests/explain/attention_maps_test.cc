@@ -140,7 +140,7 @@ TEST(AttentionMaps, KeepWhatTheWeightsAre) {
     for (const std::int64_t query : {0, 41}) {
       std::vector<std::int64_t> order(150);
       std::iota(order.begin(), order.end(), 0);
-      std::ranges::stable_sort(order, std::greater(), [&](std::int64_t j) { return all.at<double>({query, j}); });
+      std::ranges::sort(order, {}, [&](std::int64_t j) { return std::pair(-all.at<double>({query, j}), j); });
       for (std::int64_t n = 0; n < 32; ++n) {
         EXPECT_EQ(maps.top_keys(head).at<std::int64_t>({query, n}), order[static_cast<std::size_t>(n)]);
       }
