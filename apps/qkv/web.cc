@@ -43,7 +43,7 @@ void run(const Command& command, const WebOptions& options) {
     ModelOptions model;
     model.folder = options.model;
     model.text = kText;
-    explain_model(model, {.json = true, .report = page});
+    explain_model(model, {.json = true, .style = {}, .svg = {}, .report = page});
     engine.files = model_in_page(options.model);
   }
   page.report.add(engine);
@@ -53,7 +53,8 @@ void run(const Command& command, const WebOptions& options) {
 }  // namespace
 
 void add_web(Command& program) {
-  Command& command = program.add_command("web", "Write a page that computes attention in the browser, without a network");
+  Command& command =
+      program.add_command("web", "Write a page that computes attention in the browser, without a network");
   const auto options = std::make_shared<WebOptions>();
   command.add({{"--out", file(options->out), "the page to write", required()},
                {"--model", file(options->model, "FOLDER"),

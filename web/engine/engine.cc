@@ -1,5 +1,5 @@
-// The engine of the page: the program's commands, one call each, in a module that the page keeps. What stands in for the
-// operating system is the page's own (web/src/live/system.ts).
+// The engine of the page: the program's commands, one call each, in a module that the page keeps. What stands in for
+// the operating system is the page's own (web/src/live/system.ts).
 #include <fmt/format.h>
 
 #include <cstddef>
