@@ -4,6 +4,7 @@ import { live as bound } from "lit-html/directives/live.js";
 import { kScores, type Score, type Steps } from "../explanation";
 import { number_text } from "../numbers";
 import { parse_cell, type Walk } from "../tensors";
+import { unless_typed } from "./fields";
 import type { Live } from "./live";
 import { type Setup, way_to_change, with_number } from "./setup";
 
@@ -35,7 +36,7 @@ function number_field(steps: Steps, walk: Walk, chosen: string, live: Live): Tem
   };
   return html`<label
     >${way === "give" ? "Number" : "Put in"}: ${cell.name} ${cell.index.map((i) => i + 1).join(", ")}
-    <input id="number" inputmode="decimal" autocomplete="off" .value=${bound(number_text(value, 6))} @change=${change}
+    <input id="number" inputmode="decimal" autocomplete="off" .value=${unless_typed("number", number_text(value, 6))} @change=${change}
   /></label>`;
 }
 
@@ -56,11 +57,12 @@ function score_fields(steps: Steps, setup: Setup, live: Live): TemplateResult {
     <label
       >Scale
       <input
+        id="scale"
         inputmode="decimal"
         autocomplete="off"
         ?disabled=${setup.heads > 0}
         placeholder="of the score"
-        .value=${bound(setup.scale === null ? "" : String(Number(setup.scale.toFixed(6))))}
+        .value=${unless_typed("scale", setup.scale === null ? "" : String(Number(setup.scale.toFixed(6))))}
         @change=${(event: Event) => {
           const next = value_of(event) === "" ? null : number_of(value_of(event));
           if (next !== null && !Number.isFinite(next)) {

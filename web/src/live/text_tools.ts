@@ -1,7 +1,7 @@
 // The text that a model reads, to be replaced by the reader's own; and the numbers of one head.
 import { html, nothing, type TemplateResult } from "lit-html";
-import { live as bound } from "lit-html/directives/live.js";
 import type { Heads } from "../explanation";
+import { unless_typed } from "./fields";
 import type { Live } from "./live";
 
 export function text_tools(heads: Heads, live: Live): TemplateResult | typeof nothing {
@@ -13,7 +13,12 @@ export function text_tools(heads: Heads, live: Live): TemplateResult | typeof no
   return html`<form class="card live" aria-label="Your text" @submit=${submit}>
     <label class="wide"
       >${heads.translation ? "English to translate" : "Text"}
-      <input name="text" autocomplete="off" .value=${bound(heads.translation?.source_text ?? heads.input)} />
+      <input
+        id="text"
+        name="text"
+        autocomplete="off"
+        .value=${unless_typed("text", heads.translation?.source_text ?? heads.input)}
+      />
     </label>
     <button class="plain" ?disabled=${live.busy}>${heads.translation ? "Translate" : "Read"}</button>
     <label class="plain file"

@@ -69,6 +69,7 @@ export function training_view(training: Training, screen: Screen): Shown {
             <label
               >Look at
               <input
+                class="phrase"
                 autocomplete="off"
                 .value=${training.text}
                 @change=${(event: Event) => {
@@ -77,9 +78,8 @@ export function training_view(training: Training, screen: Screen): Shown {
             /></label>
           </div>
           <p role="status">
-            ${last === undefined ? "Not a thing learned yet." : `Update ${losses.length}: loss ${number_text(last, 3)}`}
-            ${heads?.translation
-              ? html`; ${training.text} gives <strong><bdi>${heads.translation.target_text}</bdi></strong>`
+            ${last === undefined ? "Not a thing learned yet" : `Update ${losses.length}: loss ${number_text(last, 3)}`}${heads?.translation
+              ? html`. ${training.text} gives <strong><bdi>${heads.translation.target_text}</bdi></strong>`
               : nothing}
           </p>
           <div class="large" role="img" aria-label="Loss by update">${curve}</div>
