@@ -37,35 +37,40 @@ export function arrow([x, y], [to_x, to_y], role = "") {
 // Numbers as the terminal has them.
 export const number = (x) => (x === "-inf" ? "-inf" : Number.isInteger(x) ? String(x) : x.toFixed(5));
 
-// A matrix of numbers with its name above; `shade` gives the share of colour of a cell.
-export function matrix(x, y, name, rows, role, { cell = 24, shade = () => 0.1, show = number, size = 11 } = {}) {
-  const cells = rows.flatMap((row, i) =>
-    row.map((value, j) => {
-      const left = x + j * cell,
-        top = y + i * 22;
-      return (
-        `<rect x="${short(left)}" y="${short(top)}" width="${short(cell - 2)}" height="20" rx="3" class="p-role role-${role}" fill-opacity="${shade(value, i, j).toFixed(2)}"/>` +
-        text(left + cell / 2 - 1, top + 14, show(value), { size, at: "middle", is: "p-ink p-number" })
-      );
-    }),
-  );
-  return text(x, y - 6, name, { role, is: "p-role p-strong" }) + cells.join("");
+// Cells side by side, each with its share of the colour of the role: [x, y, share].
+function tiles(cells, width, height, role) {
+  const by_share = new Map();
+  for (const [x, y, share] of cells) {
+    const key = share.toFixed(2);
+    by_share.set(key, `${by_share.get(key) ?? ""}M${short(x)} ${short(y)}h${width}v${height}h-${width}z`);
+  }
+  const paths = [...by_share].map(([share, path]) => `<path fill-opacity="${share}" d="${path}"/>`);
+  return `<g class="p-role role-${role}">${paths.join("")}</g>`;
 }
 
-// Weights as a map: the darker, the more. Hidden pairs are crossed out.
-export function map(x, y, weights, size, role = "weight", hidden = () => false) {
-  return weights
-    .flatMap((row, i) =>
-      row.map((weight, j) => {
-        const left = x + j * size,
-          top = y + i * size,
-          place = `x="${short(left)}" y="${short(top)}" width="${size - 1}" height="${size - 1}"`;
-        if (hidden(i, j))
-          return line([[left + 3, top + 3], [left + size - 4, top + size - 4]]) + `<rect ${place} class="p-line" opacity="0.6"/>`;
-        return `<rect ${place} class="p-role role-${role}" fill-opacity="${(0.06 + 0.94 * weight).toFixed(2)}"/>`;
-      }),
-    )
-    .join("");
+// A matrix of numbers with its name above; `shade` gives the share of colour of a cell.
+export function matrix(x, y, name, rows, role, options = {}) {
+  const { cell = 24, height = 22, shade = () => 0.1, show = number, size = 11 } = options;
+  const all = rows.flatMap((row, i) => row.map((value, j) => [x + j * cell, y + i * height, shade(value, i, j), show(value)]));
+  const numbers = all.map(
+    ([left, top, , shown]) => `<text x="${short(left + cell / 2 - 1)}" y="${short(top + height / 2 + 3)}">${shown}</text>`,
+  );
+  return [
+    name && text(x, y - 6, name, { role, is: "p-role p-strong" }),
+    tiles(all, cell - 2, height - 2, role),
+    `<g class="p-ink p-number" font-size="${size}" text-anchor="middle">${numbers.join("")}</g>`,
+  ];
+}
+
+// The same of weights: the darker, the more, and light enough for the number on it.
+export const weighed = (weight) => 0.05 + 0.5 * weight;
+export const shares = (x, y, weights, cell) =>
+  matrix(x, y, "", weights, "weight", { cell, height: cell, shade: weighed, show: (weight) => weight.toFixed(2), size: 10.5 });
+
+// A map without numbers: the darker, the more.
+export function map(x, y, values, size, role = "weight") {
+  const cells = values.flatMap((row, i) => row.map((value, j) => [x + j * size, y + i * size, 0.06 + 0.94 * value]));
+  return tiles(cells, size - 1, size - 1, role);
 }
 
 // A bar with its name before and its number behind it.

@@ -1,6 +1,6 @@
 // What the reader looks at, as the fragment of the page's address: #view=heads&head=1.0&token=3.
 
-export const kViews = ["steps", "heads", "head", "translation", "token", "picture", "maps", "training"] as const;
+export const kViews = ["steps", "heads", "head", "translation", "token", "picture", "maps", "training", "lesson"] as const;
 export type View = (typeof kViews)[number];
 export const kShows = ["map", "lines", "row"] as const;
 export type Show = (typeof kShows)[number];
@@ -20,6 +20,7 @@ export interface Address {
   sort: string; // "place" or a measure
   numbers: boolean;
   at: string; // of a large map what is seen: "ZOOM,X,Y"
+  chapter: number; // of the lesson; 0: all
 }
 
 export const kStart: Address = {
@@ -37,6 +38,7 @@ export const kStart: Address = {
   sort: "place",
   numbers: true,
   at: "",
+  chapter: 0,
 };
 
 function whole(text: string, otherwise: number): number {
@@ -65,6 +67,7 @@ export function parse_address(fragment: string): Address {
     sort: text("sort") || "place",
     numbers: text("numbers") !== "0",
     at: /^[\d.]+,[\d.]+,[\d.]+$/.test(text("at")) ? text("at") : "",
+    chapter: whole(text("chapter"), 0),
   };
 }
 

@@ -6,6 +6,7 @@ import type { Explanation, Report } from "./explanation";
 import { head_view } from "./head";
 import { heads_view } from "./heads";
 import { training_view } from "./live/training_view";
+import { lesson_view } from "./lesson";
 import { short } from "./map";
 import { maps_view } from "./maps";
 import { picture_view } from "./picture";
@@ -24,11 +25,12 @@ const kTitles: Record<View, string> = {
   picture: "Picture",
   maps: "Map",
   training: "Training",
+  lesson: "Lesson",
 };
 
 export function views_of(explanation: Explanation): View[] {
-  if (explanation.kind !== "heads") return [explanation.kind];
-  return explanation.translation ? ["translation", "heads"] : ["heads"];
+  if (explanation.kind !== "heads") return [explanation.kind, "lesson"];
+  return explanation.translation ? ["translation", "heads", "lesson"] : ["heads", "lesson"];
 }
 
 function name_of(explanation: Explanation): string {
@@ -102,7 +104,9 @@ export function page(report: Report, screen: Screen): TemplateResult {
   const shown =
     view === "training" && screen.live
       ? training_view(screen.live.training, screen)
-      : shown_of(view, explanation, screen);
+      : view === "lesson"
+        ? lesson_view(report.explanations[0]?.kind === "steps", screen)
+        : shown_of(view, explanation, screen);
   const link = (patch: Partial<Address>): string => format_address({ ...address, ...patch });
   return html` <a
       class="skip"
@@ -118,7 +122,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
         <span class="mark">qkv</span>
         <h1><bdi>${report.title}</bdi></h1>
       </div>
-      ${tools(shown, screen)}
+      ${view === "lesson" ? nothing : tools(shown, screen)}
     </header>
     <nav aria-label="Views">
       ${report.explanations.length > 1

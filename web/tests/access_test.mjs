@@ -28,6 +28,8 @@ const kViews = [
   ["token", ""],
   ["picture", "#key=1"],
   ["maps", "#head=0.1&token=7&at=3,0.3,0.2"],
+  ["steps", "#view=lesson"],
+  ["translation", "#view=lesson&chapter=4"],
   ["all", "#of=0&view=heads"],
 ];
 const report_for = (name) =>
