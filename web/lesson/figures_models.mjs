@@ -35,7 +35,7 @@ export function transformer() {
     part(18, 360, "embedding + positions", "input", 0.15),
     part(194, 360, "embedding + positions", "input", 0.15),
     text(92, 410, "You are welcome", { size: 12, at: "middle" }),
-    text(268, 410, "De nada, so far", { size: 12, at: "middle" }),
+    text(268, 410, "De, so far", { size: 12, at: "middle" }),
     up(268, 62, 46),
     text(268, 40, "the next token", { size: 12, at: "middle", role: "output" }),
     text(16, 436, `A token is ${d_model} numbers all the way;`, { size: 11.5 }),

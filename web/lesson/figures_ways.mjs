@@ -14,12 +14,8 @@ export function why() {
   const x = (i) => 35 + i * 36;
   const facts = (y, name, one) => [
     text(16, y, name, { is: "p-ink p-strong" }),
-    text(16, y + 17, `128 tokens: path ${one.path}, steps ${one.steps}, reach ${one.reach >= 127 ? "all" : `${one.reach} tokens`}`, {
-      size: 11.5,
-    }),
-    text(16, y + 33, `operations a token: ${one.operations[0].toLocaleString("en")} in 64 tokens, ${one.operations[1].toLocaleString("en")} in 1,024`, {
-      size: 11.5,
-    }),
+    text(16, y + 17, `128 tokens: path ${one.path}, steps ${one.steps}, reach ${one.reach >= 127 ? "all" : `${one.reach} tokens`}`, { size: 11 }),
+    text(16, y + 33, `operations a token: ${one.operations[0].toLocaleString("en")} in 64 tokens, ${one.operations[1].toLocaleString("en")} in 1,024`, { size: 11 }),
   ];
   return picture(468, [
     facts(24, "Recurrent network: token by token", rnn),
@@ -56,7 +52,7 @@ export function roles() {
         matrix(266, y, role, tensor(steps, role), role, { shade: strong(0) }),
         text(238, y + 40, "gives", { size: 10, at: "middle", is: "p-faint" }),
         text(130, y + 40, "x", { size: 13, at: "middle", is: "p-faint" }),
-        line([[68, 104], [68, y + 36], [122, y + 36]], "input", i === 0 ? 0 : 0.7),
+        line([[88, 104], [88, y + 36], [122, y + 36]], "input", i === 0 ? 0 : 0.7),
       ];
     }),
     text(20, 150, "the same", { size: 11, is: "p-faint" }),
