@@ -47,7 +47,7 @@ try {
   );
   const array = join(folder, "array.csv");
   writeFileSync(array, `${rows.join("\n")}\n`);
-  const inputs = ["--query", array, "--key", array, "--value", array, "--causal", "top-left"];
+  const inputs = ["--query", array, "--key", array, "--value", array, "--causal", "top-left", "--keep", "0.0"];
   run("attend", ...inputs, "--out", join(folder, "out.npy"), "--html", pages.maps);
   const executablePath = "/usr/bin/chromium";
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });

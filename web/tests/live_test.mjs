@@ -51,7 +51,7 @@ async function fill(page, label, text) {
 
 // Asks again until it holds: the policy of the page forbids what waits for a function in it.
 async function until(page, holds, argument) {
-  for (let i = 0; i < 200; ++i) {
+  for (let i = 0; i < 1200; ++i) {
     if (await page.evaluate(holds, argument)) return;
     await new Promise((done) => setTimeout(done, 50));
   }
@@ -202,7 +202,7 @@ test("a text is translated and explained, a head's numbers are shown", async () 
   await settled(page, "leche");
   const expected = native(["explain", "--model", model, "--text", text]);
   const written = await page.evaluate(() => [...document.querySelectorAll("button.token bdi")].map((t) => t.textContent));
-  assert.deepEqual(written, expected.translation.written.map(({ token }) => token));
+  assert.deepEqual(written, expected.sequences.find(({ name }) => name === "target").tokens);
   await page.evaluate(() => void (location.hash = "#of=1&view=heads&attention=encoder&head=1.2"));
   await page.getByRole("button", { name: "Its numbers, step by step" }).click();
   await page.waitForSelector(".panel, [role=tablist]");
