@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/refuse.h"
-#include "explain/base64.h"
+#include "explain/base85.h"
 #include "explain/html_text.h"
 #include "explain/json_object.h"
 #include "explain/report_page.h"
@@ -182,9 +182,9 @@ void Report::add(const AttentionMaps& maps) {
 
 void Report::add(const PageEngine& engine) {
   OrderedJson files = OrderedJson::object();
-  for (const auto& [path, bytes] : engine.files) append_base64((files[path] = "").get_ref<std::string&>(), bytes);
+  for (const auto& [path, bytes] : engine.files) append_base85((files[path] = "").get_ref<std::string&>(), bytes);
   engine_ = "<script type=\"text/plain\" id=\"engine\">";
-  append_base64(engine_, engine.module);
+  append_base85(engine_, engine.module);
   engine_ += "</script>\n";
   if (!files.empty()) {
     engine_ += "<script type=\"application/json\" id=\"model\">" + in_script(json_text(files)) + "</script>\n";

@@ -18,21 +18,19 @@ std::string element(const std::string& html, const std::string& id) {
   return html.substr(from + begin.size(), html.find("</script>", from) - from - begin.size());
 }
 
-std::string from_base64(const std::string& text) {
-  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+// Five letters are a number below 2^32 by powers of 85; a last group with letters missing is filled up with the
+// largest.
+std::string from_base85(std::string text) {
+  const std::string digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&,>()[]{}@%$#";
+  const std::size_t missing = (5 - text.size() % 5) % 5;
+  text += std::string(missing, '#');
   std::string bytes;
-  unsigned kept = 0;
-  int bits = 0;
-  for (const char c : text) {
-    const std::size_t digit = digits.find(c);
-    if (digit == std::string::npos) break;
-    kept = kept << 6 | static_cast<unsigned>(digit);
-    bits += 6;
-    if (bits >= 8) {
-      bits -= 8;
-      bytes += static_cast<char>(kept >> bits & 255);
-    }
+  for (std::size_t i = 0; i < text.size(); i += 5) {
+    std::uint64_t four = 0;
+    for (std::size_t k = 0; k < 5; ++k) four = 85 * four + digits.find(text[i + k]);
+    for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(four >> shift & 255);
   }
+  bytes.resize(bytes.size() - missing);
   return bytes;
 }
 
@@ -43,7 +41,7 @@ TEST(WebPage, HoldsTheEngineAndTheWorkedExample) {
   EXPECT_EQ(outcome.out + outcome.err, "");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"page.html"});
   const std::string html = contents(folder / "page.html");
-  EXPECT_EQ(from_base64(element(html, "engine")), contents(QKV_SOURCE_DIR "/web/engine/engine.wasm.zst"));
+  EXPECT_EQ(from_base85(element(html, "engine")), contents(QKV_SOURCE_DIR "/web/engine/engine.wasm.zst"));
   EXPECT_EQ(element(html, "model"), "");
   EXPECT_EQ(Json::parse(element(html, "data")).at("explanations").at(0).at("kind"), "steps");
   EXPECT_LE(html.size(), 1'500'000u);
@@ -59,7 +57,7 @@ TEST(WebPage, HoldsEveryFileOfAModel) {
   for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"}) {
     const std::string bytes = contents(model / name);
     EXPECT_FALSE(bytes.empty());
-    EXPECT_EQ(from_base64(files.at(std::string("/model/") + name)), bytes) << name;
+    EXPECT_EQ(from_base85(files.at(std::string("/model/") + name)), bytes) << name;
   }
   EXPECT_EQ(Json::parse(element(html, "data")).at("explanations").at(1).at("kind"), "heads");
 }

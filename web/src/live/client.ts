@@ -11,7 +11,7 @@ export class Client {
   private last = 0;
   private readonly waiting = new Map<number, { done: (answer: Answer) => void; say: Say | null }>();
 
-  // `engine` as base64 of the compressed module, `files` as base64 of each.
+  // As base85.ts reads them: the compressed module, and files by their paths.
   constructor(
     private readonly engine: string,
     private files: Record<string, string>,

@@ -1,17 +1,15 @@
 // The worker's end: makes the engine of its bytes, then answers commands in their order.
 import { decompress } from "fzstd";
+import { bytes_of } from "./base85";
 import { type Answer, Engine } from "./engine";
 
 export type Question =
-  | { kind: "start"; engine: string; files: Record<string, string> } // base64; the engine compressed
+  | { kind: "start"; engine: string; files: Record<string, string> } // as letters; the engine compressed
   | { kind: "put"; remove: string; files: Map<string, Uint8Array> }
   | { kind: "run"; id: number; args: string[]; read: string } // the file to answer with, or "";
 export type Message = { kind: "answer"; id: number; answer: Answer } | { kind: "said"; id: number; text: string };
 
 let engine: Promise<Engine> | null = null;
-
-const bytes_of = (base64: string): Uint8Array<ArrayBuffer> =>
-  Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 
 async function started(engine: string, files: Record<string, string>): Promise<Engine> {
   const made = new Engine(await WebAssembly.compile(decompress(bytes_of(engine)) as BufferSource));

@@ -1,0 +1,27 @@
+// Writes bytes as letters, four at a time.
+#include "explain/base85.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace qkv::inline explaining {
+
+void append_base85(std::string& text, std::string_view bytes) {
+  constexpr std::string_view kLetters =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&,>()[]{}@%$#";
+  static_assert(kLetters.size() == 85);
+  text.reserve(text.size() + (bytes.size() + 3) / 4 * 5);
+  for (std::size_t i = 0; i < bytes.size(); i += 4) {
+    const std::size_t count = std::min<std::size_t>(4, bytes.size() - i);
+    std::uint32_t four = 0;
+    for (std::size_t k = 0; k < 4; ++k) {
+      four = four << 8 | (k < count ? static_cast<std::uint8_t>(bytes[i + k]) : 0u);
+    }
+    std::array<char, 5> letters{};
+    for (std::size_t k = 5; k-- > 0; four /= 85) letters[k] = kLetters[four % 85];
+    text.append(letters.data(), count + 1);
+  }
+}
+
+}  // namespace qkv::inline explaining
