@@ -1,4 +1,4 @@
-// The engine outside of a page: the committed module, run by node over the page's own files in memory.
+// The engine outside of a page: the committed module, or the one that QKV_ENGINE names, run by node over the page's own files in memory.
 import { build } from "esbuild";
 import { readFileSync } from "node:fs";
 import { decompress } from "fzstd";
@@ -13,7 +13,7 @@ const bundle = await build({
   target: "es2022",
 });
 const { Engine } = await import(`data:text/javascript;base64,${Buffer.from(bundle.outputFiles[0].contents).toString("base64")}`);
-const compiled = await WebAssembly.compile(decompress(readFileSync(new URL("../engine/engine.wasm.zst", here))));
+const compiled = await WebAssembly.compile(decompress(readFileSync(process.env.QKV_ENGINE ?? new URL("../engine/engine.wasm.zst", here))));
 
 // With the files of a folder as /model.
 export function engine(model = null, names = []) {
