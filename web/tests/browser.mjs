@@ -36,6 +36,7 @@ function filled(data, title, tables) {
   return page_text.replace(/<!--qkv:\w+-->/g, (mark) => parts[mark]);
 }
 
+const kPatience = 180_000; // milliseconds, on a machine that is busy with other things
 let browser;
 after(async () => {
   await browser?.close();
@@ -60,6 +61,7 @@ export async function open_file(
 ) {
   browser ??= await chromium.launch({
     executablePath,
+    timeout: kPatience,
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"],
   });
   const context = await browser.newContext({
@@ -68,6 +70,7 @@ export async function open_file(
     reducedMotion: "reduce",
     ...options,
   });
+  context.setDefaultTimeout(kPatience);
   const page = await context.newPage();
   const complaints = [];
   page.on("console", (message) => complaints.push(`console: ${message.text()}`));

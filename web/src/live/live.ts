@@ -43,6 +43,7 @@ class LivePage implements Live {
   busy = false;
   fault = "";
   readonly training: Training;
+  private asked: { at: number; setup: Setup } | null = null; // what is being computed, and where it goes
   private readonly made = new WeakMap<Explanation, Made>();
   private model: string[] = []; // the option of a model that the reader opened
   private opened = 0;
@@ -59,7 +60,8 @@ class LivePage implements Live {
   }
 
   setup_of(steps: Steps): Setup {
-    return this.made.get(steps)?.setup ?? setup_of(steps);
+    const asked = this.asked?.at === this.report.explanations.indexOf(steps) ? this.asked.setup : null;
+    return asked ?? this.made.get(steps)?.setup ?? setup_of(steps);
   }
   before(steps: Steps): Steps | null {
     return this.made.get(steps)?.first ?? null;
@@ -77,9 +79,11 @@ class LivePage implements Live {
     const setup = structuredClone(this.setup_of(steps));
     change(setup);
     const first = this.before(steps) ?? steps;
+    const at = this.report.explanations.indexOf(steps);
+    this.asked = { at, setup };
     void this.ask(arguments_of(setup), (answer) => {
       this.made.set(answer, { words: arguments_of(setup), setup, first });
-      this.replace(steps, answer);
+      this.report.explanations[at] = answer;
     });
   }
 
@@ -167,6 +171,7 @@ class LivePage implements Live {
     }
     const next = this.next;
     this.next = null;
+    if (!next) this.asked = null;
     if (next) await next();
     else this.redraw();
   }
