@@ -1,6 +1,7 @@
 // The command that shows one head, from the one that wrote the report.
 
-const quoted = (word: string): string => (/^[\w\-+=.,:/@%]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
+// A word as a shell takes it.
+export const quoted = (word: string): string => (/^[\w\-+=.,:/@%]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
 
 // Of `qkv explain` with these options; a translation is explained by its source text.
 export function command_with(report: string, options: string, source: string): string {

@@ -1,15 +1,18 @@
 // The page's end of the engine: starts the worker and asks it one command after the other.
+import { Fault } from "../check";
 import type { Answer } from "./engine";
 import type { Message, Question } from "./worker";
 
 declare const QKV_WORKER: string; // the script of the worker, put in when the page is bundled
 
-type Say = (text: string) => void;
+// The line of an error without the name of the program and the advice to ask it for help.
+const sentence_of = (error: string): string =>
+  (error.split("\n").at(-1) ?? "").replace(/^qkv(?: \w+)*: /, "").replace(/ \(see .* --help\)$/, "");
 
 export class Client {
   private worker: Worker | null = null;
   private last = 0;
-  private readonly waiting = new Map<number, { done: (answer: Answer) => void; say: Say | null }>();
+  private readonly waiting = new Map<number, (answer: Answer) => void>();
 
   // As base85.ts reads them: the compressed module, and files by their paths.
   constructor(
@@ -23,12 +26,8 @@ export class Client {
     const worker = new Worker(url);
     URL.revokeObjectURL(url);
     worker.addEventListener("message", ({ data }: MessageEvent<Message>) => {
-      const asked = this.waiting.get(data.id);
-      if (data.kind === "said") asked?.say?.(data.text);
-      else {
-        this.waiting.delete(data.id);
-        asked?.done(data.answer);
-      }
+      this.waiting.get(data.id)?.(data.answer);
+      this.waiting.delete(data.id);
     });
     worker.addEventListener("error", (event) => this.fail(`The engine does not start: ${event.message}`));
     this.worker = worker;
@@ -43,14 +42,21 @@ export class Client {
   private fail(error: string): void {
     const waiting = [...this.waiting.values()];
     this.waiting.clear();
-    for (const { done } of waiting) done({ code: 1, out: "", error, read: "" });
+    for (const done of waiting) done({ code: 1, out: "", error, read: "" });
   }
 
-  // `read`: a file whose content the answer is to have.
-  run(args: string[], read = "", say: Say | null = null): Promise<Answer> {
+  // What the command prints, and the content of the file `read`, if one is named. Fault, in the engine's own sentence, if
+  // it fails.
+  async run(args: string[], read = ""): Promise<Answer> {
+    const answer = await this.answer_to(args, read);
+    if (answer.code !== 0) throw new Fault(sentence_of(answer.error) || `The engine ended with ${answer.code}.`);
+    return answer;
+  }
+
+  private answer_to(args: string[], read: string): Promise<Answer> {
     const id = ++this.last;
     return new Promise((done) => {
-      this.waiting.set(id, { done, say });
+      this.waiting.set(id, done);
       this.post({ kind: "run", id, args, read });
     });
   }
@@ -58,12 +64,5 @@ export class Client {
   // Puts files where a command can read them, instead of all that were below this folder.
   put(folder: string, files: Map<string, Uint8Array>): void {
     this.post({ kind: "put", remove: folder, files });
-  }
-
-  // Ends what runs, with everything that was put.
-  stop(): void {
-    this.worker?.terminate();
-    this.worker = null;
-    this.fail("stopped");
   }
 }

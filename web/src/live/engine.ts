@@ -18,12 +18,8 @@ interface Exports {
 
 export class Engine {
   private readonly out: [Uint8Array[], Uint8Array[]] = [[], []];
-  readonly system = new System((descriptor, part) => {
-    this.out[descriptor === 1 ? 0 : 1].push(part);
-    if (descriptor !== 1) this.tell?.(new TextDecoder().decode(part));
-  });
+  readonly system = new System((descriptor, part) => this.out[descriptor === 1 ? 0 : 1].push(part));
   private exports: Exports | null = null;
-  private tell: ((text: string) => void) | null = null;
 
   constructor(private readonly module: WebAssembly.Module) {}
 
@@ -35,12 +31,11 @@ export class Engine {
     return exports;
   }
 
-  // `tell` is given what the command says while it runs.
-  run(args: string[], path = "", tell: ((text: string) => void) | null = null): Answer {
+  // `path`: a file that the answer is to have.
+  run(args: string[], path = ""): Answer {
     this.exports ??= this.start();
     const { allocate, release, run, memory } = this.exports;
     const text = new TextEncoder().encode(args.map((one) => `${one}\0`).join(""));
-    this.tell = tell;
     let code: number;
     try {
       const block = allocate(text.length + 1);

@@ -1,6 +1,7 @@
 // What the reader can do where the engine is in the page: change the steps, have another text explained, see a head's
 // numbers. The engine's answers take the place of the explanations that the page came with.
 import { Fault } from "../check";
+import { quoted } from "../command";
 import { read_explanation } from "../data";
 import type { Explanation, Heads, Report, Steps } from "../explanation";
 import { Client } from "./client";
@@ -24,12 +25,7 @@ export interface Live {
   training: Training;
 }
 
-const shell_word = (word: string): string => (/^[\w\-+=.,:/@%]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
-export const command_line = (words: readonly string[]): string => ["qkv", ...words.map(shell_word)].join(" ");
-
-// The line of an error without the name of the program and the advice to ask it for help.
-const sentence_of = (error: string): string =>
-  (error.split("\n").at(-1) ?? "").replace(/^qkv(?: \w+)*: /, "").replace(/ \(see .* --help\)$/, "");
+const command_line = (words: readonly string[]): string => ["qkv", ...words.map(quoted)].join(" ");
 
 const kText = "You are welcome"; // what a model reads that the reader opened
 
@@ -68,7 +64,7 @@ class LivePage implements Live {
   }
   command_of(explanation: Explanation): string | null {
     const made = this.made.get(explanation);
-    return made ? command_line(made.words.filter((word) => word !== "--json")) : null;
+    return made ? command_line(made.words) : null;
   }
   say(fault: string): void {
     this.fault = fault;
@@ -81,57 +77,48 @@ class LivePage implements Live {
     const first = this.before(steps) ?? steps;
     const at = this.report.explanations.indexOf(steps);
     this.asked = { at, setup };
-    void this.ask(arguments_of(setup), (answer) => {
-      this.made.set(answer, { words: arguments_of(setup), setup, first });
-      this.report.explanations[at] = answer;
-    });
+    const words = arguments_of(setup);
+    void this.ask(words, (answer) => this.put(at, answer, { words, setup, first }));
   }
 
   reset(steps: Steps): void {
     const first = this.before(steps);
-    if (first) this.replace(steps, first);
+    const { explanations } = this.report;
+    if (first) explanations[explanations.indexOf(steps)] = first;
     this.say("");
   }
 
   explain_text(heads: Heads, text: string): void {
     const words = ["explain", ...this.model, "--text", text, "--weights"];
-    void this.ask(words, (answer) => {
-      this.made.set(answer, { words, setup: null, first: null });
-      this.replace(heads, answer);
-    });
+    const at = this.report.explanations.indexOf(heads);
+    void this.ask(words, (answer) => this.put(at, answer, { words, setup: null, first: null }));
   }
 
   explain_head(heads: Heads, options: string[]): void {
     const text = heads.translation?.source_text ?? heads.input;
     const words = ["explain", ...this.model, "--text", text, ...options];
     void this.ask(words, (answer) => {
-      this.made.set(answer, { words, setup: null, first: null });
-      const kept = this.report.explanations;
-      const before = kept.findIndex((one) => one.kind === "head" && this.made.has(one));
-      if (before >= 0) kept[before] = answer;
-      else kept.push(answer);
-      this.show(before >= 0 ? before : kept.length - 1);
+      const at = this.place_of((one) => one.kind === "head" && this.made.has(one));
+      this.put(at, answer, { words, setup: null, first: null });
+      this.show(at);
     });
   }
 
   async open_files(files: File[]): Promise<void> {
-    const { explanations } = this.report;
     if (is_model(files)) {
       const folder = `/model-${++this.opened}`;
       this.client.put(folder, await model_in(files, folder));
       const words = ["explain", "--model", folder, "--text", kText, "--weights"];
-      const old = explanations.find((one) => one.kind === "heads");
+      const at = this.place_of((one) => one.kind === "heads");
       await this.ask(words, (answer) => {
         this.model = ["--model", folder];
         this.has_model = true;
-        this.made.set(answer, { words, setup: null, first: null });
-        if (old) this.replace(old, answer);
-        else explanations.push(answer);
-        this.show(explanations.indexOf(answer));
+        this.put(at, answer, { words, setup: null, first: null });
+        this.show(at);
       });
       return;
     }
-    const steps = explanations.find((one): one is Steps => one.kind === "steps");
+    const steps = this.report.explanations.find((one): one is Steps => one.kind === "steps");
     const { given, contents, fault } = await arrays_in(files);
     if (fault !== "" || !steps) return this.say(fault);
     this.client.put("/dropped", contents);
@@ -145,10 +132,16 @@ class LivePage implements Live {
     });
   }
 
-  private replace(old: Explanation, made: Explanation): void {
-    const kept = this.report.explanations;
-    const at = kept.indexOf(old);
-    if (at >= 0) kept[at] = made;
+  // Of the first such explanation, or of a new one.
+  private place_of(is_it: (one: Explanation) => boolean): number {
+    const { explanations } = this.report;
+    const at = explanations.findIndex(is_it);
+    return at < 0 ? explanations.length : at;
+  }
+
+  private put(at: number, answer: Explanation, made: Made): void {
+    this.made.set(answer, made);
+    this.report.explanations[at] = answer;
   }
 
   // One command at a time; of those asked for while one runs the last one runs next.
@@ -159,15 +152,15 @@ class LivePage implements Live {
     }
     this.busy = true;
     this.redraw();
-    const { code, out, error } = await this.client.run([...words, "--json"]);
-    this.busy = false;
     try {
-      if (code !== 0) throw new Fault(sentence_of(error) || `The engine ended with ${code}.`);
+      const { out } = await this.client.run([...words, "--json"]);
       use(read_explanation(out));
       this.fault = "";
     } catch (fault) {
       if (!(fault instanceof Fault)) throw fault;
       this.fault = fault.message;
+    } finally {
+      this.busy = false;
     }
     const next = this.next;
     this.next = null;

@@ -96,20 +96,14 @@ export class Training {
     this.client.put(config, new Map([[config, new TextEncoder().encode(JSON.stringify(config_for(steps)))]]));
     const pairs = `${kFolder}/pairs.tsv`;
     const words = ["train", "--config", config, "--train", pairs, "--valid", pairs, "--out", `${kFolder}/model`];
-    const { read } = await this.asked(words, `${kFolder}/model/log.jsonl`);
+    const { read } = await this.client.run(words, `${kFolder}/model/log.jsonl`);
     const before = this.losses.length;
     this.losses = losses_of(read);
     if (this.losses.length <= before) throw new Fault("The training did not go on.");
     const look = ["explain", "--model", `${kFolder}/model`, "--text", this.text, "--weights", "--json"];
-    const { out } = await this.asked(look, "");
+    const { out } = await this.client.run(look);
     const explanation = read_explanation(out);
     if (explanation.kind === "heads") this.heads = explanation;
     this.redraw();
-  }
-
-  private async asked(words: string[], path: string): Promise<{ out: string; read: string }> {
-    const { code, out, error, read } = await this.client.run(words, path);
-    if (code !== 0) throw new Fault(error.split("\n").at(-1) || `The engine ended with ${code}.`);
-    return { out, read };
   }
 }

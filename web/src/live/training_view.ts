@@ -78,7 +78,7 @@ export function training_view(training: Training, screen: Screen): Shown {
             /></label>
           </div>
           <p role="status">
-            ${last === undefined ? "Not a thing learned yet" : `Update ${losses.length}: loss ${number_text(last, 3)}`}${heads?.translation
+            ${last === undefined ? "Nothing learned yet" : `Update ${losses.length}: loss ${number_text(last, 3)}`}${heads?.translation
               ? html`. ${training.text} gives <strong><bdi>${heads.translation.target_text}</bdi></strong>`
               : nothing}
           </p>

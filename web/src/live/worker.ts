@@ -7,7 +7,7 @@ export type Question =
   | { kind: "start"; engine: string; files: Record<string, string> } // as letters; the engine compressed
   | { kind: "put"; remove: string; files: Map<string, Uint8Array> }
   | { kind: "run"; id: number; args: string[]; read: string } // the file to answer with, or "";
-export type Message = { kind: "answer"; id: number; answer: Answer } | { kind: "said"; id: number; text: string };
+export type Message = { id: number; answer: Answer };
 
 let engine: Promise<Engine> | null = null;
 
@@ -30,11 +30,10 @@ addEventListener("message", async ({ data }: MessageEvent<Question>) => {
       for (const [path, content] of data.files) ready.system.put(path, content);
       return;
     }
-    const say = (text: string): void => postMessage({ kind: "said", id: data.id, text } satisfies Message);
-    postMessage({ kind: "answer", id: data.id, answer: ready.run(data.args, data.read, say) } satisfies Message);
+    postMessage({ id: data.id, answer: ready.run(data.args, data.read) } satisfies Message);
   } catch (error) {
     if (data.kind !== "run") return;
     const answer = { code: 1, out: "", read: "", error: `The engine does not start: ${(error as Error).message}` };
-    postMessage({ kind: "answer", id: data.id, answer } satisfies Message);
+    postMessage({ id: data.id, answer } satisfies Message);
   }
 });
