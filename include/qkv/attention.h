@@ -21,6 +21,7 @@
 #include <optional>
 #include <stop_token>
 
+#include "qkv/api.h"
 #include "qkv/attention/attention_function.h"
 #include "qkv/attention/bias.h"
 #include "qkv/attention/dropout.h"
@@ -72,19 +73,19 @@ struct AttentionExtras {
       block_weights{};  // [..., heads, r, c], packed [batch, heads, r, c]; averages over r x c equal parts
 };
 
-void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
-               const AttentionOptions& options = {}, const AttentionExtras& extras = {});
+QKV_API void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
+                       const AttentionOptions& options = {}, const AttentionExtras& extras = {});
 
 // The same into a new tensor of q's type.
-Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options = {},
-                 const AttentionExtras& extras = {});
+QKV_API Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                         const AttentionOptions& options = {}, const AttentionExtras& extras = {});
 
 // Joins two results over disjoint keys into `out` and `log_sum_exp` (in place of the first): the result of attending to
 // all keys at once, up to rounding. out, other_out: [..., q_len, value_dim] f32 or f64; log_sum_exp alike without the
 // last.
 //   m = max(lse, other_lse); out = (e^(lse - m) out + e^(other_lse - m) other_out) / (e^(lse - m) + e^(other_lse - m)).
 // A part with log-sum-exp -infinity adds nothing. Sinks belong to one of the parts alone.
-void merge_attention(const MutableTensorView& out, const MutableTensorView& log_sum_exp, const TensorView& other_out,
-                     const TensorView& other_log_sum_exp);
+QKV_API void merge_attention(const MutableTensorView& out, const MutableTensorView& log_sum_exp,
+                             const TensorView& other_out, const TensorView& other_log_sum_exp);
 
 }  // namespace qkv

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 struct CompareProgress {
@@ -21,7 +23,7 @@ struct CompareProgress {
   double seconds_left = 0;
 };
 
-class CompareObserver {
+class QKV_API CompareObserver {
  public:
   virtual ~CompareObserver() = default;
   // One call at a time, from any thread.
@@ -43,7 +45,7 @@ struct CompareOptions {
 };
 
 // A number for each seed.
-struct ComparedPoint {
+struct QKV_API ComparedPoint {
   std::int64_t at = 0;  // distance, length or number, of tokens unless it says otherwise
   std::vector<double> values{};
 
@@ -59,7 +61,7 @@ struct ComparedTask {
 };
 
 // The norm of the gradient of the loss at the last token, with respect to the embedding of one so many tokens before.
-struct ComparedGradient {
+struct QKV_API ComparedGradient {
   std::string model{};
   std::string when{};  // "start" or "end" of training
   std::vector<ComparedPoint> norm{};
@@ -114,17 +116,17 @@ struct Comparison {
 };
 
 // The names of all there are.
-std::vector<std::string> compared_tasks();
-std::vector<std::string> compared_models();
+QKV_API std::vector<std::string> compared_tasks();
+QKV_API std::vector<std::string> compared_models();
 
 // Trains and measures, a few minutes in full effort. `folder` gets runs/ (what is done: another call goes on from it),
 // comparison.json and drawings.
 // std::invalid_argument for a task or model that does not exist, and for a folder of another comparison; IoError.
-Comparison compare(const CompareOptions& options, const std::string& folder);
+QKV_API Comparison compare(const CompareOptions& options, const std::string& folder);
 
 // Tables, with small drawings in the lines of a terminal.
-std::string to_text(const Comparison& comparison);
+QKV_API std::string to_text(const Comparison& comparison);
 // One JSON object.
-std::string to_json(const Comparison& comparison);
+QKV_API std::string to_json(const Comparison& comparison);
 
 }  // namespace qkv

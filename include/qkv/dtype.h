@@ -6,21 +6,23 @@
 #include <cstdint>
 #include <string_view>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 enum class Dtype : std::uint8_t { f32, f64, bf16, f16, i8, u8, i16, u16, i32, u32, i64, u64, boolean };
 
 // Bytes of one element.
-std::size_t size_of(Dtype dtype);
+QKV_API std::size_t size_of(Dtype dtype);
 
 // "f32", "bf16", "i64", "bool" ...: the names used on the command line and in messages.
-std::string_view name_of(Dtype dtype);
+QKV_API std::string_view name_of(Dtype dtype);
 
 // Whether the type is one of f32, f64, bf16 and f16.
-bool is_floating(Dtype dtype);
+QKV_API bool is_floating(Dtype dtype);
 
 // The upper half of an f32. Conversion from float rounds to nearest, ties to even.
-struct BFloat16 {
+struct QKV_API BFloat16 {
   std::uint16_t bits = 0;
   BFloat16() = default;
   explicit BFloat16(float value);
@@ -28,7 +30,7 @@ struct BFloat16 {
 };
 
 // IEEE 754 binary16. Conversion from float rounds to nearest, ties to even.
-struct Float16 {
+struct QKV_API Float16 {
   std::uint16_t bits = 0;
   Float16() = default;
   explicit Float16(float value);

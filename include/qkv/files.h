@@ -8,31 +8,33 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
 // .npy, versions 1 to 3, C and Fortran order, little-endian: f32, f64, f16, bool and integers of 8 to 64 bits.
-Tensor read_npy(const std::string& path);
-void write_npy(const std::string& path, const TensorView& array);
+QKV_API Tensor read_npy(const std::string& path);
+QKV_API void write_npy(const std::string& path, const TensorView& array);
 
 // safetensors (semantics of the reference implementation, with limits on rank, depth, names and count).
 struct SafeTensors {
   std::map<std::string, Tensor> tensors{};
   std::map<std::string, std::string> metadata{};
 };
-SafeTensors read_safetensors(const std::string& path);
-void write_safetensors(const std::string& path, const SafeTensors& content);
+QKV_API SafeTensors read_safetensors(const std::string& path);
+QKV_API void write_safetensors(const std::string& path, const SafeTensors& content);
 
 // A matrix of numbers as f64 [rows, columns]. CSV: commas, one row a line; a first line with a field that begins with a
 // letter or _ (but nan, inf) is a header; blank lines and lines that begin with # are skipped. JSON: an array of
 // arrays of equal length, or one array of numbers (one row).
-Tensor read_csv(const std::string& path);
-Tensor read_json_matrix(const std::string& path);
-Tensor parse_json_matrix(std::string_view text, const std::string& name);  // `name` stands for the file in messages
+QKV_API Tensor read_csv(const std::string& path);
+QKV_API Tensor read_json_matrix(const std::string& path);
+QKV_API Tensor parse_json_matrix(std::string_view text,
+                                 const std::string& name);  // `name` stands for the file in messages
 
 // By the ending of the path: .npy, .csv, .json; .safetensors as FILE.safetensors:TENSOR. FormatError for any other.
-Tensor read_array(const std::string& path);
+QKV_API Tensor read_array(const std::string& path);
 
 // Pairs of texts, a pair a line: text, tab, its translation. FormatError, naming the line, for one without exactly one
 // tab or with an empty side.
@@ -40,10 +42,10 @@ struct TextPair {
   std::string source;
   std::string target;
 };
-std::vector<TextPair> read_pairs(const std::string& path);
+QKV_API std::vector<TextPair> read_pairs(const std::string& path);
 
 // Bytes of a regular file; `limit` bounds them (FormatError beyond).
-std::string read_file(const std::string& path, std::uint64_t limit = std::uint64_t{1} << 40);
-void write_file(const std::string& path, std::string_view bytes);
+QKV_API std::string read_file(const std::string& path, std::uint64_t limit = std::uint64_t{1} << 40);
+QKV_API void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace qkv

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "qkv/api.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -18,7 +19,7 @@ enum class WeightStorage {
 };
 
 // The right operand of a product, laid out once for the selected target: columns in panels, zero-padded.
-class PackedMatrix {
+class QKV_API PackedMatrix {
  public:
   PackedMatrix() = default;
   // From [k, n] with any strides, f32 or f64 (f32 alone for fewer bits). For a Linear weight [out, in] pass
@@ -60,15 +61,16 @@ struct MatmulOptions {
 
 // out [m, n] = a [m, k] b [k, n] (+ bias). a has any row stride and a unit last one; out likewise.
 // std::invalid_argument if shapes, types or the target of the packing do not fit.
-void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
-            const MatmulOptions& options = {});
+QKV_API void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+                    const MatmulOptions& options = {});
 
 // out [m, n] = a^T b with a [k, m] and b [k, n]: the gradient of a Linear weight from those of its outputs, a, and its
 // inputs, b. No bias. std::invalid_argument as above.
-void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
-                       const MatmulOptions& options = {});
+QKV_API void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
+                               const MatmulOptions& options = {});
 
 // Packs b for this call.
-void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out, const MatmulOptions& options = {});
+QKV_API void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out,
+                    const MatmulOptions& options = {});
 
 }  // namespace qkv

@@ -3,12 +3,13 @@
 
 #include <string_view>
 
+#include "qkv/api.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
 // Receives every named intermediate in the order of computation. The view is valid during the call only.
-class Observer {
+class QKV_API Observer {
  public:
   virtual ~Observer() = default;
   // What is not wanted may be left uncomputed, as weights and logits of all pairs are: they are the largest.

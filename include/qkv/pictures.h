@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "qkv/api.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -33,7 +34,8 @@ inline constexpr std::int64_t kLongestPictureEdge = 1'000'000;
 // FormatError, one line, for a file that is no PNG or JPEG, has more pixels than these, or is cut or corrupt, and for
 // every picture where the library was built without them (QKV_PICTURES=OFF); IoError if it cannot be read. Memory: the
 // picture, a few rows, for a progressive JPEG up to 8 bytes per pixel, and less than a megabyte.
-Tensor read_picture(const std::string& path);
-Tensor parse_picture(std::string_view bytes, const std::string& name);  // `name` stands for the file in messages
+QKV_API Tensor read_picture(const std::string& path);
+QKV_API Tensor parse_picture(std::string_view bytes,
+                             const std::string& name);  // `name` stands for the file in messages
 
 }  // namespace qkv

@@ -5,14 +5,16 @@
 #include <array>
 #include <cstdint>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 // Philox4x32 with `rounds` rounds: 128 random bits from a 128-bit counter and a 64-bit key.
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key, int rounds = 10);
+QKV_API std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key, int rounds = 10);
 
 // A stream of numbers drawn from philox(counter = 0, 1, 2 ..., key = seed). Streams with different numbers have nothing
 // in common: the upper half of the counter is the stream's.
-class Random {
+class QKV_API Random {
  public:
   explicit Random(std::uint64_t seed, std::uint64_t stream = 0) : seed_(seed), stream_(stream) {}
   std::uint32_t bits();                      // uniform over 32 bits

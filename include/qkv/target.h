@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 struct Target {
@@ -15,14 +17,14 @@ struct Target {
 };
 
 // Every target compiled in, best first.
-std::vector<Target> targets();
+QKV_API std::vector<Target> targets();
 
 // Name of the selected target. At first use: the environment's QKV_TARGET if set, else the best usable one.
 // std::invalid_argument if QKV_TARGET names a target that is unknown or not usable here.
-std::string selected_target();
+QKV_API std::string selected_target();
 
 // Selects a target for the whole process ("" returns to the default). Not while a computation runs.
 // std::invalid_argument, listing the usable ones, if `name` is not usable here.
-void select_target(std::string_view name);
+QKV_API void select_target(std::string_view name);
 
 }  // namespace qkv

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/dtype.h"
 
 namespace qkv {
@@ -21,7 +22,7 @@ namespace qkv {
 inline constexpr int kMaxRank = 16;
 
 // A short list of extents, strides or indices, held in place.
-class Dims {
+class QKV_API Dims {
  public:
   Dims() = default;
   Dims(std::initializer_list<std::int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
@@ -42,13 +43,13 @@ class Dims {
 };
 
 // "[2, 8, 10, 64]", for messages.
-std::string to_string(const Dims& dims);
+QKV_API std::string to_string(const Dims& dims);
 
 // Product of the extents. std::invalid_argument if one is negative or the product exceeds 2^59.
-std::int64_t element_count(const Dims& shape);
+QKV_API std::int64_t element_count(const Dims& shape);
 
 // Strides, in elements, of a row-major tensor of this shape.
-Dims row_major_strides(const Dims& shape);
+QKV_API Dims row_major_strides(const Dims& shape);
 
 // Borrowed elements: address, type, shape and strides (in elements; zero and negative ones are fine for reading).
 // `Byte` is const std::byte for TensorView and std::byte for MutableTensorView.
@@ -123,11 +124,11 @@ class BasicView {
 using TensorView = BasicView<const std::byte>;
 using MutableTensorView = BasicView<std::byte>;
 
-extern template class BasicView<const std::byte>;
-extern template class BasicView<std::byte>;
+extern template class QKV_API BasicView<const std::byte>;
+extern template class QKV_API BasicView<std::byte>;
 
 // Owned elements, row-major, aligned to 64 bytes. Moves are cheap; copies copy.
-class Tensor {
+class QKV_API Tensor {
  public:
   Tensor() = default;
   static Tensor zeros(const Dims& shape, Dtype dtype = Dtype::f32);
@@ -178,10 +179,10 @@ class Tensor {
 };
 
 // Sets all elements to zero; does nothing to a view that was not given.
-void clear(const MutableTensorView& view);
+QKV_API void clear(const MutableTensorView& view);
 
 // Copies all elements, converting the type (to integers: truncation towards zero). Shapes must be equal.
-void convert(const TensorView& from, const MutableTensorView& to);
-Tensor convert(const TensorView& from, Dtype dtype);
+QKV_API void convert(const TensorView& from, const MutableTensorView& to);
+QKV_API Tensor convert(const TensorView& from, Dtype dtype);
 
 }  // namespace qkv

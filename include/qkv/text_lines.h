@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 struct TextLineOptions {
@@ -16,7 +18,7 @@ struct TextLineOptions {
 // The text of a line, which comes without its '\n': without a carriage return at its end, without a byte order mark
 // before line 1, and with ' ' for each other space of Unicode (category Zs). `number`, from 1, and `file`, if any,
 // begin messages. FormatError for bytes that are not UTF-8.
-std::string text_of_line(std::string_view line, std::int64_t number, const TextLineOptions& options = {},
-                         const std::string& file = "");
+QKV_API std::string text_of_line(std::string_view line, std::int64_t number, const TextLineOptions& options = {},
+                                 const std::string& file = "");
 
 }  // namespace qkv

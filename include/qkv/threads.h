@@ -4,26 +4,29 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 inline constexpr int kMaxThreads = 1024;
 
 // Threads used when a call does not name a number: set_threads(), else the environment's QKV_THREADS, else all cores.
-int threads();
+QKV_API int threads();
 
 // Sets the number for the whole process; 0 returns to the default. std::invalid_argument if negative or above
 // kMaxThreads.
-void set_threads(int count);
+QKV_API void set_threads(int count);
 
 // Number of logical processors.
-int hardware_threads();
+QKV_API int hardware_threads();
 
 // A caller's own pool: runs task(context, index, worker) for every index in [0, tasks), worker < workers, and returns
 // when all are done. nullptr returns to the built-in pool.
 using ParallelRunner = void (*)(std::int64_t tasks, int workers, void (*task)(void*, std::int64_t, int), void* context);
-void set_parallel_runner(ParallelRunner runner);
+QKV_API void set_parallel_runner(ParallelRunner runner);
 
-void parallel_for_erased(std::int64_t tasks, int workers, void (*task)(void*, std::int64_t, int), void* context);
+QKV_API void parallel_for_erased(std::int64_t tasks, int workers, void (*task)(void*, std::int64_t, int),
+                                 void* context);
 
 // Calls body(index, worker) once for every index in [0, tasks), on up to `workers` threads (0: threads()), the caller's
 // among them; worker is in [0, workers). A nested call runs on its caller's thread. If bodies throw, tasks not yet

@@ -16,6 +16,7 @@
 
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -43,8 +44,8 @@ struct AttentionGradients {
 
 // `out` and `log_sum_exp` as attention() gave them for these inputs and options; `grad_out` like out.
 // Errors: std::invalid_argument before any work; Stopped.
-void attention_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
-                        const TensorView& log_sum_exp, const TensorView& grad_out, const AttentionOptions& options,
-                        const AttentionGradients& gradients);
+QKV_API void attention_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
+                                const TensorView& log_sum_exp, const TensorView& grad_out,
+                                const AttentionOptions& options, const AttentionGradients& gradients);
 
 }  // namespace qkv

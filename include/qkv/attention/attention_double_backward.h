@@ -18,6 +18,7 @@
 // twice that of log_sum_exp.
 #pragma once
 
+#include "qkv/api.h"
 #include "qkv/attention/attention_jvp.h"
 
 namespace qkv {
@@ -32,9 +33,9 @@ struct AttentionSecondGradients {
 
 // `out` and `log_sum_exp` as attention() gave them for these inputs and options; `grad_out` and `tangents` as above.
 // Errors: std::invalid_argument before any work; Stopped.
-void attention_double_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
-                               const TensorView& log_sum_exp, const TensorView& grad_out,
-                               const AttentionTangents& tangents, const AttentionOptions& options,
-                               const AttentionSecondGradients& gradients);
+QKV_API void attention_double_backward(const TensorView& q, const TensorView& k, const TensorView& v,
+                                       const TensorView& out, const TensorView& log_sum_exp, const TensorView& grad_out,
+                                       const AttentionTangents& tangents, const AttentionOptions& options,
+                                       const AttentionSecondGradients& gradients);
 
 }  // namespace qkv

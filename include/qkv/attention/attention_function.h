@@ -15,6 +15,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 // A query and a key, by their indices in their sequence.
@@ -57,7 +59,7 @@ void for_each_pair(const PairTile<Element>& tile, const Each& each) {
 }
 
 // Says of each pair whether the query may attend to the key: 1 or 0.
-class MaskFunction {
+class QKV_API MaskFunction {
  public:
   template <std::predicate<const Pair&> Function>
   explicit MaskFunction(Function function)
@@ -76,7 +78,7 @@ class MaskFunction {
 
 // Gives each logit the value that softmax sees, from that which scale, soft cap and bias made. The logit is a float, a
 // double for f64 inputs: take it as `auto`. What it gives follows IEEE arithmetic: to hide a key, use a mask.
-class LogitFunction {
+class QKV_API LogitFunction {
  public:
   LogitFunction() = default;  // logits stay what they are
 

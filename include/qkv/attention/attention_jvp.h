@@ -12,6 +12,7 @@
 // bits for any number of threads, batch or packing. Memory beyond inputs and outputs: O(threads * tile).
 #pragma once
 
+#include "qkv/api.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -31,8 +32,8 @@ struct AttentionOutputTangents {
 
 // `out` and `log_sum_exp` as attention() gave them for these inputs and options.
 // Errors: std::invalid_argument before any work; Stopped.
-void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
-                   const TensorView& log_sum_exp, const AttentionTangents& tangents, const AttentionOptions& options,
-                   const AttentionOutputTangents& outputs);
+QKV_API void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
+                           const TensorView& log_sum_exp, const AttentionTangents& tangents,
+                           const AttentionOptions& options, const AttentionOutputTangents& outputs);
 
 }  // namespace qkv

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention.h"
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_double_backward.h"
@@ -42,15 +43,16 @@ struct AttentionPlan {
 };
 
 // std::invalid_argument for what the call would refuse.
-AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options = {},
-                   const AttentionExtras& extras = {});
+QKV_API AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v,
+                           const AttentionOptions& options = {}, const AttentionExtras& extras = {});
 
-AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const TensorView& v,
-                            const AttentionOptions& options, const AttentionGradients& gradients);
-AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionTangents& tangents,
-                       const AttentionOptions& options, const AttentionOutputTangents& outputs);
-AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, const TensorView& v,
-                                   const AttentionTangents& tangents, const AttentionOptions& options,
-                                   const AttentionSecondGradients& gradients);
+QKV_API AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const TensorView& v,
+                                    const AttentionOptions& options, const AttentionGradients& gradients);
+QKV_API AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorView& v,
+                               const AttentionTangents& tangents, const AttentionOptions& options,
+                               const AttentionOutputTangents& outputs);
+QKV_API AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, const TensorView& v,
+                                           const AttentionTangents& tangents, const AttentionOptions& options,
+                                           const AttentionSecondGradients& gradients);
 
 }  // namespace qkv

@@ -3,12 +3,13 @@
 
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention/relative_table.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
-class Bias {
+class QKV_API Bias {
  public:
   // Nothing is added.
   Bias() = default;
@@ -24,7 +25,7 @@ class Bias {
   // Takes no memory of the size of the logits.
   static Bias table(const RelativeTable& table);
 
-  friend Bias operator+(Bias a, const Bias& b);
+  friend QKV_API Bias operator+(Bias a, const Bias& b);
 
   const std::vector<TensorView>& views() const { return views_; }
   const std::vector<TensorView>& alibi_slopes() const { return alibi_; }

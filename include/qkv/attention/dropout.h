@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "qkv/api.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -24,6 +25,6 @@ struct DropoutIndex {
 
 // Which weights are kept: true or 1, in bool or u8, [..., heads, q_len, k_len]; all dimensions before the heads count
 // sequences; [q_len, k_len] is fine. `first`: the indices of its first element, for a part of a mask.
-void dropout_mask(const Dropout& dropout, const MutableTensorView& kept, const DropoutIndex& first = {});
+QKV_API void dropout_mask(const Dropout& dropout, const MutableTensorView& kept, const DropoutIndex& first = {});
 
 }  // namespace qkv

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -27,7 +28,7 @@ struct KeyValueCacheConfig {
   std::int64_t page_rows = 16;
 };
 
-class KeyValueCache {
+class QKV_API KeyValueCache {
  public:
   explicit KeyValueCache(const KeyValueCacheConfig& config);  // std::invalid_argument
 
@@ -72,7 +73,7 @@ class KeyValueCache {
 // attention() with everything that is cached, the keys of q's own tokens included. Query i of a sequence has
 // position length - q_len + i, which is the number of keys cached before them plus i; a mask that names top_left is
 // refused. q is padded, [batch, heads, q_len, head_dim], or packed with offsets_query.
-void attention(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out,
-               AttentionOptions options = {}, const AttentionExtras& extras = {});
+QKV_API void attention(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out,
+                       AttentionOptions options = {}, const AttentionExtras& extras = {});
 
 }  // namespace qkv

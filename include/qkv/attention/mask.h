@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention/attention_function.h"
 #include "qkv/tensor.h"
 
@@ -23,7 +24,7 @@ class BooleanBlocks;
 
 enum class Align { top_left, bottom_right };
 
-class Mask {
+class QKV_API Mask {
  public:
   // Every query sees every key.
   Mask() = default;
@@ -53,7 +54,7 @@ class Mask {
   // Keys for which a user-defined function returns true.
   static Mask function(MaskFunction visible);
 
-  friend Mask operator&(Mask a, const Mask& b);
+  friend QKV_API Mask operator&(Mask a, const Mask& b);
 
   // The same mask, its boolean views read once: for every 16 queries and 8 keys it records whether all or none are
   // visible, so that a kernel computes only what is visible. A call does that for itself; compile a mask that serves

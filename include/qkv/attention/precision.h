@@ -17,11 +17,13 @@
 // which are faster and give other bits.
 #pragma once
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 enum class Precision { exact, reduced };
 
 // Whether the selected target of this CPU can compute `reduced`.
-bool has_reduced_precision();
+QKV_API bool has_reduced_precision();
 
 }  // namespace qkv

@@ -5,11 +5,12 @@
 
 #include <cstdint>
 
+#include "qkv/api.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
-class RelativeTable {
+class QKV_API RelativeTable {
  public:
   enum class Kind { clipped, t5, swin, shaw };
 

@@ -1,11 +1,12 @@
 // How a query and a key become one number. The logits are scale * score.
 #pragma once
 
+#include "qkv/api.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
-class Score {
+class QKV_API Score {
  public:
   enum class Kind { scaled_dot, dot, additive, concat, bilinear };
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "qkv/api.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -21,7 +22,8 @@ struct AttentionReceipt {
 
 // `out` is what attention() wrote for the same arguments. The rows are drawn at random from `seed`, each at most once.
 // std::invalid_argument for what attention() would refuse, and for rows below 0.
-AttentionReceipt verify_attention(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
-                                  const AttentionOptions& options = {}, std::int64_t rows = 64, std::uint64_t seed = 1);
+QKV_API AttentionReceipt verify_attention(const TensorView& q, const TensorView& k, const TensorView& v,
+                                          const TensorView& out, const AttentionOptions& options = {},
+                                          std::int64_t rows = 64, std::uint64_t seed = 1);
 
 }  // namespace qkv

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -27,7 +28,7 @@ struct AttentionMapsOptions {
   std::size_t bytes = 19'000'000;         // that all of it may take in a report
 };
 
-class AttentionMaps {
+class QKV_API AttentionMaps {
  public:
   static constexpr std::int64_t kWhole = 64;  // queries and keys of which every weight is kept
   static constexpr std::size_t kMostKept = 4, kMostRows = 16;
@@ -69,6 +70,6 @@ class AttentionMaps {
 };
 
 // One JSON object (docs/explain_json.md): cells as bytes, kept numbers as the bytes of their type, in base64.
-std::string to_json(const AttentionMaps& maps);
+QKV_API std::string to_json(const AttentionMaps& maps);
 
 }  // namespace qkv

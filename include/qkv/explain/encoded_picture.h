@@ -2,12 +2,13 @@
 // "class", then each patch by row and column, "0,0".
 #pragma once
 
+#include "qkv/api.h"
 #include "qkv/explain/explainable.h"
 #include "qkv/models/vit.h"
 
 namespace qkv {
 
-class EncodedPicture : public Explainable {
+class QKV_API EncodedPicture : public Explainable {
  public:
   // `pixels` f32 [height, width, channels], as an ImageProcessor gives them. The model must outlive it.
   // std::invalid_argument as Vit::forward, and if what is to be left out is not there.

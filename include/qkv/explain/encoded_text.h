@@ -1,13 +1,14 @@
 // A text that a BERT-family model reads, to be explained (explain_model.h).
 #pragma once
 
+#include "qkv/api.h"
 #include "qkv/explain/explainable.h"
 #include "qkv/models/bert.h"
 #include "qkv/text/tokenizer.h"
 
 namespace qkv {
 
-class EncodedText : public Explainable {
+class QKV_API EncodedText : public Explainable {
  public:
   // The model must outlive it. std::invalid_argument if the text has no tokens, or too many for the
   // model, or none of what is to be left out.

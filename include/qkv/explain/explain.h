@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention/mask.h"
 #include "qkv/attention/score.h"
 #include "qkv/tensor.h"
@@ -46,7 +47,7 @@ struct ExplainInput {
 };
 
 // The example of the well-known tutorials: 3 inputs of 4 numbers, weights of 4 x 3, unscaled dot product.
-ExplainInput worked_example();
+QKV_API ExplainInput worked_example();
 
 enum class Init { normal, xavier, kaiming };
 
@@ -60,7 +61,7 @@ struct SyntheticInput {
   std::uint64_t seed = 1;
 };
 // Generates what is missing, and returns its names.
-std::vector<std::string> generate_missing(ExplainInput& input, const SyntheticInput& choice);
+QKV_API std::vector<std::string> generate_missing(ExplainInput& input, const SyntheticInput& choice);
 
 // The part that a number plays. Renderers colour by it.
 enum class Role { none, input, query, key, value, score, weight, output };
@@ -124,7 +125,7 @@ struct Explanation {
 };
 
 // std::invalid_argument if shapes do not fit, or a name to substitute does not exist (the message lists those that do).
-Explanation explain(const ExplainInput& input);
+QKV_API Explanation explain(const ExplainInput& input);
 
 struct TextStyle {
   bool color = false;       // escape codes of a terminal
@@ -133,13 +134,13 @@ struct TextStyle {
   bool heat = false;        // matrices are heat maps, not numbers: of letters,
   bool colors_256 = false;  // or, with color, half blocks in 256 colours
 };
-std::string to_text(const Explanation& explanation, const TextStyle& style = {});
+QKV_API std::string to_text(const Explanation& explanation, const TextStyle& style = {});
 
 // The matrices of the steps as an SVG picture, or of one step alone (1 to 8). std::invalid_argument if it is not there.
-std::string to_svg(const Explanation& explanation, int step = 0);
+QKV_API std::string to_svg(const Explanation& explanation, int step = 0);
 
 // One JSON object (docs/explain_json.md), numbers in full; without `full` no tensors for all pairs of more than 256
 // inputs, nor for all pairs and sizes of more than 12.
-std::string to_json(const Explanation& explanation);
+QKV_API std::string to_json(const Explanation& explanation);
 
 }  // namespace qkv

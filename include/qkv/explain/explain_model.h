@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/explain/explain.h"
 #include "qkv/explain/explainable.h"
 
@@ -33,12 +34,12 @@ struct HeadSummary {
 // is at least half; alignment: between two sequences, with at most half of the largest entropy; spread: at least 0.9 of
 // it. Between two sequences positions say nothing: previous, next and itself are left out.
 enum class HeadPattern { none, previous, next, itself, first, separators, alignment, spread };
-const char* name_of(HeadPattern pattern);
-HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool between_two_sequences);
+QKV_API const char* name_of(HeadPattern pattern);
+QKV_API HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool between_two_sequences);
 
 // `weights` is [queries, keys], f32 or f64, rows sum to 1; `special` has one entry per key, as Encoding has. Where
 // queries and keys are of two sequences, distance, previous, next and itself compare their positions.
-HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special);
+QKV_API HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special);
 
 struct SurveyOptions {
   bool keep_weights = false;  // of every head: layers x heads x tokens^2 numbers
@@ -103,29 +104,30 @@ struct HeadTrace {
 };
 
 // Errors as those of the run; std::invalid_argument if there is no such layer or head.
-HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options = {});
-HeadTrace trace_head(const Explainable& input, const HeadIndex& index);
+QKV_API HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options = {});
+QKV_API HeadTrace trace_head(const Explainable& input, const HeadIndex& index);
 
 // The keys of one row of weights, f64, by falling weight; equal weights: lower key first. Weights that are not numbers,
 // as a broken model has, come last.
-std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t token);
+QKV_API std::vector<std::int64_t> keys_by_weight(const TensorView& weights, std::int64_t token);
 
 // The first token that reads `name`, or "##" and `name`, as a piece of a word; else the one of that number.
 // std::invalid_argument, listing the tokens, if there is neither.
-std::int64_t find_token(std::span<const std::string> tokens, const std::string& name);
+QKV_API std::int64_t find_token(std::span<const std::string> tokens, const std::string& name);
 
 // With heat, maps of the heads whose weights were kept.
-std::string to_text(const HeadSurvey& survey, const TextStyle& style = {});
+QKV_API std::string to_text(const HeadSurvey& survey, const TextStyle& style = {});
 // The two texts of its alignment, and which words attended to which. std::invalid_argument if it has none.
-std::string words_to_text(const HeadSurvey& survey, const TextStyle& style = {});
+QKV_API std::string words_to_text(const HeadSurvey& survey, const TextStyle& style = {});
 // Who attends to whom; with a token, also its computation step by step.
-std::string to_text(const HeadTrace& trace, std::optional<std::int64_t> token = {}, const TextStyle& style = {});
+QKV_API std::string to_text(const HeadTrace& trace, std::optional<std::int64_t> token = {},
+                            const TextStyle& style = {});
 
 // Its weights as an SVG picture, with a row for each token and a column for each key.
-std::string to_svg(const HeadTrace& trace);
+QKV_API std::string to_svg(const HeadTrace& trace);
 
 // One JSON object with all that the text shows, every number in full; a survey with the weights that were kept.
-std::string to_json(const HeadSurvey& survey);
-std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token = {});
+QKV_API std::string to_json(const HeadSurvey& survey);
+QKV_API std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token = {});
 
 }  // namespace qkv

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention/score.h"
 #include "qkv/observer.h"
 
@@ -110,7 +111,7 @@ struct Attentions {
 };
 
 // A model and its input.
-class Explainable {
+class QKV_API Explainable {
  public:
   virtual ~Explainable() = default;
   virtual const Attentions& attentions() const = 0;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/explain/encoded_picture.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/models/image_processor.h"
@@ -32,16 +33,16 @@ struct PictureAttention {
 };
 
 // Of this token, by its name or number (find_token).
-PictureAttention survey_picture(const EncodedPicture& picture, const std::string& token = "class");
+QKV_API PictureAttention survey_picture(const EncodedPicture& picture, const std::string& token = "class");
 
 // What the model sees, as u8 [height, width, 3]: `pixels` [height, width, 3] without the normalisation.
-Tensor view_of(const Tensor& pixels, const ImageProcessorConfig& config);
+QKV_API Tensor view_of(const Tensor& pixels, const ImageProcessorConfig& config);
 
 // The rollout over the picture, in half blocks where there is colour, else in letters, then a line for each head.
-std::string to_text(const PictureAttention& seen, const TensorView& view, const TextStyle& style = {});
+QKV_API std::string to_text(const PictureAttention& seen, const TensorView& view, const TextStyle& style = {});
 // The picture, the rollout over it, and each head over it, on one page that needs no other file.
-std::string to_svg(const PictureAttention& seen, const TensorView& view);
+QKV_API std::string to_svg(const PictureAttention& seen, const TensorView& view);
 // One JSON object with every number, and the pixels of the view.
-std::string to_json(const PictureAttention& seen, const TensorView& view);
+QKV_API std::string to_json(const PictureAttention& seen, const TensorView& view);
 
 }  // namespace qkv

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/explain/attention_maps.h"
 #include "qkv/explain/explain.h"
 #include "qkv/explain/explain_model.h"
@@ -30,7 +31,7 @@ struct PageEngine {
   std::map<std::string, std::string> files{};  // "/model/config.json" -> its bytes
 };
 
-class Report {
+class QKV_API Report {
  public:
   void add(const Explanation& explanation);
   void add(const HeadSurvey& survey);  // its maps of heads are there if it kept the weights

@@ -33,13 +33,14 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/explain/explain.h"
 #include "qkv/explain/explainable.h"
 
 namespace qkv {
 
 enum class Measure { weight, value_norm, gradient, rollout, knock_out };
-const char* name_of(Measure measure);  // "weight", "value_norm", ...
+QKV_API const char* name_of(Measure measure);  // "weight", "value_norm", ...
 
 struct MeasuredBy {
   Measure measure = Measure::weight;
@@ -65,13 +66,13 @@ struct TokenMeasures {
 };
 
 // Which sequence has the tokens that can be asked about.
-std::size_t measured_sequence(const Attentions& attentions);
+QKV_API std::size_t measured_sequence(const Attentions& attentions);
 
 // Runs the model once for each key and each head. Errors as those of the run; std::invalid_argument if there is no such
 // token. Gradients are of models that write and leave nothing out, rollout is of encoders.
-TokenMeasures measure_token(const Explainable& input, std::int64_t token);
+QKV_API TokenMeasures measure_token(const Explainable& input, std::int64_t token);
 
-std::string to_text(const TokenMeasures& measures, const TextStyle& style = {});
-std::string to_json(const TokenMeasures& measures);  // docs/explain_json.md
+QKV_API std::string to_text(const TokenMeasures& measures, const TextStyle& style = {});
+QKV_API std::string to_json(const TokenMeasures& measures);  // docs/explain_json.md
 
 }  // namespace qkv

@@ -8,12 +8,13 @@
 #include <stop_token>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/explain/explainable.h"
 #include "qkv/models/translator.h"
 
 namespace qkv {
 
-class TranslatedText : public Explainable {
+class QKV_API TranslatedText : public Explainable {
  public:
   // Translates the text, whole. The translator must outlive it. Errors as translate()'s; std::invalid_argument for a
   // text without tokens, a model without attention, and if what is to be left out is not there: it is left out of the

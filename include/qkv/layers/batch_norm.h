@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/weights.h"
 
@@ -31,7 +32,7 @@ struct BatchNormSaved {
 };
 
 // Safe for concurrent forward() without `saved`.
-class BatchNorm {
+class QKV_API BatchNorm {
  public:
   // Takes weight, bias, running_mean and running_var, all [dim]; num_batches_tracked is dropped.
   BatchNorm(const BatchNormConfig& config, Weights& weights, const std::string& scope = "");

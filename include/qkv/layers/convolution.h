@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/layers/weights.h"
@@ -28,7 +29,7 @@
 namespace qkv {
 
 // The weight and bias of a convolution, laid out for products with windows, whose numbers are [tap][channel of group].
-class ConvolutionFilters {
+class QKV_API ConvolutionFilters {
  public:
   struct Config {
     std::int64_t in = 0, out = 0, groups = 1;
@@ -82,7 +83,7 @@ struct Conv1dConfig {
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class Conv1d {
+class QKV_API Conv1d {
  public:
   // Takes weight [out, in / groups, kernel] and bias [out].
   Conv1d(const Conv1dConfig& config, Weights& weights, const std::string& scope = "");
@@ -119,7 +120,7 @@ struct Conv2dConfig {
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class Conv2d {
+class QKV_API Conv2d {
  public:
   // Takes weight [out, in / groups, height, width] and bias [out].
   Conv2d(const Conv2dConfig& config, Weights& weights, const std::string& scope = "");

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 
+#include "qkv/api.h"
 #include "qkv/matmul.h"
 
 namespace qkv {
@@ -47,7 +48,8 @@ struct CrossEntropy {
 
 // hidden [n, dim], f32 or f64 like the weights; targets [n], those below 0 are skipped. std::invalid_argument for
 // anything that does not fit.
-CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden, std::span<const std::int32_t> targets,
-                           const CrossEntropyOptions& options = {}, const CrossEntropyGradients& gradients = {});
+QKV_API CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden,
+                                   std::span<const std::int32_t> targets, const CrossEntropyOptions& options = {},
+                                   const CrossEntropyGradients& gradients = {});
 
 }  // namespace qkv

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/layers/packed_parameter.h"
 #include "qkv/layers/weights.h"
 
@@ -19,7 +20,7 @@ struct EmbeddingConfig {
 };
 
 // Safe for concurrent forward(); only update() modifies it.
-class Embedding {
+class QKV_API Embedding {
  public:
   // Takes weight [count, dim].
   Embedding(const EmbeddingConfig& config, Weights& weights, const std::string& scope = "");

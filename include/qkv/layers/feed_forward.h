@@ -8,6 +8,7 @@
 #include <string>
 
 #include "qkv/activation.h"
+#include "qkv/api.h"
 #include "qkv/attention/dropout.h"
 #include "qkv/layers/linear.h"
 #include "qkv/layers/parameter.h"
@@ -30,7 +31,7 @@ struct FeedForwardSaved {
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class FeedForward {
+class QKV_API FeedForward {
  public:
   // Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim], if gated linear3.weight [ff_dim,
   // model_dim], and their biases.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/weights.h"
 
@@ -23,7 +24,7 @@ struct LayerNormConfig {
 };
 
 // Safe for concurrent forward(); only update() modifies it.
-class LayerNorm {
+class QKV_API LayerNorm {
  public:
   // Takes weight [dim] and bias [dim].
   LayerNorm(const LayerNormConfig& config, Weights& weights, const std::string& scope = "");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/layers/packed_parameter.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/weights.h"
@@ -17,7 +18,7 @@ struct LinearConfig {
 };
 
 // Safe for concurrent forward(); only update() modifies it.
-class Linear {
+class QKV_API Linear {
  public:
   // Takes weight [out, in] and bias [out].
   Linear(const LinearConfig& config, Weights& weights, const std::string& scope = "");

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention/bias.h"
 #include "qkv/attention/dropout.h"
 #include "qkv/attention/empty_rows.h"
@@ -114,7 +115,7 @@ struct HeadLayout;
 struct HeadWeights;
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class MultiHeadAttention {
+class QKV_API MultiHeadAttention {
  public:
   MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights, const std::string& scope = "");
 

@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/matmul.h"
 
 namespace qkv {
 
 // Safe for concurrent const calls.
-class PackedParameter {
+class QKV_API PackedParameter {
  public:
   PackedParameter() = default;
   // `value` [..., in] is matrices one below the other, of so many rows each; none: it is not multiplied by, and kept as

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/layers/linear.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/weights.h"
@@ -23,7 +24,7 @@ struct PatchEmbeddingConfig {
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class PatchEmbedding {
+class QKV_API PatchEmbedding {
  public:
   // Takes projection.weight [dim, channels * patch height * patch width], projection.bias [dim], class_token [dim] and
   // positions.weight [1 + grid height * grid width, dim].

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "qkv/api.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/pictures.h"
 #include "qkv/tensor.h"
@@ -23,7 +24,7 @@ struct Pool1dConfig {
   std::int64_t padding = 0;  // at both ends; at most kernel / 2
 };
 
-class Pool1d {
+class QKV_API Pool1d {
  public:
   explicit Pool1d(const Pool1dConfig& config);
 
@@ -48,7 +49,7 @@ struct Pool2dConfig {
   PictureSize padding{0, 0};  // on both sides; at most kernel / 2
 };
 
-class Pool2d {
+class QKV_API Pool2d {
  public:
   explicit Pool2d(const Pool2dConfig& config);
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention/dropout.h"
 #include "qkv/layers/packed_parameter.h"
 #include "qkv/layers/parameter.h"
@@ -63,7 +64,7 @@ struct RecurrentGradientsOut {
 
 // Safe for concurrent forward(); only update() and backward() modify it. The states and outputs of a sequence have the
 // same bits whatever else is in the batch, and for any number of threads.
-class Recurrent {
+class QKV_API Recurrent {
  public:
   // Of the cell that the config names; as the constructors of Rnn, Lstm and Gru below.
   static Recurrent make(const RecurrentConfig& config, Weights& weights, const std::string& scope = "");
@@ -121,7 +122,7 @@ struct RnnConfig {
   RnnActivation activation = RnnActivation::tanh;
 };
 
-class Rnn : public Recurrent {
+class QKV_API Rnn : public Recurrent {
  public:
   Rnn(const RnnConfig& config, Weights& weights, const std::string& scope = "");
 };
@@ -134,7 +135,7 @@ struct LstmConfig {
   bool bias = true;
 };
 
-class Lstm : public Recurrent {
+class QKV_API Lstm : public Recurrent {
  public:
   Lstm(const LstmConfig& config, Weights& weights, const std::string& scope = "");
 };
@@ -154,7 +155,7 @@ struct GruConfig {
   GruReset reset = GruReset::after_product;
 };
 
-class Gru : public Recurrent {
+class QKV_API Gru : public Recurrent {
  public:
   Gru(const GruConfig& config, Weights& weights, const std::string& scope = "");
 };

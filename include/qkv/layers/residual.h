@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/attention/dropout.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/parameter.h"
@@ -31,7 +32,7 @@ struct ResidualSaved {
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class Residual {
+class QKV_API Residual {
  public:
   // f: from its input to its output, of the same shape.
   using Sublayer = std::function<Tensor(const TensorView& input)>;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/attention/mask.h"
 #include "qkv/attention/score.h"
 #include "qkv/layers/parameter.h"
@@ -29,7 +30,7 @@ struct ScoredAttentionSaved {
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class ScoredAttention {
+class QKV_API ScoredAttention {
  public:
   // Takes, additive: w_query and w_key [dim, dim] and v [dim]; bilinear: w [dim, dim]; dot: nothing.
   ScoredAttention(const ScoredAttentionConfig& config, Weights& weights, const std::string& scope = "");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "qkv/api.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -23,6 +24,6 @@ struct Sequences {
 
 // [0, lengths[0], lengths[0] + lengths[1], ...] as i32. std::invalid_argument if a length is negative or the sum
 // exceeds 2^31 - 1.
-Tensor offsets_of(std::span<const std::int64_t> lengths);
+QKV_API Tensor offsets_of(std::span<const std::int64_t> lengths);
 
 }  // namespace qkv

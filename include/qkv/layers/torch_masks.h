@@ -8,12 +8,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention/bias.h"
 #include "qkv/attention/mask.h"
 
 namespace qkv {
 
-class TorchMasks {
+class QKV_API TorchMasks {
  public:
   // Either may be absent. bool, or a floating type: that of the layer.
   struct Given {

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/layers/transformer_layer.h"
 
 namespace qkv {
@@ -37,7 +38,7 @@ struct StackMasks {
   std::span<const Mask> self{}, memory{};
 };
 
-struct StackCache {
+struct QKV_API StackCache {
   std::vector<TransformerLayerCache> layers;
 
   // Sequence b continues what was sequence parents[b] (key_value_cache.h).
@@ -47,7 +48,7 @@ using DecoderCache = StackCache;
 
 // Layers one after the other, and a norm if the config has it. Safe for concurrent forward(); only update() and
 // backward() modify it.
-class TransformerStack {
+class QKV_API TransformerStack {
  public:
   using Config = StackConfig;
   using Saved = StackSaved;
@@ -108,7 +109,7 @@ struct TransformerGradients {
   Tensor source, target;  // of the inputs, in their shapes
 };
 
-class Transformer {
+class QKV_API Transformer {
  public:
   // Takes encoder.* and decoder.*.
   Transformer(const TransformerConfig& config, Weights& weights, const std::string& scope = "");

@@ -14,6 +14,7 @@
 #include <stop_token>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/layers/feed_forward.h"
 #include "qkv/layers/multi_head_attention.h"
 #include "qkv/layers/residual.h"
@@ -56,7 +57,7 @@ struct DecoderLayerOptions {
 };
 
 // What a layer, or a stack of them, reads.
-struct TransformerLayerInput {
+struct QKV_API TransformerLayerInput {
   TransformerLayerInput(const Sequences& rows, const MultiHeadAttentionOptions& options) : x(rows), self(options) {}
   TransformerLayerInput(const Sequences& rows, const Sequences& memory_rows, const DecoderLayerOptions& options);
 
@@ -77,7 +78,7 @@ using EncoderLayerSaved = TransformerLayerSaved;
 using DecoderLayerSaved = TransformerLayerSaved;
 
 // Keys and values kept while generating: of the tokens so far, and of the memory.
-struct TransformerLayerCache {
+struct QKV_API TransformerLayerCache {
   KeyValueCache self;
   std::optional<KeyValueCache> memory{};
 
@@ -89,7 +90,7 @@ using DecoderLayerCache = TransformerLayerCache;
 enum class LayerMemory { absent, present };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class TransformerLayer {
+class QKV_API TransformerLayer {
  public:
   using Config = TransformerLayerConfig;
   using Saved = TransformerLayerSaved;

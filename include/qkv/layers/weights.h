@@ -10,12 +10,13 @@
 #include <map>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/matmul.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
-class Weights {
+class QKV_API Weights {
  public:
   // `origin` begins every message. Tensors are handed out in `dtype`, f32 or f64; layers keep the matrices they
   // multiply by as `storage` says (matmul.h).

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/layers/embedding.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/parameter.h"
@@ -54,7 +55,7 @@ struct BertOptions {
 };
 
 // Safe for concurrent forward(); only update() modifies it.
-class Bert {
+class QKV_API Bert {
  public:
   // `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta" or "distilbert", and
   // model.safetensors, whose names may begin with "bert." (or the like), or the files that its index names; the pooler,

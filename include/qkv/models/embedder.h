@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/models/bert.h"
 #include "qkv/text/tokenizer.h"
 
@@ -30,7 +31,7 @@ struct EmbedOptions {
 };
 
 // Immutable after construction: any number of threads may call embed.
-class Embedder {
+class QKV_API Embedder {
  public:
   // `folder` holds what Bert::load reads, tokenizer.json, and perhaps modules.json with the files it names,
   // sentence_bert_config.json, tokenizer_config.json (its model_max_length) and config_sentence_transformers.json

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/attention/mask.h"
 #include "qkv/attention/score.h"
 #include "qkv/layers/parameter.h"
@@ -71,7 +72,7 @@ struct EncoderDecoderAttention {
 };
 
 // Safe for concurrent calls of const members; only update() and backward() modify it.
-class EncoderDecoder {
+class QKV_API EncoderDecoder {
  public:
   virtual ~EncoderDecoder() = default;
 

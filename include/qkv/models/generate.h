@@ -12,12 +12,13 @@
 #include <stop_token>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
 
 // A model that generates step by step: it keeps the state of every row of the last step.
-class NextTokens {
+class QKV_API NextTokens {
  public:
   virtual ~NextTokens() = default;
   virtual std::int64_t vocab() const = 0;
@@ -79,7 +80,8 @@ struct RandomStream {
 // For each of `batch` sequences its hypotheses, best first, independent of the others. `streams`: what each sequence
 // draws from; not given: part 0 of the line that is its index. Equal logits: the lower token wins.
 // Errors: std::invalid_argument for options that do not fit, and for logits that are NaN or infinite; Stopped.
-std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,
-                                              std::span<const RandomStream> streams = {});
+QKV_API std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch,
+                                                      const GenerateOptions& options,
+                                                      std::span<const RandomStream> streams = {});
 
 }  // namespace qkv

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/pictures.h"
 #include "qkv/tensor.h"
 
@@ -40,7 +41,7 @@ struct ImageProcessorConfig {
 };
 
 // Immutable after construction: any number of threads may call process.
-class ImageProcessor {
+class QKV_API ImageProcessor {
  public:
   // Edges of 1 to 8000, factors and deviations of 2^-20 to 2^20, means up to 2^20;
   // std::invalid_argument for others.

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/layers/embedding.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/transformer.h"
@@ -56,7 +57,7 @@ struct MarianConfig {
 };
 
 // Safe for concurrent calls of const members; only update() and backward() modify it.
-class Marian : public EncoderDecoder {
+class QKV_API Marian : public EncoderDecoder {
  public:
   // `folder` holds config.json and model.safetensors (or an index, and the files that it names), as save() writes them,
   // or transformers' MarianMTModel, BartForConditionalGeneration and MBartForConditionalGeneration, or their bare

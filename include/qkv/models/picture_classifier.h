@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/models/image_processor.h"
 #include "qkv/models/vit.h"
 
@@ -18,7 +19,7 @@ struct ClassProbability {
 };
 
 // Safe for concurrent calls.
-class PictureClassifier {
+class QKV_API PictureClassifier {
  public:
   // `folder` holds what Vit::load and ImageProcessor::load read. FormatError as from these, and for a model without a
   // classifier.

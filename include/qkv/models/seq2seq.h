@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/models/encoder_decoder.h"
 #include "qkv/recurrent_cell.h"
 
@@ -37,7 +38,7 @@ struct Seq2SeqConfig {
   bool operator==(const Seq2SeqConfig&) const = default;
 };
 
-class Seq2Seq : public EncoderDecoder {
+class QKV_API Seq2Seq : public EncoderDecoder {
  public:
   // `folder` holds config.json ("model_type": "qkv-seq2seq") and model.safetensors, as save() writes them. FormatError,
   // naming the file and what is wrong.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/layers/parameter.h"
 
 namespace qkv {
@@ -16,7 +17,7 @@ struct LossSum {
   double metric = 0;       // the sum of what metric_name() says, where a model has it
 };
 
-class Trainable {
+class QKV_API Trainable {
  public:
   virtual ~Trainable() = default;
   virtual void visit(const ParameterVisitor& visitor) const = 0;

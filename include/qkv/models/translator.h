@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/models/encoder_decoder.h"
 #include "qkv/models/generate.h"
 #include "qkv/text/tokenizer.h"
@@ -44,7 +45,7 @@ struct Translation {
 };
 
 // Immutable after construction: any number of threads may call the others.
-class Translator {
+class QKV_API Translator {
  public:
   // `folder` holds what EncoderDecoder::load reads, generation_config.json (else config.json says how to generate), and
   // tokenizer.json, which translate() needs, with target_tokenizer.json beside it if each side of the model has a

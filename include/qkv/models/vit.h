@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/layers/patch_embedding.h"
 #include "qkv/layers/transformer.h"
 #include "qkv/models/trainable.h"
@@ -58,7 +59,7 @@ struct LabelledPictures {
 };
 
 // Safe for concurrent calls of const members; only update() and backward() modify it.
-class Vit {
+class QKV_API Vit {
  public:
   // Whether config.json of that folder is one of a Vision Transformer. FormatError or IoError if it cannot be read.
   static bool is_in(const std::string& folder);

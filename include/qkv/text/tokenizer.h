@@ -21,6 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 struct EncodeOptions {
@@ -48,7 +50,7 @@ struct DecodeOptions {
   bool skip_special_tokens = true;  // leave out the added tokens that the file calls special
 };
 
-class Tokenizer {
+class QKV_API Tokenizer {
  public:
   // Files with an id of `vocab` (the rows of the model's table of embeddings) or more are refused.
   static constexpr std::int64_t kAnyVocab = std::int64_t{1} << 31;
@@ -83,7 +85,7 @@ class Tokenizer {
 // Detokenizes token by token: text piece by piece, as ids arrive. What put() gives is valid UTF-8; a character
 // comes with the token that ends it. All pieces together are the text that decode() gives for all ids, unless
 // those make bytes that are no UTF-8.
-class DecodeStream {
+class QKV_API DecodeStream {
  public:
   explicit DecodeStream(Tokenizer tokenizer, const DecodeOptions& options = {})
       : tokenizer_(std::move(tokenizer)), options_(options) {}

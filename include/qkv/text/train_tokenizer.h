@@ -17,9 +17,11 @@
 #include <string>
 #include <string_view>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
-class TokenizerTrainer {
+class QKV_API TokenizerTrainer {
  public:
   static constexpr std::int64_t kSmallestVocab = 259;  // special tokens and bytes
   static constexpr std::int64_t kLargestVocab = 200'000;

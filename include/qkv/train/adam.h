@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/layers/parameter.h"
 
 namespace qkv {
@@ -25,7 +26,7 @@ struct AdamConfig {
   WeightDecay decay = WeightDecay::in_gradient;
 };
 
-class Adam {
+class QKV_API Adam {
  public:
   // std::invalid_argument unless 0 <= beta < 1, epsilon > 0 and weight_decay >= 0.
   explicit Adam(const AdamConfig& config);

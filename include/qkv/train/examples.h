@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/models/token_pairs.h"
 
 namespace qkv {
@@ -15,7 +16,7 @@ struct ExampleSize {
   std::int64_t length = 0;  // examples of like length share a batch
 };
 
-class ExampleSet {
+class QKV_API ExampleSet {
  public:
   virtual ~ExampleSet() = default;
   virtual std::string kind() const { return "examples"; }  // in messages
@@ -33,7 +34,7 @@ class Examples : public ExampleSet {
 };
 
 // Pairs of token sequences. A pair costs the tokens of both sides; its length is that of the target.
-class PairExamples : public Examples<PairBatch> {
+class QKV_API PairExamples : public Examples<PairBatch> {
  public:
   // Refers to the pairs. std::invalid_argument if a side is empty.
   explicit PairExamples(std::span<const TokenPair> pairs);

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "qkv/api.h"
+
 namespace qkv {
 
 enum class Decay { inverse_sqrt, cosine };
@@ -17,6 +19,6 @@ struct ScheduleConfig {
 };
 
 // Of step 1, 2 ... `steps`, the last one.
-double learning_rate(const ScheduleConfig& config, std::int64_t step, std::int64_t steps);
+QKV_API double learning_rate(const ScheduleConfig& config, std::int64_t step, std::int64_t steps);
 
 }  // namespace qkv

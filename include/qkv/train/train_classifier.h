@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/train/training.h"
 
 namespace qkv {
@@ -15,7 +16,7 @@ struct TrainClassifierFiles {
 };
 
 // Whether a config is one of a classifier: it has "pictures". FormatError or IoError if it cannot be read.
-bool is_classifier_config(const std::string& path);
+QKV_API bool is_classifier_config(const std::string& path);
 
 // The data are checked before anything is written. Of two validations the better one has more pictures right. The
 // folder gets what train() writes, and from the first validation on a model that transformers opens: at each best
@@ -23,6 +24,6 @@ bool is_classifier_config(const std::string& path);
 // the model reads, of all pictures together, beside model and training. Errors: those of train(); FormatError for files
 // that break a rule of theirs and classes without pictures; std::invalid_argument if the folder has a model but no
 // checkpoints.
-TrainingResult train_classifier(const TrainClassifierFiles& files, const TrainingOptions& options = {});
+QKV_API TrainingResult train_classifier(const TrainClassifierFiles& files, const TrainingOptions& options = {});
 
 }  // namespace qkv

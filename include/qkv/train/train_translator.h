@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "qkv/api.h"
 #include "qkv/text_lines.h"
 #include "qkv/train/training.h"
 
@@ -30,6 +31,6 @@ struct TrainTranslatorFiles {
 // tokenizer.json and tokenizer_config.json. Errors: those of train(); FormatError for files that break a rule of
 // theirs, among them a tokenizer without "</s>" and "<pad>", the last one, and a model to start from that is not the
 // one of the config; std::invalid_argument if the folder has a model but no checkpoints.
-TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options = {});
+QKV_API TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options = {});
 
 }  // namespace qkv

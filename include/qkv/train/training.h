@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/api.h"
 #include "qkv/models/trainable.h"
 #include "qkv/train/adam.h"
 #include "qkv/train/examples.h"
@@ -68,7 +69,7 @@ struct Validation {
   bool best = false;
 };
 
-class TrainingObserver {
+class QKV_API TrainingObserver {
  public:
   virtual ~TrainingObserver() = default;
   virtual void receive(const TrainingProgress& progress) = 0;
@@ -123,8 +124,8 @@ struct TrainingResult {
 // std::invalid_argument if the config is invalid, the data is empty, the loss is not finite, or the folder's
 // checkpoints are of another training; IoError if the folder is in use by another process or cannot be written: what
 // it holds stays whole, and training can resume from it.
-TrainingResult train(const TrainingTask& task, const TrainingConfig& config, const std::string& folder,
-                     const TrainingOptions& options = {});
+QKV_API TrainingResult train(const TrainingTask& task, const TrainingConfig& config, const std::string& folder,
+                             const TrainingOptions& options = {});
 
 template <class Batch>
 TrainingResult train(TrainableOn<Batch>& model, const TrainingData<Batch>& data, const TrainingConfig& config,
