@@ -34,10 +34,10 @@ template <class Load>
 Memory cost(const Load& load) {
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  malloc_trim(0);  // What earlier tests have left: the child's peak begins at what it is born with.
   const pid_t child = fork();
   if (child == 0) {
     set_threads(1);
-    malloc_trim(0);  // what earlier tests have left
     const Memory before = memory();
     [[maybe_unused]] const auto kept = load();
     const Memory after = memory();
