@@ -118,8 +118,10 @@ test("200 translations: the same tokens in 198, the scores of others within 1e-4
   assert.ok(differing <= 2, `${differing} differ`);
 });
 
-// In one piece here, in two pieces and resumed there: as the page trains.
-test("100 losses of a training are those of the program, to 1e-3", () => {
+// In two pieces and resumed here, in one piece there: as the page trains. There on the portable target, which like
+// WebAssembly fuses no multiply-add: over 100 updates the rounding of fused ones alone moves the losses of the program
+// by 3e-3, from one of its targets to the other; what is compared here differs by 2e-7.
+test("100 losses of a training are those of the program, to 1e-5", () => {
   const folder = mkdtempSync(join(tmpdir(), "qkv-learn-"));
   const losses = (log) => log.trim().split("\n").map((line) => JSON.parse(line)).flatMap(({ loss }) => loss ?? []);
   const words = (at) => ["train", "--config", `${at}/config.json`, "--train", `${at}/pairs.tsv`, "--valid", `${at}/pairs.tsv`];
@@ -132,7 +134,10 @@ test("100 losses of a training are those of the program, to 1e-3", () => {
   const pairs = readFileSync(`${root}data/phrases.es.tsv`, "utf8").split("\n").slice(0, 20).join("\n") + "\n";
   writeFileSync(`${folder}/pairs.tsv`, pairs);
   writeFileSync(`${folder}/config.json`, config(100));
-  execFileSync(program, [...words(folder), "--out", `${folder}/out`], { stdio: "ignore" });
+  execFileSync(program, [...words(folder), "--out", `${folder}/out`], {
+    stdio: "ignore",
+    env: { ...process.env, QKV_TARGET: "portable" },
+  });
   const theirs = losses(readFileSync(`${folder}/out/log.jsonl`, "utf8"));
   rmSync(folder, { recursive: true });
 
@@ -149,5 +154,5 @@ test("100 losses of a training are those of the program, to 1e-3", () => {
   assert.equal(ours.length, 100);
   assert.equal(theirs.length, 100);
   assert.ok(theirs[99] < 0.5 * theirs[0]);
-  ours.forEach((loss, i) => assert.ok(Math.abs(loss - theirs[i]) <= 1e-3, `update ${i + 1}: ${loss} for ${theirs[i]}`));
+  ours.forEach((loss, i) => assert.ok(Math.abs(loss - theirs[i]) <= 1e-5, `update ${i + 1}: ${loss} for ${theirs[i]}`));
 });
