@@ -18,6 +18,6 @@ const compiled = await WebAssembly.compile(decompress(readFileSync(process.env.Q
 // With the files of a folder as /model.
 export function engine(model = null, names = []) {
   const made = new Engine(compiled);
-  for (const name of names) made.system.put(`/model/${name}`, readFileSync(`${model}/${name}`));
+  for (const name of names) made.system.files.put(`/model/${name}`, readFileSync(`${model}/${name}`));
   return made;
 }

@@ -142,10 +142,10 @@ test("100 losses of a training are those of the program, to 1e-5", () => {
   rmSync(folder, { recursive: true });
 
   const made = engine();
-  made.system.put("/learn/pairs.tsv", Buffer.from(pairs));
+  made.system.files.put("/learn/pairs.tsv", Buffer.from(pairs));
   let log = "";
   for (const steps of [50, 100]) {
-    made.system.put("/learn/config.json", Buffer.from(config(steps)));
+    made.system.files.put("/learn/config.json", Buffer.from(config(steps)));
     const { code, error, read } = made.run([...words("/learn"), "--out", "/learn/out"], "/learn/out/log.jsonl");
     assert.equal(code, 0, error);
     log = read;

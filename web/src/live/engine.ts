@@ -50,7 +50,7 @@ export class Engine {
       }
     }
     const [out, said] = this.out.map((parts) => taken(parts));
-    const read = path === "" ? null : this.system.get(path);
+    const read = path === "" ? null : this.system.files.get(path);
     return { code, out: out as string, error: (said as string).trim(), read: new TextDecoder().decode(read ?? undefined) };
   }
 }

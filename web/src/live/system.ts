@@ -1,4 +1,5 @@
 // The operating system of the engine: what a WASI module asks for (wasi_snapshot_preview1), over files in memory.
+import { clean, type Content, FileTree } from "./file_tree";
 
 const kSuccess = 0;
 const kBadDescriptor = 8;
@@ -25,30 +26,6 @@ export class Exit extends Error {
   }
 }
 
-// A file that may grow.
-class Content {
-  bytes: Uint8Array;
-  size: number;
-  constructor(bytes = new Uint8Array(0)) {
-    this.bytes = bytes;
-    this.size = bytes.length;
-  }
-  write(at: number, part: Uint8Array): void {
-    const end = at + part.length;
-    if (end > this.bytes.length) {
-      const larger = new Uint8Array(Math.max(end, 2 * this.bytes.length));
-      larger.set(this.bytes.subarray(0, this.size));
-      this.bytes = larger;
-    }
-    this.bytes.set(part, at);
-    this.size = Math.max(this.size, end);
-  }
-  resize(size: number): void {
-    if (size > this.size) this.write(size - 1, new Uint8Array(1));
-    this.size = size;
-  }
-}
-
 interface Open {
   path: string;
   content: Content | null; // null: a folder
@@ -57,40 +34,14 @@ interface Open {
   names: string[]; // in the folder, when it was read
 }
 
-const clean = (path: string): string =>
-  path
-    .split("/")
-    .filter((part) => part !== "" && part !== ".")
-    .join("/");
-
 export class System {
   memory: WebAssembly.Memory | null = null;
-  private readonly files = new Map<string, Content>();
-  private readonly folders = new Set<string>([""]);
+  readonly files = new FileTree();
   private readonly open = new Map<number, Open>();
 
   // `write` is given what the program writes to standard output (1) and error (2).
   constructor(private readonly write: (descriptor: number, part: Uint8Array) => void) {
     this.open.set(kRoot, { path: "", content: null, at: 0, append: false, names: [] });
-  }
-
-  put(path: string, bytes: Uint8Array): void {
-    const name = clean(path);
-    const parts = name.split("/");
-    for (let i = 1; i < parts.length; ++i) this.folders.add(parts.slice(0, i).join("/"));
-    this.files.set(name, new Content(bytes));
-  }
-
-  get(path: string): Uint8Array | null {
-    const content = this.files.get(clean(path));
-    return content ? content.bytes.slice(0, content.size) : null;
-  }
-
-  remove(folder: string): void {
-    const name = clean(folder);
-    const inside = (path: string): boolean => path === name || path.startsWith(`${name}/`);
-    for (const path of [...this.files.keys()].filter(inside)) this.files.delete(path);
-    for (const path of [...this.folders].filter(inside)) this.folders.delete(path);
   }
 
   private view(): DataView {
@@ -102,14 +53,6 @@ export class System {
   private path_of(folder: number, at: number, size: number): string {
     const name = new TextDecoder().decode(this.bytes(at, size).slice());
     return clean(`${this.open.get(folder)?.path ?? ""}/${name}`);
-  }
-  private exists(path: string): boolean {
-    return this.files.has(path) || this.folders.has(path);
-  }
-  private names_in(folder: string): string[] {
-    const prefix = folder === "" ? "" : `${folder}/`;
-    const all = [...this.files.keys(), ...this.folders].filter((path) => path !== folder && path.startsWith(prefix));
-    return all.map((path) => path.slice(prefix.length)).filter((name) => name !== "" && !name.includes("/"));
   }
   // Calls `use` with each of the buffers that a read or write lists; returns how many bytes it moved.
   private each(list: number, count: number, use: (buffer: Uint8Array) => number): number {
@@ -247,14 +190,14 @@ export class System {
       },
       fd_readdir: (descriptor: number, at: number, size: number, cookie: bigint, used: number) =>
         with_file(descriptor, (file) => {
-          if (cookie === 0n) file.names = this.names_in(file.path); // stay in their order while some are removed
+          if (cookie === 0n) file.names = this.files.names_in(file.path); // stay in their order while some are removed
           const parts = file.names.map((name, i) => {
             const text = new TextEncoder().encode(name);
             const entry = new Uint8Array(24 + text.length);
             const view = new DataView(entry.buffer);
             view.setBigUint64(0, BigInt(i + 1), true);
             view.setUint32(16, text.length, true);
-            view.setUint8(20, this.files.has(clean(`${file.path}/${name}`)) ? kFile : kFolder);
+            view.setUint8(20, this.files.content(clean(`${file.path}/${name}`)) ? kFile : kFolder);
             entry.set(text, 24);
             return entry;
           });
@@ -279,14 +222,13 @@ export class System {
         descriptor: number,
       ) => {
         const path = this.path_of(folder, at, size);
-        let content = this.files.get(path) ?? null;
-        if (this.exists(path)) {
+        let content = this.files.content(path);
+        if (this.files.exists(path)) {
           if (how & kExclusive) return kExists;
           if (how & kOnlyFolder && content) return kNoFolder;
         } else {
           if (!(how & kCreate)) return kNoEntry;
-          content = new Content();
-          this.files.set(path, content);
+          content = this.files.create(path);
         }
         if (how & kTruncate) content?.resize(0);
         let free = kRoot + 1;
@@ -297,40 +239,32 @@ export class System {
       },
       path_filestat_get: (folder: number, _follow: number, at: number, size: number, status: number) => {
         const path = this.path_of(folder, at, size);
-        if (!this.exists(path)) return kNoEntry;
-        this.put_status(status, this.files.has(path) ? kFile : kFolder, this.files.get(path)?.size ?? 0);
+        if (!this.files.exists(path)) return kNoEntry;
+        const content = this.files.content(path);
+        this.put_status(status, content ? kFile : kFolder, content?.size ?? 0);
         return kSuccess;
       },
       path_create_directory: (folder: number, at: number, size: number) => {
         const path = this.path_of(folder, at, size);
-        if (this.exists(path)) return kExists;
-        this.folders.add(path);
+        if (this.files.exists(path)) return kExists;
+        this.files.add_folder(path);
         return kSuccess;
       },
       path_remove_directory: (folder: number, at: number, size: number) => {
         const path = this.path_of(folder, at, size);
-        if (this.files.has(path)) return kNoFolder;
-        if (this.names_in(path).length > 0) return kNotEmpty;
-        return this.folders.delete(path) ? kSuccess : kNoEntry;
+        if (this.files.content(path)) return kNoFolder;
+        if (this.files.names_in(path).length > 0) return kNotEmpty;
+        return this.files.remove_folder(path) ? kSuccess : kNoEntry;
       },
       path_readlink: (folder: number, at: number, size: number) =>
-        this.exists(this.path_of(folder, at, size)) ? kInvalid : kNoEntry, // there are no links
+        this.files.exists(this.path_of(folder, at, size)) ? kInvalid : kNoEntry, // there are no links
       path_unlink_file: (folder: number, at: number, size: number) =>
-        this.files.delete(this.path_of(folder, at, size)) ? kSuccess : kNoEntry,
+        this.files.remove_file(this.path_of(folder, at, size)) ? kSuccess : kNoEntry,
       path_rename: (from: number, at: number, size: number, to: number, to_at: number, to_size: number) => {
         const old = this.path_of(from, at, size),
           path = this.path_of(to, to_at, to_size);
-        if (!this.exists(old)) return kNoEntry;
-        const moved = (name: string): string => path + name.slice(old.length);
-        const inside = (name: string): boolean => name === old || name.startsWith(`${old}/`);
-        for (const name of [...this.folders].filter(inside)) {
-          this.folders.delete(name);
-          this.folders.add(moved(name));
-        }
-        for (const [name, content] of [...this.files].filter(([each]) => inside(each))) {
-          this.files.delete(name);
-          this.files.set(moved(name), content);
-        }
+        if (!this.files.exists(old)) return kNoEntry;
+        this.files.rename(old, path);
         return kSuccess;
       },
     };

@@ -13,7 +13,7 @@ let engine: Promise<Engine> | null = null;
 
 async function started(engine: string, files: Record<string, string>): Promise<Engine> {
   const made = new Engine(await WebAssembly.compile(decompress(bytes_of(engine)) as BufferSource));
-  for (const [path, content] of Object.entries(files)) made.system.put(path, bytes_of(content));
+  for (const [path, content] of Object.entries(files)) made.system.files.put(path, bytes_of(content));
   return made;
 }
 
@@ -26,8 +26,8 @@ addEventListener("message", async ({ data }: MessageEvent<Question>) => {
   try {
     const ready = await (engine as Promise<Engine>);
     if (data.kind === "put") {
-      ready.system.remove(data.remove);
-      for (const [path, content] of data.files) ready.system.put(path, content);
+      ready.system.files.remove(data.remove);
+      for (const [path, content] of data.files) ready.system.files.put(path, content);
       return;
     }
     postMessage({ id: data.id, answer: ready.run(data.args, data.read) } satisfies Message);
