@@ -4,31 +4,17 @@ import type { MapHead, MapLevel, Maps } from "./explanation";
 import { number_text } from "./numbers";
 import { byte_at, mean_of, numbers_under, Tiles } from "./pyramid";
 import type { Screen } from "./screen";
+import { between, format_seen, held, level_for, parse_seen, part_at, pixel_of, type Seen } from "./seen";
 
-const kLeastCells = 8; // that are seen at the most enlargement
 const kStep = 0.125; // of what is seen, for a key
 const kSettled = 200; // milliseconds after the last turn of a wheel
 const kClick = 4; // pixels that a pointer may move in a click
-
-// What is seen: its middle, in parts of the keys and of the queries, and how much it is enlarged.
-interface Seen {
-  x: number;
-  y: number;
-  zoom: number;
-}
 
 export interface Shown {
   maps: Maps;
   head: MapHead;
   screen: Screen;
   query: number; // -1: none
-}
-
-const between = (value: number, least: number, most: number): number => Math.max(least, Math.min(most, value));
-
-export function parse_seen(text: string): Seen {
-  const [zoom = 1, x = 0.5, y = 0.5] = text.split(",").map(Number);
-  return [zoom, x, y].every(Number.isFinite) ? { zoom, x, y } : { zoom: 1, x: 0.5, y: 0.5 };
 }
 
 export class MapCanvas extends HTMLElement {
@@ -51,7 +37,7 @@ export class MapCanvas extends HTMLElement {
       this.colors_key = colors.key;
     }
     this.shown = shown;
-    this.seen = this.held(parse_seen(address.at));
+    this.seen = held(parse_seen(address.at), shown.head);
     const { queries, keys } = shown.maps;
     this.canvas.setAttribute(
       "aria-label",
@@ -92,17 +78,8 @@ export class MapCanvas extends HTMLElement {
     this.go({ x: 0.5, y: 0.5, zoom: 1 });
   }
 
-  // Within the matrix.
-  private held({ x, y, zoom }: Seen): Seen {
-    const finest = this.shown?.head.levels[0];
-    const most = finest ? Math.max(1, Math.max(finest.rows, finest.columns) / kLeastCells) : 1;
-    const own = between(zoom, 1, most);
-    const half = 0.5 / own;
-    return { x: between(x, half, 1 - half), y: between(y, half, 1 - half), zoom: own };
-  }
-
   private move(to: Seen): void {
-    this.seen = this.held(to);
+    this.seen = held(to, this.shown?.head);
     this.ask();
   }
 
@@ -113,8 +90,7 @@ export class MapCanvas extends HTMLElement {
   }
 
   private settle(): void {
-    const { x, y, zoom } = this.seen;
-    const at = zoom === 1 ? "" : [zoom, x, y].map((part) => Number(part.toFixed(5))).join(",");
+    const at = format_seen(this.seen);
     if (this.shown && this.shown.screen.address.at !== at) this.shown.screen.go({ at });
   }
 
@@ -122,7 +98,7 @@ export class MapCanvas extends HTMLElement {
   private place(x: number, y: number): { x: number; y: number } {
     const { width, height } = this.canvas.getBoundingClientRect();
     const { seen } = this;
-    return { x: seen.x + (x / width - 0.5) / seen.zoom, y: seen.y + (y / height - 0.5) / seen.zoom };
+    return { x: part_at(x / width, seen.x, seen.zoom), y: part_at(y / height, seen.y, seen.zoom) };
   }
 
   private on_key(event: KeyboardEvent): void {
@@ -156,7 +132,7 @@ export class MapCanvas extends HTMLElement {
   // What is under this place stays there.
   private about(x: number, y: number, factor: number): void {
     const fixed = this.place(x, y);
-    const { zoom } = this.held({ ...this.seen, zoom: this.seen.zoom * factor });
+    const { zoom } = held({ ...this.seen, zoom: this.seen.zoom * factor }, this.shown?.head);
     const share = this.seen.zoom / zoom;
     this.move({
       x: fixed.x + (this.seen.x - fixed.x) * share,
@@ -208,18 +184,11 @@ export class MapCanvas extends HTMLElement {
     this.shown.screen.go({ token: between(Math.floor(y * queries), 0, queries - 1) });
   }
 
-  // The finest level of which a cell is a pixel or more.
-  private level(width: number): number {
-    const levels = this.shown?.head.levels ?? [];
-    const found = levels.findIndex((one) => (width * this.seen.zoom) / Math.max(one.rows, one.columns) >= 1);
-    return found < 0 ? levels.length - 1 : found;
-  }
-
   // The cell at this part of the matrix in words.
   private say({ x, y }: { x: number; y: number }): void {
     if (!this.shown) return;
     const { maps, head } = this.shown;
-    const [finest, at] = [head.levels[0] as MapLevel, this.level(this.canvas.width)];
+    const [finest, at] = [head.levels[0] as MapLevel, level_for(this.seen, head, this.canvas.width)];
     const level = head.levels[at] as MapLevel;
     const cell = (part: number, parts: number): number =>
       between(Math.floor((part * parts) / 2 ** at), 0, Math.ceil(parts / 2 ** at) - 1);
@@ -248,12 +217,11 @@ export class MapCanvas extends HTMLElement {
     context.fillStyle = css(shown.screen.colors.paper);
     context.fillRect(0, 0, side, side);
     const last = shown.head.levels.length - 1;
-    const wanted = this.level(side);
+    const wanted = level_for(seen, shown.head, side);
     let complete = this.draw_level(context, last, side, Infinity);
     if (wanted !== last) complete = this.draw_level(context, wanted, side, 1);
-    const on_screen = (part: number, middle: number): number => ((part - middle) * seen.zoom + 0.5) * side;
     if (shown.query >= 0) {
-      const y = on_screen((shown.query + 0.5) / shown.maps.queries, seen.y);
+      const y = pixel_of((shown.query + 0.5) / shown.maps.queries, seen.y, seen.zoom, side);
       context.fillStyle = css(shown.screen.colors.roles.query);
       context.fillRect(0, y - 1, side, 2);
     }
@@ -274,8 +242,8 @@ export class MapCanvas extends HTMLElement {
     const { tile } = shown.maps;
     // A cell, as a part of the matrix. The last cells reach beyond it, where they join fewer parts.
     const [width, height] = [2 ** at / finest.columns, 2 ** at / finest.rows];
-    const x_of = (part: number): number => ((part - seen.x) * seen.zoom + 0.5) * side;
-    const y_of = (part: number): number => ((part - seen.y) * seen.zoom + 0.5) * side;
+    const x_of = (part: number): number => pixel_of(part, seen.x, seen.zoom, side);
+    const y_of = (part: number): number => pixel_of(part, seen.y, seen.zoom, side);
     context.save();
     context.beginPath();
     context.rect(x_of(0), y_of(0), seen.zoom * side, seen.zoom * side);
