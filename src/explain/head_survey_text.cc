@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <span>
 
 #include "explain/explanation_context.h"
 #include "explain/left_out_masks.h"
 #include "explain/numbers.h"
 #include "explain/require.h"
+#include "explain/striking_heads.h"
 #include "explain/token_names.h"
 #include "qkv/explain/explain_model.h"
 
@@ -20,7 +19,6 @@ constexpr std::size_t kMostWords = 5;   // shown for each target word
 constexpr std::size_t kBar = 20;        // characters of a weight of 1
 constexpr std::int64_t kMostBars = 12;  // source words that get a bar each
 constexpr double kRemarkable = 0.5;     // a share of this size is coloured
-constexpr std::size_t kMostStriking = 5;
 
 std::vector<Line> bars(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets) {
   std::vector<Line> lines;
@@ -125,10 +123,6 @@ Section token_lists(const Attentions& attentions) {
 // Of two sequences positions say nothing.
 bool is_between(const AttentionSite& site) { return site.queries != site.keys; }
 
-double largest_entropy(const HeadSurvey& survey, const AttentionSite& site) {
-  return std::log(static_cast<double>(survey.attentions.sequences[site.keys].tokens.size()));
-}
-
 Line summary_line(const HeadSurvey::Entry& entry, bool between, double largest) {
   const HeadSummary& summary = entry.summary;
   Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
@@ -164,62 +158,6 @@ Block heads_table(const HeadSurvey& survey, std::size_t site) {
     if (entry.index.site == site) table.lines.push_back(summary_line(entry, between, largest));
   }
   return table;
-}
-
-// What a head does, and how much of it: its share, or how far its entropy is below the largest.
-struct Striking {
-  const HeadSurvey::Entry* head;
-  double strength;
-  std::string text;
-};
-
-Striking striking_of(const HeadSurvey& survey, const HeadSurvey::Entry& head) {
-  const HeadSummary& summary = head.summary;
-  const auto share = [&](double value, const char* where) {
-    return Striking{&head, value, fmt::format("{} of its weight goes to {}", fixed_text(value, 3), where)};
-  };
-  switch (head.pattern) {
-    case HeadPattern::previous:
-      return share(summary.previous, "the token before");
-    case HeadPattern::next:
-      return share(summary.next, "the token after");
-    case HeadPattern::itself:
-      return share(summary.itself, "the token itself");
-    case HeadPattern::first:
-      return share(summary.first, "the first token");
-    case HeadPattern::separators:
-      return share(summary.separators, "special tokens");
-    case HeadPattern::alignment: {
-      const double largest = largest_entropy(survey, survey.attentions.sites[head.index.site]);
-      return {&head, 1 - summary.entropy / largest,
-              fmt::format("each token written attends to few source tokens: entropy {} of at most {}",
-                          fixed_text(summary.entropy, 3), fixed_text(largest, 3))};
-    }
-    case HeadPattern::spread:
-    case HeadPattern::none:
-      break;
-  }
-  return {&head, 0, ""};
-}
-
-// The most striking heads by name; none if no head passes a threshold.
-std::vector<Section> striking_heads(const HeadSurvey& survey) {
-  std::vector<Striking> all;
-  for (const HeadSurvey::Entry& head : survey.heads) {
-    if (Striking one = striking_of(survey, head); !one.text.empty()) all.push_back(std::move(one));
-  }
-  if (all.empty()) return {};
-  std::ranges::stable_sort(all, std::ranges::greater(), &Striking::strength);
-  Block block;
-  for (const Striking& one : std::span(all).first(std::min(all.size(), kMostStriking))) {
-    const AttentionSite& site = survey.attentions.sites[one.head->index.site];
-    block.lines.push_back(
-        {{site.title.empty() ? "" : site.title + ", ", Role::none},
-         {fmt::format("layer {}, head {}: ", one.head->index.layer, one.head->index.head), Role::none},
-         {name_of(one.head->pattern), Role::weight},
-         {"; " + one.text, Role::none}});
-  }
-  return {{0, "The most striking heads", {block}}};
 }
 
 constexpr const char* kNames =
