@@ -1,6 +1,6 @@
 // What the reader looks at, as the fragment of the page's address: #view=heads&head=1.0&token=3.
 
-export const kViews = ["steps", "heads", "head", "translation", "token", "picture", "maps", "training", "lesson"] as const;
+export const kViews = ["steps", "heads", "model", "head", "translation", "token", "picture", "maps", "training", "lesson"] as const;
 export type View = (typeof kViews)[number];
 export const kShows = ["map", "lines", "row"] as const;
 export type Show = (typeof kShows)[number];
@@ -10,12 +10,14 @@ export interface Address {
   of: number; // of several explanations the one of this number, from 0
   step: number; // 1 to 8
   query: number; // the query whose steps are shown
-  cell: string; // a number of the steps: "query:0.1"
+  cell: string; // a number of the steps: "query:0.1"; of the model a sublayer
   attention: string;
   head: string; // "LAYER.HEAD"
   token: number; // a query, or a written token; -1: none
+  also: string; // further queries, whose weights are added: "3,4"
   key: number; // -1: none
   show: Show;
+  several: boolean; // what is chosen is added to the queries that are
   words: boolean; // pieces of words are joined
   sort: string; // "place" or a measure
   numbers: boolean;
@@ -32,8 +34,10 @@ export const kStart: Address = {
   attention: "",
   head: "",
   token: -1,
+  also: "",
   key: -1,
   show: "map",
+  several: false,
   words: false,
   sort: "place",
   numbers: true,
@@ -61,8 +65,10 @@ export function parse_address(fragment: string): Address {
     attention: text("attention"),
     head: /^\d+\.\d+$|^rollout$/.test(text("head")) ? text("head") : "",
     token: whole(text("token"), -1),
+    also: /^\d{1,9}(,\d{1,9})*$/.test(text("also")) ? text("also") : "",
     key: whole(text("key"), -1),
     show: one_of(text("show"), kShows, "map"),
+    several: text("several") === "1",
     words: text("words") === "1",
     sort: text("sort") || "place",
     numbers: text("numbers") !== "0",

@@ -99,11 +99,26 @@ export interface Translation {
   word_alignment: number[][] | null;
   written: Written[];
 }
+// What a sublayer passes on; its place in the model.
+export interface Sublayer {
+  name: string;
+  part: string;
+  sequence: Sequence;
+  size: number;
+  lengths: number[];
+  layer: number | null;
+}
+export interface LeftOut {
+  heads: { attention: string; layer: number; head: number }[];
+  keys: { attention: string; key: number }[];
+}
 export interface Heads extends Common {
   kind: "heads";
   input: string;
   sequences: Sequence[];
+  left_out: LeftOut;
   attentions: Attention[];
+  sublayers: Sublayer[];
   translation: Translation | null;
 }
 export interface Head extends Common {

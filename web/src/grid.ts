@@ -1,5 +1,5 @@
 // Matrices as pictures of one pixel a number, painted by canvas once and kept.
-import { type Colors, heat, type Rgb, signed } from "./colors";
+import { type Colors, heat, mixed, type Rgb, signed } from "./colors";
 import type { Role } from "./explanation";
 
 type Kept = { key: string; url: string };
@@ -33,22 +33,31 @@ function painted(
   return url;
 }
 
-// Weights from 0 to 1. More than `most` rows or columns become means of blocks.
-export function heat_image(weights: number[][], colors: Colors, most = 4096): string {
+// Weights from 0 to 1. More than `most` rows or columns become means of blocks. Blocks that are hidden whole are grey.
+export function heat_image(
+  weights: number[][],
+  colors: Colors,
+  most = 4096,
+  hides: ((row: number, column: number) => boolean) | null = null,
+): string {
   const height = weights.length,
     width = weights[0]?.length ?? 0;
   const step = Math.max(1, Math.ceil(Math.max(height, width) / most));
-  const mean = (row: number, column: number): number => {
+  const grey = mixed(colors.paper, colors.below, 0.45);
+  const color = (row: number, column: number): Rgb => {
     let sum = 0,
-      cells = 0;
+      cells = 0,
+      seen = 0;
     for (let r = row * step; r < Math.min(height, (row + 1) * step); ++r) {
-      for (let c = column * step; c < Math.min(width, (column + 1) * step); ++c, ++cells) sum += weights[r]?.[c] ?? 0;
+      for (let c = column * step; c < Math.min(width, (column + 1) * step); ++c, ++cells) {
+        sum += weights[r]?.[c] ?? 0;
+        if (!hides?.(r, c)) ++seen;
+      }
     }
-    return sum / cells;
+    return seen === 0 ? grey : heat(colors, sum / cells);
   };
-  return painted(weights, `${most} ${colors.key}`, Math.ceil(height / step), Math.ceil(width / step), (row, column) =>
-    heat(colors, mean(row, column)),
-  );
+  const key = `${most} ${hides !== null} ${colors.key}`;
+  return painted(weights, key, Math.ceil(height / step), Math.ceil(width / step), color);
 }
 
 // Numbers of either sign, as parts of `largest`.

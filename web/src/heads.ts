@@ -4,6 +4,7 @@ import { css } from "./colors";
 import { type Attention, type HeadEntry, type Heads, kMeasures, type Measure, type TokenMeasure } from "./explanation";
 import { command_with } from "./command";
 import { heat_image } from "./grid";
+import { hidden_of } from "./hidden";
 import { large_head } from "./large_head";
 import { head_button, text_tools } from "./live/text_tools";
 import { largest, number_text, share_text } from "./numbers";
@@ -138,8 +139,10 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
   const known = measures_of(attention);
   const measure = known.find((one) => one === address.sort) ?? null;
   const head = attention.all.find((one) => id_of(one) === address.head) ?? (attention.all[0] as HeadEntry);
+  const masks = hidden_of(heads, attention);
+  const hidden = masks.pairs > 0 ? masks : null;
   const title = `${attention.title || "Attention"}, layer ${head.layer}, head ${head.head}`;
-  const large = head.weights ? large_head(head.weights, attention.queries, attention.keys, title, screen) : null;
+  const large = head.weights ? large_head(head.weights, attention.queries, attention.keys, title, screen, hidden) : null;
   const by_place = measure === null && attention.all.length === attention.layers * attention.heads;
 
   const body = html` ${screen.live ? text_tools(heads, screen.live) : nothing}
@@ -159,7 +162,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
                 html`<button
                   class="plain"
                   aria-pressed=${one === attention}
-                  @click=${() => screen.go({ attention: one.name, head: "", token: -1, key: -1 })}
+                  @click=${() => screen.go({ attention: one.name, head: "", token: -1, also: "", key: -1 })}
                 >
                   ${one.title || one.name}
                 </button>`,
@@ -179,7 +182,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
       <section class="card all-heads" aria-label="All heads">
         <h2>All heads</h2>
         <p class="hint">
-          ${attention.caption}${attention.mask === "causal" ? "; no query sees a later key" : ""}. ${attention.layers}
+          ${attention.caption}. ${masks.rules.join(" ")} ${attention.layers}
           layers of ${attention.heads} heads.
         </p>
         <div class=${by_place ? "tiles by-place" : "tiles"} .style=${`--heads:${attention.heads}`}>

@@ -3,12 +3,13 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { kShows, type Show } from "./address";
 import { type Sequence } from "./explanation";
 import { lines_picture, row_picture } from "./lines";
-import { type Drawn, map_picture, short } from "./map";
+import type { Hidden } from "./hidden";
+import { chosen_of, type Drawn, map_picture, type Picked, row_of, short } from "./map";
 import { moved } from "./matrices";
 import { number_text, share_text } from "./numbers";
 import { type Table, table_of } from "./save";
 import type { Screen } from "./screen";
-import { group_with, groups_of, join_weights } from "./words";
+import { type Group, group_with, groups_of, join_weights } from "./words";
 
 const kNames: Record<Show, string> = { map: "Map", lines: "Lines", row: "One row" };
 const kDrawn: Record<Show, (drawn: Drawn) => TemplateResult> = {
@@ -46,9 +47,9 @@ export function framed(drawn: Drawn, picture: TemplateResult, title: string): Te
     if (!next) return;
     event.preventDefault();
     const [query, key] = drawn.query < 0 ? at : next;
-    drawn.pick(query, key);
+    drawn.pick(query, key, event.shiftKey && query !== drawn.query ? "extend" : "alone");
   };
-  const label = `${title}: ${drawn.queries.length} rows, ${drawn.keys.length} columns; arrow keys choose one of each`;
+  const label = `${title}: ${drawn.queries.length} rows, ${drawn.keys.length} columns; arrow keys choose one of each, with Shift several rows`;
   return html`<div class="scroll large" role="application" tabindex="0" aria-label=${label} @keydown=${on_key}>
     ${picture}
   </div>`;
@@ -56,8 +57,9 @@ export function framed(drawn: Drawn, picture: TemplateResult, title: string): Te
 
 // The heaviest keys of a query, in words.
 export function sentence(drawn: Drawn): TemplateResult | typeof nothing {
-  const { weights, queries, keys, query, key } = drawn;
-  const row = weights[query];
+  const { queries, keys, key } = drawn;
+  const row = row_of(drawn);
+  const chosen = chosen_of(drawn);
   if (!row) return html`<p class="said-of-head hint">Choose a row to read what it attends to.</p>`;
   const best = row
     .map((weight, j) => ({ weight, j }))
@@ -65,15 +67,23 @@ export function sentence(drawn: Drawn): TemplateResult | typeof nothing {
     .sort((a, b) => b.weight - a.weight)
     .slice(0, 3);
   const one = ({ weight, j }: { weight: number; j: number }): TemplateResult =>
-    html`<bdi class="role-key said">${keys[j]}</bdi> (${share_text(weight)})`;
+    html`<bdi class="role-key said">${keys[j]}</bdi> (${chosen.length > 1 ? number_text(weight) : share_text(weight)})`;
   return html`<p class="said-of-head" aria-live="polite">
-    <bdi class="role-query said">${queries[query]}</bdi> attends most to
+    ${chosen.map((i, at) => html`${at === 0 ? nothing : " + "}<bdi class="role-query said">${queries[i]}</bdi>`)}
+    ${chosen.length > 1 ? "together attend most to" : "attends most to"}
     ${best.map((entry, i) => html`${i === 0 ? nothing : i === 1 ? ", then to " : ", "}${one(entry)}`)}.
     ${key >= 0
-      ? html`Its weight to <bdi class="role-key said">${keys[key]}</bdi> is
+      ? html`${chosen.length > 1 ? "The sum of their weights" : "Its weight"} to <bdi class="role-key said">${keys[key]}</bdi> is
           <strong class="weight-of-cell">${number_text(row[key] ?? NaN)}</strong>.`
       : nothing}
   </p>`;
+}
+
+// The groups of further queries, each once.
+function also_of(text: string, query: number, rows: readonly Group[]): number[] {
+  if (text === "" || query < 0) return [];
+  const groups = text.split(",").map((token) => group_with(rows, Number(token)));
+  return [...new Set(groups)].filter((group) => group >= 0 && group !== query);
 }
 
 export function large_head(
@@ -82,6 +92,7 @@ export function large_head(
   keys: Sequence,
   title: string,
   screen: Screen,
+  hidden: Hidden | null = null,
 ): LargeHead {
   const { address } = screen;
   const joinable = [queries, keys].some((one) => groups_of(one, true).length < one.tokens.length);
@@ -89,22 +100,50 @@ export function large_head(
   const rows = groups_of(queries, joined),
     columns = groups_of(keys, joined);
   const first = (groups: typeof rows, at: number): number => groups[at]?.tokens[0] ?? -1;
+  const query = group_with(rows, address.token);
+  const also = also_of(address.also, query, rows);
+  const chosen = query < 0 ? [] : [query, ...also];
+  const picked = (next: number, how: Picked): number[] => {
+    const others = chosen.filter((one) => one !== next);
+    if (how === "extend") return next === also[0] ? also : [next, ...others];
+    if (how === "toggle") return others.length === chosen.length ? [next, ...chosen] : others.length > 0 ? others : chosen;
+    return next === query ? chosen : [next];
+  };
+  const pick = (next: number, key: number, how: Picked = "alone"): void => {
+    const [last = -1, ...others] = picked(next, how);
+    screen.go({
+      token: first(rows, last),
+      also: others.map((one) => first(rows, one)).join(","),
+      key: first(columns, key),
+    });
+  };
+  const word = queries.word_of[address.token] ?? -1;
+  const pieces = queries.word_of.flatMap((one, i) => (one === word && word >= 0 ? [i] : []));
   const drawn: Drawn = {
     weights: join_weights(weights, rows, columns),
     queries: rows.map((group) => group.label),
     keys: columns.map((group) => group.label),
-    query: group_with(rows, address.token),
+    query,
+    also,
     key: group_with(columns, address.key),
-    pick: (query, key) => screen.go({ token: first(rows, query), key: first(columns, key) }),
+    hidden: joined ? null : hidden,
+    pick,
     room: 620,
     screen,
   };
   const picture = picture_of(drawn);
+  const sum = also.length > 0 ? row_of(drawn) : null;
   const body = html` <div class="bar-of-tools">
       ${show_choice(screen)}
       <label
         >Query
-        <select @change=${(event: Event) => screen.go({ token: Number((event.target as HTMLSelectElement).value) })}>
+        <select
+          @change=${(event: Event) => {
+            const token = Number((event.target as HTMLSelectElement).value);
+            if (token < 0) screen.go({ token, also: "" });
+            else pick(group_with(rows, token), drawn.key, address.several ? "toggle" : "alone");
+          }}
+        >
           <option value="-1" ?selected=${drawn.query < 0}>all</option>
           ${rows.map(
             (group, i) =>
@@ -114,6 +153,24 @@ export function large_head(
           )}
         </select></label
       >
+      <label class="check"
+        ><input
+          type="checkbox"
+          .checked=${address.several}
+          @change=${(event: Event) => {
+            const several = (event.target as HTMLInputElement).checked;
+            screen.go(several ? { several } : { several, also: "" });
+          }}
+        />Add several up</label
+      >
+      ${!joined && pieces.length > 1
+        ? html`<button
+            class="plain"
+            @click=${() => screen.go({ token: pieces[0] as number, also: pieces.slice(1).join(",") })}
+          >
+            Its whole word
+          </button>`
+        : nothing}
       ${joinable
         ? html`<label class="check"
             ><input
@@ -130,11 +187,11 @@ export function large_head(
     picture,
     table: table_of(
       title,
-      drawn.queries,
+      sum ? [...drawn.queries, `sum of ${chosen.map((i) => drawn.queries[i]).join(" + ")}`] : drawn.queries,
       drawn.keys,
-      rows.length,
+      rows.length + (sum ? 1 : 0),
       columns.length,
-      (r, c) => drawn.weights[r]?.[c] ?? NaN,
+      (r, c) => (r < rows.length ? drawn.weights[r]?.[c] : sum?.[c]) ?? NaN,
     ),
   };
 }

@@ -1,7 +1,7 @@
 // One head large as lines from each query to its keys, as wide as their weight; and the keys of one query as bars.
 import { svg, type TemplateResult } from "lit-html";
 import { css, heat, mixed } from "./colors";
-import { type Drawn, short, width_of } from "./map";
+import { chosen_of, type Drawn, picked_by, row_of, short, width_of } from "./map";
 import { largest, number_text } from "./numbers";
 import { picture, rect, text } from "./shapes";
 
@@ -14,24 +14,25 @@ interface Line {
   weight: number;
 }
 
-// The heaviest lines; those of the chosen query nearly whatever they weigh.
-function heaviest(weights: number[][], query: number): Line[] {
+// The heaviest lines; those of the chosen queries nearly whatever they weigh.
+function heaviest(weights: number[][], chosen: readonly number[]): Line[] {
   const all = weights.flatMap((row, i) => row.map((weight, j) => ({ i, j, weight })));
-  const seen = all.filter(({ i, weight }) => weight > (i === query ? 0.002 : 0.03));
+  const seen = all.filter(({ i, weight }) => weight > (chosen.includes(i) ? 0.002 : 0.03));
   return seen.sort((a, b) => a.weight - b.weight).slice(-kMostLines);
 }
 
 export function lines_picture(drawn: Drawn): TemplateResult {
   const { weights, queries, keys, query, key, screen } = drawn;
   const { colors } = screen;
+  const all_chosen = chosen_of(drawn);
   const left = width_of(queries) + 14;
   const right = left + (screen.narrow ? 80 : 240);
   const width = right + width_of(keys) + 22;
   const y = (i: number): number => 34 + kRow * (i + 0.5);
-  const row = weights[query];
+  const row = row_of(drawn);
 
   const line = ({ i, j, weight }: Line): TemplateResult => {
-    const chosen = query < 0 || i === query;
+    const chosen = query < 0 || all_chosen.includes(i);
     const middle = (left + right) / 2;
     const path = `M${left} ${y(i)}C${middle} ${y(i)} ${middle} ${y(j)} ${right} ${y(j)}`;
     const color = css(chosen ? colors.roles.weight : colors.strong);
@@ -40,7 +41,7 @@ export function lines_picture(drawn: Drawn): TemplateResult {
       stroke-linecap="round"></path>`;
   };
   const label_of_query = (label: string, i: number): TemplateResult[] => {
-    const chosen = i === query;
+    const chosen = all_chosen.includes(i);
     const fill = chosen ? mixed(colors.paper, colors.roles.query, 0.16) : undefined;
     return [
       rect({ x: 2, y: y(i) - 11, width: left - 6, height: 22 }, { fill, round: 6 }),
@@ -49,7 +50,7 @@ export function lines_picture(drawn: Drawn): TemplateResult {
         bold: chosen,
         anchor: "end",
       }),
-      rect({ x: 0, y: y(i) - kRow / 2, width: left, height: kRow }, { click: () => drawn.pick(i, key) }),
+      rect({ x: 0, y: y(i) - kRow / 2, width: left, height: kRow }, { click: (event) => drawn.pick(i, key, picked_by(event, screen)) }),
     ];
   };
   const label_of_key = (label: string, j: number): TemplateResult[] => {
@@ -63,17 +64,18 @@ export function lines_picture(drawn: Drawn): TemplateResult {
   return picture(width, kRow * Math.max(queries.length, keys.length) + 40, colors.paper, 13.5, [
     text(left - 10, 18, "queries", { fill: colors.roles.query, bold: true, anchor: "end" }),
     text(right + 10, 18, "keys", { fill: colors.roles.key, bold: true }),
-    heaviest(weights, query).map(line),
+    heaviest(weights, all_chosen).map(line),
     queries.map(label_of_query),
     keys.map(label_of_key),
   ]);
 }
 
 export function row_picture(drawn: Drawn): TemplateResult {
-  const { weights, queries, keys, screen, key } = drawn;
+  const { queries, keys, screen, key } = drawn;
   const { colors } = screen;
   const query = Math.max(0, drawn.query);
-  const row = weights[query] ?? [];
+  const row = row_of({ ...drawn, query }) ?? [];
+  const names = chosen_of({ ...drawn, query }).map((i) => short(queries[i] ?? ""));
   const left = width_of(keys) + 8;
   const across = screen.narrow ? 110 : 380;
   const width = left + across + 76;
@@ -94,7 +96,7 @@ export function row_picture(drawn: Drawn): TemplateResult {
     ];
   };
   return picture(width, 44 + kRow * keys.length, colors.paper, 13.5, [
-    text(8, 20, `what ${short(queries[query] ?? "")} attends to`, { fill: colors.roles.query, bold: true }),
+    text(8, 20, names.length > 1 ? `sum of ${names.join(" + ")}` : `what ${names[0] ?? ""} attends to`, { fill: colors.roles.query, bold: true }),
     row.map(bar),
   ]);
 }

@@ -38,7 +38,7 @@ function start(report: Report): void {
     history.replaceState(null, "", format_address(address));
     draw();
   };
-  const live = live_of(report, draw, (of) => go({ of, view: "", cell: "", token: -1, key: -1 }));
+  const live = live_of(report, draw, (of) => go({ of, view: "", cell: "", token: -1, also: "", key: -1 }));
   // On paper the colours are the light ones, whatever the screen has.
   const print_all = (all: boolean) => () => {
     printing = all;

@@ -1,10 +1,16 @@
 // One head large as a map: a row for each query, a column for each key.
-import type { TemplateResult } from "lit-html";
-import { heat, readable } from "./colors";
+import { svg, type TemplateResult } from "lit-html";
+import { type Colors, css, heat, readable } from "./colors";
 import { heat_image } from "./grid";
+import type { Hidden } from "./hidden";
 import { clamp, number_text } from "./numbers";
 import type { Screen } from "./screen";
-import { image, picture, rect, text } from "./shapes";
+import { type Box, image, picture, rect, text } from "./shapes";
+
+// A query alone; added to those that are chosen, or taken from them; added as the last one moves on.
+export type Picked = "alone" | "toggle" | "extend";
+export const picked_by = (event: MouseEvent, screen: Screen): Picked =>
+  event.shiftKey || screen.address.several ? "toggle" : "alone";
 
 // What the three ways to draw a head share.
 export interface Drawn {
@@ -12,10 +18,21 @@ export interface Drawn {
   queries: readonly string[];
   keys: readonly string[];
   query: number; // chosen; -1: none
+  also?: readonly number[]; // further queries that are chosen: the weights of all of them are added
   key: number;
-  pick(query: number, key: number): void;
+  hidden?: Hidden | null; // what a mask hides
+  pick(query: number, key: number, how?: Picked): void;
   room: number; // pixels for its columns
   screen: Screen;
+}
+
+export const chosen_of = ({ query, also }: Drawn): number[] => (query < 0 ? [] : [query, ...(also ?? [])]);
+
+// The weights of the chosen query, of several their sum; null: none is chosen.
+export function row_of(drawn: Drawn): number[] | null {
+  const rows = chosen_of(drawn).flatMap((i) => (drawn.weights[i] ? [drawn.weights[i]] : []));
+  const [first, ...others] = rows;
+  return first ? first.map((weight, j) => others.reduce((sum, row) => sum + (row[j] ?? 0), weight)) : null;
 }
 
 // Labels longer than this are cut.
@@ -27,11 +44,22 @@ export function short(label: string, longest = kLongest): string {
 export const width_of = (labels: readonly string[]): number =>
   Math.min(8 * kLongest, 12 + 8 * Math.max(1, ...labels.map((label) => [...label].length)));
 
+// A stroke through each pair that is hidden.
+function crosses(hidden: Hidden, { queries, keys }: Drawn, grid: Box, cell: number, colors: Colors): TemplateResult {
+  const strokes: string[] = [];
+  queries.forEach((_, i) =>
+    keys.forEach((_key, j) => {
+      if (hidden.rule_of(i, j) > 0) strokes.push(`M${grid.x + cell * j} ${grid.y + cell * (i + 1)}l${cell} ${-cell}`);
+    }),
+  );
+  return svg`<path d=${strokes.join("")} stroke=${css(colors.strong)} fill="none"></path>`;
+}
+
 const weight_text = (weight: number): string =>
   Number.isFinite(weight) ? weight.toFixed(2).replace(/^0/, "") : number_text(weight);
 
 export function map_picture(drawn: Drawn): TemplateResult {
-  const { weights, queries, keys, query, key, screen } = drawn;
+  const { weights, queries, keys, key, screen } = drawn;
   const { colors } = screen;
   const most = Math.max(queries.length, keys.length);
   const cell = clamp(drawn.room / most, most > 64 ? 4 : 18, 44);
@@ -46,17 +74,20 @@ export function map_picture(drawn: Drawn): TemplateResult {
     const box = (event.currentTarget as Element).getBoundingClientRect();
     const column = ((event.clientX - box.left) / box.width) * keys.length;
     const row = ((event.clientY - box.top) / box.height) * queries.length;
-    drawn.pick(clamp(row, 0, queries.length - 1), clamp(column, 0, keys.length - 1));
+    drawn.pick(clamp(row, 0, queries.length - 1), clamp(column, 0, keys.length - 1), picked_by(event, screen));
   };
-  const shown = (i: number, chosen: number): boolean => i % every === 0 || i === chosen;
-  const look = (chosen: boolean) => ({ fill: chosen ? colors.ink : colors.faint, bold: chosen });
+  const chosen = chosen_of(drawn);
+  const sum = chosen.length > 1 ? row_of(drawn) : null;
+  const shown = (i: number, is_chosen: boolean): boolean => i % every === 0 || is_chosen;
+  const look = (is_chosen: boolean) => ({ fill: is_chosen ? colors.ink : colors.faint, bold: is_chosen });
   const row_labels = queries.map((label, i) => {
     const y = grid.y + cell * (i + 0.5) + 4;
-    return shown(i, query) ? text(grid.x - 8, y, short(label), { ...look(i === query), anchor: "end" }) : [];
+    const own = chosen.includes(i);
+    return shown(i, own) ? text(grid.x - 8, y, short(label), { ...look(own), anchor: "end" }) : [];
   });
   const column_labels = keys.map((label, j) => {
     const x = grid.x + cell * (j + 0.5);
-    return shown(j, key) ? text(x, grid.y - 7, short(label), { ...look(j === key), turn: -50 }) : [];
+    return shown(j, j === key) ? text(x, grid.y - 7, short(label), { ...look(j === key), turn: -50 }) : [];
   });
   const number = (weight: number, i: number, j: number): TemplateResult => {
     const fill = readable(colors, heat(colors, weight));
@@ -64,15 +95,32 @@ export function map_picture(drawn: Drawn): TemplateResult {
     return text(x, y, weight_text(weight), { fill, anchor: "middle", size: 11 });
   };
   const numbers = screen.address.numbers && cell >= 34;
-  const row = { ...grid, y: grid.y + cell * query, height: cell };
+  const below = { ...grid, y: grid.y + grid.height + 10, height: cell }; // of the sum
   const column = { ...grid, x: grid.x + cell * key, width: cell };
-  return picture(grid.x + grid.width + grid.y * 0.75, grid.y + grid.height + 8, colors.paper, 12.5, [
+  const height = sum ? below.y + cell : grid.y + grid.height;
+  return picture(grid.x + grid.width + grid.y * 0.75, height + 8, colors.paper, 12.5, [
     row_labels,
     column_labels,
     image(grid, heat_image(weights, colors)),
+    drawn.hidden ? crosses(drawn.hidden, drawn, grid, cell, colors) : [],
     numbers ? weights.map((one, i) => one.map((weight, j) => number(weight, i, j))) : [],
     rect(grid, { stroke: colors.line, click }),
-    query >= 0 ? rect(row, { stroke: colors.roles.query, thick: 2 }) : [],
+    chosen.map((i) =>
+      rect({ ...grid, y: grid.y + cell * i, height: cell }, { stroke: colors.roles.query, thick: 2 }),
+    ),
+    sum
+      ? [
+          text(below.x - 8, below.y + cell / 2 + 4, "sum", { fill: colors.roles.query, bold: true, anchor: "end" }),
+          sum.map((weight, j) => {
+            const fill = heat(colors, weight);
+            const box = { x: grid.x + cell * j, y: below.y, width: cell, height: cell };
+            const label = { fill: readable(colors, fill), anchor: "middle", size: 11 } as const;
+            const said = numbers ? text(box.x + cell / 2, box.y + cell / 2 + 4, weight_text(weight), label) : [];
+            return [rect(box, { fill }), said];
+          }),
+          rect(below, { stroke: colors.roles.query, thick: 2 }),
+        ]
+      : [],
     key >= 0 ? rect(column, { stroke: colors.roles.key, thick: 2 }) : [],
   ]);
 }

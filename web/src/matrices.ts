@@ -86,8 +86,11 @@ function cell(
   const value = value_at(window, row, column);
   const id = id_at(window, row, column);
   const chosen = id === use.chosen;
+  const look = chosen ? "cell chosen" : use.lit.has(id) ? "cell lit" : "cell";
+  const { across, down } = window;
+  const begins = `${across && column > 0 && column % across === 0 ? " begins-column" : ""}${down && row > 0 && row % down === 0 ? " begins-row" : ""}`;
   return html`<td
-    class=${chosen ? "cell chosen" : use.lit.has(id) ? "cell lit" : "cell"}
+    class=${look + begins}
     data-id=${id}
     tabindex=${stop ? 0 : -1}
     aria-selected=${chosen}
@@ -98,6 +101,18 @@ function cell(
   >
     ${use.screen.address.numbers ? cell_text(value) : html`<span class="veiled">${cell_text(value)}</span>`}
   </td>`;
+}
+
+// Whose columns are whose.
+function heads_of_columns(across: number, width: number, named_rows: boolean): TemplateResult {
+  const heads = Array.from({ length: Math.ceil(width / across) }, (_, head) => `head ${head + 1}`);
+  return html`<thead>
+    <tr>
+      ${named_rows ? html`<td></td>` : nothing}${heads.map(
+        (name) => html`<th scope="colgroup" class="of-head" colspan=${across}>${name}</th>`,
+      )}
+    </tr>
+  </thead>`;
 }
 
 function table(window: Window, use: MatrixUse, most: number): TemplateResult {
@@ -113,15 +128,17 @@ function table(window: Window, use: MatrixUse, most: number): TemplateResult {
       class="numbers"
       @keydown=${(event: KeyboardEvent) => on_key(event, window, use, stop)}
     >
-      ${columns.length > 0
-        ? html`<thead>
-            <tr>
-              ${rows.length > 0 ? html`<td></td>` : nothing}${columns.map(
-                (name) => html`<th scope="col"><bdi>${name}</bdi></th>`,
-              )}
-            </tr>
-          </thead>`
-        : nothing}
+      ${window.across
+        ? heads_of_columns(window.across, window.width, rows.length > 0)
+        : columns.length > 0
+          ? html`<thead>
+              <tr>
+                ${rows.length > 0 ? html`<td></td>` : nothing}${columns.map(
+                  (name) => html`<th scope="col"><bdi>${name}</bdi></th>`,
+                )}
+              </tr>
+            </thead>`
+          : nothing}
       <tbody>
         ${Array.from(
           { length: window.height },
@@ -178,10 +195,17 @@ function heat_map(window: Window, use: MatrixUse, most: number): TemplateResult 
       aria-hidden="true"
     >
       <image href=${image} width=${width} height=${height} preserveAspectRatio="none"></image>
-      ${lit} ${place ? svg`<rect class="chosen" x=${place[1]} y=${place[0]} width="1" height="1"></rect>` : nothing}
+      ${heads_between(window)} ${lit} ${place ? svg`<rect class="chosen" x=${place[1]} y=${place[0]} width="1" height="1"></rect>` : nothing}
     </svg>
     ${place ? html`<p class="heat-name"><bdi>${name}</bdi></p>` : nothing}
   </div>`;
+}
+
+function heads_between({ across, down, width, height }: Window): TemplateResult[] {
+  const lines: TemplateResult[] = [];
+  if (across) for (let x = across; x < width; x += across) lines.push(svg`<path class="between" d=${`M${x} 0V${height}`}></path>`);
+  if (down) for (let y = down; y < height; y += down) lines.push(svg`<path class="between" d=${`M0 ${y}H${width}`}></path>`);
+  return lines;
 }
 
 export function matrix(window: Window, use: MatrixUse): TemplateResult {

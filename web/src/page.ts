@@ -9,6 +9,7 @@ import { lesson_view } from "./lesson";
 import { training_view } from "./live/training_view";
 import { short } from "./map";
 import { maps_view } from "./maps";
+import { model_view } from "./model";
 import { picture_view } from "./picture";
 import { save_csv, save_png, save_svg } from "./save";
 import type { Screen, Shown } from "./screen";
@@ -19,6 +20,7 @@ import { translation_view } from "./translation";
 const kTitles: Record<View, string> = {
   steps: "Steps",
   heads: "Heads",
+  model: "Model",
   head: "Head",
   translation: "Translation",
   token: "Token",
@@ -30,7 +32,7 @@ const kTitles: Record<View, string> = {
 
 export function views_of(explanation: Explanation): View[] {
   if (explanation.kind !== "heads") return [explanation.kind, "lesson"];
-  return explanation.translation ? ["translation", "heads", "lesson"] : ["heads", "lesson"];
+  return explanation.translation ? ["translation", "heads", "model", "lesson"] : ["heads", "model", "lesson"];
 }
 
 function name_of(explanation: Explanation): string {
@@ -45,12 +47,13 @@ function shown_of(view: View, explanation: Explanation, screen: Screen): Shown {
     case "head":
       return head_view(explanation, screen);
     case "token":
-      return token_view(explanation);
+      return token_view(explanation, screen);
     case "picture":
       return picture_view(explanation, screen);
     case "maps":
       return maps_view(explanation, screen);
     case "heads":
+      if (view === "model") return model_view(explanation, screen);
       return view === "translation" && explanation.translation
         ? translation_view(explanation, explanation.translation, screen)
         : heads_view(explanation, screen);
@@ -135,6 +138,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
                   view: "",
                   cell: "",
                   token: -1,
+                  also: "",
                   key: -1,
                   head: "",
                   attention: "",

@@ -1,7 +1,7 @@
 // Every head of a model, read and checked.
 import * as check from "./check";
 import type { Json } from "./check";
-import type { Attention, Candidate, HeadEntry, Heads, Sequence, Translation } from "./explanation";
+import type { Attention, Candidate, HeadEntry, Heads, LeftOut, Sequence, Sublayer, Translation } from "./explanation";
 import { common_of, summary_of } from "./read_common";
 
 function sequence_of(value: unknown, where: string): Sequence {
@@ -19,14 +19,51 @@ function sequence_of(value: unknown, where: string): Sequence {
   return { name, caption, tokens, words, word_of, special };
 }
 
+function named(name: unknown, where: string, sequences: Sequence[]): Sequence {
+  return sequences.find((one) => one.name === name) ?? check.refuse(`${where} must name a sequence`);
+}
+
+// Where it stands is in the name that an observer receives: "decoder.layers.0.self.output".
+function sublayer_of(value: unknown, where: string, sequences: Sequence[]): Sublayer {
+  const object = check.object_of(value, where);
+  const sequence = named(object.sequence, `${where}.sequence`, sequences);
+  const name = check.text_of(object.name, `${where}.name`);
+  const layer = /(?:^|\.)layers\.(\d+)\./.exec(name)?.[1];
+  return {
+    name,
+    part: check.text_of(object.part, `${where}.part`),
+    sequence,
+    size: check.vector_of(object.shape, `${where}.shape`, 2)[1] as number,
+    lengths: check.vector_of(object.lengths, `${where}.lengths`, sequence.tokens.length),
+    layer: layer === undefined ? null : Number(layer),
+  };
+}
+
+function left_out_of(value: unknown, where: string): LeftOut {
+  const object = check.object_of(value, where);
+  return {
+    heads: check.list_of(object.heads, `${where}.heads`, (one, at) => {
+      const head = check.object_of(one, at);
+      return {
+        attention: check.text_of(head.attention, `${at}.attention`),
+        layer: check.count_of(head.layer, `${at}.layer`),
+        head: check.count_of(head.head, `${at}.head`),
+      };
+    }),
+    keys: check.list_of(object.keys, `${where}.keys`, (one, at) => {
+      const key = check.object_of(one, at);
+      return {
+        attention: check.text_of(key.attention, `${at}.attention`),
+        key: check.count_of(key.key, `${at}.key`),
+      };
+    }),
+  };
+}
+
 function attention_of(value: unknown, where: string, sequences: Sequence[]): Attention {
   const object = check.object_of(value, where);
-  const sequence = (name: unknown, at: string): Sequence => {
-    const found = sequences.find((one) => one.name === name);
-    return found ?? check.refuse(`${at} must name a sequence`);
-  };
-  const queries = sequence(object.queries, `${where}.queries`),
-    keys = sequence(object.keys, `${where}.keys`);
+  const queries = named(object.queries, `${where}.queries`, sequences),
+    keys = named(object.keys, `${where}.keys`, sequences);
   const entry = (one: unknown, at: string): HeadEntry => {
     const head = check.object_of(one, at);
     return {
@@ -94,7 +131,9 @@ export function heads_of(value: Json): Heads {
     ...common_of(value),
     input: check.text_of(value.input, "input"),
     sequences,
+    left_out: check.null_or(value.left_out, "left_out", left_out_of) ?? { heads: [], keys: [] },
     attentions,
+    sublayers: check.list_of(value.sublayers ?? [], "sublayers", (one, at) => sublayer_of(one, at, sequences)),
     translation: check.null_or(value.translation, "translation", translation_of),
   };
 }

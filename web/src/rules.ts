@@ -1,7 +1,7 @@
 // What each number of a walk is the sum of, by the name of its tensor.
 import type { Piece } from "./explanation";
 import { number_text } from "./numbers";
-import { type Cell, cell_id, type Walk } from "./tensors";
+import { type Cell, cell_id, number_of_head, type Walk } from "./tensors";
 import { count, formula, log_sum_exp, num, plain, type Term, TermsOf } from "./terms_of";
 
 export interface Rule {
@@ -163,7 +163,9 @@ const outputs: Rules = (walk, of, index) => {
   const [i = 0, j = 0] = index;
   return {
     formula: formula("output = merged x w_out"),
-    terms: of.products(walk.tensors.size("merged", 1), of_matrix("merged", i), of_column("w_out", j)),
+    terms: of.products(walk.tensors.size("merged", 1), of_matrix("merged", i), of_column("w_out", j), (k) =>
+      number_of_head(k, walk.tensors.size("heads", -1)),
+    ),
   };
 };
 

@@ -49,6 +49,7 @@ export function svg_text(picture: TemplateResult): string {
   const drawn = holder.querySelector("svg") as SVGSVGElement;
   drawn.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   for (const one of drawn.querySelectorAll("[tabindex]")) one.removeAttribute("tabindex");
+  for (const one of drawn.querySelectorAll("a")) one.replaceWith(...one.childNodes);
   return new XMLSerializer().serializeToString(drawn).replace(/<!--.*?-->/gs, "");
 }
 

@@ -1,7 +1,7 @@
 // What a step shows: its matrices, and those that they are computed from.
 import type { Section, Steps, Tensor } from "./explanation";
 import { derive } from "./products";
-import { cell_id, parse_cell, type Walk, walk_of_steps, type Window, window_of, windows_of } from "./tensors";
+import { cell_id, parse_cell, type Walk, walk_of_steps, type Window, window_of, windows_of, with_heads } from "./tensors";
 
 // Of which a step shows one query at a time.
 const kPerQuery = ["query", "scores", "logits", "weights", "log_sum_exp", "weighted_values", "output"];
@@ -51,7 +51,7 @@ export function stage_of(walk: Walk, section: Section, query: number): Stage {
         ),
       ];
     }
-    return windows_of(tensor, (i) => `head ${i + 1}`);
+    return windows_of(tensor, (i) => `head ${i + 1}`).map((window) => with_heads(window, walk));
   };
   // "logits of input 1" is a row of logits, if these are there.
   const whole = (tensor: Tensor): Tensor => {

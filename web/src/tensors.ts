@@ -65,8 +65,24 @@ export interface Window {
   width: number;
   rows: string[];
   columns: string[];
+  across?: number; // columns that each head has of all heads side by side
+  down?: number; // and rows
   index(row: number, column: number): number[];
 }
+
+const kSideBySide = /^(w_query|w_key|w_value|projected (query|key|value)|merged)$/;
+
+// With heads: which columns, or rows, are whose.
+export function with_heads(window: Window, walk: Walk): Window {
+  const size = walk.tensors.size("heads", -1);
+  if (size === 0) return window;
+  if (kSideBySide.test(window.tensor.name)) return { ...window, across: size };
+  return window.tensor.name === "w_out" ? { ...window, down: size } : window;
+}
+
+// Number k of heads of this size side by side: "head 2.1", as the program names it.
+export const number_of_head = (k: number, size: number): string =>
+  `head ${Math.floor(k / size) + 1}.${(k % size) + 1}`;
 
 export function value_at(window: Window, row: number, column: number): number {
   let value: Nested | undefined | null = window.tensor.values;

@@ -1,17 +1,10 @@
 // One token: what it owes to each key and each head, by several measures, and how alike they rank.
 import { html, nothing, type TemplateResult } from "lit-html";
-import { type Measured, type Token, type TokenMeasure } from "./explanation";
+import { type Measured, type Token } from "./explanation";
 import { largest, number_text } from "./numbers";
 import { table_of } from "./save";
-import type { Shown } from "./screen";
-
-export const kTokenSaid: Record<TokenMeasure, string> = {
-  weight: "weight",
-  value_norm: "value norm",
-  gradient: "gradient x weight",
-  rollout: "rollout",
-  knock_out: "knock-out",
-};
+import type { Screen, Shown } from "./screen";
+import { kTokenSaid, tables_of, token_picture } from "./token_picture";
 
 function cell(one: Measured, i: number, most: number): TemplateResult {
   const value = one.values[i] as number;
@@ -70,15 +63,10 @@ const kWrites =
 const kReads =
   "Knock-out: by how much the cosine of its last vector to what it was falls below 1 if a key is hidden from every query in all layers, or a head gives 0.";
 
-export function token_view(token: Token): Shown {
+export function token_view(token: Token, screen: Screen): Shown {
   const name = token.tokens[token.token] as string;
-  const heads = token.heads.all.map((one) => `${one.attention} ${one.layer}.${one.head}`);
-  const tables = [
-    ...token.keys
-      .filter((one) => one.measures.length > 0)
-      .map((one) => ({ caption: `Keys of ${one.attention}`, names: one.tokens, measures: one.measures })),
-    ...(heads.length > 0 ? [{ caption: "Heads", names: heads, measures: token.heads.measures }] : []),
-  ];
+  const tables = tables_of(token);
+  const title = `What token ${token.token}, ${name}, owes to each key and head`;
   const body = html`<section class="card" aria-label="Measures">
     <h2>What token ${token.token}, <bdi>${name}</bdi>, owes to each key and head</h2>
     <p class="hint">
@@ -101,7 +89,7 @@ export function token_view(token: Token): Shown {
           (r, c) => (measures[c] as Measured).values[r] as number,
         ),
       ),
-    picture: () => null,
+    picture: () => token_picture(token, title, screen),
     command: (report) => report,
   };
 }

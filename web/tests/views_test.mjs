@@ -136,6 +136,8 @@ test("views are saved as SVG, PNG and CSV", async () => {
     ["translation", "#view=heads&attention=encoder&show=lines"],
     ["head", ""],
     ["picture", ""],
+    ["token", ""],
+    ["translation", "#view=model"],
   ]) {
     const { page, close } = await open(report_of(data_of(name)), { hash });
     const svg = (await saved(page, "SVG")).bytes.toString();
