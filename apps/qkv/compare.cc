@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "options.h"
+#include "places.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -64,7 +65,7 @@ Value names_value(std::vector<std::string>& names, const char* type, const std::
 
 void run_compare(CompareRequest& request) {
   request.options.effort = request.quick ? CompareEffort::quick : CompareEffort::full;
-  request.options.phrases = QKV_PHRASES;
+  request.options.phrases = phrase_book();
   request.options.stop = interruption();
   Comparison comparison;
   {

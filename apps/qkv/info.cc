@@ -9,6 +9,7 @@
 #include "qkv/attention/precision.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
+#include "qkv/version.h"
 
 namespace qkv::app {
 namespace {
@@ -27,7 +28,7 @@ std::size_t scratch_bytes(std::int64_t head_dim, Dtype dtype) {
 }
 
 void print_text() {
-  fmt::print("qkv {}\n", QKV_VERSION);
+  fmt::print("qkv {}\n", version());
   fmt::print("threads: {} of {} (--threads, QKV_THREADS)\n", threads(), hardware_threads());
   fmt::print("targets, best first (QKV_TARGET):\n");
   for (const Target& target : targets()) {
@@ -48,7 +49,7 @@ void print_text() {
 }
 
 void print_json() {
-  nlohmann::ordered_json info = {{"version", QKV_VERSION},
+  nlohmann::ordered_json info = {{"version", version()},
                                  {"threads", threads()},
                                  {"hardware_threads", hardware_threads()},
                                  {"reduced_precision", has_reduced_precision()}};

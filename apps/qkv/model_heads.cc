@@ -8,6 +8,7 @@
 #include <limits>
 #include <string_view>
 
+#include "places.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
@@ -198,7 +199,7 @@ std::vector<Option> model_options(ModelOptions& options) {
        needs("--text", "--json") & excludes("--layer", "--token")}};
 }
 
-std::string explain_model(const Command& command, const ModelOptions& options, const ExplanationForm& form) {
+std::string explain_model(const Command& command, ModelOptions options, const ExplanationForm& form) {
   refuse_others(command);
   if (options.text.empty() && options.image.empty() && !command.given("--text")) {
     for (const char* option : {"--model", "--layer", "--without-head", "--without-key", "--token"}) {
@@ -211,6 +212,7 @@ std::string explain_model(const Command& command, const ModelOptions& options, c
   if (!form.svg.empty() && !options.layer && options.image.empty()) {
     throw UsageError("--svg", "needs --layer and --head: the picture is of one head");
   }
+  if (options.folder.empty()) options.folder = default_model();
   std::vector<NamedFile> files = model_files(options.folder);
   files.push_back({"--image", options.image});
   form.report.check(files, {"--svg", form.svg});

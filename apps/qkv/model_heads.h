@@ -13,7 +13,7 @@
 namespace qkv::app {
 
 struct ModelOptions {
-  std::string folder = QKV_MODEL, text, image;
+  std::string folder, text, image;  // no folder: default_model()
   std::optional<std::int64_t> layer, head;
   std::optional<std::string> attention, token;
   std::vector<std::string> without_heads, without_keys;
@@ -35,6 +35,6 @@ struct ExplanationForm {
 std::string explain_model(const ModelOptions& options, const ExplanationForm& form);
 
 // What the command prints; it writes the report, if one is wanted. UsageError for an option of the other explanations.
-std::string explain_model(const Command& command, const ModelOptions& options, const ExplanationForm& form);
+std::string explain_model(const Command& command, ModelOptions options, const ExplanationForm& form);
 
 }  // namespace qkv::app

@@ -16,6 +16,7 @@
 #include "qkv/error.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
+#include "qkv/version.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -67,7 +68,7 @@ int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
         "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n130 Ctrl-C, 143 SIGTERM "
         "(docs/exit_codes.md).");
     watch_signals();
-    program.run(argc, argv, "qkv " QKV_VERSION, check_environment);
+    program.run(argc, argv, fmt::format("qkv {}", version()), check_environment);
     flush_output();
     return kOk;
   } catch (const MissingCommand& missing) {

@@ -15,6 +15,7 @@
 #include "io/json_number.h"
 #include "lines.h"
 #include "options.h"
+#include "places.h"
 #include "qkv/error.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/translated_text.h"
@@ -30,7 +31,7 @@ const Names<WeightStorage> kWeights = {
     {"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}};
 
 struct TranslateRequest {
-  std::string model = QKV_MODEL;
+  std::string model{};  // empty: default_model()
   WeightStorage weights = WeightStorage::full;
   std::vector<std::string> texts{};
   bool json = false;
@@ -176,7 +177,7 @@ void explain(TranslateRequest& request, const Translator& translator) {
         std::cout << to_json(survey) << '\n';
         continue;
       }
-      const std::string model = request.model == QKV_MODEL ? "" : " --model " + request.model;
+      const std::string model = request.model.empty() ? "" : " --model " + request.model;
       std::cout << words_to_text(survey, text_style()) << "\nEvery head: qkv explain" << model << " --text \""
                 << sentence << "\"\nAttention itself, in eight steps: qkv explain\n";
     }
@@ -184,12 +185,13 @@ void explain(TranslateRequest& request, const Translator& translator) {
 }
 
 void translate(const Command& command, TranslateRequest request) {
-  request.report.check(model_files(request.model));
+  const std::string folder = request.model.empty() ? default_model() : request.model;
+  request.report.check(model_files(folder));
   if (request.sample) request.options.sampling = request.sampling;
   request.options.nbest = request.nbest.value_or(1);
   request.options.split = !request.whole;
   request.options.stop = interruption();
-  const Translator translator = Translator::load(request.model, request.weights);
+  const Translator translator = Translator::load(folder, request.weights);
   if (request.explain) {
     explain(request, translator);
     return request.report.write(request.texts.size() == 1 ? "Translated: " + request.texts.front() : "Translations",

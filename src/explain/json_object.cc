@@ -4,10 +4,12 @@
 #include <charconv>
 #include <cmath>
 
+#include "qkv/version.h"
+
 namespace qkv::inline explaining {
 
 OrderedJson json_object(const char* kind, const std::string& target, Dtype dtype, const std::string& title) {
-  return {{"schema", "qkv/explain/1"}, {"kind", kind},  {"version", QKV_VERSION}, {"target", target},
+  return {{"schema", "qkv/explain/1"}, {"kind", kind},  {"version", version()}, {"target", target},
           {"dtype", name_of(dtype)},   {"title", title}};
 }
 

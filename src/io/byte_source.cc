@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
+#include <stdexcept>
 
 #include "qkv/error.h"
 #include "qkv/files.h"
@@ -31,16 +31,21 @@ std::uint64_t regular_file_size(const std::string& path, const Descriptor& file)
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+// Readers hold what a file claims against what is left of it: one that does not is wrong itself.
+void require(bool is_there) {
+  if (!is_there) throw std::logic_error("a reader goes beyond the end of its bytes");
+}
+
 }  // namespace
 
 void ByteSource::read(void* to, std::size_t count) {
-  assert(count <= remaining_);
+  require(count <= remaining_);
   if (count > 0) fetch(static_cast<char*>(to), count);
   remaining_ -= count;
 }
 
 void ByteSource::skip(std::uint64_t count) {
-  assert(count <= remaining_);
+  require(count <= remaining_);
   advance(count);
   remaining_ -= count;
 }
@@ -66,7 +71,7 @@ void FileSource::fetch(char* to, std::size_t count) {
 }
 
 void FileSource::seek(std::uint64_t position) {
-  assert(position <= this->position() + remaining());
+  require(position <= this->position() + remaining());
   if (::lseek(file_.get(), static_cast<off_t>(position), SEEK_SET) < 0) throw_io_error(path_, "read");
   set_position(position);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/qkv/commands.h"
+#include "apps/qkv/places.h"
 #include "apps/qkv/program.h"
 #include "apps/qkv/signals.h"
 #include "apps/qkv/text_style.h"
@@ -26,6 +27,7 @@ void write_output(std::string_view text) { std::cout << text; }
 int interrupted_exit_code() { return 1; }
 const char* interrupted_message() { return "interrupted"; }
 TextStyle text_style() { return {}; }
+std::string default_model() { return "/model"; }
 
 }  // namespace qkv::app
 

@@ -179,13 +179,13 @@ MultiplyPanel<float, BFloat16> multiply_panel<float, BFloat16>() {
 }
 
 template <>
-int panel_columns<float>() {
+[[gnu::visibility("hidden")]] int panel_columns<float>() {  // which GCC exports otherwise
   ensure_target();
   return HWY_DYNAMIC_DISPATCH(panel_columns_f32)();
 }
 
 template <>
-int panel_columns<double>() {
+[[gnu::visibility("hidden")]] int panel_columns<double>() {
   ensure_target();
   return HWY_DYNAMIC_DISPATCH(panel_columns_f64)();
 }
