@@ -5,6 +5,9 @@ export type View = (typeof kViews)[number];
 export const kShows = ["map", "lines", "row"] as const;
 export type Show = (typeof kShows)[number];
 
+export const kRuns = ["this", "other", "difference"] as const;
+export type RunShown = (typeof kRuns)[number];
+
 export interface Address {
   view: View | ""; // "": the first that the report has
   of: number; // of several explanations the one of this number, from 0
@@ -23,6 +26,8 @@ export interface Address {
   numbers: boolean;
   at: string; // of a large map what is seen: "ZOOM,X,Y"
   chapter: number; // of the lesson; 0: all
+  run: RunShown; // of two
+  beside: number; // of several runs beside this one the one of this number, from 0; -1: the last
 }
 
 export const kStart: Address = {
@@ -43,6 +48,8 @@ export const kStart: Address = {
   numbers: true,
   at: "",
   chapter: 0,
+  run: "this",
+  beside: -1,
 };
 
 function whole(text: string, otherwise: number): number {
@@ -74,6 +81,8 @@ export function parse_address(fragment: string): Address {
     numbers: text("numbers") !== "0",
     at: /^[\d.]+,[\d.]+,[\d.]+$/.test(text("at")) ? text("at") : "",
     chapter: whole(text("chapter"), 0),
+    run: one_of(text("run"), kRuns, "this"),
+    beside: whole(text("beside"), -1),
   };
 }
 

@@ -11,6 +11,8 @@ export interface Colors {
   strong: Rgb;
   heat: readonly Rgb[]; // from no weight to all of it
   below: Rgb; // of numbers below 0
+  more: Rgb; // of two runs: this one has more
+  less: Rgb;
   roles: Record<Role, Rgb>;
   key: string; // differs where the colours differ
 }
@@ -54,6 +56,12 @@ export function heat(colors: Colors, weight: number): Rgb {
   return mixed(colors.heat[from] as Rgb, colors.heat[from + 1] as Rgb, at - from);
 }
 
+// Differences, as parts of the largest.
+export function change(colors: Colors, part: number): Rgb {
+  if (!Number.isFinite(part)) return colors.below;
+  return mixed(colors.paper, part < 0 ? colors.less : colors.more, Math.sqrt(Math.min(1, Math.abs(part))));
+}
+
 // Numbers of either sign, as parts of the largest.
 export function signed(colors: Colors, part: number, role: Role): Rgb {
   if (!Number.isFinite(part)) return colors.paper;
@@ -79,6 +87,8 @@ export function read_colors(): Colors {
     strong: of("strong"),
     heat: [of("heat-0"), of("heat-1"), of("heat-2"), of("heat-3")],
     below: of("below"),
+    more: of("more"),
+    less: of("less"),
     roles,
   };
   probe.remove();

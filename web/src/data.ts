@@ -59,15 +59,18 @@ export function read_report(text: string): Report {
   const object = check.object_of(value, "the report");
   check_schema(object, "report");
   const faults: string[] = [];
-  const explanations: Explanation[] = [];
-  for (const entry of check.list_of(object.explanations, "explanations", (one) => one)) {
+  const read = (entry: unknown): Explanation[] => {
     try {
-      explanations.push(explanation_of(entry));
+      return [explanation_of(entry)];
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       faults.push(error.message);
+      return [];
     }
-  }
+  };
+  const explanations = check.list_of(object.explanations, "explanations", read).flat();
+  // Reports from before there were two runs have none.
+  const beside = check.list_of(object.beside ?? [], "beside", read).flat();
   for (const token of explanations) {
     if (token.kind !== "token") continue;
     for (const one of explanations) if (one.kind === "heads" && one.input === token.input) give_measures(token, one);
@@ -77,6 +80,7 @@ export function read_report(text: string): Report {
     command: check.text_of(object.command, "command"),
     left_out: check.texts_of(object.left_out, "left_out"),
     explanations,
+    beside,
     faults,
   };
 }

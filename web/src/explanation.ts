@@ -65,7 +65,7 @@ export type Summary = Record<Measure, number>;
 export const kTokenMeasures = ["weight", "value_norm", "gradient", "rollout", "knock_out"] as const;
 export type TokenMeasure = (typeof kTokenMeasures)[number];
 export interface HeadEntry extends Summary {
-  more: Partial<Record<TokenMeasure, number>>; // what not every report has
+  more: Partial<Record<TokenMeasure | "moved", number>>; // what not every report has
   pattern: string;
   layer: number;
   head: number;
@@ -108,6 +108,7 @@ export interface Sublayer {
   lengths: number[];
   layer: number | null;
 }
+// What a run did without.
 export interface LeftOut {
   heads: { attention: string; layer: number; head: number }[];
   keys: { attention: string; key: number }[];
@@ -207,5 +208,6 @@ export interface Report {
   command: string;
   left_out: string[];
   explanations: Explanation[];
+  beside: Explanation[]; // recorded or kept to be compared with them
   faults: string[]; // a line for each explanation that cannot be shown
 }

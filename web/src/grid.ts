@@ -1,5 +1,5 @@
 // Matrices as pictures of one pixel a number, painted by canvas once and kept.
-import { type Colors, heat, mixed, type Rgb, signed } from "./colors";
+import { change, type Colors, heat, mixed, type Rgb, signed } from "./colors";
 import type { Role } from "./explanation";
 
 type Kept = { key: string; url: string };
@@ -60,19 +60,27 @@ export function heat_image(
   return painted(weights, key, Math.ceil(height / step), Math.ceil(width / step), color);
 }
 
+// Differences of weights, of which `most` is the largest.
+export function change_image(differences: number[][], most: number, colors: Colors): string {
+  const [height, width] = [differences.length, differences[0]?.length ?? 0];
+  return painted(differences, `change ${most} ${colors.key}`, height, width, (row, column) =>
+    change(colors, (differences[row]?.[column] ?? 0) / (most || 1)),
+  );
+}
+
 // Numbers of either sign, as parts of `largest`.
 export function signed_image(
   owner: object,
   height: number,
   width: number,
   at: (row: number, column: number) => number,
-  role: Role,
+  role: Role | "change",
   largest: number,
   colors: Colors,
 ): string {
   const part = (row: number, column: number): number => at(row, column) / (largest || 1);
   return painted(owner, `${role} ${height} ${width} ${largest} ${colors.key}`, height, width, (row, column) =>
-    signed(colors, part(row, column), role),
+    role === "change" ? change(colors, part(row, column)) : signed(colors, part(row, column), role),
   );
 }
 

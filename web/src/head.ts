@@ -2,11 +2,14 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import type { Head, Sequence } from "./explanation";
 import { command_with } from "./command";
-import { large_head } from "./large_head";
+import { type LargeHead, large_head } from "./large_head";
 import { short } from "./map";
 import { matrix, type MatrixUse } from "./matrices";
 import { clamp, number_text } from "./numbers";
 import { derive } from "./products";
+import { difference_of, largest_of, same_names } from "./runs/difference";
+import { cannot } from "./runs/runs";
+import { pair_panel, two_of } from "./runs/windows";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
 import { steps_picture } from "./steps_picture";
@@ -55,24 +58,29 @@ export function head_view(head: Head, screen: Screen): Shown {
     pick: (id) => screen.go({ cell: id }),
     leave: (by) => screen.go({ token: clamp(query + by, 0, head.tokens.length - 1), cell: "" }),
   };
+  const other = screen.other?.kind === "head" ? screen.other : null;
+  const other_walk = other && walk_of(other);
   const all = (windows: readonly Window[]): TemplateResult =>
-    html`<div class="matrices">${windows.map((window) => matrix(window, use))}</div>`;
+    html`<div class="matrices">${two_of(windows, other_walk).windows.map((window) => matrix(window, use))}</div>`;
   const gives = html`<p class="becomes" aria-hidden="true">gives</p>`;
   const title = `${head.title}`;
-  const large = large_head(
-    head.weights,
-    sequence_of("queries", head.tokens),
-    sequence_of("keys", head.keys),
-    "Weights",
-    {
-      ...screen,
-      address: { ...screen.address, token: query },
-      go: (patch) =>
-        screen.go(
-          patch.token === undefined ? patch : { ...patch, token: patch.token < 0 ? query : patch.token, cell: "" },
-        ),
-    },
-  );
+  const same = other !== null && same_names(head.tokens, other.tokens) && same_names(head.keys, other.keys);
+  const kept: Screen = {
+    ...screen,
+    address: { ...screen.address, token: query },
+    go: (patch) =>
+      screen.go(
+        patch.token === undefined ? patch : { ...patch, token: patch.token < 0 ? query : patch.token, cell: "" },
+      ),
+  };
+  const large_of = ({ tokens, keys }: Head, weights: number[][], named: string, most?: number): LargeHead =>
+    large_head(weights, sequence_of("queries", tokens), sequence_of("keys", keys), named, kept, null, most);
+  const change = same ? difference_of(head.weights, other.weights) : null;
+  const large = change
+    ? large_of(head, change, "Weights, less those of the other run", largest_of([change]))
+    : large_of(head, head.weights, "Weights");
+  const theirs = other && !same ? large_of(other, other.weights, "Weights of the other run") : null;
+  const windows = two_of([...scored, ...logits, ...passed, ...output], other_walk);
 
   const body = html` <div class="bar-of-tools">
       <label
@@ -91,32 +99,38 @@ export function head_view(head: Head, screen: Screen): Shown {
     </div>
     <article class="step">
       <h2>How <bdi>${name}</bdi> gets its output</h2>
+      ${cannot(windows.lines)}
       <div class="stage">
         <div>
           ${all(scored)}${gives}${all(logits)}
           <p class="becomes" aria-hidden="true">and with the values</p>
           ${all(passed)}${gives}${all(output)}
         </div>
-        ${terms_panel(walk, chosen, screen.address.numbers)}
+        ${other_walk ? pair_panel(walk, other_walk, chosen) : terms_panel(walk, chosen, screen.address.numbers)}
       </div>
     </article>
     <section class="card" aria-label="All queries">
       <h2>Who attends to whom</h2>
-      ${large.body}
+      ${theirs ? cannot(["The two runs have other tokens here: their weights cannot be subtracted."]) : nothing}
+      ${large.body} ${theirs ? html`<h3>The other run</h3>${theirs.body}` : nothing}
     </section>`;
-  const windows = [...scored, ...logits, ...passed, ...output];
   return {
     body,
     name: `head-${head.layer}-${head.head}`,
     tables: () => [
-      large.table,
-      ...windows.map((window) =>
+      ...[large, theirs].flatMap((one) => (one ? [one.table] : [])),
+      ...windows.windows.map((window) =>
         table_of(window.title, window.rows, window.columns, window.height, window.width, (r, c) =>
           value_at(window, r, c),
         ),
       ),
     ],
-    picture: () => steps_picture(title, [...scored, ...passed], [...logits, ...output], screen),
+    picture: () => steps_picture(
+        title,
+        two_of([...scored, ...passed], other_walk).windows,
+        two_of([...logits, ...output], other_walk).windows,
+        screen,
+      ),
     command: (report) =>
       head.token === query
         ? report

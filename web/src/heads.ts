@@ -2,19 +2,21 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import { css } from "./colors";
 import { type Attention, type HeadEntry, type Heads, kMeasures, type Measure, type TokenMeasure } from "./explanation";
-import { command_with } from "./command";
-import { heat_image } from "./grid";
-import { hidden_of } from "./hidden";
-import { large_head } from "./large_head";
-import { head_button, text_tools } from "./live/text_tools";
-import { largest, number_text, share_text } from "./numbers";
+import { command_with, site_option } from "./command";
+import { change_image, heat_image } from "./grid";
+import { type Hidden, hidden_of } from "./hidden";
+import { type LargeHead, large_head } from "./large_head";
+import { head_tools, text_tools } from "./live/text_tools";
+import { largest, number_text, share_text, signed_text } from "./numbers";
+import { type AttentionPair, entry_of, pair_of } from "./runs/heads_pair";
+import { cannot, change_legend } from "./runs/runs";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
 
 const kSmall = 64; // pixels of a small map, at most
 
 // Of heads: those of their weights, and those that not every report has.
-const kMore = ["value_norm", "gradient", "knock_out"] as const satisfies readonly TokenMeasure[];
+const kMore = ["moved", "value_norm", "gradient", "knock_out"] as const satisfies readonly (TokenMeasure | "moved")[];
 type HeadMeasure = Measure | (typeof kMore)[number];
 
 // In words: what a measure is.
@@ -26,6 +28,7 @@ const kSaid: Record<HeadMeasure, string> = {
   next: "weight to the token after",
   itself: "weight to itself",
   separators: "weight to separators",
+  moved: "weight that went to other keys",
   value_norm: "weight x length of the value",
   gradient: "gradient x weight, of the token",
   knock_out: "knock-out, of the token",
@@ -43,10 +46,10 @@ const measures_of = (attention: Attention): HeadMeasure[] => [
 
 const id_of = (head: HeadEntry): string => `${head.layer}.${head.head}`;
 
-// Entropy and distance first the smallest, shares first the largest; the others by size, whatever the sign.
-function sorted(all: readonly HeadEntry[], measure: HeadMeasure | null): HeadEntry[] {
+// Entropy and distance first the smallest, shares first the largest; the others, and changes, by size, whatever the sign.
+function sorted(all: readonly HeadEntry[], measure: HeadMeasure | null, changes: boolean): HeadEntry[] {
   if (!measure) return [...all];
-  if (is_more(measure)) {
+  if (changes || is_more(measure)) {
     return [...all].sort((a, b) => Math.abs(value_of(b, measure)) - Math.abs(value_of(a, measure)));
   }
   const sign = measure === "entropy" || measure === "distance" ? 1 : -1;
@@ -54,6 +57,7 @@ function sorted(all: readonly HeadEntry[], measure: HeadMeasure | null): HeadEnt
 }
 
 function measure_text(head: HeadEntry, measure: HeadMeasure): string {
+  if (measure === "moved") return share_text(value_of(head, measure));
   if (is_more(measure)) return number_text(value_of(head, measure), 3);
   return measure === "entropy" || measure === "distance" ? number_text(head[measure], 2) : share_text(head[measure]);
 }
@@ -71,44 +75,63 @@ function tile(
   attention: Attention,
   measure: HeadMeasure | null,
   chosen: boolean,
+  most: number | null, // of changes
   screen: Screen,
 ): TemplateResult {
   const id = id_of(head);
+  const shown = measure ?? (most === null ? null : "moved");
   return html`<button
     class="tile"
     aria-pressed=${chosen}
     @click=${() => screen.go({ head: id, attention: attention.name })}
   >
     ${head.weights
-      ? html`<img src=${heat_image(head.weights, screen.colors, kSmall)} alt="" />`
+      ? html`<img
+          src=${most === null ? heat_image(head.weights, screen.colors, kSmall) : change_image(head.weights, most, screen.colors)}
+          alt=""
+        />`
       : html`<span class="meter" aria-hidden="true"
           ><i .style=${`--part:${part_of(head, measure ?? "entropy", attention)}`}></i
         ></span>`}
     <span class="tile-name">${id}<span class="sr"> layer ${head.layer}, head ${head.head}</span></span>
     <span class="tile-value"
-      >${measure ? measure_text(head, measure) : head.pattern === "none" ? html`&nbsp;` : head.pattern}</span
+      >${shown ? measure_text(head, shown) : head.pattern === "none" ? html`&nbsp;` : head.pattern}</span
     >
   </button>`;
 }
 
-function measures(head: HeadEntry, attention: Attention): TemplateResult {
+function measures(head: HeadEntry, attention: Attention, pair: AttentionPair | null): TemplateResult {
+  const theirs = pair && entry_of(pair.theirs, head);
+  const change = pair && entry_of(pair.attention, head);
+  const text = (one: HeadEntry | null | undefined, measure: HeadMeasure): string => (one ? measure_text(one, measure) : "-");
   return html`<table class="measures">
     <caption>
       Measures, means over the queries
     </caption>
+    ${pair
+      ? html`<thead>
+          <tr>
+            <td></td>
+            ${["this run", "the other", "difference"].map((name) => html`<th scope="col">${name}</th>`)}
+          </tr>
+        </thead>`
+      : nothing}
     <tbody>
       ${measures_of(attention).map(
         (measure) =>
           html`<tr>
             <th scope="row">${kSaid[measure]}</th>
             <td>
-              ${measure_text(head, measure)}${measure === "entropy"
+              ${measure_text(head, measure)}${measure === "entropy" && !pair
                 ? html` <span class="shape">of ${number_text(attention.largest_entropy, 2)}</span>`
                 : nothing}
             </td>
-            <td class="meter-cell" aria-hidden="true">
-              <span class="meter"><i .style=${`--part:${part_of(head, measure, attention)}`}></i></span>
-            </td>
+            ${pair
+              ? html`<td>${text(theirs, measure)}</td>
+                  <td>${change ? signed_text(text(change, measure), value_of(change, measure)) : "-"}</td>`
+              : html`<td class="meter-cell" aria-hidden="true">
+                  <span class="meter"><i .style=${`--part:${part_of(head, measure, attention)}`}></i></span>
+                </td>`}
           </tr>`,
       )}
     </tbody>
@@ -124,29 +147,39 @@ function legend(screen: Screen): TemplateResult {
   </div>`;
 }
 
-const kOption = (name: string): string => name.replaceAll("_", "-");
-
 // Of `qkv explain`, to show this head alone.
 function head_options(heads: Heads, attention: Attention, head: HeadEntry): string[] {
-  const site = heads.attentions.length > 1 ? ["--attention", kOption(attention.name)] : [];
+  const site = heads.attentions.length > 1 ? ["--attention", site_option(attention.name)] : [];
   return [...site, "--layer", String(head.layer), "--head", String(head.head)];
 }
 
 export function heads_view(heads: Heads, screen: Screen): Shown {
   const { address } = screen;
-  const attention =
-    heads.attentions.find((one) => one.name === address.attention) ?? (heads.attentions.at(-1) as Attention);
+  const own = heads.attentions.find((one) => one.name === address.attention) ?? (heads.attentions.at(-1) as Attention);
+  const other = screen.other?.kind === "heads" ? screen.other : null;
+  const pair = other && pair_of(own, other);
+  const attention = pair?.attention ?? own;
+  const most = pair?.line === "" ? pair.most : null;
   const known = measures_of(attention);
   const measure = known.find((one) => one === address.sort) ?? null;
   const head = attention.all.find((one) => id_of(one) === address.head) ?? (attention.all[0] as HeadEntry);
-  const masks = hidden_of(heads, attention);
-  const hidden = masks.pairs > 0 ? masks : null;
+  const masks = hidden_of(heads, own);
   const title = `${attention.title || "Attention"}, layer ${head.layer}, head ${head.head}`;
-  const large = head.weights ? large_head(head.weights, attention.queries, attention.keys, title, screen, hidden) : null;
+  const own_head = entry_of(own, head) as HeadEntry;
+  const their_head = pair && entry_of(pair.theirs, head);
+  const large_of = (weights: number[][] | null | undefined, whose: Attention, named: string, hidden: Hidden): LargeHead | null =>
+    weights
+      ? large_head(weights, whose.queries, whose.keys, named, screen, hidden.pairs > 0 ? hidden : null, most ?? undefined)
+      : null;
+  const large = large_of(most === null ? own_head.weights : head.weights, own, title, masks);
+  const theirs =
+    pair && other && most === null
+      ? large_of(their_head?.weights, pair.theirs, `${title}, of the other run`, hidden_of(other, pair.theirs))
+      : null;
   const by_place = measure === null && attention.all.length === attention.layers * attention.heads;
 
   const body = html` ${screen.live ? text_tools(heads, screen.live) : nothing}
-    ${heads.sequences.map(
+    ${(pair && pair.line !== "" && other ? [...heads.sequences, ...other.sequences] : heads.sequences).map(
       (one) =>
         html`<p class="sequence">
           <span class="about">${one.caption.trim()}</span> ${one.tokens.map(
@@ -161,7 +194,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
               (one) =>
                 html`<button
                   class="plain"
-                  aria-pressed=${one === attention}
+                  aria-pressed=${one === own}
                   @click=${() => screen.go({ attention: one.name, head: "", token: -1, also: "", key: -1 })}
                 >
                   ${one.title || one.name}
@@ -176,8 +209,9 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
           ${known.map((one) => html`<option value=${one} ?selected=${one === measure}>${kSaid[one]}</option>`)}
         </select></label
       >
-      ${legend(screen)}
+      ${most === null ? legend(screen) : change_legend(most, screen)}
     </div>
+    ${other ? cannot([pair ? pair.line : "The other run has no such attention."]) : nothing}
     <div class="split">
       <section class="card all-heads" aria-label="All heads">
         <h2>All heads</h2>
@@ -186,7 +220,9 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
           layers of ${attention.heads} heads.
         </p>
         <div class=${by_place ? "tiles by-place" : "tiles"} .style=${`--heads:${attention.heads}`}>
-          ${sorted(attention.all, measure).map((one) => tile(one, attention, measure, one === head, screen))}
+          ${sorted(attention.all, measure, pair !== null).map((one) =>
+            tile(most === null ? (entry_of(own, one) ?? one) : one, attention, measure, one === head, most, screen),
+          )}
         </div>
       </section>
       <section class="card one-head" aria-label="One head">
@@ -195,7 +231,8 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
           ? nothing
           : html`<p class="hint">By its weights a head of the kind <strong>${head.pattern}</strong>.</p>`}
         ${large ? large.body : html`<p class="hint">Its weights were not kept: <code>--weights</code> keeps them.</p>`}
-        ${measures(head, attention)} ${head_button(heads, head_options(heads, attention, head), screen.live)}
+        ${theirs ? html`<h3>The other run</h3>${theirs.body}` : nothing} ${measures(own_head, own, pair)}
+        ${head_tools(heads, own, head, head_options(heads, own, head), screen.live)}
       </section>
     </div>`;
   const names = attention.all.map(id_of);
@@ -203,7 +240,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
     body,
     name: `head-${head.layer}-${head.head}`,
     tables: () => [
-      ...(large ? [large.table] : []),
+      ...[large, theirs].flatMap((one) => (one ? [one.table] : [])),
       table_of(
         attention.title || attention.name,
         names,

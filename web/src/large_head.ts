@@ -6,7 +6,7 @@ import { lines_picture, row_picture } from "./lines";
 import type { Hidden } from "./hidden";
 import { chosen_of, type Drawn, map_picture, type Picked, row_of, short } from "./map";
 import { moved } from "./matrices";
-import { number_text, share_text } from "./numbers";
+import { change_text, number_text, share_text, signed_text } from "./numbers";
 import { type Table, table_of } from "./save";
 import type { Screen } from "./screen";
 import { type Group, group_with, groups_of, join_weights } from "./words";
@@ -55,12 +55,41 @@ export function framed(drawn: Drawn, picture: TemplateResult, title: string): Te
   </div>`;
 }
 
+const names_of = (drawn: Drawn): unknown[] =>
+  chosen_of(drawn).map((i, at) => html`${at === 0 ? nothing : " + "}<bdi class="role-query said">${drawn.queries[i]}</bdi>`);
+
+// The keys of a query that gained and lost most, in words.
+function change_sentence(drawn: Drawn, row: readonly number[]): TemplateResult {
+  const { keys, key, also } = drawn;
+  const several = (also ?? []).length > 0;
+  const said = (weight: number): string => signed_text(several ? number_text(weight) : share_text(weight), weight);
+  const most = row
+    .map((weight, j) => ({ weight, j }))
+    .filter(({ weight }) => Math.abs(weight) > 0)
+    .sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight))
+    .slice(0, 3);
+  return html`<p class="said-of-head" aria-live="polite">
+    ${most.length === 0
+      ? html`${names_of(drawn)} ${several ? "together attend" : "attends"} to the same in both runs.`
+      : html`Of ${names_of(drawn)} most changed:
+          ${most.map(
+            ({ weight, j }, i) =>
+              html`${i === 0 ? nothing : ", "}<bdi class="role-key said">${keys[j]}</bdi> (${said(weight)})`,
+          )}.`}
+    ${key >= 0
+      ? html`${several ? "The sum of their weights" : "Its weight"} to <bdi class="role-key said">${keys[key]}</bdi> changed by
+          <strong class="weight-of-cell">${change_text(row[key] ?? NaN, 0)}</strong>.`
+      : nothing}
+  </p>`;
+}
+
 // The heaviest keys of a query, in words.
 export function sentence(drawn: Drawn): TemplateResult | typeof nothing {
-  const { queries, keys, key } = drawn;
+  const { keys, key } = drawn;
   const row = row_of(drawn);
   const chosen = chosen_of(drawn);
   if (!row) return html`<p class="said-of-head hint">Choose a row to read what it attends to.</p>`;
+  if (drawn.most !== undefined) return change_sentence(drawn, row);
   const best = row
     .map((weight, j) => ({ weight, j }))
     .filter(({ weight }) => weight > 0)
@@ -69,7 +98,7 @@ export function sentence(drawn: Drawn): TemplateResult | typeof nothing {
   const one = ({ weight, j }: { weight: number; j: number }): TemplateResult =>
     html`<bdi class="role-key said">${keys[j]}</bdi> (${chosen.length > 1 ? number_text(weight) : share_text(weight)})`;
   return html`<p class="said-of-head" aria-live="polite">
-    ${chosen.map((i, at) => html`${at === 0 ? nothing : " + "}<bdi class="role-query said">${queries[i]}</bdi>`)}
+    ${names_of(drawn)}
     ${chosen.length > 1 ? "together attend most to" : "attends most to"}
     ${best.map((entry, i) => html`${i === 0 ? nothing : i === 1 ? ", then to " : ", "}${one(entry)}`)}.
     ${key >= 0
@@ -93,6 +122,7 @@ export function large_head(
   title: string,
   screen: Screen,
   hidden: Hidden | null = null,
+  most?: number, // the weights are differences, of which this is the largest
 ): LargeHead {
   const { address } = screen;
   const joinable = [queries, keys].some((one) => groups_of(one, true).length < one.tokens.length);
@@ -129,6 +159,7 @@ export function large_head(
     hidden: joined ? null : hidden,
     pick,
     room: 620,
+    most,
     screen,
   };
   const picture = picture_of(drawn);

@@ -30,7 +30,7 @@ function start(report: Report): void {
   const narrow = matchMedia("(max-width: 560px)");
 
   const draw = (): void => {
-    const screen: Screen = { address, colors, printing, narrow: narrow.matches, live, go };
+    const screen: Screen = { address, colors, printing, narrow: narrow.matches, live, other: null, go };
     render(page(report, screen), root);
   };
   const go = (patch: Partial<Address>): void => {

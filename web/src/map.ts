@@ -1,9 +1,9 @@
 // One head large as a map: a row for each query, a column for each key.
 import { svg, type TemplateResult } from "lit-html";
-import { type Colors, css, heat, readable } from "./colors";
-import { heat_image } from "./grid";
+import { change, type Colors, css, heat, readable, type Rgb } from "./colors";
+import { change_image, heat_image } from "./grid";
 import type { Hidden } from "./hidden";
-import { clamp, number_text } from "./numbers";
+import { clamp, number_text, signed_text } from "./numbers";
 import type { Screen } from "./screen";
 import { type Box, image, picture, rect, text } from "./shapes";
 
@@ -23,6 +23,7 @@ export interface Drawn {
   hidden?: Hidden | null; // what a mask hides
   pick(query: number, key: number, how?: Picked): void;
   room: number; // pixels for its columns
+  most?: number | undefined; // the weights are differences, of which this is the largest
   screen: Screen;
 }
 
@@ -34,6 +35,13 @@ export function row_of(drawn: Drawn): number[] | null {
   const [first, ...others] = rows;
   return first ? first.map((weight, j) => others.reduce((sum, row) => sum + (row[j] ?? 0), weight)) : null;
 }
+
+export const shade = ({ most, screen }: Drawn, weight: number): Rgb =>
+  most === undefined ? heat(screen.colors, weight) : change(screen.colors, weight / (most || 1));
+
+// A weight as a part of the largest that it can be.
+export const part_of = ({ most }: Drawn, weight: number): number =>
+  most === undefined ? weight : Math.abs(weight) / (most || 1);
 
 // Labels longer than this are cut.
 const kLongest = 16; // characters
@@ -56,7 +64,7 @@ function crosses(hidden: Hidden, { queries, keys }: Drawn, grid: Box, cell: numb
 }
 
 const weight_text = (weight: number): string =>
-  Number.isFinite(weight) ? weight.toFixed(2).replace(/^0/, "") : number_text(weight);
+  Number.isFinite(weight) ? weight.toFixed(2).replace(/^(-?)0/, "$1") : number_text(weight);
 
 export function map_picture(drawn: Drawn): TemplateResult {
   const { weights, queries, keys, key, screen } = drawn;
@@ -89,10 +97,12 @@ export function map_picture(drawn: Drawn): TemplateResult {
     const x = grid.x + cell * (j + 0.5);
     return shown(j, j === key) ? text(x, grid.y - 7, short(label), { ...look(j === key), turn: -50 }) : [];
   });
+  const said = (weight: number): string =>
+    drawn.most === undefined ? weight_text(weight) : signed_text(weight_text(weight), weight);
   const number = (weight: number, i: number, j: number): TemplateResult => {
-    const fill = readable(colors, heat(colors, weight));
+    const fill = readable(colors, shade(drawn, weight));
     const [x, y] = [grid.x + cell * (j + 0.5), grid.y + cell * (i + 0.5) + 4];
-    return text(x, y, weight_text(weight), { fill, anchor: "middle", size: 11 });
+    return text(x, y, said(weight), { fill, anchor: "middle", size: 11 });
   };
   const numbers = screen.address.numbers && cell >= 34;
   const below = { ...grid, y: grid.y + grid.height + 10, height: cell }; // of the sum
@@ -101,7 +111,7 @@ export function map_picture(drawn: Drawn): TemplateResult {
   return picture(grid.x + grid.width + grid.y * 0.75, height + 8, colors.paper, 12.5, [
     row_labels,
     column_labels,
-    image(grid, heat_image(weights, colors)),
+    image(grid, drawn.most === undefined ? heat_image(weights, colors) : change_image(weights, drawn.most, colors)),
     drawn.hidden ? crosses(drawn.hidden, drawn, grid, cell, colors) : [],
     numbers ? weights.map((one, i) => one.map((weight, j) => number(weight, i, j))) : [],
     rect(grid, { stroke: colors.line, click }),
@@ -112,11 +122,11 @@ export function map_picture(drawn: Drawn): TemplateResult {
       ? [
           text(below.x - 8, below.y + cell / 2 + 4, "sum", { fill: colors.roles.query, bold: true, anchor: "end" }),
           sum.map((weight, j) => {
-            const fill = heat(colors, weight);
+            const fill = shade(drawn, weight);
             const box = { x: grid.x + cell * j, y: below.y, width: cell, height: cell };
             const label = { fill: readable(colors, fill), anchor: "middle", size: 11 } as const;
-            const said = numbers ? text(box.x + cell / 2, box.y + cell / 2 + 4, weight_text(weight), label) : [];
-            return [rect(box, { fill }), said];
+            const number = numbers ? text(box.x + cell / 2, box.y + cell / 2 + 4, said(weight), label) : [];
+            return [rect(box, { fill }), number];
           }),
           rect(below, { stroke: colors.roles.query, thick: 2 }),
         ]

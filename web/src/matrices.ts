@@ -2,7 +2,7 @@
 import { html, nothing, svg, type TemplateResult } from "lit-html";
 import { kLetters } from "./colors";
 import { signed_image } from "./grid";
-import { cell_text, clamp, largest, number_text } from "./numbers";
+import { cell_text, clamp, largest, number_text, signed_text } from "./numbers";
 import type { Screen } from "./screen";
 import { cell_id, value_at, type Window } from "./tensors";
 
@@ -86,11 +86,11 @@ function cell(
   const value = value_at(window, row, column);
   const id = id_at(window, row, column);
   const chosen = id === use.chosen;
-  const look = chosen ? "cell chosen" : use.lit.has(id) ? "cell lit" : "cell";
   const { across, down } = window;
   const begins = `${across && column > 0 && column % across === 0 ? " begins-column" : ""}${down && row > 0 && row % down === 0 ? " begins-row" : ""}`;
+  const text = window.change ? signed_text(cell_text(value), value) : cell_text(value);
   return html`<td
-    class=${look + begins}
+    class=${`cell${chosen ? " chosen" : use.lit.has(id) ? " lit" : ""}${value < 0 ? " minus" : ""}${begins}`}
     data-id=${id}
     tabindex=${stop ? 0 : -1}
     aria-selected=${chosen}
@@ -99,7 +99,7 @@ function cell(
     @focus=${() => chosen || use.pick(id)}
     @dblclick=${() => use.edit?.()}
   >
-    ${use.screen.address.numbers ? cell_text(value) : html`<span class="veiled">${cell_text(value)}</span>`}
+    ${use.screen.address.numbers ? text : html`<span class="veiled">${text}</span>`}
   </td>`;
 }
 
@@ -163,7 +163,7 @@ function heat_map(window: Window, use: MatrixUse, most: number): TemplateResult 
   // A window is made anew each time; the numbers of its tensor stay.
   let owner: object = window.tensor.values as object;
   for (const i of window.lead) owner = (owner as readonly object[])[i] as object;
-  const image = signed_image(owner, height, width, (r, c) => value_at(window, r, c), window.role, most, colors);
+  const image = signed_image(owner, height, width, (r, c) => value_at(window, r, c), window.change ? "change" : window.role, most, colors);
   const lit: TemplateResult[] = [];
   for (let r = 0; r < height; ++r) {
     for (let c = 0; c < width; ++c) {
@@ -209,10 +209,10 @@ function heads_between({ across, down, width, height }: Window): TemplateResult[
 }
 
 export function matrix(window: Window, use: MatrixUse): TemplateResult {
-  const most = largest(numbers_of(window));
+  const most = window.tensor.values === null ? 0 : largest(numbers_of(window));
   const small = window.width <= kMostColumns && window.height * window.width <= kMostCells;
   const shape = window.tensor.shape.slice(window.lead.length).join(" x ") || "1";
-  return html`<figure class="matrix role-${window.role}">
+  return html`<figure class=${`matrix role-${window.role}${window.change ? " change" : ""}`}>
     <figcaption>
       <span class="letter" aria-hidden="true">${kLetters[window.role]}</span><span class="name">${window.title}</span>
       <span class="shape">${shape}</span>${window.tensor.substituted ? html`<span class="tag">put in</span>` : nothing}

@@ -7,6 +7,7 @@ import { text_tools } from "./live/text_tools";
 import { map_picture } from "./map";
 import { kParts, model_picture } from "./model_picture";
 import { largest, number_text } from "./numbers";
+import { cannot } from "./runs/runs";
 import { type Table, table_of } from "./save";
 import type { Screen, Shown } from "./screen";
 
@@ -89,6 +90,7 @@ export function model_view(heads: Heads, screen: Screen): Shown {
   const hidden = heads.attentions.map((one) => hidden_of(heads, one));
   const left_out = heads.left_out.heads;
   const body = html`${screen.live ? text_tools(heads, screen.live) : nothing}
+    ${screen.other ? cannot(["This map is of this run alone: the view Heads subtracts the other."]) : nothing}
     <div class="split model-view">
       <section class="card" aria-label="The model">
         <h2>The model, from its input to its output</h2>

@@ -18,8 +18,17 @@ export function cell_text(value: number): string {
   return number_text(value, size >= 1000 ? 1 : 3);
 }
 
+// A difference with its sign.
+export const signed_text = (text: string, difference: number): string => (difference > 0 ? `+${text}` : text);
+
+// With its sign: what `now` is more than `then`.
+export function change_text(now: number, then: number, decimals = 5): string {
+  const change = Object.is(now, then) ? 0 : now - then;
+  return signed_text(number_text(change, decimals), change);
+}
+
 export function share_text(share: number): string {
-  return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
+  return `${(100 * share).toFixed(share !== 0 && Math.abs(share) < 0.1 ? 1 : 0)} %`;
 }
 
 export function clamp(value: number, least: number, most: number): number {

@@ -11,6 +11,7 @@ import { short } from "./map";
 import { maps_view } from "./maps";
 import { model_view } from "./model";
 import { picture_view } from "./picture";
+import { others_of, runs_bar } from "./runs/runs";
 import { save_csv, save_png, save_svg } from "./save";
 import type { Screen, Shown } from "./screen";
 import { steps_view } from "./steps";
@@ -38,6 +39,14 @@ export function views_of(explanation: Explanation): View[] {
 function name_of(explanation: Explanation): string {
   if (explanation.kind !== "heads") return explanation.title;
   return explanation.translation?.source_text ?? (explanation.input || explanation.title);
+}
+
+// What the address shows: this run, the other, or both for their difference.
+function run_of(this_one: Explanation, other: Explanation | null, screen: Screen): { explanation: Explanation; screen: Screen } {
+  const { run } = screen.address;
+  if (!other || run === "this") return { explanation: this_one, screen };
+  if (run === "other") return { explanation: other, screen: { ...screen, live: null } };
+  return { explanation: this_one, screen: { ...screen, other } };
 }
 
 function shown_of(view: View, explanation: Explanation, screen: Screen): Shown {
@@ -104,12 +113,16 @@ export function page(report: Report, screen: Screen): TemplateResult {
   const views = views_of(explanation);
   if (screen.live) views.push("training");
   const view = views.includes(address.view as View) ? (address.view as View) : (views[0] as View);
+  const others = others_of(report, explanation, screen.live);
+  const other = others[address.beside] ?? others.at(-1) ?? null;
+  const seen = run_of(explanation, other, screen);
+  const is_of_run = view !== "training" && view !== "lesson";
   const shown =
     view === "training" && screen.live
       ? training_view(screen.live.training, screen)
       : view === "lesson"
         ? lesson_view(report.explanations[0]?.kind === "steps", screen)
-        : shown_of(view, explanation, screen);
+        : shown_of(view, seen.explanation, seen.screen);
   const link = (patch: Partial<Address>): string => format_address({ ...address, ...patch });
   return html` <a
       class="skip"
@@ -159,11 +172,14 @@ export function page(report: Report, screen: Screen): TemplateResult {
     ${faults(report.faults)}
     <main id="content" tabindex="-1">
       ${report.explanations.length > 1 && view !== "training" ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
-      ${shown.body}
+      ${is_of_run ? runs_bar(explanation, others, other, screen) : nothing} ${shown.body}
     </main>
     <footer>
       ${report.left_out.map((line) => html`<p>${line}</p>`)}
-      ${report.command ? html`<p>The command of this view: <code>${screen.live?.command_of(explanation) ?? shown.command(report.command)}</code></p>` : nothing}
+      ${report.command ? html`<p>The command of this view: <code>${screen.live?.command_of(seen.explanation) ?? shown.command(report.command)}</code></p>` : nothing}
+      ${seen.screen.other && screen.live?.command_of(seen.screen.other)
+        ? html`<p>Of the other run: <code>${screen.live.command_of(seen.screen.other)}</code></p>`
+        : nothing}
       <p>
         qkv ${explanation.version}, ${explanation.dtype}, CPU target ${explanation.target}. This page asks no network
         for anything.

@@ -1,11 +1,13 @@
 // Where a Vision Transformer looks: the picture with the weights of its patches over it, by rollout and by each head.
 import { html, nothing, type TemplateResult } from "lit-html";
-import { css, mixed, type Rgb } from "./colors";
+import { type Colors, css, mixed, type Rgb } from "./colors";
 import type { Picture } from "./explanation";
 import { pixel_image } from "./grid";
 import { moved } from "./matrices";
-import { clamp, largest, number_text } from "./numbers";
+import { clamp, largest, number_text, signed_text } from "./numbers";
 import { command_with } from "./command";
+import { difference_of, largest_of, same_names } from "./runs/difference";
+import { cannot, change_legend } from "./runs/runs";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
 import { type Box, image, picture as framed_picture, rect } from "./shapes";
@@ -34,6 +36,7 @@ interface Layer {
   title: string;
   patches: number[][];
   most: number; // what is drawn hottest
+  changes: boolean; // its weights are differences of two runs
 }
 
 function layers_of(picture: Picture): Layer[] {
@@ -44,14 +47,26 @@ function layers_of(picture: Picture): Layer[] {
       title: "Through all layers (rollout)",
       patches: picture.rollout,
       most: largest(picture.rollout.flat()),
+      changes: false,
     },
     ...picture.heads.map((head) => ({
       id: `${head.layer}.${head.head}`,
       title: `Layer ${head.layer}, head ${head.head}`,
       patches: head.patches,
       most,
+      changes: false,
     })),
   ];
+}
+
+// Less those of the other run, which has the same patches.
+function less(ours: readonly Layer[], theirs: readonly Layer[]): Layer[] {
+  const all = ours.flatMap((one) => {
+    const other = theirs.find(({ id }) => id === one.id);
+    return other ? [{ ...one, patches: difference_of(one.patches, other.patches), changes: true }] : [];
+  });
+  const most = largest_of(all.map((one) => one.patches));
+  return all.map((one) => ({ ...one, most }));
 }
 
 function drawn(
@@ -59,6 +74,7 @@ function drawn(
   layer: Layer,
   size: number,
   chosen: number,
+  colors: Colors,
   pick?: (patch: number) => void,
 ): TemplateResult {
   const [rows, columns] = picture.grid;
@@ -74,7 +90,9 @@ function drawn(
   });
   const heated = (weight: number, patch: number): TemplateResult => {
     const part = layer.most > 0 && Number.isFinite(weight) ? weight / layer.most : 0;
-    return rect(box(patch), { fill: hot(part), opacity: 0.2 + 0.6 * part, click: pick && (() => pick(patch)) });
+    const fill = layer.changes ? (part < 0 ? colors.less : colors.more) : hot(part);
+    const opacity = layer.changes ? 0.9 * Math.abs(part) : 0.2 + 0.6 * part;
+    return rect(box(patch), { fill, opacity, click: pick && (() => pick(patch)) });
   };
   return framed_picture(all.width, all.height, kHeat[0] as Rgb, 12, [
     picture.pixels.length > 0 ? image(all, pixel_image(picture.pixels), scale > 3) : [],
@@ -87,7 +105,9 @@ function drawn(
 
 export function picture_view(picture: Picture, screen: Screen): Shown {
   const [rows, columns] = picture.grid;
-  const layers = layers_of(picture);
+  const other = screen.other?.kind === "picture" ? screen.other : null;
+  const same = other !== null && same_names(other.grid.map(String), picture.grid.map(String));
+  const layers = other && same ? less(layers_of(picture), layers_of(other)) : layers_of(picture);
   const layer = layers.find((one) => one.id === screen.address.head) ?? (layers[0] as Layer);
   const chosen = screen.address.key >= 0 ? clamp(screen.address.key, 0, rows * columns - 1) : -1;
   const head = picture.heads.find((one) => `${one.layer}.${one.head}` === layer.id);
@@ -101,6 +121,8 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
     const [r, c] = chosen < 0 ? at : next;
     pick(r * columns + c);
   };
+  const said = (one: number): string => (layer.changes ? signed_text(number_text(one), one) : number_text(one));
+  const theirs = other && !same ? layers_of(other).find((one) => one.id === layer.id) : undefined;
   const size = screen.narrow ? 296 : kLarge;
   const ramp = `background:linear-gradient(to right,${kHeat.map((color) => css(color)).join(",")})`;
   const of = picture.token === "class" ? "the class token" : `patch ${picture.token}`;
@@ -121,15 +143,22 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
         aria-label=${`${layer.title}: ${rows} x ${columns} patches, arrow keys choose one`}
         @keydown=${on_key}
       >
-        ${drawn(picture, layer, size, chosen, pick)}
+        ${drawn(picture, layer, size, chosen, screen.colors, pick)}
       </div>
-      <div class="legend" aria-hidden="true">
-        <span>0</span><span class="ramp" .style=${ramp}></span><span>${number_text(layer.most)}</span>
-      </div>
+      ${other && theirs
+        ? html`${cannot(["The two pictures have other patches: they cannot be subtracted."])}
+            <h3>The other run</h3>
+            <div class="large">${drawn(other, theirs, size, -1, screen.colors)}</div>`
+        : nothing}
+      ${layer.changes
+        ? change_legend(layer.most, screen)
+        : html`<div class="legend" aria-hidden="true">
+            <span>0</span><span class="ramp" .style=${ramp}></span><span>${number_text(layer.most)}</span>
+          </div>`}
       <p class="said-of-head" aria-live="polite">
         ${chosen >= 0
           ? html`Patch ${Math.floor(chosen / columns)},${chosen % columns}:
-              <strong class="weight-of-cell">${screen.address.numbers ? number_text(weight ?? NaN) : nothing}</strong>`
+              <strong class="weight-of-cell">${screen.address.numbers ? said(weight ?? NaN) : nothing}</strong>`
           : html`<span class="hint">Choose a patch to read its weight.</span>`}
       </p>
     </section>
@@ -140,7 +169,7 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
         ${layers.map(
           (one) =>
             html`<button class="tile" aria-pressed=${one === layer} @click=${() => screen.go({ head: one.id })}>
-              <span class="small-picture" aria-hidden="true">${drawn(picture, one, kSmall, -1)}</span
+              <span class="small-picture" aria-hidden="true">${drawn(picture, one, kSmall, -1, screen.colors)}</span
               ><span class="tile-name">${one.id}</span>
             </button>`,
         )}
@@ -151,7 +180,7 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
     body,
     name: `picture-${layer.id.replace(".", "-")}`,
     tables: () => layers.map((one) => table_of(one.title, [], [], rows, columns, (r, c) => one.patches[r]?.[c] ?? NaN)),
-    picture: () => drawn(picture, layer, kLarge, chosen),
+    picture: () => drawn(picture, layer, kLarge, chosen, screen.colors),
     command: (report) => command_with(report, head ? ` --layer ${head.layer} --head ${head.head}` : "", ""),
   };
 }

@@ -2,6 +2,7 @@
 import type { TemplateResult } from "lit-html";
 import type { Address } from "./address";
 import type { Colors } from "./colors";
+import type { Explanation } from "./explanation";
 import type { Live } from "./live/live";
 import type { Table } from "./save";
 
@@ -11,6 +12,7 @@ export interface Screen {
   printing: boolean;
   narrow: boolean; // a screen as wide as a telephone's
   live: Live | null; // the engine, where the page has it
+  other: Explanation | null; // the run that is subtracted from what is shown; of the same kind
   go(patch: Partial<Address>): void;
 }
 

@@ -2,15 +2,16 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import type { Section, Steps } from "./explanation";
 import { grey_image } from "./grid";
-import { differences } from "./live/differences";
 import { steps_tools } from "./live/steps_tools";
 import { short } from "./map";
 import { matrix, type MatrixUse } from "./matrices";
 import { clamp } from "./numbers";
 import { derive } from "./products";
+import { pair_panel, two_of } from "./runs/windows";
+import { cannot } from "./runs/runs";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
-import { about_one_query, first_choice, queries_of, stage_of, title_of, walk_of } from "./stage";
+import { about_one_query, facts_of, first_choice, queries_of, stage_of, title_of, walk_of } from "./stage";
 import { steps_picture } from "./steps_picture";
 import { parse_cell, value_at, type Walk, windows_of } from "./tensors";
 import { pieces, terms_panel } from "./terms";
@@ -70,6 +71,8 @@ function step_panel(
   go_step: (by: 1 | -1) => void,
 ): TemplateResult {
   const stage = stage_of(walk, section, query);
+  const other = screen.other?.kind === "steps" ? walk_of(screen.other) : null;
+  const [before, now] = [two_of(stage.before, other), two_of(stage.now, other)];
   const asked = parse_cell(screen.address.cell);
   const here = [...stage.before, ...stage.now].some((window) => window.tensor.name === asked?.name);
   const chosen =
@@ -88,18 +91,18 @@ function step_panel(
     <h2 id="step-${section.number}">
       <span class="number">${section.number}</span> <bdi>${title_of(walk, section, query)}</bdi>
     </h2>
-    ${words(section, query > 0 && about_one_query(walk, section))}
+    ${other ? nothing : words(section, query > 0 && about_one_query(walk, section))}
+    ${cannot([...before.lines, ...now.lines])}
     <div class="stage">
       <div>
         ${pictures(section)}
-        ${stage.before.length > 0
-          ? html`<div class="matrices from">${stage.before.map((window) => matrix(window, use))}</div>
+        ${before.windows.length > 0
+          ? html`<div class="matrices from">${before.windows.map((window) => matrix(window, use))}</div>
               <p class="becomes" aria-hidden="true">gives</p>`
           : nothing}
-        <div class="matrices">${stage.now.map((window) => matrix(window, use))}</div>
-        ${screen.live ? differences(screen.live.before(steps), stage.now, { ...use, chosen: "", lit: new Set() }) : nothing}
+        <div class="matrices">${now.windows.map((window) => matrix(window, use))}</div>
       </div>
-      ${terms_panel(walk, chosen, screen.address.numbers)}
+      ${other ? pair_panel(walk, other, chosen) : terms_panel(walk, chosen, screen.address.numbers)}
     </div>
     ${screen.live && !screen.printing ? steps_tools(steps, walk, chosen, screen.live) : nothing}
   </article>`;
@@ -145,10 +148,12 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
   const plain: MatrixUse = { screen, chosen: "", lit: new Set(), pick: (id) => screen.go({ cell: id }), leave };
   const one = (of: Section): TemplateResult =>
     html`${step_panel(steps, walk, of, query, screen, leave)}
-    ${remarks(of).map((remarked) => remark(remarked, { ...plain, chosen: screen.address.cell }))}`;
+    ${(screen.other ? [] : remarks(of)).map((remarked) => remark(remarked, { ...plain, chosen: screen.address.cell }))}`;
   const inputs = walk.tensors.get("inputs")?.rows ?? [];
   const shown = stage_of(walk, section, query);
-  const windows = [...shown.before, ...shown.now].filter((window) => window.tensor.values !== null);
+  const other = screen.other?.kind === "steps" ? walk_of(screen.other) : null;
+  const [before, now] = [two_of(shown.before, other).windows, two_of(shown.now, other).windows];
+  const windows = [...before, ...now].filter((window) => window.tensor.values !== null);
 
   const body = html` <div class="strip" role="tablist" aria-label="Steps" @keydown=${on_tab}>
       ${numbered.map(
@@ -185,13 +190,7 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
             </select></label
           >`
         : nothing}
-      <span class="fact"
-        >score ${steps.score}${steps.scale === 1 ? "" : `, x ${String(Number(steps.scale.toFixed(5)))}`}</span
-      >
-      ${steps.mask?.rules.map((rule) => html`<span class="fact">mask: ${rule}</span>`)}
-      ${steps.substituted.length > 0
-        ? html`<span class="fact">put in: ${steps.substituted.join(", ")}</span>`
-        : nothing}
+      ${facts_of(steps).map((fact) => html`<span class="fact">${fact}</span>`)}
     </div>
     <div id="the-step" role="tabpanel" aria-labelledby="tab-${section.number}">
       ${screen.printing ? numbered.map(one) : one(section)}
@@ -205,7 +204,7 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
           value_at(window, r, c),
         ),
       ),
-    picture: () => steps_picture(title_of(walk, section, query), shown.before, shown.now, screen),
+    picture: () => steps_picture(title_of(walk, section, query), before, now, screen),
     command: (report) => report,
   };
 }

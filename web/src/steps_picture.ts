@@ -1,8 +1,8 @@
 // The matrices of a step as one picture, to be saved.
 import type { TemplateResult } from "lit-html";
-import { type Colors, kLetters, mixed } from "./colors";
+import { change, type Colors, kLetters, mixed } from "./colors";
 import { short } from "./map";
-import { cell_text, largest } from "./numbers";
+import { cell_text, largest, signed_text } from "./numbers";
 import type { Screen } from "./screen";
 import { picture, rect, text } from "./shapes";
 import { value_at, type Window } from "./tensors";
@@ -54,9 +54,11 @@ function drawn({ window, x, y, names }: Placed, colors: Colors, numbers: boolean
       width: kCell,
       height: kRow,
     };
-    const part = Number.isFinite(value) ? Math.abs(value) / most : 0;
-    const number = text(box.x + kCell - 6, box.y + 16, cell_text(value), { fill: colors.ink, anchor: "end" });
-    return [rect(box, { fill: mixed(colors.paper, role, part * 0.3) }), numbers ? number : []];
+    const part = Number.isFinite(value) ? value / most : 0;
+    const said = window.change ? signed_text(cell_text(value), value) : cell_text(value);
+    const number = text(box.x + kCell - 6, box.y + 16, said, { fill: colors.ink, anchor: "end" });
+    const fill = window.change ? mixed(colors.paper, change(colors, part), 0.5) : mixed(colors.paper, role, Math.abs(part) * 0.3);
+    return [rect(box, { fill }), numbers ? number : []];
   });
   const rows = names > 0 ? window.rows.slice(0, height) : [];
   const cut = height < window.height || width < window.width ? " (part)" : "";

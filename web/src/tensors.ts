@@ -67,6 +67,7 @@ export interface Window {
   columns: string[];
   across?: number; // columns that each head has of all heads side by side
   down?: number; // and rows
+  change?: boolean; // its numbers are differences of two runs
   index(row: number, column: number): number[];
 }
 

@@ -1,24 +1,27 @@
 // One token: what it owes to each key and each head, by several measures, and how alike they rank.
 import { html, nothing, type TemplateResult } from "lit-html";
 import { type Measured, type Token } from "./explanation";
-import { largest, number_text } from "./numbers";
+import { change_text, largest, number_text, signed_text } from "./numbers";
+import { difference_of, same_names } from "./runs/difference";
+import { cannot } from "./runs/runs";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
-import { kTokenSaid, tables_of, token_picture } from "./token_picture";
+import { kTokenSaid, type MeasureTable, tables_of, token_picture } from "./token_picture";
 
-function cell(one: Measured, i: number, most: number): TemplateResult {
+function cell(one: Measured, i: number, most: number, changes: boolean): TemplateResult {
   const value = one.values[i] as number;
   const part = Math.min(1, Math.abs(value) / (most || 1));
+  const sign = changes ? (value < 0 ? "less" : "more") : value < 0 ? "below" : "";
   return html`<td>
-    ${number_text(value, 4)}<span class="meter" aria-hidden="true"
-      ><i class=${value < 0 ? "below" : ""} .style=${`--part:${Number.isFinite(part) ? part : 0}`}></i
+    ${changes ? signed_text(number_text(value, 4), value) : number_text(value, 4)}<span class="meter" aria-hidden="true"
+      ><i class=${sign} .style=${`--part:${Number.isFinite(part) ? part : 0}`}></i
     ></span>
   </td>`;
 }
 
-function table(caption: string, names: readonly string[], measures: readonly Measured[]): TemplateResult {
+function table({ caption, names, measures, changes }: MeasureTable): TemplateResult {
   const most = measures.map((one) => largest(one.values));
-  const ranked = measures.some((one) => one.measure === "knock_out");
+  const ranked = !changes && measures.some((one) => one.measure === "knock_out");
   return html`<div class="wide-table" tabindex="0" role="region" aria-label=${caption}>
     <table class="measures of-token">
       <caption>
@@ -35,7 +38,7 @@ function table(caption: string, names: readonly string[], measures: readonly Mea
           (name, i) =>
             html`<tr>
               <th scope="row"><bdi>${name}</bdi></th>
-              ${measures.map((one, m) => cell(one, i, most[m] as number))}
+              ${measures.map((one, m) => cell(one, i, most[m] as number, changes))}
             </tr>`,
         )}
       </tbody>
@@ -63,17 +66,48 @@ const kWrites =
 const kReads =
   "Knock-out: by how much the cosine of its last vector to what it was falls below 1 if a key is hidden from every query in all layers, or a head gives 0.";
 
+// The measures that both have of the same keys or heads, less those of the other; of others both.
+function less(ours: MeasureTable, theirs: MeasureTable | undefined): MeasureTable[] {
+  if (!theirs) return [ours];
+  if (!same_names(ours.names, theirs.names)) return [ours, { ...theirs, caption: `${theirs.caption}, the other run` }];
+  const measures = ours.measures.flatMap((one) => {
+    const other = theirs.measures.find(({ measure }) => measure === one.measure);
+    return other ? [{ ...one, values: difference_of(one.values, other.values) }] : [];
+  });
+  return [{ ...ours, measures, changes: true }];
+}
+
+function two_tables(token: Token, other: Token): { tables: MeasureTable[]; lines: string[] } {
+  const theirs = tables_of(other);
+  const all = tables_of(token).map((ours) => less(ours, theirs.find((one) => one.caption === ours.caption)));
+  const lines = all.flatMap((some) =>
+    some[0]?.changes ? [] : [`${some[0]?.caption}: the other run has others, which cannot be subtracted.`],
+  );
+  return { tables: all.flat(), lines };
+}
+
 export function token_view(token: Token, screen: Screen): Shown {
   const name = token.tokens[token.token] as string;
-  const tables = tables_of(token);
+  const other = screen.other?.kind === "token" ? screen.other : null;
+  const { tables, lines } = other ? two_tables(token, other) : { tables: tables_of(token), lines: [] };
+  const of_other = other ? `token ${other.token}, ${other.tokens[other.token]}` : "";
   const title = `What token ${token.token}, ${name}, owes to each key and head`;
   const body = html`<section class="card" aria-label="Measures">
     <h2>What token ${token.token}, <bdi>${name}</bdi>, owes to each key and head</h2>
-    <p class="hint">
-      ${token.log_probability === null ? kReads : html`Its log-probability is ${number_text(token.log_probability, 4)}. ${kWrites}`}
-      Where a token looks is not yet what came of it: the last row says how alike a measure and knock-out rank.
-    </p>
-    ${tables.map((one) => table(one.caption, one.names, one.measures))}
+    ${other
+      ? html`<p class="hint">
+          Less what <bdi>${of_other}</bdi> of the other run
+          owes.${token.log_probability !== null && other.log_probability !== null
+            ? html` Its log-probability changed by
+                <strong>${change_text(token.log_probability, other.log_probability, 4)}</strong>.`
+            : nothing}
+        </p>`
+      : html`<p class="hint">
+          ${token.log_probability === null ? kReads : html`Its log-probability is ${number_text(token.log_probability, 4)}. ${kWrites}`}
+          Where a token looks is not yet what came of it: the last row says how alike a measure and knock-out rank.
+        </p>`}
+    ${cannot(lines)}
+    ${tables.map(table)}
   </section>`;
   return {
     body,
@@ -89,7 +123,7 @@ export function token_view(token: Token, screen: Screen): Shown {
           (r, c) => (measures[c] as Measured).values[r] as number,
         ),
       ),
-    picture: () => token_picture(token, title, screen),
+    picture: () => token_picture(tables, other ? `${title}, less the other run` : title, screen),
     command: (report) => report,
   };
 }

@@ -1,8 +1,9 @@
 // The tables of a token's measures as one picture, to be saved.
 import type { TemplateResult } from "lit-html";
+import type { Rgb } from "./colors";
 import { type Measured, type Token, type TokenMeasure } from "./explanation";
 import { short, width_of } from "./map";
-import { largest, number_text } from "./numbers";
+import { largest, number_text, signed_text } from "./numbers";
 import type { Screen } from "./screen";
 import { picture, rect, text } from "./shapes";
 
@@ -23,18 +24,20 @@ export interface MeasureTable {
   caption: string;
   names: readonly string[];
   measures: readonly Measured[];
+  changes: boolean; // they are differences of two runs
 }
 
 export const tables_of = (token: Token): MeasureTable[] => [
   ...token.keys
     .filter((one) => one.measures.length > 0)
-    .map((one) => ({ caption: `Keys of ${one.attention}`, names: one.tokens, measures: one.measures })),
+    .map((one) => ({ caption: `Keys of ${one.attention}`, names: one.tokens, measures: one.measures, changes: false })),
   ...(token.heads.all.length > 0
     ? [
         {
           caption: "Heads",
           names: token.heads.all.map((one) => `${one.attention} ${one.layer}.${one.head}`),
           measures: token.heads.measures,
+          changes: false,
         },
       ]
     : []),
@@ -49,10 +52,12 @@ function drawn(table: MeasureTable, left: number, top: number, screen: Screen): 
     const number = one.values[i] as number;
     const part = Math.min(1, Math.abs(number) / (most[m] as number)) || 0;
     const y = top + 44 + kRow * i;
-    const fill = number < 0 ? colors.roles.query : colors.roles.weight;
+    const signs = table.changes ? [colors.less, colors.more] : [colors.roles.query, colors.roles.weight];
+    const fill = signs[number < 0 ? 0 : 1] as Rgb;
+    const shown = table.changes ? signed_text(number_text(number, 4), number) : number_text(number, 4);
     const said = { fill: colors.ink, anchor: "end" } as const;
     return [
-      address.numbers ? text(x(m) + kColumn - 14, y, number_text(number, 4), said) : [],
+      address.numbers ? text(x(m) + kColumn - 14, y, shown, said) : [],
       rect({ x: x(m), y: y + 3, width: part * (kColumn - 14), height: 3 }, { fill }),
     ];
   };
@@ -68,8 +73,7 @@ function drawn(table: MeasureTable, left: number, top: number, screen: Screen): 
   ];
 }
 
-export function token_picture(token: Token, title: string, screen: Screen): TemplateResult {
-  const tables = tables_of(token);
+export function token_picture(tables: readonly MeasureTable[], title: string, screen: Screen): TemplateResult {
   const names = tables.flatMap((table) => table.names.map((name) => short(name, 28)));
   const widest = Math.max(120, width_of(names), ...names.map((name) => 7.4 * name.length));
   const left = kGap + widest + 12;

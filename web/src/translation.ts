@@ -1,44 +1,69 @@
 // A translation while it is written: both sentences, what each word attended to, and the candidates of each token.
 import { html, nothing, type TemplateResult } from "lit-html";
-import { type Attention, type Heads, type Sequence, type Translation, type Written } from "./explanation";
+import { type Attention, type Candidate, type Heads, type Sequence, type Translation, type Written } from "./explanation";
 import { format_address } from "./address";
 import { framed, picture_of, sentence, show_choice } from "./large_head";
 import { text_tools } from "./live/text_tools";
 import { type Drawn, map_picture } from "./map";
-import { clamp, number_text, share_text } from "./numbers";
+import { change_text, clamp, number_text, share_text } from "./numbers";
+import { difference_of, largest_of, same_names } from "./runs/difference";
+import { pair_of } from "./runs/heads_pair";
+import { cannot, change_legend } from "./runs/runs";
 import { type Table, table_of } from "./save";
 import type { Screen, Shown } from "./screen";
 import { direction_of } from "./words";
 
-function candidates(written: Written, index: number): TemplateResult {
+// `other`: what was written there in the run beside this one.
+function candidates(written: Written, index: number, other: Written | null): TemplateResult {
+  const probability_there = (token: string): number | undefined =>
+    other ? [other, ...other.candidates].find((one) => one.token === token)?.probability : undefined;
+  const row = (one: Candidate): TemplateResult => {
+    const there = probability_there(one.token);
+    return html`<tr class=${one.token === written.token ? "taken" : ""}>
+      <th scope="row"><bdi class="token">${one.token}</bdi></th>
+      <td>${share_text(one.probability)}</td>
+      ${other ? html`<td>${there === undefined ? "-" : share_text(there)}</td>` : nothing}
+      <td class="meter-cell" aria-hidden="true">
+        <span class="meter"><i .style=${`--part:${one.probability}`}></i></span>
+      </td>
+    </tr>`;
+  };
   return html`<table class="candidates" aria-live="polite">
       <caption>
         The five most probable for token ${index + 1}
       </caption>
+      ${other
+        ? html`<thead>
+            <tr>
+              <td></td>
+              <th scope="col">this run</th>
+              <th scope="col">the other</th>
+              <td></td>
+            </tr>
+          </thead>`
+        : nothing}
       <tbody>
-        ${written.candidates.map(
-          (one) =>
-            html`<tr class=${one.token === written.token ? "taken" : ""}>
-              <th scope="row"><bdi class="token">${one.token}</bdi></th>
-              <td>${share_text(one.probability)}</td>
-              <td class="meter-cell" aria-hidden="true">
-                <span class="meter"><i .style=${`--part:${one.probability}`}></i></span>
-              </td>
-            </tr>`,
-        )}
+        ${written.candidates.map(row)}
       </tbody>
     </table>
     ${written.candidates.some((one) => one.token === written.token)
       ? nothing
       : html`<p class="hint">
           Written: <bdi class="token">${written.token}</bdi> (${share_text(written.probability)}).
-        </p>`}`;
+        </p>`}
+    ${other
+      ? html`<p class="hint">
+          The log-probability of <bdi class="token">${written.token}</bdi> changed by
+          <strong>${change_text(Math.log(written.probability), Math.log(other.probability), 3)}</strong>.
+        </p>`
+      : nothing}`;
 }
 
 // What each head of the attention gave to the source while this token was written.
 function given_by_heads(
   attention: Attention,
   token: number,
+  most: number | undefined, // the weights are differences, of which this is the largest
   screen: Screen,
 ): { drawn: Drawn; picture: TemplateResult } | null {
   const heads = attention.all.filter((one) => one.weights);
@@ -52,17 +77,20 @@ function given_by_heads(
     key: screen.address.key,
     pick: (query, key) => screen.go({ head: ids[query] ?? "", key }),
     room: 340,
+    most,
     screen: { ...screen, address: { ...screen.address, numbers: false } },
   };
   return { drawn, picture: map_picture(drawn) };
 }
 
-// Source words, the darker the more the chosen word attends to them.
-function source_line(words: readonly string[], row: readonly number[] | undefined): TemplateResult {
+// Source words, the darker the more the chosen word attends to them; or changed, of which `most` is the largest.
+function source_line(words: readonly string[], row: readonly number[] | undefined, most: number | undefined): TemplateResult {
+  const color = (weight: number): string => (most === undefined ? "" : `--role:var(--${weight < 0 ? "less" : "more"});`);
+  const part = (weight: number): number => Math.min(1, Math.max(0, most === undefined ? weight : Math.abs(weight) / (most || 1)));
   return html`<p class="sentence" dir=${direction_of(words)}>
     ${words.map(
       (word, j) =>
-        html`<bdi class="word role-weight" .style=${`--part:${Math.max(0, Math.min(1, row?.[j] ?? 0)).toFixed(3)}`}
+        html`<bdi class="word role-weight" .style=${`${color(row?.[j] ?? 0)}--part:${part(row?.[j] ?? 0).toFixed(3)}`}
           >${word}</bdi
         > `,
     )}
@@ -81,6 +109,25 @@ function target_line(target: Sequence, token: number, screen: Screen): TemplateR
   </p>`;
 }
 
+// The alignments of two runs: their difference, or why there is none.
+function alignments(
+  ours: Translation,
+  theirs: Translation,
+): { weights: number[][] | null; most?: number; line: string; same_target: boolean } {
+  const same_target = same_names(
+    ours.written.map((one) => one.token),
+    theirs.written.map((one) => one.token),
+  );
+  const [own, other] = [ours.word_alignment, theirs.word_alignment];
+  const same = same_names(ours.source_words, theirs.source_words) && same_names(ours.target_words, theirs.target_words);
+  if (!same || !own || !other) {
+    const line = same ? "" : "The two runs have other words: what they say of words cannot be subtracted.";
+    return { weights: own, line, same_target };
+  }
+  const weights = difference_of(own, other);
+  return { weights, most: largest_of([weights]), line: "", same_target };
+}
+
 export function translation_view(heads: Heads, translation: Translation, screen: Screen): Shown {
   const target = heads.sequences.find((one) => one.name === "target") ?? (heads.sequences[0] as Sequence);
   const last = Math.max(0, Math.min(target.tokens.length, translation.written.length) - 1);
@@ -88,25 +135,37 @@ export function translation_view(heads: Heads, translation: Translation, screen:
   const written = translation.written[token];
   const word = target.word_of[token] ?? -1;
   const attention = heads.attentions.find((one) => one.queries === target);
-  const weights = translation.word_alignment;
-  const words: Drawn | null = weights && {
-    weights,
-    queries: translation.target_words,
-    keys: translation.source_words,
-    query: word,
-    key: -1,
-    pick: (query) => screen.go({ token: Math.max(0, target.word_of.indexOf(query)) }),
-    room: 620,
-    screen,
-  };
-  const by_head = attention ? given_by_heads(attention, token, screen) : null;
+  const other = screen.other?.kind === "heads" ? screen.other : null;
+  const two = other?.translation ? alignments(translation, other.translation) : null;
+  const weights = two ? two.weights : translation.word_alignment;
+  const most = two?.most;
+  const drawn_of = (of: Translation, alignment: number[][] | null): Drawn | null =>
+    alignment && {
+      weights: alignment,
+      queries: of.target_words,
+      keys: of.source_words,
+      query: word,
+      key: -1,
+      pick: (query) => screen.go({ token: Math.max(0, target.word_of.indexOf(query)) }),
+      room: 620,
+      most,
+      screen,
+    };
+  const words = drawn_of(translation, weights);
+  const theirs = other?.translation && two?.line ? drawn_of(other.translation, other.translation.word_alignment) : null;
+  const pair = other && attention ? pair_of(attention, other) : null;
+  const heads_agree = pair?.line === "";
+  const by_head =
+    attention && given_by_heads(heads_agree ? pair.attention : attention, token, heads_agree ? pair.most : undefined, screen);
   const picture = words && picture_of(words);
+  const their_written = two && two.same_target ? (other?.translation?.written[token] ?? null) : null;
   const chosen_head = by_head && by_head.drawn.query >= 0 ? screen.address.head : "";
 
   const body = html` ${screen.live ? text_tools(heads, screen.live) : nothing}
     <section class="card" aria-label="The two sentences">
       <h2>What was read, what was written</h2>
-      ${source_line(translation.source_words, weights?.[word])}
+      ${other ? cannot([two ? two.line : "The other run is no translation.", pair?.line ?? ""]) : nothing}
+      ${source_line(translation.source_words, weights?.[word], most)}
       ${translation.cut > 0
         ? html`<p class="hint">The last ${translation.cut} tokens of the source were not read.</p>`
         : nothing}
@@ -131,14 +190,20 @@ export function translation_view(heads: Heads, translation: Translation, screen:
       <section class="card" aria-label="Alignment">
         <h2>Which words a word came from</h2>
         ${words && picture
-          ? html`<div class="bar-of-tools">${show_choice(screen)}</div>
-              ${sentence(words)}${framed(words, picture, "Alignment of words")}`
+          ? html`<div class="bar-of-tools">
+                ${show_choice(screen)} ${most === undefined ? nothing : change_legend(most, screen)}
+              </div>
+              ${sentence(words)}${framed(words, picture, "Alignment of words")}
+              ${theirs
+                ? html`<h3>The other run</h3>
+                    ${framed(theirs, picture_of(theirs), "Alignment of words, of the other run")}`
+                : nothing}`
           : html`<p class="hint">This model has no attention between the two sentences.</p>`}
       </section>
       <div class="pile">
         <section class="card" aria-label="Candidates">
           <h2>What else it might have written</h2>
-          ${written ? candidates(written, token) : nothing}
+          ${written ? candidates(written, token, their_written) : nothing}
         </section>
         ${by_head && attention
           ? html`<section class="card" aria-label="Heads">

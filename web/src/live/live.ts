@@ -3,9 +3,10 @@
 import { Fault } from "../check";
 import { quoted } from "../command";
 import { read_explanation } from "../data";
-import type { Explanation, Heads, Report, Steps } from "../explanation";
+import type { Explanation, Heads, LeftOut, Report, Steps } from "../explanation";
 import { Client } from "./client";
 import { arrays_in, is_model, model_in } from "./files";
+import { left_out_words } from "./left_out";
 import { Training } from "./training";
 import { arguments_of, type Setup, setup_of } from "./setup";
 
@@ -14,11 +15,14 @@ export interface Live {
   fault: string; // why the last change was not made
   has_model: boolean;
   setup_of(steps: Steps): Setup;
-  before(steps: Steps): Steps | null; // what it was before the reader changed it
+  before(explanation: Explanation): Explanation | null; // what it was before the reader changed it
+  keep(explanation: Explanation): number; // its place among those kept of its kind
   command_of(explanation: Explanation): string | null;
   change(steps: Steps, change: (setup: Setup) => void): void;
-  reset(steps: Steps): void;
+  reset(explanation: Explanation): void;
+  text_of(heads: Heads): string; // that the model read
   explain_text(heads: Heads, text: string): void;
+  leave_out(heads: Heads, left_out: LeftOut): void; // of the same text
   explain_head(heads: Heads, options: string[]): void;
   open_files(files: File[]): Promise<void>; // arrays for the steps, or a model
   say(fault: string): void;
@@ -32,7 +36,8 @@ const kText = "You are welcome"; // what a model reads that the reader opened
 interface Made {
   words: string[]; // of the command
   setup: Setup | null;
-  first: Steps | null;
+  first: Explanation | null;
+  text: string; // that a model read
 }
 
 class LivePage implements Live {
@@ -59,8 +64,13 @@ class LivePage implements Live {
     const asked = this.asked?.at === this.report.explanations.indexOf(steps) ? this.asked.setup : null;
     return asked ?? this.made.get(steps)?.setup ?? setup_of(steps);
   }
-  before(steps: Steps): Steps | null {
-    return this.made.get(steps)?.first ?? null;
+  before(explanation: Explanation): Explanation | null {
+    return this.made.get(explanation)?.first ?? null;
+  }
+  keep(explanation: Explanation): number {
+    const { beside } = this.report;
+    if (!beside.includes(explanation)) beside.push(explanation);
+    return beside.filter((one) => one.kind === explanation.kind).indexOf(explanation);
   }
   command_of(explanation: Explanation): string | null {
     const made = this.made.get(explanation);
@@ -78,28 +88,43 @@ class LivePage implements Live {
     const at = this.report.explanations.indexOf(steps);
     this.asked = { at, setup };
     const words = arguments_of(setup);
-    void this.ask(words, (answer) => this.put(at, answer, { words, setup, first }));
+    void this.ask(words, (answer) => this.put(at, answer, { words, setup, first, text: "" }));
   }
 
-  reset(steps: Steps): void {
-    const first = this.before(steps);
+  reset(explanation: Explanation): void {
+    const first = this.before(explanation);
     const { explanations } = this.report;
-    if (first) explanations[explanations.indexOf(steps)] = first;
+    if (first) explanations[explanations.indexOf(explanation)] = first;
     this.say("");
   }
 
+  // An encoder's explanation does not have its text.
+  text_of(heads: Heads): string {
+    return this.made.get(heads)?.text ?? heads.translation?.source_text ?? (heads.input || kText);
+  }
+
   explain_text(heads: Heads, text: string): void {
-    const words = ["explain", ...this.model, "--text", text, "--weights"];
+    this.read_text(heads, text, [], null);
+  }
+
+  leave_out(heads: Heads, left_out: LeftOut): void {
+    const first = this.before(heads) ?? heads;
+    if (left_out.heads.length + left_out.keys.length === 0 && first !== heads) return this.reset(heads);
+    this.read_text(heads, this.text_of(heads), left_out_words(heads, left_out), first);
+  }
+
+  private read_text(heads: Heads, text: string, options: string[], first: Explanation | null): void {
+    const words = ["explain", ...this.model, "--text", text, "--weights", ...options];
     const at = this.report.explanations.indexOf(heads);
-    void this.ask(words, (answer) => this.put(at, answer, { words, setup: null, first: null }));
+    void this.ask(words, (answer) => this.put(at, answer, { words, setup: null, first, text }));
   }
 
   explain_head(heads: Heads, options: string[]): void {
-    const text = heads.translation?.source_text ?? heads.input;
-    const words = ["explain", ...this.model, "--text", text, ...options];
+    const text = this.text_of(heads);
+    const words = ["explain", ...this.model, "--text", text, ...options, ...left_out_words(heads, heads.left_out)];
     void this.ask(words, (answer) => {
       const at = this.place_of((one) => one.kind === "head" && this.made.has(one));
-      this.put(at, answer, { words, setup: null, first: null });
+      this.put(at, answer, { words, setup: null, first: null, text });
       this.show(at);
     });
   }
@@ -113,7 +138,7 @@ class LivePage implements Live {
       await this.ask(words, (answer) => {
         this.model = ["--model", folder];
         this.has_model = true;
-        this.put(at, answer, { words, setup: null, first: null });
+        this.put(at, answer, { words, setup: null, first: null, text: kText });
         this.show(at);
       });
       return;

@@ -1,7 +1,8 @@
 // The text that a model reads, to be replaced by the reader's own; and the numbers of one head.
 import { html, nothing, type TemplateResult } from "lit-html";
-import type { Heads } from "../explanation";
+import type { Attention, HeadEntry, Heads } from "../explanation";
 import { unless_typed } from "./fields";
+import { left_out_list, left_out_tools } from "./left_out";
 import type { Live } from "./live";
 
 export function text_tools(heads: Heads, live: Live): TemplateResult | typeof nothing {
@@ -17,7 +18,7 @@ export function text_tools(heads: Heads, live: Live): TemplateResult | typeof no
         id="text"
         name="text"
         autocomplete="off"
-        .value=${unless_typed("text", heads.translation?.source_text ?? heads.input)}
+        .value=${unless_typed("text", live.text_of(heads))}
       />
     </label>
     <button class="plain" ?disabled=${live.busy}>${heads.translation ? "Translate" : "Read"}</button>
@@ -31,16 +32,24 @@ export function text_tools(heads: Heads, live: Live): TemplateResult | typeof no
           field.value = "";
         }}
     /></label>
-    ${live.fault ? html`<p class="fault" role="alert">${live.fault}</p>` : nothing}
+    ${left_out_list(heads, live)} ${live.fault ? html`<p class="fault" role="alert">${live.fault}</p>` : nothing}
   </form>`;
 }
 
-export function head_button(heads: Heads, options: string[], live: Live | null): TemplateResult | typeof nothing {
+// Of one head: its numbers, and the run without it.
+export function head_tools(
+  heads: Heads,
+  attention: Attention,
+  head: HeadEntry,
+  options: string[],
+  live: Live | null,
+): TemplateResult | typeof nothing {
   return live?.has_model
     ? html`<p>
-        <button class="plain" ?disabled=${live.busy} @click=${() => live.explain_head(heads, options)}>
-          Its numbers, step by step
-        </button>
-      </p>`
+          <button class="plain" ?disabled=${live.busy} @click=${() => live.explain_head(heads, options)}>
+            Its numbers, step by step
+          </button>
+        </p>
+        ${left_out_tools(heads, attention, head, live)}`
     : nothing;
 }
