@@ -181,6 +181,26 @@ test("arrays from files", async () => {
   await close();
 });
 
+test("a mask from a file stays; -0 is given as -0.0, which the program reads so", async () => {
+  const { page, close } = await open_example({ hash: "#step=8" });
+  const drop = (name, text) =>
+    page.locator(".live input[type=file]").setInputFiles({ name, mimeType: "text/csv", buffer: Buffer.from(text) });
+  await drop("mask.csv", "1,0,1\n1,1,1\n1,1,1\n");
+  const said = "The mask is that of your file: change it there, and drop it again.";
+  const command = page.locator("footer code").first();
+  await until(page, () => document.querySelector("footer code").textContent.includes("--mask /dropped/mask.csv"));
+  const kept = await command.textContent();
+  await page.getByText("Mask", { exact: true }).click();
+  await page.getByRole("button", { name: "input 1 sees input 1" }).click();
+  assert.equal(await page.locator(".live [role=alert]").textContent(), said);
+  assert.equal(await command.textContent(), kept);
+  await close();
+  const other = await open_example({ hash: "#step=2&cell=w_query:0.0" });
+  await fill(other.page, "Number: w_query 1, 1", "-0");
+  await until(other.page, () => document.querySelector("footer code").textContent.includes("--w-query '[[-0.0,0,1],"));
+  await other.close();
+});
+
 test("by keyboard alone: a number is chosen, changed, and the result is there", async () => {
   const { page, close } = await open_example({ hash: "#step=1" });
   await page.locator('td[data-id="inputs:0.0"]').focus();

@@ -70,6 +70,13 @@ export function with_number(values: Nested, index: readonly number[], value: num
   return (values as readonly Nested[]).map((one, i) => (i === first ? with_number(one, rest, value) : one)) as Nested;
 }
 
+// As the program reads numbers: JSON.stringify makes null of infinities and 0 of -0.
+function json_of(values: Nested | number): string {
+  if (typeof values !== "number") return `[${values.map(json_of).join(",")}]`;
+  if (Number.isFinite(values)) return Object.is(values, -0) ? "-0.0" : String(values);
+  return Number.isNaN(values) ? '"nan"' : values > 0 ? '"inf"' : '"-inf"';
+}
+
 // The words after "qkv".
 export function arguments_of(setup: Setup): string[] {
   const words = ["explain"];
@@ -78,15 +85,15 @@ export function arguments_of(setup: Setup): string[] {
     const file = setup.files.get(name);
     const values = setup.matrices.get(name);
     if (file !== undefined) words.push(option, file);
-    else if (values !== undefined) words.push(option, JSON.stringify(values));
+    else if (values !== undefined) words.push(option, json_of(values));
   }
   if (setup.heads > 0) words.push("--heads", String(setup.heads));
   else {
     words.push("--score", setup.score);
     if (setup.scale !== null) words.push("--scale", String(setup.scale));
-    for (const [name, values] of setup.substitutes) words.push("--substitute", `${name}=${JSON.stringify(values)}`);
+    for (const [name, values] of setup.substitutes) words.push("--substitute", `${name}=${json_of(values)}`);
   }
   if (setup.causal) words.push("--causal", "top-left");
-  if (setup.visible && !setup.files.has("mask")) words.push("--mask", JSON.stringify(setup.visible));
+  if (setup.visible && !setup.files.has("mask")) words.push("--mask", json_of(setup.visible));
   return words;
 }

@@ -128,14 +128,15 @@ function mask_table(steps: Steps, walk: Walk, setup: Setup, live: Live): Templat
   const hidden = steps.mask?.hidden ?? null;
   const allowed = (i: number, j: number): boolean => (setup.visible ? setup.visible[i]?.[j] === 1 : true);
   const sees = (i: number, j: number): boolean => (hidden?.[i]?.[j] ?? 0) === 0;
-  const set = (change: (i: number, j: number) => boolean | null): void =>
+  const set = (change: (i: number, j: number) => boolean | null): void => {
+    if (setup.files.has("mask")) return live.say("The mask is that of your file: change it there, and drop it again.");
     live.change(steps, (changed) => {
       const next = Array.from({ length: n }, (_, i) =>
         Array.from({ length: n }, (_x, j) => ((change(i, j) ?? allowed(i, j)) ? 1 : 0)),
       );
       changed.visible = next.every((row) => row.every((one) => one === 1)) ? null : next;
-      changed.files.delete("mask");
     });
+  };
   return html`<div class="scroll">
     <table class="mask">
       <caption>
