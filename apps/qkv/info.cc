@@ -27,9 +27,12 @@ std::size_t scratch_bytes(std::int64_t head_dim, Dtype dtype) {
   return plan_forward(task).scratch_bytes;
 }
 
+// As a reader of the command line knows it.
+std::string rule_text() { return threads_rule() == ThreadsRule::set_threads ? "--threads" : name_of(threads_rule()); }
+
 void print_text() {
   fmt::print("qkv {}\n", version());
-  fmt::print("threads: {} of {} (--threads, QKV_THREADS)\n", threads(), hardware_threads());
+  fmt::print("threads: {} of {} ({})\n", threads(), hardware_threads(), rule_text());
   fmt::print("targets, best first (QKV_TARGET):\n");
   for (const Target& target : targets()) {
     if (target.usable) {
@@ -51,6 +54,7 @@ void print_text() {
 void print_json() {
   nlohmann::ordered_json info = {{"version", version()},
                                  {"threads", threads()},
+                                 {"threads_rule", rule_text()},
                                  {"hardware_threads", hardware_threads()},
                                  {"reduced_precision", has_reduced_precision()}};
   for (const Target& target : targets()) {

@@ -51,7 +51,7 @@ Option threads_option() {
   };
   return {"--threads",
           {Check(set), "N", whole_number(1, 1024)},
-          "number of threads (default: QKV_THREADS, else all cores)"};
+          "number of threads (default: QKV_THREADS, else OMP_NUM_THREADS, else the cores this process may use)"};
 }
 
 Option causal_option(std::optional<Align>& align) {

@@ -6,6 +6,7 @@
 
 #include "core/divide_up.h"
 #include "core/stop.h"
+#include "core/worth_waking.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -71,6 +72,7 @@ BooleanBlocks::BooleanBlocks(const TensorView& visible, int threads, const std::
   every_ = Tensor::zeros(summary, Dtype::i64);
   auto* some = reinterpret_cast<std::uint64_t*>(some_.data<std::int64_t>());
   auto* every = reinterpret_cast<std::uint64_t*>(every_.data<std::int64_t>());
+  threads = worth_waking(threads, 0, static_cast<double>(visible.element_count()));
   parallel_for(element_count(summary) / words, threads, [&](std::int64_t index, int) {
     TensorView plane = planes;
     std::int64_t rest = index / groups;

@@ -87,7 +87,9 @@ TEST(Program, ThreadsComeFromTheOptionThenTheEnvironment) {
   };
   EXPECT_EQ(threads({"info", "--json"}, "QKV_THREADS=3"), 3);
   EXPECT_EQ(threads({"info", "--json", "--threads", "5"}, "QKV_THREADS=3"), 5);
-  EXPECT_EQ(threads({"info", "--json"}, "QKV_THREADS="), hardware_threads());
+  EXPECT_EQ(threads({"info", "--json"}, "OMP_NUM_THREADS=6,2"), 6);
+  const std::string info = run_program({"info"}, {.environment = {"OMP_NUM_THREADS=6"}}).out;
+  EXPECT_NE(info.find("(OMP_NUM_THREADS)"), std::string::npos) << info;
   for (const char* text : {"0", "-1", "1025", "many", "1.5", "99999999999999999999", ""}) {
     expect_message(run_program({"info", "--threads", text}), 2, "qkv info", "--threads");
   }

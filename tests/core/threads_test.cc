@@ -12,6 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "core/default_threads.h"
+#include "core/thread_pool.h"
+
 namespace qkv {
 namespace {
 
@@ -155,7 +158,7 @@ int threads_with(const std::string& value) {
   return exit_code_of_child([&] {
     setenv("QKV_THREADS", value.c_str(), 1);
     for (const char* shard : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) unsetenv(shard);  // all tests are its own
-    execl("/proc/self/exe", "qkv_tests", "--gtest_filter=ThreadsChild.*", "--gtest_also_run_disabled_tests",
+    execl("/proc/self/exe", "qkv_tests", "--gtest_filter=ThreadsChild.*Reports*", "--gtest_also_run_disabled_tests",
           "--gtest_brief=1", static_cast<char*>(nullptr));
     return 127;
   });
@@ -172,10 +175,72 @@ TEST(ThreadsChild, DISABLED_ReportsItsThreads) {
   std::_Exit(count);
 }
 
+// A process may end while a thread of its own, and the pool's, are inside tasks.
+TEST(ThreadsChild, DISABLED_EndsWithinTasks) {
+  std::atomic<int> begun{0};
+  std::thread([&] {
+    parallel_for(2, 2, [&](std::int64_t, int) {
+      ++begun;
+      for (;;) std::this_thread::yield();
+    });
+  }).detach();
+  while (begun < 2) std::this_thread::yield();
+  std::exit(7);
+}
+
+TEST(Threads, NothingIsJoinedAtExit) {
+  EXPECT_EQ(exit_code_of_child([] {
+              for (const char* shard : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) unsetenv(shard);
+              execl("/proc/self/exe", "qkv_tests", "--gtest_filter=ThreadsChild.*Ends*",
+                    "--gtest_also_run_disabled_tests", "--gtest_brief=1", static_cast<char*>(nullptr));
+              return 127;
+            }),
+            7);
+}
+
+TEST(Threads, ACallerThatFindsThePoolBusyComputesAlone) {
+  std::atomic<bool> done{false};
+  std::atomic<int> begun{0};
+  std::thread first([&] {
+    parallel_for(2, 2, [&](std::int64_t, int) {
+      ++begun;
+      while (!done) std::this_thread::yield();
+    });
+  });
+  while (begun < 2) std::this_thread::yield();
+  const std::thread::id caller = std::this_thread::get_id();
+  std::vector<int> counts(100);
+  parallel_for(100, 4, [&](std::int64_t index, int worker) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    EXPECT_EQ(worker, 0);
+    ++counts[static_cast<std::size_t>(index)];
+  });
+  done = true;
+  first.join();
+  EXPECT_EQ(counts, std::vector<int>(100, 1));
+}
+
+TEST(Threads, OnlyThoseThatAreWantedAreWoken) {
+  const auto meet = [](int count) {  // all of them at once
+    std::atomic<int> arrived{0};
+    parallel_for(count, count, [&](std::int64_t, int) {
+      ++arrived;
+      while (arrived < count) std::this_thread::yield();
+    });
+  };
+  meet(4);
+  while (!process_pool().all_asleep()) std::this_thread::yield();
+  const std::int64_t before = process_pool().wakes();
+  meet(2);
+  EXPECT_EQ(process_pool().wakes(), before + 1);
+  parallel_for(1, 4, [](std::int64_t, int) {});
+  EXPECT_EQ(process_pool().wakes(), before + 1);
+}
+
 TEST(Threads, EnvironmentNamesTheNumber) {
   EXPECT_EQ(threads_with("3"), 3);
   EXPECT_EQ(threads_with("200"), 200);
-  EXPECT_EQ(threads_with(""), hardware_threads());
+  EXPECT_EQ(threads_with(""), default_threads(process_surroundings()).count);
   for (const char* wrong : {"0", "-1", "1025", "two", "2 ", " 2", "2x", "99999999999999999999"}) {
     EXPECT_EQ(threads_with(wrong), kRefused) << '"' << wrong << '"';
   }

@@ -5,6 +5,8 @@ namespace qkv {
 
 int hardware_threads() { return 1; }
 int threads() { return 1; }
+ThreadsRule threads_rule() { return ThreadsRule::affinity; }
+const char* name_of(ThreadsRule) { return "affinity"; }
 void set_threads(int) {}
 void set_parallel_runner(ParallelRunner) {}
 

@@ -44,7 +44,7 @@ BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const Attent
     return std::max(kept + std::max(workers * of_thread, parameters.written_bytes()), outer.otherwise);
   };
   allowed_threads = problem.memory().threads_within(asked_threads, bytes);
-  threads = busy(allowed_threads);
+  threads = std::min(busy(allowed_threads), useful_threads(problem, asked_threads, 5));
   workspace = problem.memory().most_with(bytes(threads));
 }
 

@@ -17,6 +17,7 @@
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
+#include "core/worth_waking.h"
 #include "qkv/threads.h"
 #include "simd/scratch.h"
 
@@ -231,7 +232,9 @@ class BackwardCall {
   }
 
   void write_queries() {
-    parallel_for(problem_.batch * problem_.heads, schedule_.asked_threads, [&](std::int64_t index, int) {
+    const double bytes = static_cast<double>(wide_.element_count()) * static_cast<double>(size_of(wide_.dtype()));
+    const int threads = worth_waking(schedule_.asked_threads, 0, bytes);
+    parallel_for(problem_.batch * problem_.heads, threads, [&](std::int64_t index, int) {
       const std::int64_t b = index / problem_.heads, h = index % problem_.heads;
       std::byte* from = writable(problem_.query_address(query_sum_, b, h));
       std::byte* to = writable(problem_.query_address(query_, b, h));

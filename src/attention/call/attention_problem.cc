@@ -6,6 +6,7 @@
 
 #include "attention/call/kernel_choice.h"
 #include "attention/call/view_checks.h"
+#include "core/worth_waking.h"
 #include "qkv/threads.h"
 
 namespace qkv::inline attending {
@@ -48,6 +49,21 @@ void check_score(const AttentionInputs& inputs, const Score& score) {
 int threads_of(const AttentionOptions& options) {
   if (options.threads < 0) fail("threads must be 0 (default) or more");
   return std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads);
+}
+
+int useful_threads(const AttentionProblem& problem, int threads, double products) {
+  double pairs = 0, queries = 0, keys = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const auto q_len = static_cast<double>(problem.query_length(b)), k_len = static_cast<double>(problem.key_length(b));
+    pairs += q_len * k_len;
+    queries += q_len;
+    keys += k_len;
+  }
+  const auto heads = static_cast<double>(problem.heads), kv_heads = static_cast<double>(problem.kv_heads);
+  const double elements =
+      static_cast<double>(problem.key_dim + problem.value_dim) * (queries * heads + keys * kv_heads);
+  const double of_a_pair = products * static_cast<double>(problem.key_dim + problem.value_dim) / 2;
+  return worth_waking(threads, pairs * heads * of_a_pair, elements * static_cast<double>(size_of(problem.storage)));
 }
 
 AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,

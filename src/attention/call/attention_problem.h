@@ -54,4 +54,7 @@ class AttentionProblem : public AttentionInputs {
 // The threads that were asked for, or the default: of every pass.
 int threads_of(const AttentionOptions& options);
 
+// Those of them that the work of a pass is worth waking for, which makes `products` of each query and key.
+int useful_threads(const AttentionProblem& problem, int threads, double products);
+
 }  // namespace qkv::inline attending

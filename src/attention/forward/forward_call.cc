@@ -37,8 +37,9 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
       sums(extras.received || extras.block_weights),
       statistics(sums || extras.row_maximum || extras.entropy || extras.top_keys),
       asked_threads(threads_of(options)) {
-  threads = asked_threads;
+  allowed_threads = asked_threads;
   if (empty) return;
+  threads = useful_threads(problem, asked_threads, 2);
   AttentionTask first = problem.task(0, 0);
   if (problem.packed || is_single_query(first)) single_queries.reserve(static_cast<std::size_t>(problem.batch));
   for (std::int64_t b = 0; b < problem.batch; ++b) {
@@ -95,7 +96,8 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   }
 
   memory = problem.memory();
-  threads = memory.threads_within(threads, [&](int count) { return pass_bytes(count); });
+  const int within = memory.threads_within(threads, [&](int count) { return pass_bytes(count); });
+  if (within < threads) allowed_threads = threads = within;
 }
 
 // Where keys can be split, heads need not stay apart to give work to all threads.
@@ -105,10 +107,10 @@ void AttentionSchedule::fold_heads(const AttentionProblem& problem, const Attent
     split.scratch_bytes = std::max(block.scratch_bytes, folded.scratch_bytes());
   };
   const std::int64_t chunks = may_split ? chunks_of_few(problem, block.block_queries) : 1;
-  fold(divide_up(asked_threads, chunks));
+  fold(divide_up(threads, chunks));
   if (may_split) list_split_blocks(problem);
   if (chunks == 1 || split.wave(threads) > 0) return;
-  fold(asked_threads);
+  fold(threads);
   split.chunks.clear();
 }
 

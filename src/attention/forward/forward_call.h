@@ -37,7 +37,8 @@ struct AttentionSchedule {
   bool statistics = false;  // single queries, too, go through the blocks for what is asked of their weights
   bool prefill = false;     // there are blocks to do
   std::vector<std::int64_t> single_queries;  // sequences of one query
-  int threads = 1;                           // as many as asked for, or as the memory limit allows
+  int threads = 1;                           // that the work is worth waking for, and the memory limit allows
+  int allowed_threads = 1;                   // as many as asked for, or as the memory limit allows
   int asked_threads = 1;
   MemoryCount memory;  // of what was made of the arguments
 

@@ -197,7 +197,7 @@ AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v
   count(plan, walk, problem);
   plan.bytes = forward_bytes(problem, q.dtype());
   remark_on_target(plan);
-  remark_on_threads(plan, schedule.threads, schedule.asked_threads);
+  remark_on_threads(plan, schedule.allowed_threads, schedule.asked_threads);
   remark_on_forward(plan, problem, schedule, options, extras);
   remark_on_options(plan, problem, options);
   return plan;

@@ -100,7 +100,7 @@ void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, con
   }
   if (schedule.statistics || extras.weights || extras.logits) {
     add("the requested optional outputs need a second pass over the keys");
-    if (schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.threads) {
+    if (schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.allowed_threads) {
       add("they also keep keys from being split over threads");
     }
   }

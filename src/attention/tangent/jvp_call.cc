@@ -51,7 +51,7 @@ JvpSchedule::JvpSchedule(const AttentionProblem& problem, const AttentionOptions
     return outer + static_cast<std::size_t>(busy(count)) * (kernel.scratch_bytes + MemoryCount::kSmallBytes);
   };
   allowed_threads = problem.memory().threads_within(asked_threads, bytes);
-  threads = busy(allowed_threads);
+  threads = std::min(busy(allowed_threads), useful_threads(problem, asked_threads, 5));
   workspace = problem.memory().most_with(bytes(threads));
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/divide_up.h"
 #include "core/refuse.h"
+#include "core/worth_waking.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
 #include "qkv/threads.h"
@@ -17,8 +18,9 @@ namespace {
 
 // Rows of a task: at the depths of Transformers they stay in L2 while panel after panel passes by.
 constexpr std::int64_t kTaskRows = 256;
-// Multiply-adds of a task, about: some ten microseconds, far above the price of handing it to a thread.
-constexpr std::int64_t kTaskWork = 1'000'000;
+// Multiply-adds of a task, about, or bytes of the right operand, which take few rows longer than their products: some
+// ten microseconds, far above the price of handing it to a thread.
+constexpr std::int64_t kTaskWork = 1'000'000, kTaskBytes = 256 << 10;
 
 void check_type(const char* name, Dtype dtype, const PackedMatrix& b) {
   if (dtype != b.dtype()) {
@@ -72,7 +74,10 @@ void for_each_panel(std::int64_t m, const PackedMatrix& b, int threads, Product&
   const std::int64_t width = b.panel_columns(), panel_count = divide_up(b.columns(), width);
   const std::int64_t row_blocks = divide_up(m, kTaskRows);
   const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, kTaskRows) * b.rows() * width);
-  const std::int64_t group = std::clamp<std::int64_t>(kTaskWork / panel_work, 1, panel_count);
+  const auto panel_bytes =
+      std::max<std::int64_t>(1, b.rows() * width * static_cast<std::int64_t>(size_of(b.panels().dtype())));
+  const std::int64_t group =
+      std::clamp<std::int64_t>(std::min(kTaskWork / panel_work, kTaskBytes / panel_bytes), 1, panel_count);
   const std::int64_t groups = divide_up(panel_count, group);
   parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int) {
     const std::int64_t row = task / groups * kTaskRows, first = task % groups * group;
@@ -158,7 +163,9 @@ void multiply_transposed(const PackedMatrix& a, const PackedMatrix& b, const Mut
   const std::int64_t left_panels = divide_up(m, width), right_panels = divide_up(n, width);
   // A panel of the larger operand stays while all of the smaller one, which the cache may hold, passes by.
   const bool left_stays = m > n;
-  parallel_for(left_panels * right_panels, options.threads, [&](std::int64_t task, int) {
+  const auto elements = static_cast<double>(m * n);
+  const int threads = worth_waking(options.threads, static_cast<double>(k) * elements, elements * sizeof(T));
+  parallel_for(left_panels * right_panels, threads, [&](std::int64_t task, int) {
     const std::int64_t row = (left_stays ? task / right_panels : task % left_panels) * width;
     const std::int64_t column = (left_stays ? task % right_panels : task / left_panels) * width;
     kernel({.left = left + row * k,

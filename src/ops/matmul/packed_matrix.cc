@@ -8,6 +8,7 @@
 
 #include "core/divide_up.h"
 #include "core/refuse.h"
+#include "core/worth_waking.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
 #include "qkv/matmul.h"
@@ -52,6 +53,7 @@ Tensor pack(const TensorView& matrix, int width, int threads) {
   const std::int64_t panels = divide_up(matrix.size(1), width);
   Tensor packed = Tensor::uninitialized({panels, rows, width}, dtype_of<S>);
   S* data = packed.data<S>();
+  threads = worth_waking(threads, 0, static_cast<double>(packed.element_count()) * sizeof(T));
   parallel_for(panels, threads, [&](std::int64_t panel, int) {
     pack_panel<T, S>(matrix, panel * width, width, data + panel * rows * width);
   });
@@ -136,6 +138,7 @@ void PackedMatrix::pack_int8(const TensorView& matrix, int threads) {
   std::int8_t* data = data_.data<std::int8_t>();
   float* scales = column_scales_.data<float>();
   std::int32_t* sums = column_sums_.data<std::int32_t>();
+  threads = worth_waking(threads, 0, static_cast<double>(matrix.element_count()) * sizeof(float));
   parallel_for(panels, threads, [&](std::int64_t panel, int) {
     const std::int64_t first = panel * width, last = std::min(first + width, columns_);
     std::int8_t* to = data + panel * groups * width * group;
@@ -152,6 +155,7 @@ void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, 
     refuse("PackedMatrix", "no columns from {} on as {} {}; it is {} [{}, {}]", first, name_of(columns.dtype()),
            to_string(columns.shape()), name_of(dtype_), rows_, columns_);
   }
+  threads = worth_waking(threads, 0, static_cast<double>(columns.element_count()) * sizeof(float));
   parallel_for(divide_up(columns.size(1), panel_columns_), threads, [&](std::int64_t task, int) {
     const std::int64_t end = std::min((task + 1) * panel_columns_, columns.size(1));
     for (std::int64_t c = task * panel_columns_; c < end; ++c) {
