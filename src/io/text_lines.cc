@@ -2,10 +2,10 @@
 #include "qkv/text_lines.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 
+#include "io/utf8.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -15,14 +15,6 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
-// How many bytes the code point takes that begins `text`; 0: these bytes are not UTF-8.
-std::size_t size_of_first(std::string_view text) {
-  utf8proc_int32_t code = 0;
-  const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                     static_cast<utf8proc_ssize_t>(text.size()), &code);
-  return size > 0 ? static_cast<std::size_t>(size) : 0;
 }
 
 // Category Zs without ' ' itself, which has not changed for twenty years.
@@ -47,7 +39,7 @@ std::string text_of_line(std::string_view line, std::int64_t number, const TextL
   if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
   std::string text;
   while (!line.empty()) {
-    const std::size_t size = size_of_first(line);
+    const std::size_t size = io::size_of_first(line);
     if (size == 0 && !options.replace_invalid) {
       throw FormatError(fmt::format("{}line {}: byte {} (0x{:02x}) is not UTF-8, which texts must be",
                                     file.empty() ? "" : file + ": ", number, whole - line.size() + 1,
