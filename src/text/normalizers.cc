@@ -60,6 +60,21 @@ Characters Replace::normalize(CharacterSpan text) const {
   return result;
 }
 
+Characters ReplaceSpaces::normalize(CharacterSpan text) const {
+  Characters result;
+  result.reserve(text.size());
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
+    while (end < text.size() && text[end].code == ' ') ++end;
+    if (end - at < 2) {
+      end = at + 1;
+      result.push_back(text[at]);
+      continue;
+    }
+    for (const char32_t code : to_) result.push_back({code, text[end - 1].begin, text[end - 1].end});
+  }
+  return result;
+}
+
 Characters NormalizerSequence::normalize(CharacterSpan text) const {
   Characters result(text.begin(), text.end());
   for (const auto& step : steps_) result = step->normalize(result);

@@ -57,6 +57,16 @@ class Replace : public Normalizer {
   std::u32string to_;
 };
 
+// Two or more spaces become one string, with the span of the last of them.
+class ReplaceSpaces : public Normalizer {
+ public:
+  explicit ReplaceSpaces(std::u32string to) : to_(std::move(to)) {}
+  Characters normalize(CharacterSpan text) const override;
+
+ private:
+  std::u32string to_;
+};
+
 // One after the other.
 class NormalizerSequence : public Normalizer {
  public:

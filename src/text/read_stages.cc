@@ -4,11 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "io/base64.h"
 #include "text/bert_normalizer.h"
 #include "text/bert_pre_tokenizer.h"
 #include "text/decoders.h"
 #include "text/normalizers.h"
 #include "text/pre_tokenizers.h"
+#include "text/precompiled.h"
 #include "text/unicode_form.h"
 #include "text/wordpiece_decoder.h"
 
@@ -68,6 +70,24 @@ std::unique_ptr<Stage> plain(const JsonValue&) {
   return std::make_unique<Kind>();
 }
 
+std::unique_ptr<Normalizer> read_precompiled(const JsonValue& stage) {
+  const JsonValue rules = stage["precompiled_charsmap"];
+  const auto bytes = io::decode_base64(rules.string());
+  if (!bytes) rules.refuse("must be base64");
+  return build_from(rules, [&] { return std::make_unique<Precompiled>(Charsmap(*bytes)); });
+}
+
+// Of a string; of regular expressions that one alone which files of SentencePiece models have.
+std::unique_ptr<Normalizer> read_replace(const JsonValue& stage) {
+  const std::u32string to = to_code_points(stage["content"].string());
+  if (const auto expression = stage["pattern"].find("Regex")) {
+    if (expression->string() != " {2,}")
+      expression->refuse("is not supported; of regular expressions only \" {2,}\" is");
+    return std::make_unique<ReplaceSpaces>(to);
+  }
+  return std::make_unique<Replace>(to_code_points(pattern(stage)), to);
+}
+
 template <UnicodeForm form>
 std::unique_ptr<Normalizer> read_form(const JsonValue&) {
   return std::make_unique<UnicodeNormalizer>(form);
@@ -122,10 +142,8 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonValue& stage) {
         }},
        {"Prepend",
         [](const JsonValue& s) -> Result { return std::make_unique<Prepend>(to_code_points(s["prepend"].string())); }},
-       {"Replace",
-        [](const JsonValue& s) -> Result {
-          return std::make_unique<Replace>(to_code_points(pattern(s)), to_code_points(s["content"].string()));
-        }},
+       {"Precompiled", read_precompiled},
+       {"Replace", read_replace},
        {"Sequence", [](const JsonValue& s) -> Result {
           return std::make_unique<NormalizerSequence>(read_all<Normalizer>(s["normalizers"], read_normalizer));
         }}});

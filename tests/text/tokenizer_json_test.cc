@@ -103,7 +103,7 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
       {"f: normalizer.type is missing", [](json& f) { f["normalizer"].erase("type"); }},
       {"f: normalizer.type is \"Nmt\"; supported: BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, "
        "Strip, "
-       "Prepend, Replace, Sequence",
+       "Prepend, Precompiled, Replace, Sequence",
        [](json& f) { f["normalizer"]["type"] = "Nmt"; }},
       {"f: normalizer must be an object, is string", [](json& f) { f["normalizer"] = "BertNormalizer"; }},
       {"f: normalizer.clean_text is missing", [](json& f) { f["normalizer"].erase("clean_text"); }},
@@ -200,7 +200,7 @@ TEST(TokenizerJson, EveryBrokenRuleOfAByteVocabularyIsNamed) {
       {"f: normalizer.normalizers[0] must be an object, is number",
        stage("normalizer", R"({"type": "Sequence", "normalizers": [1]})")},
       {"f: normalizer.prepend is missing", stage("normalizer", R"({"type": "Prepend"})")},
-      {"f: normalizer.pattern.String is missing",
+      {"f: normalizer.pattern.Regex is not supported; of regular expressions only \" {2,}\" is",
        stage("normalizer", R"({"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""})")},
       {"f: normalizer.pattern.String must not be empty",
        stage("normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": "a"})")},
