@@ -11,6 +11,7 @@
 #include "qkv/error.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/threads.h"
+#include "text/marian_tokenizer.h"
 #include "text/sentences.h"
 
 namespace qkv {
@@ -84,7 +85,15 @@ Translator Translator::load(const std::string& folder, WeightStorage storage) {
   const EncoderDecoderTokens tokens = EncoderDecoder::check(folder);
   std::optional<Tokenizer> tokenizer = load_if_there(folder + "/tokenizer.json", tokens.vocab);
   std::optional<Tokenizer> target;
-  if (tokens.target_vocab > 0) target = load_if_there(folder + "/target_tokenizer.json", tokens.target_vocab);
+  if (!tokenizer && std::filesystem::exists(folder + "/source.spm")) {
+    const std::string words = folder + (tokens.target_vocab > 0 ? "/target_vocab.json" : "/vocab.json");
+    tokenizer = Tokenizer::load_marian(folder + "/source.spm", folder + "/vocab.json", tokens.vocab);
+    target = Tokenizer::load_marian(folder + "/target.spm", words, tokens.output_vocab());
+    const std::string settings = folder + "/tokenizer_config.json";
+    if (std::filesystem::exists(settings)) text::check_marian_settings(settings, *tokenizer, tokens.target_vocab > 0);
+  } else if (tokens.target_vocab > 0) {
+    target = load_if_there(folder + "/target_tokenizer.json", tokens.target_vocab);
+  }
   auto [defaults, unsure_below] = read_generation(folder, tokens.output_vocab());
   defaults.max_length = std::min(defaults.max_length, tokens.positions);
   return Translator(folder, EncoderDecoder::load(folder, storage), std::move(tokenizer), std::move(target),
@@ -97,9 +106,9 @@ const Tokenizer& Translator::tokenizer() const {
 }
 
 const Tokenizer& Translator::target_tokenizer() const {
+  if (target_tokenizer_) return *target_tokenizer_;
   if (model_->tokens().target_vocab == 0) return tokenizer();
-  if (!target_tokenizer_) throw FormatError(folder_ + "/target_tokenizer.json is missing: only ids can be translated");
-  return *target_tokenizer_;
+  throw FormatError(folder_ + "/target_tokenizer.json is missing: only ids can be translated");
 }
 
 // What the encoder reads at once: a text, or a sentence of one that is too long.

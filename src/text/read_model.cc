@@ -8,9 +8,7 @@
 #include "text/wordpiece.h"
 
 namespace qkv::text {
-namespace {
 
-// {token: id}
 Vocabulary read_vocabulary(const JsonValue& tokens, const TokenLimits& limits) {
   std::vector<Vocabulary::Entry> entries;
   tokens.for_each_member([&](const std::string& token, const JsonValue& id) {
@@ -18,6 +16,8 @@ Vocabulary read_vocabulary(const JsonValue& tokens, const TokenLimits& limits) {
   });
   return build_from(tokens, [&] { return Vocabulary(std::move(entries)); });
 }
+
+namespace {
 
 std::unique_ptr<Model> read_wordpiece(const JsonValue& stage, const TokenLimits& limits) {
   const WordPieceOptions options{
@@ -75,8 +75,7 @@ std::unique_ptr<Model> read_unigram(const JsonValue& stage, const TokenLimits& l
   const UnigramOptions options{.unknown_id = limits.id(stage["unk_id"]),
                                .byte_fallback = optional_boolean(stage, "byte_fallback", false)};
   Vocabulary vocabulary = build_from(stage["vocab"], [&] { return Vocabulary(std::move(entries)); });
-  return build_from(stage["unk_id"],
-                    [&] { return std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), options); });
+  return build_from(stage["unk_id"], [&] { return std::make_unique<Unigram>(std::move(vocabulary), scores, options); });
 }
 
 }  // namespace

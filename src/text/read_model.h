@@ -8,6 +8,9 @@
 
 namespace qkv::text {
 
+// Of {token: id}.
+Vocabulary read_vocabulary(const JsonValue& tokens, const TokenLimits& limits);
+
 // Its index is not built yet.
 std::unique_ptr<Model> read_model(const JsonValue& stage, const TokenLimits& limits);
 

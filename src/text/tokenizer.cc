@@ -9,6 +9,7 @@
 
 #include "qkv/files.h"
 #include "text/byte_alphabet.h"
+#include "text/marian_tokenizer.h"
 #include "text/words.h"
 
 namespace qkv {
@@ -100,6 +101,10 @@ class Encoder {
 Tokenizer Tokenizer::load(const std::string& path, std::int64_t vocab) {
   const io::JsonDocument document(read_file(path, kLargestFile), path);
   return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(document, vocab)));
+}
+
+Tokenizer Tokenizer::load_marian(const std::string& pieces, const std::string& vocabulary, std::int64_t vocab) {
+  return Tokenizer(std::make_shared<const Parts>(text::read_marian_tokenizer(pieces, vocabulary, vocab)));
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& name, std::int64_t vocab) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "text/best_cut.h"
+
 namespace qkv::text {
 namespace {
 
@@ -13,16 +15,18 @@ constexpr double kUnknownPenalty = 10;  // below the lowest score, as sentencepi
 
 }  // namespace
 
-Unigram::Unigram(Vocabulary vocabulary, std::vector<double> scores, const UnigramOptions& options)
+Unigram::Unigram(Vocabulary vocabulary, const std::vector<double>& scores, const UnigramOptions& options)
     : vocabulary_(std::move(vocabulary)),
-      scores_(std::move(scores)),
       unknown_(vocabulary_.find(options.unknown_id)),
       unknown_score_(0),
       byte_fallback_(options.byte_fallback) {
   if (unknown_ == nullptr) {
     throw std::invalid_argument(fmt::format("there is no token {}", options.unknown_id));
   }
-  unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
+  unknown_score_ = *std::min_element(scores.begin(), scores.end()) - kUnknownPenalty;
+  for (const Vocabulary::Entry& entry : vocabulary_.entries()) {
+    scores_.push_back(scores[static_cast<std::size_t>(entry.id)]);
+  }
 }
 
 void Unigram::build_index() {
@@ -32,44 +36,13 @@ void Unigram::build_index() {
 }
 
 void Unigram::tokenize(CharacterSpan word, std::vector<Piece>& pieces) const {
-  // The best way to cut what lies before each position: its last piece, and the sum of the scores.
-  struct Best {
-    const Vocabulary::Entry* entry = nullptr;
-    std::size_t begin = 0;
-    double score = 0;
-  };
-  std::vector<Best> best(word.size() + 1);
-  for (std::size_t at = 0; at < word.size(); ++at) {
-    const auto offer = [&](std::size_t end, const Vocabulary::Entry* entry, double score) {
-      score += best[at].score;
-      if (best[end].entry == nullptr || score > best[end].score) best[end] = {entry, at, score};
-    };
-    bool alone = false;  // whether the character itself is a piece
-    Trie::Node node = Trie::kRoot;
-    for (std::size_t end = at; end < word.size();) {
-      node = trie_.child(node, word[end++].code);
-      if (node == Trie::kNone) break;
-      if (trie_.value(node) == Trie::kNoValue) continue;
-      const Vocabulary::Entry& entry = vocabulary_.entries()[trie_.value(node)];
-      offer(end, &entry, scores_[static_cast<std::size_t>(entry.id)]);
-      if (end == at + 1) alone = true;
-    }
-    if (!alone) offer(at + 1, unknown_, unknown_score_);
-  }
-  std::vector<Piece> backwards;  // neighbouring unknown characters are one piece
-  for (std::size_t end = word.size(); end > 0; end = best[end].begin) {
-    const bool joins = best[end].entry == unknown_ && !backwards.empty() && backwards.back().entry == unknown_;
-    if (joins) {
-      backwards.back().begin = best[end].begin;
+  const auto unknown = static_cast<std::uint32_t>(unknown_ - vocabulary_.entries().data());
+  for (const CutPiece& cut : best_cut<double>(word, trie_, scores_, {unknown, unknown_score_})) {
+    const Piece piece{&vocabulary_.entries()[cut.piece], cut.begin, cut.end};
+    if (cut.piece == unknown) {
+      append_unknown(word, piece, pieces);
     } else {
-      backwards.push_back({best[end].entry, best[end].begin, end});
-    }
-  }
-  for (auto piece = backwards.rbegin(); piece != backwards.rend(); ++piece) {
-    if (piece->entry == unknown_) {
-      append_unknown(word, *piece, pieces);
-    } else {
-      pieces.push_back(*piece);
+      pieces.push_back(piece);
     }
   }
 }

@@ -17,7 +17,7 @@ struct UnigramOptions {
 class Unigram : public Model {
  public:
   // The token with id i has the score scores[i]. std::invalid_argument if the unknown id is not in the vocabulary.
-  Unigram(Vocabulary vocabulary, std::vector<double> scores, const UnigramOptions& options);
+  Unigram(Vocabulary vocabulary, const std::vector<double>& scores, const UnigramOptions& options);
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   void build_index() override;
@@ -27,7 +27,7 @@ class Unigram : public Model {
   void append_unknown(CharacterSpan word, const Piece& piece, std::vector<Piece>& pieces) const;
 
   Vocabulary vocabulary_;
-  std::vector<double> scores_;
+  std::vector<double> scores_;  // of the entries in their order
   Trie trie_;
   const Vocabulary::Entry* unknown_;
   double unknown_score_;

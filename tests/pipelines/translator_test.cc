@@ -144,6 +144,66 @@ void expect_texts(const std::string& folder, const Json& expected) {
   }
 }
 
+// A model without tokenizer.json, with Marian's own files; its vocabulary has 41 tokens, the last of them padding.
+std::string folder_of_marian(const test::TemporaryFolder& folder) {
+  const std::string path = folder / "model", files = QKV_TEST_DATA "/golden/tokenizer/marian/";
+  std::filesystem::copy(kGolden + "relu", path);
+  std::filesystem::copy(files + "source.spm", path + "/source.spm");
+  std::filesystem::copy(files + "source.spm", path + "/target.spm");
+  Json vocabulary = {{"<pad>", 40}};
+  const Json whole = Json::parse(std::ifstream(files + "vocab.json"));
+  for (const auto& [token, id] : whole.items()) {
+    if (id < 40) vocabulary[token] = id;
+  }
+  std::ofstream(path + "/vocab.json") << vocabulary;
+  return path;
+}
+
+TEST(Translator, ReadsTheTokenizerFilesOfMarian) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder_of_marian(folder), text = "the cat sat on a mat";
+  const Translator translator = Translator::load(path);
+  const auto ids = Tokenizer::load_marian(path + "/source.spm", path + "/vocab.json").encode(text).ids;
+  EXPECT_EQ(translator.tokenizer().encode(text).ids, ids);
+  EXPECT_EQ(translator.target_tokenizer().encode(text).ids, ids);
+  const Hypothesis best = translator.generate(Sources{ids}, {.max_length = 8}).at(0).at(0);
+  const Translation translation = translator.translate(std::vector{text}, {.max_length = 8}).at(0).at(0);
+  EXPECT_EQ(translation.text, translator.target_tokenizer().decode(best.tokens));
+  std::filesystem::remove(path + "/target.spm");
+  EXPECT_THROW(Translator::load(path), IoError);
+}
+
+TEST(Translator, SettingsOfMarianThatChangeIdsAreRefused) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder_of_marian(folder), file = path + "/tokenizer_config.json";
+  const auto refusal = [&](const std::string& settings) {
+    std::ofstream(file) << settings;
+    try {
+      Translator::load(path);
+    } catch (const FormatError& error) {
+      return std::string(error.what()).substr(file.size() + 2);
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(
+      refusal(R"({"source_lang": "en", "target_lang": "de", "eos_token": "</s>", "pad_token": {"content": "<pad>"},
+                        "unk_token": "<unk>", "sp_model_kwargs": {}, "separate_vocabs": false,
+                        "added_tokens_decoder": {"0": {"content": "</s>", "lstrip": false}, "40": {"content": "<pad>"}},
+                        "additional_special_tokens": null, "tokenizer_class": "MarianTokenizer"})"),
+      "accepted");
+  EXPECT_EQ(refusal(R"({"eos_token": "<eos>"})"), R"(eos_token must be "</s>"; others are not supported)");
+  EXPECT_EQ(refusal(R"({"pad_token": {"content": "x"}})"),
+            R"(pad_token.content must be "<pad>"; others are not supported)");
+  EXPECT_EQ(refusal(R"({"sp_model_kwargs": {"enable_sampling": true}})"),
+            "sp_model_kwargs must be {}; others are not supported");
+  EXPECT_EQ(refusal(R"({"separate_vocabs": true})"), "separate_vocabs must be false; others are not supported");
+  EXPECT_EQ(
+      refusal(R"({"added_tokens_decoder": {"7": {"content": "</s>"}}})"),
+      R"(added_tokens_decoder.7 is "</s>"; only </s>, <unk> and <pad> with their ids in vocab.json are supported)");
+  EXPECT_EQ(refusal(R"({"added_tokens_decoder": {"0": {"content": "</s>", "lstrip": true}}})"),
+            "added_tokens_decoder.0.lstrip must be false; others are not supported");
+}
+
 // Greedily CTranslate2 agrees; its beams end by another rule (docs/semantics.md).
 TEST(Translator, TheShippedModelIsThatOfTransformersAndGreedilyOfCTranslate2) {
   const Json expected = golden("shipped");

@@ -49,8 +49,9 @@ class QKV_API Translator {
  public:
   // `folder` holds what EncoderDecoder::load reads, generation_config.json (else config.json says how to generate), and
   // tokenizer.json, which translate() needs, with target_tokenizer.json beside it if each side of the model has a
-  // vocabulary of its own. FormatError, naming the file and the field, for what is malformed or asks
-  // for a way of generating that is not supported. `storage` as in weights.h.
+  // vocabulary of its own; without tokenizer.json Marian's source.spm, target.spm and vocab.json (target_vocab.json for
+  // the target's own), as Tokenizer::load_marian reads them. FormatError, naming the file and the field, for what is
+  // malformed or asks for a way of tokenizing or generating that is not supported. `storage` as in weights.h.
   static Translator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   // Results do not depend on the other texts or on the number of threads. A text of more tokens than the model has

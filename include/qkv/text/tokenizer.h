@@ -4,12 +4,12 @@
 //   Encoding e = tokenizer.encode("It was too tired.", {.max_length = 256});   // [CLS] it was too tired . [SEP]
 //
 // Known are: models WordPiece, BPE and Unigram; normalizers BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase,
-// StripAccents, Strip, Prepend, Replace (of a string) and Sequence; pre-tokenizers BertPreTokenizer, ByteLevel,
-// Metaspace, Whitespace, WhitespaceSplit and Sequence; post-processors TemplateProcessing, BertProcessing,
-// RobertaProcessing, ByteLevel and Sequence; decoders WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback,
-// Replace, Fuse, Strip and Sequence; added_tokens. Any other type is refused by name. `truncation` and `padding` of the
-// file are not applied: the caller gives the maximum length, and nothing is padded. A loaded tokenizer is immutable:
-// any number of threads may use it at once.
+// StripAccents, Strip, Prepend, Replace (of a string, or of " {2,}"), Precompiled and Sequence; pre-tokenizers
+// BertPreTokenizer, ByteLevel, Metaspace, Whitespace, WhitespaceSplit and Sequence; post-processors TemplateProcessing,
+// BertProcessing, RobertaProcessing, ByteLevel and Sequence; decoders WordPiece, ByteLevel, Metaspace, BPEDecoder,
+// ByteFallback, Replace, Fuse, Strip and Sequence; added_tokens. Any other type is refused by name. `truncation` and
+// `padding` of the file are not applied: the caller gives the maximum length, and nothing is padded. A loaded tokenizer
+// is immutable: any number of threads may use it at once.
 #pragma once
 
 #include <cstddef>
@@ -57,6 +57,10 @@ class QKV_API Tokenizer {
 
   // FormatError, naming the file, the field and the rule, for a file that breaks one; IoError if it cannot be read.
   static Tokenizer load(const std::string& path, std::int64_t vocab = kAnyVocab);
+  // As MarianTokenizer of transformers makes it of source.spm (or target.spm), a SentencePiece model of the unigram
+  // kind, and vocab.json, {token: id}: the same ids. Errors as load().
+  static Tokenizer load_marian(const std::string& pieces, const std::string& vocabulary,
+                               std::int64_t vocab = kAnyVocab);
   // From the text of a tokenizer.json; `name` is that of the file in messages.
   static Tokenizer parse(std::string_view json, const std::string& name, std::int64_t vocab = kAnyVocab);
 
