@@ -5,6 +5,8 @@
 
 namespace qkv::app {
 
+void add_commands(Command& program);  // all of the others
+
 void add_attend(Command& program);
 void add_bench(Command& program);
 void add_classify(Command& program);

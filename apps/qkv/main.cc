@@ -30,25 +30,9 @@ void widen_heap() {
   }
 }
 
-void add_commands(qkv::app::Command& program) {
-  using namespace qkv::app;
-  add_classify(program);
-  add_compare(program);
-  add_embed(program);
-  add_explain(program);
-  add_attend(program);
-  add_info(program);
-  add_plan(program);
-  add_bench(program);
-  add_tokenizer(program);
-  add_train(program);
-  add_translate(program);
-  add_web(program);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   widen_heap();
-  return qkv::app::run_program(argc, argv, add_commands);
+  return qkv::app::run_program(argc, argv, qkv::app::add_commands);
 }

@@ -1,0 +1,21 @@
+// The commands of the program.
+#include "commands.h"
+
+namespace qkv::app {
+
+void add_commands(Command& program) {
+  add_classify(program);
+  add_compare(program);
+  add_embed(program);
+  add_explain(program);
+  add_attend(program);
+  add_info(program);
+  add_plan(program);
+  add_bench(program);
+  add_tokenizer(program);
+  add_train(program);
+  add_translate(program);
+  add_web(program);
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,11 @@
+"""What qkv takes as an array."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Array(Protocol):
+    """An array on the CPU: of NumPy (bfloat16 by ml_dtypes), torch, JAX or anything else with ``__dlpack__``."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -1,0 +1,199 @@
+"""Texts to embeddings."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import numpy.typing
+
+from . import _qkv, similarities
+from .tokenizer import Tokenizer
+
+Vectors = numpy.typing.NDArray[numpy.float32]
+
+
+class Embedder:
+    """A folder of sentence-transformers, or of a BERT-family encoder: texts to vectors.
+
+    The same bits whatever else is in the batch, for any number of threads. ``encode`` and ``similarity`` take
+    SentenceTransformer's arguments and refuse by name what they cannot honour; ``fit``, ``transform`` and ``get_params``
+    make it a transformer of scikit-learn. Any number of threads may use it; it pickles as its folder and options.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, threads: int = 0) -> None:
+        """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
+
+        threads: 0 for the process's number. FormatError for a folder that breaks a rule of its format or asks for
+        steps that are not supported; OSError if it cannot be read.
+        """
+        self.folder = folder
+        self.threads = threads
+        self._core = _qkv._Embedder(os.fspath(folder))
+
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        output_value: str = "sentence_embedding",
+        precision: str = "float32",
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        device: str | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        *,
+        threads: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Any:
+        """The embeddings of texts, float32 [texts, dim]; of a single str [dim].
+
+        batch_size changes nothing: texts are batched by their tokens, and the bits do not depend on it. progress is
+        called with the numbers of texts done and of all. prompt, or the folder's prompt of that name, is put before each
+        text. truncate_dim keeps the first numbers; normalize_embeddings gives them length 1.
+
+        TypeError, with its index, for a text that is no str; ValueError for an argument that cannot be honoured.
+        """
+        _refuse("output_value", output_value, "sentence_embedding")
+        _refuse("precision", precision, "float32")
+        if show_progress_bar:
+            raise ValueError("encode: show_progress_bar=True is not supported; pass progress=, which is called")
+        if device not in (None, "cpu"):
+            raise ValueError(f"encode: device={device!r} is not supported; qkv computes on the CPU")
+        if batch_size < 1:
+            raise ValueError(f"encode: batch_size must be 1 or more, got {batch_size}")
+        single = isinstance(sentences, str)
+        before = self._prompt(prompt_name, prompt)
+        texts: Any = [sentences] if single else sentences
+        if before:
+            texts = [before + text if isinstance(text, str) else text for text in texts]
+        count = self.threads if threads is None else threads
+        vectors: Any = self._core.embed(texts, count, progress)
+        if truncate_dim is not None:
+            if truncate_dim < 1:
+                raise ValueError(f"encode: truncate_dim must be 1 or more, got {truncate_dim}")
+            vectors = vectors[:, :truncate_dim]
+        if normalize_embeddings:
+            vectors = similarities.normalized(vectors)
+        if single:
+            vectors = vectors[0]
+        if convert_to_tensor or not convert_to_numpy:
+            import torch
+
+            vectors = torch.from_numpy(numpy.ascontiguousarray(vectors))
+            return vectors if convert_to_tensor or single else list(vectors)
+        return vectors
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
+        """How alike the rows of two matrices are, [rows, rows], by the folder's similarity_fn_name (cosine unless set)."""
+        return similarities.all_pairs(self.similarity_fn_name, embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
+        """How alike each row is to the same row of the other matrix, [rows]."""
+        return similarities.row_by_row(self.similarity_fn_name, embeddings1, embeddings2)
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """ "cosine", "dot", "euclidean" or "manhattan", as the folder says."""
+        return self._config().get("similarity_fn_name") or "cosine"
+
+    @property
+    def max_seq_length(self) -> int:
+        """Tokens of a text that are read, special ones included; the others are cut off."""
+        return self._core.max_length()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model."""
+        return Tokenizer._of(self._core.tokenizer())
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """Numbers of an embedding."""
+        return self._core.dim()
+
+    def get_embedding_dimension(self) -> int:
+        """Numbers of an embedding."""
+        return self._core.dim()
+
+    # scikit-learn's.
+    def fit(self, X: Any = None, y: Any = None) -> Embedder:
+        """Nothing is learnt."""
+        return self
+
+    def transform(self, X: Iterable[str]) -> Vectors:
+        """The embeddings of texts."""
+        vectors: Vectors = self.encode(X)
+        return vectors
+
+    def fit_transform(self, X: Iterable[str], y: Any = None) -> Vectors:
+        """The embeddings of texts."""
+        return self.transform(X)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments that made it."""
+        return {"folder": self.folder, "threads": self.threads}
+
+    def set_params(self, **params: Any) -> Embedder:
+        """Makes it anew with other arguments."""
+        unknown = sorted(params.keys() - {"folder", "threads"})
+        if unknown:
+            raise ValueError(f"set_params: unknown {unknown}; known are folder and threads")
+        Embedder.__init__(self, **{**self.get_params(), **params})
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(one_d_array=True, two_d_array=False, string=True),
+            requires_fit=False,
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make, (self.folder, self.threads)
+
+    def __repr__(self) -> str:
+        return f"Embedder({os.fspath(self.folder)!r}, threads={self.threads})"
+
+    def _config(self) -> dict[str, Any]:
+        path = Path(self.folder) / "config_sentence_transformers.json"
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return config
+
+    # What is put before each text beside the folder's default, which the core puts there itself.
+    def _prompt(self, name: str | None, prompt: str | None) -> str:
+        if name is None and prompt is None:
+            return ""
+        config = self._config()
+        prompts = config.get("prompts") or {}
+        if prompt is None and name not in prompts:
+            raise ValueError(f"encode: prompt_name {name!r} is not one of the folder's prompts, {sorted(prompts)}")
+        wanted: str = prompts[name] if prompt is None else prompt
+        default: str = prompts.get(config.get("default_prompt_name"), "")
+        if wanted == default:
+            return ""
+        if default:
+            raise ValueError(f"encode: the folder's default prompt {default!r} cannot be replaced")
+        return wanted
+
+
+def _make(folder: str | os.PathLike[str], threads: int) -> Embedder:
+    return Embedder(folder, threads=threads)
+
+
+def _refuse(name: str, value: str, only: str) -> None:
+    if value != only:
+        raise ValueError(f"encode: {name}={value!r} is not supported, only {only!r}")

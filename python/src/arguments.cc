@@ -1,0 +1,94 @@
+// Reads numbers, texts and lists of them, strictly: a bool is no number, a text no list of characters.
+#include "arguments.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+namespace qkv::python {
+namespace {
+
+[[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view wanted) {
+  throw TypeError(fmt::format("{} must be {}, got {}", name, wanted, name_of_type(object)));
+}
+
+// A whole number as Python has it: an int, or what says that it is one by __index__.
+nb::object index_of(nb::handle object, std::string_view name) {
+  if (PyBool_Check(object.ptr()) || nb::hasattr(object, "__dlpack__") || !PyIndex_Check(object.ptr())) {
+    refuse_type(object, name, "a whole number");
+  }
+  return nb::steal(PyNumber_Index(object.ptr()));
+}
+
+}  // namespace
+
+std::string name_of_type(nb::handle object) {
+  const nb::handle type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
+  return nb::cast<std::string>(nb::str(nb::object(nb::getattr(type, "__name__"))));
+}
+
+double take_number(nb::handle object, std::string_view name) {
+  if (PyFloat_Check(object.ptr())) return PyFloat_AsDouble(object.ptr());
+  const bool is_number = !PyBool_Check(object.ptr()) && !PyComplex_Check(object.ptr()) &&
+                         !nb::hasattr(object, "__dlpack__") &&
+                         (PyIndex_Check(object.ptr()) || nb::hasattr(object, "__float__"));
+  if (!is_number) refuse_type(object, name, "a number");
+  const double value = PyFloat_AsDouble(object.ptr());
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return value;
+}
+
+std::int64_t take_whole(nb::handle object, std::string_view name) {
+  const nb::object number = index_of(object, name);
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0) throw std::invalid_argument(fmt::format("{} must be a number of at most 63 bits", name));
+  return value;
+}
+
+std::uint64_t take_seed(nb::handle object, std::string_view name) {
+  const nb::object number = index_of(object, name);
+  const unsigned long long value = PyLong_AsUnsignedLongLong(number.ptr());
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    throw std::invalid_argument(fmt::format("{} must be a number from 0 to 2^64 - 1", name));
+  }
+  return value;
+}
+
+bool take_flag(nb::handle object, std::string_view name) {
+  if (!PyBool_Check(object.ptr())) refuse_type(object, name, "True or False");
+  return object.ptr() == Py_True;
+}
+
+std::string take_text(nb::handle object, std::string_view name) {
+  if (!PyUnicode_Check(object.ptr())) refuse_type(object, name, "a str");
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
+  if (text == nullptr) {
+    PyErr_Clear();
+    throw std::invalid_argument(fmt::format("{} holds a lone surrogate, which is no character", name));
+  }
+  return {text, static_cast<std::size_t>(size)};
+}
+
+std::vector<std::int64_t> take_whole_numbers(nb::handle object, std::string_view name) {
+  if (PyUnicode_Check(object.ptr()) || !nb::hasattr(object, "__iter__")) refuse_type(object, name, "whole numbers");
+  std::vector<std::int64_t> numbers;
+  for (nb::handle item : nb::iter(object)) {
+    numbers.push_back(take_whole(item, fmt::format("{}[{}]", name, numbers.size())));
+  }
+  return numbers;
+}
+
+std::vector<std::string> take_texts(nb::handle object, std::string_view name) {
+  if (PyUnicode_Check(object.ptr()) || PyBytes_Check(object.ptr()) || !nb::hasattr(object, "__iter__")) {
+    refuse_type(object, name, "a list of str");
+  }
+  std::vector<std::string> texts;
+  for (nb::handle item : nb::iter(object)) {
+    texts.push_back(take_text(item, fmt::format("{}[{}]", name, texts.size())));
+  }
+  return texts;
+}
+
+}  // namespace qkv::python

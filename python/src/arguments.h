@@ -1,0 +1,48 @@
+// Arguments of Python as values of C++: what does not fit is a TypeError that names the argument.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace qkv::python {
+
+namespace nb = nanobind;
+
+// Becomes Python's TypeError.
+struct TypeError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// "float", "list": how messages name what was given.
+std::string name_of_type(nb::handle object);
+
+double take_number(nb::handle object, std::string_view name);
+std::int64_t take_whole(nb::handle object, std::string_view name);
+std::uint64_t take_seed(nb::handle object, std::string_view name);
+bool take_flag(nb::handle object, std::string_view name);
+std::string take_text(nb::handle object, std::string_view name);
+std::vector<std::int64_t> take_whole_numbers(nb::handle object, std::string_view name);
+// A list or another iterable of str; the message has the index of one that is none.
+std::vector<std::string> take_texts(nb::handle object, std::string_view name);
+
+// One of a few names; ValueError lists them.
+template <class Choice>
+Choice take_choice(nb::handle object, std::string_view name,
+                   std::initializer_list<std::pair<std::string_view, Choice>> choices) {
+  const std::string given = take_text(object, name);
+  std::string names;
+  for (const auto& [known, choice] : choices) {
+    if (known == given) return choice;
+    names += (names.empty() ? "\"" : ", \"") + std::string(known) + "\"";
+  }
+  throw std::invalid_argument(std::string(name) + " must be one of " + names + ", got \"" + given + "\"");
+}
+
+}  // namespace qkv::python

@@ -1,0 +1,224 @@
+// Imports arrays through DLPack; bf16 of NumPy, which DLPack refuses, as 16-bit integers of the same memory.
+#include "arrays.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+
+namespace qkv::python {
+namespace {
+
+constexpr int kCpu = 1;  // DLPack's kDLCPU
+
+std::string module_of(nb::handle type) {
+  const nb::object module = nb::getattr(type, "__module__", nb::none());
+  return nb::isinstance<nb::str>(module) ? nb::cast<std::string>(module) : std::string();
+}
+
+bool is_masked(nb::handle type) {
+  const nb::object modules = nb::module_::import_("sys").attr("modules");
+  const nb::object masked = modules.attr("get")("numpy.ma");
+  return !masked.is_none() && PyObject_IsSubclass(type.ptr(), nb::object(masked.attr("MaskedArray")).ptr()) == 1;
+}
+
+// Of a type, not set where it is no type of arrays; whether subclasses count is the type's own affair.
+std::optional<Kind> kind_of_type(nb::handle type) {
+  if (!nb::hasattr(type, "__dlpack__") || is_masked(type)) return std::nullopt;
+  for (nb::handle base : nb::cast<nb::tuple>(nb::object(type.attr("__mro__")))) {
+    const std::string module = module_of(base);
+    const std::string_view package = std::string_view(module).substr(0, module.find('.'));
+    if (package == "numpy") return Kind::numpy;
+    if (package == "torch") return Kind::torch;
+    if (package == "jax" || package == "jaxlib") return Kind::jax;
+  }
+  return Kind::other;
+}
+
+// Types are few and live long: what is known of one is kept, and the type with it.
+std::optional<Kind> kind_of(nb::handle object) {
+  static auto& known = *new std::unordered_map<PyObject*, std::optional<Kind>>();
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
+  if (const auto found = known.find(type); found != known.end()) return found->second;
+  const std::optional<Kind> kind = kind_of_type(type);
+  if (kind) {
+    Py_INCREF(type);
+    known.emplace(type, kind);
+  }
+  return kind;
+}
+
+std::optional<Dtype> dtype_of_dlpack(nb::dlpack::dtype type) {
+  if (type.lanes != 1) return std::nullopt;
+  const auto sized = [&](std::initializer_list<std::pair<int, Dtype>> choices) -> std::optional<Dtype> {
+    for (const auto& [bits, dtype] : choices) {
+      if (bits == type.bits) return dtype;
+    }
+    return std::nullopt;
+  };
+  switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
+    case nb::dlpack::dtype_code::Float: return sized({{32, Dtype::f32}, {64, Dtype::f64}, {16, Dtype::f16}});
+    case nb::dlpack::dtype_code::Bfloat: return sized({{16, Dtype::bf16}});
+    case nb::dlpack::dtype_code::Bool: return sized({{8, Dtype::boolean}});
+    case nb::dlpack::dtype_code::Int:
+      return sized({{8, Dtype::i8}, {16, Dtype::i16}, {32, Dtype::i32}, {64, Dtype::i64}});
+    case nb::dlpack::dtype_code::UInt:
+      return sized({{8, Dtype::u8}, {16, Dtype::u16}, {32, Dtype::u32}, {64, Dtype::u64}});
+    default: return std::nullopt;
+  }
+}
+
+nb::dlpack::dtype dlpack_of(Dtype dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const Code code = dtype == Dtype::bf16      ? Code::Bfloat
+                    : is_floating(dtype)      ? Code::Float
+                    : dtype == Dtype::boolean ? Code::Bool
+                    : name_of(dtype)[0] == 'i' ? Code::Int
+                                               : Code::UInt;
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
+}
+
+// What Python says of an object: its dtype, else its type.
+std::string described(nb::handle object) {
+  const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
+  const std::string name = nb::cast<std::string>(nb::str(nb::object(nb::getattr(type, "__name__"))));
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  return dtype.is_none() ? name : fmt::format("{} of {}", name, nb::cast<std::string>(nb::str(dtype)));
+}
+
+bool is_bfloat16(nb::handle object) {
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  return !dtype.is_none() && nb::cast<std::string>(nb::str(dtype)) == "bfloat16";
+}
+
+bool is_elsewhere(nb::handle object) {
+  try {
+    const nb::object device = nb::getattr(object, "__dlpack_device__", nb::none());
+    return !device.is_none() && nb::cast<int>(nb::object(device()[0])) != kCpu;
+  } catch (const std::exception&) {  // it does not say where it is
+    return false;
+  }
+}
+
+[[noreturn]] void refuse_object(nb::handle object, std::string_view name) {
+  if (is_elsewhere(object)) throw TypeError(fmt::format("{} is on another device; move it to the CPU first", name));
+  throw TypeError(
+      fmt::format("{} must be an array of NumPy, or one with __dlpack__ on the CPU, of native floats, integers or bools; "
+                  "got {}",
+                  name, described(object)));
+}
+
+// The kind of an array that may be imported as it is.
+Kind require_array(nb::handle object, std::string_view name) {
+  const std::optional<Kind> kind = kind_of(object);
+  if (!kind) {
+    if (nb::hasattr(object, "mask") && nb::hasattr(object, "__dlpack__")) {
+      throw TypeError(fmt::format("{} is a masked array; pass its data, and the mask as qkv.boolean()", name));
+    }
+    refuse_object(object, name);
+  }
+  if (*kind == Kind::torch) {
+    if (nb::cast<bool>(object.attr("requires_grad"))) {
+      throw TypeError(
+          fmt::format("{} requires grad, which would be lost here; detach() it", name));
+    }
+    if (nb::cast<bool>(object.attr("is_sparse")) || nb::cast<bool>(object.attr("is_neg")())) {
+      throw TypeError(fmt::format("{} is a sparse or lazily negated tensor; make it dense", name));
+    }
+  }
+  return *kind;
+}
+
+template <class View, class Imported>
+View view_of(const Imported& array, Dtype dtype) {
+  const auto rank = array.ndim();
+  const Dims shape(std::span(array.shape_ptr(), rank)), strides(std::span(array.stride_ptr(), rank));
+  auto* data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
+  return {data, dtype, shape, strides};
+}
+
+// Imports the object, or for bf16 of NumPy the same memory as integers.
+template <class View, class Imported>
+bool import(nb::handle object, Kind kind, Imported& owner, View& view) {
+  std::optional<Dtype> dtype;
+  if (nb::try_cast(object, owner, false)) {
+    dtype = dtype_of_dlpack(owner.dtype());
+  } else if (kind == Kind::numpy && is_bfloat16(object)) {
+    if (!nb::try_cast(nb::object(object.attr("view")("uint16")), owner, false)) return false;
+    dtype = Dtype::bf16;
+  }
+  if (!dtype || owner.device_type() != kCpu) return false;
+  view = view_of<View>(owner, *dtype);
+  return true;
+}
+
+Array take_one_of(nb::handle object, std::string_view name, bool (*fits)(Dtype), const char* wanted) {
+  Array array = take_array(object, name);
+  if (!fits(array.view.dtype())) {
+    throw TypeError(fmt::format("{} must be {}, got {}", name, wanted, described(object)));
+  }
+  return array;
+}
+
+}  // namespace
+
+Array take_array(nb::handle object, std::string_view name) {
+  Array array{.kind = require_array(object, name)};
+  if (!import(object, array.kind, array.owner, array.view)) refuse_object(object, name);
+  return array;
+}
+
+Array take_floats(nb::handle object, std::string_view name) {
+  return take_one_of(object, name, is_floating, "float32, float64, bfloat16 or float16");
+}
+
+Array take_integers(nb::handle object, std::string_view name) {
+  return take_one_of(
+      object, name, [](Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64; }, "int32 or int64");
+}
+
+Array take_booleans(nb::handle object, std::string_view name) {
+  return take_one_of(
+      object, name, [](Dtype dtype) { return dtype == Dtype::boolean || dtype == Dtype::u8; }, "bool or uint8");
+}
+
+WritableArray take_writable(nb::handle object, std::string_view name) {
+  const Kind kind = require_array(object, name);
+  WritableArray array;
+  if (import(object, kind, array.owner, array.view)) return array;
+  take_array(object, name);  // what is no array at all is refused as such
+  throw std::invalid_argument(fmt::format("{} is read-only", name));
+}
+
+nb::object give_array(Tensor tensor, Kind kind) {
+  const Dtype dtype = tensor.dtype();
+  std::size_t shape[kMaxRank];
+  for (int i = 0; i < tensor.rank(); ++i) shape[i] = static_cast<std::size_t>(tensor.size(i));
+  const auto rank = static_cast<std::size_t>(tensor.rank());
+  auto kept = std::make_unique<Tensor>(std::move(tensor));
+  void* data = MutableTensorView(*kept).bytes();
+  const nb::capsule owner(kept.release(), [](void* object) noexcept { delete static_cast<Tensor*>(object); });
+  const auto as = [&]<class Framework>(Framework, nb::dlpack::dtype type) {
+    return nb::cast(nb::ndarray<Framework>(data, rank, shape, owner, nullptr, type));
+  };
+  switch (kind) {
+    case Kind::numpy:
+      if (dtype == Dtype::bf16) {
+        return as(nb::numpy(), dlpack_of(Dtype::u16)).attr("view")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
+      }
+      return as(nb::numpy(), dlpack_of(dtype));
+    case Kind::torch: return as(nb::pytorch(), dlpack_of(dtype));
+    case Kind::jax: return as(nb::jax(), dlpack_of(dtype));
+    case Kind::other: return as(nb::array_api(), dlpack_of(dtype));
+  }
+  return nb::none();
+}
+
+}  // namespace qkv::python

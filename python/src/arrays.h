@@ -1,0 +1,41 @@
+// Arrays of Python as views without a copy, and results as arrays of the kind that the caller uses.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <string_view>
+
+#include "qkv/tensor.h"
+
+namespace qkv::python {
+
+namespace nb = nanobind;
+
+// Whose arrays a caller passes, and gets back.
+enum class Kind { numpy, torch, jax, other };
+
+// A view, and what keeps its elements alive.
+struct Array {
+  Kind kind = Kind::numpy;
+  TensorView view{};
+  nb::ndarray<nb::ro> owner{};
+};
+struct WritableArray {
+  MutableTensorView view{};
+  nb::ndarray<> owner{};
+};
+
+// TypeError, naming the argument, for anything but an array on the CPU of a type that qkv has.
+Array take_array(nb::handle object, std::string_view name);
+// Of f32, f64, bf16 or f16; of i32 or i64; of bool or u8. TypeError for others.
+Array take_floats(nb::handle object, std::string_view name);
+Array take_integers(nb::handle object, std::string_view name);
+Array take_booleans(nb::handle object, std::string_view name);
+// ValueError for an array that is read-only.
+WritableArray take_writable(nb::handle object, std::string_view name);
+
+// The tensor as an array of this kind, which owns it: no copy.
+nb::object give_array(Tensor tensor, Kind kind);
+
+}  // namespace qkv::python

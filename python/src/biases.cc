@@ -1,0 +1,109 @@
+// bias(), alibi(), tables of relative positions and `+`; scores with parameters.
+#include <nanobind/stl/string.h>
+
+#include "arguments.h"
+#include "values.h"
+
+namespace qkv::python {
+namespace {
+
+BiasValue bias(nb::handle values) {
+  Array array = take_floats(values, "values");
+  return {Bias::view(array.view), {array}, "qkv.bias(...)"};
+}
+
+BiasValue alibi(nb::handle slopes) {
+  Array array = take_floats(slopes, "slopes");
+  return {Bias::alibi(array.view), {array}, "qkv.alibi(...)"};
+}
+
+template <class Make>
+BiasValue table(nb::handle values, const char* name, const Make& make) {
+  Array array = take_floats(values, "table");
+  return {Bias::table(make(array.view)), {array}, std::string("qkv.") + name + "(...)"};
+}
+
+BiasValue t5(nb::handle values, nb::handle bidirectional, nb::handle max_distance) {
+  const RelativeTable::T5Buckets buckets{.bidirectional = take_flag(bidirectional, "bidirectional"),
+                                         .max_distance = take_whole(max_distance, "max_distance")};
+  return table(values, "t5", [&](const TensorView& view) { return RelativeTable::t5(view, buckets); });
+}
+
+BiasValue swin(nb::handle values, nb::handle height, nb::handle width) {
+  const std::int64_t rows = take_whole(height, "height"), columns = take_whole(width, "width");
+  return table(values, "swin", [&](const TensorView& view) { return RelativeTable::swin(view, rows, columns); });
+}
+
+BiasValue sum(const BiasValue& a, const BiasValue& b) {
+  BiasValue joined{a.value + b.value, a.arrays, a.text + " + " + b.text};
+  joined.arrays.insert(joined.arrays.end(), b.arrays.begin(), b.arrays.end());
+  return joined;
+}
+
+}  // namespace
+
+void bind_biases(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<BiasValue>(module, "Bias",
+                        "What is added to the logits after scale and soft cap; biases combine by ``+``: at most four "
+                        "arrays and four tables.\n\nMade by :func:`bias`, :func:`alibi`, :func:`t5`, :func:`clipped`, "
+                        ":func:`shaw` and :func:`swin`. A bias keeps its arrays alive.")
+      .def("__add__", &sum, "other"_a, nb::is_operator())
+      .def("__repr__", [](const BiasValue& bias) { return bias.text; });
+
+  module.def("bias", &bias, "values"_a, nb::sig("def bias(values: Array) -> Bias"),
+             "An array that is added: float32 (float64 for float64 inputs), broadcastable to [batch, heads, q_len, "
+             "k_len]. It follows IEEE arithmetic; to hide a key, use a mask.");
+  module.def("alibi", &alibi, "slopes"_a, nb::sig("def alibi(slopes: Array) -> Bias"),
+             "``-slope * |p - j|``; slopes: float32 [heads] or [batch, heads] (Press et al., 2021).");
+  module.def("t5", &t5, "table"_a, "bidirectional"_a = true, "max_distance"_a = 128,
+             nb::sig("def t5(table: Array, bidirectional: bool = True, max_distance: int = 128) -> Bias"),
+             "T5's relative positions: the number of the head and of the bucket of ``j - p``; table [buckets, heads] "
+             "(Raffel et al., 2020).");
+  module.def("clipped", [](nb::handle values) { return table(values, "clipped", &RelativeTable::clipped); }, "table"_a,
+             nb::sig("def clipped(table: Array) -> Bias"),
+             "Relative positions up to a distance n: bucket ``clamp(j - p, -n, n) + n``; table [2 n + 1, heads].");
+  module.def("shaw", [](nb::handle values) { return table(values, "shaw", &RelativeTable::shaw); }, "table"_a,
+             nb::sig("def shaw(table: Array) -> Bias"),
+             "``scale * (q . table[bucket])`` with the buckets of :func:`clipped`; table [2 n + 1, head_dim] (Shaw et "
+             "al., 2018).");
+  module.def("swin", &swin, "table"_a, "height"_a, "width"_a,
+             nb::sig("def swin(table: Array, height: int, width: int) -> Bias"),
+             "Relative places in a window of height x width cells; table [(2 height - 1) (2 width - 1), heads] (Liu et "
+             "al., 2021).");
+}
+
+void bind_scores(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<ScoreValue>(module, "Score",
+                         "How a query and a key become one number. Made by :func:`additive`, :func:`concat` and "
+                         ":func:`bilinear`; \"scaled_dot\" and \"dot\" are names.")
+      .def("__repr__", [](const ScoreValue& score) { return score.text; });
+  module.def(
+      "additive",
+      [](nb::handle w_query, nb::handle w_key, nb::handle v) {
+        const Array a = take_floats(w_query, "w_query"), b = take_floats(w_key, "w_key"), c = take_floats(v, "v");
+        return ScoreValue{Score::additive(a.view, b.view, c.view), {a, b, c}, "qkv.additive(...)"};
+      },
+      "w_query"_a, "w_key"_a, "v"_a, nb::sig("def additive(w_query: Array, w_key: Array, v: Array) -> Score"),
+      "``v . tanh(w_query q + w_key k)``: w_query [hidden, query size], w_key [hidden, key size], v [hidden] (Bahdanau "
+      "et al., 2014). Default scale 1.");
+  module.def(
+      "concat",
+      [](nb::handle w, nb::handle v) {
+        const Array a = take_floats(w, "w"), b = take_floats(v, "v");
+        return ScoreValue{Score::concat(a.view, b.view), {a, b}, "qkv.concat(...)"};
+      },
+      "w"_a, "v"_a, nb::sig("def concat(w: Array, v: Array) -> Score"),
+      "``v . tanh(w [q; k])``: w [hidden, query size + key size], v [hidden] (Luong et al., 2015). Default scale 1.");
+  module.def(
+      "bilinear",
+      [](nb::handle w) {
+        const Array a = take_floats(w, "w");
+        return ScoreValue{Score::bilinear(a.view), {a}, "qkv.bilinear(...)"};
+      },
+      "w"_a, nb::sig("def bilinear(w: Array) -> Score"),
+      "``q^T w k``: w [query size, key size] (Luong et al., 2015). Default scale 1.");
+}
+
+}  // namespace qkv::python

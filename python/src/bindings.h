@@ -1,0 +1,20 @@
+// What module.cc puts together: one function per file.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace qkv::python {
+
+namespace nb = nanobind;
+
+void bind_errors(nb::module_& module);
+void bind_attention(nb::module_& module);
+void bind_derivatives(nb::module_& module);
+void bind_plan(nb::module_& module);
+void bind_cache(nb::module_& module);
+void bind_tokenizer(nb::module_& module);
+void bind_embedder(nb::module_& module);
+void bind_translator(nb::module_& module);
+void bind_process(nb::module_& module);
+
+}  // namespace qkv::python

@@ -1,0 +1,91 @@
+// KeyValueCache: the keys and values of the tokens seen so far.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "arguments.h"
+#include "bindings.h"
+#include "calls.h"
+#include "extras.h"
+#include "qkv/attention/key_value_cache.h"
+
+namespace qkv::python {
+namespace {
+
+using namespace nb::literals;
+
+Dtype take_dtype(nb::handle object) {
+  return take_choice<Dtype>(
+      object, "dtype",
+      {{"float32", Dtype::f32}, {"float64", Dtype::f64}, {"bfloat16", Dtype::bf16}, {"float16", Dtype::f16}});
+}
+
+void make_cache(KeyValueCache* place, nb::handle batch, nb::handle kv_heads, nb::handle head_dim, nb::handle value_dim,
+                nb::handle dtype, nb::handle page_rows) {
+  new (place) KeyValueCache({.batch = take_whole(batch, "batch"),
+                             .kv_heads = take_whole(kv_heads, "kv_heads"),
+                             .head_dim = take_whole(head_dim, "head_dim"),
+                             .value_dim = value_dim.is_none() ? 0 : take_whole(value_dim, "value_dim"),
+                             .dtype = take_dtype(dtype),
+                             .page_rows = take_whole(page_rows, "page_rows")});
+}
+
+void append(KeyValueCache& cache, nb::handle key, nb::handle value, nb::handle offsets) {
+  const Array k = take_floats(key, "key"), v = take_floats(value, "value");
+  if (offsets.is_none()) return cache.append(k.view, v.view);
+  cache.append(k.view, v.view, take_integers(offsets, "offsets").view);
+}
+
+nb::object attend(const KeyValueCache& cache, nb::handle query, const nb::kwargs& keywords) {
+  const Array q = take_floats(query, "query");
+  const CallOptions call =
+      take_options("KeyValueCache.attention", keywords, [](std::string_view, nb::handle) { return false; });
+  if (call.options.block_table || call.options.offsets_key) {
+    throw std::invalid_argument("KeyValueCache.attention: the cache has its own block_table and offsets_key");
+  }
+  Dims shape = q.view.shape();
+  if (!shape.empty()) shape[shape.size() - 1] = cache.values().size(-1);
+  Tensor out = Tensor::uninitialized(shape, q.view.dtype());
+  run_released(0, [&](const std::stop_token&) { attention(q.view, cache, out, call.options); });
+  return give_array(std::move(out), q.kind);
+}
+
+}  // namespace
+
+void bind_cache(nb::module_& module) {
+  nb::class_<KeyValueCache>(module, "KeyValueCache",
+                            R"(The keys and values of the tokens that a batch of sequences has seen so far.
+
+Not for use by several threads at once while it changes.
+
+>>> import numpy, qkv
+>>> cache = qkv.KeyValueCache(batch=1, kv_heads=1, head_dim=2)
+>>> cache.append(numpy.zeros((1, 1, 3, 2), "f"), numpy.ones((1, 1, 3, 2), "f"))
+>>> cache.lengths()
+array([3], dtype=int32)
+>>> cache.attention(numpy.zeros((1, 1, 1, 2), "f"))
+array([[[[1., 1.]]]], dtype=float32)
+)")
+      .def("__init__", &make_cache, nb::kw_only(), "batch"_a = 1, "kv_heads"_a = 1, "head_dim"_a = 64,
+           "value_dim"_a = nb::none(), "dtype"_a = "float32", "page_rows"_a = 16,
+           nb::sig("def __init__(self, *, batch: int = 1, kv_heads: int = 1, head_dim: int = 64, value_dim: int | None "
+                   "= None, dtype: typing.Literal['float32', 'float64', 'bfloat16', 'float16'] = 'float32', page_rows: "
+                   "int = 16) -> None"))
+      .def("append", &append, "key"_a, "value"_a, "offsets"_a = nb::none(),
+           nb::sig("def append(self, key: Array, value: Array, offsets: Array | None = None) -> None"),
+           "Appends rows: key [batch, kv_heads, new, head_dim], value alike. With offsets packed: key [tokens, kv_heads, "
+           "head_dim]; sequence b gets the rows offsets[b] <= row < offsets[b + 1].")
+      .def("reorder",
+           [](KeyValueCache& cache, nb::handle parents) { cache.reorder(take_whole_numbers(parents, "parents")); },
+           "parents"_a, nb::sig("def reorder(self, parents: collections.abc.Sequence[int]) -> None"),
+           "Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.")
+      .def("lengths", [](const KeyValueCache& cache) { return give_array(Tensor::copy(cache.lengths()), Kind::numpy); },
+           nb::sig("def lengths(self) -> numpy.typing.NDArray[numpy.int32]"), "Cached keys of each sequence (a copy).")
+      .def("attention", &attend, "query"_a, "keywords"_a,
+           nb::sig("def attention(self, query: Array, *, " QKV_CALL_KEYWORDS ") -> typing.Any"),
+           "attention() with everything that is cached, the keys of the queries' own tokens included: query [batch, "
+           "heads, q_len, head_dim], or packed with offsets_query. Query i has position length - q_len + i.");
+}
+
+}  // namespace qkv::python

@@ -1,0 +1,104 @@
+// Reads the keywords of a call by name.
+#include "call_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "arguments.h"
+#include "values.h"
+
+namespace qkv::python {
+namespace {
+
+template <class Value>
+const Kept<Value>& take_value(nb::handle object, std::string_view name, std::string_view wanted) {
+  if (!nb::isinstance<Kept<Value>>(object)) {
+    throw TypeError(fmt::format("{} must be {}, got {}", name, wanted, name_of_type(object)));
+  }
+  return *nb::inst_ptr<Kept<Value>>(object);
+}
+
+// Whether a keyword is one of the common ones, which is then set.
+bool take_option(CallOptions& call, std::string_view key, nb::handle value) {
+  AttentionOptions& options = call.options;
+  const auto keep = [&](const auto& kept) {
+    call.arrays.insert(call.arrays.end(), kept.arrays.begin(), kept.arrays.end());
+    return kept.value;
+  };
+  const auto view = [&](Array array) {
+    call.arrays.push_back(array);
+    return array.view;
+  };
+  if (key == "mask") {
+    options.mask = keep(take_value<Mask>(value, key, "a mask such as qkv.causal() or qkv.boolean(array)"));
+  } else if (key == "bias") {
+    options.bias = keep(take_value<Bias>(value, key, "a bias such as qkv.bias(array) or qkv.alibi(slopes)"));
+  } else if (key == "scale") {
+    options.scale = take_number(value, key);
+  } else if (key == "soft_cap") {
+    options.soft_cap = take_number(value, key);
+  } else if (key == "score") {
+    if (PyUnicode_Check(value.ptr())) {
+      options.score = take_choice<Score>(value, key, {{"scaled_dot", Score::scaled_dot()}, {"dot", Score::dot()}});
+    } else {
+      options.score = keep(take_value<Score>(value, key, "\"scaled_dot\", \"dot\" or a score such as qkv.bilinear(w)"));
+    }
+  } else if (key == "dropout") {
+    options.dropout.p = take_number(value, key);
+  } else if (key == "seed") {
+    options.dropout.seed = take_seed(value, key);
+    call.has_seed = true;
+  } else if (key == "sinks") {
+    options.sinks = view(take_floats(value, key));
+  } else if (key == "offsets_query") {
+    options.offsets_query = view(take_integers(value, key));
+  } else if (key == "offsets_key") {
+    options.offsets_key = view(take_integers(value, key));
+  } else if (key == "block_table") {
+    options.block_table = view(take_integers(value, key));
+  } else if (key == "precision") {
+    options.precision =
+        take_choice<Precision>(value, key, {{"exact", Precision::exact}, {"reduced", Precision::reduced}});
+  } else if (key == "threads") {
+    options.threads = static_cast<int>(std::clamp<std::int64_t>(take_whole(value, key), -1, std::int64_t{1} << 30));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// None is the default of these.
+bool may_be_none(std::string_view key) {
+  constexpr std::string_view kNames[] = {"mask",  "bias",          "scale",       "seed",
+                                         "sinks", "offsets_query", "offsets_key", "block_table"};
+  return std::find(std::begin(kNames), std::end(kNames), key) != std::end(kNames);
+}
+
+}  // namespace
+
+CallOptions take_options(const char* function, const nb::kwargs& keywords,
+                         const std::function<bool(std::string_view, nb::handle)>& own) {
+  CallOptions call{.options = {.score = Score::scaled_dot()}};
+  for (const auto& [key, value] : keywords) {
+    const std::string name = take_text(key, "a keyword");
+    if (own(name, value)) continue;
+    if (value.is_none() && may_be_none(name)) continue;
+    if (take_option(call, name, value)) continue;
+    throw TypeError(fmt::format("{}() got an unexpected keyword argument '{}'", function, name));
+  }
+  if (call.options.dropout.p != 0 && !call.has_seed) {
+    throw std::invalid_argument(fmt::format("{}: dropout needs a seed", function));
+  }
+  return call;
+}
+
+double most_operations(const TensorView& query, const TensorView& key) {
+  if (query.rank() < 2 || key.rank() < 2) return 0;
+  const auto queries = static_cast<double>(query.element_count());
+  const auto keys = static_cast<double>(key.rank() == 4 ? std::max(key.size(0) * key.size(1), key.size(2))
+                                                        : std::max(key.size(0), key.size(1)));
+  return 4 * queries * keys;
+}
+
+}  // namespace qkv::python

@@ -1,0 +1,72 @@
+// The helper thread of a long call, and the wait for it that looks for signals.
+#include "calls.h"
+
+#include <nanobind/nanobind.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "qkv/error.h"
+
+namespace qkv::python {
+namespace {
+
+namespace nb = nanobind;
+
+bool on_main_thread() {
+  const nb::module_ threading = nb::module_::import_("threading");
+  return threading.attr("main_thread")().is(threading.attr("current_thread")());
+}
+
+void run_watched(const std::function<void(std::stop_token)>& work) {
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool done = false;
+  std::exception_ptr failure;
+  std::stop_source stop;
+  std::optional<nb::python_error> raised;
+  {
+    const nb::gil_scoped_release released;
+    std::thread thread([&] {
+      try {
+        work(stop.get_token());
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      const std::lock_guard lock(mutex);
+      done = true;
+      ended.notify_one();
+    });
+    std::unique_lock lock(mutex);
+    while (!ended.wait_for(lock, std::chrono::milliseconds(20), [&] { return done; })) {
+      if (stop.stop_requested()) continue;
+      lock.unlock();
+      {
+        const nb::gil_scoped_acquire acquired;
+        if (PyErr_CheckSignals() != 0) {
+          raised.emplace();
+          stop.request_stop();
+        }
+      }
+      lock.lock();
+    }
+    lock.unlock();
+    thread.join();
+  }
+  if (raised) throw std::move(*raised);
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+void run_released(double operations, const std::function<void(std::stop_token)>& work) {
+  if (operations >= kLongOperations && on_main_thread()) return run_watched(work);
+  const nb::gil_scoped_release released;
+  work({});
+}
+
+}  // namespace qkv::python

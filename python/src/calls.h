@@ -1,0 +1,16 @@
+// Runs the library's work without the interpreter's lock, and lets Ctrl-C through.
+#pragma once
+
+#include <functional>
+#include <stop_token>
+
+namespace qkv::python {
+
+// More work than this is worth a thread that the caller watches over: 50 ms of a slow core.
+inline constexpr double kLongOperations = 2e8;
+
+// Runs `work` with the lock released. Where it is long and this is the main thread, the only one whose signals Python
+// hears, on a thread of its own: a signal whose handler raises stops it, and the exception is the handler's.
+void run_released(double operations, const std::function<void(std::stop_token)>& work);
+
+}  // namespace qkv::python

@@ -1,0 +1,67 @@
+// The Embedder under qkv.Embedder: texts to a matrix of embeddings.
+#include "qkv/models/embedder.h"
+
+#include <span>
+
+#include "arguments.h"
+#include "arrays.h"
+#include "bindings.h"
+#include "calls.h"
+
+namespace qkv::python {
+namespace {
+
+using namespace nb::literals;
+
+// Of the products with the weights of a text's layers, at about four bytes a token.
+double operations_of(const Embedder& embedder, std::span<const std::string> texts) {
+  const BertConfig& config = embedder.model().config();
+  const auto dim = static_cast<double>(config.model_dim), ff = static_cast<double>(config.ff_dim);
+  double tokens = 0;
+  for (const std::string& text : texts) {
+    tokens += std::min(static_cast<double>(text.size()) / 4 + 2, static_cast<double>(embedder.max_length()));
+  }
+  return 2 * tokens * static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ff);
+}
+
+// With `progress` in pieces, after each of which it is told how many texts are done.
+nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads, nb::handle progress) {
+  const std::vector<std::string> all = take_texts(texts, "texts");
+  const int count = static_cast<int>(take_whole(threads, "threads"));
+  constexpr double kPieceOperations = 20 * kLongOperations;
+  Tensor out = Tensor::uninitialized({static_cast<std::int64_t>(all.size()), embedder.dim()});
+  for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
+    double operations = 0;
+    while (end < all.size() && (progress.is_none() || operations < kPieceOperations)) {
+      operations += operations_of(embedder, std::span(all).subspan(end++, 1));
+    }
+    run_released(operations, [&](const std::stop_token& stop) {
+      const Tensor piece = embedder.embed(std::span(all).subspan(begin, end - begin), {.threads = count, .stop = stop});
+      convert(piece, MutableTensorView(out).slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)));
+    });
+    if (!progress.is_none()) progress(end, all.size());
+  }
+  return give_array(std::move(out), Kind::numpy);
+}
+
+}  // namespace
+
+void bind_embedder(nb::module_& module) {
+  nb::class_<Embedder>(module, "_Embedder")
+      .def("__init__",
+           [](Embedder* place, nb::handle folder) {
+             const std::string path = take_text(folder, "folder");
+             const nb::gil_scoped_release released;
+             new (place) Embedder(Embedder::load(path));
+           },
+           "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+      .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a.none(),
+           nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int, progress: "
+                   "collections.abc.Callable[[int, int], object] | None) -> numpy.typing.NDArray[numpy.float32]"))
+      .def("tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); },
+           nb::sig("def tokenizer(self) -> _Tokenizer"))
+      .def("dim", [](const Embedder& embedder) { return embedder.dim(); })
+      .def("max_length", [](const Embedder& embedder) { return embedder.max_length(); });
+}
+
+}  // namespace qkv::python

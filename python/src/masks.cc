@@ -1,0 +1,119 @@
+// causal(), window(), lengths() ... and `&`.
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <utility>
+
+#include "arguments.h"
+#include "values.h"
+
+namespace qkv::python {
+namespace {
+
+std::string align_text(Align align) { return align == Align::top_left ? "\"top-left\"" : "\"bottom-right\""; }
+
+std::optional<Align> take_optional_align(nb::handle object) {
+  if (object.is_none()) return std::nullopt;
+  return take_align(object);
+}
+
+MaskValue causal(nb::handle align) {
+  const Align chosen = take_align(align);
+  return {Mask::causal(chosen), {}, fmt::format("qkv.causal({})", align_text(chosen))};
+}
+
+MaskValue window(nb::handle left, nb::handle right, nb::handle align) {
+  const std::int64_t before = take_whole(left, "left"), after = take_whole(right, "right");
+  return {Mask::window(before, after, take_optional_align(align)), {}, fmt::format("qkv.window({}, {})", before, after)};
+}
+
+MaskValue dilated(nb::handle left, nb::handle right, nb::handle step, nb::handle align) {
+  const std::int64_t before = take_whole(left, "left"), after = take_whole(right, "right");
+  const std::int64_t every = take_whole(step, "step");
+  return {Mask::dilated(before, after, every, take_optional_align(align)),
+          {},
+          fmt::format("qkv.dilated({}, {}, {})", before, after, every)};
+}
+
+MaskValue prefix(nb::handle counts, nb::handle align) {
+  Array array = take_integers(counts, "counts");
+  return {Mask::prefix(array.view, take_align(align)), {array}, "qkv.prefix(...)"};
+}
+
+MaskValue lengths(nb::handle counts) {
+  Array array = take_integers(counts, "counts");
+  return {Mask::lengths(array.view), {array}, "qkv.lengths(...)"};
+}
+
+MaskValue documents(nb::handle query_ids, nb::handle key_ids) {
+  Array query = take_integers(query_ids, "query_ids");
+  Array key = key_ids.is_none() ? query : take_integers(key_ids, "key_ids");
+  return {Mask::documents(query.view, key.view), {query, key}, "qkv.documents(...)"};
+}
+
+MaskValue boolean(nb::handle visible) {
+  Array array = take_booleans(visible, "visible");
+  return {Mask::boolean(array.view), {array}, "qkv.boolean(...)"};
+}
+
+MaskValue both(const MaskValue& a, const MaskValue& b) {
+  MaskValue joined{a.value & b.value, a.arrays, a.text + " & " + b.text};
+  joined.arrays.insert(joined.arrays.end(), b.arrays.begin(), b.arrays.end());
+  return joined;
+}
+
+}  // namespace
+
+Align take_align(nb::handle object) {
+  return take_choice<Align>(object, "align", {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}});
+}
+
+void bind_masks(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<MaskValue>(module, "Mask",
+                        "Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it "
+                        "through.\n\nMade by :func:`causal`, :func:`window`, :func:`dilated`, :func:`prefix`, "
+                        ":func:`lengths`, :func:`documents` and :func:`boolean`. A mask keeps its arrays alive.")
+      .def("__and__", &both, "other"_a, nb::is_operator())
+      .def("compiled",
+           [](const MaskValue& mask, nb::handle threads) {
+             const int count = static_cast<int>(take_whole(threads, "threads"));
+             return MaskValue{mask.value.compiled(count), mask.arrays, mask.text + ".compiled()"};
+           },
+           "threads"_a = 0, nb::sig("def compiled(self, threads: int = 0) -> Mask"),
+           "The same mask with its boolean arrays read once, for use in many calls: they must not change afterwards.")
+      .def("__repr__", [](const MaskValue& mask) { return mask.text; });
+
+  module.def("causal", &causal, "align"_a = "top-left",
+             nb::sig("def causal(align: typing.Literal['top-left', 'bottom-right'] = 'top-left') -> Mask"),
+             "Keys ``j <= p``, where p is the query's position: its index, or with \"bottom-right\" its index plus "
+             "key length minus query length.\n\n>>> import qkv\n>>> qkv.causal(\"bottom-right\")\n"
+             "qkv.causal(\"bottom-right\")");
+  module.def("window", &window, "left"_a, "right"_a, "align"_a = nb::none(),
+             nb::sig("def window(left: int, right: int, align: typing.Literal['top-left', 'bottom-right'] | None = "
+                     "None) -> Mask"),
+             "Keys ``p - left <= j <= p + right``; -1 leaves that side open.\n\n>>> import qkv\n"
+             ">>> qkv.causal() & qkv.window(2, 0)\nqkv.causal(\"top-left\") & qkv.window(2, 0)");
+  module.def("dilated", &dilated, "left"_a, "right"_a, "step"_a, "align"_a = nb::none(),
+             nb::sig("def dilated(left: int, right: int, step: int, align: typing.Literal['top-left', 'bottom-right'] "
+                     "| None = None) -> Mask"),
+             "Keys ``p - left * step <= j <= p + right * step`` with ``p - j`` divisible by step (Longformer, 2020).");
+  module.def("prefix", &prefix, "counts"_a, "align"_a = "top-left",
+             nb::sig("def prefix(counts: Array, align: typing.Literal['top-left', 'bottom-right'] = 'top-left') -> "
+                     "Mask"),
+             "A prefix that every query sees, and causal after it: keys ``j < counts[sequence]`` or ``j <= p``. "
+             "counts: int32 or int64 [batch].");
+  module.def("lengths", &lengths, "counts"_a, nb::sig("def lengths(counts: Array) -> Mask"),
+             "Keys ``j < counts[sequence]``. counts: int32 or int64 [batch].\n\n>>> import numpy, qkv\n"
+             ">>> qkv.lengths(numpy.array([3, 5]))\nqkv.lengths(...)");
+  module.def("documents", &documents, "query_ids"_a, "key_ids"_a = nb::none(),
+             nb::sig("def documents(query_ids: Array, key_ids: Array | None = None) -> Mask"),
+             "Keys of the query's own document: ids are equal. int32 or int64, broadcastable to [batch, q_len] and "
+             "[batch, k_len]; packed [query tokens] and [key tokens]. Without key_ids those of the queries.");
+  module.def("boolean", &boolean, "visible"_a, nb::sig("def boolean(visible: Array) -> Mask"),
+             "Keys where visible is true: bool or uint8, broadcastable to [batch, heads, q_len, k_len]. True means "
+             "\"may attend\".");
+}
+
+}  // namespace qkv::python

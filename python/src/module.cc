@@ -1,0 +1,21 @@
+// The extension qkv._qkv.
+#include <nanobind/nanobind.h>
+
+#include "bindings.h"
+#include "values.h"
+
+NB_MODULE(_qkv, module) {
+  using namespace qkv::python;
+  bind_errors(module);
+  bind_masks(module);
+  bind_biases(module);
+  bind_scores(module);
+  bind_attention(module);
+  bind_derivatives(module);
+  bind_plan(module);
+  bind_cache(module);
+  bind_tokenizer(module);
+  bind_embedder(module);
+  bind_translator(module);
+  bind_process(module);
+}

@@ -1,0 +1,272 @@
+"""attention() and its kin beside plain loops in double precision, and what they refuse."""
+
+import math
+import os
+import signal
+import threading
+
+import ml_dtypes
+import numpy
+import pytest
+import qkv
+
+RANDOM = numpy.random.default_rng(1)
+
+
+def draw(*shape, dtype="f4"):
+    return RANDOM.standard_normal(shape).astype(dtype)
+
+
+def expected(query, key, value, visible=lambda b, h, i, j: True, bias=None, scale=None):
+    """softmax(scale * query key^T + bias) value, pair by pair."""
+    batch, heads, q_len, head_dim = query.shape
+    group = heads // key.shape[1]
+    scale = 1 / math.sqrt(head_dim) if scale is None else scale
+    out = numpy.zeros((batch, heads, q_len, value.shape[3]))
+    for b in range(batch):
+        for h in range(heads):
+            for i in range(q_len):
+                keys = [j for j in range(key.shape[2]) if visible(b, h, i, j)]
+                logits = [scale * float(query[b, h, i].astype("f8") @ key[b, h // group, j].astype("f8")) for j in keys]
+                if bias is not None:
+                    logits = [x + float(bias[h, i, j]) for x, j in zip(logits, keys)]
+                weights = [math.exp(x - max(logits)) for x in logits]
+                for weight, j in zip(weights, keys):
+                    out[b, h, i] += weight / sum(weights) * value[b, h // group, j].astype("f8")
+    return out
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("f4", 2e-6), ("f8", 1e-14)])
+def test_formula(dtype, tolerance):
+    query, key, value = draw(2, 4, 5, 8, dtype=dtype), draw(2, 2, 7, 8, dtype=dtype), draw(2, 2, 7, 3, dtype=dtype)
+    out = qkv.attention(query, key, value)
+    assert type(out) is numpy.ndarray and out.dtype == query.dtype
+    numpy.testing.assert_allclose(out, expected(query, key, value), atol=tolerance)
+
+
+def test_masks_and_biases_combine_and_keep_their_arrays():
+    query, key, value = draw(2, 2, 4, 8), draw(2, 2, 6, 8), draw(2, 2, 6, 8)
+    mask = qkv.causal("bottom-right") & qkv.lengths(numpy.array([6, 5])) & qkv.window(2, 0)
+    bias = qkv.bias(draw(2, 4, 6) * 0 + 1) + qkv.alibi(numpy.array([0.5, 0.25], "f4"))
+
+    lengths = [6, 5]
+    # Position of query i: its index, and length - q_len of its own sequence.
+    def visible(b, h, i, j):
+        p = i + lengths[b] - 4
+        return j <= p and j < lengths[b] and j >= p - 2
+
+    for b in range(2):
+        slope = numpy.array([0.5, 0.25])
+        added = numpy.array(
+            [[[1 - slope[h] * abs(i + lengths[b] - 4 - j) for j in range(6)] for i in range(4)] for h in range(2)]
+        )
+        want = expected(query[b : b + 1], key[b : b + 1], value[b : b + 1], lambda _, h, i, j: visible(b, h, i, j), added)
+        got = qkv.attention(query, key, value, mask=mask, bias=bias)[b : b + 1]
+        numpy.testing.assert_allclose(got, want, atol=2e-6)
+
+
+def test_documents_and_boolean():
+    query, key, value = draw(1, 1, 4, 4), draw(1, 1, 4, 4), draw(1, 1, 4, 4)
+    ids, seen = numpy.array([[0, 0, 1, 1]]), numpy.array([[True, True, False, True]] * 4)
+    got = qkv.attention(query, key, value, mask=qkv.documents(ids) & qkv.boolean(seen))
+    want = expected(query, key, value, lambda b, h, i, j: ids[0, i] == ids[0, j] and seen[i, j])
+    numpy.testing.assert_allclose(got, want, atol=2e-6)
+
+
+def test_a_row_without_keys_is_zero():
+    x = draw(2, 3, 4)
+    out, lse = qkv.attention(x, x, x, mask=qkv.boolean(numpy.zeros((3, 3), bool)), want=("log_sum_exp",))
+    assert not out.any() and numpy.isneginf(lse).all()
+
+
+def test_strides_without_a_copy():
+    query = draw(2, 5, 4, 8).transpose(0, 2, 1, 3)
+    key, value = draw(2, 4, 14, 8)[:, :, ::-2], draw(2, 4, 7, 16)[..., :8]
+    numpy.testing.assert_allclose(qkv.attention(query, key, value), expected(query, key, value), atol=2e-6)
+
+
+def test_bfloat16_of_ml_dtypes():
+    x = draw(1, 1, 3, 4).astype(ml_dtypes.bfloat16)
+    out = qkv.attention(x, x, x)
+    assert out.dtype == ml_dtypes.bfloat16
+    numpy.testing.assert_allclose(out.astype("f4"), expected(*[x.astype("f4")] * 3), rtol=2**-8, atol=2**-9)
+
+
+def test_out_is_written_in_place():
+    x, out = draw(2, 3, 4), numpy.full((2, 3, 4), 7, "f4")
+    assert qkv.attention(x, x, x, out=out) is out
+    numpy.testing.assert_array_equal(out, qkv.attention(x, x, x))
+
+
+def test_extras():
+    query, key, value = draw(1, 2, 3, 4), draw(1, 2, 5, 4), draw(1, 2, 5, 4)
+    out, weights, lse, top, received = qkv.attention(
+        query, key, value, want=("weights", "log_sum_exp", ("top_keys", 2), "received")
+    )
+    logits = numpy.einsum("bhid,bhjd->bhij", query.astype("f8"), key.astype("f8")) / 2
+    exact = numpy.exp(logits) / numpy.exp(logits).sum(-1, keepdims=True)
+    numpy.testing.assert_allclose(weights, exact, atol=1e-6)
+    numpy.testing.assert_allclose(lse, numpy.log(numpy.exp(logits).sum(-1)), atol=1e-6)
+    numpy.testing.assert_array_equal(top, numpy.argsort(-exact, -1)[..., :2])
+    numpy.testing.assert_allclose(received, exact.sum(2), atol=1e-6)
+
+
+def test_gradients_are_differences():
+    query, key, value, grad = (draw(1, 1, 3, 4, dtype="f8") for _ in range(4))
+    out, lse = qkv.attention(query, key, value, want=("log_sum_exp",))
+    got = qkv.attention_backward(query, key, value, out, lse, grad)
+    step = 1e-6
+    for place, gradient in enumerate(got):
+        for index in numpy.ndindex(gradient.shape):
+            moved = [query.copy(), key.copy(), value.copy()]
+            moved[place][index] += step
+            up = (expected(*moved) * grad).sum()
+            moved[place][index] -= 2 * step
+            down = (expected(*moved) * grad).sum()
+            assert abs((up - down) / (2 * step) - gradient[index]) < 1e-8
+
+
+def test_jvp_of_values_is_attention_to_the_tangents():
+    x, tangent = draw(1, 1, 3, 4, dtype="f8"), draw(1, 1, 3, 4, dtype="f8")
+    out, lse = qkv.attention(x, x, x, want=("log_sum_exp",))
+    moved, _ = qkv.attention_jvp(x, x, x, out, lse, tangent_value=tangent)
+    numpy.testing.assert_allclose(moved, expected(x, x, tangent), atol=1e-14)
+
+
+def test_merge_joins_disjoint_keys():
+    query, key, value = draw(1, 1, 2, 4), draw(1, 1, 6, 4), draw(1, 1, 6, 4)
+    parts = [qkv.attention(query, key[:, :, s], value[:, :, s], want=("log_sum_exp",)) for s in (slice(0, 2), slice(2, 6))]
+    merged, _ = qkv.merge_attention(*parts[0], *parts[1])
+    numpy.testing.assert_allclose(merged, expected(query, key, value), atol=2e-6)
+
+
+def test_dropout_keeps_what_its_mask_says():
+    query, key, value = draw(1, 1, 4, 4), draw(1, 1, 8, 4), numpy.eye(8, dtype="f4")[None, None]
+    kept = qkv.dropout_mask((1, 1, 4, 8), 0.5, seed=3)
+    out = qkv.attention(query, key, value, dropout=0.5, seed=3)
+    assert ((out != 0) == kept).all() and kept.any() and not kept.all()
+
+
+def test_cache_continues_a_sequence():
+    query, key, value = draw(1, 2, 5, 4), draw(1, 1, 5, 4), draw(1, 1, 5, 4)
+    cache = qkv.KeyValueCache(batch=1, kv_heads=1, head_dim=4)
+    cache.append(key[:, :, :3], value[:, :, :3])
+    cache.append(key[:, :, 3:], value[:, :, 3:])
+    assert cache.lengths().tolist() == [5]
+    got = cache.attention(query[:, :, 3:], mask=qkv.causal("bottom-right"))
+    want = expected(query, key, value, lambda b, h, i, j: j <= i)[:, :, 3:]
+    numpy.testing.assert_allclose(got, want, atol=2e-6)
+
+
+def test_plan_and_verify():
+    x = draw(2, 300, 16)
+    plan = qkv.plan(x, x, x, mask=qkv.causal(), threads=1)
+    assert plan.kernel == "prefill" and plan.threads == 1 and plan.skipped_tiles > 0
+    assert qkv.verify(x, x, x, qkv.attention(x, x, x), rows=10).worst_error < 1e-5
+    wrong = qkv.attention(x, x, x) + 1
+    assert qkv.verify(x, x, x, wrong, rows=10).worst_error > 0.9
+
+
+def test_bits_do_not_depend_on_threads_batch_or_fork():
+    x = draw(7, 4, 65, 16)
+    whole = qkv.attention(x, x, x, mask=qkv.causal(), threads=1)
+    for threads in (2, 4):
+        assert (qkv.attention(x, x, x, mask=qkv.causal(), threads=threads) == whole).all()
+    order = RANDOM.permutation(7)
+    shuffled = numpy.ascontiguousarray(x[order])
+    assert (qkv.attention(shuffled, shuffled, shuffled, mask=qkv.causal()) == whole[order]).all()
+    assert (qkv.attention(x[3:4], x[3:4], x[3:4], mask=qkv.causal()) == whole[3:4]).all()
+
+    found = [None] * 4
+
+    def work(i):
+        found[i] = qkv.attention(x, x, x, mask=qkv.causal())
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+    assert all((one == whole).all() for one in found)
+
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if (qkv.attention(x, x, x, mask=qkv.causal(), threads=2) == whole).all() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_ctrl_c_stops_a_long_call():
+    x = numpy.zeros((8, 16384, 64), "f4")
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            qkv.attention(x, x, x, threads=1)
+    timer.join()
+
+
+X = numpy.zeros((2, 3, 4), "f4")
+
+
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ([[1.0]], "query must be an array"),
+        ("text", "query must be an array"),
+        (None, "query: Array"),
+        (X.astype("i8"), "query must be float32"),
+        (X.astype("c8"), "query must be an array"),
+        (X.astype(">f4"), "query must be an array"),
+        (X.astype(object), "query must be an array"),
+        (numpy.ma.masked_array(X), "query is a masked array"),
+    ],
+)
+def test_what_is_no_array_of_floats(wrong, says):
+    with pytest.raises(TypeError, match=says):
+        qkv.attention(wrong, X, X)
+
+
+@pytest.mark.parametrize(
+    "keywords, error, says",
+    [
+        ({"mask": numpy.ones((3, 3), bool)}, TypeError, "mask must be a mask"),
+        ({"scale": "1"}, TypeError, "scale must be a number"),
+        ({"scale": True}, TypeError, "scale must be a number"),
+        ({"threads": 1.5}, TypeError, "threads must be a whole number"),
+        ({"threads": -1}, ValueError, "threads"),
+        ({"softcap": 1.0}, TypeError, "unexpected keyword argument 'softcap'"),
+        ({"dropout": 0.5}, ValueError, "dropout needs a seed"),
+        ({"precision": "low"}, ValueError, 'must be one of "exact", "reduced"'),
+        ({"want": "weights"}, TypeError, "want must be a tuple"),
+        ({"want": ("weight",)}, ValueError, "known are log_sum_exp"),
+        ({"want": ("weights", "weights")}, ValueError, "twice"),
+    ],
+)
+def test_keywords_that_do_not_fit(keywords, error, says):
+    with pytest.raises(error, match=says):
+        qkv.attention(X, X, X, **keywords)
+
+
+def test_shapes_strides_and_outputs_that_do_not_fit():
+    with pytest.raises(ValueError, match="head_dim"):
+        qkv.attention(X, X[..., :3], X)
+    with pytest.raises(ValueError):
+        qkv.attention(X, X.astype("f8"), X)
+    with pytest.raises(ValueError, match="stride"):
+        qkv.attention(numpy.zeros((2, 3, 8), "f4")[..., ::2], X, X)
+    frozen = numpy.zeros_like(X)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        qkv.attention(X, X, X, out=frozen)
+    with pytest.raises(ValueError):
+        qkv.attention(X, X, X, out=X)
+
+
+def test_scaled_dot_product_attention_has_torch_polarity():
+    x, seen = draw(1, 2, 3, 4), numpy.array([[True, False, False], [True, True, False], [False, True, True]])
+    got = qkv.scaled_dot_product_attention(x, x, x, attn_mask=seen)
+    numpy.testing.assert_allclose(got, expected(x, x, x, lambda b, h, i, j: seen[i, j]), atol=2e-6)
+    got = qkv.scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3)
+    numpy.testing.assert_allclose(got, expected(x, x, x, lambda b, h, i, j: j <= i, scale=0.3), atol=2e-6)
+    with pytest.raises(ValueError, match="exclude"):
+        qkv.scaled_dot_product_attention(x, x, x, attn_mask=seen, is_causal=True)
+    with pytest.raises(ValueError, match="enable_gqa"):
+        qkv.scaled_dot_product_attention(x, x[:, :1], x[:, :1])

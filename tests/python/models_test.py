@@ -1,0 +1,106 @@
+"""Translator and Tokenizer from the shipped folder, Embedder from a golden one; the program inside the extension."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+import qkv
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "models" / "en-es"
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return qkv.Translator(MODEL)
+
+
+def test_translate(translator):
+    assert str(translator.translate("You are welcome.")) == "De nada."
+    texts = ["You are welcome.", "", "Good morning."]
+    one_by_one = [translator.translate(text) for text in texts]
+    assert translator.translate(texts) == one_by_one
+    assert list(translator.translate_iter(iter(texts))) == one_by_one
+    done = []
+    assert translator.translate(texts, progress=lambda n, of: done.append((n, of))) == one_by_one
+    assert done[-1] == (3, 3)
+    assert len(translator.translate("Good morning.", beams=3, nbest=2)) == 2
+
+
+def test_translate_says_what_the_program_says(translator):
+    program = [sys.executable, "-m", "qkv", "translate", "--model", str(MODEL)]
+    printed = subprocess.run(program, input="Good morning.\nWhere is it?\n", capture_output=True, text=True, check=True)
+    assert printed.stdout.splitlines() == [str(t) for t in translator.translate(["Good morning.", "Where is it?"])]
+
+
+def test_generate_gives_the_ids_of_translate(translator):
+    ids = translator.tokenizer.encode("Good morning.").ids
+    assert translator.generate([ids])[0][0].ids == translator.translate("Good morning.").ids
+    with pytest.raises(ValueError):
+        translator.generate([[]])
+    with pytest.raises(TypeError, match="sources"):
+        translator.generate("text")
+
+
+def test_texts_that_are_no_str(translator):
+    with pytest.raises(TypeError, match=r"texts\[1\] must be a str, got int"):
+        translator.translate(["a", 2])
+    with pytest.raises(TypeError, match=r"texts\[1\]"):
+        list(translator.translate_iter(["a", None]))
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        list(translator.translate_iter(["a"], beam=2))
+
+
+def test_tokenizer_reads_back_what_it_wrote():
+    tokenizer = qkv.Tokenizer(MODEL / "tokenizer.json")
+    text = "¿Qué? It's here."
+    encoding = tokenizer.encode(text)
+    assert tokenizer.decode(encoding.ids) == text
+    assert tokenizer.token_of(encoding.ids[0]) == encoding.tokens[0] and tokenizer.id_of("no such token") is None
+    assert pickle.loads(pickle.dumps(tokenizer)).encode(text) == encoding
+    assert max(end for _, end in encoding.offsets) == len(text)  # characters, not bytes
+    with pytest.raises(ValueError):
+        tokenizer.decode([tokenizer.vocab()])
+
+
+def test_folders_that_are_not_there_or_broken(tmp_path):
+    with pytest.raises(OSError):
+        qkv.Translator(tmp_path / "nothing")
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(qkv.FormatError):
+        qkv.Tokenizer(tmp_path / "tokenizer.json")
+    assert issubclass(qkv.FormatError, ValueError)
+
+
+def test_pickles_as_folder_and_options(translator):
+    again = pickle.loads(pickle.dumps(qkv.Translator(MODEL, storage="int8", threads=2)))
+    assert again.storage == "int8" and again.threads == 2
+
+
+def test_program_prints_its_version_and_exit_codes():
+    run = lambda *words: subprocess.run([sys.executable, "-m", "qkv", *words], capture_output=True, text=True)
+    assert run("--version").stdout == f"qkv {qkv.__version__}\n"
+    assert run("--nonsense").returncode == 2
+
+
+MINILM = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "qkv" / "all-MiniLM-L6-v2"
+
+
+@pytest.mark.skipif(not MINILM.is_dir(), reason="models/get-minilm fetches it")
+def test_encode_does_not_depend_on_the_batch():
+    embedder = qkv.Embedder(MINILM)
+    texts = [f"Text {'word ' * (i % 9)}{i}." for i in range(20)]
+    whole = embedder.encode(texts)
+    assert whole.shape == (20, embedder.get_sentence_embedding_dimension()) and whole.dtype == numpy.float32
+    assert (numpy.stack([embedder.encode(text) for text in texts]) == whole).all()
+    assert (embedder.encode(texts[::-1], threads=2) == whole[::-1]).all()
+    assert (embedder.transform(texts) == whole).all() and (pickle.loads(pickle.dumps(embedder)).encode(texts) == whole).all()
+    numpy.testing.assert_allclose(numpy.diag(embedder.similarity(whole, whole)), 1, atol=1e-6)
+    with pytest.raises(ValueError, match="precision"):
+        embedder.encode(texts, precision="int8")
+    with pytest.raises(TypeError, match=r"texts\[0\]"):
+        embedder.encode([1])
