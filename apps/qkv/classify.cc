@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "options.h"
 #include "qkv/error.h"
+#include "qkv/models/find_model.h"
 #include "qkv/models/picture_classifier.h"
 #include "signals.h"
 #include "train/labelled_pictures.h"
@@ -95,7 +96,7 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
 
 void classify(const ClassifyRequest& request) {
   if (request.images.empty() && request.data.empty()) throw UsageError("give --image or --data");
-  const PictureClassifier classifier = PictureClassifier::load(request.model);
+  const PictureClassifier classifier = PictureClassifier::load(find_model(request.model));
   for (const std::string& image : request.images) {
     check_interruption();
     print_classes(image, classifier.classify(read_picture(image), request.top, {.stop = interruption()}), request.json);

@@ -12,6 +12,7 @@
 #include "lines.h"
 #include "options.h"
 #include "qkv/models/embedder.h"
+#include "qkv/models/find_model.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -42,7 +43,7 @@ void write_embedding(const float* values, std::int64_t count, std::int64_t cut, 
 }
 
 void embed(const EmbedRequest& request) {
-  const Embedder embedder = Embedder::load(request.model);
+  const Embedder embedder = Embedder::load(find_model(request.model));
   std::ios::sync_with_stdio(false);
   std::int64_t cut_texts = 0, cut_tokens = 0;
   InputLines input(request.lines);

@@ -15,6 +15,7 @@
 #include "qkv/explain/token_measures.h"
 #include "qkv/explain/translated_text.h"
 #include "qkv/files.h"
+#include "qkv/models/find_model.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -212,7 +213,7 @@ std::string explain_model(const Command& command, ModelOptions options, const Ex
   if (!form.svg.empty() && !options.layer && options.image.empty()) {
     throw UsageError("--svg", "needs --layer and --head: the picture is of one head");
   }
-  if (options.folder.empty()) options.folder = default_model();
+  options.folder = options.folder.empty() ? default_model() : find_model(options.folder);
   std::vector<NamedFile> files = model_files(options.folder);
   files.push_back({"--image", options.image});
   form.report.check(files, {"--svg", form.svg});

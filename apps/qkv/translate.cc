@@ -19,6 +19,7 @@
 #include "qkv/error.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/translated_text.h"
+#include "qkv/models/find_model.h"
 #include "qkv/models/translator.h"
 #include "report_file.h"
 #include "signals.h"
@@ -185,7 +186,7 @@ void explain(TranslateRequest& request, const Translator& translator) {
 }
 
 void translate(const Command& command, TranslateRequest request) {
-  const std::string folder = request.model.empty() ? default_model() : request.model;
+  const std::string folder = request.model.empty() ? default_model() : find_model(request.model);
   request.report.check(model_files(folder));
   if (request.sample) request.options.sampling = request.sampling;
   request.options.nbest = request.nbest.value_or(1);

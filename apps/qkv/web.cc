@@ -10,6 +10,7 @@
 #include "named_files.h"
 #include "options.h"
 #include "qkv/files.h"
+#include "qkv/models/find_model.h"
 #include "report_file.h"
 
 namespace qkv::app {
@@ -27,7 +28,7 @@ std::map<std::string, std::string> model_in_page(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const NamedFile& file : model_files(folder)) {
     const std::filesystem::path path = file.path;
-    if (path.extension() == ".json" || path.extension() == ".safetensors") {
+    if (path.extension() == ".json" || path.extension() == ".safetensors" || path.extension() == ".spm") {
       files["/model/" + path.filename().string()] = read_file(file.path);
     }
   }
@@ -36,15 +37,16 @@ std::map<std::string, std::string> model_in_page(const std::string& folder) {
 
 void run(const Command& command, const WebOptions& options) {
   ReportFile page{.path = options.out};
-  check_output(options.model.empty() ? std::vector<NamedFile>{} : model_files(options.model), {"--out", options.out});
+  const std::string folder = options.model.empty() ? "" : find_model(options.model);
+  check_output(folder.empty() ? std::vector<NamedFile>{} : model_files(folder), {"--out", options.out});
   page.report.add(explain(worked_example()));
   PageEngine engine{.module = engine_module()};
-  if (!options.model.empty()) {
+  if (!folder.empty()) {
     ModelOptions model;
-    model.folder = options.model;
+    model.folder = folder;
     model.text = kText;
     explain_model(model, {.json = true, .style = {}, .svg = {}, .report = page});
-    engine.files = model_in_page(options.model);
+    engine.files = model_in_page(folder);
   }
   page.report.add(engine);
   page.write("Attention, live", command.line());
