@@ -87,6 +87,7 @@ class Attend {
       attention(pass.query, *cache, out, pass.options, extras);
     } else {
       attention(pass.query, pass.key, pass.value, out, pass.options, extras);
+      if (maps_.wanted()) maps_.set_cost(plan(pass.query, pass.key, pass.value, pass.options, extras));
       derivatives_.compute(pass);
     }
     const AttentionReceipt receipt =

@@ -19,6 +19,9 @@ class AttendMaps {
   void check(const std::vector<NamedFile>& files) const;
   // Adds what the report needs to what attention() writes; nothing if none is wanted.
   void allocate(const RowShapes& shapes, AttentionExtras& extras);
+  // If one is wanted.
+  bool wanted() const { return maps_.has_value(); }
+  void set_cost(const AttentionPlan& cost) { maps_->set_cost(cost); }
   // Once attention() is done.
   void draw(const std::string& command);
   void write() const;

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "attention_sizes.h"
@@ -12,6 +11,7 @@
 #include "mask_arrays.h"
 #include "named_files.h"
 #include "qkv/attention/attention_plan.h"
+#include "qkv/explain/cost.h"
 #include "qkv/files.h"
 #include "signals.h"
 #include "table_options.h"
@@ -48,23 +48,6 @@ void print(const AttentionPlan& plan) {
   fmt::print("bytes       {:.4g} of inputs and outputs\n", plan.bytes);
   fmt::print("workspace   {} bytes\n", plan.workspace);
   for (const std::string& remark : plan.remarks) fmt::print("because     {}\n", remark);
-}
-
-void print_json(const AttentionPlan& plan) {
-  const nlohmann::ordered_json object = {{"kernel", plan.kernel},
-                                         {"target", plan.target},
-                                         {"precision", plan.precision == Precision::reduced ? "reduced" : "exact"},
-                                         {"threads", plan.threads},
-                                         {"block_queries", plan.block_queries},
-                                         {"tile_keys", plan.tile_keys},
-                                         {"chunk_keys", plan.chunk_keys},
-                                         {"tiles", plan.tiles},
-                                         {"skipped_tiles", plan.skipped_tiles},
-                                         {"operations", plan.operations},
-                                         {"bytes", plan.bytes},
-                                         {"workspace", plan.workspace},
-                                         {"remarks", plan.remarks}};
-  fmt::print("{}\n", object.dump());
 }
 
 // Arrays that masks, biases and scores borrow.
@@ -174,7 +157,11 @@ void run(PlanRequest& request) {
   }
   const Inputs inputs(request);
   const AttentionPlan result = plan_of(request, options_of(request, inputs));
-  request.json ? print_json(result) : print(result);
+  if (request.json) {
+    fmt::print("{}\n", to_json(result));
+  } else {
+    print(result);
+  }
 }
 
 }  // namespace

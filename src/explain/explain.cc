@@ -94,6 +94,7 @@ Explanation explain(const ExplainInput& input) {
   explanation.title = input.title.empty() ? "Self-attention step by step" : input.title;
   explanation.score = score_name(input.score);
   explanation.scale = run.scale;
+  explanation.cost = run.cost;
   explanation.target = selected_target();
   explanation.output = run.output;
   explanation.true_output = truth.output;

@@ -7,6 +7,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "explain/cost.h"
 #include "explain/explanation_context.h"
 #include "explain/mask_rules.h"
 #include "explain/numbers.h"
@@ -100,6 +101,14 @@ struct HeadsContext {
     }
     return all;
   }
+  // Of all heads side by side: "head 2.1" is the first number of head 2.
+  std::vector<std::string> numbers_of_heads() const {
+    std::vector<std::string> all;
+    for (std::int64_t head = 1; head <= input.heads; ++head) {
+      for (std::int64_t d = 1; d <= head_dim(); ++d) all.push_back(fmt::format("head {}.{}", head, d));
+    }
+    return all;
+  }
   // Of each head; `rows` and `columns` name what its inputs are there.
   Quantity quantity(const std::string& name, Role role, std::string_view rows, std::string_view columns = "") const {
     return {name,        role,  run.at(name),
@@ -118,14 +127,18 @@ Section project(const HeadsContext& context) {
       fmt::format("One matrix for all heads turns each input of {} numbers into {}: {} of {} (the query size).",
                   input.inputs.size(1), context.columns(), counted(input.heads, "head", "heads"), context.head_dim()))};
   if (!input.weights_origin.empty()) block.lines.push_back(plain(input.weights_origin));
-  block.quantities = {{"w_query", Role::query, input.w_query, {}, false},
-                      {"w_key", Role::key, input.w_key, {}, false},
-                      {"w_value", Role::value, input.w_value, {}, false}};
+  const std::vector<std::string> columns = context.numbers_of_heads();
+  block.quantities = {{"w_query", Role::query, input.w_query, {}, false, columns},
+                      {"w_key", Role::key, input.w_key, {}, false, columns},
+                      {"w_value", Role::value, input.w_value, {}, false, columns}};
   const auto rows = [&](const char* name, Role role) {
     const Tensor joined = Tensor::copy(context.run.at(name).view().transpose(0, 1));
-    return Quantity{std::string("projected ") + name, role,
-                    Tensor::copy(joined.view().reshape({context.count(), context.columns()})), context.names(name),
-                    false};
+    return Quantity{std::string("projected ") + name,
+                    role,
+                    Tensor::copy(joined.view().reshape({context.count(), context.columns()})),
+                    context.names(name),
+                    false,
+                    columns};
   };
   Block product;
   product.lines = {plain("projected query = inputs x w_query, and so on:")};
@@ -133,14 +146,23 @@ Section project(const HeadsContext& context) {
   return {2, "Project, all heads at once", {block, product}};
 }
 
+std::string owned_columns(const HeadsContext& context) {
+  const std::int64_t size = context.head_dim(), heads = context.input.heads;
+  const auto own = [size](std::int64_t head) {
+    return size == 1 ? fmt::format("column {}", head)
+                     : fmt::format("columns {} to {}", (head - 1) * size + 1, head * size);
+  };
+  if (heads == 1) return "Head 1 owns all of them.";
+  return fmt::format("Head 1 owns {}, head 2 {}{}.", own(1), own(2), heads > 2 ? ", and so on" : "");
+}
+
 Section split(const HeadsContext& context) {
   Block block;
-  block.lines = {
-      plain("The split is logical: the same numbers, read under another shape. Head 1 owns the first columns."),
-      plain(fmt::format("  {} -> {} -> {}", to_string(Dims{context.count(), context.columns()}),
-                        to_string(Dims{context.count(), context.input.heads, context.head_dim()}),
-                        to_string(Dims{context.input.heads, context.count(), context.head_dim()}))),
-      plain("  inputs, columns -> inputs, heads, head_dim -> heads, inputs, head_dim")};
+  block.lines = {plain("The split is logical: the same numbers, read under another shape. " + owned_columns(context)),
+                 plain(fmt::format("  {} -> {} -> {}", to_string(Dims{context.count(), context.columns()}),
+                                   to_string(Dims{context.count(), context.input.heads, context.head_dim()}),
+                                   to_string(Dims{context.input.heads, context.count(), context.head_dim()}))),
+                 plain("  inputs, columns -> inputs, heads, head_dim -> heads, inputs, head_dim")};
   Section section{3, "Split into heads", {block}};
   for (const auto& [name, role] :
        {std::pair("query", Role::query), std::pair("key", Role::key), std::pair("value", Role::value)}) {
@@ -212,7 +234,8 @@ Section merge(const HeadsContext& context) {
       plain(fmt::format("  {} -> {} -> {}", to_string(Dims{context.input.heads, context.count(), context.head_dim()}),
                         to_string(Dims{context.count(), context.input.heads, context.head_dim()}),
                         to_string(Dims{context.count(), context.columns()})))};
-  block.quantities = {{"merged", Role::output, context.run.at("merged"), context.names("output"), false}};
+  block.quantities = {
+      {"merged", Role::output, context.run.at("merged"), context.names("output"), false, context.numbers_of_heads()}};
   return {7, "Merge the heads", {block}};
 }
 
@@ -222,7 +245,7 @@ Section project_out(const HeadsContext& context) {
       plain(fmt::format("output = merged x w_out{}: {} x {} -> {}", given(context.input.b_out) ? " + b_out" : "",
                         to_string(Dims{context.count(), context.columns()}), to_string(context.input.w_out.shape()),
                         to_string(context.run.at("output").shape())))};
-  block.quantities = {{"w_out", Role::output, context.input.w_out, {}, false},
+  block.quantities = {{"w_out", Role::output, context.input.w_out, context.numbers_of_heads(), false},
                       {"output", Role::output, context.run.at("output"), context.names("output"), false}};
   return {8, "Project out", {block}};
 }
@@ -281,6 +304,13 @@ Explanation explain_heads(const ExplainInput& input) {
   explanation.scale = 1 / std::sqrt(static_cast<double>(context.head_dim()));
   explanation.target = selected_target();
   explanation.largest_difference = reference_difference(context, options);
+  explanation.cost = plan_of({.heads = input.heads,
+                              .queries = context.count(),
+                              .keys = context.count(),
+                              .head_dim = context.head_dim(),
+                              .value_dim = context.head_dim(),
+                              .dtype = Dtype::f64},
+                             mask.mask);
 
   Block inputs;
   inputs.lines = {

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "explain/cost.h"
 #include "explain/observe.h"
 #include "explain/require.h"
 #include "explain/sublayers.h"
@@ -75,6 +76,7 @@ void set_value_norm(HeadSurvey::Entry& entry, const TensorView& weights, Tensor 
 
 HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) {
   HeadSurvey survey{.attentions = input.attentions()};
+  survey.costs.resize(survey.attentions.sites.size());
   const auto& [sequences, sites, title, alignment, left_out] = survey.attentions;
   std::optional<WordAlignment> words;
   if (alignment) words.emplace(*alignment);
@@ -93,6 +95,9 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
       if (options.keep_weights) entry.weights = part_of(seen.weights, head);
     }
     if (words && alignment->site == s) words->add(seen.weights);
+    if (layer == 0) {
+      survey.costs[s] = plan_of_layer(survey.attentions, {.site = s}, seen.head_dim, seen.value.size(-1));
+    }
   };
   observe_layers(input, add, [&](std::string_view name, const TensorView& value) {
     add_sublayer(survey.sublayers, sequences, name, value);

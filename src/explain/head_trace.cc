@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/refuse.h"
+#include "explain/cost.h"
 #include "explain/intermediates.h"
 #include "explain/left_out_masks.h"
 #include "explain/observe.h"
@@ -124,6 +125,7 @@ HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
     }
   });
   trace.value_norms = value_norms(trace.weights, trace.value_lengths);
+  trace.cost = plan_of_layer(attentions, index, trace.query.size(1), trace.value.size(1));
   complete(trace, keys.special);
   return trace;
 }

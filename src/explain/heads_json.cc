@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "explain/cost.h"
 #include "explain/explanation_context.h"
 #include "explain/json_object.h"
 #include "explain/left_out_masks.h"
@@ -42,7 +43,8 @@ OrderedJson to_object(const AttentionSequence& sequence) {
           {"special", special},    {"word_of", word_of},          {"words", sequence.words.words}};
 }
 
-OrderedJson to_object(const AttentionSite& site, const std::vector<AttentionSequence>& sequences) {
+OrderedJson to_object(const AttentionSite& site, const std::vector<AttentionSequence>& sequences,
+                      const std::optional<AttentionPlan>& cost) {
   const auto keys = static_cast<double>(sequences[site.keys].tokens.size());
   return {{"name", site.name},
           {"title", site.title},
@@ -55,6 +57,7 @@ OrderedJson to_object(const AttentionSite& site, const std::vector<AttentionSequ
           {"keys", sequences[site.keys].name},
           {"mask", name_of_mask(site.causal)},
           {"largest_entropy", std::log(keys)},
+          {"cost", to_object(cost)},
           {"all", OrderedJson::array()}};
 }
 
@@ -69,14 +72,30 @@ OrderedJson to_object(const LeftOut& left_out, const std::vector<AttentionSite>&
   return object;
 }
 
-OrderedJson to_object(const SublayerVectors& sublayer, const std::vector<AttentionSequence>& sequences) {
+// The number after "layers.", and of the outputs of an attention which one it is.
+OrderedJson place_of(const SublayerVectors& sublayer, const std::vector<AttentionSite>& sites) {
+  OrderedJson place = {{"layer", nullptr}, {"attention", nullptr}};
+  constexpr std::string_view kLayers = "layers.";
+  if (const std::size_t at = sublayer.name.find(kLayers); at != std::string::npos) {
+    place["layer"] = std::stoll(sublayer.name.substr(at + kLayers.size()));
+    for (const AttentionSite& site : sites) {
+      const bool own = sublayer.name.starts_with(site.scope(place["layer"].get<std::int64_t>()));
+      if (sublayer.part == "attention" && own) place["attention"] = site.name;
+    }
+  }
+  return place;
+}
+
+OrderedJson to_object(const SublayerVectors& sublayer, const Attentions& attentions) {
   OrderedJson lengths = OrderedJson::array();
   for (const double length : sublayer.lengths) lengths.push_back(json_number_f32(length));
-  return {{"name", sublayer.name},
-          {"part", sublayer.part},
-          {"sequence", sequences[sublayer.sequence].name},
-          {"shape", {std::ssize(sublayer.lengths), sublayer.size}},
-          {"lengths", lengths}};
+  OrderedJson object = {{"name", sublayer.name},
+                        {"part", sublayer.part},
+                        {"sequence", attentions.sequences[sublayer.sequence].name},
+                        {"shape", {std::ssize(sublayer.lengths), sublayer.size}},
+                        {"lengths", lengths}};
+  object.update(place_of(sublayer, attentions.sites));
+  return object;
 }
 
 OrderedJson to_object(const TokenProbability& token) {
@@ -113,13 +132,16 @@ std::string to_json(const HeadSurvey& survey) {
   for (const AttentionSequence& sequence : sequences) object["sequences"].push_back(to_object(sequence));
   object["left_out"] = to_object(left_out, sites);
   object["attentions"] = OrderedJson::array();
-  for (const AttentionSite& site : sites) object["attentions"].push_back(to_object(site, sequences));
+  for (std::size_t s = 0; s < sites.size(); ++s) {
+    object["attentions"].push_back(
+        to_object(sites[s], sequences, s < survey.costs.size() ? survey.costs[s] : std::nullopt));
+  }
   for (const HeadSurvey::Entry& entry : survey.heads) {
     object["attentions"][entry.index.site]["all"].push_back(to_object(entry));
   }
   object["sublayers"] = OrderedJson::array();
   for (const SublayerVectors& sublayer : survey.sublayers) {
-    object["sublayers"].push_back(to_object(sublayer, sequences));
+    object["sublayers"].push_back(to_object(sublayer, survey.attentions));
   }
   object["translation"] = alignment ? to_object(*alignment, survey) : OrderedJson(nullptr);
   return json_text(object);
@@ -137,6 +159,7 @@ std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
   object["keys"] = trace.keys;
   object["token"] = token ? OrderedJson(*token) : OrderedJson(nullptr);
   object["summary"] = to_object(trace.summary);
+  object["cost"] = to_object(trace.cost);
   for (const auto& [name, tensor] : {std::pair("query", &trace.query), std::pair("key", &trace.key),
                                      std::pair("value", &trace.value), std::pair("v", &trace.v)}) {
     object[name] = json_numbers(*tensor, Dtype::f32);

@@ -104,6 +104,7 @@ void attend(const Tensor& query, const Tensor& key, const AttentionOptions& opti
   extras.weights = heads(all.weights.view());
   extras.logits = heads(all.logits.view());
   attention(q, k, v, heads(all.output.view()), options, extras);
+  all.cost = plan(q, k, v, options, extras);
 
   const reference::AttentionResult expected = reference::attention(q, k, v, options);
   for (const auto& [ours, theirs] :
@@ -274,6 +275,7 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
   if (substitutes.contains("weights")) {
     all.weights = substitute("weights", all.weights);
     multiply(all.weights, all.value, all.output, {}, input.stop);
+    all.cost.reset();
   }
   return all;
 }

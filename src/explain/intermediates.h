@@ -2,9 +2,11 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "qkv/attention/attention_plan.h"
 #include "qkv/explain/explain.h"
 
 namespace qkv::inline explaining {
@@ -21,6 +23,7 @@ struct Intermediates {
   double scale = 1;
   double one_at_a_time_difference = 0;  // projections: one vector at a time against one product
   double reference_difference = 0;      // kernel against src/reference
+  std::optional<AttentionPlan> cost{};  // of the call; none: weights were put in
 };
 
 // std::invalid_argument if shapes do not fit.

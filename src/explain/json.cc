@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/stop.h"
+#include "explain/cost.h"
 #include "explain/json_object.h"
 #include "qkv/explain/explain.h"
 
@@ -51,6 +52,7 @@ class JsonWriter {
                  {"mask", mask()},
                  {"output", numbers(explanation_.output)},
                  {"substituted", json_text(explanation_.substituted)},
+                 {"cost", json_text(to_object(explanation_.cost))},
                  {"true_output", numbers(explanation_.true_output)},
                  {"largest_difference_from_reference", json_text(io::json_number(explanation_.largest_difference))}});
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "explain/base64.h"
+#include "explain/cost.h"
 #include "explain/json_object.h"
 #include "explain/pyramid.h"
 #include "qkv/explain/attention_maps.h"
@@ -84,7 +85,11 @@ std::string to_json(const AttentionMaps& maps) {
   const std::string title =
       fmt::format("{} queries, {} keys, {} heads", maps.queries(), maps.keys(), maps.batch() * maps.heads());
   OrderedJson begin = json_object("maps", selected_target(), maps.dtype(), title);
-  begin.update({{"queries", maps.queries()}, {"keys", maps.keys()}, {"tile", kTile}, {"whole", maps.whole()}});
+  begin.update({{"queries", maps.queries()},
+                {"keys", maps.keys()},
+                {"tile", kTile},
+                {"whole", maps.whole()},
+                {"cost", to_object(maps.cost())}});
   std::string text = json_text(begin);
   text.pop_back();
   text += ",\"heads\":[";

@@ -22,6 +22,7 @@ inline void observe(const Explainable& input, const Receiver& receive) {
 // What a layer of an attention computed, as an observer saw it.
 struct SeenLayer {
   Tensor value{}, out_weight{};  // the latter where the outputs of heads are projected
+  std::int64_t head_dim = 0;     // of queries and keys
   TensorView weights{};
 };
 
@@ -39,6 +40,7 @@ void observe_layers(const Explainable& input, const Function& f, const Receiver&
       if (!name.starts_with(scope)) continue;
       const std::string_view part = name.substr(scope.size());
       if (part == "out_weight") seen.out_weight = Tensor::copy(value);
+      if (part == "query") seen.head_dim = value.size(-1);
       if (part == "value") seen.value = Tensor::copy(value);
       if (part != "weights") continue;
       seen.weights = value;

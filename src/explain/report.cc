@@ -37,7 +37,8 @@ HeadSurvey without_weights(const HeadSurvey& survey) {
                   .heads = {},
                   .word_alignment = survey.word_alignment,
                   .word_weights = survey.word_weights,
-                  .sublayers = survey.sublayers};
+                  .sublayers = survey.sublayers,
+                  .costs = survey.costs};
   for (const HeadSurvey::Entry& entry : survey.heads) {
     bare.heads.push_back(entry);
     bare.heads.back().weights = {};

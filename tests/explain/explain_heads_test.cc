@@ -63,6 +63,32 @@ TEST(ExplainHeads, TellsTheShapeAtEachReshape) {
   EXPECT_TRUE(test::has_line_with(text, "two-stage: a shared matrix [6, 6]"));
 }
 
+// 2 heads of 3 numbers each.
+TEST(ExplainHeads, NamesWhoseColumnsAreWhose) {
+  const std::vector<std::string> names = {"head 1.1", "head 1.2", "head 1.3", "head 2.1", "head 2.2", "head 2.3"};
+  const Explanation explanation = explain(document());
+  std::size_t seen = 0;
+  bool said = false;
+  for (const Section& section : explanation.sections) {
+    for (const Block& block : section.blocks) {
+      for (const Line& line : block.lines) {
+        for (const Span& span : line) {
+          said = said || span.text.ends_with("Head 1 owns columns 1 to 3, head 2 columns 4 to 6.");
+        }
+      }
+      for (const Quantity& one : block.quantities) {
+        const bool side_by_side = one.name.starts_with("projected ") || one.name == "merged" || one.name == "w_query" ||
+                                  one.name == "w_key" || one.name == "w_value";
+        if (!side_by_side && one.name != "w_out") continue;
+        EXPECT_EQ(side_by_side ? one.columns : one.rows, names) << one.name;
+        ++seen;
+      }
+    }
+  }
+  EXPECT_EQ(seen, 8u);
+  EXPECT_TRUE(said);
+}
+
 TEST(ExplainHeads, LookAheadHidesLaterInputs) {
   ExplainInput input = document();
   input.causal = Align::top_left;

@@ -76,6 +76,10 @@ TEST(Sublayers, EncoderHasThemInOrder) {
   const Json json = Json::parse(to_json(survey));
   ASSERT_EQ(json["sublayers"].size(), names.size());
   EXPECT_EQ(json["sublayers"][3]["sequence"], "tokens");
+  EXPECT_EQ(json["sublayers"][3]["attention"], "attention");
+  EXPECT_EQ(json["sublayers"][7]["layer"], 1);
+  EXPECT_TRUE(json["sublayers"][0]["layer"].is_null());
+  EXPECT_TRUE(json["sublayers"][5]["attention"].is_null());
   EXPECT_EQ(json["sublayers"][3]["shape"], Json({3, model.config().model_dim}));
   EXPECT_EQ(json["sublayers"][3]["lengths"][2].get<float>(), static_cast<float>(survey.sublayers[3].lengths[2]));
 }
@@ -95,6 +99,12 @@ TEST(Sublayers, TranslationsHaveThemOfBothSides) {
   EXPECT_EQ(source["feed_forward"], encoder);
   EXPECT_EQ(read["attention"], 2 * decoder);
   EXPECT_EQ(read["feed_forward"], decoder);
+  std::vector<std::string> attentions;
+  const Json json = Json::parse(to_json(survey));
+  for (const Json& sublayer : json["sublayers"]) {
+    if (sublayer["part"] == "attention" && sublayer["layer"] == 1) attentions.push_back(sublayer["attention"]);
+  }
+  EXPECT_EQ(attentions, (std::vector<std::string>{"encoder", "decoder", "encoder_decoder"}));
   for (auto* side : {&source, &read}) {
     EXPECT_EQ((*side)["embedding"], 1);
     EXPECT_EQ((*side)["positions"], 1);

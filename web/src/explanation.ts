@@ -43,12 +43,26 @@ export interface Common {
   target: string;
   dtype: "f32" | "f64";
 }
+// What plan() says of a call of attention.
+export interface Cost {
+  kernel: string;
+  target: string;
+  precision: string;
+  threads: number;
+  tiles: number;
+  skipped_tiles: number;
+  operations: number;
+  bytes: number;
+  workspace: number;
+  remarks: string[];
+}
 export interface Steps extends Common {
   kind: "steps";
   score: Score;
   scale: number;
   sections: Section[];
   mask: Mask | null;
+  cost: Cost | null;
   substituted: string[];
 }
 export interface Sequence {
@@ -81,6 +95,7 @@ export interface Attention {
   keys: Sequence;
   mask: string;
   largest_entropy: number;
+  cost: Cost | null;
   all: HeadEntry[];
 }
 export interface Candidate {
@@ -107,6 +122,7 @@ export interface Sublayer {
   size: number;
   lengths: number[];
   layer: number | null;
+  attention: string | null;
 }
 // What a run did without.
 export interface LeftOut {
@@ -131,6 +147,7 @@ export interface Head extends Common {
   score: Score;
   scale: number;
   mask: string;
+  cost: Cost | null;
   tokens: string[];
   keys: string[];
   token: number | null;
@@ -199,6 +216,7 @@ export interface Maps extends Common {
   keys: number;
   tile: number; // rows and columns of a tile, at most
   whole: boolean; // every weight is kept
+  cost: Cost | null;
   heads: MapHead[];
 }
 export type Explanation = Steps | Heads | Head | Token | Picture | Maps;

@@ -117,6 +117,7 @@ export function head_view(head: Head, screen: Screen): Shown {
   return {
     body,
     name: `head-${head.layer}-${head.head}`,
+    costs: head.cost ? [{ name: "", cost: head.cost }] : [],
     tables: () => [
       ...[large, theirs].flatMap((one) => (one ? [one.table] : [])),
       ...windows.windows.map((window) =>

@@ -1,6 +1,7 @@
 // Every head of a model: all as small maps on one scale, one of them large.
 import { html, nothing, type TemplateResult } from "lit-html";
 import { css } from "./colors";
+import { costs_of } from "./cost";
 import { type Attention, type HeadEntry, type Heads, kMeasures, type Measure, type TokenMeasure } from "./explanation";
 import { command_with, site_option } from "./command";
 import { change_image, heat_image } from "./grid";
@@ -239,6 +240,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
   return {
     body,
     name: `head-${head.layer}-${head.head}`,
+    costs: costs_of([attention]),
     tables: () => [
       ...[large, theirs].flatMap((one) => (one ? [one.table] : [])),
       table_of(

@@ -217,6 +217,7 @@ export function maps_view(maps: Maps, screen: Screen): Shown {
   return {
     body,
     name: `map-${head.batch}-${head.head}`,
+    costs: maps.cost ? [{ name: "", cost: maps.cost }] : [],
     tables: () => saved_tables(head, maps),
     picture: () => saved_picture(head, maps, screen),
     command: (report) => report,

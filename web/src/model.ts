@@ -1,6 +1,7 @@
 // The model: a map whose attentions lead to their heads, what the masks hid, and what a sublayer passes on.
 import { html, nothing, type TemplateResult } from "lit-html";
 import { format_address } from "./address";
+import { costs_of } from "./cost";
 import type { Attention, Heads, Sublayer } from "./explanation";
 import { type Hidden, hidden_of } from "./hidden";
 import { text_tools } from "./live/text_tools";
@@ -122,6 +123,7 @@ export function model_view(heads: Heads, screen: Screen): Shown {
   return {
     body,
     name: "model",
+    costs: costs_of(heads.attentions),
     tables: () => tables_of(heads),
     picture: () => model_picture(heads, { ...screen, narrow: false }),
     command: (report) => report,

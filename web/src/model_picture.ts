@@ -38,15 +38,6 @@ interface Column {
   stops: Stop[];
 }
 
-// Of the attentions of a layer the first is that of its sequence to itself, the second that to another one.
-function attention_of(heads: Heads, { sequence, layer }: Sublayer, stops: readonly Stop[]): Attention | null {
-  const before = stops.some((stop) => stop.layer === layer && stop.attention);
-  const own = heads.attentions.filter(({ queries, keys }) =>
-    before ? queries !== keys : queries === keys && queries === sequence,
-  );
-  return own[0] ?? null;
-}
-
 // Sublayers by what they compute on; an attention belongs to its queries.
 export function columns_of(heads: Heads): Column[] {
   const columns: Column[] = [];
@@ -58,9 +49,8 @@ export function columns_of(heads: Heads): Column[] {
     return made;
   };
   for (const sublayer of heads.sublayers) {
-    const { stops } = column_of(sublayer.sequence);
-    const attention = sublayer.part === "attention" ? attention_of(heads, sublayer, stops) : null;
-    stops.push({ sublayer, attention, layer: sublayer.layer });
+    const attention = heads.attentions.find((one) => one.name === sublayer.attention) ?? null;
+    column_of(sublayer.sequence).stops.push({ sublayer, attention, layer: sublayer.layer });
   }
   for (const attention of heads.attentions) {
     if (columns.some(({ stops }) => stops.some((stop) => stop.attention === attention))) continue;

@@ -2,6 +2,7 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import type { Address, View } from "./address";
 import { format_address } from "./address";
+import { cost_panel, cost_tables } from "./cost";
 import type { Explanation, Report } from "./explanation";
 import { head_view } from "./head";
 import { heads_view } from "./heads";
@@ -100,7 +101,7 @@ function tools(shown: Shown, screen: Screen): TemplateResult {
     >
     <button class="plain" @click=${picture(save_svg)}>SVG</button>
     <button class="plain" @click=${picture(save_png)}>PNG</button>
-    <button class="plain" @click=${() => save_csv(shown.name, shown.tables())}>CSV</button>
+    <button class="plain" @click=${() => save_csv(shown.name, [...shown.tables(), ...cost_tables(shown.costs ?? [])])}>CSV</button>
     <button class="plain" @click=${() => print()}>Print</button>
   </div>`;
 }
@@ -172,7 +173,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
     ${faults(report.faults)}
     <main id="content" tabindex="-1">
       ${report.explanations.length > 1 && view !== "training" ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
-      ${is_of_run ? runs_bar(explanation, others, other, screen) : nothing} ${shown.body}
+      ${is_of_run ? runs_bar(explanation, others, other, screen) : nothing} ${shown.body} ${cost_panel(shown.costs ?? [])}
     </main>
     <footer>
       ${report.left_out.map((line) => html`<p>${line}</p>`)}

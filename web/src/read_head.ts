@@ -2,7 +2,7 @@
 import * as check from "./check";
 import type { Json } from "./check";
 import { type Head, kScores, type Picture } from "./explanation";
-import { common_of, summary_of } from "./read_common";
+import { common_of, cost_of, summary_of } from "./read_common";
 
 export function head_of(value: Json): Head {
   const tokens = check.texts_of(value.tokens, "tokens"),
@@ -25,6 +25,7 @@ export function head_of(value: Json): Head {
     score: check.choice_of(value.score, "score", kScores),
     scale: check.number_of(value.scale, "scale"),
     mask: check.text_of(value.mask, "mask"),
+    cost: cost_of(value.cost),
     tokens,
     keys,
     token: check.null_or(value.token, "token", check.count_of),

@@ -2,7 +2,7 @@
 import * as check from "./check";
 import type { Json } from "./check";
 import type { Attention, Candidate, HeadEntry, Heads, LeftOut, Sequence, Sublayer, Translation } from "./explanation";
-import { common_of, summary_of } from "./read_common";
+import { common_of, cost_of, summary_of } from "./read_common";
 
 function sequence_of(value: unknown, where: string): Sequence {
   const object = check.object_of(value, where);
@@ -23,19 +23,18 @@ function named(name: unknown, where: string, sequences: Sequence[]): Sequence {
   return sequences.find((one) => one.name === name) ?? check.refuse(`${where} must name a sequence`);
 }
 
-// Where it stands is in the name that an observer receives: "decoder.layers.0.self.output".
+// Reports from before there was a map of the model do not say where a sublayer stands.
 function sublayer_of(value: unknown, where: string, sequences: Sequence[]): Sublayer {
   const object = check.object_of(value, where);
   const sequence = named(object.sequence, `${where}.sequence`, sequences);
-  const name = check.text_of(object.name, `${where}.name`);
-  const layer = /(?:^|\.)layers\.(\d+)\./.exec(name)?.[1];
   return {
-    name,
+    name: check.text_of(object.name, `${where}.name`),
     part: check.text_of(object.part, `${where}.part`),
     sequence,
     size: check.vector_of(object.shape, `${where}.shape`, 2)[1] as number,
     lengths: check.vector_of(object.lengths, `${where}.lengths`, sequence.tokens.length),
-    layer: layer === undefined ? null : Number(layer),
+    layer: check.null_or(object.layer, `${where}.layer`, check.count_of),
+    attention: check.null_or(object.attention, `${where}.attention`, check.text_of),
   };
 }
 
@@ -87,6 +86,7 @@ function attention_of(value: unknown, where: string, sequences: Sequence[]): Att
     heads: check.count_of(object.heads, `${where}.heads`),
     mask: check.text_of(object.mask, `${where}.mask`),
     largest_entropy: check.number_of(object.largest_entropy, `${where}.largest_entropy`),
+    cost: cost_of(object.cost),
     queries,
     keys,
     all,

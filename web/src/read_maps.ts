@@ -2,7 +2,7 @@
 import * as check from "./check";
 import type { Json } from "./check";
 import type { KeptRow, MapHead, MapLevel, Maps } from "./explanation";
-import { common_of } from "./read_common";
+import { common_of, cost_of } from "./read_common";
 
 const kBase64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
@@ -78,7 +78,7 @@ export function maps_of(value: Json): Maps {
   };
   const heads = check.list_of(value.heads, "heads", head_of);
   if (heads.length === 0) check.refuse("heads must have an entry");
-  return { kind: "maps", ...common, queries, keys, tile, whole: check.flag_of(value.whole, "whole"), heads };
+  return { kind: "maps", ...common, queries, keys, tile, whole: check.flag_of(value.whole, "whole"), cost: cost_of(value.cost), heads };
 }
 
 const decoded = new Map<string, Uint8Array>();

@@ -12,7 +12,7 @@ import {
   type Steps,
   type Tensor,
 } from "./explanation";
-import { common_of } from "./read_common";
+import { common_of, cost_of } from "./read_common";
 
 function tensor_of(value: unknown, where: string): Tensor {
   const object = check.object_of(value, where);
@@ -82,5 +82,6 @@ export function steps_of(value: Json): Steps {
     sections: check.list_of(value.sections, "sections", section_of),
     mask: check.null_or(value.mask, "mask", mask_of),
     substituted: check.texts_of(value.substituted, "substituted"),
+    cost: cost_of(value.cost),
   };
 }

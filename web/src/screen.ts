@@ -2,6 +2,7 @@
 import type { TemplateResult } from "lit-html";
 import type { Address } from "./address";
 import type { Colors } from "./colors";
+import type { NamedCost } from "./cost";
 import type { Explanation } from "./explanation";
 import type { Live } from "./live/live";
 import type { Table } from "./save";
@@ -21,6 +22,7 @@ export interface Shown {
   body: TemplateResult;
   name: string; // of saved files: "head-1-0"
   tables(): Table[]; // as CSV
+  costs?: NamedCost[]; // of the calls of attention that it shows
   picture(): TemplateResult | null; // an <svg> of its own, that needs no style
   command(report: string): string; // that shows this alone, from the one that wrote the report
 }

@@ -198,6 +198,7 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
   return {
     body,
     name: `step-${section.number}`,
+    costs: steps.cost ? [{ name: "", cost: steps.cost }] : [],
     tables: () =>
       windows.map((window) =>
         table_of(window.title, window.rows, window.columns, window.height, window.width, (r, c) =>

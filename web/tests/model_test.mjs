@@ -1,4 +1,4 @@
-// The map of a model, what its masks hid, sums of several queries: each against the JSON.
+// The map of a model, what its masks hid, sums of several queries, the cost of a call: each against the JSON.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { data_of, hash_of, open, report_of } from "./browser.mjs";
@@ -75,6 +75,18 @@ test("the weights of several queries are added: by Shift, by box, by word", asyn
   await page.locator(".one-head select").selectOption("1");
   await page.getByRole("button", { name: "Its whole word" }).click();
   close_to(await said(), pieces.reduce((sum, i) => sum + weights[i][3], 0));
+  await close();
+});
+
+test("what plan() says of the call is shown", async () => {
+  const data = data_of("steps");
+  data.cost = { kernel: "prefill", target: "avx2", precision: "exact", threads: 1, block_queries: 8, tile_keys: 16, chunk_keys: 0, tiles: 4, skipped_tiles: 1, operations: 1234567, bytes: 288, workspace: 4096, remarks: ["a remark"] };
+  const { page, close } = await open(report_of(data));
+  const panel = page.locator(".costs");
+  assert.match(await panel.innerText(), /1,234,567 operations, 1 thread/);
+  await panel.locator("summary").click();
+  const text = await panel.innerText();
+  for (const part of ["288 bytes", "4,096 bytes", "4, 1 skipped", "prefill on avx2", "a remark"]) assert.ok(text.includes(part), part);
   await close();
 });
 

@@ -8,11 +8,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "qkv/api.h"
 #include "qkv/attention.h"
+#include "qkv/attention/attention_plan.h"
 
 namespace qkv {
 
@@ -50,6 +52,10 @@ class QKV_API AttentionMaps {
   const std::vector<std::int64_t>& keep_rows() const { return keep_rows_; }
   bool whole() const { return whole_; }  // every weight is kept
 
+  // What plan() says of the call, if it was told.
+  const std::optional<AttentionPlan>& cost() const { return cost_; }
+  void set_cost(const AttentionPlan& cost) { cost_ = cost; }
+
   // Of one head: [r, c]; [queries, top]; [kept rows, keys].
   TensorView blocks(const MapHead& head) const;
   TensorView top_keys(const MapHead& head) const;
@@ -64,6 +70,7 @@ class QKV_API AttentionMaps {
   Dims leading_{};  // dimensions before the queries
   Dtype dtype_;
   bool whole_ = false;
+  std::optional<AttentionPlan> cost_{};
   std::vector<MapHead> keep_{};
   std::vector<std::int64_t> keep_rows_{};
   Tensor blocks_{}, top_keys_{}, top_weights_{}, chosen_{}, row_weights_{};

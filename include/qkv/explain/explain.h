@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "qkv/api.h"
+#include "qkv/attention/attention_plan.h"
 #include "qkv/attention/mask.h"
 #include "qkv/attention/score.h"
 #include "qkv/tensor.h"
@@ -120,8 +121,9 @@ struct Explanation {
   Tensor true_output;                    // without the substitutions
   // Kernel against reference, over output, weights, logits and log-sum-exp; NaN if one of them holds NaN.
   double largest_difference = 0;
-  std::stop_token stop;  // that of the input
-  bool full = false;     // as in ExplainInput: JSON has tensors of any size
+  std::optional<AttentionPlan> cost{};  // of the call; none: weights were put in
+  std::stop_token stop;                 // that of the input
+  bool full = false;                    // as in ExplainInput: JSON has tensors of any size
 };
 
 // std::invalid_argument if shapes do not fit, or a name to substitute does not exist (the message lists those that do).

@@ -74,6 +74,8 @@ struct HeadSurvey {
   Tensor word_alignment{};
   Tensor word_weights{};
   std::vector<SublayerVectors> sublayers{};  // in the order of computation
+  // For each attention what the call of its first layer costs; none: its scores are no dot products.
+  std::vector<std::optional<AttentionPlan>> costs{};
 };
 
 // One head at work on one input. The kernel computes in f32; the tensors hold its numbers as f64.
@@ -98,9 +100,10 @@ struct HeadTrace {
   Tensor value_lengths;    // [keys]: of the values as they leave W_O
   Tensor value_norms;      // [tokens, keys]: weight times length of the value
   HeadSummary summary;
-  std::string target;            // the CPU target that ran
-  double logits_difference = 0;  // the largest between logits and scale * scores
-  double output_difference = 0;  // the largest between output and weights x value in f64
+  std::string target;                   // the CPU target that ran
+  double logits_difference = 0;         // the largest between logits and scale * scores
+  double output_difference = 0;         // the largest between output and weights x value in f64
+  std::optional<AttentionPlan> cost{};  // of the call of its layer; none: as in HeadSurvey
 };
 
 // Errors as those of the run; std::invalid_argument if there is no such layer or head.
