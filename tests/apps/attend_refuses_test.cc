@@ -88,8 +88,8 @@ TEST_F(AttendRefuses, ArraysThatDoNotFit) {
     write_npy(folder_ / "k.npy", Tensor::zeros(shape));
     expect_refusal({}, 3, part);
   };
-  refuse_key({3, 4}, "head_dim 4");           // another head_dim
-  refuse_key({5, 3}, "v must be [1, 5, 3]");  // more keys than values
+  refuse_key({3, 4}, "head_dim 4");               // another head_dim
+  refuse_key({5, 3}, "value must be [1, 5, 3]");  // more keys than values
   refuse_key({2, 3, 3}, "[2, 3, 3]");
   refuse_key({3}, "[3]");
   refuse_key({}, "[]");

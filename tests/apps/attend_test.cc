@@ -360,9 +360,9 @@ TEST_F(Attend, Tangents) {
   expect_message(attend({"--tangent-query", query}), 2, "qkv attend", "--tangent-out");
   expect_message(attend({"--tangent-out", folder_ / "t.npy"}), 2, "qkv attend", "--tangent-query");
   expect_message(attend({"--tangent-value", query, "--tangent-out", folder_ / "t.npy"}), 3, "qkv attend",
-                 "the tangent of v must be [1, 2, 1], got [1, 1, 2]");
+                 "the tangent of value must be [1, 2, 1], got [1, 1, 2]");
   expect_message(attend({"--dtype", "bf16", "--tangent-query", query, "--tangent-out", folder_ / "t.npy"}), 3,
-                 "qkv attend", "q has type bf16; it must be f32 or f64");
+                 "qkv attend", "query has type bf16; it must be f32 or f64");
 }
 
 // Two keys of equal score: weights 1/2, 1/2; grad_out . values = 1, 3; logits' gradients 1/2 (1 - 2), 1/2 (3 - 2).

@@ -117,15 +117,16 @@ void check_parameters(const Score& score, const ScoreGradients& gradients) {
 void check_views(const AttentionProblem& problem, const BackwardInputs& inputs, const AttentionGradients& gradients) {
   for (const TensorView& view : {inputs.out, inputs.grad_out}) check_type(problem, "out and grad_out", view);
   if (gradients.query) {
-    check_gradient(problem, "the gradient of q",
-                   problem.query_rows("the gradient of q", gradients.query, problem.query_dim));
+    check_gradient(problem, "the gradient of query",
+                   problem.query_rows("the gradient of query", gradients.query, problem.query_dim));
   }
   if (gradients.key) {
-    check_gradient(problem, "the gradient of k", problem.key_rows("the gradient of k", gradients.key, problem.key_dim));
+    check_gradient(problem, "the gradient of key",
+                   problem.key_rows("the gradient of key", gradients.key, problem.key_dim));
   }
   if (gradients.value) {
-    check_gradient(problem, "the gradient of v",
-                   problem.key_rows("the gradient of v", gradients.value, problem.value_dim));
+    check_gradient(problem, "the gradient of value",
+                   problem.key_rows("the gradient of value", gradients.value, problem.value_dim));
   }
 }
 
@@ -313,9 +314,9 @@ void differentiate_bilinear(const AttentionProblem& problem, const BackwardInput
 }
 
 std::vector<NamedView> outputs_of(const AttentionGradients& gradients) {
-  std::vector<NamedView> outputs{{"the gradient of q", gradients.query},
-                                 {"the gradient of k", gradients.key},
-                                 {"the gradient of v", gradients.value},
+  std::vector<NamedView> outputs{{"the gradient of query", gradients.query},
+                                 {"the gradient of key", gradients.key},
+                                 {"the gradient of value", gradients.value},
                                  {"the gradient of score w_query", gradients.score.w_query},
                                  {"the gradient of score w_key", gradients.score.w_key},
                                  {"the gradient of score v", gradients.score.v},

@@ -17,9 +17,9 @@ void check_places(const AttentionProblem& problem, const AttentionSecondGradient
     require_output(problem, name,
                    of_queries ? problem.query_rows(name, view, size) : problem.key_rows(name, view, size));
   };
-  check("the gradient of q", gradients.query, true, problem.query_dim);
-  check("the gradient of k", gradients.key, false, problem.key_dim);
-  check("the gradient of v", gradients.value, false, problem.value_dim);
+  check("the gradient of query", gradients.query, true, problem.query_dim);
+  check("the gradient of key", gradients.key, false, problem.key_dim);
+  check("the gradient of value", gradients.value, false, problem.value_dim);
   check("the gradient of grad_out", gradients.grad_out, true, problem.value_dim);
 }
 
@@ -61,9 +61,9 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
     std::vector<NamedView> given = inputs_of(q, k, v, options);
     add_tangents(given, out, log_sum_exp, tangents);
     given.push_back({"grad_out", grad_out});
-    require_apart({{"the gradient of q", gradients.query},
-                   {"the gradient of k", gradients.key},
-                   {"the gradient of v", gradients.value},
+    require_apart({{"the gradient of query", gradients.query},
+                   {"the gradient of key", gradients.key},
+                   {"the gradient of value", gradients.value},
                    {"the gradient of grad_out", gradients.grad_out}},
                   given);
   }

@@ -39,19 +39,19 @@ class BackwardCall {
         bias_(problem, options.bias, gradients.bias),
         tangents_(problem, inputs.tangents) {
     for (const TensorView& view : {out_, grad_out_}) check_type(problem, "out and grad_out", view);
-    if (gradients.key) key_ = problem.key_rows("the gradient of k", gradients.key, score_dim_);
-    if (gradients.value) value_ = problem.key_rows("the gradient of v", gradients.value, problem.value_dim);
+    if (gradients.key) key_ = problem.key_rows("the gradient of key", gradients.key, score_dim_);
+    if (gradients.value) value_ = problem.key_rows("the gradient of value", gradients.value, problem.value_dim);
     if (gradients.query) {
-      query_ = problem.query_rows("the gradient of q", gradients.query, score_dim_);
-      check_gradient(problem, "the gradient of q", query_);
+      query_ = problem.query_rows("the gradient of query", gradients.query, score_dim_);
+      check_gradient(problem, "the gradient of query", query_);
     }
     if (inputs.moved.out) {
       out_tangent_ = problem.query_rows("the tangent of out", inputs.moved.out, problem.value_dim);
       log_sum_exp_tangent_ = problem.query_scalars("the tangent of log_sum_exp", inputs.moved.log_sum_exp);
       weight_sum_ = problem.query_scalars("the sum of weights", inputs.moved.weight_sum);
     }
-    if (key_) check_gradient(problem, "the gradient of k", key_);
-    if (value_) check_gradient(problem, "the gradient of v", value_);
+    if (key_) check_gradient(problem, "the gradient of key", key_);
+    if (value_) check_gradient(problem, "the gradient of value", value_);
     const std::size_t wide =
         is_wide() ? static_cast<std::size_t>(query_.element_count()) * size_of(problem.accumulation) : 0;
     schedule_ =

@@ -103,9 +103,9 @@ std::vector<NamedView> inputs_of(const TensorView& q, const TensorView& k, const
   const auto add = [&](std::string_view name, const TensorView& view) {
     if (view) inputs.push_back({name, view});
   };
-  add("q", q);
-  add("k", k);
-  add("v", v);
+  add("query", q);
+  add("key", k);
+  add("value", v);
   for (const TensorView& view : options.mask.prefix_views()) add("prefix", view);
   for (const TensorView& view : options.mask.length_views()) add("lengths", view);
   for (const TensorView& view : options.mask.boolean_views()) add("a boolean mask", view);
@@ -128,9 +128,9 @@ void add_tangents(std::vector<NamedView>& inputs, const TensorView& out, const T
                   const AttentionTangents& tangents) {
   inputs.push_back({"out", out});
   inputs.push_back({"log_sum_exp", log_sum_exp});
-  inputs.push_back({"the tangent of q", tangents.query});
-  inputs.push_back({"the tangent of k", tangents.key});
-  inputs.push_back({"the tangent of v", tangents.value});
+  inputs.push_back({"the tangent of query", tangents.query});
+  inputs.push_back({"the tangent of key", tangents.key});
+  inputs.push_back({"the tangent of value", tangents.value});
 }
 
 void require_apart(const std::vector<NamedView>& outputs, const std::vector<NamedView>& inputs) {

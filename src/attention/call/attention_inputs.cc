@@ -31,21 +31,22 @@ AttentionInputs::AttentionInputs(const TensorView& q, const TensorView& k, const
     : memory_(options.memory_limit) {
   storage = q.dtype();
   accumulation = storage == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  if (!is_floating(storage)) fail("q has type {}; it must be f32, f64, bf16 or f16", name_of(storage));
+  if (!is_floating(storage)) fail("query has type {}; it must be f32, f64, bf16 or f16", name_of(storage));
   if (k.dtype() != storage || v.dtype() != storage) {
-    fail("q, k and v must have one type, got {}, {} and {}", name_of(storage), name_of(k.dtype()), name_of(v.dtype()));
+    fail("query, key and value must have one type, got {}, {} and {}", name_of(storage), name_of(k.dtype()),
+         name_of(v.dtype()));
   }
   packed = static_cast<bool>(options.offsets_query);
   paged = static_cast<bool>(options.block_table);
   if (q.rank() < 2 || (!paged && (k.rank() != q.rank() || v.rank() != q.rank()))) {
-    fail("q {}, k {} and v {} must have equal rank, at least 2", to_string(q.shape()), to_string(k.shape()),
+    fail("query {}, key {} and value {} must have equal rank, at least 2", to_string(q.shape()), to_string(k.shape()),
          to_string(v.shape()));
   }
   if (paged && options.offsets_key) fail("paged keys take a block table and no offsets_key; both were given");
   if (!paged && packed != static_cast<bool>(options.offsets_key)) {
     fail("packed rows need offsets for queries and for keys; only one was given");
   }
-  if (packed && q.rank() != 3) fail("packed q must be [tokens, heads, size], got {}", to_string(q.shape()));
+  if (packed && q.rank() != 3) fail("packed query must be [tokens, heads, size], got {}", to_string(q.shape()));
 
   // From here on packed rows are [heads, tokens, size] of a batch without dimensions of its own.
   const int rank = std::max(q.rank(), 3);
@@ -54,7 +55,8 @@ AttentionInputs::AttentionInputs(const TensorView& q, const TensorView& k, const
     check_pages(k, v, options.block_table);
     k_ = k.transpose(1, 2);
     v_ = v.transpose(1, 2);
-    block_table_ = options.block_table;
+    memory_.keep(static_cast<std::size_t>(options.block_table.element_count()) * size_of(Dtype::i32));
+    block_table_ = Tensor::copy(options.block_table);
   } else {
     k_ = packed ? k.transpose(0, 1) : with_rank(k, rank);
     v_ = packed ? v.transpose(0, 1) : with_rank(v, rank);
@@ -69,8 +71,8 @@ AttentionInputs::AttentionInputs(const TensorView& q, const TensorView& k, const
   key_dim = k_.size(-1);
   value_dim = v_.size(-1);
   if (!paged) {
-    require_shape("k", k_, concatenate(batch_shape_, {kv_heads, k_len, key_dim}));
-    require_shape("v", v_, concatenate(batch_shape_, {kv_heads, k_len, value_dim}));
+    require_shape("key", k_, concatenate(batch_shape_, {kv_heads, k_len, key_dim}));
+    require_shape("value", v_, concatenate(batch_shape_, {kv_heads, k_len, value_dim}));
   }
   if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0) {
     fail("{} query heads are not a multiple of {} key/value heads", heads, kv_heads);
@@ -79,12 +81,13 @@ AttentionInputs::AttentionInputs(const TensorView& q, const TensorView& k, const
     if (dim < 1 || dim > kMaxDim) fail("head and value sizes must be 1 to {}, got {}", kMaxDim, dim);
   }
   if (is_dot_product(options.score.kind()) && key_dim != query_dim) {
-    fail("k has head_dim {}, q has {} (q {}, k {})", key_dim, query_dim, to_string(q_.shape()), to_string(k_.shape()));
+    fail("key has head_dim {}, query has {} (query {}, key {})", key_dim, query_dim, to_string(q_.shape()),
+         to_string(k_.shape()));
   }
   if (q_len > kMaxLength || k_len > kMaxLength) fail("lengths {} and {} exceed {}", q_len, k_len, kMaxLength);
-  require_unit_stride("q", q_);
-  require_unit_stride("k", k_);
-  require_unit_stride("v", v_);
+  require_unit_stride("query", q_);
+  require_unit_stride("key", k_);
+  require_unit_stride("value", v_);
 
   if (packed) {
     offsets_query_ = offsets("offsets_query", options.offsets_query, q_len);
@@ -113,7 +116,7 @@ Dims AttentionInputs::key_shape(std::int64_t of_heads) const {
 TensorView AttentionInputs::brought_to(std::string_view name, const TensorView& view, const Dims& shape) const {
   const bool fits =
       packed ? view.rank() == shape.size() : view.rank() >= shape.size() - 1 && view.rank() <= shape.size();
-  if (!fits) fail("{} {} has the wrong rank for q {}", name, to_string(view.shape()), to_string(q_.shape()));
+  if (!fits) fail("{} {} has the wrong rank for query {}", name, to_string(view.shape()), to_string(q_.shape()));
   const TensorView brought = packed ? view.transpose(0, 1) : with_rank(view, shape.size());
   require_shape(name, brought, shape);
   return brought;
@@ -198,7 +201,7 @@ Rows AttentionInputs::rows_of_keys(const TensorView& view, std::int64_t b, std::
   return {.data = view.bytes() + kv_head * view.stride(1) * static_cast<std::int64_t>(size_of(view.dtype())),
           .type = view.dtype(),
           .step = view.stride(-2),
-          .pages = block_table_.data<std::int32_t>() + b * block_table_.stride(0),
+          .pages = block_table_.data<std::int32_t>() + b * block_table_.size(1),
           .page_rows = view.size(-2),
           .page_step = view.stride(0)};
 }

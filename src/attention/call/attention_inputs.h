@@ -68,8 +68,8 @@ class AttentionInputs {
   Dims key_shape(std::int64_t of_heads) const;
   TensorView brought_to(std::string_view name, const TensorView& view, const Dims& shape) const;
 
-  TensorView q_, k_, v_;    // [batch dimensions ..., heads, rows, size]; pages instead of the batch
-  TensorView block_table_;  // paged
+  TensorView q_, k_, v_;  // [batch dimensions ..., heads, rows, size]; pages instead of the batch
+  Tensor block_table_;    // paged; a copy: the caller's memory may change after it was checked
   std::vector<std::int64_t> offsets_query_, offsets_key_;  // packed form
   std::vector<std::int64_t> lengths_;                      // of the mask, per sequence; empty: all keys
   Dims batch_shape_;

@@ -13,29 +13,12 @@ MutableTensorView output(std::string_view name, const TensorView& view) {
   return {writable(view.bytes()), view.dtype(), view.shape(), view.strides()};
 }
 
-void check_rows(const AttentionInputs& inputs, const TensorView& rows, const TensorView& row_weights) {
-  if (rows.dtype() != Dtype::i64 || rows.rank() != 2 || rows.size(1) != 3) {
-    fail("rows must be i64 [n, 3], got {} {}", name_of(rows.dtype()), to_string(rows.shape()));
-  }
-  require_shape("row_weights", row_weights, {rows.size(0), inputs.k_len});
-  inputs.require_accumulation("row_weights", row_weights);
-  require_unit_stride("row_weights", row_weights);
-  require_distinct("row_weights", row_weights);
-  for (std::int64_t i = 0; i < rows.size(0); ++i) {
-    const std::int64_t b = rows.at<std::int64_t>({i, 0}), h = rows.at<std::int64_t>({i, 1});
-    const std::int64_t query = rows.at<std::int64_t>({i, 2});
-    if (b < 0 || b >= inputs.batch || h < 0 || h >= inputs.heads || query < 0 || query >= inputs.query_length(b)) {
-      fail("rows[{}] = ({}, {}, {}) is outside (batch, head, query)", i, b, h, query);
-    }
-  }
-}
-
 }  // namespace
 
 AttentionOutputs::AttentionOutputs(const AttentionInputs& inputs, const MutableTensorView& out,
                                    const AttentionExtras& extras) {
   if (out.dtype() != inputs.storage && out.dtype() != inputs.accumulation) {
-    fail("out has type {}; it must be {} like q, or {}", name_of(out.dtype()), name_of(inputs.storage),
+    fail("out has type {}; it must be {} like query, or {}", name_of(out.dtype()), name_of(inputs.storage),
          name_of(inputs.accumulation));
   }
   out_ = output("out", inputs.query_rows("out", out, inputs.value_dim));
@@ -49,8 +32,36 @@ AttentionOutputs::AttentionOutputs(const AttentionInputs& inputs, const MutableT
   if (static_cast<bool>(extras.rows) != static_cast<bool>(extras.row_weights)) {
     fail("rows and row_weights must be given together, only one was");
   }
-  if (extras.rows) check_rows(inputs, extras.rows, extras.row_weights);
+  if (extras.rows) {
+    if (extras.rows.dtype() != Dtype::i64 || extras.rows.rank() != 2 || extras.rows.size(1) != 3) {
+      fail("rows must be i64 [n, 3], got {} {}", name_of(extras.rows.dtype()), to_string(extras.rows.shape()));
+    }
+    chosen_rows_ = Tensor::copy(extras.rows);
+    check_chosen_rows(inputs, extras.row_weights);
+  }
   check_statistics(inputs, extras);
+}
+
+void AttentionOutputs::check_chosen_rows(const AttentionInputs& inputs, const MutableTensorView& row_weights) const {
+  require_shape("row_weights", row_weights, {chosen_rows_.size(0), inputs.k_len});
+  inputs.require_accumulation("row_weights", row_weights);
+  require_unit_stride("row_weights", row_weights);
+  require_distinct("row_weights", row_weights);
+  for (std::int64_t i = 0; i < chosen_rows_.size(0); ++i) {
+    const auto [b, h, query] = chosen_row(i);
+    if (b < 0 || b >= inputs.batch || h < 0 || h >= inputs.heads || query < 0 || query >= inputs.query_length(b)) {
+      fail("rows[{}] = ({}, {}, {}) is outside (batch, head, query)", i, b, h, query);
+    }
+  }
+}
+
+AttentionOutputs::ChosenRow AttentionOutputs::chosen_row(std::int64_t i) const {
+  const std::int64_t* row = chosen_rows_.data<std::int64_t>() + 3 * i;
+  return {row[0], row[1], row[2]};
+}
+
+std::size_t AttentionOutputs::chosen_rows_bytes(const AttentionExtras& extras) {
+  return extras.rows ? static_cast<std::size_t>(extras.rows.element_count()) * size_of(extras.rows.dtype()) : 0;
 }
 
 std::size_t AttentionOutputs::log_sum_exp_bytes(const AttentionInputs& inputs) {

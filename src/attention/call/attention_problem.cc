@@ -110,6 +110,7 @@ void AttentionProblem::set_score(const Score& score) {
 }
 
 void AttentionProblem::set_outputs(const MutableTensorView& out, const AttentionExtras& extras) {
+  memory_.keep(AttentionOutputs::chosen_rows_bytes(extras));
   outputs_.emplace(*this, out, extras);
   outputs_->set(common_);
   if (empty_rows == EmptyRows::nan && !outputs_->has_log_sum_exp()) {

@@ -46,9 +46,9 @@ void fill_empty_rows(const AttentionProblem& problem, const AttentionExtras& ext
   });
   const std::int64_t chosen = extras.rows ? extras.rows.size(0) : 0;
   for (std::int64_t n = 0; n < chosen; ++n) {
-    const auto at = [&](std::int64_t column) { return extras.rows.at<std::int64_t>({n, column}); };
-    const AttentionTask task = problem.task(at(0), at(1));
-    if (!sees_nothing(task, wide, at(2))) continue;
+    const auto [sequence, head, query] = problem.chosen_row(n);
+    const AttentionTask task = problem.task(sequence, head);
+    if (!sees_nothing(task, wide, query)) continue;
     fill_with_nan(extras.row_weights.bytes() + bytes_of(n * extras.row_weights.stride(0), wide), wide, task.k_len);
   }
 }

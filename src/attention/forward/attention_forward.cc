@@ -47,8 +47,8 @@ class ForwardCall {
     std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
     parallel_for(schedule_.chosen_rows, schedule_.threads, [&](std::int64_t i, int worker) {
       check_stop();
-      const std::int64_t query = extras.rows.at<std::int64_t>({i, 2});
-      AttentionTask task = problem_.task(extras.rows.at<std::int64_t>({i, 0}), extras.rows.at<std::int64_t>({i, 1}));
+      const auto [sequence, head, query] = problem_.chosen_row(i);
+      AttentionTask task = problem_.task(sequence, head);
       task = without_statistics(task);
       task.out = task.log_sum_exp = task.logits = {};
       task.weights = {extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element_, 0};
@@ -268,7 +268,9 @@ void attention(const TensorView& q, const TensorView& k, const TensorView& v, co
   const FloatEnvironment environment;
   AttentionProblem problem(q, k, v, options);
   problem.set_outputs(out, extras);
-  require_apart(outputs_of(out, extras), inputs_of(q, k, v, options));
+  std::vector<NamedView> inputs = inputs_of(q, k, v, options);
+  if (extras.rows) inputs.push_back({"rows", extras.rows});
+  require_apart(outputs_of(out, extras), inputs);
   const AttentionSchedule schedule(problem, options, extras);
   problem.compile_mask(schedule.threads);
   problem.complete_outputs();

@@ -48,7 +48,7 @@ TensorView KeyValueCache::lengths() const {
 
 void KeyValueCache::append(const TensorView& k, const TensorView& v) {
   check_rows(k, v, 4);
-  if (k.size(0) != batch()) refuse("key/value cache", "k {} is not for a batch of {}", to_string(k.shape()), batch());
+  if (k.size(0) != batch()) refuse("key/value cache", "key {} is not for a batch of {}", to_string(k.shape()), batch());
   for (std::int64_t b = 0; b < batch(); ++b) append_rows(b, k.select(0, b), v.select(0, b));
 }
 
@@ -63,7 +63,7 @@ void KeyValueCache::append(const TensorView& k, const TensorView& v, const Tenso
   const Tensor copy = convert(offsets, Dtype::i64);
   const std::span rows(copy.data<std::int64_t>(), at(copy.element_count()));
   if (rows.front() != 0 || rows.back() != k.size(0) || !std::is_sorted(rows.begin(), rows.end())) {
-    refuse("key/value cache", "offsets must start at 0, never decrease, and end at the number of rows of k, {}",
+    refuse("key/value cache", "offsets must start at 0, never decrease, and end at the number of rows of key, {}",
            k.size(0));
   }
   for (std::int64_t b = 0; b < batch(); ++b) {
@@ -78,11 +78,11 @@ void KeyValueCache::check_rows(const TensorView& k, const TensorView& v, int ran
                     v.size(-3) == config_.kv_heads && k.size(0) == v.size(0) && k.size(-2) == v.size(-2) &&
                     k.size(-1) == config_.head_dim && v.size(-1) == config_.value_dim;
   if (!fits) {
-    refuse("key/value cache", "k {} and v {} must be equally many rows of {} heads, of sizes {} and {}",
+    refuse("key/value cache", "key {} and value {} must be equally many rows of {} heads, of sizes {} and {}",
            to_string(k.shape()), to_string(v.shape()), config_.kv_heads, config_.head_dim, config_.value_dim);
   }
   if (!is_floating(k.dtype()) || !is_floating(v.dtype())) {
-    refuse("key/value cache", "k and v must be of a floating type, got {} and {}", name_of(k.dtype()),
+    refuse("key/value cache", "key and value must be of a floating type, got {} and {}", name_of(k.dtype()),
            name_of(v.dtype()));
   }
   const std::int64_t longest = batch() == 0 ? 0 : *std::max_element(lengths_.begin(), lengths_.end());

@@ -13,7 +13,7 @@ namespace qkv::inline attending {
 void require_tangents(std::string_view function, const AttentionProblem& problem, const AttentionOptions& options) {
   if (options.threads < 0) refuse(function, "threads must be 0 (default) or more");
   if (problem.storage != problem.accumulation) {
-    refuse(function, "q has type {}; it must be f32 or f64", name_of(problem.storage));
+    refuse(function, "query has type {}; it must be f32 or f64", name_of(problem.storage));
   }
   if (options.block_table) refuse(function, "paged keys are not supported");
   if (options.logit_function) refuse(function, "logit functions are not supported, they have no derivative");
@@ -63,12 +63,12 @@ std::size_t moved_bytes(const AttentionProblem& problem, bool has_view) {
 }
 
 Tangents::Tangents(const AttentionProblem& problem, const AttentionTangents& tangents) {
-  if (tangents.query) query_ = problem.query_rows("the tangent of q", tangents.query, problem.query_dim);
-  if (tangents.key) key_ = problem.key_rows("the tangent of k", tangents.key, problem.key_dim);
-  if (tangents.value) value_ = problem.key_rows("the tangent of v", tangents.value, problem.value_dim);
-  if (query_) require_type_of_q(problem, "the tangent of q", query_);
-  if (key_) require_type_of_q(problem, "the tangent of k", key_);
-  if (value_) require_type_of_q(problem, "the tangent of v", value_);
+  if (tangents.query) query_ = problem.query_rows("the tangent of query", tangents.query, problem.query_dim);
+  if (tangents.key) key_ = problem.key_rows("the tangent of key", tangents.key, problem.key_dim);
+  if (tangents.value) value_ = problem.key_rows("the tangent of value", tangents.value, problem.value_dim);
+  if (query_) require_type_of_q(problem, "the tangent of query", query_);
+  if (key_) require_type_of_q(problem, "the tangent of key", key_);
+  if (value_) require_type_of_q(problem, "the tangent of value", value_);
 }
 
 TaskTangents Tangents::task(const AttentionProblem& problem, std::int64_t b, std::int64_t h) const {

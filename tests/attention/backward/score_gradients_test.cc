@@ -205,7 +205,7 @@ TEST(ScoreGradientsArguments, EachRuleIsNamed) {
   EXPECT_EQ(message(bilinear, {.query = query, .score = {.v = wide}}),
             "attention: the gradient of score v is not a parameter of this score");
   EXPECT_EQ(message(bilinear, {.query = query, .value = other}),
-            "attention: the gradient of v must be [1, 2, 5, 6], got [1, 2, 6, 8]");
+            "attention: the gradient of value must be [1, 2, 5, 6], got [1, 2, 6, 8]");
   for (const Tensor* tensor : {&query, &w_query, &wide}) {
     for (const double number : testing::values(*tensor)) ASSERT_EQ(number, 7);
   }

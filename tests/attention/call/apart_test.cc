@@ -103,15 +103,21 @@ TEST(Apart, OutputsOfAttention) {
     EXPECT_EQ(refusal([&] { attention(q, k, k, place, options, extras); }),
               names.empty() ? "" : "attention: " + names + ", or may; an output needs memory of its own");
   };
-  refuse("out shares elements with q", q);
-  refuse("out shares elements with k", k);
+  refuse("out shares elements with query", q);
+  refuse("out shares elements with key", k);
   EXPECT_EQ(refusal([&] { attention(both.view().slice(1, 0, 3), k, k, both.view().slice(1, 1, 4)); }),
-            "attention: out shares elements with q, or may; an output needs memory of its own");
+            "attention: out shares elements with query, or may; an output needs memory of its own");
   refuse("log_sum_exp shares elements with out", out, {}, {.log_sum_exp = out.view().select(2, 5)});
   refuse("weights shares elements with bias", out, {.bias = Bias::view(bias)}, {.weights = bias});
   refuse("logits shares elements with weights", out, {}, {.weights = bias, .logits = bias});
   refuse("entropy shares elements with log_sum_exp", out, {}, {.log_sum_exp = lse, .entropy = lse});
-  refuse("row_maximum shares elements with q", out, {}, {.row_maximum = q.view().select(2, 0)});
+  refuse("row_maximum shares elements with query", out, {}, {.row_maximum = q.view().select(2, 0)});
+  Tensor integers = Tensor::zeros({6, 3}, Dtype::i64), of_rows = filled({1, 3}, 0), tops = filled({2, 3, 1}, 0);
+  refuse("top_keys shares elements with rows", out, {},
+         {.rows = integers.view().slice(0, 5, 6),
+          .row_weights = of_rows,
+          .top_keys = {integers.view().bytes(), Dtype::i64, {2, 3, 1}, {9, 3, 1}},
+          .top_weights = tops});
   AttentionOptions sunk;
   sunk.sinks = sinks;
   refuse("entropy shares elements with sinks", out, sunk,
@@ -127,17 +133,20 @@ TEST(Apart, OutputsOfDerivatives) {
   };
   Tensor spare = filled({2, 3, 6}, 0);
   EXPECT_EQ(backward({.query = spare}), "");
-  EXPECT_NE(backward({.query = place(a.q)}).find("the gradient of q shares elements with q"), std::string::npos);
-  EXPECT_NE(backward({.key = place(a.grad_out)}).find("the gradient of k shares elements with grad_out"),
+  EXPECT_NE(backward({.query = place(a.q)}).find("the gradient of query shares elements with query"),
             std::string::npos);
-  EXPECT_NE(backward({.value = place(kept.out)}).find("the gradient of v shares elements with out"), std::string::npos);
-  EXPECT_NE(backward({.query = spare, .value = spare}).find("the gradient of v shares elements with the gradient of q"),
+  EXPECT_NE(backward({.key = place(a.grad_out)}).find("the gradient of key shares elements with grad_out"),
+            std::string::npos);
+  EXPECT_NE(backward({.value = place(kept.out)}).find("the gradient of value shares elements with out"),
+            std::string::npos);
+  EXPECT_NE(backward({.query = spare, .value = spare})
+                .find("the gradient of value shares elements with the gradient of query"),
             std::string::npos);
   const auto jvp = [&](const AttentionOutputTangents& outputs) {
     return refusal([&] { attention_jvp(a.q, a.k, a.v, kept.out, kept.log_sum_exp, a.tangents(), {}, outputs); });
   };
   EXPECT_EQ(jvp({.out = spare}), "");
-  EXPECT_NE(jvp({.out = place(a.tq)}).find("the tangent of out shares elements with the tangent of q"),
+  EXPECT_NE(jvp({.out = place(a.tq)}).find("the tangent of out shares elements with the tangent of query"),
             std::string::npos);
   EXPECT_NE(jvp({.log_sum_exp = place(kept.log_sum_exp)}).find("shares elements with log_sum_exp"), std::string::npos);
   const auto second = [&](const AttentionSecondGradients& gradients) {
@@ -146,9 +155,9 @@ TEST(Apart, OutputsOfDerivatives) {
     });
   };
   EXPECT_EQ(second({.key = spare}), "");
-  EXPECT_NE(second({.key = place(a.tv)}).find("the gradient of k shares elements with the tangent of v"),
+  EXPECT_NE(second({.key = place(a.tv)}).find("the gradient of key shares elements with the tangent of value"),
             std::string::npos);
-  EXPECT_NE(second({.query = spare, .grad_out = spare}).find("shares elements with the gradient of q"),
+  EXPECT_NE(second({.query = spare, .grad_out = spare}).find("shares elements with the gradient of query"),
             std::string::npos);
 }
 

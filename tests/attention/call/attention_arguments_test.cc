@@ -33,16 +33,18 @@ struct Rule {
 
 const Rule kRules[] = {
     // Inputs and output.
-    {"q has type i32; it must be f32, f64, bf16 or f16", [](Call& c) { c.q = convert(c.q, Dtype::i32); }},
-    {"q, k and v must have one type, got f32, f64 and f32", [](Call& c) { c.k = convert(c.k, Dtype::f64); }},
-    {"q, k and v must have one type, got f32, f32 and bf16", [](Call& c) { c.v = convert(c.v, Dtype::bf16); }},
-    {"out has type f64; it must be f32 like q", [](Call& c) { c.out = convert(c.out, Dtype::f64); }},
+    {"query has type i32; it must be f32, f64, bf16 or f16", [](Call& c) { c.q = convert(c.q, Dtype::i32); }},
+    {"query, key and value must have one type, got f32, f64 and f32", [](Call& c) { c.k = convert(c.k, Dtype::f64); }},
+    {"query, key and value must have one type, got f32, f32 and bf16",
+     [](Call& c) { c.v = convert(c.v, Dtype::bf16); }},
+    {"out has type f64; it must be f32 like query", [](Call& c) { c.out = convert(c.out, Dtype::f64); }},
     {"must have equal rank, at least 2", [](Call& c) { c.k = filled({2, 6, 8}, 1); }},
     {"must have equal rank, at least 2", [](Call& c) { c.q = c.k = c.v = c.out = filled({8}, 1); }},
-    {"k has head_dim 9, q has 8 (q [2, 4, 5, 8], k [2, 2, 6, 9])", [](Call& c) { c.k = filled({2, 2, 6, 9}, 1); }},
-    {"k must be [2, 2, 6, 8], got [3, 2, 6, 8]", [](Call& c) { c.k = filled({3, 2, 6, 8}, 1); }},
-    {"v must be [2, 2, 6, 3], got [2, 2, 7, 3]", [](Call& c) { c.v = filled({2, 2, 7, 3}, 1); }},
-    {"v must be [2, 2, 6, 3], got [2, 4, 6, 3]", [](Call& c) { c.v = filled({2, 4, 6, 3}, 1); }},
+    {"key has head_dim 9, query has 8 (query [2, 4, 5, 8], key [2, 2, 6, 9])",
+     [](Call& c) { c.k = filled({2, 2, 6, 9}, 1); }},
+    {"key must be [2, 2, 6, 8], got [3, 2, 6, 8]", [](Call& c) { c.k = filled({3, 2, 6, 8}, 1); }},
+    {"value must be [2, 2, 6, 3], got [2, 2, 7, 3]", [](Call& c) { c.v = filled({2, 2, 7, 3}, 1); }},
+    {"value must be [2, 2, 6, 3], got [2, 4, 6, 3]", [](Call& c) { c.v = filled({2, 4, 6, 3}, 1); }},
     {"out must be [2, 4, 5, 3], got [2, 4, 5, 8]", [](Call& c) { c.out = filled({2, 4, 5, 8}, 7); }},
     {"4 query heads are not a multiple of 3 key/value heads",
      [](Call& c) { c.k = filled({2, 3, 6, 8}, 1), c.v = filled({2, 3, 6, 3}, 1); }},
@@ -134,7 +136,7 @@ const Rule kRules[] = {
     // Packed rows.
     {"packed rows need offsets for queries and for keys",
      [](Call& c) { c.options.offsets_query = c.keep(Tensor::of<std::int32_t>({2}, {0, 5})); }},
-    {"packed q must be [tokens, heads, size], got [2, 4, 5, 8]",
+    {"packed query must be [tokens, heads, size], got [2, 4, 5, 8]",
      [](Call& c) {
        c.options.offsets_query = c.keep(Tensor::of<std::int32_t>({2}, {0, 5}));
        c.options.offsets_key = c.keep(Tensor::of<std::int32_t>({2}, {0, 6}));
@@ -210,7 +212,7 @@ TEST(AttentionArguments, Strides) {
   const Call call;
   const Tensor wide = filled({2, 4, 5, 16}, 1);
   const TensorView even(wide.view().bytes(), Dtype::f32, {2, 4, 5, 8}, {320, 80, 16, 2});
-  EXPECT_NE(message_of([&] { attention(even, call.k, call.v); }).find("q has stride 2 in its last dimension"),
+  EXPECT_NE(message_of([&] { attention(even, call.k, call.v); }).find("query has stride 2 in its last dimension"),
             std::string::npos);
   Tensor one = filled({1, 4, 5, 3}, 7);
   const MutableTensorView repeated(one.view().bytes(), Dtype::f32, {2, 4, 5, 3}, {0, 15, 3, 1});

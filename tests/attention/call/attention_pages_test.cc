@@ -196,12 +196,12 @@ TEST(AttentionPagesArguments, Refused) {
   refuse("block_table must be i32 [batch, blocks], got i64 [2, 1]", pages, pages,
          Tensor::of<std::int64_t>({2, 1}, {0, 1}));
   refuse("block_table must be i32 [batch, blocks], got i32 [2]", pages, pages, Tensor::of<std::int32_t>({2}, {0, 1}));
-  refuse("paged k and v must be [pages, rows, kv_heads, size], got [8, 1, 4]", testing::filled({8, 1, 4}, 1), pages,
-         table);
-  refuse("paged k [3, 8, 1, 4] and v [4, 8, 1, 4] differ before the size", pages, testing::filled({4, 8, 1, 4}, 1),
-         table);
+  refuse("paged key and value must be [pages, rows, kv_heads, size], got [8, 1, 4]", testing::filled({8, 1, 4}, 1),
+         pages, table);
+  refuse("paged key [3, 8, 1, 4] and value [4, 8, 1, 4] differ before the size", pages,
+         testing::filled({4, 8, 1, 4}, 1), table);
   refuse("pages must have 1 to", testing::filled({3, 0, 1, 4}, 1), testing::filled({3, 0, 1, 4}, 1), table);
-  refuse("k has head_dim 5, q has 4", testing::filled({3, 8, 1, 5}, 1), pages, table);
+  refuse("key has head_dim 5, query has 4", testing::filled({3, 8, 1, 5}, 1), pages, table);
   EXPECT_THROW(
       attention(q, pages, pages, {.offsets_key = Tensor::of<std::int32_t>({3}, {0, 8, 16}), .block_table = table}),
       std::invalid_argument);

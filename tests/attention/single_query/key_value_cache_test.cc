@@ -218,7 +218,7 @@ TEST(KeyValueCacheRows, Refused) {
   refuse("is not for a batch of 2", [&] { cache.append(k.view().slice(0, 0, 1), v.view().slice(0, 0, 1)); });
   refuse("floating type, got i32 and f32", [&] { cache.append(convert(k, Dtype::i32), v); });
   refuse("offsets [2] must be [3]", [&] { cache.append(packed_k, packed_v, Tensor::of<std::int32_t>({2}, {0, 3})); });
-  refuse("end at the number of rows of k, 3",
+  refuse("end at the number of rows of key, 3",
          [&] { cache.append(packed_k, packed_v, Tensor::of<std::int32_t>({3}, {0, 3, 2})); });
   refuse("offsets must be i32 or i64, got f32", [&] { cache.append(packed_k, packed_v, testing::filled({3}, 0)); });
   refuse("there is no sequence 2 in a batch of 2", [&] { cache.reorder(std::vector<std::int64_t>{0, 2}); });

@@ -168,13 +168,13 @@ struct Rule {
 TEST(AttentionJvpArguments, EachRuleIsNamed) {
   static const Tensor w = filled({8, 8}, 1);
   const Rule rules[] = {
-      {"the tangent of q must be [2, 5, 8], got [2, 5, 3]",
+      {"the tangent of query must be [2, 5, 8], got [2, 5, 3]",
        [](MovingArrays& a, AttentionOptions&) { a.tq = filled({2, 5, 3}, 1); }},
-      {"the tangent of k must be [1, 6, 8], got [2, 6, 8]",
+      {"the tangent of key must be [1, 6, 8], got [2, 6, 8]",
        [](MovingArrays& a, AttentionOptions&) { a.tk = filled({2, 6, 8}, 1); }},
-      {"the tangent of v is f64; for f32 inputs it must be f32",
+      {"the tangent of value is f64; for f32 inputs it must be f32",
        [](MovingArrays& a, AttentionOptions&) { a.tv = convert(a.tv, Dtype::f64); }},
-      {"attention_jvp: q has type bf16; it must be f32 or f64",
+      {"attention_jvp: query has type bf16; it must be f32 or f64",
        [](MovingArrays& a, AttentionOptions&) {
          for (Tensor* x : {&a.q, &a.k, &a.v}) *x = convert(*x, Dtype::bf16);
        }},
