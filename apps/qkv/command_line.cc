@@ -109,15 +109,6 @@ CLI::Option* declare(CLI::App& app, const Option& option) {
   return declared->required(option.rules.required);
 }
 
-// In quotes, if a shell would read something else in it.
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 std::string full_name(const CLI::App& command) {
   return command.get_parent() == nullptr ? command.get_name()
                                          : full_name(*command.get_parent()) + " " + command.get_name();
@@ -179,6 +170,14 @@ std::string reworded(const CLI::App& command, const CLI::ParseError& error) {
 }
 
 }  // namespace
+
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
 
 Value file(std::string& path, const char* type) { return {&path, type, check_file_name}; }
 

@@ -143,6 +143,9 @@ struct Option {
   Rules rules{};
 };
 
+// In quotes, if a shell would read something else in it.
+std::string shell_word(const std::string& word);
+
 // All of the text as a number.
 std::optional<std::int64_t> parse_whole(std::string_view text);
 

@@ -208,6 +208,7 @@ void run(const Command& command, ExplainOptions& options) {
     text = explain_model(command, options.model, {options.json, style, options.svg, options.report});
   } else {
     options.report.check(files_of(options), {"--svg", options.svg});
+    options.report.read_beside("steps");
     const Explanation explanation = explain(input_of(command, options));
     if (!options.svg.empty()) write_file(options.svg, to_svg(explanation, static_cast<int>(options.step)));
     if (options.report.wanted()) options.report.report.add(explanation);
@@ -255,6 +256,7 @@ void add_explain(Command& program) {
        {"--width", whole(options->width, 40, 100'000),
         "width of the output in columns (default: the terminal's, else 98)", excludes("--json")},
        html_option(options->report),
+       beside_option(options->report),
        {"--svg", file(options->svg),
         "draw the steps into this file, too; with a model the weights of the head that --layer and --head name, or "
         "with "

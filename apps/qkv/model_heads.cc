@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <string_view>
@@ -23,10 +22,10 @@ namespace {
 
 // Not by a rule of --text, which would list every other option in the help.
 void refuse_others(const Command& command) {
-  constexpr std::array<std::string_view, 18> kOwn = {
-      "--model", "--text", "--image",   "--attention",    "--layer",       "--head",
-      "--token", "--json", "--weights", "--svg",          "--width",       "--threads",
-      "--full",  "--help", "--html",    "--without-head", "--without-key", "--heat"};
+  constexpr std::array<std::string_view, 19> kOwn = {
+      "--model", "--text",    "--image",        "--attention",   "--layer",   "--head", "--token",
+      "--json",  "--weights", "--svg",          "--width",       "--threads", "--full", "--help",
+      "--html",  "--beside",  "--without-head", "--without-key", "--heat"};
   for (const std::string& name : command.given()) {
     if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
     throw UsageError(name,
@@ -45,48 +44,6 @@ std::size_t chosen_site(const std::vector<AttentionSite>& sites, const std::opti
     names += (i == 0 ? "" : i + 1 < sites.size() ? ", " : " or ") + sites[i].option();
   }
   throw UsageError("--attention", "must be given: " + names);
-}
-
-// "encoder-decoder.0.1" is 0.1 of that attention; of a model with one attention its name is not said.
-std::pair<std::size_t, std::string> place_of(const char* option, const std::string& text,
-                                             const std::vector<AttentionSite>& sites) {
-  if (sites.size() == 1) return {0, text};
-  std::string names;
-  for (std::size_t i = 0; i < sites.size(); ++i) {
-    const std::string name = sites[i].option() + ".";
-    if (text.starts_with(name)) return {i, text.substr(name.size())};
-    names += (i == 0 ? "" : i + 1 < sites.size() ? ", " : " or ") + name;
-  }
-  throw UsageError(option, "\"" + text + "\" must begin with " + names);
-}
-
-LeftOut left_out(const Attentions& attentions, const ModelOptions& options) {
-  LeftOut all;
-  for (const std::string& text : options.without_heads) {
-    const auto [site, place] = place_of("--without-head", text, attentions.sites);
-    HeadIndex& head = all.heads.emplace_back();
-    head.site = site;
-    const char* end = place.data() + place.size();
-    const auto layer = std::from_chars(place.data(), end, head.layer);
-    const bool has_head = layer.ec == std::errc() && layer.ptr != end && *layer.ptr == '.';
-    const auto last = has_head ? std::from_chars(layer.ptr + 1, end, head.head) : layer;
-    if (!has_head || last.ec != std::errc() || last.ptr != end) {
-      throw UsageError("--without-head", "\"" + text + "\" must be a layer and a head, as 0.1");
-    }
-  }
-  for (const std::string& text : options.without_keys) {
-    const auto [site, token] = place_of("--without-key", text, attentions.sites);
-    all.keys.push_back({find_token(attentions.sequences[attentions.sites[site].keys].tokens, token), site});
-  }
-  return all;
-}
-
-// What `make` makes of nothing to leave out, or of what the options leave out.
-template <class Make>
-auto without_left_out(const ModelOptions& options, const Make& make) {
-  auto whole = make(LeftOut());
-  if (options.without_heads.empty() && options.without_keys.empty()) return whole;
-  return make(left_out(whole.attentions(), options));
 }
 
 std::string traced(const Explainable& input, std::size_t site, const ModelOptions& options,
@@ -126,7 +83,7 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
   const ImageProcessor processor = ImageProcessor::load(options.folder);
   const Tensor file = read_picture(options.image);
   const Vit model = Vit::load(options.folder);
-  const EncodedPicture picture = without_left_out(options, [&](const LeftOut& some) {
+  const EncodedPicture picture = without_left_out(options.left_out, [&](const LeftOut& some) {
     return EncodedPicture(model, processor.process(file), {.stop = interruption()}, some);
   });
   if (options.layer) return traced(picture, chosen_site(picture.attentions().sites, {}), options, form);
@@ -148,7 +105,7 @@ std::string explain_model(const ModelOptions& options, const ExplanationForm& fo
   if (EncoderDecoder::is_in(options.folder)) {
     const Translator translator = Translator::load(options.folder);
     const Translation translation = translator.translate(options.text, {.split = false, .stop = interruption()});
-    return explained(without_left_out(options,
+    return explained(without_left_out(options.left_out,
                                       [&](const LeftOut& some) {
                                         return TranslatedText(translator, options.text, translation, some,
                                                               interruption());
@@ -159,14 +116,14 @@ std::string explain_model(const ModelOptions& options, const ExplanationForm& fo
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
   const Bert model = Bert::load(options.folder);
   const auto encoded = [&](const LeftOut& some) { return EncodedText(model, text, {.stop = interruption()}, some); };
-  return explained(without_left_out(options, encoded), options, form);
+  return explained(without_left_out(options.left_out, encoded), options, form);
 }
 
 std::vector<Option> model_options(ModelOptions& options) {
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
   const Names<std::string> sites = {
       {"encoder", "encoder"}, {"decoder", "decoder"}, {"encoder-decoder", "encoder-decoder"}};
-  return {
+  std::vector<Option> all = {
       {"--model", file(options.folder, "FOLDER"),
        "folder of the model whose heads --text shows: config.json, model.safetensors, tokenizer.json (default: "
        "English to Spanish, the model that comes with qkv); of a Vision Transformer --image: "
@@ -184,20 +141,13 @@ std::vector<Option> model_options(ModelOptions& options) {
        "number. With --text alone: what it owes to each key and each head, by weight, value norm, gradient, rollout "
        "and knock-out; of a translation a token written. With --image alone: where this token looks, \"class\" or "
        "a patch by row and column, \"3,4\" (default: class)"},
-      {"--without-head",
-       {.target = &options.without_heads, .type = "LAYER.HEAD", .count = 1},
-       "with a model: this head gives 0; of a translation model with its attention, \"encoder-decoder.0.1\"; may be "
-       "repeated",
-       repeated()},
-      {"--without-key",
-       {.target = &options.without_keys, .type = "TOKEN", .count = 1},
-       "with a model: this token is hidden from every query in all layers; of a translation model with the "
-       "attention, \"encoder-decoder.3\"; may be repeated",
-       repeated()},
       {"--weights", flag(options.weights),
        "with --text and --json, without --layer and --token: the weights of every head too, layers x heads x tokens^2 "
        "numbers",
        needs("--text", "--json") & excludes("--layer", "--token")}};
+  const std::vector<Option> left_out = left_out_options(options.left_out);
+  all.insert(all.end(), left_out.begin(), left_out.end());
+  return all;
 }
 
 std::string explain_model(const Command& command, ModelOptions options, const ExplanationForm& form) {
@@ -216,9 +166,10 @@ std::string explain_model(const Command& command, ModelOptions options, const Ex
   options.folder = options.folder.empty() ? default_model() : find_model(options.folder);
   std::vector<NamedFile> files = model_files(options.folder);
   files.push_back({"--image", options.image});
-  form.report.check(files, {"--svg", form.svg});
-  const std::string text = explain_model(options, form);
   const bool picture = !options.image.empty();
+  form.report.check(files, {"--svg", form.svg});
+  form.report.read_beside(options.layer ? "head" : picture ? "picture" : options.token ? "token" : "heads");
+  const std::string text = explain_model(options, form);
   form.report.write(
       picture ? "Where a Vision Transformer looks: " + std::filesystem::path(options.image).filename().string()
               : "What the heads attend to: " + options.text,

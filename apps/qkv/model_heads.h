@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "command_line.h"
+#include "left_out_options.h"
 #include "qkv/explain/explain.h"
 #include "report_file.h"
 
@@ -16,11 +17,11 @@ struct ModelOptions {
   std::string folder, text, image;  // no folder: default_model()
   std::optional<std::int64_t> layer, head;
   std::optional<std::string> attention, token;
-  std::vector<std::string> without_heads, without_keys;
+  LeftOutOptions left_out;
   bool weights = false;
 };
 
-// --model, --text, --image, --attention, --layer, --head, --token, --without-head, --without-key and --weights.
+// --model, --text, --image, --attention, --layer, --head, --token, --weights, --without-head and --without-key.
 std::vector<Option> model_options(ModelOptions& options);
 
 // What an explanation becomes.

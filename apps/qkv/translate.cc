@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "explain/painted.h"
 #include "io/json_number.h"
+#include "left_out_options.h"
 #include "lines.h"
 #include "options.h"
 #include "places.h"
@@ -44,6 +45,7 @@ struct TranslateRequest {
   Sampling sampling{};
   TextLineOptions lines{};
   TranslateOptions options{};
+  LeftOutOptions left_out{};
   ReportFile report{};
 };
 
@@ -161,6 +163,15 @@ void translate_ids(const TranslateRequest& request, const Translator& translator
   if (refused) std::rethrow_exception(refused);
 }
 
+TranslatedText translated(const TranslateRequest& request, const Translator& translator, const std::string& sentence,
+                          TranslateOptions options) {
+  options.split = false;
+  const Translation translation = translator.translate(sentence, options);
+  return without_left_out(request.left_out, [&](const LeftOut& some) {
+    return TranslatedText(translator, sentence, translation, some, options.stop);
+  });
+}
+
 void explain(TranslateRequest& request, const Translator& translator) {
   TranslateOptions options = request.options;
   for (std::size_t i = 0; i < request.texts.size(); ++i) {
@@ -168,7 +179,7 @@ void explain(TranslateRequest& request, const Translator& translator) {
     const std::string& text = request.texts[i];
     for (const std::string& sentence : options.split ? translator.sentences(text) : std::vector{text}) {
       HeadSurvey survey =
-          survey_heads(TranslatedText(translator, sentence, options), {.keep_weights = request.report.wanted()});
+          survey_heads(translated(request, translator, sentence, options), {.keep_weights = request.report.wanted()});
       if (request.report.wanted()) {
         request.report.report.add(survey);
         for (HeadSurvey::Entry& entry : survey.heads) entry.weights = {};
@@ -180,7 +191,7 @@ void explain(TranslateRequest& request, const Translator& translator) {
       }
       const std::string model = request.model.empty() ? "" : " --model " + request.model;
       std::cout << words_to_text(survey, text_style()) << "\nEvery head: qkv explain" << model << " --text \""
-                << sentence << "\"\nAttention itself, in eight steps: qkv explain\n";
+                << sentence << "\"" << request.left_out.words() << "\nAttention itself, in eight steps: qkv explain\n";
     }
   }
 }
@@ -249,6 +260,7 @@ void add_translate(Command& program) {
        {"--weights", choice(request->weights, kWeights),
         "Storage of the weights: fewer bits are faster and less accurate"},
        threads_option()});
+  command.add(left_out_options(request->left_out, needs("--explain")));
   command.on_run([&command, request] { translate(command, *request); });
 }
 

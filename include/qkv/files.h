@@ -27,7 +27,7 @@ QKV_API void write_safetensors(const std::string& path, const SafeTensors& conte
 
 // A matrix of numbers as f64 [rows, columns]. CSV: commas, one row a line; a first line with a field that begins with a
 // letter or _ (but nan, inf) is a header; blank lines and lines that begin with # are skipped. JSON: an array of
-// arrays of equal length, or one array of numbers (one row).
+// arrays of equal length, or one array of numbers (one row), in which "inf", "-inf" and "nan" are numbers.
 QKV_API Tensor read_csv(const std::string& path);
 QKV_API Tensor read_json_matrix(const std::string& path);
 QKV_API Tensor parse_json_matrix(std::string_view text,

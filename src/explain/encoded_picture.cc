@@ -3,14 +3,13 @@
 
 #include <fmt/format.h>
 
-#include "explain/left_out_masks.h"
+#include "explain/encoder_attentions.h"
 #include "explain/require.h"
 
 namespace qkv {
 
 EncodedPicture::EncodedPicture(const Vit& model, Tensor pixels, const VitOptions& options, LeftOut left_out)
     : model_(model), pixels_(std::move(pixels)), options_(options) {
-  const VitConfig& config = model.config();
   require(pixels_.rank() == 3, "the picture must be [height, width, channels], got {}", to_string(pixels_.shape()));
   grid_ = model.grid_of({pixels_.size(0), pixels_.size(1)});
   AttentionSequence tokens{.name = "tokens", .tokens = {"class"}, .special = {1}};
@@ -18,15 +17,7 @@ EncodedPicture::EncodedPicture(const Vit& model, Tensor pixels, const VitOptions
     for (std::int64_t x = 0; x < grid_.width; ++x) tokens.tokens.push_back(fmt::format("{},{}", y, x));
   }
   tokens.special.resize(tokens.tokens.size());
-  attentions_ = {.sequences = {std::move(tokens)},
-                 .sites = {{.name = "attention",
-                            .before = "layers.",
-                            .after = ".",
-                            .layers = config.layers,
-                            .heads = config.heads,
-                            .model_dim = config.model_dim}},
-                 .left_out = std::move(left_out)};
-  const LeftOutMasks checked(attentions_);
+  attentions_ = encoder_attentions(model.config(), std::move(tokens), std::move(left_out));
 }
 
 Tensor EncodedPicture::forward(const LeftOut& more, Observer* observer) const {

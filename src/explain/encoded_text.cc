@@ -3,7 +3,7 @@
 
 #include <cctype>
 
-#include "explain/left_out_masks.h"
+#include "explain/encoder_attentions.h"
 #include "explain/require.h"
 #include "explain/token_names.h"
 #include "qkv/layers/sequences.h"
@@ -73,20 +73,13 @@ EncodedText::EncodedText(const Bert& model, const Encoding& text, const BertOpti
   require(count <= config.positions, "the text has {} tokens; the model reads at most {}", count, config.positions);
   tokens_ = {text.ids, text.type_ids, offsets_of(std::vector<std::int64_t>{count})};
   const TokenWords words = words_of(text);
-  attentions_ = {.sequences = {{.name = "tokens",
-                                .tokens = labels_of(text, words),
-                                .special = text.special,
-                                .ids = text.ids,
-                                .words = words,
-                                .scope = ""}},
-                 .sites = {{.name = "attention",
-                            .before = "layers.",
-                            .after = ".",
-                            .layers = config.layers,
-                            .heads = config.heads,
-                            .model_dim = config.model_dim}},
-                 .left_out = std::move(left_out)};
-  const LeftOutMasks checked(attentions_);
+  AttentionSequence tokens{.name = "tokens",
+                           .tokens = labels_of(text, words),
+                           .special = text.special,
+                           .ids = text.ids,
+                           .words = words,
+                           .scope = ""};
+  attentions_ = encoder_attentions(config, std::move(tokens), std::move(left_out));
 }
 
 Tensor EncodedText::forward(const LeftOut& more, Observer* observer) const {

@@ -38,6 +38,15 @@ void check_head(const Attentions& attentions, const HeadIndex& index) {
   }
 }
 
+void check_left_out(const Attentions& attentions, const LeftOut& left_out) {
+  for (const auto& [key, site] : left_out.keys) {
+    check_site(attentions, site);
+    const std::int64_t keys = keys_of(attentions, site);
+    require(key >= 0 && key < keys, "there is no key {}; the keys are 0 to {}", key, keys - 1);
+  }
+  for (const HeadIndex& index : left_out.heads) check_head(attentions, index);
+}
+
 std::string without(const Attentions& attentions) {
   const auto place = [&](std::size_t site) {
     return attentions.sites.size() > 1 ? attentions.sites[site].option() + " " : std::string();
@@ -63,16 +72,14 @@ LeftOutMasks::LeftOutMasks(const Attentions& attentions, const LeftOut& more)
 }
 
 void LeftOutMasks::leave_out(const Attentions& attentions, const LeftOut& left_out) {
+  check_left_out(attentions, left_out);
   for (const auto& [key, site] : left_out.keys) {
-    check_site(attentions, site);
     const std::int64_t keys = keys_of(attentions, site);
-    require(key >= 0 && key < keys, "there is no key {}; the keys are 0 to {}", key, keys - 1);
     for (Tensor& layer : visible(attentions, site)) {
       for (std::int64_t head = 0; head < layer.size(0); ++head) layer.data<std::uint8_t>()[head * keys + key] = 0;
     }
   }
   for (const HeadIndex& index : left_out.heads) {
-    check_head(attentions, index);
     Tensor& layer = visible(attentions, index.site)[static_cast<std::size_t>(index.layer)];
     std::fill_n(layer.data<std::uint8_t>() + index.head * layer.size(2), layer.size(2), std::uint8_t{0});
   }

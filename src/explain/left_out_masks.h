@@ -13,12 +13,15 @@ namespace qkv::inline explaining {
 // std::invalid_argument if there is no such attention, layer or head.
 void check_head(const Attentions& attentions, const HeadIndex& index);
 
+// std::invalid_argument if a head or a key is not there.
+void check_left_out(const Attentions& attentions, const LeftOut& left_out);
+
 // " without head 0.1 and key 3, \"you\"", for titles; empty if nothing is left out.
 std::string without(const Attentions& attentions);
 
 class LeftOutMasks {
  public:
-  // Of what attentions.left_out says, and of more. std::invalid_argument if a key or a head is not there.
+  // Of what attentions.left_out says, and of more. Errors as check_left_out().
   explicit LeftOutMasks(const Attentions& attentions, const LeftOut& more = {});
 
   // One for each layer of an attention; none where nothing is left out.

@@ -54,6 +54,7 @@ class Contents {
   struct Entry {
     std::string_view name, json, json_without_weights, tables;
     bool has_weights = false;
+    bool beside = false;
   };
 
   void add(const Entry& entry) { entries_.push_back(entry); }
@@ -112,14 +113,15 @@ std::string data_of(const Contents& contents, const std::string& title, const st
   std::string data = json_text(OrderedJson{
       {"schema", "qkv/report/1"}, {"title", title}, {"command", command}, {"left_out", contents.left_out()}});
   data.pop_back();
-  data += ",\"explanations\":[";
-  bool first = true;
-  for (const Contents::Entry& entry : contents.entries()) {
-    if (entry.json.empty()) continue;
-    data += (first ? "" : ",") + std::string(entry.json);
-    first = false;
+  for (const bool beside : {false, true}) {
+    std::string list;
+    for (const Contents::Entry& entry : contents.entries()) {
+      if (entry.json.empty() || entry.beside != beside) continue;
+      (list += list.empty() ? "" : ",") += entry.json;
+    }
+    data += fmt::format(",\"{}\":[", beside ? "beside" : "explanations") + list + "]";
   }
-  return in_script(data + "]}");
+  return in_script(data + "}");
 }
 
 std::string tables_of(const Contents& contents, const std::string& title) {
@@ -181,6 +183,10 @@ void Report::add(const AttentionMaps& maps) {
   parts_.push_back({.name = "The attention", .json = to_json(maps), .tables = report_tables(maps)});
 }
 
+void Report::add_beside(RecordedRun run) {
+  parts_.push_back({.name = "The run beside it", .json = std::move(run.json), .tables = {}, .beside = true});
+}
+
 void Report::add(const PageEngine& engine) {
   OrderedJson files = OrderedJson::object();
   for (const auto& [path, bytes] : engine.files) append_base85((files[path] = "").get_ref<std::string&>(), bytes);
@@ -200,7 +206,8 @@ void Report::add(const PageEngine& engine) {
 std::string Report::html(const std::string& title, const std::string& command) const {
   Contents contents;
   for (const Part& part : parts_) {
-    contents.add({part.name, part.json, part.json_without_weights, part.tables, !part.json_without_weights.empty()});
+    contents.add({part.name, part.json, part.json_without_weights, part.tables, !part.json_without_weights.empty(),
+                  part.beside});
     if (part.weights_left_out) contents.say(Contents::weights_line(part.name));
   }
   while (true) {

@@ -1,6 +1,7 @@
 // A matrix as a JSON array of arrays.
 #include <fmt/format.h>
 
+#include <limits>
 #include <vector>
 
 #include "io/json_events.h"
@@ -22,6 +23,15 @@ class MatrixEvents : public JsonEvents {
   bool number_integer(std::int64_t value) override { return number(static_cast<double>(value)); }
   bool number_unsigned(std::uint64_t value) override { return number(static_cast<double>(value)); }
   bool number_float(double value, const std::string&) override { return number(value); }
+
+  // As json_number.h writes them.
+  bool string(std::string& text) override {
+    const double infinity = std::numeric_limits<double>::infinity();
+    if (text == "inf") return number(infinity);
+    if (text == "-inf") return number(-infinity);
+    if (text == "nan") return number(std::numeric_limits<double>::quiet_NaN());
+    unexpected("a string other than \"inf\", \"-inf\" and \"nan\"");
+  }
 
   bool start_array(std::size_t) override {
     if (depth_ == 2 || flat_) unexpected("an array");

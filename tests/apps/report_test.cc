@@ -92,6 +92,59 @@ TEST(ReportFile, RefusesWhatWouldLoseDataOrCannotBeWritten) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"input.csv"});
 }
 
+TEST(ReportFile, StandsBesideARunThatWasRecorded) {
+  const TempFolder folder;
+  const TinyBert model;
+  const auto beside = [&](std::vector<std::string> arguments, const std::string& change, const char* value) {
+    std::vector<std::string> other = arguments;
+    other.insert(other.end(), {change, value, "--json"});
+    folder.put("other.json", run_program(other).out);
+    arguments.insert(arguments.end(), {"--html", folder / "a.html", "--beside", folder / "other.json"});
+    const Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const Json data = data_in(folder / "a.html");
+    EXPECT_EQ(data.at("beside"), Json::array({Json::parse(contents(folder / "other.json"))}));
+    EXPECT_EQ(data.at("explanations").back().at("kind"), data.at("beside").at(0).at("kind"));
+    return data.at("beside").at(0);
+  };
+  EXPECT_EQ(beside({"explain"}, "--scale", "0.5").at("scale"), 0.5);
+  const std::vector<std::string> text = {"explain", "--model", model / "", "--text", "a b a"};
+  EXPECT_EQ(beside(text, "--without-head", "0.1").at("left_out").at("heads").size(), 1u);
+  std::vector<std::string> head = text, token = text;
+  head.insert(head.end(), {"--layer", "0", "--head", "1"});
+  token.insert(token.end(), {"--token", "b"});
+  EXPECT_EQ(beside(head, "--without-key", "b").at("kind"), "head");
+  EXPECT_EQ(beside(token, "--without-head", "1.0").at("kind"), "token");
+  EXPECT_EQ(beside({"explain", "--model", QKV_SOURCE_DIR "/models/digits", "--image",
+                    QKV_SOURCE_DIR "/data/example/seven.png"},
+                   "--token", "0,1")
+                .at("token"),
+            "0,1");
+  EXPECT_EQ(data_in(folder / "a.html").at("explanations").size(), 1u);
+}
+
+TEST(ReportFile, RefusesWhatCannotStandBeside) {
+  const TempFolder folder;
+  const std::string steps = folder.put("steps.json", run_program({"explain", "--json"}).out),
+                    text = folder.put("notes.json", "no JSON");
+  std::string next = contents(steps);
+  next.replace(next.find("explain/1"), 9, "explain/2");
+  const std::string newer = folder.put("newer.json", next), html = folder / "a.html";
+  const auto refused = [&](std::vector<std::string> arguments, int code, const std::string& part) {
+    arguments.insert(arguments.begin(), "explain");
+    expect_message(run_program(arguments), code, "qkv explain", part);
+  };
+  refused({"--html", html, "--text", "Hi", "--beside", steps}, 3,
+          steps + ": holds a run of the kind \"steps\", this one is of the kind \"heads\"");
+  refused({"--html", html, "--beside", newer}, 3, newer + ": is of version 2, this qkv reads version 1");
+  refused({"--html", html, "--beside", text}, 3, text + ": not valid JSON at line 1, column 2");
+  refused({"--html", html, "--beside", folder / "none.json"}, 4, "none.json");
+  refused({"--html", html, "--beside", folder / ""}, 4, "");
+  refused({"--html", steps, "--beside", steps}, 2, "is also the file of --beside");
+  refused({"--beside", steps}, 2, "--beside requires --html");
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"newer.json", "notes.json", "steps.json"}));
+}
+
 // The limit of a file's size stands for a full disk.
 TEST(ReportFile, WritesNothingHalf) {
   const TempFolder folder;

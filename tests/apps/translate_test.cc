@@ -319,6 +319,35 @@ TEST(Translate, ExplainsEachWord) {
   EXPECT_EQ(json.at("translation").at("target_words"), Json({"De", "nada"}));
 }
 
+// What is left out of the run is not left out of the search: the words stay, their probabilities do not.
+TEST(Translate, ExplainsWithoutAHeadOrAKey) {
+  const std::vector<std::string> left_out = {"--without-head", "encoder-decoder.1.3", "--without-key", "encoder.You"};
+  std::vector<std::string> arguments = {"translate", "--explain", "You are welcome", "Can You come?"};
+  arguments.insert(arguments.end(), left_out.begin(), left_out.end());
+  const Outcome text = run_program(arguments);
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(text.out.find("You are welcome  ->  De nada without encoder-decoder head 1.3 and encoder key 0, \"You\"\n"),
+            0u)
+      << text.out;
+  EXPECT_NE(text.out.find("qkv explain --text \"You are welcome\" --without-head encoder-decoder.1.3 --without-key "
+                          "encoder.You\n"),
+            std::string::npos)
+      << text.out;
+  arguments.push_back("--json");
+  std::istringstream lines(run_program(arguments).out);
+  std::string first, second;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  std::vector<std::string> explain = {"explain", "--text", "You are welcome", "--json"};
+  const Json whole = Json::parse(run_program(explain).out);
+  explain.insert(explain.end(), left_out.begin(), left_out.end());
+  const Json without = Json::parse(first);
+  EXPECT_EQ(without, Json::parse(run_program(explain).out));
+  EXPECT_EQ(without.at("translation").at("target_text"), "De nada");
+  EXPECT_NE(without.at("translation").at("written"), whole.at("translation").at("written"));
+  EXPECT_EQ(Json::parse(second).at("left_out").at("keys").at(0).at("key"), 1);
+}
+
 TEST(Translate, RefusesInOneLine) {
   const TempFolder folder;
   const auto refused = [](const std::vector<std::string>& options, int code, const std::string& part) {
@@ -333,6 +362,11 @@ TEST(Translate, RefusesInOneLine) {
     refused({"a", option}, 2, option + " needs N (");
   }
   refused({"--explain"}, 2, "--explain requires text");
+  refused({"--without-head", "encoder.0.1", "a"}, 2, "--without-head requires --explain");
+  refused({"--without-key", "encoder.a", "a"}, 2, "--without-key requires --explain");
+  refused({"--explain", "--without-head", "0.1", "Hi"}, 2,
+          "--without-head: \"0.1\" must begin with encoder., decoder. or encoder-decoder.");
+  refused({"--explain", "--without-key", "encoder.Bye", "Hi"}, 3, "there is no token \"Bye\"");
   refused({"--weights", "int4", "a"}, 2, "must be one of f32|bf16|int8");
   refused({"--beams", "2", "--nbest", "3", "a"}, 3, "nbest");
   refused({"--model", kIdsModel, "a"}, 3, "tokenizer.json is missing");

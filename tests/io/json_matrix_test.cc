@@ -1,6 +1,9 @@
 // JSON matrices.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 
@@ -19,6 +22,17 @@ TEST(JsonMatrix, ReadsNumbers) {
   expect_matrix("[1, -2, 0.1]", {1, 3}, {1, -2, 0.1});
   expect_matrix("[[1],\n [2.5e-3],\n [-3]]\n", {3, 1}, {1, 2.5e-3, -3});
   expect_matrix("[18446744073709551615, 1e300]", {1, 2}, {18446744073709551615.0, 1e300});
+}
+
+TEST(JsonMatrix, ReadsWhatJsonLacksAsStrings) {
+  const Tensor matrix = parse_json_matrix(R"([["inf", 1], ["-inf", "nan"], [-0.0, 0]])", "a.json");
+  const std::vector<double> values = test::values_of(matrix);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(matrix.shape(), (Dims{3, 2}));
+  EXPECT_EQ(values[0], kInfinity);
+  EXPECT_EQ(values[2], -kInfinity);
+  EXPECT_TRUE(std::isnan(values[3]));
+  EXPECT_TRUE(std::signbit(values[4]) && !std::signbit(values[5]));
 }
 
 TEST(JsonMatrix, RefusesEveryBrokenRule) {
@@ -42,7 +56,8 @@ TEST(JsonMatrix, RefusesEveryBrokenRule) {
       {"[[1], {\"a\": 2}]", "an object in row 2"},
       {"[null]", "null in row 1"},
       {"[[true]]", "true or false in row 1"},
-      {"[\"1\"]", "a string in row 1"},
+      {"[\"1\"]", "a string other than \"inf\", \"-inf\" and \"nan\" in row 1"},
+      {"\"inf\"", "a number outside the rows in row 1"},
       {"[1, [2]]", "an array in row 1"},
       {"[[1], 2]", "a number outside the rows in row 2"},
       {"[[[1]]]", "an array in row 1"},

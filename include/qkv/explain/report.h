@@ -31,6 +31,15 @@ struct PageEngine {
   std::map<std::string, std::string> files{};  // "/model/config.json" -> its bytes
 };
 
+// A run of which explain wrote the JSON.
+struct RecordedRun {
+  std::string kind{};  // "steps"
+  std::string json{};
+};
+
+// FormatError, which `name` begins, if the text is no such JSON, or of another major version than ours.
+QKV_API RecordedRun read_recorded_run(std::string json, const std::string& name);
+
 class QKV_API Report {
  public:
   void add(const Explanation& explanation);
@@ -39,6 +48,9 @@ class QKV_API Report {
   void add(const TokenMeasures& measures);
   void add(const PictureAttention& seen, const TensorView& view);
   void add(const AttentionMaps& maps);  // after the call that wrote them
+
+  // Beside those of its kind that were added the page can show this run, and the difference. There are no tables of it.
+  void add_beside(RecordedRun run);
 
   // The page has the engine, too: what it shows can be changed there. std::invalid_argument if a report has no room for
   // both.
@@ -54,6 +66,7 @@ class QKV_API Report {
     std::string json, json_without_weights{};  // the latter if it differs
     std::string tables;
     bool weights_left_out = false;
+    bool beside = false;
   };
   std::vector<Part> parts_{};
   std::string engine_{};  // elements of the page
