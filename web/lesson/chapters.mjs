@@ -6,12 +6,21 @@ import { escaped } from "./svg.mjs";
 const folder = new URL("../../docs/lesson/", import.meta.url);
 const kHere = /^<!-- page: (\S.*) -->$/;
 
+// HTML needs no quotes around single words, and no number a .0 at its end.
+function shortened(tag) {
+  return tag
+    .replace(/(\d)\.0(?!\d)/g, "$1")
+    .replace(/="([\w.#-]+)"(\/?)(?=[ >])/g, (_, word, end) => `=${word}${end && " /"}`);
+}
+
 // A picture is painted by the style of the page, and asks for no file.
 function inlined(name, alt) {
   const picture = readFileSync(new URL(name, folder), "utf8").trim();
   return picture
     .replace(/<style>.*?<\/style>\n/s, "")
-    .replace(/<svg [^>]*viewBox="([^"]*)"[^>]*>/, `<svg viewBox="$1" role="img" aria-label="${escaped(alt)}">`);
+    .replace(/<svg [^>]*viewBox="([^"]*)"[^>]*>/, `<svg viewBox="$1" role="img" aria-label="${escaped(alt)}">`)
+    .replace(/<(?!svg)[^>]*>/g, shortened)
+    .replaceAll("\n", "");
 }
 
 // What stands in other files of the repository is named, as the page asks for no other file.
