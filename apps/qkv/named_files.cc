@@ -8,6 +8,7 @@
 
 #include "command_line.h"
 #include "io/array_path.h"
+#include "io/descriptor.h"
 #include "qkv/error.h"
 
 namespace qkv::app {
@@ -29,10 +30,10 @@ void check_writable(const std::string& name) {
   std::error_code error;
   const bool has_folder = fs::is_directory(folder, error), is_folder = fs::is_directory(path, error);
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
-    throw IoError(fmt::format("{}: cannot write: {}", name, error.message()));
+    io::throw_io_error(name, "write", error);
   }
-  if (!has_folder) throw IoError(fmt::format("{}: the folder {} does not exist", name, folder.string()));
-  if (is_folder) throw IoError(name + ": is a folder");
+  if (!has_folder) throw IoError(fmt::format("{}: the folder {} does not exist", name, folder.string()), ENOENT);
+  if (is_folder) throw IoError(name + ": is a folder", EISDIR);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <link.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -41,7 +42,7 @@ std::string first_of(std::string_view what, const std::vector<std::string>& plac
   for (const std::string& place : places) {
     if (fs::exists(place, error)) return place;
   }
-  throw IoError(fmt::format("{} is not there: {}; {}", what, fmt::join(places, ", "), otherwise));
+  throw IoError(fmt::format("{} is not there: {}; {}", what, fmt::join(places, ", "), otherwise), ENOENT);
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ void flush_output() {
   std::cout.flush();
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
   if (!failed) return;
-  throw IoError("standard output: " + (errno != 0 ? std::system_category().message(errno) : "cannot write"));
+  const int number = errno != 0 ? errno : EIO;  // streams that failed before do not say why
+  throw IoError("standard output: " + std::generic_category().message(number), number);
 }
 
 // Messages carry what users typed and files hold: still one line, and nothing that a terminal would obey.

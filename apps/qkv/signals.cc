@@ -36,7 +36,7 @@ bool wait_for(int descriptor, short event, std::optional<std::chrono::millisecon
   pollfd ready[] = {{descriptor, event, 0}, {wake_descriptor, POLLIN, 0}};
   const int milliseconds = at_most ? static_cast<int>(at_most->count()) : -1;
   const int events = io::retry([&] { return poll(ready, 2, milliseconds); });
-  if (events < 0) throw IoError("cannot wait for standard input or output");
+  if (events < 0) throw IoError("cannot wait for standard input or output", errno);
   check_interruption();
   return events > 0;
 }
@@ -50,7 +50,7 @@ void watch_signals() {
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of write(), after which we clean up
   const io::Descriptor wake(eventfd(0, EFD_CLOEXEC));
   wake_descriptor = fcntl(wake.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // not the number of a closed standard one
-  if (wake_descriptor < 0) throw IoError("cannot watch for signals");
+  if (wake_descriptor < 0) throw IoError("cannot watch for signals", errno);
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
@@ -82,7 +82,7 @@ void write_output(std::string_view text) {
   while (!text.empty()) {
     wait_for(STDOUT_FILENO, POLLOUT, {});
     const ssize_t written = io::retry([&] { return write(STDOUT_FILENO, text.data(), std::min(text.size(), kPart)); });
-    if (written < 0) throw IoError("standard output: " + std::system_category().message(errno));
+    if (written < 0) throw IoError("standard output: " + std::system_category().message(errno), errno);
     text.remove_prefix(static_cast<std::size_t>(written));
   }
 }

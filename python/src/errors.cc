@@ -28,7 +28,7 @@ void translate(const std::exception_ptr& thrown, void* format_error) {
   } catch (const FormatError& error) {
     PyErr_SetString(static_cast<PyObject*>(format_error), error.what());
   } catch (const IoError& error) {
-    raise_os_error(0, error.what());
+    raise_os_error(error.error_number, error.what());
   } catch (const std::filesystem::filesystem_error& error) {
     raise_os_error(error.code().value(), error.what());
   } catch (const std::system_error& error) {

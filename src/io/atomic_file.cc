@@ -31,7 +31,7 @@ std::optional<mode_t> permissions(const std::string& path) {
     if (errno != ENOENT) throw_io_error(path, "write");
     return std::nullopt;
   }
-  if (!S_ISREG(status.st_mode)) throw IoError(path + ": cannot write: not a regular file");
+  check_regular(path, "write", status.st_mode);
   return status.st_mode & 0777;
 }
 
@@ -43,7 +43,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (mode) {
     std::error_code error;
     target = std::filesystem::canonical(path, error);
-    if (error) throw IoError(path + ": cannot write: " + error.message());
+    if (error) throw_io_error(path, "write", error);
   }
   name_ = target.filename();
   const std::string folder = target.has_parent_path() ? target.parent_path() : ".";

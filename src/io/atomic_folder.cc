@@ -60,7 +60,7 @@ bool AtomicFolder::is_unfinished(const std::string& path) { return path.ends_wit
 AtomicFolder::AtomicFolder(const std::string& path) : path_(path), unfinished_(path + kUnfinished) {
   std::error_code error;
   fs::remove_all(unfinished_, error);  // of a process that died here
-  if (error) throw IoError(fmt::format("{}: cannot remove: {}", unfinished_, error.message()));
+  if (error) throw_io_error(unfinished_, "remove", error);
   if (::mkdir(unfinished_.c_str(), 0777) != 0) throw_io_error(unfinished_, "write");
 }
 

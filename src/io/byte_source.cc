@@ -27,7 +27,7 @@ Descriptor open_to_read(const std::string& path) {
 std::uint64_t regular_file_size(const std::string& path, const Descriptor& file) {
   struct stat status;
   if (::fstat(file.get(), &status) != 0) throw_io_error(path, "read");
-  if (!S_ISREG(status.st_mode)) throw IoError(path + ": cannot read: not a regular file");
+  check_regular(path, "read", status.st_mode);
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -64,7 +64,7 @@ void FileSource::fetch(char* to, std::size_t count) {
   while (count > 0) {
     const ssize_t got = retry([&] { return ::read(file_.get(), to, count); });
     if (got < 0) throw_io_error(path_, "read");
-    if (got == 0) throw IoError(path_ + ": cannot read: the file shrank while it was read");
+    if (got == 0) throw IoError(path_ + ": cannot read: the file shrank while it was read", EIO);
     to += got;
     count -= static_cast<std::size_t>(got);
   }

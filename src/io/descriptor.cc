@@ -1,6 +1,7 @@
 // Closes file descriptors, and turns failed system calls into IoError.
 #include "io/descriptor.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <system_error>
@@ -14,8 +15,16 @@ Descriptor::~Descriptor() {
 }
 
 void throw_io_error(const std::string& path, const char* action) {
-  const std::string reason = std::generic_category().message(errno);
-  throw IoError(path + ": cannot " + action + ": " + reason);
+  throw_io_error(path, action, {errno, std::generic_category()});
+}
+
+void throw_io_error(const std::string& path, const char* action, const std::error_code& reason) {
+  throw IoError(path + ": cannot " + action + ": " + reason.message(), reason.value());
+}
+
+void check_regular(const std::string& path, const char* action, mode_t mode) {
+  if (S_ISREG(mode)) return;
+  throw IoError(path + ": cannot " + action + ": not a regular file", S_ISDIR(mode) ? EISDIR : EINVAL);
 }
 
 }  // namespace qkv::io

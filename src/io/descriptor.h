@@ -1,8 +1,11 @@
 // An open file that closes itself, and system calls whose failure is an IoError.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cerrno>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace qkv::io {
@@ -27,6 +30,9 @@ class Descriptor {
 
 // IoError "PATH: cannot ACTION: reason", the reason taken from errno.
 [[noreturn]] void throw_io_error(const std::string& path, const char* action);
+[[noreturn]] void throw_io_error(const std::string& path, const char* action, const std::error_code& reason);
+// The same for what is no regular file: EISDIR for a folder, else EINVAL.
+void check_regular(const std::string& path, const char* action, mode_t mode);
 
 // Repeats a system call that a signal interrupted.
 template <class Call>

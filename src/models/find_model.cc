@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -51,7 +52,8 @@ std::string find_model(const std::string& name) {
   const std::string reference = entry + "/refs/main";
   if (!fs::exists(reference, error)) {
     throw IoError(
-        fmt::format("{} is no folder, and not in the cache of the Hugging Face hub: {} is not there", name, reference));
+        fmt::format("{} is no folder, and not in the cache of the Hugging Face hub: {} is not there", name, reference),
+        ENOENT);
   }
   constexpr std::size_t kLongestCommit = 128;
   std::string commit = read_file(reference, kLongestCommit);
@@ -60,7 +62,8 @@ std::string find_model(const std::string& name) {
   const std::string snapshot = entry + "/snapshots/" + commit;
   if (!fs::exists(snapshot, error)) {
     throw IoError(fmt::format("{} is no folder, and not whole in the cache of the Hugging Face hub: {} is not there",
-                              name, snapshot));
+                              name, snapshot),
+                  ENOENT);
   }
   return snapshot;
 }

@@ -94,7 +94,7 @@ io::Descriptor lock(const std::string& folder) {
   io::Descriptor file(io::retry([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
   if (!file) io::throw_io_error(path, "write");
   if (io::retry([&] { return ::flock(file.get(), LOCK_EX | LOCK_NB); }) != 0) {
-    throw IoError(folder + ": another process is training into it");
+    throw IoError(folder + ": another process is training into it", EWOULDBLOCK);
   }
   return file;
 }
@@ -102,7 +102,7 @@ io::Descriptor lock(const std::string& folder) {
 std::string created(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw IoError(fmt::format("{}: cannot create: {}", folder, error.message()));
+  if (error) io::throw_io_error(folder, "create", error);
   return folder;
 }
 
@@ -111,7 +111,7 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
   std::error_code unread;
   const fs::directory_iterator entries(folder, unread);
   if (unread && unread != std::errc::no_such_file_or_directory) {
-    throw IoError(fmt::format("{}: cannot read: {}", folder, unread.message()));
+    io::throw_io_error(folder, "read", unread);
   }
   std::vector<std::int64_t> found;
   for (const auto& entry : entries) {
@@ -192,7 +192,7 @@ void Checkpoints::remove(std::int64_t step) const {
   std::error_code error;
   fs::remove(path_of(step) + "/manifest.json", error);  // first: what is half removed must not pass for whole
   fs::remove_all(path_of(step), error);
-  if (error) throw IoError(fmt::format("{}: cannot remove: {}", path_of(step), error.message()));
+  if (error) io::throw_io_error(path_of(step), "remove", error);
 }
 
 void Checkpoints::save(const Trainable& model, const Adam& adam, const LoopState& state,

@@ -27,7 +27,7 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     if (!at->path().filename().string().starts_with('.')) entries.push_back(at->path());
   }
-  if (error) throw IoError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+  if (error) throw IoError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()), error.value());
   std::ranges::sort(entries);
   return entries;
 }
