@@ -106,7 +106,7 @@ export function head_view(head: Head, screen: Screen): Shown {
           <p class="becomes" aria-hidden="true">and with the values</p>
           ${all(passed)}${gives}${all(output)}
         </div>
-        ${other_walk ? pair_panel(walk, other_walk, chosen) : terms_panel(walk, chosen, screen.address.numbers)}
+        ${other_walk ? pair_panel(walk, other_walk, chosen) : terms_panel(walk, chosen)}
       </div>
     </article>
     <section class="card" aria-label="All queries">

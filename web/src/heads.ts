@@ -95,7 +95,7 @@ function tile(
           ><i .style=${`--part:${part_of(head, measure ?? "entropy", attention)}`}></i
         ></span>`}
     <span class="tile-name">${id}<span class="sr"> layer ${head.layer}, head ${head.head}</span></span>
-    <span class="tile-value"
+    <span class=${`tile-value${shown ? " figure" : ""}`}
       >${shown ? measure_text(head, shown) : head.pattern === "none" ? html`&nbsp;` : head.pattern}</span
     >
   </button>`;

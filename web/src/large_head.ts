@@ -74,7 +74,7 @@ function change_sentence(drawn: Drawn, row: readonly number[]): TemplateResult {
       : html`Of ${names_of(drawn)} most changed:
           ${most.map(
             ({ weight, j }, i) =>
-              html`${i === 0 ? nothing : ", "}<bdi class="role-key said">${keys[j]}</bdi> (${said(weight)})`,
+              html`${i === 0 ? nothing : ", "}<bdi class="role-key said">${keys[j]}</bdi> (<span class="figure">${said(weight)}</span>)`,
           )}.`}
     ${key >= 0
       ? html`${several ? "The sum of their weights" : "Its weight"} to <bdi class="role-key said">${keys[key]}</bdi> changed by
@@ -96,7 +96,7 @@ export function sentence(drawn: Drawn): TemplateResult | typeof nothing {
     .sort((a, b) => b.weight - a.weight)
     .slice(0, 3);
   const one = ({ weight, j }: { weight: number; j: number }): TemplateResult =>
-    html`<bdi class="role-key said">${keys[j]}</bdi> (${chosen.length > 1 ? number_text(weight) : share_text(weight)})`;
+    html`<bdi class="role-key said">${keys[j]}</bdi> (<span class="figure">${chosen.length > 1 ? number_text(weight) : share_text(weight)}</span>)`;
   return html`<p class="said-of-head" aria-live="polite">
     ${names_of(drawn)}
     ${chosen.length > 1 ? "together attend most to" : "attends most to"}

@@ -3,6 +3,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { unsafeHTML } from "lit-html/directives/unsafe-html.js";
 import { format_address } from "./address";
 import { clamp } from "./numbers";
+import { unpacked } from "./packed";
 import type { Screen, Shown } from "./screen";
 
 interface Chapter {
@@ -10,11 +11,19 @@ interface Chapter {
   html: string;
 }
 
-declare const LESSON: { introduction: Chapter; chapters: readonly Chapter[] };
+interface Lesson {
+  introduction: Chapter;
+  chapters: readonly Chapter[];
+}
+
+declare const LESSON: string; // JSON, packed, put in when the page is bundled
+
+let read: Lesson | null = null;
+const lesson = (): Lesson => (read ??= JSON.parse(unpacked(LESSON)) as Lesson);
 
 // Its links lead to the steps, if the report begins with them.
 function chapter_of(number: number, steps: boolean): TemplateResult {
-  const chapter = LESSON.chapters[number - 1] as Chapter;
+  const chapter = lesson().chapters[number - 1] as Chapter;
   return html`<article class=${`card chapter${steps ? "" : " without-steps"}`} aria-labelledby=${`chapter-${number}`}>
     <h2 id=${`chapter-${number}`} tabindex="-1"><span class="number">${number}</span> ${chapter.title}</h2>
     ${unsafeHTML(chapter.html)}
@@ -22,7 +31,7 @@ function chapter_of(number: number, steps: boolean): TemplateResult {
 }
 
 export function lesson_view(steps: boolean, screen: Screen): Shown {
-  const count = LESSON.chapters.length;
+  const count = lesson().chapters.length;
   const at = clamp(screen.address.chapter, 0, count);
   const link = (chapter: number): string => format_address({ ...screen.address, view: "lesson", chapter });
   const go = (chapter: number): void => {
@@ -35,7 +44,7 @@ export function lesson_view(steps: boolean, screen: Screen): Shown {
     <div class="contents" role="navigation" aria-label="Chapters">
       <a href=${link(0)} aria-current=${at === 0 ? "page" : "false"}>All chapters</a>
       <ol>
-        ${LESSON.chapters.map(
+        ${lesson().chapters.map(
           (chapter, i) =>
             html`<li>
               <a href=${link(i + 1)} aria-current=${at === i + 1 ? "page" : "false"}>${chapter.title}</a>
@@ -46,10 +55,10 @@ export function lesson_view(steps: boolean, screen: Screen): Shown {
     <div class="chapters">
       ${all
         ? html`<article class="card chapter">
-              <h2>${LESSON.introduction.title}</h2>
-              ${unsafeHTML(LESSON.introduction.html)}
+              <h2>${lesson().introduction.title}</h2>
+              ${unsafeHTML(lesson().introduction.html)}
             </article>
-            ${LESSON.chapters.map((_, i) => chapter_of(i + 1, steps))}`
+            ${lesson().chapters.map((_, i) => chapter_of(i + 1, steps))}`
         : chapter_of(at, steps)}
       ${all
         ? nothing

@@ -1,6 +1,5 @@
 // Attention over long inputs: the map of a head, and what was kept of one query exactly.
 import { html, nothing, type TemplateResult } from "lit-html";
-import type { Colors } from "./colors";
 import type { KeptRow, MapHead, MapLevel, Maps } from "./explanation";
 import { heat_image } from "./grid";
 import "./map_canvas"; // <qkv-map>
@@ -37,7 +36,8 @@ function kept_text(maps: Maps): string {
 }
 
 // The largest of parts of a row, as bars.
-function row_picture(row: KeptRow, maps: Maps, colors: Colors): TemplateResult {
+function row_picture(row: KeptRow, maps: Maps, screen: Screen): TemplateResult {
+  const { colors } = screen;
   const weights = numbers_in(row.weights, maps.dtype);
   const parts = Math.min(kBars, weights.length);
   let largest = 0;
@@ -58,7 +58,7 @@ function row_picture(row: KeptRow, maps: Maps, colors: Colors): TemplateResult {
     rect({ x: 0, y: 110, width: 512, height: 1 }, { fill: colors.strong }),
     text(0, 124, "key 0", label),
     text(512, 124, `key ${maps.keys - 1}`, { ...label, anchor: "end" }),
-    text(512, 10, `largest ${number_text(largest)}`, { ...label, anchor: "end" }),
+    screen.address.numbers ? text(512, 10, `largest ${number_text(largest)}`, { ...label, anchor: "end" }) : [],
   ]);
 }
 
@@ -123,7 +123,7 @@ function query_card(head: MapHead, maps: Maps, screen: Screen): TemplateResult {
       : strong
         ? nothing
         : html`<p class="hint">Of this head no weights of query ${query} are kept.</p>`}
-    ${row ? html`<div class="small-picture kept-row">${row_picture(row, maps, screen.colors)}</div>` : nothing}
+    ${row ? html`<div class="small-picture kept-row">${row_picture(row, maps, screen)}</div>` : nothing}
     ${strong
       ? html`<table class="measures">
           <caption>

@@ -99,7 +99,7 @@ function cell(
     @focus=${() => chosen || use.pick(id)}
     @dblclick=${() => use.edit?.()}
   >
-    ${use.screen.address.numbers ? text : html`<span class="veiled">${text}</span>`}
+    <span class="figure">${text}</span>
   </td>`;
 }
 

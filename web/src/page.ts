@@ -171,7 +171,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
       )}
     </nav>
     ${faults(report.faults)}
-    <main id="content" tabindex="-1">
+    <main id="content" tabindex="-1" class=${address.numbers ? "" : "veil"}>
       ${report.explanations.length > 1 && view !== "training" ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
       ${is_of_run ? runs_bar(explanation, others, other, screen) : nothing} ${shown.body} ${cost_panel(shown.costs ?? [])}
     </main>

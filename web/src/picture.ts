@@ -133,7 +133,7 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
       <p class="hint">
         What ${of} attends
         to.${head
-          ? html` To the class token: ${number_text(head.to_class)}; entropy ${number_text(head.entropy, 2)} nats.`
+          ? html` To the class token: <span class="figure">${number_text(head.to_class)}</span>; entropy <span class="figure">${number_text(head.entropy, 2)}</span> nats.`
           : nothing}
       </p>
       <div
@@ -153,12 +153,12 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
       ${layer.changes
         ? change_legend(layer.most, screen)
         : html`<div class="legend" aria-hidden="true">
-            <span>0</span><span class="ramp" .style=${ramp}></span><span>${number_text(layer.most)}</span>
+            <span>0</span><span class="ramp" .style=${ramp}></span><span class="figure">${number_text(layer.most)}</span>
           </div>`}
       <p class="said-of-head" aria-live="polite">
         ${chosen >= 0
           ? html`Patch ${Math.floor(chosen / columns)},${chosen % columns}:
-              <strong class="weight-of-cell">${screen.address.numbers ? said(weight ?? NaN) : nothing}</strong>`
+              <strong class="weight-of-cell">${said(weight ?? NaN)}</strong>`
           : html`<span class="hint">Choose a patch to read its weight.</span>`}
       </p>
     </section>

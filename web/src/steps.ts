@@ -14,7 +14,7 @@ import type { Screen, Shown } from "./screen";
 import { about_one_query, facts_of, first_choice, queries_of, stage_of, title_of, walk_of } from "./stage";
 import { steps_picture } from "./steps_picture";
 import { parse_cell, value_at, type Walk, windows_of } from "./tensors";
-import { pieces, terms_panel } from "./terms";
+import { line_of, pieces, terms_panel } from "./terms";
 
 function words(section: Section, skip: boolean): TemplateResult | typeof nothing {
   const lines = skip ? [] : section.blocks.flatMap((block) => block.lines);
@@ -25,7 +25,7 @@ function words(section: Section, skip: boolean): TemplateResult | typeof nothing
       ? html`<details class="lines">
           <summary>Line by line</summary>
           <div class="scroll" tabindex="0" role="group" aria-label="Line by line">
-            ${rest.map((line) => html`<p>${pieces(line)}</p>`)}
+            ${rest.map(line_of)}
           </div>
         </details>`
       : nothing}`;
@@ -36,7 +36,7 @@ function remark(section: Section, use: MatrixUse): TemplateResult {
   return html`<section class="remark">
     <h3>${section.title}</h3>
     <div class="scroll" tabindex="0" role="group" aria-label=${section.title}>
-      ${section.blocks.flatMap((block) => block.lines).map((line) => html`<p>${pieces(line)}</p>`)}
+      ${section.blocks.flatMap((block) => block.lines).map(line_of)}
     </div>
     ${tensors.length > 0
       ? html`<div class="matrices">
@@ -102,7 +102,7 @@ function step_panel(
           : nothing}
         <div class="matrices">${now.windows.map((window) => matrix(window, use))}</div>
       </div>
-      ${other ? pair_panel(walk, other, chosen) : terms_panel(walk, chosen, screen.address.numbers)}
+      ${other ? pair_panel(walk, other, chosen) : terms_panel(walk, chosen)}
     </div>
     ${screen.live && !screen.printing ? steps_tools(steps, walk, chosen, screen.live) : nothing}
   </article>`;

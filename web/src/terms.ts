@@ -11,6 +11,10 @@ export const pieces = (line: readonly Piece[]): TemplateResult[] =>
     role === "none" ? html`${text}` : html`<span class="role-${role} said">${text}</span>`,
   );
 
+// A line of the engine's; one with decimals is a number's.
+export const line_of = (line: readonly Piece[]): TemplateResult =>
+  html`<p class=${line.some(({ text }) => /\d\.\d/.test(text)) ? "figure" : ""}>${pieces(line)}</p>`;
+
 function row(term: Term, most: number): TemplateResult {
   const part = most > 0 && Number.isFinite(term.value) ? Math.abs(term.value) / most : 0;
   return html`<tr class="term" data-value=${term.value}>
@@ -43,7 +47,7 @@ function sums(derivation: Derivation, value: number): TemplateResult {
     : nothing}`;
 }
 
-export function terms_panel(walk: Walk, chosen: string, numbers: boolean): TemplateResult {
+export function terms_panel(walk: Walk, chosen: string): TemplateResult {
   const cell = parse_cell(chosen);
   const tensor = cell ? walk.tensors.get(cell.name) : undefined;
   if (!cell || !tensor || !walk.tensors.holds(cell)) {
@@ -65,7 +69,7 @@ export function terms_panel(walk: Walk, chosen: string, numbers: boolean): Templ
   const most = Math.max(0, ...shown.map((term) => Math.abs(term.value)).filter(Number.isFinite));
   return html`<section class="panel role-${tensor.role}" data-cell=${chosen} aria-label="Products" aria-live="polite">
     <h3><span class="what">${cell.name}</span> <bdi class="where">${head}${place}</bdi></h3>
-    <p class="value">${numbers ? number_text(value) : html`<span class="veiled">${number_text(value)}</span>`}</p>
+    <p class="value figure">${number_text(value)}</p>
     ${derivation === null
       ? html`<p class="hint">
           ${tensor.substituted ? "Put in by hand: it is computed from nothing." : "Given: it is computed from nothing."}
@@ -73,7 +77,7 @@ export function terms_panel(walk: Walk, chosen: string, numbers: boolean): Templ
       : html`<p class="formula">${pieces(derivation.formula)}</p>
           ${derivation.note ? html`<p class="note">${derivation.note}</p>` : nothing}
           <div class="scroll" tabindex="0" role="group" aria-label="Products that are added">
-            <table class="terms ${numbers ? "" : "veil"}">
+            <table class="terms">
               <tbody>
                 ${shown.map((term) => row(term, most))}
                 ${others > 0

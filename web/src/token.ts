@@ -99,11 +99,11 @@ export function token_view(token: Token, screen: Screen): Shown {
           Less what <bdi>${of_other}</bdi> of the other run
           owes.${token.log_probability !== null && other.log_probability !== null
             ? html` Its log-probability changed by
-                <strong>${change_text(token.log_probability, other.log_probability, 4)}</strong>.`
+                <strong class="figure">${change_text(token.log_probability, other.log_probability, 4)}</strong>.`
             : nothing}
         </p>`
       : html`<p class="hint">
-          ${token.log_probability === null ? kReads : html`Its log-probability is ${number_text(token.log_probability, 4)}. ${kWrites}`}
+          ${token.log_probability === null ? kReads : html`Its log-probability is <span class="figure">${number_text(token.log_probability, 4)}</span>. ${kWrites}`}
           Where a token looks is not yet what came of it: the last row says how alike a measure and knock-out rank.
         </p>`}
     ${cannot(lines)}

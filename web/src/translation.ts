@@ -49,12 +49,12 @@ function candidates(written: Written, index: number, other: Written | null): Tem
     ${written.candidates.some((one) => one.token === written.token)
       ? nothing
       : html`<p class="hint">
-          Written: <bdi class="token">${written.token}</bdi> (${share_text(written.probability)}).
+          Written: <bdi class="token">${written.token}</bdi> (<span class="figure">${share_text(written.probability)}</span>).
         </p>`}
     ${other
       ? html`<p class="hint">
           The log-probability of <bdi class="token">${written.token}</bdi> changed by
-          <strong>${change_text(Math.log(written.probability), Math.log(other.probability), 3)}</strong>.
+          <strong class="figure">${change_text(Math.log(written.probability), Math.log(other.probability), 3)}</strong>.
         </p>`
       : nothing}`;
 }

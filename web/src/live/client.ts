@@ -1,9 +1,10 @@
 // The page's end of the engine: starts the worker and asks it one command after the other.
 import { Fault } from "../check";
+import { unpacked } from "../packed";
 import type { Answer } from "./engine";
 import type { Message, Question } from "./worker";
 
-declare const QKV_WORKER: string; // the script of the worker, put in when the page is bundled
+declare const WORKER: string; // the script of the worker, packed, put in when the page is bundled
 
 // The line of an error without the name of the program and the advice to ask it for help.
 const sentence_of = (error: string): string =>
@@ -22,7 +23,7 @@ export class Client {
 
   private started(): Worker {
     if (this.worker) return this.worker;
-    const url = URL.createObjectURL(new Blob([QKV_WORKER], { type: "text/javascript" }));
+    const url = URL.createObjectURL(new Blob([unpacked(WORKER)], { type: "text/javascript" }));
     const worker = new Worker(url);
     URL.revokeObjectURL(url);
     worker.addEventListener("message", ({ data }: MessageEvent<Message>) => {

@@ -76,9 +76,9 @@ export function runs_bar(
 export function change_legend(most: number, screen: Screen): TemplateResult {
   const { less, paper, more } = screen.colors;
   return html`<div class="legend" aria-hidden="true">
-    <span>-${number_text(most, 3)}</span
+    <span class="figure">-${number_text(most, 3)}</span
     ><span class="ramp" .style=${`background:linear-gradient(to right,${[less, paper, more].map(css).join(",")})`}></span
-    ><span>+${number_text(most, 3)}</span><span class="shape">this run less the other</span>
+    ><span class="figure">+${number_text(most, 3)}</span><span class="shape">this run less the other</span>
   </div>`;
 }
 
