@@ -1,0 +1,10 @@
+"""Attention for torch, with gradients, and models of torch made to use it.
+
+>>> import torch, qkv.torch
+>>> x = torch.zeros(1, 2, 3, 4, requires_grad=True)
+>>> qkv.torch.attention(x, x, x, causal="top-left").sum().backward()
+"""
+
+from .functional import attention
+
+__all__ = ["attention"]

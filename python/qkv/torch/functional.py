@@ -1,0 +1,82 @@
+"""attention() on tensors of torch, with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import operators
+from .gradients import differentiable
+
+_WANTED = ("log_sum_exp", "weights")
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None = None,
+    bias: Tensor | Sequence[Tensor] = (),
+    causal: str | None = None,
+    window: tuple[int, int] = (-1, -1),
+    lengths: Tensor | None = None,
+    documents: Tensor | None = None,
+    scale: float | None = None,
+    soft_cap: float = 0.0,
+    dropout: float = 0.0,
+    seed: int | None = None,
+    sinks: Tensor | None = None,
+    want: Sequence[str] = (),
+) -> Any:
+    """``dropout(softmax(mask(soft_cap(scale query key^T) + bias))) value`` in one fused pass, as qkv.attention() has it.
+
+    query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., kv_heads, k_len, value_dim],
+    of one type: float32, float64, bfloat16 or float16. mask: bool, True means "may attend"; bias: added to the logits,
+    up to four; both broadcast to [batch, heads, q_len, k_len]. causal: "top-left" or "bottom-right". window: keys from
+    ``p - left`` to ``p + right`` of a query at p, -1 leaves a side open. lengths [batch]: keys of each sequence.
+    documents [batch, tokens]: a query sees the keys with its own number. dropout draws its seed from torch's generator
+    unless one is given. sinks [heads]: the logit of one more key without a value. want: "log_sum_exp" and "weights"
+    (before dropout), given back after the output in a tuple, without gradient. Threads: torch.get_num_threads().
+
+    Gradients go to query, key, value, bias and sinks. Second derivatives and forward mode exist for query, key and value
+    in float32 and float64, without soft_cap and dropout. Works under torch.compile(fullgraph=True).
+
+    TypeError and ValueError as qkv.attention() raises them.
+
+    >>> import torch, qkv.torch
+    >>> x = torch.eye(2, requires_grad=True)
+    >>> qkv.torch.attention(x, x, x, causal="top-left")[0].detach()
+    tensor([1., 0.])
+    """
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+    for name in want:
+        if name not in _WANTED:
+            raise ValueError(f"want names {name!r}; known are log_sum_exp and weights")
+    biases = [bias] if isinstance(bias, Tensor) else list(bias)
+    sums = torch.float64 if query.dtype == torch.float64 else torch.float32
+    biases = [each.to(sums) for each in biases]
+    if sinks is not None:
+        sinks = sinks.to(sums)
+    drawn: Tensor | None = None
+    if dropout:
+        drawn = torch.randint(2**63 - 1, ()) if seed is None else torch.tensor(seed)
+    left, right = window
+    plain = (mask, lengths, documents, drawn, causal or "", left, right, scale, float(soft_cap), float(dropout))
+    if function := differentiable(query, key, value, sinks, *biases):
+        results = function.apply("weights" in want, query, key, value, sinks, *plain, *biases)
+    else:
+        extras = ("log_sum_exp" in want, "weights" in want)
+        results = operators.attention(query, key, value, sinks, biases, *plain, *extras)
+        if not want:
+            return results[0]
+        if extras == (False, True):
+            results = (results[0], None, results[1])
+    if not want:
+        return results[0]
+    return (results[0], *(results[1 + _WANTED.index(name)] for name in want))

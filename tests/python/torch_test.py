@@ -1,0 +1,211 @@
+"""qkv.torch.attention beside torch's own mathematics: values, gradients, their gradients, operators, compilation."""
+
+import itertools
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import qkv.torch  # noqa: E402
+
+
+def draw(*shape, dtype=torch.float64, grad=True):
+    return torch.randn(shape, dtype=dtype).requires_grad_(grad)
+
+
+def triple(dtype=torch.float64, grad=True, heads=4, kv_heads=2, q_len=5, k_len=6, head_dim=3, value_dim=2):
+    torch.manual_seed(0)
+    return (
+        draw(2, heads, q_len, head_dim, dtype=dtype, grad=grad),
+        draw(2, kv_heads, k_len, head_dim, dtype=dtype, grad=grad),
+        draw(2, kv_heads, k_len, value_dim, dtype=dtype, grad=grad),
+    )
+
+
+def expected(query, key, value, visible=None, bias=0.0, scale=None, soft_cap=0.0, sinks=None):
+    """The formula in torch, and the weights."""
+    group = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+    logits = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if soft_cap:
+        logits = soft_cap * torch.tanh(logits / soft_cap)
+    logits = logits + bias
+    if visible is not None:
+        logits = logits.masked_fill(~visible, float("-inf"))
+    if sinks is not None:
+        column = sinks[None, :, None, None].expand(*logits.shape[:3], 1)
+        weights = torch.cat([logits, column], -1).softmax(-1)[..., :-1]
+    else:
+        weights = logits.softmax(-1)
+    return weights @ value, weights
+
+
+def causal(q_len, k_len, left=None):
+    p = torch.arange(q_len)[:, None] + k_len - q_len
+    j = torch.arange(k_len)
+    return (j <= p) if left is None else (j <= p) & (j >= p - left)
+
+
+def test_values_and_extras():
+    query, key, value = triple()
+    visible = torch.rand(2, 1, 5, 6) < 0.7
+    visible[..., 0] = True
+    bias, sinks = draw(1, 4, 5, 6), draw(4)
+    out, weights, log_sum_exp = qkv.torch.attention(
+        query, key, value, mask=visible, bias=[bias, 2 * bias], soft_cap=1.5, scale=0.7, sinks=sinks,
+        want=("weights", "log_sum_exp"),
+    )  # fmt: skip
+    theirs, their_weights = expected(query, key, value, visible, 3 * bias, 0.7, 1.5, sinks)
+    torch.testing.assert_close(out, theirs)
+    torch.testing.assert_close(weights, their_weights.detach())
+    assert not weights.requires_grad and not log_sum_exp.requires_grad
+    with torch.no_grad():  # the other path, each extra alone
+        for name, each in (("weights", weights), ("log_sum_exp", log_sum_exp)):
+            again = qkv.torch.attention(
+                query, key, value, mask=visible, bias=3 * bias, soft_cap=1.5, scale=0.7, sinks=sinks, want=(name,)
+            )
+            torch.testing.assert_close(again[1], each)
+
+
+def test_masks_of_positions_lengths_and_documents():
+    query, key, value = triple(q_len=6)
+    ids = torch.tensor([[0, 0, 1, 1, 1, 2]] * 2)
+    same = (ids[:, :, None] == ids[:, None])[:, None]
+    lengths = torch.tensor([6, 3])
+    short = (torch.arange(6) < lengths[:, None])[:, None, None]
+    out = qkv.torch.attention(query, key, value, causal="top-left", window=(1, 0), documents=ids)
+    torch.testing.assert_close(out, expected(query, key, value, same & causal(6, 6, 1))[0])
+    out = qkv.torch.attention(query, key, value, lengths=lengths)
+    torch.testing.assert_close(out, expected(query, key, value, short)[0])
+    out = qkv.torch.attention(query[:, :, :3], key, value, causal="bottom-right", window=(2, -1))
+    torch.testing.assert_close(out, expected(query[:, :, :3], key, value, causal(3, 6, 2))[0])
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 2e-6), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
+def test_types_and_strides(dtype, tolerance):
+    query, key, value = triple(dtype, grad=False)
+    theirs = expected(query.double(), key.double(), value.double())[0]
+    rows = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (query, key, value)]
+    turned = [x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in (query, key, value)]
+    for given in ((query, key, value), rows, turned):
+        out = qkv.torch.attention(*given)
+        assert out.dtype == dtype
+        torch.testing.assert_close(out.double(), theirs, atol=tolerance, rtol=0)
+    same = [x[..., :2] for x in rows]  # one size of heads: the output lies as the queries do
+    assert qkv.torch.attention(rows[0][..., :3], rows[1], rows[1]).transpose(1, 2).is_contiguous()
+    assert qkv.torch.attention(*same).shape == (2, 4, 5, 2)
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": "bottom-right"}, {"window": (2, 1), "scale": 0.3}])
+def test_gradcheck_and_gradgradcheck(options):
+    inputs = triple()
+    call = lambda *given: qkv.torch.attention(*given, **options)  # noqa: E731
+    assert torch.autograd.gradcheck(call, inputs, check_forward_ad=True, check_undefined_grad=True)
+    assert torch.autograd.gradgradcheck(call, inputs)
+
+
+def test_gradcheck_of_bias_sinks_soft_cap_and_dropout():
+    query, key, value = triple()
+    first, second, sinks = draw(1, 4, 5, 6), draw(6), draw(4)
+    call = lambda q, k, v, a, b, s: qkv.torch.attention(  # noqa: E731
+        q, k, v, bias=[a, b], sinks=s, soft_cap=2.0, dropout=0.3, seed=4
+    )
+    assert torch.autograd.gradcheck(call, (query, key, value, first, second, sinks))
+
+
+def test_only_what_wants_a_gradient_gets_one():
+    for wanted in itertools.product([False, True], repeat=3):
+        inputs = [x.detach().requires_grad_(want) for x, want in zip(triple(), wanted)]
+        out = qkv.torch.attention(*inputs)
+        assert out.requires_grad == any(wanted)
+        if any(wanted):
+            out.sum().backward()
+        assert [x.grad is not None for x in inputs] == list(wanted)
+
+
+def test_second_derivatives_that_do_not_exist_are_refused():
+    query, key, value = triple()
+    for options in ({"soft_cap": 2.0}, {"dropout": 0.5, "seed": 1}):
+        out = qkv.torch.attention(query, key, value, **options)
+        (gradient,) = torch.autograd.grad(out.sum(), query, create_graph=True)
+        with pytest.raises(ValueError, match="double"):
+            gradient.sum().backward()
+    bias = draw(5, 6)
+    out = qkv.torch.attention(query, key, value, bias=bias)
+    (gradient,) = torch.autograd.grad((out**2).sum(), query, create_graph=True)
+    with pytest.raises(NotImplementedError, match="bias"):
+        gradient.sum().backward()
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="bias"):
+        dual = torch.autograd.forward_ad.make_dual(bias.detach(), bias.detach())
+        qkv.torch.attention(query, key, value, bias=dual)
+
+
+def test_dropout_draws_from_the_generator_of_torch():
+    query, key, value = triple(grad=False)
+    runs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        runs.append(qkv.torch.attention(query, key, value, dropout=0.5))
+    assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
+    kept = torch.from_numpy(qkv.dropout_mask((2, 4, 5, 6), 0.5, 9))
+    out, weights = qkv.torch.attention(query, key, value, dropout=0.5, seed=9, want=("weights",))
+    torch.testing.assert_close(out, (weights * kept / 0.5) @ value.repeat_interleave(2, 1))
+
+
+def operator_inputs(grad):
+    rest = (None, [torch.zeros(6, dtype=torch.float64)], torch.ones(5, 6, dtype=torch.bool), None, None, None)
+    return (*triple(grad=grad), *rest, "top-left", 3, -1, 0.5, 0.0, 0.0)
+
+
+def test_opcheck():
+    call = operator_inputs(False)
+    operators = torch.ops.qkv
+    out, log_sum_exp, _ = operators.attention(*call, True, True)
+    query, _, value = call[:3]
+    kept = (out, log_sum_exp)
+    grad_out = torch.randn_like(out)
+    for operator, arguments in (
+        (operators.attention, (*call, True, True)),
+        (operators.attention, (*call, False, False)),
+        (operators.attention_backward, (grad_out, *kept, *call, ["query", "value", "bias"])),
+        (operators.attention_jvp, (*kept, query, None, value, *call)),
+        (operators.attention_double_backward, (grad_out, *kept, query, None, value, *call)),
+    ):
+        verdict = torch.library.opcheck(operator.default, arguments)
+        assert set(verdict.values()) == {"SUCCESS"}, verdict
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiles_as_one_graph(dynamic):
+    bias, sinks = draw(1, 4, 5, 6), draw(4)
+
+    def call(query, key, value, bias, sinks):
+        return qkv.torch.attention(
+            query, key, value, bias=bias, sinks=sinks, causal="bottom-right", dropout=0.2, seed=3, want=("weights",)
+        )
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    results = []
+    for function in (call, compiled):
+        inputs = [x.detach().requires_grad_() for x in (*triple(), bias, sinks)]
+        out, weights = function(*inputs)
+        out.square().sum().backward()
+        results.append([out, weights, *(x.grad for x in inputs)])
+    for eager, ours in zip(*results):
+        torch.testing.assert_close(ours, eager)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*triple(), bias, sinks)[0], results[0][0])
+
+
+def test_what_is_refused():
+    query, key, value = triple(grad=False)
+    with pytest.raises(TypeError, match="query must be a torch.Tensor"):
+        qkv.torch.attention(query.numpy(), key, value)
+    with pytest.raises(ValueError, match="entropy"):
+        qkv.torch.attention(query, key, value, want=("entropy",))
+    with pytest.raises(ValueError):
+        qkv.torch.attention(query, key[:, :, :4], value)
+    with pytest.raises(TypeError, match="query"):
+        qkv.torch.attention(query.int(), key, value)
+    with pytest.raises(NotImplementedError):
+        qkv.torch.attention(query.to_sparse(), key, value)
