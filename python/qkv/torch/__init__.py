@@ -6,5 +6,7 @@
 """
 
 from .functional import attention
+from .layers import MultiheadAttention, TransformerEncoderLayer
+from .replacement import Replaced, replace
 
-__all__ = ["attention"]
+__all__ = ["MultiheadAttention", "Replaced", "TransformerEncoderLayer", "attention", "replace"]
