@@ -1,0 +1,215 @@
+"""Embedding and translating as callables on batches, for engines that spread work over processes and machines.
+
+>>> import qkv.batches, qkv_en_es
+>>> translate = qkv.batches.Translate(qkv_en_es.folder, column="text", into="spanish")
+>>> translate({"text": ["You are welcome.", None]})["spanish"]
+['De nada.', None]
+
+Ray Data: ``data.map_batches(embed, batch_format="pyarrow")``. Dask: ``frame.map_partitions(embed)``. Spark:
+``frame.mapInArrow(embed.each, schema)``. datasets: ``data.map(embed, batched=True)``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from . import _qkv
+from .embedder import Embedder
+from .translator import Translator
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class _Batches:
+    """What both do: it pickles as its arguments, and each process reads the folder once."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        column: str = "text",
+        into: str | None = None,
+        target: str | None = None,
+        threads: int = 0,
+    ) -> None:
+        self.folder = os.fspath(folder)
+        self.column = column
+        self.into = self._into if into is None else into
+        self.target = _qkv.target() if target is None else target
+        self.threads = threads
+
+    _into: str
+    _open: Callable[[str], Any]
+
+    def _values(self, texts: list[str]) -> Any:
+        """For each text what comes out: a list or a matrix."""
+        raise NotImplementedError
+
+    def _arrow(self, values: Any, present: list[bool]) -> pyarrow.Array:
+        """The values as a column with nulls."""
+        raise NotImplementedError
+
+    def __call__(self, batch: Any) -> Any:
+        """A batch with one more column, of the kind of the given one.
+
+        A dict of lists or arrays, a pyarrow Table or RecordBatch, or a pandas DataFrame. None, and what pandas takes for
+        it, stays null. KeyError without the column; TypeError for another kind of batch, and for what is no text;
+        ValueError where this CPU lacks the target.
+        """
+        kind = type(batch).__module__.partition(".")[0]
+        if isinstance(batch, Mapping):
+            return {**batch, self.into: self._plain(batch[self.column])}
+        if kind == "pyarrow":
+            values, present = self._computed(batch.column(self.column).to_pylist())
+            return _with_column(batch, self.into, self._arrow(values, present))
+        if kind == "pandas":
+            import pandas
+
+            texts = [None if pandas.isna(text) else text for text in batch[self.column]]
+            values, present = self._computed(texts)
+            column = pandas.arrays.ArrowExtensionArray(self._arrow(values, present))
+            return batch.assign(**{self.into: pandas.Series(column, index=batch.index)})
+        raise TypeError(
+            "a batch must be a dict of lists or arrays, a pyarrow Table or RecordBatch, or a pandas DataFrame, "
+            f"got {type(batch).__name__}"
+        )
+
+    def each(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        """The same for each batch of a stream, in the types of Spark, which has no lists of a fixed size."""
+        import pyarrow
+
+        for batch in batches:
+            result = self(batch)
+            column = result.column(self.into)
+            if pyarrow.types.is_fixed_size_list(column.type):
+                result = _with_column(result, self.into, column.cast(pyarrow.list_(column.type.value_type)))
+            yield result
+
+    def _plain(self, texts: Any) -> Any:
+        values, present = self._computed(list(texts))
+        if isinstance(texts, numpy.ndarray) and all(present):
+            return numpy.asarray(values)
+        rest = iter(values)
+        rows = [next(rest) if there else None for there in present]
+        if not isinstance(texts, numpy.ndarray):
+            return rows
+        column = numpy.empty(len(rows), object)
+        for at, row in enumerate(rows):
+            column[at] = row
+        return column
+
+    def _computed(self, texts: list[Any]) -> tuple[Any, list[bool]]:
+        """The values of the texts that are there, and which are."""
+        present = [text is not None for text in texts]
+        return self._values([text for text in texts if text is not None]), present
+
+    def _model(self) -> Any:
+        """The model of this process, on the target that the callable was made for."""
+        key = (type(self), self.folder)
+        with _lock:
+            if _qkv.target() != self.target:
+                if _models:
+                    raise ValueError(
+                        f"this process computes on {_qkv.target()} already, and this batch is for {self.target}: the "
+                        "numbers would differ in their last bits"
+                    )
+                _qkv.select_target(self.target)
+            if key not in _models:
+                _models[key] = type(self)._open(self.folder)
+            return _models[key]
+
+
+class Embed(_Batches):
+    """Texts of a column to their embeddings, as ``qkv.Embedder(folder).encode`` gives them.
+
+    Embeddings are float32: FixedSizeList in pyarrow and pandas, in a dict a matrix for an array and a list of rows for a
+    list (with nulls an array of objects). The same numbers for any partition, worker or retry: target, this machine's
+    unless given, is the CPU target that every worker uses, and one that lacks it refuses. threads: 0 for those that the
+    engine grants (OMP_NUM_THREADS). prompt, prompt_name, normalize_embeddings and truncate_dim as encode() has them.
+    """
+
+    _into = "embedding"
+    _open = Embedder
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        column: str = "text",
+        into: str | None = None,
+        target: str | None = None,
+        threads: int = 0,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+    ) -> None:
+        super().__init__(folder, column, into, target, threads)
+        self.options = {
+            "prompt_name": prompt_name,
+            "prompt": prompt,
+            "normalize_embeddings": normalize_embeddings,
+            "truncate_dim": truncate_dim,
+        }
+
+    def _values(self, texts: list[str]) -> Any:
+        return self._model().encode(texts, threads=self.threads, **self.options)
+
+    def _arrow(self, values: Any, present: list[bool]) -> pyarrow.Array:
+        import pyarrow
+
+        rows = numpy.zeros((len(present), values.shape[1]), numpy.float32)
+        rows[numpy.array(present, bool)] = values
+        numbers = pyarrow.array(rows.reshape(-1))
+        hidden = pyarrow.array(~numpy.array(present, bool))
+        return pyarrow.FixedSizeListArray.from_arrays(numbers, rows.shape[1], mask=hidden)
+
+
+class Translate(_Batches):
+    """Texts of a column to their translations, as ``qkv.Translator(folder).translate`` gives them.
+
+    target and threads as for Embed; options (beams, max_length, length_penalty, split) as translate() has them.
+    """
+
+    _into = "translation"
+    _open = Translator
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        column: str = "text",
+        into: str | None = None,
+        target: str | None = None,
+        threads: int = 0,
+        *,
+        beams: int | None = None,
+        max_length: int | None = None,
+        length_penalty: float | None = None,
+        split: bool = True,
+    ) -> None:
+        super().__init__(folder, column, into, target, threads)
+        self.options = {"beams": beams, "max_length": max_length, "length_penalty": length_penalty, "split": split}
+
+    def _values(self, texts: list[str]) -> list[str]:
+        return [str(each) for each in self._model().translate(texts, threads=self.threads, **self.options)]
+
+    def _arrow(self, values: Any, present: list[bool]) -> pyarrow.Array:
+        import pyarrow
+
+        rest = iter(values)
+        return pyarrow.array([next(rest) if there else None for there in present], pyarrow.string())
+
+
+_models: dict[tuple[type, str], Any] = {}
+_lock = Lock()
+
+
+def _with_column(batch: Any, name: str, column: Any) -> Any:
+    if name in batch.schema.names:
+        return batch.set_column(batch.schema.get_field_index(name), name, column)
+    return batch.append_column(name, column)
