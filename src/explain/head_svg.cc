@@ -11,7 +11,6 @@
 namespace qkv {
 namespace {
 
-constexpr double kEdge = 24;
 constexpr double kRoom = 620;         // for the columns
 constexpr double kLeastLabel = 14;    // from one label to the next
 constexpr double kNumbers = 34;       // a cell of this size holds its number

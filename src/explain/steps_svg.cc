@@ -12,7 +12,6 @@
 namespace qkv {
 namespace {
 
-constexpr double kEdge = 28;
 constexpr double kRow = 24;
 constexpr double kHead = 26;  // above the numbers of a matrix
 constexpr double kWidest = 1080;

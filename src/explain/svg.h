@@ -10,6 +10,7 @@ namespace qkv::inline explaining {
 
 inline constexpr const char* kInk = "#171c28";
 inline constexpr const char* kFaint = "#535c6d";
+inline constexpr double kEdge = 28;  // free to each side of a picture
 
 // Of a role, as text on paper.
 const char* svg_color(Role role);

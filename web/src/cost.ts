@@ -1,6 +1,7 @@
 // What plan() says of the call of attention behind a view, folded until it is asked for.
 import { html, nothing, type TemplateResult } from "lit-html";
 import type { Attention, Cost } from "./explanation";
+import { counted, whole } from "./numbers";
 import type { Table } from "./save";
 
 // Of several calls each has a name.
@@ -12,16 +13,13 @@ export interface NamedCost {
 export const costs_of = (attentions: readonly Attention[]): NamedCost[] =>
   attentions.flatMap(({ title, cost }) => (cost ? [{ name: attentions.length > 1 ? title : "", cost }] : []));
 
-const whole = (count: number): string => Math.round(count).toLocaleString("en");
-const of_one = (count: number, one: string, many: string): string => `${whole(count)} ${count === 1 ? one : many}`;
-
 // Name, value; in the words of `qkv plan`.
 function lines_of({ cost }: NamedCost): [string, string][] {
   const precision = cost.precision === "reduced" ? ", in bf16" : "";
   return [
     ["operations", whole(cost.operations)],
-    ["inputs and outputs", of_one(cost.bytes, "byte", "bytes")],
-    ["memory besides", of_one(cost.workspace, "byte", "bytes")],
+    ["inputs and outputs", counted(cost.bytes, "byte")],
+    ["memory besides", counted(cost.workspace, "byte")],
     ["threads with work", whole(cost.threads)],
     ["tiles", `${whole(cost.tiles)}, ${whole(cost.skipped_tiles)} skipped: masks hide them whole`],
     ["kernel", `${cost.kernel} on ${cost.target}${precision}`],
@@ -48,7 +46,7 @@ export function cost_panel(costs: readonly NamedCost[]): TemplateResult | typeof
   const [first] = costs;
   if (!first) return nothing;
   const { cost } = first;
-  const brief = `${whole(cost.operations)} operations, ${of_one(cost.threads, "thread", "threads")}`;
+  const brief = `${whole(cost.operations)} operations, ${counted(cost.threads, "thread")}`;
   return html`<details class="card costs">
     <summary>What ${costs.length === 1 ? `the call costs: ${brief}` : "the calls cost"}</summary>
     <p class="hint">As plan() says, before anything runs: a call of attention with these sizes and this mask.</p>

@@ -8,7 +8,7 @@ import { change_image, heat_image } from "./grid";
 import { type Hidden, hidden_of } from "./hidden";
 import { type LargeHead, large_head } from "./large_head";
 import { head_tools, text_tools } from "./live/text_tools";
-import { largest, number_text, share_text, signed_text } from "./numbers";
+import { counted, largest, number_text, share_text, signed_text } from "./numbers";
 import { type AttentionPair, entry_of, pair_of } from "./runs/heads_pair";
 import { cannot, change_legend } from "./runs/runs";
 import { table_of } from "./save";
@@ -217,8 +217,8 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
       <section class="card all-heads" aria-label="All heads">
         <h2>All heads</h2>
         <p class="hint">
-          ${attention.caption}. ${masks.rules.join(" ")} ${attention.layers}
-          layers of ${attention.heads} heads.
+          ${attention.caption}. ${masks.rules.join(" ")} ${counted(attention.layers, "layer")}
+          of ${counted(attention.heads, "head")}.
         </p>
         <div class=${by_place ? "tiles by-place" : "tiles"} .style=${`--heads:${attention.heads}`}>
           ${sorted(attention.all, measure, pair !== null).map((one) =>

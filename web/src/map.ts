@@ -63,8 +63,8 @@ function crosses(hidden: Hidden, { queries, keys }: Drawn, grid: Box, cell: numb
   return svg`<path d=${strokes.join("")} stroke=${css(colors.strong)} fill="none"></path>`;
 }
 
-const weight_text = (weight: number): string =>
-  Number.isFinite(weight) ? weight.toFixed(2).replace(/^(-?)0/, "$1") : number_text(weight);
+const weight_text = (weight: number, decimals = 2): string =>
+  Number.isFinite(weight) ? weight.toFixed(decimals).replace(/^(-?)0/, "$1") : number_text(weight);
 
 export function map_picture(drawn: Drawn): TemplateResult {
   const { weights, queries, keys, key, screen } = drawn;
@@ -98,7 +98,7 @@ export function map_picture(drawn: Drawn): TemplateResult {
     return shown(j, j === key) ? text(x, grid.y - 7, short(label), { ...look(j === key), turn: -50 }) : [];
   });
   const said = (weight: number): string =>
-    drawn.most === undefined ? weight_text(weight) : signed_text(weight_text(weight), weight);
+    drawn.most === undefined ? weight_text(weight) : signed_text(weight_text(weight, drawn.most < 0.1 ? 3 : 2), weight);
   const number = (weight: number, i: number, j: number): TemplateResult => {
     const fill = readable(colors, shade(drawn, weight));
     const [x, y] = [grid.x + cell * (j + 0.5), grid.y + cell * (i + 0.5) + 4];

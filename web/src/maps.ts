@@ -4,7 +4,7 @@ import type { KeptRow, MapHead, MapLevel, Maps } from "./explanation";
 import { heat_image } from "./grid";
 import "./map_canvas"; // <qkv-map>
 import type { MapCanvas } from "./map_canvas";
-import { number_text } from "./numbers";
+import { number_text, whole } from "./numbers";
 import { means_of } from "./pyramid";
 import { integers_in, numbers_in } from "./read_maps";
 import { type Table, table_of } from "./save";
@@ -18,12 +18,10 @@ const id_of = ({ batch, head }: MapHead): string => `${batch}.${head}`;
 const name_of = (head: MapHead, maps: Maps): string =>
   maps.heads.some(({ batch }) => batch > 0) ? `batch ${head.batch}, head ${head.head}` : `head ${head.head}`;
 
-const counted = (count: number): string => count.toLocaleString("en");
-
 // What of the weights is there.
 function kept_text(maps: Maps): string {
   const { rows, columns } = maps.heads[0]?.levels[0] as MapLevel;
-  const all = counted(maps.queries * maps.keys);
+  const all = whole(maps.queries * maps.keys);
   if (maps.whole) return `Every one of the ${all} weights of each head is kept.`;
   const block = `${Math.ceil(maps.queries / rows)} x ${Math.ceil(maps.keys / columns)}`;
   const kept = maps.heads.filter(({ top }) => top);
@@ -32,7 +30,7 @@ function kept_text(maps: Maps): string {
       ? "No single weight is kept (--keep BATCH.HEAD keeps the strongest keys of a head)."
       : `Exact are only, of ${kept.map((head) => name_of(head, maps)).join(", ")}: ${kept[0]?.top?.count} keys of each query` +
         `, the strongest, and ${kept[0]?.rows.length ?? 0} whole rows.`;
-  return `Of the ${all} weights of a head the file holds ${counted(rows)} x ${counted(columns)} means over blocks of up to ${block}. ${exact} All other weights are left out.`;
+  return `Of the ${all} weights of a head the file holds ${whole(rows)} x ${whole(columns)} means over blocks of up to ${block}. ${exact} All other weights are left out.`;
 }
 
 // The largest of parts of a row, as bars.

@@ -6,8 +6,8 @@ import type { Attention, Heads, Sublayer } from "./explanation";
 import { type Hidden, hidden_of } from "./hidden";
 import { text_tools } from "./live/text_tools";
 import { map_picture } from "./map";
-import { kParts, model_picture } from "./model_picture";
-import { largest, number_text } from "./numbers";
+import { model_picture, name_of_part } from "./model_picture";
+import { counted, largest, number_text } from "./numbers";
 import { cannot } from "./runs/runs";
 import { type Table, table_of } from "./save";
 import type { Screen, Shown } from "./screen";
@@ -17,8 +17,8 @@ const share = (hidden: Hidden): string => `${hidden.pairs} of ${hidden.all} pair
 function place_of_attention(attention: Attention, hidden: Hidden, screen: Screen): TemplateResult {
   const to = format_address({ ...screen.address, view: "heads", attention: attention.name, head: "", cell: "", also: "" });
   return html`<li>
-    <a href=${to}>${attention.title || "Attention"}</a>: ${attention.layers} layers of ${attention.heads} heads,
-    ${attention.queries.tokens.length} queries, ${attention.keys.tokens.length} keys;
+    <a href=${to}>${attention.title || "Attention"}</a>: ${counted(attention.layers, "layer")} of ${counted(attention.heads, "head")},
+    ${counted(attention.queries.tokens.length, "query", "queries")}, ${counted(attention.keys.tokens.length, "key")};
     ${hidden.pairs === 0 ? "nothing is hidden." : `the mask hides ${share(hidden)}.`}
   </li>`;
 }
@@ -44,12 +44,12 @@ function mask_card(attention: Attention, hidden: Hidden, screen: Screen): Templa
   </section>`;
 }
 
-function lengths_card(sublayer: Sublayer): TemplateResult {
+function lengths_card(sublayer: Sublayer, heads: Heads): TemplateResult {
   const most = largest(sublayer.lengths) || 1;
   return html`<section class="card" aria-label="What a sublayer passes on" aria-live="polite">
-    <h2>${kParts[sublayer.part] ?? sublayer.part}</h2>
+    <h2>${name_of_part(sublayer, heads)}</h2>
     <p class="hint">
-      <code>${sublayer.name}</code>: ${sublayer.lengths.length} vectors of ${sublayer.size} numbers. The length of each:
+      <code>${sublayer.name}</code>: ${counted(sublayer.lengths.length, "vector")} of ${counted(sublayer.size, "number")}. The length of each:
     </p>
     <table class="measures">
       <tbody>
@@ -114,7 +114,7 @@ export function model_view(heads: Heads, screen: Screen): Shown {
               </p>`
             : nothing}
         </section>
-        ${sublayer ? lengths_card(sublayer) : nothing}
+        ${sublayer ? lengths_card(sublayer, heads) : nothing}
         ${heads.attentions.map((one, i) =>
           (hidden[i] as Hidden).pairs > 0 ? mask_card(one, hidden[i] as Hidden, screen) : nothing,
         )}

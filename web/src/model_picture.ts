@@ -16,14 +16,20 @@ const kMap = 42; // of a head
 const kAcross = 5; // heads in a line
 const kMostCells = 64; // of a head's map, each way
 
-export const kParts: Record<string, string> = {
+const kParts: Record<string, string> = {
   embedding: "Embedding",
   positions: "Positions added",
   attention: "Attention",
   feed_forward: "Feed-forward",
-  norm: "Add and norm",
+  norm: "Norm",
   recurrent: "Recurrent states",
 };
+
+// A layer that does not begin with its norm adds before each.
+export function name_of_part({ part, layer, sequence }: Sublayer, heads: Heads): string {
+  const first = heads.sublayers.find((one) => one.layer === layer && one.sequence === sequence);
+  return part === "norm" && layer !== null && first?.part !== "norm" ? "Add and norm" : (kParts[part] ?? part);
+}
 
 // A box of a column. An attention that passes its sublayer on by no name of its own has none.
 interface Stop {
@@ -103,8 +109,8 @@ function drawn_stop(stop: Stop, x: number, y: number, drawing: Drawing): unknown
   const box = { x, y, width: kWidth, height: height_of(stop) };
   const role: Rgb = attention ? colors.roles.weight : sublayer?.part === "feed_forward" ? colors.roles.value : colors.roles.none;
   const chosen = sublayer !== null && sublayer.name === address.cell;
-  const name = attention ? attention.title || "Attention" : (kParts[sublayer?.part ?? ""] ?? sublayer?.part ?? "");
-  const shape = sublayer ? `${sublayer.lengths.length} x ${sublayer.size}` : "";
+  const name = attention ? attention.title || "Attention" : sublayer ? name_of_part(sublayer, drawing.heads) : "";
+  const shape = sublayer && `${sublayer.lengths.length} x ${sublayer.size}`;
   const frame = rect(box, {
     fill: mixed(colors.paper, role, chosen ? 0.3 : 0.1),
     stroke: chosen ? colors.ink : role,
@@ -113,7 +119,7 @@ function drawn_stop(stop: Stop, x: number, y: number, drawing: Drawing): unknown
   });
   const words = [
     text(x + 10, y + 20, name, { fill: colors.ink, bold: attention !== null, size: 12 }),
-    text(x + kWidth - 10, y + 20, shape, { fill: colors.ink, anchor: "end" }),
+    shape ? text(x + kWidth - 10, y + 20, shape, { fill: colors.ink, anchor: "end" }) : [],
   ];
   const entries = attention?.all.filter((one) => one.layer === layer) ?? [];
   return [

@@ -31,6 +31,10 @@ export function share_text(share: number): string {
   return `${(100 * share).toFixed(share !== 0 && Math.abs(share) < 0.1 ? 1 : 0)} %`;
 }
 
+export const whole = (count: number): string => Math.round(count).toLocaleString("en");
+
+export const counted = (count: number, one: string, many = `${one}s`): string => `${whole(count)} ${count === 1 ? one : many}`;
+
 export function clamp(value: number, least: number, most: number): number {
   return Math.max(least, Math.min(most, Number.isFinite(value) ? Math.trunc(value) : least));
 }

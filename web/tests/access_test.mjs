@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { faults_of } from "./axe.mjs";
-import { data_of, hash_of, open, report_of } from "./browser.mjs";
+import { data_of, focused, hash_of, open, report_of, tab_to } from "./browser.mjs";
 
 // An encoder alone: the first attention of a translation, under its own name.
 function encoder() {
@@ -68,22 +68,6 @@ test("with forced colours the page still draws", async () => {
     await close();
   }
 });
-
-const focused = (page) =>
-  page.evaluate(() => {
-    const one = document.activeElement;
-    const name = one.getAttribute("aria-label") ?? one.textContent.trim().slice(0, 30);
-    return `${one.tagName.toLowerCase()} ${one.getAttribute("role") ?? ""} ${name}`;
-  });
-
-// Presses Tab until what has the focus matches.
-async function tab_to(page, wanted) {
-  for (let i = 0; i < 80; ++i) {
-    await page.keyboard.press("Tab");
-    if (wanted.test(await focused(page))) return;
-  }
-  assert.fail(`Tab never reaches ${wanted}`);
-}
 
 test("by keyboard alone: steps, a number, the next step, a query", async () => {
   const { page, close } = await open(report_of(data_of("steps")));

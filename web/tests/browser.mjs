@@ -95,3 +95,20 @@ export async function open_file(
 
 // As the page has it: what the browser tells from outside comes later.
 export const hash_of = (page) => page.evaluate(() => location.hash);
+
+// What has the focus: its element, role and name.
+export const focused = (page) =>
+  page.evaluate(() => {
+    const one = document.activeElement;
+    const name = one.getAttribute("aria-label") ?? one.textContent.trim().slice(0, 30);
+    return `${one.tagName.toLowerCase()} ${one.getAttribute("role") ?? ""} ${name}`;
+  });
+
+// Presses Tab until what has the focus matches.
+export async function tab_to(page, wanted) {
+  for (let i = 0; i < 120; ++i) {
+    await page.keyboard.press("Tab");
+    if (wanted.test(await focused(page))) return;
+  }
+  assert.fail(`Tab never reaches ${wanted}`);
+}

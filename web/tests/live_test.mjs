@@ -1,27 +1,24 @@
 // The page that computes: what the reader changes is what the program gives for the same command.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { faults_of } from "./axe.mjs";
 import { new_file, open_file } from "./browser.mjs";
+import * as built from "./program.mjs";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
-const program = process.env.QKV_PROGRAM ?? `${root}build/release/bin/qkv`;
-const model = `${root}models/en-es`;
+const { model } = built;
 const folder = mkdtempSync(join(tmpdir(), "qkv-live-"));
 after(() => rmSync(folder, { recursive: true }));
 
-const native = (args) => JSON.parse(execFileSync(program, [...args, "--json"], { encoding: "utf8", maxBuffer: 1 << 30 }));
+const native = (args) => built.native(...args);
 
 const pages = {};
 function page_of(name, options) {
   if (!pages[name]) {
     pages[name] = new_file();
-    execFileSync(program, ["web", "--out", pages[name], ...options]);
+    built.run("web", "--out", pages[name], ...options);
   }
   return pages[name];
 }

@@ -1,7 +1,12 @@
 // The map of a model, what its masks hid, sums of several queries, the cost of a call: each against the JSON.
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { faults_of } from "./axe.mjs";
 import { data_of, hash_of, open, report_of } from "./browser.mjs";
+import { native, root, run } from "./program.mjs";
 
 const translation = () => data_of("translation");
 const close_to = (actual, expected) => assert.ok(Math.abs(actual - expected) < 1e-5, `${actual}, not ${expected}`);
@@ -18,6 +23,69 @@ test("the map has every sublayer in its place with its shape, and every head lea
   assert.match(await hash_of(page), /view=heads&attention=encoder_decoder&head=2\.1/);
   assert.match(await page.locator(".one-head h2").innerText(), /Encoder-decoder attention, layer 2, head 1/);
   await close();
+});
+
+// Every box of the map, in the order of the page: its name without the shape; the ids of heads.
+const boxes_of = (page) =>
+  page.locator(".model text").evaluateAll((all) =>
+    all.map((one) => one.textContent).filter((text) => !/^(\d+ x \d+|\d+ tokens)$/.test(text)),
+  );
+const attention_of = ({ all }, layer, title) => [title, ...all.filter((one) => one.layer === layer).map((one) => `${one.layer}.${one.head}`)];
+
+test("an encoder alone: one column, its first norm adds nothing, its heads and lengths", async () => {
+  const data = native("explain", "--model", `${root}tests/golden/encoders/roberta`, "--text", "Thank you", "--weights");
+  const { page, close } = await open(report_of(data), { hash: "#view=model" });
+  const after_attention = ["Add and norm", "Feed-forward", "Add and norm"];
+  const layer = (number) => [`Layer ${number}`, ...attention_of(data.attentions[0], number, "Attention"), ...after_attention];
+  assert.deepEqual(await boxes_of(page), ["Encoder", "Embedding", "Positions added", "Norm", ...layer(0), ...layer(1)]);
+  const shapes = await page.locator(".model a[aria-label$=': lengths']").evaluateAll((all) => all.map((one) => /(\d+ x \d+): lengths/.exec(one.getAttribute("aria-label"))[1]));
+  assert.deepEqual(shapes, data.sublayers.map(({ shape }) => shape.join(" x ")));
+  assert.equal(await page.locator(".model path").count(), 0);
+  assert.match(await page.getByLabel("Places of attention").innerText(), /2 layers of 3 heads, 10 queries, 10 keys; nothing is hidden/);
+  assert.deepEqual(await faults_of(page), []);
+  await page.locator(".model a[href*='layers.1.feed_forward&'], .model a[href$='layers.1.feed_forward']").click();
+  const { lengths } = data.sublayers.find(({ name }) => name === "layers.1.feed_forward");
+  const shown = await page.locator(".model-view .measures tr td:nth-child(2)").allInnerTexts();
+  shown.forEach((text, i) => close_to(Number(text), lengths[i]));
+  assert.equal(shown.length, lengths.length);
+  await page.getByRole("link", { name: "Attention, head 1.2" }).click();
+  assert.match(await hash_of(page), /view=heads&attention=attention&head=1\.2/);
+  await close();
+});
+
+// Twenty pairs of the phrase book, until it ends its sentences.
+const folder = mkdtempSync(join(tmpdir(), "qkv-recurrent-"));
+after(() => rmSync(folder, { recursive: true }));
+function recurrent(attention) {
+  const pairs = join(folder, "pairs.tsv");
+  writeFileSync(pairs, readFileSync(`${root}data/phrases.es.tsv`, "utf8").split("\n").slice(0, 20).join("\n") + "\n");
+  const config = join(folder, `${attention}.json`);
+  const training = { rate: 0.01, warmup: 5, steps: 80, batch_tokens: 200 };
+  writeFileSync(config, JSON.stringify({ model: { attention, model_dim: 32 }, tokenizer: { vocab: 300 }, training }));
+  const made = join(folder, attention);
+  run("train", "--config", config, "--train", pairs, "--valid", pairs, "--out", made);
+  return native("explain", "--model", made, "--text", "Thank you", "--weights");
+}
+
+test("recurrent models: states of both sides, and the attention between them", async () => {
+  for (const attention of ["additive", "bilinear"]) {
+    const data = recurrent(attention);
+    assert.ok(data.sequences[1].tokens.length < 100);
+    const { page, close } = await open(report_of(data), { hash: "#view=model", width: attention === "additive" ? 1280 : 360 });
+    assert.deepEqual(await boxes_of(page), ["Encoder", "Recurrent states", "Decoder", "Recurrent states", "Layer 0", "Encoder-decoder attention", "0.0"]);
+    assert.match(await page.getByLabel("Places of attention").innerText(), /1 layer of 1 head, \d+ quer(y|ies), 3 keys; nothing is hidden/);
+    assert.deepEqual(await faults_of(page), []);
+    await page.locator(".model a[href*='decoder.output']").click();
+    const { lengths } = data.sublayers.find(({ name }) => name === "decoder.output");
+    const shown = await page.locator(".model-view .measures tr td:nth-child(2)").allInnerTexts();
+    assert.equal(shown.length, lengths.length);
+    shown.forEach((text, i) => close_to(Number(text), lengths[i]));
+    await page.getByRole("link", { name: "Encoder-decoder attention, head 0.0" }).click();
+    assert.match(await page.locator(".one-head h2").innerText(), /Encoder-decoder attention, layer 0, head 0/);
+    await page.goto(page.url().replace(/#.*/, "#view=translation"));
+    await page.locator("button.token.now").waitFor();
+    await close();
+  }
 });
 
 test("a sublayer shows the lengths of its vectors, by keyboard too", async () => {

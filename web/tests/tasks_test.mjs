@@ -1,16 +1,11 @@
 // Five questions of a reader, each answered in at most four actions from the first screen: a click, a key, a change of a
 // field. The answers are those of the JSON or of arithmetic by hand.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { data_of, new_file, open, open_file, report_of } from "./browser.mjs";
+import { model, native, run } from "./program.mjs";
 
 const kMost = 4;
-const root = fileURLToPath(new URL("../..", import.meta.url));
-const program = process.env.QKV_PROGRAM ?? `${root}build/release/bin/qkv`;
-const native = (...args) =>
-  JSON.parse(execFileSync(program, [...args, "--json"], { encoding: "utf8", maxBuffer: 1 << 30 }));
 
 // Every action goes through act(): the fifth fails. `opened` shows the first screen: its address says nothing.
 async function task(opened, answer) {
@@ -30,7 +25,7 @@ const close_to = (actual, expected, bound) =>
 
 test("what does \"it\" look at most in head 1.2 of the encoder?", async () => {
   const text = "The cat did not sleep because it was hungry.";
-  const data = native("explain", "--model", `${root}models/en-es`, "--text", text, "--weights");
+  const data = native("explain", "--model", model, "--text", text, "--weights");
   const { tokens } = data.sequences[0];
   const it = tokens.indexOf("it");
   assert.ok(it > 0);
@@ -98,7 +93,7 @@ test("what changes without head 2?", async () => {
   const expected = output.map((row, i) => row.map((value, d) => value - merged[i][1] * w_out[1][d]));
   assert.ok(expected.some((row, i) => row.some((value, d) => Math.abs(value - output[i][d]) > 0.01)));
   const file = new_file();
-  execFileSync(program, ["web", "--out", file]);
+  run("web", "--out", file);
   await task(open_file(file), async (page, act) => {
     await act(page.locator(".live label", { hasText: "Heads" }).locator("select"), "selectOption", "3");
     await act(page.getByRole("button", { name: "Without head 2" }), "click");

@@ -27,7 +27,7 @@ function said(one: Explanation): string {
 function beside(others: readonly Explanation[], other: Explanation, start: Explanation | null, screen: Screen): TemplateResult {
   const name = (one: Explanation, longest: number): string =>
     one === start ? "as at the start" : short(said(one), longest);
-  if (others.length === 1) return html`<span class="fact">beside: <bdi>${name(other, 200)}</bdi></span>`;
+  if (others.length === 1) return html`<span class="fact">the other: <bdi>${name(other, 200)}</bdi></span>`;
   return html`<label
     >Beside
     <select @change=${(event: Event) => screen.go({ beside: Number((event.target as HTMLSelectElement).value) })}>
@@ -59,6 +59,7 @@ export function runs_bar(
                 </button>`,
             )}
           </span>
+          ${live ? nothing : html`<span class="fact">this run: <bdi>${said(explanation)}</bdi></span>`}
           ${beside(others, other, live?.before(explanation) ?? null, screen)}`
       : nothing}
     ${live
