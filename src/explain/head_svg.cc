@@ -11,11 +11,10 @@
 namespace qkv {
 namespace {
 
-constexpr double kRoom = 620;         // for the columns
-constexpr double kLeastLabel = 14;    // from one label to the next
-constexpr double kNumbers = 34;       // a cell of this size holds its number
-constexpr double kTurned = 0.77;      // of the length of a label that is turned by 50 degrees
-constexpr std::size_t kLongest = 16;  // letters of a label
+constexpr double kRoom = 620;       // for the columns
+constexpr double kLeastLabel = 14;  // from one label to the next
+constexpr double kNumbers = 34;     // a cell of this size holds its number
+constexpr double kTurned = 0.77;    // of the length of a label that is turned by 50 degrees
 // Whatever is darker than this carries white numbers: the contrast of both is the same there.
 constexpr double kDark = 0.7;
 

@@ -15,9 +15,8 @@ namespace {
 constexpr double kRow = 24;
 constexpr double kHead = 26;  // above the numbers of a matrix
 constexpr double kWidest = 1080;
-constexpr std::int64_t kMost = 16;    // numbers of a row or column, and matrices of a tensor
-constexpr std::size_t kLongest = 16;  // letters of a name
-constexpr double kTint = 0.3;         // of the largest number
+constexpr std::int64_t kMost = 16;  // numbers of a row or column, and matrices of a tensor
+constexpr double kTint = 0.3;       // of the largest number
 
 const char* letter_of(Role role) {
   constexpr const char* kLetters[] = {"", "X ", "Q ", "K ", "V ", "S ", "W ", "O "};

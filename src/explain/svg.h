@@ -1,6 +1,7 @@
 // Pictures as SVG, on white paper in the colours of the page, that read well in dark surroundings, too.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -10,7 +11,8 @@ namespace qkv::inline explaining {
 
 inline constexpr const char* kInk = "#171c28";
 inline constexpr const char* kFaint = "#535c6d";
-inline constexpr double kEdge = 28;  // free to each side of a picture
+inline constexpr double kEdge = 28;          // free to each side of a picture
+inline constexpr std::size_t kLongest = 16;  // letters of a name
 
 // Of a role, as text on paper.
 const char* svg_color(Role role);

@@ -7,6 +7,9 @@ export interface Table {
   lines: string[][];
 }
 
+// Every digit; of a zero its sign, too.
+const exact = (value: number): string => (Object.is(value, -0) ? "-0" : String(value));
+
 export function table_of(
   title: string,
   rows: readonly string[],
@@ -18,7 +21,7 @@ export function table_of(
   const names = Array.from({ length: width }, (_, c) => columns[c] ?? String(c + 1));
   const lines = Array.from({ length: height }, (_, r) => [
     rows[r] ?? String(r + 1),
-    ...Array.from({ length: width }, (_x, c) => String(at(r, c))),
+    ...Array.from({ length: width }, (_x, c) => exact(at(r, c))),
   ]);
   return { title, lines: [[title, ...names], ...lines] };
 }

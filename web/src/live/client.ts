@@ -62,8 +62,13 @@ export class Client {
     });
   }
 
-  // Puts files where a command can read them, instead of all that were below this folder.
-  put(folder: string, files: Map<string, Uint8Array>): void {
-    this.post({ kind: "put", remove: folder, files });
+  // Puts files where a command can read them; one of the same path is replaced.
+  put(files: Map<string, Uint8Array>): void {
+    this.post({ kind: "put", files });
+  }
+
+  // Removes a file, or all below a folder.
+  remove(path: string): void {
+    this.post({ kind: "remove", path });
   }
 }

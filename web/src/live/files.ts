@@ -48,8 +48,8 @@ export interface Arrays {
   fault: string; // the first file that is none of these
 }
 
-// Arrays by what their names say: w_query.npy, inputs.csv, mask.json.
-export async function arrays_in(files: readonly File[]): Promise<Arrays> {
+// Arrays by what their names say: w_query.npy, inputs.csv, mask.json. They are to lie in this folder.
+export async function arrays_in(files: readonly File[], folder: string): Promise<Arrays> {
   const arrays: Arrays = { given: new Map(), contents: new Map(), fault: "" };
   for (const file of files) {
     const stem = file.name.replace(/\.\w+$/, "").replaceAll("-", "_").toLowerCase();
@@ -58,7 +58,7 @@ export async function arrays_in(files: readonly File[]): Promise<Arrays> {
       arrays.fault ||= `"${file.name}" is no array of this page: it must be a .npy, .csv or .json file named ${given_names.join(", ")}; a model is dropped as its folder, with config.json.`;
       continue;
     }
-    const path = `/dropped/${file.name}`;
+    const path = `${folder}/${file.name}`;
     arrays.given.set(name, path);
     arrays.contents.set(path, await bytes_of(file));
   }

@@ -132,7 +132,7 @@ class LivePage implements Live {
   async open_files(files: File[]): Promise<void> {
     if (is_model(files)) {
       const folder = `/model-${++this.opened}`;
-      this.client.put(folder, await model_in(files, folder));
+      this.client.put(await model_in(files, folder));
       const words = ["explain", "--model", folder, "--text", kText, "--weights"];
       const at = this.place_of((one) => one.kind === "heads");
       await this.ask(words, (answer) => {
@@ -144,9 +144,9 @@ class LivePage implements Live {
       return;
     }
     const steps = this.report.explanations.find((one): one is Steps => one.kind === "steps");
-    const { given, contents, fault } = await arrays_in(files);
+    const { given, contents, fault } = await arrays_in(files, `/dropped-${++this.opened}`);
     if (fault !== "" || !steps) return this.say(fault);
-    this.client.put("/dropped", contents);
+    this.client.put(contents); // what an earlier result was made of stays where it is
     this.change(steps, (setup) => {
       for (const [name, path] of given) {
         setup.files.set(name, path);

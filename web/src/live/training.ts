@@ -76,7 +76,8 @@ export class Training {
       this.learned = this.pairs;
       this.losses = [];
       this.heads = null;
-      this.client.put(kFolder, new Map([[`${kFolder}/pairs.tsv`, new TextEncoder().encode(`${this.pairs}\n`)]]));
+      this.client.remove(kFolder);
+      this.client.put(new Map([[`${kFolder}/pairs.tsv`, new TextEncoder().encode(`${this.pairs}\n`)]]));
     }
     this.redraw();
     try {
@@ -93,7 +94,7 @@ export class Training {
   private async round(): Promise<void> {
     const config = `${kFolder}/config.json`;
     const steps = this.losses.length + kRound;
-    this.client.put(config, new Map([[config, new TextEncoder().encode(JSON.stringify(config_for(steps)))]]));
+    this.client.put(new Map([[config, new TextEncoder().encode(JSON.stringify(config_for(steps)))]]));
     const pairs = `${kFolder}/pairs.tsv`;
     const words = ["train", "--config", config, "--train", pairs, "--valid", pairs, "--out", `${kFolder}/model`];
     const { read } = await this.client.run(words, `${kFolder}/model/log.jsonl`);

@@ -5,7 +5,8 @@ import { type Answer, Engine } from "./engine";
 
 export type Question =
   | { kind: "start"; engine: string; files: Record<string, string> } // as letters; the engine compressed
-  | { kind: "put"; remove: string; files: Map<string, Uint8Array> }
+  | { kind: "put"; files: Map<string, Uint8Array> }
+  | { kind: "remove"; path: string }
   | { kind: "run"; id: number; args: string[]; read: string } // the file to answer with, or "";
 export type Message = { id: number; answer: Answer };
 
@@ -26,10 +27,10 @@ addEventListener("message", async ({ data }: MessageEvent<Question>) => {
   try {
     const ready = await (engine as Promise<Engine>);
     if (data.kind === "put") {
-      ready.system.files.remove(data.remove);
       for (const [path, content] of data.files) ready.system.files.put(path, content);
       return;
     }
+    if (data.kind === "remove") return ready.system.files.remove(data.path);
     postMessage({ id: data.id, answer: ready.run(data.args, data.read) } satisfies Message);
   } catch (error) {
     if (data.kind !== "run") return;
