@@ -1,0 +1,61 @@
+"""qkv.sentence_transformers.load beside SentenceTransformer on the same folder."""
+
+import pickle
+from pathlib import Path
+
+import numpy
+import pytest
+
+pytest.importorskip("torch")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+import qkv.sentence_transformers  # noqa: E402
+from sentence_transformers import SentenceTransformer  # noqa: E402
+from sentence_transformers.sentence_transformer import modules  # noqa: E402
+
+ENCODER = str(Path(__file__).resolve().parents[1] / "golden" / "encoders" / "roberta")
+TEXTS = [f"Text {i} {'word ' * (i % 9)}." for i in range(50)]
+
+
+@pytest.fixture(scope="module", params=["mean", "cls", "normal"])
+def pair(request, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("model") / request.param)
+    transformer = modules.Transformer(ENCODER, max_seq_length=20)
+    parts = [transformer, modules.Pooling(transformer.get_embedding_dimension(), "cls" if request.param == "cls" else "mean")]
+    if request.param == "normal":
+        parts.append(modules.Normalize())
+    prompts = {"query": "find: "}
+    SentenceTransformer(modules=parts, device="cpu", prompts=prompts, similarity_fn_name="dot").save(folder)
+    return SentenceTransformer(folder, device="cpu"), qkv.sentence_transformers.load(folder)
+
+
+def test_encode_and_similarity(pair):
+    theirs, ours = pair
+    assert isinstance(ours, SentenceTransformer)
+    for options in ({}, {"prompt_name": "query"}, {"prompt": "x "}, {"normalize_embeddings": True, "batch_size": 7}):
+        found = ours.encode(TEXTS, **options)
+        numpy.testing.assert_allclose(found, theirs.encode(TEXTS, **options), atol=1e-5, rtol=1e-5)
+    assert ours.encode("one").shape == theirs.encode("one").shape
+    found, expected = ours.encode(TEXTS), theirs.encode(TEXTS)
+    assert ours.similarity_fn_name == "dot"
+    numpy.testing.assert_allclose(ours.similarity(found, found), theirs.similarity(expected, expected), atol=1e-4, rtol=1e-4)
+
+
+def test_the_same_bits_for_any_batch(pair):
+    _, ours = pair
+    whole = ours.encode(TEXTS)
+    for size in (1, 7, 50):
+        assert (ours.encode(TEXTS[::-1], batch_size=size)[::-1] == whole).all()
+
+
+def test_what_belongs_to_a_model(pair):
+    theirs, ours = pair
+    assert ours.get_embedding_dimension() == theirs.get_embedding_dimension()
+    assert ours.max_seq_length == theirs.max_seq_length
+    assert (pickle.loads(pickle.dumps(ours)).encode(TEXTS) == ours.encode(TEXTS)).all()
+    with pytest.raises(NotImplementedError, match="copy the folder"):
+        ours.save("/nowhere")
+    ours.train()
+    with pytest.raises(RuntimeError, match="no gradients"):
+        ours(ours.preprocess(TEXTS))
+    ours.eval()
