@@ -19,5 +19,5 @@ function(compile_library_together target src)
     compile_together(${target} ${sources})
   endforeach()
   # The C headers of these define macros and global names.
-  set_source_files_properties(${src}/io/png.cc ${src}/io/jpeg.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties(${src}/io/png.cc ${src}/io/jpeg.cc ${src}/explain/deflate.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

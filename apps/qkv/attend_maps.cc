@@ -21,22 +21,17 @@ MapHead parse_head(const std::string& text) {
 }  // namespace
 
 AttendMaps::AttendMaps(Command& command) {
-  command.add({html_option(report_, excludes("--block-weights", "--top-keys", "--row-weights", "--offsets-query",
-                                             "--offsets-key")),
-               {"--keep", comma_list(keep_, "BATCH.HEAD"),
-                "with --html, of more than 64 queries or keys: the heads, up to 4, of which each query's 32 strongest "
-                "keys are kept",
-                needs("--html")},
-               {"--keep-rows", comma_list(keep_rows_, "N"),
-                "of these heads: the queries, up to 16, of which all weights are kept", needs("--keep")}});
+  command.add({html_option(
+      report_, excludes("--block-weights", "--top-keys", "--row-weights", "--offsets-query", "--offsets-key"))});
+  command.add(kept_head_options(keep_, "BATCH.HEAD", needs("--html")));
 }
 
 void AttendMaps::check(const std::vector<NamedFile>& files) const { report_.check(files); }
 
 void AttendMaps::allocate(const RowShapes& shapes, AttentionExtras& extras) {
   if (!report_.wanted()) return;
-  AttentionMapsOptions options{.keep_rows = keep_rows_};
-  for (const std::string& head : keep_) options.keep.push_back(parse_head(head));
+  AttentionMapsOptions options{.keep_rows = keep_.rows};
+  for (const std::string& head : keep_.heads) options.keep.push_back(parse_head(head));
   maps_.emplace(shapes.rows, shapes.length, shapes.dtype, options);
   const AttentionExtras own = maps_->extras();
   extras.block_weights = own.block_weights;

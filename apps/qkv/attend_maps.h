@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attend_outputs.h"
+#include "kept_heads.h"
 #include "qkv/explain/attention_maps.h"
 #include "report_file.h"
 
@@ -28,8 +29,7 @@ class AttendMaps {
 
  private:
   ReportFile report_{};
-  std::vector<std::string> keep_{};  // "BATCH.HEAD"
-  std::vector<std::int64_t> keep_rows_{};
+  KeptHeads keep_{};
   std::optional<AttentionMaps> maps_{};
   std::string text_{};
 };

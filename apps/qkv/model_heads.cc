@@ -22,10 +22,10 @@ namespace {
 
 // Not by a rule of --text, which would list every other option in the help.
 void refuse_others(const Command& command) {
-  constexpr std::array<std::string_view, 19> kOwn = {
+  constexpr std::array<std::string_view, 21> kOwn = {
       "--model", "--text",    "--image",        "--attention",   "--layer",   "--head", "--token",
       "--json",  "--weights", "--svg",          "--width",       "--threads", "--full", "--help",
-      "--html",  "--beside",  "--without-head", "--without-key", "--heat"};
+      "--html",  "--beside",  "--without-head", "--without-key", "--heat",    "--keep", "--keep-rows"};
   for (const std::string& name : command.given()) {
     if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
     throw UsageError(name,
@@ -61,7 +61,7 @@ std::string measured(const Explainable& input, const ModelOptions& options, cons
   const std::int64_t token = find_token(all.sequences[measured_sequence(all)].tokens, *options.token);
   const TokenMeasures measures = measure_token(input, token);
   if (form.report.wanted()) {
-    if (!measures.heads.empty()) form.report.report.add(survey_heads(input, {.keep_weights = true}));
+    if (!measures.heads.empty()) form.report.report.add(survey_heads(input, {.maps = HeadMapsOptions{}}));
     form.report.report.add(measures);
   }
   return form.json ? to_json(measures) + "\n" : to_text(measures, form.style);
@@ -70,11 +70,8 @@ std::string measured(const Explainable& input, const ModelOptions& options, cons
 std::string explained(const Explainable& input, const ModelOptions& options, const ExplanationForm& form) {
   if (options.layer) return traced(input, chosen_site(input.attentions().sites, options.attention), options, form);
   if (options.token) return measured(input, options, form);
-  HeadSurvey survey = survey_heads(input, {.keep_weights = options.weights || form.style.heat || form.report.wanted()});
-  if (form.report.wanted()) form.report.report.add(survey);
-  if (!options.weights && !form.style.heat) {
-    for (HeadSurvey::Entry& entry : survey.heads) entry.weights = {};
-  }
+  const HeadSurvey survey =
+      reported_survey(input, {.keep_weights = options.weights || form.style.heat}, options.keep, form.report);
   return form.json ? to_json(survey) + "\n" : to_text(survey, form.style);
 }
 
@@ -145,15 +142,18 @@ std::vector<Option> model_options(ModelOptions& options) {
        "with --text and --json, without --layer and --token: the weights of every head too, layers x heads x tokens^2 "
        "numbers",
        needs("--text", "--json") & excludes("--layer", "--token")}};
-  const std::vector<Option> left_out = left_out_options(options.left_out);
-  all.insert(all.end(), left_out.begin(), left_out.end());
+  for (const std::vector<Option>& more :
+       {kept_head_options(options.keep, "LAYER.HEAD", excludes("--image", "--layer", "--token")),
+        left_out_options(options.left_out)}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
   return all;
 }
 
 std::string explain_model(const Command& command, ModelOptions options, const ExplanationForm& form) {
   refuse_others(command);
   if (options.text.empty() && options.image.empty() && !command.given("--text")) {
-    for (const char* option : {"--model", "--layer", "--without-head", "--without-key", "--token"}) {
+    for (const char* option : {"--model", "--layer", "--without-head", "--without-key", "--token", "--keep"}) {
       if (command.given(option)) throw UsageError(option, "needs --text or --image, what the model is to read");
     }
   }
@@ -163,6 +163,7 @@ std::string explain_model(const Command& command, ModelOptions options, const Ex
   if (!form.svg.empty() && !options.layer && options.image.empty()) {
     throw UsageError("--svg", "needs --layer and --head: the picture is of one head");
   }
+  options.keep.check(form.report, form.json);
   options.folder = options.folder.empty() ? default_model() : find_model(options.folder);
   std::vector<NamedFile> files = model_files(options.folder);
   files.push_back({"--image", options.image});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "command_line.h"
+#include "kept_heads.h"
 #include "left_out_options.h"
 #include "qkv/explain/explain.h"
 #include "report_file.h"
@@ -18,10 +19,12 @@ struct ModelOptions {
   std::optional<std::int64_t> layer, head;
   std::optional<std::string> attention, token;
   LeftOutOptions left_out;
+  KeptHeads keep;
   bool weights = false;
 };
 
-// --model, --text, --image, --attention, --layer, --head, --token, --weights, --without-head and --without-key.
+// --model, --text, --image, --attention, --layer, --head, --token, --weights, --keep, --keep-rows, --without-head and
+// --without-key.
 std::vector<Option> model_options(ModelOptions& options);
 
 // What an explanation becomes.

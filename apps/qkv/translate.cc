@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "explain/painted.h"
 #include "io/json_number.h"
+#include "kept_heads.h"
 #include "left_out_options.h"
 #include "lines.h"
 #include "options.h"
@@ -46,6 +47,7 @@ struct TranslateRequest {
   TextLineOptions lines{};
   TranslateOptions options{};
   LeftOutOptions left_out{};
+  KeptHeads keep{};
   ReportFile report{};
 };
 
@@ -178,12 +180,8 @@ void explain(TranslateRequest& request, const Translator& translator) {
     options.stream = {i, 0};
     const std::string& text = request.texts[i];
     for (const std::string& sentence : options.split ? translator.sentences(text) : std::vector{text}) {
-      HeadSurvey survey =
-          survey_heads(translated(request, translator, sentence, options), {.keep_weights = request.report.wanted()});
-      if (request.report.wanted()) {
-        request.report.report.add(survey);
-        for (HeadSurvey::Entry& entry : survey.heads) entry.weights = {};
-      }
+      const HeadSurvey survey =
+          reported_survey(translated(request, translator, sentence, options), {}, request.keep, request.report);
       ++options.stream.part;
       if (request.json) {
         std::cout << to_json(survey) << '\n';
@@ -198,6 +196,7 @@ void explain(TranslateRequest& request, const Translator& translator) {
 
 void translate(const Command& command, TranslateRequest request) {
   const std::string folder = request.model.empty() ? default_model() : find_model(request.model);
+  request.keep.check(request.report, request.json);
   request.report.check(model_files(folder));
   if (request.sample) request.options.sampling = request.sampling;
   request.options.nbest = request.nbest.value_or(1);
@@ -260,6 +259,7 @@ void add_translate(Command& program) {
        {"--weights", choice(request->weights, kWeights),
         "Storage of the weights: fewer bits are faster and less accurate"},
        threads_option()});
+  command.add(kept_head_options(request->keep, "LAYER.HEAD", needs("--explain")));
   command.add(left_out_options(request->left_out, needs("--explain")));
   command.on_run([&command, request] { translate(command, *request); });
 }

@@ -3,18 +3,13 @@
 
 #include <algorithm>
 
-#include "explain/base64.h"
-#include "explain/pyramid.h"
+#include "explain/map_room.h"
 #include "explain/require.h"
 
 namespace qkv {
 namespace {
 
-constexpr std::int64_t kLeastGrid = 64, kMostGrid = 4096;
 constexpr std::int64_t kMostMaps = 512;
-constexpr std::size_t kMegabyte = 1'000'000;
-
-std::size_t item_size(Dtype dtype) { return dtype == Dtype::f64 ? 8 : 4; }
 
 }  // namespace
 
@@ -29,14 +24,12 @@ AttentionMaps::AttentionMaps(const Dims& rows, std::int64_t keys, Dtype dtype, c
           queries_, keys_);
   require(batch_ * heads_ <= kMostMaps, "{} heads are more than the {} that a report draws", batch_ * heads_,
           kMostMaps);
-  require(keep_.size() <= kMostKept, "{} heads are more than the {} that can be kept", keep_.size(), kMostKept);
+  check_kept(keep_.size(), keep_rows_.size());
   for (const MapHead& head : keep_) {
     require(head.batch >= 0 && head.batch < batch_ && head.head >= 0 && head.head < heads_,
             "there is no head {}.{} to keep; the first number is 0 to {}, the second 0 to {}", head.batch, head.head,
             batch_ - 1, heads_ - 1);
   }
-  require(keep_rows_.size() <= kMostRows, "{} rows are more than the {} that can be kept", keep_rows_.size(),
-          kMostRows);
   for (const std::int64_t row : keep_rows_) {
     require(row >= 0 && row < queries_, "there is no row {} to keep; the rows are 0 to {}", row, queries_ - 1);
   }
@@ -49,18 +42,9 @@ AttentionMaps::AttentionMaps(const Dims& rows, std::int64_t keys, Dtype dtype, c
     }
     for (std::int64_t i = 0; i < queries_; ++i) keep_rows_.push_back(i);
   }
-  const auto least =
-      static_cast<std::size_t>(batch_ * heads_) *
-      base64_size(static_cast<std::size_t>(pyramid_cells(std::min(queries_, kLeastGrid), std::min(keys_, kLeastGrid))));
-  if (bytes_kept(keep_.size()) + least > options.bytes) {
-    std::size_t fit = keep_.size();
-    while (fit > 0 && bytes_kept(fit) + least > options.bytes) --fit;
-    refuse("explain",
-           "{} kept heads of {} queries with {} rows take {} MB, a report has room for {} MB: {} of them fit",
-           keep_.size(), queries_, keep_rows_.size(), (bytes_kept(keep_.size()) + least) / kMegabyte + 1,
-           options.bytes / kMegabyte, fit);
-  }
-  const std::int64_t grid = finest_grid(options.bytes - bytes_kept(keep_.size()));
+  const std::int64_t top = whole_ ? 0 : std::min(keys_, kTop);
+  const MapSizes sizes{batch_ * heads_, queries_, keys_, std::ssize(keep_), top};
+  const std::int64_t grid = finest_grid({&sizes, 1}, std::ssize(keep_rows_), dtype_, options.bytes);
   const auto with = [&](std::initializer_list<std::int64_t> last) {
     Dims shape = leading_;
     for (const std::int64_t size : last) shape.push_back(size);
@@ -69,7 +53,6 @@ AttentionMaps::AttentionMaps(const Dims& rows, std::int64_t keys, Dtype dtype, c
   blocks_ = Tensor::uninitialized(with({std::min(queries_, grid), std::min(keys_, grid)}), dtype_);
   if (keep_.empty()) return;
   if (!whole_) {
-    const std::int64_t top = std::min(keys_, kTop);
     top_keys_ = Tensor::uninitialized(with({queries_, top}), Dtype::i64);
     top_weights_ = Tensor::uninitialized(with({queries_, top}), dtype_);
   }
@@ -83,27 +66,6 @@ AttentionMaps::AttentionMaps(const Dims& rows, std::int64_t keys, Dtype dtype, c
       for (const std::int64_t number : {head.batch, head.head, row}) *chosen++ = number;
     }
   }
-}
-
-// In base64: whole rows, and for each query its strongest keys as 4 bytes each, with their weights.
-std::size_t AttentionMaps::bytes_kept(std::size_t heads) const {
-  const auto queries = static_cast<std::size_t>(queries_), keys = static_cast<std::size_t>(keys_);
-  const std::size_t rows = keep_rows_.size() * base64_size(keys * item_size(dtype_));
-  const std::size_t top =
-      whole_ ? 0 : queries * static_cast<std::size_t>(std::min(keys_, kTop)) * (4 + item_size(dtype_));
-  return heads * (rows + base64_size(top));
-}
-
-// The most rows and columns of block averages of which all pyramids fit.
-std::int64_t AttentionMaps::finest_grid(std::size_t bytes) const {
-  std::int64_t least = 1, most = std::min(kMostGrid, std::max(queries_, keys_));
-  while (least < most) {
-    const std::int64_t grid = (least + most + 1) / 2;
-    const std::int64_t cells = pyramid_cells(std::min(queries_, grid), std::min(keys_, grid));
-    const bool fits = static_cast<std::size_t>(batch_ * heads_) * base64_size(static_cast<std::size_t>(cells)) <= bytes;
-    (fits ? least : most) = fits ? grid : grid - 1;
-  }
-  return least;
 }
 
 AttentionExtras AttentionMaps::extras() {

@@ -10,6 +10,7 @@
 #include "explain/observe.h"
 #include "explain/require.h"
 #include "explain/sublayers.h"
+#include "explain/survey_maps.h"
 #include "explain/value_norms.h"
 #include "explain/word_alignment.h"
 #include "qkv/explain/explain_model.h"
@@ -64,8 +65,8 @@ HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool 
 
 namespace {
 
-void set_value_norm(HeadSurvey::Entry& entry, const TensorView& weights, Tensor lengths) {
-  const Tensor norms = value_norms(convert(weights, Dtype::f64), lengths);
+void set_value_norm(HeadSurvey::Entry& entry, const Tensor& weights, Tensor lengths) {
+  const Tensor norms = value_norms(weights, lengths);
   double sum = 0;
   for (std::int64_t i = 0; i < norms.element_count(); ++i) sum += norms.data<double>()[i];
   entry.value_norm = sum / static_cast<double>(norms.size(0));
@@ -78,12 +79,17 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
   HeadSurvey survey{.attentions = input.attentions()};
   survey.costs.resize(survey.attentions.sites.size());
   const auto& [sequences, sites, title, alignment, left_out] = survey.attentions;
+  std::optional<SurveyMaps> maps;
+  if (options.maps) {
+    maps.emplace(survey.attentions, *options.maps);
+    survey.kept_rows = options.maps->keep_rows;
+  }
   std::optional<WordAlignment> words;
   if (alignment) words.emplace(*alignment);
   const auto add = [&](std::size_t s, std::int64_t layer, const SeenLayer& seen) {
     const AttentionSite& site = sites[s];
     for (std::int64_t head = 0; head < site.heads; ++head) {
-      const TensorView weights = seen.weights.select(1, head);
+      Tensor weights = part_of(seen.weights, head);
       const HeadSummary summary = summarize_head(weights, sequences[site.keys].special);
       const double largest = std::log(static_cast<double>(weights.size(-1)));
       HeadSurvey::Entry& entry = survey.heads.emplace_back();
@@ -92,7 +98,9 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
       const bool is_left_out = std::ranges::find(left_out.heads, entry.index) != left_out.heads.end();
       if (!is_left_out) entry.pattern = pattern_of(summary, largest, site.queries != site.keys);
       set_value_norm(entry, weights, value_lengths(seen.value, seen.out_weight, site.heads, head));
-      if (options.keep_weights) entry.weights = part_of(seen.weights, head);
+      const bool is_long = maps && maps->is_long(s);
+      if (is_long) entry.map = maps->map(entry.index, weights);
+      if (options.keep_weights || (maps && !is_long)) entry.weights = std::move(weights);
     }
     if (words && alignment->site == s) words->add(seen.weights);
     if (layer == 0) {

@@ -4,6 +4,7 @@
 
 #include "explain/cost.h"
 #include "explain/explanation_context.h"
+#include "explain/head_map_json.h"
 #include "explain/json_object.h"
 #include "explain/left_out_masks.h"
 #include "qkv/explain/explain_model.h"
@@ -25,13 +26,30 @@ OrderedJson to_object(const HeadSummary& summary) {
   return object;
 }
 
-OrderedJson to_object(const HeadSurvey::Entry& entry) {
+OrderedJson to_object(const HeadMap& map, const HeadIndex& index, const HeadSurvey& survey) {
+  const auto& [sequences, sites, input, alignment, left_out] = survey.attentions;
+  MapViews views{.queries = std::ssize(sequences[sites[index.site].queries].tokens),
+                 .keys = std::ssize(sequences[sites[index.site].keys].tokens),
+                 .blocks = map.blocks,
+                 .row_numbers = survey.kept_rows};
+  if (map.top_keys.element_count() > 0) {
+    views.top_keys = map.top_keys;
+    views.top_weights = map.top_weights;
+  }
+  if (map.rows.element_count() > 0) views.rows = map.rows;
+  OrderedJson object = {{"tile", kMapTile}};
+  object.update(to_object(views));
+  return object;
+}
+
+OrderedJson to_object(const HeadSurvey::Entry& entry, const HeadSurvey& survey) {
   OrderedJson head = {{"layer", entry.index.layer}, {"head", entry.index.head}};
   head.update(to_object(entry.summary));
   head["pattern"] = name_of(entry.pattern);
   head["value_norm"] = io::json_number(entry.value_norm);
   head["value_lengths"] = json_numbers(entry.value_lengths);
   head["weights"] = json_numbers(entry.weights, Dtype::f32);
+  if (entry.map) head["map"] = to_object(*entry.map, entry.index, survey);
   return head;
 }
 
@@ -137,7 +155,7 @@ std::string to_json(const HeadSurvey& survey) {
         to_object(sites[s], sequences, s < survey.costs.size() ? survey.costs[s] : std::nullopt));
   }
   for (const HeadSurvey::Entry& entry : survey.heads) {
-    object["attentions"][entry.index.site]["all"].push_back(to_object(entry));
+    object["attentions"][entry.index.site]["all"].push_back(to_object(entry, survey));
   }
   object["sublayers"] = OrderedJson::array();
   for (const SublayerVectors& sublayer : survey.sublayers) {

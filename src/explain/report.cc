@@ -32,18 +32,23 @@ std::string in_script(const std::string& json) {
   return text;
 }
 
-HeadSurvey without_weights(const HeadSurvey& survey) {
-  HeadSurvey bare{.attentions = survey.attentions,
+// A copy of it; `reduce` takes from each head what is not to be in it.
+template <class Reduce>
+HeadSurvey reduced(const HeadSurvey& survey, const Reduce& reduce) {
+  HeadSurvey copy{.attentions = survey.attentions,
                   .heads = {},
                   .word_alignment = survey.word_alignment,
                   .word_weights = survey.word_weights,
                   .sublayers = survey.sublayers,
-                  .costs = survey.costs};
-  for (const HeadSurvey::Entry& entry : survey.heads) {
-    bare.heads.push_back(entry);
-    bare.heads.back().weights = {};
-  }
-  return bare;
+                  .costs = survey.costs,
+                  .kept_rows = survey.kept_rows};
+  for (const HeadSurvey::Entry& entry : survey.heads) reduce(copy.heads.emplace_back(entry));
+  return copy;
+}
+
+void take_weights(HeadSurvey::Entry& entry) {
+  entry.weights = {};
+  entry.map.reset();
 }
 
 std::string name_of(const std::string& title) { return title.empty() ? "An explanation" : "\"" + title + "\""; }
@@ -144,19 +149,24 @@ void Report::add(const Explanation& explanation) {
 
 void Report::add(const HeadSurvey& survey) {
   std::size_t numbers = 0;
+  bool maps = false;
   for (const HeadSurvey::Entry& entry : survey.heads) {
-    numbers += static_cast<std::size_t>(entry.weights.element_count());
+    if (entry.map) {
+      maps = true;
+    } else {
+      numbers += static_cast<std::size_t>(entry.weights.element_count());
+    }
   }
   Part part{.name = name_of(survey.attentions.input), .json = {}, .tables = {}};
   part.weights_left_out = numbers * kLeastPerNumber > kLargestReport;
-  if (numbers == 0 || part.weights_left_out) {
-    const HeadSurvey bare = without_weights(survey);
-    part.json = to_json(bare);
-    part.tables = report_tables(bare);
-  } else {
-    part.json = to_json(survey);
-    part.json_without_weights = to_json(without_weights(survey));
-    part.tables = report_tables(survey);
+  const HeadSurvey drawn = reduced(survey, [&](HeadSurvey::Entry& entry) {
+    if (part.weights_left_out) take_weights(entry);
+    if (entry.map) entry.weights = {};
+  });
+  part.json = to_json(drawn);
+  part.tables = report_tables(drawn);
+  if (!part.weights_left_out && (numbers > 0 || maps)) {
+    part.json_without_weights = to_json(reduced(survey, take_weights));
   }
   parts_.push_back(std::move(part));
 }

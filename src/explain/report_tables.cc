@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -13,8 +14,6 @@
 
 namespace qkv::inline explaining {
 namespace {
-
-constexpr std::int64_t kMostTokens = 64;  // of which every head has a table
 
 using Names = std::vector<std::string>;
 
@@ -96,7 +95,12 @@ std::string report_tables(const HeadSurvey& survey) {
     const AttentionSite& site = sites[s];
     const Names &queries = sequences[site.queries].tokens, &keys = sequences[site.keys].tokens;
     text += heading(site.title.empty() ? "Attention" : site.title) + measures(survey, s);
-    if (std::ssize(queries) > kMostTokens || std::ssize(keys) > kMostTokens) continue;
+    if (std::max(std::ssize(queries), std::ssize(keys)) > AttentionMaps::kWhole) {
+      text += html_element(
+                  "p", fmt::format("The {} x {} weights of each head are in no table.", queries.size(), keys.size())) +
+              "\n";
+      continue;
+    }
     for (const HeadSurvey::Entry& entry : survey.heads) {
       if (entry.index.site != s || entry.weights.element_count() == 0) continue;
       text += html_table("weights, " + head_name(entry.index), entry.weights, queries, keys);

@@ -1,8 +1,12 @@
 // --html of explain and translate: every kind becomes a file, and what would lose data is refused.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "apps/attend.h"
 #include "apps/tiny_bert.h"
+#include "explain/map_bytes.h"
+#include "qkv/files.h"
 
 namespace qkv::test {
 namespace {
@@ -153,6 +157,106 @@ TEST(ReportFile, WritesNothingHalf) {
   EXPECT_EQ(outcome.code, 4) << outcome.err;
   EXPECT_EQ(contents(folder / "a.html"), "older");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a.html"});
+}
+
+// The tiny model with places for 100 tokens.
+struct LongBert : TinyBert {
+  LongBert() {
+    const std::string weights = *this / "model.safetensors", config = *this / "config.json";
+    SafeTensors content = read_safetensors(weights);
+    std::vector<float> positions(100 * 12);
+    for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<float>(i % 37) / 37;
+    content.tensors.at("bert.embeddings.position_embeddings.weight") = Tensor::of<float>({100, 12}, positions);
+    write_safetensors(weights, content);
+    std::string text = contents(config);
+    const std::string before = "\"max_position_embeddings\": 16";
+    put("config.json", text.replace(text.find(before), before.size(), "\"max_position_embeddings\": 100"));
+  }
+
+  // Of so many tokens.
+  Outcome explain(int tokens, const std::vector<std::string>& options) const {
+    std::string text;
+    for (int i = 0; i < tokens; ++i) text += i % 3 == 0 ? "b " : "a ";
+    std::vector<std::string> arguments = {"explain", "--model", *this / "", "--text", text};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return run_program(arguments);
+  }
+};
+
+const Json& head_in(const Json& heads, std::size_t at) { return heads.at("attentions").at(0).at("all").at(at); }
+
+TEST(LongReport, HoldsMapsOfMoreThan64Tokens) {
+  const LongBert model;
+  const TempFolder folder;
+  const std::string html = folder / "a.html";
+  ASSERT_EQ(model.explain(64, {"--html", html, "--keep", "1.2"}).code, 0);
+  const Json whole = data_in(html).at("explanations").at(0);
+  EXPECT_EQ(head_in(whole, 5).at("weights").size(), 64u);
+  EXPECT_FALSE(head_in(whole, 5).contains("map"));
+
+  const Outcome plain = model.explain(65, {"--json"});
+  const Outcome outcome = model.explain(65, {"--json", "--html", html});
+  EXPECT_EQ(outcome.out, plain.out);  // a report does not change what is printed
+  EXPECT_EQ(plain.out.find("\"map\""), std::string::npos);
+  const Json maps = data_in(html).at("explanations").at(0);
+  EXPECT_TRUE(head_in(maps, 0).at("weights").is_null());
+  EXPECT_EQ(head_in(maps, 0).at("map").at("levels").at(0).at("rows"), 65);
+  EXPECT_TRUE(head_in(maps, 0).at("map").at("top").is_null());
+}
+
+TEST(LongReport, KeepsWhatIsAskedFor) {
+  const LongBert model;
+  const TempFolder folder;
+  const Outcome outcome =
+      model.explain(80, {"--json", "--html", folder / "a.html", "--keep", "1.2,0.0", "--keep-rows", "0,79"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json printed = Json::parse(outcome.out), report = data_in(folder / "a.html").at("explanations").at(0);
+  EXPECT_EQ(printed, report);
+  const Json all = Json::parse(model.explain(80, {"--json", "--weights"}).out);
+  for (const std::size_t at : {0u, 5u}) {
+    const Json& map = head_in(printed, at).at("map");
+    const auto row = numbers_in<float>(map.at("rows").at(1).at("weights"));
+    for (std::size_t j = 0; j < 80; ++j) EXPECT_EQ(row.at(j), head_in(all, at).at("weights").at(79).at(j).get<float>());
+    const auto keys = numbers_in<std::int32_t>(map.at("top").at("keys"));
+    const std::vector<float> first = head_in(all, at).at("weights").at(0);
+    EXPECT_EQ(keys.at(0), std::ranges::max_element(first) - first.begin());
+  }
+  EXPECT_TRUE(head_in(printed, 1).at("map").at("top").is_null());
+}
+
+TEST(LongReport, RefusesAndWritesNothing) {
+  const LongBert model;
+  const TempFolder folder;
+  const std::string html = folder / "a.html";
+  for (const auto& [options, code, line] : std::vector<std::tuple<std::vector<std::string>, int, std::string>>{
+           {{"--keep", "0.0"}, 2, "--keep: needs --html or --json"},
+           {{"--html", html, "--keep-rows", "1"}, 2, "--keep-rows requires --keep"},
+           {{"--html", html, "--keep", "7"}, 2, "--keep: \"7\" must be a layer and a head, as 0.1"},
+           {{"--html", html, "--keep", "2.0"},
+            3,
+            "there is no head 2.0 to keep; the layers are 0 to 1, the heads 0 to 2"},
+           {{"--html", html, "--keep", "0.0", "--keep-rows", "70"}, 3, "there is no row 70 of head 0.0 to keep"},
+           {{"--html", html, "--keep", "0.0,0.1,0.2,1.0,1.1"}, 3, "5 heads are more than the 4 that can be kept"},
+           {{"--html", html, "--keep", "0.0", "--layer", "0", "--head", "0"}, 2, "cannot be combined with"},
+           {{"--html", html, "--keep", "0.0", "--token", "0"}, 2, "cannot be combined with"}}) {
+    expect_message(model.explain(70, options), code, "qkv explain", line);
+    EXPECT_TRUE(folder.names().empty());
+  }
+  expect_message(run_program({"explain", "--keep", "0.0", "--json"}), 2, "qkv explain", "--keep: needs --text");
+  expect_message(run_program({"translate", "--explain", "--keep", "encoder.0.0", "Hi"}), 2, "qkv translate",
+                 "--keep: needs --html or --json");
+  expect_message(run_program({"translate", "--explain", "--json", "--keep", "0.0", "Hi"}), 2, "qkv translate",
+                 "--keep: \"0.0\" must begin with encoder., decoder. or encoder-decoder.");
+  expect_message(run_program({"translate", "--keep", "encoder.0.0", "--json", "Hi"}), 2, "qkv translate",
+                 "--keep requires --explain");
+}
+
+TEST(LongReport, TranslationsToo) {
+  const Outcome outcome =
+      run_program({"translate", "--explain", "--json", "--keep", "encoder-decoder.0.1", "Thank you"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json all = Json::parse(outcome.out).at("attentions");
+  for (const Json& attention : all) EXPECT_TRUE(attention.at("all").at(0).at("weights").is_array());
 }
 
 class AttendReport : public Attend {};

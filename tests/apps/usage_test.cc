@@ -57,7 +57,7 @@ TEST(Usage, WholeNumbersAreDecimal) {
 // Those that an option needs and excludes are named in the order in which the help lists them.
 TEST(Usage, RulesNameOptionsInTheOrderOfTheHelp) {
   const std::string help = run_program({"explain", "--help"}).out;
-  EXPECT_NE(help.find("--layer N Needs: --head Excludes: --weights\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("--layer N Needs: --head Excludes: --weights --keep\n"), std::string::npos) << help;
   EXPECT_NE(help.find("--weights Needs: --json --text Excludes: --image --layer --token\n"), std::string::npos) << help;
   expect_message(run_program({"explain", "--weights"}), 2, "qkv explain", "--weights requires --json");
   expect_message(run_program({"explain", "--layer", "1"}), 2, "qkv explain", "--layer requires --head");

@@ -12,6 +12,7 @@
 #include "attention/attention_testing.h"
 #include "explain/base64.h"
 #include "explain/json_schema.h"
+#include "explain/map_bytes.h"
 #include "explain/pyramid.h"
 #include "io/files_for_test.h"
 #include "qkv/explain/report.h"
@@ -179,7 +180,7 @@ TEST(AttentionMaps, JsonIsWhatTheSchemaSays) {
   EXPECT_EQ(json["queries"], 80);
   const Json& level = json["heads"][0]["levels"][0];
   EXPECT_EQ(level["tiles"].size(), 2u);  // of 512 and 88 columns
-  EXPECT_EQ(level["tiles"][0].get<std::string>().size(), base64_size(80 * 512));
+  EXPECT_EQ(test::inflated(test::from_base64(level["tiles"][0]), 80 * 512).size(), 80u * 512);
   EXPECT_EQ(json["heads"][0]["top"]["keys"].get<std::string>().size(), base64_size(80 * 32 * 4));
   EXPECT_EQ(json["heads"][0]["rows"][0]["query"], 3);
   EXPECT_EQ(schema.check(Json::parse(to_json(run({3}, 2, {}).maps))), "");
@@ -198,9 +199,8 @@ TEST(AttentionMaps, RefusesWhatIsNotThere) {
             "explain: 5 heads are more than the 4 that can be kept");
   EXPECT_EQ(refusal(rows, 100, {.keep = {{0, 0}}, .keep_rows = std::vector<std::int64_t>(17)}),
             "explain: 17 rows are more than the 16 that can be kept");
-  EXPECT_EQ(
-      refusal({8, 40'000}, 40'000, {.keep = {{0, 0}, {0, 1}, {0, 2}}}),
-      "explain: 3 kept heads of 40000 queries with 0 rows take 42 MB, a report has room for 19 MB: 1 of them fit");
+  EXPECT_EQ(refusal({8, 40'000}, 40'000, {.keep = {{0, 0}, {0, 1}, {0, 2}}}),
+            "explain: 3 kept heads with 0 rows take 41.0 MB, a report has room for 19.0 MB: 1 of them fit");
   EXPECT_EQ(refusal({0, 5}, 5, {}), "explain: there is nothing to draw: 5 queries, 5 keys");
 }
 

@@ -15,9 +15,9 @@ export function object_of(value: unknown, where: string): Json {
   return value as Json;
 }
 
-export function list_of<T>(value: unknown, where: string, each: (entry: unknown, where: string) => T): T[] {
+export function list_of<T>(value: unknown, where: string, each: (entry: unknown, where: string, at: number) => T): T[] {
   if (!Array.isArray(value)) throw broken(`${where} must be a list`);
-  return value.map((entry, i) => each(entry, `${where}[${i}]`));
+  return value.map((entry, i) => each(entry, `${where}[${i}]`, i));
 }
 
 export function text_of(value: unknown, where: string): string {

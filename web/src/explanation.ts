@@ -84,6 +84,7 @@ export interface HeadEntry extends Summary {
   layer: number;
   head: number;
   weights: number[][] | null;
+  map: OwnMap | null; // of many tokens, instead of weights
 }
 export interface Attention {
   name: string;
@@ -191,30 +192,38 @@ export interface Picture extends Common {
   heads: PictureHead[];
   pixels: number[][][];
 }
-// Means over blocks, as bytes in base64: tiles of a level, row by row.
+// Means over blocks, a byte each: tiles of a level, row by row.
 export interface MapLevel {
   rows: number;
   columns: number;
   largest: number;
-  tiles: string[];
+  tiles: Uint8Array[];
 }
 // Numbers in base64, as are those below.
 export interface KeptRow {
   query: number;
   weights: string;
 }
-export interface MapHead {
-  batch: number;
-  head: number;
+export interface HeadMap {
   levels: MapLevel[]; // the finest first
   top: { count: number; keys: string; weights: string } | null;
   rows: KeptRow[];
 }
-export interface Maps extends Common {
-  kind: "maps";
+export interface MapHead extends HeadMap {
+  batch: number;
+  head: number;
+}
+// What maps are of.
+export interface Mapped {
   queries: number;
   keys: number;
   tile: number; // rows and columns of a tile, at most
+  dtype: "f32" | "f64";
+}
+export type OwnMap = HeadMap & Mapped;
+export interface Maps extends Common, Mapped {
+  kind: "maps";
+  dtype: "f32" | "f64";
   whole: boolean; // every weight is kept
   cost: Cost | null;
   heads: MapHead[];

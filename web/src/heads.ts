@@ -8,6 +8,7 @@ import { change_image, heat_image } from "./grid";
 import { type Hidden, hidden_of } from "./hidden";
 import { type LargeHead, large_head } from "./large_head";
 import { head_tools, text_tools } from "./live/text_tools";
+import { large_map, most_of, overview_of } from "./maps";
 import { counted, largest, number_text, share_text, signed_text } from "./numbers";
 import { type AttentionPair, entry_of, pair_of } from "./runs/heads_pair";
 import { cannot, change_legend } from "./runs/runs";
@@ -81,14 +82,15 @@ function tile(
 ): TemplateResult {
   const id = id_of(head);
   const shown = measure ?? (most === null ? null : "moved");
+  const drawn = head.weights ?? (head.map && overview_of(head.map, attention));
   return html`<button
     class="tile"
     aria-pressed=${chosen}
     @click=${() => screen.go({ head: id, attention: attention.name })}
   >
-    ${head.weights
+    ${drawn
       ? html`<img
-          src=${most === null ? heat_image(head.weights, screen.colors, kSmall) : change_image(head.weights, most, screen.colors)}
+          src=${most === null ? heat_image(drawn, screen.colors, kSmall) : change_image(drawn, most, screen.colors)}
           alt=""
         />`
       : html`<span class="meter" aria-hidden="true"
@@ -139,12 +141,13 @@ function measures(head: HeadEntry, attention: Attention, pair: AttentionPair | n
   </table>`;
 }
 
-function legend(screen: Screen): TemplateResult {
+function legend(attention: Attention, screen: Screen): TemplateResult {
+  const most = most_of(attention);
   const stops = screen.colors.heat;
   const gradient = `background:linear-gradient(to right,${stops.map((color) => css(color)).join(",")})`;
   return html`<div class="legend" aria-hidden="true">
-    <span>0</span><span class="ramp" .style=${gradient}></span><span>1</span
-    ><span class="shape">weight, drawn by its root</span>
+    <span>0</span><span class="ramp" .style=${gradient}></span><span>${most > 0 ? number_text(most) : 1}</span
+    ><span class="shape">${most > 0 ? "mean weight" : "weight"}, drawn by its root</span>
   </div>`;
 }
 
@@ -172,7 +175,9 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
     weights
       ? large_head(weights, whose.queries, whose.keys, named, screen, hidden.pairs > 0 ? hidden : null, most ?? undefined)
       : null;
-  const large = large_of(most === null ? own_head.weights : head.weights, own, title, masks);
+  const large = own_head.map
+    ? large_map(own_head.map, own, title, screen)
+    : large_of(most === null ? own_head.weights : head.weights, own, title, masks);
   const theirs =
     pair && other && most === null
       ? large_of(their_head?.weights, pair.theirs, `${title}, of the other run`, hidden_of(other, pair.theirs))
@@ -210,7 +215,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
           ${known.map((one) => html`<option value=${one} ?selected=${one === measure}>${kSaid[one]}</option>`)}
         </select></label
       >
-      ${most === null ? legend(screen) : change_legend(most, screen)}
+      ${most === null ? legend(own, screen) : change_legend(most, screen)}
     </div>
     ${other ? cannot([pair ? pair.line : "The other run has no such attention."]) : nothing}
     <div class="split">

@@ -1,6 +1,6 @@
 // <qkv-map>: a large matrix drawn from its pyramid, moved and enlarged by pointer, touch, wheel and keys.
 import { css } from "./colors";
-import type { MapHead, MapLevel, Maps } from "./explanation";
+import type { HeadMap, MapLevel, Mapped } from "./explanation";
 import { number_text } from "./numbers";
 import { byte_at, mean_of, numbers_under, Tiles } from "./pyramid";
 import type { Screen } from "./screen";
@@ -11,8 +11,8 @@ const kSettled = 200; // milliseconds after the last turn of a wheel
 const kClick = 4; // pixels that a pointer may move in a click
 
 export interface Shown {
-  maps: Maps;
-  head: MapHead;
+  maps: Mapped;
+  head: HeadMap;
   screen: Screen;
   query: number; // -1: none
 }

@@ -1,7 +1,8 @@
-// Attention over long inputs: the map of a head, and what was kept of one query exactly.
+// Attention over long inputs, of arrays or in a model: the map of a head, and what was kept of one query exactly.
 import { html, nothing, type TemplateResult } from "lit-html";
-import type { KeptRow, MapHead, MapLevel, Maps } from "./explanation";
+import type { Attention, HeadMap, KeptRow, MapHead, MapLevel, Mapped, Maps, OwnMap } from "./explanation";
 import { heat_image } from "./grid";
+import type { LargeHead } from "./large_head";
 import "./map_canvas"; // <qkv-map>
 import type { MapCanvas } from "./map_canvas";
 import { number_text, whole } from "./numbers";
@@ -18,23 +19,19 @@ const id_of = ({ batch, head }: MapHead): string => `${batch}.${head}`;
 const name_of = (head: MapHead, maps: Maps): string =>
   maps.heads.some(({ batch }) => batch > 0) ? `batch ${head.batch}, head ${head.head}` : `head ${head.head}`;
 
-// What of the weights is there.
-function kept_text(maps: Maps): string {
-  const { rows, columns } = maps.heads[0]?.levels[0] as MapLevel;
-  const all = whole(maps.queries * maps.keys);
-  if (maps.whole) return `Every one of the ${all} weights of each head is kept.`;
-  const block = `${Math.ceil(maps.queries / rows)} x ${Math.ceil(maps.keys / columns)}`;
-  const kept = maps.heads.filter(({ top }) => top);
-  const exact =
-    kept.length === 0
-      ? "No single weight is kept (--keep BATCH.HEAD keeps the strongest keys of a head)."
-      : `Exact are only, of ${kept.map((head) => name_of(head, maps)).join(", ")}: ${kept[0]?.top?.count} keys of each query` +
-        `, the strongest, and ${kept[0]?.rows.length ?? 0} whole rows.`;
-  return `Of the ${all} weights of a head the file holds ${whole(rows)} x ${whole(columns)} means over blocks of up to ${block}. ${exact} All other weights are left out.`;
+// What of the weights is there; `keep`: how to keep more of them, `kept` the heads of which there is more.
+function kept_text({ levels }: HeadMap, { queries, keys }: Mapped, kept: { name: string; map: HeadMap }[], keep: string): string {
+  const { rows, columns } = levels[0] as MapLevel;
+  const block = `${Math.ceil(queries / rows)} x ${Math.ceil(keys / columns)}`;
+  const exact = kept[0]
+    ? `Exact are only, of ${kept.map(({ name }) => name).join(", ")}: ${kept[0].map.top?.count} keys of each query` +
+      `, the strongest, and ${kept[0].map.rows.length} whole rows.`
+    : `No single weight is kept (--keep ${keep} keeps the strongest keys of a head).`;
+  return `Of the ${whole(queries * keys)} weights of a head the file holds ${whole(rows)} x ${whole(columns)} means over blocks of up to ${block}. ${exact} All other weights are left out.`;
 }
 
 // The largest of parts of a row, as bars.
-function row_picture(row: KeptRow, maps: Maps, screen: Screen): TemplateResult {
+function row_picture(row: KeptRow, maps: Mapped, screen: Screen): TemplateResult {
   const { colors } = screen;
   const weights = numbers_in(row.weights, maps.dtype);
   const parts = Math.min(kBars, weights.length);
@@ -60,13 +57,18 @@ function row_picture(row: KeptRow, maps: Maps, screen: Screen): TemplateResult {
   ]);
 }
 
+interface Labels {
+  queries: string[];
+  keys: string[];
+}
+
 interface Strong {
   key: number;
   weight: number;
 }
 
 // The strongest keys of a query, of a row where all are kept.
-function strongest(head: MapHead, maps: Maps, query: number): Strong[] | null {
+function strongest(head: HeadMap, maps: Mapped, query: number): Strong[] | null {
   const row = head.rows.find((one) => one.query === query);
   if (head.top) {
     const { count } = head.top;
@@ -83,8 +85,11 @@ function strongest(head: MapHead, maps: Maps, query: number): Strong[] | null {
     .slice(0, 32);
 }
 
-function query_card(head: MapHead, maps: Maps, screen: Screen): TemplateResult {
+// What is kept of one query; `labels` name queries and keys that are tokens.
+function query_part(head: HeadMap, maps: Mapped, labels: Labels | null, screen: Screen): TemplateResult {
   const query = Math.min(screen.address.token, maps.queries - 1);
+  const label = (names: string[] | undefined, at: number): TemplateResult | typeof nothing =>
+    names ? html` <bdi class="token">${names[at]}</bdi>` : nothing;
   const choice = html`<label
     >Query
     <input
@@ -100,12 +105,9 @@ function query_card(head: MapHead, maps: Maps, screen: Screen): TemplateResult {
   /></label>`;
   const strong = query < 0 ? null : strongest(head, maps, query);
   const row = head.rows.find((one) => one.query === query);
-  const rows = maps.whole ? [] : head.rows;
-  return html`<section class="card">
-    <h2>One query</h2>
-    <div class="bar-of-tools">
-      ${choice}
-      ${rows.map(
+  return html`<div class="bar-of-tools">
+      ${choice}${label(labels?.queries, query)}
+      ${(head.top ? head.rows : []).map(
         (one) =>
           html`<button
             class="plain"
@@ -131,93 +133,126 @@ function query_card(head: MapHead, maps: Maps, screen: Screen): TemplateResult {
             ${strong.map(
               ({ key, weight }) =>
                 html`<tr>
-                  <th scope="row">key ${key}</th>
+                  <th scope="row">key ${key}${label(labels?.keys, key)}</th>
                   <td>${number_text(weight)}</td>
                 </tr>`,
             )}
           </tbody>
         </table>`
-      : nothing}
-  </section>`;
+      : nothing}`;
 }
 
 // The finest level that a picture has room for.
-const level_to_save = (head: MapHead): MapLevel =>
+const level_to_save = (head: HeadMap): MapLevel =>
   head.levels.find(({ rows, columns }) => Math.max(rows, columns) <= kSaved) ?? (head.levels.at(-1) as MapLevel);
 
 const means = new WeakMap<MapLevel, number[][]>();
 
-function saved_means(head: MapHead, maps: Maps): number[][] {
-  const level = level_to_save(head);
+function means_in(level: MapLevel, tile: number): number[][] {
   const before = means.get(level);
   if (before) return before;
-  const now = means_of(level, maps.tile);
+  const now = means_of(level, tile);
   means.set(level, now);
   return now;
 }
 
-function saved_picture(head: MapHead, maps: Maps, screen: Screen): TemplateResult {
-  const shares = saved_means(head, maps).map((row) => row.map((mean) => mean / (level_to_save(head).largest || 1)));
+function saved_picture(head: HeadMap, maps: Mapped, title: string, screen: Screen): TemplateResult {
+  const level = level_to_save(head);
+  const shares = means_in(level, maps.tile).map((row) => row.map((mean) => mean / (level.largest || 1)));
   const { colors } = screen;
   return picture(560, 590, colors.paper, 12, [
-    text(24, 22, `${maps.title}: ${name_of(head, maps)}`, { fill: colors.ink, bold: true, size: 14 }),
+    text(24, 22, title, { fill: colors.ink, bold: true, size: 14 }),
     image({ x: 24, y: 36, width: 512, height: 512 }, heat_image(shares, colors)),
-    text(24, 568, `${maps.queries} queries downwards, ${maps.keys} keys across; darkest: mean ${number_text(level_to_save(head).largest)}`, {
+    text(24, 568, `${maps.queries} queries downwards, ${maps.keys} keys across; darkest: mean ${number_text(level.largest)}`, {
       fill: colors.faint,
     }),
   ]);
 }
 
-function saved_tables(head: MapHead, maps: Maps): Table[] {
+function saved_table(head: HeadMap, maps: Mapped, name: string): Table {
   const numbers = (count: number): string[] => Array.from({ length: count }, (_, i) => String(i));
-  const name = name_of(head, maps);
-  const rows = head.rows.map((row) => [...numbers_in(row.weights, maps.dtype)]);
-  if (rows.length > 0) {
-    const names = head.rows.map(({ query }) => String(query));
-    const at = (r: number, c: number): number => rows[r]?.[c] ?? NaN;
-    return [table_of(`weights, ${name}`, names, numbers(maps.keys), rows.length, maps.keys, at)];
-  }
-  const all = saved_means(head, maps);
-  const [height, width] = [all.length, all[0]?.length ?? 0];
-  return [table_of(`means, ${name}`, numbers(height), numbers(width), height, width, (r, c) => all[r]?.[c] ?? NaN)];
+  const exact = head.rows.length > 0;
+  const rows = exact
+    ? head.rows.map((row) => [...numbers_in(row.weights, maps.dtype)])
+    : means_in(level_to_save(head), maps.tile);
+  const names = exact ? head.rows.map(({ query }) => String(query)) : numbers(rows.length);
+  const width = rows[0]?.length ?? 0;
+  return table_of(`${exact ? "weights" : "means"}, ${name}`, names, numbers(width), rows.length, width, (r, c) => rows[r]?.[c] ?? NaN);
+}
+
+function canvas_of(head: HeadMap, maps: Mapped, screen: Screen, tools: unknown): TemplateResult {
+  const canvas = (): MapCanvas => document.querySelector("qkv-map") as MapCanvas;
+  const button = (name: string, sign: string, act: () => void): TemplateResult =>
+    html`<button class="plain" aria-label=${name} title=${name} @click=${act}>${sign}</button>`;
+  return html`<div class="bar-of-tools">
+      ${tools}
+      <span class="choices">
+        ${button("Enlarge", "+", () => canvas().enlarge(1.5))}
+        ${button("Make smaller", "\u2212", () => canvas().enlarge(1 / 1.5))}
+        ${button("Show all", "All", () => canvas().whole())}
+      </span>
+    </div>
+    <qkv-map .view=${{ maps, head, screen, query: screen.address.token }}></qkv-map>`;
+}
+
+const coarsest = (map: HeadMap): MapLevel => map.levels.at(-1) as MapLevel;
+
+// The largest of the coarsest means of all heads; 0: there are no maps.
+export const most_of = ({ all }: Attention): number => Math.max(...all.map(({ map }) => (map ? coarsest(map).largest : 0)));
+
+// The coarsest means of a head of a model, as parts of the largest of all heads.
+const overviews = new WeakMap<OwnMap, number[][]>();
+export function overview_of(map: OwnMap, attention: Attention): number[][] {
+  const before = overviews.get(map);
+  if (before) return before;
+  const most = most_of(attention);
+  const now = means_in(coarsest(map), map.tile).map((row) => row.map((mean) => mean / (most || 1)));
+  overviews.set(map, now);
+  return now;
+}
+
+// One head of a model that read many tokens.
+export function large_map(map: OwnMap, attention: Attention, title: string, screen: Screen): LargeHead {
+  const kept = attention.all.flatMap((one) => (one.map?.top ? [{ name: `head ${one.layer}.${one.head}`, map: one.map }] : []));
+  const labels = { queries: attention.queries.tokens, keys: attention.keys.tokens };
+  return {
+    body: html`<p class="about">${kept_text(map, map, kept, "LAYER.HEAD")}</p>
+      <div class="own-map">${canvas_of(map, map, screen, nothing)} ${query_part(map, map, labels, screen)}</div>`,
+    picture: saved_picture(map, map, title, screen),
+    table: saved_table(map, map, title),
+  };
 }
 
 export function maps_view(maps: Maps, screen: Screen): Shown {
   const head = maps.heads.find((one) => id_of(one) === screen.address.head) ?? (maps.heads[0] as MapHead);
-  const canvas = (): MapCanvas => document.querySelector("qkv-map") as MapCanvas;
-  const button = (name: string, sign: string, act: () => void): TemplateResult =>
-    html`<button class="plain" aria-label=${name} title=${name} @click=${act}>${sign}</button>`;
-  const body = html`<p class="about">${kept_text(maps)}</p>
+  const kept = maps.heads.flatMap((one) => (one.top ? [{ name: name_of(one, maps), map: one }] : []));
+  const choice = html`<label
+    >Head
+    <select @change=${(event: Event) => screen.go({ head: (event.target as HTMLSelectElement).value })}>
+      ${maps.heads.map(
+        (one) =>
+          html`<option value=${id_of(one)} ?selected=${one === head}>${name_of(one, maps)}${one.top ? ", kept" : ""}</option>`,
+      )}
+    </select></label
+  >`;
+  const body = html`<p class="about">
+      ${maps.whole
+        ? `Every one of the ${whole(maps.queries * maps.keys)} weights of each head is kept.`
+        : kept_text(head, maps, kept, "BATCH.HEAD")}
+    </p>
     <div class="split maps">
+      <section class="card">${canvas_of(head, maps, screen, choice)}</section>
       <section class="card">
-        <div class="bar-of-tools">
-          <label
-            >Head
-            <select @change=${(event: Event) => screen.go({ head: (event.target as HTMLSelectElement).value })}>
-              ${maps.heads.map(
-                (one) =>
-                  html`<option value=${id_of(one)} ?selected=${one === head}>
-                    ${name_of(one, maps)}${one.top ? ", kept" : ""}
-                  </option>`,
-              )}
-            </select></label
-          >
-          <span class="choices">
-            ${button("Enlarge", "+", () => canvas().enlarge(1.5))}
-            ${button("Make smaller", "\u2212", () => canvas().enlarge(1 / 1.5))}
-            ${button("Show all", "All", () => canvas().whole())}
-          </span>
-        </div>
-        <qkv-map .view=${{ maps, head, screen, query: screen.address.token }}></qkv-map>
+        <h2>One query</h2>
+        ${query_part(head, maps, null, screen)}
       </section>
-      ${query_card(head, maps, screen)}
     </div>`;
   return {
     body,
     name: `map-${head.batch}-${head.head}`,
     costs: maps.cost ? [{ name: "", cost: maps.cost }] : [],
-    tables: () => saved_tables(head, maps),
-    picture: () => saved_picture(head, maps, screen),
+    tables: () => [saved_table(head, maps, name_of(head, maps))],
+    picture: () => saved_picture(head, maps, `${maps.title}: ${name_of(head, maps)}`, screen),
     command: (report) => report,
   };
 }

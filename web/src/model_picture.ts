@@ -5,6 +5,7 @@ import { css, mixed, type Rgb } from "./colors";
 import type { Attention, HeadEntry, Heads, Sequence, Sublayer } from "./explanation";
 import { heat_image } from "./grid";
 import { type Hidden, hidden_of, is_left_out } from "./hidden";
+import { overview_of } from "./maps";
 import type { Screen } from "./screen";
 import { type Box, image, picture, rect, text } from "./shapes";
 
@@ -88,10 +89,11 @@ function head_map(entry: HeadEntry, attention: Attention, box: Box, drawing: Dra
   const hidden = drawing.hidden.get(attention) as Hidden;
   const hides = hidden.rules.length > 0 ? (i: number, j: number) => hidden.rule_of(i, j) > 0 : null;
   const out = is_left_out(heads, attention.name, entry.layer, entry.head);
+  const map = entry.weights ?? (entry.map && overview_of(entry.map, attention));
   const label = `${attention.title || "Attention"}, head ${id}${out ? ", left out" : ""}`;
   return link({ view: "heads", attention: attention.name, head: id, cell: "", also: "" }, label, screen, [
-    entry.weights && !out
-      ? image(box, heat_image(entry.weights, colors, kMostCells, hides))
+    map && !out
+      ? image(box, heat_image(map, colors, kMostCells, entry.weights && hides))
       : rect(box, { fill: mixed(colors.paper, colors.roles.weight, out ? 0 : 0.25) }),
     rect(box, { stroke: colors.line }),
     text(box.x + box.width / 2, box.y + box.height + 13, out ? `${id} out` : id, {

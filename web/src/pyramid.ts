@@ -1,7 +1,6 @@
 // A pyramid of block averages: which cell lies where, and its tiles as pictures.
 import { type Colors, heat, type Rgb } from "./colors";
-import type { MapHead, MapLevel } from "./explanation";
-import { bytes_in } from "./read_maps";
+import type { HeadMap, MapLevel } from "./explanation";
 
 const kLargestByte = 254; // 255 is not a number
 
@@ -14,7 +13,7 @@ export function byte_at(level: MapLevel, tile: number, row: number, column: numb
   const across = Math.ceil(level.columns / tile);
   const [y, x] = [Math.floor(row / tile), Math.floor(column / tile)];
   const width = Math.min(tile, level.columns - x * tile);
-  return bytes_in(level.tiles[y * across + x] as string)[(row % tile) * width + (column % tile)] as number;
+  return (level.tiles[y * across + x] as Uint8Array)[(row % tile) * width + (column % tile)] as number;
 }
 
 // The numbers that part `at` of `parts` equal ones holds, of `count`: from and to.
@@ -49,7 +48,7 @@ export class Tiles {
   private readonly words: Uint32Array;
 
   constructor(
-    readonly head: MapHead,
+    readonly head: HeadMap,
     readonly tile: number,
     colors: Colors,
   ) {
@@ -72,7 +71,7 @@ export class Tiles {
     const context = canvas.getContext("2d") as CanvasRenderingContext2D;
     const image = context.createImageData(canvas.width, canvas.height);
     const pixels = new Uint32Array(image.data.buffer);
-    const bytes = bytes_in(tiles[at] as string);
+    const bytes = tiles[at] as Uint8Array;
     for (let i = 0; i < pixels.length; ++i) pixels[i] = this.words[bytes[i] as number] as number;
     context.putImageData(image, 0, 0);
     this.painted.set(name, canvas);

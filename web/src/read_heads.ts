@@ -3,6 +3,7 @@ import * as check from "./check";
 import type { Json } from "./check";
 import type { Attention, Candidate, HeadEntry, Heads, LeftOut, Sequence, Sublayer, Translation } from "./explanation";
 import { common_of, cost_of, summary_of } from "./read_common";
+import { head_map_of, tile_of } from "./read_maps";
 
 function sequence_of(value: unknown, where: string): Sequence {
   const object = check.object_of(value, where);
@@ -74,6 +75,10 @@ function attention_of(value: unknown, where: string, sequences: Sequence[]): Att
       weights: check.null_or(head.weights, `${at}.weights`, (weights, place) =>
         check.matrix_of(weights, place, queries.tokens.length, keys.tokens.length),
       ),
+      map: check.null_or(head.map, `${at}.map`, (map, place) => {
+        const of = { queries: queries.tokens.length, keys: keys.tokens.length, tile: tile_of(map as Json), dtype: "f32" } as const;
+        return { ...of, ...head_map_of(map, place, of) };
+      }),
     };
   };
   const all = check.list_of(object.all, `${where}.all`, entry);

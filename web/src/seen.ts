@@ -1,5 +1,5 @@
 // What is seen of a large matrix: a square window that moves and is enlarged within it.
-import type { MapHead } from "./explanation";
+import type { HeadMap } from "./explanation";
 
 const kLeastCells = 8; // that are seen at the most enlargement
 
@@ -22,7 +22,7 @@ export const format_seen = ({ zoom, x, y }: Seen): string =>
   zoom === 1 ? "" : [zoom, x, y].map((part) => Number(part.toFixed(5))).join(",");
 
 // Within the matrix.
-export function held({ x, y, zoom }: Seen, head: MapHead | undefined): Seen {
+export function held({ x, y, zoom }: Seen, head: HeadMap | undefined): Seen {
   const finest = head?.levels[0];
   const most = finest ? Math.max(1, Math.max(finest.rows, finest.columns) / kLeastCells) : 1;
   const own = between(zoom, 1, most);
@@ -31,7 +31,7 @@ export function held({ x, y, zoom }: Seen, head: MapHead | undefined): Seen {
 }
 
 // The finest level of which a cell is a pixel or more, where the window has so many.
-export function level_for(seen: Seen, head: MapHead, width: number): number {
+export function level_for(seen: Seen, head: HeadMap, width: number): number {
   const found = head.levels.findIndex((one) => (width * seen.zoom) / Math.max(one.rows, one.columns) >= 1);
   return found < 0 ? head.levels.length - 1 : found;
 }

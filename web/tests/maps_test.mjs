@@ -1,6 +1,7 @@
 // Maps of long inputs: what the page says of a cell is the mean of the weights there, and everything works by keys.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { deflateSync } from "node:zlib";
 import { hash_of, open, report_of } from "./browser.mjs";
 
 const kQueries = 150;
@@ -34,7 +35,7 @@ function level(halvings) {
       for (let i = top; i < Math.min(rows, top + kTile); ++i) {
         tile.push(...bytes.subarray(i * columns + left, i * columns + Math.min(columns, left + kTile)));
       }
-      tiles.push(base64(Uint8Array.from(tile)));
+      tiles.push(base64(deflateSync(Uint8Array.from(tile))));
     }
   }
   return { rows, columns, largest, tiles };
@@ -181,6 +182,55 @@ test("the drawn cells have the colours of their means", async () => {
   await close();
 });
 
+// A model of one layer that read 150 tokens, of which 210 keys are another sequence.
+function survey() {
+  const { tile, heads } = maps();
+  const tokens = (name, count) => ({
+    name,
+    caption: name,
+    tokens: Array.from({ length: count }, (_, i) => `<b>${name}${i}`),
+    special: Array(count).fill(false),
+    word_of: Array(count).fill(-1),
+    words: [],
+  });
+  const measures = Object.fromEntries(
+    ["entropy", "distance", "first", "previous", "next", "itself", "separators"].map((name) => [name, 0.25]),
+  );
+  return {
+    ...{ schema: "qkv/explain/1", kind: "heads", version: "1", target: "avx2", dtype: "f32", title: "Heads" },
+    input: "a long text",
+    sequences: [tokens("t", kQueries), tokens("s", kKeys)],
+    attentions: [
+      {
+        ...{ name: "attention", title: "", caption: "tokens attend to tokens", mask: "none", queries: "t", keys: "s" },
+        ...{ layers: 1, heads: 2, model_dim: 8, score: "scaled-dot", largest_entropy: 5 },
+        all: heads.map(({ head, levels, top, rows }) => ({
+          ...{ layer: 0, head, ...measures, pattern: "none", value_norm: 1, value_lengths: [], weights: null },
+          map: { tile, levels, top, rows },
+        })),
+      },
+    ],
+    translation: null,
+  };
+}
+
+test("heads of a model that read many tokens are maps, with what is kept and what is not", async () => {
+  const { page, close } = await open(report_of(survey()), { hash: "#head=0.1&token=20" });
+  assert.equal(await page.locator(".all-heads img").count(), 2);
+  assert.match(await page.locator(".one-head .about").innerText(), /31,500 weights.*150 x 105 means.*head 0\.1: 32 keys/);
+  const canvas = page.locator("qkv-map canvas");
+  await canvas.hover({ position: { x: 2, y: 2 } });
+  check_cell(await said(page));
+  const best = [...row_of(20).keys()].sort((a, b) => row_of(20)[b] - row_of(20)[a])[0];
+  const first = page.locator(".one-head table").first().locator("tbody tr").first();
+  assert.equal((await first.innerText()).replace(/\s+/g, " "), `key ${best} <b>s${best} ${row_of(20)[best].toFixed(5)}`);
+  await page.locator(".tile").first().click();
+  assert.match(await page.locator(".one-head").innerText(), /no weights of query 20 are kept/);
+  await page.getByRole("link", { name: "Model" }).click();
+  assert.equal(await page.locator('a[href*="head=0.0"] image').count(), 1);
+  await close();
+});
+
 test("broken maps are named", async () => {
   const faults = async (change) => {
     const data = maps();
@@ -190,7 +240,10 @@ test("broken maps are named", async () => {
     await close();
     return text;
   };
-  assert.match(await faults((data) => (data.heads[0].levels[0].tiles[0] = "AAAA")), /4096 bytes in base64/);
+  const { tiles } = maps().heads[0].levels[0];
+  for (const tile of ["AAAA", "no base64", tiles[0].slice(0, -8), base64(deflateSync(new Uint8Array(4095)))]) {
+    assert.match(await faults((data) => (data.heads[0].levels[0].tiles[0] = tile)), /4096 bytes, deflated, in base64/);
+  }
   assert.match(await faults((data) => data.heads[0].levels[0].tiles.pop()), /tiles/);
   assert.match(await faults((data) => (data.heads[1].levels[1].rows = 3)), /tiles|size/);
   assert.match(await faults((data) => (data.heads[1].rows[0].query = 900)), /one of 150/);

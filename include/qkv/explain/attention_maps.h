@@ -63,9 +63,6 @@ class QKV_API AttentionMaps {
   TensorView rows(const MapHead& head) const;  // of a head that is kept
 
  private:
-  std::size_t bytes_kept(std::size_t heads) const;
-  std::int64_t finest_grid(std::size_t bytes) const;
-
   std::int64_t batch_ = 1, heads_ = 1, queries_ = 0, keys_ = 0;
   Dims leading_{};  // dimensions before the queries
   Dtype dtype_;

@@ -7,6 +7,7 @@
 //   std::cout << to_text(trace, find_token(trace.tokens, "it"));
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -41,8 +42,26 @@ QKV_API HeadPattern pattern_of(const HeadSummary& summary, double largest_entrop
 // queries and keys are of two sequences, distance, previous, next and itself compare their positions.
 QKV_API HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special);
 
+// Of the heads of an attention with more than 64 queries or keys: of each a map; exact numbers of those kept.
+struct HeadMapsOptions {
+  std::vector<HeadIndex> keep{};          // at most 4, each query's 32 strongest keys
+  std::vector<std::int64_t> keep_rows{};  // at most 16 queries, whose whole rows are kept of these heads
+  std::size_t bytes = 19'000'000;         // that JSON and tables of the survey may take; maps are as fine as fits
+};
+
 struct SurveyOptions {
   bool keep_weights = false;  // of every head: layers x heads x tokens^2 numbers
+  // Maps, beside which all weights of attentions with at most 64 queries and keys are kept. They take 4 bytes a cell,
+  // and beside them there is one layer's weights at a time.
+  std::optional<HeadMapsOptions> maps{};
+};
+
+// Of the weights [queries, keys] of one head, f32.
+struct HeadMap {
+  Tensor blocks{};  // [r, c]: means over equal parts; query i is in part floor(i r / queries)
+  Tensor top_keys{},
+      top_weights{};  // of a head kept: [queries, top], the largest first; key -1, i64: no weight is left
+  Tensor rows{};      // of a head kept: [kept rows, keys]
 };
 
 // What a sublayer passes on for each token, as it is after it: a norm's sum with its input, for instance.
@@ -64,6 +83,7 @@ struct HeadSurvey {
     Tensor value_lengths{};
     double value_norm = 0;
     Tensor weights{};  // [queries, keys], f64; only if they were to be kept
+    std::optional<HeadMap> map{};
   };
   Attentions attentions{};
   std::vector<Entry> heads{};  // attention by attention, layer by layer
@@ -76,6 +96,7 @@ struct HeadSurvey {
   std::vector<SublayerVectors> sublayers{};  // in the order of computation
   // For each attention what the call of its first layer costs; none: its scores are no dot products.
   std::vector<std::optional<AttentionPlan>> costs{};
+  std::vector<std::int64_t> kept_rows{};  // of maps
 };
 
 // One head at work on one input. The kernel computes in f32; the tensors hold its numbers as f64.
@@ -106,7 +127,8 @@ struct HeadTrace {
   std::optional<AttentionPlan> cost{};  // of the call of its layer; none: as in HeadSurvey
 };
 
-// Errors as those of the run; std::invalid_argument if there is no such layer or head.
+// Errors as those of the run; std::invalid_argument if there is no such layer, head or row, or more is to be kept than
+// a report holds.
 QKV_API HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options = {});
 QKV_API HeadTrace trace_head(const Explainable& input, const HeadIndex& index);
 

@@ -43,7 +43,7 @@ QKV_API RecordedRun read_recorded_run(std::string json, const std::string& name)
 class QKV_API Report {
  public:
   void add(const Explanation& explanation);
-  void add(const HeadSurvey& survey);  // its maps of heads are there if it kept the weights
+  void add(const HeadSurvey& survey);  // its heads are drawn if it kept maps or weights
   void add(const HeadTrace& trace, std::optional<std::int64_t> token = {});
   void add(const TokenMeasures& measures);
   void add(const PictureAttention& seen, const TensorView& view);

@@ -1,0 +1,11 @@
+// Stands for deflate.cc: a page that computes asks for every weight, and for no maps.
+#include "explain/deflate.h"
+#include "explain/require.h"
+
+namespace qkv::inline explaining {
+
+std::string deflated(std::string_view) {
+  refuse("explain", "maps of heads cannot be made here: this build is without zlib; qkv in a terminal makes them");
+}
+
+}  // namespace qkv::inline explaining
