@@ -9,6 +9,8 @@
 #include <map>
 #include <set>
 
+#include "core/mathematics.h"
+
 namespace qkv::comparison {
 namespace {
 
@@ -39,18 +41,18 @@ struct ChartAxes {
         least_y = std::min(least_y, point.low), most_y = std::max(most_y, point.high);
       }
     }
-    left = std::log(least_x), right = std::log(most_x);
+    left = log(least_x), right = log(most_x);
     if (!decades || !(most_y > 0)) return;
     if (chart.least) least_y = std::max(least_y, *chart.least);
-    bottom = std::floor(std::log10(least_y)), top = std::max(bottom + 1, std::ceil(std::log10(most_y)));
+    bottom = std::floor(log10(least_y)), top = std::max(bottom + 1, std::ceil(log10(most_y)));
   }
 
   double x(double value) const {
-    const double share = right > left ? (std::log(value) - left) / (right - left) : 0.5;
+    const double share = right > left ? (log(value) - left) / (right - left) : 0.5;
     return kLeft + (kWidth - kLeft - kRight) * share;
   }
   double y(double value) const {
-    const double share = decades ? (std::log10(value) - bottom) / (top - bottom) : value;
+    const double share = decades ? (log10(value) - bottom) / (top - bottom) : value;
     return kHeight - kBottom - (kHeight - kTop - kBottom) * share;
   }
 
@@ -71,7 +73,7 @@ void draw_axes(std::string& svg, const Chart& chart, const ChartAxes& axes) {
   if (axes.decades) {
     const double step = std::max(1.0, std::ceil((axes.top - axes.bottom) / 6));
     for (double power = axes.bottom; power <= axes.top; power += step) {
-      const double value = std::pow(10, power);
+      const double value = pow(10, power);
       const bool plain = power >= -2 && power <= 4;
       draw_y_tick(svg, axes.y(value), plain ? fmt::format("{:g}", value) : fmt::format("1e{:.0f}", power));
     }

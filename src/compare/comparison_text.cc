@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "compare/catalog.h"
 #include "compare/text_table.h"
+#include "core/mathematics.h"
 #include "qkv/compare.h"
 
 namespace qkv {
@@ -65,7 +65,7 @@ std::string gradient_line(const ComparedGradient& gradient) {
   std::vector<double> shares;
   for (const ComparedPoint& point : gradient.norm) {
     const double norm = point.mean();
-    shares.push_back(norm > 0 ? 1 + std::log10(norm / largest) / 12 : std::numeric_limits<double>::quiet_NaN());
+    shares.push_back(norm > 0 ? 1 + log10(norm / largest) / 12 : std::numeric_limits<double>::quiet_NaN());
   }
   return sparkline(shares);
 }

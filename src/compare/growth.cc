@@ -1,7 +1,7 @@
 // Fits powers to measurements.
 #include "compare/growth.h"
 
-#include <cmath>
+#include "core/mathematics.h"
 
 namespace qkv::comparison {
 
@@ -10,7 +10,7 @@ double fitted_exponent(const std::vector<std::int64_t>& lengths, const std::vect
   const auto count = static_cast<double>(lengths.size());
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     if (!(values[i] > 0)) return 0;
-    const double length = std::log(static_cast<double>(lengths[i])), value = std::log(values[i]);
+    const double length = log(static_cast<double>(lengths[i])), value = log(values[i]);
     x += length, y += value, xx += length * length, xy += length * value;
   }
   const double spread = count * xx - x * x;

@@ -30,7 +30,10 @@ std::map<std::int64_t, double> input_gradients(const SequenceModel& model, std::
     double sum = 0;
     for (std::size_t i = 0; i < kExamples; ++i) {
       const std::int64_t row = batch.offsets.data<std::int32_t>()[i] + noise;
-      for (std::int64_t d = 0; d < gradients.size(1); ++d) sum += std::pow(gradients.view().at<double>({row, d}), 2);
+      for (std::int64_t d = 0; d < gradients.size(1); ++d) {
+        const double gradient = gradients.view().at<double>({row, d});
+        sum += gradient * gradient;
+      }
     }
     norms[distance] = std::sqrt(sum / kExamples);
   }

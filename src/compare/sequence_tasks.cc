@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <numeric>
+
+#include "core/mathematics.h"
 
 namespace qkv::comparison {
 namespace {
@@ -28,7 +29,7 @@ std::int64_t draw_extent(SequenceTask task, Random& random) {
   const std::int64_t most = extents_of(task).back();
   if (task != SequenceTask::recall)
     return 1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(most)));
-  const double drawn = std::exp(random.uniform() * std::log(static_cast<double>(most + 1)));
+  const double drawn = exp(random.uniform() * log(static_cast<double>(most + 1)));
   return std::clamp(static_cast<std::int64_t>(drawn), std::int64_t{1}, most);
 }
 

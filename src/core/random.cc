@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/mathematics.h"
+
 namespace qkv {
 
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key, int rounds) {
@@ -45,8 +47,8 @@ double Random::uniform() {
 }
 
 double Random::normal() {
-  const double radius = std::sqrt(-2 * std::log(1 - uniform()));
-  return radius * std::cos(2 * std::numbers::pi * uniform());
+  const double radius = std::sqrt(-2 * log(1 - uniform()));
+  return radius * cos(2 * std::numbers::pi * uniform());
 }
 
 }  // namespace qkv

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/mathematics.h"
 #include "core/refuse.h"
 
 namespace qkv {
@@ -18,8 +19,8 @@ std::int64_t t5_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t
   const std::int64_t exact = buckets / 2;
   if (distance < exact) return distance;
   if (distance >= max_distance) return buckets - 1;
-  const float ratio = std::log(static_cast<float>(distance) / static_cast<float>(exact));
-  const auto range = static_cast<float>(std::log(static_cast<double>(max_distance) / static_cast<double>(exact)));
+  const float ratio = log(static_cast<float>(distance) / static_cast<float>(exact));
+  const auto range = static_cast<float>(log(static_cast<double>(max_distance) / static_cast<double>(exact)));
   const float steps = ratio / range * static_cast<float>(buckets - exact);
   return std::min(exact + static_cast<std::int64_t>(steps), buckets - 1);
 }

@@ -1,7 +1,7 @@
 // Beam search: continues the `beams` most probable beginnings together, until none can beat what has ended.
 #include <algorithm>
-#include <cmath>
 
+#include "core/mathematics.h"
 #include "decode/search.h"
 #include "ops/rowwise/vocabulary_row.h"
 
@@ -73,7 +73,7 @@ class Beams final : public Search {
   }
 
   double score(double log_probability, std::int64_t length) const {
-    return log_probability / std::pow(static_cast<double>(length), options_.length_penalty);
+    return log_probability / pow(static_cast<double>(length), options_.length_penalty);
   }
 
   void keep(Hypothesis hypothesis) {

@@ -1,7 +1,7 @@
 // Greedy search and sampling: one token after the other, the most probable one or a random one.
 #include <algorithm>
-#include <cmath>
 
+#include "core/mathematics.h"
 #include "decode/search.h"
 #include "ops/rowwise/vocabulary_row.h"
 #include "qkv/random.h"
@@ -24,7 +24,7 @@ class Chain final : public Search {
 
   std::vector<Hypothesis> hypotheses() override {
     const auto length = static_cast<double>(written_.tokens.size());
-    written_.score = written_.log_probability / std::pow(length, options_.length_penalty);
+    written_.score = written_.log_probability / pow(length, options_.length_penalty);
     return {std::move(written_)};
   }
 
@@ -56,8 +56,7 @@ class Chain final : public Search {
     std::vector<double> up_to(tokens.size());  // sums of probabilities, not normalised
     double sum = 0;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      sum += std::exp((static_cast<double>(tokens[i].logit) - static_cast<double>(tokens[0].logit)) /
-                      sampling.temperature);
+      sum += exp((static_cast<double>(tokens[i].logit) - static_cast<double>(tokens[0].logit)) / sampling.temperature);
       up_to[i] = sum;
     }
     if (sampling.top_p < 1) {

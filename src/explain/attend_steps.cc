@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/mathematics.h"
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
 
@@ -100,7 +101,7 @@ Section score_first_input(const ExplanationContext& context) {
 void add_exponentials(Block& block, const ExplanationContext& context, const Intermediates& run) {
   const std::int64_t count = context.count();
   double sum = 0;
-  for (std::int64_t j = 0; j < count; ++j) sum += std::exp(run.logits.view().at<double>({0, j}));
+  for (std::int64_t j = 0; j < count; ++j) sum += exp(run.logits.view().at<double>({0, j}));
   if (!std::isfinite(sum) || sum == 0) return;
   Line line = {{"sum = ", Role::none}};
   const std::vector<std::int64_t> shown = some_of(count, context.most(kShownLines));
@@ -122,7 +123,7 @@ void add_exponentials(Block& block, const ExplanationContext& context, const Int
       block.lines.push_back(plain("..."));
       continue;
     }
-    const double exponential = std::exp(run.logits.view().at<double>({0, j}));
+    const double exponential = exp(run.logits.view().at<double>({0, j}));
     block.lines.push_back({{number_text(exponential), Role::score},
                            {fmt::format(" / {} = ", number_text(sum)), Role::none},
                            {number_text(exponential / sum), Role::weight},

@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
+#include "core/mathematics.h"
 #include "explain/numbers.h"
 
 namespace qkv::inline explaining {
@@ -114,7 +113,7 @@ Line first_line(const HeadsContext& context, int number, std::int64_t j) {
                  {number_text(logit), Role::score}});
   } else if (number == 5) {
     double sum = 0;
-    for (std::int64_t k = 0; k < context.count(); ++k) sum += std::exp(of("logits", 0).at<double>({k}));
+    for (std::int64_t k = 0; k < context.count(); ++k) sum += exp(of("logits", 0).at<double>({k}));
     line.insert(line.end(), {{fmt::format("exp({}) / {} = ", number_text(logit), number_text(sum)), Role::score},
                              {number_text(weight), Role::weight},
                              {"  for " + key, Role::none}});

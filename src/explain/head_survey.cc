@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/mathematics.h"
 #include "explain/cost.h"
 #include "explain/observe.h"
 #include "explain/require.h"
@@ -28,7 +29,7 @@ HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8
   HeadSummary sum;
   for (std::int64_t i = 0; i < count; ++i) {
     for (std::int64_t j = 0; j < keys; ++j, ++weight) {
-      if (*weight > 0) sum.entropy -= *weight * std::log(*weight);
+      if (*weight > 0) sum.entropy -= *weight * log(*weight);
       sum.distance += *weight * static_cast<double>(std::abs(i - j));
       if (j == 0) sum.first += *weight;
       if (j == i - 1) sum.previous += *weight;
@@ -91,7 +92,7 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
     for (std::int64_t head = 0; head < site.heads; ++head) {
       Tensor weights = part_of(seen.weights, head);
       const HeadSummary summary = summarize_head(weights, sequences[site.keys].special);
-      const double largest = std::log(static_cast<double>(weights.size(-1)));
+      const double largest = log(static_cast<double>(weights.size(-1)));
       HeadSurvey::Entry& entry = survey.heads.emplace_back();
       entry.index = {layer, head, s};
       entry.summary = summary;

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "core/mathematics.h"
 #include "explain/explanation_context.h"
 #include "explain/left_out_masks.h"
 #include "explain/numbers.h"
@@ -171,7 +171,7 @@ Section heads_of_one_sequence(const HeadSurvey& survey) {
   about.lines = {
       plain(fmt::format("Means over the {} tokens. Entropy in nats: 0 if all weight goes to one token, {:.3f} if it is "
                         "spread evenly.",
-                        count, std::log(static_cast<double>(count)))),
+                        count, log(static_cast<double>(count)))),
       plain("Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next "
             "one, the token itself, and special tokens other than the first."),
       plain(kNames)};

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "explain/cost.h"
 #include "explain/intermediates.h"
@@ -40,7 +41,7 @@ Tensor sums_of_tanh(const TensorView& query, const TensorView& key, const Tensor
   for (std::int64_t i = 0; i < query.size(0); ++i) {
     for (std::int64_t j = 0; j < key.size(0); ++j, ++sum) {
       for (std::int64_t e = 0; e < v.size(0); ++e) {
-        *sum += v.at<double>({e}) * std::tanh(query.at<double>({i, e}) + key.at<double>({j, e}));
+        *sum += v.at<double>({e}) * tanh(query.at<double>({i, e}) + key.at<double>({j, e}));
       }
     }
   }
@@ -54,8 +55,8 @@ Tensor log_sums(const Tensor& logits) {
     const std::span row(logits.data<double>() + i * logits.size(1), static_cast<std::size_t>(logits.size(1)));
     const double most = *std::ranges::max_element(row);
     double sum = 0;
-    for (const double logit : row) sum += std::exp(logit - most);
-    sums.data<double>()[i] = std::isinf(most) ? most : most + std::log(sum);
+    for (const double logit : row) sum += exp(logit - most);
+    sums.data<double>()[i] = std::isinf(most) ? most : most + log(sum);
   }
   return sums;
 }

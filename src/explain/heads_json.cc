@@ -1,7 +1,7 @@
 // A survey of heads, or one head in full, as one JSON object for machines.
 #include <algorithm>
-#include <cmath>
 
+#include "core/mathematics.h"
 #include "explain/cost.h"
 #include "explain/explanation_context.h"
 #include "explain/head_map_json.h"
@@ -74,7 +74,7 @@ OrderedJson to_object(const AttentionSite& site, const std::vector<AttentionSequ
           {"queries", sequences[site.queries].name},
           {"keys", sequences[site.keys].name},
           {"mask", name_of_mask(site.causal)},
-          {"largest_entropy", std::log(keys)},
+          {"largest_entropy", log(keys)},
           {"cost", to_object(cost)},
           {"all", OrderedJson::array()}};
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/mathematics.h"
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
 
@@ -68,7 +69,7 @@ double softer_scale(const ExplanationContext& context) {
   constexpr double kSaturated = 0.95, kGoodRange = 8;
   if (top < kSaturated || most - least < kGoodRange || !context.input.substitutes.empty()) return 0;
   const double scale = std::abs(context.run.scale) * kGoodRange / (most - least);
-  const double unit = std::pow(10, std::floor(std::log10(scale)));
+  const double unit = pow(10, std::floor(log10(scale)));
   return std::round(scale / unit) * unit;
 }
 

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <span>
 #include <string>
 
+#include "core/mathematics.h"
 #include "explain/numbers.h"
 
 namespace qkv::inline explaining {
@@ -55,7 +55,7 @@ Striking striking_of(const HeadSurvey& survey, const HeadSurvey::Entry& head) {
 }  // namespace
 
 double largest_entropy(const HeadSurvey& survey, const AttentionSite& site) {
-  return std::log(static_cast<double>(survey.attentions.sequences[site.keys].tokens.size()));
+  return log(static_cast<double>(survey.attentions.sequences[site.keys].tokens.size()));
 }
 
 std::vector<Section> striking_heads(const HeadSurvey& survey) {

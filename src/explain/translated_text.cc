@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "core/mathematics.h"
 #include "explain/left_out_masks.h"
 #include "explain/require.h"
 #include "explain/token_names.h"
@@ -106,7 +106,7 @@ std::vector<WrittenToken> written(const Tensor& logits, std::span<const std::int
     const auto probability = [&](std::int32_t id) {
       const double logit = static_cast<double>(row[static_cast<std::size_t>(id)]);
       const std::string text = tokenizer.decode(std::span(&id, 1));
-      return TokenProbability{text.empty() ? tokenizer.token_of(id) : text, id, std::exp(logit - sum)};
+      return TokenProbability{text.empty() ? tokenizer.token_of(id) : text, id, exp(logit - sum)};
     };
     WrittenToken& token = all.emplace_back(probability(target[i]));
     std::vector<TokenLogit> largest(std::min(kCandidates, vocab));

@@ -2,8 +2,8 @@
 #include "models/seq2seq_decoder.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/layer_dropout.h"
@@ -116,7 +116,7 @@ Tensor Seq2SeqDecoder::read_out(const Tensor& joined, int threads) const {
   Tensor read = readout_->forward(joined, threads);
   visit_f32_f64(read.dtype(), [&]<class T>(T) {
     T* data = read.data<T>();
-    std::transform(data, data + read.element_count(), data, [](T x) { return std::tanh(x); });
+    std::transform(data, data + read.element_count(), data, [](T x) { return static_cast<T>(tanh(x)); });
   });
   return read;
 }

@@ -2,9 +2,9 @@
 #include "qkv/models/picture_classifier.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "qkv/error.h"
 
@@ -35,11 +35,11 @@ std::vector<ClassProbability> PictureClassifier::classify(const TensorView& pict
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return row[a] > row[b]; });
   double sum = 0;
-  for (const double logit : row) sum += std::exp(logit - row[order[0]]);
+  for (const double logit : row) sum += exp(logit - row[order[0]]);
   order.resize(std::min(order.size(), static_cast<std::size_t>(top)));
   std::vector<ClassProbability> found;
   for (const std::size_t i : order) {
-    found.push_back({model_.config().labels[i], std::exp(row[i] - row[order[0]]) / sum});
+    found.push_back({model_.config().labels[i], exp(row[i] - row[order[0]]) / sum});
   }
   return found;
 }

@@ -2,10 +2,10 @@
 #include "qkv/models/translator.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <numeric>
 
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "pipelines/generation_folder.h"
 #include "qkv/error.h"
@@ -69,7 +69,7 @@ std::vector<Translation> joined(const std::string& source, const std::vector<std
       all.sentences.push_back(one);
     }
     const auto length = static_cast<double>(std::max<std::size_t>(1, all.ids.size()));
-    all.score = all.log_probability / std::pow(length, length_penalty);
+    all.score = all.log_probability / pow(length, length_penalty);
   }
   return whole;
 }

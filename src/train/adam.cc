@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "train/elements.h"
@@ -62,8 +63,8 @@ void Adam::step(const std::string& name, Parameter& parameter) {
                        .weight_decay = static_cast<T>(decoupled ? 0 : config_.weight_decay),
                        .keep = static_cast<T>(decoupled ? 1 - rate_ * config_.weight_decay : 1),
                        .scale = static_cast<T>(scale_),
-                       .step_size = static_cast<T>(rate_ / (1 - std::pow(config_.beta1, steps))),
-                       .root_correction = static_cast<T>(1 / std::sqrt(1 - std::pow(config_.beta2, steps)))};
+                       .step_size = static_cast<T>(rate_ / (1 - pow(config_.beta1, steps))),
+                       .root_correction = static_cast<T>(1 / std::sqrt(1 - pow(config_.beta2, steps)))};
     T *value = parameter.value.data<T>(), *gradient = parameter.gradient.data<T>();
     T *first = moments.first.data<T>(), *second = moments.second.data<T>();
     training::for_each_block(parameter.value.element_count(), [&](std::int64_t begin, std::int64_t end, std::int64_t) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/mathematics.h"
+
 namespace qkv::training {
 namespace {
 
@@ -15,7 +17,7 @@ constexpr const char* kValidationColor = "#cf222e";
 
 // 1, 2 or 5 times a power of ten, of which a range holds about five.
 double tick_distance(double range) {
-  const double rough = range / 5, power = std::pow(10, std::floor(std::log10(rough)));
+  const double rough = range / 5, power = pow(10, std::floor(log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (rough <= factor * power) return factor * power;
   }

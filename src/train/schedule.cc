@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/mathematics.h"
+
 namespace qkv {
 
 double learning_rate(const ScheduleConfig& config, std::int64_t step, std::int64_t steps) {
@@ -12,7 +14,7 @@ double learning_rate(const ScheduleConfig& config, std::int64_t step, std::int64
   if (at <= warmup) return config.rate * at / warmup;
   if (config.decay == Decay::inverse_sqrt) return config.rate * std::sqrt(warmup / at);
   const double done = std::min(1.0, (at - warmup) / (static_cast<double>(steps) - warmup));
-  return config.rate * (1 + std::cos(std::numbers::pi * done)) / 2;
+  return config.rate * (1 + cos(std::numbers::pi * done)) / 2;
 }
 
 }  // namespace qkv

@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
@@ -186,7 +187,7 @@ class Training {
     if (found.metric) expect_finite("the validation " + model_.metric_name(), *found.metric);
     const Validation validation{.step = state_.step,
                                 .loss = found.loss,
-                                .perplexity = std::exp(found.loss),
+                                .perplexity = exp(found.loss),
                                 .metric = named(found.metric),
                                 .best = state.best_step == 0 || is_better(found, best_of(state))};
     log_.add(validation);

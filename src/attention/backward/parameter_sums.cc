@@ -2,11 +2,11 @@
 #include "attention/backward/parameter_sums.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "attention/call/view_checks.h"
+#include "core/mathematics.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
 
@@ -180,7 +180,7 @@ void ParameterSums::write_sinks(const TensorView& out, const TensorView& grad_ou
                                    i * log_sum_exp.stride(-1) * static_cast<std::int64_t>(size_of(log_sum_exp.dtype()));
         const double total = log_sum_exp.dtype() == Dtype::f64 ? *reinterpret_cast<const double*>(row_sum)
                                                                : *reinterpret_cast<const float*>(row_sum);
-        sums.data<double>()[h] -= std::exp(sink - total) * product;
+        sums.data<double>()[h] -= exp(sink - total) * product;
       }
     }
   }

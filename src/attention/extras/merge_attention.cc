@@ -1,9 +1,9 @@
 // Joining partial results by their log-sum-exp.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "core/float_environment.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "qkv/attention.h"
 
@@ -21,7 +21,7 @@ void merge_rows(const MutableTensorView& out, const MutableTensorView& log_sum_e
     const T other_lse = other_log_sum_exp.at<T>(row);
     if (other_lse != -std::numeric_limits<T>::infinity()) {
       const T most = std::max(lse, other_lse);
-      const T weight = std::exp(lse - most), other_weight = std::exp(other_lse - most);
+      const T weight = exp(lse - most), other_weight = exp(other_lse - most);
       const T sum = weight + other_weight;
       Dims element = row;
       element.push_back(0);
@@ -31,7 +31,7 @@ void merge_rows(const MutableTensorView& out, const MutableTensorView& log_sum_e
         T& value = to[e * out.stride(-1)];
         value = (weight * value + other_weight * from[e * other_out.stride(-1)]) / sum;
       }
-      lse = most + std::log(sum);
+      lse = most + log(sum);
     }
     for (int i = row.size() - 1; i >= 0 && ++row[i] == log_sum_exp.size(i); --i) row[i] = 0;
   }

@@ -8,11 +8,10 @@
 #define QKV_ATTENTION_EXTRAS_ROW_STATISTICS_INL_H_
 #endif
 
-#include <cmath>
-
 #include "attention/tile/attention_task.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/sinks-inl.h"
+#include "core/mathematics.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -37,7 +36,7 @@ class RowStatistics {
       sum_[i] = state.sum[i];
       top_[i] = -kInfinity<T>;
       const double sink = sink_of<kUnit, T>(task) - maximum_[i];
-      weighted_[i] = has_sink(task) ? std::exp(sink * kOfUnit) * sink : 0;
+      weighted_[i] = has_sink(task) ? exp(sink * kOfUnit) * sink : 0;
       // Lanes without a query never have a key that belongs to the top.
       least_[i] = i < count ? -kInfinity<T> : kInfinity<T>;
     }
@@ -79,12 +78,12 @@ class RowStatistics {
         *row_of<T>(task_.row_maximum, i) = top_[i] * natural_unit_of<kUnit, T>(task_);
       }
       if (task_.entropy.data != nullptr) {  // log(sum) - the mean of the relative logits
-        *row_of<T>(task_.entropy, i) = static_cast<T>(sum == 0 ? 0 : std::log(sum) - weighted_[i] / sum * kOfUnit);
+        *row_of<T>(task_.entropy, i) = static_cast<T>(sum == 0 ? 0 : log(sum) - weighted_[i] / sum * kOfUnit);
       }
       for (std::int64_t n = 0; n < top_count_; ++n) {
         T& weight = top_weights(i)[n];
         const double relative = (weight * unit - maximum_[i]) * kOfUnit;
-        weight = top_keys(i)[n] < 0 ? T(0) : static_cast<T>(std::exp(relative) / sum);
+        weight = top_keys(i)[n] < 0 ? T(0) : static_cast<T>(exp(relative) / sum);
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
@@ -25,10 +26,10 @@ class OrderedSums {
     sines_.reserve(distinct_.size() * static_cast<std::size_t>(half));
     for (const std::int32_t position : distinct_) {
       for (std::int64_t i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(direction) * position *
-                             std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
-        cosines_.push_back(static_cast<T>(std::cos(angle)));
-        sines_.push_back(static_cast<T>(std::sin(angle)));
+        const double angle =
+            static_cast<double>(direction) * position * pow(base, -static_cast<double>(i) / static_cast<double>(half));
+        cosines_.push_back(static_cast<T>(cos(angle)));
+        sines_.push_back(static_cast<T>(sin(angle)));
       }
     }
   }
@@ -82,11 +83,10 @@ Tensor sinusoids(std::int64_t count, std::int64_t dim, SinusoidOrder order, Dtyp
   for (std::int64_t p = 0; p < count; ++p) {
     double* row = table.data<double>() + p * dim;
     for (std::int64_t i = 0; i < sines; ++i) {
-      const double angle =
-          static_cast<double>(p) / std::pow(10000.0, static_cast<double>(2 * i) / static_cast<double>(dim));
+      const double angle = static_cast<double>(p) / pow(10000.0, static_cast<double>(2 * i) / static_cast<double>(dim));
       const std::int64_t cosine = order == SinusoidOrder::in_turns ? 2 * i + 1 : sines + i;
-      row[order == SinusoidOrder::in_turns ? 2 * i : i] = std::sin(angle);
-      if (cosine < dim) row[cosine] = std::cos(angle);
+      row[order == SinusoidOrder::in_turns ? 2 * i : i] = sin(angle);
+      if (cosine < dim) row[cosine] = cos(angle);
     }
   }
   return convert(table, dtype);

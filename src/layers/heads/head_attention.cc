@@ -3,8 +3,8 @@
 #include "layers/heads/head_attention.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "layers/heads/head_operands.h"
 
@@ -68,7 +68,7 @@ Dims without_last(const Dims& shape) {
 template <class T>
 void rescale(const MutableTensorView& weights, const Tensor& part, const Tensor& all) {
   for_each_index(part.shape(), [&](const Dims& index) {
-    const T factor = std::exp(*row_at<T>(part.view(), index) - *row_at<T>(all.view(), index));
+    const T factor = exp(*row_at<T>(part.view(), index) - *row_at<T>(all.view(), index));
     T* row = row_at<T>(weights, index);
     for (std::int64_t j = 0; j < weights.size(-1); ++j) row[j] *= factor;
   });

@@ -1,10 +1,9 @@
 // Three passes over a row: maximum and sum of the logits; exponentials and their sum; gradients.
 #include "ops/rowwise/cross_entropy.h"
 
-#include <cmath>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rowwise/cross_entropy.cc"
+#include "core/mathematics.h"
 #include "simd/targets.h"
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
@@ -96,7 +95,7 @@ void cross_entropy(const CrossEntropyRows<T>& rows) {
       total -= row[rows.excluded];
       row[rows.excluded] = 0;
     }
-    const double log_sum_exp = static_cast<double>(sums.maximum) + std::log(static_cast<double>(total));
+    const double log_sum_exp = static_cast<double>(sums.maximum) + log(static_cast<double>(total));
     const double mean = static_cast<double>(sums.sum) / static_cast<double>(classes);
     rows.nll[r] = log_sum_exp - static_cast<double>(target_logit);
     rows.loss[r] = (1 - rows.smoothing) * rows.nll[r] + rows.smoothing * (log_sum_exp - mean);

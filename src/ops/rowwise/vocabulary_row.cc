@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rowwise/vocabulary_row.cc"
+#include "core/mathematics.h"
 #include "simd/targets.h"
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
@@ -73,7 +74,7 @@ double log_sum_exp(std::span<const float> row) {
   }
   if (std::isinf(best.logit)) return std::numeric_limits<double>::infinity();
   const double sum = HWY_DYNAMIC_DISPATCH(sum_of_powers)(row.data(), static_cast<std::int64_t>(row.size()), best.logit);
-  return static_cast<double>(best.logit) + std::log(sum);
+  return static_cast<double>(best.logit) + log(sum);
 }
 
 std::size_t largest_logits(std::span<const float> row, std::span<TokenLogit> best) {
