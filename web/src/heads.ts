@@ -2,7 +2,7 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import { css } from "./colors";
 import { costs_of } from "./cost";
-import { type Attention, type HeadEntry, type Heads, kMeasures, type Measure, type TokenMeasure } from "./explanation";
+import { type Attention, type HeadEntry, type Heads, kMeasures, type Measure, type Sequence, type TokenMeasure } from "./explanation";
 import { command_with, site_option } from "./command";
 import { change_image, heat_image } from "./grid";
 import { type Hidden, hidden_of } from "./hidden";
@@ -16,6 +16,7 @@ import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
 
 const kSmall = 64; // pixels of a small map, at most
+const kFolded = 64; // tokens, more of which would fill the screen
 
 // Of heads: those of their weights, and those that not every report has.
 const kMore = ["moved", "value_norm", "gradient", "knock_out"] as const satisfies readonly (TokenMeasure | "moved")[];
@@ -151,6 +152,15 @@ function legend(attention: Attention, screen: Screen): TemplateResult {
   </div>`;
 }
 
+// What was read, or written; of many tokens to be opened.
+function tokens_of({ caption, tokens, special }: Sequence): TemplateResult {
+  const about = html`<span class="about">${caption.trim()}</span>`;
+  const all = tokens.map((token, i) => html`<bdi class=${special[i] ? "token special" : "token"}>${token}</bdi> `);
+  return tokens.length > kFolded
+    ? html`<details class="sequence"><summary>${about} ${counted(tokens.length, "token")}</summary>${all}</details>`
+    : html`<p class="sequence">${about} ${all}</p>`;
+}
+
 // Of `qkv explain`, to show this head alone.
 function head_options(heads: Heads, attention: Attention, head: HeadEntry): string[] {
   const site = heads.attentions.length > 1 ? ["--attention", site_option(attention.name)] : [];
@@ -185,14 +195,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
   const by_place = measure === null && attention.all.length === attention.layers * attention.heads;
 
   const body = html` ${screen.live ? text_tools(heads, screen.live) : nothing}
-    ${(pair && pair.line !== "" && other ? [...heads.sequences, ...other.sequences] : heads.sequences).map(
-      (one) =>
-        html`<p class="sequence">
-          <span class="about">${one.caption.trim()}</span> ${one.tokens.map(
-            (token, i) => html`<bdi class=${one.special[i] ? "token special" : "token"}>${token}</bdi> `,
-          )}
-        </p>`,
-    )}
+    ${(pair && pair.line !== "" && other ? [...heads.sequences, ...other.sequences] : heads.sequences).map(tokens_of)}
     <div class="bar-of-tools">
       ${heads.attentions.length > 1
         ? html`<div class="choices" role="group" aria-label="Attention">

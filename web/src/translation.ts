@@ -5,6 +5,7 @@ import { format_address } from "./address";
 import { framed, picture_of, sentence, show_choice } from "./large_head";
 import { text_tools } from "./live/text_tools";
 import { type Drawn, map_picture } from "./map";
+import { most_of } from "./maps";
 import { change_text, clamp, number_text, share_text } from "./numbers";
 import { difference_of, largest_of, same_names } from "./runs/difference";
 import { pair_of } from "./runs/heads_pair";
@@ -205,11 +206,13 @@ export function translation_view(heads: Heads, translation: Translation, screen:
           <h2>What else it might have written</h2>
           ${written ? candidates(written, token, their_written) : nothing}
         </section>
-        ${by_head && attention
+        ${attention && (by_head || most_of(attention) > 0)
           ? html`<section class="card" aria-label="Heads">
               <h2>What each head looked at</h2>
-              <p class="hint">A row for each head, while it wrote <bdi class="token">${target.tokens[token]}</bdi>.</p>
-              ${framed(by_head.drawn, by_head.picture, "Heads")}
+              ${by_head
+                ? html`<p class="hint">A row for each head, while it wrote <bdi class="token">${target.tokens[token]}</bdi>.</p>
+                    ${framed(by_head.drawn, by_head.picture, "Heads")}`
+                : html`<p class="hint">Of so many tokens the file holds maps, not every weight.</p>`}
               <p>
                 <a
                   href=${format_address({

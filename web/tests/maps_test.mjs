@@ -183,7 +183,7 @@ test("the drawn cells have the colours of their means", async () => {
 });
 
 // A model of one layer that read 150 tokens, of which 210 keys are another sequence.
-function survey() {
+function survey(translation = null) {
   const { tile, heads } = maps();
   const tokens = (name, count) => ({
     name,
@@ -210,7 +210,7 @@ function survey() {
         })),
       },
     ],
-    translation: null,
+    translation,
   };
 }
 
@@ -218,6 +218,7 @@ test("heads of a model that read many tokens are maps, with what is kept and wha
   const { page, close } = await open(report_of(survey()), { hash: "#head=0.1&token=20" });
   assert.equal(await page.locator(".all-heads img").count(), 2);
   assert.match(await page.locator(".one-head .about").innerText(), /31,500 weights.*150 x 105 means.*head 0\.1: 32 keys/);
+  assert.deepEqual(await page.locator(".sequence summary").allInnerTexts(), ["t 150 tokens", "s 210 tokens"]);
   const canvas = page.locator("qkv-map canvas");
   await canvas.hover({ position: { x: 2, y: 2 } });
   check_cell(await said(page));
@@ -228,6 +229,25 @@ test("heads of a model that read many tokens are maps, with what is kept and wha
   assert.match(await page.locator(".one-head").innerText(), /no weights of query 20 are kept/);
   await page.getByRole("link", { name: "Model" }).click();
   assert.equal(await page.locator('a[href*="head=0.0"] image').count(), 1);
+  await close();
+});
+
+test("a long translation says that it has no weights of single tokens", async () => {
+  const texts = { source_text: "s", target_text: "t", cut: 0, source_words: ["s"], target_words: ["t"] };
+  const written = Array.from({ length: kQueries }, () => ({ token: "t", id: 1, probability: 0.5, candidates: [] }));
+  const data = survey({ ...texts, word_alignment: [[1]], word_weights: [[1]], written });
+  data.attentions[0].name = "encoder_decoder";
+  const { page, close } = await open(report_of(data), { hash: "#token=3" });
+  assert.match(await page.getByLabel("Heads", { exact: true }).innerText(), /file holds maps, not every weight/);
+  await page.getByRole("link", { name: "All heads" }).click();
+  assert.equal(await page.locator("qkv-map").count(), 1);
+  await close();
+});
+
+test("maps of two runs are not subtracted, which is said", async () => {
+  const { page, close } = await open({ ...report_of(survey()), beside: [survey()] }, { hash: "#run=difference" });
+  assert.equal(await page.locator(".cannot").innerText(), "Of so many tokens a report holds maps, which are not subtracted.");
+  assert.equal(await page.locator("qkv-map").count(), 1);
   await close();
 });
 

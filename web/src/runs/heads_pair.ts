@@ -36,7 +36,10 @@ function why_not(ours: Attention, theirs: Attention): string {
   );
   if (other) return "The two runs have other tokens here: their weights cannot be subtracted.";
   const has = (attention: Attention): boolean => attention.all.some((one) => one.weights !== null);
-  return has(ours) && has(theirs) ? "" : "The weights of one run were not kept (--weights keeps them).";
+  if (has(ours) && has(theirs)) return "";
+  return [ours, theirs].some(({ all }) => all.some(({ map }) => map))
+    ? "Of so many tokens a report holds maps, which are not subtracted."
+    : "The weights of one run were not kept (--weights keeps them).";
 }
 
 const pairs = new WeakMap<Attention, WeakMap<Attention, AttentionPair>>();
