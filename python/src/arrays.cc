@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "exchange.h"
 
 namespace qkv::python {
 namespace {
@@ -42,47 +43,34 @@ std::optional<Kind> kind_of_type(nb::handle type) {
   return Kind::other;
 }
 
+// What is known of a type of arrays.
+struct TypeOfArrays {
+  std::optional<Kind> kind{};
+  const Exchange* exchange = nullptr;
+};
+
+const Exchange* exchange_of_torch = nullptr;  // once a tensor of torch has been seen
+
+TypeOfArrays look_at_type(nb::handle type) {
+  TypeOfArrays found{.kind = kind_of_type(type)};
+  const std::string module = module_of(type);
+  // Subclasses may have no memory of their own, such as fake tensors.
+  if (module == "torch" || module == "torch.nn.parameter") {
+    exchange_of_torch = found.exchange = Exchange::of_type(type);
+  }
+  return found;
+}
+
 // Types are few and live long: what is known of one is kept, and the type with it.
-std::optional<Kind> kind_of(nb::handle object) {
-  static auto& known = *new std::unordered_map<PyObject*, std::optional<Kind>>();
+const TypeOfArrays& type_of(nb::handle object) {
+  static auto& known = *new std::unordered_map<PyObject*, TypeOfArrays>();
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
   if (const auto found = known.find(type); found != known.end()) return found->second;
-  const std::optional<Kind> kind = kind_of_type(type);
-  if (kind) {
-    Py_INCREF(type);
-    known.emplace(type, kind);
-  }
-  return kind;
-}
-
-std::optional<Dtype> dtype_of_dlpack(nb::dlpack::dtype type) {
-  if (type.lanes != 1) return std::nullopt;
-  const auto sized = [&](std::initializer_list<std::pair<int, Dtype>> choices) -> std::optional<Dtype> {
-    for (const auto& [bits, dtype] : choices) {
-      if (bits == type.bits) return dtype;
-    }
-    return std::nullopt;
-  };
-  switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
-    case nb::dlpack::dtype_code::Float: return sized({{32, Dtype::f32}, {64, Dtype::f64}, {16, Dtype::f16}});
-    case nb::dlpack::dtype_code::Bfloat: return sized({{16, Dtype::bf16}});
-    case nb::dlpack::dtype_code::Bool: return sized({{8, Dtype::boolean}});
-    case nb::dlpack::dtype_code::Int:
-      return sized({{8, Dtype::i8}, {16, Dtype::i16}, {32, Dtype::i32}, {64, Dtype::i64}});
-    case nb::dlpack::dtype_code::UInt:
-      return sized({{8, Dtype::u8}, {16, Dtype::u16}, {32, Dtype::u32}, {64, Dtype::u64}});
-    default: return std::nullopt;
-  }
-}
-
-nb::dlpack::dtype dlpack_of(Dtype dtype) {
-  using Code = nb::dlpack::dtype_code;
-  const Code code = dtype == Dtype::bf16      ? Code::Bfloat
-                    : is_floating(dtype)      ? Code::Float
-                    : dtype == Dtype::boolean ? Code::Bool
-                    : name_of(dtype)[0] == 'i' ? Code::Int
-                                               : Code::UInt;
-  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
+  const TypeOfArrays looked_at = look_at_type(type);
+  static const TypeOfArrays none;
+  if (!looked_at.kind) return none;
+  Py_INCREF(type);
+  return known.emplace(type, looked_at).first->second;
 }
 
 // What Python says of an object: its dtype, else its type.
@@ -109,15 +97,15 @@ bool is_elsewhere(nb::handle object) {
 
 [[noreturn]] void refuse_object(nb::handle object, std::string_view name) {
   if (is_elsewhere(object)) throw TypeError(fmt::format("{} is on another device; move it to the CPU first", name));
-  throw TypeError(
-      fmt::format("{} must be an array of NumPy, or one with __dlpack__ on the CPU, of native floats, integers or bools; "
-                  "got {}",
-                  name, described(object)));
+  throw TypeError(fmt::format(
+      "{} must be an array of NumPy, or one with __dlpack__ on the CPU, of native floats, integers or bools; "
+      "got {}",
+      name, described(object)));
 }
 
 // The kind of an array that may be imported as it is.
 Kind require_array(nb::handle object, std::string_view name) {
-  const std::optional<Kind> kind = kind_of(object);
+  const std::optional<Kind> kind = type_of(object).kind;
   if (!kind) {
     if (nb::hasattr(object, "mask") && nb::hasattr(object, "__dlpack__")) {
       throw TypeError(fmt::format("{} is a masked array; pass its data, and the mask as qkv.boolean()", name));
@@ -126,8 +114,7 @@ Kind require_array(nb::handle object, std::string_view name) {
   }
   if (*kind == Kind::torch) {
     if (nb::cast<bool>(object.attr("requires_grad"))) {
-      throw TypeError(
-          fmt::format("{} requires grad, which would be lost here; detach() it", name));
+      throw TypeError(fmt::format("{} requires grad, which would be lost here; detach() it", name));
     }
     if (nb::cast<bool>(object.attr("is_sparse")) || nb::cast<bool>(object.attr("is_neg")())) {
       throw TypeError(fmt::format("{} is a sparse or lazily negated tensor; make it dense", name));
@@ -145,17 +132,24 @@ View view_of(const Imported& array, Dtype dtype) {
 }
 
 // Imports the object, or for bf16 of NumPy the same memory as integers.
-template <class View, class Imported>
-bool import(nb::handle object, Kind kind, Imported& owner, View& view) {
+template <class Imported>
+bool import(nb::handle object, Kind kind, Imported& to) {
+  if (const Exchange* exchange = type_of(object).exchange) {
+    MutableTensorView view;
+    if (!exchange->view(object, view)) return false;
+    to.view = view;
+    to.object = nb::borrow(object);
+    return true;
+  }
   std::optional<Dtype> dtype;
-  if (nb::try_cast(object, owner, false)) {
-    dtype = dtype_of_dlpack(owner.dtype());
+  if (nb::try_cast(object, to.owner, false)) {
+    dtype = dtype_of_dlpack(to.owner.dtype());
   } else if (kind == Kind::numpy && is_bfloat16(object)) {
-    if (!nb::try_cast(nb::object(object.attr("view")("uint16")), owner, false)) return false;
+    if (!nb::try_cast(nb::object(object.attr("view")("uint16")), to.owner, false)) return false;
     dtype = Dtype::bf16;
   }
-  if (!dtype || owner.device_type() != kCpu) return false;
-  view = view_of<View>(owner, *dtype);
+  if (!dtype || to.owner.device_type() != kCpu) return false;
+  to.view = view_of<decltype(to.view)>(to.owner, *dtype);
   return true;
 }
 
@@ -169,9 +163,43 @@ Array take_one_of(nb::handle object, std::string_view name, bool (*fits)(Dtype),
 
 }  // namespace
 
+std::optional<Dtype> dtype_of_dlpack(nb::dlpack::dtype type) {
+  if (type.lanes != 1) return std::nullopt;
+  const auto sized = [&](std::initializer_list<std::pair<int, Dtype>> choices) -> std::optional<Dtype> {
+    for (const auto& [bits, dtype] : choices) {
+      if (bits == type.bits) return dtype;
+    }
+    return std::nullopt;
+  };
+  switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
+    case nb::dlpack::dtype_code::Float:
+      return sized({{32, Dtype::f32}, {64, Dtype::f64}, {16, Dtype::f16}});
+    case nb::dlpack::dtype_code::Bfloat:
+      return sized({{16, Dtype::bf16}});
+    case nb::dlpack::dtype_code::Bool:
+      return sized({{8, Dtype::boolean}});
+    case nb::dlpack::dtype_code::Int:
+      return sized({{8, Dtype::i8}, {16, Dtype::i16}, {32, Dtype::i32}, {64, Dtype::i64}});
+    case nb::dlpack::dtype_code::UInt:
+      return sized({{8, Dtype::u8}, {16, Dtype::u16}, {32, Dtype::u32}, {64, Dtype::u64}});
+    default:
+      return std::nullopt;
+  }
+}
+
+nb::dlpack::dtype dlpack_of(Dtype dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const Code code = dtype == Dtype::bf16       ? Code::Bfloat
+                    : is_floating(dtype)       ? Code::Float
+                    : dtype == Dtype::boolean  ? Code::Bool
+                    : name_of(dtype)[0] == 'i' ? Code::Int
+                                               : Code::UInt;
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
+}
+
 Array take_array(nb::handle object, std::string_view name) {
   Array array{.kind = require_array(object, name)};
-  if (!import(object, array.kind, array.owner, array.view)) refuse_object(object, name);
+  if (!import(object, array.kind, array)) refuse_object(object, name);
   return array;
 }
 
@@ -192,12 +220,13 @@ Array take_booleans(nb::handle object, std::string_view name) {
 WritableArray take_writable(nb::handle object, std::string_view name) {
   const Kind kind = require_array(object, name);
   WritableArray array;
-  if (import(object, kind, array.owner, array.view)) return array;
+  if (import(object, kind, array)) return array;
   take_array(object, name);  // what is no array at all is refused as such
   throw std::invalid_argument(fmt::format("{} is read-only", name));
 }
 
 nb::object give_array(Tensor tensor, Kind kind) {
+  if (kind == Kind::torch && exchange_of_torch) return exchange_of_torch->give(std::move(tensor));
   const Dtype dtype = tensor.dtype();
   std::size_t shape[kMaxRank];
   for (int i = 0; i < tensor.rank(); ++i) shape[i] = static_cast<std::size_t>(tensor.size(i));
@@ -214,9 +243,12 @@ nb::object give_array(Tensor tensor, Kind kind) {
         return as(nb::numpy(), dlpack_of(Dtype::u16)).attr("view")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
       }
       return as(nb::numpy(), dlpack_of(dtype));
-    case Kind::torch: return as(nb::pytorch(), dlpack_of(dtype));
-    case Kind::jax: return as(nb::jax(), dlpack_of(dtype));
-    case Kind::other: return as(nb::array_api(), dlpack_of(dtype));
+    case Kind::torch:
+      return as(nb::pytorch(), dlpack_of(dtype));
+    case Kind::jax:
+      return as(nb::jax(), dlpack_of(dtype));
+    case Kind::other:
+      return as(nb::array_api(), dlpack_of(dtype));
   }
   return nb::none();
 }

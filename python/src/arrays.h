@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <optional>
 #include <string_view>
 
 #include "qkv/tensor.h"
@@ -20,11 +21,17 @@ struct Array {
   Kind kind = Kind::numpy;
   TensorView view{};
   nb::ndarray<nb::ro> owner{};
+  nb::object object{};  // instead of an owner
 };
 struct WritableArray {
   MutableTensorView view{};
   nb::ndarray<> owner{};
+  nb::object object{};
 };
+
+// Types of elements in DLPack's words; not set for one that qkv lacks.
+std::optional<Dtype> dtype_of_dlpack(nb::dlpack::dtype type);
+nb::dlpack::dtype dlpack_of(Dtype dtype);
 
 // TypeError, naming the argument, for anything but an array on the CPU of a type that qkv has.
 Array take_array(nb::handle object, std::string_view name);

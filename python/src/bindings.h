@@ -14,6 +14,7 @@ void bind_plan(nb::module_& module);
 void bind_cache(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
 void bind_embedder(nb::module_& module);
+void bind_bert(nb::module_& module);
 void bind_translator(nb::module_& module);
 void bind_process(nb::module_& module);
 

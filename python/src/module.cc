@@ -16,6 +16,7 @@ NB_MODULE(_qkv, module) {
   bind_cache(module);
   bind_tokenizer(module);
   bind_embedder(module);
+  bind_bert(module);
   bind_translator(module);
   bind_process(module);
 }

@@ -152,6 +152,20 @@ def test_dropout_draws_from_the_generator_of_torch():
     torch.testing.assert_close(out, (weights * kept / 0.5) @ value.repeat_interleave(2, 1))
 
 
+def test_transformations_of_torch_func():
+    query, key, value = triple(grad=False)
+    ours = lambda q: qkv.torch.attention(q, key, value, causal="bottom-right").square().sum()  # noqa: E731
+    theirs = lambda q: expected(q, key, value, causal(5, 6))[0].square().sum()  # noqa: E731
+    torch.testing.assert_close(torch.func.grad(ours)(query), torch.func.grad(theirs)(query))
+    tangent = torch.randn_like(query)
+    torch.testing.assert_close(torch.func.jvp(ours, (query,), (tangent,)), torch.func.jvp(theirs, (query,), (tangent,)))
+
+
+def test_meta_tensors_have_shapes():
+    query, key, value = (x.to("meta") for x in triple(grad=False))
+    assert qkv.torch.attention(query, key, value).shape == (2, 4, 5, 2)
+
+
 def operator_inputs(grad):
     rest = (None, [torch.zeros(6, dtype=torch.float64)], torch.ones(5, 6, dtype=torch.bool), None, None, None)
     return (*triple(grad=grad), *rest, "top-left", 3, -1, 0.5, 0.0, 0.0)
@@ -207,5 +221,5 @@ def test_what_is_refused():
         qkv.torch.attention(query, key[:, :, :4], value)
     with pytest.raises(TypeError, match="query"):
         qkv.torch.attention(query.int(), key, value)
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(RuntimeError):
         qkv.torch.attention(query.to_sparse(), key, value)

@@ -8,5 +8,15 @@
 from .functional import attention
 from .layers import MultiheadAttention, TransformerEncoderLayer
 from .replacement import Replaced, replace
+from .whole import WholeEncoder, WholeTranslator, whole
 
-__all__ = ["MultiheadAttention", "Replaced", "TransformerEncoderLayer", "attention", "replace"]
+__all__ = [
+    "MultiheadAttention",
+    "Replaced",
+    "TransformerEncoderLayer",
+    "WholeEncoder",
+    "WholeTranslator",
+    "attention",
+    "replace",
+    "whole",
+]

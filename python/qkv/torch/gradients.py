@@ -19,47 +19,65 @@ def _call(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*inputs[:4], list(inputs[4 + _PLAIN :]), *inputs[4 : 4 + _PLAIN])
 
 
-def differentiable(*tensors: Tensor | None) -> type[Attention] | None:
+def differentiable(*tensors: Tensor | None) -> type[torch.autograd.Function] | None:
     """The function that a call of these tensors must go through; None where nobody can ask for derivatives."""
-    if forward_ad._current_level >= 0:
-        return DualAttention
+    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
+        return TransformedAttention
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
         return Attention
     return None
 
 
+def _forward(weights: bool, *inputs: Any) -> tuple[Tensor, ...]:
+    return tuple(operators.attention(*_call(inputs), True, weights))
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    _keep(ctx, inputs[1:], output[:2])
+    ctx.others = len(output) - 1
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, grad_out: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    needs = ctx.needs_input_grad[1:]
+    if grad_out is None:
+        return (None,) * (1 + len(needs))
+    (out, log_sum_exp), given = _kept(ctx)
+    want = _wanted(needs)
+    arguments = (want, grad_out, out, log_sum_exp, *given)
+    if torch.is_grad_enabled():  # create_graph
+        gradients = Backward.apply(*arguments)
+    else:
+        gradients = Backward.forward(*arguments)
+    return (None, *_placed(want, gradients, len(given)))
+
+
 class Attention(torch.autograd.Function):
-    """out, log_sum_exp and, if wanted, weights; the gradient is that of out alone."""
+    """out, log_sum_exp and, if wanted, weights; the gradient is that of out alone.
+
+    With a setup_context of its own torch would read the signature of forward at each call, for 100 microseconds.
+    """
 
     @staticmethod
-    def forward(weights: bool, *inputs: Any) -> tuple[Tensor, ...]:
-        return tuple(operators.attention(*_call(inputs), True, weights))
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        output = _forward(*inputs)
+        _setup(ctx, inputs, output)
+        return output
+
+    backward = staticmethod(_backward)
+
+
+class TransformedAttention(torch.autograd.Function):
+    """The same in forward mode and under torch.func; a class of its own, for torch.compile takes none with a jvp."""
+
+    forward = staticmethod(_forward)
+    backward = staticmethod(_backward)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, *given = inputs
-        _keep(ctx, given, output[:2])
-        ctx.others = len(output) - 1
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, grad_out: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        needs = ctx.needs_input_grad[1:]
-        if grad_out is None:
-            return (None,) * (1 + len(needs))
-        (out, log_sum_exp), given = _kept(ctx)
-        want = _wanted(needs)
-        arguments = (want, grad_out, out, log_sum_exp, *given)
-        if torch.is_grad_enabled():  # create_graph
-            gradients = Backward.apply(*arguments)
-        else:
-            gradients = Backward.forward(*arguments)
-        return (None, *_placed(want, gradients, len(given)))
-
-
-class DualAttention(Attention):
-    """The same in forward mode; a class of its own, for torch.compile takes none that has it."""
+        _setup(ctx, inputs, output)
+        ctx.save_for_forward(*output[:2], *(value for value in inputs[1:] if isinstance(value, Tensor)))
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *tangents: Any) -> tuple[Any, ...]:
@@ -124,7 +142,6 @@ def _keep(ctx: Any, inputs: Any, results: Any) -> None:
     ctx.plain = [None if isinstance(value, Tensor) else (value,) for value in inputs]
     ctx.results = len(results)
     ctx.save_for_backward(*results, *tensors)
-    ctx.save_for_forward(*results, *tensors)
 
 
 def _kept(ctx: Any) -> tuple[tuple[Tensor, ...], tuple[Any, ...]]:

@@ -160,7 +160,26 @@ def _define(name: str, signature: str, run: Any, fake: Any) -> Any:
     _LIBRARY.define(name + signature)
     _LIBRARY.impl(name, run, "CPU")
     torch.library.register_fake(f"qkv::{name}", fake, lib=_LIBRARY)
-    return getattr(torch.ops.qkv, name).default
+    operator = getattr(torch.ops.qkv, name).default
+
+    def call(first: Tensor, *rest: Any) -> Any:
+        # The dispatcher, which takes longer than a small call, only for those who look at operators.
+        if torch.compiler.is_compiling() or not _is_plain(first):
+            return operator(first, *rest)
+        return run(first, *rest)
+
+    return call
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether nobody watches calls: no subclass, mode or transformation."""
+    kind = type(tensor)
+    return (
+        (kind is Tensor or kind is torch.nn.Parameter)
+        and tensor.is_cpu
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._are_functorch_transforms_active()
+    )
 
 
 _KEPT = "Tensor out, Tensor log_sum_exp"

@@ -1,0 +1,61 @@
+// The Bert under qkv.torch.whole: ids of tokens to their last hidden states.
+#include "qkv/models/bert.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "arrays.h"
+#include "bindings.h"
+#include "calls.h"
+#include "qkv/layers/sequences.h"
+
+namespace qkv::python {
+namespace {
+
+using namespace nb::literals;
+
+std::vector<std::int32_t> take_ids(nb::handle object, std::string_view name) {
+  std::vector<std::int32_t> ids;
+  for (const std::int64_t id : take_whole_numbers(object, name)) {
+    ids.push_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(id, -1, INT32_MAX)));  // both are in no table
+  }
+  return ids;
+}
+
+nb::object forward(const Bert& bert, nb::handle ids, nb::handle types, nb::handle lengths, nb::handle threads) {
+  const TokenBatch batch{.ids = take_ids(ids, "ids"),
+                         .types = take_ids(types, "types"),
+                         .offsets = offsets_of(take_whole_numbers(lengths, "lengths"))};
+  const BertConfig& config = bert.config();
+  const auto dim = static_cast<double>(config.model_dim), ff = static_cast<double>(config.ff_dim);
+  const double operations =
+      2 * static_cast<double>(batch.ids.size()) * static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ff);
+  const int count = static_cast<int>(take_whole(threads, "threads"));
+  Tensor hidden;
+  run_released(operations,
+               [&](const std::stop_token& stop) { hidden = bert.forward(batch, {.threads = count, .stop = stop}); });
+  return give_array(std::move(hidden), Kind::numpy);
+}
+
+}  // namespace
+
+void bind_bert(nb::module_& module) {
+  nb::class_<Bert>(module, "_Bert")
+      .def(
+          "__init__",
+          [](Bert* place, nb::handle folder) {
+            const std::string path = take_text(folder, "folder");
+            const nb::gil_scoped_release released;
+            new (place) Bert(Bert::load(path));
+          },
+          "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+      .def("forward", &forward, "ids"_a, "types"_a, "lengths"_a, "threads"_a,
+           nb::sig(
+               "def forward(self, ids: collections.abc.Sequence[int], types: collections.abc.Sequence[int], lengths: "
+               "collections.abc.Sequence[int], threads: int) -> numpy.typing.NDArray[numpy.float32]"));
+}
+
+}  // namespace qkv::python
