@@ -1,27 +1,13 @@
 // node web/screenshots.mjs: the pictures of docs/report.md, of pages that the built program writes.
-import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
+import { model, root, run } from "./tests/program.mjs";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "qkv-pictures-"));
-const run = (...words) => execFileSync(`${root}build/release/bin/qkv`, words, { cwd: root, stdio: "ignore" });
 
 const click = (name) => (page) => page.getByRole("button", { name }).click();
-const put_in = async (page) => {
-  for (const [column, value] of ["0", "0.5", "0.5"].entries()) {
-    await page.locator(`td[data-id="weights:0.${column}"]`).click();
-    const field = page.locator("#number");
-    await field.fill(value);
-    await field.blur();
-    await page.locator("footer code", { hasText: `weights=[[${["0", "0.5", "0.5"].slice(0, column + 1).join(",")}` }).waitFor();
-  }
-  await page.getByRole("button", { name: "Next step" }).click();
-  await page.getByRole("button", { name: "Next step" }).click();
-};
 const learn = async (page) => {
   await click("Learn")(page);
   await page.getByText(/Update ([4-9]\d|1\d\d):/).waitFor();
@@ -31,7 +17,7 @@ const learn = async (page) => {
 
 const kPictures = [
   ["steps", "example", "#step=8&cell=output:0.1"],
-  ["changed", "example", "#step=5&cell=weights:0.0", put_in],
+  ["model", "model", "#of=1&view=model"],
   ["training", "example", "#view=training", learn],
   ["translation", "model", "#of=1&token=1"],
   ["heads", "model", "#of=1&view=heads&attention=encoder_decoder&head=1.0&token=1&words=1"],
@@ -41,7 +27,7 @@ const kPictures = [
 try {
   const pages = Object.fromEntries(["example", "model", "maps"].map((name) => [name, join(folder, `${name}.html`)]));
   run("web", "--out", pages.example);
-  run("web", "--out", pages.model, "--model", "models/en-es");
+  run("web", "--out", pages.model, "--model", model);
   const rows = Array.from({ length: 240 }, (_, i) =>
     Array.from({ length: 16 }, (_x, d) => (3 * Math.sin((i * (d + 1)) / 15 + d)).toFixed(3)).join(","),
   );

@@ -20,13 +20,14 @@ std::string label_of(const std::string& token) {
   std::string bytes;
   for (const char32_t code : text::to_code_points(token)) {
     const auto byte = text::byte_of(code);
-    if (!byte) return token.starts_with(kSpace) && token.size() > kSpace.size() ? token.substr(kSpace.size()) : token;
+    if (!byte) return token == kSpace ? kBlank : token.starts_with(kSpace) ? token.substr(kSpace.size()) : token;
     bytes += static_cast<char>(*byte);
   }
   std::string valid;
   for (const char32_t code : text::to_code_points(bytes)) text::append_utf8(valid, code);
   const std::size_t begin = bytes.find_first_not_of(' ');
-  return valid != bytes || begin == std::string::npos ? token : bytes.substr(begin);
+  if (valid != bytes || bytes.empty()) return token;
+  return begin == std::string::npos ? kBlank : bytes.substr(begin);
 }
 
 // A token begins a word where a blank or a special token is before it, and if it is punctuation or follows some. None
@@ -45,8 +46,11 @@ TokenWords words_of(const Encoding& text) {
     if (!follows || is_punctuation(token) || is_punctuation(text.tokens[i - 1])) words.words.emplace_back();
     std::string part = label_of(token);
     if (part.starts_with(kPieceMark) && part.size() > kPieceMark.size()) part.erase(0, kPieceMark.size());
-    words.words.back() += part;
+    if (part != kBlank) words.words.back() += part;
     words.word_of.push_back(std::ssize(words.words) - 1);
+  }
+  for (std::string& word : words.words) {
+    if (word.empty()) word = kBlank;
   }
   return words;
 }

@@ -12,6 +12,8 @@ namespace qkv::inline explaining {
 
 inline const std::string kPieceMark = "##";  // before a piece that continues a word
 
+inline const std::string kBlank = "(space)";  // a piece of nothing else
+
 // A vocabulary is a stranger's text: nothing of it may command a terminal.
 inline std::string printable(std::string text) {
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -26,7 +26,8 @@ struct Pieces {
       const bool special = tokenizer.decode(std::span(&id, 1)).empty() && text.empty();
       const std::string shown = begin == std::string::npos ? "" : text.substr(begin);
       const bool begins = alone || special || text.starts_with(' ');
-      tokens.push_back((begins ? "" : kPieceMark) + (shown.empty() ? tokenizer.token_of(id) : shown));
+      const std::string& instead = text.empty() ? tokenizer.token_of(id) : kBlank;
+      tokens.push_back((begins ? "" : kPieceMark) + (shown.empty() ? instead : shown));
       marks.push_back(special ? 1 : 0);
       if (begins) words.words.emplace_back();
       words.words.back() += special ? tokens.back() : shown;  // a token may be a space, or part of a character

@@ -112,6 +112,16 @@ TEST(ModelHeads, LabelsAreTextWithPiecesMarked) {
   EXPECT_EQ(find_token(sequence.tokens, "##do"), 3);
 }
 
+TEST(ModelHeads, ASpaceAloneIsNamed) {
+  Encoding text = encoding_of({"<s>", "\xc4\xa0", "y", "\xe2\x96\x81", "</s>"});
+  text.offsets = {{0, 0}, {0, 1}, {1, 2}, {3, 4}, {0, 0}};
+  text.special = {1, 0, 0, 0, 1};
+  const EncodedText encoded(tiny(), text);
+  const AttentionSequence& sequence = encoded.attentions().sequences.front();
+  EXPECT_EQ(sequence.tokens, (std::vector<std::string>{"<s>", "(space)", "##y", "(space)", "</s>"}));
+  EXPECT_EQ(sequence.words.words, (std::vector<std::string>{"y", "(space)"}));
+}
+
 TEST(ModelHeads, SurveyHasEveryHeadInOrder) {
   const HeadSurvey survey = survey_heads(EncodedText(tiny(), small_text()));
   ASSERT_EQ(survey.heads.size(), 6u);

@@ -98,7 +98,7 @@ export function head_view(head: Head, screen: Screen): Shown {
       ${head.mask === "none" ? nothing : html`<span class="fact">mask: ${head.mask}</span>`}
     </div>
     <article class="step">
-      <h2>How <bdi>${name}</bdi> gets its output</h2>
+      <h2>How <bdi class="token">${name}</bdi> gets its output</h2>
       ${cannot(windows.lines)}
       <div class="stage">
         <div>

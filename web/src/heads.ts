@@ -41,9 +41,12 @@ const is_more = (measure: HeadMeasure): measure is (typeof kMore)[number] => kMo
 const value_of = (head: HeadEntry, measure: HeadMeasure): number =>
   is_more(measure) ? (head.more[measure] ?? NaN) : head[measure];
 
+// Of places: they say nothing where queries and keys are of two sequences.
+const kOfPlaces: readonly HeadMeasure[] = ["distance", "previous", "next", "itself"];
+
 // Those that this attention has.
 const measures_of = (attention: Attention): HeadMeasure[] => [
-  ...kMeasures,
+  ...kMeasures.filter((one) => attention.queries === attention.keys || !kOfPlaces.includes(one)),
   ...kMore.filter((one) => attention.all.every((head) => head.more[one] !== undefined)),
 ];
 

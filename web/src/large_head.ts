@@ -83,24 +83,26 @@ function change_sentence(drawn: Drawn, row: readonly number[]): TemplateResult {
   </p>`;
 }
 
+const kLeastSaid = 0.0005; // 0.1 %
+
 // The heaviest keys of a query, in words.
-export function sentence(drawn: Drawn): TemplateResult | typeof nothing {
+export function sentence(drawn: Drawn, verb = "attends", to = "to"): TemplateResult | typeof nothing {
   const { keys, key } = drawn;
   const row = row_of(drawn);
   const chosen = chosen_of(drawn);
-  if (!row) return html`<p class="said-of-head hint">Choose a row to read what it attends to.</p>`;
+  if (!row) return html`<p class="said-of-head hint">Choose a row to read what it ${verb} ${to}.</p>`;
   if (drawn.most !== undefined) return change_sentence(drawn, row);
   const best = row
     .map((weight, j) => ({ weight, j }))
-    .filter(({ weight }) => weight > 0)
+    .filter(({ weight }) => weight >= kLeastSaid)
     .sort((a, b) => b.weight - a.weight)
     .slice(0, 3);
   const one = ({ weight, j }: { weight: number; j: number }): TemplateResult =>
     html`<bdi class="role-key said">${keys[j]}</bdi> (<span class="figure">${chosen.length > 1 ? number_text(weight) : share_text(weight)}</span>)`;
   return html`<p class="said-of-head" aria-live="polite">
     ${names_of(drawn)}
-    ${chosen.length > 1 ? "together attend most to" : "attends most to"}
-    ${best.map((entry, i) => html`${i === 0 ? nothing : i === 1 ? ", then to " : ", "}${one(entry)}`)}.
+    ${chosen.length > 1 ? "together attend" : verb} most ${to}
+    ${best.map((entry, i) => html`${i === 0 ? nothing : i === 1 ? `, then ${to} ` : ", "}${one(entry)}`)}.
     ${key >= 0
       ? html`${chosen.length > 1 ? "The sum of their weights" : "Its weight"} to <bdi class="role-key said">${keys[key]}</bdi> is
           <strong class="weight-of-cell">${number_text(row[key] ?? NaN)}</strong>.`

@@ -70,7 +70,8 @@ export function map_picture(drawn: Drawn): TemplateResult {
   const { weights, queries, keys, key, screen } = drawn;
   const { colors } = screen;
   const most = Math.max(queries.length, keys.length);
-  const cell = clamp(drawn.room / most, most > 64 ? 4 : 18, 44);
+  const room = screen.narrow ? Math.min(drawn.room, 240) : drawn.room;
+  const cell = clamp(room / most, most > 64 ? 4 : room < 400 ? 13 : 18, 44);
   const every = Math.max(1, Math.ceil(14 / cell)); // one label each so many
   const grid = {
     x: width_of(queries),

@@ -125,6 +125,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
         ? lesson_view(report.explanations[0]?.kind === "steps", screen)
         : shown_of(view, seen.explanation, seen.screen);
   const link = (patch: Partial<Address>): string => format_address({ ...address, ...patch });
+  const bar = runs_bar(explanation, others, other, screen);
   return html` <a
       class="skip"
       href="#content"
@@ -173,7 +174,8 @@ export function page(report: Report, screen: Screen): TemplateResult {
     ${faults(report.faults)}
     <main id="content" tabindex="-1" class=${address.numbers ? "" : "veil"}>
       ${report.explanations.length > 1 && view !== "training" ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
-      ${is_of_run ? runs_bar(explanation, others, other, screen) : nothing} ${shown.body} ${cost_panel(shown.costs ?? [])}
+      ${is_of_run && other ? bar : nothing} ${shown.body} ${is_of_run && !other ? bar : nothing}
+      ${cost_panel(shown.costs ?? [])}
     </main>
     <footer>
       ${report.left_out.map((line) => html`<p>${line}</p>`)}

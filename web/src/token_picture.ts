@@ -1,6 +1,7 @@
 // The tables of a token's measures as one picture, to be saved.
 import type { TemplateResult } from "lit-html";
 import type { Rgb } from "./colors";
+import { site_option } from "./command";
 import { type Measured, type Token, type TokenMeasure } from "./explanation";
 import { short, width_of } from "./map";
 import { largest, number_text, signed_text } from "./numbers";
@@ -27,15 +28,18 @@ export interface MeasureTable {
   changes: boolean; // they are differences of two runs
 }
 
+// Of a model with one attention it has no name.
+const site = (attention: string): string => (attention === "attention" ? "" : `${site_option(attention)} `);
+
 export const tables_of = (token: Token): MeasureTable[] => [
   ...token.keys
     .filter((one) => one.measures.length > 0)
-    .map((one) => ({ caption: `Keys of ${one.attention}`, names: one.tokens, measures: one.measures, changes: false })),
+    .map((one) => ({ caption: site(one.attention) === "" ? "Keys" : `Keys of ${site(one.attention)}attention`, names: one.tokens, measures: one.measures, changes: false })),
   ...(token.heads.all.length > 0
     ? [
         {
           caption: "Heads",
-          names: token.heads.all.map((one) => `${one.attention} ${one.layer}.${one.head}`),
+          names: token.heads.all.map((one) => `${site(one.attention)}${one.layer}.${one.head}`),
           measures: token.heads.measures,
           changes: false,
         },

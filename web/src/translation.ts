@@ -194,7 +194,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
           ? html`<div class="bar-of-tools">
                 ${show_choice(screen)} ${most === undefined ? nothing : change_legend(most, screen)}
               </div>
-              ${sentence(words)}${framed(words, picture, "Alignment of words")}
+              ${sentence(words, "came", "from")}${framed(words, picture, "Alignment of words")}
               ${theirs
                 ? html`<h3>The other run</h3>
                     ${framed(theirs, picture_of(theirs), "Alignment of words, of the other run")}`

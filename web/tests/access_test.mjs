@@ -69,6 +69,37 @@ test("with forced colours the page still draws", async () => {
   }
 });
 
+test("a touch chooses a number, a head, a cell of its map", async () => {
+  const touch = { hasTouch: true, isMobile: true, width: 360 };
+  const first = await open(report_of(data_of("steps")), { hash: "#step=3", ...touch });
+  await first.page.locator('td[data-id="key:1.2"]').tap();
+  assert.match(await hash_of(first.page), /cell=key:1\.2/);
+  assert.equal(await first.page.locator(".panel[data-cell='key:1.2']").count(), 1);
+  await first.close();
+  const second = await open(report_of(data_of("translation")), { hash: "#view=heads&attention=encoder", ...touch });
+  await second.page.locator(".tile").nth(5).tap();
+  assert.match(await hash_of(second.page), /head=1\.1/);
+  await second.page.locator(".large .target").first().tap({ position: { x: 3, y: 3 } });
+  assert.match(await hash_of(second.page), /token=0&key=0/);
+  await second.close();
+});
+
+test("nothing moves where motion is to be reduced", async () => {
+  for (const [reducedMotion, moves] of [["reduce", false], ["no-preference", true]]) {
+    const { page, close } = await open(report_of(data_of("steps")), { hash: "#step=3", reducedMotion });
+    const longest = await page.evaluate(() =>
+      Math.max(
+        ...[...document.querySelectorAll("*")].map((one) => {
+          const { transitionDuration, animationDuration } = getComputedStyle(one);
+          return Math.max(...`${transitionDuration},${animationDuration}`.split(",").map(Number.parseFloat));
+        }),
+      ),
+    );
+    assert.equal(longest > 0, moves);
+    await close();
+  }
+});
+
 test("by keyboard alone: steps, a number, the next step, a query", async () => {
   const { page, close } = await open(report_of(data_of("steps")));
   await page.keyboard.press("Tab");
@@ -170,6 +201,7 @@ test("numbers can be hidden, for a handout to fill in", async () => {
         }
         return texts;
       });
+    if (name === "maps") await page.locator(".measures td").first().waitFor();
     assert.notEqual((await shown()).length + (name === "translation"), 0, `${name} ${hash}`);
     await page.getByLabel("Numbers").uncheck();
     assert.match(await hash_of(page), /numbers=0/);

@@ -91,6 +91,7 @@ test("hostile text is shown and nothing of it runs", async () => {
     "#view=heads&show=lines",
     "#view=heads&show=row&token=1",
     "#view=heads&attention=<b>&sort=%3Cimg%3E",
+    "#view=model&cell=encoder.layers.0.output",
   ]) {
     const { page, close } = await open(report, { hash });
     const text = await page.locator("#page").evaluate((node) => node.textContent);
@@ -98,6 +99,30 @@ test("hostile text is shown and nothing of it runs", async () => {
     assert.equal(await page.locator("#page img[src=x], #page script").count(), 0);
     const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(beyond <= 0, `${hash}: ${beyond} pixels too wide`);
+    await close();
+  }
+});
+
+test("hostile names of a head, a token and steps are shown and nothing of them runs", async () => {
+  const hostile = (names) => names.map((_, i) => kHostile[i % kHostile.length]);
+  const head = data_of("head");
+  head.tokens = hostile(head.tokens);
+  head.keys = hostile(head.keys);
+  const token = data_of("token");
+  token.tokens = hostile(token.tokens);
+  for (const one of token.keys) one.tokens = hostile(one.tokens);
+  const steps = data_of("steps");
+  for (const { blocks } of steps.sections) {
+    for (const { lines, tensors } of blocks) {
+      for (const line of lines) for (const piece of line) piece.text = kHostile[1];
+      for (const one of tensors) Object.assign(one, { rows: hostile(one.rows), columns: hostile(one.columns) });
+    }
+  }
+  for (const [data, hash] of [[head, "#token=1"], [token, ""], [steps, "#step=3"], [steps, "#step=8"]]) {
+    data.title = kHostile[0];
+    const { page, close } = await open(report_of(data), { hash });
+    assert.ok((await page.locator("#page").evaluate((node) => node.textContent)).includes(kHostile[0]));
+    assert.equal(await page.locator("#page img[src=x], #page script").count(), 0);
     await close();
   }
 });

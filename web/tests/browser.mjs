@@ -57,7 +57,7 @@ export const new_file = () => join(folder, `${++count}.html`);
 
 export async function open_file(
   file,
-  { hash = "", scheme = "light", width = 1280, height = 800, ...options } = {},
+  { hash = "", scheme = "light", width = 1280, height = 800, without = "", ...options } = {},
 ) {
   browser ??= await chromium.launch({
     executablePath,
@@ -71,6 +71,7 @@ export async function open_file(
     ...options,
   });
   context.setDefaultTimeout(kPatience);
+  if (without !== "") await context.addInitScript((name) => delete globalThis[name], without);
   const page = await context.newPage();
   const complaints = [];
   page.on("console", (message) => complaints.push(`console: ${message.text()}`));

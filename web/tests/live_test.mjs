@@ -227,6 +227,28 @@ test("a text is translated and explained, a head's numbers are shown", async () 
   await close();
 });
 
+test("hostile text that is typed in is explained, shown, and nothing of it runs", async () => {
+  const { page, close } = await open_model({ hash: "#of=1" });
+  const text = '<img src=x onerror="alert(1)"></script>';
+  await page.getByLabel("English to translate").fill(text);
+  await page.getByRole("button", { name: "Translate" }).click();
+  await until(page, (asked) => document.querySelector("main .about")?.textContent === asked, text);
+  assert.equal(await page.locator("#page img[src=x], #page script").count(), 0);
+  const words = await page.locator(".sentence .word").allTextContents();
+  assert.equal(words.join(" ").replaceAll(" ", ""), text.replaceAll(" ", ""));
+  await close();
+});
+
+test("without WebAssembly the recorded numbers stay usable", async () => {
+  const { page, close } = await open_example({ without: "WebAssembly", hash: "#step=8&cell=output:0.1" });
+  assert.equal(await page.locator(".panel .value").textContent(), "6.68311");
+  assert.equal(await page.locator(".live").count(), 0);
+  assert.equal(await page.getByRole("link", { name: "Training" }).count(), 0);
+  await page.locator('td[data-id="output:0.2"]').click();
+  assert.equal(await page.locator(".panel .value").textContent(), "1.59507");
+  await close();
+});
+
 test("a model from a folder; a broken one is refused and the old one stays", async () => {
   const { page, close } = await open_example();
   const drop = (files) =>
@@ -263,6 +285,10 @@ test("a Transformer learns pairs; a bad pair is named", async () => {
   await until(page, () => document.querySelector("[role=status] strong")?.textContent === "De nada");
   await page.getByRole("button", { name: "Stop" }).click();
   await page.getByRole("button", { name: "Go on" }).waitFor();
+  for (const [kind, pattern] of [["SVG", /^<svg /], ["PNG", /PNG/], ["CSV", /loss/]]) {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: kind, exact: true }).click()]);
+    assert.match(readFileSync(await download.path(), "latin1"), pattern);
+  }
   await close();
 });
 

@@ -138,6 +138,9 @@ test("views are saved as SVG, PNG and CSV", async () => {
     ["picture", ""],
     ["token", ""],
     ["translation", "#view=model"],
+    ["translation", "#view=heads&show=row&token=1"],
+    ["two_heads", "#step=7"],
+    ["maps", "#head=0.1&token=7"],
   ]) {
     const { page, close } = await open(report_of(data_of(name)), { hash });
     const svg = (await saved(page, "SVG")).bytes.toString();

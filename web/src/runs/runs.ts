@@ -68,7 +68,8 @@ export function runs_bar(
           @click=${() => screen.go({ beside: live.keep(explanation), run: address.run === "other" ? "this" : address.run })}
         >
           Keep this run
-        </button>`
+        </button>
+        ${other ? nothing : html`<span class="fact">to see what the next one changes</span>`}`
       : nothing}
   </div>`;
 }
