@@ -36,7 +36,7 @@ def load(folder: str | os.PathLike[str], *, threads: int = 0) -> SentenceTransfo
     )
 
 
-class Engine(InputModule):  # type: ignore[misc]
+class Engine(InputModule):
     """The only module of such a model: texts to embeddings."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -60,7 +60,7 @@ class Engine(InputModule):  # type: ignore[misc]
         return self.embedder.max_seq_length
 
     @property
-    def tokenizer(self) -> Tokenizer:  # type: ignore[override]
+    def tokenizer(self) -> Tokenizer:
         return self.embedder.tokenizer
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:

@@ -96,6 +96,21 @@ def test_types_and_strides(dtype, tolerance):
     assert qkv.torch.attention(*same).shape == (2, 4, 5, 2)
 
 
+def test_heads_split_from_long_rows():
+    torch.manual_seed(0)
+    rows = torch.randn(1, 1100, 3, 2, 4)
+    query, key, value = rows.unbind(2)
+    heads = [x.transpose(1, 2) for x in (query, key, value)]
+    near = [x.contiguous().requires_grad_() for x in heads]
+    far = [x.detach().requires_grad_() for x in heads]
+    for inputs in (near, far):
+        qkv.torch.attention(*inputs, causal="top-left").square().sum().backward()
+    theirs = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+    torch.testing.assert_close(qkv.torch.attention(*heads, causal="top-left"), theirs, atol=1e-5, rtol=1e-5)
+    for one, other in zip(near, far):
+        assert torch.equal(one.grad, other.grad)
+
+
 @pytest.mark.parametrize("options", [{}, {"causal": "bottom-right"}, {"window": (2, 1), "scale": 0.3}])
 def test_gradcheck_and_gradgradcheck(options):
     inputs = triple()

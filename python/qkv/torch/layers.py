@@ -36,7 +36,8 @@ class MultiheadAttention(nn.MultiheadAttention):
         if not batched:
             query, key, value = query[None], key[None], value[None]
         heads = [self._split(tensor.transpose(0, 1) if first else tensor) for tensor in (query, key, value)]
-        masks, bias = [], []
+        masks: list[Any] = []
+        bias: list[Any] = []
         causal = None
         if is_causal and key_padding_mask is None and not need_weights:
             causal, attn_mask = "top-left", None

