@@ -232,6 +232,14 @@ test("heads of a model that read many tokens are maps, with what is kept and wha
   await close();
 });
 
+test("the command of one head is without those that the report keeps", async () => {
+  const text = String.raw`qkv explain --text 'it'\''s  --keep 1 x' --html a.html`;
+  const report = { ...report_of(survey()), command: `${text} --keep 0.1,0.0 --keep-rows=20` };
+  const { page, close } = await open(report, { hash: "#head=0.1" });
+  assert.equal(await page.locator("footer code").textContent(), `${text} --layer 0 --head 1`);
+  await close();
+});
+
 test("a long translation says that it has no weights of single tokens", async () => {
   const texts = { source_text: "s", target_text: "t", cut: 0, source_words: ["s"], target_words: ["t"] };
   const written = Array.from({ length: kQueries }, () => ({ token: "t", id: 1, probability: 0.5, candidates: [] }));
