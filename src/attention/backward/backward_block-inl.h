@@ -22,6 +22,7 @@
 #include "attention/tile/dropout-inl.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/recompute-inl.h"
+#include "attention/tile/sinks-inl.h"
 #include "attention/tile/tile_walk-inl.h"
 #include "core/divide_up.h"
 
@@ -118,6 +119,9 @@ class BackwardBlock {
       return nullptr;
     parameters_ = reinterpret_cast<T*>(sums.parameters);
     read_block();
+    if (sums.sink != nullptr && visibility_.first_key() / kChunkKeys * kChunkKeys == chunk) {
+      *sums.sink = task_.is_plain ? grad_sink<Unit::base2>() : grad_sink<Unit::natural>();
+    }
     std::memset(grad_query_, 0, sizeof(T) * score_dim_ * kColumns);
     if (is_additive(task_)) std::memset(grad_v_, 0, sizeof(T) * task_.common->hidden * kColumns);
     if (relative_.is_on()) relative_.clear();
@@ -146,13 +150,13 @@ class BackwardBlock {
   }
 
   // The block's rows of queries and of grad_out, padded with zeros; grad_out transposed; log-sum-exp and, per query,
-  // rowsum(grad_out * out), times dropout's rate.
+  // rowsum(grad_out * out), plain and times dropout's rate.
   void read_block() {
     std::memset(query_rows_, 0, sizeof(T) * kColumns * query_columns_);
     std::memset(grad_out_rows_, 0, sizeof(T) * kColumns * value_columns_);
     std::memset(grad_out_, 0, sizeof(T) * kColumns * task_.common->value_dim);
     const T rate = static_cast<T>(task_.common->dropout.threshold) / DropoutRule::kAll;
-    for (std::int64_t i = 0; i < kColumns; ++i) log_sum_exp_[i] = delta_[i] = 0;
+    for (std::int64_t i = 0; i < kColumns; ++i) log_sum_exp_[i] = products_[i] = delta_[i] = 0;
     for (std::int64_t i = 0; i < count_; ++i) {
       const T row_sum = reinterpret_cast<const T*>(backward_.log_sum_exp)[(begin_ + i) * backward_.log_sum_exp_step];
       log_sum_exp_[i] = log_sum_exp_of(task_, row_sum);
@@ -166,11 +170,41 @@ class BackwardBlock {
       read_rows(backward_.grad_out, begin_ + i, begin_ + i + 1, task_.common->value_dim, grad_out, value_columns_);
       T* out = tile_values_;
       read_rows(backward_.out, begin_ + i, begin_ + i + 1, task_.common->value_dim, out, value_columns_);
-      delta_[i] = dot(grad_out, out, task_.common->value_dim) * rate;
+      products_[i] = dot(grad_out, out, task_.common->value_dim);
+      delta_[i] = products_[i] * rate;
       rows_are_finite_ = rows_are_finite_ && std::isfinite(delta_[i]);  // whatever grad_out holds reaches it
       if (double_.is_on()) rows_are_finite_ = double_.read_row(i, grad_out) && rows_are_finite_;
     }
     transpose(grad_out_rows_, value_columns_, count_, task_.common->value_dim, grad_out_, kColumns);
+  }
+
+  // out depends on a sink through its weight alone: d out / d sink = -weight out. An out of 0, as that of a query
+  // without keys, adds 0 whatever grad_out holds.
+  template <Unit kUnit>
+  double grad_sink() const {
+    if (!has_sink(task_)) return 0;
+    const Tag<T> d;
+    const Vec<T> sink = hn::Set(d, sink_of<kUnit, T>(task_));
+    HWY_ALIGN T shares[kColumns];
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      const std::int64_t at = c * kLanes<T>;
+      const Vec<T> weight = power<kUnit, T>(hn::Sub(sink, hn::Load(d, log_sum_exp_ + at)));
+      hn::Store(hn::Mul(weight, hn::Load(d, products_ + at)), d, shares + at);
+    }
+    double sum = 0;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      if (HWY_LIKELY(std::isfinite(shares[i])) || has_output(i)) sum -= static_cast<double>(shares[i]);
+    }
+    return sum;
+  }
+
+  HWY_NOINLINE bool has_output(std::int64_t i) const {
+    T* out = tile_values_;
+    read_rows(backward_.out, begin_ + i, begin_ + i + 1, task_.common->value_dim, out, value_columns_);
+    for (std::int64_t e = 0; e < task_.common->value_dim; ++e) {
+      if (out[e] != 0) return true;
+    }
+    return false;
   }
 
   // Keys first <= j < last, within the block that begins at `block`.
@@ -360,7 +394,7 @@ class BackwardBlock {
   BlockDropout<T, kVectors> dropout_;
   BlockLogits<T, kVectors> logits_;
   DoubleBackward<T, kVectors> double_;
-  HWY_ALIGN T log_sum_exp_[kColumns], delta_[kColumns];
+  HWY_ALIGN T log_sum_exp_[kColumns], products_[kColumns], delta_[kColumns];
   T* weights_;        // [kBackwardKeys][kColumns]
   T* gradients_;      // of the logits, the same shape
   T* third_tile_;     // the same shape: for bias gradients, or the slopes of the double backward

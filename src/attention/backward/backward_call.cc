@@ -13,7 +13,7 @@ BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const Attent
                                    std::size_t wide_query, const OuterMemory& outer)
     : empty(problem.batch == 0 || problem.heads == 0 || problem.q_len == 0 || problem.k_len == 0),
       asked_threads(threads_of(options)) {
-  std::size_t shared = wide_query + parameters.shared_bytes(), of_thread = 0;
+  std::size_t shared = wide_query, of_thread = 0;
   if (!empty) {
     BackwardTask first;
     first.forward = problem.task(0, 0);
@@ -36,6 +36,7 @@ BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const Attent
     shared += ordered_sums + bias.ordered_sum_bytes(blocks, chunks);
     of_thread = kernel.scratch_bytes + sum_bytes() + wide_bytes;
   }
+  shared += parameters.shared_bytes(blocks);
   const auto busy = [&](int count) { return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, count)); };
   const auto bytes = [&](int count) {
     const auto workers = static_cast<std::size_t>(busy(count));

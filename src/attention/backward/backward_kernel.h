@@ -54,6 +54,7 @@ struct ChunkSums {
   std::byte* value;
   std::byte* score_v = nullptr;
   std::byte* parameters = nullptr;  // of tables and slopes, parameter_count() numbers; nullptr: not wanted
+  double* sink = nullptr;           // of the block's queries, written with their first chunk; nullptr: not wanted
 };
 
 // Adds the share of queries begin <= i < end to `sums`, for keys of the chunk that begins at `chunk`. Returns the

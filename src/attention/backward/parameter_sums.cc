@@ -2,12 +2,8 @@
 #include "attention/backward/parameter_sums.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 
 #include "attention/call/view_checks.h"
-#include "core/mathematics.h"
-#include "core/stop.h"
 #include "core/visit_dtype.h"
 
 namespace qkv::inline attending {
@@ -54,8 +50,9 @@ ParameterSums::ParameterSums(const AttentionProblem& problem, const AttentionOpt
   count_ = parameter_count(problem.task(0, 0));
 }
 
-std::size_t ParameterSums::shared_bytes() const {
-  const std::int64_t numbers = count_ > 0 ? problem_.heads * (count_ + problem_.batch) : 0;
+std::size_t ParameterSums::shared_bytes(std::int64_t blocks) const {
+  std::int64_t numbers = count_ > 0 ? problem_.heads * (count_ + problem_.batch) : 0;
+  if (gradients_.sinks) numbers += problem_.batch * problem_.heads * blocks;
   return static_cast<std::size_t>(numbers + problem_.heads) * sizeof(double);
 }
 
@@ -64,13 +61,14 @@ std::size_t ParameterSums::thread_bytes() const {
 }
 
 std::size_t ParameterSums::written_bytes() const {
-  std::int64_t most = options_.sinks ? problem_.heads + 2 * problem_.value_dim : 0;
+  std::int64_t most = options_.sinks ? problem_.heads : 0;
   for (const RelativeTable& table : options_.bias.tables()) most = std::max(most, table.values().element_count());
   for (const TensorView& slopes : options_.bias.alibi_slopes()) most = std::max(most, slopes.element_count());
   return static_cast<std::size_t>(most) * sizeof(double);
 }
 
-void ParameterSums::begin(int threads) {
+void ParameterSums::begin(int threads, std::int64_t blocks) {
+  if (gradients_.sinks) sinks_.resize(static_cast<std::size_t>(problem_.batch * problem_.heads * blocks));
   if (count_ == 0) return;
   heads_.resize(static_cast<std::size_t>(problem_.heads * count_));
   slopes_.resize(static_cast<std::size_t>(problem_.batch * problem_.heads));
@@ -104,7 +102,13 @@ void ParameterSums::finish_chunk(int worker, std::int64_t b, std::int64_t h, std
   std::fill(share.begin(), share.end(), 0.0);
 }
 
-void ParameterSums::write(const TensorView& out, const TensorView& grad_out, const TensorView& log_sum_exp) const {
+double* ParameterSums::sink_share(std::int64_t b, std::int64_t h, std::int64_t block) {
+  if (sinks_.empty()) return nullptr;
+  const std::size_t blocks = sinks_.size() / static_cast<std::size_t>(problem_.batch * problem_.heads);
+  return &sinks_[static_cast<std::size_t>(b * problem_.heads + h) * blocks + static_cast<std::size_t>(block)];
+}
+
+void ParameterSums::write() const {
   std::int64_t first = 0;
   for (std::size_t i = 0; i < options_.bias.tables().size(); ++i) {
     const RelativeTable& table = options_.bias.tables()[i];
@@ -125,7 +129,7 @@ void ParameterSums::write(const TensorView& out, const TensorView& grad_out, con
     first += bias.numbers;
   }
   write_slopes();
-  if (gradients_.sinks) write_sinks(out, grad_out, log_sum_exp);
+  if (gradients_.sinks) write_sinks();
 }
 
 // Rows by distance back, times the scale, to rows by bucket.
@@ -153,37 +157,12 @@ void ParameterSums::write_slopes() const {
   }
 }
 
-// out depends on a sink through its weight alone: d out / d sink = -weight out. An out of 0, as that of a query without
-// keys, adds 0 whatever grad_out holds.
-void ParameterSums::write_sinks(const TensorView& out, const TensorView& grad_out,
-                                const TensorView& log_sum_exp) const {
+void ParameterSums::write_sinks() const {
   Tensor sums = Tensor::zeros({problem_.heads}, Dtype::f64);
-  Tensor row = Tensor::zeros({problem_.value_dim}, Dtype::f64), gradient = Tensor::zeros(row.shape(), Dtype::f64);
-  const auto read = [&](const TensorView& rows, std::int64_t b, std::int64_t h, std::int64_t i, Tensor& to) {
-    const std::int64_t offset = i * rows.stride(-2) * static_cast<std::int64_t>(size_of(rows.dtype()));
-    convert({problem_.query_address(rows, b, h) + offset, rows.dtype(), to.shape()}, to);
-  };
-  for (std::int64_t b = 0; b < problem_.batch; ++b) {
-    for (std::int64_t h = 0; h < problem_.heads; ++h) {
-      const double sink = problem_.task(b, h).sink;
-      if (sink == -std::numeric_limits<double>::infinity()) continue;
-      for (std::int64_t i = 0; i < problem_.query_length(b); ++i) {
-        check_stop(&options_.stop);
-        read(out, b, h, i, row);
-        if (std::all_of(row.data<double>(), row.data<double>() + problem_.value_dim, [](double x) { return x == 0; })) {
-          continue;
-        }
-        read(grad_out, b, h, i, gradient);
-        const double product = std::inner_product(row.data<double>(), row.data<double>() + problem_.value_dim,
-                                                  gradient.data<double>(), 0.0);
-        const std::byte* row_sum = problem_.query_address(log_sum_exp, b, h) +
-                                   i * log_sum_exp.stride(-1) * static_cast<std::int64_t>(size_of(log_sum_exp.dtype()));
-        const double total = log_sum_exp.dtype() == Dtype::f64 ? *reinterpret_cast<const double*>(row_sum)
-                                                               : *reinterpret_cast<const float*>(row_sum);
-        sums.data<double>()[h] -= exp(sink - total) * product;
-      }
-    }
-  }
+  const auto heads = static_cast<std::size_t>(problem_.heads);
+  const std::size_t all = static_cast<std::size_t>(problem_.batch) * heads;
+  const std::size_t blocks = all == 0 ? 0 : sinks_.size() / all;
+  for (std::size_t i = 0; i < sinks_.size(); ++i) sums.data<double>()[i / blocks % heads] += sinks_[i];
   convert(sums, gradients_.sinks);
 }
 

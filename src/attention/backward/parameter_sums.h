@@ -17,11 +17,11 @@ class ParameterSums {
   ParameterSums(const AttentionProblem& problem, const AttentionOptions& options, const AttentionGradients& gradients);
 
   // What begin() allocates, once and for each thread, and write() when the threads have ended.
-  std::size_t shared_bytes() const;
+  std::size_t shared_bytes(std::int64_t blocks) const;
   std::size_t thread_bytes() const;
   std::size_t written_bytes() const;
-  // Room for the sums of so many threads, before the first of them.
-  void begin(int threads);
+  // Room for the sums of so many threads and blocks of queries, before the first of them.
+  void begin(int threads, std::int64_t blocks);
 
   // Whether the kernel has to sum anything.
   bool are_wanted() const { return wanted_; }
@@ -35,13 +35,16 @@ class ParameterSums {
   void finish_chunk(int worker, std::int64_t b, std::int64_t h, std::int64_t predecessors);
   void abandon() { ordered_sums_.abandon(); }
 
-  // Into the gradients, after all chunks. out, grad_out and log_sum_exp: in the form of the problem.
-  void write(const TensorView& out, const TensorView& grad_out, const TensorView& log_sum_exp) const;
+  // Where the kernel writes a block's share of the sink's gradient, which is 0; nullptr: not wanted.
+  double* sink_share(std::int64_t b, std::int64_t h, std::int64_t block);
+
+  // Into the gradients, after all chunks.
+  void write() const;
 
  private:
   void add_rows(const TableBias& bias, const double* from, Tensor& sums) const;
   void write_slopes() const;
-  void write_sinks(const TensorView& out, const TensorView& grad_out, const TensorView& log_sum_exp) const;
+  void write_sinks() const;
 
   const AttentionProblem& problem_;
   const AttentionOptions& options_;
@@ -52,6 +55,7 @@ class ParameterSums {
   std::vector<std::vector<double>> chunks_;
   std::vector<double> heads_;   // [heads][numbers]
   std::vector<double> slopes_;  // [batch][heads]
+  std::vector<double> sinks_;   // [batch][heads][blocks]
   OrderedSums ordered_sums_;    // of heads
 };
 

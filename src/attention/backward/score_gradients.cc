@@ -63,9 +63,9 @@ class BackwardCall {
   void run() {
     if (is_wide()) wide_ = Tensor::uninitialized(query_.shape(), problem_.accumulation);
     query_sum_ = is_wide() ? wide_.view() : query_;
-    parameters_.begin(schedule_.threads);
+    parameters_.begin(schedule_.threads, schedule_.blocks);
     sum_chunks();
-    parameters_.write(out_, grad_out_, log_sum_exp_);
+    parameters_.write();
   }
 
  private:
@@ -79,7 +79,6 @@ class BackwardCall {
       for (const TensorView& gradient : {query_, key_, value_}) set_zero(gradient);
       return;
     }
-    set_zero(query_sum_);
     const std::int64_t chunks = schedule_.chunks, blocks = schedule_.blocks;
     OrderedSums ordered_sums(problem_.batch * problem_.heads * blocks + 1);  // the last site is the gradient of score v
     bias_.begin(blocks, chunks);
@@ -178,16 +177,22 @@ class BackwardCall {
         const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
         check_stop(&options_.stop);
         bias_.begin_block(bias_head, block, head);
+        sums.sink = parameters_.sink_share(b, h, block);
         const std::byte* share = keys == 0 || begin >= end ? nullptr
                                                            : attend_backward(head, begin, end, chunk, sums,
                                                                              block_scratch.get(plan.scratch_bytes));
         bias_.end_block(bias_head, block);
         if (share != nullptr && parameters_.are_wanted()) parameters_.finish_block(worker);
-        if (share == nullptr || !query_) continue;
+        if (!query_ || begin >= end) continue;
+        const KeyRange seen = keys_of_queries(head.forward, begin, end);
+        if (share == nullptr) {
+          if (chunk == 0 && seen.first == seen.last) clear_query_rows(b, h, begin, end);
+          continue;
+        }
         const std::int64_t sum = (b * problem_.heads + h) * blocks + block;
-        const std::int64_t first = keys_of_queries(head.forward, begin, end).first;
-        ordered_sums.wait_for(sum, (chunk - first / kChunkKeys * kChunkKeys) / kChunkKeys);
-        add_query_rows(b, h, begin, end, share);
+        const std::int64_t predecessors = chunk / kChunkKeys - seen.first / kChunkKeys;
+        ordered_sums.wait_for(sum, predecessors);
+        add_query_rows(b, h, begin, end, share, predecessors);
         ordered_sums.finish(sum);
       }
       bias_.end_head(bias_head);
@@ -212,16 +217,33 @@ class BackwardCall {
     visit_f32_f64(problem_.accumulation, add);
   }
 
-  void add_query_rows(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, const std::byte* share) {
-    std::byte* to = writable(problem_.query_address(query_sum_, b, h));
+  // The first share is stored, others are added to it.
+  void add_query_rows(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end, const std::byte* share,
+                      std::int64_t predecessors) {
     const auto add = [&]<class T>(T) {
       const T* from = reinterpret_cast<const T*>(share);
       for (std::int64_t i = begin; i < end; ++i, from += score_dim_) {
-        T* row = reinterpret_cast<T*>(to) + i * query_sum_.stride(-2);
-        for (std::int64_t e = 0; e < score_dim_; ++e) row[e] += from[e];
+        T* row = query_row<T>(b, h, i);
+        if (predecessors == 0) {
+          std::copy_n(from, score_dim_, row);
+        } else {
+          for (std::int64_t e = 0; e < score_dim_; ++e) row[e] += from[e];
+        }
       }
     };
     visit_f32_f64(problem_.accumulation, add);
+  }
+
+  void clear_query_rows(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end) {
+    const auto clear = [&]<class T>(T) {
+      for (std::int64_t i = begin; i < end; ++i) std::fill_n(query_row<T>(b, h, i), score_dim_, T(0));
+    };
+    visit_f32_f64(problem_.accumulation, clear);
+  }
+
+  template <class T>
+  T* query_row(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return reinterpret_cast<T*>(writable(problem_.query_address(query_sum_, b, h))) + i * query_sum_.stride(-2);
   }
 
   void write_keys(const TensorView& to, std::int64_t b, std::int64_t kv_head, std::int64_t chunk, std::int64_t keys,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "attention/backward/attention_backward_testing.h"
+#include "reference/attention_backward.h"
 
 namespace qkv {
 namespace {
@@ -145,6 +146,50 @@ TEST_P(AttentionBackwardMasked, KeysThatAQueryDoesNotSeeAreClean) {
       }
     }
   }
+}
+
+// The first keys that a query sees are not those of the first chunk, and query 11 sees none.
+TEST_P(AttentionBackwardMasked, KeysOfLaterChunksAlone) {
+  Random random(6);
+  constexpr Dtype kDouble = Dtype::f64;
+  const Tensor q = normal(random, {2, 2, 40, 16}, kDouble), k = normal(random, {2, 1, 2100, 16}, kDouble),
+               v = normal(random, {2, 1, 2100, 24}, kDouble), grad_out = normal(random, {2, 2, 40, 24}, kDouble);
+  const Tensor sinks = Tensor::of<double>({2}, {0.5, -2});
+  Tensor visible = testing::filled({40, 1}, 1, Dtype::u8);
+  visible.view().at<std::uint8_t>({11, 0}) = 0;
+  const AttentionOptions options{
+      .mask = Mask::causal(Align::bottom_right) & Mask::window(30, 0) & Mask::boolean(visible), .sinks = sinks};
+  const reference::AttentionGradients exact = reference::attention_backward(q, k, v, grad_out, options);
+  const Gradients gradients = backward(q, k, v, grad_out, options);
+  for (const auto& [own, other] : {std::pair(&gradients.query, &exact.query),
+                                   {&gradients.key, &exact.key},
+                                   {&gradients.value, &exact.value},
+                                   {&gradients.sinks, &exact.sinks}}) {
+    const std::vector<double> got = testing::values(*own), wanted = testing::values(*other);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 1e-12) << i;
+  }
+  expect_zeros(gradients.query.view().select(2, 11));
+}
+
+// No query of a whole block sees a key, of a whole sequence, or of one without keys.
+TEST_P(AttentionBackwardMasked, BlocksWithoutKeys) {
+  Random random(7);
+  const Tensor lengths = Tensor::of<std::int32_t>({2}, {0, 5});
+  for (const Dtype dtype : kFloating) {
+    const Tensor q = normal(random, {2, 2, 100, 16}, dtype), k = normal(random, {2, 1, 5, 16}, dtype);
+    const Gradients gradients =
+        backward(q, k, k, q, {.mask = Mask::causal(Align::bottom_right) & Mask::lengths(lengths)});
+    expect_zeros(gradients.query.view().slice(0, 0, 1));
+    expect_zeros(gradients.query.view().slice(2, 0, 95));
+    EXPECT_GT(testing::largest(gradients.query), 0.01);
+  }
+  const Tensor rows = normal(random, {100, 2, 16}), keys = normal(random, {5, 1, 16});
+  const Tensor of_queries = Tensor::of<std::int32_t>({3}, {0, 60, 100}),
+               of_keys = Tensor::of<std::int32_t>({3}, {0, 0, 5});
+  const Gradients packed = backward(rows, keys, keys, rows, {.offsets_query = of_queries, .offsets_key = of_keys});
+  expect_zeros(packed.query.view().slice(0, 0, 60));
+  for (const double value : testing::values(packed.query)) ASSERT_TRUE(std::isfinite(value));
 }
 
 // Rows without keys that have a sink: it is all of their log-sum-exp, and they take no part all the same.
