@@ -11,6 +11,7 @@
 #include <string>
 
 #include "io/files_for_test.h"
+#include "qkv/memory.h"
 #include "qkv/threads.h"
 
 namespace qkv::test {
@@ -34,7 +35,8 @@ template <class Load>
 Memory cost(const Load& load) {
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("no pipe");
-  malloc_trim(0);  // What earlier tests have left: the child's peak begins at what it is born with.
+  trim_memory();  // What earlier tests have left: the child's peak begins at what it is born with.
+  malloc_trim(0);
   const pid_t child = fork();
   if (child == 0) {
     set_threads(1);

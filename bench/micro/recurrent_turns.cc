@@ -6,12 +6,10 @@
 //   the
 //                                          best seconds
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <ctime>
 #include <iostream>
-#include <limits>
 #include <optional>
 #include <sstream>
 
@@ -95,9 +93,6 @@ std::string answer(const std::string& line, std::optional<Case>& current) {
 }  // namespace qkv::bench
 
 int main() {
-  // Memory that was freed stays, as in the program (apps/qkv/main.cc).
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   std::optional<qkv::bench::Case> current;
   std::string line;
   while (std::getline(std::cin, line)) {

@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 #include <algorithm>
 #include <cstring>
@@ -14,6 +11,7 @@
 
 #include "core/float_environment.h"
 #include "core/half.h"
+#include "core/kept_memory.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 
@@ -166,31 +164,13 @@ void BasicView<Byte>::check_type(Dtype wanted) const {
 template class BasicView<const std::byte>;
 template class BasicView<std::byte>;
 
-namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-// Puts the whole large pages in a block of memory on such, where the system has them: a model's tables are then read in
-// a fraction of the page faults.
-void prefer_large_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) {
-#ifdef __linux__
-  constexpr std::size_t kLargePage = std::size_t{1} << 21;
-  const std::size_t skip = (kLargePage - reinterpret_cast<std::uintptr_t>(data) % kLargePage) % kLargePage;
-  if (bytes >= skip + kLargePage) madvise(data + skip, (bytes - skip) / kLargePage * kLargePage, MADV_HUGEPAGE);
-#endif
-}
-
-}  // namespace
-
-void Tensor::Free::operator()(std::byte* data) const { ::operator delete[](data, kAlignment); }
+void Tensor::Free::operator()(std::byte* data) const { free_block(data); }
 
 Tensor Tensor::uninitialized(const Dims& shape, Dtype dtype) {
   Tensor tensor;
   const auto elements = static_cast<std::uint64_t>(qkv::element_count(shape));
   if (elements > std::numeric_limits<std::size_t>::max() / size_of(dtype)) throw std::bad_alloc();
-  const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(dtype);
-  tensor.data_.reset(static_cast<std::byte*>(::operator new[](std::max<std::size_t>(bytes, 1), kAlignment)));
-  prefer_large_pages(tensor.data_.get(), bytes);
+  tensor.data_.reset(take_block(static_cast<std::size_t>(elements) * size_of(dtype)));
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
   return tensor;

@@ -3,13 +3,15 @@
 
 #include <utility>
 
-#include "core/release_memory.h"
+#include "core/kept_memory.h"
+#include "qkv/memory.h"
 
 namespace qkv {
 namespace {
 
-// Elements: a loaded model would otherwise keep such holes, up to half its size in all.
-constexpr std::int64_t kWorthReleasing = 1 << 18;
+// Bytes that are kept while a model is loaded: of a usual weight, for the next one. A table's are given back, which the
+// model would otherwise take twice.
+constexpr std::size_t kKeptWhileLoading = std::size_t{4} << 20;
 
 // [..., in] as [rows, in].
 template <class View>
@@ -35,7 +37,7 @@ void PackedParameter::pack() {
   }
   if (is_kept()) return;
   own_.value = {};
-  if (element_count(shape_) >= kWorthReleasing) release_memory();
+  if (kept_bytes() > kKeptWhileLoading) trim_memory();
 }
 
 Tensor PackedParameter::unpacked() const {

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "attention/tangent/attention_tangents_testing.h"
+#include "core/kept_memory.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/threads.h"
 #include "sanitizers.h"
@@ -91,10 +92,12 @@ class AttentionMemory : public testing::OnEachTarget {
     GTEST_SKIP() << "a sanitizer counts memory itself";
 #endif
     testing::OnEachTarget::SetUp();
+    set_keeping(false);
     set_parallel_runner(in_turns);
   }
   void TearDown() override {
     set_parallel_runner(nullptr);
+    set_keeping(true);
     testing::OnEachTarget::TearDown();
   }
 };

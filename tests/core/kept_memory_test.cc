@@ -1,0 +1,187 @@
+// Memory of freed tensors serves the next ones, within its bound, in threads, after fork() and until the process ends.
+#include "core/kept_memory.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "memory_for_test.h"
+#include "qkv/memory.h"
+#include "qkv/random.h"
+#include "qkv/tensor.h"
+#include "sanitizers.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::int64_t kElements = 1 << 18;  // 1 MiB of floats
+
+int exit_code_of_child(void (*run)()) {
+  const pid_t child = fork();
+  if (child == 0) run();
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+#ifndef QKV_SANITIZED  // which keep nothing, or need memory of their own
+
+const float* address_of_freed(std::int64_t elements) { return Tensor::uninitialized({elements}).data<float>(); }
+
+// Of this process.
+std::size_t address_bytes() {
+  return std::stoull(test::slurp("/proc/self/statm")) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(KeptMemory, ServesTheNextTensor) {
+  trim_memory();
+  EXPECT_EQ(kept_bytes(), 0u);
+  const float* freed = address_of_freed(kElements);
+  const std::size_t kept = kept_bytes();
+  EXPECT_GE(kept, kElements * sizeof(float));
+  EXPECT_LE(kept, kElements * sizeof(float) + 128);
+  EXPECT_EQ(address_of_freed(kElements - 100), freed);
+  EXPECT_EQ(address_of_freed(kElements), freed);
+  EXPECT_NE(address_of_freed(kElements + 1000), freed);
+  trim_memory();
+  EXPECT_EQ(kept_bytes(), 0u);
+}
+
+TEST(KeptMemory, JoinsNeighbours) {
+  for (const bool first_is_freed_first : {false, true}) {
+    trim_memory();
+    Tensor first = Tensor::uninitialized({kElements}), second = Tensor::uninitialized({kElements});
+    const Tensor end = Tensor::uninitialized({kElements});
+    const float* begin = first.data<float>();
+    (first_is_freed_first ? first : second) = {};
+    (first_is_freed_first ? second : first) = {};
+    EXPECT_EQ(address_of_freed(2 * kElements), begin);
+  }
+}
+
+TEST(KeptMemory, SmallTensorsAreTheCLibrarys) {
+  trim_memory();
+  address_of_freed(1 << 13);
+  address_of_freed(0);
+  EXPECT_EQ(kept_bytes(), 0u);
+}
+
+TEST(KeptMemory, KeepsItsBound) {
+  trim_memory();
+  std::size_t most = 0;
+  std::vector<Tensor> tensors;
+  for (std::int64_t mebibytes = 1; mebibytes < 40; ++mebibytes) {  // 780 MiB in all
+    tensors.push_back(Tensor::uninitialized({mebibytes * kElements}));
+  }
+  while (!tensors.empty()) {
+    tensors.pop_back();
+    most = std::max(most, kept_bytes());
+  }
+  EXPECT_LE(most, kMostKeptBytes);
+  EXPECT_GT(most, kMostKeptBytes / 2);
+  address_of_freed(static_cast<std::int64_t>(kMostKeptBytes / sizeof(float)) + 1);
+  EXPECT_GT(kept_bytes(), 0u);  // a block beyond the bound takes no other's place
+  EXPECT_LE(kept_bytes(), kMostKeptBytes);
+}
+
+TEST(KeptMemory, TrimGivesItBack) {
+  const test::Memory added = test::cost([] {
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < 100; ++i) tensors.push_back(Tensor::zeros({kElements}));
+    for (int i = 0; i < 100; ++i) {
+      if (i % 10 != 0) tensors[static_cast<std::size_t>(i)] = {};
+    }
+    trim_memory();
+    return tensors;  // ten of them, with holes between
+  });
+  EXPECT_GT(added.peak, 90 * test::kMebibyte);
+  EXPECT_LT(added.resident, 20 * test::kMebibyte);
+}
+
+// What tensors hold does not change while others come and go, whose elements it would be if they overlapped.
+TEST(KeptMemory, TensorsNeverOverlap) {
+  Random random(1);
+  struct Held {
+    Tensor tensor;
+    std::uint8_t value;
+  };
+  std::vector<Held> held(40);
+  for (int i = 0; i < 4000; ++i) {
+    auto& [tensor, value] = held[random.below(held.size())];
+    const std::uint8_t* data = tensor.element_count() > 0 ? tensor.data<std::uint8_t>() : nullptr;
+    ASSERT_EQ(std::count(data, data + tensor.element_count(), value), tensor.element_count());
+    if (random.below(100) == 0) trim_memory();
+    tensor = random.below(3) == 0 ? Tensor() : Tensor::uninitialized({1 << (10 + random.below(11))}, Dtype::u8);
+    value = static_cast<std::uint8_t>(i);
+    if (tensor.element_count() > 0) std::fill_n(tensor.data<std::uint8_t>(), tensor.element_count(), value);
+  }
+}
+
+TEST(KeptMemory, IsGivenBackWhereMemoryIsScarce) {
+  EXPECT_EQ(exit_code_of_child([] {
+              trim_memory();
+              address_of_freed(200 * kElements);
+              const auto addresses = static_cast<rlim_t>(address_bytes()) + 100 * test::kMebibyte;
+              const rlimit limit{addresses, addresses};
+              setrlimit(RLIMIT_AS, &limit);
+              address_of_freed(250 * kElements);  // in the place of what is kept
+              try {
+                address_of_freed(1000 * kElements);
+              } catch (const std::bad_alloc&) {
+                _exit(0);
+              }
+              _exit(1);
+            }),
+            0);
+}
+
+Tensor& tensor_until_the_end() {
+  static Tensor tensor;
+  return tensor;
+}
+
+TEST(KeptMemory, TensorsMayEndWithTheProcess) {
+  EXPECT_EQ(exit_code_of_child([] {
+              tensor_until_the_end();
+              std::atexit([] { address_of_freed(kElements); });  // runs before the tensor ends
+              tensor_until_the_end() = Tensor::zeros({kElements});
+              std::exit(0);
+            }),
+            0);
+}
+
+#endif
+
+TEST(KeptMemory, ThreadsAndForks) {
+  std::atomic<bool> ending{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::int64_t n = 0; !ending; ++n) {
+        Tensor tensor = Tensor::zeros({kElements / 8 + 1000 * (n % 7)});
+        tensor.data<float>()[n % 1000] = static_cast<float>(t + 1);
+        std::this_thread::yield();
+        if (tensor.data<float>()[n % 1000] != static_cast<float>(t + 1)) ++wrong;
+        if (n % 50 == 0) trim_memory();
+      }
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(exit_code_of_child([] { _exit(Tensor::zeros({kElements}).data<float>()[0] == 0 ? 0 : 1); }), 0);
+  }
+  ending = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace qkv
