@@ -9,16 +9,27 @@ Arrays of NumPy, torch, JAX or anything else with ``__dlpack__`` on the CPU are 
 the same kind.
 """
 
-from importlib.metadata import version as _version
-
 from ._qkv import (
     Bias,
+    Conv1d,
+    Conv2d,
+    Decoder,
+    Encoder,
     FormatError,
+    Gru,
     KeyValueCache,
+    Lstm,
     Mask,
+    MultiHeadAttention,
     Plan,
+    Pool1d,
+    Pool2d,
     Receipt,
+    Rnn,
+    Saved,
     Score,
+    Transformer,
+    __version__,
     additive,
     alibi,
     attention,
@@ -51,26 +62,44 @@ from ._qkv import (
 from .arrays import Array
 from .embedder import Embedder
 from .functional import scaled_dot_product_attention
+from .pictures import ClassProbability, PictureClassifier, Vit, classify
+from .report import Report, explain
 from .tokenizer import Encoding, Tokenizer
+from .training import compare, train
 from .translator import Hypothesis, Translation, Translator
-
-__version__ = _version("qkv")
 
 __all__ = [
     "Array",
     "Bias",
+    "ClassProbability",
+    "Conv1d",
+    "Conv2d",
+    "Decoder",
     "Embedder",
+    "Encoder",
     "Encoding",
     "FormatError",
+    "Gru",
     "Hypothesis",
     "KeyValueCache",
+    "Lstm",
     "Mask",
+    "MultiHeadAttention",
+    "PictureClassifier",
     "Plan",
+    "Pool1d",
+    "Pool2d",
     "Receipt",
+    "Report",
+    "Rnn",
+    "Saved",
     "Score",
     "Tokenizer",
+    "Transformer",
     "Translation",
     "Translator",
+    "Vit",
+    "__version__",
     "additive",
     "alibi",
     "attention",
@@ -81,11 +110,14 @@ __all__ = [
     "bilinear",
     "boolean",
     "causal",
+    "classify",
     "clipped",
+    "compare",
     "concat",
     "dilated",
     "documents",
     "dropout_mask",
+    "explain",
     "lengths",
     "merge_attention",
     "plan",
@@ -98,6 +130,7 @@ __all__ = [
     "t5",
     "target",
     "threads",
+    "train",
     "verify",
     "window",
 ]

@@ -6,15 +6,17 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
-import numpy.typing
 
 from . import _qkv, similarities
 from .tokenizer import Tokenizer
 
-Vectors = numpy.typing.NDArray[numpy.float32]
+if TYPE_CHECKING:  # it takes long to import
+    import numpy.typing
+
+    Vectors = numpy.typing.NDArray[numpy.float32]
 
 
 class Embedder:

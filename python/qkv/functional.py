@@ -54,7 +54,7 @@ def scaled_dot_product_attention(
 
 
 def _heads(array: Any) -> int:
-    shape = getattr(array, "shape", ())
+    shape: Any = getattr(array, "shape", ())
     return int(shape[-3]) if len(shape) > 2 else 1
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
-import numpy.typing
 
-Floats = numpy.typing.NDArray[Any]
+if TYPE_CHECKING:  # it takes long to import
+    import numpy.typing
+
+    Floats = numpy.typing.NDArray[Any]
 
 
 def normalized(vectors: Floats) -> Floats:

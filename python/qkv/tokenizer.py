@@ -24,8 +24,8 @@ class Encoding:
 class Tokenizer:
     """A Hugging Face tokenizer.json: the same ids as the ``tokenizers`` library. Any number of threads may use it.
 
-    >>> import qkv, qkv_en_es
-    >>> tokenizer = qkv.Tokenizer(qkv_en_es.folder / "tokenizer.json")
+    >>> import qkv
+    >>> tokenizer = qkv.Tokenizer("models/en-es/tokenizer.json")
     >>> tokenizer.decode(tokenizer.encode("You are welcome.").ids)
     'You are welcome.'
     """

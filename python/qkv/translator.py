@@ -44,8 +44,8 @@ class Translator:
     Results do not depend on the other texts or on the number of threads. Any number of threads may use it; it pickles as
     its folder and options.
 
-    >>> import qkv, qkv_en_es
-    >>> str(qkv.Translator(qkv_en_es.folder).translate("You are welcome."))
+    >>> import qkv
+    >>> str(qkv.Translator("models/en-es").translate("You are welcome."))
     'De nada.'
     """
 

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <limits>
+
 namespace qkv::python {
 namespace {
 
@@ -43,6 +46,10 @@ std::int64_t take_whole(nb::handle object, std::string_view name) {
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow != 0) throw std::invalid_argument(fmt::format("{} must be a number of at most 63 bits", name));
   return value;
+}
+
+int take_count(nb::handle object, std::string_view name) {
+  return static_cast<int>(std::clamp<std::int64_t>(take_whole(object, name), -1, std::numeric_limits<int>::max()));
 }
 
 std::uint64_t take_seed(nb::handle object, std::string_view name) {

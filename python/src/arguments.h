@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -15,6 +16,9 @@ namespace qkv::python {
 
 namespace nb = nanobind;
 
+// A parameter of a function. None, too, reaches the function, which says what would be right.
+inline auto operator""_a(const char* name, std::size_t) { return nb::arg(name).none(); }
+
 // Becomes Python's TypeError.
 struct TypeError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -25,6 +29,8 @@ std::string name_of_type(nb::handle object);
 
 double take_number(nb::handle object, std::string_view name);
 std::int64_t take_whole(nb::handle object, std::string_view name);
+// Of threads: what an int cannot hold is as wrong as the largest one that it can.
+int take_count(nb::handle object, std::string_view name);
 std::uint64_t take_seed(nb::handle object, std::string_view name);
 bool take_flag(nb::handle object, std::string_view name);
 std::string take_text(nb::handle object, std::string_view name);

@@ -75,10 +75,9 @@ const TypeOfArrays& type_of(nb::handle object) {
 
 // What Python says of an object: its dtype, else its type.
 std::string described(nb::handle object) {
-  const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-  const std::string name = nb::cast<std::string>(nb::str(nb::object(nb::getattr(type, "__name__"))));
-  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
-  return dtype.is_none() ? name : fmt::format("{} of {}", name, nb::cast<std::string>(nb::str(dtype)));
+  const nb::object dtype = PyType_Check(object.ptr()) ? nb::none() : nb::getattr(object, "dtype", nb::none());
+  if (dtype.is_none()) return name_of_type(object);
+  return fmt::format("{} of {}", name_of_type(object), nb::cast<std::string>(nb::str(dtype)));
 }
 
 bool is_bfloat16(nb::handle object) {
@@ -90,8 +89,9 @@ bool is_elsewhere(nb::handle object) {
   try {
     const nb::object device = nb::getattr(object, "__dlpack_device__", nb::none());
     return !device.is_none() && nb::cast<int>(nb::object(device()[0])) != kCpu;
-  } catch (const std::exception&) {  // it does not say where it is
-    return false;
+  } catch (const std::exception&) {  // DLPack does not know where it is
+    return type_of(object).kind == Kind::torch &&
+           nb::cast<std::string>(nb::str(nb::object(object.attr("device")))) != "cpu";
   }
 }
 
@@ -153,6 +153,12 @@ bool import(nb::handle object, Kind kind, Imported& to) {
   return true;
 }
 
+void require_aligned(const TensorView& view, std::string_view name) {
+  if (reinterpret_cast<std::uintptr_t>(view.bytes()) % size_of(view.dtype()) != 0) {
+    throw std::invalid_argument(fmt::format("{} does not begin at a multiple of its elements' size; copy it", name));
+  }
+}
+
 Array take_one_of(nb::handle object, std::string_view name, bool (*fits)(Dtype), const char* wanted) {
   Array array = take_array(object, name);
   if (!fits(array.view.dtype())) {
@@ -200,6 +206,7 @@ nb::dlpack::dtype dlpack_of(Dtype dtype) {
 Array take_array(nb::handle object, std::string_view name) {
   Array array{.kind = require_array(object, name)};
   if (!import(object, array.kind, array)) refuse_object(object, name);
+  require_aligned(array.view, name);
   return array;
 }
 
@@ -220,7 +227,10 @@ Array take_booleans(nb::handle object, std::string_view name) {
 WritableArray take_writable(nb::handle object, std::string_view name) {
   const Kind kind = require_array(object, name);
   WritableArray array;
-  if (import(object, kind, array)) return array;
+  if (import(object, kind, array)) {
+    require_aligned(array.view, name);
+    return array;
+  }
   take_array(object, name);  // what is no array at all is refused as such
   throw std::invalid_argument(fmt::format("{} is read-only", name));
 }

@@ -15,8 +15,6 @@
 namespace qkv::python {
 namespace {
 
-using namespace nb::literals;
-
 Tensor empty_output(const TensorView& query, const TensorView& value) {
   Dims shape = query.shape();
   if (!shape.empty() && value.rank() > 0) shape[shape.size() - 1] = value.size(-1);
@@ -26,7 +24,7 @@ Tensor empty_output(const TensorView& query, const TensorView& value) {
 nb::object attention_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
   const Array q = take_floats(query, "query"), k = take_floats(key, "key"), v = take_floats(value, "value");
   nb::object out = nb::none(), want;
-  const CallOptions call = take_options("attention", keywords, [&](std::string_view name, nb::handle given) {
+  CallOptions call = take_options("attention", keywords, [&](std::string_view name, nb::handle given) {
     if (name == "out") {
       out = nb::borrow(given);
     } else if (name == "want") {
@@ -49,9 +47,7 @@ nb::object attention_of(nb::handle query, nb::handle key, nb::handle value, cons
     given = take_writable(out, "out");
     to = given.view;
   }
-  run_released(most_operations(q.view, k.view), [&](const std::stop_token& stop) {
-    AttentionOptions options = call.options;
-    options.stop = stop;
+  run_call(std::move(call), most_operations(q.view, k.view), [&](const AttentionOptions& options) {
     attention(q.view, k.view, v.view, to, options, extras ? extras->views() : AttentionExtras{});
   });
   if (out.is_none()) out = give_array(std::move(made), q.kind);

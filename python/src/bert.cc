@@ -15,8 +15,6 @@
 namespace qkv::python {
 namespace {
 
-using namespace nb::literals;
-
 std::vector<std::int32_t> take_ids(nb::handle object, std::string_view name) {
   std::vector<std::int32_t> ids;
   for (const std::int64_t id : take_whole_numbers(object, name)) {

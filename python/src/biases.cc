@@ -34,21 +34,28 @@ BiasValue swin(nb::handle values, nb::handle height, nb::handle width) {
   return table(values, "swin", [&](const TensorView& view) { return RelativeTable::swin(view, rows, columns); });
 }
 
-BiasValue sum(const BiasValue& a, const BiasValue& b) {
-  BiasValue joined{a.value + b.value, a.arrays, a.text + " + " + b.text};
-  joined.arrays.insert(joined.arrays.end(), b.arrays.begin(), b.arrays.end());
-  return joined;
-}
-
 }  // namespace
 
+const BiasValue& take_bias(nb::handle object, std::string_view name) {
+  return take_kept<BiasValue>(object, name, "a bias such as qkv.bias(array) or qkv.alibi(slopes)");
+}
+
+Score take_score(nb::handle object, std::string_view name, std::vector<Array>& arrays) {
+  if (PyUnicode_Check(object.ptr())) {
+    return take_choice<Score>(object, name, {{"scaled_dot", Score::scaled_dot()}, {"dot", Score::dot()}});
+  }
+  const char* const wanted = "\"scaled_dot\", \"dot\" or a score such as qkv.bilinear(w)";
+  return keep(take_kept<ScoreValue>(object, name, wanted), arrays);
+}
+
 void bind_biases(nb::module_& module) {
-  using namespace nb::literals;
   nb::class_<BiasValue>(module, "Bias",
                         "What is added to the logits after scale and soft cap; biases combine by ``+``: at most four "
                         "arrays and four tables.\n\nMade by :func:`bias`, :func:`alibi`, :func:`t5`, :func:`clipped`, "
                         ":func:`shaw` and :func:`swin`. A bias keeps its arrays alive.")
-      .def("__add__", &sum, "other"_a, nb::is_operator())
+      .def(
+          "__add__", [](const BiasValue& a, const BiasValue& b) { return joined(a.value + b.value, a, b, " + "); },
+          "other"_a, nb::is_operator())
       .def("__repr__", [](const BiasValue& bias) { return bias.text; });
 
   module.def("bias", &bias, "values"_a, nb::sig("def bias(values: Array) -> Bias"),
@@ -60,13 +67,15 @@ void bind_biases(nb::module_& module) {
              nb::sig("def t5(table: Array, bidirectional: bool = True, max_distance: int = 128) -> Bias"),
              "T5's relative positions: the number of the head and of the bucket of ``j - p``; table [buckets, heads] "
              "(Raffel et al., 2020).");
-  module.def("clipped", [](nb::handle values) { return table(values, "clipped", &RelativeTable::clipped); }, "table"_a,
-             nb::sig("def clipped(table: Array) -> Bias"),
-             "Relative positions up to a distance n: bucket ``clamp(j - p, -n, n) + n``; table [2 n + 1, heads].");
-  module.def("shaw", [](nb::handle values) { return table(values, "shaw", &RelativeTable::shaw); }, "table"_a,
-             nb::sig("def shaw(table: Array) -> Bias"),
-             "``scale * (q . table[bucket])`` with the buckets of :func:`clipped`; table [2 n + 1, head_dim] (Shaw et "
-             "al., 2018).");
+  module.def(
+      "clipped", [](nb::handle values) { return table(values, "clipped", &RelativeTable::clipped); }, "table"_a,
+      nb::sig("def clipped(table: Array) -> Bias"),
+      "Relative positions up to a distance n: bucket ``clamp(j - p, -n, n) + n``; table [2 n + 1, heads].");
+  module.def(
+      "shaw", [](nb::handle values) { return table(values, "shaw", &RelativeTable::shaw); }, "table"_a,
+      nb::sig("def shaw(table: Array) -> Bias"),
+      "``scale * (q . table[bucket])`` with the buckets of :func:`clipped`; table [2 n + 1, head_dim] (Shaw et "
+      "al., 2018).");
   module.def("swin", &swin, "table"_a, "height"_a, "width"_a,
              nb::sig("def swin(table: Array, height: int, width: int) -> Bias"),
              "Relative places in a window of height x width cells; table [(2 height - 1) (2 width - 1), heads] (Liu et "
@@ -74,7 +83,6 @@ void bind_biases(nb::module_& module) {
 }
 
 void bind_scores(nb::module_& module) {
-  using namespace nb::literals;
   nb::class_<ScoreValue>(module, "Score",
                          "How a query and a key become one number. Made by :func:`additive`, :func:`concat` and "
                          ":func:`bilinear`; \"scaled_dot\" and \"dot\" are names.")

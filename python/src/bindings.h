@@ -16,6 +16,14 @@ void bind_tokenizer(nb::module_& module);
 void bind_embedder(nb::module_& module);
 void bind_bert(nb::module_& module);
 void bind_translator(nb::module_& module);
+void bind_saved(nb::module_& module);
+void bind_heads(nb::module_& module);
+void bind_stacks(nb::module_& module);
+void bind_recurrent(nb::module_& module);
+void bind_convolution(nb::module_& module);
+void bind_pictures(nb::module_& module);
+void bind_explain(nb::module_& module);
+void bind_training(nb::module_& module);
 void bind_process(nb::module_& module);
 
 }  // namespace qkv::python

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "arguments.h"
 #include "bindings.h"
@@ -12,8 +13,6 @@
 
 namespace qkv::python {
 namespace {
-
-using namespace nb::literals;
 
 Dtype take_dtype(nb::handle object) {
   return take_choice<Dtype>(
@@ -39,7 +38,7 @@ void append(KeyValueCache& cache, nb::handle key, nb::handle value, nb::handle o
 
 nb::object attend(const KeyValueCache& cache, nb::handle query, const nb::kwargs& keywords) {
   const Array q = take_floats(query, "query");
-  const CallOptions call =
+  CallOptions call =
       take_options("KeyValueCache.attention", keywords, [](std::string_view, nb::handle) { return false; });
   if (call.options.block_table || call.options.offsets_key) {
     throw std::invalid_argument("KeyValueCache.attention: the cache has its own block_table and offsets_key");
@@ -47,7 +46,9 @@ nb::object attend(const KeyValueCache& cache, nb::handle query, const nb::kwargs
   Dims shape = q.view.shape();
   if (!shape.empty()) shape[shape.size() - 1] = cache.values().size(-1);
   Tensor out = Tensor::uninitialized(shape, q.view.dtype());
-  run_released(0, [&](const std::stop_token&) { attention(q.view, cache, out, call.options); });
+  const auto cached = static_cast<double>(cache.keys().size(0) * cache.keys().size(1));
+  run_call(std::move(call), 4 * cached * static_cast<double>(q.view.element_count()),
+           [&](const AttentionOptions& options) { attention(q.view, cache, out, options); });
   return give_array(std::move(out), q.kind);
 }
 
@@ -74,14 +75,17 @@ array([[[[1., 1.]]]], dtype=float32)
                    "int = 16) -> None"))
       .def("append", &append, "key"_a, "value"_a, "offsets"_a = nb::none(),
            nb::sig("def append(self, key: Array, value: Array, offsets: Array | None = None) -> None"),
-           "Appends rows: key [batch, kv_heads, new, head_dim], value alike. With offsets packed: key [tokens, kv_heads, "
+           "Appends rows: key [batch, kv_heads, new, head_dim], value alike. With offsets packed: key [tokens, "
+           "kv_heads, "
            "head_dim]; sequence b gets the rows offsets[b] <= row < offsets[b + 1].")
-      .def("reorder",
-           [](KeyValueCache& cache, nb::handle parents) { cache.reorder(take_whole_numbers(parents, "parents")); },
-           "parents"_a, nb::sig("def reorder(self, parents: collections.abc.Sequence[int]) -> None"),
-           "Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.")
-      .def("lengths", [](const KeyValueCache& cache) { return give_array(Tensor::copy(cache.lengths()), Kind::numpy); },
-           nb::sig("def lengths(self) -> numpy.typing.NDArray[numpy.int32]"), "Cached keys of each sequence (a copy).")
+      .def(
+          "reorder",
+          [](KeyValueCache& cache, nb::handle parents) { cache.reorder(take_whole_numbers(parents, "parents")); },
+          "parents"_a, nb::sig("def reorder(self, parents: collections.abc.Sequence[int]) -> None"),
+          "Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.")
+      .def(
+          "lengths", [](const KeyValueCache& cache) { return give_array(Tensor::copy(cache.lengths()), Kind::numpy); },
+          nb::sig("def lengths(self) -> numpy.typing.NDArray[numpy.int32]"), "Cached keys of each sequence (a copy).")
       .def("attention", &attend, "query"_a, "keywords"_a,
            nb::sig("def attention(self, query: Array, *, " QKV_CALL_KEYWORDS ") -> typing.Any"),
            "attention() with everything that is cached, the keys of the queries' own tokens included: query [batch, "

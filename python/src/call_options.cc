@@ -6,44 +6,29 @@
 #include <algorithm>
 
 #include "arguments.h"
+#include "calls.h"
 #include "values.h"
 
 namespace qkv::python {
 namespace {
 
-template <class Value>
-const Kept<Value>& take_value(nb::handle object, std::string_view name, std::string_view wanted) {
-  if (!nb::isinstance<Kept<Value>>(object)) {
-    throw TypeError(fmt::format("{} must be {}, got {}", name, wanted, name_of_type(object)));
-  }
-  return *nb::inst_ptr<Kept<Value>>(object);
-}
-
 // Whether a keyword is one of the common ones, which is then set.
 bool take_option(CallOptions& call, std::string_view key, nb::handle value) {
   AttentionOptions& options = call.options;
-  const auto keep = [&](const auto& kept) {
-    call.arrays.insert(call.arrays.end(), kept.arrays.begin(), kept.arrays.end());
-    return kept.value;
-  };
   const auto view = [&](Array array) {
     call.arrays.push_back(array);
     return array.view;
   };
   if (key == "mask") {
-    options.mask = keep(take_value<Mask>(value, key, "a mask such as qkv.causal() or qkv.boolean(array)"));
+    options.mask = keep(take_mask(value, key), call.arrays);
   } else if (key == "bias") {
-    options.bias = keep(take_value<Bias>(value, key, "a bias such as qkv.bias(array) or qkv.alibi(slopes)"));
+    options.bias = keep(take_bias(value, key), call.arrays);
   } else if (key == "scale") {
     options.scale = take_number(value, key);
   } else if (key == "soft_cap") {
     options.soft_cap = take_number(value, key);
   } else if (key == "score") {
-    if (PyUnicode_Check(value.ptr())) {
-      options.score = take_choice<Score>(value, key, {{"scaled_dot", Score::scaled_dot()}, {"dot", Score::dot()}});
-    } else {
-      options.score = keep(take_value<Score>(value, key, "\"scaled_dot\", \"dot\" or a score such as qkv.bilinear(w)"));
-    }
+    options.score = take_score(value, key, call.arrays);
   } else if (key == "dropout") {
     options.dropout.p = take_number(value, key);
   } else if (key == "seed") {
@@ -61,7 +46,7 @@ bool take_option(CallOptions& call, std::string_view key, nb::handle value) {
     options.precision =
         take_choice<Precision>(value, key, {{"exact", Precision::exact}, {"reduced", Precision::reduced}});
   } else if (key == "threads") {
-    options.threads = static_cast<int>(std::clamp<std::int64_t>(take_whole(value, key), -1, std::int64_t{1} << 30));
+    options.threads = take_count(value, key);
   } else {
     return false;
   }
@@ -91,6 +76,13 @@ CallOptions take_options(const char* function, const nb::kwargs& keywords,
     throw std::invalid_argument(fmt::format("{}: dropout needs a seed", function));
   }
   return call;
+}
+
+void run_call(CallOptions call, double operations, const std::function<void(const AttentionOptions&)>& work) {
+  run_released(operations, [&](const std::stop_token& stop) {
+    call.options.stop = stop;
+    work(call.options);
+  });
 }
 
 double most_operations(const TensorView& query, const TensorView& key) {

@@ -24,6 +24,9 @@ struct CallOptions {
 CallOptions take_options(const char* function, const nb::kwargs& keywords,
                          const std::function<bool(std::string_view, nb::handle)>& own);
 
+// Runs `work` as run_released() does, with the options, in which a signal asks to stop.
+void run_call(CallOptions call, double operations, const std::function<void(const AttentionOptions&)>& work);
+
 // Multiplications and additions of a call at most, as if nothing was masked.
 double most_operations(const TensorView& query, const TensorView& key);
 

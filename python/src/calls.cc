@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -22,13 +23,26 @@ bool on_main_thread() {
   return threading.attr("main_thread")().is(threading.attr("current_thread")());
 }
 
-void run_watched(const std::function<void(std::stop_token)>& work) {
+// SIGINT as the system has it, until the end of the scope.
+class DefaultInterrupt {
+ public:
+  DefaultInterrupt() : before_(std::signal(SIGINT, SIG_DFL)) {}
+  ~DefaultInterrupt() { std::signal(SIGINT, before_); }
+  DefaultInterrupt(const DefaultInterrupt&) = delete;
+  DefaultInterrupt& operator=(const DefaultInterrupt&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
+void run_watched(const std::function<void(std::stop_token)>& work, SecondSignal second) {
   std::mutex mutex;
   std::condition_variable ended;
   bool done = false;
   std::exception_ptr failure;
   std::stop_source stop;
   std::optional<nb::python_error> raised;
+  std::optional<DefaultInterrupt> interrupt;
   {
     const nb::gil_scoped_release released;
     std::thread thread([&] {
@@ -49,6 +63,7 @@ void run_watched(const std::function<void(std::stop_token)>& work) {
         const nb::gil_scoped_acquire acquired;
         if (PyErr_CheckSignals() != 0) {
           raised.emplace();
+          if (second == SecondSignal::ends_the_process) interrupt.emplace();
           stop.request_stop();
         }
       }
@@ -63,8 +78,8 @@ void run_watched(const std::function<void(std::stop_token)>& work) {
 
 }  // namespace
 
-void run_released(double operations, const std::function<void(std::stop_token)>& work) {
-  if (operations >= kLongOperations && on_main_thread()) return run_watched(work);
+void run_released(double operations, const std::function<void(std::stop_token)>& work, SecondSignal second) {
+  if (operations >= kLongOperations && on_main_thread()) return run_watched(work, second);
   const nb::gil_scoped_release released;
   work({});
 }

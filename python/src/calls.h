@@ -9,8 +9,12 @@ namespace qkv::python {
 // More work than this is worth a thread that the caller watches over: 50 ms of a slow core.
 inline constexpr double kLongOperations = 2e8;
 
+// What Ctrl-C does to work that was stopped and has not ended yet.
+enum class SecondSignal { nothing, ends_the_process };
+
 // Runs `work` with the lock released. Where it is long and this is the main thread, the only one whose signals Python
 // hears, on a thread of its own: a signal whose handler raises stops it, and the exception is the handler's.
-void run_released(double operations, const std::function<void(std::stop_token)>& work);
+void run_released(double operations, const std::function<void(std::stop_token)>& work,
+                  SecondSignal second = SecondSignal::nothing);
 
 }  // namespace qkv::python

@@ -1,9 +1,12 @@
 // attention_backward(), attention_jvp() and attention_double_backward().
 #include <fmt/format.h>
 
-#include <array>
 #include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "arguments.h"
 #include "bindings.h"
@@ -15,8 +18,6 @@
 
 namespace qkv::python {
 namespace {
-
-using namespace nb::literals;
 
 // What a forward pass took and gave.
 struct Forward {
@@ -40,22 +41,26 @@ struct Results {
   MutableTensorView like(const TensorView& view, Dtype dtype) {
     return tensors.emplace_back(Tensor::uninitialized(view.shape(), dtype)).view();
   }
+
+  nb::tuple give(Kind kind) {
+    nb::list given;
+    for (Tensor& tensor : tensors) given.append(give_array(std::move(tensor), kind));
+    return nb::tuple(given);
+  }
 };
 
 Dtype parameter_type(const TensorView& parameter, const TensorView& query) {
   return query.dtype() == Dtype::f64 || parameter.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
 }
 
-std::vector<std::string> take_names(nb::handle object) { return take_texts(object, "want"); }
-
 nb::tuple backward(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle log_sum_exp,
                    nb::handle grad_out, const nb::kwargs& keywords) {
   const Forward forward(query, key, value, out, log_sum_exp);
   const Array gradient = take_floats(grad_out, "grad_out");
   std::vector<std::string> want{"query", "key", "value"};
-  const CallOptions call = take_options("attention_backward", keywords, [&](std::string_view name, nb::handle given) {
+  CallOptions call = take_options("attention_backward", keywords, [&](std::string_view name, nb::handle given) {
     if (name != "want") return false;
-    want = take_names(given);
+    want = take_texts(given, "want");
     return true;
   });
   const AttentionOptions& options = call.options;
@@ -110,9 +115,7 @@ nb::tuple backward(nb::handle query, nb::handle key, nb::handle value, nb::handl
                                   "and v");
     }
   }
-  run_released(forward.operations(), [&](const std::stop_token& stop) {
-    AttentionOptions stoppable = options;
-    stoppable.stop = stop;
+  run_call(std::move(call), forward.operations(), [&](const AttentionOptions& stoppable) {
     attention_backward(q, forward.key.view, forward.value.view, forward.out.view, forward.log_sum_exp.view,
                        gradient.view, stoppable, gradients);
   });
@@ -127,67 +130,53 @@ nb::tuple backward(nb::handle query, nb::handle key, nb::handle value, nb::handl
   return nb::tuple(given);
 }
 
-// tangent_query, tangent_key, tangent_value; keeps the arrays.
-struct Tangents {
-  std::array<Array, 3> arrays{};
-  AttentionTangents views{};
-
-  bool take(std::string_view name, nb::handle given) {
-    constexpr std::string_view kNames[] = {"tangent_query", "tangent_key", "tangent_value"};
-    TensorView* const to[] = {&views.query, &views.key, &views.value};
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (name != kNames[i]) continue;
-      if (given.is_none()) return true;
-      arrays[i] = take_floats(given, name);
-      *to[i] = arrays[i].view;
+// Runs `work` along the keywords tangent_query, tangent_key and tangent_value, with the options that the others name.
+void run_along(const char* function, const nb::kwargs& keywords, double operations,
+               const std::function<void(const AttentionTangents&, const AttentionOptions&)>& work) {
+  std::vector<Array> arrays;
+  AttentionTangents tangents;
+  const std::pair<std::string_view, TensorView*> places[] = {
+      {"tangent_query", &tangents.query}, {"tangent_key", &tangents.key}, {"tangent_value", &tangents.value}};
+  CallOptions call = take_options(function, keywords, [&](std::string_view name, nb::handle given) {
+    for (const auto& [known, place] : places) {
+      if (name != known) continue;
+      if (!given.is_none()) *place = arrays.emplace_back(take_floats(given, name)).view;
       return true;
     }
     return false;
-  }
-};
+  });
+  run_call(std::move(call), operations, [&](const AttentionOptions& options) { work(tangents, options); });
+}
 
 nb::tuple jvp(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle log_sum_exp,
               const nb::kwargs& keywords) {
   const Forward forward(query, key, value, out, log_sum_exp);
-  Tangents tangents;
-  const CallOptions call =
-      take_options("attention_jvp", keywords,
-                   [&](std::string_view name, nb::handle given) { return tangents.take(name, given); });
   Results results;
   const AttentionOutputTangents outputs{.out = results.like(forward.out.view),
                                         .log_sum_exp = results.like(forward.log_sum_exp.view)};
-  run_released(forward.operations(), [&](const std::stop_token& stop) {
-    AttentionOptions options = call.options;
-    options.stop = stop;
-    attention_jvp(forward.query.view, forward.key.view, forward.value.view, forward.out.view, forward.log_sum_exp.view,
-                  tangents.views, options, outputs);
-  });
-  const Kind kind = forward.query.kind;
-  return nb::make_tuple(give_array(std::move(results.tensors[0]), kind), give_array(std::move(results.tensors[1]), kind));
+  run_along("attention_jvp", keywords, forward.operations(),
+            [&](const AttentionTangents& tangents, const AttentionOptions& options) {
+              attention_jvp(forward.query.view, forward.key.view, forward.value.view, forward.out.view,
+                            forward.log_sum_exp.view, tangents, options, outputs);
+            });
+  return results.give(forward.query.kind);
 }
 
 nb::tuple double_backward(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle log_sum_exp,
                           nb::handle grad_out, const nb::kwargs& keywords) {
   const Forward forward(query, key, value, out, log_sum_exp);
   const Array gradient = take_floats(grad_out, "grad_out");
-  Tangents tangents;
-  const CallOptions call =
-      take_options("attention_double_backward", keywords,
-                   [&](std::string_view name, nb::handle given) { return tangents.take(name, given); });
   Results results;
   const AttentionSecondGradients gradients{.query = results.like(forward.query.view),
                                            .key = results.like(forward.key.view),
                                            .value = results.like(forward.value.view),
                                            .grad_out = results.like(gradient.view)};
-  run_released(2 * forward.operations(), [&](const std::stop_token& stop) {
-    AttentionOptions options = call.options;
-    options.stop = stop;
-    attention_double_backward(forward.query.view, forward.key.view, forward.value.view, forward.out.view,
-                              forward.log_sum_exp.view, gradient.view, tangents.views, options, gradients);
-  });
-  nb::list given;
-  for (Tensor& tensor : results.tensors) given.append(give_array(std::move(tensor), forward.query.kind));
-  return nb::tuple(given);
+  run_along("attention_double_backward", keywords, 2 * forward.operations(),
+            [&](const AttentionTangents& tangents, const AttentionOptions& options) {
+              attention_double_backward(forward.query.view, forward.key.view, forward.value.view, forward.out.view,
+                                        forward.log_sum_exp.view, gradient.view, tangents, options, gradients);
+            });
+  return results.give(forward.query.kind);
 }
 
 }  // namespace
@@ -211,11 +200,12 @@ order in which the bias was summed.
 array([[1., 1.],
        [1., 1.]], dtype=float32)
 )");
-  module.def("attention_jvp", &jvp, "query"_a, "key"_a, "value"_a, "out"_a, "log_sum_exp"_a, "keywords"_a,
-             nb::sig("def attention_jvp(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, *, "
-                     "tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None "
-                     "= None, " QKV_CALL_KEYWORDS ") -> tuple[typing.Any, typing.Any]"),
-             R"(How out and log_sum_exp move when query, key and value move along tangents (forward mode).
+  module.def(
+      "attention_jvp", &jvp, "query"_a, "key"_a, "value"_a, "out"_a, "log_sum_exp"_a, "keywords"_a,
+      nb::sig("def attention_jvp(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, *, "
+              "tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None "
+              "= None, " QKV_CALL_KEYWORDS ") -> tuple[typing.Any, typing.Any]"),
+      R"(How out and log_sum_exp move when query, key and value move along tangents (forward mode).
 
 Tangents in the shapes and the type of query, key and value; None is 0. For float32 and float64, without soft cap and
 dropout.

@@ -11,8 +11,6 @@
 namespace qkv::python {
 namespace {
 
-using namespace nb::literals;
-
 // Of the products with the weights of a text's layers, at about four bytes a token.
 double operations_of(const Embedder& embedder, std::span<const std::string> texts) {
   const BertConfig& config = embedder.model().config();
@@ -27,7 +25,7 @@ double operations_of(const Embedder& embedder, std::span<const std::string> text
 // With `progress` in pieces, after each of which it is told how many texts are done.
 nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads, nb::handle progress) {
   const std::vector<std::string> all = take_texts(texts, "texts");
-  const int count = static_cast<int>(take_whole(threads, "threads"));
+  const int count = take_count(threads, "threads");
   constexpr double kPieceOperations = 20 * kLongOperations;
   Tensor out = Tensor::uninitialized({static_cast<std::int64_t>(all.size()), embedder.dim()});
   for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
@@ -48,18 +46,20 @@ nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads,
 
 void bind_embedder(nb::module_& module) {
   nb::class_<Embedder>(module, "_Embedder")
-      .def("__init__",
-           [](Embedder* place, nb::handle folder) {
-             const std::string path = take_text(folder, "folder");
-             const nb::gil_scoped_release released;
-             new (place) Embedder(Embedder::load(path));
-           },
-           "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
-      .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a.none(),
+      .def(
+          "__init__",
+          [](Embedder* place, nb::handle folder) {
+            const std::string path = take_text(folder, "folder");
+            const nb::gil_scoped_release released;
+            new (place) Embedder(Embedder::load(path));
+          },
+          "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+      .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a,
            nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int, progress: "
                    "collections.abc.Callable[[int, int], object] | None) -> numpy.typing.NDArray[numpy.float32]"))
-      .def("tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); },
-           nb::sig("def tokenizer(self) -> _Tokenizer"))
+      .def(
+          "tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); },
+          nb::sig("def tokenizer(self) -> _Tokenizer"))
       .def("dim", [](const Embedder& embedder) { return embedder.dim(); })
       .def("max_length", [](const Embedder& embedder) { return embedder.max_length(); });
 }

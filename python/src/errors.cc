@@ -1,6 +1,4 @@
 // What the library throws, as exceptions of Python.
-#include "qkv/error.h"
-
 #include <cerrno>
 #include <filesystem>
 #include <stdexcept>
@@ -8,6 +6,7 @@
 
 #include "arguments.h"
 #include "bindings.h"
+#include "qkv/error.h"
 
 namespace qkv::python {
 namespace {
@@ -44,7 +43,8 @@ void translate(const std::exception_ptr& thrown, void* format_error) {
 
 void bind_errors(nb::module_& module) {
   PyObject* format_error = PyErr_NewExceptionWithDoc(
-      "qkv.FormatError", "A file or text breaks a rule of its format; the message names the file, the field and the rule.",
+      "qkv.FormatError",
+      "A file or text breaks a rule of its format; the message names the file, the field and the rule.",
       PyExc_ValueError, nullptr);
   if (format_error == nullptr) throw nb::python_error();
   module.attr("FormatError") = nb::borrow(format_error);

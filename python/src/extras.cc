@@ -29,7 +29,7 @@ constexpr std::int64_t kUsualTopKeys = 8;
 enum class Shape { rows, keys, pairs };
 struct Plain {
   std::string_view name;
-  MutableTensorView AttentionExtras::*view;
+  MutableTensorView AttentionExtras::* view;
   Shape shape;
 };
 constexpr Plain kPlain[] = {
@@ -55,7 +55,8 @@ std::int64_t longest_keys(const TensorView& key, const AttentionOptions& options
 Extras::Extras(nb::handle want, const TensorView& query, const TensorView& key, const CallOptions& call)
     : accumulation_(query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32) {
   if (PyUnicode_Check(want.ptr()) || !nb::hasattr(want, "__iter__")) {
-    throw TypeError(fmt::format("want must be a tuple of names such as (\"log_sum_exp\",), got {}", name_of_type(want)));
+    throw TypeError(
+        fmt::format("want must be a tuple of names such as (\"log_sum_exp\",), got {}", name_of_type(want)));
   }
   const AttentionOptions& options = call.options;
   const bool packed = static_cast<bool>(options.offsets_query);
@@ -101,9 +102,7 @@ void Extras::add(const std::string& name, nb::handle argument) {
   for (const Plain& plain : kPlain) {
     if (plain.name != name) continue;
     if (!argument.is_none()) throw std::invalid_argument("want: " + name + " takes no argument");
-    const Dims shape = plain.shape == Shape::rows   ? rows_
-                       : plain.shape == Shape::keys ? keys_
-                                                    : with(rows_, {k_len_});
+    const Dims shape = plain.shape == Shape::rows ? rows_ : plain.shape == Shape::keys ? keys_ : with(rows_, {k_len_});
     return give_place(views_.*plain.view, shape, accumulation_);
   }
   if (name == "top_keys" || name == "top_weights") {

@@ -28,8 +28,8 @@ class Extras {
   void add(const std::string& name, nb::handle argument);
   MutableTensorView place(const Dims& shape, Dtype dtype);
 
-  Dims rows_;  // [..., heads, q_len], packed [query tokens, heads]
-  Dims keys_;  // [..., heads, k_len], packed [key tokens, heads]
+  Dims rows_;   // [..., heads, q_len], packed [query tokens, heads]
+  Dims keys_;   // [..., heads, k_len], packed [key tokens, heads]
   Dims heads_;  // [..., heads], packed [batch, heads]
   std::int64_t k_len_ = 0;
   Dtype accumulation_;

@@ -25,7 +25,8 @@ MaskValue causal(nb::handle align) {
 
 MaskValue window(nb::handle left, nb::handle right, nb::handle align) {
   const std::int64_t before = take_whole(left, "left"), after = take_whole(right, "right");
-  return {Mask::window(before, after, take_optional_align(align)), {}, fmt::format("qkv.window({}, {})", before, after)};
+  return {
+      Mask::window(before, after, take_optional_align(align)), {}, fmt::format("qkv.window({}, {})", before, after)};
 }
 
 MaskValue dilated(nb::handle left, nb::handle right, nb::handle step, nb::handle align) {
@@ -57,32 +58,32 @@ MaskValue boolean(nb::handle visible) {
   return {Mask::boolean(array.view), {array}, "qkv.boolean(...)"};
 }
 
-MaskValue both(const MaskValue& a, const MaskValue& b) {
-  MaskValue joined{a.value & b.value, a.arrays, a.text + " & " + b.text};
-  joined.arrays.insert(joined.arrays.end(), b.arrays.begin(), b.arrays.end());
-  return joined;
-}
-
 }  // namespace
+
+const MaskValue& take_mask(nb::handle object, std::string_view name) {
+  return take_kept<MaskValue>(object, name, "a mask such as qkv.causal() or qkv.boolean(array)");
+}
 
 Align take_align(nb::handle object) {
   return take_choice<Align>(object, "align", {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}});
 }
 
 void bind_masks(nb::module_& module) {
-  using namespace nb::literals;
   nb::class_<MaskValue>(module, "Mask",
                         "Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it "
                         "through.\n\nMade by :func:`causal`, :func:`window`, :func:`dilated`, :func:`prefix`, "
                         ":func:`lengths`, :func:`documents` and :func:`boolean`. A mask keeps its arrays alive.")
-      .def("__and__", &both, "other"_a, nb::is_operator())
-      .def("compiled",
-           [](const MaskValue& mask, nb::handle threads) {
-             const int count = static_cast<int>(take_whole(threads, "threads"));
-             return MaskValue{mask.value.compiled(count), mask.arrays, mask.text + ".compiled()"};
-           },
-           "threads"_a = 0, nb::sig("def compiled(self, threads: int = 0) -> Mask"),
-           "The same mask with its boolean arrays read once, for use in many calls: they must not change afterwards.")
+      .def(
+          "__and__", [](const MaskValue& a, const MaskValue& b) { return joined(a.value & b.value, a, b, " & "); },
+          "other"_a, nb::is_operator())
+      .def(
+          "compiled",
+          [](const MaskValue& mask, nb::handle threads) {
+            const int count = take_count(threads, "threads");
+            return MaskValue{mask.value.compiled(count), mask.arrays, mask.text + ".compiled()"};
+          },
+          "threads"_a = 0, nb::sig("def compiled(self, threads: int = 0) -> Mask"),
+          "The same mask with its boolean arrays read once, for use in many calls: they must not change afterwards.")
       .def("__repr__", [](const MaskValue& mask) { return mask.text; });
 
   module.def("causal", &causal, "align"_a = "top-left",

@@ -18,5 +18,13 @@ NB_MODULE(_qkv, module) {
   bind_embedder(module);
   bind_bert(module);
   bind_translator(module);
+  bind_saved(module);
+  bind_heads(module);
+  bind_stacks(module);
+  bind_recurrent(module);
+  bind_convolution(module);
+  bind_pictures(module);
+  bind_explain(module);
+  bind_training(module);
   bind_process(module);
 }

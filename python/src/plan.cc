@@ -11,8 +11,6 @@
 namespace qkv::python {
 namespace {
 
-using namespace nb::literals;
-
 bool knows_nothing(std::string_view, nb::handle) { return false; }
 
 AttentionPlan plan_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
@@ -47,10 +45,11 @@ AttentionReceipt verify(nb::handle query, nb::handle key, nb::handle value, nb::
 }
 
 std::string text_of(const AttentionPlan& plan) {
-  return fmt::format("Plan(kernel='{}', target='{}', threads={}, workspace={}, tiles={}, skipped_tiles={}, "
-                     "operations={}, bytes={}, remarks={})",
-                     plan.kernel, plan.target, plan.threads, plan.workspace, plan.tiles, plan.skipped_tiles,
-                     plan.operations, plan.bytes, plan.remarks.size());
+  return fmt::format(
+      "Plan(kernel='{}', target='{}', threads={}, workspace={}, tiles={}, skipped_tiles={}, "
+      "operations={}, bytes={}, remarks={})",
+      plan.kernel, plan.target, plan.threads, plan.workspace, plan.tiles, plan.skipped_tiles, plan.operations,
+      plan.bytes, plan.remarks.size());
 }
 
 nb::tuple remarks_of(const AttentionPlan& plan) {
@@ -68,35 +67,50 @@ std::string text_of(const AttentionReceipt& receipt) {
 
 void bind_plan(nb::module_& module) {
   nb::class_<AttentionPlan>(module, "Plan", "What a call of attention() would do.")
-      .def_prop_ro("kernel", [](const AttentionPlan& p) { return nb::str(p.kernel.c_str()); },
-                   nb::sig("def kernel(self) -> str"), "\"prefill\", \"decode\", \"prefill and decode\" or \"none\".")
-      .def_prop_ro("target", [](const AttentionPlan& p) { return nb::str(p.target.c_str()); },
-                   nb::sig("def target(self) -> str"), "The CPU instructions.")
-      .def_prop_ro("threads", [](const AttentionPlan& p) { return p.threads; }, "Threads that have work to do.")
-      .def_prop_ro("workspace", [](const AttentionPlan& p) { return p.workspace; },
-                   "Bytes besides inputs and outputs.")
-      .def_prop_ro("tiles", [](const AttentionPlan& p) { return p.tiles; }, "Tiles of all heads.")
-      .def_prop_ro("skipped_tiles", [](const AttentionPlan& p) { return p.skipped_tiles; },
-                   "Of these, those that are never computed: no query sees a key in them.")
-      .def_prop_ro("operations", [](const AttentionPlan& p) { return p.operations; },
-                   "Multiplications and additions in the tiles that are computed.")
-      .def_prop_ro("bytes", [](const AttentionPlan& p) { return p.bytes; }, "Of inputs and outputs, each once.")
+      .def_prop_ro(
+          "kernel", [](const AttentionPlan& p) { return nb::str(p.kernel.c_str()); },
+          nb::sig("def kernel(self) -> str"), "\"prefill\", \"decode\", \"prefill and decode\" or \"none\".")
+      .def_prop_ro(
+          "target", [](const AttentionPlan& p) { return nb::str(p.target.c_str()); },
+          nb::sig("def target(self) -> str"), "The CPU instructions.")
+      .def_prop_ro(
+          "threads", [](const AttentionPlan& p) { return p.threads; }, "Threads that have work to do.")
+      .def_prop_ro(
+          "workspace", [](const AttentionPlan& p) { return p.workspace; }, "Bytes besides inputs and outputs.")
+      .def_prop_ro(
+          "tiles", [](const AttentionPlan& p) { return p.tiles; }, "Tiles of all heads.")
+      .def_prop_ro(
+          "skipped_tiles", [](const AttentionPlan& p) { return p.skipped_tiles; },
+          "Of these, those that are never computed: no query sees a key in them.")
+      .def_prop_ro(
+          "operations", [](const AttentionPlan& p) { return p.operations; },
+          "Multiplications and additions in the tiles that are computed.")
+      .def_prop_ro(
+          "bytes", [](const AttentionPlan& p) { return p.bytes; }, "Of inputs and outputs, each once.")
       .def_prop_ro("remarks", &remarks_of, nb::sig("def remarks(self) -> tuple[str, ...]"),
                    "Why this is not the fastest possible path, one line each.")
-      .def("__repr__", [](const AttentionPlan& p) { return nb::str(text_of(p).c_str()); },
-           nb::sig("def __repr__(self) -> str"));
+      .def(
+          "__repr__", [](const AttentionPlan& p) { return nb::str(text_of(p).c_str()); },
+          nb::sig("def __repr__(self) -> str"));
 
   nb::class_<AttentionReceipt>(module, "Receipt", "How exact an output is.")
-      .def_prop_ro("rows", [](const AttentionReceipt& r) { return r.rows; }, "Rows that were recomputed.")
-      .def_prop_ro("worst_error", [](const AttentionReceipt& r) { return r.worst_error; },
-                   "The largest ``|out - exact|`` over their elements.")
-      .def_prop_ro("largest_value", [](const AttentionReceipt& r) { return r.largest_value; },
-                   "The largest ``|exact|``, to set the error beside.")
-      .def_prop_ro("sequence", [](const AttentionReceipt& r) { return r.sequence; }, "Of the worst error.")
-      .def_prop_ro("head", [](const AttentionReceipt& r) { return r.head; }, "Of the worst error.")
-      .def_prop_ro("query", [](const AttentionReceipt& r) { return r.query; }, "Of the worst error.")
-      .def("__repr__", [](const AttentionReceipt& r) { return nb::str(text_of(r).c_str()); },
-           nb::sig("def __repr__(self) -> str"));
+      .def_prop_ro(
+          "rows", [](const AttentionReceipt& r) { return r.rows; }, "Rows that were recomputed.")
+      .def_prop_ro(
+          "worst_error", [](const AttentionReceipt& r) { return r.worst_error; },
+          "The largest ``|out - exact|`` over their elements.")
+      .def_prop_ro(
+          "largest_value", [](const AttentionReceipt& r) { return r.largest_value; },
+          "The largest ``|exact|``, to set the error beside.")
+      .def_prop_ro(
+          "sequence", [](const AttentionReceipt& r) { return r.sequence; }, "Of the worst error.")
+      .def_prop_ro(
+          "head", [](const AttentionReceipt& r) { return r.head; }, "Of the worst error.")
+      .def_prop_ro(
+          "query", [](const AttentionReceipt& r) { return r.query; }, "Of the worst error.")
+      .def(
+          "__repr__", [](const AttentionReceipt& r) { return nb::str(text_of(r).c_str()); },
+          nb::sig("def __repr__(self) -> str"));
 
   module.def("plan", &plan_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
              nb::sig("def plan(query: Array, key: Array, value: Array, *, " QKV_CALL_KEYWORDS ") -> Plan"),

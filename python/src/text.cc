@@ -9,8 +9,6 @@
 namespace qkv::python {
 namespace {
 
-using namespace nb::literals;
-
 nb::object text_of(const std::string& bytes) {
   PyObject* text = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
   if (text == nullptr) throw nb::python_error();
@@ -43,8 +41,9 @@ nb::dict encode(const Tokenizer& tokenizer, nb::handle text, nb::handle max_leng
   const std::string given = take_text(text, "text");
   const std::int64_t most = max_length.is_none() ? 0 : take_whole(max_length, "max_length");
   if (most < 0 || (!max_length.is_none() && most == 0)) throw std::invalid_argument("max_length must be 1 or more");
-  const Encoding encoding = tokenizer.encode(given, {.max_length = static_cast<std::size_t>(most),
-                                                     .add_special_tokens = take_flag(add_special_tokens, "add_special_tokens")});
+  const Encoding encoding =
+      tokenizer.encode(given, {.max_length = static_cast<std::size_t>(most),
+                               .add_special_tokens = take_flag(add_special_tokens, "add_special_tokens")});
   nb::list tokens;
   for (const std::string& token : encoding.tokens) tokens.append(text_of(token));
   nb::dict result;
@@ -75,29 +74,33 @@ nb::object id_of(const Tokenizer& tokenizer, nb::handle token) {
 
 void bind_tokenizer(nb::module_& module) {
   nb::class_<Tokenizer>(module, "_Tokenizer")
-      .def("__init__",
-           [](Tokenizer* place, nb::handle path) { new (place) Tokenizer(Tokenizer::load(take_text(path, "path"))); },
-           "path"_a, nb::sig("def __init__(self, path: str) -> None"))
+      .def(
+          "__init__",
+          [](Tokenizer* place, nb::handle path) { new (place) Tokenizer(Tokenizer::load(take_text(path, "path"))); },
+          "path"_a, nb::sig("def __init__(self, path: str) -> None"))
       .def("encode", &encode, "text"_a, "max_length"_a = nb::none(), "add_special_tokens"_a = true,
            nb::sig("def encode(self, text: str, max_length: int | None = None, add_special_tokens: bool = True) -> "
                    "dict[str, list[typing.Any]]"))
       .def("decode", &decode, "ids"_a, "skip_special_tokens"_a = true,
            nb::sig("def decode(self, ids: collections.abc.Iterable[int], skip_special_tokens: bool = True) -> str"))
       .def("id_of", &id_of, "token"_a, nb::sig("def id_of(self, token: str) -> int | None"))
-      .def("token_of",
-           [](const Tokenizer& tokenizer, nb::handle id) {
-             const std::int64_t number = take_whole(id, "id");
-             if (number < 0 || number >= Tokenizer::kAnyVocab) throw std::invalid_argument("id must be from 0 to 2^31 - 1");
-             return text_of(tokenizer.token_of(static_cast<std::int32_t>(number)));
-           },
-           "id"_a, nb::sig("def token_of(self, id: int) -> str"))
-      .def("special_tokens",
-           [](const Tokenizer& tokenizer) {
-             nb::list tokens;
-             for (const std::string& token : tokenizer.special_tokens()) tokens.append(text_of(token));
-             return tokens;
-           },
-           nb::sig("def special_tokens(self) -> list[str]"))
+      .def(
+          "token_of",
+          [](const Tokenizer& tokenizer, nb::handle id) {
+            const std::int64_t number = take_whole(id, "id");
+            if (number < 0 || number >= Tokenizer::kAnyVocab)
+              throw std::invalid_argument("id must be from 0 to 2^31 - 1");
+            return text_of(tokenizer.token_of(static_cast<std::int32_t>(number)));
+          },
+          "id"_a, nb::sig("def token_of(self, id: int) -> str"))
+      .def(
+          "special_tokens",
+          [](const Tokenizer& tokenizer) {
+            nb::list tokens;
+            for (const std::string& token : tokenizer.special_tokens()) tokens.append(text_of(token));
+            return tokens;
+          },
+          nb::sig("def special_tokens(self) -> list[str]"))
       .def("vocab", [](const Tokenizer& tokenizer) { return tokenizer.vocab(); });
 }
 

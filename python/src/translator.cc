@@ -13,8 +13,6 @@
 namespace qkv::python {
 namespace {
 
-using namespace nb::literals;
-
 TranslateOptions take_translate_options(const nb::kwargs& keywords) {
   TranslateOptions options;
   Sampling sampling;
@@ -26,7 +24,7 @@ TranslateOptions take_translate_options(const nb::kwargs& keywords) {
     } else if (name == "split") {
       options.split = take_flag(value, name);
     } else if (name == "threads") {
-      options.threads = static_cast<int>(take_whole(value, name));
+      options.threads = take_count(value, name);
     } else if (name == "line") {
       options.stream.line = take_seed(value, name);
     } else if (value.is_none()) {
@@ -73,21 +71,37 @@ nb::dict dict_of(const Translation& translation) {
   return result;
 }
 
-nb::list translate(const Translator& translator, nb::handle texts, const nb::kwargs& keywords) {
-  const std::vector<std::string> all = take_texts(texts, "texts");
+nb::dict dict_of(const Hypothesis& hypothesis) {
+  nb::list ids;
+  for (const std::int32_t id : hypothesis.tokens) ids.append(nb::int_(id));
+  nb::dict result;
+  result["ids"] = ids;
+  result["log_probability"] = hypothesis.log_probability;
+  result["score"] = hypothesis.score;
+  return result;
+}
+
+// Runs `find` and gives the best that it found of each source, a dict each.
+template <class Find>
+nb::list best_of(const nb::kwargs& keywords, const Find& find) {
   TranslateOptions options = take_translate_options(keywords);
-  std::vector<std::vector<Translation>> found;
+  decltype(find(options)) found;
   run_released(kLongOperations, [&](const std::stop_token& stop) {
     options.stop = stop;
-    found = translator.translate(all, options);
+    found = find(options);
   });
   nb::list results;
-  for (const std::vector<Translation>& best : found) {
+  for (const auto& best : found) {
     nb::list list;
-    for (const Translation& translation : best) list.append(dict_of(translation));
+    for (const auto& each : best) list.append(dict_of(each));
     results.append(list);
   }
   return results;
+}
+
+nb::list translate(const Translator& translator, nb::handle texts, const nb::kwargs& keywords) {
+  const std::vector<std::string> all = take_texts(texts, "texts");
+  return best_of(keywords, [&](const TranslateOptions& options) { return translator.translate(all, options); });
 }
 
 nb::list generate(const Translator& translator, nb::handle sources, const nb::kwargs& keywords) {
@@ -102,52 +116,36 @@ nb::list generate(const Translator& translator, nb::handle sources, const nb::kw
       ids.push_back(static_cast<std::int32_t>(id));
     }
   }
-  TranslateOptions options = take_translate_options(keywords);
-  std::vector<std::vector<Hypothesis>> found;
-  run_released(kLongOperations, [&](const std::stop_token& stop) {
-    options.stop = stop;
-    found = translator.generate(all, options);
-  });
-  nb::list results;
-  for (const std::vector<Hypothesis>& best : found) {
-    nb::list list;
-    for (const Hypothesis& hypothesis : best) {
-      nb::list ids;
-      for (const std::int32_t id : hypothesis.tokens) ids.append(nb::int_(id));
-      nb::dict result;
-      result["ids"] = ids;
-      result["log_probability"] = hypothesis.log_probability;
-      result["score"] = hypothesis.score;
-      list.append(result);
-    }
-    results.append(list);
-  }
-  return results;
+  return best_of(keywords, [&](const TranslateOptions& options) { return translator.generate(all, options); });
 }
 
 }  // namespace
 
 void bind_translator(nb::module_& module) {
   nb::class_<Translator>(module, "_Translator")
-      .def("__init__",
-           [](Translator* place, nb::handle folder, nb::handle storage) {
-             const std::string path = take_text(folder, "folder");
-             const auto chosen = take_choice<WeightStorage>(
-                 storage, "storage", {{"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}});
-             const nb::gil_scoped_release released;
-             new (place) Translator(Translator::load(path, chosen));
-           },
-           "folder"_a, "storage"_a, nb::sig("def __init__(self, folder: str, storage: str) -> None"))
+      .def(
+          "__init__",
+          [](Translator* place, nb::handle folder, nb::handle storage) {
+            const std::string path = take_text(folder, "folder");
+            const auto chosen = take_choice<WeightStorage>(
+                storage, "storage",
+                {{"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}});
+            const nb::gil_scoped_release released;
+            new (place) Translator(Translator::load(path, chosen));
+          },
+          "folder"_a, "storage"_a, nb::sig("def __init__(self, folder: str, storage: str) -> None"))
       .def("translate", &translate, "texts"_a, "keywords"_a,
            nb::sig("def translate(self, texts: collections.abc.Iterable[str], **keywords: object) -> "
                    "list[list[dict[str, typing.Any]]]"))
       .def("generate", &generate, "sources"_a, "keywords"_a,
            nb::sig("def generate(self, sources: collections.abc.Iterable[collections.abc.Iterable[int]], **keywords: "
                    "object) -> list[list[dict[str, typing.Any]]]"))
-      .def("tokenizer", [](const Translator& translator) { return Tokenizer(translator.tokenizer()); },
-           nb::sig("def tokenizer(self) -> _Tokenizer"))
-      .def("target_tokenizer", [](const Translator& translator) { return Tokenizer(translator.target_tokenizer()); },
-           nb::sig("def target_tokenizer(self) -> _Tokenizer"));
+      .def(
+          "tokenizer", [](const Translator& translator) { return Tokenizer(translator.tokenizer()); },
+          nb::sig("def tokenizer(self) -> _Tokenizer"))
+      .def(
+          "target_tokenizer", [](const Translator& translator) { return Tokenizer(translator.target_tokenizer()); },
+          nb::sig("def target_tokenizer(self) -> _Tokenizer"));
 }
 
 }  // namespace qkv::python

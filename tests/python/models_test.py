@@ -57,7 +57,7 @@ def test_texts_that_are_no_str(translator):
 
 def test_tokenizer_reads_back_what_it_wrote():
     tokenizer = qkv.Tokenizer(MODEL / "tokenizer.json")
-    text = "¿Qué? It's here."
+    text = "\u00bfQu\u00e9? It's here."
     encoding = tokenizer.encode(text)
     assert tokenizer.decode(encoding.ids) == text
     assert tokenizer.token_of(encoding.ids[0]) == encoding.tokens[0] and tokenizer.id_of("no such token") is None
@@ -65,15 +65,6 @@ def test_tokenizer_reads_back_what_it_wrote():
     assert max(end for _, end in encoding.offsets) == len(text)  # characters, not bytes
     with pytest.raises(ValueError):
         tokenizer.decode([tokenizer.vocab()])
-
-
-def test_folders_that_are_not_there_or_broken(tmp_path):
-    with pytest.raises(OSError):
-        qkv.Translator(tmp_path / "nothing")
-    (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(qkv.FormatError):
-        qkv.Tokenizer(tmp_path / "tokenizer.json")
-    assert issubclass(qkv.FormatError, ValueError)
 
 
 def test_pickles_as_folder_and_options(translator):
@@ -104,3 +95,18 @@ def test_encode_does_not_depend_on_the_batch():
         embedder.encode(texts, precision="int8")
     with pytest.raises(TypeError, match=r"texts\[0\]"):
         embedder.encode([1])
+
+
+@pytest.mark.skipif(not MINILM.is_dir(), reason="models/get-minilm fetches it")
+def test_embedder_in_a_pipeline_of_scikit_learn():
+    sklearn = pytest.importorskip("sklearn")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    texts = ["a cat", "a dog", "a horse", "one car", "one train", "one ship"]
+    pipeline = make_pipeline(qkv.Embedder(MINILM), LogisticRegression()).fit(texts, [0, 0, 0, 1, 1, 1])
+    assert pipeline.predict(["a cow", "one bus"]).tolist() == [0, 1]
+    again = sklearn.base.clone(qkv.Embedder(MINILM, threads=2))
+    assert again.get_params() == {"folder": MINILM, "threads": 2}
+    with pytest.raises(ValueError, match="unknown"):
+        again.set_params(batch=3)

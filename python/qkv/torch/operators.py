@@ -39,7 +39,8 @@ def _options(
     options: dict[str, Any] = {"threads": torch.get_num_threads()}
     masks = []
     if causal:
-        masks.append(_qkv.causal(causal))
+        align: Any = causal
+        masks.append(_qkv.causal(align))
     if left >= 0 or right >= 0:
         masks.append(_qkv.window(left, right))
     if lengths is not None:
@@ -141,8 +142,8 @@ def _like(tensor: Tensor) -> Tensor:
 def _jvp(out: Tensor, log_sum_exp: Tensor, tangent_query: Tensor | None, tangent_key: Tensor | None,
          tangent_value: Tensor | None, query: Tensor, key: Tensor, value: Tensor, *call: Any) -> Tensor:  # fmt: skip
     forward = (_rows(tensor) for tensor in (query, key, value, out, log_sum_exp))
-    tangents = _tangents(tangent_query, tangent_key, tangent_value)
-    tangent: Tensor = _qkv.attention_jvp(*forward, **tangents, **_options(*call))[0]
+    options: Any = {**_tangents(tangent_query, tangent_key, tangent_value), **_options(*call)}
+    tangent: Tensor = _qkv.attention_jvp(*forward, **options)[0]
     return tangent
 
 
@@ -154,8 +155,8 @@ def _double_backward(grad_out: Tensor, out: Tensor, log_sum_exp: Tensor, tangent
                      tangent_key: Tensor | None, tangent_value: Tensor | None, query: Tensor, key: Tensor, value: Tensor,
                      *call: Any) -> list[Tensor]:  # fmt: skip
     forward = (_rows(tensor) for tensor in (query, key, value, out, log_sum_exp, grad_out))
-    tangents = _tangents(tangent_query, tangent_key, tangent_value)
-    return list(_qkv.attention_double_backward(*forward, **tangents, **_options(*call)))
+    options: Any = {**_tangents(tangent_query, tangent_key, tangent_value), **_options(*call)}
+    return list(_qkv.attention_double_backward(*forward, **options))
 
 
 def _double_backward_fake(grad_out: Tensor, out: Tensor, log_sum_exp: Tensor, tangent_query: Tensor | None,

@@ -1,0 +1,11 @@
+"""How layers are pickled: as the keywords that made them, and their parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _rebuild(kind: Any, config: dict[str, Any], state: dict[str, Any]) -> Any:
+    layer = kind(**config)
+    layer.load_state_dict(state)
+    return layer

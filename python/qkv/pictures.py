@@ -1,0 +1,112 @@
+"""Vision Transformers, and what a picture shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from . import _qkv
+from .arrays import Array
+
+
+@dataclass(frozen=True)
+class ClassProbability:
+    """A class, and how probable it is: softmax of the logits."""
+
+    label: str
+    probability: float
+
+
+class Vit:
+    """A folder of a Vision Transformer (ViT, DINOv2) of transformers. Any number of threads may use it.
+
+    It pickles as its folder and options.
+
+    >>> import numpy, qkv
+    >>> vit = qkv.Vit("models/digits")
+    >>> vit.logits(numpy.zeros((1, *vit.picture_size, 3), "f")).shape
+    (1, 10)
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, threads: int = 0) -> None:
+        """Reads config.json and model.safetensors; FormatError for a folder that breaks a rule, OSError if it cannot."""
+        self.folder = folder
+        self.threads = threads
+        self._core = _qkv._Vit(os.fspath(folder))
+
+    def forward(self, pictures: Array) -> Any:
+        """The last hidden states, [batch, 1 + patches, model_dim], the class token first.
+
+        pictures: float32 [batch, height, width, channels] of any size that holds a patch.
+        """
+        return self._core.forward(pictures, self.threads)
+
+    def logits(self, pictures: Array) -> Any:
+        """The logits of the classes, [batch, labels]; ValueError if the model has no classifier."""
+        return self._core.logits(pictures, self.threads)
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the classes; none: the model has no classifier."""
+        return self._core.labels()
+
+    @property
+    def picture_size(self) -> tuple[int, int]:
+        """Height and width, in pixels, that positions are learnt for."""
+        return self._core.picture_size()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_vit, (self.folder, self.threads)
+
+
+class PictureClassifier:
+    """A Vision Transformer with a classifier, and the image processor of its folder. Any number of threads may use it.
+
+    It pickles as its folder and options.
+
+    >>> import qkv
+    >>> qkv.PictureClassifier("models/digits").classify("data/example/seven.png")[0].label
+    '7'
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, threads: int = 0) -> None:
+        """Reads what Vit reads, and preprocessor_config.json."""
+        self.folder = folder
+        self.threads = threads
+        self._core = _qkv._PictureClassifier(os.fspath(folder))
+
+    def classify(self, picture: str | os.PathLike[str] | Array, top: int = 5) -> list[ClassProbability]:
+        """The most probable classes, falling. picture: a PNG or JPEG file, or uint8 [height, width, 3]."""
+        given: Any = os.fspath(picture) if isinstance(picture, str | os.PathLike) else picture
+        return [ClassProbability(*found) for found in self._core.classify(given, top, self.threads)]
+
+    def process(self, picture: Array) -> Any:
+        """uint8 [height, width, 3] to what the model reads, float32 [height, width, 3]."""
+        return self._core.process(picture)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_classifier, (self.folder, self.threads)
+
+
+def classify(
+    folder: str | os.PathLike[str], pictures: Iterable[str | os.PathLike[str] | Array], top: int = 5
+) -> list[list[ClassProbability]]:
+    """The most probable classes of each picture; a PictureClassifier keeps the model for more.
+
+    >>> import qkv
+    >>> [[best]] = qkv.classify("models/digits", ["data/example/seven.png"], top=1)
+    >>> best.label
+    '7'
+    """
+    classifier = PictureClassifier(folder)
+    return [classifier.classify(picture, top) for picture in pictures]
+
+
+def _make_vit(folder: str | os.PathLike[str], threads: int) -> Vit:
+    return Vit(folder, threads=threads)
+
+
+def _make_classifier(folder: str | os.PathLike[str], threads: int) -> PictureClassifier:
+    return PictureClassifier(folder, threads=threads)

@@ -1,0 +1,147 @@
+// Conv1d, Conv2d, Pool1d and Pool2d.
+#include "qkv/layers/convolution.h"
+
+#include "layer.h"
+#include "layer_configs.h"
+#include "qkv/layers/pooling.h"
+
+namespace qkv::python {
+namespace {
+
+template <class Config>
+Config read_convolution(Keywords& keywords) {
+  Config config;
+  keywords.read("in_channels", config.in);
+  keywords.read("out_channels", config.out);
+  keywords.read("kernel", config.kernel);
+  keywords.read("stride", config.stride);
+  keywords.read("padding", config.padding);
+  keywords.read("dilation", config.dilation);
+  keywords.read("groups", config.groups);
+  keywords.read("bias", config.bias);
+  if constexpr (requires { config.causal; }) keywords.read("causal", config.causal);
+  return config;
+}
+
+template <class Config>
+Config read_pool(Keywords& keywords) {
+  Config config;
+  keywords.read("pooling", config.pooling, {{"max", PoolKind::max}, {"average", PoolKind::average}});
+  keywords.read("kernel", config.kernel);
+  keywords.read("stride", config.stride);
+  keywords.read("padding", config.padding);
+  return config;
+}
+
+// Pooling has no parameters; else it is a layer as others are.
+template <class Pool, class Config>
+struct Parameterless : Pool {
+  Parameterless(const Config& config, Weights&) : Pool(config) {}
+  void visit(const ParameterVisitor&) const {}
+  void update(const ParameterUpdater&) {}
+};
+using MaxOrMean1d = Parameterless<Pool1d, Pool1dConfig>;
+using MaxOrMean2d = Parameterless<Pool2d, Pool2dConfig>;
+
+struct Call : LayerCall {
+  TensorView offsets{};  // of sequences, where they are ragged
+  int threads = 0;
+};
+
+template <class Core>
+constexpr bool takes_sequences = requires(const Core& core, const TensorView& offsets) { core.out_offsets(offsets); };
+
+// Sequences, or pictures.
+template <class Core>
+auto input_of(const Call& call) {
+  if constexpr (takes_sequences<Core>) {
+    return Sequences(call.input(0), call.offsets);
+  } else {
+    return call.input(0);
+  }
+}
+
+template <class Core>
+nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
+  auto& core = core_of<Core>(self);
+  const auto call = std::make_shared<Call>();
+  call->arrays.push_back(take_floats(x, "x"));
+  Keywords keywords("forward", given);
+  bool save = false;
+  if constexpr (takes_sequences<Core>) keywords.read_offsets("offsets", call->offsets);
+  keywords.read("threads", call->threads);
+  keywords.read("save", save);
+  keywords.finish();
+  call->others = keywords.arrays();
+  Tensor out;
+  run_released(0, [&](const std::stop_token&) { out = core.forward(input_of<Core>(*call), call->threads); });
+  nb::object result = give_array(std::move(out), call->kind());
+  if constexpr (takes_sequences<Core>) {
+    if (call->offsets) result = nb::make_tuple(result, give_array(core.out_offsets(call->offsets), call->kind()));
+  }
+  if (!save) return result;
+  return give_saved(result, self, [call, &core](nb::handle grad_out) -> nb::object {
+    const Array gradient = take_floats(grad_out, "grad_out");
+    InputGradients to({call->input(0)});
+    run_released(
+        0, [&](const std::stop_token&) { core.backward(input_of<Core>(*call), gradient.view, to[0], call->threads); });
+    return to.give(call->kind());
+  });
+}
+
+constexpr const char* kForward1d =
+    "def forward(self, x: Array, *, offsets: Array | None = None, threads: int = 0, save: bool = False) -> typing.Any";
+constexpr const char* kForward2d = "def forward(self, x: Array, *, threads: int = 0, save: bool = False) -> typing.Any";
+constexpr const char* kOf1d =
+    "x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their "
+    "offsets). save: gives (that, saved), for backward(), which gives (grad_x,).";
+constexpr const char* kOf2d =
+    "x [batch, height, width, channels]. save: gives (out, saved), for backward(), which gives (grad_x,).";
+
+#define QKV_CONVOLUTION_KEYWORDS(size)                                                             \
+  "def __init__(self, *, in_channels: int, out_channels: int, kernel: " size " = 1, stride: " size \
+  " = 1, padding: " size " = 0, dilation: " size " = 1, groups: int = 1, bias: bool = True, "
+#define QKV_POOL_KEYWORDS(size)                                                                              \
+  "def __init__(self, *, kernel: " size ", pooling: typing.Literal['max', 'average'] = 'max', stride: " size \
+  " = 0, padding: " size " = 0) -> None"
+#define QKV_SIZE "int | tuple[int, int]"
+
+}  // namespace
+
+void bind_convolution(nb::module_& module) {
+  add_layer<Conv1d>(module, "Conv1d",
+                    QKV_CONVOLUTION_KEYWORDS("int") "causal: bool = False, " QKV_LAYER_KEYWORDS ") -> None",
+                    R"(``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t stride + k dilation - padding, c]``
+
+Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel - 1) dilation zeros at the beginning alone.
+
+>>> import numpy, qkv
+>>> qkv.Conv1d(in_channels=2, out_channels=3, kernel=2).forward(numpy.ones((1, 4, 2), "f")).shape
+(1, 3, 3)
+)",
+                    read_convolution<Conv1dConfig>)
+      .def("forward", &forward<Conv1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
+  add_layer<Conv2d>(module, "Conv2d", QKV_CONVOLUTION_KEYWORDS(QKV_SIZE) QKV_LAYER_KEYWORDS ") -> None",
+                    R"(As Conv1d over rows and columns of pictures: torch.nn.Conv2d, with channels last.
+
+>>> import numpy, qkv
+>>> qkv.Conv2d(in_channels=1, out_channels=2, kernel=3, padding=1).forward(numpy.ones((1, 4, 5, 1), "f")).shape
+(1, 4, 5, 2)
+)",
+                    read_convolution<Conv2dConfig>)
+      .def("forward", &forward<Conv2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
+  add_layer<MaxOrMean1d>(
+      module, "Pool1d", QKV_POOL_KEYWORDS("int"),
+      "The largest or the mean element of every window: torch.nn.MaxPool1d and AvgPool1d, with channels "
+      "last. stride 0: kernel.",
+      read_pool<Pool1dConfig>)
+      .def("forward", &forward<MaxOrMean1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
+  add_layer<MaxOrMean2d>(
+      module, "Pool2d", QKV_POOL_KEYWORDS(QKV_SIZE),
+      "The largest or the mean element of every window: torch.nn.MaxPool2d and AvgPool2d, with channels "
+      "last. stride 0: kernel.",
+      read_pool<Pool2dConfig>)
+      .def("forward", &forward<MaxOrMean2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
+}
+
+}  // namespace qkv::python

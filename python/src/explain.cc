@@ -1,0 +1,133 @@
+// What attention did, as text, JSON and a page: of arrays step by step, and of a model's heads.
+#include "qkv/explain/explain.h"
+
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "arguments.h"
+#include "arrays.h"
+#include "bindings.h"
+#include "calls.h"
+#include "keywords.h"
+#include "qkv/explain/encoded_text.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/report.h"
+#include "qkv/explain/translated_text.h"
+#include "qkv/models/embedder.h"
+#include "qkv/models/translator.h"
+
+namespace qkv::python {
+namespace {
+
+struct Explained {
+  std::variant<Explanation, HeadSurvey> what;
+  std::string title;
+};
+
+std::string html_of(const Explained& explained, const std::string& command) {
+  Report report;
+  std::visit([&](const auto& what) { report.add(what); }, explained.what);
+  return report.html(explained.title, command);
+}
+
+Explained survey(const Explainable& input) {
+  HeadSurvey found = survey_heads(input, {.keep_weights = true});
+  std::string title = found.attentions.input.empty() ? "Heads" : found.attentions.input;
+  return {std::move(found), std::move(title)};
+}
+
+// Runs `make`, which may be long, as run_released() does.
+template <class Make>
+Explained made(const Make& make) {
+  std::optional<Explained> explained;
+  run_released(kLongOperations, [&](const std::stop_token& stop) { explained = make(stop); });
+  return std::move(*explained);
+}
+
+Explained explain_text(const Embedder& embedder, nb::handle text) {
+  const std::string given = take_text(text, "text");
+  return made([&](const std::stop_token& stop) {
+    const Encoding encoding = embedder.tokenizer().encode(given, {.max_length = embedder.max_length()});
+    return survey(EncodedText(embedder.model(), encoding, {.stop = stop}));
+  });
+}
+
+Explained explain_translation(const Translator& translator, nb::handle text) {
+  const std::string given = take_text(text, "text");
+  return made([&](const std::stop_token& stop) {
+    const TranslateOptions options{.split = false, .stop = stop};
+    return survey(TranslatedText(translator, given, options));
+  });
+}
+
+Explained explain_steps(const nb::kwargs& given) {
+  Keywords keywords("explain", given);
+  std::vector<std::pair<TensorView, Tensor*>> read;
+  ExplainInput input;
+  const std::pair<const char*, Tensor*> matrices[] = {{"inputs", &input.inputs},
+                                                      {"w_query", &input.w_query},
+                                                      {"w_key", &input.w_key},
+                                                      {"w_value", &input.w_value},
+                                                      {"w_out", &input.w_out}};
+  bool any = false;
+  for (const auto& [name, to] : matrices) {
+    TensorView view;
+    keywords.read_floats(name, view);
+    if (view) *to = convert(view, Dtype::f64);
+    any |= static_cast<bool>(view);
+  }
+  if (!any) input = worked_example();
+  bool causal = false;
+  keywords.read("heads", input.heads);
+  keywords.read("scale", input.scale);
+  keywords.read("causal", causal);
+  keywords.read_texts("labels", input.labels);
+  keywords.finish();
+  if (causal) input.causal = Align::top_left;
+  if (any) input.title = "Self-attention step by step";
+  for (const auto& [name, to] : matrices) {
+    if (to == &input.w_out || to->rank() > 1) continue;
+    throw std::invalid_argument(std::string("explain: ") + name + " must be a matrix");
+  }
+  return made([&](const std::stop_token& stop) {
+    input.stop = stop;
+    Explanation explanation = explain(input);
+    std::string title = explanation.title;
+    return Explained{std::move(explanation), std::move(title)};
+  });
+}
+
+}  // namespace
+
+void bind_explain(nb::module_& module) {
+  nb::class_<Explained>(module, "_Explained")
+      .def(
+          "title", [](const Explained& self) { return nb::str(self.title.data(), self.title.size()); },
+          nb::sig("def title(self) -> str"))
+      .def(
+          "text",
+          [](const Explained& self, nb::handle width) {
+            const TextStyle style{.width = take_count(width, "width")};
+            return std::visit([&](const auto& what) { return to_text(what, style); }, self.what);
+          },
+          "width"_a, nb::sig("def text(self, width: int) -> str"))
+      .def(
+          "json",
+          [](const Explained& self) { return std::visit([](const auto& what) { return to_json(what); }, self.what); },
+          nb::sig("def json(self) -> str"))
+      .def(
+          "html",
+          [](const Explained& self, nb::handle command) { return html_of(self, take_text(command, "command")); },
+          "command"_a, nb::sig("def html(self, command: str) -> str"));
+  module.def("_explain_text", &explain_text, "embedder"_a, "text"_a,
+             nb::sig("def _explain_text(embedder: _Embedder, text: str) -> _Explained"));
+  module.def("_explain_translation", &explain_translation, "translator"_a, "text"_a,
+             nb::sig("def _explain_translation(translator: _Translator, text: str) -> _Explained"));
+  module.def("_explain_steps", &explain_steps, "keywords"_a,
+             nb::sig("def _explain_steps(**keywords: typing.Any) -> _Explained"));
+}
+
+}  // namespace qkv::python

@@ -1,0 +1,110 @@
+// Finds a keyword, remembers that it is known, and reads it.
+#include "keywords.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+
+#include "values.h"
+
+namespace qkv::python {
+
+nb::handle Keywords::take(const char* name) {
+  known_.emplace_back(name);
+  const nb::handle value = PyDict_GetItemString(given_.ptr(), name);
+  return value.is_valid() && value.is_none() ? nb::handle() : value;
+}
+
+void Keywords::read(const char* name, std::int64_t& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = take_whole(value, name);
+}
+
+void Keywords::read(const char* name, int& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = take_count(value, name);
+}
+
+void Keywords::read(const char* name, double& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = take_number(value, name);
+}
+
+void Keywords::read(const char* name, bool& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = take_flag(value, name);
+}
+
+void Keywords::read(const char* name, std::string& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = take_text(value, name);
+}
+
+void Keywords::read(const char* name, std::optional<double>& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = take_number(value, name);
+}
+
+void Keywords::read(const char* name, std::optional<std::uint64_t>& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = take_seed(value, name);
+}
+
+void Keywords::read(const char* name, PictureSize& to) {
+  const nb::handle value = take(name);
+  if (!value.is_valid()) return;
+  if (PyIndex_Check(value.ptr())) {
+    const std::int64_t edge = take_whole(value, name);
+    to = {edge, edge};
+    return;
+  }
+  const std::vector<std::int64_t> edges = take_whole_numbers(value, name);
+  if (edges.size() != 2) throw std::invalid_argument(fmt::format("{} must be a number or (height, width)", name));
+  to = {edges[0], edges[1]};
+}
+
+void Keywords::read(const char* name, std::optional<std::array<std::int64_t, 2>>& to) {
+  const nb::handle value = take(name);
+  if (!value.is_valid()) return;
+  const std::vector<std::int64_t> pair = take_whole_numbers(value, name);
+  if (pair.size() != 2) throw std::invalid_argument(fmt::format("{} must be two numbers", name));
+  to = {pair[0], pair[1]};
+}
+
+void Keywords::read(const char* name, Mask& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = keep(take_mask(value, name), arrays_);
+}
+
+void Keywords::read(const char* name, Bias& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = keep(take_bias(value, name), arrays_);
+}
+
+void Keywords::read_integers(const char* name, TensorView& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = arrays_.emplace_back(take_integers(value, name)).view;
+}
+
+void Keywords::read_floats(const char* name, TensorView& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = arrays_.emplace_back(take_floats(value, name)).view;
+}
+
+void Keywords::read_offsets(const char* name, TensorView& to) {
+  read_integers(name, to);
+  if (to && to.dtype() != Dtype::i32) throw TypeError(fmt::format("{} must be int32", name));
+  if (to && to.rank() != 1) throw std::invalid_argument(fmt::format("{} must be [batch + 1]", name));
+}
+
+void Keywords::read_texts(const char* name, std::vector<std::string>& to) {
+  if (const nb::handle value = take(name); value.is_valid()) to = take_texts(value, name);
+}
+
+void Keywords::read(Dropout& to) {
+  std::optional<std::uint64_t> seed;
+  read("dropout", to.p);
+  read("seed", seed);
+  if (to.p != 0 && !seed) throw std::invalid_argument(function_ + ": dropout needs a seed");
+  to.seed = seed.value_or(0);
+}
+
+void Keywords::finish() const {
+  for (const auto& [key, value] : given_) {
+    const std::string name = nb::cast<std::string>(key);
+    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    throw TypeError(fmt::format("{}() got an unexpected keyword argument '{}'", function_, name));
+  }
+}
+
+}  // namespace qkv::python

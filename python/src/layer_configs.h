@@ -1,0 +1,38 @@
+// What several layers read from their keywords.
+#pragma once
+
+#include "keywords.h"
+#include "qkv/layers/multi_head_attention.h"
+
+namespace qkv::python {
+
+// Of a MultiHeadAttentionConfig and of a TransformerLayerConfig alike.
+template <class Config>
+void read_heads(Keywords& keywords, Config& config) {
+  keywords.read("heads", config.heads);
+  keywords.read("kv_heads", config.kv_heads);
+  keywords.read("head_dim", config.head_dim);
+  keywords.read("bias", config.bias);
+  keywords.read("scale", config.scale);
+  keywords.read("soft_cap", config.soft_cap);
+  std::optional<double> base;
+  RotaryPairs pairs = RotaryPairs::halves;
+  keywords.read("rotary_base", base);
+  keywords.read("rotary_pairs", pairs, {{"halves", RotaryPairs::halves}, {"neighbours", RotaryPairs::neighbours}});
+  if (base) config.rotary = RotaryConfig{.base = *base, .pairs = pairs};
+  std::optional<std::array<std::int64_t, 2>> window;
+  keywords.read("window", window);
+  if (window) config.window = AttentionWindow{.left = (*window)[0], .right = (*window)[1]};
+}
+#define QKV_HEAD_KEYWORDS                                                                                           \
+  "heads: int = 1, kv_heads: int = 0, head_dim: int = 0, bias: bool = True, scale: float | None = None, soft_cap: " \
+  "float = 0.0, rotary_base: float | None = None, rotary_pairs: typing.Literal['halves', 'neighbours'] = "          \
+  "'halves', window: tuple[int, int] | None = None"
+#define QKV_LAYER_KEYWORDS "seed: int = 0, dtype: typing.Literal['float32', 'float64'] = 'float32'"
+
+// Of the products of all rows with matrices of this size, about.
+inline double layer_operations(const Sequences& x, std::int64_t dim) {
+  return 24 * static_cast<double>(x.rows.element_count()) * static_cast<double>(dim);
+}
+
+}  // namespace qkv::python

@@ -1,0 +1,192 @@
+// train() and compare(): long work that tells how far it is.
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+
+#include "arguments.h"
+#include "bindings.h"
+#include "calls.h"
+#include "keywords.h"
+#include "places.h"
+#include "qkv/compare.h"
+#include "qkv/train/train_classifier.h"
+#include "qkv/train/train_translator.h"
+
+namespace qkv::python {
+namespace {
+
+// Calls a function of Python from any thread. What it raises asks the work to stop, and is raised when that has ended.
+class Teller {
+ public:
+  explicit Teller(nb::handle function) : function_(nb::borrow(function)) {
+    if (!function_.is_none() && PyCallable_Check(function_.ptr()) == 0) {
+      throw TypeError("progress must be callable, got " + name_of_type(function));
+    }
+  }
+
+  // `fields` makes the keywords of the call.
+  template <class Fields>
+  void tell(const Fields& fields) {
+    if (function_.is_none()) return;
+    const nb::gil_scoped_acquire acquired;
+    if (raised_) return;
+    try {
+      function_(fields());
+    } catch (nb::python_error& error) {
+      raised_.emplace(std::move(error));
+      stop_.request_stop();
+    }
+  }
+
+  // Runs `work` with a token that a signal stops, or what the function raised.
+  template <class Work>
+  void run(const Work& work) {
+    try {
+      const auto forwarded = [&](const std::stop_token& signal) {
+        const std::stop_callback forward(signal, [this] { stop_.request_stop(); });
+        work(stop_.get_token());
+      };
+      run_released(kLongOperations, forwarded, SecondSignal::ends_the_process);
+    } catch (...) {
+      if (raised_) throw std::move(*raised_);
+      throw;
+    }
+  }
+
+ private:
+  nb::object function_;
+  std::stop_source stop_{};
+  std::optional<nb::python_error> raised_{};
+};
+
+class Observer : public TrainingObserver, public CompareObserver {
+ public:
+  explicit Observer(Teller& teller) : teller_(teller) {}
+
+  void receive(const TrainingProgress& progress) override {
+    teller_.tell([&] {
+      nb::dict said;
+      said["step"] = progress.step;
+      said["steps"] = progress.steps;
+      said["epoch"] = progress.epoch;
+      said["loss"] = progress.loss;
+      said["rate"] = progress.rate;
+      said["tokens_per_second"] = progress.tokens_per_second;
+      said["seconds_left"] = progress.seconds_left;
+      return said;
+    });
+  }
+  void receive(const Validation& validation) override {
+    teller_.tell([&] {
+      nb::dict said;
+      said["step"] = validation.step;
+      said["validation_loss"] = validation.loss;
+      if (validation.metric) said[validation.metric->name.c_str()] = validation.metric->value;
+      said["best"] = validation.best;
+      return said;
+    });
+  }
+  void notice(const std::string& text) override {
+    teller_.tell([&] {
+      nb::dict said;
+      said["notice"] = text;
+      return said;
+    });
+  }
+  void receive(const CompareProgress& progress) override {
+    teller_.tell([&] {
+      nb::dict said;
+      said["doing"] = progress.doing;
+      said["done"] = progress.done;
+      said["seconds_left"] = progress.seconds_left;
+      return said;
+    });
+  }
+
+ private:
+  Teller& teller_;
+};
+
+nb::dict dict_of(const TrainingResult& result) {
+  nb::dict given;
+  given["step"] = result.step;
+  given["best_step"] = result.best_step;
+  given["best_loss"] = result.best_loss;
+  if (result.best_metric) given[("best_" + result.best_metric->name).c_str()] = result.best_metric->value;
+  given["averaged"] = result.averaged;
+  given["is_mean"] = result.is_mean;
+  return given;
+}
+
+nb::dict train_files(nb::handle config, nb::handle train, nb::handle valid, nb::handle out, nb::handle progress,
+                     const nb::kwargs& given) {
+  TrainTranslatorFiles files{.config = take_text(config, "config"),
+                             .train = take_text(train, "train"),
+                             .valid = take_text(valid, "valid"),
+                             .out = take_text(out, "out")};
+  Keywords keywords("train", given);
+  bool change = false, skip_bad = false;
+  keywords.read("change", change);
+  const bool classifies = is_classifier_config(files.config);
+  if (!classifies) {
+    keywords.read("tokenizer", files.tokenizer);
+    keywords.read("target_tokenizer", files.target_tokenizer);
+    keywords.read("start_from", files.from);
+    keywords.read("skip_bad", skip_bad);
+    keywords.read("exact_text", files.lines.exact);
+    keywords.read("replace_invalid", files.lines.replace_invalid);
+  }
+  keywords.finish();
+  if (skip_bad) files.bad_lines = BadLines::leave_out;
+  Teller teller(progress);
+  Observer observer(teller);
+  TrainingResult result;
+  teller.run([&](const std::stop_token& stop) {
+    const TrainingOptions options{.observer = &observer, .stop = stop, .change = change};
+    result = classifies ? train_classifier({files.config, files.train, files.valid, files.out}, options)
+                        : train_translator(files, options);
+  });
+  return dict_of(result);
+}
+
+std::string compare_models(nb::handle out, nb::handle progress, const nb::kwargs& given) {
+  const std::string folder = take_text(out, "out");
+  CompareOptions options;
+  Keywords keywords("compare", given);
+  std::optional<std::uint64_t> seed;
+  bool quick = false;
+  keywords.read_texts("tasks", options.tasks);
+  keywords.read_texts("models", options.models);
+  keywords.read("seed", seed);
+  keywords.read("quick", quick);
+  keywords.finish();
+  if (seed) options.seed = *seed;
+  options.effort = quick ? CompareEffort::quick : CompareEffort::full;
+  options.phrases = app::phrase_book();
+  Teller teller(progress);
+  Observer observer(teller);
+  options.observer = &observer;
+  Comparison comparison;
+  teller.run([&](const std::stop_token& stop) {
+    options.stop = stop;
+    comparison = compare(options, folder);
+  });
+  return to_json(comparison);
+}
+
+}  // namespace
+
+void bind_training(nb::module_& module) {
+  module.def(
+      "_train", &train_files, "config"_a, "train"_a, "valid"_a, "out"_a, "progress"_a, "keywords"_a,
+      nb::sig("def _train(config: str, train: str, valid: str, out: str, progress: "
+              "collections.abc.Callable[[dict[str, typing.Any]], object] | None, **keywords: object) -> dict[str, "
+              "typing.Any]"));
+  module.def(
+      "_compare", &compare_models, "out"_a, "progress"_a, "keywords"_a,
+      nb::sig("def _compare(out: str, progress: collections.abc.Callable[[dict[str, typing.Any]], object] | None, "
+              "**keywords: object) -> str"));
+}
+
+}  // namespace qkv::python

@@ -1,0 +1,239 @@
+"""Layers beside torch's: the numbers of tests/golden, in double precision and in float32."""
+
+import pickle
+
+import golden
+import numpy
+import pytest
+import qkv
+
+CLOSE = {"float64": {"rtol": 1e-10, "atol": 1e-11}, "float32": {"rtol": 2e-5, "atol": 2e-5}}
+
+
+def loaded(layer, tensors):
+    layer.load_state_dict(tensors)
+    assert layer.state_dict().keys() == tensors.keys()
+    return layer
+
+
+def close(got, want, dtype="float64"):
+    assert got.dtype == dtype
+    numpy.testing.assert_allclose(got, want, **CLOSE[dtype])
+
+
+HEADS, HEADS_CONFIGS = golden.read("multi_head_attention/multi_head_attention.safetensors")
+
+
+def heads_case(name, dtype):
+    """The layer of a case, and its inputs."""
+    said = dict(part.split("=") for part in HEADS_CONFIGS[name].split())
+    config = {
+        "model_dim": int(said["embed_dim"]),
+        "heads": int(said["num_heads"]),
+        "key_input_dim": int(said.get("kdim", 0)),
+        "value_input_dim": int(said.get("vdim", 0)),
+        "bias": said.get("bias") != "0",
+        "bias_kv": said.get("add_bias_kv") == "1",
+        "zero_attention": said.get("add_zero_attn") == "1",
+    }
+    layer = loaded(qkv.MultiHeadAttention(dtype=dtype, **config), golden.under(HEADS, f"{name}.weights."))
+    query = HEADS[f"{name}.query"].astype(dtype)
+    key = HEADS.get(f"{name}.key", HEADS[f"{name}.query"]).astype(dtype)
+    value = HEADS.get(f"{name}.value", key).astype(dtype)
+    return layer, (query, key, value)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ["self", "cross", "other_sizes", "no_bias", "bias_kv", "zero_attention", "mask", "padding"])
+def test_multi_head_attention(name, dtype):
+    layer, inputs = heads_case(name, dtype)
+    mask = None
+    if f"{name}.attn_mask" in HEADS:
+        mask = qkv.boolean(~HEADS[f"{name}.attn_mask"])
+    if f"{name}.key_padding_mask" in HEADS:
+        mask = qkv.boolean(~HEADS[f"{name}.key_padding_mask"][:, None, None])
+    out, weights = layer.forward(*inputs, mask=mask, need_weights=True)
+    close(out, HEADS[f"{name}.out_f64"], dtype)
+    close(weights, HEADS[f"{name}.mean_weights_f64"], dtype)
+    _, weights = layer.forward(*inputs, mask=mask, need_weights=True, average_weights=False)
+    close(weights, HEADS[f"{name}.weights_f64"], dtype)
+
+
+STACKS, _ = golden.read("transformer/transformer.safetensors")
+
+
+@pytest.mark.parametrize("name", ["pre", "post"])
+def test_transformer(name):
+    case = golden.under(STACKS, f"{name}.")
+    config = {"model_dim": 8, "heads": 2, "ff_dim": 12, "encoder_layers": 2, "decoder_layers": 2, "norm_order": name}
+    model = qkv.Transformer(activation="gelu" if name == "pre" else "relu", dtype="float64", **config)
+    loaded(model, golden.under(case, "weights."))
+    source, target = case["source"].astype("f8"), case["target"].astype("f8")
+    mask = qkv.lengths(case["source_lengths"])
+    out, saved = model.forward(source, target, source_mask=mask, memory_mask=mask, save=True)
+    close(out, case["out_f64"])
+    want = golden.under(case, "gradients.")
+    grad_source, grad_target = model.backward(saved, case["grad_out"].astype("f8"))
+    close(grad_source, want.pop("source"))
+    close(grad_target, want.pop("target"))
+    got = model.gradients()
+    assert got.keys() == want.keys()
+    for key, value in want.items():
+        close(got[key], value)
+    model.backward(saved, case["grad_out"].astype("f8"))
+    close(model.gradients()["encoder.norm.weight"], 2 * want["encoder.norm.weight"])  # added up
+    model.zero_grad()
+    assert not any(value.any() for value in model.gradients().values())
+
+
+def test_encoder_and_decoder_are_the_parts_of_a_transformer():
+    case = golden.under(STACKS, "post.")
+    config = {"model_dim": 8, "heads": 2, "ff_dim": 12, "layers": 2, "dtype": "float64"}
+    encoder = loaded(qkv.Encoder(**config), golden.under(case, "weights.encoder."))
+    decoder = loaded(qkv.Decoder(**config), golden.under(case, "weights.decoder."))
+    source, target = case["source"].astype("f8"), case["target"].astype("f8")
+    mask = qkv.lengths(case["source_lengths"])
+    memory, kept = encoder.forward(source, mask=mask, save=True)
+    out, saved = decoder.forward(target, memory, memory_mask=mask, save=True)
+    close(out, case["out_f64"])
+    grad_target, grad_memory = decoder.backward(saved, case["grad_out"].astype("f8"))
+    close(grad_target, case["gradients.target"])
+    close(encoder.backward(kept, grad_memory)[0], case["gradients.source"])
+    close(encoder.gradients()["layers.0.linear1.weight"], case["gradients.encoder.layers.0.linear1.weight"])
+
+
+def test_ragged_rows_are_the_padded_ones_without_padding():
+    encoder = qkv.Encoder(model_dim=8, heads=2, ff_dim=12, layers=1, dtype="float64", seed=3)
+    x = numpy.random.default_rng(1).standard_normal((2, 5, 8))
+    padded = encoder.forward(x, mask=qkv.lengths(numpy.array([5, 3])))
+    rows = numpy.concatenate([x[0], x[1, :3]])
+    ragged = encoder.forward(rows, offsets=numpy.array([0, 5, 8], "i4"))
+    close(ragged, numpy.concatenate([padded[0], padded[1, :3]]))
+
+
+RECURRENT, _ = golden.read("recurrent/recurrent.safetensors")
+
+
+@pytest.mark.parametrize("name", sorted({key.split(".")[0] for key in RECURRENT}))
+def test_recurrent(name):
+    case = golden.under(RECURRENT, f"{name}.")
+    two = name.endswith("_2")
+    config = {"input_size": 3, "hidden": 5, "layers": 2 if two else 1, "directions": 2 if two else 1, "bias": two}
+    kind = {"rnn": qkv.Rnn, "lstm": qkv.Lstm, "gru": qkv.Gru}[name.split("_")[0]]
+    if kind is qkv.Rnn:
+        config["activation"] = name.split("_")[1]
+    layer = loaded(kind(dtype="float64", **config), golden.under(case, "weights."))
+    offsets = numpy.concatenate([[0], numpy.cumsum(case["lengths"])]).astype("i4")
+    initial = {"hidden": case["h"]} | ({"cell": case["c"]} if "c" in case else {})
+    results, saved = layer.forward(case["x"], offsets=offsets, save=True, **initial)
+    parts = ["out", "h_n", "c_n"][: len(results)]
+    assert len(parts) == (3 if kind is qkv.Lstm else 2)
+    for got, part in zip(results, parts):
+        close(got, case[part])
+    gradients = layer.backward(saved, tuple(case[f"grad_{part}"] for part in parts))
+    for got, part in zip(gradients, ["x", "h", "c"], strict=False):
+        close(got, case[f"grad_{part}"])
+    assert len(gradients) == len(parts)
+    for key, got in layer.gradients().items():
+        close(got, case[f"gradients.{key}"])
+
+
+CONVOLUTION, _ = golden.read("convolution/convolution.safetensors")
+
+
+@pytest.mark.parametrize(
+    "name, layer",
+    [
+        ("conv1d.same", qkv.Conv1d(in_channels=5, out_channels=7, kernel=3, padding=1)),
+        ("conv1d.strided", qkv.Conv1d(in_channels=6, out_channels=4, kernel=4, stride=3, padding=2, dilation=2, groups=2, bias=False)),
+        ("conv1d.causal", qkv.Conv1d(in_channels=4, out_channels=6, kernel=3, dilation=4, causal=True)),
+        ("conv1d.depthwise", qkv.Conv1d(in_channels=5, out_channels=5, kernel=7, padding=3, groups=5)),
+        ("conv2d.same", qkv.Conv2d(in_channels=3, out_channels=8, kernel=3, padding=1)),
+        ("conv2d.uneven", qkv.Conv2d(in_channels=4, out_channels=6, kernel=(3, 2), stride=(2, 1), padding=(1, 3), dilation=(1, 2), groups=2)),
+        ("conv2d.patches", qkv.Conv2d(in_channels=3, out_channels=10, kernel=4, stride=4)),
+        ("pool1d.max", qkv.Pool1d(kernel=3, stride=2, padding=1)),
+        ("pool1d.average", qkv.Pool1d(kernel=2, pooling="average")),
+        ("pool2d.max", qkv.Pool2d(kernel=(3, 2), stride=(2, 1), padding=(1, 1))),
+        ("pool2d.average", qkv.Pool2d(kernel=(2, 3), stride=(1, 2), padding=1, pooling="average")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_convolution_and_pooling(name, layer):
+    case = golden.under(CONVOLUTION, f"{name}.")
+    loaded(layer, {key: case[key] for key in ("weight", "bias") if key in case})
+    out, saved = layer.forward(case["x"], save=True)
+    close(out, case["out"], "float32")
+    close(layer.backward(saved, case["grad_out"])[0], case["grad_x"], "float32")
+    for key, got in layer.gradients().items():
+        numpy.testing.assert_allclose(got, case[f"grad_{key}"], rtol=1e-4, atol=1e-4)
+
+
+LAYERS = [
+    qkv.MultiHeadAttention(model_dim=4, heads=2),
+    qkv.Encoder(model_dim=4, heads=2, ff_dim=8, layers=1),
+    qkv.Lstm(input_size=4, hidden=3),
+    qkv.Conv1d(in_channels=4, out_channels=2, kernel=3),
+    qkv.Pool1d(kernel=2),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
+def test_layers_pickle_as_config_and_parameters(layer):
+    again = pickle.loads(pickle.dumps(layer))
+    assert type(again) is type(layer)
+    for key, value in layer.state_dict().items():
+        assert (again.state_dict()[key] == value).all()
+    x = numpy.ones((1, 3, 4), "f4")
+    first, second = layer.forward(x), again.forward(x)
+    assert (numpy.asarray(first[0]) == numpy.asarray(second[0])).all()
+
+
+def test_state_dict_is_a_copy():
+    layer = qkv.Conv1d(in_channels=2, out_channels=2)
+    before = layer.state_dict()["bias"].copy()
+    layer.state_dict()["bias"][:] = 7
+    assert (layer.state_dict()["bias"] == before).all()
+
+
+def test_weights_depend_on_the_seed():
+    make = lambda seed: qkv.Conv1d(in_channels=2, out_channels=2, seed=seed).state_dict()["weight"]
+    assert (make(1) == make(1)).all() and (make(1) != make(2)).any()
+
+
+def test_dropout_needs_a_seed_and_training():
+    encoder = qkv.Encoder(model_dim=4, heads=2, ff_dim=8, layers=1)
+    x = numpy.ones((1, 3, 4), "f4")
+    with pytest.raises(ValueError, match="dropout needs a seed"):
+        encoder.forward(x, dropout=0.5, save=True)
+    with pytest.raises(ValueError, match="dropout is for training"):
+        encoder.forward(x, dropout=0.5, seed=1)
+    (first, _), (second, _), (other, _) = (encoder.forward(x, dropout=0.5, seed=s, save=True) for s in (1, 1, 2))
+    assert (first == second).all() and (first != other).any()
+
+
+@pytest.mark.parametrize(
+    "call, error, says",
+    [
+        (lambda: qkv.MultiHeadAttention(model_dim=7, heads=2), ValueError, "heads"),
+        (lambda: qkv.MultiHeadAttention(dim=8), TypeError, "unexpected keyword argument 'dim'"),
+        (lambda: qkv.MultiHeadAttention(model_dim="8"), TypeError, "model_dim must be a whole number, got str"),
+        (lambda: qkv.MultiHeadAttention(8), TypeError, "incompatible"),
+        (lambda: qkv.MultiHeadAttention(model_dim=8, dtype="float16"), ValueError, "float32"),
+        (lambda: qkv.Encoder(model_dim=8, ff_dim=8, norm_order="middle"), ValueError, '"post", "pre"'),
+        (lambda: qkv.Conv2d(in_channels=1, out_channels=1, kernel=(1, 2, 3)), ValueError, "height, width"),
+        (lambda: LAYERS[0].load_state_dict({}), ValueError, "is missing"),
+        (lambda: LAYERS[0].load_state_dict(None), TypeError, "state must be a dict"),
+        (lambda: LAYERS[0].load_state_dict({**LAYERS[0].state_dict(), "x": numpy.zeros(1)}), ValueError, "x is no parameter"),
+        (lambda: LAYERS[3].load_state_dict({"weight": numpy.zeros(1), "bias": numpy.zeros(2)}), ValueError, "must be [2, 4, 3]"),
+        (lambda: LAYERS[0].forward(None), TypeError, "query must be an array"),
+        (lambda: LAYERS[0].forward(numpy.zeros((1, 3, 4))), ValueError, "f32"),
+        (lambda: LAYERS[1].forward(numpy.zeros((3, 4), "f4"), offsets=numpy.array([0, 9], "i4")), ValueError, "offsets"),
+        (lambda: LAYERS[1].forward(numpy.zeros((3, 4), "f4"), offsets=numpy.array([0, 3])), TypeError, "offsets must be int32"),
+        (lambda: LAYERS[1].backward(3, numpy.zeros(1)), TypeError, "incompatible"),
+        (lambda: LAYERS[1].backward(LAYERS[0].forward(numpy.zeros((1, 3, 4), "f4"), save=True)[1], None), ValueError, "another layer"),
+    ],
+)
+def test_what_does_not_fit(call, error, says):
+    with pytest.raises(error) as caught:
+        call()
+    assert says in str(caught.value)

@@ -1,0 +1,57 @@
+"""What the package says of itself: stubs, types, and the examples of its docstrings."""
+
+import doctest
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import qkv
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "python" / "qkv"
+
+
+def python(*words):
+    return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_stubs_are_those_of_the_extension(tmp_path):
+    """scripts/stubs makes them anew."""
+    made = tmp_path / "_qkv.pyi"
+    pytest.importorskip("nanobind")
+    found = python("scripts/stubs", str(made))
+    assert found.returncode == 0, found.stderr
+    assert made.read_text() == (PACKAGE / "_qkv.pyi").read_text()
+
+
+def test_types_are_strict():
+    pytest.importorskip("mypy")
+    found = python("-m", "mypy", "--cache-dir", "/dev/null")
+    assert found.returncode == 0, found.stdout
+
+
+def documented():
+    """Names and docstrings of what the package gives, with the methods of its classes."""
+    for name in qkv.__all__:
+        value = getattr(qkv, name)
+        yield name, value.__doc__
+        if isinstance(value, type):
+            for member, method in vars(value).items():
+                if not member.startswith("_"):
+                    yield f"{name}.{member}", method.__doc__
+    yield "qkv", qkv.__doc__
+
+
+def test_everything_has_a_docstring():
+    missing = [name for name, text in documented() if not text and name != "__version__"]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name, text", [each for each in documented() if each[1] and ">>>" in each[1]])
+def test_examples_of_docstrings(name, text, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    example = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+    said = []
+    failures, _ = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example, out=said.append)
+    assert failures == 0, "".join(said)

@@ -1,0 +1,227 @@
+"""What cannot be honoured is refused: the exception, the argument that it names, and a process that goes on."""
+
+import array
+import os
+import subprocess
+import sys
+import textwrap
+
+import ml_dtypes
+import numpy
+import pytest
+import qkv
+
+X = numpy.zeros((2, 3, 4), "f4")
+
+
+class Foreign:
+    """Says that it has __dlpack__, and gives what it was told to give."""
+
+    def __init__(self, device, given):
+        self.device, self.given = device, given
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **keywords):
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
+
+
+def frozen(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+NO_ARRAYS = [
+    (None, "got NoneType"),
+    ([[1.0]], "got list"),
+    ("text", "got str"),
+    (1.0, "got float"),
+    (memoryview(X), "got memoryview"),
+    (array.array("f", [1, 2]), "got array"),
+    (numpy, "got module"),
+    (numpy.ndarray, "got type"),
+    (numpy.float32(1), "got float32"),
+    (X.astype(object), "got ndarray of object"),
+    (X.astype("c8"), "got ndarray of complex64"),
+    (X.astype(">f4"), "got ndarray of >f4"),
+    (X.astype("M8[s]"), "got ndarray of datetime64"),
+    (numpy.array(["a"]), "got ndarray of <U1"),
+    (numpy.zeros(3, [("a", "f4")]), "got ndarray"),
+    (X.astype(ml_dtypes.float8_e4m3fn), "got ndarray of float8_e4m3fn"),
+    (numpy.ma.masked_array(X), "is a masked array"),
+    (Foreign((1, 0), RuntimeError("broken")), "got Foreign"),
+    (Foreign((1, 0), 5), "got Foreign"),
+    (Foreign("nowhere", None), "got Foreign"),
+    (Foreign((2, 0), BufferError("no")), "is on another device"),
+]
+
+
+@pytest.mark.parametrize("wrong, says", NO_ARRAYS, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize("place", range(3))
+def test_no_arrays(wrong, says, place):
+    given = [X, X, X]
+    given[place] = wrong
+    with pytest.raises(TypeError, match=("query", "key", "value")[place]) as caught:
+        qkv.attention(*given)
+    assert says in str(caught.value)
+
+
+def test_integers_and_bools_are_no_floats():
+    for wrong in (X.astype("i4"), X.astype("u1"), X.astype(bool)):
+        with pytest.raises(TypeError, match="query must be float32, float64, bfloat16 or float16, got ndarray of"):
+            qkv.attention(wrong, wrong, wrong)
+
+
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        (lambda: qkv.lengths(None), "counts must be an array"),
+        (lambda: qkv.lengths([3]), "counts must be an array"),
+        (lambda: qkv.lengths(X), "counts must be int32 or int64"),
+        (lambda: qkv.boolean(X), "visible must be bool or uint8"),
+        (lambda: qkv.documents(None), "query_ids must be an array"),
+        (lambda: qkv.causal(None), "align must be a str"),
+        (lambda: qkv.window(1.5, 0), "left must be a whole number, got float"),
+        (lambda: qkv.window(True, 0), "left must be a whole number, got bool"),
+        (lambda: qkv.bias(None), "values must be an array"),
+        (lambda: qkv.t5(X[0], 1, 2), "bidirectional must be True or False"),
+        (lambda: qkv.bilinear(3), "w must be an array"),
+        (lambda: qkv.causal() & 3, "unsupported operand"),
+        (lambda: qkv.causal() & None, "unsupported operand"),
+        (lambda: qkv.bias(X) + qkv.causal(), "unsupported operand"),
+        (lambda: qkv.Mask(), "no constructor"),
+        (lambda: qkv.Mask.__new__(qkv.Mask) & qkv.causal(), "unsupported operand"),
+        (lambda: qkv.attention(X, X, X, mask=qkv.Mask.__new__(qkv.Mask)), "mask must be a mask"),
+        (lambda: qkv.dropout_mask(None, 0.5, 1), "shape must be whole numbers"),
+        (lambda: qkv.dropout_mask("22", 0.5, 1), "shape must be whole numbers"),
+        (lambda: qkv.KeyValueCache(heads=3), "incompatible"),
+        (lambda: qkv.KeyValueCache(batch="1"), "batch must be a whole number, got str"),
+        (lambda: qkv.attention(X, X), "incompatible"),
+        (lambda: qkv.attention(X, X, X, X), "incompatible"),
+        (lambda: qkv.attention(X, X, X, out=3), "out must be an array"),
+        (lambda: qkv.attention(X, X, X, want=3), "want must be a tuple of names"),
+        (lambda: qkv.attention(X, X, X, want=(3,)), "a name in want must be a str"),
+        (lambda: qkv.attention(X, X, X, sinks=[0.0, 1.0]), "sinks must be an array"),
+        (lambda: qkv.attention(X, X, X, score=None), "score must be"),
+        (lambda: qkv.attention(X, X, X, threads=None), "threads must be a whole number"),
+        (lambda: qkv.attention_backward(X, X, X, X, X, None), "grad_out must be an array"),
+        (lambda: qkv.attention_jvp(X, X, X, X, X[0], tangent_key=1), "tangent_key must be an array"),
+        (lambda: qkv.merge_attention(X, X, X, None), "other_log_sum_exp must be an array"),
+        (lambda: qkv.set_threads("2"), "count must be a whole number"),
+        (lambda: qkv.select_target(None), "name must be a str"),
+        (lambda: qkv.Tokenizer(b"/nowhere"), "path must be a str, got bytes"),
+        (lambda: qkv.Translator(None), "NoneType"),
+        (lambda: qkv.Embedder(3), "int"),
+    ],
+)
+def test_arguments_of_another_type(call, says):
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "keywords, says",
+    [
+        ({"scale": float("nan")}, "scale must be finite"),
+        ({"scale": float("inf")}, "scale must be finite"),
+        ({"soft_cap": -1}, "soft_cap must be finite"),
+        ({"dropout": 2, "seed": 1}, "p must be 0"),
+        ({"dropout": 0.5, "seed": -1}, "seed must be a number from 0 to 2^64 - 1"),
+        ({"dropout": 0.5, "seed": 2**64}, "seed must be a number from 0 to 2^64 - 1"),
+        ({"threads": 2**70}, "at most 63 bits"),
+        ({"sinks": X}, "sinks must be [2]"),
+        ({"offsets_query": numpy.array([0, 3])}, "packed rows need offsets"),
+        ({"block_table": numpy.zeros((2, 2), "i4")}, "paged"),
+        ({"out": X[:1].copy()}, "out must be [2, 3, 4]"),
+        ({"out": X.astype("f8")}, "out has type f64"),
+        ({"out": frozen(X)}, "out is read-only"),
+        ({"out": X}, "out"),
+        ({"out": X[::-1]}, "out"),
+        ({"mask": qkv.boolean(numpy.ones((3, 4), bool))}, "mask"),
+        ({"mask": qkv.lengths(numpy.array([1, 2, 3]))}, "lengths"),
+        ({"bias": qkv.bias(X.astype("f8"))}, "bias"),
+        ({"want": (("top_keys", 0),)}, "top_keys needs a number from 1"),
+        ({"want": (("block_weights", (0, 1)),)}, "block_weights needs two numbers from 1"),
+        ({"score": "cosine"}, 'score must be one of "scaled_dot", "dot"'),
+    ],
+)
+def test_values_that_do_not_fit(keywords, says):
+    with pytest.raises(ValueError) as caught:
+        qkv.attention(X, X, X, **keywords)
+    assert says in str(caught.value)
+
+
+def test_shapes_types_and_strides_that_do_not_fit():
+    for query, key, says in [
+        (X, X[..., :3], "head_dim"),
+        (X, X.astype("f8"), "one type"),
+        (numpy.array(1, "f4"), X, "rank"),
+        (numpy.zeros((1,) * 16, "f4"), X, "rank"),
+        (numpy.zeros((1,) * 17, "f4"), X, "16"),
+        (X[..., ::-1], X, "stride -1"),
+        (numpy.zeros((2, 3, 8), "f4")[..., ::2], X, "stride 2"),
+        (numpy.frombuffer(bytes(97), "u1")[1:].view("f4").reshape(2, 3, 4), X, "query does not begin at a multiple"),
+    ]:
+        with pytest.raises(ValueError) as caught:
+            qkv.attention(query, key, X)
+        assert says in str(caught.value)
+
+
+def test_an_out_that_overlaps_keeps_what_it_holds():
+    whole = numpy.arange(4 * 3 * 4, dtype="f4").reshape(4, 3, 4)
+    before = whole.copy()
+    with pytest.raises(ValueError, match="out"):
+        qkv.attention(whole[:2], X, X, out=whole[1:3])
+    assert (whole == before).all()
+    assert (qkv.attention(whole[:2], X, X, out=whole[2:]) == 0).all() and (whole[:2] == before[:2]).all()
+
+
+def test_more_than_there_is_memory_for():
+    wide = numpy.broadcast_to(numpy.zeros((1, 1, 1), "f4"), (1, 1 << 40, 1))
+    one = X[:1, :, :1]
+    with pytest.raises(MemoryError):
+        qkv.attention(wide, one, one)
+    with pytest.raises(MemoryError):
+        qkv.attention(X, X, X, want=(("top_keys", 10**15),))
+    with pytest.raises(ValueError, match="too many elements"):
+        qkv.dropout_mask((1 << 40,) * 3, 0.5, seed=1)
+    assert (qkv.attention(X, X, X) == 0).all()
+
+
+def test_a_process_that_may_have_little_memory_goes_on(tmp_path):
+    code = """
+        import numpy, qkv, resource
+        x = numpy.ones((1, 4, 8), "f4")
+        qkv.attention(x, x, x, threads=1)
+        size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20), resource.RLIM_INFINITY))
+        wide = numpy.broadcast_to(x[:, :1], (1, 1 << 22, 8))
+        try:
+            qkv.attention(wide, x, x, threads=1)
+        except MemoryError:
+            assert (qkv.attention(x, x, x, threads=1) == 1).all()
+            print("goes on")
+    """
+    found = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert found.stdout == "goes on\n", found.stderr
+
+
+def test_files(tmp_path):
+    for kind in (qkv.Tokenizer, qkv.Translator, qkv.Embedder):
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            kind(tmp_path / "nowhere")
+    with pytest.raises(IsADirectoryError):
+        qkv.Tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(qkv.FormatError, match="tokenizer.json"):
+        qkv.Tokenizer(tmp_path / "tokenizer.json")
+    assert issubclass(qkv.FormatError, ValueError)
+    if os.geteuid() != 0:
+        (tmp_path / "tokenizer.json").chmod(0)
+        with pytest.raises(PermissionError):
+            qkv.Tokenizer(tmp_path / "tokenizer.json")
