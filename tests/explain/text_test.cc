@@ -8,6 +8,7 @@
 #include "explain/example.h"
 #include "qkv/error.h"
 #include "qkv/explain/explain.h"
+#include "qkv/threads.h"
 
 namespace qkv {
 namespace {
@@ -36,6 +37,7 @@ TEST(ExplainText, NamesTheEightStepsInOrder) {
 
 // Once a line and once a row of numbers: a user who has seen enough does not wait for the rest.
 TEST(ExplainText, AsksForAStop) {
+  set_threads(1);  // questions are counted by thread
   ExplainInput input = synthetic({.inputs = 50, .dim = 3});
   const auto asked = [](const auto& work) {
     const std::int64_t before = stop_checks();
@@ -55,6 +57,7 @@ TEST(ExplainText, AsksForAStop) {
   EXPECT_THROW(to_json(explanation), Stopped);
   input.stop = explanation.stop;
   EXPECT_THROW(explain(input), Stopped);
+  set_threads(0);
 }
 
 TEST(ExplainText, ShowsTheKnownNumbers) {
