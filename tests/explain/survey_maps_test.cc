@@ -16,6 +16,7 @@
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/report.h"
 #include "qkv/random.h"
+#include "sanitizers.h"
 
 namespace qkv {
 namespace {
@@ -322,6 +323,7 @@ TEST(SurveyMaps, RefusesWhatIsNotThere) {
             "explain: 2 kept heads with 2 rows take 21.2 MB, a report has room for 15.4 MB: 1 of them fit");
 }
 
+#ifndef QKV_SANITIZED  // sanitizers need memory of their own
 // 20 layers of 8 heads of 256 tokens are 10 million weights, 84 MB as f64. A layer's are 2 MB, one head's half of that
 // as f64, all maps 7 MB.
 TEST(SurveyMaps, TakeTheMemoryOfALayerAndTheMaps) {
@@ -330,6 +332,7 @@ TEST(SurveyMaps, TakeTheMemoryOfALayerAndTheMaps) {
       [&] { return survey_heads(input, {.maps = HeadMapsOptions{.keep = {{0, 0, 0}}, .bytes = 4'000'000}}); });
   EXPECT_LT(taken.peak, 24 * test::kMebibyte);
 }
+#endif
 
 }  // namespace
 }  // namespace qkv
