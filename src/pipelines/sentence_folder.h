@@ -11,7 +11,7 @@ namespace qkv {
 struct SentenceFolder {
   std::int64_t max_length = 0;  // tokens, special ones included; 0: not said
   Pooling pooling = Pooling::mean;
-  bool normalize = true;  // to length 1
+  bool normalize = false;  // to length 1
   std::string prompt{};   // put before each text
 };
 

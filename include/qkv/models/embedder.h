@@ -1,5 +1,6 @@
-// From texts to embeddings whose dot product says how alike the texts are: tokenizer, encoder, the mean over a text's
-// tokens (or its first one), and length 1. Reads the folders of sentence-transformers that consist of these steps.
+// From texts to embeddings whose cosine says how alike the texts are: tokenizer, encoder, the mean over a text's
+// tokens (or its first one), and length 1 where the folder says so. Reads the folders of sentence-transformers that
+// consist of these steps.
 // Source: Reimers, Gurevych, "Sentence-BERT" (2019).
 //
 //   Embedder embedder = Embedder::load("models/minilm");
@@ -35,7 +36,7 @@ class QKV_API Embedder {
  public:
   // `folder` holds what Bert::load reads, tokenizer.json, and perhaps modules.json with the files it names,
   // sentence_bert_config.json, tokenizer_config.json (its model_max_length) and config_sentence_transformers.json
-  // (its default prompt). Without them: mean, length 1, and as many tokens as the model has positions. FormatError for
+  // (its default prompt). Without them: mean, any length, and as many tokens as the model has positions. FormatError for
   // unsupported steps, and for paths that leave the folder.
   static Embedder load(const std::string& folder);
 

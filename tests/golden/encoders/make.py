@@ -2,7 +2,7 @@
 kind, and KIND.safetensors: a ragged batch (ids, offsets) and out, out_f64, the last hidden states [tokens, 12] in float32
 and in float64. Every sequence is computed alone, so that nothing is padded; tokens of the padding's id stand in it as others.
 distilbert/ is written in shards. roberta/ has a tokenizer.json, of the byte-level scheme of RoBERTa's, and embed.json the
-texts and their embeddings: the mean over tokens, of length 1.
+texts and their embeddings: the mean over tokens.
 """
 
 import json
@@ -72,7 +72,7 @@ def make_roberta():
     rows = []
     for text in TEXTS:
         mean = hidden(base, [torch.tensor(fast(text)["input_ids"])]).mean(0)
-        rows.append([round(x, 9) for x in torch.nn.functional.normalize(mean, dim=0).tolist()])
+        rows.append([round(x, 9) for x in mean.tolist()])
     content = {"texts": TEXTS, "ids": [fast(text)["input_ids"] for text in TEXTS], "embeddings": rows}
     (here / "embed.json").write_text(json.dumps(content, indent=0) + "\n", encoding="ascii")
 
