@@ -12,7 +12,7 @@ struct SentenceFolder {
   std::int64_t max_length = 0;  // tokens, special ones included; 0: not said
   Pooling pooling = Pooling::mean;
   bool normalize = false;  // to length 1
-  std::string prompt{};   // put before each text
+  std::string prompt{};    // put before each text
 };
 
 // modules.json, the pooling config that it names, sentence_bert_config.json, tokenizer_config.json (for

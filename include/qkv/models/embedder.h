@@ -36,8 +36,8 @@ class QKV_API Embedder {
  public:
   // `folder` holds what Bert::load reads, tokenizer.json, and perhaps modules.json with the files it names,
   // sentence_bert_config.json, tokenizer_config.json (its model_max_length) and config_sentence_transformers.json
-  // (its default prompt). Without them: mean, any length, and as many tokens as the model has positions. FormatError for
-  // unsupported steps, and for paths that leave the folder.
+  // (its default prompt). Without them: mean, any length, and as many tokens as the model has positions. FormatError
+  // for unsupported steps, and for paths that leave the folder.
   static Embedder load(const std::string& folder);
 
   // One row per text, the same bits for any other texts and any number of threads. What exceeds the maximum length of
