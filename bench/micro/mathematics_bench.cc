@@ -8,20 +8,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <vector>
 
 #include "core/mathematics.h"
+#include "processor_time.h"
 #include "qkv/random.h"
 
 namespace qkv::bench {
 namespace {
-
-double processor_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 template <class T, class Function>
 double seconds_of(const std::vector<T>& numbers, Function function) {

@@ -7,21 +7,15 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 
 #include "plain_sum.h"
+#include "processor_time.h"
 #include "qkv/attention.h"
 #include "qkv/random.h"
 #include "qkv/target.h"
 
 namespace qkv::bench {
 namespace {
-
-double processor_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 template <class Work>
 double seconds_of(Work work) {

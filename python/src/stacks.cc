@@ -73,18 +73,24 @@ struct Call : LayerCall {
   }
 };
 
-// Runs `plain`, or with save=True `training`, and gives what forward() gives.
-template <class Core, class SomeCall, class Plain, class Training, class Backward>
-nb::object run_layer(nb::handle self, const std::shared_ptr<SomeCall>& call, const Plain& plain,
-                     const Training& training, const Backward& backward) {
+// Gives what forward() of so many inputs gives.
+template <class Core, int kInputs, class SomeCall, class Backward>
+nb::object run_layer(nb::handle self, const std::shared_ptr<SomeCall>& call, const Backward& backward) {
   auto& core = core_of<Core>(self);
+  const auto forward = [&](auto&&... more) {
+    if constexpr (kInputs == 1) {
+      return core.forward(call->sequences(0), more...);
+    } else {
+      return core.forward(call->sequences(0), call->sequences(1), more...);
+    }
+  };
   const double operations =
       layer_operations(call->sequences(0), call->input(0).rank() > 0 ? call->input(0).size(-1) : 0);
   Tensor out;
   auto options = call->options;
   run_released(6 * operations, [&](const std::stop_token& stop) {
     options.stop = stop;
-    out = call->save ? training(core, *call, options) : plain(core, *call, options);
+    out = call->save ? forward(options, call->dropout, call->saved) : forward(options);
   });
   nb::object given = give_array(std::move(out), call->kind());
   if (!call->save) return given;
@@ -117,15 +123,8 @@ nb::object encode(nb::handle self, nb::handle x, const nb::kwargs& given) {
   keywords.read("bias", call->options.bias);
   keywords.read_offsets("offsets", call->offsets[0]);
   call->read(keywords);
-  return run_layer<Encoder>(
-      self, call,
-      [](const Encoder& core, const EncoderCall& c, const auto& options) {
-        return core.forward(c.sequences(0), options);
-      },
-      [](const Encoder& core, EncoderCall& c, const auto& options) {
-        return core.forward(c.sequences(0), options, c.dropout, c.saved);
-      },
-      [](Encoder& core, const EncoderCall& c, const auto& options, const TensorView& grad_out) {
+  return run_layer<Encoder, 1>(
+      self, call, [](Encoder& core, const EncoderCall& c, const auto& options, const TensorView& grad_out) {
         std::vector<Tensor> gradients;
         gradients.push_back(core.backward(c.sequences(0), options, c.dropout, c.saved, grad_out));
         return gradients;
@@ -143,15 +142,8 @@ nb::object decode(nb::handle self, nb::handle x, nb::handle memory, const nb::kw
   keywords.read_offsets("offsets", call->offsets[0]);
   keywords.read_offsets("memory_offsets", call->offsets[1]);
   call->read(keywords);
-  return run_layer<Decoder>(
-      self, call,
-      [](const Decoder& core, const DecoderCall& c, const auto& options) {
-        return core.forward(c.sequences(0), c.sequences(1), options);
-      },
-      [](const Decoder& core, DecoderCall& c, const auto& options) {
-        return core.forward(c.sequences(0), c.sequences(1), options, c.dropout, c.saved);
-      },
-      [](Decoder& core, const DecoderCall& c, const auto& options, const TensorView& grad_out) {
+  return run_layer<Decoder, 2>(
+      self, call, [](Decoder& core, const DecoderCall& c, const auto& options, const TensorView& grad_out) {
         std::vector<Tensor> gradients(2);
         gradients[1] = Tensor::zeros(c.input(1).shape(), c.input(1).dtype());
         gradients[0] =
@@ -173,15 +165,8 @@ nb::object transform(nb::handle self, nb::handle source, nb::handle target, cons
   keywords.read_offsets("source_offsets", call->offsets[0]);
   keywords.read_offsets("target_offsets", call->offsets[1]);
   call->read(keywords);
-  return run_layer<Transformer>(
-      self, call,
-      [](const Transformer& core, const TransformerCall& c, const auto& options) {
-        return core.forward(c.sequences(0), c.sequences(1), options);
-      },
-      [](const Transformer& core, TransformerCall& c, const auto& options) {
-        return core.forward(c.sequences(0), c.sequences(1), options, c.dropout, c.saved);
-      },
-      [](Transformer& core, const TransformerCall& c, const auto& options, const TensorView& grad_out) {
+  return run_layer<Transformer, 2>(
+      self, call, [](Transformer& core, const TransformerCall& c, const auto& options, const TensorView& grad_out) {
         TransformerGradients found =
             core.backward(c.sequences(0), c.sequences(1), options, c.dropout, c.saved, grad_out);
         std::vector<Tensor> gradients;
