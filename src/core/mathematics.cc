@@ -1,5 +1,5 @@
 // The methods are those of fdlibm (Sun, 1993) and of Arm's optimized routines
-// (2018): tables of 128 places and short polynomials, here without fused
+// (2018): tables of 128 entries and short polynomials, here without fused
 // operations, which are slow where a CPU has none and optional where a compiler
 // may choose. Sums of two doubles are the exact value of a rounded sum and what
 // it lost.
