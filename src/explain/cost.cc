@@ -7,14 +7,15 @@
 namespace qkv {
 inline namespace explaining {
 
-AttentionPlan plan_of(const HeadsCall& call, const Mask& mask) {
+AttentionPlan plan_of(const HeadsCall& call, const Mask& mask, const Bias& bias) {
   const auto without_elements = [&](std::int64_t rows, std::int64_t size) {
     return MutableTensorView(nullptr, call.dtype, {1, call.heads, rows, size});
   };
   static std::byte nowhere{};  // optional outputs are asked for by not being empty
   const MutableTensorView planes(&nowhere, call.dtype, {1, call.heads, call.queries, call.keys});
   return plan(without_elements(call.queries, call.head_dim), without_elements(call.keys, call.head_dim),
-              without_elements(call.keys, call.value_dim), {.mask = mask}, {.weights = planes, .logits = planes});
+              without_elements(call.keys, call.value_dim), {.mask = mask, .bias = bias},
+              {.weights = planes, .logits = planes});
 }
 
 std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const HeadIndex& layer, std::int64_t head_dim,
@@ -30,7 +31,7 @@ std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const H
                   .keys = std::ssize(attentions.sequences[site.keys].tokens),
                   .head_dim = head_dim,
                   .value_dim = value_dim},
-                 mask);
+                 mask, site.bias ? Bias::table(*site.bias) : Bias());
 }
 
 OrderedJson to_object(const AttentionPlan& plan) {

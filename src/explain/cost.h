@@ -18,7 +18,7 @@ struct HeadsCall {
 };
 
 // Of the call that also writes weights and logits, as an observer asks for.
-AttentionPlan plan_of(const HeadsCall& call, const Mask& mask);
+AttentionPlan plan_of(const HeadsCall& call, const Mask& mask, const Bias& bias = {});
 
 // Of a layer of a model; none: its scores are no dot products.
 std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const HeadIndex& layer, std::int64_t head_dim,

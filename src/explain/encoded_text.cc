@@ -83,7 +83,7 @@ EncodedText::EncodedText(const Bert& model, const Encoding& text, const BertOpti
                            .ids = text.ids,
                            .words = words,
                            .scope = ""};
-  attentions_ = encoder_attentions(config, std::move(tokens), std::move(left_out));
+  attentions_ = encoder_attentions(config, std::move(tokens), std::move(left_out), model.relative_bias());
 }
 
 Tensor EncodedText::forward(const LeftOut& more, Observer* observer) const {

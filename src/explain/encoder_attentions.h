@@ -7,16 +7,18 @@
 
 namespace qkv::inline explaining {
 
-// `config`: with layers, heads and model_dim. Errors as check_left_out().
+// `config`: with layers, heads and model_dim. `bias`: of every layer. Errors as check_left_out().
 template <class Config>
-Attentions encoder_attentions(const Config& config, AttentionSequence tokens, LeftOut left_out) {
+Attentions encoder_attentions(const Config& config, AttentionSequence tokens, LeftOut left_out,
+                              const std::optional<RelativeTable>& bias = {}) {
   Attentions attentions{.sequences = {std::move(tokens)},
                         .sites = {{.name = "attention",
                                    .before = "layers.",
                                    .after = ".",
                                    .layers = config.layers,
                                    .heads = config.heads,
-                                   .model_dim = config.model_dim}},
+                                   .model_dim = config.model_dim,
+                                   .bias = bias}},
                         .left_out = std::move(left_out)};
   check_left_out(attentions, attentions.left_out);
   return attentions;

@@ -61,12 +61,25 @@ Tensor log_sums(const Tensor& logits) {
   return sums;
 }
 
-double scaled_difference(const Tensor& logits, const Tensor& scores, double scale) {
+// [queries, keys]: what a head adds to the logits.
+Tensor bias_of(const RelativeTable& table, std::int64_t head, std::int64_t queries, std::int64_t keys) {
+  const Tensor values = convert(table.values().select(1, head), Dtype::f64);
+  Tensor bias = Tensor::zeros({queries, keys}, Dtype::f64);
+  for (std::int64_t i = 0; i < queries; ++i) {
+    for (std::int64_t j = 0; j < keys; ++j)
+      bias.data<double>()[i * keys + j] = values.data<double>()[table.bucket(i, j)];
+  }
+  return bias;
+}
+
+// Of the logits from scale * scores + bias.
+double difference_of_logits(const HeadTrace& trace) {
   double largest = 0;
-  for (std::int64_t i = 0; i < scores.element_count(); ++i) {
-    const double logit = logits.data<double>()[i];
+  for (std::int64_t i = 0; i < trace.scores.element_count(); ++i) {
+    const double logit = trace.logits.data<double>()[i];
     if (logit == -HUGE_VAL) continue;  // hidden
-    largest = larger(largest, std::abs(logit - scale * scores.data<double>()[i]));
+    const double bias = trace.bias.element_count() == 0 ? 0 : trace.bias.data<double>()[i];
+    largest = larger(largest, std::abs(logit - trace.scale * trace.scores.data<double>()[i] - bias));
   }
   return largest;
 }
@@ -90,7 +103,7 @@ void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
   trace.log_sum_exp = log_sums(trace.logits);
   trace.summary = summarize_head(trace.weights, special);
   trace.target = selected_target();
-  trace.logits_difference = scaled_difference(trace.logits, trace.scores, trace.scale);
+  trace.logits_difference = difference_of_logits(trace);
   trace.output_difference = largest_difference(trace.output, product(trace.weights, trace.value));
 }
 
@@ -125,6 +138,7 @@ HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
       if (name == wanted) *tensor = part_of(value, index.head);
     }
   });
+  if (site.bias) trace.bias = bias_of(*site.bias, index.head, trace.query.size(0), trace.key.size(0));
   trace.value_norms = value_norms(trace.weights, trace.value_lengths);
   trace.cost = plan_of_layer(attentions, index, trace.query.size(1), trace.value.size(1));
   complete(trace, keys.special);

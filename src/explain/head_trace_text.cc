@@ -108,27 +108,29 @@ Section query_step(const HeadTrace& trace, const Names& names, std::int64_t toke
 Section weights_step(const HeadTrace& trace, const Names& names, std::int64_t token, const Shown& shown) {
   const std::int64_t count = trace.key.size(0), head_dim = trace.key.size(1);
   Block formulas, block;
-  const bool additive = trace.score == Score::Kind::additive;
+  const bool additive = trace.score == Score::Kind::additive, biased = trace.bias.element_count() > 0;
   formulas.lines = {
       plain(fmt::format("score = {}: {} with each row of {} -> {}", additive ? "v . tanh(query + key)" : "query . key",
                         to_string(Dims{head_dim}), to_string(trace.key.shape()), to_string(Dims{count}))),
       trace.score == Score::Kind::scaled_dot
-          ? plain(fmt::format("logit = score x {} (1/sqrt({})): {}", number_text(trace.scale), head_dim,
-                              to_string(Dims{count})))
+          ? plain(fmt::format("logit = score x {} (1/sqrt({})){}: {}", number_text(trace.scale), head_dim,
+                              biased ? " + bias of the key's relative position" : "", to_string(Dims{count})))
           : plain("logit = score"),
       plain(fmt::format("weight = softmax of the logits, e^logit / (sum of all e^logit): {}, which sum to 1",
                         to_string(Dims{count}))),
       plain("value norm = weight x length of the value as it leaves the output projection (Kobayashi 2020)")};
-  block.lines.push_back({{fmt::format("{:<{}}", "key", characters(names.keys.column(0))), Role::key},
-                         {fmt::format("{:>12}{:>12}", "score", "logit"), Role::score},
-                         {fmt::format("{:>12}", "weight"), Role::weight},
-                         {fmt::format("{:>12}", "value norm"), Role::value}});
+  block.lines.push_back(
+      {{fmt::format("{:<{}}", "key", characters(names.keys.column(0))), Role::key},
+       {fmt::format("{:>12}{:>{}}{:>12}", "score", biased ? "bias" : "", biased ? 12 : 0, "logit"), Role::score},
+       {fmt::format("{:>12}", "weight"), Role::weight},
+       {fmt::format("{:>12}", "value norm"), Role::value}});
   const std::vector<std::int64_t> keys = keys_by_weight(trace.weights, token);
   for (std::size_t n = 0; n < std::min(keys.size(), shown.rows); ++n) {
     const std::int64_t key = keys[n];
     block.lines.push_back(
         {{names.keys.column(key), Role::key},
-         {fmt::format("{:>12}{:>12}", fixed_text(element(trace.scores, token, key), 5),
+         {fmt::format("{:>12}{:>{}}{:>12}", fixed_text(element(trace.scores, token, key), 5),
+                      biased ? fixed_text(element(trace.bias, token, key), 5) : "", biased ? 12 : 0,
                       fixed_text(element(trace.logits, token, key), 5)),
           Role::score},
          {fmt::format("{:>12}", fixed_text(element(trace.weights, token, key), 5)), Role::weight},
@@ -180,9 +182,10 @@ Section about_origin(const HeadTrace& trace) {
                         "(f32, target {}); only the scores before the scale are computed for show, in f64, "
                         "from its queries and keys.",
                         trace.target)),
-      plain(fmt::format("Largest differences over all tokens: logits from scale x scores {}, outputs from "
+      plain(fmt::format("Largest differences over all tokens: logits from scale x scores{} {}, outputs from "
                         "weights x values in f64 {}.",
-                        number_text(trace.logits_difference), number_text(trace.output_difference)))};
+                        trace.bias.element_count() > 0 ? " + bias" : "", number_text(trace.logits_difference),
+                        number_text(trace.output_difference)))};
   return {0, "Where the numbers come from", {block}};
 }
 

@@ -183,6 +183,7 @@ std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
     object[name] = json_numbers(*tensor, Dtype::f32);
   }
   object["scores"] = json_numbers(trace.scores);
+  if (trace.bias.element_count() > 0) object["bias"] = json_numbers(trace.bias, Dtype::f32);
   object["logits"] = json_numbers(trace.logits, Dtype::f32);
   object["log_sum_exp"] = json_numbers(trace.log_sum_exp);
   object["weights"] = json_numbers(trace.weights, Dtype::f32);

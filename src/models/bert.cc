@@ -17,6 +17,12 @@ StackConfig stack_config(const BertConfig& config) {
           .final_norm = false};
 }
 
+// None without rows.
+std::optional<Embedding> table_of(std::int64_t rows, std::int64_t dim, Weights& weights, const std::string& scope) {
+  if (rows == 0) return std::nullopt;
+  return Embedding({.count = rows, .dim = dim}, weights, scope);
+}
+
 // The row of each token in the table of positions.
 std::vector<std::int32_t> positions_of(const TokenBatch& tokens, const BertConfig& config) {
   const std::size_t count = tokens.ids.size();
@@ -62,11 +68,9 @@ Bert::Bert(const BertConfig& config, Weights& weights)
     : config_(config),
       word_({.count = config.vocab, .dim = config.model_dim}, weights, "embeddings.word."),
       position_({.count = config.position_rows(), .dim = config.model_dim}, weights, "embeddings.position."),
-      type_(config.types == 0 ? std::nullopt
-                              : std::optional<Embedding>(
-                                    std::in_place, EmbeddingConfig{.count = config.types, .dim = config.model_dim},
-                                    weights, "embeddings.type.")),
+      type_(table_of(config.types, config.model_dim, weights, "embeddings.type.")),
       norm_({.dim = config.model_dim, .epsilon = config.epsilon}, weights, "embeddings.norm."),
+      relative_(table_of(config.relative_buckets, config.heads, weights, "relative_bias.")),
       encoder_(stack_config(config), weights) {}
 
 Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Observer* observer) const {
@@ -82,8 +86,15 @@ Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Obser
   x = norm_.forward(x, {}, options.threads);
   receive("embedding_norm", x);
   receive("embeddings", x);
-  return encoder_.run({{x, tokens.offsets}, {.threads = options.threads, .stop = options.stop}}, observer,
-                      {.self = options.masks});
+  const std::optional<RelativeTable> relative = relative_bias();
+  const MultiHeadAttentionOptions attention{
+      .bias = relative ? Bias::table(*relative) : Bias(), .threads = options.threads, .stop = options.stop};
+  return encoder_.run({{x, tokens.offsets}, attention}, observer, {.self = options.masks});
+}
+
+std::optional<RelativeTable> Bert::relative_bias() const {
+  if (!relative_) return std::nullopt;
+  return RelativeTable::t5(relative_->weight().value);
 }
 
 void Bert::visit(const ParameterVisitor& visitor) const {
@@ -91,6 +102,7 @@ void Bert::visit(const ParameterVisitor& visitor) const {
   position_.visit(visitor, "embeddings.position.");
   if (type_) type_->visit(visitor, "embeddings.type.");
   norm_.visit(visitor, "embeddings.norm.");
+  if (relative_) relative_->visit(visitor, "relative_bias.");
   encoder_.visit(visitor);
 }
 
@@ -99,6 +111,7 @@ void Bert::update(const ParameterUpdater& updater) {
   position_.update(updater, "embeddings.position.");
   if (type_) type_->update(updater, "embeddings.type.");
   norm_.update(updater, "embeddings.norm.");
+  if (relative_) relative_->update(updater, "relative_bias.");
   encoder_.update(updater);
 }
 

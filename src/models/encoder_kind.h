@@ -17,10 +17,21 @@ struct EncoderKind {
   std::span<const std::string_view> passed_over;               // beginnings of the names of what no forward pass needs
 };
 
-extern const EncoderKind kBert, kRoberta, kDistilBert;
+extern const EncoderKind kBert, kRoberta, kDistilBert, kMpnet;
 
 // Of BERT, whose keys and names are RoBERTa's too.
 BertConfig read_bert(const ModelConfig& config);
+BertConfig read_sizes(const ModelConfig& config);  // all but the types
 void name_bert(const BertConfig& config, TensorNames& names);
+
+// What the parts of a layer's attention are called in "encoder.layer.N.".
+struct AttentionNames {
+  const char *query, *key, *value, *out, *norm;
+};
+// All but the embeddings of types.
+void name_bert(const BertConfig& config, const AttentionNames& attention, TensorNames& names);
+
+// RoBERTa's positions: the first is the row after that of `padding`, which is called `name`.
+void begin_positions_after(std::int32_t padding, std::string_view name, const ModelConfig& json, BertConfig& config);
 
 }  // namespace qkv::inline models

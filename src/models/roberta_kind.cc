@@ -10,18 +10,22 @@ constexpr std::string_view kPassedOver[] = {"embeddings.position_ids", "pooler."
 
 BertConfig read_roberta(const ModelConfig& json) {
   BertConfig config = read_bert(json);
-  config.padding = json.token("pad_token_id", config.vocab);
-  const std::int64_t rows = config.positions;
-  config.positions = rows - config.padding - 1;
-  if (config.positions < 1) {
-    json["max_position_embeddings"].refuse(
-        fmt::format("is {}, must be above pad_token_id + 1, {}: positions begin there", rows, config.padding + 1));
-  }
+  begin_positions_after(json.token("pad_token_id", config.vocab), "pad_token_id", json, config);
   return config;
 }
 
 }  // namespace
 
 const EncoderKind kRoberta{.read = read_roberta, .name = name_bert, .prefix = "roberta.", .passed_over = kPassedOver};
+
+void begin_positions_after(std::int32_t padding, std::string_view name, const ModelConfig& json, BertConfig& config) {
+  const std::int64_t rows = config.positions;
+  config.padding = padding;
+  config.positions = rows - padding - 1;
+  if (config.positions < 1) {
+    json["max_position_embeddings"].refuse(
+        fmt::format("is {}, must be above {} + 1, {}: positions begin there", rows, name, padding + 1));
+  }
+}
 
 }  // namespace qkv::inline models

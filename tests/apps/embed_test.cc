@@ -65,10 +65,10 @@ TEST(Embed, SaysWhatItCutsOff) {
 
 // The numbers are those of pipelines/embedder_test.cc and models/encoder_kinds_test.cc.
 TEST(Embed, OpensOtherKindsOfEncoders) {
-  const std::string roberta = QKV_TEST_DATA "/golden/encoders/roberta";
+  const std::string folder = QKV_TEST_DATA "/golden/encoders/";
   const TinyBert distilbert("encoders/distilbert");  // in several files
   std::ofstream(distilbert / "in") << "a b\n";
-  for (const std::string& model : {roberta, distilbert / ""}) {
+  for (const std::string& model : {folder + "roberta", folder + "mpnet", distilbert / ""}) {
     const Outcome outcome = run_program({"embed", "--model", model}, {.input = distilbert / "in"});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), ' '), 11) << outcome.out;

@@ -38,6 +38,22 @@ TEST(ExplainModel, ShowsOtherKindsOfEncoders) {
   EXPECT_TRUE(holds(roberta.out, "0 <s>, 1 cat, 2  <mask>, 3 </s>\n")) << roberta.out;
 }
 
+TEST(ExplainModel, ShowsTheBiasOfPositions) {
+  const std::vector<std::string> arguments = {
+      "explain", "--model", QKV_TEST_DATA "/golden/encoders/mpnet", "--text", "the cat", "--layer", "1", "--head", "2",
+      "--token", "cat"};
+  const Outcome one = run_program(arguments);
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_TRUE(holds(one.out, " + bias of the key's relative position: [4]\n")) << one.out;
+  EXPECT_TRUE(holds(one.out, "       score        bias       logit      weight  value norm\n")) << one.out;
+  EXPECT_TRUE(holds(one.out, "logits from scale x scores + bias ")) << one.out;
+  for (const char* table : {"roberta", "distilbert"}) {
+    EXPECT_FALSE(
+        holds(explain(TinyBert("encoders/" + std::string(table)), {"--layer", "0", "--head", "0", "--token", "a"}).out,
+              "bias"));
+  }
+}
+
 TEST(ExplainModel, WritesJson) {
   const TinyBert model;
   EXPECT_EQ(Json::parse(explain(model, {"--json"}).out).at("attentions").at(0).at("all").size(), 6u);

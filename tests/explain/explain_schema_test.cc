@@ -5,6 +5,7 @@
 #include "explain/example.h"
 #include "explain/json_schema.h"
 #include "io/files_for_test.h"
+#include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
 #include "qkv/explain/token_measures.h"
@@ -47,6 +48,10 @@ TEST(ExplainSchema, HoldsForHeads) {
   const HeadTrace trace = trace_head(text, {.layer = 0, .head = 1, .site = 1});
   expect_valid(to_json(trace), "head");
   expect_valid(to_json(trace, 1), "head");
+  const Bert mpnet = Bert::load(QKV_TEST_DATA "/golden/encoders/mpnet");
+  const Encoding tokens{
+      .ids = {0, 7, 2}, .tokens = {"<s>", "d", "</s>"}, .type_ids = {0, 0, 0}, .offsets = {}, .special = {1, 0, 1}};
+  expect_valid(to_json(trace_head(EncodedText(mpnet, tokens), {})), "head");
 }
 
 TEST(ExplainSchema, HoldsForTokens) {

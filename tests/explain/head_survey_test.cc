@@ -1,6 +1,7 @@
 // What heads attend to: the figures by hand, one head against softmax and sums of its own, text, JSON and refusals.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "explain/head_trace.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
+#include "qkv/files.h"
 #include "qkv/target.h"
 #include "text/tokenizer_files.h"
 
@@ -182,6 +184,32 @@ TEST(ModelHeads, OneHeadIsConsistent) {
     }
   }
   EXPECT_EQ(first_queries.size(), 6u);  // no head passes for another
+}
+
+// Of MPNet. Nearer than 8 a distance is its own bucket, 16 more for a key after the query.
+TEST(ModelHeads, LogitsHaveTheBiasOfTheirPositions) {
+  const std::string folder = QKV_TEST_DATA "/golden/encoders/mpnet";
+  const Bert model = Bert::load(folder);
+  const Tensor table =
+      read_safetensors(folder + "/model.safetensors").tensors.at("mpnet.encoder.relative_attention_bias.weight");
+  const EncodedText encoded(model, small_text());
+  for (const HeadIndex& index : {HeadIndex{0, 1}, HeadIndex{1, 2}}) {
+    const HeadTrace trace = trace_head(encoded, index);
+    for (std::int64_t i = 0; i < 5; ++i) {
+      for (std::int64_t j = 0; j < 5; ++j) {
+        const std::int64_t bucket = j > i ? 16 + j - i : i - j;
+        EXPECT_EQ(trace.bias.view().at<double>({i, j}), table.view().at<float>({bucket, index.head}));
+        EXPECT_NEAR(trace.logits.view().at<double>({i, j}),
+                    trace.scale * trace.scores.view().at<double>({i, j}) + trace.bias.view().at<double>({i, j}), 1e-4);
+      }
+    }
+    EXPECT_LT(trace.logits_difference, 1e-4);
+    const Json json = Json::parse(to_json(trace, std::nullopt));
+    EXPECT_EQ(json.at("bias").at(1).at(3).get<float>(), table.view().at<float>({18, index.head}));
+    const auto is_table = [](const std::string& remark) { return remark.starts_with("a table of relative positions"); };
+    EXPECT_TRUE(std::ranges::any_of(trace.cost->remarks, is_table));
+  }
+  EXPECT_EQ(trace_head(EncodedText(tiny(), small_text()), {0, 0}).bias.element_count(), 0);
 }
 
 TEST(ModelHeads, FindsTokensByTextThenByNumber) {

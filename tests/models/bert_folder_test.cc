@@ -78,8 +78,8 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
        "\"quick_gelu\"",
        set("hidden_act", "quick_gelu")},
       {"config.json: hidden_act must be a string, is null", set("hidden_act", nullptr)},
-      {"config.json: model_type is \"gpt2\"; the supported encoders are \"bert\", \"roberta\", \"xlm-roberta\" and "
-       "\"distilbert\"",
+      {"config.json: model_type is \"gpt2\"; the supported encoders are \"bert\", \"roberta\", \"xlm-roberta\", "
+       "\"distilbert\" and \"mpnet\"",
        set("model_type", "gpt2")},
       {"config.json: model_type must be a string, is number", set("model_type", 1)},
       {"config.json: position_embedding_type must be \"absolute\" for this model",

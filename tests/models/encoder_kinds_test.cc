@@ -49,7 +49,7 @@ struct Changed : test::TemporaryFolder {
 QKV_ON_EACH_TARGET(EncoderKinds);
 
 TEST_P(EncoderKinds, AgreeWithTransformers) {
-  for (const std::string kind : {"roberta", "distilbert"}) {
+  for (const std::string kind : {"roberta", "distilbert", "mpnet"}) {
     const auto golden = read_safetensors(golden_path(kind + ".safetensors")).tensors;
     const Tensor out = Bert::load(golden_path(kind)).forward(batch_of(golden));
     const TensorView exact = golden.at("out_f64");
@@ -86,6 +86,25 @@ TEST(EncoderKind, RobertaHasPositionsAboveItsPadding) {
   EXPECT_EQ(changed.refusal(), "config.json: is_decoder must be false for this model");
 }
 
+// The id of its padding is 1 whatever config.json says, as in transformers.
+TEST(EncoderKind, MpnetHasPositionsAboveOne) {
+  Changed changed("mpnet");
+  const Bert model = changed.load();
+  EXPECT_EQ(model.config().positions, 200);  // 202 rows
+  const TokenBatch text = one_text({0, 7, 1, 9, 2});
+  changed.config["pad_token_id"] = 0;
+  changed.config.erase("relative_attention_num_buckets");  // transformers' default
+  EXPECT_TRUE(testing::same_bits(changed.load().forward(text), model.forward(text)));
+  changed.config["max_position_embeddings"] = 2;
+  EXPECT_EQ(changed.refusal(),
+            "config.json: max_position_embeddings is 2, must be above the padding's id + 1, 2: positions begin there");
+  changed.config["max_position_embeddings"] = 202;
+  changed.config["num_attention_heads"] = 6;
+  EXPECT_EQ(
+      changed.refusal(),
+      "model.safetensors: tensor \"mpnet.encoder.relative_attention_bias.weight\" is [32, 3]; it must be [32, 6]");
+}
+
 TEST(EncoderKind, DistilBertHasNoTypes) {
   const Bert model = Bert::load(golden_path("distilbert"));
   EXPECT_TRUE(testing::same_bits(model.forward(one_text({3, 4, 5})), model.forward(one_text({3, 4, 5}, 7))));
@@ -94,7 +113,7 @@ TEST(EncoderKind, DistilBertHasNoTypes) {
   EXPECT_EQ(changed.refusal(), "config.json: n_heads is 5, must divide dim, 12");
   changed.config["n_heads"] = 3;
   changed.config["model_type"] = "bert";
-  EXPECT_EQ(changed.refusal(), "config.json: type_vocab_size is missing");
+  EXPECT_EQ(changed.refusal(), "config.json: hidden_size is missing");
 }
 
 }  // namespace

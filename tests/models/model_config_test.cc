@@ -44,6 +44,25 @@ const json kRoberta = with(kBert, {{"architectures", {"RobertaForMaskedLM"}},
                                    {"pad_token_id", 1},
                                    {"type_vocab_size", 1},
                                    {"vocab_size", 50265}});
+const json kMpnet = {{"_name_or_path", "microsoft/mpnet-base"},
+                     {"architectures", {"MPNetForMaskedLM"}},
+                     {"attention_probs_dropout_prob", 0.1},
+                     {"bos_token_id", 0},
+                     {"eos_token_id", 2},
+                     {"hidden_act", "gelu"},
+                     {"hidden_dropout_prob", 0.1},
+                     {"hidden_size", 768},
+                     {"initializer_range", 0.02},
+                     {"intermediate_size", 3072},
+                     {"layer_norm_eps", 1e-5},
+                     {"max_position_embeddings", 514},
+                     {"model_type", "mpnet"},
+                     {"num_attention_heads", 12},
+                     {"num_hidden_layers", 12},
+                     {"pad_token_id", 1},
+                     {"relative_attention_num_buckets", 32},
+                     {"transformers_version", "4.8.2"},
+                     {"vocab_size", 30527}};
 const json kXlmRoberta = with(kRoberta, {{"model_type", "xlm-roberta"}, {"output_past", true}, {"vocab_size", 250002}});
 const json kDistilBert = {{"activation", "gelu"},
                           {"architectures", {"DistilBertForMaskedLM"}},
@@ -179,6 +198,7 @@ TEST(ModelConfig, WellKnownModelsThatOpen) {
       {"distilbert-base-uncased", kDistilBert, "Bert: 6 layers of 768, 512 positions, 0 types, gelu"},
       {"distilbert-base-multilingual-cased", with(kDistilBert, {{"output_past", true}, {"vocab_size", 119547}}),
        "Bert: 6 layers of 768, 512 positions, 0 types, gelu"},
+      {"all-mpnet-base-v2", kMpnet, "Bert: 12 layers of 768, 512 positions, 0 types, gelu"},
       {"opus-mt-en-de", kOpusMt, "Marian: 6 and 6 layers of 512, 512 positions, swish, post norms"},
       {"opus-mt-tc-big-en-fi",
        with(kOpusMt, {{"activation_function", "relu"},
@@ -198,7 +218,7 @@ TEST(ModelConfig, WellKnownModelsThatOpen) {
 
 TEST(ModelConfig, WellKnownModelsThatAreRefused) {
   const std::string no_encoder =
-      "; the supported encoders are \"bert\", \"roberta\", \"xlm-roberta\" and \"distilbert\"";
+      "; the supported encoders are \"bert\", \"roberta\", \"xlm-roberta\", \"distilbert\" and \"mpnet\"";
   const std::string no_pair = "; the supported encoder-decoders are \"marian\", \"bart\", \"mbart\" and \"qkv\"";
   const auto of_type = [](const char* type) { return json{{"model_type", type}}; };
   const auto pair_of_type = [](const char* type) { return json{{"model_type", type}, {"is_encoder_decoder", true}}; };
@@ -207,7 +227,6 @@ TEST(ModelConfig, WellKnownModelsThatAreRefused) {
       {"Llama-3.2-1B", of_type("llama"), "model_type is \"llama\"" + no_encoder},
       {"electra-small-discriminator", of_type("electra"), "model_type is \"electra\"" + no_encoder},
       {"albert-base-v2", of_type("albert"), "model_type is \"albert\"" + no_encoder},
-      {"all-mpnet-base-v2", of_type("mpnet"), "model_type is \"mpnet\"" + no_encoder},
       {"deberta-v3-base", of_type("deberta-v2"), "model_type is \"deberta-v2\"" + no_encoder},
       {"ModernBERT-base", of_type("modernbert"), "model_type is \"modernbert\"" + no_encoder},
       {"t5-small", pair_of_type("t5"), "model_type is \"t5\"" + no_pair},
@@ -225,6 +244,8 @@ TEST(ModelConfig, WellKnownModelsThatAreRefused) {
       {"a DistilBERT with another GELU", with(kDistilBert, {{"activation", "quick_gelu"}}),
        "activation must be \"relu\", \"gelu\", \"gelu_new\", \"gelu_pytorch_tanh\", \"swish\" or \"silu\", is "
        "\"quick_gelu\""},
+      {"an MPNet with more buckets", with(kMpnet, {{"relative_attention_num_buckets", 64}}),
+       "relative_attention_num_buckets must be 32 for this model"},
       {"a BART with two tables", with(kBart, {{"share_encoder_decoder_embeddings", false}}),
        "share_encoder_decoder_embeddings must be true for this model"},
       {"a BART of pre-norm layers", with(kBart, {{"normalize_before", true}}),

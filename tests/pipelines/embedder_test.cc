@@ -80,12 +80,14 @@ TEST_F(MiniLm, SlowAgreesWithTransformersOnManyTexts) {
   expect_parity(Embedder::load(minilm_folder()), nlohmann::json::parse(slurp(texts)), expected);
 }
 
-// From the text to the embedding: byte-level pairs, <s> and </s>, a mask that takes the space before it, padding as a
-// word.
-TEST(Embedder, RobertaAgreesWithTransformers) {
-  const std::string folder = QKV_TEST_DATA "/golden/encoders/";
-  const auto expected = nlohmann::json::parse(slurp(folder + "embed.json"));
-  const Embedder embedder = Embedder::load(folder + "roberta");
+class EmbedderKinds : public ::testing::TestWithParam<const char*> {};
+
+// From the text to the embedding: byte-level pairs or word pieces, <s> and </s>, a mask that takes the space before it,
+// padding as a word.
+TEST_P(EmbedderKinds, AgreeWithTransformers) {
+  const std::string folder = QKV_TEST_DATA "/golden/encoders/" + std::string(GetParam());
+  const auto expected = nlohmann::json::parse(slurp(folder + "_embed.json"));
+  const Embedder embedder = Embedder::load(folder);
   const std::vector<std::string> texts = expected.at("texts");
   const Tensor embeddings = embedder.embed(texts);
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -96,6 +98,9 @@ TEST(Embedder, RobertaAgreesWithTransformers) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, EmbedderKinds, ::testing::Values("roberta", "mpnet"),
+                         [](const auto& kind) { return std::string(kind.param); });
 
 // The tiny model with a tokenizer of one-letter words and what is put beside it.
 struct Folder : test::TemporaryFolder {

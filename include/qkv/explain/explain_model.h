@@ -113,6 +113,7 @@ struct HeadTrace {
   Tensor v;       // additive: [head_dim]
   Tensor scores;  // [tokens, keys], in f64: query . key, or v . tanh(query + key)
   double scale = 1;
+  Tensor bias;             // [tokens, keys], in f64, what is added to scale * scores; no elements: nothing is
   Tensor logits, weights;  // [tokens, keys]; a hidden key has logit -infinity
   Tensor log_sum_exp;      // [tokens], in f64, of the logits
   std::string attention;   // the name of the site
@@ -122,7 +123,7 @@ struct HeadTrace {
   Tensor value_norms;      // [tokens, keys]: weight times length of the value
   HeadSummary summary;
   std::string target;                   // the CPU target that ran
-  double logits_difference = 0;         // the largest between logits and scale * scores
+  double logits_difference = 0;         // the largest between logits and scale * scores + bias
   double output_difference = 0;         // the largest between output and weights x value in f64
   std::optional<AttentionPlan> cost{};  // of the call of its layer; none: as in HeadSurvey
 };

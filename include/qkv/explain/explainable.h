@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "qkv/api.h"
+#include "qkv/attention/relative_table.h"
 #include "qkv/attention/score.h"
 #include "qkv/observer.h"
 
@@ -43,9 +44,10 @@ struct AttentionSite {
   std::int64_t heads = 0;      // of a layer
   std::int64_t model_dim = 0;  // the size of a layer's inputs
   Score::Kind score = Score::Kind::scaled_dot;
-  bool causal = false;      // keys after a query are hidden
-  std::size_t queries = 0;  // the sequence that attends, by its number
-  std::size_t keys = 0;     // the one that is attended to
+  bool causal = false;                  // keys after a query are hidden
+  std::optional<RelativeTable> bias{};  // added to the logits of every layer, a column for each head; borrowed
+  std::size_t queries = 0;              // the sequence that attends, by its number
+  std::size_t keys = 0;                 // the one that is attended to
 
   // The observer receives this + query, key, value, logits, weights and heads, [tokens, heads, size]; before them
   // out_weight, where the heads' outputs are projected (multi_head_attention.h); of an additive score also v [size],

@@ -1,6 +1,7 @@
 // BERT: embeddings of words, positions and types, and post-norm encoder layers. Reads the Hugging Face folder of any
-// model of this family, and of RoBERTa, XLM-RoBERTa and DistilBERT, which are the same with other positions or without
-// types. Source: Devlin et al., "BERT: Pre-training of deep bidirectional Transformers" (2018).
+// model of this family, and of RoBERTa, XLM-RoBERTa, DistilBERT and MPNet, which are the same with other positions,
+// without types or with a bias by relative position. Source: Devlin et al., "BERT: Pre-training of deep bidirectional
+// Transformers" (2018).
 //
 //   Bert model = Bert::load("models/minilm");
 //   Tensor hidden = model.forward(tokens);   // [tokens, model_dim], one row per token of the ragged batch
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "qkv/api.h"
+#include "qkv/attention/relative_table.h"
 #include "qkv/layers/embedding.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/parameter.h"
@@ -35,6 +37,9 @@ struct BertConfig {
   // RoBERTa: tokens with this id have the row of this number in the table of positions, all others those above, counted
   // without them. -1: every position counts, from row 0.
   std::int32_t padding = -1;
+  // MPNet: what is added to the logits of every layer is a table of so many of T5's buckets, to a distance of 128
+  // (relative_table.h). 0: nothing is.
+  std::int64_t relative_buckets = 0;
 
   std::int64_t position_rows() const { return positions + padding + 1; }
 };
@@ -57,10 +62,10 @@ struct BertOptions {
 // Safe for concurrent forward(); only update() modifies it.
 class QKV_API Bert {
  public:
-  // `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta" or "distilbert", and
-  // model.safetensors, whose names may begin with "bert." (or the like), or the files that its index names; the pooler,
-  // the heads of pre-training and position_ids are ignored. FormatError, naming the file and what is wrong, for
-  // anything else that is missing, superfluous, of another shape or not supported.
+  // `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert" or
+  // "mpnet", and model.safetensors, whose names may begin with "bert." (or the like), or the files that its index
+  // names; the pooler, the heads of pre-training and position_ids are ignored. FormatError, naming the file and what is
+  // wrong, for anything else that is missing, superfluous, of another shape or not supported.
   static Bert load(const std::string& folder);
   // What its config.json says.
   static BertConfig read_config(const std::string& folder);
@@ -68,8 +73,8 @@ class QKV_API Bert {
   // refused before load() fills the memory.
   static BertConfig check(const std::string& folder);
 
-  // Takes embeddings.{word,position}.weight, embeddings.type.weight if there are types, embeddings.norm.* and
-  // layers.N.* (transformer_layer.h).
+  // Takes embeddings.{word,position}.weight, embeddings.type.weight if there are types, embeddings.norm.*,
+  // relative_bias.weight [relative_buckets, heads] if there are buckets, and layers.N.* (transformer_layer.h).
   Bert(const BertConfig& config, Weights& weights);
 
   // The last hidden states. std::invalid_argument if an id or a type is not in its table, or a sequence is too long.
@@ -78,6 +83,8 @@ class QKV_API Bert {
   Tensor forward(const TokenBatch& tokens, const BertOptions& options = {}, Observer* observer = nullptr) const;
 
   const BertConfig& config() const { return config_; }
+  // What is added to the logits of every layer; borrows the model.
+  std::optional<RelativeTable> relative_bias() const;
   void visit(const ParameterVisitor& visitor) const;
   void update(const ParameterUpdater& updater);
 
@@ -86,6 +93,7 @@ class QKV_API Bert {
   Embedding word_, position_;
   std::optional<Embedding> type_;
   LayerNorm norm_;
+  std::optional<Embedding> relative_;  // a row of heads for each bucket
   Encoder encoder_;
 };
 

@@ -1,8 +1,9 @@
 """Makes what transformers 5 on torch 2.15 says about encoders that open as a BERT: a folder with random weights for each
 kind, and KIND.safetensors: a ragged batch (ids, offsets) and out, out_f64, the last hidden states [tokens, 12] in float32
 and in float64. Every sequence is computed alone, so that nothing is padded; tokens of the padding's id stand in it as others.
-distilbert/ is written in shards. roberta/ has a tokenizer.json, of the byte-level scheme of RoBERTa's, and embed.json the
-texts and their embeddings: the mean over tokens.
+distilbert/ is written in shards. roberta/ has a tokenizer.json, of the byte-level scheme of RoBERTa's, mpnet/ one of
+MPNet's word pieces, and roberta_embed.json and mpnet_embed.json have the texts, their ids and their embeddings: the mean
+over tokens.
 """
 
 import json
@@ -11,8 +12,8 @@ import pathlib
 import torch
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import (DistilBertConfig, DistilBertForMaskedLM, PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM,
-                          RobertaModel)
+from transformers import (DistilBertConfig, DistilBertForMaskedLM, MPNetConfig, MPNetForMaskedLM, MPNetModel, MPNetTokenizer,
+                          PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM, RobertaModel)
 
 here = pathlib.Path(__file__).parent
 assert torch.__version__.startswith("2.15"), torch.__version__
@@ -33,15 +34,14 @@ def hidden(model, sequences):
     return torch.cat([model(input_ids=ids[None]).last_hidden_state[0] for ids in sequences]).clone()
 
 
-def write(kind, model, base, vocab, generator, shard):
+def write(kind, model, base, vocab, generator, shard, lengths=(5, 1, 16, 9)):
     model.save_pretrained(here / kind, max_shard_size=shard)
     (here / kind / "generation_config.json").unlink(missing_ok=True)
-    lengths = [5, 1, 16, 9]
     sequences = [torch.randint(vocab, (n,), generator=generator) for n in lengths]
     sequences[3][4] = sequences[3][8] = 1
     out = hidden(base, sequences)
     model.double()
-    save_file({"ids": torch.cat(sequences).int(), "offsets": torch.tensor([0] + lengths).cumsum(0).int(), "out": out,
+    save_file({"ids": torch.cat(sequences).int(), "offsets": torch.tensor([0, *lengths]).cumsum(0).int(), "out": out,
                "out_f64": hidden(base, sequences)}, here / f"{kind}.safetensors")
     model.float()
 
@@ -58,6 +58,17 @@ def byte_level():
     return tokenizer
 
 
+def write_embeddings(kind, model):
+    fast = PreTrainedTokenizerFast(tokenizer_file=str(here / kind / "tokenizer.json"))
+    base = model.from_pretrained(here / kind).eval()
+    rows = []
+    for text in TEXTS:
+        mean = hidden(base, [torch.tensor(fast(text)["input_ids"])]).mean(0)
+        rows.append([round(x, 9) for x in mean.tolist()])
+    content = {"texts": TEXTS, "ids": [fast(text)["input_ids"] for text in TEXTS], "embeddings": rows}
+    (here / f"{kind}_embed.json").write_text(json.dumps(content, indent=0) + "\n", encoding="ascii")
+
+
 def make_roberta():
     generator = torch.Generator().manual_seed(20261123)
     tokenizer = byte_level()
@@ -67,14 +78,7 @@ def make_roberta():
     model = randomise(RobertaForMaskedLM(config), generator)
     write("roberta", model, model.roberta, vocab, generator, "1GB")
     tokenizer.save(str(here / "roberta" / "tokenizer.json"))
-    fast = PreTrainedTokenizerFast(tokenizer_file=str(here / "roberta" / "tokenizer.json"))
-    base = RobertaModel.from_pretrained(here / "roberta").eval()
-    rows = []
-    for text in TEXTS:
-        mean = hidden(base, [torch.tensor(fast(text)["input_ids"])]).mean(0)
-        rows.append([round(x, 9) for x in mean.tolist()])
-    content = {"texts": TEXTS, "ids": [fast(text)["input_ids"] for text in TEXTS], "embeddings": rows}
-    (here / "embed.json").write_text(json.dumps(content, indent=0) + "\n", encoding="ascii")
+    write_embeddings("roberta", RobertaModel)
 
 
 def make_distilbert():
@@ -85,5 +89,20 @@ def make_distilbert():
     write("distilbert", model, model.distilbert, 30, generator, "5KB")
 
 
+# Texts beyond the distance of 128 from which on all keys share a bucket.
+def make_mpnet():
+    generator = torch.Generator().manual_seed(20261125)
+    words = ["<s>", "<pad>", "</s>", "<unk>", *"abcdefghijklmnopqrstuvwxyz.!", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
+             "the", "cat", "sat", "on", "mat", "##ting", "##um", "one", "two", "fill", "here", "\u4f60", "[UNK]", "<mask>"]
+    tokenizer = MPNetTokenizer(vocab={word: i for i, word in enumerate(words)})
+    config = MPNetConfig(vocab_size=len(words), hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20,
+                         max_position_embeddings=202, layer_norm_eps=1e-5)
+    model = randomise(MPNetForMaskedLM(config), generator)
+    write("mpnet", model, model.mpnet, len(words), generator, "1GB", (5, 1, 170, 9))
+    tokenizer.backend_tokenizer.save(str(here / "mpnet" / "tokenizer.json"))
+    write_embeddings("mpnet", MPNetModel)
+
+
 make_roberta()
 make_distilbert()
+make_mpnet()
