@@ -1,5 +1,5 @@
 # What an installation holds, in four components: runtime (the shared library), development (headers, both libraries,
-# find_package and pkg-config), program, and model.
+# find_package and pkg-config), program (with its manual pages and completions), and model.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -28,4 +28,24 @@ if(QKV_BUILD_PROGRAM)
   install(TARGETS qkv_app RUNTIME COMPONENT program)
   install(FILES data/phrases.es.tsv DESTINATION ${CMAKE_INSTALL_DATADIR}/qkv COMPONENT program)
   install(DIRECTORY models/en-es DESTINATION ${CMAKE_INSTALL_DATADIR}/qkv/models COMPONENT model)
+endif()
+# The program prints its manual pages and completions; that of another machine needs an emulator to.
+if(QKV_BUILD_PROGRAM AND (NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR))
+  set(QKV_PAGES ${CMAKE_CURRENT_BINARY_DIR}/pages)
+  add_custom_command(
+    OUTPUT ${QKV_PAGES}/qkv.bash
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${QKV_PAGES}
+    COMMAND qkv_app manual --out ${QKV_PAGES}/man1
+    COMMAND gzip -9nr ${QKV_PAGES}/man1
+    COMMAND qkv_app completions fish > ${QKV_PAGES}/qkv.fish
+    COMMAND qkv_app completions zsh > ${QKV_PAGES}/_qkv
+    COMMAND qkv_app completions bash > ${QKV_PAGES}/qkv.bash
+    DEPENDS qkv_app
+    VERBATIM)
+  add_custom_target(qkv_pages ALL DEPENDS ${QKV_PAGES}/qkv.bash)
+  install(DIRECTORY ${QKV_PAGES}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT program)
+  install(FILES ${QKV_PAGES}/qkv.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME qkv
+          COMPONENT program)
+  install(FILES ${QKV_PAGES}/qkv.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
+  install(FILES ${QKV_PAGES}/_qkv DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT zsh)
 endif()

@@ -110,7 +110,7 @@ void add_classify(Command& program) {
   Command& command = program.add_command("classify", "The classes of pictures, by a Vision Transformer");
   const auto request = std::make_shared<ClassifyRequest>();
   command.add(
-      {{"--model", file(request->model),
+      {{"--model", file(request->model, "FOLDER"),
         "Folder of the model: config.json, model.safetensors, preprocessor_config.json", required()},
        {"--image", text(request->images, "FILE"), "PNG or JPEG files", repeated()},
        {"--data", file(request->data),

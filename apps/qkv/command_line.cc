@@ -114,6 +114,35 @@ std::string full_name(const CLI::App& command) {
                                          : full_name(*command.get_parent()) + " " + command.get_name();
 }
 
+OptionHelp help_of(const CLI::App& command, const CLI::Option& option) {
+  OptionHelp help;
+  for (std::string names = option.get_name(option.get_positional(), true); !names.empty();) {
+    const std::size_t end = std::min(names.find(','), names.size());
+    help.names.push_back(names.substr(0, end));
+    names.erase(0, end + 1);
+  }
+  const bool takes_value = option.get_items_expected_max() > 0;
+  if (takes_value) help.type = option.get_type_name();
+  help.several = option.get_expected_max() >= CLI::detail::expected_max_vector_size && option.get_allow_extra_args();
+  help.repeated = takes_value && option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  help.required = option.get_required();
+  help.text = option.get_description();
+  for (const CLI::Option* other : in_order(command, option.get_needs())) help.needs.push_back(other->get_name());
+  for (const CLI::Option* other : in_order(command, option.get_excludes())) help.excludes.push_back(other->get_name());
+  return help;
+}
+
+CommandHelp help_of(const CLI::App& command) {
+  CommandHelp help{.line = full_name(command),
+                   .text = command.get_description(),
+                   .footer = command.get_footer(),
+                   .options = {},
+                   .commands = {}};
+  for (const CLI::Option* option : command.get_options()) help.options.push_back(help_of(command, *option));
+  for (const CLI::App* inner : command.get_subcommands({})) help.commands.push_back(help_of(*inner));
+  return help;
+}
+
 // The innermost command that was named.
 CLI::App& named(CLI::App& command) {
   const auto named_here = command.get_subcommands();
@@ -241,6 +270,8 @@ std::vector<std::string> Command::given() const {
   }
   return names;
 }
+
+CommandHelp Command::help() const { return help_of(app_); }
 
 // All at once, as rules may name what is added later. CLI11 shows them in the order in which it was given the options.
 void Command::declare(const std::string& version) {

@@ -20,6 +20,8 @@
 #include <variant>
 #include <vector>
 
+#include "command_help.h"
+
 namespace CLI {
 class App;
 }
@@ -50,6 +52,7 @@ struct Value {
                               std::vector<std::int64_t>*, std::vector<std::string>*, Check>;
 
   Target target;
+  // In lower case what may be given itself, "f32|f64"; in capitals what stands for it: FILE and FOLDER are completed.
   std::string type{};
   Check check{};
 
@@ -164,6 +167,8 @@ class Command {
   std::vector<std::string> given() const;
   // The whole command line as a shell reads it: qkv explain --text 'You are welcome'.
   const std::string& line() const { return *line_; }
+  // Of this command and those in it.
+  CommandHelp help() const;
 
  private:
   friend class Program;

@@ -16,6 +16,8 @@ void add_commands(Command& program) {
   add_train(program);
   add_translate(program);
   add_web(program);
+  add_completions(program);
+  add_manual(program);
 }
 
 }  // namespace qkv::app

@@ -70,8 +70,8 @@ void add_embed(Command& program) {
   Command& command = program.add_command(
       "embed", "Embeddings of sentences: one per line on standard input, one embedding per line on standard output");
   const auto request = std::make_shared<EmbedRequest>();
-  command.add({{"--model", file(request->model), "Folder of the model: config.json, model.safetensors, tokenizer.json",
-                required()},
+  command.add({{"--model", file(request->model, "FOLDER"),
+                "Folder of the model: config.json, model.safetensors, tokenizer.json", required()},
                {"--json", flag(request->json),
                 "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens of the text did not "
                 "fit the model"}});

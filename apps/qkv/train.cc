@@ -140,8 +140,9 @@ void add_train(Command& program) {
        {"--tokenizer", file(files.tokenizer), "tokenizer.json (default: one is learned from the training pairs)"},
        {"--target-tokenizer", file(files.target_tokenizer),
         "The same for the target side, if the config has separate vocabularies"},
-       {"--from", file(files.from), "Folder of a model to start from, tokenizer included (default: random weights)"},
-       {"--out", file(files.out),
+       {"--from", file(files.from, "FOLDER"),
+        "Folder of a model to start from, tokenizer included (default: random weights)"},
+       {"--out", file(files.out, "FOLDER"),
         "Folder for the model (the best so far, at any time), its checkpoints, log.jsonl and loss.svg", required()},
        {"--change", flag(request->change),
         "Resume although rate, schedule, clip, dropout, batch or the like have changed; the log says what changed. "

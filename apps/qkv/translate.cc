@@ -226,7 +226,7 @@ void add_translate(Command& program) {
   const auto request = std::make_shared<TranslateRequest>();
   Sampling& sampling = request->sampling;
   command.add({{"text", text(request->texts, "TEXT"), "Sentences (default: standard input, one per line)"},
-               {"--model", file(request->model),
+               {"--model", file(request->model, "FOLDER"),
                 "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json (default: "
                 "English to Spanish, the model that comes with qkv)"},
                {"--beams,--beam", whole(request->options.beams, 1, kMaxBeams),

@@ -1,31 +1,12 @@
 // The program around its subcommands: help, version, usage errors, the environment, standard output, interruption.
-#include "apps/program.h"
-
 #include <nlohmann/json.hpp>
 
+#include "apps/commands_of_help.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
 
 namespace qkv::test {
 namespace {
-
-// The words behind "qkv" of every command: those that the help lists under "Subcommands", and theirs.
-std::vector<std::vector<std::string>> commands(const std::vector<std::string>& of = {}) {
-  std::vector<std::vector<std::string>> all{of};
-  std::vector<std::string> arguments = of;
-  arguments.push_back("--help");
-  std::istringstream help(run_program(arguments).out);
-  std::string line;
-  while (std::getline(help, line) && !line.starts_with("Subcommands:")) {
-  }
-  while (std::getline(help, line) && line.starts_with("  ")) {
-    if (line[2] == ' ') continue;  // the rest of a description
-    std::vector<std::string> words = of;
-    words.push_back(line.substr(2, line.find(' ', 2) - 2));
-    for (const auto& command : commands(words)) all.push_back(command);
-  }
-  return all;
-}
 
 std::vector<std::string> with(std::vector<std::string> arguments, const std::string& last) {
   arguments.push_back(last);
