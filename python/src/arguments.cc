@@ -41,7 +41,7 @@ double take_number(nb::handle object, std::string_view name) {
 }
 
 std::int64_t take_whole(nb::handle object, std::string_view name) {
-  const nb::object number = index_of(object, name);
+  const nb::object number = PyLong_CheckExact(object.ptr()) ? nb::borrow(object) : index_of(object, name);
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (overflow != 0) throw std::invalid_argument(fmt::format("{} must be a number of at most 63 bits", name));
@@ -67,7 +67,9 @@ bool take_flag(nb::handle object, std::string_view name) {
   return object.ptr() == Py_True;
 }
 
-std::string take_text(nb::handle object, std::string_view name) {
+std::string take_text(nb::handle object, std::string_view name) { return std::string(text_of(object, name)); }
+
+std::string_view text_of(nb::handle object, std::string_view name) {
   if (!PyUnicode_Check(object.ptr())) refuse_type(object, name, "a str");
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);

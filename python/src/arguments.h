@@ -34,6 +34,8 @@ int take_count(nb::handle object, std::string_view name);
 std::uint64_t take_seed(nb::handle object, std::string_view name);
 bool take_flag(nb::handle object, std::string_view name);
 std::string take_text(nb::handle object, std::string_view name);
+// The same, as long as the object lives.
+std::string_view text_of(nb::handle object, std::string_view name);
 std::vector<std::int64_t> take_whole_numbers(nb::handle object, std::string_view name);
 // A list or another iterable of str; the message has the index of one that is none.
 std::vector<std::string> take_texts(nb::handle object, std::string_view name);

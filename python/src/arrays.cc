@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "array_struct.h"
 #include "exchange.h"
 
 namespace qkv::python {
@@ -47,6 +48,7 @@ std::optional<Kind> kind_of_type(nb::handle type) {
 struct TypeOfArrays {
   std::optional<Kind> kind{};
   const Exchange* exchange = nullptr;
+  bool is_numpy_itself = false;  // subclasses may mean more than their memory
 };
 
 const Exchange* exchange_of_torch = nullptr;  // once a tensor of torch has been seen
@@ -58,6 +60,7 @@ TypeOfArrays look_at_type(nb::handle type) {
   if (module == "torch" || module == "torch.nn.parameter") {
     exchange_of_torch = found.exchange = Exchange::of_type(type);
   }
+  found.is_numpy_itself = module == "numpy" && nb::cast<std::string>(nb::str(type.attr("__name__"))) == "ndarray";
   return found;
 }
 
@@ -95,7 +98,12 @@ bool is_elsewhere(nb::handle object) {
   }
 }
 
+[[noreturn]] void refuse_layout(std::string_view name) {
+  throw TypeError(fmt::format("{} is a sparse or lazily negated tensor; make it dense", name));
+}
+
 [[noreturn]] void refuse_object(nb::handle object, std::string_view name) {
+  if (type_of(object).kind == Kind::torch && nb::cast<bool>(object.attr("is_sparse"))) refuse_layout(name);
   if (is_elsewhere(object)) throw TypeError(fmt::format("{} is on another device; move it to the CPU first", name));
   throw TypeError(fmt::format(
       "{} must be an array of NumPy, or one with __dlpack__ on the CPU, of native floats, integers or bools; "
@@ -103,24 +111,30 @@ bool is_elsewhere(nb::handle object) {
       name, described(object)));
 }
 
-// The kind of an array that may be imported as it is.
-Kind require_array(nb::handle object, std::string_view name) {
-  const std::optional<Kind> kind = type_of(object).kind;
-  if (!kind) {
+bool requires_grad(nb::handle tensor) {
+  static const nb::str& name = *new nb::str("requires_grad");
+  const nb::object value = nb::steal(PyObject_GetAttr(tensor.ptr(), name.ptr()));
+  if (!value.is_valid()) throw nb::python_error();
+  return value.is(nb::bool_(true));
+}
+
+// Whether the numbers of a tensor of torch are not those in its memory.
+bool is_lazily_negated(nb::handle tensor) {
+  static const nb::object& is_neg = *new nb::object(nb::module_::import_("torch").attr("Tensor").attr("is_neg"));
+  return is_neg(tensor).is(nb::bool_(true));
+}
+
+// What is known of the type of an array that may be imported as it is, but for its gradient.
+const TypeOfArrays& require_array(nb::handle object, std::string_view name) {
+  const TypeOfArrays& type = type_of(object);
+  if (!type.kind) {
     if (nb::hasattr(object, "mask") && nb::hasattr(object, "__dlpack__")) {
       throw TypeError(fmt::format("{} is a masked array; pass its data, and the mask as qkv.boolean()", name));
     }
     refuse_object(object, name);
   }
-  if (*kind == Kind::torch) {
-    if (nb::cast<bool>(object.attr("requires_grad"))) {
-      throw TypeError(fmt::format("{} requires grad, which would be lost here; detach() it", name));
-    }
-    if (nb::cast<bool>(object.attr("is_sparse")) || nb::cast<bool>(object.attr("is_neg")())) {
-      throw TypeError(fmt::format("{} is a sparse or lazily negated tensor; make it dense", name));
-    }
-  }
-  return *kind;
+  if (type.kind == Kind::torch && is_lazily_negated(object)) refuse_layout(name);
+  return type;
 }
 
 template <class View, class Imported>
@@ -133,18 +147,22 @@ View view_of(const Imported& array, Dtype dtype) {
 
 // Imports the object, or for bf16 of NumPy the same memory as integers.
 template <class Imported>
-bool import(nb::handle object, Kind kind, Imported& to) {
-  if (const Exchange* exchange = type_of(object).exchange) {
+bool import(nb::handle object, const TypeOfArrays& type, Imported& to) {
+  if (type.exchange) {
     MutableTensorView view;
-    if (!exchange->view(object, view)) return false;
+    if (!type.exchange->view(object, view)) return false;
     to.view = view;
+    to.object = nb::borrow(object);
+    return true;
+  }
+  if (type.is_numpy_itself && view_numpy(object, to.view)) {
     to.object = nb::borrow(object);
     return true;
   }
   std::optional<Dtype> dtype;
   if (nb::try_cast(object, to.owner, false)) {
     dtype = dtype_of_dlpack(to.owner.dtype());
-  } else if (kind == Kind::numpy && is_bfloat16(object)) {
+  } else if (type.kind == Kind::numpy && is_bfloat16(object)) {
     if (!nb::try_cast(nb::object(object.attr("view")("uint16")), to.owner, false)) return false;
     dtype = Dtype::bf16;
   }
@@ -159,12 +177,27 @@ void require_aligned(const TensorView& view, std::string_view name) {
   }
 }
 
-Array take_one_of(nb::handle object, std::string_view name, bool (*fits)(Dtype), const char* wanted) {
-  Array array = take_array(object, name);
-  if (!fits(array.view.dtype())) {
-    throw TypeError(fmt::format("{} must be {}, got {}", name, wanted, described(object)));
-  }
+Array imported(nb::handle object, const TypeOfArrays& type, std::string_view name) {
+  Array array{.kind = *type.kind};
+  if (!import(object, type, array)) refuse_object(object, name);
+  require_aligned(array.view, name);
   return array;
+}
+
+void require_no_grad(nb::handle object, const TypeOfArrays& type, std::string_view name) {
+  if (type.kind == Kind::torch && requires_grad(object)) {
+    throw TypeError(fmt::format("{} requires grad, which would be lost here; detach() it", name));
+  }
+}
+
+Array require_type(Array array, nb::handle object, std::string_view name, bool fits, const char* wanted) {
+  if (!fits) throw TypeError(fmt::format("{} must be {}, got {}", name, wanted, described(object)));
+  return array;
+}
+
+Array require_floats(Array array, nb::handle object, std::string_view name) {
+  const bool fits = is_floating(array.view.dtype());
+  return require_type(std::move(array), object, name, fits, "float32, float64, bfloat16 or float16");
 }
 
 }  // namespace
@@ -204,30 +237,44 @@ nb::dlpack::dtype dlpack_of(Dtype dtype) {
 }
 
 Array take_array(nb::handle object, std::string_view name) {
-  Array array{.kind = require_array(object, name)};
-  if (!import(object, array.kind, array)) refuse_object(object, name);
-  require_aligned(array.view, name);
-  return array;
+  const TypeOfArrays& type = require_array(object, name);
+  require_no_grad(object, type, name);
+  return imported(object, type, name);
 }
 
 Array take_floats(nb::handle object, std::string_view name) {
-  return take_one_of(object, name, is_floating, "float32, float64, bfloat16 or float16");
+  return require_floats(take_array(object, name), object, name);
+}
+
+Array take_values(nb::handle object, std::string_view name) {
+  const TypeOfArrays& type = require_array(object, name);
+  const nb::object values = type.exchange ? nb::borrow(object) : nb::object(object.attr("detach")());
+  return require_floats(imported(values, type, name), object, name);
 }
 
 Array take_integers(nb::handle object, std::string_view name) {
-  return take_one_of(
-      object, name, [](Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64; }, "int32 or int64");
+  Array array = take_array(object, name);
+  const bool fits = array.view.dtype() == Dtype::i32 || array.view.dtype() == Dtype::i64;
+  return require_type(std::move(array), object, name, fits, "int32 or int64");
 }
 
 Array take_booleans(nb::handle object, std::string_view name) {
-  return take_one_of(
-      object, name, [](Dtype dtype) { return dtype == Dtype::boolean || dtype == Dtype::u8; }, "bool or uint8");
+  Array array = take_array(object, name);
+  const bool fits = array.view.dtype() == Dtype::boolean || array.view.dtype() == Dtype::u8;
+  return require_type(std::move(array), object, name, fits, "bool or uint8");
+}
+
+WritableArray take_new(const nb::object& object) {
+  WritableArray array;
+  if (!import(object, type_of(object), array)) throw std::invalid_argument("a new array cannot be written");
+  return array;
 }
 
 WritableArray take_writable(nb::handle object, std::string_view name) {
-  const Kind kind = require_array(object, name);
+  const TypeOfArrays& type = require_array(object, name);
+  require_no_grad(object, type, name);
   WritableArray array;
-  if (import(object, kind, array)) {
+  if (import(object, type, array)) {
     require_aligned(array.view, name);
     return array;
   }

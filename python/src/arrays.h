@@ -39,8 +39,12 @@ Array take_array(nb::handle object, std::string_view name);
 Array take_floats(nb::handle object, std::string_view name);
 Array take_integers(nb::handle object, std::string_view name);
 Array take_booleans(nb::handle object, std::string_view name);
+// As take_floats(); of a tensor of torch that requires grad, its numbers.
+Array take_values(nb::handle object, std::string_view name);
 // ValueError for an array that is read-only.
 WritableArray take_writable(nb::handle object, std::string_view name);
+// Of an array that nobody has seen yet.
+WritableArray take_new(const nb::object& object);
 
 // The tensor as an array of this kind, which owns it: no copy.
 nb::object give_array(Tensor tensor, Kind kind);

@@ -47,7 +47,7 @@ nb::object attention_of(nb::handle query, nb::handle key, nb::handle value, cons
     given = take_writable(out, "out");
     to = given.view;
   }
-  run_call(std::move(call), most_operations(q.view, k.view), [&](const AttentionOptions& options) {
+  run_call(call, most_operations(q.view, k.view), [&](const AttentionOptions& options) {
     attention(q.view, k.view, v.view, to, options, extras ? extras->views() : AttentionExtras{});
   });
   if (out.is_none()) out = give_array(std::move(made), q.kind);

@@ -66,7 +66,7 @@ CallOptions take_options(const char* function, const nb::kwargs& keywords,
                          const std::function<bool(std::string_view, nb::handle)>& own) {
   CallOptions call{.options = {.score = Score::scaled_dot()}};
   for (const auto& [key, value] : keywords) {
-    const std::string name = take_text(key, "a keyword");
+    const std::string_view name = text_of(key, "a keyword");
     if (own(name, value)) continue;
     if (value.is_none() && may_be_none(name)) continue;
     if (take_option(call, name, value)) continue;
@@ -76,13 +76,6 @@ CallOptions take_options(const char* function, const nb::kwargs& keywords,
     throw std::invalid_argument(fmt::format("{}: dropout needs a seed", function));
   }
   return call;
-}
-
-void run_call(CallOptions call, double operations, const std::function<void(const AttentionOptions&)>& work) {
-  run_released(operations, [&](const std::stop_token& stop) {
-    call.options.stop = stop;
-    work(call.options);
-  });
 }
 
 double most_operations(const TensorView& query, const TensorView& key) {

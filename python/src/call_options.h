@@ -4,10 +4,13 @@
 #include <nanobind/nanobind.h>
 
 #include <functional>
+#include <stop_token>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arrays.h"
+#include "calls.h"
 #include "qkv/attention.h"
 
 namespace qkv::python {
@@ -25,7 +28,14 @@ CallOptions take_options(const char* function, const nb::kwargs& keywords,
                          const std::function<bool(std::string_view, nb::handle)>& own);
 
 // Runs `work` as run_released() does, with the options, in which a signal asks to stop.
-void run_call(CallOptions call, double operations, const std::function<void(const AttentionOptions&)>& work);
+template <class Work>
+void run_call(CallOptions& call, double operations, const Work& work) {
+  const auto stoppable = [&](const std::stop_token& stop) {
+    call.options.stop = stop;
+    work(std::as_const(call.options));
+  };
+  run_released(operations, std::cref(stoppable));
+}
 
 // Multiplications and additions of a call at most, as if nothing was masked.
 double most_operations(const TensorView& query, const TensorView& key);

@@ -115,7 +115,7 @@ nb::tuple backward(nb::handle query, nb::handle key, nb::handle value, nb::handl
                                   "and v");
     }
   }
-  run_call(std::move(call), forward.operations(), [&](const AttentionOptions& stoppable) {
+  run_call(call, forward.operations(), [&](const AttentionOptions& stoppable) {
     attention_backward(q, forward.key.view, forward.value.view, forward.out.view, forward.log_sum_exp.view,
                        gradient.view, stoppable, gradients);
   });
@@ -145,7 +145,7 @@ void run_along(const char* function, const nb::kwargs& keywords, double operatio
     }
     return false;
   });
-  run_call(std::move(call), operations, [&](const AttentionOptions& options) { work(tangents, options); });
+  run_call(call, operations, [&](const AttentionOptions& options) { work(tangents, options); });
 }
 
 nb::tuple jvp(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle log_sum_exp,

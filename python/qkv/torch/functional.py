@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from . import operators
-from .gradients import differentiable
+from .gradients import Attention, TransformedAttention, is_transformed, split
 
 _WANTED = ("log_sum_exp", "weights")
+_NOTHING = (False, False)
 
 
 def attention(
@@ -52,31 +53,42 @@ def attention(
     >>> qkv.torch.attention(x, x, x, causal="top-left")[0].detach()
     tensor([1., 0.])
     """
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
+        _refuse(query=query, key=key, value=value)
     for name in want:
         if name not in _WANTED:
             raise ValueError(f"want names {name!r}; known are log_sum_exp and weights")
-    biases = [bias] if isinstance(bias, Tensor) else list(bias)
-    sums = torch.float64 if query.dtype == torch.float64 else torch.float32
-    biases = [each.to(sums) for each in biases]
-    if sinks is not None:
-        sinks = sinks.to(sums)
+    biases = [bias] if isinstance(bias, Tensor) else [*bias]
+    if biases or sinks is not None:
+        sums = torch.float64 if query.dtype == torch.float64 else torch.float32
+        biases = [each.to(sums) for each in biases]
+        sinks = None if sinks is None else sinks.to(sums)
     drawn: Tensor | None = None
     if dropout:
         drawn = torch.randint(2**63 - 1, ()) if seed is None else torch.tensor(seed)
     left, right = window
-    plain = (mask, lengths, documents, drawn, causal or "", left, right, scale, float(soft_cap), float(dropout))
-    if function := differentiable(query, key, value, sinks, *biases):
-        results = function.apply("weights" in want, query, key, value, sinks, *plain, *biases)
+    call = (sinks, biases, mask, lengths, documents, drawn, causal or "", left, right, scale, soft_cap, dropout)
+    wanted = ("log_sum_exp" in want, "weights" in want) if want else _NOTHING
+    transformed = is_transformed()
+    if transformed or torch.is_grad_enabled() and _require_grad(query, key, value, sinks, biases):
+        function = TransformedAttention if transformed else Attention
+        plain, rest = split(call)
+        results = function.apply(wanted, plain, query, key, value, *rest)
     else:
-        extras = ("log_sum_exp" in want, "weights" in want)
-        results = operators.attention(query, key, value, sinks, biases, *plain, *extras)
-        if not want:
-            return results[0]
-        if extras == (False, True):
-            results = (results[0], None, results[1])
+        results = operators.attention(query, key, value, call, *wanted)
     if not want:
-        return results[0]
-    return (results[0], *(results[1 + _WANTED.index(name)] for name in want))
+        return results if isinstance(results, Tensor) else results[0]
+    given = _WANTED if transformed else tuple(name for name in _WANTED if name in want)
+    return (results[0], *(results[1 + given.index(name)] for name in want))
+
+
+def _require_grad(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, biases: list[Tensor]) -> bool:
+    if query.requires_grad or key.requires_grad or value.requires_grad or sinks is not None and sinks.requires_grad:
+        return True
+    return any(each.requires_grad for each in biases)
+
+
+def _refuse(**tensors: Any) -> None:
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
