@@ -44,7 +44,7 @@ std::optional<RunResult> read_result(const std::string& path, const std::string&
   if (!std::filesystem::exists(path)) return std::nullopt;
   const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
-  if (const std::string& found = root["run"].string(); found != identity) {
+  if (const std::string found = root["run"].string(); found != identity) {
     refuse(path, "is of another comparison ({}; this one: {}); give another folder", found, identity);
   }
   return RunResult{.parameters = root["parameters"].integer(0, INT64_MAX),

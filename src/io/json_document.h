@@ -1,5 +1,6 @@
-// A small JSON file as a tree, for configurations and vocabularies from strangers: strictly parsed with bounds on depth
-// and on the number of values, without repeated keys. Every access names the field and the rule when it refuses.
+// A JSON file's values by field and rule, for configurations and vocabularies from strangers: strictly parsed with
+// bounds on depth and on the number of values, without repeated keys. Every access names the field and the rule when it
+// refuses.
 //
 //   JsonDocument document(text, path);
 //   std::int64_t heads = document.root()["num_attention_heads"].integer(1, 1024);
@@ -7,31 +8,32 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "io/json_tape.h"
+
 namespace qkv::io {
+
+class JsonDocument;
 
 // One value of a document, which must outlive it. Every function throws FormatError where the value is of another kind.
 class JsonValue {
  public:
-  JsonValue(const nlohmann::json& json, const std::string& file, std::string path)
-      : json_(&json), file_(&file), path_(std::move(path)) {}
+  JsonValue(const JsonDocument& document, JsonTape::Index at) : document_(&document), at_(at) {}
 
-  JsonValue operator[](const std::string& key) const;  // a member that must be there
+  JsonValue operator[](std::string_view key) const;  // a member that must be there
   // A member that may be missing or null.
-  std::optional<JsonValue> find(const std::string& key) const;
+  std::optional<JsonValue> find(std::string_view key) const;
 
   bool is_string() const;
   bool is_number() const;
   bool is_list() const;
   bool is(std::string_view json) const;
   bool boolean() const;
-  const std::string& string() const;
+  std::string string() const;
   std::int64_t integer(std::int64_t min, std::int64_t max) const;
   double number() const;  // finite; an integer is one too
   std::vector<JsonValue> elements() const;
@@ -44,28 +46,33 @@ class JsonValue {
 
  private:
   void require(bool fits, std::string_view kind) const;
-  std::string below(const std::string& key) const;
+  // The place of a member; JsonTape::kRoot if there is none.
+  JsonTape::Index member(std::string_view key) const;
+  const JsonTape& tape() const;
 
-  const nlohmann::json* json_;
-  const std::string* file_;
-  std::string path_;
+  const JsonDocument* document_;
+  JsonTape::Index at_;
 };
 
 class JsonDocument {
  public:
-  // FormatError if the text is not JSON, nested deeper than 32, or has more than 300,000 values. `file` begins
+  // FormatError if the text is not JSON, nested deeper than 32, or has more than 1,000,000 values. `file` begins
   // messages.
-  JsonDocument(std::string_view text, const std::string& file);
+  JsonDocument(std::string_view text, const std::string& file) : tape_(text, file), file_(file) {}
   // The configuration in this file, which has 1 MiB at most; else FormatError. IoError if it cannot be read.
   static JsonDocument of_config(const std::string& path);
-  ~JsonDocument();
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
 
-  JsonValue root() const { return {*json_, file_, ""}; }
+  JsonValue root() const { return {*this, JsonTape::kRoot}; }
 
  private:
-  std::unique_ptr<nlohmann::json> json_;
+  friend class JsonValue;
+
+  // Where a value is: "model.vocab[3]".
+  std::string path_of(JsonTape::Index at) const;
+
+  JsonTape tape_;
   std::string file_;
 };
 

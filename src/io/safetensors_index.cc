@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::string_view kEnding = ".safetensors";
 
-const std::string& file_in_folder(const JsonValue& value) {
-  const std::string& file = value.string();
+std::string file_in_folder(const JsonValue& value) {
+  const std::string file = value.string();
   if (!file.ends_with(kEnding)) value.refuse(fmt::format("must be a file name that ends with \"{}\"", kEnding));
   if (file.size() == kEnding.size() || file.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
     value.refuse("must be a file of the same folder");

@@ -46,8 +46,14 @@ struct TokenLimits {
 
   std::int64_t vocab;  // ids are below
 
+  // `next`: what would follow `count` tokens.
+  void check_count(std::size_t count, const JsonValue& next) const {
+    if (static_cast<std::int64_t>(count) == vocab) {
+      next.refuse(fmt::format("is one too many: the model has {} tokens", vocab));
+    }
+  }
   std::int32_t id(const JsonValue& value) const { return static_cast<std::int32_t>(value.integer(0, vocab - 1)); }
-  const std::string& text(const JsonValue& value, const std::string& token) const {
+  std::string text(const JsonValue& value, std::string token) const {
     if (to_code_points(token).size() > kLongestToken) {
       value.refuse(fmt::format("is longer than {} characters", kLongestToken));
     }

@@ -72,7 +72,7 @@ void check_is(const JsonValue& settings, const char* key, const std::string& jso
 
 // One of added_tokens_decoder, {id: token}.
 void check_added(const std::string& id, const JsonValue& added, const Tokenizer& tokenizer) {
-  const std::string& token = added["content"].string();
+  const std::string token = added["content"].string();
   const auto known = tokenizer.id_of(token);
   const bool is_special = token == kEnd || token == kUnknown || token == kPadding;
   if (!is_special || !known || std::to_string(*known) != id) {

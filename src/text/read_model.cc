@@ -12,6 +12,7 @@ namespace qkv::text {
 Vocabulary read_vocabulary(const JsonValue& tokens, const TokenLimits& limits) {
   std::vector<Vocabulary::Entry> entries;
   tokens.for_each_member([&](const std::string& token, const JsonValue& id) {
+    limits.check_count(entries.size(), id);
     entries.push_back({limits.text(id, token), limits.id(id)});
   });
   return build_from(tokens, [&] { return Vocabulary(std::move(entries)); });
@@ -31,7 +32,7 @@ std::unique_ptr<Model> read_wordpiece(const JsonValue& stage, const TokenLimits&
 // "left right" or ["left", "right"].
 Bpe::Merge read_merge(const JsonValue& merge) {
   if (merge.is_string()) {
-    const std::string& text = merge.string();
+    const std::string text = merge.string();
     const std::size_t space = text.find(' ');
     if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
       merge.refuse("must be two tokens with a space between");
@@ -66,9 +67,7 @@ std::unique_ptr<Model> read_unigram(const JsonValue& stage, const TokenLimits& l
   for (const JsonValue& item : stage["vocab"].elements()) {
     const std::vector<JsonValue> pair = item.elements();
     if (pair.size() != 2) item.refuse("must be [token, score]");
-    if (static_cast<std::int64_t>(entries.size()) == limits.vocab) {
-      item.refuse(fmt::format("is one too many: the model has {} tokens", limits.vocab));
-    }
+    limits.check_count(entries.size(), item);
     entries.push_back({limits.text(pair[0], pair[0].string()), static_cast<std::int32_t>(entries.size())});
     scores.push_back(pair[1].number());
   }
@@ -81,7 +80,7 @@ std::unique_ptr<Model> read_unigram(const JsonValue& stage, const TokenLimits& l
 }  // namespace
 
 std::unique_ptr<Model> read_model(const JsonValue& stage, const TokenLimits& limits) {
-  const std::string& type = stage["type"].string();
+  const std::string type = stage["type"].string();
   if (type == "WordPiece") return read_wordpiece(stage, limits);
   if (type == "BPE") return read_bpe(stage, limits);
   if (type == "Unigram") return read_unigram(stage, limits);

@@ -24,7 +24,7 @@ using Readers = std::initializer_list<std::pair<const char*, Reader<Stage>>>;
 
 template <class Stage>
 std::unique_ptr<Stage> read_by_type(const JsonValue& stage, const Readers<Stage>& readers) {
-  const std::string& type = stage["type"].string();
+  const std::string type = stage["type"].string();
   std::string known;
   for (const auto& [name, read] : readers) {
     if (name == type) return read(stage);
@@ -41,17 +41,18 @@ std::vector<std::unique_ptr<Stage>> read_all(const JsonValue& list, Reader<Stage
   return stages;
 }
 
-const std::string& one_character(const JsonValue& value) {
-  const std::string& text = value.string();
+std::string one_character(const JsonValue& value) {
+  const std::string text = value.string();
   if (to_code_points(text).size() != 1) value.refuse("must be one character");
   return text;
 }
 
 // The string to search for; no regular expressions.
-const std::string& pattern(const JsonValue& stage) {
+std::string pattern(const JsonValue& stage) {
   const JsonValue text = stage["pattern"]["String"];
-  if (text.string().empty()) text.refuse("must not be empty");
-  return text.string();
+  std::string found = text.string();
+  if (found.empty()) text.refuse("must not be empty");
+  return found;
 }
 
 std::size_t count(const JsonValue& value) { return static_cast<std::size_t>(value.integer(0, 1024)); }

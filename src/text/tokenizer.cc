@@ -15,7 +15,7 @@
 namespace qkv {
 namespace {
 
-constexpr std::size_t kLargestFile = std::size_t{16} << 20;
+constexpr std::size_t kLargestFile = std::size_t{20} << 20;  // XLM-RoBERTa's, indented, has 17 million bytes
 
 using text::CharacterSpan;
 using text::Piece;
@@ -99,8 +99,8 @@ class Encoder {
 }  // namespace
 
 Tokenizer Tokenizer::load(const std::string& path, std::int64_t vocab) {
-  const io::JsonDocument document(read_file(path, kLargestFile), path);
-  return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(document, vocab)));
+  auto document = std::make_unique<const io::JsonDocument>(read_file(path, kLargestFile), path);
+  return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(std::move(document), vocab)));
 }
 
 Tokenizer Tokenizer::load_marian(const std::string& pieces, const std::string& vocabulary, std::int64_t vocab) {
@@ -108,8 +108,8 @@ Tokenizer Tokenizer::load_marian(const std::string& pieces, const std::string& v
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& name, std::int64_t vocab) {
-  const io::JsonDocument document(json, name);
-  return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(document, vocab)));
+  auto document = std::make_unique<const io::JsonDocument>(json, name);
+  return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(std::move(document), vocab)));
 }
 
 Encoding Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) const {

@@ -111,7 +111,7 @@ PostProcessor read_post_processors(const JsonValue& list, const KnownTokens& kno
 }
 
 PostProcessor read_post_processor(const JsonValue& stage, const KnownTokens& known) {
-  const std::string& type = stage["type"].string();
+  const std::string type = stage["type"].string();
   if (type == "TemplateProcessing") return read_template(stage, known);
   if (type == "BertProcessing") return read_bert_processing(stage, known);
   PostProcessor result;
@@ -128,9 +128,7 @@ PostProcessor read_post_processor(const JsonValue& stage, const KnownTokens& kno
   refuse_type(stage, "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, Sequence");
 }
 
-}  // namespace
-
-Tokenizer::Parts read_tokenizer_json(const io::JsonDocument& document, std::int64_t vocab) {
+Tokenizer::Parts read_stages(const io::JsonDocument& document, std::int64_t vocab) {
   const JsonValue root = document.root();
   const TokenLimits limits{vocab};
   if (const auto version = root.find("version"); version && version->string() != "1.0") {
@@ -148,6 +146,14 @@ Tokenizer::Parts read_tokenizer_json(const io::JsonDocument& document, std::int6
   if (const auto stage = root.find("post_processor")) {
     parts.post_processor = read_post_processor(*stage, {limits, vocabulary, parts.added});
   }
+  return parts;
+}
+
+}  // namespace
+
+Tokenizer::Parts read_tokenizer_json(std::unique_ptr<const io::JsonDocument> document, std::int64_t vocab) {
+  Tokenizer::Parts parts = read_stages(*document, vocab);
+  document.reset();
   parts.model->build_index();
   return parts;
 }

@@ -23,8 +23,9 @@ struct Tokenizer::Parts {
 
 namespace text {
 
-// Checks everything; FormatError names the file, the field and the rule. Ids must be below `vocab`.
-Tokenizer::Parts read_tokenizer_json(const io::JsonDocument& document, std::int64_t vocab);
+// Checks everything; FormatError names the file, the field and the rule. Ids must be below `vocab`. The document is
+// gone before the model makes its index: of large vocabularies both are large.
+Tokenizer::Parts read_tokenizer_json(std::unique_ptr<const io::JsonDocument> document, std::int64_t vocab);
 
 }  // namespace text
 }  // namespace qkv

@@ -84,7 +84,8 @@ struct TokenizerTrainer::State {
 
 TokenizerTrainer::TokenizerTrainer() : state_(std::make_unique<State>()) {
   const std::string json = tokenizer_json(byte_tokens(), Json::array()).dump();
-  state_->parts = text::read_tokenizer_json(io::JsonDocument(json, "tokenizer.json"), Tokenizer::kAnyVocab);
+  state_->parts =
+      text::read_tokenizer_json(std::make_unique<const io::JsonDocument>(json, "tokenizer.json"), Tokenizer::kAnyVocab);
 }
 
 TokenizerTrainer::~TokenizerTrainer() = default;

@@ -48,12 +48,13 @@ std::string safetensors(const std::string& header) {
 }
 
 TEST(RefusalMemory, OfTokenizers) {
-  const std::size_t most = std::size_t{16} << 20;
+  const std::size_t most = std::size_t{20} << 20;
   expect_cheap_refusal("tokenizer.json", std::string(most + 1, ' '), "bytes exceed the limit");
   expect_cheap_refusal("tokenizer.json", "{\"" + std::string(most - 8, 'x') + "\": 1}", "white space of more than");
   expect_cheap_refusal("tokenizer.json", "{\"version\": \"" + std::string(4 << 20, 'x') + "\"}", "version is");
-  expect_cheap_refusal("tokenizer.json", tokenizer_json(members(290'000, 40, "30")), "must be 0 to 29");
-  expect_cheap_refusal("tokenizer.json", tokenizer_json(members(310'000, 4, "1")), "more than 300000 values");
+  expect_cheap_refusal("tokenizer.json", tokenizer_json(members(410'000, 40, "30")), "must be 0 to 29");
+  expect_cheap_refusal("tokenizer.json", tokenizer_json(members(990'000, 9, "1")), "is one too many: the model has 30");
+  expect_cheap_refusal("tokenizer.json", tokenizer_json(members(1'010'000, 4, "1")), "more than 1000000 values");
   std::string vocab;  // as many tokens as the model has, as long as they may be
   for (int i = 1; i < 30; ++i) vocab += fmt::format(", \"{:a>1024}\": {}", i, i);
   expect_cheap_refusal("tokenizer.json", tokenizer_json(vocab), "post_processor.type");

@@ -52,9 +52,54 @@ TEST(JsonDocument, BoundsDepthAndCount) {
   EXPECT_EQ(refusal([&] { JsonDocument(open + close, "f"); }), "accepted");
   EXPECT_EQ(refusal([&] { JsonDocument("[" + open + close + "]", "f"); }), "f: nested deeper than 32");
   std::string many = "[0";
-  for (int i = 0; i < 300'000; ++i) many += ",0";
-  EXPECT_EQ(refusal([&] { JsonDocument(many + "]", "f"); }), "f: more than 300000 values");
-  EXPECT_EQ(refusal([&] { JsonDocument(R"({"a": 1, "a": 2})", "f"); }), "f: key \"a\" appears twice");
+  for (int i = 0; i < 999'998; ++i) many += ",0";  // with the list itself a million
+  EXPECT_EQ(refusal([&] { JsonDocument(many + "]", "f"); }), "accepted");
+  EXPECT_EQ(refusal([&] { JsonDocument(many + ",0]", "f"); }), "f: more than 1000000 values");
+  for (const char* twice : {R"({"a": 1, "a": 2})", R"({"b": {"c": [], "a": {"x": 1}, "b": 0, "a": null}})",
+                            R"([{"\u0061": 1, "b": {}, "a": 2}])"}) {
+    EXPECT_EQ(refusal([&] { JsonDocument(twice, "f"); }), "f: key \"a\" appears twice");
+  }
+  EXPECT_EQ(refusal([&] { JsonDocument(R"({"a": {"a": [{"a": 1}, {"a": 2}]}})", "f"); }), "accepted");
+}
+
+// Wherever a value is, it is found, and its path said: behind containers of every kind, empty ones too.
+TEST(JsonDocument, FindsValuesBehindOthers) {
+  const JsonDocument document(
+      R"({"z": [[], {}, [[1], {"y": [2, 3]}], "x\u00e9\n", -0.5], "": {"b": {}, "a": [true]}, "m": 18446744073709551615})",
+      "f");
+  const JsonValue root = document.root();
+  const std::vector<JsonValue> list = root["z"].elements();
+  ASSERT_EQ(list.size(), 5u);
+  EXPECT_EQ(list[0].elements().size(), 0u);
+  EXPECT_EQ(list[2].elements()[1]["y"].elements()[1].integer(0, 9), 3);
+  EXPECT_EQ(list[3].string(), "x\xC3\xA9\n");
+  EXPECT_EQ(list[4].number(), -0.5);
+  EXPECT_EQ(root["m"].number(), 18446744073709551615.0);
+  EXPECT_TRUE(root[""]["a"].elements()[0].boolean());
+  EXPECT_EQ(refusal([&] { list[2].elements()[1]["y"].elements()[1].string(); }),
+            "f: z[2][1].y[1] must be a string, is number");
+  EXPECT_EQ(refusal([&] { list[1]["x"]; }), "f: z[1].x is missing");
+  EXPECT_EQ(refusal([&] { root[""]["a"].elements()[0].number(); }), "f: \"\".a[0] must be a number, is boolean");
+  EXPECT_EQ(refusal([&] { root[""]["b"].elements(); }), "f: \"\".b must be an array, is object");
+  EXPECT_EQ(refusal([&] { JsonDocument("[[0], null]", "f").root().elements()[1].boolean(); }),
+            "f: [1] must be true or false, is null");
+}
+
+TEST(JsonDocument, ComparesWithJson) {
+  const JsonDocument document(R"({"a": [1, -1, 0.5, "1", true, null, {"x": 1, "y": [2]}, [], 18446744073709551615]})",
+                              "f");
+  const std::vector<JsonValue> values = document.root()["a"].elements();
+  const std::vector<std::string> same = {
+      "1.0", "-1", "5e-1", "\"1\"", "true", "null", R"({"y": [2.0], "x": 1})", "[ ]", "18446744073709551615"};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t j = 0; j < same.size(); ++j) EXPECT_EQ(values[i].is(same[j]), i == j) << i << " " << same[j];
+  }
+  for (const char* other :
+       {R"({"x": 1, "y": [2, 3]})", R"({"x": 1})", R"({"x": 1, "z": [2]})", R"({"x": 1, "y": [3]})"}) {
+    EXPECT_FALSE(values[6].is(other)) << other;
+  }
+  EXPECT_TRUE(
+      document.root().is(R"({"a": [1, -1, 0.5, "1", true, null, {"x": 1, "y": [2]}, [], 18446744073709551615]})"));
 }
 
 TEST(JsonDocument, BoundsStringsNumbersAndWhiteSpace) {

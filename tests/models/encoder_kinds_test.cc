@@ -49,7 +49,7 @@ struct Changed : test::TemporaryFolder {
 QKV_ON_EACH_TARGET(EncoderKinds);
 
 TEST_P(EncoderKinds, AgreeWithTransformers) {
-  for (const std::string kind : {"roberta", "distilbert", "mpnet"}) {
+  for (const std::string kind : {"roberta", "distilbert", "mpnet", "xlm_roberta"}) {
     const auto golden = read_safetensors(golden_path(kind + ".safetensors")).tensors;
     const Tensor out = Bert::load(golden_path(kind)).forward(batch_of(golden));
     const TensorView exact = golden.at("out_f64");

@@ -99,7 +99,7 @@ TEST_P(EmbedderKinds, AgreeWithTransformers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EmbedderKinds, ::testing::Values("roberta", "mpnet"),
+INSTANTIATE_TEST_SUITE_P(All, EmbedderKinds, ::testing::Values("roberta", "mpnet", "xlm_roberta"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 // The tiny model with a tokenizer of one-letter words and what is put beside it.
