@@ -157,6 +157,7 @@ export interface Head extends Common {
   value: number[][];
   v: number[] | null;
   scores: number[][];
+  bias: number[][] | null; // what is added to scale * scores
   logits: number[][];
   log_sum_exp: number[];
   weights: number[][];

@@ -45,7 +45,7 @@ export function head_view(head: Head, screen: Screen): Shown {
   const row = (tensor: string): Window[] =>
     [walk.tensors.get(tensor)].flatMap((one) => (one ? [window_of(one, [query], `${tensor}, ${name}`)] : []));
   const scored = [...row("query"), ...whole("v"), ...whole("key")],
-    logits = [...row("scores"), ...row("logits"), ...row("weights")];
+    logits = [...row("scores"), ...row("bias"), ...row("logits"), ...row("weights")];
   const passed = whole("value"),
     output = row("output");
   const asked = parse_cell(screen.address.cell);

@@ -34,6 +34,7 @@ export function head_of(value: Json): Head {
     value: matrix("value", keys.length, value_size),
     v: check.null_or(value.v, "v", (v, at) => check.vector_of(v, at, size)),
     scores: matrix("scores", tokens.length, keys.length),
+    bias: value.bias === undefined ? null : matrix("bias", tokens.length, keys.length),
     logits: matrix("logits", tokens.length, keys.length),
     log_sum_exp: check.vector_of(value.log_sum_exp, "log_sum_exp", tokens.length),
     weights: matrix("weights", tokens.length, keys.length),

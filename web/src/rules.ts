@@ -71,8 +71,9 @@ const scores: Rules = (walk, of, index) => {
 const logits: Rules = (walk, of, index) => {
   const { tensors, scale, mask } = walk;
   const [i = 0, j = 0] = index.slice(-2);
-  const times = scale === 1 ? "" : ` x ${number_text(scale)}`;
-  const scaled = { then: times, result: (sum: number) => sum * scale };
+  const bias = tensors.has("bias") ? tensors.at("bias", ...index) : null;
+  const times = `${scale === 1 ? "" : ` x ${number_text(scale)}`}${bias === null ? "" : ` + bias ${number_text(bias)}`}`;
+  const scaled = { then: times, result: (sum: number) => sum * scale + (bias ?? 0) };
   if (tensors.get("scores")?.substituted) {
     return {
       formula: formula(`logit = score${times}`),

@@ -150,5 +150,6 @@ export function walk_of_head(head: Head): Walk {
   });
   list.push({ ...vector("log_sum_exp", head.log_sum_exp), rows: tokens });
   if (head.v) list.push(vector("v", head.v));
+  if (head.bias) list.push(tensor("bias", "score", head.bias, tokens, keys));
   return { tensors: new Tensors(list), score: head.score, scale: head.scale, mask: null, tolerance: 1e-3 };
 }

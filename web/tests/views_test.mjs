@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { data_of, hash_of, open, report_of } from "./browser.mjs";
+import { native, root } from "./program.mjs";
 
 const translation = () => data_of("translation");
 const head_of = (data, name, layer, head) =>
@@ -98,6 +99,18 @@ test("one head: products of an output are weights times values", async () => {
     .first()
     .click({ position: { x: 5, y: 5 } });
   assert.match(await hash_of(page), /cell=query:1.0/);
+  await close();
+});
+
+test("one head with a bias of positions: a logit is the scaled score and the bias", async () => {
+  const head = ["--layer", "1", "--head", "2", "--token", "cat"];
+  const data = native("explain", "--model", `${root}tests/golden/encoders/mpnet`, "--text", "the cat", ...head);
+  const { page, close } = await open(report_of(data), { hash: "#view=head&token=2&cell=logits:2.0" });
+  const terms = await page.locator(".term").evaluateAll((rows) => rows.map((row) => Number(row.dataset.value)));
+  const score = terms.reduce((a, b) => a + b, 0);
+  assert.ok(Math.abs(data.bias[2][0]) > 0.1);
+  assert.ok(Math.abs(score * data.scale + data.bias[2][0] - data.logits[2][0]) < 1e-5);
+  assert.match(await page.locator(".formula").innerText(), /^logit = query \. key x 0\.50000 \+ bias /);
   await close();
 });
 
