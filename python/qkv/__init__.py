@@ -9,6 +9,8 @@ Arrays of NumPy, torch, JAX or anything else with ``__dlpack__`` on the CPU are 
 the same kind.
 """
 
+from typing import TYPE_CHECKING
+
 from ._qkv import (
     Bias,
     Conv1d,
@@ -60,13 +62,25 @@ from ._qkv import (
     window,
 )
 from .arrays import Array
-from .embedder import Embedder
 from .functional import scaled_dot_product_attention
-from .pictures import ClassProbability, PictureClassifier, Vit, classify
-from .report import Report, explain
-from .tokenizer import Encoding, Tokenizer
-from .training import compare, train
-from .translator import Hypothesis, Translation, Translator
+
+if TYPE_CHECKING:
+    from .embedder import Embedder
+    from .pictures import ClassProbability, PictureClassifier, Vit, classify
+    from .report import Report, explain
+    from .tokenizer import Encoding, Tokenizer
+    from .training import compare, train
+    from .translator import Hypothesis, Translation, Translator
+
+# Names whose modules are imported when one is used first: what they import takes longer than attention itself.
+_MODULES = {
+    "embedder": ("Embedder",),
+    "pictures": ("ClassProbability", "PictureClassifier", "Vit", "classify"),
+    "report": ("Report", "explain"),
+    "tokenizer": ("Encoding", "Tokenizer"),
+    "training": ("compare", "train"),
+    "translator": ("Hypothesis", "Translation", "Translator"),
+}
 
 __all__ = [
     "Array",
@@ -134,3 +148,17 @@ __all__ = [
     "verify",
     "window",
 ]
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    for module, names in _MODULES.items():
+        if name in names:
+            globals()[name] = found = getattr(import_module(f"{__name__}.{module}"), name)
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 from . import _qkv
@@ -43,6 +42,8 @@ def scaled_dot_product_attention(
         )
     options: dict[str, Any] = {"scale": scale, "dropout": dropout_p}
     if dropout_p:
+        import random  # it takes long to import
+
         options["seed"] = random.getrandbits(64)
     if is_causal:
         options["mask"] = _qkv.causal()
