@@ -5,10 +5,13 @@
 - encode(): 64 texts of 5 to 120 words, Embedder beside SentenceTransformer on torch, with 1 and 2 threads (needs
   sentence-transformers; FOLDER: models/get-minilm prints it)
 - a call of attention() on one query and key: Python beside C++ (compiled here against build/release), in microseconds
-- import qkv beside import numpy, in milliseconds
+- the same of qkv.torch.attention(), without and with gradients, beside torch's own and an autograd.Function that computes
+  nothing (needs torch)
+- import numpy, qkv beside import numpy, in milliseconds
 """
 
 import argparse
+import importlib.util
 import os
 import random
 import resource
@@ -100,6 +103,39 @@ def call(rounds):
           f"{min(python) - empty - min(cpp):.2f} more; with a new output: {min(whole) - empty:.2f} us")  # fmt: skip
 
 
+def tensors(rounds):
+    import torch
+    from qkv.torch import attention
+
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, query, key, value):
+            ctx.save_for_backward(query, key, value)
+            return torch.empty_like(query)
+
+        @staticmethod
+        def backward(ctx, grad_out):
+            return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors)
+
+    torch.set_num_threads(1)
+    theirs = torch.nn.functional.scaled_dot_product_attention
+    for shape in ((1, 1, 1, 16), (1, 8, 16, 64)):
+        inputs = [torch.randn(shape, requires_grad=True) for _ in range(3)]
+        grad_out = torch.ones(shape)
+        alone = [tensor.detach() for tensor in inputs]
+
+        def forward(call):
+            return lambda: [call(*alone) for _ in range(4)]
+
+        def both(call):
+            return lambda: [torch.autograd.grad(call(*inputs), inputs, grad_out) for _ in range(4)]
+
+        sides = [forward(call) for call in (attention, theirs)] + [both(call) for call in (attention, theirs, Nothing.apply)]
+        ours, other, ours_both, other_both, nothing = (1e6 * each / 4 for each in best(400 * rounds, *sides))
+        print(f"qkv.torch.attention, {list(shape)}: {ours:.1f} us, torch's {other:.1f}; forward and backward {ours_both:.1f}, "
+              f"torch's {other_both:.1f}, a function that computes nothing {nothing:.1f}")  # fmt: skip
+
+
 def imports(rounds):
     def milliseconds(code):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -107,9 +143,9 @@ def imports(rounds):
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
-    pairs = [(milliseconds("import numpy"), milliseconds("import qkv")) for _ in range(3 * rounds)]
+    pairs = [(milliseconds("import numpy"), milliseconds("import numpy, qkv")) for _ in range(3 * rounds)]
     numpy_alone, with_qkv = (min(side) for side in zip(*pairs))
-    print(f"import numpy: {numpy_alone:.0f} ms; import qkv: {with_qkv:.0f} ms, {with_qkv - numpy_alone:.0f} more "
+    print(f"import numpy: {numpy_alone:.0f} ms; import numpy, qkv: {with_qkv:.0f} ms, {with_qkv - numpy_alone:.0f} more "
           f"(median of pairs {statistics.median(b - a for a, b in pairs):.0f})")  # fmt: skip
 
 
@@ -120,5 +156,7 @@ if __name__ == "__main__":
     options = parser.parse_args()
     call(options.rounds)
     imports(options.rounds)
+    if importlib.util.find_spec("torch"):
+        tensors(options.rounds)
     if options.model:
         encode(options.model, options.rounds)

@@ -274,7 +274,7 @@ WritableArray take_writable(nb::handle object, std::string_view name) {
   const TypeOfArrays& type = require_array(object, name);
   require_no_grad(object, type, name);
   WritableArray array;
-  if (import(object, type, array)) {
+  if (type.kind != Kind::jax && import(object, type, array)) {  // arrays of JAX never change
     require_aligned(array.view, name);
     return array;
   }

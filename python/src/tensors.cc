@@ -46,41 +46,52 @@ Array take_near(nb::handle tensor, std::string_view name, const TensorView& quer
   return is_far ? take_values(nb::object(tensor.attr("contiguous")()), name) : array;
 }
 
-// What an operator takes after query, key and value, but for the last ones of its own.
-CallOptions take_call(const nb::tuple& call, nb::handle threads) {
-  if (nb::len(call) != 12) throw TypeError("call must have 12 entries");
-  const nb::object sinks = call[0], bias = call[1], mask = call[2], lengths = call[3], documents = call[4];
-  const nb::object seed = call[5], causal = call[6], scale = call[9];
+// `rest`: the tensors of a call, sinks, mask, lengths, documents and seed, any of them None, and each bias; or empty.
+// `plain`: causal, left, right, scale, soft_cap and dropout.
+CallOptions take_call(const nb::tuple& plain, const std::vector<nb::object>& rest, nb::handle threads) {
+  constexpr std::size_t kTensors = 5;
+  if (nb::len(plain) != 6) throw TypeError("plain must have 6 entries");
+  if (!rest.empty() && rest.size() < kTensors) throw TypeError("rest must be empty or have 5 entries or more");
   CallOptions taken{.options = {.score = Score::scaled_dot(), .threads = take_count(threads, "threads")}};
   AttentionOptions& options = taken.options;
-  const auto kept = [&](Array array) { return taken.arrays.emplace_back(std::move(array)).view; };
-  const auto narrow = [&](const Mask& by) { options.mask = options.mask & by; };
+  const nb::object causal = plain[0], scale = plain[3];
   if (nb::len(causal) > 0) options.mask = Mask::causal(take_align(causal));
-  const std::int64_t left = take_whole(call[7], "left"), right = take_whole(call[8], "right");
-  if (left >= 0 || right >= 0) narrow(Mask::window(left, right));
-  if (!lengths.is_none()) narrow(Mask::lengths(kept(take_integers(lengths, "lengths"))));
-  if (!documents.is_none()) narrow(Mask::documents(kept(take_integers(documents, "documents"))));
-  if (!mask.is_none()) narrow(Mask::boolean(kept(take_booleans(mask, "mask"))));
-  if (nb::len(bias) > 0) {
-    for (nb::handle each : bias) options.bias = options.bias + Bias::view(kept(take_rows(each, "bias")));
-  }
-  if (!sinks.is_none()) options.sinks = kept(take_rows(sinks, "sinks"));
+  const std::int64_t left = take_whole(plain[1], "left"), right = take_whole(plain[2], "right");
+  if (left >= 0 || right >= 0) options.mask = options.mask & Mask::window(left, right);
   if (!scale.is_none()) options.scale = take_number(scale, "scale");
-  options.soft_cap = take_number(call[10], "soft_cap");
-  options.dropout.p = take_number(call[11], "dropout");
-  if (!seed.is_none()) options.dropout.seed = take_seed(seed.attr("item")(), "seed");
-  if (options.dropout.p != 0 && seed.is_none()) throw std::invalid_argument("attention: dropout needs a seed");
+  options.soft_cap = take_number(plain[4], "soft_cap");
+  options.dropout.p = take_number(plain[5], "dropout");
+  const bool has_seed = !rest.empty() && !rest[4].is_none();
+  if (options.dropout.p != 0 && !has_seed) throw std::invalid_argument("attention: dropout needs a seed");
+  if (rest.empty()) return taken;
+
+  const auto kept = [&](Array array) { return taken.arrays.emplace_back(std::move(array)).view; };
+  const nb::object &sinks = rest[0], &mask = rest[1], &lengths = rest[2], &documents = rest[3], &seed = rest[4];
+  if (!sinks.is_none()) options.sinks = kept(take_rows(sinks, "sinks"));
+  if (!mask.is_none()) options.mask = options.mask & Mask::boolean(kept(take_booleans(mask, "mask")));
+  if (!lengths.is_none()) options.mask = options.mask & Mask::lengths(kept(take_integers(lengths, "lengths")));
+  if (!documents.is_none()) options.mask = options.mask & Mask::documents(kept(take_integers(documents, "documents")));
+  if (has_seed) options.dropout.seed = take_seed(seed.attr("item")(), "seed");
+  for (std::size_t i = kTensors; i < rest.size(); ++i) {
+    options.bias = options.bias + Bias::view(kept(take_rows(rest[i], "bias")));
+  }
+  return taken;
+}
+
+std::vector<nb::object> entries(const nb::tuple& tuple, std::size_t from) {
+  std::vector<nb::object> taken;
+  for (std::size_t i = from; i < nb::len(tuple); ++i) taken.push_back(tuple[i]);
   return taken;
 }
 
 Dtype type_of_sums(const TensorView& query) { return query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
 
 // (output,) and after it the log-sum-exp and the weights, if wanted.
-nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::tuple& call, bool log_sum_exp,
-                  bool weights, nb::handle threads) {
+nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::tuple& rest, const nb::tuple& plain,
+                  bool log_sum_exp, bool weights, nb::handle threads) {
   const Array q = take_rows(query, "query");
   const Array k = take_near(key, "key", q.view), v = take_near(value, "value", q.view);
-  CallOptions taken = take_call(call, threads);
+  CallOptions taken = take_call(plain, entries(rest, 0), threads);
   Dims rows;
   for (int i = 0; i + 1 < q.view.rank(); ++i) rows.push_back(q.view.size(i));
   nb::object out;
@@ -112,50 +123,62 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::
   return nb::tuple(results);
 }
 
-// What every derivative takes of the forward pass.
+// What a forward pass took and gave: `saved`, the output, the log-sum-exp, query, key, value, and `rest`.
 struct Forward {
-  Array query, key, value, out, log_sum_exp;
+  static constexpr std::size_t kQuery = 2, kRest = 5;
+
+  std::vector<nb::object> rest;
+  Array out, log_sum_exp, query, key, value;
   CallOptions call;
+
+  Forward(const nb::tuple& saved, const nb::tuple& plain, nb::handle threads)
+      : rest(entries(saved, kRest)),
+        out(take_rows(saved[0], "out")),
+        log_sum_exp(take_rows(saved[1], "log_sum_exp")),
+        query(take_rows(saved[kQuery], "query")),
+        key(take_near(saved[kQuery + 1], "key", query.view)),
+        value(take_near(saved[kQuery + 2], "value", query.view)),
+        call(take_call(plain, rest, threads)) {}
 
   double operations() const { return 4 * most_operations(query.view, key.view); }
 };
 
-Forward take_forward(const nb::tuple& inputs, const nb::tuple& results, const nb::tuple& call, nb::handle threads) {
-  if (nb::len(inputs) != 3 || nb::len(results) != 2) throw TypeError("inputs must have 3 entries and results 2");
-  Array query = take_rows(inputs[0], "query");
-  Array key = take_near(inputs[1], "key", query.view), value = take_near(inputs[2], "value", query.view);
-  return {std::move(query),
-          std::move(key),
-          std::move(value),
-          take_rows(results[0], "out"),
-          take_rows(results[1], "log_sum_exp"),
-          take_call(call, threads)};
-}
+// Places for gradients, new tensors like others.
+struct Gradients {
+  nb::list tensors;
+  std::vector<WritableArray> arrays;
 
-// A gradient for each of query, key, value, sinks and the entries of bias that `needs` says True of, None for the
-// others.
-nb::tuple backward(nb::handle grad_out, const nb::tuple& results, const nb::tuple& inputs, const nb::tuple& call,
-                   const nb::tuple& needs, nb::handle threads) {
-  Forward forward = take_forward(inputs, results, call, threads);
+  // Of a tensor that needs none, None.
+  MutableTensorView place(nb::handle like, bool needed = true) {
+    tensors.append(needed ? empty_like(like) : nb::none());
+    if (!needed) return {};
+    return arrays.emplace_back(take_new(tensors[nb::len(tensors) - 1])).view;
+  }
+};
+
+// A gradient for each of query, key, value and `rest` that `needs` says True of, None for the others.
+nb::tuple backward(nb::handle grad_out, const nb::tuple& saved, const nb::tuple& plain, const nb::tuple& needs,
+                   nb::handle threads) {
+  Forward forward(saved, plain, threads);
   const Array gradient = take_rows(grad_out, "grad_out");
-  const nb::object biases = call[1];
-  constexpr std::size_t kBias = 4;
-  if (nb::len(needs) != kBias + nb::len(biases)) throw TypeError("needs must have an entry for each gradient");
-  nb::list given;
-  std::vector<WritableArray> places;
-  const auto place = [&](nb::handle like) {
-    const bool wanted = take_flag(nb::object(needs[nb::len(given)]), "needs") && !like.is_none();
-    given.append(wanted ? empty_like(like) : nb::none());
-    return wanted ? places.emplace_back(take_new(given[nb::len(given) - 1])).view : MutableTensorView();
+  if (nb::len(needs) + Forward::kQuery != nb::len(saved)) throw TypeError("needs must have an entry for each input");
+  Gradients made;
+  const auto place = [&] {
+    const std::size_t i = nb::len(made.tensors);
+    const nb::object like = saved[i + Forward::kQuery];
+    return made.place(like, take_flag(nb::object(needs[i]), "needs") && !like.is_none());
   };
-  AttentionGradients gradients{
-      .query = place(inputs[0]), .key = place(inputs[1]), .value = place(inputs[2]), .sinks = place(call[0])};
-  for (nb::handle each : biases) gradients.bias.push_back(place(each));
+  AttentionGradients gradients{.query = place(), .key = place(), .value = place()};
+  if (!forward.rest.empty()) {
+    gradients.sinks = place();
+    for (int i = 0; i < 4; ++i) made.tensors.append(nb::none());  // mask, lengths, documents, seed
+    while (nb::len(made.tensors) < nb::len(needs)) gradients.bias.push_back(place());
+  }
   run_call(forward.call, forward.operations(), [&](const AttentionOptions& options) {
     attention_backward(forward.query.view, forward.key.view, forward.value.view, forward.out.view,
                        forward.log_sum_exp.view, gradient.view, options, gradients);
   });
-  return nb::tuple(given);
+  return nb::tuple(made.tensors);
 }
 
 // The tangents of query, key and value, which may be None; keeps their arrays alive.
@@ -176,11 +199,10 @@ struct Tangents {
 };
 
 // The tangent of the output.
-nb::object jvp(const nb::tuple& tangents, const nb::tuple& results, const nb::tuple& inputs, const nb::tuple& call,
-               nb::handle threads) {
-  Forward forward = take_forward(inputs, results, call, threads);
+nb::object jvp(const nb::tuple& tangents, const nb::tuple& saved, const nb::tuple& plain, nb::handle threads) {
+  Forward forward(saved, plain, threads);
   const Tangents along(tangents);
-  const nb::object out = empty_like(results[0]);
+  const nb::object out = empty_like(nb::object(saved[0]));
   const WritableArray to = take_new(out);
   Tensor sums = Tensor::uninitialized(forward.log_sum_exp.view.shape(), forward.log_sum_exp.view.dtype());
   run_call(forward.call, forward.operations(), [&](const AttentionOptions& options) {
@@ -191,45 +213,40 @@ nb::object jvp(const nb::tuple& tangents, const nb::tuple& results, const nb::tu
 }
 
 // The gradients of query, key, value and grad_out.
-nb::tuple double_backward(const nb::tuple& tangents, nb::handle grad_out, const nb::tuple& results,
-                          const nb::tuple& inputs, const nb::tuple& call, nb::handle threads) {
-  Forward forward = take_forward(inputs, results, call, threads);
+nb::tuple double_backward(const nb::tuple& tangents, nb::handle grad_out, const nb::tuple& saved,
+                          const nb::tuple& plain, nb::handle threads) {
+  Forward forward(saved, plain, threads);
   const Array gradient = take_rows(grad_out, "grad_out");
   const Tangents along(tangents);
-  nb::list given;
-  std::vector<WritableArray> places;
-  const auto place = [&](nb::handle like) {
-    given.append(empty_like(like));
-    return places.emplace_back(take_new(given[nb::len(given) - 1])).view;
-  };
+  Gradients made;
+  const auto place = [&](std::size_t i) { return made.place(nb::object(saved[i])); };
   const AttentionSecondGradients gradients{
-      .query = place(inputs[0]), .key = place(inputs[1]), .value = place(inputs[2]), .grad_out = place(grad_out)};
+      .query = place(2), .key = place(3), .value = place(4), .grad_out = made.place(grad_out)};
   run_call(forward.call, 2 * forward.operations(), [&](const AttentionOptions& options) {
     attention_double_backward(forward.query.view, forward.key.view, forward.value.view, forward.out.view,
                               forward.log_sum_exp.view, gradient.view, along.views, options, gradients);
   });
-  return nb::tuple(given);
+  return nb::tuple(made.tensors);
 }
 
 }  // namespace
 
 void bind_tensors(nb::module_& module) {
-  module.def("_tensor_attention", &forward, "query"_a, "key"_a, "value"_a, "call"_a, "log_sum_exp"_a, "weights"_a,
-             "threads"_a,
-             nb::sig("def _tensor_attention(query: Array, key: Array, value: Array, call: tuple[typing.Any, ...], "
-                     "log_sum_exp: bool, weights: bool, threads: int) -> tuple[typing.Any, ...]"));
-  module.def("_tensor_backward", &backward, "grad_out"_a, "results"_a, "inputs"_a, "call"_a, "needs"_a, "threads"_a,
-             nb::sig("def _tensor_backward(grad_out: Array, results: tuple[typing.Any, ...], inputs: "
-                     "tuple[typing.Any, ...], call: tuple[typing.Any, ...], needs: tuple[bool, ...], threads: int) -> "
-                     "tuple[typing.Any, ...]"));
-  module.def("_tensor_jvp", &jvp, "tangents"_a, "results"_a, "inputs"_a, "call"_a, "threads"_a,
-             nb::sig("def _tensor_jvp(tangents: tuple[typing.Any, ...], results: tuple[typing.Any, ...], inputs: "
-                     "tuple[typing.Any, ...], call: tuple[typing.Any, ...], threads: int) -> typing.Any"));
-  module.def("_tensor_double_backward", &double_backward, "tangents"_a, "grad_out"_a, "results"_a, "inputs"_a, "call"_a,
-             "threads"_a,
-             nb::sig("def _tensor_double_backward(tangents: tuple[typing.Any, ...], grad_out: Array, results: "
-                     "tuple[typing.Any, ...], inputs: tuple[typing.Any, ...], call: tuple[typing.Any, ...], threads: "
-                     "int) -> tuple[typing.Any, ...]"));
+#define QKV_TUPLE "tuple[typing.Any, ...]"
+  module.def("_tensor_attention", &forward, "query"_a, "key"_a, "value"_a, "rest"_a, "plain"_a, "log_sum_exp"_a,
+             "weights"_a, "threads"_a,
+             nb::sig("def _tensor_attention(query: Array, key: Array, value: Array, rest: " QKV_TUPLE
+                     ", plain: " QKV_TUPLE ", log_sum_exp: bool, weights: bool, threads: int) -> " QKV_TUPLE));
+  module.def("_tensor_backward", &backward, "grad_out"_a, "saved"_a, "plain"_a, "needs"_a, "threads"_a,
+             nb::sig("def _tensor_backward(grad_out: Array, saved: " QKV_TUPLE ", plain: " QKV_TUPLE
+                     ", needs: tuple[bool, ...], threads: int) -> " QKV_TUPLE));
+  module.def("_tensor_jvp", &jvp, "tangents"_a, "saved"_a, "plain"_a, "threads"_a,
+             nb::sig("def _tensor_jvp(tangents: " QKV_TUPLE ", saved: " QKV_TUPLE ", plain: " QKV_TUPLE
+                     ", threads: int) -> typing.Any"));
+  module.def("_tensor_double_backward", &double_backward, "tangents"_a, "grad_out"_a, "saved"_a, "plain"_a, "threads"_a,
+             nb::sig("def _tensor_double_backward(tangents: " QKV_TUPLE ", grad_out: Array, saved: " QKV_TUPLE
+                     ", plain: " QKV_TUPLE ", threads: int) -> " QKV_TUPLE));
+#undef QKV_TUPLE
 }
 
 }  // namespace qkv::python

@@ -64,10 +64,37 @@ def test_imports_in_either_order(first):
 def test_arrays_of_jax():
     jax = pytest.importorskip("jax")
     x = jax.numpy.asarray(X)
-    out = qkv.attention(x, x, x)
-    assert isinstance(out, jax.Array)
+    out, lse = qkv.attention(x, x, x, want=("log_sum_exp",))
+    assert isinstance(out, jax.Array) and isinstance(lse, jax.Array)
     assert (numpy.asarray(out) == qkv.attention(X, X, X)).all()
-    with pytest.raises(ValueError, match="out is read-only"):
-        qkv.attention(X, X, X, out=x)
+    query, key, value = (jax.numpy.asarray(RANDOM.standard_normal(X.shape).astype("f4")) for _ in range(3))
+    want = jax.nn.dot_product_attention(*(each.swapaxes(0, 1)[None] for each in (query, key, value)), is_causal=True)
+    seen = qkv.boolean(jax.numpy.tril(jax.numpy.ones((3, 3), bool)))
+    numpy.testing.assert_allclose(qkv.attention(query, key, value, mask=seen), want[0].swapaxes(0, 1), rtol=1e-5, atol=1e-6)
     low = qkv.attention(*[x.astype(jax.numpy.bfloat16)] * 3)
     assert low.dtype == jax.numpy.bfloat16
+
+
+def test_gradients_of_jax():
+    jax = pytest.importorskip("jax")
+    inputs = [jax.numpy.asarray(RANDOM.standard_normal((3, 4)).astype("f4")) for _ in range(3)]
+    out, lse = qkv.attention(*inputs, want=("log_sum_exp",))
+    formula = lambda q, k, v: (jax.nn.softmax(q @ k.T / 2, -1) @ v).sum()  # noqa: E731
+    ours = qkv.attention_backward(*inputs, out, lse, jax.numpy.ones_like(out))
+    for gradient, want in zip(ours, jax.grad(formula, (0, 1, 2))(*inputs)):
+        assert isinstance(gradient, jax.Array)
+        numpy.testing.assert_allclose(gradient, want, rtol=1e-5, atol=1e-6)
+
+
+def test_arrays_of_jax_that_are_refused():
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.asarray(X)
+    before = numpy.array(x)
+    with pytest.raises(ValueError, match="out is read-only"):
+        qkv.attention(X, X, X, out=x)
+    assert (before == numpy.asarray(x)).all()
+    for wrong in (x.astype(jax.numpy.complex64), x.astype(jax.numpy.int32)):
+        with pytest.raises(TypeError, match="query"):
+            qkv.attention(wrong, x, x)
+    with pytest.raises(TypeError, match="query .*Tracer"):  # under jit there are no numbers yet
+        jax.jit(lambda traced: qkv.attention(traced, x, x))(x)

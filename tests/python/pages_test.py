@@ -21,7 +21,7 @@ def examples():
             yield pytest.param(code, folder, id=f"{page}-{number}")
 
 
-@pytest.mark.parametrize("code, folder", examples())
+@pytest.mark.parametrize("code, folder", [*examples()])
 def test_example(code, folder):
     for name in NEEDS:
         if re.search(rf"\b{name}\b", code.partition("\n\n")[0]):

@@ -182,7 +182,7 @@ def test_meta_tensors_have_shapes():
 
 
 def operator_inputs(grad):
-    rest = (None, [torch.zeros(6, dtype=torch.float64)], torch.ones(5, 6, dtype=torch.bool), None, None, None)
+    rest = (None, torch.ones(5, 6, dtype=torch.bool), None, None, None, [torch.zeros(6, dtype=torch.float64)])
     return (*triple(grad=grad), *rest, "top-left", 3, -1, 0.5, 0.0, 0.0)
 
 
@@ -196,7 +196,7 @@ def test_opcheck():
     for operator, arguments in (
         (operators.attention, (*call, True, True)),
         (operators.attention, (*call, False, False)),
-        (operators.attention_backward, (grad_out, *kept, *call, [True, False, True, False, True])),
+        (operators.attention_backward, (grad_out, *kept, *call, [True, False, True, *[False] * 5, True])),
         (operators.attention_jvp, (query, None, value, *kept, *call)),
         (operators.attention_double_backward, (query, None, value, grad_out, *kept, *call)),
     ):

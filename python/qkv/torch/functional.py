@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import operators
-from .gradients import Attention, TransformedAttention, is_transformed, split
+from .gradients import Attention, TransformedAttention, is_transformed
 
 _WANTED = ("log_sum_exp", "weights")
 _NOTHING = (False, False)
@@ -58,34 +58,34 @@ def attention(
     for name in want:
         if name not in _WANTED:
             raise ValueError(f"want names {name!r}; known are log_sum_exp and weights")
-    biases = [bias] if isinstance(bias, Tensor) else [*bias]
-    if biases or sinks is not None:
-        sums = torch.float64 if query.dtype == torch.float64 else torch.float32
-        biases = [each.to(sums) for each in biases]
-        sinks = None if sinks is None else sinks.to(sums)
-    drawn: Tensor | None = None
+    biases = (bias,) if isinstance(bias, Tensor) else tuple(bias)
+    drawn = None
     if dropout:
         drawn = torch.randint(2**63 - 1, ()) if seed is None else torch.tensor(seed)
-    left, right = window
-    call = (sinks, biases, mask, lengths, documents, drawn, causal or "", left, right, scale, soft_cap, dropout)
+    rest: tuple[Tensor | None, ...] = ()
+    if biases or not (sinks is mask is lengths is documents is drawn is None):
+        sums = torch.float64 if query.dtype == torch.float64 else torch.float32
+        sinks = None if sinks is None else sinks.to(sums)
+        rest = (sinks, mask, lengths, documents, drawn, *(each.to(sums) for each in biases))
+    plain = (causal or "", *window, scale, soft_cap, dropout)
     wanted = ("log_sum_exp" in want, "weights" in want) if want else _NOTHING
     transformed = is_transformed()
-    if transformed or torch.is_grad_enabled() and _require_grad(query, key, value, sinks, biases):
+    if transformed or torch.is_grad_enabled() and _needs_gradient(query, key, value, *rest):
         function = TransformedAttention if transformed else Attention
-        plain, rest = split(call)
         results = function.apply(wanted, plain, query, key, value, *rest)
     else:
-        results = operators.attention(query, key, value, call, *wanted)
+        results = operators.attention(query, key, value, rest, plain, *wanted)
     if not want:
         return results if isinstance(results, Tensor) else results[0]
     given = _WANTED if transformed else tuple(name for name in _WANTED if name in want)
     return (results[0], *(results[1 + given.index(name)] for name in want))
 
 
-def _require_grad(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, biases: list[Tensor]) -> bool:
-    if query.requires_grad or key.requires_grad or value.requires_grad or sinks is not None and sinks.requires_grad:
-        return True
-    return any(each.requires_grad for each in biases)
+def _needs_gradient(*tensors: Tensor | None) -> bool:
+    for tensor in tensors:
+        if tensor is not None and tensor.requires_grad:
+            return True
+    return False
 
 
 def _refuse(**tensors: Any) -> None:

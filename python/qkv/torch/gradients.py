@@ -1,7 +1,7 @@
 """Gradients of attention, their gradients, and forward mode, around the operators.
 
-The functions take ``want``: whether the log-sum-exp and the weights are wanted, ``plain``: a call without its tensors, then
-query, key and value, then the tensors of the call if it has any: sinks, mask, lengths, documents and seed, and the biases.
+The functions take ``want``: whether the log-sum-exp and the weights are wanted, then ``plain``, query, key, value and
+``rest`` as operators.py has them.
 """
 
 from __future__ import annotations
@@ -13,24 +13,6 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import operators
-
-_REST = 3  # places from query on: of sinks
-_BIAS = 8  # and of the first bias
-
-
-def split(call: operators.Call) -> tuple[operators.Call, tuple[Any, ...]]:
-    """A call without its tensors, and these; none if it has none."""
-    sinks, bias, mask, lengths, documents, seed, *numbers = call
-    if not bias and sinks is None and mask is None and lengths is None and documents is None and seed is None:
-        return call, ()
-    return (None, (), None, None, None, None, *numbers), (sinks, mask, lengths, documents, seed, *bias)
-
-
-def _joined(plain: operators.Call, rest: Any) -> operators.Call:
-    if not rest:
-        return plain
-    sinks, mask, lengths, documents, seed, *bias = rest
-    return (sinks, bias, mask, lengths, documents, seed, *plain[6:])
 
 
 def is_transformed() -> bool:
@@ -45,9 +27,9 @@ class Attention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, want: Any, plain: operators.Call, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
+    def forward(ctx: Any, want: Any, plain: operators.Plain, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
         log_sum_exp, weights = want
-        results = operators.attention(query, key, value, _joined(plain, rest), True, weights)
+        results = operators.attention(query, key, value, rest, plain, True, weights)
         ctx.plain = plain
         ctx.save_for_backward(results[0], results[1], query, key, value, *rest)
         if not log_sum_exp and not weights:
@@ -67,8 +49,8 @@ class TransformedAttention(torch.autograd.Function):
     takes none with a jvp."""
 
     @staticmethod
-    def forward(want: Any, plain: operators.Call, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
-        return tuple(operators.attention(query, key, value, _joined(plain, rest), True, want[1]))
+    def forward(want: Any, plain: operators.Plain, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
+        return tuple(operators.attention(query, key, value, rest, plain, True, want[1]))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -85,11 +67,9 @@ class TransformedAttention(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, _: Any, __: Any, *tangents: Any) -> tuple[Any, ...]:
-        if any(isinstance(tangent, Tensor) for tangent in tangents[_REST:]):
+        if any(isinstance(tangent, Tensor) for tangent in tangents[3:]):
             raise NotImplementedError("qkv.torch.attention: forward mode takes bias and sinks as constants")
-        out, log_sum_exp, *inputs = ctx.saved_tensors
-        call = _joined(ctx.plain, inputs[_REST:])
-        tangent = operators.attention_jvp(tangents[:_REST], (out, log_sum_exp), inputs[:_REST], call)
+        tangent = operators.attention_jvp(tangents[:3], ctx.saved_tensors, ctx.plain)
         return (tangent,) + (None,) * ctx.others
 
 
@@ -97,26 +77,18 @@ def _backward(ctx: Any, grad_out: Tensor | None) -> tuple[Any, ...]:
     needs = ctx.needs_input_grad[2:]
     if grad_out is None:
         return (None, None) + (None,) * len(needs)
-    count = len(needs)
-    needs = (*needs[: _REST + 1], *needs[_BIAS:]) if count > _REST else (*needs, False)
-    arguments = (ctx.plain, needs, grad_out, *ctx.saved_tensors)
     if torch.is_grad_enabled():  # create_graph
-        gradients = Backward.apply(*arguments)
-    else:
-        gradients = Backward.forward(*arguments)
-    if count == _REST:
-        return (None, None, *gradients[:_REST])
-    return (None, None, *gradients[: _REST + 1], None, None, None, None, *gradients[_REST + 1 :])
+        return (None, None, *Backward.apply(ctx.plain, needs, grad_out, *ctx.saved_tensors))
+    return (None, None, *operators.attention_backward(grad_out, ctx.saved_tensors, ctx.plain, needs))
 
 
 class Backward(torch.autograd.Function):
-    """A gradient for each of query, key, value, sinks and the biases that ``needs`` says True of; the gradient of these is
-    that of query, key and value alone."""
+    """A gradient for each of query, key, value and rest that ``needs`` says True of; the gradient of these is that of
+    query, key and value alone."""
 
     @staticmethod
-    def forward(plain: operators.Call, needs: Any, grad_out: Tensor, out: Tensor, log_sum_exp: Tensor, *inputs: Any) -> Any:
-        call = _joined(plain, inputs[_REST:])
-        return operators.attention_backward(grad_out, (out, log_sum_exp), inputs[:_REST], call, needs)
+    def forward(plain: operators.Plain, needs: Any, grad_out: Tensor, *saved: Any) -> Any:
+        return operators.attention_backward(grad_out, saved, plain, needs)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
@@ -126,14 +98,11 @@ class Backward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor | None) -> tuple[Any, ...]:
-        if any(tangent is not None for tangent in tangents[_REST:]):
+        if any(tangent is not None for tangent in tangents[3:]):
             raise NotImplementedError("qkv.torch.attention: gradients of bias and sinks cannot be differentiated again")
-        if any(ctx.needs_input_grad[5 + _REST :]):
+        if any(ctx.needs_input_grad[8:]):
             raise NotImplementedError("qkv.torch.attention: no second derivatives with respect to bias and sinks")
-        grad_out, out, log_sum_exp, *inputs = ctx.saved_tensors
-        call = _joined(ctx.plain, inputs[_REST:])
-        query, key, value, grad = operators.attention_double_backward(
-            tangents[:_REST], grad_out, (out, log_sum_exp), inputs[:_REST], call
-        )
+        grad_out, *saved = ctx.saved_tensors
+        query, key, value, grad = operators.attention_double_backward(tangents[:3], grad_out, saved, ctx.plain)
         # out and log_sum_exp are functions of query, key and value, whose gradients hold their part.
-        return (None, None, grad, None, None, query, key, value) + (None,) * (len(inputs) - _REST)
+        return (None, None, grad, None, None, query, key, value) + (None,) * (len(saved) - 5)

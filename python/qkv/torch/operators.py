@@ -1,9 +1,10 @@
 """The operators ``torch.ops.qkv.*``: what torch's dispatcher, its fake tensors and torch.compile see of attention.
 
-They know no gradients; ``gradients.py`` puts them together. Every one takes the arguments of ``_CALL``, which the functions
-below take as one tuple, ``call``: sinks [heads]; bias, each broadcastable to the logits; mask, bool; lengths [batch];
-documents [batch, tokens]; seed, an int64 scalar; causal "", "top-left" or "bottom-right"; left, right: the window, -1 for
-an open side. ``inputs`` are query, key and value, ``results`` the output and the log-sum-exp of the forward pass.
+They know no gradients; ``gradients.py`` puts them together. Beside query, key and value every one takes the arguments of
+``_CALL``, which the functions below take as two tuples: ``rest``, sinks [heads], mask, bool, lengths [batch], documents
+[batch, tokens], seed, an int64 scalar, any of them None, and each bias, broadcastable to the logits, or nothing at all; and
+``plain``, causal "", "top-left" or "bottom-right", left and right, the window, -1 for an open side, scale, soft_cap and
+dropout. ``saved`` are the output and the log-sum-exp of the forward pass, query, key, value, and ``rest``.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from .. import _qkv
 
 _INPUTS = "Tensor query, Tensor key, Tensor value"
 _CALL = (
-    "Tensor? sinks, Tensor[] bias, Tensor? mask, Tensor? lengths, Tensor? documents, Tensor? seed, str causal, int left, "
+    "Tensor? sinks, Tensor? mask, Tensor? lengths, Tensor? documents, Tensor? seed, Tensor[] bias, str causal, int left, "
     "int right, float? scale, float soft_cap, float dropout"
 )
 _RESULTS = "Tensor out, Tensor log_sum_exp"
 _TANGENTS = "Tensor? tangent_query, Tensor? tangent_key, Tensor? tangent_value"
 _LIBRARY = torch.library.Library("qkv", "DEF")  # the operators live as long as it
 
-Call = tuple[Any, ...]
+_NOTHING: tuple[Any, ...] = (None, None, None, None, None, [])
+
+Plain = tuple[str, int, int, float | None, float, float]
 
 
 def is_watched(tensor: Tensor) -> bool:
@@ -40,37 +43,52 @@ def is_watched(tensor: Tensor) -> bool:
     )
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, call: Call, log_sum_exp: bool, weights: bool) -> Any:
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, rest: Any, plain: Plain, log_sum_exp: bool, weights: bool
+) -> Any:
     """The output, the log-sum-exp if it is wanted, the weights if they are."""
     if is_watched(query):
-        return torch.ops.qkv.attention.default(query, key, value, *call, log_sum_exp, weights)
-    return _qkv._tensor_attention(query, key, value, call, log_sum_exp, weights, torch.get_num_threads())
+        return torch.ops.qkv.attention.default(query, key, value, *_listed(rest), *plain, log_sum_exp, weights)
+    return _qkv._tensor_attention(query, key, value, rest, plain, log_sum_exp, weights, torch.get_num_threads())
 
 
-def attention_backward(grad_out: Tensor, results: Any, inputs: Any, call: Call, needs: Any) -> Any:
-    """A gradient for each of query, key, value, sinks and the biases that ``needs`` says True of, None for the others."""
+def attention_backward(grad_out: Tensor, saved: Any, plain: Plain, needs: Any) -> Any:
+    """A gradient for each of query, key, value and rest that ``needs`` says True of, None for the others."""
     if is_watched(grad_out):
-        needs = [needed and like is not None for needed, like in zip(needs, (*inputs, call[0], *call[1]))]
-        found = iter(torch.ops.qkv.attention_backward.default(grad_out, *results, *inputs, *call, needs))
+        needs = [needed and tensor is not None for needed, tensor in zip(needs, saved[2:])]
+        found = iter(torch.ops.qkv.attention_backward.default(grad_out, *_inputs(saved), *plain, needs))
         return tuple(next(found) if needed else None for needed in needs)
-    return _qkv._tensor_backward(grad_out, results, inputs, call, needs, torch.get_num_threads())
+    return _qkv._tensor_backward(grad_out, saved, plain, needs, torch.get_num_threads())
 
 
-def attention_jvp(tangents: Any, results: Any, inputs: Any, call: Call) -> Tensor:
+def attention_jvp(tangents: Any, saved: Any, plain: Plain) -> Tensor:
     """The tangent of the output along those of query, key and value."""
-    tangent: Tensor = torch.ops.qkv.attention_jvp.default(*tangents, *results, *inputs, *call)
+    tangent: Tensor = torch.ops.qkv.attention_jvp.default(*tangents, *_inputs(saved), *plain)
     return tangent
 
 
-def attention_double_backward(tangents: Any, grad_out: Tensor, results: Any, inputs: Any, call: Call) -> list[Tensor]:
+def attention_double_backward(tangents: Any, grad_out: Tensor, saved: Any, plain: Plain) -> list[Tensor]:
     """Gradients of query, key, value and grad_out of the product of tangents and gradients."""
-    return list(torch.ops.qkv.attention_double_backward.default(*tangents, grad_out, *results, *inputs, *call))
+    return list(torch.ops.qkv.attention_double_backward.default(*tangents, grad_out, *_inputs(saved), *plain))
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> list[Tensor]:
-    *call, log_sum_exp, weights = rest
-    threads = torch.get_num_threads()
-    return list(_qkv._tensor_attention(query, key, value, tuple(call), log_sum_exp, weights, threads))
+def _listed(rest: Any) -> tuple[Any, ...]:
+    return (*rest[:5], list(rest[5:])) if rest else _NOTHING
+
+
+def _inputs(saved: Any) -> tuple[Any, ...]:
+    return (*saved[:5], *_listed(saved[5:]))
+
+
+def _unlisted(call: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """rest and plain of what an operator was called with."""
+    return (*call[:5], *call[5]), tuple(call[6:12])
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, *call: Any) -> list[Tensor]:
+    rest, plain = _unlisted(call)
+    log_sum_exp, weights = call[12:]
+    return list(_qkv._tensor_attention(query, key, value, rest, plain, log_sum_exp, weights, torch.get_num_threads()))
 
 
 def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> list[Tensor]:
@@ -87,42 +105,36 @@ def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> li
     return results
 
 
-def _backward(grad_out: Tensor, out: Tensor, log_sum_exp: Tensor, query: Tensor, key: Tensor, value: Tensor,
-              *rest: Any) -> list[Tensor]:  # fmt: skip
-    *call, needs = rest
-    inputs, results = (query, key, value), (out, log_sum_exp)
-    found = _qkv._tensor_backward(grad_out, results, inputs, tuple(call), tuple(needs), torch.get_num_threads())
+def _backward(grad_out: Tensor, *call: Any) -> list[Tensor]:
+    rest, plain = _unlisted(call[5:])
+    needs = (*call[-1], *(False,) * (3 + len(rest) - len(call[-1])))
+    found = _qkv._tensor_backward(grad_out, (*call[:5], *rest), plain, needs, torch.get_num_threads())
     return [gradient for gradient in found if gradient is not None]
 
 
-def _backward_fake(grad_out: Tensor, out: Tensor, log_sum_exp: Tensor, query: Tensor, key: Tensor, value: Tensor,
-                   sinks: Tensor | None, bias: list[Tensor], *rest: Any) -> list[Tensor]:  # fmt: skip
-    of = (query, key, value, sinks, *bias)
-    return [torch.empty_like(tensor) for tensor, needed in zip(of, rest[-1]) if needed and tensor is not None]
+def _backward_fake(grad_out: Tensor, *call: Any) -> list[Tensor]:
+    tensors = (*call[2:10], *call[10])
+    return [torch.empty_like(tensor) for tensor, needed in zip(tensors, call[-1]) if needed and tensor is not None]
 
 
-def _jvp(tangent_query: Tensor | None, tangent_key: Tensor | None, tangent_value: Tensor | None, out: Tensor,
-         log_sum_exp: Tensor, query: Tensor, key: Tensor, value: Tensor, *call: Any) -> Tensor:  # fmt: skip
-    tangents, inputs = (tangent_query, tangent_key, tangent_value), (query, key, value)
-    tangent: Tensor = _qkv._tensor_jvp(tangents, (out, log_sum_exp), inputs, call, torch.get_num_threads())
+def _jvp(*call: Any) -> Tensor:
+    rest, plain = _unlisted(call[8:])
+    tangent: Tensor = _qkv._tensor_jvp(call[:3], (*call[3:8], *rest), plain, torch.get_num_threads())
     return tangent
 
 
-def _jvp_fake(tangent_query: Any, tangent_key: Any, tangent_value: Any, out: Tensor, *rest: Any) -> Tensor:
-    return torch.empty_like(out)
+def _jvp_fake(*call: Any) -> Tensor:
+    return torch.empty_like(call[3])
 
 
-def _double_backward(tangent_query: Tensor | None, tangent_key: Tensor | None, tangent_value: Tensor | None,
-                     grad_out: Tensor, out: Tensor, log_sum_exp: Tensor, query: Tensor, key: Tensor, value: Tensor,
-                     *call: Any) -> list[Tensor]:  # fmt: skip
-    tangents, results = (tangent_query, tangent_key, tangent_value), (out, log_sum_exp)
-    inputs, threads = (query, key, value), torch.get_num_threads()
-    return list(_qkv._tensor_double_backward(tangents, grad_out, results, inputs, call, threads))
+def _double_backward(*call: Any) -> list[Tensor]:
+    rest, plain = _unlisted(call[9:])
+    saved, threads = (*call[4:9], *rest), torch.get_num_threads()
+    return list(_qkv._tensor_double_backward(call[:3], call[3], saved, plain, threads))
 
 
-def _double_backward_fake(tangent_query: Any, tangent_key: Any, tangent_value: Any, grad_out: Tensor, out: Tensor,
-                          log_sum_exp: Tensor, query: Tensor, key: Tensor, value: Tensor, *call: Any) -> list[Tensor]:  # fmt: skip
-    return [torch.empty_like(tensor) for tensor in (query, key, value, grad_out)]
+def _double_backward_fake(*call: Any) -> list[Tensor]:
+    return [torch.empty_like(tensor) for tensor in (*call[6:9], call[3])]
 
 
 def _define(name: str, signature: str, run: Any, fake: Any) -> None:
