@@ -12,6 +12,7 @@ the same kind.
 from typing import TYPE_CHECKING
 
 from ._qkv import (
+    BatchNorm,
     Bias,
     Conv1d,
     Conv2d,
@@ -23,6 +24,7 @@ from ._qkv import (
     Lstm,
     Mask,
     MultiHeadAttention,
+    PatchEmbedding,
     Plan,
     Pool1d,
     Pool2d,
@@ -84,6 +86,7 @@ _MODULES = {
 
 __all__ = [
     "Array",
+    "BatchNorm",
     "Bias",
     "ClassProbability",
     "Conv1d",
@@ -99,6 +102,7 @@ __all__ = [
     "Lstm",
     "Mask",
     "MultiHeadAttention",
+    "PatchEmbedding",
     "PictureClassifier",
     "Plan",
     "Pool1d",

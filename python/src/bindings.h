@@ -22,6 +22,8 @@ void bind_heads(nb::module_& module);
 void bind_stacks(nb::module_& module);
 void bind_recurrent(nb::module_& module);
 void bind_convolution(nb::module_& module);
+void bind_batch_norm(nb::module_& module);
+void bind_patch_embedding(nb::module_& module);
 void bind_pictures(nb::module_& module);
 void bind_explain(nb::module_& module);
 void bind_training(nb::module_& module);

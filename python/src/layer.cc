@@ -35,6 +35,7 @@ void load_values(const Visit& visit, const Update& update, nb::handle state) {
   for (nb::handle item : nb::object(nb::getattr(state, "items")())) {
     const nb::tuple pair = nb::cast<nb::tuple>(item);
     const std::string name = take_text(nb::object(pair[0]), "a name in state");
+    if (name.ends_with("num_batches_tracked")) continue;  // of torch's batch norms; nothing here depends on it
     given.emplace(name, take_floats(nb::object(pair[1]), name));
   }
   std::set<std::string> known;

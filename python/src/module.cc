@@ -24,6 +24,8 @@ NB_MODULE(_qkv, module) {
   bind_stacks(module);
   bind_recurrent(module);
   bind_convolution(module);
+  bind_batch_norm(module);
+  bind_patch_embedding(module);
   bind_pictures(module);
   bind_explain(module);
   bind_training(module);

@@ -168,12 +168,86 @@ def test_convolution_and_pooling(name, layer):
         numpy.testing.assert_allclose(got, case[f"grad_{key}"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "name, layer",
+    [
+        ("training", qkv.BatchNorm(dim=5, momentum=0.3)),
+        ("pictures", qkv.BatchNorm(dim=4, epsilon=1e-3)),
+        ("running", qkv.BatchNorm(dim=5)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_batch_norm(name, layer):
+    case = golden.under(CONVOLUTION, f"batch_norm.{name}.")
+    training = name != "running"
+    state = {key: case[key] for key in ("weight", "bias", "running_mean", "running_var")}
+    layer.load_state_dict({**state, "num_batches_tracked": numpy.array(3)})  # as torch's state has it
+    assert all((layer.state_dict()[key] == value).all() for key, value in state.items())
+    out, saved = layer.forward(case["x"], training=training, save=True)
+    close(out, case["out"], "float32")
+    close(layer.backward(saved, case["grad_out"])[0], case["grad_x"], "float32")
+    gradients = layer.gradients()
+    assert gradients.keys() == {"weight", "bias"}
+    for key, got in gradients.items():
+        numpy.testing.assert_allclose(got, case[f"grad_{key}"], rtol=1e-4, atol=1e-4)
+    after = layer.state_dict()
+    close(after["running_mean"], case["next_mean"] if training else case["running_mean"], "float32")
+    close(after["running_var"], case["next_var"] if training else case["running_var"], "float32")
+    close(layer.forward(case["x"][:1]), layer.forward(case["x"])[:1], "float32")  # rows do not depend on others
+
+
+def test_patch_embedding_by_hand():
+    layer = qkv.PatchEmbedding(dim=5, patch=(2, 3), grid=(2, 2), channels=1, dtype="float64", seed=4)
+    draw = numpy.random.default_rng(1)
+    state = {key: draw.standard_normal(value.shape) for key, value in layer.state_dict().items()}
+    loaded(layer, state)
+    assert {key: value.shape for key, value in state.items()} == {
+        "projection.weight": (5, 6), "projection.bias": (5,), "class_token": (5,), "positions.weight": (5, 5),
+    }  # fmt: skip
+    pictures = draw.standard_normal((2, 4, 7, 1))  # the last column is in no patch
+    patches = pictures[:, :, :6, 0].reshape(2, 2, 2, 2, 3).transpose(0, 1, 3, 2, 4).reshape(2, 4, 6)
+    rows = patches @ state["projection.weight"].T + state["projection.bias"]
+    want = numpy.concatenate([numpy.broadcast_to(state["class_token"], (2, 1, 5)), rows], 1) + state["positions.weight"]
+    out, saved = layer.forward(pictures, save=True)
+    close(out, want)
+    grad_out = draw.standard_normal(out.shape)
+    assert layer.backward(saved, grad_out) == ()
+    gradients = layer.gradients()
+    close(gradients["projection.weight"], numpy.einsum("bpd,bpe->de", grad_out[:, 1:], patches))
+    close(gradients["projection.bias"], grad_out[:, 1:].sum((0, 1)))
+    close(gradients["class_token"], grad_out[:, 0].sum(0))
+    close(gradients["positions.weight"], grad_out.sum(0))
+
+
+# torch's convolution over patches, and its interpolation of positions to a grid of 4 x 3.
+def test_patch_embedding_beside_torch():
+    torch = pytest.importorskip("torch")
+    layer = qkv.PatchEmbedding(dim=6, patch=4, grid=(2, 5), dtype="float64", seed=2)
+    layer.load_state_dict({key: value + 0.1 for key, value in layer.state_dict().items()})
+    state = {key: torch.tensor(value, requires_grad=True) for key, value in layer.state_dict().items()}
+    pictures = torch.randn(2, 16, 12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    filters = state["projection.weight"].reshape(6, 3, 4, 4)
+    rows = torch.nn.functional.conv2d(pictures.permute(0, 3, 1, 2), filters, state["projection.bias"], stride=4)
+    learnt = state["positions.weight"][1:].reshape(1, 2, 5, 6).permute(0, 3, 1, 2)
+    moved = torch.nn.functional.interpolate(learnt, size=(4, 3), mode="bicubic", align_corners=False)
+    first = (state["class_token"] + state["positions.weight"][0]).expand(2, 1, 6)
+    want = torch.cat([first, (rows + moved).flatten(2).transpose(1, 2)], 1)
+    out, saved = layer.forward(pictures, save=True)
+    torch.testing.assert_close(out, want.detach(), rtol=1e-10, atol=1e-10)
+    grad_out = torch.randn(want.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    want.backward(grad_out)
+    layer.backward(saved, grad_out)
+    for key, got in layer.gradients().items():
+        close(got, state[key].grad.numpy())
+
+
 LAYERS = [
     qkv.MultiHeadAttention(model_dim=4, heads=2),
     qkv.Encoder(model_dim=4, heads=2, ff_dim=8, layers=1),
     qkv.Lstm(input_size=4, hidden=3),
     qkv.Conv1d(in_channels=4, out_channels=2, kernel=3),
     qkv.Pool1d(kernel=2),
+    qkv.BatchNorm(dim=4),
 ]
 
 
@@ -221,6 +295,10 @@ def test_dropout_needs_a_seed_and_training():
         (lambda: qkv.MultiHeadAttention(model_dim=8, dtype="float16"), ValueError, "float32"),
         (lambda: qkv.Encoder(model_dim=8, ff_dim=8, norm_order="middle"), ValueError, '"post", "pre"'),
         (lambda: qkv.Conv2d(in_channels=1, out_channels=1, kernel=(1, 2, 3)), ValueError, "height, width"),
+        (lambda: LAYERS[5].forward(numpy.ones((1, 4), "f4"), training=True), ValueError, "a variance needs 2"),
+        (lambda: LAYERS[5].forward(numpy.ones((2, 3), "f4")), ValueError, "batch_norm"),
+        (lambda: qkv.BatchNorm(dim=4, eps=1e-5), TypeError, "unexpected keyword argument 'eps'"),
+        (lambda: qkv.PatchEmbedding(dim=4, patch=4, grid=2).forward(numpy.ones((1, 3, 8, 3), "f4")), ValueError, "patch"),
         (lambda: LAYERS[0].load_state_dict({}), ValueError, "is missing"),
         (lambda: LAYERS[0].load_state_dict(None), TypeError, "state must be a dict"),
         (lambda: LAYERS[0].load_state_dict({**LAYERS[0].state_dict(), "x": numpy.zeros(1)}), ValueError, "x is no parameter"),

@@ -1,5 +1,6 @@
 """Translator and Tokenizer from the shipped folder, Embedder from a golden one; the program inside the extension."""
 
+import json
 import os
 import pickle
 import subprocess
@@ -95,6 +96,17 @@ def test_encode_does_not_depend_on_the_batch():
         embedder.encode(texts, precision="int8")
     with pytest.raises(TypeError, match=r"texts\[0\]"):
         embedder.encode([1])
+
+
+@pytest.mark.parametrize("kind", ["roberta", "mpnet", "xlm_roberta"])
+def test_embedder_beside_transformers(kind):
+    encoders = ROOT / "tests" / "golden" / "encoders"
+    want = json.loads((encoders / f"{kind}_embed.json").read_text())
+    embedder = qkv.Embedder(encoders / kind)
+    numpy.testing.assert_allclose(embedder.encode(want["texts"]), want["embeddings"], atol=2e-6)
+    tokenizer = qkv.Tokenizer(encoders / kind / "tokenizer.json")
+    assert [tokenizer.encode(text).ids for text in want["texts"]] == want["ids"]
+    assert json.loads(qkv.explain(embedder, "the cat").json())["kind"] == "heads"
 
 
 @pytest.mark.skipif(not MINILM.is_dir(), reason="models/get-minilm fetches it")

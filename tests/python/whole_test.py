@@ -14,6 +14,7 @@ ENCODERS = {
     "Bert": dict(SMALL, max_position_embeddings=32),
     "Roberta": dict(SMALL, max_position_embeddings=34),
     "XLMRoberta": dict(SMALL, max_position_embeddings=34),
+    "MPNet": dict(SMALL, max_position_embeddings=34),
     "DistilBert": dict(dim=32, n_layers=2, n_heads=4, hidden_dim=48, vocab_size=60, max_position_embeddings=32),
 }
 

@@ -52,8 +52,9 @@ Weights initial_weights(std::uint64_t seed, Dtype dtype) {
     const std::int64_t last = shape[shape.size() - 1];
     if (shape.size() == 1) {
       const bool of_filters = std::exchange(before->filters, false) && name.ends_with("bias");
-      if (name.ends_with("running_var")) return constant(shape, 1);
-      if (has(name, "norm")) return constant(shape, name.ends_with("weight") ? 1 : 0);
+      // A vector of weights is a norm's, whatever its scope is called: "bn1.weight".
+      if (name.ends_with("weight") || name.ends_with("running_var")) return constant(shape, 1);
+      if (has(name, "norm")) return constant(shape, 0);
       const bool drawn = of_filters || has(name, "linear1.bias") || has(name, "linear2.bias");
       return drawn ? uniform(random, shape, 1 / std::sqrt(static_cast<double>(before->inputs))) : constant(shape, 0);
     }

@@ -85,6 +85,17 @@ TEST(BatchNorm, FormulaWrittenOut) {
 }
 
 // A large mean with a small spread: nothing cancels, also in f32.
+// Whatever its scope is called, as torch draws it.
+TEST(BatchNorm, BeginsAsTheNormAlone) {
+  for (const std::string scope : {"", "bn1.", "norm."}) {
+    Weights weights = initial_weights(1);
+    BatchNorm({.dim = 3}, weights, scope).visit([&](const std::string& name, const Parameter& own) {
+      const bool one = name == "weight" || name == "running_var";
+      EXPECT_EQ(values(own.value), std::vector<double>(3, one ? 1.0 : 0.0)) << scope << name;
+    });
+  }
+}
+
 TEST(BatchNorm, LargeMean) {
   Random random(3);
   Tensor x = normal(random, {400, 2});

@@ -1,0 +1,65 @@
+// PatchEmbedding.
+#include "qkv/layers/patch_embedding.h"
+
+#include "layer.h"
+#include "layer_configs.h"
+
+namespace qkv::python {
+namespace {
+
+nb::object forward(nb::handle self, nb::handle pictures, const nb::kwargs& given) {
+  auto& core = core_of<PatchEmbedding>(self);
+  const auto call = std::make_shared<LayerCall>();
+  call->arrays.push_back(take_floats(pictures, "pictures"));
+  Keywords keywords("forward", given);
+  int threads = 0;
+  bool save = false;
+  keywords.read("threads", threads);
+  keywords.read("save", save);
+  keywords.finish();
+  Tensor out;
+  run_released(0, [&](const std::stop_token&) { out = core.forward(call->input(0), threads); });
+  nb::object result = give_array(std::move(out), call->kind());
+  if (!save) return result;
+  return give_saved(result, self, [call, threads, &core](nb::handle grad_out) -> nb::object {
+    const Array gradient = take_floats(grad_out, "grad_out");
+    run_released(0, [&](const std::stop_token&) { core.backward(call->input(0), gradient.view, threads); });
+    return nb::make_tuple();
+  });
+}
+
+}  // namespace
+
+void bind_patch_embedding(nb::module_& module) {
+  add_layer<PatchEmbedding>(
+      module, "PatchEmbedding",
+      "def __init__(self, *, dim: int, patch: int | tuple[int, int], grid: int | tuple[int, int], "
+      "channels: int = 3, " QKV_LAYER_KEYWORDS ") -> None",
+      R"(Pictures as tokens: ``out[0] = class_token + position[0]``,
+``out[1 + i] = projection(patch i) + position[1 + i]``, row by row of the grid.
+
+patch: its height and width in pixels. grid: the patches of the pictures that positions are learnt for; those of pictures
+with others are interpolated, bicubic, as torch.nn.functional.interpolate. Source: Dosovitskiy et al. (2021), section 3.1.
+
+>>> import numpy, qkv
+>>> embedding = qkv.PatchEmbedding(dim=8, patch=4, grid=(2, 3))
+>>> embedding.forward(numpy.zeros((1, 8, 12, 3), "f")).shape
+(1, 7, 8)
+)",
+      [](Keywords& keywords) {
+        PatchEmbeddingConfig config;
+        keywords.read("dim", config.dim);
+        keywords.read("patch", config.patch);
+        keywords.read("grid", config.grid);
+        keywords.read("channels", config.channels);
+        return config;
+      })
+      .def("forward", &forward, "pictures"_a, "keywords"_a,
+           nb::sig("def forward(self, pictures: Array, *, threads: int = 0, save: bool = False) -> typing.Any"),
+           "pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at "
+           "the "
+           "bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have no "
+           "gradient.");
+}
+
+}  // namespace qkv::python
