@@ -29,8 +29,6 @@ Json json_of(std::vector<std::string> arguments) {
   return Json::parse(text_of(arguments), nullptr, false);
 }
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 std::size_t longest_line(const std::string& text) {
   std::size_t longest = 0;
   std::istringstream lines(text);

@@ -35,22 +35,22 @@ class FindModel : public ::testing::Test {
   const TempFolder folder_;
 };
 
-constexpr const char* kTranslate = "translate --model org/en-es 'You are welcome'";
+constexpr const char* kTranslateFromHub = "translate --model org/en-es 'You are welcome'";
 
 TEST_F(FindModel, EveryVariableNamesTheCache) {
   make_cache("hub");
-  EXPECT_EQ(run("HF_HUB_CACHE=hub HF_HOME=/nowhere", kTranslate), "De nada\n0\n");
-  EXPECT_EQ(run("HF_HOME=. XDG_CACHE_HOME=/nowhere", kTranslate), "De nada\n0\n");
+  EXPECT_EQ(run("HF_HUB_CACHE=hub HF_HOME=/nowhere", kTranslateFromHub), "De nada\n0\n");
+  EXPECT_EQ(run("HF_HOME=. XDG_CACHE_HOME=/nowhere", kTranslateFromHub), "De nada\n0\n");
   make_cache("x/huggingface/hub");
-  EXPECT_EQ(run("XDG_CACHE_HOME=x HOME=/nowhere", kTranslate), "De nada\n0\n");
+  EXPECT_EQ(run("XDG_CACHE_HOME=x HOME=/nowhere", kTranslateFromHub), "De nada\n0\n");
   make_cache("home/.cache/huggingface/hub");
-  EXPECT_EQ(run("HOME=home", kTranslate), "De nada\n0\n");
+  EXPECT_EQ(run("HOME=home", kTranslateFromHub), "De nada\n0\n");
 }
 
 TEST_F(FindModel, AFolderComesFirst) {
   make_cache("hub");
   fs::create_directories(folder_ / "org/en-es");
-  EXPECT_EQ(run("HF_HUB_CACHE=hub", kTranslate).find("qkv translate: org/en-es/config.json"), 0u);
+  EXPECT_EQ(run("HF_HUB_CACHE=hub", kTranslateFromHub).find("qkv translate: org/en-es/config.json"), 0u);
 }
 
 TEST_F(FindModel, EveryCommandLooksThereAndSaysSo) {
@@ -68,11 +68,11 @@ TEST_F(FindModel, EveryCommandLooksThereAndSaysSo) {
 TEST_F(FindModel, ACacheThatIsNotWholeIsRefused) {
   make_cache("hub");
   fs::remove(folder_ / "hub/models--org--en-es/snapshots/abc123");
-  EXPECT_EQ(run("HF_HUB_CACHE=hub", kTranslate),
+  EXPECT_EQ(run("HF_HUB_CACHE=hub", kTranslateFromHub),
             "qkv translate: org/en-es is no folder, and not whole in the cache of the Hugging Face hub: "
             "hub/models--org--en-es/snapshots/abc123 is not there\n4\n");
   put(folder_ / "hub/models--org--en-es/refs/main", "../../..");
-  EXPECT_EQ(run("HF_HUB_CACHE=hub", kTranslate),
+  EXPECT_EQ(run("HF_HUB_CACHE=hub", kTranslateFromHub),
             "qkv translate: hub/models--org--en-es/refs/main: is \"../../..\", no commit\n3\n");
 }
 

@@ -7,7 +7,6 @@ namespace qkv::test {
 namespace {
 
 const std::string kTokenizer = QKV_SOURCE_DIR "/models/en-es/tokenizer.json";
-const std::string kIdsModel = QKV_TEST_DATA "/golden/translate/relu";  // 41 tokens, 32 positions
 
 Outcome encode(const std::string& text, std::vector<std::string> options = {}) {
   const TempFolder folder;

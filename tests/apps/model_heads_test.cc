@@ -14,8 +14,6 @@ Outcome explain(const TinyBert& model, const std::vector<std::string>& options) 
   return run_program(arguments);
 }
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST(ExplainModel, ShowsEveryHeadThenOne) {
   const TinyBert model;
   const Outcome all = explain(model, {});

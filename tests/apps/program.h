@@ -20,6 +20,8 @@
 
 namespace qkv::test {
 
+inline const std::string kIdsModel = QKV_TEST_DATA "/golden/translate/relu";  // no tokenizer; 41 tokens, 32 positions
+
 // A folder that disappears with its owner.
 class TempFolder {
  public:
@@ -56,6 +58,8 @@ inline std::string contents(const std::string& path) {
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
 }
+
+inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 struct Outcome {
   int code = 0;  // as a shell reports it: 128 + n if signal n ended the program

@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string kIdsModel = QKV_TEST_DATA "/golden/translate/relu";  // no tokenizer
-
 TEST(Translate, TheShippedModelKnowsThePhrase) {
   const Outcome outcome = run_program({"translate", "You are welcome", "Thank you"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;

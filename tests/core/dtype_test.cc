@@ -35,7 +35,7 @@ struct Format<Float16> {
 };
 
 template <class Half>
-class DtypeHalf : public testing::Test {
+class DtypeHalf : public ::testing::Test {
  protected:
   static double meaning_of(std::uint32_t bits) {
     return meaning(bits, Format<Half>::kFractionBits, Format<Half>::kExponentBits);
@@ -45,7 +45,7 @@ class DtypeHalf : public testing::Test {
                                                  << Format<Half>::kFractionBits;
 };
 
-using Halves = testing::Types<BFloat16, Float16>;
+using Halves = ::testing::Types<BFloat16, Float16>;
 TYPED_TEST_SUITE(DtypeHalf, Halves);
 
 TYPED_TEST(DtypeHalf, EveryPatternWidensToItsMeaning) {

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "qkv/explain/explain.h"
 
 namespace qkv::test {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 inline Tensor matrix(std::int64_t rows, std::int64_t columns, const std::vector<double>& values) {
   return Tensor::of<double>({rows, columns}, values);
@@ -40,6 +43,15 @@ inline void expect_values(const Tensor& actual, const Dims& shape, const std::ve
 inline bool has_line_with(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
+
+inline double sum_of_row(const Tensor& matrix, std::int64_t row) {
+  double sum = 0;
+  for (std::int64_t j = 0; j < matrix.size(1); ++j) sum += matrix.view().at<double>({row, j});
+  return sum;
+}
+
+// Rounding of float32 in a row of weights.
+inline constexpr double kRounding = 1e-6;
 
 inline std::size_t longest_line(const std::string& text) {
   std::size_t longest = 0;

@@ -11,7 +11,7 @@ namespace {
 using test::matrix;
 using test::quantity;
 
-Tensor golden(const std::string& name) {
+Tensor document_golden(const std::string& name) {
   static const SafeTensors file =
       read_safetensors(QKV_TEST_DATA "/golden/multi_head_attention/multi_head_attention.safetensors");
   return convert(file.tensors.at("document." + name), Dtype::f64);
@@ -25,16 +25,16 @@ Tensor columns_of(const Tensor& weight, std::int64_t begin, std::int64_t end) {
 ExplainInput document() {
   ExplainInput input;
   input.heads = 2;
-  input.inputs = Tensor::copy(golden("query").view().select(0, 0));
-  const Tensor weight = golden("weights.in_proj_weight"), bias = golden("weights.in_proj_bias");
+  input.inputs = Tensor::copy(document_golden("query").view().select(0, 0));
+  const Tensor weight = document_golden("weights.in_proj_weight"), bias = document_golden("weights.in_proj_bias");
   Tensor* weights[] = {&input.w_query, &input.w_key, &input.w_value};
   Tensor* biases[] = {&input.b_query, &input.b_key, &input.b_value};
   for (int role = 0; role < 3; ++role) {
     *weights[role] = columns_of(weight, 6 * role, 6 * role + 6);
     *biases[role] = Tensor::copy(bias.view().slice(0, 6 * role, 6 * role + 6));
   }
-  input.w_out = columns_of(golden("weights.out_proj.weight"), 0, 6);
-  input.b_out = golden("weights.out_proj.bias");
+  input.w_out = columns_of(document_golden("weights.out_proj.weight"), 0, 6);
+  input.b_out = document_golden("weights.out_proj.bias");
   return input;
 }
 
@@ -45,7 +45,7 @@ std::vector<double> values(const TensorView& view) {
 
 TEST(ExplainHeads, NumbersAreThoseOfTorch) {
   const Explanation explanation = explain(document());
-  const Tensor weights = golden("weights_f64"), out = golden("out_f64");
+  const Tensor weights = document_golden("weights_f64"), out = document_golden("out_f64");
   // Two double computations with sums in different orders.
   test::expect_values(quantity(explanation, "weights"), {2, 4, 4}, values(weights.view().select(0, 0)), 1e-14);
   test::expect_values(explanation.output, {4, 6}, values(out.view().select(0, 0)), 1e-14);

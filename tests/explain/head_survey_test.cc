@@ -10,6 +10,7 @@
 #include "attention/attention_testing.h"
 #include "explain/example.h"
 #include "explain/head_trace.h"
+#include "explain/plain_models.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/files.h"
@@ -20,6 +21,9 @@ namespace qkv {
 namespace {
 
 using Json = nlohmann::json;
+using test::kRounding;
+using test::sum_of_row;
+using test::tiny;
 
 // One token per number, the first and the last of them special: a tiny model (golden/bert) of 2 layers of 3 heads.
 Encoding encoding_of(const std::vector<std::string>& tokens) {
@@ -33,24 +37,10 @@ Encoding encoding_of(const std::vector<std::string>& tokens) {
   return text;
 }
 
-const Bert& tiny() {
-  static const Bert model = Bert::load(QKV_TEST_DATA "/golden/bert/tiny");
-  return model;
-}
-
 const Encoding& small_text() {
   static const Encoding text = encoding_of({"[CLS]", "it", "saw", "it", "[SEP]"});
   return text;
 }
-
-double sum_of_row(const Tensor& matrix, std::int64_t row) {
-  double sum = 0;
-  for (std::int64_t j = 0; j < matrix.size(1); ++j) sum += matrix.view().at<double>({row, j});
-  return sum;
-}
-
-// Rounding of float32 in a row of weights.
-constexpr double kRounding = 1e-6;
 
 template <class Call>
 std::string refusal(const Call& call) {

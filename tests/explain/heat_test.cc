@@ -16,8 +16,6 @@ namespace {
 
 using test::matrix;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 HeatCells cells_of(const Tensor& values, std::int64_t rows, std::int64_t columns) {
   return heat_cells(values, rows, columns);
 }
@@ -51,14 +49,14 @@ TEST(Heat, ScalesOfWeightsAndOfOtherNumbers) {
   const HeatScale means(cells_of(matrix(1, 4, {0, 0.5, 0, 0}), 1, 2), Role::weight);
   EXPECT_EQ(means.share(0.25), 1);
   EXPECT_EQ(means.text(), "0 to 0.25000");
-  const HeatScale broken(cells_of(matrix(1, 2, {std::nan(""), -kInfinity}), 2, 2), Role::score);
+  const HeatScale broken(cells_of(matrix(1, 2, {std::nan(""), -test::kInfinity}), 2, 2), Role::score);
   EXPECT_EQ(broken.share(0), 0);
 }
 
 TEST(Heat, LettersWithNamesOfRowsAndColumns) {
   const Quantity quantity{.name = "weights",
                           .role = Role::weight,
-                          .values = matrix(2, 3, {0, 0.25, 1, std::nan(""), -kInfinity, kInfinity}),
+                          .values = matrix(2, 3, {0, 0.25, 1, std::nan(""), -test::kInfinity, test::kInfinity}),
                           .rows = {"a", "long name"},
                           .columns = {"x", "yz", "w"}};
   EXPECT_EQ(lines_of(quantity, HeatStyle::letters, 40),

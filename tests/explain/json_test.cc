@@ -70,9 +70,8 @@ TEST(ExplainJson, HiddenLogitsAreInfinities) {
 }
 
 TEST(ExplainJson, TellsNaNFromInfinities) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   ExplainInput input = worked_example();
-  input.substitutes["value"] = test::matrix(3, 3, {1, 2, -std::nan(""), 3, 4, kInfinity, 5, -kInfinity, 6});
+  input.substitutes["value"] = test::matrix(3, 3, {1, 2, -std::nan(""), 3, 4, test::kInfinity, 5, -test::kInfinity, 6});
   const Json json = Json::parse(to_json(explain(input)));
   EXPECT_EQ(tensors_of(json, 3)[2]["values"][0], Json::parse("[1, 2, \"nan\"]"));
   EXPECT_EQ(json["output"][0][1], "-inf");

@@ -16,6 +16,11 @@ namespace qkv::test {
 
 using Rows = testing::ReferenceLayer::Rows;
 
+inline const Bert& tiny() {
+  static const Bert model = Bert::load(QKV_TEST_DATA "/golden/bert/tiny");
+  return model;
+}
+
 struct PlainChanges {
   LeftOut left_out{};
   // What is added to one weight.

@@ -16,7 +16,7 @@ namespace {
 using test::has_line_with;
 using test::matrix;
 
-ExplainInput synthetic(const SyntheticInput& choice) {
+ExplainInput drawn(const SyntheticInput& choice) {
   ExplainInput input;
   generate_missing(input, choice);
   return input;
@@ -38,7 +38,7 @@ TEST(ExplainText, NamesTheEightStepsInOrder) {
 // Once a line and once a row of numbers: a user who has seen enough does not wait for the rest.
 TEST(ExplainText, AsksForAStop) {
   set_threads(1);  // questions are counted by thread
-  ExplainInput input = synthetic({.inputs = 50, .dim = 3});
+  ExplainInput input = drawn({.inputs = 50, .dim = 3});
   const auto asked = [](const auto& work) {
     const std::int64_t before = stop_checks();
     work();
@@ -103,7 +103,7 @@ TEST(ExplainText, ColorsByRoleOnlyOnRequest) {
 }
 
 TEST(ExplainText, StaysReadableForLargeInputs) {
-  const std::string text = to_text(explain(synthetic({.inputs = 200, .dim = 90})));
+  const std::string text = to_text(explain(drawn({.inputs = 200, .dim = 90})));
   EXPECT_LE(test::longest_line(text), 98u);
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 500);
   EXPECT_TRUE(has_line_with(text, "output 1 "));
@@ -127,7 +127,7 @@ TEST(ExplainText, NoLineIsWiderThanAsked) {
 }
 
 TEST(ExplainText, EveryOutputRowStandsOnOneLine) {
-  const ExplainInput input = synthetic({.inputs = 5, .dim = 4, .value_dim = 9});
+  const ExplainInput input = drawn({.inputs = 5, .dim = 4, .value_dim = 9});
   const Explanation explanation = explain(input);
   std::istringstream lines(to_text(explanation));
   int rows = 0;

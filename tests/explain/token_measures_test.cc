@@ -24,6 +24,7 @@ namespace {
 
 using Json = nlohmann::json;
 using Numbers = std::vector<double>;
+using test::tiny;
 
 // The models run in f32: a few roundings of numbers below 10.
 constexpr double kSingle = 5e-6;
@@ -37,11 +38,6 @@ Encoding tokens_of(std::size_t count) {
     text.special.push_back(i == 0 ? 1 : 0);
   }
   return text;
-}
-
-const Bert& tiny() {
-  static const Bert model = Bert::load(QKV_TEST_DATA "/golden/bert/tiny");
-  return model;
 }
 
 const Translator& tiny_translator(const std::string& name) {

@@ -15,6 +15,8 @@ namespace qkv {
 namespace {
 
 using Json = nlohmann::json;
+using test::kRounding;
+using test::sum_of_row;
 
 const Translator& shipped() {
   static const Translator translator = Translator::load(QKV_SOURCE_DIR "/models/en-es");
@@ -23,15 +25,6 @@ const Translator& shipped() {
 
 constexpr std::size_t kDecoder = 1;  // the number of its attention
 const std::string kText = "Thank you very much, my friend.";
-
-double sum_of_row(const Tensor& matrix, std::int64_t row) {
-  double sum = 0;
-  for (std::int64_t j = 0; j < matrix.size(1); ++j) sum += matrix.view().at<double>({row, j});
-  return sum;
-}
-
-// Rounding of float32 in a row of weights.
-constexpr double kRounding = 1e-6;
 
 const std::vector<std::string>& tokens(const HeadSurvey& survey, const std::string& sequence) {
   const auto& all = survey.attentions.sequences;

@@ -11,7 +11,7 @@
 namespace qkv {
 namespace {
 
-void expect_matrix(const std::string& text, const Dims& shape, const std::vector<double>& values) {
+void expect_csv(const std::string& text, const Dims& shape, const std::vector<double>& values) {
   const Tensor matrix = io::parse_csv(text, "a.csv");
   EXPECT_EQ(matrix.dtype(), Dtype::f64);
   EXPECT_EQ(matrix.shape(), shape) << text;
@@ -19,29 +19,29 @@ void expect_matrix(const std::string& text, const Dims& shape, const std::vector
 }
 
 TEST(Csv, ReadsNumbers) {
-  expect_matrix("1,2\n3,4\n", {2, 2}, {1, 2, 3, 4});
-  expect_matrix("1,2\n3,4", {2, 2}, {1, 2, 3, 4});
-  expect_matrix("1,2\r\n3,4\r\n", {2, 2}, {1, 2, 3, 4});
-  expect_matrix(
+  expect_csv("1,2\n3,4\n", {2, 2}, {1, 2, 3, 4});
+  expect_csv("1,2\n3,4", {2, 2}, {1, 2, 3, 4});
+  expect_csv("1,2\r\n3,4\r\n", {2, 2}, {1, 2, 3, 4});
+  expect_csv(
       "\xef\xbb\xbf"
       "1,2\n",
       {1, 2}, {1, 2});
-  expect_matrix(" 1 ,\t-2.5e-3\n", {1, 2}, {1, -2.5e-3});
-  expect_matrix("x,y\n1,2\n", {1, 2}, {1, 2});
-  expect_matrix("# note, 1\n\n  \nname\n# more\n7\n\n8\n", {2, 1}, {7, 8});
-  expect_matrix("0.1\n", {1, 1}, {0.1});
+  expect_csv(" 1 ,\t-2.5e-3\n", {1, 2}, {1, -2.5e-3});
+  expect_csv("x,y\n1,2\n", {1, 2}, {1, 2});
+  expect_csv("# note, 1\n\n  \nname\n# more\n7\n\n8\n", {2, 1}, {7, 8});
+  expect_csv("0.1\n", {1, 1}, {0.1});
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  expect_matrix("inf,-inf\n", {1, 2}, {kInfinity, -kInfinity});
+  expect_csv("inf,-inf\n", {1, 2}, {kInfinity, -kInfinity});
   EXPECT_TRUE(std::isnan(io::parse_csv("nan\n", "a.csv").data<double>()[0]));
-  expect_matrix("+1,+2\n+.5,+inf\n", {2, 2}, {1, 2, 0.5, kInfinity});
+  expect_csv("+1,+2\n+.5,+inf\n", {2, 2}, {1, 2, 0.5, kInfinity});
 }
 
 TEST(Csv, TheFirstLineMayBeAHeader) {
   for (const char* header : {"x,y", "_,_", "1,x", "x,1", ",B", "inf,_1", "NaNs,2", "infinite,2", " x ,\"1\""}) {
-    expect_matrix(header + std::string("\n1,2\n"), {1, 2}, {1, 2});
+    expect_csv(header + std::string("\n1,2\n"), {1, 2}, {1, 2});
   }
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  expect_matrix("inf,Infinity\n1,2\n", {2, 2}, {kInfinity, kInfinity, 1, 2});
+  expect_csv("inf,Infinity\n1,2\n", {2, 2}, {kInfinity, kInfinity, 1, 2});
   EXPECT_EQ(io::parse_csv("nan,NaN\n1,2\n", "a.csv").shape(), (Dims{2, 2}));
 }
 

@@ -10,7 +10,7 @@
 namespace qkv {
 namespace {
 
-void expect_matrix(const std::string& text, const Dims& shape, const std::vector<double>& values) {
+void expect_json(const std::string& text, const Dims& shape, const std::vector<double>& values) {
   const Tensor matrix = parse_json_matrix(text, "a.json");
   EXPECT_EQ(matrix.dtype(), Dtype::f64);
   EXPECT_EQ(matrix.shape(), shape) << text;
@@ -18,10 +18,10 @@ void expect_matrix(const std::string& text, const Dims& shape, const std::vector
 }
 
 TEST(JsonMatrix, ReadsNumbers) {
-  expect_matrix("[[1, 2], [3, 4]]", {2, 2}, {1, 2, 3, 4});
-  expect_matrix("[1, -2, 0.1]", {1, 3}, {1, -2, 0.1});
-  expect_matrix("[[1],\n [2.5e-3],\n [-3]]\n", {3, 1}, {1, 2.5e-3, -3});
-  expect_matrix("[18446744073709551615, 1e300]", {1, 2}, {18446744073709551615.0, 1e300});
+  expect_json("[[1, 2], [3, 4]]", {2, 2}, {1, 2, 3, 4});
+  expect_json("[1, -2, 0.1]", {1, 3}, {1, -2, 0.1});
+  expect_json("[[1],\n [2.5e-3],\n [-3]]\n", {3, 1}, {1, 2.5e-3, -3});
+  expect_json("[18446744073709551615, 1e300]", {1, 2}, {18446744073709551615.0, 1e300});
 }
 
 TEST(JsonMatrix, ReadsWhatJsonLacksAsStrings) {

@@ -27,7 +27,7 @@ struct Options {
   }
 };
 
-MovingArrays padded() { return {{2, 4, 5, 5}, {2, 2, 7, 5}, 3, Dtype::f64}; }
+MovingArrays moving() { return {{2, 4, 5, 5}, {2, 2, 7, 5}, 3, Dtype::f64}; }
 
 // x + step * tangent
 Tensor moved(const Tensor& x, const Tensor& tangent, double step) {
@@ -39,7 +39,7 @@ Tensor moved(const Tensor& x, const Tensor& tangent, double step) {
 TEST(ReferenceAttentionTangents, JvpIsTheSlopeAlongTheTangents) {
   const Options options;
   for (const AttentionOptions& own : options.all()) {
-    const MovingArrays a = padded();
+    const MovingArrays a = moving();
     const auto at = [&](double step) {
       return reference::attention(moved(a.q, a.tq, step), moved(a.k, a.tk, step), moved(a.v, a.tv, step), own);
     };
@@ -62,7 +62,7 @@ TEST(ReferenceAttentionTangents, JvpIsTheSlopeAlongTheTangents) {
 TEST(ReferenceAttentionTangents, DoubleBackwardIsTheGradientOfTheGradients) {
   const Options options;
   for (const AttentionOptions& own : options.all()) {
-    MovingArrays a = padded();
+    MovingArrays a = moving();
     const auto loss = [&] {
       const reference::AttentionGradients first = reference::attention_backward(a.q, a.k, a.v, a.grad_out, own);
       return testing::dot(a.tq, first.query) + testing::dot(a.tk, first.key) + testing::dot(a.tv, first.value);

@@ -171,7 +171,7 @@ class Classifier : public TrainableOn<TextBatch> {
   Parameter weight_, bias_;
 };
 
-TrainingConfig config() {
+TrainingConfig classifier_config() {
   return {.seed = 3,
           .steps = 200,
           .batch_tokens = 64,
@@ -182,7 +182,7 @@ TrainingConfig config() {
 }
 
 TrainingResult run(Classifier& model, const std::string& folder, const TrainingOptions& options = {},
-                   const TrainingConfig& settings = config()) {
+                   const TrainingConfig& settings = classifier_config()) {
   static const TextExamples training(texts(400, 1)), validation(texts(100, 2));
   return train(model, {.train = training, .valid = validation}, settings, folder, options);
 }
@@ -221,7 +221,7 @@ TEST(ClassifierTraining, RefusesOtherTexts) {
   run(model, folder / "");
   const TextExamples other(texts(400, 5));
   EXPECT_NE(test::message_of<std::invalid_argument>([&] {
-              train(model, {.train = other, .valid = other}, config(), folder / "");
+              train(model, {.train = other, .valid = other}, classifier_config(), folder / "");
             }).find("(training data "),
             std::string::npos);
 }
@@ -245,7 +245,7 @@ class Listed : public Classifier {
 };
 
 TrainingConfig patient() {
-  TrainingConfig settings = config();
+  TrainingConfig settings = classifier_config();
   settings.batch_tokens = 10'000;  // one batch
   settings.validate_every = 1;
   settings.patience = 2;

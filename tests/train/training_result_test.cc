@@ -43,7 +43,7 @@ TrainingConfig config(std::int64_t steps) {
           .checkpoint_minutes = 0};
 }
 
-const std::vector<TokenPair> kPairs{{{1}, {1}}, {{2}, {2}}, {{3}, {3}}};
+const std::vector<TokenPair> kCopies{{{1}, {1}}, {{2}, {2}}, {{3}, {3}}};
 
 struct Walk {
   TrainingResult result{};
@@ -59,7 +59,7 @@ class TrainingResultTest : public ::testing::Test {
     Walker model(losses);
     Walk done;
     done.watcher.on_step = on_step;
-    const PairExamples examples(kPairs);
+    const PairExamples examples(kCopies);
     done.result = train(model, {.train = examples, .valid = examples}, settings, folder_ / "",
                         {.observer = &done.watcher, .write_model = [&] { done.written.push_back(model.position()); }});
     done.position = model.position();
@@ -182,8 +182,8 @@ TEST(TrainingEnd, EpochsEndIt) {
     settings.accumulate = accumulate;
     Walker model({});
     Watcher watcher;
-    const TrainingResult result = train(model, {.train = PairExamples(kPairs), .valid = PairExamples(kPairs)}, settings,
-                                        folder / "", {.observer = &watcher});
+    const TrainingResult result = train(model, {.train = PairExamples(kCopies), .valid = PairExamples(kCopies)},
+                                        settings, folder / "", {.observer = &watcher});
     EXPECT_EQ(watcher.last.steps, result.step);
     return result.step;
   };

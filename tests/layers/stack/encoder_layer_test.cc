@@ -7,7 +7,7 @@
 namespace qkv {
 namespace {
 
-const std::map<std::string, Tensor>& golden() {
+const std::map<std::string, Tensor>& golden_layer() {
   static const SafeTensors file = read_safetensors(QKV_TEST_DATA "/golden/encoder_layer/encoder_layer.safetensors");
   return file.tensors;
 }
@@ -15,7 +15,7 @@ const std::map<std::string, Tensor>& golden() {
 EncoderLayer make(const std::string& name, Dtype dtype) {
   std::map<std::string, Tensor> tensors;
   const std::string prefix = name + ".weights.";
-  for (const auto& [key, tensor] : golden()) {
+  for (const auto& [key, tensor] : golden_layer()) {
     if (key.starts_with(prefix)) tensors[key.substr(prefix.size())] = tensor;
   }
   Weights weights(std::move(tensors), name, dtype);
@@ -31,10 +31,10 @@ EncoderLayer make(const std::string& name, Dtype dtype) {
 
 TEST(EncoderLayer, AgreesWithTorch) {
   for (const std::string name : {"relu", "gelu"}) {
-    const TensorView x = golden().at(name + ".x"), exact = golden().at(name + ".out_f64");
+    const TensorView x = golden_layer().at(name + ".x"), exact = golden_layer().at(name + ".out_f64");
     EXPECT_LE(testing::difference(make(name, Dtype::f64).forward(convert(x, Dtype::f64)), exact), 1e-13);
     // At most twice as far as torch's own float32, above a floor of a few roundings.
-    const double torch_error = testing::difference(golden().at(name + ".out"), exact);
+    const double torch_error = testing::difference(golden_layer().at(name + ".out"), exact);
     EXPECT_LE(testing::difference(make(name, Dtype::f32).forward(x), exact),
               2 * torch_error + 5e-7 * testing::largest(exact));
   }
@@ -57,7 +57,7 @@ TEST(EncoderLayer, RaggedIsEachSequenceAlone) {
 TEST(EncoderLayer, ListsItsParametersAsTorchDoes) {
   std::size_t count = 0;
   make("relu", Dtype::f32).visit([&](const std::string& name, const Parameter& own) {
-    EXPECT_TRUE(testing::same_bits(own.value, golden().at("relu.weights." + name))) << name;
+    EXPECT_TRUE(testing::same_bits(own.value, golden_layer().at("relu.weights." + name))) << name;
     ++count;
   });
   EXPECT_EQ(count, 12u);

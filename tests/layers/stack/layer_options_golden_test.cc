@@ -7,7 +7,7 @@
 namespace qkv {
 namespace {
 
-const std::map<std::string, Tensor>& golden() {
+const std::map<std::string, Tensor>& golden_options() {
   static const SafeTensors file = read_safetensors(QKV_TEST_DATA "/golden/layer_options/layer_options.safetensors");
   return file.tensors;
 }
@@ -17,13 +17,13 @@ void expect_parity(const std::string& name, const StackConfig& config) {
   SCOPED_TRACE(name);
   std::map<std::string, Tensor> tensors;
   const std::string prefix = name + ".weights.";
-  for (const auto& [key, tensor] : golden()) {
+  for (const auto& [key, tensor] : golden_options()) {
     if (key.starts_with(prefix)) tensors[key.substr(prefix.size())] = tensor;
   }
   Weights weights(std::move(tensors), name, Dtype::f64);
   const Encoder stack(config, weights);
   weights.expect_empty();
-  const Tensor &x = golden().at(name + ".x"), &out = golden().at(name + ".out");
+  const Tensor &x = golden_options().at(name + ".x"), &out = golden_options().at(name + ".out");
   // Weights are f64, but transformers takes norms, angles and softmax in f32: some roundings of 6e-8.
   const double bound = 1e-6 * testing::largest(out);
   EXPECT_LE(testing::difference(stack.forward(x, {.mask = Mask::causal()}), out), bound);
