@@ -2,7 +2,7 @@
 # becomes one of all by compiling these again.
 set(QKV_ONLY_TARGET "")
 if(QKV_TARGETS STREQUAL native)
-  try_run(QKV_NATIVE_RUNS QKV_NATIVE_BUILDS "${CMAKE_CURRENT_BINARY_DIR}/native" "${CMAKE_CURRENT_LIST_DIR}/native_target.cc"
+  try_run(QKV_NATIVE_RUNS QKV_NATIVE_BUILDS SOURCES "${CMAKE_CURRENT_LIST_DIR}/native_target.cc" ${QKV_HWY_SOURCES}
           LINK_LIBRARIES hwy::hwy RUN_OUTPUT_VARIABLE QKV_ONLY_TARGET)
   if(NOT QKV_NATIVE_RUNS EQUAL 0)
     message(FATAL_ERROR "QKV_TARGETS=native: this machine does not run what it builds; name a target")
