@@ -48,13 +48,13 @@ def test_the_same_bits_for_any_batch(pair):
         assert (ours.encode(TEXTS[::-1], batch_size=size)[::-1] == whole).all()
 
 
-def test_what_belongs_to_a_model(pair):
+def test_what_belongs_to_a_model(pair, tmp_path):
     theirs, ours = pair
     assert ours.get_embedding_dimension() == theirs.get_embedding_dimension()
     assert ours.max_seq_length == theirs.max_seq_length
     assert (pickle.loads(pickle.dumps(ours)).encode(TEXTS) == ours.encode(TEXTS)).all()
     with pytest.raises(NotImplementedError, match="copy the folder"):
-        ours.save("/nowhere")
+        ours.save(str(tmp_path / "saved"))
     ours.train()
     with pytest.raises(RuntimeError, match="no gradients"):
         ours(ours.preprocess(TEXTS))
