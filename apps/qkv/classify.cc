@@ -51,8 +51,7 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
   const Vit& model = classifier.model();
   const std::vector<std::string>& labels = model.config().labels;
   const training::PictureFiles files = training::with_labels(
-      training::read_labelled_pictures(request.data, request.largest, classifier.processor(), interruption()), labels,
-      request.data);
+      training::read_labelled_pictures(request.data, request.largest, classifier.processor()), labels, request.data);
   for (const Tensor& picture : files.pictures) {
     if (picture.shape() == files.pictures.front().shape()) continue;
     throw FormatError(fmt::format("{}: pictures have different sizes after preprocessor_config.json", request.data));

@@ -126,9 +126,8 @@ class Comparing {
     parallel_for(std::ssize(runs_), 0, [&](std::int64_t i, int) {
       const auto index = static_cast<std::size_t>(i);
       const Run& run = runs_[index];
-      check_stop(&options_.stop);
       const auto on_step = [&](std::int64_t) { progress.add(static_cast<double>(run.batch_tokens), run.name()); };
-      results[index] = finish(run, files_, on_step, options_.stop);
+      results[index] = finish(run, files_, on_step);
     });
     for (std::size_t i = 0; i < runs_.size(); ++i) add_run(comparison, runs_[i], results[i]);
   }
@@ -143,7 +142,7 @@ class Comparing {
     if (model == "lstm") kinds.push_back("lstm-open");
     for (const std::string& kind : kinds) {
       for (std::int64_t i = 0; i < kGradientSeeds; ++i) {
-        check_stop(&options_.stop);
+        check_stop();
         const std::uint64_t seed = options_.seed + static_cast<std::uint64_t>(i);
         add_gradients(comparison, kind, "start", input_gradients(initial(kind, seed), seed));
       }
@@ -166,7 +165,7 @@ class Comparing {
     const std::unique_ptr<Measurable> measured = measurable(model);
     ComparedStructure& structure = comparison.structure.emplace_back(structure_of(*measured, options_.seed));
     structure.model = name, structure.work = work;
-    for (ComparedCost& cost : cost_of(*measured, lengths, options_.stop)) {
+    for (ComparedCost& cost : cost_of(*measured, lengths)) {
       cost.model = name, cost.work = work;
       comparison.cost.push_back(std::move(cost));
     }
@@ -196,6 +195,7 @@ std::vector<std::string> compared_tasks() {
 std::vector<std::string> compared_models() { return model_names(); }
 
 Comparison compare(const CompareOptions& options, const std::string& folder) {
+  const StopScope stop(options.stop);
   return Comparing(options, folder).run();
 }
 

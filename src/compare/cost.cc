@@ -72,12 +72,12 @@ class WithThreads {
 };
 
 ComparedCost measure(const std::string& phase, int count, const std::vector<std::int64_t>& lengths,
-                     const std::stop_token& stop, const std::function<Measured(std::int64_t)>& at_length) {
+                     const std::function<Measured(std::int64_t)>& at_length) {
   const WithThreads with(count);
   ComparedCost cost{.phase = phase, .threads = count};
   ComparedGrowth memory{.lengths = lengths};
   cost.seconds = growth_of(lengths, [&](std::int64_t length) {
-    check_stop(&stop);
+    check_stop();
     const Measured measured = at_length(length);
     if (measured.bytes) memory.values.push_back(*measured.bytes);
     return measured.seconds;
@@ -91,14 +91,13 @@ ComparedCost measure(const std::string& phase, int count, const std::vector<std:
 
 }  // namespace
 
-std::vector<ComparedCost> cost_of(Measurable& model, const std::vector<std::int64_t>& lengths,
-                                  const std::stop_token& stop) {
+std::vector<ComparedCost> cost_of(Measurable& model, const std::vector<std::int64_t>& lengths) {
   std::vector<ComparedCost> costs;
   for (const int count : {1, 2}) {
     costs.push_back(
-        measure("training", count, lengths, stop, [&](std::int64_t length) { return of_training(model, length); }));
+        measure("training", count, lengths, [&](std::int64_t length) { return of_training(model, length); }));
     costs.push_back(
-        measure("answering", count, lengths, stop, [&](std::int64_t length) { return of_answering(model, length); }));
+        measure("answering", count, lengths, [&](std::int64_t length) { return of_answering(model, length); }));
   }
   return costs;
 }

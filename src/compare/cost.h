@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stop_token>
 #include <vector>
 
 #include "compare/measurable.h"
@@ -11,7 +10,6 @@
 namespace qkv::comparison {
 
 // In training and in answering, on one and on two threads. Stopped.
-std::vector<ComparedCost> cost_of(Measurable& model, const std::vector<std::int64_t>& lengths,
-                                  const std::stop_token& stop);
+std::vector<ComparedCost> cost_of(Measurable& model, const std::vector<std::int64_t>& lengths);
 
 }  // namespace qkv::comparison

@@ -32,12 +32,11 @@ std::string Run::name() const { return fmt::format("{}-{}{}-{}", task, model, cl
 
 bool is_finished(const Run& run, const RunFiles& files) { return earlier(run, files).has_value(); }
 
-RunResult finish(const Run& run, const RunFiles& files, const std::function<void(std::int64_t)>& on_step,
-                 const std::stop_token& stop) {
+RunResult finish(const Run& run, const RunFiles& files, const std::function<void(std::int64_t)>& on_step) {
   if (std::optional<RunResult> result = earlier(run, files)) return *std::move(result);
   const std::string own = folder_of(run, files);
   std::filesystem::create_directories(own);
-  const RunPlace place{.folder = own, .identity = identity_of(run), .on_step = on_step, .stop = stop};
+  const RunPlace place{.folder = own, .identity = identity_of(run), .on_step = on_step};
   const std::vector<std::string>& models = catalog_task(run.task).models;
   const bool reads = std::all_of(models.begin(), models.end(), is_reader);
   const RunResult result = reads ? run_reader(run, place) : run_translator(run, place, files.phrases);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <stop_token>
 #include <string>
 
 namespace qkv::comparison {
@@ -45,8 +44,7 @@ struct RunFiles {
 
 // Trains, or reads the result of an earlier call. `on_step` is called after each update, with its number.
 // std::invalid_argument if the folder has a result of another run of this name; Stopped.
-RunResult finish(const Run& run, const RunFiles& files, const std::function<void(std::int64_t)>& on_step,
-                 const std::stop_token& stop);
+RunResult finish(const Run& run, const RunFiles& files, const std::function<void(std::int64_t)>& on_step);
 
 // Of a run that is finished.
 bool is_finished(const Run& run, const RunFiles& files);

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <stop_token>
 #include <string>
 
 #include "compare/run.h"
@@ -15,7 +14,6 @@ struct RunPlace {
   std::string folder;
   std::string identity;  // what the weights depend on
   std::function<void(std::int64_t)> on_step;
-  std::stop_token stop;
 };
 
 // Adam with a cosine schedule, and one checkpoint, at the end.
@@ -45,8 +43,7 @@ template <class Batch>
 GradientNorms train_run(const Run& run, const RunPlace& place, TrainableOn<Batch>& model,
                         const TrainingData<Batch>& data) {
   StepObserver observer(place.on_step);
-  train(model, data, config_of(run), place.folder,
-        {.observer = &observer, .stop = place.stop, .identity = {{"run", place.identity}}});
+  train(model, data, config_of(run), place.folder, {.observer = &observer, .identity = {{"run", place.identity}}});
   return norms_in(place.folder + "/log.jsonl");
 }
 

@@ -62,7 +62,7 @@ std::size_t BooleanBlocks::bytes(const TensorView& visible) {
   return 2 * static_cast<std::size_t>(element_count(shape(visible))) * sizeof(std::uint64_t);
 }
 
-BooleanBlocks::BooleanBlocks(const TensorView& visible, int threads, const std::stop_token& stop) {
+BooleanBlocks::BooleanBlocks(const TensorView& visible, int threads) {
   const Dims summary = shape(visible);
   if (element_count(summary) == 0) return;
   const TensorView planes = visible.rank() > 1 ? visible : visible.broadcast_to({1, visible.size(0)});
@@ -82,7 +82,7 @@ BooleanBlocks::BooleanBlocks(const TensorView& visible, int threads, const std::
     }
     const std::int64_t first = index % groups * kQueries;
     for (std::int64_t word = 0; word < words; ++word) {
-      check_stop(&stop);
+      check_stop();
       const std::int64_t at = index * words + word;
       mark(plane, first, std::min(first + kQueries, queries), word * kWordKeys, some[at], every[at]);
     }

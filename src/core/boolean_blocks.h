@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stop_token>
 
 #include "qkv/tensor.h"
 
@@ -17,7 +16,7 @@ class BooleanBlocks {
 
   // Of a bool or u8 view [..., q_len, k_len] or [k_len]; nothing is known where all keys share one element. Stopped if
   // the token asks for it.
-  BooleanBlocks(const TensorView& visible, int threads, const std::stop_token& stop = {});
+  BooleanBlocks(const TensorView& visible, int threads);
 
   // What such blocks take in memory.
   static std::size_t bytes(const TensorView& visible);

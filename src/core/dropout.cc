@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "qkv/random.h"
 
 namespace qkv {
@@ -52,6 +53,7 @@ void dropout_mask(const Dropout& dropout, const MutableTensorView& kept, const D
       rest /= kept.size(dim);
     }
     for (std::int64_t i = 0; i < kept.size(-2); ++i) {
+      check_stop();
       DropoutRow row(rule, first.sequence + n / heads, first.head + n % heads, first.query + i);
       for (std::int64_t j = 0; j < kept.size(-1); ++j) {
         matrix[i * kept.stride(-2) + j * kept.stride(-1)] = std::byte{row.keeps(first.key + j)};

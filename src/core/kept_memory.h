@@ -1,4 +1,4 @@
-// Blocks of memory for tensors. What is freed is kept for the next blocks, on large pages, so that the
+// Blocks of memory for tensors and scratch. What is freed is kept for the next blocks, on large pages, so that the
 // system need not clear its pages again: that is a tenth of the time to a first embedding.
 #pragma once
 

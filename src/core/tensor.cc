@@ -13,6 +13,7 @@
 #include "core/half.h"
 #include "core/kept_memory.h"
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "core/visit_dtype.h"
 
 namespace qkv {
@@ -164,6 +165,19 @@ void BasicView<Byte>::check_type(Dtype wanted) const {
 template class BasicView<const std::byte>;
 template class BasicView<std::byte>;
 
+namespace {
+
+// body(begin, count) for parts of so many bytes.
+template <class Body>
+void for_each_piece(std::size_t bytes, const Body& body) {
+  for (std::size_t begin = 0; begin < bytes; begin += static_cast<std::size_t>(kStopWork)) {
+    check_stop();
+    body(begin, std::min(bytes - begin, static_cast<std::size_t>(kStopWork)));
+  }
+}
+
+}  // namespace
+
 void Tensor::Free::operator()(std::byte* data) const { free_block(data); }
 
 Tensor Tensor::uninitialized(const Dims& shape, Dtype dtype) {
@@ -178,7 +192,8 @@ Tensor Tensor::uninitialized(const Dims& shape, Dtype dtype) {
 
 Tensor Tensor::zeros(const Dims& shape, Dtype dtype) {
   Tensor tensor = uninitialized(shape, dtype);
-  std::memset(tensor.data_.get(), 0, static_cast<std::size_t>(tensor.element_count()) * size_of(dtype));
+  for_each_piece(static_cast<std::size_t>(tensor.element_count()) * size_of(dtype),
+                 [&](std::size_t begin, std::size_t count) { std::memset(tensor.data_.get() + begin, 0, count); });
   return tensor;
 }
 
@@ -232,7 +247,11 @@ void convert_rows(const TensorView& from, const MutableTensorView& to) {
   const std::int64_t length = from.size(-1), source_step = from.stride(-1), target_step = to.stride(-1);
   Dims index;
   for (int i = 0; i < rank; ++i) index.push_back(0);
-  for (;;) {
+  for (std::int64_t done = 0;; done += length) {
+    if (done >= kStopWork) {
+      check_stop();
+      done = 0;
+    }
     const From* source_row = source + from.offset_of(index);
     To* target_row = target + to.offset_of(index);
     if (source_step == 1 && target_step == 1) {  // what compilers make vectors of
@@ -263,7 +282,16 @@ void convert(const TensorView& from, const MutableTensorView& to) {
   const std::int64_t count = from.element_count();
   if (count == 0) return;
   if (from.dtype() == to.dtype() && from.is_row_major() && to.is_row_major()) {
-    std::memcpy(to.bytes(), from.bytes(), static_cast<std::size_t>(count) * size_of(from.dtype()));
+    for_each_piece(static_cast<std::size_t>(count) * size_of(from.dtype()), [&](std::size_t begin, std::size_t bytes) {
+      std::memcpy(to.bytes() + begin, from.bytes() + begin, bytes);
+    });
+    return;
+  }
+  if (from.rank() > 0 && from.size(-1) > kStopWork) {
+    for (std::int64_t begin = 0; begin < from.size(-1); begin += kStopWork) {
+      const std::int64_t end = std::min(begin + kStopWork, from.size(-1));
+      convert(from.slice(-1, begin, end), to.slice(-1, begin, end));
+    }
     return;
   }
   const FloatEnvironment environment;

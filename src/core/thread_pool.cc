@@ -51,15 +51,35 @@ bool inside_task() { return in_task; }
 
 void Job::work(int worker) {
   const FloatEnvironment environment;
+  const AdoptedStopScope adopted(scope);
   in_task = true;
   try {
-    for (std::int64_t index = next++; index < tasks; index = next++) task(context, index, worker);
+    for (std::int64_t index = next++; index < tasks; index = next++) {
+      check_stop();
+      task(context, index, worker);
+    }
   } catch (...) {
-    next = tasks;
-    const std::lock_guard lock(failure_mutex);
-    if (!failure) failure = std::current_exception();
+    fail();
   }
   in_task = false;
+}
+
+void Job::run(std::int64_t index, int worker) {
+  if (next == tasks) return;
+  const FloatEnvironment environment;
+  const AdoptedStopScope adopted(scope);
+  try {
+    check_stop();
+    task(context, index, worker);
+  } catch (...) {
+    fail();
+  }
+}
+
+void Job::fail() {
+  next = tasks;
+  const std::lock_guard lock(failure_mutex);
+  if (!failure) failure = std::current_exception();
 }
 
 struct alignas(64) ThreadPool::Worker {

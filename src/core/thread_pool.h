@@ -9,21 +9,31 @@
 #include <mutex>
 #include <vector>
 
+#include "core/stop.h"
+
 namespace qkv::inline core {
 
 // Whether this thread is inside a task of a job.
 bool inside_task();
 
-// One call of parallel_for: tasks are taken from a counter, so that uneven ones balance.
+// One call of parallel_for: tasks are taken from a counter, so that uneven ones balance. In front of each it is asked
+// whether to stop, by the scope of the caller.
 struct Job {
   std::int64_t tasks = 0;
   void (*task)(void*, std::int64_t, int) = nullptr;
   void* context = nullptr;
+  const StopScope* scope = stop_scope();
   std::atomic<std::int64_t> next{0};
   std::mutex failure_mutex{};
   std::exception_ptr failure{};
 
+  // Takes tasks until there are none.
   void work(int worker);
+  // One task of a caller's pool. Nothing once one has failed.
+  void run(std::int64_t index, int worker);
+
+ private:
+  void fail();
 };
 
 // Its threads are never joined: a process may end while one of them is inside a task. So a pool is never destroyed.

@@ -9,6 +9,7 @@
 #include "core/default_threads.h"
 #include "core/float_environment.h"
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "core/thread_pool.h"
 
 namespace qkv {
@@ -24,7 +25,10 @@ DefaultThreads process_default() {
 
 void run_alone(std::int64_t tasks, void (*task)(void*, std::int64_t, int), void* context) {
   const FloatEnvironment environment;
-  for (std::int64_t index = 0; index < tasks; ++index) task(context, index, 0);
+  for (std::int64_t index = 0; index < tasks; ++index) {
+    check_stop();
+    task(context, index, 0);
+  }
 }
 
 }  // namespace
@@ -71,15 +75,13 @@ void parallel_for_erased(std::int64_t tasks, int workers, void (*task)(void*, st
   if (workers <= 1 || inside_task()) return run_alone(tasks, task, context);
   Job job{.tasks = tasks, .task = task, .context = context};
   if (const ParallelRunner runner = chosen_runner.load()) {
-    const auto run_one = [](void* of_job, std::int64_t index, int worker) {
-      const FloatEnvironment environment;
-      const Job& of = *static_cast<const Job*>(of_job);
-      of.task(of.context, index, worker);
+    const auto run = [](void* of_job, std::int64_t index, int worker) {
+      static_cast<Job*>(of_job)->run(index, worker);
     };
-    runner(tasks, workers, run_one, &job);
-    return;
+    runner(tasks, workers, run, &job);
+  } else if (!process_pool().run(job, workers)) {
+    return run_alone(tasks, task, context);
   }
-  if (!process_pool().run(job, workers)) return run_alone(tasks, task, context);
   if (job.failure) std::rethrow_exception(job.failure);
 }
 

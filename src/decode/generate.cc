@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "decode/search.h"
 #include "ops/rowwise/vocabulary_row.h"
 #include "qkv/error.h"
@@ -120,6 +121,7 @@ LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<co
 
 std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,
                                               std::span<const RandomStream> streams) {
+  const StopScope stop(options.stop);
   check(options, model.vocab());
   refuse_unless(batch >= 0, "generate", "batch is {}", batch);
   refuse_unless(streams.empty() || static_cast<std::int64_t>(streams.size()) == batch, "generate",
@@ -144,7 +146,7 @@ std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t ba
 
   std::vector<std::vector<Hypothesis>> results(static_cast<std::size_t>(batch));
   while (!going.empty()) {
-    if (options.stop.stop_requested()) throw Stopped();
+    check_stop();
     const MutableTensorView logits = model.step(parents, tokens);
     parallel_for(static_cast<std::int64_t>(going.size()), options.threads, [&](std::int64_t i, int) {
       Going& one = going[static_cast<std::size_t>(i)];

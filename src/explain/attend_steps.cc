@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/mathematics.h"
+#include "core/stop.h"
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
 
@@ -68,7 +69,7 @@ Section score_first_input(const ExplanationContext& context) {
   }
   const bool own_scores = context.substituted("scores"), own_logits = context.substituted("logits");
   for (std::int64_t j : some_of(context.count(), context.most(kShownLines))) {
-    context.check_stop();
+    check_stop();
     if (j < 0) {
       block.lines.push_back(plain("..."));
       continue;
@@ -146,7 +147,7 @@ Section softmax(const ExplanationContext& context) {
   block.lines.push_back({{fmt::format("log_sum_exp of {} = ", context.input_name(0)), Role::none},
                          {number_text(log_sum_exp), Role::score}});
   for (std::int64_t j : some_of(context.count(), context.most(kShownLines))) {
-    context.check_stop();
+    check_stop();
     if (j < 0) {
       block.lines.push_back(plain("..."));
       continue;
@@ -184,7 +185,7 @@ Section multiply_scores_with_values(const ExplanationContext& context) {
   const Tensor product = weighted_values(context.run, 0);
   if (product.size(1) <= context.terms()) {
     for (std::int64_t j : some_of(context.count(), context.most(kShownLines))) {
-      context.check_stop();
+      check_stop();
       if (j < 0) {
         block.lines.push_back(plain("..."));
         continue;

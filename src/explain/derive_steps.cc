@@ -1,6 +1,7 @@
 // Steps 1 to 3 as data: inputs, weights, and the key, query and value of each input.
 #include <fmt/format.h>
 
+#include "core/stop.h"
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
 
@@ -13,7 +14,7 @@ Section prepare_inputs(const ExplanationContext& context) {
       fmt::format("{} inputs of {} numbers each: one row per input.", context.count(), context.run.inputs.size(1)))};
   if (!context.input.picture.empty()) {
     for (std::int64_t i : some_of(context.count(), context.most(20))) {
-      context.check_stop();
+      check_stop();
       if (i < 0) continue;
       block.pictures.push_back(
           {context.input_name(i), Tensor::copy(context.run.inputs.view().select(0, i).reshape(context.input.picture))});
@@ -104,13 +105,13 @@ Section derive_key_query_value(const ExplanationContext& context) {
       plain("One vector at a time: each number of an input scales one row of the weights, and the scaled "
             "rows are added.")};
   for (std::int64_t i : some_of(context.count(), context.most(4))) {
-    context.check_stop();
+    check_stop();
     if (i < 0) {
       single.lines.push_back(plain("..."));
       continue;
     }
     for (const Projection& projection : projections(context.input)) {
-      context.check_stop();
+      check_stop();
       single.lines.push_back(projection_line(context, projection, i));
     }
   }

@@ -9,6 +9,7 @@
 #include "explain/explanation_context.h"
 #include "explain/mask_rules.h"
 #include "explain/numbers.h"
+#include "qkv/stop.h"
 #include "qkv/target.h"
 
 namespace qkv {
@@ -77,6 +78,7 @@ void add(Block& block, const ExplanationContext& context, const std::string& nam
 }  // namespace explaining
 
 Explanation explain(const ExplainInput& input) {
+  const StopScope stop(input.stop);
   if (input.heads != 0) return explain_heads(input);
   const Intermediates run = compute_intermediates(input, input.substitutes);
   const Intermediates truth = input.substitutes.empty() ? run : compute_intermediates(input, {});

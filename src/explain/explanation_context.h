@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/stop.h"
 #include "explain/intermediates.h"
 #include "qkv/explain/explain.h"
 
@@ -21,8 +20,7 @@ struct ExplanationContext {
   bool substituted(const std::string& name) const { return input.substitutes.contains(name); }
   // Of lines or terms: `usual`, or all of them.
   std::int64_t most(std::int64_t usual) const { return input.full ? std::numeric_limits<std::int64_t>::max() : usual; }
-  std::int64_t terms() const { return most(6); }             // products written out in one sum
-  void check_stop() const { qkv::check_stop(&input.stop); }  // to ask once a line
+  std::int64_t terms() const { return most(6); }  // products written out in one sum
   bool has_window() const { return input.window.left() >= 0 || input.window.right() >= 0 || input.window.step() > 1; }
   bool masked() const { return input.causal || input.prefix || has_window() || given(input.mask); }
   // "input 2", or the label that the user gave it; "query 2" or "query of LABEL".

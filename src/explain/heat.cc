@@ -36,8 +36,7 @@ char shade_of_share(double share) {
   return kShades[static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(kShades.size() - 1) + 0.5)];
 }
 
-HeatCells heat_cells(const TensorView& matrix, std::int64_t most_rows, std::int64_t most_columns,
-                     const std::stop_token* stop) {
+HeatCells heat_cells(const TensorView& matrix, std::int64_t most_rows, std::int64_t most_columns) {
   const std::int64_t height = matrix.size(0), width = matrix.size(1);
   const auto parts = [](std::int64_t size, std::int64_t most) {
     return std::max<std::int64_t>((size + most - 1) / most, 1);
@@ -46,7 +45,7 @@ HeatCells heat_cells(const TensorView& matrix, std::int64_t most_rows, std::int6
   cells.values = Tensor::zeros({parts(height, cells.rows), parts(width, cells.columns)}, Dtype::f64);
   double* sum = cells.values.data<double>();
   for (std::int64_t i = 0; i < height; ++i) {
-    check_stop(stop);
+    check_stop();
     double* row = sum + i / cells.rows * cells.values.size(1);
     for (std::int64_t j = 0; j < width; ++j) row[j / cells.columns] += matrix.at<double>({i, j});
   }

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <stop_token>
 #include <string>
 
 #include "qkv/explain/explain.h"
@@ -31,8 +30,7 @@ struct HeatCells {
 
   bool are_means() const { return rows > 1 || columns > 1; }
 };
-HeatCells heat_cells(const TensorView& matrix, std::int64_t most_rows, std::int64_t most_columns,
-                     const std::stop_token* stop = nullptr);
+HeatCells heat_cells(const TensorView& matrix, std::int64_t most_rows, std::int64_t most_columns);
 
 // Weights go from 0 to 1 (means of weights to the largest of them) by the root, which keeps small ones apart; other
 // numbers from the least to the largest.

@@ -37,10 +37,8 @@ int color_256(const Rgb& color) {
 
 class HeatMap {
  public:
-  HeatMap(const TensorView& matrix, Role role, HeatStyle style, std::size_t room, const std::stop_token* stop)
-      : style_(style),
-        cells_(heat_cells(matrix, kMostHeight, static_cast<std::int64_t>(room), stop)),
-        scale_(cells_, role) {
+  HeatMap(const TensorView& matrix, Role role, HeatStyle style, std::size_t room)
+      : style_(style), cells_(heat_cells(matrix, kMostHeight, static_cast<std::int64_t>(room))), scale_(cells_, role) {
     const std::size_t most = room / static_cast<std::size_t>(std::max<std::int64_t>(cells_.values.size(1), 1));
     // Two columns are as wide as one line is high.
     width_ = most >= 4 && style == HeatStyle::colors ? 4 : most >= 2 ? 2 : 1;
@@ -129,7 +127,7 @@ TextBox heat_box(const std::string& name, const Quantity& quantity, const Tensor
   for (const std::string& row : quantity.rows) label = std::max(label, columns_of(printable(row)) + 1);
   label = std::min(label, kMostOfName + 1);
   const std::size_t width = std::max<std::size_t>(room.width, 16);
-  const HeatMap map(matrix, quantity.role, style, width > label + 8 ? width - label : 8, room.stop);
+  const HeatMap map(matrix, quantity.role, style, width > label + 8 ? width - label : 8);
   const HeatCells& cells = map.cells();
   std::string title = name;
   if (cells.are_means()) title += fmt::format(", means of {} x {}", cells.rows, cells.columns);
@@ -139,7 +137,7 @@ TextBox heat_box(const std::string& name, const Quantity& quantity, const Tensor
   box.lines.push_back({title, columns_of(title)});
   if (!cells.are_means() && map.cell() > 1) add_column_names(box, quantity.columns, label, map.cell());
   for (std::int64_t line = 0; line < map.lines(); ++line) {
-    check_stop(room.stop);
+    check_stop();
     const std::int64_t row = map.row_of(line) * cells.rows;
     const bool named = row >= 0 && row < std::ssize(quantity.rows);
     const std::string text = named ? printable(quantity.rows[static_cast<std::size_t>(row)]) : "";

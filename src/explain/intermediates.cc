@@ -32,28 +32,27 @@ TensorView as_vector(const Tensor& tensor, const char* name, std::int64_t length
 }
 
 // out = a b. The bits of a row do not depend on the rows beside it, so that they can be few between two questions.
-void multiply(const Tensor& a, const Tensor& b, const MutableTensorView& out, const MatmulOptions& options,
-              const std::stop_token& stop) {
+void multiply(const Tensor& a, const Tensor& b, const MutableTensorView& out, const MatmulOptions& options) {
   constexpr std::int64_t kRows = 64;
   const PackedMatrix packed(b);
   for (std::int64_t i = 0; i < a.size(0); i += kRows) {
-    check_stop(&stop);
+    check_stop();
     const std::int64_t end = std::min(i + kRows, a.size(0));
     matmul(a.view().slice(0, i, end), packed, out.slice(0, i, end), options);
   }
 }
 
 Tensor project(const Tensor& a, const Tensor& weights, const char* weights_name, const Tensor& bias,
-               const char* bias_name, const std::stop_token& stop, double& difference) {
+               const char* bias_name, double& difference) {
   require(weights.size(0) == a.size(1),
           "{} must have {} rows, one per number of the vectors that it multiplies, got {}", weights_name, a.size(1),
           to_string(weights.shape()));
   MatmulOptions options;
   if (given(bias)) options.bias = as_vector(bias, bias_name, weights.size(1));
   Tensor product = new_matrix(a.size(0), weights.size(1));
-  multiply(a, weights, product, options, stop);
+  multiply(a, weights, product, options);
   for (std::int64_t i = 0; i < a.size(0); ++i) {
-    check_stop(&stop);
+    check_stop();
     const std::vector<double> one = project_one(a.view().select(0, i), weights, bias);
     difference = larger(difference, largest_difference(Tensor::copy(product.view().select(0, i)),
                                                        Tensor::of<double>({weights.size(1)}, one)));
@@ -234,15 +233,12 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
             "w_embed must have {} columns, one per number of an input, got {}", all.inputs.size(1),
             to_string(input.w_embed.shape()));
     const Tensor w = Tensor::copy(input.w_embed.view().transpose(0, 1));
-    all.embedded =
-        substitute("embedded", project(all.inputs, w, "w_embed", {}, "", input.stop, all.one_at_a_time_difference));
+    all.embedded = substitute("embedded", project(all.inputs, w, "w_embed", {}, "", all.one_at_a_time_difference));
   }
   double& apart = all.one_at_a_time_difference;
-  all.query =
-      substitute("query", project(all.embedded, input.w_query, "w_query", input.b_query, "b_query", input.stop, apart));
-  all.key = substitute("key", project(all.embedded, input.w_key, "w_key", input.b_key, "b_key", input.stop, apart));
-  all.value =
-      substitute("value", project(all.embedded, input.w_value, "w_value", input.b_value, "b_value", input.stop, apart));
+  all.query = substitute("query", project(all.embedded, input.w_query, "w_query", input.b_query, "b_query", apart));
+  all.key = substitute("key", project(all.embedded, input.w_key, "w_key", input.b_key, "b_key", apart));
+  all.value = substitute("value", project(all.embedded, input.w_value, "w_value", input.b_value, "b_value", apart));
 
   const std::int64_t query_size = all.query.size(1), key_size = all.key.size(1);
   const bool dot = is_dot_product(input.score);
@@ -257,7 +253,6 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
   AttentionOptions options;
   options.scale = 1;
   options.score = score;
-  options.stop = input.stop;
   attend(all.query, all.key, options, all);
   all.scores = substitute("scores", all.logits);
   const OwnedMask mask = mask_of(input, n);
@@ -274,7 +269,7 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
   }
   if (substitutes.contains("weights")) {
     all.weights = substitute("weights", all.weights);
-    multiply(all.weights, all.value, all.output, {}, input.stop);
+    multiply(all.weights, all.value, all.output, {});
     all.cost.reset();
   }
   return all;

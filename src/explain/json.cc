@@ -67,7 +67,7 @@ class JsonWriter {
   }
 
   std::string numbers(const TensorView& values) const {
-    check_stop(&explanation_.stop);
+    check_stop();
     if (values.rank() == 1) return json_text(json_numbers(values));
     std::string rows;
     for (std::int64_t i = 0; i < values.size(0); ++i) rows += (i == 0 ? "" : ",") + numbers(values.select(0, i));
@@ -127,6 +127,9 @@ class JsonWriter {
 
 }  // namespace
 
-std::string to_json(const Explanation& explanation) { return JsonWriter(explanation).write(); }
+std::string to_json(const Explanation& explanation) {
+  const StopScope stop(explanation.stop);
+  return JsonWriter(explanation).write();
+}
 
 }  // namespace qkv

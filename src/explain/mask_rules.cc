@@ -58,7 +58,7 @@ std::optional<ExplainedMask> explained_mask(const ExplainInput& input, std::int6
   for (const Rule& rule : rules) mask.rules.push_back(rule.text);
   double* hidden = mask.hidden.data<double>();
   for (std::int64_t i = 0; i < n; ++i) {
-    check_stop(&input.stop);
+    check_stop();
     for (std::int64_t j = 0; j < n; ++j, ++hidden) {
       for (std::size_t r = 0; r < rules.size() && *hidden == 0; ++r) {
         if (rules[r].hides(i, j)) *hidden = static_cast<double>(r + 1);

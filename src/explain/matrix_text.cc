@@ -22,10 +22,10 @@ constexpr std::size_t kMostLabel = 28;
 // The values at `rows` and `columns` (-1: left out), right-aligned.
 std::vector<std::string> cells_as_lines(const TensorView& matrix, const std::vector<std::int64_t>& rows,
                                         const std::vector<std::int64_t>& columns, std::size_t cell,
-                                        const NumberFormat& format, const std::stop_token* stop) {
+                                        const NumberFormat& format) {
   std::vector<std::string> lines;
   for (std::int64_t i : rows) {
-    check_stop(stop);
+    check_stop();
     std::string line;
     for (std::int64_t j : columns) {
       if (!line.empty()) line += ' ';
@@ -50,7 +50,7 @@ TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const 
     if (!names.empty()) label = std::max(label, std::min(kMostLabel, names[static_cast<std::size_t>(i)].size()) + 2);
   }
   for (std::int64_t i = 0; i < matrix.size(0); ++i) {
-    check_stop(text.stop);
+    check_stop();
     for (std::int64_t j = 0; j < matrix.size(1); ++j) cell = std::max(cell, format(matrix.at<double>({i, j})).size());
   }
   const std::size_t room = std::max(text.width, label) - label;
@@ -64,7 +64,7 @@ TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const 
   TextBox box;
   box.role = role;
   box.lines.push_back(title);
-  const std::vector<std::string> cells = cells_as_lines(matrix, rows, columns, cell, format, text.stop);
+  const std::vector<std::string> cells = cells_as_lines(matrix, rows, columns, cell, format);
   for (std::size_t line = 0; line < cells.size(); ++line) {
     const std::string name = names.empty() || rows[line] < 0 ? "" : names[static_cast<std::size_t>(rows[line])];
     box.lines.push_back(fmt::format("{:<{}}{}", name.substr(0, kMostLabel), label, cells[line]));

@@ -1,7 +1,6 @@
 // Tensors and pictures as blocks of text, laid side by side.
 #pragma once
 
-#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,9 +36,8 @@ struct NumberFormat {
 NumberFormat format_for(const Quantity& quantity);
 
 struct TextRoom {
-  std::size_t width = 0;                  // columns
-  bool full = false;                      // nothing is shortened, however long the lines
-  const std::stop_token* stop = nullptr;  // asked once a row
+  std::size_t width = 0;  // columns
+  bool full = false;      // nothing is shortened, however long the lines
 };
 
 // "query [3, 3]" and one line per row: what does not fit is shortened with "...". A tensor of rank 3 gives one box per

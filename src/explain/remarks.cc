@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/mathematics.h"
+#include "core/stop.h"
 #include "explain/explanation_context.h"
 #include "explain/numbers.h"
 
@@ -55,7 +56,7 @@ const char* without_top_key(const ExplanationContext& context, std::int64_t i) {
 double softer_scale(const ExplanationContext& context) {
   double top = 0, least = 0, most = 0;
   for (std::int64_t i = 0; i < context.count(); ++i) {
-    context.check_stop();
+    check_stop();
     const TensorView weights = context.run.weights.view().select(0, i), logits = context.run.logits.view().select(0, i);
     double largest = 0;
     for (std::int64_t j = 0; j < context.count(); ++j) {
@@ -140,7 +141,7 @@ Section about_roles(const ExplanationContext& context) {
 Section about_attention_between(const ExplanationContext& context) {
   Block block;
   for (std::int64_t i : some_of(context.count(), context.most(20))) {
-    context.check_stop();
+    check_stop();
     if (i < 0) {
       block.lines.push_back(plain("..."));
       continue;

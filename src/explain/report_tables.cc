@@ -61,9 +61,10 @@ std::string written(const Alignment& alignment) {
 }  // namespace
 
 std::string report_tables(const Explanation& explanation) {
+  const StopScope stop(explanation.stop);
   std::string text;
   for (const Section& section : explanation.sections) {
-    check_stop(&explanation.stop);
+    check_stop();
     text += heading(section.number > 0 ? fmt::format("{}. {}", section.number, section.title) : section.title);
     for (const Block& block : section.blocks) {
       for (const Line& line : block.lines) {

@@ -29,7 +29,6 @@ enum Stream : std::uint64_t {
 // Generates matrices of one choice.
 struct Generator {
   std::uint64_t seed;
-  const std::stop_token& stop;
 
   Tensor normal(const Dims& shape, double deviation, Stream stream) const {
     Random random(seed * kStreams + stream);
@@ -37,7 +36,7 @@ struct Generator {
     double* values = tensor.data<double>();
     const std::int64_t columns = shape[shape.size() - 1];
     for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
-      if (i % columns == 0) check_stop(&stop);
+      if (i % columns == 0) check_stop();
       values[i] = deviation * random.normal();
     }
     return tensor;
@@ -65,8 +64,9 @@ const char* name_of(Init init) {
 }  // namespace
 
 std::vector<std::string> generate_missing(ExplainInput& input, const SyntheticInput& choice) {
+  const StopScope stop(input.stop);
   check_matrices(input);
-  const Generator generator{choice.seed, input.stop};
+  const Generator generator{choice.seed};
   const auto columns = [](const Tensor& tensor) { return tensor.size(-1); };
 
   std::vector<std::string> all;

@@ -38,9 +38,8 @@ const char* color_of(Role role) {
 
 class TextWriter {
  public:
-  TextWriter(const TextStyle& style, const std::stop_token& stop)
-      : stop_(stop),
-        color_(style.color),
+  explicit TextWriter(const TextStyle& style)
+      : color_(style.color),
         full_(style.full),
         heat_(style.heat),
         heat_style_(style.color && style.colors_256 ? HeatStyle::colors : HeatStyle::letters),
@@ -88,10 +87,10 @@ class TextWriter {
   // Maps share the width if they can.
   std::vector<TextBox> boxes_to_write(const Quantity& quantity, std::size_t maps) const {
     const std::size_t width = width_ - kIndent;
-    if (!heat_ || !is_mapped(quantity)) return boxes_of(quantity, {.width = width, .full = full_, .stop = &stop_});
+    if (!heat_ || !is_mapped(quantity)) return boxes_of(quantity, {.width = width, .full = full_});
     if (quantity.values.rank() > 2) maps *= static_cast<std::size_t>(quantity.values.size(0));
     const std::size_t share = (width - (maps - 1) * kGap) / maps;
-    return heat_boxes_of(quantity, heat_style_, {.width = maps > width / kGap ? 0 : share, .stop = &stop_});
+    return heat_boxes_of(quantity, heat_style_, {.width = maps > width / kGap ? 0 : share});
   }
 
   // Lines are wrapped between words; a word may run through several spans.
@@ -120,7 +119,7 @@ class TextWriter {
   }
 
   void write(const Line& line) {
-    check_stop(&stop_);
+    check_stop();
     std::size_t column = kIndent;
     text_.append(kIndent, ' ');
     for (const Word& word : words_of(line)) {
@@ -168,7 +167,6 @@ class TextWriter {
     text_ += '\n';
   }
 
-  const std::stop_token& stop_;
   bool color_, full_, heat_;
   HeatStyle heat_style_;
   std::size_t width_;
@@ -178,7 +176,8 @@ class TextWriter {
 }  // namespace
 
 std::string to_text(const Explanation& explanation, const TextStyle& style) {
-  return TextWriter(style, explanation.stop).write(explanation);
+  const StopScope stop(explanation.stop);
+  return TextWriter(style).write(explanation);
 }
 
 }  // namespace qkv

@@ -11,6 +11,7 @@
 #include <optional>
 #include <system_error>
 
+#include "core/stop.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 
@@ -65,7 +66,9 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t done = retry([&] { return ::write(file_.get(), bytes.data(), bytes.size()); });
+    check_stop();
+    const std::string_view piece = bytes.substr(0, static_cast<std::size_t>(kStopWork));
+    const ssize_t done = retry([&] { return ::write(file_.get(), piece.data(), piece.size()); });
     if (done < 0) throw_io_error(path_, "write");
     bytes.remove_prefix(static_cast<std::size_t>(done));
   }

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "core/stop.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 
@@ -51,8 +52,11 @@ void ByteSource::skip(std::uint64_t count) {
 }
 
 void MemorySource::fetch(char* to, std::size_t count) {
-  std::memcpy(to, next_, count);
-  next_ += count;
+  for (std::size_t piece = 0; count > 0; count -= piece, to += piece, next_ += piece) {
+    check_stop();
+    piece = std::min(count, static_cast<std::size_t>(kStopWork));
+    std::memcpy(to, next_, piece);
+  }
 }
 
 FileSource::FileSource(const std::string& path) : FileSource(path, open_to_read(path)) {}
@@ -62,7 +66,9 @@ FileSource::FileSource(const std::string& path, Descriptor file)
 
 void FileSource::fetch(char* to, std::size_t count) {
   while (count > 0) {
-    const ssize_t got = retry([&] { return ::read(file_.get(), to, count); });
+    check_stop();
+    const ssize_t got =
+        retry([&] { return ::read(file_.get(), to, std::min(count, static_cast<std::size_t>(kStopWork))); });
     if (got < 0) throw_io_error(path_, "read");
     if (got == 0) throw IoError(path_ + ": cannot read: the file shrank while it was read", EIO);
     to += got;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/stop.h"
 #include "io/parse.h"
 #include "io/quote.h"
 #include "qkv/error.h"
@@ -16,6 +17,8 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::string_view kSpaces = " \t";
+// Of a line, between two questions whether to stop.
+constexpr std::size_t kStopFields = 1 << 16;
 
 std::string_view trim(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(kSpaces);
@@ -73,6 +76,7 @@ Tensor parse_csv(std::string_view text, const std::string& name) {
   std::size_t columns = 0, first_row = 0;
   bool header_possible = true;
   for (std::size_t number = 1; !text.empty(); ++number) {
+    check_stop();
     std::string_view line = take_until('\n', text);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.starts_with('#') || trim(line).empty()) continue;
@@ -87,6 +91,7 @@ Tensor parse_csv(std::string_view text, const std::string& name) {
                                     first_row, columns));
     }
     for (std::size_t column = 0; column < columns; ++column) {
+      if (column % kStopFields == 0) check_stop();
       const Number field = parse_number(fields[column]);
       if (field.error != std::errc()) {
         throw FormatError(

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/stop.h"
 #include "qkv/error.h"
 
 namespace qkv::io {
@@ -29,10 +30,11 @@ Tensor read_elements(ByteSource& source, const Dims& shape, Dtype dtype, const s
   source.read(tensor.view().bytes(), bytes_of(tensor).size());
   if (dtype == Dtype::boolean) {  // any other byte in a C++ bool is undefined behaviour
     const std::string_view bytes = bytes_of(tensor);
-    const auto bad = std::find_if(bytes.begin(), bytes.end(), [](unsigned char byte) { return byte > 1; });
-    if (bad != bytes.end()) {
-      throw FormatError(fmt::format("{}: element {} is the byte {}, but a bool must be 0 or 1", where,
-                                    bad - bytes.begin(), static_cast<unsigned char>(*bad)));
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (i % static_cast<std::size_t>(kStopWork) == 0) check_stop();
+      if (const auto byte = static_cast<unsigned char>(bytes[i]); byte > 1) {
+        throw FormatError(fmt::format("{}: element {} is the byte {}, but a bool must be 0 or 1", where, i, byte));
+      }
     }
   }
   return tensor;

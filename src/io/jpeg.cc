@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/stop.h"
 #include "io/decoder_failure.h"
 #include "io/exif.h"
 #include "io/picture_formats.h"
@@ -79,6 +80,7 @@ class JpegReader {
     progress_.progress_monitor = [](j_common_ptr jpeg) {
       JpegReader& self = self_of(jpeg);
       if (self.jpeg_.input_scan_number > kMostScans) self.fail("more than 100 scans");
+      if (!self.failure_.keep_exception(check_stop)) self.fail("stopped");
     };
     jpeg_.client_data = this;
     run([this] { jpeg_create_decompress(&jpeg_); });

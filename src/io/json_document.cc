@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/stop_turns.h"
 #include "io/quote.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
@@ -64,7 +65,9 @@ bool JsonValue::is(std::string_view json) const {
 void JsonValue::for_each_member(const std::function<void(const std::string&, const JsonValue&)>& f) const {
   require(tape().kind(at_) == Kind::object, "an object");
   auto key = tape().keys(at_);
+  StopTurns turns;
   for (std::size_t i = 0; i < tape().size(at_); ++i, ++key) {
+    turns.next();
     f(std::string(tape().string(*key)), JsonValue(*document_, *key + 1));
   }
 }

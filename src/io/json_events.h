@@ -5,10 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "core/stop.h"
 #include "qkv/error.h"
 
 namespace qkv::io {
@@ -24,7 +27,7 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
     const std::size_t zero = text.find('\0');
     if (zero != std::string_view::npos) refuse(fmt::format("not valid JSON at {}: a zero byte", position(zero + 1)));
     refuse_long_runs();
-    nlohmann::json::sax_parse(text.begin(), text.end(), this);
+    nlohmann::json::sax_parse(AskedText{text.data()}, AskedText{text.data() + text.size()}, this);
   }
 
   bool null() override { unexpected("null"); }
@@ -51,6 +54,26 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] void unexpected(std::string_view kind) const { refuse(why_not(kind)); }
 
  private:
+  static constexpr std::size_t kStopBytes = std::size_t{1} << 16;
+
+  // The characters of the text: it is asked now and then whether to stop.
+  struct AskedText {
+    using iterator_category = std::input_iterator_tag;
+    using value_type = char;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const char*;
+    using reference = const char&;
+
+    const char* at;
+
+    reference operator*() const { return *at; }
+    AskedText& operator++() {
+      if (reinterpret_cast<std::uintptr_t>(++at) % kStopBytes == 0) check_stop();
+      return *this;
+    }
+    bool operator==(const AskedText&) const = default;
+  };
+
   static constexpr std::size_t kLongestRun = std::size_t{4} << 20;
 
   // The parser holds a string, a number or white space several times before anyone can refuse it.
@@ -58,6 +81,7 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
     bool in_string = false;
     std::size_t begin = 0;
     for (std::size_t i = 0; i < text_.size(); ++i) {
+      if (i % kStopBytes == 0) check_stop();
       if (i - begin > kLongestRun) {
         refuse(fmt::format("a string, number or white space of more than {} bytes at {}", kLongestRun,
                            position(begin + 1)));

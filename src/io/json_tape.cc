@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/stop_turns.h"
 #include "io/json_events.h"
 #include "io/quote.h"
 
@@ -68,7 +69,11 @@ class JsonTape::Builder : public JsonEvents {
     const auto begin = tape_.keys_.size();
     for (Index at = object + 1; at < tape_.values_.size(); at = tape_.next(at + 1)) tape_.keys_.push_back(at);
     const auto first = tape_.keys_.begin() + static_cast<std::ptrdiff_t>(begin);
-    const auto text = [this](Index at) { return tape_.string(at); };
+    StopTurns turns;
+    const auto text = [&](Index at) {
+      turns.next();
+      return tape_.string(at);
+    };
     std::ranges::sort(first, tape_.keys_.end(), {}, text);
     const auto same = std::ranges::adjacent_find(first, tape_.keys_.end(), {}, text);
     if (same != tape_.keys_.end()) refuse(fmt::format("key {} appears twice", quote(text(*same))));

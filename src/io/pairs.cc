@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/stop.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -38,6 +39,7 @@ PairLines read_pair_lines(const std::string& path, std::span<const std::string> 
   PairLines lines;
   std::int64_t number = 0;
   for (std::string_view rest = bytes; !rest.empty();) {
+    check_stop();
     const std::size_t end = rest.find('\n');
     const std::string_view raw = rest.substr(0, end);
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);

@@ -8,6 +8,7 @@
 #include <new>
 #include <type_traits>
 
+#include "core/stop.h"
 #include "io/decoder_failure.h"
 #include "io/picture_formats.h"
 #include "qkv/error.h"
@@ -100,7 +101,10 @@ class PngReader {
       const int passes = png_set_interlace_handling(png_);
       png_read_update_info(png_, info_);
       for (int pass = 0; pass < passes; ++pass) {
-        for (std::int64_t row = 0; row < height; ++row) png_read_row(png_, rows + row * row_size, nullptr);
+        for (std::int64_t row = 0; row < height; ++row) {
+          if (!failure_.keep_exception(check_stop)) png_error(png_, "stopped");
+          png_read_row(png_, rows + row * row_size, nullptr);
+        }
       }
       png_read_end(png_, nullptr);
     });
@@ -113,6 +117,7 @@ class PngReader {
     png_get_PLTE(png_, info_, &colours, &count);
     const std::int64_t height = picture.size(0), width = picture.size(1);
     for (std::int64_t y = 0; y < height; ++y) {
+      check_stop();
       std::uint8_t* row = picture.data<std::uint8_t>() + y * width * 3;
       for (std::int64_t x = width; x-- > 0;) {
         const int index = row[x];

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/stop.h"
 #include "io/utf8.h"
 #include "qkv/error.h"
 
@@ -39,6 +40,7 @@ std::string text_of_line(std::string_view line, std::int64_t number, const TextL
   if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
   std::string text;
   while (!line.empty()) {
+    check_stop();
     const std::size_t size = io::size_of_first(line);
     if (size == 0 && !options.replace_invalid) {
       throw FormatError(fmt::format("{}line {}: byte {} (0x{:02x}) is not UTF-8, which texts must be",

@@ -3,6 +3,7 @@
 
 #include "core/refuse.h"
 #include "models/bert_folder.h"
+#include "qkv/stop.h"
 
 namespace qkv {
 namespace {
@@ -74,6 +75,7 @@ Bert::Bert(const BertConfig& config, Weights& weights)
       encoder_(stack_config(config), weights) {}
 
 Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Observer* observer) const {
+  const StopScope stop(options.stop);
   const std::vector<std::int32_t> positions = positions_of(tokens, config_);
   const auto receive = [&](std::string_view name, const Tensor& value) {
     if (observer != nullptr) observer->receive(name, value);

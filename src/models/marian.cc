@@ -16,6 +16,7 @@
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/initial_weights.h"
 #include "qkv/layers/positions.h"
+#include "qkv/stop.h"
 
 namespace qkv {
 namespace {
@@ -154,6 +155,7 @@ void Marian::embed_backward(Side& side, std::span<const std::int32_t> ids, std::
 
 Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, const EncoderDecoderOptions& options,
                       Observer* observer) const {
+  const StopScope stop(options.stop);
   const auto positions = check_positions("marian", ids.size(), offsets, config_.positions);
   const Tensor x =
       observed(observer, "encoder.", [&](Observer* scoped) { return embed(source_, ids, positions, nullptr, scoped); });
@@ -165,6 +167,7 @@ Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, 
 }
 
 Tensor Marian::decode(const PairBatch& batch, const EncoderDecoderOptions& options, Observer* observer) const {
+  const StopScope stop(options.stop);
   const Tensor memory = encode(batch.source, batch.source_offsets, options, observer);
   const auto positions = check_positions("marian", batch.target.size(), batch.target_offsets, config_.positions);
   const auto read = begun(batch, positions, config_.start);
@@ -179,6 +182,7 @@ Tensor Marian::decode(const PairBatch& batch, const EncoderDecoderOptions& optio
 }
 
 Tensor Marian::logits(const PairBatch& batch, const EncoderDecoderOptions& options, Observer* observer) const {
+  const StopScope stop(options.stop);
   const Tensor hidden = decode(batch, options, observer);
   Tensor logits = Tensor::uninitialized({hidden.size(0), config_.output_vocab()}, hidden.dtype());
   matmul(hidden, table_of(target_).projection(), logits, {.bias = logits_bias_.value, .threads = options.threads});
@@ -245,6 +249,7 @@ class Marian::Targets final : public NextTokens {
   std::int64_t vocab() const override { return model_.config_.output_vocab(); }
 
   MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) override {
+    const StopScope stop(options_.stop);
     cache_.reorder(parents);
     const auto rows = static_cast<std::int64_t>(tokens.size());
     const std::vector<std::int32_t> positions(tokens.size(), position_++);
@@ -267,6 +272,7 @@ class Marian::Targets final : public NextTokens {
 
 std::unique_ptr<NextTokens> Marian::targets(std::span<const std::int32_t> ids, const Tensor& offsets,
                                             const EncoderDecoderOptions& options) const {
+  const StopScope stop(options.stop);
   refuse_masks("marian", options);
   const Tensor memory = encode(ids, offsets, options);
   return std::make_unique<Targets>(*this, Sequences(memory, offsets), options);

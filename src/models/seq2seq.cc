@@ -16,6 +16,7 @@
 #include "models/seq2seq_folder.h"
 #include "models/target_tokens.h"
 #include "qkv/layers/initial_weights.h"
+#include "qkv/stop.h"
 
 namespace qkv {
 namespace {
@@ -175,6 +176,7 @@ std::vector<EncoderDecoderAttention> Seq2Seq::attentions() const {
 }
 
 Tensor Seq2Seq::logits(const PairBatch& batch, const EncoderDecoderOptions& options, Observer* observer) const {
+  const StopScope stop(options.stop);
   const auto& [encoder, decoder, memory] = options.masks;
   refuse_unless(encoder.empty() && decoder.empty() && memory.size() <= 1, "seq2seq",
                 "it has one attention, to the memory, and takes one mask for it");
@@ -243,6 +245,7 @@ class Seq2Seq::Targets final : public NextTokens {
   std::int64_t vocab() const override { return vocab_; }
 
   MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) override {
+    const StopScope stop(options_.stop);
     states_ = {.hidden = chosen(states_.hidden, parents), .cell = chosen(states_.cell, parents)};
     std::vector<std::int64_t> rows_of(static_cast<std::size_t>(memory_.offsets.size(0) - 1)), sequence_of;
     for (const std::int64_t parent : parents) {
@@ -281,6 +284,7 @@ class Seq2Seq::Targets final : public NextTokens {
 
 std::unique_ptr<NextTokens> Seq2Seq::targets(std::span<const std::int32_t> ids, const Tensor& offsets,
                                              const EncoderDecoderOptions& options) const {
+  const StopScope stop(options.stop);
   refuse_masks("seq2seq", options);
   check_positions("seq2seq", ids.size(), offsets, config_.positions);
   RecurrentSaved saved;

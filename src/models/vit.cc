@@ -10,6 +10,7 @@
 #include "models/vit_folder.h"
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/initial_weights.h"
+#include "qkv/stop.h"
 
 namespace qkv {
 namespace {
@@ -73,6 +74,7 @@ Vit Vit::initial(const VitConfig& config, std::uint64_t seed) {
 }
 
 Tensor Vit::forward(const TensorView& pictures, const VitOptions& options, Observer* observer) const {
+  const StopScope stop(options.stop);
   const Tensor x = embeddings_.forward(pictures, options.threads);
   const TensorView rows = x.view().reshape({x.size(0) * x.size(1), x.size(2)});
   if (observer != nullptr) observer->receive("embeddings", rows);
@@ -120,6 +122,7 @@ Tensor Vit::features_backward(const Tensor& grad, const Dims& hidden) const {
 }
 
 Tensor Vit::logits(const TensorView& pictures, const VitOptions& options, Observer* observer) const {
+  const StopScope stop(options.stop);
   refuse_unless(!config_.labels.empty(), "vit", "the model has no classifier");
   return classify(features(forward(pictures, options, observer)), options.threads);
 }

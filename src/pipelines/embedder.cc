@@ -6,6 +6,7 @@
 
 #include "core/refuse.h"
 #include "pipelines/sentence_folder.h"
+#include "qkv/stop.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -69,6 +70,7 @@ Encoding Embedder::encode(const std::string& text, std::int64_t* cut) const {
 }
 
 Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& options) const {
+  const StopScope stop(options.stop);
   if (!options.cut.empty() && options.cut.size() != texts.size()) {
     refuse("embed", "{} texts need as many elements in cut, got {}", texts.size(), options.cut.size());
   }
@@ -99,7 +101,7 @@ Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& o
       lengths.push_back(static_cast<std::int64_t>(encodings[i].ids.size()));
     }
     batch.offsets = offsets_of(lengths);
-    const Tensor hidden = model_.forward(batch, {.threads = options.threads, .stop = options.stop});
+    const Tensor hidden = model_.forward(batch, {.threads = options.threads});
     std::int64_t row = 0;
     for (std::size_t i = begin; i < end; ++i) {
       const std::int64_t length = lengths[i - begin];

@@ -7,6 +7,7 @@
 #include "core/mathematics.h"
 #include "core/refuse.h"
 #include "qkv/error.h"
+#include "qkv/stop.h"
 
 namespace qkv {
 
@@ -27,6 +28,7 @@ PictureClassifier::PictureClassifier(ImageProcessor processor, Vit model)
 
 std::vector<ClassProbability> PictureClassifier::classify(const TensorView& picture, std::int64_t top,
                                                           const VitOptions& options) const {
+  const StopScope stop(options.stop);
   refuse_unless(top >= 1, "picture_classifier", "top is {}, at least 1 is needed", top);
   const Tensor pixels = processor_.process(picture, options.threads);
   const Tensor logits = model_.logits(pixels.view().reshape({1, pixels.size(0), pixels.size(1), 3}), options);

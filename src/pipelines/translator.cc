@@ -10,6 +10,7 @@
 #include "pipelines/generation_folder.h"
 #include "qkv/error.h"
 #include "qkv/layers/sequences.h"
+#include "qkv/stop.h"
 #include "qkv/threads.h"
 #include "text/marian_tokenizer.h"
 #include "text/sentences.h"
@@ -126,7 +127,6 @@ GenerateOptions Translator::search_options(const TranslateOptions& options) cons
   search.length_penalty = options.length_penalty.value_or(defaults_.length_penalty);
   search.nbest = options.nbest;
   search.threads = options.threads;
-  search.stop = options.stop;
   return search;
 }
 
@@ -150,7 +150,7 @@ std::vector<std::vector<Hypothesis>> Translator::search(std::span<const std::vec
       lengths.push_back(static_cast<std::int64_t>(source.size()));
       own.push_back(streams[batches.order[i]]);
     }
-    const auto targets = model_->targets(ids, offsets_of(lengths), {.threads = options.threads, .stop = options.stop});
+    const auto targets = model_->targets(ids, offsets_of(lengths), {.threads = options.threads});
     auto found = qkv::generate(*targets, static_cast<std::int64_t>(end - begin), search, own);
     for (std::size_t i = begin; i < end; ++i) results[batches.order[i]] = std::move(found[i - begin]);
   });
@@ -159,6 +159,7 @@ std::vector<std::vector<Hypothesis>> Translator::search(std::span<const std::vec
 
 std::vector<std::vector<Hypothesis>> Translator::generate(std::span<const std::vector<std::int32_t>> sources,
                                                           const TranslateOptions& options) const {
+  const StopScope stop(options.stop);
   std::vector<RandomStream> streams;
   for (std::size_t i = 0; i < sources.size(); ++i) streams.push_back({options.stream.line + i, options.stream.part});
   return search(sources, streams, options);
@@ -208,6 +209,7 @@ std::vector<Translator::Piece> Translator::pieces(const std::string& text, bool 
 
 std::vector<std::vector<Translation>> Translator::translate(std::span<const std::string> texts,
                                                             const TranslateOptions& options) const {
+  const StopScope stop(options.stop);
   tokenizer();  // before any work
   const Tokenizer& target_words = target_tokenizer();
   std::vector<std::vector<Piece>> read(texts.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/dropout.h"
+#include "core/stop.h"
 #include "qkv/error.h"
 #include "reference/batch.h"
 #include "reference/scorer.h"
@@ -147,7 +148,7 @@ void attend(const Sequence& sequence, const AttentionOptions& options, const Sco
       const std::span<double> out = row(sequence.out, head, i);
 
       for (std::int64_t j = 0; j < k_len; ++j) {
-        if (options.stop.stop_requested()) throw Stopped();
+        check_stop();
         const Pair pair{sequence.batch_index, head, i, j};
         if (!rules.may_attend(sequence, pair)) continue;
         double logit = scale * scorer.score(query, row(sequence.k, kv_head, j));
@@ -195,6 +196,7 @@ Sequence sequence_of(const Batch& batch, std::int64_t b, const Tensor& q, const 
 
 AttentionResult attention(const TensorView& query, const TensorView& key, const TensorView& value,
                           const AttentionOptions& options) {
+  const StopScope stop(options.stop);
   const Scorer scorer(options.score);
   const Rules rules(options.mask, options.bias);
   const Batch batch(query, key, options);
@@ -225,6 +227,7 @@ AttentionResult attention(const TensorView& query, const TensorView& key, const 
 
 Tensor attention_rows(const TensorView& query, const TensorView& key, const TensorView& value,
                       const AttentionOptions& options, const std::vector<RowIndex>& rows) {
+  const StopScope stop(options.stop);
   const Scorer scorer(options.score);
   const Rules rules(options.mask, options.bias);
   const Batch batch(query, key, options);

@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
+
+#include "core/kept_memory.h"
 
 namespace qkv::inline simd {
 
@@ -47,7 +48,7 @@ class Scratch {
   // Later uses need no more than the first one.
   ScratchRoom get(std::size_t bytes) {
     if (!data_) {
-      data_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
+      data_.reset(take_block(bytes));
       bytes_ = bytes;
       renew();
     }
@@ -59,9 +60,8 @@ class Scratch {
   void renew() { std::memset(data_.get(), 0, std::min(bytes_, kFreshBytes)); }
 
  private:
-  static constexpr std::align_val_t kAlignment{64};
   struct Free {
-    void operator()(std::byte* data) const { ::operator delete[](data, kAlignment); }
+    void operator()(std::byte* data) const { free_block(data); }
   };
   std::unique_ptr<std::byte[], Free> data_;
   std::size_t bytes_ = 0;

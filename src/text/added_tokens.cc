@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/stop_turns.h"
 #include "io/quote.h"
 
 namespace qkv::text {
@@ -13,7 +14,9 @@ namespace qkv::text {
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* normalizer) : tokens_(std::move(tokens)) {
   std::ranges::sort(tokens_, {}, &AddedToken::id);
   std::vector<Vocabulary::Entry> entries;
+  StopTurns turns;
   for (std::uint32_t i = 0; i < tokens_.size(); ++i) {
+    turns.next();
     const AddedToken& token = tokens_[i];
     entries.push_back({token.content, token.id});
     Characters form = to_characters(token.content);
@@ -39,7 +42,9 @@ std::vector<AddedTokens::Section> AddedTokens::split(CharacterSpan text, bool no
   const Trie& trie = normalized ? normalized_ : as_given_;
   std::vector<Section> sections;
   std::size_t done = 0;  // everything before is in a section
+  StopTurns turns;
   for (std::size_t at = 0; at < text.size();) {
+    turns.next();
     const Trie::Match match = trie.longest(text.subspan(at));
     if (match.length == 0) {
       ++at;

@@ -1,6 +1,7 @@
 // Normalizes text as BERT does.
 #include "text/bert_normalizer.h"
 
+#include "core/stop_turns.h"
 #include "text/normalizers.h"
 #include "text/unicode_form.h"
 
@@ -20,7 +21,9 @@ bool is_chinese(char32_t code) {
 Characters BertNormalizer::normalize(CharacterSpan text) const {
   Characters clean;
   clean.reserve(text.size());
+  StopTurns turns;
   for (Character c : text) {
+    turns.next();
     if (options_.clean_text) {
       if (c.code == 0 || c.code == kReplacement) continue;
       const bool tab_or_line = c.code == '\t' || c.code == '\n' || c.code == '\r';

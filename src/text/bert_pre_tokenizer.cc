@@ -1,6 +1,8 @@
 // Splits text at white space and punctuation.
 #include "text/bert_pre_tokenizer.h"
 
+#include "core/stop_turns.h"
+
 namespace qkv::text {
 namespace {
 
@@ -16,7 +18,9 @@ bool ends_word(char32_t code) {
 std::vector<Word> BertPreTokenizer::split(Characters& text) const {
   std::vector<Word> words;
   std::size_t begin = 0;
+  StopTurns turns;
   for (std::size_t i = 0; i < text.size(); ++i) {
+    turns.next();
     const bool alone = ends_word(text[i].code);
     if (!alone && !is_white_space(text[i].code)) continue;
     if (begin < i) words.push_back({begin, i});

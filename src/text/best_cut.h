@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/stop_turns.h"
 #include "text/trie.h"
 
 namespace qkv::text {
@@ -36,7 +37,9 @@ std::vector<CutPiece> best_cut(CharacterSpan word, const Trie& trie, std::span<c
     bool is_reached = false;
   };
   std::vector<Best> best(word.size() + 1);
+  StopTurns turns;
   for (std::size_t at = 0; at < word.size(); ++at) {
+    turns.next();
     const auto offer = [&](std::size_t end, std::uint32_t piece, double sum) {
       if (!best[end].is_reached || sum > best[end].sum) best[end] = {piece, at, static_cast<Sum>(sum), true};
     };

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "core/stop_turns.h"
 #include "io/quote.h"
 
 namespace qkv::text {
@@ -39,7 +40,9 @@ Bpe::Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions opt
   };
   if (!options_.unknown_token.empty()) unknown_ = index(options_.unknown_token, "unknown token");
   joins_.reserve(merges.size());
+  StopTurns turns;
   for (std::uint32_t rank = 0; rank < merges.size(); ++rank) {
+    turns.next();
     const auto& [left, right] = merges[rank];
     if (!right.starts_with(options_.continuing_prefix)) {
       throw std::invalid_argument(fmt::format("merge {}: {} lacks the prefix {}", rank, io::quote(right),
@@ -52,7 +55,9 @@ Bpe::Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions opt
 }
 
 void Bpe::build_index() {
+  StopTurns turns;
   for (std::uint32_t i = 0; i < vocabulary_.entries().size(); ++i) {
+    turns.next();
     const std::string& token = vocabulary_.entries()[i].token;
     if (token.empty()) continue;
     const Decoded first = decode_utf8(token);
@@ -123,8 +128,13 @@ void Bpe::join_all(std::vector<Symbol>& symbols) const {
     symbols[i].previous = i == 0 ? kNone : i - 1;
     symbols[i].next = i + 1 == count ? kNone : i + 1;
   }
-  for (std::uint32_t i = 0; i < count; ++i) offer(i);
+  StopTurns turns;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    turns.next();
+    offer(i);
+  }
   while (!queue.empty()) {
+    turns.next();
     const Candidate best = queue.top();
     queue.pop();
     Symbol& left = symbols[best.at];
@@ -151,7 +161,11 @@ void Bpe::tokenize(CharacterSpan word, std::vector<Piece>& pieces) const {
   }
   std::vector<Symbol> symbols;
   symbols.reserve(word.size());
-  for (std::size_t at = 0; at < word.size(); ++at) append_character(word, at, symbols);
+  StopTurns turns;
+  for (std::size_t at = 0; at < word.size(); ++at) {
+    turns.next();
+    append_character(word, at, symbols);
+  }
   join_all(symbols);
   for (const Symbol& symbol : symbols) {
     if (symbol.entry != kNone) pieces.push_back({&vocabulary_.entries()[symbol.entry], symbol.begin, symbol.end});

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "core/stop_turns.h"
+
 namespace qkv::text {
 namespace {
 
@@ -25,13 +27,19 @@ struct CountedPair {
 class Learner {
  public:
   explicit Learner(std::vector<CountedWord> words) : words_(std::move(words)) {
-    for (std::uint32_t w = 0; w < words_.size(); ++w) count_neighbours(w, +1);
+    StopTurns turns;
+    for (std::uint32_t w = 0; w < words_.size(); ++w) {
+      turns.next();
+      count_neighbours(w, +1);
+    }
     for (const auto& [key, found] : neighbours_) queue_.push({found.count, pair_of(key)});
   }
 
   // Joins the most frequent neighbours to `symbol`. False: none are left.
   bool join_next(std::uint32_t symbol, SymbolPair& joined) {
+    StopTurns turns;
     while (!queue_.empty()) {
+      turns.next();
       const CountedPair best = queue_.top();
       queue_.pop();
       const std::int64_t count = neighbours_[key_of(best.pair)].count;
@@ -66,7 +74,10 @@ class Learner {
   void join(const SymbolPair& pair, std::uint32_t symbol) {
     const std::vector<std::uint32_t> words = std::move(neighbours_[key_of(pair)].words);
     neighbours_[key_of(pair)].words.clear();
+    check_stop();
+    StopTurns turns;
     for (const std::uint32_t w : words) {
+      turns.next();
       std::vector<std::uint32_t>& symbols = words_[w].symbols;
       std::vector<std::uint32_t> shorter;
       for (std::size_t i = 0; i < symbols.size(); ++i) {

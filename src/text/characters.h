@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/stop_turns.h"
 #include "text/unicode.h"
 
 namespace qkv::text {
@@ -24,7 +25,9 @@ using CharacterSpan = std::span<const Character>;
 inline Characters to_characters(std::string_view utf8) {
   Characters characters;
   characters.reserve(utf8.size());
+  StopTurns turns;
   for (std::size_t at = 0; at < utf8.size();) {
+    turns.next();
     const Decoded next = decode_utf8(utf8.substr(at));
     characters.push_back({next.code, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at + next.size)});
     at += next.size;

@@ -3,12 +3,16 @@
 
 #include <algorithm>
 
+#include "core/stop_turns.h"
+
 namespace qkv::text {
 
 Characters to_lower(CharacterSpan text) {
   Characters result;
   result.reserve(text.size());
+  StopTurns turns;
   for (const Character& c : text) {
+    turns.next();
     if (c.code < 0x80) {  // needs no table
       const bool capital = c.code >= 'A' && c.code <= 'Z';
       result.push_back({capital ? c.code + ('a' - 'A') : c.code, c.begin, c.end});
@@ -46,7 +50,9 @@ Characters prepended(std::u32string_view beginning, CharacterSpan text) {
 Characters Replace::normalize(CharacterSpan text) const {
   Characters result;
   result.reserve(text.size());
+  StopTurns turns;
   for (std::size_t at = 0; at < text.size();) {
+    turns.next();
     const bool found = text.size() - at >= from_.size() &&
                        std::equal(from_.begin(), from_.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
                                   [](char32_t code, const Character& c) { return c.code == code; });
@@ -63,7 +69,9 @@ Characters Replace::normalize(CharacterSpan text) const {
 Characters ReplaceSpaces::normalize(CharacterSpan text) const {
   Characters result;
   result.reserve(text.size());
+  StopTurns turns;
   for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
+    turns.next();
     while (end < text.size() && text[end].code == ' ') ++end;
     if (end - at < 2) {
       end = at + 1;

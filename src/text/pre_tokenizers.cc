@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/stop_turns.h"
 #include "text/byte_alphabet.h"
 #include "text/normalizers.h"
 
@@ -49,10 +50,12 @@ std::vector<Word> ByteLevel::split(Characters& text) const {
   std::vector<Word> words;
   Characters bytes;
   bytes.reserve(text.size());
+  StopTurns turns;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = use_regex_ ? end_of_word(text, begin) : text.size();
     const std::size_t first = bytes.size();
     for (; begin < end; ++begin) {
+      turns.next();
       std::string utf8;
       append_utf8(utf8, text[begin].code);
       for (const char byte : utf8) {
@@ -75,7 +78,9 @@ std::vector<Word> Metaspace::split(Characters& text) const {
     text = prepended(std::u32string_view(&replacement_, 1), text);
   }
   std::vector<Word> words;
+  StopTurns turns;
   for (std::size_t i = 0, begin = 0; i < text.size(); ++i) {
+    turns.next();
     const bool ends = i + 1 == text.size() || (split_ && text[i + 1].code == replacement_);
     if (!ends) continue;
     words.push_back({begin, i + 1});
@@ -86,7 +91,9 @@ std::vector<Word> Metaspace::split(Characters& text) const {
 
 std::vector<Word> Whitespace::split(Characters& text) const {
   std::vector<Word> words;
+  StopTurns turns;
   for (std::size_t i = 0; i < text.size(); ++i) {
+    turns.next();
     if (is_white_space(text[i].code)) continue;
     const bool joins = !words.empty() && words.back().end == i &&
                        (!punctuation_apart_ || is_word_character(text[i].code) == is_word_character(text[i - 1].code));

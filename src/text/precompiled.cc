@@ -1,6 +1,7 @@
 // Applies a charsmap cluster by cluster.
 #include "text/precompiled.h"
 
+#include "core/stop_turns.h"
 #include "text/clusters.h"
 
 namespace qkv::text {
@@ -15,7 +16,9 @@ Characters Precompiled::normalize(CharacterSpan text) const {
   constexpr std::size_t kLongestInBytes = 5;
   Characters result;
   result.reserve(text.size());
+  StopTurns turns;
   while (!text.empty()) {
+    turns.next();
     const CharacterSpan cluster = text.first(first_cluster(text));
     text = text.subspan(cluster.size());
     if (to_utf8(cluster).size() <= kLongestInBytes && replace(cluster, result)) continue;

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/stop_turns.h"
 #include "text/bpe.h"
 #include "text/unigram.h"
 #include "text/wordpiece.h"
@@ -56,7 +57,11 @@ std::unique_ptr<Model> read_bpe(const JsonValue& stage, const TokenLimits& limit
                            .ignore_merges = optional_boolean(stage, "ignore_merges", false)};
   Vocabulary vocabulary = read_vocabulary(stage["vocab"], limits);
   std::vector<Bpe::Merge> merges;
-  for (const JsonValue& merge : stage["merges"].elements()) merges.push_back(read_merge(merge));
+  StopTurns turns;
+  for (const JsonValue& merge : stage["merges"].elements()) {
+    turns.next();
+    merges.push_back(read_merge(merge));
+  }
   return build_from(stage, [&] { return std::make_unique<Bpe>(std::move(vocabulary), merges, options); });
 }
 
@@ -64,7 +69,9 @@ std::unique_ptr<Model> read_bpe(const JsonValue& stage, const TokenLimits& limit
 std::unique_ptr<Model> read_unigram(const JsonValue& stage, const TokenLimits& limits) {
   std::vector<Vocabulary::Entry> entries;
   std::vector<double> scores;
+  StopTurns turns;
   for (const JsonValue& item : stage["vocab"].elements()) {
+    turns.next();
     const std::vector<JsonValue> pair = item.elements();
     if (pair.size() != 2) item.refuse("must be [token, score]");
     limits.check_count(entries.size(), item);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "core/stop_turns.h"
 #include "text/best_cut.h"
 
 namespace qkv::text {
@@ -33,7 +34,9 @@ SentencePiece::SentencePiece(io::SentencePieceFile file, Vocabulary vocabulary, 
     most = std::max(most, piece.score);
   }
   unknown_score_ = least - kUnknownPenalty;
+  StopTurns turns;
   for (std::uint32_t i = 0; i < file_.pieces.size(); ++i) {
+    turns.next();
     const auto& piece = file_.pieces[i];
     // What a user defined is always chosen: such a score beats any other way to cut it.
     const bool is_users = piece.type == Type::user_defined;

@@ -1,6 +1,8 @@
 // Replaces text and spaces as sentencepiece does.
 #include "text/sentence_piece_normalizer.h"
 
+#include "core/stop_turns.h"
+
 namespace qkv::text {
 namespace {
 
@@ -34,7 +36,9 @@ Characters SentencePieceNormalizer::normalize(CharacterSpan text) const {
   result.reserve(text.size() + 1);
   if (!text.empty()) result.push_back({kVisibleSpace, text.front().begin, text.front().begin});
   bool after_space = single_spaces_;  // a part that follows loses the spaces that it begins with
+  StopTurns turns;
   while (!text.empty()) {
+    turns.next();
     part.clear();
     text = text.subspan(append_first(text, part));
     for (const Character& c : part) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/stop_turns.h"
+
 namespace qkv::text {
 namespace {
 
@@ -74,7 +76,9 @@ Characters to_form(CharacterSpan text, UnicodeForm form) {
   result.reserve(parts.size());
   Character source{};
   std::size_t next = 0;
+  StopTurns turns;
   for (const Part& part : parts) {
+    turns.next();
     if (part.takes > 0) source = text[next];
     next += part.takes;
     result.push_back({part.code, source.begin, source.end});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/stop_turns.h"
 #include "text/best_cut.h"
 
 namespace qkv::text {
@@ -30,7 +31,9 @@ Unigram::Unigram(Vocabulary vocabulary, const std::vector<double>& scores, const
 }
 
 void Unigram::build_index() {
+  StopTurns turns;
   for (std::uint32_t i = 0; i < vocabulary_.entries().size(); ++i) {
+    turns.next();
     trie_.insert(to_code_points(vocabulary_.entries()[i].token), i);
   }
 }

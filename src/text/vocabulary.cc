@@ -8,17 +8,26 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "core/stop_turns.h"
 #include "io/quote.h"
 
 namespace qkv::text {
 
 Vocabulary::Vocabulary(std::vector<Entry> entries) : entries_(std::move(entries)), by_id_(entries_.size()) {
-  std::ranges::sort(entries_, {}, &Entry::token);
+  StopTurns turns;
+  const auto token = [&](const Entry& entry) -> const std::string& {
+    turns.next();
+    return entry.token;
+  };
+  std::ranges::sort(entries_, {}, token);
   const auto same_token = std::ranges::adjacent_find(entries_, {}, &Entry::token);
   if (same_token != entries_.end()) {
     throw std::invalid_argument(fmt::format("token {} appears twice", io::quote(same_token->token)));
   }
-  const auto id = [this](std::uint32_t index) { return entries_[index].id; };
+  const auto id = [&](std::uint32_t index) {
+    turns.next();
+    return entries_[index].id;
+  };
   std::iota(by_id_.begin(), by_id_.end(), 0u);
   std::ranges::sort(by_id_, {}, id);
   const auto same_id = std::ranges::adjacent_find(by_id_, {}, id);

@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "core/stop_turns.h"
 #include "io/quote.h"
 
 namespace qkv::text {
@@ -21,7 +22,9 @@ WordPiece::WordPiece(Vocabulary vocabulary, const WordPieceOptions& options)
 }
 
 void WordPiece::build_index() {
+  StopTurns turns;
   for (std::uint32_t i = 0; i < vocabulary_.entries().size(); ++i) {
+    turns.next();
     trie_.insert(to_code_points(vocabulary_.entries()[i].token), i);
   }
   continuing_ = trie_.find(to_code_points(continuing_prefix_));

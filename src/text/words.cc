@@ -1,12 +1,16 @@
 // Normalizes a text and splits it into words, around its added tokens.
 #include "text/words.h"
 
+#include "core/stop_turns.h"
+
 namespace qkv::text {
 namespace {
 
 bool visit_words(const Tokenizer::Parts& parts, Characters text, const WordVisitor& visit) {
   const auto words = parts.pre_tokenizer ? parts.pre_tokenizer->split(text) : std::vector<Word>{{0, text.size()}};
+  StopTurns turns;
   for (const Word& word : words) {
+    turns.next();
     if (!visit(nullptr, CharacterSpan(text).subspan(word.begin, word.end - word.begin))) return false;
   }
   return true;

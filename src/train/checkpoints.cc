@@ -52,6 +52,7 @@ std::string to_json(const LoopState& state, const RunIdentity& identity) {
                                 {"fixed", identity.fixed},
                                 {"settings", identity.settings}};
   if (state.best_metric) object["best_metric"] = *state.best_metric;
+  if (state.unvalidated) object["unvalidated"] = true;
   return object.dump(1) + "\n";
 }
 
@@ -144,6 +145,7 @@ Checkpoint read_state(const std::string& folder) {
   };
   std::optional<double> best_metric;
   if (const auto metric = root.find("best_metric")) best_metric = metric->number();
+  const auto unvalidated = root.find("unvalidated");
   return {.path = folder,
           .state = {.step = count("step"),
                     .epoch = count("epoch"),
@@ -154,7 +156,8 @@ Checkpoint read_state(const std::string& folder) {
                     .best_loss = root["best_loss"].number(),
                     .best_metric = best_metric,
                     .best_step = count("best_step"),
-                    .waits = count("waits")},
+                    .waits = count("waits"),
+                    .unvalidated = unvalidated && unvalidated->boolean()},
           .identity = {.fixed = values("fixed"),
                        .settings = values("settings"),
                        .steps = count("steps"),
@@ -182,6 +185,8 @@ bool Checkpoints::is_whole(std::int64_t step) const {
   try {
     io::verify_folder(path_of(step));
     return true;
+  } catch (const Stopped&) {
+    throw;
   } catch (const std::runtime_error& damage) {
     notice_(fmt::format("skipping a damaged checkpoint: {}", damage.what()));
     return false;

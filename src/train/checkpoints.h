@@ -25,6 +25,7 @@ struct LoopState {
   std::optional<double> best_metric{};
   std::int64_t best_step = 0;  // 0: not validated yet
   std::int64_t waits = 0;      // validations since the best one
+  bool unvalidated = false;    // the step has a validation that is still to come: it was stopped
 };
 
 struct Checkpoint {

@@ -32,7 +32,7 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
   return entries;
 }
 
-PictureFiles read_folders(const std::string& path, const ImageProcessor& processor, const std::stop_token& stop) {
+PictureFiles read_folders(const std::string& path, const ImageProcessor& processor) {
   PictureFiles files;
   for (const fs::path& entry : sorted_entries(path)) {
     if (!fs::is_directory(entry)) {
@@ -42,7 +42,7 @@ PictureFiles read_folders(const std::string& path, const ImageProcessor& process
     const std::vector<fs::path> pictures = sorted_entries(entry);
     if (pictures.empty()) throw FormatError(fmt::format("{}: has no pictures of its class", entry.string()));
     for (const fs::path& picture : pictures) {
-      check_stop(&stop);
+      check_stop();
       files.pictures.push_back(processor.process(read_picture(picture.string())));
       files.classes.push_back(static_cast<std::int32_t>(files.labels.size()));
     }
@@ -54,8 +54,7 @@ PictureFiles read_folders(const std::string& path, const ImageProcessor& process
   return files;
 }
 
-PictureFiles read_rows(const std::string& path, std::int64_t largest, const ImageProcessor& processor,
-                       const std::stop_token& stop) {
+PictureFiles read_rows(const std::string& path, std::int64_t largest, const ImageProcessor& processor) {
   const Tensor table = read_csv(path);
   const std::int64_t rows = table.size(0), pixels = table.size(1) - 1;
   const auto side =
@@ -69,7 +68,7 @@ PictureFiles read_rows(const std::string& path, std::int64_t largest, const Imag
   std::set<std::int64_t> numbers;
   std::vector<std::int64_t> of_rows;
   for (std::int64_t i = 0; i < rows; ++i) {
-    check_stop(&stop);
+    check_stop();
     const double* row = table.data<double>() + i * (pixels + 1);
     const auto refuse_row = [&](const std::string& rule) {
       throw FormatError(fmt::format("{}: row {} (from 1): {}", path, i + 1, rule));
@@ -103,9 +102,8 @@ Tensor gray_picture(const double* pixels, const PictureSize& size, std::int64_t 
   return picture;
 }
 
-PictureFiles read_labelled_pictures(const std::string& path, std::int64_t largest, const ImageProcessor& processor,
-                                    const std::stop_token& stop) {
-  return fs::is_directory(path) ? read_folders(path, processor, stop) : read_rows(path, largest, processor, stop);
+PictureFiles read_labelled_pictures(const std::string& path, std::int64_t largest, const ImageProcessor& processor) {
+  return fs::is_directory(path) ? read_folders(path, processor) : read_rows(path, largest, processor);
 }
 
 PictureFiles with_labels(PictureFiles files, const std::vector<std::string>& labels, const std::string& path) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -21,9 +20,7 @@ struct PictureFiles {
 // A folder that has a folder for each class, or a CSV file whose rows are the number of a class and the gray pixels of
 // a square picture, 0 to `largest`. FormatError, naming the file, for a folder without classes, a class without
 // pictures, a file that is no picture, and rows that break a rule.
-// Stopped if `stop` asks for it between two pictures.
-PictureFiles read_labelled_pictures(const std::string& path, std::int64_t largest, const ImageProcessor& processor,
-                                    const std::stop_token& stop = {});
+PictureFiles read_labelled_pictures(const std::string& path, std::int64_t largest, const ImageProcessor& processor);
 
 // The same with the classes of `labels` in its order. FormatError for a class that is not one of them.
 PictureFiles with_labels(PictureFiles files, const std::vector<std::string>& labels, const std::string& path);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "qkv/stop.h"
 #include "train/classifier_config.h"
 #include "train/labelled_pictures.h"
 #include "train/out_folder.h"
@@ -46,13 +47,12 @@ std::map<std::string, std::string> identity_of(const ClassifierConfig& config) {
 }  // namespace
 
 TrainingResult train_classifier(const TrainClassifierFiles& files, const TrainingOptions& options) {
+  const StopScope stop(options.stop);
   ClassifierConfig config = training::read_classifier_config(files.config);
   const ImageProcessor processor({.resize = ImageProcessorConfig::Resize{.size = config.model.picture}});
-  const PictureFiles train_pictures =
-      training::read_labelled_pictures(files.train, config.largest, processor, options.stop);
-  const PictureFiles valid_pictures =
-      training::with_labels(training::read_labelled_pictures(files.valid, config.largest, processor, options.stop),
-                            train_pictures.labels, files.valid);
+  const PictureFiles train_pictures = training::read_labelled_pictures(files.train, config.largest, processor);
+  const PictureFiles valid_pictures = training::with_labels(
+      training::read_labelled_pictures(files.valid, config.largest, processor), train_pictures.labels, files.valid);
   training::expect_own_files(files.out, {"model.safetensors", "config.json", "preprocessor_config.json"});
   config.model.labels = train_pictures.labels;
   Vit model = Vit::initial(config.model, config.training.seed);

@@ -16,6 +16,7 @@
 #include "qkv/files.h"
 #include "qkv/models/marian.h"
 #include "qkv/models/seq2seq.h"
+#include "qkv/stop.h"
 #include "qkv/text/tokenizer.h"
 #include "train/out_folder.h"
 #include "train/train_config.h"
@@ -152,6 +153,7 @@ void write_tokenizer_config(const std::string& folder, const Tokenizer& tokenize
 }  // namespace
 
 TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options) {
+  const StopScope stop(options.stop);
   const training::Notice notice = [&](const std::string& text) {
     if (options.observer != nullptr) options.observer->notice(text);
   };

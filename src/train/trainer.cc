@@ -9,6 +9,7 @@
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/train/training.h"
@@ -53,7 +54,18 @@ class Training {
   }
 
   TrainingResult run() {
+    try {
+      return run_until_stopped();
+    } catch (const Stopped&) {
+      if (state_.step > saved_step_) save();
+      throw;
+    }
+  }
+
+ private:
+  TrainingResult run_until_stopped() {
     if (state_.step > 0 && state_.best_step == state_.step) write_model();  // which may not have been done in time
+    if (state_.unvalidated) end_update();
     while (!finished()) {
       const Batches batches = batches_of(state_.epoch);
       while (!finished() && state_.batch < std::ssize(batches)) advance(batches);
@@ -64,7 +76,6 @@ class Training {
     return finish();
   }
 
- private:
   bool finished() const {
     return state_.step >= identity_.steps || (config_.patience > 0 && state_.waits >= config_.patience);
   }
@@ -75,7 +86,14 @@ class Training {
     if (options_.observer != nullptr) options_.observer->notice(text);
   }
   void write_model() const {
+    const AdoptedStopScope unasked(nullptr);
     if (options_.write_model) options_.write_model();
+  }
+  void save() {
+    const AdoptedStopScope unasked(nullptr);
+    checkpoints_.save(model_, adam_, state_, identity_);
+    saved_ = Clock::now();
+    saved_step_ = state_.step;
   }
 
   // Nothing in the folder changes before the training is known to be the same.
@@ -118,34 +136,40 @@ class Training {
   // One update of the weights. The last one of an epoch may have fewer batches.
   void advance(const Batches& batches) {
     LossSum sum;
-    for (std::int64_t i = 0; i < config_.accumulate && state_.batch < std::ssize(batches); ++i, ++state_.batch) {
+    std::int64_t next = state_.batch;
+    for (std::int64_t i = 0; i < config_.accumulate && next < std::ssize(batches); ++i, ++next) {
       const auto index = static_cast<std::uint64_t>(state_.step * config_.accumulate + i);
-      const auto& chosen = batches[static_cast<std::size_t>(state_.batch)];
+      const auto& chosen = batches[static_cast<std::size_t>(next)];
       add(task_.backward(chosen, seed_of(config_.seed, Purpose::dropout, index)), sum);
     }
+    const double scale = 1 / static_cast<double>(sum.count), norm = gradient_norm(model_) * scale;
+    state_.batch = next;
     ++state_.step;
+    state_.unvalidated = state_.step % config_.validate_every == 0;
     losses_ += sum.count;
     add(sum, state_.since_log);
-
-    const double scale = 1 / static_cast<double>(sum.count), norm = gradient_norm(model_) * scale;
     expect_finite("the loss", sum.sum * scale);
     expect_finite("the norm of the gradients", norm);
     const double rate = learning_rate(config_.schedule, state_.step, identity_.steps);
-    adam_.begin_step(rate, config_.clip > 0 && norm > config_.clip ? scale * config_.clip / norm : scale);
-    model_.update([&](const std::string& name, Parameter& parameter) { adam_.step(name, parameter); });
+    {
+      const AdoptedStopScope unasked(nullptr);  // all weights, or none
+      adam_.begin_step(rate, config_.clip > 0 && norm > config_.clip ? scale * config_.clip / norm : scale);
+      model_.update([&](const std::string& name, Parameter& parameter) { adam_.step(name, parameter); });
+    }
     report(rate, norm);
+    end_update();
+  }
 
-    const bool due = state_.step % config_.validate_every == 0, best = due && validate(state_);
-    const bool stop = options_.stop.stop_requested();
+  // A validation and a checkpoint, if they are due.
+  void end_update() {
+    const bool due = state_.unvalidated, best = due && validate(state_);
+    state_.unvalidated = false;
     using Minutes = std::chrono::duration<double, std::ratio<60>>;
     const bool late =
         config_.checkpoint_minutes > 0 && Minutes(Clock::now() - saved_).count() >= config_.checkpoint_minutes;
-    if (due || stop || late || finished()) {
-      checkpoints_.save(model_, adam_, state_, identity_);
-      saved_ = Clock::now();
-    }
+    if ((due || late || finished()) && state_.step > saved_step_) save();
     if (best) write_model();
-    if (stop && !finished()) throw Stopped();
+    check_stop();
   }
 
   void expect_finite(const std::string& what, double value) const {
@@ -245,6 +269,7 @@ class Training {
   LoopState state_;
   TrainingLog log_;
   const std::int64_t first_step_;
+  std::int64_t saved_step_ = first_step_;
   std::int64_t losses_ = 0;  // of this call
   const Clock::time_point start_ = Clock::now();
   Clock::time_point saved_ = start_;
@@ -254,6 +279,7 @@ class Training {
 
 TrainingResult train(const TrainingTask& task, const TrainingConfig& config, const std::string& folder,
                      const TrainingOptions& options) {
+  const StopScope stop(options.stop);
   training::check(config, task);
   return Training(task, config, folder, options).run();
 }

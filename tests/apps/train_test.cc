@@ -119,7 +119,7 @@ TEST_F(TrainTest, SignalsEndItWithACheckpoint) {
     EXPECT_EQ(outcome.code, 128 + signal);
     EXPECT_TRUE(outcome.err.ends_with(signal == SIGINT ? "qkv train: interrupted\n" : "qkv train: terminated\n"))
         << outcome.err;
-    EXPECT_GT(newest_step("a"), before);
+    EXPECT_GE(newest_step("a"), before);  // the update that it was in is given up
     EXPECT_EQ(run_program({"translate", "--model", folder_ / "a", "one two"}).code, 0);
   }
   EXPECT_LT(newest_step("a"), steps);

@@ -7,17 +7,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "memory_for_test.h"
+#include "qkv/attention.h"
 #include "qkv/memory.h"
 #include "qkv/random.h"
 #include "qkv/tensor.h"
 #include "sanitizers.h"
+#include "simd/scratch.h"
 
 namespace qkv {
 namespace {
@@ -72,6 +76,36 @@ TEST(KeptMemory, SmallTensorsAreTheCLibrarys) {
   address_of_freed(1 << 13);
   address_of_freed(0);
   EXPECT_EQ(kept_bytes(), 0u);
+}
+
+// The tiles of a call too: a second one takes no more from the system.
+TEST(KeptMemory, ServesTheNextScratch) {
+  trim_memory();
+  const std::byte* first = nullptr;
+  for (int call = 0; call < 3; ++call) {
+    Scratch scratch;
+    const std::byte* begin = scratch.get(1 << 20).take_bytes(1 << 20);
+    if (call == 0) first = begin;
+    EXPECT_EQ(begin, first);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin) % 64, 0u);
+    for (std::size_t i = 0; i < Scratch::kFreshBytes; ++i) ASSERT_EQ(begin[i], std::byte{0});
+    std::memset(scratch.get(1 << 20).take_bytes(1 << 20), 1, 1 << 20);
+  }
+  EXPECT_GE(kept_bytes(), std::size_t{1} << 20);
+  trim_memory();
+  EXPECT_EQ(kept_bytes(), 0u);
+}
+
+// What attention() takes for its tiles, of a call that needs more than the C library keeps.
+TEST(KeptMemory, ServesTheNextCallOfAttention) {
+  const Tensor x = Tensor::zeros({1, 1, 3000, 256});
+  Tensor out = Tensor::zeros(x.shape());
+  trim_memory();
+  attention(x, x, x, out, {.threads = 1});
+  const std::size_t kept = kept_bytes();
+  EXPECT_GT(kept, std::size_t{64} << 10);
+  for (int call = 0; call < 3; ++call) attention(x, x, x, out, {.threads = 1});
+  EXPECT_EQ(kept_bytes(), kept);
 }
 
 TEST(KeptMemory, KeepsItsBound) {

@@ -74,7 +74,8 @@ TEST_F(CheckpointsTest, BringBackEverything) {
                         .since_log = {.sum = 0.1, .nll = 0.3, .count = 3},
                         .best_loss = 1.0 / 3,
                         .best_step = 5,
-                        .waits = 4};
+                        .waits = 4,
+                        .unvalidated = true};
   save(model, adam, state);
   TinyModel other;
   fill(other, 9);
@@ -90,6 +91,7 @@ TEST_F(CheckpointsTest, BringBackEverything) {
   EXPECT_EQ(restored->state.since_log.count, 3);
   EXPECT_EQ(restored->state.best_loss, 1.0 / 3);
   EXPECT_EQ(restored->state.best_step, 5);
+  EXPECT_TRUE(restored->state.unvalidated);
   EXPECT_EQ(restored->state.waits, 4);
   EXPECT_EQ(restored->identity.fixed, identity_.fixed);
   EXPECT_EQ(restored->identity.settings, identity_.settings);

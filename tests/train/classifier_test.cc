@@ -272,7 +272,7 @@ TEST(ClassifierTraining, EndsWhereTheAccuracyDoesNotRise) {
 TEST(ClassifierTraining, ResumesWithTheBestAccuracy) {
   const test::TemporaryFolder folder;
   Listed first({{1, 0.875}}), second({{0.5, 0.5}});
-  EXPECT_THROW(run(first, folder / "", Stopper(1).options(), patient()), Stopped);
+  EXPECT_THROW(run(first, folder / "", Stopper(2).options(), patient()), Stopped);  // before its validation
   const TrainingResult result = run(second, folder / "", {}, patient());
   EXPECT_EQ(result.step, 3);
   EXPECT_EQ(result.best_step, 1);

@@ -9,9 +9,11 @@
 
 #include <functional>
 #include <set>
+#include <sstream>
 
 #include "io/files_for_test.h"
 #include "qkv/threads.h"
+#include "stop_for_test.h"
 #include "train/tiny_model.h"
 #include "train/watcher.h"
 
@@ -59,6 +61,16 @@ const std::string& undisturbed() {
     return model.bits();
   }();
   return bits;
+}
+
+// Those lines of a log.
+std::vector<std::string> validations_in(const std::string& log) {
+  std::vector<std::string> lines;
+  std::istringstream text(log);
+  for (std::string line; std::getline(text, line);) {
+    if (line.find("valid_loss") != std::string::npos) lines.push_back(line);
+  }
+  return lines;
 }
 
 TEST(Trainer, Learns) {
@@ -118,6 +130,25 @@ TEST(Trainer, StopsAfterACheckpointAndGoesOn) {
   TinyModel model;
   run(model, folder / "");
   EXPECT_EQ(model.bits(), undisturbed());
+}
+
+// Wherever it is asked: between batches, in a validation, in the middle of an update's gradients, which come again.
+TEST(Trainer, StopsAtAnyQuestion) {
+  const test::TemporaryFolder folder;
+  TinyModel whole;
+  set_threads(1);
+  const std::int64_t questions = test::questions_of([&] { run(whole, folder / "whole"); });
+  EXPECT_GE(questions, 240);  // of 120 updates in two batches
+  const std::string log = test::slurp(folder / "whole/log.jsonl");
+  TinyModel model;  // goes on as it was left, with gradients of half an update
+  for (int part = 0; part < 11; ++part) {
+    const test::StopAt stop(questions / 13 + part);
+    EXPECT_THROW(run(model, folder / "parts", {.stop = stop.token()}), Stopped) << part;
+  }
+  run(model, folder / "parts");
+  set_threads(0);
+  EXPECT_EQ(model.bits(), undisturbed());
+  EXPECT_EQ(validations_in(test::slurp(folder / "parts/log.jsonl")), validations_in(log));
 }
 
 // Runs a training in a process of its own, which may be killed; the exit status as waitpid gives it.

@@ -88,6 +88,7 @@ class QKV_API Conv1d {
   // Takes weight [out, in / groups, kernel] and bias [out].
   Conv1d(const Conv1dConfig& config, Weights& weights, const std::string& scope = "");
 
+  const Conv1dConfig& config() const { return config_; }
   std::int64_t out_length(std::int64_t length) const;
   // The offsets of what forward makes of ragged rows with these.
   Tensor out_offsets(const TensorView& offsets) const;
@@ -125,6 +126,7 @@ class QKV_API Conv2d {
   // Takes weight [out, in / groups, height, width] and bias [out].
   Conv2d(const Conv2dConfig& config, Weights& weights, const std::string& scope = "");
 
+  const Conv2dConfig& config() const { return config_; }
   PictureSize out_size(const PictureSize& size) const;
 
   // [batch, height, width, in] -> [batch, out height, out width, out]. As Conv1d.

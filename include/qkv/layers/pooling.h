@@ -28,6 +28,7 @@ class QKV_API Pool1d {
  public:
   explicit Pool1d(const Pool1dConfig& config);
 
+  const Pool1dConfig& config() const { return config_; }
   std::int64_t out_length(std::int64_t length) const;
   // The offsets of what forward makes of ragged rows with these.
   Tensor out_offsets(const TensorView& offsets) const;
@@ -53,6 +54,7 @@ class QKV_API Pool2d {
  public:
   explicit Pool2d(const Pool2dConfig& config);
 
+  const Pool2dConfig& config() const { return config_; }
   PictureSize out_size(const PictureSize& size) const;
 
   // [batch, height, width, channels] -> [batch, out height, out width, channels]. As Pool1d.

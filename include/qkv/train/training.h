@@ -95,7 +95,7 @@ struct TrainingTask {
 
 struct TrainingOptions {
   TrainingObserver* observer = nullptr;
-  std::stop_token stop{};  // ends after a checkpoint of the update it is in, by Stopped
+  std::stop_token stop{};  // ends by Stopped, after a checkpoint of the last whole update
   // What the weights depend on beside data and config, by name: what must be unchanged for a call to resume from a
   // checkpoint, and what may differ with `change`.
   std::map<std::string, std::string> identity{};

@@ -43,7 +43,7 @@ Tensor product(Tensor& rows, const TensorView& matrix, const AttentionOptions& o
   const PackedMatrix packed(matrix, options.threads);
   const MutableTensorView from = as_matrix(rows), to = as_matrix(out);
   for (std::int64_t first = 0; first < from.size(0); first += kSliceRows) {
-    check_stop(&options.stop);
+    check_stop();
     const std::int64_t last = std::min(first + kSliceRows, from.size(0));
     matmul(from.slice(0, first, last), packed, to.slice(0, first, last), {.threads = options.threads});
   }
@@ -84,7 +84,7 @@ void sum_outer_products(Tensor& a, Tensor& b, const MutableTensorView& to, const
   Tensor sum = Tensor::zeros(to.shape(), to.dtype());
   const TensorView left = as_matrix(a), right = as_matrix(b);
   for (std::int64_t first = 0; first < left.size(0); first += kSliceRows) {
-    check_stop(&options.stop);
+    check_stop();
     const std::int64_t last = std::min(first + kSliceRows, left.size(0));
     matmul(Tensor::copy(left.slice(0, first, last).transpose(0, 1)), right.slice(0, first, last), sum,
            {.accumulate = first > 0, .threads = options.threads});
@@ -370,6 +370,7 @@ void attention_backward(const TensorView& q, const TensorView& k, const TensorVi
                         const AttentionGradients& gradients) {
   ensure_target();
   const FloatEnvironment environment;
+  const StopScope stop(options.stop);
   check_backward(options, gradients);
   AttentionProblem problem(q, k, v, options);
   const BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out};

@@ -6,6 +6,7 @@
 #include "attention/call/apart.h"
 #include "attention/call/planned_views.h"
 #include "core/float_environment.h"
+#include "qkv/stop.h"
 #include "simd/dispatch.h"
 
 namespace qkv {
@@ -52,6 +53,7 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
                                const AttentionSecondGradients& gradients) {
   ensure_target();
   const FloatEnvironment environment;
+  const StopScope stop(options.stop);
   AttentionProblem problem(q, k, v, options);
   require_tangents("attention_double_backward", problem, options);
   const TensorView rows = problem.query_rows("grad_out", grad_out, problem.value_dim);
@@ -76,7 +78,7 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
   inputs.moved = {.out = gradients.grad_out ? gradients.grad_out : out_tangent.view(),
                   .log_sum_exp = log_sum_exp_tangent,
                   .weight_sum = weight_sum};
-  move_outputs(problem, out, log_sum_exp, tangents, schedule.tangents, options, inputs.moved);
+  move_outputs(problem, out, log_sum_exp, tangents, schedule.tangents, inputs.moved);
   differentiate_scores(problem, inputs, options, inner_gradients(gradients), {.meanwhile = schedule.outer});
 }
 

@@ -130,7 +130,7 @@ class BackwardBlock {
       task_.is_plain ? attend_keys<Unit::base2>(chunk, block, first, last, sums)
                      : attend_keys<Unit::natural>(chunk, block, first, last, sums);
     };
-    walk_blocks<kBackwardKeys>(task_, visibility_, chunk, chunk + kChunkKeys, attend_block);
+    walk_blocks<kBackwardKeys>(visibility_, chunk, chunk + kChunkKeys, attend_block);
     if (is_additive(task_)) add_score_v(reinterpret_cast<T*>(sums.score_v));
     if (relative_.is_on()) finish_relative_rows();
     return scaled_query_gradient();
@@ -215,7 +215,7 @@ class BackwardBlock {
     bool masked = false;
     bool taken[kBackwardKeys / kTileRows];  // tiles of which some pair is visible
     const std::int64_t end_row = first_row + divide_up(last - block - first_row, kTileRows) * kTileRows;
-    walk_tiles(task_, visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
+    walk_tiles(visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
       const std::int64_t row = key - block;
       taken[row / kTileRows] = coverage != Coverage::none;
       masked = masked || coverage == Coverage::some;

@@ -29,7 +29,6 @@ class BackwardCall {
   BackwardCall(const AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
                const AttentionGradients& gradients, const OuterMemory& outer)
       : problem_(problem),
-        options_(options),
         score_dim_(options.score.v() ? options.score.v().size(0) : problem.query_dim),
         parameters_(problem, options, gradients),
         out_(problem.query_rows("out", inputs.out, problem.value_dim)),
@@ -175,7 +174,7 @@ class BackwardCall {
       for (std::int64_t block = blocks - 1; block >= 0; --block) {
         const std::int64_t begin = block * plan.block_queries;
         const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
-        check_stop(&options_.stop);
+        check_stop();
         bias_.begin_block(bias_head, block, head);
         sums.sink = parameters_.sink_share(b, h, block);
         const std::byte* share = keys == 0 || begin >= end ? nullptr
@@ -266,7 +265,6 @@ class BackwardCall {
   }
 
   const AttentionProblem& problem_;
-  const AttentionOptions& options_;
   const std::int64_t score_dim_;  // of a query, or of its hidden layer
   ParameterSums parameters_;
   TensorView out_, grad_out_, log_sum_exp_;

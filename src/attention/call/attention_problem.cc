@@ -71,7 +71,6 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
     : AttentionInputs(q, k, v, options),
       empty_rows(options.empty_rows),
       logit_function_(options.logit_function),
-      stop_(options.stop),
       rules_(*this, options, memory_) {
   check_score(*this, options.score);
   common_.query_dim = query_dim;
@@ -87,7 +86,6 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
     fail("soft_cap must be finite, 0 (off) or more, got {}", common_.soft_cap);
   }
   common_.dropout = DropoutRule(options.dropout);
-  common_.stop = &stop_;
   if (logit_function_) common_.logit_function = &logit_function_;
   if (options.precision == Precision::reduced &&
       why_not_reduced(storage, options.score.kind(), key_dim, value_dim).empty()) {

@@ -21,8 +21,8 @@ class AttentionProblem : public AttentionInputs {
   AttentionProblem(const AttentionProblem&) = delete;  // tasks have the address of common_
 
   // What boolean masks hide of whole blocks, where that is not known and is of use: one query alone reads a row of
-  // bytes. Stopped if the stop token asks for it.
-  void compile_mask(int threads) { rules_.compile_booleans(*this, threads, stop_); }
+  // bytes. Stopped if a scope asks for it.
+  void compile_mask(int threads) { rules_.compile_booleans(*this, threads); }
 
   // Where the forward pass writes. std::invalid_argument as above.
   void set_outputs(const MutableTensorView& out, const AttentionExtras& extras);
@@ -47,7 +47,6 @@ class AttentionProblem : public AttentionInputs {
   void set_score(const Score& score);
 
   LogitFunction logit_function_;
-  std::stop_token stop_;
   AttentionRules rules_;
   CommonTask common_;
   std::optional<AttentionOutputs> outputs_;

@@ -85,10 +85,10 @@ std::size_t AttentionRules::boolean_bytes(const AttentionInputs& inputs) const {
   return bytes;
 }
 
-void AttentionRules::compile_booleans(const AttentionInputs& inputs, int threads, const std::stop_token& stop) {
+void AttentionRules::compile_booleans(const AttentionInputs& inputs, int threads) {
   for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
     if (!compiles(inputs, n)) continue;
-    set_blocks(n, std::make_shared<BooleanBlocks>(given_booleans_[n], threads, stop), inputs.heads);
+    set_blocks(n, std::make_shared<BooleanBlocks>(given_booleans_[n], threads), inputs.heads);
   }
 }
 

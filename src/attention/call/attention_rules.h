@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <stop_token>
 #include <vector>
 
 #include "attention/call/attention_inputs.h"
@@ -22,7 +21,7 @@ class AttentionRules {
   AttentionRules(const AttentionInputs& inputs, const AttentionOptions& options, MemoryCount& memory);
 
   // Blocks for the boolean views that came without, if one of the inputs's sequences has several queries.
-  void compile_booleans(const AttentionInputs& inputs, int threads, const std::stop_token& stop);
+  void compile_booleans(const AttentionInputs& inputs, int threads);
   // What these will take in memory.
   std::size_t boolean_bytes(const AttentionInputs& inputs) const;
 

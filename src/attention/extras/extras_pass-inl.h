@@ -53,7 +53,7 @@ class ExtrasPass {
     const bool planes = wants_planes(task_);
     const std::int64_t first = planes ? 0 : visibility_.first_key();
     const std::int64_t last = planes ? task_.k_len : visibility_.last_key();
-    walk_tiles(task_, visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
+    walk_tiles(visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
       Tile tile;
       logits_.template compute<kUnit>(task_, key, tile);
       if (coverage != Coverage::all) visibility_.hide(key, tile);

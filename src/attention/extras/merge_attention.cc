@@ -5,6 +5,7 @@
 #include "core/float_environment.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
+#include "core/stop_turns.h"
 #include "qkv/attention.h"
 
 namespace qkv {
@@ -16,7 +17,9 @@ void merge_rows(const MutableTensorView& out, const MutableTensorView& log_sum_e
   const std::int64_t size = out.size(-1);
   Dims row = log_sum_exp.shape();
   for (int i = 0; i < row.size(); ++i) row[i] = 0;
+  StopTurns turns;
   for (std::int64_t left = log_sum_exp.element_count(); left > 0; --left) {
+    turns.next();
     T& lse = log_sum_exp.at<T>(row);
     const T other_lse = other_log_sum_exp.at<T>(row);
     if (other_lse != -std::numeric_limits<T>::infinity()) {

@@ -9,6 +9,7 @@
 #include "attention/call/attention_problem.h"
 #include "attention/call/view_checks.h"
 #include "qkv/random.h"
+#include "qkv/stop.h"
 #include "reference/attention.h"
 
 namespace qkv {
@@ -35,6 +36,7 @@ double error_of(double value, double exact) {
 
 AttentionReceipt verify_attention(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
                                   const AttentionOptions& options, std::int64_t rows, std::uint64_t seed) {
+  const StopScope stop(options.stop);
   if (rows < 0) fail("the rows to verify must be 0 or more, got {}", rows);
   const AttentionProblem problem(q, k, v, options);
   const TensorView found = problem.query_rows("out", out, problem.value_dim);

@@ -24,8 +24,8 @@ namespace {
 // One checked call and the threads that carry it out.
 class ForwardCall {
  public:
-  ForwardCall(const AttentionProblem& problem, const AttentionSchedule& schedule, const std::stop_token& stop)
-      : problem_(problem), schedule_(schedule), stop_(stop) {}
+  ForwardCall(const AttentionProblem& problem, const AttentionSchedule& schedule)
+      : problem_(problem), schedule_(schedule) {}
 
   void run(const AttentionExtras& extras) {
     clear(extras.received);
@@ -86,8 +86,6 @@ class ForwardCall {
     Precision precision = Precision::exact;  // of what is kept there
     HeadTask present, next;
   };
-
-  void check_stop() const { qkv::check_stop(&stop_); }
 
   std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
 
@@ -238,7 +236,6 @@ class ForwardCall {
 
   const AttentionProblem& problem_;
   const AttentionSchedule& schedule_;
-  const std::stop_token& stop_;
   const std::int64_t element_ = static_cast<std::int64_t>(size_of(problem_.accumulation));
 };
 
@@ -266,6 +263,7 @@ void attention(const TensorView& q, const TensorView& k, const TensorView& v, co
                const AttentionOptions& options, const AttentionExtras& extras) {
   ensure_target();
   const FloatEnvironment environment;
+  const StopScope stop(options.stop);
   AttentionProblem problem(q, k, v, options);
   problem.set_outputs(out, extras);
   std::vector<NamedView> inputs = inputs_of(q, k, v, options);
@@ -274,7 +272,7 @@ void attention(const TensorView& q, const TensorView& k, const TensorView& v, co
   const AttentionSchedule schedule(problem, options, extras);
   problem.compile_mask(schedule.threads);
   problem.complete_outputs();
-  ForwardCall(problem, schedule, options.stop).run(extras);
+  ForwardCall(problem, schedule).run(extras);
   if (options.empty_rows == EmptyRows::nan) fill_empty_rows(problem, extras, schedule.threads);
 }
 

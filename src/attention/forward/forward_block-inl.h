@@ -146,7 +146,7 @@ class ForwardBlock {
         merge_states<kUnit>(state_, out_, chunk_state_, chunk_out_, task_.common->value_dim);
       }
     };
-    walk_blocks<kStepKeys>(task_, visibility_, first, last, attend_block);
+    walk_blocks<kStepKeys>(visibility_, first, last, attend_block);
   }
 
   void begin_later_chunk() {
@@ -171,7 +171,7 @@ class ForwardBlock {
     const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
     VectorRange taken[kBlockKeys / kTileRows];  // the vectors of queries that take part in a tile
     bool masked = false;
-    walk_tiles(task_, visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
+    walk_tiles(visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
       const std::int64_t row = key - block;
       VectorRange& range = taken[row / kTileRows];
       range = {0, kVectors};

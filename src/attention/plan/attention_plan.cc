@@ -13,6 +13,7 @@
 #include "attention/tile/interval_masks.h"
 #include "core/boolean_blocks.h"
 #include "core/divide_up.h"
+#include "qkv/stop.h"
 #include "qkv/target.h"
 #include "simd/dispatch.h"
 
@@ -175,6 +176,7 @@ void finish_plan(AttentionPlan& plan, const AttentionProblem& problem, const Att
 AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
                    const AttentionExtras& extras) {
   ensure_target();
+  const StopScope stop(options.stop);
   AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
   problem.set_outputs(place_of_queries(q, q.dtype(), problem.value_dim), extras);
   const AttentionSchedule schedule(problem, options, extras);
@@ -206,6 +208,7 @@ AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v
 AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const TensorView& v,
                             const AttentionOptions& options, const AttentionGradients& gradients) {
   ensure_target();
+  const StopScope stop(options.stop);
   check_backward(options, gradients);
   AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
   const BackwardInputs inputs = backward_inputs(problem, with_address(q), with_address(k), with_address(v));
@@ -228,6 +231,7 @@ AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const Tens
 AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionTangents& tangents,
                        const AttentionOptions& options, const AttentionOutputTangents& outputs) {
   ensure_target();
+  const StopScope stop(options.stop);
   AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
   require_tangents("attention_jvp", problem, options);
   const JvpSchedule schedule(problem, options);
@@ -251,6 +255,7 @@ AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, con
                                    const AttentionTangents& tangents, const AttentionOptions& options,
                                    const AttentionSecondGradients& gradients) {
   ensure_target();
+  const StopScope stop(options.stop);
   AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
   require_tangents("attention_double_backward", problem, options);
   BackwardInputs inputs = backward_inputs(problem, with_address(q), with_address(k), with_address(v));

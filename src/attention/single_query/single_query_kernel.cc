@@ -92,7 +92,7 @@ struct SingleQueryKernel {
   static void write_planes(const AttentionTask* tasks, std::int64_t heads, const ScratchRoom& scratch,
                            const std::byte* part) {
     for (std::int64_t chunk = 0; chunk < tasks[0].k_len; chunk += kChunkKeys) {
-      check_stop(tasks[0].common->stop);
+      check_stop();
       SingleQueryChunk<T, S>(tasks, heads, chunk, scratch)
           .write_planes(reinterpret_cast<const T*>(part), row_elements(tasks[0]));
     }

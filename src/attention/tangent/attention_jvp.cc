@@ -34,12 +34,12 @@ class JvpCall {
     if (log_sum_exp_tangent_) require_output(problem, "the tangent of log_sum_exp", log_sum_exp_tangent_);
   }
 
-  void run(const JvpSchedule& schedule, const std::stop_token& stop) const {
+  void run(const JvpSchedule& schedule) const {
     const JvpPlan& plan = schedule.kernel;
     const std::int64_t blocks = schedule.blocks;
     std::vector<Scratch> scratch(static_cast<std::size_t>(schedule.threads));
     parallel_for(schedule.tasks, schedule.threads, [&](std::int64_t index, int worker) {
-      check_stop(&stop);
+      check_stop();
       const std::int64_t head = index / blocks, begin = index % blocks * plan.block_queries;
       const std::int64_t b = head / problem_.heads, h = head % problem_.heads;
       const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
@@ -79,10 +79,9 @@ class JvpCall {
 inline namespace attending {
 
 void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
-                  const AttentionTangents& tangents, const JvpSchedule& schedule, const AttentionOptions& options,
-                  const MovedOutputs& outputs) {
+                  const AttentionTangents& tangents, const JvpSchedule& schedule, const MovedOutputs& outputs) {
   const JvpCall call(problem, out, log_sum_exp, tangents, outputs);
-  call.run(schedule, options.stop);
+  call.run(schedule);
 }
 
 }  // namespace attending
@@ -92,6 +91,7 @@ void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v
                    const AttentionOutputTangents& outputs) {
   ensure_target();
   const FloatEnvironment environment;
+  const StopScope stop(options.stop);
   AttentionProblem problem(q, k, v, options);
   require_tangents("attention_jvp", problem, options);
   {  // a list that is not kept
@@ -101,8 +101,7 @@ void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v
   }
   const JvpSchedule schedule(problem, options);
   problem.compile_mask(schedule.threads);
-  move_outputs(problem, out, log_sum_exp, tangents, schedule, options,
-               {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
+  move_outputs(problem, out, log_sum_exp, tangents, schedule, {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
 }
 
 }  // namespace qkv

@@ -63,7 +63,7 @@ class JvpBlock {
 
   void run() {
     walk_blocks<kBackwardKeys>(
-        task_, visibility_, 0, task_.k_len, [&](std::int64_t, std::int64_t first, std::int64_t last, bool visible) {
+        visibility_, 0, task_.k_len, [&](std::int64_t, std::int64_t first, std::int64_t last, bool visible) {
           if (!visible) return;
           task_.is_plain ? attend_keys<Unit::base2>(first, last) : attend_keys<Unit::natural>(first, last);
         });
@@ -85,7 +85,7 @@ class JvpBlock {
     const std::int64_t first_key = first / kTileRows * kTileRows;
     bool masked = false;
     HWY_ALIGN T slope_sums[kColumns] = {}, weight_sums[kColumns] = {};  // of this block
-    walk_tiles(task_, visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
+    walk_tiles(visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
       T* weights = weights_ + (key - first_key) * kColumns;
       T* slopes = slopes_ + (key - first_key) * kColumns;
       if (coverage == Coverage::all) {

@@ -36,10 +36,9 @@ struct JvpSchedule {
   std::size_t workspace = 0;                   // the most that is allocated at a time
 };
 
-// attention_jvp() of a checked problem and checked options.
+// attention_jvp() of a checked problem.
 void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
-                  const AttentionTangents& tangents, const JvpSchedule& schedule, const AttentionOptions& options,
-                  const MovedOutputs& outputs);
+                  const AttentionTangents& tangents, const JvpSchedule& schedule, const MovedOutputs& outputs);
 
 // What attention_double_backward() allocates for the tangents of out, unless they have a view, and of log_sum_exp.
 std::size_t moved_bytes(const AttentionProblem& problem, bool has_view);

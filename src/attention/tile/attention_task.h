@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <stop_token>
 
 #include "core/dropout.h"
 #include "core/visit_dtype.h"
@@ -103,7 +102,6 @@ struct CommonTask {
   const LogitFunction* logit_function = nullptr;
 
   DropoutRule dropout;
-  const std::stop_token* stop = nullptr;  // the kernels ask it at every tile
 
   std::int64_t row_length = 0;  // of weights and logits; beyond k_len: 0 and -infinity
   std::int64_t top_count = 0;

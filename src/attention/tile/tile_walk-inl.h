@@ -18,13 +18,13 @@ namespace qkv::HWY_NAMESPACE {
 // blocks of which the queries' intervals of keys and from <= j < to have one. `visible`: false if the mask hides them
 // all.
 template <std::int64_t kKeys, class T, int kVectors, class Visit>
-HWY_INLINE void walk_blocks(const AttentionTask& task, const Visibility<T, kVectors>& visibility, std::int64_t from,
-                            std::int64_t to, const Visit& visit) {
+HWY_INLINE void walk_blocks(const Visibility<T, kVectors>& visibility, std::int64_t from, std::int64_t to,
+                            const Visit& visit) {
   const std::int64_t first = visibility.first_key(), last = std::min(to, visibility.last_key());
   for (std::int64_t block = std::max(from, first / kKeys * kKeys); block < last; block += kKeys) {
     const std::int64_t begin = std::max(first, block), end = std::min(block + kKeys, last);
     const bool visible = visibility.has_visible(begin, end);
-    if (!visible) check_stop(task.common->stop);
+    if (!visible) check_stop();
     visit(block, begin, end, visible);
   }
 }
@@ -32,11 +32,11 @@ HWY_INLINE void walk_blocks(const AttentionTask& task, const Visibility<T, kVect
 // visit(key, coverage) for the tiles with keys first <= j < last. They begin at multiples of their rows, so that no
 // query's sums depend on what its neighbours see. Where the coverage is not all, `visibility` tells of this tile.
 template <class T, int kVectors, class Visit>
-HWY_INLINE void walk_tiles(const AttentionTask& task, Visibility<T, kVectors>& visibility, std::int64_t first,
-                           std::int64_t last, const Visit& visit) {
+HWY_INLINE void walk_tiles(Visibility<T, kVectors>& visibility, std::int64_t first, std::int64_t last,
+                           const Visit& visit) {
   using Coverage = typename Visibility<T, kVectors>::Coverage;
   for (std::int64_t key = first / kTileRows * kTileRows; key < last; key += kTileRows) {
-    check_stop(task.common->stop);
+    check_stop();
     if (visibility.sees_all(key, kTileRows)) {
       visit(key, Coverage::all);
     } else {

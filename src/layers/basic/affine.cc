@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/stop.h"
 #include "qkv/threads.h"
 
 namespace qkv::inline layers {
@@ -21,6 +22,7 @@ void add_column_sums(const PackedMatrix& matrix, const MutableTensorView& sums, 
     const std::int64_t columns = std::min(width, matrix.columns() - index * width);
     T sum[64];  // a panel has up to 48 columns
     for (std::int64_t begin = 0; begin < rows; begin += kSumRows) {
+      check_stop();
       std::fill_n(sum, width, T(0));
       for (std::int64_t r = begin; r < std::min(begin + kSumRows, rows); ++r) {
         for (std::int64_t c = 0; c < width; ++c) sum[c] += panel[r * width + c];

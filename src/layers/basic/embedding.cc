@@ -2,6 +2,7 @@
 #include "qkv/layers/embedding.h"
 
 #include "core/refuse.h"
+#include "core/stop_turns.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "layers/basic/rows.h"
@@ -54,7 +55,9 @@ void Embedding::add(std::span<const std::int32_t> ids, Tensor& out) const {
   const auto run = [&]<class T>(T) {
     T* to = out.data<T>();
     Tensor unpacked = Tensor::uninitialized({config_.dim, 1}, out.dtype());
+    StopTurns turns;
     for (const std::int32_t id : ids) {
+      turns.next();
       const T* row = unpacked.data<T>();
       if (weight_.is_kept()) {
         row = weight_.own().value.data<T>() + id * config_.dim;
@@ -75,7 +78,9 @@ void Embedding::backward(std::span<const std::int32_t> ids, const TensorView& gr
   const LayerRows rows("embedding: gradient", grad_out, config_.dim);
   const auto run = [&]<class T>(T) {
     const T* from = rows.view().data<T>();
+    StopTurns turns;
     for (const std::int32_t id : ids) {
+      turns.next();
       T* row = gradient.data<T>() + id * config_.dim;
       for (std::int64_t i = 0; i < config_.dim && id != config_.padding; ++i) row[i] += from[i];
       from += rows.view().stride(0);
@@ -90,6 +95,7 @@ void Embedding::visit(const ParameterVisitor& visitor, const std::string& scope)
 
 void Embedding::update(const ParameterUpdater& updater, const std::string& scope) {
   weight_.update(updater, scope + "weight");
+  const AdoptedStopScope unasked(nullptr);  // what is rounded changes with the table
   round();
 }
 

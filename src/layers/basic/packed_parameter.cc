@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/kept_memory.h"
+#include "core/stop.h"
 #include "qkv/memory.h"
 
 namespace qkv {
@@ -64,6 +65,7 @@ void PackedParameter::visit(const ParameterVisitor& visitor, const std::string& 
 void PackedParameter::update(const ParameterUpdater& updater, const std::string& name) {
   if (!is_kept()) own_.value = unpacked();
   updater(name, own_);
+  const AdoptedStopScope unasked(nullptr);  // the panels change with the numbers
   pack();
 }
 

@@ -7,6 +7,7 @@
 #include "core/divide_up.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
+#include "core/stop_turns.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "qkv/threads.h"
@@ -25,6 +26,7 @@ class OrderedSums {
     cosines_.reserve(distinct_.size() * static_cast<std::size_t>(half));
     sines_.reserve(distinct_.size() * static_cast<std::size_t>(half));
     for (const std::int32_t position : distinct_) {
+      check_stop();
       for (std::int64_t i = 0; i < half; ++i) {
         const double angle =
             static_cast<double>(direction) * position * pow(base, -static_cast<double>(i) / static_cast<double>(half));
@@ -81,6 +83,7 @@ Tensor sinusoids(std::int64_t count, std::int64_t dim, SinusoidOrder order, Dtyp
   Tensor table = Tensor::uninitialized({count, dim}, Dtype::f64);
   const std::int64_t sines = (dim + 1) / 2;
   for (std::int64_t p = 0; p < count; ++p) {
+    check_stop();
     double* row = table.data<double>() + p * dim;
     for (std::int64_t i = 0; i < sines; ++i) {
       const double angle = static_cast<double>(p) / pow(10000.0, static_cast<double>(2 * i) / static_cast<double>(dim));
@@ -101,7 +104,9 @@ void add_positions(const TensorView& table, std::span<const std::int32_t> positi
   }
   const auto run = [&]<class T>(T) {
     T* to = x.data<T>();
+    StopTurns turns;
     for (const std::int32_t position : positions) {
+      turns.next();
       if (position < 0 || position >= table.size(0)) {
         refuse("add_positions", "position {} is not in a table of {}", position, table.size(0));
       }

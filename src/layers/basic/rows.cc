@@ -5,6 +5,7 @@
 
 #include "core/divide_up.h"
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "qkv/threads.h"
 
@@ -69,7 +70,11 @@ void scale_rows(Tensor& rows, double factor) {
   const auto run = [&]<class T>(T) {
     T* data = rows.data<T>();
     const std::int64_t count = rows.element_count();
-    for (std::int64_t i = 0; i < count; ++i) data[i] *= static_cast<T>(factor);
+    for (std::int64_t begin = 0; begin < count; begin += kStopWork) {
+      check_stop();
+      const std::int64_t end = std::min(begin + kStopWork, count);
+      for (std::int64_t i = begin; i < end; ++i) data[i] *= static_cast<T>(factor);
+    }
   };
   visit_f32_f64(rows.dtype(), run);
 }

@@ -6,6 +6,7 @@
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "layers/heads/head_operands.h"
 
 namespace qkv {
@@ -47,6 +48,7 @@ void for_each_index(const Dims& shape, Function f) {
   Dims index = shape;
   for (int i = 0; i < index.size(); ++i) index[i] = 0;
   for (std::int64_t left = element_count(shape); left > 0; --left) {
+    check_stop();
     f(index);
     for (int i = index.size() - 1; i >= 0 && ++index[i] == shape[i]; --i) index[i] = 0;
   }

@@ -5,7 +5,6 @@
 #include <list>
 
 #include "core/refuse.h"
-#include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/rows.h"
 #include "layers/heads/head_gradients.h"
@@ -13,6 +12,7 @@
 #include "layers/heads/head_operands.h"
 #include "layers/heads/head_schemes.h"
 #include "qkv/attention/key_value_cache.h"
+#include "qkv/stop.h"
 
 namespace qkv {
 namespace {
@@ -177,6 +177,7 @@ HeadAttention MultiHeadAttention::middle(const Inputs& inputs, const MultiHeadAt
 
 Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
                                MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const {
+  const StopScope stop(options.stop);
   if (observer != nullptr) {
     out_.visit([&](const std::string& name, const Parameter& own) {
       if (name == "weight") observer->receive("out_weight", own.value);
@@ -184,7 +185,6 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
   }
   Tensor* projected[] = {&saved.query, &saved.key, &saved.value};
   for (int role = 0; role < 3; ++role) {
-    check_stop(&options.stop);
     const LayerRows rows(std::string("multi_head_attention: ") + kRoles[role], inputs[role].rows,
                          input_dim(config_, role));
     *projected[role] = project(role, rows.view(), options.threads);
@@ -213,6 +213,7 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
                                   const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
                                   const TensorView& grad_out, const MultiHeadAttentionGradients& gradients,
                                   Observer* observer) {
+  const StopScope stop(options.stop);
   const Inputs inputs{query, key, value};
   const LayerRows grad_rows("multi_head_attention: gradient", grad_out, config_.out_dim);
   Tensor grad_merged = Tensor::zeros(saved.merged.shape(), saved.merged.dtype());
@@ -277,6 +278,7 @@ void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, i
 
 Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& cache,
                                    const MultiHeadAttentionOptions& options) const {
+  const StopScope stop(options.stop);
   if (options.weights || options.mean_weights) {
     refuse("multi_head_attention", "a cache gives no weights; call forward with the memory");
   }

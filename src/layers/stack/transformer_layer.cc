@@ -6,6 +6,7 @@
 #include "layers/basic/scoped_observer.h"
 #include "layers/heads/head_operands.h"
 #include "layers/stack/layer_parts.h"
+#include "qkv/stop.h"
 
 namespace qkv {
 namespace {
@@ -64,6 +65,7 @@ void TransformerLayer::check(bool memory) const {
 }
 
 Tensor TransformerLayer::run(const TransformerLayerInput& in, Observer* observer) const {
+  const StopScope stop(in.self.stop);
   check(in.memory.has_value());
   const int threads = in.self.threads;
   const auto receive = [&](std::string_view name, const Tensor& value) {
@@ -100,6 +102,7 @@ Tensor TransformerLayer::run(const TransformerLayerInput& in, Observer* observer
 }
 
 Tensor TransformerLayer::run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const {
+  const StopScope stop(in.self.stop);
   check(in.memory.has_value());
   const int threads = in.self.threads;
   const auto at = [&](DropoutSite site) { return dropout_at(dropout, site); };
@@ -132,6 +135,7 @@ Tensor TransformerLayer::run(const TransformerLayerInput& in, const Dropout& dro
 Tensor TransformerLayer::run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
                                       const TensorView& grad_out, const MutableTensorView& grad_memory,
                                       Observer* observer) {
+  const StopScope stop(in.self.stop);
   check(in.memory.has_value());
   const int threads = in.self.threads;
   const auto at = [&](DropoutSite site) { return dropout_at(dropout, site); };

@@ -5,6 +5,7 @@
 #include "layers/basic/scoped_observer.h"
 #include "layers/stack/layer_parts.h"
 #include "qkv/layers/transformer.h"
+#include "qkv/stop.h"
 
 namespace qkv {
 namespace {
@@ -31,6 +32,7 @@ TransformerStack::TransformerStack(const Config& config, LayerMemory memory, Wei
 }
 
 Tensor TransformerStack::run(const TransformerLayerInput& in, Observer* observer, const StackMasks& masks) const {
+  const StopScope stop(in.self.stop);
   for (const std::span<const Mask>& own : {masks.self, masks.memory}) {
     if (!own.empty() && own.size() != layers_.size()) {
       refuse("transformer_stack", "{} layers have {} masks; give one for each, or none", layers_.size(), own.size());
@@ -51,6 +53,7 @@ Tensor TransformerStack::run(const TransformerLayerInput& in, Observer* observer
 }
 
 Tensor TransformerStack::run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const {
+  const StopScope stop(in.self.stop);
   saved.layers.clear();
   saved.layers.resize(layers_.size());
   saved.between.clear();
@@ -66,6 +69,7 @@ Tensor TransformerStack::run(const TransformerLayerInput& in, const Dropout& dro
 Tensor TransformerStack::run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
                                       const TensorView& grad_out, const MutableTensorView& grad_memory,
                                       Observer* observer) {
+  const StopScope stop(in.self.stop);
   const auto input_of = [&](std::size_t i) { return i == 0 ? in.x.rows : saved.between[i - 1].view(); };
   Tensor gradient;
   if (norm_) {

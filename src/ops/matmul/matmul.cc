@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/divide_up.h"
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "core/worth_waking.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
@@ -21,6 +23,9 @@ constexpr std::int64_t kTaskRows = 256;
 // Multiply-adds of a task, about, or bytes of the right operand, which take few rows longer than their products: some
 // ten microseconds, far above the price of handing it to a thread.
 constexpr std::int64_t kTaskWork = 1'000'000, kTaskBytes = 256 << 10;
+// Depth of a product between two questions whether to stop: a task is then 6 * 10^6 multiply-adds of vectors. Whole
+// blocks of the kernel's depth, so that sums have the same bits piece by piece.
+constexpr std::int64_t kStopDepth = 8192;
 
 void check_type(const char* name, Dtype dtype, const PackedMatrix& b) {
   if (dtype != b.dtype()) {
@@ -68,21 +73,39 @@ void check_target(const PackedMatrix& b, int columns, int group) {
          b.panel_columns() * b.panel_group(), columns * group);
 }
 
+// One panel's product, depth by depth.
+template <class T, class S>
+void multiply_depths(MultiplyPanel<T, S> kernel, PanelProduct<T, S> product, std::int64_t panel_columns) {
+  const T* bias = std::exchange(product.bias, nullptr);  // with the last piece
+  std::int64_t left = product.depth;
+  for (; left > kStopDepth; left -= kStopDepth) {
+    product.depth = kStopDepth;
+    kernel(product);
+    check_stop();
+    product.left += kStopDepth * product.left_step;
+    product.panel += kStopDepth * panel_columns;
+    product.accumulate = true;
+  }
+  product.depth = left;
+  product.bias = bias;
+  kernel(product);
+}
+
 // Calls product(row, rows, panel) for every block of rows and every panel, some of them a task.
 template <class Product>
-void for_each_panel(std::int64_t m, const PackedMatrix& b, int threads, Product&& product) {
+void for_each_panel(std::int64_t m, const PackedMatrix& b, std::int64_t task_rows, int threads, Product&& product) {
   const std::int64_t width = b.panel_columns(), panel_count = divide_up(b.columns(), width);
-  const std::int64_t row_blocks = divide_up(m, kTaskRows);
-  const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, kTaskRows) * b.rows() * width);
+  const std::int64_t row_blocks = divide_up(m, task_rows);
+  const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, task_rows) * b.rows() * width);
   const auto panel_bytes =
       std::max<std::int64_t>(1, b.rows() * width * static_cast<std::int64_t>(size_of(b.panels().dtype())));
   const std::int64_t group =
       std::clamp<std::int64_t>(std::min(kTaskWork / panel_work, kTaskBytes / panel_bytes), 1, panel_count);
   const std::int64_t groups = divide_up(panel_count, group);
   parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int) {
-    const std::int64_t row = task / groups * kTaskRows, first = task % groups * group;
+    const std::int64_t row = task / groups * task_rows, first = task % groups * group;
     for (std::int64_t panel = first; panel < std::min(first + group, panel_count); ++panel) {
-      product(row, std::min(kTaskRows, m - row), panel);
+      product(row, std::min(task_rows, m - row), panel);
     }
   });
 }
@@ -97,19 +120,20 @@ void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorVie
   const S* panels = b.panels().data<S>();
   const T* bias = options.bias ? options.bias.data<T>() : nullptr;
   T* result = out.data<T>();
-  for_each_panel(m, b, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
+  for_each_panel(m, b, kTaskRows, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
     const std::int64_t column = panel * width;
-    kernel({.left = left + row * a.stride(0),
-            .left_stride = a.stride(0),
-            .left_step = 1,
-            .rows = rows,
-            .panel = panels + panel * k * width,
-            .depth = k,
-            .out = result + row * out.stride(0) + column,
-            .out_stride = out.stride(0),
-            .columns = std::min(width, n - column),
-            .bias = bias == nullptr ? nullptr : bias + column,
-            .accumulate = options.accumulate});
+    const PanelProduct<T, S> own{.left = left + row * a.stride(0),
+                                 .left_stride = a.stride(0),
+                                 .left_step = 1,
+                                 .rows = rows,
+                                 .panel = panels + panel * k * width,
+                                 .depth = k,
+                                 .out = result + row * out.stride(0) + column,
+                                 .out_stride = out.stride(0),
+                                 .columns = std::min(width, n - column),
+                                 .bias = bias == nullptr ? nullptr : bias + column,
+                                 .accumulate = options.accumulate};
+    multiply_depths(kernel, own, width);
   });
 }
 
@@ -124,6 +148,7 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
   const float* left = a.data<float>();
   parallel_for(divide_up(m, kTaskRows), options.threads, [&](std::int64_t block, int) {
     for (std::int64_t row = block * kTaskRows; row < std::min(m, (block + 1) * kTaskRows); ++row) {
+      check_stop();
       quantize_row(left + row * a.stride(0), k, quantized + row * stride, scales.data() + row);
     }
   });
@@ -132,7 +157,8 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
   const std::int32_t* column_sums = b.column_sums().data<std::int32_t>();
   const float* bias = options.bias ? options.bias.data<float>() : nullptr;
   float* result = out.data<float>();
-  for_each_panel(m, b, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
+  const std::int64_t task_rows = std::min(kTaskRows, kTaskRows * kStopDepth / std::max<std::int64_t>(k, 1));
+  for_each_panel(m, b, task_rows, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
     const std::int64_t column = panel * width;
     multiply_int8_panel({.left = quantized + row * stride,
                          .left_stride = stride,
@@ -168,17 +194,18 @@ void multiply_transposed(const PackedMatrix& a, const PackedMatrix& b, const Mut
   parallel_for(left_panels * right_panels, threads, [&](std::int64_t task, int) {
     const std::int64_t row = (left_stays ? task / right_panels : task % left_panels) * width;
     const std::int64_t column = (left_stays ? task % right_panels : task / left_panels) * width;
-    kernel({.left = left + row * k,
-            .left_stride = 1,
-            .left_step = width,
-            .rows = std::min(width, m - row),
-            .panel = right + column * k,
-            .depth = k,
-            .out = result + row * out.stride(0) + column,
-            .out_stride = out.stride(0),
-            .columns = std::min(width, n - column),
-            .bias = nullptr,
-            .accumulate = options.accumulate});
+    const PanelProduct<T> own{.left = left + row * k,
+                              .left_stride = 1,
+                              .left_step = width,
+                              .rows = std::min(width, m - row),
+                              .panel = right + column * k,
+                              .depth = k,
+                              .out = result + row * out.stride(0) + column,
+                              .out_stride = out.stride(0),
+                              .columns = std::min(width, n - column),
+                              .bias = nullptr,
+                              .accumulate = options.accumulate};
+    multiply_depths(kernel, own, width);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/divide_up.h"
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "core/worth_waking.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
@@ -19,6 +20,8 @@ namespace {
 
 // Rows that are laid out together where columns are not neighbours: a cache line of each column.
 constexpr std::int64_t kStripRows = 16;
+// Rows of a panel between two questions whether to stop.
+constexpr std::int64_t kStopRows = 1 << 16;
 
 // panel [rows][width] from columns of the matrix. No processor guesses the next of so many short stretches: each is
 // fetched ahead, the next strip's where rows are, the next panel's where columns are. A prefetch never faults.
@@ -30,6 +33,7 @@ void pack_panel(const TensorView& matrix, std::int64_t first_column, std::int64_
   const std::int64_t columns = std::min(width, matrix.size(1) - first_column);
   if (columns < width) std::fill_n(panel, rows * width, S(0));
   for (std::int64_t begin = 0; begin < rows; begin += kStripRows) {
+    if (begin % kStopRows == 0) check_stop();
     const std::int64_t end = std::min(begin + kStripRows, rows);
     if (column_step == 1) {
       for (std::int64_t k = begin; k < end; ++k) {
@@ -66,7 +70,7 @@ std::int32_t quantize_column(const TensorView& matrix, std::int64_t column, std:
   const float* source = matrix.data<float>() + column * matrix.stride(1);
   const std::int64_t rows = matrix.size(0), step = matrix.stride(0);
   float largest = 0;
-  for (std::int64_t k = 0; k < rows; ++k) {
+  for (std::int64_t k = 0; k < rows; ++k) {  // at most kMaxInt8Depth
     const float magnitude = std::abs(source[k * step]);
     if (!(magnitude <= std::numeric_limits<float>::max())) {
       refuse("PackedMatrix", "element [{}, {}] is {}; int8 needs finite numbers", k, column, source[k * step]);
@@ -91,6 +95,7 @@ void unpack_column(const PackedMatrix& packed, std::int64_t column, const Mutabl
   const std::int64_t panel = column / width * divide_up(rows, group) * group * width + column % width * group;
   T* next = to.data<T>();
   for (std::int64_t k = 0; k < rows; ++k, next += to.stride(0)) {
+    if (k % kStopRows == 0) check_stop();
     *next = number(panel + k / group * width * group + k % group);
   }
 }
@@ -143,6 +148,7 @@ void PackedMatrix::pack_int8(const TensorView& matrix, int threads) {
     const std::int64_t first = panel * width, last = std::min(first + width, columns_);
     std::int8_t* to = data + panel * groups * width * group;
     for (std::int64_t column = first; column < last; ++column, to += group) {
+      check_stop();
       sums[column] = quantize_column(matrix, column, width, group, to, scales + column);
     }
   });

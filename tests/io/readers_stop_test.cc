@@ -1,0 +1,78 @@
+// Reading and writing of every kind of file ends where it is asked to stop, and leaves the folder as it was.
+#include <string>
+
+#include "io/files_for_test.h"
+#include "io/json_document.h"
+#include "io/pictures_for_test.h"
+#include "qkv/files.h"
+#include "qkv/pictures.h"
+#include "qkv/text/tokenizer.h"
+#include "qkv/text/train_tokenizer.h"
+#include "stop_for_test.h"
+
+namespace qkv {
+namespace {
+
+using test::expect_stops;
+
+std::string repeated(const std::string& part, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) text += part;
+  return text;
+}
+
+TEST(ReadersStop, WhileArraysAreRead) {
+  const test::TemporaryFolder folder;
+  const Tensor array = test::counted({3, 40'000'000 / 12}, Dtype::f32);  // 40 MB
+  write_npy(folder / "a.npy", array);
+  write_safetensors(folder / "a.safetensors", {.tensors = {{"a", array}}, .metadata = {}});
+  constexpr double kBytes = 40e6;
+  expect_stops([&] { read_npy(folder / "a.npy"); }, kBytes);
+  expect_stops([&] { read_safetensors(folder / "a.safetensors"); }, kBytes);
+  expect_stops([&] { read_file(folder / "a.npy"); }, kBytes);
+}
+
+TEST(ReadersStop, WhileTextsAreRead) {
+  const test::TemporaryFolder folder;
+  // A number, a line and a byte of JSON are some hundred operations.
+  expect_stops([path = folder.put("a.csv", repeated("1,2.5,-3e7\n", 20'000))] { read_csv(path); }, 60'000 * 100.0);
+  expect_stops([path = folder.put("one.csv", repeated("1,", 300'000) + "1\n")] { read_csv(path); }, 300'000 * 100.0);
+  expect_stops([path = folder.put("a.tsv", repeated("one\ttwo\n", 20'000))] { read_pairs(path); }, 20'000 * 100.0);
+  const std::string json = "[" + repeated("[1, 2, 3], ", 90'000) + "[1, 2, 3]]";
+  expect_stops([path = folder.put("a.json", json)] { read_json_matrix(path); }, 1'000'000 * 100.0);
+}
+
+TEST(ReadersStop, WhilePicturesAreRead) {
+  for (const char* name :
+       {"gray8.png", "gray8_interlaced.png", "palette2.png", "orientation_6.jpg", "gray_progressive.jpg", "cmyk.jpg"}) {
+    expect_stops([&] { read_picture(test::golden_picture(name)); });
+  }
+}
+
+TEST(ReadersStop, NothingHalfWrittenIsLeft) {
+  const test::TemporaryFolder folder;
+  const Tensor array = test::counted({40'000'000 / 4}, Dtype::f32);
+  folder.put("kept.npy", "before");
+  expect_stops([&] { write_npy(folder / "kept.npy", array); }, 40e6);
+  EXPECT_EQ(folder.names().size(), 1u);
+  write_npy(folder / "kept.npy", array);  // is not stopped
+  EXPECT_EQ(test::slurp(folder / "kept.npy").size(), 40'000'128u);
+}
+
+// One text without a space, and many words: each stage asks, whatever it makes of them.
+TEST(ReadersStop, WhileTextIsTokenized) {
+  TokenizerTrainer trainer;
+  const std::string words = repeated("the cat sat on the mat. ", 4000), run(100'000, 'x');
+  constexpr double kOperations = 1000;  // of a character
+  expect_stops([&] { trainer.add(words); }, static_cast<double>(words.size()) * kOperations);
+  std::string json;
+  expect_stops([&] { json = trainer.train(300); });
+  json = trainer.train(300);
+  const Tokenizer tokenizer = Tokenizer::parse(json, "tokenizer.json");
+  expect_stops([&] { tokenizer.encode(words); }, static_cast<double>(words.size()) * kOperations);
+  expect_stops([&] { tokenizer.encode(run); }, static_cast<double>(run.size()) * kOperations);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("the cat").ids), "the cat");
+}
+
+}  // namespace
+}  // namespace qkv
