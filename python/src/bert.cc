@@ -46,8 +46,7 @@ void bind_bert(nb::module_& module) {
           "__init__",
           [](Bert* place, nb::handle folder) {
             const std::string path = take_text(folder, "folder");
-            const nb::gil_scoped_release released;
-            new (place) Bert(Bert::load(path));
+            load_released(place, [&] { return Bert::load(path); });
           },
           "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
       .def("forward", &forward, "ids"_a, "types"_a, "lengths"_a, "threads"_a,

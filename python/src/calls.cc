@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "qkv/error.h"
+#include "qkv/stop.h"
 
 namespace qkv::python {
 namespace {
@@ -47,7 +48,9 @@ void run_watched(const std::function<void(std::stop_token)>& work, SecondSignal 
     const nb::gil_scoped_release released;
     std::thread thread([&] {
       try {
-        work(stop.get_token());
+        const std::stop_token token = stop.get_token();
+        const StopScope scope(token);
+        work(token);
       } catch (...) {
         failure = std::current_exception();
       }

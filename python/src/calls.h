@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <stop_token>
 
 namespace qkv::python {
@@ -13,8 +14,17 @@ inline constexpr double kLongOperations = 2e8;
 enum class SecondSignal { nothing, ends_the_process };
 
 // Runs `work` with the lock released. Where it is long and this is the main thread, the only one whose signals Python
-// hears, on a thread of its own: a signal whose handler raises stops it, and the exception is the handler's.
+// hears, on a thread of its own: a signal whose handler raises stops all that it does (qkv/stop.h), and the exception
+// is the handler's.
 void run_released(double operations, const std::function<void(std::stop_token)>& work,
                   SecondSignal second = SecondSignal::nothing);
+
+// Puts what load() gives, which may take long, into an object of Python.
+template <class Model, class Load>
+void load_released(Model* place, const Load& load) {
+  std::optional<Model> loaded;
+  run_released(kLongOperations, [&](const std::stop_token&) { loaded.emplace(load()); });
+  new (place) Model(*std::move(loaded));
+}
 
 }  // namespace qkv::python

@@ -61,6 +61,22 @@ auto input_of(const Call& call) {
   }
 }
 
+std::int64_t taps_of(std::int64_t kernel) { return kernel; }
+std::int64_t taps_of(const PictureSize& kernel) { return kernel.height * kernel.width; }
+
+// Multiply-adds of forward() at a stride of 1.
+template <class Core>
+double operations_of(const Core& core, const TensorView& x) {
+  const auto& config = core.config();
+  const double of_element = static_cast<double>(taps_of(config.kernel)),
+               elements = static_cast<double>(x.element_count());
+  if constexpr (requires { config.groups; }) {
+    return elements * of_element * static_cast<double>(config.out / config.groups);
+  } else {
+    return elements * of_element;
+  }
+}
+
 template <class Core>
 nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
   auto& core = core_of<Core>(self);
@@ -74,7 +90,8 @@ nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
   keywords.finish();
   call->others = keywords.arrays();
   Tensor out;
-  run_released(0, [&](const std::stop_token&) { out = core.forward(input_of<Core>(*call), call->threads); });
+  run_released(operations_of(core, call->input(0)),
+               [&](const std::stop_token&) { out = core.forward(input_of<Core>(*call), call->threads); });
   nb::object result = give_array(std::move(out), call->kind());
   if constexpr (takes_sequences<Core>) {
     if (call->offsets) result = nb::make_tuple(result, give_array(core.out_offsets(call->offsets), call->kind()));
@@ -83,8 +100,9 @@ nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
   return give_saved(result, self, [call, &core](nb::handle grad_out) -> nb::object {
     const Array gradient = take_floats(grad_out, "grad_out");
     InputGradients to({call->input(0)});
-    run_released(
-        0, [&](const std::stop_token&) { core.backward(input_of<Core>(*call), gradient.view, to[0], call->threads); });
+    run_released(3 * operations_of(core, call->input(0)), [&](const std::stop_token&) {
+      core.backward(input_of<Core>(*call), gradient.view, to[0], call->threads);
+    });
     return to.give(call->kind());
   });
 }

@@ -50,8 +50,7 @@ void bind_embedder(nb::module_& module) {
           "__init__",
           [](Embedder* place, nb::handle folder) {
             const std::string path = take_text(folder, "folder");
-            const nb::gil_scoped_release released;
-            new (place) Embedder(Embedder::load(path));
+            load_released(place, [&] { return Embedder::load(path); });
           },
           "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
       .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a,

@@ -7,6 +7,9 @@
 namespace qkv::python {
 namespace {
 
+// Multiply-adds, of patches that become a thousand numbers.
+double operations_of(const TensorView& pictures) { return 1000 * static_cast<double>(pictures.element_count()); }
+
 nb::object forward(nb::handle self, nb::handle pictures, const nb::kwargs& given) {
   auto& core = core_of<PatchEmbedding>(self);
   const auto call = std::make_shared<LayerCall>();
@@ -18,12 +21,14 @@ nb::object forward(nb::handle self, nb::handle pictures, const nb::kwargs& given
   keywords.read("save", save);
   keywords.finish();
   Tensor out;
-  run_released(0, [&](const std::stop_token&) { out = core.forward(call->input(0), threads); });
+  run_released(operations_of(call->input(0)),
+               [&](const std::stop_token&) { out = core.forward(call->input(0), threads); });
   nb::object result = give_array(std::move(out), call->kind());
   if (!save) return result;
   return give_saved(result, self, [call, threads, &core](nb::handle grad_out) -> nb::object {
     const Array gradient = take_floats(grad_out, "grad_out");
-    run_released(0, [&](const std::stop_token&) { core.backward(call->input(0), gradient.view, threads); });
+    run_released(2 * operations_of(call->input(0)),
+                 [&](const std::stop_token&) { core.backward(call->input(0), gradient.view, threads); });
     return nb::make_tuple();
   });
 }

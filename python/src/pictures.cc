@@ -60,8 +60,7 @@ nb::list classify(const PictureClassifier& classifier, nb::handle picture, nb::h
 template <class Model>
 void load(Model* place, nb::handle folder) {
   const std::string path = take_text(folder, "folder");
-  const nb::gil_scoped_release released;
-  new (place) Model(Model::load(path));
+  load_released(place, [&] { return Model::load(path); });
 }
 
 }  // namespace

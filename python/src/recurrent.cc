@@ -37,6 +37,14 @@ struct Call : LayerCall {
   Sequences x() const { return {input(0), offsets}; }
 };
 
+// Multiply-adds of forward().
+double operations_of(const RecurrentConfig& config, const TensorView& x) {
+  const auto in = static_cast<double>(config.in), hidden = static_cast<double>(config.hidden);
+  const double gates = config.cell == RecurrentCell::lstm ? 4 : 3, tokens = static_cast<double>(x.element_count()) / in;
+  return tokens * config.directions * gates * hidden *
+         (in + hidden + (config.layers - 1) * (config.directions + 1) * hidden);
+}
+
 // `given`: the gradient of the outputs, or a tuple with those of the states, where None is zero.
 nb::object backward(Recurrent& layer, const Call& call, nb::handle given) {
   constexpr const char* kNames[] = {"grad_out", "grad_out[1]", "grad_out[2]"};
@@ -59,7 +67,7 @@ nb::object backward(Recurrent& layer, const Call& call, nb::handle given) {
   std::size_t next = 1;
   if (call.initial.hidden) into.initial.hidden = to[next++];
   if (call.initial.cell) into.initial.cell = to[next++];
-  run_released(0, [&](const std::stop_token&) {
+  run_released(3 * operations_of(layer.config(), call.input(0)), [&](const std::stop_token&) {
     layer.backward(call.x(), call.initial, call.dropout, call.saved, from, into, call.threads);
   });
   return to.give(call.kind());
@@ -83,7 +91,7 @@ nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
   call->others = keywords.arrays();
 
   RecurrentOutput output;
-  run_released(0, [&](const std::stop_token&) {
+  run_released(operations_of(layer.config(), call->input(0)), [&](const std::stop_token&) {
     output = save ? layer.forward(call->x(), call->initial, call->dropout, call->saved, call->threads)
                   : layer.forward(call->x(), call->initial, call->threads);
   });

@@ -130,8 +130,7 @@ void bind_translator(nb::module_& module) {
             const auto chosen = take_choice<WeightStorage>(
                 storage, "storage",
                 {{"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}});
-            const nb::gil_scoped_release released;
-            new (place) Translator(Translator::load(path, chosen));
+            load_released(place, [&] { return Translator::load(path, chosen); });
           },
           "folder"_a, "storage"_a, nb::sig("def __init__(self, folder: str, storage: str) -> None"))
       .def("translate", &translate, "texts"_a, "keywords"_a,

@@ -1,0 +1,112 @@
+"""Ctrl-C ends long calls of every kind, whatever they are doing, and what comes after is as if there had been none."""
+
+import json
+import os
+import signal
+import threading
+from contextlib import contextmanager
+
+import golden
+import numpy
+import pytest
+import qkv
+
+ROOT = golden.ROOT
+ROBERTA = ROOT / "tests" / "golden" / "encoders" / "roberta"
+DIGITS, EN_ES = ROOT / "models" / "digits", ROOT / "models" / "en-es"
+
+
+@contextmanager
+def interrupts():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process ignores it
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    signal.signal(signal.SIGINT, before)
+
+
+def zeros(*shape):
+    return numpy.zeros(shape, "f4")
+
+
+def lstm():
+    layer = qkv.Lstm(input_size=8, hidden=1024)
+    return lambda: layer.forward(zeros(1, 6000, 8), threads=1)
+
+
+def convolution():
+    layer = qkv.Conv2d(in_channels=64, out_channels=256, kernel=15)
+    return lambda: layer.forward(zeros(1, 256, 256, 64), threads=1)
+
+
+def convolution_backward():
+    layer, x = qkv.Conv2d(in_channels=32, out_channels=64, kernel=3), zeros(1, 512, 512, 32)
+    out, saved = layer.forward(x, save=True)
+
+    def backward():
+        for _ in range(1000):
+            layer.backward(saved, out)
+
+    return backward
+
+
+def pooling():
+    layer = qkv.Pool2d(kernel=64, stride=1)
+    return lambda: layer.forward(zeros(1, 1500, 1500, 4), threads=1)
+
+
+def encoder():
+    layer = qkv.Encoder(model_dim=512, heads=8, ff_dim=2048, layers=6)
+    return lambda: layer.forward(zeros(32, 512, 512), threads=1)
+
+
+def vit():
+    model = qkv.Vit(DIGITS)
+    pictures = zeros(20000, *model.picture_size, 3)
+    return lambda: model.forward(pictures)
+
+
+def embedder():
+    model = qkv.Embedder(ROBERTA)
+    return lambda: model.encode(["one text of some words, and another"] * 300_000, batch_size=300_000)
+
+
+def translator():
+    model = qkv.Translator(EN_ES)
+    return lambda: model.translate(["How many sentences is it, and what do they say?"] * 20_000, beams=8)
+
+
+@pytest.mark.parametrize("work", [lstm, convolution, convolution_backward, pooling, encoder, vit, embedder, translator])
+def test_long_calls(work):
+    call = work()
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    with interrupts():
+        timer.start()
+        call()
+    timer.join()
+    x = zeros(2, 3, 4)
+    assert (qkv.attention(x + 1, x, x + 1) == 1).all()
+
+
+def test_training_goes_on_from_where_it_was(tmp_path):
+    words = [("one", "uno"), ("two", "dos"), ("three", "tres"), ("four", "cuatro")]
+    for name in ("train", "valid"):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{a} {c}\t{b} {d}\n" for a, b in words for c, d in words))
+    config = json.loads((ROOT / "configs" / "en-es-phrases.json").read_text())
+    config["model"] |= {"model_dim": 16, "heads": 2, "ff_dim": 16, "encoder_layers": 1, "decoder_layers": 1}
+    config["tokenizer"]["vocab"] = 300
+    config["training"] |= {"steps": 400, "warmup": 1, "log_every": 1, "validate_every": 100}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    files = [tmp_path / "config.json", tmp_path / "train.tsv", tmp_path / "valid.tsv"]
+    whole = qkv.train(*files, tmp_path / "whole")
+
+    def interrupt(progress):
+        if progress.get("step") == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with interrupts():
+        qkv.train(*files, tmp_path / "parts", progress=interrupt)
+    steps = [int(path.name.removeprefix("step-")) for path in (tmp_path / "parts" / "checkpoints").glob("step-*")]
+    assert 7 <= max(steps) < 400
+    assert qkv.train(*files, tmp_path / "parts") == whole
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert weights[0] == weights[1]
