@@ -1,9 +1,10 @@
 """Python beside its peers, as ratios of processor time, the two sides of each in turns:
 
-    python bench/peers/python_peers.py [--model FOLDER] [--rounds N]
+    python bench/peers/python_peers.py [--model FOLDER] [--program PATH] [--rounds N]
 
-- encode(): 64 texts of 5 to 120 words, Embedder beside SentenceTransformer on torch, with 1 and 2 threads (needs
-  sentence-transformers; FOLDER: models/get-minilm prints it)
+- encode(): 64 texts of 5 to 120 words, Embedder beside SentenceTransformer on torch, ONNX Runtime with fused operators and
+  OpenVINO, each at its best batch, and beside the program; 1 and 2 threads (needs sentence-transformers; onnxruntime with
+  onnx, and openvino, if they are to take part; FOLDER: models/get-minilm prints it)
 - a call of attention() on one query and key: Python beside C++ (compiled here against build/release), in microseconds
 - the same of qkv.torch.attention(), without and with gradients, beside torch's own and an autograd.Function that computes
   nothing (needs torch)
@@ -58,20 +59,128 @@ def texts():
     return [" ".join(draw.choice(words) for _ in range(draw.randint(5, 120))) for _ in range(64)]
 
 
-def encode(folder, rounds):
+class Exported:
+    """The model in ONNX on another engine, as sentence-transformers' backend of its name runs it: batches sorted by length."""
+
+    def __init__(self, folder, threads):
+        from transformers import AutoTokenizer
+
+        self.tokenizer, self.run = AutoTokenizer.from_pretrained(folder), self.open(export(folder), threads)
+
+    def encode(self, given, batch_size):
+        import numpy
+
+        order = sorted(range(len(given)), key=lambda i: -len(given[i]))
+        vectors = numpy.empty((len(given), 384), "f4")
+        for begin in range(0, len(order), batch_size):
+            chosen = order[begin : begin + batch_size]
+            texts_of = [given[i] for i in chosen]
+            tokens = self.tokenizer(texts_of, padding=True, truncation=True, max_length=256, return_tensors="np")
+            ids, mask = tokens["input_ids"].astype("i8"), tokens["attention_mask"].astype("i8")
+            pooled = (self.run(ids, mask) * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
+            vectors[chosen] = pooled / numpy.linalg.norm(pooled, axis=1, keepdims=True)
+        return vectors
+
+
+class OnnxRuntime(Exported):
+    def open(self, model, threads):
+        import onnxruntime
+        from onnxruntime.transformers.optimizer import optimize_model
+
+        fused = str(Path(model).with_name("fused.onnx"))
+        optimize_model(model, "bert", num_heads=12, hidden_size=384, opt_level=0).save_model_to_file(fused)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(fused, options, providers=["CPUExecutionProvider"])
+        return lambda ids, mask: session.run(None, {"ids": ids, "mask": mask})[0]
+
+
+class OpenVino(Exported):
+    def open(self, model, threads):
+        import openvino
+
+        hints = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+        compiled = openvino.Core().compile_model(model, "CPU", hints)
+        return lambda ids, mask: compiled([ids, mask])[0]
+
+
+def export(folder, kept={}):  # noqa: B006
+    """The ONNX file of a model, made once."""
+    import torch
+    from transformers import AutoModel
+
+    if not kept:
+        kept["model"] = AutoModel.from_pretrained(folder).eval()
+        kept["work"] = tempfile.TemporaryDirectory()
+
+        class Hidden(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.model = kept["model"]
+
+            def forward(self, ids, mask):
+                return self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+
+        example, names = torch.ones(2, 7, dtype=torch.long), ["ids", "mask", "hidden"]
+        torch.onnx.export(
+            Hidden(), (example, example), kept["work"].name + "/model.onnx", input_names=names[:2], output_names=names[2:],
+            dynamic_axes={name: {0: "batch", 1: "tokens"} for name in names}, dynamo=False, opset_version=17,
+        )  # fmt: skip
+    return kept["work"].name + "/model.onnx"
+
+
+def program(path, folder, threads):
+    """A function that has `qkv embed` encode texts, and the seconds of its processor that this takes."""
+    command = [path, "embed", "--model", folder, "--threads", str(threads)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def seconds():
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def run(given):
+        process.stdin.write(("\n".join(given) + "\n").encode())
+        process.stdin.flush()
+        for _ in given:
+            process.stdout.readline()
+
+    return run, seconds
+
+
+def encode(folder, path, rounds):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import qkv
     import torch
     from sentence_transformers import SentenceTransformer
 
-    ours, theirs, given = qkv.Embedder(folder), SentenceTransformer(folder, device="cpu"), texts()
-    difference = abs(ours.encode(given) - theirs.encode(given)).max()
+    ours, given = qkv.Embedder(folder), texts()
+    peers = {"sentence-transformers": lambda _: SentenceTransformer(folder, device="cpu")}
+    if importlib.util.find_spec("onnxruntime"):
+        peers["ONNX Runtime"] = lambda threads: OnnxRuntime(folder, threads)
+    if importlib.util.find_spec("openvino"):
+        peers["OpenVINO"] = lambda threads: OpenVino(folder, threads)
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        for batch in (8, 32, 64):
-            a, b = best(rounds, lambda: ours.encode(given, threads=threads), lambda: theirs.encode(given, batch_size=batch))
-            print(f"encode, {threads} threads, their batch {batch}: {b / a:.2f} times sentence-transformers ({a:.3f} s, {b:.3f} s)")
-    print(f"the largest difference: {difference:.1e}")
+        for name, make in peers.items():
+            peer = make(threads)
+            difference = abs(ours.encode(given) - peer.encode(given, batch_size=8)).max()
+            batches = (4, 8, 16, 32, 64)
+            sides = [lambda batch=batch: peer.encode(given, batch_size=batch) for batch in batches]
+            mine, *theirs = best(rounds, lambda: ours.encode(given, threads=threads), *sides)
+            at, least = min(zip(batches, theirs), key=lambda pair: pair[1])
+            print(f"encode, {threads} threads: {least / mine:.2f} times {name} at its best batch, {at} ({mine:.3f} s, {least:.3f} s); "
+                  f"largest difference {difference:.0e}", flush=True)  # fmt: skip
+        run, seconds = program(path, folder, threads)
+        run(given)
+        alone, begin = [], seconds()
+        repeat = 8  # the clock of another process ticks 100 times a second
+        for _ in range(rounds):
+            for _ in range(repeat):
+                run(given)
+            alone.append((seconds() - begin) / repeat)
+            begin = seconds()
+        (mine,) = best(rounds * repeat, lambda: ours.encode(given, threads=threads))
+        print(f"encode, {threads} threads: {min(alone) / mine:.2f} times the program, which also prints ({min(alone):.3f} s)")
 
 
 def call(rounds):
@@ -152,6 +261,7 @@ def imports(rounds):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--model")
+    parser.add_argument("--program", default=str(ROOT / "build/release/bin/qkv"))
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     call(options.rounds)
@@ -159,4 +269,4 @@ if __name__ == "__main__":
     if importlib.util.find_spec("torch"):
         tensors(options.rounds)
     if options.model:
-        encode(options.model, options.rounds)
+        encode(options.model, options.program, options.rounds)
