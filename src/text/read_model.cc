@@ -70,7 +70,9 @@ std::unique_ptr<Model> read_unigram(const JsonValue& stage, const TokenLimits& l
   std::vector<Vocabulary::Entry> entries;
   std::vector<double> scores;
   StopTurns turns;
-  for (const JsonValue& item : stage["vocab"].elements()) {
+  const std::vector<JsonValue> items = stage["vocab"].elements();
+  entries.reserve(items.size()), scores.reserve(items.size());
+  for (const JsonValue& item : items) {
     turns.next();
     const std::vector<JsonValue> pair = item.elements();
     if (pair.size() != 2) item.refuse("must be [token, score]");

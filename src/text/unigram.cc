@@ -25,6 +25,7 @@ Unigram::Unigram(Vocabulary vocabulary, const std::vector<double>& scores, const
     throw std::invalid_argument(fmt::format("there is no token {}", options.unknown_id));
   }
   unknown_score_ = *std::min_element(scores.begin(), scores.end()) - kUnknownPenalty;
+  scores_.reserve(scores.size());
   for (const Vocabulary::Entry& entry : vocabulary_.entries()) {
     scores_.push_back(scores[static_cast<std::size_t>(entry.id)]);
   }
