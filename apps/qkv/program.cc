@@ -70,8 +70,7 @@ int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
         "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n130 Ctrl-C, 143 SIGTERM "
         "(docs/exit_codes.md).");
     watch_signals();
-    const std::stop_token interrupt = interruption();
-    const StopScope stop(interrupt);
+    const StopScope stop(interruption());
     program.run(argc, argv, fmt::format("qkv {}", version()), check_environment);
     flush_output();
     return kOk;

@@ -13,8 +13,7 @@ namespace qkv {
 // files are as they were before, or whole.
 class QKV_API StopScope {
  public:
-  // The token must outlive the scope.
-  explicit StopScope(const std::stop_token& token);
+  explicit StopScope(std::stop_token token);
   ~StopScope();
   StopScope(const StopScope&) = delete;
   StopScope& operator=(const StopScope&) = delete;
@@ -23,7 +22,7 @@ class QKV_API StopScope {
   bool stop_requested() const;
 
  private:
-  const std::stop_token& token_;
+  std::stop_token token_;
   const StopScope* around_;
 };
 

@@ -2,6 +2,7 @@
 #include "core/stop.h"
 
 #include <atomic>
+#include <utility>
 
 #include "qkv/error.h"
 
@@ -14,7 +15,7 @@ constinit std::atomic<void (*)()> stop_observer{nullptr};
 
 }  // namespace
 
-StopScope::StopScope(const std::stop_token& token) : token_(token), around_(innermost) { innermost = this; }
+StopScope::StopScope(std::stop_token token) : token_(std::move(token)), around_(innermost) { innermost = this; }
 
 StopScope::~StopScope() { innermost = around_; }
 

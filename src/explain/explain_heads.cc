@@ -108,7 +108,7 @@ double reference_difference(const HeadsContext& context, const MultiHeadAttentio
     return heads.view().reshape({1, heads.size(0), heads.size(1), heads.size(2)});
   };
   const reference::AttentionResult expected =
-      reference::attention(batch("query"), batch("key"), batch("value"), {.mask = options.mask, .stop = options.stop});
+      reference::attention(batch("query"), batch("key"), batch("value"), {.mask = options.mask});
   return larger(largest_difference(context.run.at("heads"), expected.out),
                 larger(largest_difference(context.run.at("weights"), expected.weights),
                        largest_difference(context.run.at("logits"), expected.logits)));
@@ -122,7 +122,7 @@ Explanation explain_heads(const ExplainInput& input) {
           "there must be one label per input, got {} labels for {} inputs", input.labels.size(), input.inputs.size(0));
   const MultiHeadAttention layer = layer_of(input);
   const OwnedMask mask = mask_of(input, input.inputs.size(0));
-  const MultiHeadAttentionOptions options{.mask = mask.mask, .stop = input.stop};
+  const MultiHeadAttentionOptions options{.mask = mask.mask};
   Recorder recorder;
   Explanation explanation;
   explanation.output = layer.forward(input.inputs, options, &recorder);

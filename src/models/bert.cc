@@ -89,8 +89,8 @@ Tensor Bert::forward(const TokenBatch& tokens, const BertOptions& options, Obser
   receive("embedding_norm", x);
   receive("embeddings", x);
   const std::optional<RelativeTable> relative = relative_bias();
-  const MultiHeadAttentionOptions attention{
-      .bias = relative ? Bias::table(*relative) : Bias(), .threads = options.threads, .stop = options.stop};
+  const MultiHeadAttentionOptions attention{.bias = relative ? Bias::table(*relative) : Bias(),
+                                            .threads = options.threads};
   return encoder_.run({{x, tokens.offsets}, attention}, observer, {.self = options.masks});
 }
 

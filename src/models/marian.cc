@@ -161,8 +161,7 @@ Tensor Marian::encode(std::span<const std::int32_t> ids, const Tensor& offsets, 
       observed(observer, "encoder.", [&](Observer* scoped) { return embed(source_, ids, positions, nullptr, scoped); });
   if (observer != nullptr) observer->receive("encoder.embeddings", x);
   return observed(observer, "encoder.", [&](Observer* scoped) {
-    return encoder_.run({{x, offsets}, {.threads = options.threads, .stop = options.stop}}, scoped,
-                        {.self = options.masks.encoder});
+    return encoder_.run({{x, offsets}, {.threads = options.threads}}, scoped, {.self = options.masks.encoder});
   });
 }
 
@@ -175,9 +174,8 @@ Tensor Marian::decode(const PairBatch& batch, const EncoderDecoderOptions& optio
                             [&](Observer* scoped) { return embed(target_, read, positions, nullptr, scoped); });
   if (observer != nullptr) observer->receive("decoder.embeddings", x);
   return observed(observer, "decoder.", [&](Observer* scoped) {
-    return decoder_.run(
-        {{x, batch.target_offsets}, {memory, batch.source_offsets}, {.threads = options.threads, .stop = options.stop}},
-        scoped, {.self = options.masks.decoder, .memory = options.masks.memory});
+    return decoder_.run({{x, batch.target_offsets}, {memory, batch.source_offsets}, {.threads = options.threads}},
+                        scoped, {.self = options.masks.decoder, .memory = options.masks.memory});
   });
 }
 

@@ -80,8 +80,8 @@ Tensor Vit::forward(const TensorView& pictures, const VitOptions& options, Obser
   if (observer != nullptr) observer->receive("embeddings", rows);
   const std::vector<std::int64_t> lengths(static_cast<std::size_t>(x.size(0)), x.size(1));
   const Tensor offsets = offsets_of(lengths);
-  const Tensor hidden = encoder_.run({{rows, offsets}, {.threads = options.threads, .stop = options.stop}}, observer,
-                                     {.self = options.masks});
+  const Tensor hidden =
+      encoder_.run({{rows, offsets}, {.threads = options.threads}}, observer, {.self = options.masks});
   return Tensor::copy(hidden.view().reshape(x.shape()));
 }
 
