@@ -47,8 +47,8 @@ nb::object attention_of(nb::handle query, nb::handle key, nb::handle value, cons
     given = take_writable(out, "out");
     to = given.view;
   }
-  run_call(call, most_operations(q.view, k.view), [&](const AttentionOptions& options) {
-    attention(q.view, k.view, v.view, to, options, extras ? extras->views() : AttentionExtras{});
+  run_released(most_operations(q.view, k.view), [&] {
+    attention(q.view, k.view, v.view, to, call.options, extras ? extras->views() : AttentionExtras{});
   });
   if (out.is_none()) out = give_array(std::move(made), q.kind);
   if (!extras || extras->empty()) return out;
@@ -63,7 +63,7 @@ nb::tuple merge(nb::handle out, nb::handle log_sum_exp, nb::handle other_out, nb
   const Array other = take_floats(other_out, "other_out");
   const Array other_sum = take_floats(other_log_sum_exp, "other_log_sum_exp");
   Tensor merged, sum;
-  run_released(10 * static_cast<double>(first.view.element_count()), [&](const std::stop_token&) {
+  run_released(10 * static_cast<double>(first.view.element_count()), [&] {
     merged = Tensor::copy(first.view);
     sum = Tensor::copy(first_sum.view);
     merge_attention(merged, sum, other.view, other_sum.view);
@@ -77,7 +77,7 @@ nb::object mask_of_dropout(nb::handle shape, nb::handle p, nb::handle seed, nb::
   const Dropout dropout{.p = take_number(p, "p"), .seed = take_seed(seed, "seed")};
   Tensor kept = Tensor::uninitialized(Dims(std::span(extents)), Dtype::boolean);
   run_released(10 * static_cast<double>(kept.element_count()),
-               [&](const std::stop_token&) { dropout_mask(dropout, kept, {at[0], at[1], at[2], at[3]}); });
+               [&] { dropout_mask(dropout, kept, {at[0], at[1], at[2], at[3]}); });
   return give_array(std::move(kept), Kind::numpy);
 }
 

@@ -24,7 +24,7 @@ nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
   keywords.read("save", save);
   keywords.finish();
   Tensor out;
-  run_released(10 * static_cast<double>(call->input(0).element_count()), [&](const std::stop_token&) {
+  run_released(10 * static_cast<double>(call->input(0).element_count()), [&] {
     out = call->training ? core.forward(call->input(0), call->statistics, call->threads)
                          : core.forward(call->input(0), call->threads);
   });
@@ -33,7 +33,7 @@ nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
   return give_saved(result, self, [call, &core](nb::handle grad_out) -> nb::object {
     const Array gradient = take_floats(grad_out, "grad_out");
     InputGradients to({call->input(0)});
-    run_released(10 * static_cast<double>(call->input(0).element_count()), [&](const std::stop_token&) {
+    run_released(10 * static_cast<double>(call->input(0).element_count()), [&] {
       if (call->training) {
         core.backward(call->input(0), call->statistics, gradient.view, to[0], call->threads);
       } else {

@@ -33,8 +33,7 @@ nb::object forward(const Bert& bert, nb::handle ids, nb::handle types, nb::handl
       2 * static_cast<double>(batch.ids.size()) * static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ff);
   const int count = static_cast<int>(take_whole(threads, "threads"));
   Tensor hidden;
-  run_released(operations,
-               [&](const std::stop_token& stop) { hidden = bert.forward(batch, {.threads = count, .stop = stop}); });
+  run_released(operations, [&] { hidden = bert.forward(batch, {.threads = count}); });
   return give_array(std::move(hidden), Kind::numpy);
 }
 
@@ -42,13 +41,7 @@ nb::object forward(const Bert& bert, nb::handle ids, nb::handle types, nb::handl
 
 void bind_bert(nb::module_& module) {
   nb::class_<Bert>(module, "_Bert")
-      .def(
-          "__init__",
-          [](Bert* place, nb::handle folder) {
-            const std::string path = take_text(folder, "folder");
-            load_released(place, [&] { return Bert::load(path); });
-          },
-          "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+      .def("__init__", &load_folder<Bert>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
       .def("forward", &forward, "ids"_a, "types"_a, "lengths"_a, "threads"_a,
            nb::sig(
                "def forward(self, ids: collections.abc.Sequence[int], types: collections.abc.Sequence[int], lengths: "

@@ -47,8 +47,8 @@ nb::object attend(const KeyValueCache& cache, nb::handle query, const nb::kwargs
   if (!shape.empty()) shape[shape.size() - 1] = cache.values().size(-1);
   Tensor out = Tensor::uninitialized(shape, q.view.dtype());
   const auto cached = static_cast<double>(cache.keys().size(0) * cache.keys().size(1));
-  run_call(call, 4 * cached * static_cast<double>(q.view.element_count()),
-           [&](const AttentionOptions& options) { attention(q.view, cache, out, options); });
+  run_released(4 * cached * static_cast<double>(q.view.element_count()),
+               [&] { attention(q.view, cache, out, call.options); });
   return give_array(std::move(out), q.kind);
 }
 

@@ -4,9 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <functional>
-#include <stop_token>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "arrays.h"
@@ -26,16 +24,6 @@ struct CallOptions {
 // that nobody knows, as `function` got it.
 CallOptions take_options(const char* function, const nb::kwargs& keywords,
                          const std::function<bool(std::string_view, nb::handle)>& own);
-
-// Runs `work` as run_released() does, with the options, in which a signal asks to stop.
-template <class Work>
-void run_call(CallOptions& call, double operations, const Work& work) {
-  const auto stoppable = [&](const std::stop_token& stop) {
-    call.options.stop = stop;
-    work(std::as_const(call.options));
-  };
-  run_released(operations, std::cref(stoppable));
-}
 
 // Multiplications and additions of a call at most, as if nothing was masked.
 double most_operations(const TensorView& query, const TensorView& key);

@@ -9,6 +9,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <thread>
 
 #include "qkv/error.h"
@@ -36,7 +37,7 @@ class DefaultInterrupt {
   void (*before_)(int);
 };
 
-void run_watched(const std::function<void(std::stop_token)>& work, SecondSignal second) {
+void run_watched(const std::function<void()>& work, SecondSignal second) {
   std::mutex mutex;
   std::condition_variable ended;
   bool done = false;
@@ -48,9 +49,8 @@ void run_watched(const std::function<void(std::stop_token)>& work, SecondSignal 
     const nb::gil_scoped_release released;
     std::thread thread([&] {
       try {
-        const std::stop_token token = stop.get_token();
-        const StopScope scope(token);
-        work(token);
+        const StopScope scope(stop.get_token());
+        work();
       } catch (...) {
         failure = std::current_exception();
       }
@@ -81,10 +81,10 @@ void run_watched(const std::function<void(std::stop_token)>& work, SecondSignal 
 
 }  // namespace
 
-void run_released(double operations, const std::function<void(std::stop_token)>& work, SecondSignal second) {
+void run_erased(double operations, const std::function<void()>& work, SecondSignal second) {
   if (operations >= kLongOperations && on_main_thread()) return run_watched(work, second);
   const nb::gil_scoped_release released;
-  work({});
+  work();
 }
 
 }  // namespace qkv::python

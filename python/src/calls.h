@@ -1,9 +1,13 @@
 // Runs the library's work without the interpreter's lock, and lets Ctrl-C through.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <functional>
 #include <optional>
-#include <stop_token>
+#include <string>
+
+#include "arguments.h"
 
 namespace qkv::python {
 
@@ -16,15 +20,26 @@ enum class SecondSignal { nothing, ends_the_process };
 // Runs `work` with the lock released. Where it is long and this is the main thread, the only one whose signals Python
 // hears, on a thread of its own: a signal whose handler raises stops all that it does (qkv/stop.h), and the exception
 // is the handler's.
-void run_released(double operations, const std::function<void(std::stop_token)>& work,
-                  SecondSignal second = SecondSignal::nothing);
+void run_erased(double operations, const std::function<void()>& work, SecondSignal second);
+
+template <class Work>
+void run_released(double operations, const Work& work, SecondSignal second = SecondSignal::nothing) {
+  run_erased(operations, std::cref(work), second);  // a reference needs no memory of its own
+}
 
 // Puts what load() gives, which may take long, into an object of Python.
 template <class Model, class Load>
 void load_released(Model* place, const Load& load) {
   std::optional<Model> loaded;
-  run_released(kLongOperations, [&](const std::stop_token&) { loaded.emplace(load()); });
+  run_released(kLongOperations, [&] { loaded.emplace(load()); });
   new (place) Model(*std::move(loaded));
+}
+
+// As __init__: the model in a folder.
+template <class Model>
+void load_folder(Model* place, nanobind::handle folder) {
+  const std::string path = take_text(folder, "folder");
+  load_released(place, [&] { return Model::load(path); });
 }
 
 }  // namespace qkv::python

@@ -90,8 +90,7 @@ nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
   keywords.finish();
   call->others = keywords.arrays();
   Tensor out;
-  run_released(operations_of(core, call->input(0)),
-               [&](const std::stop_token&) { out = core.forward(input_of<Core>(*call), call->threads); });
+  run_released(operations_of(core, call->input(0)), [&] { out = core.forward(input_of<Core>(*call), call->threads); });
   nb::object result = give_array(std::move(out), call->kind());
   if constexpr (takes_sequences<Core>) {
     if (call->offsets) result = nb::make_tuple(result, give_array(core.out_offsets(call->offsets), call->kind()));
@@ -100,9 +99,8 @@ nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
   return give_saved(result, self, [call, &core](nb::handle grad_out) -> nb::object {
     const Array gradient = take_floats(grad_out, "grad_out");
     InputGradients to({call->input(0)});
-    run_released(3 * operations_of(core, call->input(0)), [&](const std::stop_token&) {
-      core.backward(input_of<Core>(*call), gradient.view, to[0], call->threads);
-    });
+    run_released(3 * operations_of(core, call->input(0)),
+                 [&] { core.backward(input_of<Core>(*call), gradient.view, to[0], call->threads); });
     return to.give(call->kind());
   });
 }

@@ -115,9 +115,9 @@ nb::tuple backward(nb::handle query, nb::handle key, nb::handle value, nb::handl
                                   "and v");
     }
   }
-  run_call(call, forward.operations(), [&](const AttentionOptions& stoppable) {
+  run_released(forward.operations(), [&] {
     attention_backward(q, forward.key.view, forward.value.view, forward.out.view, forward.log_sum_exp.view,
-                       gradient.view, stoppable, gradients);
+                       gradient.view, call.options, gradients);
   });
   nb::list given;
   for (const Group& group : groups) {
@@ -145,7 +145,7 @@ void run_along(const char* function, const nb::kwargs& keywords, double operatio
     }
     return false;
   });
-  run_call(call, operations, [&](const AttentionOptions& options) { work(tangents, options); });
+  run_released(operations, [&] { work(tangents, call.options); });
 }
 
 nb::tuple jvp(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle log_sum_exp,

@@ -33,8 +33,8 @@ nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads,
     while (end < all.size() && (progress.is_none() || operations < kPieceOperations)) {
       operations += operations_of(embedder, std::span(all).subspan(end++, 1));
     }
-    run_released(operations, [&](const std::stop_token& stop) {
-      const Tensor piece = embedder.embed(std::span(all).subspan(begin, end - begin), {.threads = count, .stop = stop});
+    run_released(operations, [&] {
+      const Tensor piece = embedder.embed(std::span(all).subspan(begin, end - begin), {.threads = count});
       convert(piece, MutableTensorView(out).slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)));
     });
     if (!progress.is_none()) progress(end, all.size());
@@ -46,13 +46,7 @@ nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads,
 
 void bind_embedder(nb::module_& module) {
   nb::class_<Embedder>(module, "_Embedder")
-      .def(
-          "__init__",
-          [](Embedder* place, nb::handle folder) {
-            const std::string path = take_text(folder, "folder");
-            load_released(place, [&] { return Embedder::load(path); });
-          },
-          "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+      .def("__init__", &load_folder<Embedder>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
       .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a,
            nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int, progress: "
                    "collections.abc.Callable[[int, int], object] | None) -> numpy.typing.NDArray[numpy.float32]"))

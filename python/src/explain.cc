@@ -43,22 +43,22 @@ Explained survey(const Explainable& input) {
 template <class Make>
 Explained made(const Make& make) {
   std::optional<Explained> explained;
-  run_released(kLongOperations, [&](const std::stop_token& stop) { explained = make(stop); });
+  run_released(kLongOperations, [&] { explained = make(); });
   return std::move(*explained);
 }
 
 Explained explain_text(const Embedder& embedder, nb::handle text) {
   const std::string given = take_text(text, "text");
-  return made([&](const std::stop_token& stop) {
+  return made([&] {
     const Encoding encoding = embedder.tokenizer().encode(given, {.max_length = embedder.max_length()});
-    return survey(EncodedText(embedder.model(), encoding, {.stop = stop}));
+    return survey(EncodedText(embedder.model(), encoding));
   });
 }
 
 Explained explain_translation(const Translator& translator, nb::handle text) {
   const std::string given = take_text(text, "text");
-  return made([&](const std::stop_token& stop) {
-    const TranslateOptions options{.split = false, .stop = stop};
+  return made([&] {
+    const TranslateOptions options{.split = false};
     return survey(TranslatedText(translator, given, options));
   });
 }
@@ -92,8 +92,7 @@ Explained explain_steps(const nb::kwargs& given) {
     if (to == &input.w_out || to->rank() > 1) continue;
     throw std::invalid_argument(std::string("explain: ") + name + " must be a matrix");
   }
-  return made([&](const std::stop_token& stop) {
-    input.stop = stop;
+  return made([&] {
     Explanation explanation = explain(input);
     std::string title = explanation.title;
     return Explained{std::move(explanation), std::move(title)};

@@ -91,8 +91,7 @@ nb::object forward(nb::handle self, nb::handle query, nb::handle key, nb::handle
     weights = weights_place(layer, *call, !average_weights);
     (average_weights ? options.mean_weights : options.weights) = weights;
   }
-  run_released(layer_operations(call->query(), layer.config().model_dim), [&](const std::stop_token& stop) {
-    options.stop = stop;
+  run_released(layer_operations(call->query(), layer.config().model_dim), [&] {
     out = save ? layer.forward(call->query(), call->key(), call->value(), options, call->saved)
                : layer.forward(call->query(), call->key(), call->value(), options);
   });
@@ -105,10 +104,8 @@ nb::object forward(nb::handle self, nb::handle query, nb::handle key, nb::handle
     for (const Array& array : call->arrays) inputs.push_back(array.view);
     InputGradients to(inputs);
     const std::size_t last = inputs.size() - 1;
-    run_released(3 * layer_operations(call->query(), core.config().model_dim), [&](const std::stop_token& stop) {
-      MultiHeadAttentionOptions stoppable = call->options;
-      stoppable.stop = stop;
-      core.backward(call->query(), call->key(), call->value(), stoppable, call->saved, gradient.view,
+    run_released(3 * layer_operations(call->query(), core.config().model_dim), [&] {
+      core.backward(call->query(), call->key(), call->value(), call->options, call->saved, gradient.view,
                     {.query = to[0], .key = to[std::min<std::size_t>(1, last)], .value = to[last]});
     });
     return to.give(call->kind());

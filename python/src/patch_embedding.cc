@@ -21,14 +21,12 @@ nb::object forward(nb::handle self, nb::handle pictures, const nb::kwargs& given
   keywords.read("save", save);
   keywords.finish();
   Tensor out;
-  run_released(operations_of(call->input(0)),
-               [&](const std::stop_token&) { out = core.forward(call->input(0), threads); });
+  run_released(operations_of(call->input(0)), [&] { out = core.forward(call->input(0), threads); });
   nb::object result = give_array(std::move(out), call->kind());
   if (!save) return result;
   return give_saved(result, self, [call, threads, &core](nb::handle grad_out) -> nb::object {
     const Array gradient = take_floats(grad_out, "grad_out");
-    run_released(2 * operations_of(call->input(0)),
-                 [&](const std::stop_token&) { core.backward(call->input(0), gradient.view, threads); });
+    run_released(2 * operations_of(call->input(0)), [&] { core.backward(call->input(0), gradient.view, threads); });
     return nb::make_tuple();
   });
 }
@@ -62,9 +60,8 @@ with others are interpolated, bicubic, as torch.nn.functional.interpolate. Sourc
       .def("forward", &forward, "pictures"_a, "keywords"_a,
            nb::sig("def forward(self, pictures: Array, *, threads: int = 0, save: bool = False) -> typing.Any"),
            "pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at "
-           "the "
-           "bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have no "
-           "gradient.");
+           "the bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have "
+           "no gradient.");
 }
 
 }  // namespace qkv::python

@@ -28,10 +28,7 @@ nb::object run_model(const Vit& model, nb::handle pictures, nb::handle threads, 
   const Array array = take_floats(pictures, "pictures");
   VitOptions options{.threads = take_count(threads, "threads")};
   Tensor out;
-  run_released(operations_of(model, array.view), [&](const std::stop_token& stop) {
-    options.stop = stop;
-    out = run(array.view, options);
-  });
+  run_released(operations_of(model, array.view), [&] { out = run(array.view, options); });
   return give_array(std::move(out), array.kind);
 }
 
@@ -47,27 +44,19 @@ nb::list classify(const PictureClassifier& classifier, nb::handle picture, nb::h
   const std::int64_t count = take_whole(top, "top");
   VitOptions options{.threads = take_count(threads, "threads")};
   std::vector<ClassProbability> found;
-  run_released(kLongOperations, [&](const std::stop_token& stop) {
-    options.stop = stop;
-    found = classifier.classify(array.view ? array.view : read.view(), count, options);
-  });
+  run_released(kLongOperations,
+               [&] { found = classifier.classify(array.view ? array.view : read.view(), count, options); });
   nb::list classes;
   for (const auto& [label, probability] : found)
     classes.append(nb::make_tuple(nb::str(label.data(), label.size()), probability));
   return classes;
 }
 
-template <class Model>
-void load(Model* place, nb::handle folder) {
-  const std::string path = take_text(folder, "folder");
-  load_released(place, [&] { return Model::load(path); });
-}
-
 }  // namespace
 
 void bind_pictures(nb::module_& module) {
   nb::class_<Vit>(module, "_Vit")
-      .def("__init__", &load<Vit>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+      .def("__init__", &load_folder<Vit>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
       .def(
           "forward",
           [](const Vit& model, nb::handle pictures, nb::handle threads) {
@@ -97,7 +86,7 @@ void bind_pictures(nb::module_& module) {
           [](const Vit& model) { return nb::make_tuple(model.config().picture.height, model.config().picture.width); },
           nb::sig("def picture_size(self) -> tuple[int, int]"));
   nb::class_<PictureClassifier>(module, "_PictureClassifier")
-      .def("__init__", &load<PictureClassifier>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+      .def("__init__", &load_folder<PictureClassifier>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
       .def(
           "process",
           [](const PictureClassifier& classifier, nb::handle picture) {

@@ -17,7 +17,7 @@ AttentionPlan plan_of(nb::handle query, nb::handle key, nb::handle value, const 
   const Array q = take_floats(query, "query"), k = take_floats(key, "key"), v = take_floats(value, "value");
   const CallOptions call = take_options("plan", keywords, knows_nothing);
   AttentionPlan made;
-  run_released(0, [&](const std::stop_token&) { made = plan(q.view, k.view, v.view, call.options); });
+  run_released(0, [&] { made = plan(q.view, k.view, v.view, call.options); });
   return made;
 }
 
@@ -38,9 +38,8 @@ AttentionReceipt verify(nb::handle query, nb::handle key, nb::handle value, nb::
     return true;
   });
   AttentionReceipt receipt;
-  run_released(0, [&](const std::stop_token&) {
-    receipt = verify_attention(q.view, k.view, v.view, output.view, call.options, rows, rows_seed);
-  });
+  run_released(0,
+               [&] { receipt = verify_attention(q.view, k.view, v.view, output.view, call.options, rows, rows_seed); });
   return receipt;
 }
 

@@ -67,9 +67,8 @@ nb::object backward(Recurrent& layer, const Call& call, nb::handle given) {
   std::size_t next = 1;
   if (call.initial.hidden) into.initial.hidden = to[next++];
   if (call.initial.cell) into.initial.cell = to[next++];
-  run_released(3 * operations_of(layer.config(), call.input(0)), [&](const std::stop_token&) {
-    layer.backward(call.x(), call.initial, call.dropout, call.saved, from, into, call.threads);
-  });
+  run_released(3 * operations_of(layer.config(), call.input(0)),
+               [&] { layer.backward(call.x(), call.initial, call.dropout, call.saved, from, into, call.threads); });
   return to.give(call.kind());
 }
 
@@ -91,7 +90,7 @@ nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
   call->others = keywords.arrays();
 
   RecurrentOutput output;
-  run_released(operations_of(layer.config(), call->input(0)), [&](const std::stop_token&) {
+  run_released(operations_of(layer.config(), call->input(0)), [&] {
     output = save ? layer.forward(call->x(), call->initial, call->dropout, call->saved, call->threads)
                   : layer.forward(call->x(), call->initial, call->threads);
   });

@@ -88,20 +88,14 @@ nb::object run_layer(nb::handle self, const std::shared_ptr<SomeCall>& call, con
       layer_operations(call->sequences(0), call->input(0).rank() > 0 ? call->input(0).size(-1) : 0);
   Tensor out;
   auto options = call->options;
-  run_released(6 * operations, [&](const std::stop_token& stop) {
-    options.stop = stop;
-    out = call->save ? forward(options, call->dropout, call->saved) : forward(options);
-  });
+  run_released(6 * operations,
+               [&] { out = call->save ? forward(options, call->dropout, call->saved) : forward(options); });
   nb::object given = give_array(std::move(out), call->kind());
   if (!call->save) return given;
   return give_saved(given, self, [call, &core, backward, operations](nb::handle grad_out) -> nb::object {
     const Array gradient = take_floats(grad_out, "grad_out");
     std::vector<Tensor> gradients;
-    run_released(12 * operations, [&](const std::stop_token& stop) {
-      auto stoppable = call->options;
-      stoppable.stop = stop;
-      gradients = backward(core, *call, stoppable, gradient.view);
-    });
+    run_released(12 * operations, [&] { gradients = backward(core, *call, call->options, gradient.view); });
     nb::list list;
     for (Tensor& each : gradients) list.append(give_array(std::move(each), call->kind()));
     return nb::tuple(list);

@@ -114,8 +114,8 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::
   AttentionExtras extras;
   if (log_sum_exp) extras.log_sum_exp = sums;
   if (weights) extras.weights = probabilities;
-  run_call(taken, most_operations(q.view, k.view),
-           [&](const AttentionOptions& options) { attention(q.view, k.view, v.view, to.view, options, extras); });
+  run_released(most_operations(q.view, k.view),
+               [&] { attention(q.view, k.view, v.view, to.view, taken.options, extras); });
   nb::list results;
   results.append(out);
   if (log_sum_exp) results.append(give_array(std::move(sums), Kind::torch));
@@ -174,9 +174,9 @@ nb::tuple backward(nb::handle grad_out, const nb::tuple& saved, const nb::tuple&
     for (int i = 0; i < 4; ++i) made.tensors.append(nb::none());  // mask, lengths, documents, seed
     while (nb::len(made.tensors) < nb::len(needs)) gradients.bias.push_back(place());
   }
-  run_call(forward.call, forward.operations(), [&](const AttentionOptions& options) {
+  run_released(forward.operations(), [&] {
     attention_backward(forward.query.view, forward.key.view, forward.value.view, forward.out.view,
-                       forward.log_sum_exp.view, gradient.view, options, gradients);
+                       forward.log_sum_exp.view, gradient.view, forward.call.options, gradients);
   });
   return nb::tuple(made.tensors);
 }
@@ -205,9 +205,9 @@ nb::object jvp(const nb::tuple& tangents, const nb::tuple& saved, const nb::tupl
   const nb::object out = empty_like(nb::object(saved[0]));
   const WritableArray to = take_new(out);
   Tensor sums = Tensor::uninitialized(forward.log_sum_exp.view.shape(), forward.log_sum_exp.view.dtype());
-  run_call(forward.call, forward.operations(), [&](const AttentionOptions& options) {
+  run_released(forward.operations(), [&] {
     attention_jvp(forward.query.view, forward.key.view, forward.value.view, forward.out.view, forward.log_sum_exp.view,
-                  along.views, options, {.out = to.view, .log_sum_exp = sums});
+                  along.views, forward.call.options, {.out = to.view, .log_sum_exp = sums});
   });
   return out;
 }
@@ -222,9 +222,9 @@ nb::tuple double_backward(const nb::tuple& tangents, nb::handle grad_out, const 
   const auto place = [&](std::size_t i) { return made.place(nb::object(saved[i])); };
   const AttentionSecondGradients gradients{
       .query = place(2), .key = place(3), .value = place(4), .grad_out = made.place(grad_out)};
-  run_call(forward.call, 2 * forward.operations(), [&](const AttentionOptions& options) {
+  run_released(2 * forward.operations(), [&] {
     attention_double_backward(forward.query.view, forward.key.view, forward.value.view, forward.out.view,
-                              forward.log_sum_exp.view, gradient.view, along.views, options, gradients);
+                              forward.log_sum_exp.view, gradient.view, along.views, forward.call.options, gradients);
   });
   return nb::tuple(made.tensors);
 }

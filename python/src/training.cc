@@ -10,6 +10,7 @@
 #include "keywords.h"
 #include "places.h"
 #include "qkv/compare.h"
+#include "qkv/stop.h"
 #include "qkv/train/train_classifier.h"
 #include "qkv/train/train_translator.h"
 
@@ -39,15 +40,15 @@ class Teller {
     }
   }
 
-  // Runs `work` with a token that a signal stops, or what the function raised.
+  // Runs `work`, which a signal stops, or what the function raised.
   template <class Work>
   void run(const Work& work) {
     try {
-      const auto forwarded = [&](const std::stop_token& signal) {
-        const std::stop_callback forward(signal, [this] { stop_.request_stop(); });
-        work(stop_.get_token());
+      const auto scoped = [&] {
+        const StopScope scope(stop_.get_token());
+        work();
       };
-      run_released(kLongOperations, forwarded, SecondSignal::ends_the_process);
+      run_released(kLongOperations, scoped, SecondSignal::ends_the_process);
     } catch (...) {
       if (raised_) throw std::move(*raised_);
       throw;
@@ -142,8 +143,8 @@ nb::dict train_files(nb::handle config, nb::handle train, nb::handle valid, nb::
   Teller teller(progress);
   Observer observer(teller);
   TrainingResult result;
-  teller.run([&](const std::stop_token& stop) {
-    const TrainingOptions options{.observer = &observer, .stop = stop, .change = change};
+  teller.run([&] {
+    const TrainingOptions options{.observer = &observer, .change = change};
     result = classifies ? train_classifier({files.config, files.train, files.valid, files.out}, options)
                         : train_translator(files, options);
   });
@@ -168,10 +169,7 @@ std::string compare_models(nb::handle out, nb::handle progress, const nb::kwargs
   Observer observer(teller);
   options.observer = &observer;
   Comparison comparison;
-  teller.run([&](const std::stop_token& stop) {
-    options.stop = stop;
-    comparison = compare(options, folder);
-  });
+  teller.run([&] { comparison = compare(options, folder); });
   return to_json(comparison);
 }
 

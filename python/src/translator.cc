@@ -86,10 +86,7 @@ template <class Find>
 nb::list best_of(const nb::kwargs& keywords, const Find& find) {
   TranslateOptions options = take_translate_options(keywords);
   decltype(find(options)) found;
-  run_released(kLongOperations, [&](const std::stop_token& stop) {
-    options.stop = stop;
-    found = find(options);
-  });
+  run_released(kLongOperations, [&] { found = find(options); });
   nb::list results;
   for (const auto& best : found) {
     nb::list list;
