@@ -19,11 +19,21 @@ namespace {
 
 nb::object from_torch(const char* name) { return nb::module_::import_("torch").attr(name); }
 
-// A new tensor, its strides in the order of those of `tensor`: what was split into heads is put together again without
-// a copy.
-nb::object empty_like(nb::handle tensor) {
+struct NewTensor {
+  nb::object tensor;
+  WritableArray array;
+
+  explicit NewTensor(nb::object made) : tensor(std::move(made)), array(take_new(tensor)) {}
+};
+
+// Its last dimension is without gaps, the strides of the others in the order of those of `tensor`: what was split into
+// heads is put together again without a copy.
+NewTensor empty_like(nb::handle tensor) {
   static const nb::object& function = *new nb::object(from_torch("empty_like"));
-  return function(tensor);
+  NewTensor made(function(tensor));
+  const MutableTensorView& view = made.array.view;
+  if (view.rank() == 0 || view.stride(-1) == 1) return made;
+  return NewTensor(tensor.attr("new_empty")(tensor.attr("shape")));
 }
 
 // The tensor as the library reads it: the last dimension without gaps.
@@ -94,16 +104,14 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::
   CallOptions taken = take_call(plain, entries(rest, 0), threads);
   Dims rows;
   for (int i = 0; i + 1 < q.view.rank(); ++i) rows.push_back(q.view.size(i));
-  nb::object out;
-  if (q.view.rank() > 0 && v.view.rank() > 0 && q.view.size(-1) != v.view.size(-1)) {
+  const auto of_values = [&] {
     nb::list shape;
     for (const std::int64_t extent : rows) shape.append(extent);
     shape.append(v.view.size(-1));
-    out = query.attr("new_empty")(shape);
-  } else {
-    out = empty_like(query);
-  }
-  const WritableArray to = take_new(out);
+    return NewTensor(query.attr("new_empty")(shape));
+  };
+  const bool has_size_of_query = q.view.rank() == 0 || v.view.rank() == 0 || q.view.size(-1) == v.view.size(-1);
+  const NewTensor out = has_size_of_query ? empty_like(query) : of_values();
   Tensor sums, probabilities;
   if (log_sum_exp) sums = Tensor::uninitialized(rows, type_of_sums(q.view));
   if (weights) {
@@ -115,9 +123,9 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::
   if (log_sum_exp) extras.log_sum_exp = sums;
   if (weights) extras.weights = probabilities;
   run_released(most_operations(q.view, k.view),
-               [&] { attention(q.view, k.view, v.view, to.view, taken.options, extras); });
+               [&] { attention(q.view, k.view, v.view, out.array.view, taken.options, extras); });
   nb::list results;
-  results.append(out);
+  results.append(out.tensor);
   if (log_sum_exp) results.append(give_array(std::move(sums), Kind::torch));
   if (weights) results.append(give_array(std::move(probabilities), Kind::torch));
   return nb::tuple(results);
@@ -150,9 +158,13 @@ struct Gradients {
 
   // Of a tensor that needs none, None.
   MutableTensorView place(nb::handle like, bool needed = true) {
-    tensors.append(needed ? empty_like(like) : nb::none());
-    if (!needed) return {};
-    return arrays.emplace_back(take_new(tensors[nb::len(tensors) - 1])).view;
+    if (!needed) {
+      tensors.append(nb::none());
+      return {};
+    }
+    NewTensor made = empty_like(like);
+    tensors.append(made.tensor);
+    return arrays.emplace_back(std::move(made.array)).view;
   }
 };
 
@@ -202,14 +214,13 @@ struct Tangents {
 nb::object jvp(const nb::tuple& tangents, const nb::tuple& saved, const nb::tuple& plain, nb::handle threads) {
   Forward forward(saved, plain, threads);
   const Tangents along(tangents);
-  const nb::object out = empty_like(nb::object(saved[0]));
-  const WritableArray to = take_new(out);
+  const NewTensor out = empty_like(nb::object(saved[0]));
   Tensor sums = Tensor::uninitialized(forward.log_sum_exp.view.shape(), forward.log_sum_exp.view.dtype());
   run_released(forward.operations(), [&] {
     attention_jvp(forward.query.view, forward.key.view, forward.value.view, forward.out.view, forward.log_sum_exp.view,
-                  along.views, forward.call.options, {.out = to.view, .log_sum_exp = sums});
+                  along.views, forward.call.options, {.out = out.array.view, .log_sum_exp = sums});
   });
-  return out;
+  return out.tensor;
 }
 
 // The gradients of query, key, value and grad_out.

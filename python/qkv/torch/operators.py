@@ -91,11 +91,17 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, *call: Any) -> list[Te
     return list(_qkv._tensor_attention(query, key, value, rest, plain, log_sum_exp, weights, torch.get_num_threads()))
 
 
+def _empty_like(tensor: Tensor) -> Tensor:
+    """As the extension makes one: strides in the order of the tensor's, the last dimension without gaps."""
+    made = torch.empty_like(tensor)
+    return made if made.dim() == 0 or made.stride(-1) == 1 else tensor.new_empty(tensor.shape)
+
+
 def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> list[Tensor]:
     *_, log_sum_exp, weights = rest
     sums = torch.float64 if query.dtype == torch.float64 else torch.float32
     if value.shape[-1] == query.shape[-1]:
-        results = [torch.empty_like(query)]
+        results = [_empty_like(query)]
     else:
         results = [query.new_empty((*query.shape[:-1], value.shape[-1]))]
     if log_sum_exp:
@@ -114,7 +120,7 @@ def _backward(grad_out: Tensor, *call: Any) -> list[Tensor]:
 
 def _backward_fake(grad_out: Tensor, *call: Any) -> list[Tensor]:
     tensors = (*call[2:10], *call[10])
-    return [torch.empty_like(tensor) for tensor, needed in zip(tensors, call[-1]) if needed and tensor is not None]
+    return [_empty_like(tensor) for tensor, needed in zip(tensors, call[-1]) if needed and tensor is not None]
 
 
 def _jvp(*call: Any) -> Tensor:
@@ -124,7 +130,7 @@ def _jvp(*call: Any) -> Tensor:
 
 
 def _jvp_fake(*call: Any) -> Tensor:
-    return torch.empty_like(call[3])
+    return _empty_like(call[3])
 
 
 def _double_backward(*call: Any) -> list[Tensor]:
@@ -134,7 +140,7 @@ def _double_backward(*call: Any) -> list[Tensor]:
 
 
 def _double_backward_fake(*call: Any) -> list[Tensor]:
-    return [torch.empty_like(tensor) for tensor in (*call[6:9], call[3])]
+    return [_empty_like(tensor) for tensor in (*call[6:9], call[3])]
 
 
 def _define(name: str, signature: str, run: Any, fake: Any) -> None:
