@@ -1,6 +1,5 @@
 """Ctrl-C ends long calls of every kind, whatever they are doing, and what comes after is as if there had been none."""
 
-import json
 import os
 import signal
 import threading
@@ -10,6 +9,7 @@ import golden
 import numpy
 import pytest
 import qkv
+import tiny_training
 
 ROOT = golden.ROOT
 ROBERTA = ROOT / "tests" / "golden" / "encoders" / "roberta"
@@ -88,15 +88,7 @@ def test_long_calls(work):
 
 
 def test_training_goes_on_from_where_it_was(tmp_path):
-    words = [("one", "uno"), ("two", "dos"), ("three", "tres"), ("four", "cuatro")]
-    for name in ("train", "valid"):
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{a} {c}\t{b} {d}\n" for a, b in words for c, d in words))
-    config = json.loads((ROOT / "configs" / "en-es-phrases.json").read_text())
-    config["model"] |= {"model_dim": 16, "heads": 2, "ff_dim": 16, "encoder_layers": 1, "decoder_layers": 1}
-    config["tokenizer"]["vocab"] = 300
-    config["training"] |= {"steps": 400, "warmup": 1, "log_every": 1, "validate_every": 100}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    files = [tmp_path / "config.json", tmp_path / "train.tsv", tmp_path / "valid.tsv"]
+    files = tiny_training.write(tmp_path, steps=400, warmup=1, log_every=1, validate_every=100)
     whole = qkv.train(*files, tmp_path / "whole")
 
     def interrupt(progress):

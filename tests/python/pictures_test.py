@@ -7,6 +7,7 @@ import golden
 import numpy
 import pytest
 import qkv
+import tiny_training
 
 ROOT = golden.ROOT
 DIGITS = ROOT / "models" / "digits"
@@ -69,15 +70,7 @@ def test_explain_a_translation(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A tiny training: its config and its pairs."""
-    words = [("one", "uno"), ("two", "dos"), ("three", "tres"), ("four", "cuatro")]
-    for name in ("train", "valid"):
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{a} {c}\t{b} {d}\n" for a, b in words for c, d in words))
-    config = json.loads((ROOT / "configs" / "en-es-phrases.json").read_text())
-    config["model"] |= {"model_dim": 16, "heads": 2, "ff_dim": 16, "encoder_layers": 1, "decoder_layers": 1}
-    config["tokenizer"]["vocab"] = 300
-    config["training"] |= {"steps": 4, "warmup": 1, "log_every": 1, "validate_every": 2}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    tiny_training.write(tmp_path, steps=4, warmup=1, log_every=1, validate_every=2)
     return tmp_path
 
 

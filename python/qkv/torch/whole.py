@@ -17,8 +17,8 @@ _ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "mpnet")
 def whole(model: Any) -> Any:
     """A model of the BERT family or a Marian one of transformers on our engine, with the weights that it has now.
 
-    A BertModel, RobertaModel, XLMRobertaModel, DistilBertModel or MPNetModel becomes a WholeEncoder; of a model with a head on one
-    the encoder inside is replaced, and the model given back. A MarianMTModel becomes a WholeTranslator.
+    A BertModel, RobertaModel, XLMRobertaModel, DistilBertModel or MPNetModel becomes a WholeEncoder; of a model with a
+    head on one the encoder inside is replaced, and the model given back. A MarianMTModel becomes a WholeTranslator.
     Inference alone: no gradients, no dropout. ValueError for other models.
 
     >>> import qkv.torch, transformers
