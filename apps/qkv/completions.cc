@@ -33,12 +33,6 @@ std::vector<const CommandHelp*> with_inner(const CommandHelp& command) {
   return all;
 }
 
-std::string quoted(const std::string& text) {
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
-}
-
 void add_completions(Command& program) {
   using Script = std::string (*)(const CommandHelp&);
   const Names<Script> shells = {{"bash", bash_completions}, {"zsh", zsh_completions}, {"fish", fish_completions}};

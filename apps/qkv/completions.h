@@ -18,9 +18,6 @@ Values values_of(const std::string& type);
 // A command and all in it.
 std::vector<const CommandHelp*> with_inner(const CommandHelp& command);
 
-// In the quotes of sh.
-std::string quoted(const std::string& text);
-
 // A script for each shell.
 std::string bash_completions(const CommandHelp& program);
 std::string zsh_completions(const CommandHelp& program);

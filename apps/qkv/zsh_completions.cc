@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "command_line.h"
 #include "completions.h"
 
 namespace qkv::app {
@@ -27,7 +28,7 @@ std::string value_part(const OptionHelp& option) {
 
 void add_option(const OptionHelp& option, std::string& text) {
   if (option.is_positional()) {
-    text += fmt::format("        {} \\\n", quoted((option.several ? "*" : "1") + value_part(option)));
+    text += fmt::format("        {} \\\n", shell_word((option.several ? "*" : "1") + value_part(option)));
     return;
   }
   for (const std::string& name : option.names) {
@@ -38,7 +39,7 @@ void add_option(const OptionHelp& option, std::string& text) {
     const bool again = option.several || option.repeated;
     std::string spec = excluded.empty() ? "" : fmt::format("({})", fmt::join(excluded, " "));
     spec += fmt::format("{}{}[{}]", again ? "*" : "", name, with_escaped(option.text, "\\[]"));
-    text += fmt::format("        {} \\\n", quoted(spec + value_part(option)));
+    text += fmt::format("        {} \\\n", shell_word(spec + value_part(option)));
   }
   if (option.several && values_of(option.type).files) text += "        '*:FILE:_files' \\\n";
 }
@@ -48,7 +49,7 @@ std::string zsh_case(const CommandHelp& command) {
   if (!command.commands.empty()) {
     text += "      inner=(\n";
     for (const CommandHelp& inner : command.commands) {
-      text += fmt::format("        {}\n", quoted(with_escaped(inner.word(), "\\:") + ":" + inner.text));
+      text += fmt::format("        {}\n", shell_word(with_escaped(inner.word(), "\\:") + ":" + inner.text));
     }
     text += "      )\n";
   }
