@@ -1,6 +1,8 @@
 """What the package says of itself: stubs, types, and the examples of its docstrings."""
 
 import doctest
+import importlib.metadata
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +31,23 @@ def test_types_are_strict():
     pytest.importorskip("mypy")
     found = python("-m", "mypy", "--cache-dir", "/dev/null")
     assert found.returncode == 0, found.stdout
+
+
+def test_licences_of_what_is_compiled_in():
+    texts = {text.name: text.read_text() for text in (ROOT / "third_party" / "licenses").iterdir()}
+    versions = (ROOT / "third_party" / "versions").read_text().splitlines()
+    named = {line.split()[0] for line in versions if line.endswith(".dsc")}
+    of_page = json.loads((ROOT / "web" / "package.json").read_text())["dependencies"]
+    of_engine = {"libcxx", "wasi-libc", "cloudlibc", "musl"}
+    assert set(texts) == (named - {"hwy-wasm"}) | set(of_page) | of_engine | {"nanobind", "ijg"}
+    try:
+        wheel = importlib.metadata.distribution("qkv")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("imported from a build folder")
+    listed = [Path(name) for name in wheel.metadata.get_all("License-File")]
+    carried = {path.name: path.read_text() for path in wheel.files if "licenses" in path.parts}
+    assert carried == texts | {"LICENSE": (ROOT / "LICENSE").read_text()}
+    assert sorted(path.name for path in listed) == sorted(carried)
 
 
 def documented():
