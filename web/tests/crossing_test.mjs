@@ -158,6 +158,24 @@ test("-0 and infinities in files", async () => {
   await close();
 });
 
+test("a file that is still read when another change is answered keeps that change", async () => {
+  const { page, close } = await opened();
+  await page.evaluate(() => {
+    const read = Blob.prototype.arrayBuffer;
+    const held = new Promise((done) => (globalThis.go_on = done));
+    Blob.prototype.arrayBuffer = async function () {
+      await held;
+      return read.call(this);
+    };
+  });
+  await drop(page, csv("mask.csv", "1,0,1\n1,1,1\n0,1,1\n"));
+  await page.getByLabel("Look-ahead mask").check();
+  await command_with(page, "--causal top-left");
+  await page.evaluate(() => globalThis.go_on());
+  assert.ok((await compare(page, await command_with(page, "--causal top-left", "mask.csv"))) >= 8);
+  await close();
+});
+
 test("what the engine refuses of options together is refused in the program's words, and the last result stays", async () => {
   const { page, close } = await opened();
   await page.locator(".live label", { hasText: "Heads" }).locator("select").selectOption("3");

@@ -134,8 +134,8 @@ class LivePage implements Live {
       const folder = `/model-${++this.opened}`;
       this.client.put(await model_in(files, folder));
       const words = ["explain", "--model", folder, "--text", kText, "--weights"];
-      const at = this.place_of((one) => one.kind === "heads");
       await this.ask(words, (answer) => {
+        const at = this.place_of((one) => one.kind === "heads");
         this.model = ["--model", folder];
         this.has_model = true;
         this.put(at, answer, { words, setup: null, first: null, text: kText });
@@ -143,8 +143,9 @@ class LivePage implements Live {
       });
       return;
     }
-    const steps = this.report.explanations.find((one): one is Steps => one.kind === "steps");
     const { given, contents, fault } = await arrays_in(files, `/dropped-${++this.opened}`);
+    // Those of now: an answer may have come while the files were read.
+    const steps = this.report.explanations.find((one): one is Steps => one.kind === "steps");
     if (fault !== "" || !steps) return this.say(fault);
     this.client.put(contents); // what an earlier result was made of stays where it is
     this.change(steps, (setup) => {
