@@ -2,8 +2,8 @@
 // run ours and others in turns.
 //
 //   case FILE THREADS CAUSAL DROPOUT REDUCED
-//                             query, key, value, and if there: lengths, visible, grad_out (safetensors); CAUSAL is 0 or
-//                             1, DROPOUT a probability, REDUCED 1 to multiply in bf16
+//                             query, key, value, and if there: lengths, window, documents, visible, grad_out
+//                             (safetensors); CAUSAL is 0 or 1, DROPOUT a probability, REDUCED 1 to multiply in bf16
 //   run SECONDS PASS          attention again and again, PASS forward, backward or both; the best seconds
 //   sum SECONDS               reads the keys and values once, no more: the best seconds
 //   save FILE                 the output as f32 (.npy), or the gradient of the query after a backward pass
@@ -82,6 +82,11 @@ class Case {
     options_.precision = reduced ? Precision::reduced : Precision::exact;
     if (causal) options_.mask = Mask::causal();
     if (arrays_.contains("lengths")) options_.mask = options_.mask & Mask::lengths(arrays_.at("lengths"));
+    if (arrays_.contains("window")) {
+      const std::int64_t* window = arrays_.at("window").data<std::int64_t>();
+      options_.mask = options_.mask & Mask::window(window[0], window[1]);
+    }
+    if (arrays_.contains("documents")) options_.mask = options_.mask & Mask::documents(arrays_.at("documents"));
     if (arrays_.contains("visible")) options_.mask = options_.mask & Mask::boolean(arrays_.at("visible"));
     if (!arrays_.contains("grad_out")) return;
     Dims rows = query().shape();

@@ -13,6 +13,9 @@ WORK = {"forward": 1, "backward": 2.5, "both": 3.5}
 # Largest error that still counts as the right answer: rounding of inputs of size 1 in the weights and in the output.
 TOLERANCE = {"f32": 2e-5, "bf16": 4e-2, "f16": 4e-3}
 
+WINDOW = 128  # keys before a query that it sees beside its own
+DOCUMENT = 512  # tokens
+
 
 @dataclass(frozen=True)
 class Case:
@@ -26,7 +29,9 @@ class Case:
     head_dim: int
     dtype: str = "f32"
     causal: bool = False
-    hidden: str = ""  # a quarter of the keys: "lengths" (at the end) or "scattered" (a boolean mask)
+    # A quarter of the keys: "lengths" (at the end), "scattered" (a boolean mask). All but a causal "window", or all but the
+    # query's own of several "documents".
+    hidden: str = ""
     passes: str = "forward"  # or "backward", or "both"
     dropout: float = 0.0
     reduced: bool = False  # ours with precision = reduced; others multiply as they do anyway
@@ -74,6 +79,8 @@ def all_cases():
         Case("masks", "padded", 4, 12, 12, 256, 256, 64, hidden="lengths"),
         Case("masks", "padded, short", 16, 12, 12, 64, 64, 32, hidden="lengths"),
         Case("masks", "scattered", 4, 12, 12, 256, 256, 64, hidden="scattered"),
+        Case("masks", "causal window", 1, 4, 4, 8192, 8192, 64, hidden="window"),
+        Case("masks", "documents", 1, 4, 4, 8192, 8192, 64, hidden="documents"),
     ]
     for dtype in ("bf16", "f16"):
         cases.append(Case("half types", f"BERT {dtype}", 1, 12, 12, 512, 512, 64, dtype))
@@ -101,19 +108,28 @@ class Arrays:
         self.value = normal(case.kv_heads, case.k_len)
         self.grad_out = None if case.passes == "forward" else normal(case.heads, case.q_len)
         self.lengths = None  # [batch], the first sequence is full, the mean is three quarters
-        self.visible = None  # [batch, 1, 1, k_len], what either way of hiding leaves
+        self.window = None  # [2], keys before and after
+        self.documents = None  # [q_len], the document of each token
+        self.visible = None  # [batch, 1, 1 or q_len, k_len], what each way of hiding leaves
         if case.hidden == "lengths":
             steps = torch.arange(case.batch) / (2 * (case.batch - 1))
             self.lengths = torch.round(case.k_len * (1 - steps)).to(torch.int64)
             self.visible = (torch.arange(case.k_len) < self.lengths[:, None])[:, None, None, :]
         elif case.hidden == "scattered":
             self.visible = torch.rand((case.batch, 1, 1, case.k_len), generator=draw) >= 0.25
+        elif case.hidden == "window":
+            self.window = torch.tensor([WINDOW, 0])
+            distance = torch.arange(case.q_len)[:, None] - torch.arange(case.k_len)
+            self.visible = ((distance >= 0) & (distance <= WINDOW))[None, None]
+        elif case.hidden == "documents":
+            self.documents = torch.arange(case.q_len) // DOCUMENT
+            self.visible = (self.documents[:, None] == self.documents)[None, None]
 
     def pairs(self):
         """Pairs of query and key that may attend, over all heads."""
         case = self.case
         if self.visible is not None:
-            return case.heads * case.q_len * int(self.visible.sum())
+            return case.heads * int(self.visible.sum()) * case.q_len // self.visible.shape[2]
         return case.batch * case.heads * case.q_len * case.k_len // (2 if case.causal else 1)
 
     def work(self):
@@ -137,7 +153,8 @@ class Arrays:
                 if case.causal:
                     logits.masked_fill_(torch.arange(case.k_len) > rows[:, None], -torch.inf)
                 if self.visible is not None:
-                    logits.masked_fill_(~self.visible[b, 0], -torch.inf)
+                    visible = self.visible[b, 0]
+                    logits.masked_fill_(~(visible if len(visible) == 1 else visible[rows]), -torch.inf)
                 weights = torch.softmax(logits, -1)
                 exact = weights @ value
                 if self.grad_out is not None:

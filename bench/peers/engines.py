@@ -16,6 +16,9 @@ import torch
 from onnx import TensorProto, helper
 from openvino import opset13
 from safetensors.torch import save_file
+from torch.nn.attention import flex_attention
+
+from cases import WINDOW
 
 DRIVER = Path(__file__).resolve().parents[2] / "build/peers/bench/attention_turns"
 
@@ -51,10 +54,11 @@ class Ours:
         self.driver = driver
         file = driver.folder / "case.safetensors"
         tensors = {"query": arrays.query, "key": arrays.key, "value": arrays.value}
-        if arrays.lengths is not None:
-            tensors["lengths"] = arrays.lengths
-        elif arrays.visible is not None:
-            tensors["visible"] = arrays.visible
+        hidden = {"lengths": arrays.lengths, "window": arrays.window, "documents": arrays.documents}
+        hidden = {name: x for name, x in hidden.items() if x is not None}
+        if not hidden and arrays.visible is not None:
+            hidden["visible"] = arrays.visible
+        tensors.update(hidden)
         if arrays.grad_out is not None:
             tensors["grad_out"] = arrays.grad_out
         save_file(tensors, file)
@@ -129,6 +133,39 @@ class Torch(Peer):
     def output(self):
         self.run()
         return (self.result if self.passes == "forward" else self.gradients[0]).float().numpy()
+
+
+class FlexAttention(Peer):
+    """torch's own for masks, compiled; its mask is laid out beforehand in blocks."""
+
+    name = "FlexAttention"
+    package = "torch"
+
+    def __init__(self, arrays, threads):
+        case = arrays.case
+        self.threads = threads
+        torch.set_num_threads(threads)
+        self.arguments = (arrays.query, arrays.key, arrays.value)
+        lengths, documents, visible = arrays.lengths, arrays.documents, arrays.visible
+        masks = {
+            "lengths": lambda b, h, q, k: k < lengths[b],
+            "scattered": lambda b, h, q, k: visible[b, 0, 0, k],
+            "window": lambda b, h, q, k: (q >= k) & (q - k <= WINDOW),
+            "documents": lambda b, h, q, k: documents[q] == documents[k],
+        }
+        self.mask = flex_attention.create_block_mask(
+            masks[case.hidden], case.batch, None, case.q_len, case.k_len, device="cpu"
+        )
+        torch.compiler.reset()
+        self.attention = torch.compile(flex_attention.flex_attention, fullgraph=True, dynamic=False)
+
+    def run(self):
+        with torch.no_grad():
+            self.result = self.attention(*self.arguments, block_mask=self.mask)
+
+    def output(self):
+        self.run()
+        return self.result.numpy()
 
 
 class OnnxRuntime(Peer):
@@ -253,4 +290,11 @@ class Jax(Peer):
         return numpy.asarray(self.result).astype(numpy.float32).transpose(0, 2, 1, 3)
 
 
-PEERS = (Torch, OnnxRuntime, OpenVino, Jax)
+PEERS = (Torch, FlexAttention, OnnxRuntime, OpenVino, Jax)
+
+
+def peers_of(case):
+    """Who takes part: the others are made for inference, and FlexAttention for masks."""
+    if case.passes != "forward":
+        return (Torch,)
+    return tuple(peer for peer in PEERS if peer is not FlexAttention or case.section == "masks")

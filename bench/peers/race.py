@@ -36,11 +36,11 @@ def parse():
 def race(case, driver, arguments):
     """One case: {"gflops" or "gbytes", "errors", "skipped"} by the engine's name."""
     from cases import TOLERANCE, Arrays
-    from engines import PEERS, Ours, Torch
+    from engines import Ours, peers_of
 
     arrays = Arrays(case)
     running, errors, skipped = [Ours(driver, arrays, arguments.threads)], {}, {}
-    for peer in PEERS if case.passes == "forward" else (Torch,):  # the others are made for inference
+    for peer in peers_of(case):
         try:
             running.append(peer(arrays, arguments.threads))
             running[-1].run()

@@ -12,8 +12,9 @@ SECTIONS = {
     "training": "The same shapes, forward and backward. GFLOP/s, counting 3.5 times forward's operations.",
     "training variants": "Two of them with 16-bit numbers in memory, and with dropout of 0.1.",
     "random": "Shapes drawn at random, f32, so that nothing is tuned to six lines. GFLOP/s.",
-    "masks": "A quarter of the keys hidden, f32: at the ends of sequences (`Mask::lengths`; padded), or scattered "
-    "(`Mask::boolean`). GFLOP/s, counting only pairs of query and key that may attend.",
+    "masks": "f32. A quarter of the keys hidden: at the ends of sequences (`Mask::lengths`; padded), or scattered "
+    "(`Mask::boolean`). All but the query's own and 128 keys before it (`Mask::window`), or all but its document's of 512 "
+    "(`Mask::documents`). GFLOP/s, counting only pairs of query and key that may attend.",
     "half types": "16-bit numbers in memory. GFLOP/s. Reduced: ours multiplies in bf16 too, as OpenVINO does "
     "with bf16, and torch where the processor has AMX.",
     "decode": 'One query, grouped heads. GB/s of keys and values; "read" is a plain sum over the same arrays.',
@@ -31,7 +32,8 @@ on the same numbers, the best run of all rounds counts. A ratio above 1 means th
 - torch: `scaled_dot_product_attention`, with `enable_gqa` and a boolean mask where needed; backward by
   `torch.autograd.grad`, and nobody else takes part there. ONNX Runtime: the operator
   Attention of opset 23. OpenVINO: `ScaledDotProductAttention`, the heads of a group given as queries, products in f32
-  for f16. JAX: `jit` of `dot_product_attention`.
+  for f16. JAX: `jit` of `dot_product_attention`. FlexAttention: `flex_attention`
+  of torch, compiled, its mask a function laid out beforehand in blocks; for masks alone.
 - "of peak" is our share of the multiply-add peak of the same cores in f32. "error" is the largest difference to
   attention in f64, ours and the worst of the others; who is wrong beyond rounding does not take part.
 """
@@ -66,7 +68,7 @@ def to_fastest(case):
 
 
 def table(report, section, cases):
-    names = [OURS, *report["versions"]]
+    names = [OURS, *(name for name in report["versions"] if any(name in case["speeds"] for case in cases))]
     decode = section == "decode"
     last = ["of read", "read"] if decode else ["of peak"]
     yield "| case | shape | " + " | ".join(names + last) + " | to fastest | to torch | error |"
