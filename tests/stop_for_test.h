@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <stop_token>
 
 #include "core/stop.h"
@@ -19,6 +21,25 @@ std::int64_t questions_of(const Call& call) {
   const std::int64_t before = stop_checks();
   call();
   return stop_checks() - before;
+}
+
+// The most work of call(), on this thread alone, between two questions; done() is how much of it is done.
+inline std::int64_t largest_gap(const std::function<void()>& call, const std::function<std::int64_t()>& done) {
+  static const std::function<std::int64_t()>* counter;
+  static std::int64_t before, largest;
+  counter = &done;
+  before = done();
+  largest = 0;
+  const auto ask = [] {
+    const std::int64_t now = (*counter)();
+    largest = std::max(largest, now - before);
+    before = now;
+  };
+  set_stop_observer(ask);
+  call();
+  set_stop_observer(nullptr);
+  ask();
+  return largest;
 }
 
 // Its token asks for a stop from a question on, counted from 1 over all threads.

@@ -1,6 +1,8 @@
 // Reading and writing of every kind of file ends where it is asked to stop, and leaves the folder as it was.
+#include <algorithm>
 #include <string>
 
+#include "io/byte_source.h"
 #include "io/files_for_test.h"
 #include "io/json_document.h"
 #include "io/pictures_for_test.h"
@@ -30,6 +32,22 @@ TEST(ReadersStop, WhileArraysAreRead) {
   expect_stops([&] { read_npy(folder / "a.npy"); }, kBytes);
   expect_stops([&] { read_safetensors(folder / "a.safetensors"); }, kBytes);
   expect_stops([&] { read_file(folder / "a.npy"); }, kBytes);
+}
+
+TEST(ReadersStop, LittleIsReadBetweenTwoQuestions) {
+  const std::string bytes(50'000'000, 'x');
+  std::string read(bytes.size(), '-');
+  const auto done = [&] {
+    return std::partition_point(read.begin(), read.end(), [](char c) { return c == 'x'; }) - read.begin();
+  };
+  io::MemorySource memory(bytes);
+  EXPECT_LE(test::largest_gap([&] { memory.read(read.data(), read.size()); }, done), kStopWork);
+  EXPECT_TRUE(read == bytes);
+  read.assign(bytes.size(), '-');
+  const test::TemporaryFolder folder;
+  io::FileSource file(folder.put("bytes", bytes));
+  EXPECT_LE(test::largest_gap([&] { file.read(read.data(), read.size()); }, done), kStopWork);
+  EXPECT_TRUE(read == bytes);
 }
 
 TEST(ReadersStop, WhileTextsAreRead) {

@@ -14,6 +14,7 @@
 #include "qkv/layers/recurrent.h"
 #include "qkv/layers/transformer.h"
 #include "qkv/matmul.h"
+#include "qkv/target.h"
 #include "stop_for_test.h"
 
 namespace qkv {
@@ -42,6 +43,39 @@ TEST_P(LayersStop, InProducts) {
   const Tensor wide = normal(random, {300, 1000}), all = normal(random, {1000, 2000});
   Tensor result = Tensor::zeros({300, 2000});
   expect_stops([&] { matmul(wide, PackedMatrix(all, 1), result, {.threads = 1}); }, 300 * 1000.0 * 2000);
+}
+
+// Sums of ones count the multiply-adds that are done; vectors of them are what takes the time.
+TEST_P(LayersStop, LittleIsDoneBetweenTwoQuestionsOfAProduct) {
+  std::int64_t lanes = 1;
+  for (const Target& target : targets()) {
+    if (target.selected) lanes = target.lanes;
+  }
+  const std::int64_t m = 300, k = 2 * 8192 + 100, n = 6 * lanes + 1;
+  const auto largest = [&](const MutableTensorView& out, const auto& product) {
+    return test::largest_gap([&] { product(); },
+                             [&] {
+                               double done = 0;
+                               for (std::int64_t row = 0; row < out.size(0); ++row) {
+                                 for (std::int64_t column = 0; column < out.size(1); ++column) {
+                                   done += out.data<float>()[row * out.stride(0) + column];
+                                 }
+                               }
+                               return static_cast<std::int64_t>(done) / lanes;
+                             });
+  };
+  const Tensor a = testing::filled({m, k}, 1), b = testing::filled({k, n}, 1);
+  for (const WeightStorage storage : {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8}) {
+    const PackedMatrix packed(b, 1, storage);
+    Tensor out = Tensor::zeros({m, n});
+    const std::int64_t gap = largest(out, [&] { matmul(a, packed, out, {.threads = 1}); });
+    EXPECT_NEAR(out.data<float>()[m * n - 1], static_cast<double>(k), 1);
+    EXPECT_GT(gap, 0);
+    EXPECT_LE(gap, kStopWork);
+  }
+  const PackedMatrix left(testing::filled({k, m}, 1), 1), right(b, 1);
+  Tensor out = Tensor::zeros({m, n});
+  EXPECT_LE(largest(out, [&] { matmul_transposed(left, right, out, {.threads = 1}); }), kStopWork);
 }
 
 // Pieces of the depth give the bits of one.

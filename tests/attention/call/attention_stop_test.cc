@@ -11,6 +11,7 @@
 #include "qkv/attention/attention_plan.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
+#include "stop_for_test.h"
 
 namespace qkv {
 namespace {
@@ -29,10 +30,10 @@ std::int64_t checks_of(const Call& call) {
 
 // Arrays for all four passes. The log-sum-exp need not be right.
 struct Arrays {
-  Arrays(std::int64_t heads, std::int64_t kv_heads, std::int64_t q_len, std::int64_t k_len) {
+  Arrays(std::int64_t heads, std::int64_t kv_heads, std::int64_t q_len, std::int64_t k_len, std::int64_t size = 8) {
     Random random(1);
-    q = testing::normal(random, {1, heads, q_len, kSize});
-    k = testing::normal(random, {1, kv_heads, k_len, kSize});
+    q = testing::normal(random, {1, heads, q_len, size});
+    k = testing::normal(random, {1, kv_heads, k_len, size});
     out = Tensor::zeros(q.shape());
     log_sum_exp = Tensor::zeros({1, heads, q_len});
     grad_query = Tensor::zeros(q.shape());
@@ -52,7 +53,6 @@ struct Arrays {
                               {.query = grad_query, .key = grad_key});
   }
 
-  static constexpr std::int64_t kSize = 8;
   Tensor q, k, out, log_sum_exp, grad_query, grad_key;
 };
 
@@ -145,6 +145,22 @@ TEST_P(AttentionStops, NoTileAfterTheOneThatAskedForIt) {
       expect_last(at, [&](const AttentionOptions& options) { (arrays.*pass)(options); });
     }
   }
+}
+
+// A pair is as many multiply-adds as its head is large, for each product of a pass: 2, 5, 6 and 14 or fewer.
+TEST_P(AttentionStops, LittleIsDoneBetweenTwoQuestions) {
+  constexpr std::int64_t kSize = 512;
+  Arrays arrays(1, 1, 64, 1200, kSize);
+  std::int64_t pairs = 0;
+  const AttentionOptions options{.mask = Mask::function(mask_function([&](const Pair&) { return ++pairs > 0; })),
+                                 .threads = 1};
+  const auto gap = [&](std::int64_t products, const auto& pass) {
+    return test::largest_gap([&] { pass(); }, [&] { return pairs * products * kSize; });
+  };
+  EXPECT_LE(gap(2, [&] { arrays.forward(options); }), kStopWork);
+  EXPECT_LE(gap(5, [&] { arrays.backward(options); }), kStopWork);
+  EXPECT_LE(gap(6, [&] { arrays.jvp(options); }), kStopWork);
+  EXPECT_LE(gap(14, [&] { arrays.double_backward(options); }), kStopWork);
 }
 
 TEST_P(AttentionStops, BeforeTheCall) {
