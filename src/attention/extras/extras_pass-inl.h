@@ -49,26 +49,18 @@ class ExtrasPass {
     }
   }
 
+  // What the mask hides is not computed: its weights are 0. Only in a row whose sum is NaN they are NaN, too.
   void run() {
-    const bool planes = wants_planes(task_);
-    const std::int64_t first = planes ? 0 : visibility_.first_key();
-    const std::int64_t last = planes ? task_.k_len : visibility_.last_key();
-    walk_tiles(visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
-      Tile tile;
-      logits_.template compute<kUnit>(task_, key, tile);
-      if (coverage != Coverage::all) visibility_.hide(key, tile);
-      if (wants_row_statistics(task_)) statistics_.add(key, tile);
-      if (!planes && !wants_sums(task_)) return;
-      weigh(tile);
-      const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
-      write_plane(task_.weights, key, rows, weight_tile_);
-      write_plane(task_.logits, key, rows, logit_tile_);
-      if (wants_sums(task_)) {
-        for (std::int64_t r = 0; r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
-      }
-    });
-    fill_plane(task_.weights, T(0));
-    fill_plane(task_.logits, -kInfinity<T>);
+    if ((wants_planes(task_) || wants_sums(task_)) && has_nan_row()) {
+      walk_tiles(visibility_, 0, task_.k_len,
+                 [&](std::int64_t key, Coverage coverage) { visit(key, coverage, {0, kVectors}); });
+    } else {
+      walk_blocks<kBlockKeys>(visibility_, 0, task_.k_len,
+                              [&](std::int64_t, std::int64_t first, std::int64_t last, bool visible) {
+                                if (visible) visit_visible(first, last);
+                              });
+    }
+    fill_planes(task_.common->row_length);
     statistics_.write();
   }
 
@@ -76,6 +68,57 @@ class ExtrasPass {
   static constexpr int kColumns = kVectors * kLanes<T>;
   using Tile = Vec<T>[kTileRows][kVectors];
   using Coverage = typename Visibility<T, kVectors>::Coverage;
+  using VectorRange = typename Visibility<T, kVectors>::VectorRange;
+
+  bool has_nan_row() const {
+    return std::any_of(state_.sum, state_.sum + count_, [](T sum) { return sum != sum; });
+  }
+
+  void visit_visible(std::int64_t first, std::int64_t last) {
+    walk_tiles(visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
+      if (coverage == Coverage::none) return;
+      visit(key, coverage, coverage == Coverage::all ? VectorRange{0, kVectors} : visibility_.vectors_seeing(key));
+    });
+  }
+
+  // The tile of keys that begins at `key`, of which the vectors of queries outside `seeing` see nothing.
+  void visit(std::int64_t key, Coverage coverage, VectorRange seeing) {
+    Tile tile;
+    compute(key, coverage, seeing, tile);
+    if (wants_row_statistics(task_)) statistics_.add(key, seeing.begin, seeing.end, tile);
+    if (!wants_planes(task_) && !wants_sums(task_)) return;
+    weigh(tile);
+    const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
+    fill_planes(key);
+    write_plane(task_.weights, key, rows, weight_tile_);
+    write_plane(task_.logits, key, rows, logit_tile_);
+    written_ = key + rows;
+    for (std::int64_t r = 0; wants_sums(task_) && r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
+  }
+
+  // Logits, -infinity where hidden.
+  void compute(std::int64_t key, Coverage coverage, VectorRange seeing, Tile& tile) {
+    if constexpr (kUnit == Unit::base2 && kVectors > 1) {
+      if (seeing.end - seeing.begin == 1) return compute_some<1>(key, seeing.begin, tile);
+      if constexpr (kVectors > 2) {
+        if (seeing.end - seeing.begin == 2) return compute_some<2>(key, seeing.begin, tile);
+      }
+    }
+    logits_.template compute<kUnit>(task_, key, tile);
+    if (coverage != Coverage::all) visibility_.hide(key, tile);
+  }
+
+  // The same for kCount vectors of queries, from `vector` on.
+  template <int kCount>
+  HWY_NOINLINE void compute_some(std::int64_t key, int vector, Tile& tile) {
+    Vec<T> some[kTileRows][kCount];
+    logits_.compute_some(task_, key, vector, some);
+    visibility_.hide(key, some, vector);
+    for (int r = 0; r < kTileRows; ++r) {
+      std::fill(tile[r], tile[r] + kVectors, hn::Set(Tag<T>(), -kInfinity<T>));
+      std::copy(some[r], some[r] + kCount, tile[r] + vector);
+    }
+  }
 
   // Weights, and logits in natural units. Lanes without a query have weight 0.
   void weigh(const Tile& tile) {
@@ -102,12 +145,17 @@ class ExtrasPass {
     transpose(tile, kColumns, rows, count_, reinterpret_cast<T*>(plane.data) + begin_ * plane.step + key, plane.step);
   }
 
-  // Beyond the keys of this sequence.
-  void fill_plane(const OutputRows& plane, T value) const {
+  // What nobody sees of the planes, up to key `end`.
+  void fill_planes(std::int64_t end) {
+    fill_plane(task_.weights, end, T(0));
+    fill_plane(task_.logits, end, -kInfinity<T>);
+    written_ = std::max(written_, end);
+  }
+  void fill_plane(const OutputRows& plane, std::int64_t end, T value) const {
     if (plane.data == nullptr) return;
-    for (std::int64_t i = 0; i < count_; ++i) {
+    for (std::int64_t i = 0; written_ < end && i < count_; ++i) {
       T* row = reinterpret_cast<T*>(plane.data) + (begin_ + i) * plane.step;
-      std::fill(row + task_.k_len, row + task_.common->row_length, value);
+      std::fill(row + written_, row + end, value);
     }
   }
 
@@ -138,6 +186,7 @@ class ExtrasPass {
   RowStatistics<kUnit, T, kVectors> statistics_;
   T* weight_tile_;
   T* logit_tile_;
+  std::int64_t written_ = 0;  // keys of the planes
   // Runs of queries that belong to one part of the block sums: where each ends, and its part.
   int spans_ = 0;
   std::int64_t span_part_[kColumns];

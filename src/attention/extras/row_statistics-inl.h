@@ -1,5 +1,5 @@
-// Statistics of the rows of a block of queries, gathered tile by tile in the extras pass: the largest
-// logit, the entropy of the weights, and the keys with the largest weights. Included once per CPU target.
+// Statistics of the rows of a block of queries, gathered tile by tile in the extras pass: the entropy of the weights,
+// and the keys with the largest weights. Included once per CPU target.
 
 #if defined(QKV_ATTENTION_EXTRAS_ROW_STATISTICS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_ATTENTION_EXTRAS_ROW_STATISTICS_INL_H_
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
 inline bool wants_row_statistics(const AttentionTask& task) {
-  return task.row_maximum.data != nullptr || task.entropy.data != nullptr || task.top_keys.data != nullptr;
+  return task.entropy.data != nullptr || task.top_keys.data != nullptr;
 }
 
 template <Unit kUnit, class T, int kVectors>
@@ -34,7 +34,6 @@ class RowStatistics {
     for (int i = 0; i < kColumns; ++i) {
       maximum_[i] = state.maximum[i];
       sum_[i] = state.sum[i];
-      top_[i] = -kInfinity<T>;
       const double sink = sink_of<kUnit, T>(task) - maximum_[i];
       weighted_[i] = has_sink(task) ? exp(sink * kOfUnit) * sink : 0;
       // Lanes without a query never have a key that belongs to the top.
@@ -46,24 +45,22 @@ class RowStatistics {
     }
   }
 
-  // The logits of keys key ... key + kTileRows - 1, -infinity where hidden.
-  void add(std::int64_t key, const Tile& logits) {
+  // The logits of keys key ... key + kTileRows - 1, -infinity where hidden, of vectors first <= c < last of queries.
+  void add(std::int64_t key, int first, int last, const Tile& logits) {
     const Tag<T> d;
     const Vec<T> unit = unit_of<kUnit, T>(task_);
-    for (int c = 0; c < kVectors; ++c) {
+    for (int c = first; c < last; ++c) {
       const int at = c * kLanes<T>;
       const Vec<T> maximum = hn::Load(d, maximum_ + at);
-      Vec<T> top = hn::Load(d, top_ + at), weighted = hn::Zero(d);
+      Vec<T> weighted = hn::Zero(d);
       for (int r = 0; r < kTileRows; ++r) {
         const Vec<T> relative = hn::Sub(hn::Mul(logits[r][c], unit), maximum);
         const Vec<T> weight = power<kUnit, T>(relative);
         // A weight of 0 has no share, and its logit may be infinite.
         weighted = hn::Add(weighted, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, relative)));
-        top = hn::Max(top, logits[r][c]);
         const auto enters = hn::Gt(logits[r][c], hn::Load(d, least_ + at));
         if (top_count_ > 0 && HWY_UNLIKELY(!hn::AllFalse(d, enters))) insert(key + r, c, logits[r][c]);
       }
-      hn::Store(top, d, top_ + at);
       HWY_ALIGN T share[kLanes<T>];
       hn::Store(weighted, d, share);
       for (int lane = 0; lane < kLanes<T>; ++lane) weighted_[at + lane] += share[lane];
@@ -74,9 +71,6 @@ class RowStatistics {
     const T unit = hn::GetLane(unit_of<kUnit, T>(task_));
     for (std::int64_t i = 0; i < count_; ++i) {
       const double sum = sum_[i];
-      if (task_.row_maximum.data != nullptr) {
-        *row_of<T>(task_.row_maximum, i) = top_[i] * natural_unit_of<kUnit, T>(task_);
-      }
       if (task_.entropy.data != nullptr) {  // log(sum) - the mean of the relative logits
         *row_of<T>(task_.entropy, i) = static_cast<T>(sum == 0 ? 0 : log(sum) - weighted_[i] / sum * kOfUnit);
       }
@@ -124,7 +118,6 @@ class RowStatistics {
   const std::int64_t begin_, count_, top_count_;
   HWY_ALIGN T maximum_[kColumns];
   HWY_ALIGN T sum_[kColumns];
-  HWY_ALIGN T top_[kColumns];
   double weighted_[kColumns];  // sum of weight * relative logit; long sums would lose bits in float
   HWY_ALIGN T least_[kColumns];
 };

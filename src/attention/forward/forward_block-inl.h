@@ -81,6 +81,7 @@ class ForwardBlock {
         chunk_out_(own.take<T>(ForwardScratch<T, kVectors>(task).out)) {
     logits_.prepare(task_, begin_, count_, from_row(task_.query, begin_), own);
     state_.reset();
+    std::fill(row_maximum_, row_maximum_ + kColumns, -kInfinity<T>);
     std::memset(out_, 0, sizeof(T) * ForwardScratch<T, kVectors>(task).out);
   }
 
@@ -160,6 +161,7 @@ class ForwardBlock {
     if (has_sink(task_)) add_sink<kUnit>(task_, state_, out_, chunk_out_);
     if (task_.out.data != nullptr) write_out();
     if (task_.log_sum_exp.data != nullptr) write_log_sum_exp<kUnit>();
+    if (wants_row_maximum_) write_row_maximum<kUnit>();
     if (wants_planes(task_) || wants_sums(task_) || wants_row_statistics(task_)) {
       ExtrasPass<kUnit, T, kVectors, Product>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
     }
@@ -310,6 +312,12 @@ class ForwardBlock {
       top[c] = tile[0][c];
       QKV_UNROLL for (int r = 1; r < kTileRows; ++r) top[c] = hn::Max(top[c], tile[r][c]);
     }
+    if (HWY_UNLIKELY(wants_row_maximum_)) {
+      QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+        T* at = row_maximum_ + column + c * kLanes<T>;
+        hn::Store(hn::Max(hn::Load(d, at), top[c]), d, at);
+      }
+    }
     const Vec<T> unit = unit_of<kUnit, T>(task_);
     if (HWY_UNLIKELY(state.is_exceeded_by(top, unit, vector))) {
       Vec<T> factor[kCount];
@@ -360,8 +368,17 @@ class ForwardBlock {
     }
   }
 
+  template <Unit kUnit>
+  void write_row_maximum() {
+    T* target = reinterpret_cast<T*>(task_.row_maximum.data) + begin_ * task_.row_maximum.step;
+    for (std::int64_t i = 0; i < count_; ++i, target += task_.row_maximum.step) {
+      *target = row_maximum_[i] * natural_unit_of<kUnit, T>(task_);
+    }
+  }
+
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
+  const bool wants_row_maximum_ = task_.row_maximum.data != nullptr;
   Visibility<T, kVectors> visibility_;
   BlockDropout<T, kVectors> dropout_;
   Product product_;
@@ -370,6 +387,7 @@ class ForwardBlock {
   Prefetch ahead_;
   std::int64_t ahead_lines_ = 0;  // at a time
   State state_, chunk_state_;
+  HWY_ALIGN T row_maximum_[kColumns];               // the largest logit so far; what weights are relative to is lazy
   bool has_begun_ = false;                          // the first chunk
   bool is_later_ = false;                           // not the first chunk
   std::int64_t groups_first_ = 0, groups_end_ = 0;  // keys whose weights wait for their values
