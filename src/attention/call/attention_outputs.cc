@@ -2,6 +2,7 @@
 #include "attention/call/attention_outputs.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "attention/call/view_checks.h"
 
@@ -36,32 +37,32 @@ AttentionOutputs::AttentionOutputs(const AttentionInputs& inputs, const MutableT
     if (extras.rows.dtype() != Dtype::i64 || extras.rows.rank() != 2 || extras.rows.size(1) != 3) {
       fail("rows must be i64 [n, 3], got {} {}", name_of(extras.rows.dtype()), to_string(extras.rows.shape()));
     }
-    chosen_rows_ = Tensor::copy(extras.rows);
-    check_chosen_rows(inputs, extras.row_weights);
+    require_shape("row_weights", extras.row_weights, {extras.rows.size(0), inputs.k_len});
+    inputs.require_accumulation("row_weights", extras.row_weights);
+    require_unit_stride("row_weights", extras.row_weights);
+    row_weights_ = output("row_weights", extras.row_weights);
+    set_chosen_rows(inputs, extras.rows);
   }
   check_statistics(inputs, extras);
 }
 
-void AttentionOutputs::check_chosen_rows(const AttentionInputs& inputs, const MutableTensorView& row_weights) const {
-  require_shape("row_weights", row_weights, {chosen_rows_.size(0), inputs.k_len});
-  inputs.require_accumulation("row_weights", row_weights);
-  require_unit_stride("row_weights", row_weights);
-  require_distinct("row_weights", row_weights);
-  for (std::int64_t i = 0; i < chosen_rows_.size(0); ++i) {
-    const auto [b, h, query] = chosen_row(i);
+// Each number is read once: the caller's memory may change after it was checked.
+void AttentionOutputs::set_chosen_rows(const AttentionInputs& inputs, const TensorView& rows) {
+  chosen_rows_.reserve(static_cast<std::size_t>(rows.size(0)));
+  for (std::int64_t i = 0; i < rows.size(0); ++i) {
+    const auto number = [&](std::int64_t at) { return rows.at<std::int64_t>({i, at}); };
+    const auto [b, h, query, place] = chosen_rows_.emplace_back(ChosenRow{number(0), number(1), number(2), i});
     if (b < 0 || b >= inputs.batch || h < 0 || h >= inputs.heads || query < 0 || query >= inputs.query_length(b)) {
       fail("rows[{}] = ({}, {}, {}) is outside (batch, head, query)", i, b, h, query);
     }
   }
-}
-
-AttentionOutputs::ChosenRow AttentionOutputs::chosen_row(std::int64_t i) const {
-  const std::int64_t* row = chosen_rows_.data<std::int64_t>() + 3 * i;
-  return {row[0], row[1], row[2]};
+  std::sort(chosen_rows_.begin(), chosen_rows_.end(), [](const ChosenRow& x, const ChosenRow& y) {
+    return std::tie(x.sequence, x.head, x.query, x.place) < std::tie(y.sequence, y.head, y.query, y.place);
+  });
 }
 
 std::size_t AttentionOutputs::chosen_rows_bytes(const AttentionExtras& extras) {
-  return extras.rows ? static_cast<std::size_t>(extras.rows.element_count()) * size_of(extras.rows.dtype()) : 0;
+  return extras.rows ? static_cast<std::size_t>(extras.rows.size(0)) * sizeof(ChosenRow) : 0;
 }
 
 std::size_t AttentionOutputs::log_sum_exp_bytes(const AttentionInputs& inputs) {
@@ -124,6 +125,7 @@ void AttentionOutputs::set(AttentionTask& task, const AttentionInputs& inputs, s
   task.log_sum_exp = of_queries(log_sum_exp_, -1);
   task.weights = of_queries(weights_, -2);
   task.logits = of_queries(logits_, -2);
+  if (row_weights_) task.row_weights = {row_weights_.bytes(), row_weights_.stride(0)};
   task.row_maximum = of_queries(row_maximum_, -1);
   task.entropy = of_queries(entropy_, -1);
   task.top_keys = of_queries(top_keys_, -2);

@@ -1,6 +1,8 @@
 // Where attention() writes, after it was checked: the output and the optional outputs.
 #pragma once
 
+#include <vector>
+
 #include "attention/call/attention_inputs.h"
 
 namespace qkv::inline attending {
@@ -17,11 +19,8 @@ class AttentionOutputs {
   // Rows of weights or logits are asked for.
   bool has_planes() const { return weights_ || logits_; }
 
-  // What row i of row_weights belongs to.
-  struct ChosenRow {
-    std::int64_t sequence, head, query;
-  };
-  ChosenRow chosen_row(std::int64_t i) const;
+  // Sorted by sequence, head and query.
+  const std::vector<ChosenRow>& chosen_rows() const { return chosen_rows_; }
   static std::size_t chosen_rows_bytes(const AttentionExtras& extras);
 
   void set(CommonTask& common) const;
@@ -29,11 +28,11 @@ class AttentionOutputs {
   void set(AttentionTask& task, const AttentionInputs& inputs, std::int64_t b, std::int64_t h) const;
 
  private:
-  void check_chosen_rows(const AttentionInputs& inputs, const MutableTensorView& row_weights) const;
+  void set_chosen_rows(const AttentionInputs& inputs, const TensorView& rows);
   void check_statistics(const AttentionInputs& inputs, const AttentionExtras& extras);
 
-  MutableTensorView out_, log_sum_exp_, weights_, logits_;
-  Tensor chosen_rows_;  // a copy: the caller's memory may change after it was checked
+  MutableTensorView out_, log_sum_exp_, weights_, logits_, row_weights_;
+  std::vector<ChosenRow> chosen_rows_;
   Tensor own_log_sum_exp_;
   MutableTensorView row_maximum_, entropy_, top_keys_, top_weights_, received_, block_weights_;
 };

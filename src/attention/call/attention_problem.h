@@ -35,7 +35,7 @@ class AttentionProblem : public AttentionInputs {
   // Head h of sequence b, with the outputs that were set. It refers to this problem.
   AttentionTask task(std::int64_t b, std::int64_t h) const;
 
-  AttentionOutputs::ChosenRow chosen_row(std::int64_t i) const { return outputs_->chosen_row(i); }
+  const std::vector<ChosenRow>& chosen_rows() const { return outputs_->chosen_rows(); }
 
   // Whether heads of a group differ in their queries alone, and each query gives an output and its log-sum-exp only.
   bool may_fold_heads() const;

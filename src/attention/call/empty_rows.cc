@@ -34,7 +34,7 @@ bool sees_nothing(const AttentionTask& task, Dtype accumulation, std::int64_t qu
 
 }  // namespace
 
-void fill_empty_rows(const AttentionProblem& problem, const AttentionExtras& extras, int threads) {
+void fill_empty_rows(const AttentionProblem& problem, int threads) {
   const Dtype wide = problem.accumulation;
   parallel_for(problem.batch * problem.heads, threads, [&](std::int64_t index, int) {
     const AttentionTask task = problem.task(index / problem.heads, index % problem.heads);
@@ -44,12 +44,9 @@ void fill_empty_rows(const AttentionProblem& problem, const AttentionExtras& ext
       if (task.weights.data != nullptr) fill_row(task.weights, i, wide, task.k_len);
     }
   });
-  const std::int64_t chosen = extras.rows ? extras.rows.size(0) : 0;
-  for (std::int64_t n = 0; n < chosen; ++n) {
-    const auto [sequence, head, query] = problem.chosen_row(n);
+  for (const auto& [sequence, head, query, place] : problem.chosen_rows()) {
     const AttentionTask task = problem.task(sequence, head);
-    if (!sees_nothing(task, wide, query)) continue;
-    fill_with_nan(extras.row_weights.bytes() + bytes_of(n * extras.row_weights.stride(0), wide), wide, task.k_len);
+    if (sees_nothing(task, wide, query)) fill_row(task.row_weights, place, wide, task.k_len);
   }
 }
 

@@ -7,6 +7,6 @@ namespace qkv::inline attending {
 
 // Makes outputs and weights of rows without keys NaN, after everything else of a call was written, its log-sum-exp
 // (AttentionProblem::complete_outputs) among it.
-void fill_empty_rows(const AttentionProblem& problem, const AttentionExtras& extras, int threads);
+void fill_empty_rows(const AttentionProblem& problem, int threads);
 
 }  // namespace qkv::inline attending

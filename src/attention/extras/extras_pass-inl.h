@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "attention/extras/row_statistics-inl.h"
+#include "attention/extras/sum_turn.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/tile_walk-inl.h"
 
@@ -18,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
 inline bool wants_planes(const AttentionTask& task) {
-  return task.weights.data != nullptr || task.logits.data != nullptr;
+  return task.weights.data != nullptr || task.logits.data != nullptr || task.chosen_count > 0;
 }
 
 inline bool wants_sums(const AttentionTask& task) {
@@ -40,6 +41,7 @@ class ExtrasPass {
         logits_(logits),
         state_(state),
         statistics_(task, begin, count, state),
+        turn_(task, begin / kTileColumns<T>),
         weight_tile_(scratch),
         logit_tile_(scratch + kTileRows * kColumns) {
     for (std::int64_t i = 0; task_.block_weights != nullptr && i < count_; ++i) {
@@ -61,6 +63,7 @@ class ExtrasPass {
                               });
     }
     fill_planes(task_.common->row_length);
+    if (wants_sums(task_)) turn_.finish();
     statistics_.write();
   }
 
@@ -92,8 +95,11 @@ class ExtrasPass {
     fill_planes(key);
     write_plane(task_.weights, key, rows, weight_tile_);
     write_plane(task_.logits, key, rows, logit_tile_);
+    write_chosen(key, rows);
     written_ = key + rows;
-    for (std::int64_t r = 0; wants_sums(task_) && r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
+    if (!wants_sums(task_)) return;
+    turn_.reach(key, key + rows);
+    for (std::int64_t r = 0; r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
   }
 
   // Logits, -infinity where hidden.
@@ -145,10 +151,25 @@ class ExtrasPass {
     transpose(tile, kColumns, rows, count_, reinterpret_cast<T*>(plane.data) + begin_ * plane.step + key, plane.step);
   }
 
+  T* chosen_row(std::int64_t n) const {
+    return reinterpret_cast<T*>(task_.row_weights.data) + task_.chosen[n].place * task_.row_weights.step;
+  }
+  void write_chosen(std::int64_t key, std::int64_t rows) const {
+    if (task_.chosen_count == 0) return;
+    T* of_queries = logit_tile_;  // logits are not asked for beside them
+    transpose(weight_tile_, kColumns, rows, count_, of_queries, kTileRows);
+    for (std::int64_t n = 0; n < task_.chosen_count; ++n) {
+      std::copy_n(of_queries + (task_.chosen[n].query - begin_) * kTileRows, rows, chosen_row(n) + key);
+    }
+  }
+
   // What nobody sees of the planes, up to key `end`.
   void fill_planes(std::int64_t end) {
     fill_plane(task_.weights, end, T(0));
     fill_plane(task_.logits, end, -kInfinity<T>);
+    for (std::int64_t n = 0; written_ < end && n < task_.chosen_count; ++n) {
+      std::fill(chosen_row(n) + written_, chosen_row(n) + end, T(0));
+    }
     written_ = std::max(written_, end);
   }
   void fill_plane(const OutputRows& plane, std::int64_t end, T value) const {
@@ -159,7 +180,7 @@ class ExtrasPass {
     }
   }
 
-  // One key's weights into the sums over queries. Blocks of queries come in order, on one thread.
+  // One key's weights into the sums over queries.
   void add_sums(std::int64_t key, const T* weights) const {
     const Tag<T> d;
     Vec<T> total = hn::Load(d, weights);
@@ -184,6 +205,7 @@ class ExtrasPass {
   BlockLogits<T, kVectors, Product>& logits_;
   const State& state_;
   RowStatistics<kUnit, T, kVectors> statistics_;
+  SumTurn turn_;
   T* weight_tile_;
   T* logit_tile_;
   std::int64_t written_ = 0;  // keys of the planes

@@ -1,8 +1,9 @@
-// Adds up weights per key and per block of the matrix, in double.
+// Sums of weights in double, to which the blocks of queries add in order.
 #include "attention/extras/weight_sums.h"
 
 #include <algorithm>
 
+#include "attention/extras/sum_turn.h"
 #include "core/divide_up.h"
 
 namespace qkv::inline attending {
@@ -11,6 +12,20 @@ namespace {
 std::int64_t keys_of(const AttentionTask& task) { return task.received.data == nullptr ? 0 : task.k_len; }
 std::int64_t parts_of(const AttentionTask& task) {
   return task.block_weights == nullptr ? 0 : task.common->block_rows * task.common->block_columns;
+}
+
+// A segment ends where a column of parts does: each part is in one.
+std::int64_t columns_of(const AttentionTask& task) {
+  return task.block_weights == nullptr ? task.k_len : task.common->block_columns;
+}
+std::int64_t segments_of(const AttentionTask& task) {
+  constexpr std::int64_t kMostSegments = 64;
+  const std::int64_t segments = std::min(divide_up(task.k_len, kBlockKeys), columns_of(task));
+  return std::clamp<std::int64_t>(segments, 1, kMostSegments);
+}
+std::int64_t segment_of(const AttentionTask& task, std::int64_t key) {
+  const std::int64_t columns = columns_of(task);
+  return key * columns / task.k_len * segments_of(task) / columns;
 }
 
 // Elements i of n whose part i * parts / n is `part`.
@@ -36,17 +51,60 @@ void write(const AttentionTask& task, const double* sums) {
 
 }  // namespace
 
-AttentionTask with_sums(AttentionTask task, std::byte* memory) {
-  const std::int64_t keys = keys_of(task), parts = parts_of(task);
-  std::fill_n(reinterpret_cast<double*>(memory), keys + parts, 0.0);
-  if (task.received.data != nullptr) task.received.data = memory;
-  if (task.block_weights != nullptr) task.block_weights = memory + static_cast<std::size_t>(keys) * sizeof(double);
-  return task;
+WeightSumSizes::WeightSumSizes(const AttentionTask& longest, std::int64_t all_heads)
+    : heads(all_heads), numbers(keys_of(longest) + parts_of(longest)), segments(segments_of(longest)) {}
+
+std::size_t WeightSumSizes::bytes(int threads) const {
+  const std::int64_t at_once = std::min<std::int64_t>(heads, threads);
+  return static_cast<std::size_t>(at_once * numbers + heads * (segments + 1)) * sizeof(double);
 }
 
-void write_sums(const AttentionTask& task, const std::byte* memory) {
-  const auto* sums = reinterpret_cast<const double*>(memory);
-  task.visit_accumulation([&]<class T>(T) { write<T>(task, sums); });
+WeightSums::WeightSums(const WeightSumSizes& sizes, std::int64_t heads_of_sequence, int threads)
+    : sizes_(sizes),
+      heads_of_sequence_(heads_of_sequence),
+      at_once_(std::min<std::int64_t>(sizes.heads, threads)),
+      sums_(static_cast<std::size_t>(at_once_ * sizes.numbers)),
+      order_(site_of(sizes.heads)) {}
+
+AttentionTask WeightSums::begin(const AttentionTask& task, bool is_first) {
+  double* memory = memory_of(task);
+  const std::int64_t keys = keys_of(task);
+  if (is_first) {
+    const std::int64_t before = index_of(task) - at_once_;  // of the heads that have had this memory
+    if (before >= 0) order_.wait_for(site_of(before) + sizes_.segments, 1);
+    std::fill_n(memory, keys + parts_of(task), 0.0);
+  }
+  AttentionTask summed = task;
+  summed.sums = this;
+  if (task.received.data != nullptr) summed.received.data = reinterpret_cast<std::byte*>(memory);
+  if (task.block_weights != nullptr) summed.block_weights = reinterpret_cast<std::byte*>(memory + keys);
+  return summed;
+}
+
+void WeightSums::end(const AttentionTask& task) {
+  const double* sums = memory_of(task);
+  if (task.q_len > 0) task.visit_accumulation([&]<class T>(T) { write<T>(task, sums); });
+  order_.finish(site_of(index_of(task)) + sizes_.segments);
+}
+
+void SumTurn::wait_up_to(std::int64_t segment) {
+  const std::int64_t site = task_.sums->site_of(task_.sums->index_of(task_));
+  for (; reached_ <= segment; ++reached_) task_.sums->order_.wait_for(site + reached_, block_);
+}
+
+void SumTurn::leave_up_to(std::int64_t segment) {
+  const std::int64_t site = task_.sums->site_of(task_.sums->index_of(task_));
+  for (; left_ < segment; ++left_) task_.sums->order_.finish(site + left_);
+}
+
+void SumTurn::reach(std::int64_t first, std::int64_t last) {
+  wait_up_to(segment_of(task_, last - 1));
+  leave_up_to(segment_of(task_, first));
+}
+
+void SumTurn::finish() {
+  wait_up_to(segments_of(task_) - 1);
+  leave_up_to(segments_of(task_));
 }
 
 }  // namespace qkv::inline attending

@@ -1,6 +1,9 @@
 // attention(): checked arguments become blocks of queries, or single queries, which the threads take one by
 // one.
 #include <algorithm>
+#include <atomic>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -37,28 +40,36 @@ class ForwardCall {
       attend_blocks();
     }
     if (!schedule_.single_queries.empty()) attend_single_queries();
-    if (schedule_.chosen_rows > 0) run_rows(extras);
+    if (!schedule_.chosen_blocks.empty()) run_rows();
   }
 
  private:
-  // Chosen rows are attended once more, alone: their bits do not depend on their neighbours.
-  void run_rows(const AttentionExtras& extras) {
+  // Chosen rows are attended once more, those that one block of queries holds together.
+  void run_rows() {
     const SingleQueryPlan alone = plan_single_query(problem_.task(0, 0), 1);
+    const std::vector<ChosenRow>& rows = problem_.chosen_rows();
+    const std::vector<std::int64_t>& begins = schedule_.chosen_blocks;
     std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
-    parallel_for(schedule_.chosen_rows, schedule_.threads, [&](std::int64_t i, int worker) {
+    parallel_for(static_cast<std::int64_t>(begins.size()) - 1, schedule_.threads, [&](std::int64_t n, int worker) {
       check_stop();
-      const auto [sequence, head, query] = problem_.chosen_row(i);
-      AttentionTask task = problem_.task(sequence, head);
+      const auto begin = static_cast<std::size_t>(n);
+      const std::span<const ChosenRow> block(&rows[static_cast<std::size_t>(begins[begin])],
+                                             static_cast<std::size_t>(begins[begin + 1] - begins[begin]));
+      AttentionTask task = problem_.task(block.front().sequence, block.front().head);
       task = without_statistics(task);
-      task.out = task.log_sum_exp = task.logits = {};
-      task.weights = {extras.row_weights.bytes() + i * extras.row_weights.stride(0) * element_, 0};
+      task.out = task.log_sum_exp = task.weights = task.logits = {};
       Scratch& own = scratch[static_cast<std::size_t>(worker)];
       const ScratchRoom memory = own.get(schedule_.row_bytes);
       if (is_single_query(task)) {
-        attend_group(&task, 1, alone, memory);
+        for (const ChosenRow& row : block) {
+          task.weights = {task.row_weights.data + row.place * task.row_weights.step * element_, 0};
+          attend_group(&task, 1, alone, memory);
+        }
       } else {
+        task.chosen = block.data();
+        task.chosen_count = static_cast<std::int64_t>(block.size());
         own.renew();  // the single query writes there, too
-        attend_forward({&task, query, query + 1}, {}, memory);
+        attend_forward({&task, block.front().query, block.back().query + 1}, {}, memory);
       }
     });
   }
@@ -98,52 +109,53 @@ class ForwardCall {
 
   // Shorter sequences than the longest leave some tasks empty, which costs nothing.
   void attend_blocks() {
-    const bool in_order = schedule_.sums;
-    const std::int64_t parts = schedule_.tasks_per_head, tasks = in_order ? 1 : parts;
+    const std::int64_t tasks = schedule_.tasks_per_head;
+    std::optional<WeightSums> sums;
+    if (schedule_.sums) sums.emplace(schedule_.sum_sizes, problem_.heads, schedule_.threads);
     std::vector<Worker> workers(static_cast<std::size_t>(schedule_.threads));
-    parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t index, int number) {
+    // A caller's own pool may begin tasks in any order, so that they draw what they do themselves: sums need theirs.
+    std::atomic<std::int64_t> drawn{0};
+    parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t, int number) {
+      const std::int64_t index = drawn++;
       Worker& worker = workers[static_cast<std::size_t>(number)];
       const AttentionTask& task = worker.present.of(*this, index / tasks);
       if (is_single_query(task) && !schedule_.statistics) return;
       const bool folds = schedule_.folded.together(task.q_len) > 1;
       if (folds && (index % tasks > 0 || !schedule_.folded.leads(task))) return;
-      // Else late queries first: under a causal mask they see the most.
-      const std::int64_t first = in_order ? 0 : parts - 1 - index % tasks;
       const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
       const AttentionTask& next = worker.next.of(*this, likely / tasks);
-      const std::int64_t next_first = in_order ? 0 : parts - 1 - likely % tasks;
-      const auto part_of = [&](const AttentionTask& of, std::int64_t part) {
-        const std::int64_t begin = part * schedule_.task_queries;
+      // Without sums late queries first: under a causal mask they see the most.
+      const auto block_of = [&](const AttentionTask& of, std::int64_t nth) {
+        const std::int64_t begin = (sums ? nth : tasks - 1 - nth) * schedule_.task_queries;
         return QueryBlock{&of, begin, std::min(begin + schedule_.task_queries, of.q_len)};
       };
+      const QueryBlock present = block_of(task, index % tasks), then = block_of(next, likely % tasks);
       const ScratchRoom scratch = worker.scratch.get(schedule_.block.scratch_bytes);
       if (std::exchange(worker.precision, task.precision) != task.precision) worker.scratch.renew();
       if (folds) {
         check_stop();
-        return schedule_.folded.attend(problem_, task, part_of(next, next_first), scratch);
+        return schedule_.folded.attend(problem_, task, then, scratch);
       }
-      if (in_order) return attend_in_order(task, part_of(next, 0), scratch);
-      const QueryBlock present = part_of(task, first);
+      if (sums) return attend_summed(*sums, present, then, scratch);
       if (present.begin >= present.end) return;
       check_stop();
-      attend_forward(present, part_of(next, next_first), scratch);
+      attend_forward(present, then, scratch);
     });
   }
 
-  // All queries of a head, whose weights are summed.
-  void attend_in_order(const AttentionTask& task, const QueryBlock& next, ScratchRoom memory) const {
-    const ScratchRoom scratch = memory.take_room(schedule_.sums_at);
-    std::byte* sums = memory.take_bytes(schedule_.block.scratch_bytes - schedule_.sums_at);
-    const AttentionTask summed = with_sums(task, sums);
-    const auto block_from = [&](std::int64_t begin) {
-      return QueryBlock{&summed, begin, std::min(begin + schedule_.task_queries, summed.q_len)};
-    };
-    for (std::int64_t begin = 0; begin < summed.q_len; begin += schedule_.task_queries) {
+  static void attend_summed(WeightSums& sums, const QueryBlock& block, const QueryBlock& next,
+                            const ScratchRoom& scratch) {
+    const AttentionTask& task = *block.task;
+    if (block.begin > 0 && block.begin >= task.q_len) return;
+    try {
       check_stop();
-      const std::int64_t end = begin + schedule_.task_queries;
-      attend_forward(block_from(begin), end < summed.q_len ? block_from(end) : next, scratch);
+      const AttentionTask summed = sums.begin(task, block.begin == 0);
+      if (block.begin < block.end) attend_forward({&summed, block.begin, block.end}, next, scratch);
+      if (block.end == task.q_len) sums.end(task);
+    } catch (...) {
+      sums.abandon();
+      throw;
     }
-    if (task.q_len > 0) write_sums(task, sums);
   }
 
   // Blocks whose keys are spread over the threads.
@@ -273,7 +285,7 @@ void attention(const TensorView& q, const TensorView& k, const TensorView& v, co
   problem.compile_mask(schedule.threads);
   problem.complete_outputs();
   ForwardCall(problem, schedule).run(extras);
-  if (options.empty_rows == EmptyRows::nan) fill_empty_rows(problem, extras, schedule.threads);
+  if (options.empty_rows == EmptyRows::nan) fill_empty_rows(problem, schedule.threads);
 }
 
 Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,

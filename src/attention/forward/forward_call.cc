@@ -58,12 +58,14 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
     block.scratch_bytes = std::max(block.scratch_bytes, plan_forward(single).scratch_bytes);
   }
   const std::int64_t all_heads = problem.batch * problem.heads;
-  std::int64_t together = block.blocks_together;
+  // A block of the next task could not follow the first ones of several.
+  std::int64_t together = sums && threads > 1 ? 1 : block.blocks_together;
   const auto tasks_of_head = [&] { return divide_up(problem.q_len, together * block.block_queries); };
   while (together > 1 && all_heads * tasks_of_head() < kLeastTasks * threads) together /= 2;
   task_queries = together * block.block_queries;
   tasks_per_head = tasks_of_head();
-  tasks = all_heads * (sums ? 1 : tasks_per_head);
+  tasks = all_heads * tasks_per_head;
+  if (sums) sum_sizes = WeightSumSizes(first, all_heads);
   split.part_bytes = block.part_bytes;
   split.unit_bytes = sizeof(SplitBlock);
   may_split = prefill && !statistics && !extras.weights && !extras.logits && threads > 1 && problem.k_len > kChunkKeys;
@@ -83,16 +85,10 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   keys.unit_bytes = times(single_query.group, sizeof(AttentionTask));
   keys.scratch_bytes = single_query.kernel.scratch_bytes;
   keys.whole_bytes = keys.scratch_bytes + 2 * keys.part_bytes;
-  chosen_rows = extras.rows ? extras.rows.size(0) : 0;
-  if (chosen_rows > 0) {
+  if (!problem.chosen_rows().empty()) {
+    list_chosen_blocks(problem.chosen_rows());
     const SingleQueryPlan alone = plan_single_query(first, 1);
     row_bytes = std::max(block.scratch_bytes, alone.scratch_bytes + times(2 * alone.row_elements, element));
-  }
-  sums_at = (block.scratch_bytes + 63) / 64 * 64;
-  if (extras.received) block.scratch_bytes = sums_at + times(problem.k_len, sizeof(double));
-  if (extras.block_weights) {
-    const std::int64_t parts = extras.block_weights.size(-2) * extras.block_weights.size(-1);
-    block.scratch_bytes = std::max(block.scratch_bytes, sums_at) + times(parts, sizeof(double));
   }
 
   memory = problem.memory();
@@ -134,6 +130,19 @@ void AttentionSchedule::list_split_blocks(const AttentionProblem& problem) {
   }
 }
 
+void AttentionSchedule::list_chosen_blocks(const std::vector<ChosenRow>& rows) {
+  chosen_blocks.reserve(rows.size() + 1);
+  const ChosenRow* first = nullptr;
+  for (const ChosenRow& row : rows) {
+    const bool is_near = first != nullptr && row.sequence == first->sequence && row.head == first->head &&
+                         row.query < first->query + block.block_queries;
+    if (is_near) continue;
+    first = &row;
+    chosen_blocks.push_back(first - rows.data());
+  }
+  chosen_blocks.push_back(static_cast<std::int64_t>(rows.size()));
+}
+
 int AttentionSchedule::busy_threads() const {
   int busy = 0;
   if (prefill) {
@@ -145,14 +154,17 @@ int AttentionSchedule::busy_threads() const {
 
 // One kind of work after the other.
 std::size_t AttentionSchedule::pass_bytes(int with_threads) const {
-  std::size_t most = times(std::min<std::int64_t>(with_threads, chosen_rows), row_bytes);
+  const auto chosen = std::max<std::int64_t>(static_cast<std::int64_t>(chosen_blocks.size()) - 1, 0);
+  std::size_t most = times(std::min<std::int64_t>(with_threads, chosen), row_bytes);
   if (prefill) {
     most = std::max(most, split.wave(with_threads) > 0
                               ? split.workspace(with_threads)
-                              : times(std::min<std::int64_t>(with_threads, tasks), block.scratch_bytes));
+                              : sum_sizes.bytes(with_threads) +
+                                    times(std::min<std::int64_t>(with_threads, tasks), block.scratch_bytes));
   }
   most = std::max(most, single_query.split.workspace(with_threads));
-  const std::size_t lists = (single_queries.size() + single_query.split.chunks.size()) * sizeof(std::int64_t);
+  const std::size_t lists =
+      (single_queries.size() + single_query.split.chunks.size() + chosen_blocks.capacity()) * sizeof(std::int64_t);
   return most + lists + times(with_threads, MemoryCount::kSmallBytes);
 }
 

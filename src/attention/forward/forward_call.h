@@ -6,6 +6,7 @@
 
 #include "attention/call/attention_problem.h"
 #include "attention/call/key_split.h"
+#include "attention/extras/weight_sums.h"
 #include "attention/forward/folded_heads.h"
 #include "attention/forward/forward_kernel.h"
 #include "attention/single_query/single_query_kernel.h"
@@ -31,9 +32,9 @@ struct AttentionSchedule {
   // The problem's outputs are set. std::invalid_argument for numbers below 0, and if the memory limit cannot be kept.
   AttentionSchedule(const AttentionProblem& problem, const AttentionOptions& options, const AttentionExtras& extras);
 
-  bool empty = false;       // no query, or no head
-  bool sums = false;        // sums over queries: a thread takes the blocks of a head in order
-  std::size_t sums_at = 0;  // in the scratch of a block
+  bool empty = false;  // no query, or no head
+  bool sums = false;   // over queries: blocks of a head come in order
+  WeightSumSizes sum_sizes;
   bool statistics = false;  // single queries, too, go through the blocks for what is asked of their weights
   bool prefill = false;     // there are blocks to do
   std::vector<std::int64_t> single_queries;  // sequences of one query
@@ -46,12 +47,13 @@ struct AttentionSchedule {
   FoldedHeads folded;             // which heads share one
   std::int64_t task_queries = 0;  // one block or several
   std::int64_t tasks_per_head = 0;
-  std::int64_t tasks = 0;  // for the threads to take: the above of all heads, or heads where `sums`
+  std::int64_t tasks = 0;  // for the threads to take: the above of all heads
   bool may_split = false;  // nothing is asked for but outputs and their log-sum-exp, and keys are many
   std::vector<SplitBlock> split_blocks;
-  KeySplit split;                // of these, taken instead of tasks where its wave() is not 0
-  std::int64_t chosen_rows = 0;  // attended once more, alone
-  std::size_t row_bytes = 0;     // of scratch for one of these
+  KeySplit split;  // of these, taken instead of tasks where its wave() is not 0
+  // Chosen rows are attended once more: where in their order those of each block begin, and their end; or nothing.
+  std::vector<std::int64_t> chosen_blocks;
+  std::size_t row_bytes = 0;  // of scratch for a block of them
   SingleQuerySchedule single_query;
 
   // Threads that have something to do.
@@ -63,6 +65,7 @@ struct AttentionSchedule {
   std::size_t pass_bytes(int with_threads) const;
   void fold_heads(const AttentionProblem& problem, const AttentionTask& longest);
   void list_split_blocks(const AttentionProblem& problem);
+  void list_chosen_blocks(const std::vector<ChosenRow>& rows);
 };
 
 }  // namespace qkv::inline attending

@@ -98,14 +98,15 @@ void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, con
   if (schedule.prefill && together * problem.q_len < schedule.block.block_queries) {
     add(fmt::format("{} queries do not fill a block of {}", together * problem.q_len, schedule.block.block_queries));
   }
-  if (schedule.statistics || extras.weights || extras.logits) {
-    add("the requested optional outputs need a second pass over the keys");
-    if (schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.allowed_threads) {
-      add("they also keep keys from being split over threads");
-    }
+  const bool second_pass = schedule.sums || extras.entropy || extras.top_keys || extras.weights || extras.logits;
+  if (second_pass) add("the requested optional outputs need a second pass over the keys");
+  const bool are_whole = schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.allowed_threads;
+  if (are_whole && second_pass) {
+    add("they also keep keys from being split over threads");
+  } else if (are_whole && extras.row_maximum) {
+    add("row_maximum keeps keys from being split over threads");
   }
-  if (schedule.sums) add("sums over queries: each head runs on one thread");
-  if (schedule.chosen_rows > 0) add("chosen rows are computed again, one by one");
+  if (!schedule.chosen_blocks.empty()) add("chosen rows are computed again, with those near them");
 }
 
 }  // namespace qkv::inline attending

@@ -79,6 +79,11 @@ struct OutputRows {
   std::int64_t step = 0;
 };
 
+// A row whose weights are asked for by itself: row `place` of row_weights.
+struct ChosenRow {
+  std::int64_t sequence, head, query, place;
+};
+
 // Which kernel computes a head: the one of blocks of queries, or that of a single query.
 enum class AttentionKernel { blocks, single_query };
 
@@ -107,6 +112,8 @@ struct CommonTask {
   std::int64_t top_count = 0;
   std::int64_t block_rows = 0, block_columns = 0, block_step = 0;
 };
+
+class WeightSums;
 
 struct AttentionTask {
   const CommonTask* common = nullptr;
@@ -143,9 +150,13 @@ struct AttentionTask {
 
   OutputRows out, log_sum_exp;
   OutputRows weights, logits;
+  OutputRows row_weights;  // of `chosen` alone, rows of one block, in the order of their queries
+  const ChosenRow* chosen = nullptr;
+  std::int64_t chosen_count = 0;
   OutputRows row_maximum, entropy;
   OutputRows top_keys, top_weights;
-  // Sums over all queries (weight_sums.h): blocks of queries must come in order, on one thread.
+  // Sums over all queries: in the task of a block, where they are kept (weight_sums.h).
+  WeightSums* sums = nullptr;
   OutputRows received;
   std::byte* block_weights = nullptr;  // [block_rows][block_columns], rows block_step apart
 };

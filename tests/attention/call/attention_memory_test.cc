@@ -168,6 +168,22 @@ TEST_P(AttentionMemory, OfChosenRows) {
   Tensor weights = Tensor::zeros({4, 400});
   expect_forward(normal(random, {1, 8, 64}), k.view().slice(0, 0, 1), {}, {.rows = rows, .row_weights = weights});
   expect_forward(normal(random, {2, 1, 64}), k, {}, {.rows = one_query, .row_weights = weights});
+  // Some to a block, on all threads.
+  Tensor many = Tensor::zeros({900, 3}, Dtype::i64), of_many = Tensor::zeros({900, 400});
+  for (std::int64_t n = 0; n < 900; ++n) many.data<std::int64_t>()[3 * n + 2] = n * 7 % 600;
+  expect_forward(normal(random, {2, 600, 64}), k, {}, {.rows = many, .row_weights = of_many});
+}
+
+// Of three threads' heads, or as many as there are.
+TEST_P(AttentionMemory, OfWeightSums) {
+  Random random(12);
+  for (const std::int64_t heads : {1, 2, 7}) {
+    const Tensor q = normal(random, {heads, 130, 16}), k = normal(random, {heads, 5000, 16});
+    Tensor received = Tensor::zeros({heads, 5000}), blocks = Tensor::zeros({heads, 9, 900});
+    expect_forward(q, k, {}, {.received = received});
+    expect_forward(q, k, {}, {.block_weights = blocks});
+    expect_forward(q, k, {}, {.received = received, .block_weights = blocks});
+  }
 }
 
 TEST_P(AttentionMemory, OfSplitKeys) {

@@ -184,6 +184,10 @@ TEST_P(KeySplits, NotWhereWeightsAreAskedFor) {
   EXPECT_EQ(split.threads, 4);
   EXPECT_EQ(whole.threads, 1);
   EXPECT_EQ(whole.remarks.at(whole.remarks.size() - 1), "they also keep keys from being split over threads");
+  Tensor largest = Tensor::zeros({1, 1, 2});
+  const AttentionPlan with_largest = plan(q, k, k, {.threads = 4}, {.row_maximum = largest});
+  EXPECT_EQ(with_largest.threads, 1);
+  EXPECT_EQ(with_largest.remarks.back(), "row_maximum keeps keys from being split over threads");
   EXPECT_EQ(plan(q, k, k, {.threads = 4, .memory_limit = plan(q, k, k, {.threads = 1}).workspace}).threads, 1);
 }
 

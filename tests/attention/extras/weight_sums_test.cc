@@ -5,6 +5,7 @@
 
 #include "attention/attention_testing.h"
 #include "attention/plain_float.h"
+#include "qkv/threads.h"
 
 namespace qkv {
 namespace {
@@ -86,6 +87,42 @@ struct Problem {
   Tensor q, k;
   ExactSums exact;
 };
+
+void reversed(std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
+  for (std::int64_t index = tasks - 1; index >= 0; --index) task(context, index, 0);
+}
+
+// Whichever thread computes a block, and in whichever order a caller's pool begins them; sequences without queries or
+// without keys lie between others.
+TEST_P(WeightSums, HaveTheSameBitsOnAnyThreads) {
+  if (GetParam() == "portable") GTEST_SKIP() << "2,900 keys by one lane take long";
+  Random random(2);
+  const Tensor offsets_query = Tensor::of<std::int32_t>({6}, {0, 0, 350, 351, 351, 500});
+  const Tensor offsets_key = Tensor::of<std::int32_t>({6}, {0, 40, 2600, 2900, 2900, 2900});
+  const Tensor q = normal(random, {500, 2, 16}, Dtype::f32, 3), k = normal(random, {2900, 2, 16});
+  const auto sums_on = [&](int threads, const Mask& mask, std::int64_t rows, std::int64_t columns) {
+    AttentionOptions options{.mask = mask, .threads = threads};
+    options.offsets_query = offsets_query, options.offsets_key = offsets_key;
+    std::pair<Tensor, Tensor> sums(testing::filled({2900, 2}, testing::kNan),
+                                   testing::filled({5, 2, rows, columns}, testing::kNan));
+    attention(q, k, k, options, {.received = sums.first, .block_weights = sums.second});
+    return sums;
+  };
+  for (const Mask& mask : {Mask(), Mask::causal(Align::bottom_right), Mask::window(40, 300)}) {
+    for (const auto& [rows, columns] : {std::pair<int, int>{1, 1}, {7, 5}, {400, 700}}) {
+      SCOPED_TRACE(::testing::Message() << rows << " x " << columns);
+      const auto alone = sums_on(1, mask, rows, columns);
+      const auto expect_alone = [&](const std::pair<Tensor, Tensor>& sums) {
+        EXPECT_TRUE(testing::same_bits(sums.first, alone.first));
+        EXPECT_TRUE(testing::same_bits(sums.second, alone.second));
+      };
+      for (const int threads : {2, 5}) expect_alone(sums_on(threads, mask, rows, columns));
+      set_parallel_runner(reversed);
+      expect_alone(sums_on(3, mask, rows, columns));
+      set_parallel_runner(nullptr);
+    }
+  }
+}
 
 TEST_P(WeightSums, LoseNothing) {
   static std::map<std::size_t, Problem> problems;  // once for all targets
