@@ -1,10 +1,15 @@
-// Attention on one thread: prefill, masks, element types, decoding. "flops" and "peak" (the share of the multiply-add
-// peak measured at the start of each case) count the pairs of query and key that may attend; "bytes_per_second" counts
-// keys and values once.
+// Attention on one thread: prefill, masks, element types, decoding, optional outputs. "flops" and "peak" (the share of
+// the multiply-add peak measured at the start of each case) count the pairs of query and key that may attend;
+// "bytes_per_second" counts keys and values once.
 //
 //   attention_bench [--benchmark_filter=f32/none/bert]
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include "processor_time.h"
 #include "qkv/attention.h"
 #include "qkv/random.h"
 #include "simd/peak.h"
@@ -23,12 +28,28 @@ constexpr Shape kShapes[] = {
     {"decode", 1, 32, 8, 1, 4096, 128}, {"tiny", 1, 8, 8, 1, 16, 64},
 };
 
-enum class Masking { none, causal, window, lengths, boolean };
-constexpr std::pair<Masking, const char*> kMaskings[] = {{Masking::none, "none"},
-                                                         {Masking::causal, "causal"},
-                                                         {Masking::window, "window"},
-                                                         {Masking::lengths, "lengths"},
-                                                         {Masking::boolean, "boolean"}};
+enum class Masking { none, causal, window, lengths, boolean, squares, documents };
+
+// What of a mask is measured; size: keys of a window, or of the side of a square or a document; 0: by the length.
+struct MaskShape {
+  const char* name;
+  Masking masking;
+  std::int64_t size = 0;
+};
+
+constexpr MaskShape kMaskShapes[] = {{"none", Masking::none},
+                                     {"causal", Masking::causal},
+                                     {"window", Masking::window},
+                                     {"lengths", Masking::lengths},
+                                     {"boolean", Masking::boolean}};
+// An eighth of the pairs, where there are 2,048 keys, or less.
+constexpr MaskShape kSmallMaskShapes[] = {
+    {"window16", Masking::window, 16},        {"window64", Masking::window, 64},
+    {"window128", Masking::window, 128},      {"window256", Masking::window, 256},
+    {"squares16", Masking::squares, 16},      {"squares32", Masking::squares, 32},
+    {"squares64", Masking::squares, 64},      {"documents32", Masking::documents, 32},
+    {"documents256", Masking::documents, 256}};
+constexpr Shape kMasked = {"masked", 1, 8, 8, 2048, 2048, 64};
 
 Tensor random_tensor(const Dims& shape, Dtype dtype, std::uint64_t seed) {
   Random random(seed);
@@ -46,16 +67,31 @@ struct MaskCase {
   double keys = 0;
 };
 
-MaskCase mask_case(const Shape& shape, Masking masking) {
+MaskCase mask_case(const Shape& shape, const MaskShape& of) {
   MaskCase result{.keys = static_cast<double>(shape.k_len)};
   const std::int64_t quarter = shape.k_len / 4;
+  const Masking masking = of.masking;
   if (masking == Masking::causal) {
     result.mask = Mask::causal();
     result.keys = static_cast<double>(shape.k_len + 1) / 2;
   } else if (masking == Masking::window) {
-    result.mask = Mask::window(quarter, 0);
-    const double cut = static_cast<double>(quarter * (quarter + 1)) / 2 / static_cast<double>(shape.q_len);
-    result.keys = static_cast<double>(quarter + 1) - cut;
+    const std::int64_t left = of.size > 0 ? of.size - 1 : quarter;
+    result.mask = Mask::window(left, 0);
+    const double cut = static_cast<double>(left * (left + 1)) / 2 / static_cast<double>(shape.q_len);
+    result.keys = static_cast<double>(left + 1) - cut;
+  } else if (masking == Masking::documents) {
+    result.array = Tensor::zeros({shape.k_len}, Dtype::i64);
+    for (std::int64_t i = 0; i < shape.k_len; ++i) result.array.data<std::int64_t>()[i] = i / of.size;
+    result.mask = Mask::documents(result.array);
+    result.keys = static_cast<double>(of.size);
+  } else if (masking == Masking::squares) {
+    result.array = Tensor::zeros({shape.q_len, shape.k_len}, Dtype::boolean);
+    for (std::int64_t i = 0; i < shape.q_len; ++i) {
+      bool* row = result.array.data<bool>() + i * shape.k_len;
+      for (std::int64_t j = 0; j < shape.k_len; ++j) row[j] = (7 * (i / of.size) + j / of.size) % 8 == 0;
+    }
+    result.mask = Mask::boolean(result.array);
+    result.keys = static_cast<double>(shape.k_len) / 8;
   } else if (masking == Masking::lengths) {
     result.array = Tensor::of<std::int64_t>(
         {shape.batch}, std::vector<std::int64_t>(static_cast<std::size_t>(shape.batch), 3 * quarter));
@@ -70,7 +106,7 @@ MaskCase mask_case(const Shape& shape, Masking masking) {
   return result;
 }
 
-void attend(benchmark::State& state, const Shape& shape, Masking masking, Dtype dtype) {
+void attend(benchmark::State& state, const Shape& shape, const MaskShape& masking, Dtype dtype) {
   const Tensor q = random_tensor({shape.batch, shape.heads, shape.q_len, shape.head_dim}, dtype, 1);
   const Tensor k = random_tensor({shape.batch, shape.kv_heads, shape.k_len, shape.head_dim}, dtype, 2);
   const Tensor v = random_tensor({shape.batch, shape.kv_heads, shape.k_len, shape.head_dim}, dtype, 3);
@@ -87,18 +123,93 @@ void attend(benchmark::State& state, const Shape& shape, Masking masking, Dtype 
   state.SetBytesProcessed(state.iterations() * 2 * k.element_count() * static_cast<std::int64_t>(size_of(dtype)));
 }
 
-// Every shape in every type without a mask, and every mask where there are as many queries as keys, in f32.
+// Places for optional outputs, by their names.
+class Outputs {
+ public:
+  explicit Outputs(const Shape& shape) : shape_(shape) {}
+
+  AttentionExtras ask(const std::string& name) {
+    const Dims rows{shape_.batch, shape_.heads, shape_.q_len};
+    AttentionExtras extras;
+    if (name == "log_sum_exp") extras.log_sum_exp = place(rows);
+    if (name == "row_maximum") extras.row_maximum = place(rows);
+    if (name == "entropy") extras.entropy = place(rows);
+    if (name == "top_keys") {
+      extras.top_weights = place({shape_.batch, shape_.heads, shape_.q_len, 8});
+      keys_ = Tensor::zeros({shape_.batch, shape_.heads, shape_.q_len, 8}, Dtype::i64);
+      extras.top_keys = keys_;
+    }
+    if (name == "received") extras.received = place({shape_.batch, shape_.heads, shape_.k_len});
+    if (name == "block_weights") extras.block_weights = place({shape_.batch, shape_.heads, 16, 16});
+    if (name == "weights") extras.weights = place({shape_.batch, shape_.heads, shape_.q_len, shape_.k_len});
+    if (name == "row_weights") {
+      constexpr std::int64_t kRows = 1024;
+      extras.row_weights = place({kRows, shape_.k_len});
+      keys_ = Tensor::zeros({kRows, 3}, Dtype::i64);
+      Random random(4);
+      for (std::int64_t n = 0; n < kRows; ++n) {
+        keys_.data<std::int64_t>()[3 * n + 1] = n % shape_.heads;
+        keys_.data<std::int64_t>()[3 * n + 2] =
+            static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape_.q_len)));
+      }
+      extras.rows = keys_;
+    }
+    return extras;
+  }
+
+ private:
+  Tensor& place(const Dims& shape) { return place_ = Tensor::zeros(shape); }
+
+  const Shape shape_;
+  Tensor place_, keys_;
+};
+
+// One optional output; "of_plain": times the time of the call without, in turns with it, by the thread's own time.
+void request(benchmark::State& state, const Shape& shape, const MaskShape& masking, const std::string& name) {
+  const Tensor q = random_tensor({shape.batch, shape.heads, shape.q_len, shape.head_dim}, Dtype::f32, 1);
+  const Tensor k = random_tensor({shape.batch, shape.kv_heads, shape.k_len, shape.head_dim}, Dtype::f32, 2);
+  Tensor out = Tensor::zeros(q.shape());
+  const MaskCase masked = mask_case(shape, masking);
+  const AttentionOptions options{.mask = masked.mask, .threads = 1};
+  Outputs outputs(shape);
+  const AttentionExtras extras = outputs.ask(name);
+  double best = 1e9, plain = 1e9;
+  for (auto _ : state) {
+    const double begin = processor_seconds();
+    attention(q, k, k, out, options, extras);
+    best = std::min(best, processor_seconds() - begin);
+    state.PauseTiming();
+    const double then = processor_seconds();
+    attention(q, k, k, out, options);
+    plain = std::min(plain, processor_seconds() - then);
+    state.ResumeTiming();
+  }
+  state.counters["of_plain"] = best / plain;
+}
+
+// Every shape in every type without a mask, every mask where there are as many queries as keys, in f32; small masks at
+// one shape, and there each optional output under three of them.
 void register_cases() {
-  const auto add = [](const Shape& shape, std::pair<Masking, const char*> masking, Dtype dtype) {
-    const std::string name = std::string(name_of(dtype)) + "/" + masking.second + "/" + shape.name;
-    benchmark::RegisterBenchmark(name.c_str(), attend, shape, masking.first, dtype);
+  const auto add = [](const Shape& shape, const MaskShape& masking, Dtype dtype) {
+    const std::string name = std::string(name_of(dtype)) + "/" + masking.name + "/" + shape.name;
+    benchmark::RegisterBenchmark(name.c_str(), attend, shape, masking, dtype);
   };
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f64}) {
-    for (const Shape& shape : kShapes) add(shape, kMaskings[0], dtype);
+    for (const Shape& shape : kShapes) add(shape, kMaskShapes[0], dtype);
   }
-  for (const auto& masking : std::span(kMaskings).subspan(1)) {
+  for (const MaskShape& masking : std::span(kMaskShapes).subspan(1)) {
     for (const Shape& shape : kShapes) {
       if (shape.q_len == shape.k_len) add(shape, masking, Dtype::f32);
+    }
+  }
+  for (const MaskShape& masking : kSmallMaskShapes) add(kMasked, masking, Dtype::f32);
+  for (const char* name :
+       {"log_sum_exp", "row_maximum", "entropy", "top_keys", "received", "block_weights", "weights", "row_weights"}) {
+    for (const MaskShape& masking :
+         {MaskShape{"none", Masking::none}, MaskShape{"window256", Masking::window, 256},
+          MaskShape{"squares64", Masking::squares, 64}, MaskShape{"documents256", Masking::documents, 256}}) {
+      const std::string row = std::string(name) + "/" + masking.name + "/" + kMasked.name;
+      benchmark::RegisterBenchmark(row.c_str(), request, kMasked, masking, std::string(name));
     }
   }
 }
