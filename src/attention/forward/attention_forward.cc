@@ -74,28 +74,34 @@ class ForwardCall {
     });
   }
 
-  // The task of one head, made when it changes.
-  class HeadTask {
+  // The tasks of two heads, the present and the likely next one, each made when it is new.
+  class HeadTasks {
    public:
-    const AttentionTask& of(const ForwardCall& call, std::int64_t head) {
-      if (head == head_) return task_;
-      head_ = head;
-      task_ = call.problem_.task(head / call.problem_.heads, head % call.problem_.heads);
-      if (call.schedule_.statistics && is_single_query(task_)) {  // only its statistics are left to do
-        task_.out = task_.log_sum_exp = task_.weights = task_.logits = {};
+    // That of `head`, in place of another than `kept`.
+    const AttentionTask& of(const ForwardCall& call, std::int64_t head, std::int64_t kept) {
+      for (const auto& [made, task] : tasks_) {
+        if (made == head) return task;
       }
-      return task_;
+      auto& [made, task] = tasks_[tasks_[0].head == kept ? 1 : 0];
+      made = head;
+      task = call.problem_.task(head / call.problem_.heads, head % call.problem_.heads);
+      if (call.schedule_.statistics && is_single_query(task)) {  // only its statistics are left to do
+        task.out = task.log_sum_exp = task.weights = task.logits = {};
+      }
+      return task;
     }
 
    private:
-    std::int64_t head_ = -1;
-    AttentionTask task_;
+    struct {
+      std::int64_t head = -1;
+      AttentionTask task;
+    } tasks_[2];
   };
 
   struct Worker {
     Scratch scratch;
     Precision precision = Precision::exact;  // of what is kept there
-    HeadTask present, next;
+    HeadTasks heads;
   };
 
   std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
@@ -118,12 +124,12 @@ class ForwardCall {
     parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t, int number) {
       const std::int64_t index = drawn++;
       Worker& worker = workers[static_cast<std::size_t>(number)];
-      const AttentionTask& task = worker.present.of(*this, index / tasks);
+      const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
+      const AttentionTask& task = worker.heads.of(*this, index / tasks, likely / tasks);
       if (is_single_query(task) && !schedule_.statistics) return;
       const bool folds = schedule_.folded.together(task.q_len) > 1;
       if (folds && (index % tasks > 0 || !schedule_.folded.leads(task))) return;
-      const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
-      const AttentionTask& next = worker.next.of(*this, likely / tasks);
+      const AttentionTask& next = worker.heads.of(*this, likely / tasks, index / tasks);
       // Without sums late queries first: under a causal mask they see the most.
       const auto block_of = [&](const AttentionTask& of, std::int64_t nth) {
         const std::int64_t begin = (sums ? nth : tasks - 1 - nth) * schedule_.task_queries;
