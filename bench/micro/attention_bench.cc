@@ -1,16 +1,19 @@
-// Attention on one thread: prefill, masks, element types, decoding, optional outputs. "flops" and "peak" (the share of
-// the multiply-add peak measured at the start of each case) count the pairs of query and key that may attend;
-// "bytes_per_second" counts keys and values once.
+// Attention on one thread: prefill, masks, element types, decoding, optional outputs, derivatives. "flops" and "peak"
+// (the share of the multiply-add peak measured at the start of each case) count the pairs of query and key that may
+// attend; "bytes_per_second" counts keys and values once.
 //
 //   attention_bench [--benchmark_filter=f32/none/bert]
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <string>
 
 #include "processor_time.h"
 #include "qkv/attention.h"
+#include "qkv/attention/attention_backward.h"
+#include "qkv/attention/attention_jvp.h"
 #include "qkv/random.h"
 #include "simd/peak.h"
 
@@ -164,7 +167,25 @@ class Outputs {
   Tensor place_, keys_;
 };
 
-// One optional output; "of_plain": times the time of the call without, in turns with it, by the thread's own time.
+double seconds_of(const std::function<void()>& work) {
+  const double begin = processor_seconds();
+  work();
+  return processor_seconds() - begin;
+}
+
+// "of_plain": the time of `work`, in times of the plain call's, in turns with it, by the thread's own time.
+void compare(benchmark::State& state, const std::function<void()>& work, const std::function<void()>& plain) {
+  double best = 1e9, best_plain = 1e9;
+  for (auto _ : state) {
+    best = std::min(best, seconds_of(work));
+    state.PauseTiming();
+    best_plain = std::min(best_plain, seconds_of(plain));
+    state.ResumeTiming();
+  }
+  state.counters["of_plain"] = best / best_plain;
+}
+
+// One optional output.
 void request(benchmark::State& state, const Shape& shape, const MaskShape& masking, const std::string& name) {
   const Tensor q = random_tensor({shape.batch, shape.heads, shape.q_len, shape.head_dim}, Dtype::f32, 1);
   const Tensor k = random_tensor({shape.batch, shape.kv_heads, shape.k_len, shape.head_dim}, Dtype::f32, 2);
@@ -173,22 +194,35 @@ void request(benchmark::State& state, const Shape& shape, const MaskShape& maski
   const AttentionOptions options{.mask = masked.mask, .threads = 1};
   Outputs outputs(shape);
   const AttentionExtras extras = outputs.ask(name);
-  double best = 1e9, plain = 1e9;
-  for (auto _ : state) {
-    const double begin = processor_seconds();
-    attention(q, k, k, out, options, extras);
-    best = std::min(best, processor_seconds() - begin);
-    state.PauseTiming();
-    const double then = processor_seconds();
-    attention(q, k, k, out, options);
-    plain = std::min(plain, processor_seconds() - then);
-    state.ResumeTiming();
-  }
-  state.counters["of_plain"] = best / plain;
+  compare(state, [&] { attention(q, k, k, out, options, extras); }, [&] { attention(q, k, k, out, options); });
+}
+
+// Gradients, or the forward-mode derivative, of 8 heads of `length` queries and keys of 64.
+void differentiate(benchmark::State& state, std::int64_t length, bool forward_mode) {
+  const Dims rows{1, 8, length}, shape{1, 8, length, 64};
+  const Tensor q = random_tensor(shape, Dtype::f32, 1), k = random_tensor(shape, Dtype::f32, 2),
+               v = random_tensor(shape, Dtype::f32, 3), direction = random_tensor(shape, Dtype::f32, 4);
+  Tensor out = Tensor::zeros(shape), log_sum_exp = Tensor::zeros(rows), tangent = Tensor::zeros(shape);
+  Tensor grad_q = Tensor::zeros(shape), grad_k = Tensor::zeros(shape), grad_v = Tensor::zeros(shape);
+  const AttentionOptions options{.threads = 1};
+  const auto plain = [&] { attention(q, k, v, out, options, {.log_sum_exp = log_sum_exp}); };
+  plain();
+  compare(
+      state,
+      [&] {
+        if (forward_mode) {
+          const AttentionTangents tangents{.query = direction, .key = direction, .value = direction};
+          attention_jvp(q, k, v, out, log_sum_exp, tangents, options, {.out = tangent});
+        } else {
+          attention_backward(q, k, v, out, log_sum_exp, direction, options,
+                             {.query = grad_q, .key = grad_k, .value = grad_v});
+        }
+      },
+      plain);
 }
 
 // Every shape in every type without a mask, every mask where there are as many queries as keys, in f32; small masks at
-// one shape, and there each optional output under three of them.
+// one shape, and there each optional output under three of them; derivatives by length.
 void register_cases() {
   const auto add = [](const Shape& shape, const MaskShape& masking, Dtype dtype) {
     const std::string name = std::string(name_of(dtype)) + "/" + masking.name + "/" + shape.name;
@@ -210,6 +244,12 @@ void register_cases() {
           MaskShape{"squares64", Masking::squares, 64}, MaskShape{"documents256", Masking::documents, 256}}) {
       const std::string row = std::string(name) + "/" + masking.name + "/" + kMasked.name;
       benchmark::RegisterBenchmark(row.c_str(), request, kMasked, masking, std::string(name));
+    }
+  }
+  for (const bool forward_mode : {false, true}) {
+    for (const std::int64_t length : {16, 64, 256, 1024, 4096}) {
+      const std::string row = (forward_mode ? "tangents/" : "backward/") + std::to_string(length);
+      benchmark::RegisterBenchmark(row.c_str(), differentiate, length, forward_mode);
     }
   }
 }
