@@ -102,7 +102,7 @@ void AttentionOutputs::check_statistics(const AttentionInputs& inputs, const Att
     const TensorView view = with_rank(extras.block_weights, rank);
     require_shape("block_weights", view, concatenate(batch, {inputs.heads, view.size(-2), view.size(-1)}));
     require_unit_stride("block_weights", view);
-    block_weights_ = output("block_weights", view);
+    if (view.element_count() > 0) block_weights_ = output("block_weights", view);
   }
 }
 

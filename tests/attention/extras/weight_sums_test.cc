@@ -124,6 +124,21 @@ TEST_P(WeightSums, HaveTheSameBitsOnAnyThreads) {
   }
 }
 
+// Averages over no parts are nobody's, beside what keys receive.
+TEST_P(WeightSums, OfNoParts) {
+  Random random(3);
+  const Tensor q = normal(random, {2, 60, 16}), k = normal(random, {2, 300, 16});
+  Tensor alone = testing::filled({2, 300}, testing::kNan), received = alone, blocks = testing::filled({2, 6, 6}, 77);
+  attention(q, k, k, {.threads = 1}, {.received = alone});
+  for (const auto& [rows, columns] : {std::pair<int, int>{0, 6}, {6, 0}, {0, 0}}) {
+    const MutableTensorView none = blocks.view().slice(1, 0, rows).slice(2, 0, columns);
+    attention(q, k, k, {.threads = 1}, {.received = received, .block_weights = none});
+    EXPECT_TRUE(testing::same_bits(received, alone));
+    attention(q, k, k, {.threads = 1}, {.block_weights = none});
+  }
+  for (const double number : testing::values(blocks)) EXPECT_EQ(number, 77);
+}
+
 TEST_P(WeightSums, LoseNothing) {
   static std::map<std::size_t, Problem> problems;  // once for all targets
   const Shape shapes[] = {{300, 4096, 1, 1},  {300, 4096, 7, 4},  {300, 4096, 7, 10},
