@@ -18,8 +18,12 @@
 namespace qkv::app {
 namespace {
 
+const Names<WeightStorage> kWeights = {
+    {"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8_groups}};
+
 struct EmbedRequest {
   std::string model{};
+  WeightStorage weights = WeightStorage::full;
   bool json = false;
   TextLineOptions lines{};
 };
@@ -43,7 +47,7 @@ void write_embedding(const float* values, std::int64_t count, std::int64_t cut, 
 }
 
 void embed(const EmbedRequest& request) {
-  const Embedder embedder = Embedder::load(find_model(request.model));
+  const Embedder embedder = Embedder::load(find_model(request.model), request.weights);
   std::ios::sync_with_stdio(false);
   std::int64_t cut_texts = 0, cut_tokens = 0;
   InputLines input(request.lines);
@@ -76,7 +80,9 @@ void add_embed(Command& program) {
                 "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens of the text did not "
                 "fit the model"}});
   command.add(line_options(request->lines));
-  command.add({threads_option()});
+  command.add({{"--weights", choice(request->weights, kWeights),
+                "Storage of the weights: fewer bits take less memory and are less accurate; int8 is faster"},
+               threads_option()});
   command.on_run([request] { embed(*request); });
 }
 

@@ -16,6 +16,10 @@ enum class WeightStorage {
   // Whole numbers from -127 to 127 in units of each column's max|b| / 127. A product rounds the rows of `a` in the same
   // way and sums whole numbers: the result has the same bits on every target. k at most 65,536.
   int8,
+  // Whole numbers in groups of 32 along k, each with units of its own: of a column of b -64 to 64, in the unit near
+  // max|b| / 64 that errs least; of a row of `a` 0 to 255, in units of (max(a, 0) - min(a, 0)) / 255 from the minimum
+  // on. Groups are summed in f32, in their order: the same bits on every target.
+  int8_groups,
 };
 
 // The right operand of a product, laid out once for the selected target: columns in panels, zero-padded.
@@ -38,11 +42,13 @@ class QKV_API PackedMatrix {
   // [panel][k / group][column][group]
   int panel_columns() const { return panel_columns_; }
   int panel_group() const { return panel_group_; }
-  const Tensor& column_scales() const { return column_scales_; }  // int8: f32 [n]
-  const Tensor& column_sums() const { return column_sums_; }      // int8: i32 [n], of the whole numbers
+  // int8: f32 [n], and i32 [n] of the whole numbers' sums. int8_groups: both [panel][k / 32][column].
+  const Tensor& column_scales() const { return column_scales_; }
+  const Tensor& column_sums() const { return column_sums_; }
 
  private:
   void pack_int8(const TensorView& matrix, int threads);
+  void pack_int8_groups(const TensorView& matrix, int threads);
 
   Tensor data_, column_scales_, column_sums_;
   std::int64_t rows_ = 0;

@@ -27,15 +27,17 @@ class Embedder:
     make it a transformer of scikit-learn. Any number of threads may use it; it pickles as its folder and options.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, threads: int = 0) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, weights: str = "f32", threads: int = 0) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
-        threads: 0 for the process's number. FormatError for a folder that breaks a rule of its format or asks for
-        steps that are not supported; OSError if it cannot be read.
+        weights: how the layers' matrices are kept, "f32", "bf16" or "int8": in fewer bits they take less memory and are
+        less accurate; int8 is faster. threads: 0 for the process's number. FormatError for a folder that breaks a rule of
+        its format or asks for steps that are not supported; OSError if it cannot be read.
         """
         self.folder = folder
+        self.weights = weights
         self.threads = threads
-        self._core = _qkv._Embedder(os.fspath(folder))
+        self._core = _qkv._Embedder(os.fspath(folder), weights)
 
     def encode(
         self,
@@ -140,13 +142,13 @@ class Embedder:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments that made it."""
-        return {"folder": self.folder, "threads": self.threads}
+        return {"folder": self.folder, "weights": self.weights, "threads": self.threads}
 
     def set_params(self, **params: Any) -> Embedder:
         """Makes it anew with other arguments."""
-        unknown = sorted(params.keys() - {"folder", "threads"})
+        unknown = sorted(params.keys() - self.get_params().keys())
         if unknown:
-            raise ValueError(f"set_params: unknown {unknown}; known are folder and threads")
+            raise ValueError(f"set_params: unknown {unknown}; known are folder, weights and threads")
         Embedder.__init__(self, **{**self.get_params(), **params})
         return self
 
@@ -165,10 +167,10 @@ class Embedder:
         return True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (self.folder, self.threads)
+        return _make, (self.folder, self.weights, self.threads)
 
     def __repr__(self) -> str:
-        return f"Embedder({os.fspath(self.folder)!r}, threads={self.threads})"
+        return f"Embedder({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
 
     def _config(self) -> dict[str, Any]:
         path = Path(self.folder) / "config_sentence_transformers.json"
@@ -192,8 +194,8 @@ class Embedder:
         return wanted
 
 
-def _make(folder: str | os.PathLike[str], threads: int) -> Embedder:
-    return Embedder(folder, threads=threads)
+def _make(folder: str | os.PathLike[str], weights: str, threads: int) -> Embedder:
+    return Embedder(folder, weights=weights, threads=threads)
 
 
 def _refuse(name: str, value: str, only: str) -> None:

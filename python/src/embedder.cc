@@ -46,7 +46,16 @@ nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads,
 
 void bind_embedder(nb::module_& module) {
   nb::class_<Embedder>(module, "_Embedder")
-      .def("__init__", &load_folder<Embedder>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+      .def(
+          "__init__",
+          [](Embedder* place, nb::handle folder, nb::handle weights) {
+            const std::string path = take_text(folder, "folder");
+            const auto storage = take_choice<WeightStorage>(
+                weights, "weights",
+                {{"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8_groups}});
+            load_released(place, [&] { return Embedder::load(path, storage); });
+          },
+          "folder"_a, "weights"_a, nb::sig("def __init__(self, folder: str, weights: str) -> None"))
       .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a,
            nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int, progress: "
                    "collections.abc.Callable[[int, int], object] | None) -> numpy.typing.NDArray[numpy.float32]"))

@@ -59,9 +59,9 @@ BertConfig Bert::read_config(const std::string& folder) { return read_bert_confi
 
 BertConfig Bert::check(const std::string& folder) { return BertFolder(folder).config(); }
 
-Bert Bert::load(const std::string& folder) {
+Bert Bert::load(const std::string& folder, WeightStorage storage) {
   BertFolder files(folder);
-  Weights weights = files.weights();
+  Weights weights = files.weights(storage);
   return Bert(files.config(), weights);
 }
 

@@ -18,7 +18,7 @@ class BertFolder {
 
   const BertConfig& config() const { return config_; }
   // Under our names; the folder must outlive them.
-  Weights weights() { return tensors_.weights(); }
+  Weights weights(WeightStorage storage) { return tensors_.weights(storage); }
 
  private:
   BertConfig config_;

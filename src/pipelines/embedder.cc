@@ -50,13 +50,13 @@ Embedder::Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, cons
       normalize_(steps.normalize),
       prompt_(steps.prompt) {}
 
-Embedder Embedder::load(const std::string& folder) {
+Embedder Embedder::load(const std::string& folder, WeightStorage storage) {
   const BertConfig config = Bert::check(folder);
   const SentenceFolder sentence = read_sentence_folder(folder, config.model_dim);
   const std::int64_t length =
       sentence.max_length > 0 ? std::min(sentence.max_length, config.positions) : config.positions;
   Tokenizer tokenizer = Tokenizer::load(folder + "/tokenizer.json", config.vocab);
-  return Embedder(std::move(tokenizer), Bert::load(folder), static_cast<std::size_t>(length), sentence);
+  return Embedder(std::move(tokenizer), Bert::load(folder, storage), static_cast<std::size_t>(length), sentence);
 }
 
 Encoding Embedder::encode(const std::string& text, std::int64_t* cut) const {

@@ -1,5 +1,8 @@
 // qkv embed: lines in, lines out, in order; the rest is the embedder's (pipelines/embedder_test.cc).
+#include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "apps/tiny_bert.h"
 
@@ -75,6 +78,29 @@ TEST(Embed, OpensOtherKindsOfEncoders) {
   }
 }
 
+TEST(Embed, WeightsInFewerBitsGiveNearlyTheSame) {
+  const TinyBert model;
+  std::ofstream(model / "in") << "a b b a\n";
+  const auto embedding = [&](const char* weights) {
+    const Outcome outcome =
+        run_program({"embed", "--model", model / "", "--weights", weights}, {.input = model / "in"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::istringstream numbers(outcome.out);
+    return std::vector<double>(std::istream_iterator<double>(numbers), {});
+  };
+  const std::vector<double> full = embedding("f32");
+  ASSERT_EQ(full.size(), 12u);
+  for (const auto& [weights, least] : {std::pair{"bf16", 0.9999}, {"int8", 0.995}}) {
+    const std::vector<double> fewer = embedding(weights);
+    ASSERT_EQ(fewer.size(), 12u);
+    EXPECT_NE(fewer, full) << weights;
+    const double product = std::inner_product(full.begin(), full.end(), fewer.begin(), 0.0);
+    const double own = std::inner_product(full.begin(), full.end(), full.begin(), 0.0);
+    const double other = std::inner_product(fewer.begin(), fewer.end(), fewer.begin(), 0.0);
+    EXPECT_GE(product / std::sqrt(own * other), least) << weights;
+  }
+}
+
 // JSON has no word for NaN.
 TEST(Embed, NumbersOfABrokenModelAreValidJson) {
   const TinyBert model;
@@ -93,6 +119,9 @@ TEST(Embed, NumbersOfABrokenModelAreValidJson) {
 
 TEST(Embed, RefusesInOneLine) {
   expect_message(run_program({"embed"}), 2, "qkv embed", "--model is required");
+  const TinyBert model;
+  expect_message(run_program({"embed", "--model", model / "", "--weights", "int4"}), 2, "qkv embed",
+                 "must be one of f32|bf16|int8");
   expect_message(run_program({"embed", "--model", "/nowhere"}), 4, "qkv embed", "/nowhere/config.json");
 }
 

@@ -94,6 +94,14 @@ def test_encode_does_not_depend_on_the_batch():
     numpy.testing.assert_allclose(numpy.diag(embedder.similarity(whole, whole)), 1, atol=1e-6)
     with pytest.raises(ValueError, match="precision"):
         embedder.encode(texts, precision="int8")
+    for weights, least in (("bf16", 0.9999), ("int8", 0.995)):
+        fewer = qkv.Embedder(MINILM, weights=weights)
+        near = fewer.encode(texts)
+        assert (near != whole).any() and (near * whole).sum(axis=1).min() >= least
+        assert (numpy.stack([fewer.encode(text) for text in texts]) == near).all()
+        assert (pickle.loads(pickle.dumps(fewer)).encode(texts) == near).all()
+    with pytest.raises(ValueError, match="weights must be"):
+        qkv.Embedder(MINILM, weights="int4")
     with pytest.raises(TypeError, match=r"texts\[0\]"):
         embedder.encode([1])
 
@@ -119,6 +127,6 @@ def test_embedder_in_a_pipeline_of_scikit_learn():
     pipeline = make_pipeline(qkv.Embedder(MINILM), LogisticRegression()).fit(texts, [0, 0, 0, 1, 1, 1])
     assert pipeline.predict(["a cow", "one bus"]).tolist() == [0, 1]
     again = sklearn.base.clone(qkv.Embedder(MINILM, threads=2))
-    assert again.get_params() == {"folder": MINILM, "threads": 2}
+    assert again.get_params() == {"folder": MINILM, "weights": "f32", "threads": 2}
     with pytest.raises(ValueError, match="unknown"):
         again.set_params(batch=3)

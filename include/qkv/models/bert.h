@@ -65,8 +65,9 @@ class QKV_API Bert {
   // `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert" or
   // "mpnet", and model.safetensors, whose names may begin with "bert." (or the like), or the files that its index
   // names; the pooler, the heads of pre-training and position_ids are ignored. FormatError, naming the file and what is
-  // wrong, for anything else that is missing, superfluous, of another shape or not supported.
-  static Bert load(const std::string& folder);
+  // wrong, for anything else that is missing, superfluous, of another shape or not supported. Matrices of the layers
+  // are kept as `storage` says (matmul.h).
+  static Bert load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   // What its config.json says.
   static BertConfig read_config(const std::string& folder);
   // The same, after checking the names, shapes and types of all weights without reading them, so that a folder can be

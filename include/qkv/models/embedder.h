@@ -37,8 +37,9 @@ class QKV_API Embedder {
   // `folder` holds what Bert::load reads, tokenizer.json, and perhaps modules.json with the files it names,
   // sentence_bert_config.json, tokenizer_config.json (its model_max_length) and config_sentence_transformers.json
   // (its default prompt). Without them: mean, any length, and as many tokens as the model has positions. FormatError
-  // for unsupported steps, and for paths that leave the folder.
-  static Embedder load(const std::string& folder);
+  // for unsupported steps, and for paths that leave the folder. `storage` is that of the layers' matrices (matmul.h):
+  // tables stay in f32. docs/design/matmul.md has the cosines of bf16 and int8_groups to full storage.
+  static Embedder load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   // One row per text, the same bits for any other texts and any number of threads. What exceeds the maximum length of
   // a text is cut off, and counted in options.cut. Texts that are not UTF-8 are read as tokenizer.h says.

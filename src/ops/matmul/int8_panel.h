@@ -23,12 +23,13 @@ void quantize_row(const float* x, std::int64_t depth, std::byte* quantized, floa
 struct Int8Product {
   const std::byte* left;     // quantized rows,
   std::int64_t left_stride;  // this many bytes apart
-  const float* scales;       // [rows]
+  const float* scales;       // [rows]; of groups more
   std::int64_t rows;
   const std::int8_t* panel;
-  const float* column_scales;       // [columns]
-  const std::int32_t* column_sums;  // [columns]: of the panel's numbers
+  const float* column_scales;       // [columns], for each group
+  const std::int32_t* column_sums;  // the same: of the panel's numbers
   std::int64_t depth;
+  std::int64_t groups;  // of the depth, each with its own scales: 1 here, more in int8_groups_panel.h
   float* out;
   std::int64_t out_stride;
   std::int64_t columns;

@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/divide_up.h"
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "core/worth_waking.h"
+#include "ops/matmul/int8_groups_panel.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
 #include "qkv/threads.h"
@@ -137,19 +137,41 @@ void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorVie
   });
 }
 
+// Of a kernel for weights of 8 bits.
+struct Int8Kernel {
+  int step;                // of the panels
+  std::int64_t groups;     // of the depth
+  std::int64_t scales;     // of a row
+  std::int64_t row_bytes;  // of a quantized row
+  void (*quantize)(const float* x, std::int64_t depth, std::byte* quantized, float* scales);
+  void (*multiply)(const Int8Product& product);
+};
+
+Int8Kernel int8_kernel(const PackedMatrix& b) {
+  if (b.storage() == WeightStorage::int8) {
+    return {int8_group(), 1, 1, quantized_bytes(b.rows()), quantize_row, multiply_int8_panel};
+  }
+  const std::int64_t groups = divide_up(b.rows(), kGroupDepth);
+  return {int8_groups_step(),      groups,
+          groups * kScalesOfGroup, quantized_groups_bytes(b.rows()),
+          quantize_row_groups,     multiply_int8_groups_panel};
+}
+
 void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
                    const MatmulOptions& options) {
   const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<float>();
-  check_target(b, panel_columns<float>(), int8_group());
+  const Int8Kernel kernel = int8_kernel(b);
+  check_target(b, panel_columns<float>(), kernel.step);
   if (m == 0 || n == 0) return;
-  const std::int64_t stride = quantized_bytes(k), panel_bytes = b.panels().view().stride(0);
-  std::vector<float> storage(static_cast<std::size_t>(m * stride / 4)), scales(static_cast<std::size_t>(m));
-  auto* quantized = reinterpret_cast<std::byte*>(storage.data());
+  const std::int64_t stride = kernel.row_bytes, panel_bytes = b.panels().view().stride(0);
+  Tensor storage = Tensor::uninitialized({m * stride / 4}), scales = Tensor::uninitialized({m, kernel.scales});
+  auto* quantized = reinterpret_cast<std::byte*>(storage.data<float>());
+  float* row_scales = scales.data<float>();
   const float* left = a.data<float>();
   parallel_for(divide_up(m, kTaskRows), options.threads, [&](std::int64_t block, int) {
     for (std::int64_t row = block * kTaskRows; row < std::min(m, (block + 1) * kTaskRows); ++row) {
       check_stop();
-      quantize_row(left + row * a.stride(0), k, quantized + row * stride, scales.data() + row);
+      kernel.quantize(left + row * a.stride(0), k, quantized + row * stride, row_scales + row * kernel.scales);
     }
   });
   const std::int8_t* panels = b.panels().data<std::int8_t>();
@@ -159,20 +181,21 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
   float* result = out.data<float>();
   const std::int64_t task_rows = std::min(kTaskRows, kTaskRows * kStopDepth / std::max<std::int64_t>(k, 1));
   for_each_panel(m, b, task_rows, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
-    const std::int64_t column = panel * width;
-    multiply_int8_panel({.left = quantized + row * stride,
-                         .left_stride = stride,
-                         .scales = scales.data() + row,
-                         .rows = rows,
-                         .panel = panels + panel * panel_bytes,
-                         .column_scales = column_scales + column,
-                         .column_sums = column_sums + column,
-                         .depth = k,
-                         .out = result + row * out.stride(0) + column,
-                         .out_stride = out.stride(0),
-                         .columns = std::min(width, n - column),
-                         .bias = bias == nullptr ? nullptr : bias + column,
-                         .accumulate = options.accumulate});
+    const std::int64_t column = panel * width, scale = column * kernel.groups;
+    kernel.multiply({.left = quantized + row * stride,
+                     .left_stride = stride,
+                     .scales = row_scales + row * kernel.scales,
+                     .rows = rows,
+                     .panel = panels + panel * panel_bytes,
+                     .column_scales = column_scales + scale,
+                     .column_sums = column_sums + scale,
+                     .depth = k,
+                     .groups = kernel.groups,
+                     .out = result + row * out.stride(0) + column,
+                     .out_stride = out.stride(0),
+                     .columns = std::min(width, n - column),
+                     .bias = bias == nullptr ? nullptr : bias + column,
+                     .accumulate = options.accumulate});
   });
 }
 
@@ -215,7 +238,7 @@ void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView&
   check_operands(a, b, out, options.bias);
   if (b.storage() == WeightStorage::bf16) {
     multiply<float, BFloat16>(a, b, out, options);
-  } else if (b.storage() == WeightStorage::int8) {
+  } else if (b.storage() == WeightStorage::int8 || b.storage() == WeightStorage::int8_groups) {
     multiply_int8(a, b, out, options);
   } else if (b.dtype() == Dtype::f32) {
     multiply<float>(a, b, out, options);

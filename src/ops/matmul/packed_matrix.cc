@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/divide_up.h"
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "core/worth_waking.h"
+#include "ops/matmul/int8_groups_panel.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
 #include "qkv/matmul.h"
@@ -64,6 +66,15 @@ Tensor pack(const TensorView& matrix, int width, int threads) {
   return packed;
 }
 
+// Refuses what is not finite; `row` and `column` are its place in the matrix.
+float finite_magnitude(float x, std::int64_t row, std::int64_t column) {
+  const float magnitude = std::abs(x);
+  if (!(magnitude <= std::numeric_limits<float>::max())) {
+    refuse("PackedMatrix", "element [{}, {}] is {}; int8 needs finite numbers", row, column, x);
+  }
+  return magnitude;
+}
+
 // Column `column` as whole numbers, into every `width * group`-th group of `to`; its scale; returns their sum.
 std::int32_t quantize_column(const TensorView& matrix, std::int64_t column, std::int64_t width, std::int64_t group,
                              std::int8_t* to, float* scale) {
@@ -71,11 +82,7 @@ std::int32_t quantize_column(const TensorView& matrix, std::int64_t column, std:
   const std::int64_t rows = matrix.size(0), step = matrix.stride(0);
   float largest = 0;
   for (std::int64_t k = 0; k < rows; ++k) {  // at most kMaxInt8Depth
-    const float magnitude = std::abs(source[k * step]);
-    if (!(magnitude <= std::numeric_limits<float>::max())) {
-      refuse("PackedMatrix", "element [{}, {}] is {}; int8 needs finite numbers", k, column, source[k * step]);
-    }
-    largest = std::max(largest, magnitude);
+    largest = std::max(largest, finite_magnitude(source[k * step], k, column));
   }
   *scale = largest / 127;
   std::int32_t sum = 0;
@@ -88,11 +95,59 @@ std::int32_t quantize_column(const TensorView& matrix, std::int64_t column, std:
   return sum;
 }
 
+// x / unit as a whole number up to kMostOfWeight. To the nearest, ties to even, as std::nearbyint, but in vectors: the
+// sum is of a size whose last bit is 1.
+float whole_weight(float x, float inverse) {
+  constexpr float kOnes = 12582912.0f, kMost = kMostOfWeight;  // 1.5 * 2^23
+  return std::min(std::max((x * inverse + kOnes) - kOnes, -kMost), kMost);
+}
+
+// Of some units near max|x| / kMostOfWeight that with which numbers err least, in the sum of squares: a seventh less
+// than always with that one.
+float best_unit(const float (&x)[kGroupDepth], float largest) {
+  constexpr int kUnits = 8;
+  float best = 0, least = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < kUnits; ++i) {
+    const float unit = largest / (kMostOfWeight + 0.4f * static_cast<float>(1 - i));
+    const float inverse = 1 / unit;
+    float errors[8] = {};  // for the compiler's vectors
+    for (std::int64_t k = 0; k < kGroupDepth; ++k) {
+      const float error = x[k] - unit * whole_weight(x[k], inverse);
+      errors[k % 8] += error * error;
+    }
+    const float error = std::accumulate(errors, errors + 8, 0.0f);
+    if (error < least) best = unit, least = error;
+  }
+  return best;
+}
+
+// A group of column `column`, from row `first` on, as quantize_column().
+std::int32_t quantize_group(const TensorView& matrix, std::int64_t first, std::int64_t column, std::int64_t width,
+                            std::int64_t step, std::int8_t* to, float* scale) {
+  float x[kGroupDepth] = {}, largest = 0;
+  const std::int64_t rows = std::min(kGroupDepth, matrix.size(0) - first);
+  const float* source = matrix.data<float>() + first * matrix.stride(0) + column * matrix.stride(1);
+  for (std::int64_t k = 0; k < rows; ++k) {
+    x[k] = source[k * matrix.stride(0)];
+    largest = std::max(largest, finite_magnitude(x[k], first + k, column));
+  }
+  // Numbers whose squares or inverse a float cannot hold count as zeros, or have the plain unit.
+  if (largest < 1e-15f) return 0;
+  *scale = largest < 1e15f ? best_unit(x, largest) : largest / kMostOfWeight;
+  std::int32_t sum = 0;
+  for (std::int64_t k = 0; k < rows; ++k) {
+    const auto number = static_cast<std::int32_t>(whole_weight(x[k], 1 / *scale));
+    to[k / step * width * step + k % step] = static_cast<std::int8_t>(number);
+    sum += number;
+  }
+  return sum;
+}
+
 // column [rows] from the panel that holds it; number(i): the element at index i of all panels.
 template <class T, class Number>
 void unpack_column(const PackedMatrix& packed, std::int64_t column, const MutableTensorView& to, const Number& number) {
   const std::int64_t width = packed.panel_columns(), group = packed.panel_group(), rows = packed.rows();
-  const std::int64_t panel = column / width * divide_up(rows, group) * group * width + column % width * group;
+  const std::int64_t panel = column / width * packed.panels().view().stride(0) + column % width * group;
   T* next = to.data<T>();
   for (std::int64_t k = 0; k < rows; ++k, next += to.stride(0)) {
     if (k % kStopRows == 0) check_stop();
@@ -109,7 +164,8 @@ void check(const TensorView& matrix, WeightStorage storage) {
     refuse("PackedMatrix", "the type is {}; it must be f32{}", name_of(matrix.dtype()),
            full ? " or f64" : " to be kept in fewer bits");
   }
-  if (storage == WeightStorage::int8 && matrix.size(0) > kMaxInt8Depth) {
+  const bool int8 = storage == WeightStorage::int8 || storage == WeightStorage::int8_groups;
+  if (int8 && matrix.size(0) > kMaxInt8Depth) {
     refuse("PackedMatrix", "k is {}; int8 sums hold at most {}", matrix.size(0), kMaxInt8Depth);
   }
 }
@@ -126,6 +182,8 @@ PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage 
     data_ = pack<float, BFloat16>(matrix, panel_columns_, threads);
   } else if (storage == WeightStorage::int8) {
     pack_int8(matrix, threads);
+  } else if (storage == WeightStorage::int8_groups) {
+    pack_int8_groups(matrix, threads);
   } else if (dtype_ == Dtype::f32) {
     data_ = pack<float>(matrix, panel_columns_, threads);
   } else {
@@ -154,6 +212,28 @@ void PackedMatrix::pack_int8(const TensorView& matrix, int threads) {
   });
 }
 
+void PackedMatrix::pack_int8_groups(const TensorView& matrix, int threads) {
+  panel_group_ = int8_groups_step();
+  const std::int64_t width = panel_columns_, step = panel_group_, groups = divide_up(rows_, kGroupDepth);
+  const std::int64_t panels = divide_up(columns_, width);
+  data_ = Tensor::zeros({panels, groups * kGroupDepth / step, width, step}, Dtype::i8);
+  column_scales_ = Tensor::zeros({panels, groups, width});
+  column_sums_ = Tensor::zeros({panels, groups, width}, Dtype::i32);
+  std::int8_t* data = data_.data<std::int8_t>();
+  float* scales = column_scales_.data<float>();
+  std::int32_t* sums = column_sums_.data<std::int32_t>();
+  threads = worth_waking(threads, 0, static_cast<double>(matrix.element_count()) * sizeof(float));
+  parallel_for(panels * groups, threads, [&](std::int64_t task, int) {
+    check_stop();
+    const std::int64_t panel = task / groups, row = task % groups * kGroupDepth;
+    const std::int64_t first = panel * width, count = std::min(width, columns_ - first);
+    for (std::int64_t c = 0; c < count; ++c) {
+      sums[task * width + c] = quantize_group(matrix, row, first + c, width, step,
+                                              data + task * kGroupDepth * width + c * step, scales + task * width + c);
+    }
+  });
+}
+
 void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, int threads) const {
   const bool fits = columns.rank() == 2 && columns.size(0) == rows_ && columns.dtype() == dtype_ && first >= 0 &&
                     first + columns.size(1) <= columns_;
@@ -174,6 +254,12 @@ void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, 
         const std::int8_t* numbers = data_.data<std::int8_t>();
         const float scale = column_scales_.data<float>()[column];
         unpack_column<float>(*this, column, to, [&](std::int64_t i) { return scale * static_cast<float>(numbers[i]); });
+      } else if (storage_ == WeightStorage::int8_groups) {
+        const std::int8_t* numbers = data_.data<std::int8_t>();
+        const float* scales = column_scales_.data<float>() + column % panel_columns_;
+        unpack_column<float>(*this, column, to, [&](std::int64_t i) {
+          return scales[i / (kGroupDepth * panel_columns_) * panel_columns_] * static_cast<float>(numbers[i]);
+        });
       } else if (storage_ == WeightStorage::bf16) {
         copy(0.0f, data_.data<BFloat16>());
       } else if (dtype_ == Dtype::f32) {

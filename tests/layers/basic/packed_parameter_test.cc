@@ -68,6 +68,9 @@ TEST(PackedParameter, FewerBitsGiveWhatIsLeft) {
   const TensorView int8 = PackedParameter(value, {2}, WeightStorage::int8).value(storage);
   EXPECT_EQ(int8.at<float>({1, 0}), -127.0f);
   EXPECT_EQ(int8.at<float>({1, 1}), 63.0f);
+  const TensorView groups = PackedParameter(value, {2}, WeightStorage::int8_groups).value(storage);
+  EXPECT_NEAR(groups.at<float>({1, 0}), -127.0f, 1.0f);  // half a unit of 127 / 64
+  EXPECT_NEAR(groups.at<float>({1, 1}), 63.4f, 1.0f);
 }
 
 }  // namespace
