@@ -196,18 +196,20 @@ HWY_INLINE T dot(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::int64_t 
   return total;
 }
 
-// A square of vectors, row by row, becomes its transposed.
+// Lanes of a block of 128 bits.
 template <class T>
-HWY_INLINE void transpose_square([[maybe_unused]] Vec<T> (&v)[kLanes<T>]) {
+inline constexpr int kBlockLanes = HWY_MIN(kLanes<T>, 16 / static_cast<int>(sizeof(T)));
+
+// Squares of blocks, row by row, each vector one row of several squares side by side, become their transposed.
+template <class T, int kRows>
+HWY_INLINE void transpose_blocks([[maybe_unused]] Vec<T> (&v)[kRows]) {
 #if HWY_TARGET != HWY_SCALAR
   const Tag<T> d;
-  constexpr int kLanesOfBlock = HWY_MIN(kLanes<T>, 16 / static_cast<int>(sizeof(T)));
-  // Within blocks of 128 bits ...
-  if constexpr (kLanesOfBlock == 4) {
+  if constexpr (kBlockLanes<T> == 4) {
     const hn::RepartitionToWide<Tag<T>> wide;
     const auto lower = [&](Vec<T> a, Vec<T> b) { return hn::BitCast(wide, hn::InterleaveLower(d, a, b)); };
     const auto upper = [&](Vec<T> a, Vec<T> b) { return hn::BitCast(wide, hn::InterleaveUpper(d, a, b)); };
-    QKV_UNROLL for (int r = 0; r < kLanes<T>; r += 4) {
+    QKV_UNROLL for (int r = 0; r < kRows; r += 4) {
       const auto ab_low = lower(v[r], v[r + 1]), ab_high = upper(v[r], v[r + 1]);
       const auto ef_low = lower(v[r + 2], v[r + 3]), ef_high = upper(v[r + 2], v[r + 3]);
       v[r] = hn::BitCast(d, hn::InterleaveLower(wide, ab_low, ef_low));
@@ -215,14 +217,43 @@ HWY_INLINE void transpose_square([[maybe_unused]] Vec<T> (&v)[kLanes<T>]) {
       v[r + 2] = hn::BitCast(d, hn::InterleaveLower(wide, ab_high, ef_high));
       v[r + 3] = hn::BitCast(d, hn::InterleaveUpper(wide, ab_high, ef_high));
     }
-  } else if constexpr (kLanesOfBlock == 2) {
-    QKV_UNROLL for (int r = 0; r < kLanes<T>; r += 2) {
+  } else if constexpr (kBlockLanes<T> == 2) {
+    QKV_UNROLL for (int r = 0; r < kRows; r += 2) {
       const Vec<T> a = v[r], b = v[r + 1];
       v[r] = hn::InterleaveLower(d, a, b);
       v[r + 1] = hn::InterleaveUpper(d, a, b);
     }
   }
-  // ... and then the blocks themselves.
+#endif
+}
+
+// A vector of blocks, that of row i at from + i * kBlockLanes<T> * row_step.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_blocks(D d, const T* from, [[maybe_unused]] std::int64_t row_step) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > kBlockLanes<T>) {
+    const hn::Half<D> half;
+    const std::int64_t rows = static_cast<std::int64_t>(hn::MaxLanes(half));
+    return hn::Combine(d, load_blocks(half, from + rows * row_step, row_step), load_blocks(half, from, row_step));
+  }
+#endif
+  return hn::LoadU(d, from);
+}
+
+// v[c][lane] = from[lane][c] for c < kBlockLanes<T>, rows `row_step` apart.
+template <class T>
+HWY_INLINE void load_columns(const T* from, std::int64_t row_step, Vec<T> (&v)[kBlockLanes<T>]) {
+  QKV_UNROLL for (int r = 0; r < kBlockLanes<T>; ++r) v[r] = load_blocks(Tag<T>(), from + r * row_step, row_step);
+  transpose_blocks<T>(v);
+}
+
+// A square of vectors, row by row, becomes its transposed.
+template <class T>
+HWY_INLINE void transpose_square([[maybe_unused]] Vec<T> (&v)[kLanes<T>]) {
+  transpose_blocks<T>(v);  // and then the blocks themselves
+#if HWY_TARGET != HWY_SCALAR
+  [[maybe_unused]] const Tag<T> d;
+  constexpr int kLanesOfBlock = kBlockLanes<T>;
   constexpr int kBlocks = kLanes<T> / kLanesOfBlock;
   if constexpr (kBlocks == 2) {
     QKV_UNROLL for (int j = 0; j < kLanesOfBlock; ++j) {

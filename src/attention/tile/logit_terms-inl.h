@@ -10,6 +10,8 @@
 #define QKV_ATTENTION_TILE_LOGIT_TERMS_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "attention/tile/alibi-inl.h"
 #include "attention/tile/bias_arrays-inl.h"
 #include "attention/tile/logit_functions-inl.h"
@@ -33,6 +35,13 @@ struct LogitTerms {
 
   static void apply(const LogitRow<T>& row) {
     each(row.task, [&]<class Term>(Term) { Term::apply(row); });
+  }
+
+  // Whether biases in arrays are all that changes the logits.
+  static bool are_biases_alone(const AttentionTask& task) {
+    bool alone = false, others = false;
+    each(task, [&]<class Term>(Term) { (std::is_same_v<Term, BiasArrays<T, kVectors>> ? alone : others) = true; });
+    return alone && !others;
   }
 
  private:

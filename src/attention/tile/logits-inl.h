@@ -87,6 +87,7 @@ class BlockLogits {
     T* relative = scratch.take<T>(sizes.relative);
     products_ = scratch.take<T>(sizes.products);
     multiplied_ = -1;
+    biases_alone_ = !is_additive(task) && LogitTerms<T, kVectors>::are_biases_alone(task);
 
     transpose_queries(queries, task.common->query_dim);
     relative_.prepare(task, begin, relative);
@@ -117,6 +118,9 @@ class BlockLogits {
   HWY_INLINE void compute(const AttentionTask& task, std::int64_t key, Tile& tile) {
     if constexpr (kUnit == Unit::base2) {
       multiply_keys(task, key, /*first=*/0, tile);
+    } else if (HWY_LIKELY(biases_alone_)) {
+      multiply_scaled(task, key, tile);
+      BiasArrays<T, kVectors>::add(task, begin_, count_, key, tile);
     } else {
       HWY_ALIGN T logits[kTileRows * kColumns];
       compute_natural(task, key, logits);
@@ -197,12 +201,20 @@ class BlockLogits {
       if (is_additive(task)) return additive_scores(task, key, logits);
     }
     Tile tile;
-    multiply_keys(task, key, /*first=*/0, tile);
+    multiply_scaled(task, key, tile);
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-        const Vec<T> scale = hn::Set(Tag<T>(), static_cast<T>(task.common->scale));
-        hn::Store(hn::Mul(tile[r][c], scale), Tag<T>(), logits + (r * kVectors + c) * kLanes<T>);
+        hn::Store(tile[r][c], Tag<T>(), logits + (r * kVectors + c) * kLanes<T>);
       }
+    }
+  }
+
+  // The same in registers, of products.
+  HWY_INLINE void multiply_scaled(const AttentionTask& task, std::int64_t key, Tile& tile) {
+    multiply_keys(task, key, /*first=*/0, tile);
+    const Vec<T> scale = hn::Set(Tag<T>(), static_cast<T>(task.common->scale));
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) tile[r][c] = hn::Mul(tile[r][c], scale);
     }
   }
 
@@ -270,6 +282,7 @@ class BlockLogits {
   T* key_hidden_ = nullptr;  // [kTileRows][hidden]
   T* products_ = nullptr;    // [kGroupKeys][kColumns], of the group that begins with key multiplied_; -1: none
   std::int64_t multiplied_ = -1;
+  bool biases_alone_ = false;
   RelativeRows<T, kVectors> relative_;
 };
 

@@ -1,0 +1,126 @@
+// What an option of attention costs: forward, backward and tangents on one thread beside the plain call, in turns, by
+// the thread's processor time, the best of each. A ratio of 1 is the time of the plain call.
+//
+//   attention_options_bench [SECONDS [SHAPE]]     per pass; default 1
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "processor_time.h"
+#include "qkv/attention/attention_backward.h"
+#include "qkv/attention/attention_jvp.h"
+#include "qkv/random.h"
+#include "qkv/target.h"
+
+namespace qkv::bench {
+namespace {
+
+struct Shape {
+  const char* name;
+  std::int64_t batch, heads, length, head_dim;
+};
+
+Tensor random_tensor(const Dims& shape, std::uint64_t seed) {
+  Random random(seed);
+  Tensor values = Tensor::uninitialized(shape);
+  std::generate_n(values.data<float>(), values.element_count(),
+                  [&] { return static_cast<float>(2 * random.uniform() - 1); });
+  return values;
+}
+
+class Call {
+ public:
+  Call(const Shape& shape, const AttentionOptions& options, const std::vector<MutableTensorView>& grad_bias)
+      : query_(random_tensor({shape.batch, shape.heads, shape.length, shape.head_dim}, 1)),
+        key_(random_tensor(query_.shape(), 2)),
+        value_(random_tensor(query_.shape(), 3)),
+        tangent_(random_tensor(query_.shape(), 4)),
+        out_(Tensor::zeros(query_.shape())),
+        log_sum_exp_(Tensor::zeros({shape.batch, shape.heads, shape.length})),
+        grad_query_(Tensor::zeros(query_.shape())),
+        grad_key_(Tensor::zeros(query_.shape())),
+        grad_value_(Tensor::zeros(query_.shape())),
+        options_(options) {
+    options_.threads = 1;
+    gradients_ = {.query = grad_query_, .key = grad_key_, .value = grad_value_, .bias = grad_bias};
+  }
+
+  void forward() { attention(query_, key_, value_, out_, options_, {.log_sum_exp = log_sum_exp_}); }
+  void backward() { attention_backward(query_, key_, value_, out_, log_sum_exp_, tangent_, options_, gradients_); }
+  void tangents() {
+    attention_jvp(query_, key_, value_, out_, log_sum_exp_, {.query = tangent_}, options_, {.out = grad_query_});
+  }
+
+ private:
+  Tensor query_, key_, value_, tangent_, out_, log_sum_exp_, grad_query_, grad_key_, grad_value_;
+  AttentionOptions options_;
+  AttentionGradients gradients_;
+};
+
+double seconds_of(const std::function<void()>& work) {
+  const double begin = processor_seconds();
+  work();
+  return processor_seconds() - begin;
+}
+
+// The time of `work` by that of `plain`, the best of each.
+double ratio(const std::function<void()>& work, const std::function<void()>& plain, double seconds) {
+  double best = 1e9, best_plain = 1e9;
+  for (double spent = 0; spent < seconds;) {
+    const double a = seconds_of(plain), b = seconds_of(work);
+    best_plain = std::min(best_plain, a);
+    best = std::min(best, b);
+    spent += a + b;
+  }
+  return best / best_plain;
+}
+
+void compare(const Shape& shape, const char* option, const AttentionOptions& options,
+             const std::vector<MutableTensorView>& grad_bias, double seconds) {
+  Call plain(shape, {}, {}), call(shape, options, grad_bias);
+  const double forward = ratio([&] { call.forward(); }, [&] { plain.forward(); }, seconds);
+  const double backward = ratio([&] { call.backward(); }, [&] { plain.backward(); }, seconds);
+  const double tangents = ratio([&] { call.tangents(); }, [&] { plain.tangents(); }, seconds);
+  fmt::print("{:6} {:34} forward {:.2f}, backward {:.2f}, tangents {:.2f}\n", shape.name, option, forward, backward,
+             tangents);
+  std::fflush(stdout);
+}
+
+void compare_biases(const Shape& shape, double seconds) {
+  const std::int64_t length = shape.length, heads = shape.heads;
+  const auto compare_bias = [&](const char* name, const TensorView& bias,
+                                const std::vector<MutableTensorView>& gradients = {}) {
+    compare(shape, name, {.bias = Bias::view(bias)}, gradients, seconds);
+  };
+  const Tensor whole = random_tensor({heads, length, length}, 5), row = random_tensor({heads, 1, length}, 6);
+  const Tensor column = random_tensor({heads, length, 1}, 7), last = random_tensor({length, length, heads}, 8);
+  const Tensor uneven = random_tensor({heads, length, length + 13}, 9);
+  Tensor gradient = Tensor::zeros(whole.shape());
+  compare_bias("bias of each head", whole);
+  compare_bias("its gradient, too", whole, {gradient});
+  compare_bias("bias of all heads", whole.view().select(0, 0));
+  compare_bias("bias, rows apart", uneven.view().slice(2, 0, length));
+  compare_bias("bias, keys by queries", whole.view().transpose(1, 2));
+  compare_bias("bias, heads last", last.view().transpose(0, 2).transpose(1, 2));
+  compare_bias("bias of each key", row);
+  compare_bias("bias of each query", column);
+}
+
+}  // namespace
+}  // namespace qkv::bench
+
+int main(int count, char** arguments) {
+  const double seconds = count > 1 ? std::atof(arguments[1]) : 1;
+  fmt::print("{}\n", qkv::selected_target());
+  for (const qkv::bench::Shape& shape : {qkv::bench::Shape{"minilm", 8, 12, 128, 32},
+                                         {"vit", 1, 12, 197, 64},
+                                         {"bert", 1, 12, 512, 64},
+                                         {"gpt", 1, 12, 1024, 64}}) {
+    qkv::bench::compare_biases(shape, seconds);
+  }
+}
