@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/single_query/dropout_row-inl.h"
 #include "attention/single_query/single_query_kernel.h"
 #include "attention/tile/element_masks-inl.h"
 #include "attention/tile/interval_masks.h"
@@ -270,13 +271,7 @@ class SingleQueryChunk {
     }
     sum = hn::GetLane(hn::SumOfLanes(d, total));
     hide(h, T(-0.0));
-    if (tasks_[h].common->dropout.is_on()) drop(tasks_[h], logits);
-  }
-
-  // Products, so that -0 stays what it is.
-  void drop(const AttentionTask& task, T* weights) const {
-    DropoutRow row(task.common->dropout, task.sequence, task.head, /*query=*/0);
-    for (std::int64_t j = first_; j < last_; ++j) weights[j - chunk_] *= static_cast<T>(row.factor(j));
+    if (tasks_[h].common->dropout.is_on()) drop_row(tasks_[h], chunk_, first_ - chunk_, last_ - chunk_, logits);
   }
 
   template <Unit kUnit>
