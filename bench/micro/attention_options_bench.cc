@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "processor_time.h"
@@ -111,6 +113,36 @@ void compare_biases(const Shape& shape, double seconds) {
   compare_bias("bias of each query", column);
 }
 
+// Forward alone: keys in pages of 16 rows, in random order, those of all heads side by side; beside keys of each head
+// in one piece.
+void compare_pages(const Shape& shape, double seconds) {
+  constexpr std::int64_t kRows = 16;
+  const std::int64_t pages = shape.length / kRows;
+  const Tensor query = random_tensor({1, shape.heads, shape.length, shape.head_dim}, 1);
+  const Tensor keys = random_tensor(query.shape(), 2), values = random_tensor(query.shape(), 3);
+  const Tensor key_pages = random_tensor({pages, kRows, shape.heads, shape.head_dim}, 4);
+  const Tensor value_pages = random_tensor(key_pages.shape(), 5);
+  Tensor table = Tensor::zeros({1, pages}, Dtype::i32), out = Tensor::zeros(query.shape());
+  Random random(6);
+  std::int32_t* order = table.data<std::int32_t>();
+  std::iota(order, order + pages, 0);
+  for (std::int64_t i = pages; i > 1; --i) std::swap(order[i - 1], order[random.below(static_cast<std::uint64_t>(i))]);
+  const double forward =
+      ratio([&] { attention(query, key_pages, value_pages, out, {.block_table = table, .threads = 1}); },
+            [&] { attention(query, keys, values, out, {.threads = 1}); }, seconds);
+  fmt::print("{:6} {:34} forward {:.2f}\n", shape.name, "pages of 16 rows", forward);
+}
+
+// One query of each head over 4,096 keys.
+void compare_decoding(double seconds) {
+  const Tensor query = random_tensor({1, 32, 1, 128}, 1), keys = random_tensor({1, 8, 4096, 128}, 2);
+  Tensor out = Tensor::zeros(query.shape());
+  const double forward =
+      ratio([&] { attention(query, keys, keys, out, {.dropout = {.p = 0.1, .seed = 1}, .threads = 1}); },
+            [&] { attention(query, keys, keys, out, {.threads = 1}); }, seconds);
+  fmt::print("{:6} {:34} forward {:.2f}\n", "decode", "dropout", forward);
+}
+
 }  // namespace
 }  // namespace qkv::bench
 
@@ -121,6 +153,9 @@ int main(int count, char** arguments) {
                                          {"vit", 1, 12, 197, 64},
                                          {"bert", 1, 12, 512, 64},
                                          {"gpt", 1, 12, 1024, 64}}) {
+    if (count > 2 && std::string_view(arguments[2]) != shape.name) continue;
     qkv::bench::compare_biases(shape, seconds);
+    if (shape.length % 16 == 0) qkv::bench::compare_pages(shape, seconds);
   }
+  if (count < 3 || std::string_view(arguments[2]) == "decode") qkv::bench::compare_decoding(seconds);
 }

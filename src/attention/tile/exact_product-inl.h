@@ -1,6 +1,5 @@
-// How the two products of attention take their operands: as they are, 16-bit ones widened. (In pairs of bf16:
-// reduced_product-inl.h.)
-// Included once per CPU target.
+// How the two products of attention take their operands: as they are, 16-bit ones widened, pages joined. (In pairs of
+// bf16: reduced_product-inl.h.) Included once per CPU target.
 
 #if defined(QKV_ATTENTION_TILE_EXACT_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_ATTENTION_TILE_EXACT_PRODUCT_INL_H_
@@ -27,18 +26,18 @@ class ExactProduct {
   // Keys and values are of the accumulation's type.
   ExactProduct() = default;
 
-  // 16-bit ones are widened in `memory`.
+  // 16-bit ones are widened in `memory`, those of pages copied.
   ExactProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory) {
-    if (is_widened(task)) held_ = HeldBlocks(task, widths(task), other_bytes, memory);
+    if (is_held(task)) held_ = HeldBlocks(task, widths(task), other_bytes, memory);
   }
 
   static std::size_t bytes(const AttentionTask& task, std::size_t other_bytes) {
-    return is_widened(task) ? HeldBlocks::bytes(task, widths(task), other_bytes) : 0;
+    return is_held(task) ? HeldBlocks::bytes(task, widths(task), other_bytes) : 0;
   }
 
-  // Keys that stay widened from one block of queries to the next; all, if none are.
+  // Keys that stay there from one block of queries to the next; all, if none are.
   static std::int64_t keys_held(const AttentionTask& task, std::size_t other_bytes) {
-    return is_widened(task) ? HeldBlocks::keys(task, widths(task), other_bytes) : task.k_len;
+    return is_held(task) ? HeldBlocks::keys(task, widths(task), other_bytes) : task.k_len;
   }
 
   // Words of the accumulation's width that hold `size` factors.
@@ -85,7 +84,12 @@ class ExactProduct {
   }
 
  private:
-  static bool is_widened(const AttentionTask& task) { return size_of(task.key.type) == 2; }
+  // 16-bit keys are widened. Those in pages come together where several blocks of queries read them: 16 rows at a time
+  // are too few for the product with the values.
+  static bool is_held(const AttentionTask& task) {
+    const std::size_t size = size_of(task.key.type);
+    return size == 2 || (size == 4 && task.key.pages != nullptr && task.q_len > kTileColumns<float>);
+  }
 
   static HeldBlocks::Widths widths(const AttentionTask& task) {
     return {whole_vectors<float>(task.common->key_dim), whole_vectors<float>(task.common->value_dim)};

@@ -101,6 +101,24 @@ TEST_P(AttentionPages, EqualContiguousKeys) {
   }
 }
 
+// Several blocks of queries share what was brought together of the pages, all of it or a part at a time.
+TEST_P(AttentionPages, ManyQueries) {
+  for (const std::int64_t size : {20, 128}) {
+    const Pages pages({1100, 49}, 16, Dtype::f32, size, size + 4);
+    Random random(8);
+    const Tensor q = normal(random, {2, kHeads, 100, size});
+    for (AttentionOptions options : options_of_interest()) {
+      options.mask = options.mask & Mask::lengths(pages.lengths);
+      const Outcome whole = attend(q, pages.padded_k, pages.padded_v, options, 1100);
+      const Tensor alone = attention(q, pages.padded_k, pages.padded_v, options);
+      options.block_table = pages.block_table;
+      options.threads = 2;
+      expect_same(attend(q, pages.k, pages.v, options, 1100), whole);
+      EXPECT_TRUE(testing::same_bits(attention(q, pages.k, pages.v, options), alone));
+    }
+  }
+}
+
 // Infinite values behind a boolean mask take the guarded path; statistics take a second look.
 TEST_P(AttentionPages, HiddenValuesAndStatistics) {
   Pages pages({300, 200}, 16, Dtype::f32, 16, 16);
