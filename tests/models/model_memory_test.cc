@@ -15,8 +15,9 @@ using test::cost;
 using test::kMebibyte;
 using test::Memory;
 
-// Of what the layers round up to panels, and of the program's own pages.
-std::int64_t allowed(std::int64_t weights) { return weights * 115 / 100 + 4 * kMebibyte; }
+// Of what the layers round up to panels, of the program's own pages, and of a large page: where the system has one, the
+// last of the weights takes the whole of it (without them the tests hold with 2 MiB less).
+std::int64_t allowed(std::int64_t weights) { return weights * 115 / 100 + 6 * kMebibyte; }
 
 Weights zero_weights(WeightStorage storage = WeightStorage::full) {
   return Weights([](const std::string&, const Dims& shape) { return Tensor::zeros(shape); }, Dtype::f32, storage);
