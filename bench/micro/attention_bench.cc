@@ -15,6 +15,7 @@
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_jvp.h"
 #include "qkv/random.h"
+#include "random_tensor.h"
 #include "simd/peak.h"
 
 namespace qkv::bench {
@@ -53,15 +54,6 @@ constexpr MaskShape kSmallMaskShapes[] = {
     {"squares64", Masking::squares, 64},      {"documents32", Masking::documents, 32},
     {"documents256", Masking::documents, 256}};
 constexpr Shape kMasked = {"masked", 1, 8, 8, 2048, 2048, 64};
-
-Tensor random_tensor(const Dims& shape, Dtype dtype, std::uint64_t seed) {
-  Random random(seed);
-  Tensor values = Tensor::uninitialized(shape);
-  for (std::int64_t i = 0; i < values.element_count(); ++i) {
-    values.data<float>()[i] = static_cast<float>(2 * random.uniform() - 1);
-  }
-  return convert(values, dtype);
-}
 
 // A mask with what it borrows, and how many keys a query sees on average.
 struct MaskCase {
@@ -166,12 +158,6 @@ class Outputs {
   const Shape shape_;
   Tensor place_, keys_;
 };
-
-double seconds_of(const std::function<void()>& work) {
-  const double begin = processor_seconds();
-  work();
-  return processor_seconds() - begin;
-}
 
 // "of_plain": the time of `work`, in times of the plain call's, in turns with it, by the thread's own time.
 void compare(benchmark::State& state, const std::function<void()>& work, const std::function<void()>& plain) {

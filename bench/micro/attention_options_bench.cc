@@ -18,6 +18,7 @@
 #include "qkv/attention/attention_jvp.h"
 #include "qkv/random.h"
 #include "qkv/target.h"
+#include "random_tensor.h"
 
 namespace qkv::bench {
 namespace {
@@ -27,21 +28,13 @@ struct Shape {
   std::int64_t batch, heads, length, head_dim;
 };
 
-Tensor random_tensor(const Dims& shape, std::uint64_t seed) {
-  Random random(seed);
-  Tensor values = Tensor::uninitialized(shape);
-  std::generate_n(values.data<float>(), values.element_count(),
-                  [&] { return static_cast<float>(2 * random.uniform() - 1); });
-  return values;
-}
-
 class Call {
  public:
   Call(const Shape& shape, const AttentionOptions& options, const std::vector<MutableTensorView>& grad_bias)
-      : query_(random_tensor({shape.batch, shape.heads, shape.length, shape.head_dim}, 1)),
-        key_(random_tensor(query_.shape(), 2)),
-        value_(random_tensor(query_.shape(), 3)),
-        tangent_(random_tensor(query_.shape(), 4)),
+      : query_(random_tensor({shape.batch, shape.heads, shape.length, shape.head_dim}, Dtype::f32, 1)),
+        key_(random_tensor(query_.shape(), Dtype::f32, 2)),
+        value_(random_tensor(query_.shape(), Dtype::f32, 3)),
+        tangent_(random_tensor(query_.shape(), Dtype::f32, 4)),
         out_(Tensor::zeros(query_.shape())),
         log_sum_exp_(Tensor::zeros({shape.batch, shape.heads, shape.length})),
         grad_query_(Tensor::zeros(query_.shape())),
@@ -63,12 +56,6 @@ class Call {
   AttentionOptions options_;
   AttentionGradients gradients_;
 };
-
-double seconds_of(const std::function<void()>& work) {
-  const double begin = processor_seconds();
-  work();
-  return processor_seconds() - begin;
-}
 
 // The time of `work` by that of `plain`, the best of each.
 double ratio(const std::function<void()>& work, const std::function<void()>& plain, double seconds) {
@@ -99,9 +86,11 @@ void compare_biases(const Shape& shape, double seconds) {
                                 const std::vector<MutableTensorView>& gradients = {}) {
     compare(shape, name, {.bias = Bias::view(bias)}, gradients, seconds);
   };
-  const Tensor whole = random_tensor({heads, length, length}, 5), row = random_tensor({heads, 1, length}, 6);
-  const Tensor column = random_tensor({heads, length, 1}, 7), last = random_tensor({length, length, heads}, 8);
-  const Tensor uneven = random_tensor({heads, length, length + 13}, 9);
+  const Tensor whole = random_tensor({heads, length, length}, Dtype::f32, 5),
+               row = random_tensor({heads, 1, length}, Dtype::f32, 6);
+  const Tensor column = random_tensor({heads, length, 1}, Dtype::f32, 7),
+               last = random_tensor({length, length, heads}, Dtype::f32, 8);
+  const Tensor uneven = random_tensor({heads, length, length + 13}, Dtype::f32, 9);
   Tensor gradient = Tensor::zeros(whole.shape());
   compare_bias("bias of each head", whole);
   compare_bias("its gradient, too", whole, {gradient});
@@ -118,10 +107,10 @@ void compare_biases(const Shape& shape, double seconds) {
 void compare_pages(const Shape& shape, double seconds) {
   constexpr std::int64_t kRows = 16;
   const std::int64_t pages = shape.length / kRows;
-  const Tensor query = random_tensor({1, shape.heads, shape.length, shape.head_dim}, 1);
-  const Tensor keys = random_tensor(query.shape(), 2), values = random_tensor(query.shape(), 3);
-  const Tensor key_pages = random_tensor({pages, kRows, shape.heads, shape.head_dim}, 4);
-  const Tensor value_pages = random_tensor(key_pages.shape(), 5);
+  const Tensor query = random_tensor({1, shape.heads, shape.length, shape.head_dim}, Dtype::f32, 1);
+  const Tensor keys = random_tensor(query.shape(), Dtype::f32, 2), values = random_tensor(query.shape(), Dtype::f32, 3);
+  const Tensor key_pages = random_tensor({pages, kRows, shape.heads, shape.head_dim}, Dtype::f32, 4);
+  const Tensor value_pages = random_tensor(key_pages.shape(), Dtype::f32, 5);
   Tensor table = Tensor::zeros({1, pages}, Dtype::i32), out = Tensor::zeros(query.shape());
   Random random(6);
   std::int32_t* order = table.data<std::int32_t>();
@@ -135,7 +124,8 @@ void compare_pages(const Shape& shape, double seconds) {
 
 // One query of each head over 4,096 keys.
 void compare_decoding(double seconds) {
-  const Tensor query = random_tensor({1, 32, 1, 128}, 1), keys = random_tensor({1, 8, 4096, 128}, 2);
+  const Tensor query = random_tensor({1, 32, 1, 128}, Dtype::f32, 1),
+               keys = random_tensor({1, 8, 4096, 128}, Dtype::f32, 2);
   Tensor out = Tensor::zeros(query.shape());
   const double forward =
       ratio([&] { attention(query, keys, keys, out, {.dropout = {.p = 0.1, .seed = 1}, .threads = 1}); },

@@ -11,4 +11,11 @@ inline double processor_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+template <class Work>
+double seconds_of(const Work& work) {
+  const double begin = processor_seconds();
+  work();
+  return processor_seconds() - begin;
+}
+
 }  // namespace qkv::bench

@@ -11,18 +11,11 @@
 #include "plain_sum.h"
 #include "processor_time.h"
 #include "qkv/attention.h"
-#include "qkv/random.h"
 #include "qkv/target.h"
+#include "random_tensor.h"
 
 namespace qkv::bench {
 namespace {
-
-template <class Work>
-double seconds_of(Work work) {
-  const double begin = processor_seconds();
-  work();
-  return processor_seconds() - begin;
-}
 
 struct Shape {
   std::int64_t heads, kv_heads, q_len, k_len, head_dim;
@@ -49,14 +42,6 @@ class Case {
   }
 
  private:
-  static Tensor random_tensor(const Dims& shape, Dtype dtype, std::uint64_t seed) {
-    Random random(seed);
-    Tensor values = Tensor::uninitialized(shape);
-    std::generate_n(values.data<float>(), values.element_count(),
-                    [&] { return static_cast<float>(2 * random.uniform() - 1); });
-    return convert(values, dtype);
-  }
-
   Tensor q_, k_, v_, out_;
   AttentionOptions options_{.mask = Mask::causal(Align::bottom_right), .threads = 1};
 };

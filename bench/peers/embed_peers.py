@@ -13,7 +13,6 @@ the start of our process to its first embedding.
 """
 
 import argparse
-import os
 import random
 import re
 import statistics
@@ -21,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from side_by_side import medians, seconds, take_processors
 
 BATCHES = (1, 4, 8, 16, 32)
 LONGEST = 256
@@ -38,21 +39,14 @@ def parse():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="peers whose name matches this pattern, beside ours in f32")
     options = parser.parse_args()
-    # Before any library counts the processors, or starts threads.
-    processors = sorted(os.sched_getaffinity(0))
-    if not 1 <= options.threads <= len(processors):
-        parser.error(f"--threads {options.threads}: there are {len(processors)} processors")
-    os.sched_setaffinity(0, processors[: options.threads])
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    take_processors(parser, options.threads)
     return options
 
 
-if __name__ == "__main__":
-    OPTIONS = parse()
+OPTIONS = parse()
 
 import numpy  # noqa: E402
 import torch  # noqa: E402
-from side_by_side import medians, seconds  # noqa: E402
 from transformers import AutoModel, AutoTokenizer  # noqa: E402
 
 
@@ -228,5 +222,4 @@ def main(options):
     print(f"start to first embedding: {1e3 * statistics.median(starts):.0f} ms (best {1e3 * min(starts):.0f})")
 
 
-if __name__ == "__main__":
-    main(OPTIONS)
+main(OPTIONS)

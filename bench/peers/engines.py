@@ -135,17 +135,14 @@ class Torch(Peer):
         return (self.result if self.passes == "forward" else self.gradients[0]).float().numpy()
 
 
-class FlexAttention(Peer):
+class FlexAttention(Torch):
     """torch's own for masks, compiled; its mask is laid out beforehand in blocks."""
 
     name = "FlexAttention"
-    package = "torch"
 
     def __init__(self, arrays, threads):
+        super().__init__(arrays, threads)
         case = arrays.case
-        self.threads = threads
-        torch.set_num_threads(threads)
-        self.arguments = (arrays.query, arrays.key, arrays.value)
         lengths, documents, visible = arrays.lengths, arrays.documents, arrays.visible
         masks = {
             "lengths": lambda b, h, q, k: k < lengths[b],
@@ -159,13 +156,8 @@ class FlexAttention(Peer):
         torch.compiler.reset()
         self.attention = torch.compile(flex_attention.flex_attention, fullgraph=True, dynamic=False)
 
-    def run(self):
-        with torch.no_grad():
-            self.result = self.attention(*self.arguments, block_mask=self.mask)
-
-    def output(self):
-        self.run()
-        return self.result.numpy()
+    def forward(self):
+        return self.attention(*self.arguments, block_mask=self.mask)
 
 
 class OnnxRuntime(Peer):

@@ -8,10 +8,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "micro/processor_time.h"
 #include "qkv/matmul.h"
 #include "qkv/random.h"
 #include "qkv/target.h"
@@ -65,20 +65,6 @@ class Peer {
   dnnl::matmul matmul_;
   std::unordered_map<int, dnnl::memory> arguments_;
 };
-
-// Of this thread alone, so that other programs' turns on the processor do not count.
-double processor_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-template <class Run>
-double seconds_of(Run run) {
-  const double start = processor_seconds();
-  run();
-  return processor_seconds() - start;
-}
 
 double largest_difference(const Tensor& x, const Tensor& y) {
   double largest = 0.0;

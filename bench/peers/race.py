@@ -13,6 +13,8 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from side_by_side import take_processors
+
 TURN = 0.03  # seconds of one engine before the next has its turn
 LEAST_ROUNDS = 4
 
@@ -24,12 +26,7 @@ def parse():
     parser.add_argument("--seconds", type=float, default=4.0, help="of each case")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    processors = sorted(os.sched_getaffinity(0))
-    if not 1 <= arguments.threads <= len(processors):
-        parser.error(f"--threads {arguments.threads}: there are {len(processors)} processors")
-    # Before any library counts the processors, or starts threads.
-    os.sched_setaffinity(0, processors[: arguments.threads])
-    os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
+    take_processors(parser, arguments.threads)
     return arguments
 
 

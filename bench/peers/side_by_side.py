@@ -1,7 +1,17 @@
 """What benchmarks beside other systems share: turns of each in one run, and their medians."""
 
+import os
 import statistics
 import time
+
+
+def take_processors(parser, threads):
+    """As many as threads, for this process. Before any library counts the processors, or starts threads."""
+    processors = sorted(os.sched_getaffinity(0))
+    if not 1 <= threads <= len(processors):
+        parser.error(f"--threads {threads}: there are {len(processors)} processors")
+    os.sched_setaffinity(0, processors[:threads])
+    os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
 def seconds(action):
