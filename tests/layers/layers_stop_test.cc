@@ -65,7 +65,8 @@ TEST_P(LayersStop, LittleIsDoneBetweenTwoQuestionsOfAProduct) {
                              });
   };
   const Tensor a = testing::filled({m, k}, 1), b = testing::filled({k, n}, 1);
-  for (const WeightStorage storage : {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8}) {
+  for (const WeightStorage storage :
+       {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8, WeightStorage::int8_groups}) {
     const PackedMatrix packed(b, 1, storage);
     Tensor out = Tensor::zeros({m, n});
     const std::int64_t gap = largest(out, [&] { matmul(a, packed, out, {.threads = 1}); });
