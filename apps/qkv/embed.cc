@@ -81,7 +81,7 @@ void add_embed(Command& program) {
                 "fit the model"}});
   command.add(line_options(request->lines));
   command.add({{"--weights", choice(request->weights, kWeights),
-                "Storage of the weights: fewer bits take less memory and are less accurate; int8 is faster"},
+                "Storage of the weights: fewer bits take less memory and are less accurate; int8 is faster on x86"},
                threads_option()});
   command.on_run([request] { embed(*request); });
 }

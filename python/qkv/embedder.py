@@ -31,8 +31,8 @@ class Embedder:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
         weights: how the layers' matrices are kept, "f32", "bf16" or "int8": in fewer bits they take less memory and are
-        less accurate; int8 is faster. threads: 0 for the process's number. FormatError for a folder that breaks a rule of
-        its format or asks for steps that are not supported; OSError if it cannot be read.
+        less accurate; int8 is faster on x86. threads: 0 for the process's number. FormatError for a folder that breaks a
+        rule of its format or asks for steps that are not supported; OSError if it cannot be read.
         """
         self.folder = folder
         self.weights = weights
