@@ -44,7 +44,8 @@ class _Batches:
         self.threads = threads
 
     _into: str
-    _open: Callable[[str], Any]
+    _open: Callable[..., Any]
+    _how: Mapping[str, str] = {}  # how the folder is opened, beyond its name
 
     def _values(self, texts: list[str]) -> Any:
         """For each text what comes out: a list or a matrix."""
@@ -110,7 +111,7 @@ class _Batches:
 
     def _model(self) -> Any:
         """The model of this process, on the target that the callable was made for."""
-        key = (type(self), self.folder)
+        key = (type(self), self.folder, *self._how.values())
         with _lock:
             if _qkv.target() != self.target:
                 if _models:
@@ -120,7 +121,7 @@ class _Batches:
                     )
                 _qkv.select_target(self.target)
             if key not in _models:
-                _models[key] = type(self)._open(self.folder)
+                _models[key] = type(self)._open(self.folder, **self._how)
             return _models[key]
 
 
@@ -130,7 +131,8 @@ class Embed(_Batches):
     Embeddings are float32: FixedSizeList in pyarrow and pandas, in a dict a matrix for an array and a list of rows for a
     list (with nulls an array of objects). The same numbers for any partition, worker or retry: target, this machine's
     unless given, is the CPU target that every worker uses, and one that lacks it refuses. threads: 0 for those that the
-    engine grants (OMP_NUM_THREADS). prompt, prompt_name, normalize_embeddings and truncate_dim as encode() has them.
+    engine grants (OMP_NUM_THREADS). weights as Embedder() has them; prompt, prompt_name, normalize_embeddings and
+    truncate_dim as encode() has them.
     """
 
     _into = "embedding"
@@ -148,8 +150,10 @@ class Embed(_Batches):
         prompt: str | None = None,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
+        weights: str = "f32",
     ) -> None:
         super().__init__(folder, column, into, target, threads)
+        self._how = {"weights": weights}
         self.options = {
             "prompt_name": prompt_name,
             "prompt": prompt,
@@ -205,7 +209,7 @@ class Translate(_Batches):
         return pyarrow.array([next(rest) if there else None for there in present], pyarrow.string())
 
 
-_models: dict[tuple[type, str], Any] = {}
+_models: dict[tuple[Any, ...], Any] = {}
 _lock = Lock()
 
 

@@ -20,12 +20,13 @@ from .embedder import Embedder
 from .tokenizer import Tokenizer
 
 
-def load(folder: str | os.PathLike[str], *, threads: int = 0) -> SentenceTransformer:
+def load(folder: str | os.PathLike[str], *, weights: str = "f32", threads: int = 0) -> SentenceTransformer:
     """The SentenceTransformer of a folder, for inference: encode, similarity, search and evaluation as always.
 
-    The folder's prompts, similarity and normalisation are kept. FormatError and OSError as qkv.Embedder() raises them.
+    The folder's prompts, similarity and normalisation are kept. weights and threads as qkv.Embedder() has them, which
+    raises FormatError, OSError, and ValueError for other weights.
     """
-    embedder = Embedder(folder, threads=threads)
+    embedder = Embedder(folder, weights=weights, threads=threads)
     config = embedder._config()
     return SentenceTransformer(
         modules=[Engine(embedder)],

@@ -108,10 +108,23 @@ def test_options_are_those_of_encode():
 def test_a_model_is_read_once(embed, monkeypatch):
     opened = []
     monkeypatch.setattr(qkv.batches, "_models", {})
-    monkeypatch.setattr(qkv.batches.Embed, "_open", lambda folder: opened.append(folder) or qkv.Embedder(folder))
+    monkeypatch.setattr(qkv.batches.Embed, "_open", lambda folder, weights: opened.append((folder, weights)) or qkv.Embedder(folder))
     for _ in range(3):
         pickle.loads(pickle.dumps(embed))({"text": REAL})
-    assert opened == [ENCODER]
+    fewer = qkv.batches.Embed(ENCODER, weights="int8")
+    for _ in range(2):
+        pickle.loads(pickle.dumps(fewer))({"text": REAL})
+    assert opened == [(ENCODER, "f32"), (ENCODER, "int8")]
+
+
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+def test_weights_in_fewer_bits(expected, weights):
+    embed = qkv.batches.Embed(ENCODER, weights=weights)
+    found = numpy.array(pickle.loads(pickle.dumps(embed))({"text": REAL})["embedding"], numpy.float32)
+    assert (found == qkv.Embedder(ENCODER, weights=weights).encode(REAL)).all() and (found != expected).any()
+    for cut in range(len(REAL) + 1):
+        parts = [embed({"text": part})["embedding"] for part in (REAL[:cut], REAL[cut:])]
+        assert (numpy.array(parts[0] + parts[1]) == found).all()
 
 
 def test_what_is_refused(embed):
@@ -121,6 +134,8 @@ def test_what_is_refused(embed):
         embed({"texts": REAL})
     with pytest.raises(TypeError, match="int"):
         embed({"text": ["a", 1]})
+    with pytest.raises(ValueError, match="weights must be one of"):
+        qkv.batches.Embed(ENCODER, weights="int4")({"text": REAL})
     other = qkv.batches.Embed(ENCODER, target="scalar")
     embed({"text": REAL})
     with pytest.raises(ValueError, match="already"):

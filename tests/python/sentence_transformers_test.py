@@ -29,6 +29,17 @@ def pair(request, tmp_path_factory):
     return SentenceTransformer(folder, device="cpu"), qkv.sentence_transformers.load(folder)
 
 
+@pytest.mark.parametrize("weights, least", [("bf16", 0.9999), ("int8", 0.995)])
+def test_weights_in_fewer_bits(weights, least):
+    whole, ours = qkv.sentence_transformers.load(ENCODER), qkv.sentence_transformers.load(ENCODER, weights=weights)
+    full, found = (model.encode(TEXTS, normalize_embeddings=True) for model in (whole, ours))
+    assert (found != full).any() and (found * full).sum(axis=1).min() >= least
+    assert (ours.encode(TEXTS) == qkv.Embedder(ENCODER, weights=weights).encode(TEXTS)).all()
+    assert (pickle.loads(pickle.dumps(ours)).encode(TEXTS) == ours.encode(TEXTS)).all()
+    with pytest.raises(ValueError, match="weights must be one of"):
+        qkv.sentence_transformers.load(ENCODER, weights="int4")
+
+
 def test_encode_and_similarity(pair):
     theirs, ours = pair
     assert isinstance(ours, SentenceTransformer)
