@@ -101,6 +101,40 @@ TEST(Embed, WeightsInFewerBitsGiveNearlyTheSame) {
   }
 }
 
+// A text that was cut off has the numbers of what is left of it, in JSON as in plain lines.
+TEST(Embed, WeightsInFewerBitsInJsonOfTextsThatAreCut) {
+  const TinyBert model;
+  std::ofstream(model / "sentence_bert_config.json") << R"({"max_seq_length": 3})";
+  std::ofstream(model / "in") << "a b a b b\na b a\nb\n";
+  std::vector<std::string> of_weights;
+  for (const char* weights : {"f32", "bf16", "int8"}) {
+    SCOPED_TRACE(weights);
+    std::vector<std::string> command = {"embed", "--model", model / "", "--weights", weights};
+    const Outcome plain = run_program(command, {.input = model / "in"});
+    command.emplace_back("--json");
+    const Outcome json = run_program(command, {.input = model / "in"});
+    ASSERT_EQ(json.code, 0) << json.err;
+    EXPECT_EQ(json.err, "qkv embed: 2 tokens of 1 text are cut off; the model reads at most 3 of a text\n");
+    EXPECT_EQ(plain.err, json.err);
+    const auto lines = lines_of(json.out), numbers = lines_of(plain.out);
+    ASSERT_EQ(lines.size(), 3u);
+    ASSERT_EQ(numbers.size(), 3u);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const auto line = nlohmann::json::parse(lines[i]);
+      std::istringstream text(numbers[i]);
+      const std::vector<float> row(std::istream_iterator<float>(text), {});
+      EXPECT_EQ(row.size(), 12u);
+      EXPECT_EQ(line.at("embedding").get<std::vector<float>>(), row);
+      EXPECT_EQ(line.value("cut", 0), i == 0 ? 2 : 0);
+    }
+    EXPECT_EQ(numbers[0], numbers[1]);
+    EXPECT_NE(numbers[1], numbers[2]);
+    of_weights.push_back(numbers[0]);
+  }
+  EXPECT_NE(of_weights[0], of_weights[1]);
+  EXPECT_NE(of_weights[0], of_weights[2]);
+}
+
 // JSON has no word for NaN.
 TEST(Embed, NumbersOfABrokenModelAreValidJson) {
   const TinyBert model;

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <functional>
-#include <numeric>
 
-#include "attention/attention_testing.h"
+#include "attention/paged_keys.h"
 #include "reference/attention.h"
 
 namespace qkv {
@@ -13,45 +12,9 @@ namespace {
 
 using testing::normal;
 using testing::Outcome;
-
-constexpr std::int64_t kHeads = 4, kKvHeads = 2;
-
-// Padded keys and values of sequences of different lengths, and the same rows in pages in random order.
-struct Pages {
-  Pages(const std::vector<std::int32_t>& counts, std::int64_t rows, Dtype dtype, std::int64_t key_size,
-        std::int64_t value_size)
-      : lengths(Tensor::of({static_cast<std::int64_t>(counts.size())}, counts)) {
-    Random random(1);
-    const auto batch = static_cast<std::int64_t>(counts.size());
-    const std::int64_t longest = *std::max_element(counts.begin(), counts.end());
-    const std::int64_t blocks = (longest + rows - 1) / rows + 2;
-    padded_k = normal(random, {batch, kKvHeads, longest, key_size}, dtype);
-    padded_v = normal(random, {batch, kKvHeads, longest, value_size}, dtype);
-    const std::int64_t pages = batch * blocks + 3;
-    k = testing::filled({pages, rows, kKvHeads, key_size}, testing::kNan, dtype);
-    v = testing::filled({pages, rows, kKvHeads, value_size}, testing::kNan, dtype);
-    std::vector<std::int32_t> order(static_cast<std::size_t>(pages)), table;
-    std::iota(order.begin(), order.end(), 0);
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-    for (std::int64_t b = 0; b < batch; ++b) {
-      for (std::int64_t block = 0; block < blocks; ++block) {
-        const std::int64_t first = block * rows, count = std::min(rows, counts[static_cast<std::size_t>(b)] - first);
-        table.push_back(count > 0 ? order.back() : -7);  // no page where no key needs one
-        if (count <= 0) continue;
-        order.pop_back();
-        const auto fill = [&](Tensor& to, const Tensor& from) {
-          convert(from.view().select(0, b).slice(1, first, first + count).transpose(0, 1),
-                  to.view().select(0, table.back()).slice(0, 0, count));
-        };
-        fill(k, padded_k);
-        fill(v, padded_v);
-      }
-    }
-    block_table = Tensor::of({batch, blocks}, table);
-  }
-
-  Tensor lengths, padded_k, padded_v, k, v, block_table;
-};
+using testing::paged::kHeads;
+using testing::paged::kKvHeads;
+using testing::paged::Pages;
 
 // Everything of one call, by the shape of the rows of weights.
 Outcome attend(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
@@ -148,6 +111,51 @@ TEST_P(AttentionPages, HiddenValuesAndStatistics) {
     const std::vector<Tensor> paged = statistics(pages.k, pages.v);
     EXPECT_TRUE(std::isfinite(testing::largest(paged[0])));
     for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(testing::same_bits(paged[i], whole[i])) << i;
+  }
+}
+
+// Rows of weights, whole blocks of queries and single ones, in any order and twice; of packed queries by their
+// sequence.
+TEST_P(AttentionPages, ChosenRows) {
+  const std::vector<std::int32_t> counts = {1100, 0, 1, 70};
+  const std::int64_t q_len = 150;
+  std::vector<std::int64_t> chosen;
+  for (std::int64_t i = 30; i < 100; ++i) chosen.insert(chosen.end(), {0, 1, i});
+  for (std::int64_t n = 0; n < 60; ++n) chosen.insert(chosen.end(), {n % 4, n * n % kHeads, n * 61 % q_len});
+  const std::int64_t count = static_cast<std::int64_t>(chosen.size()) / 3;
+  const Tensor rows = Tensor::of({count, 3}, chosen);
+  const Tensor offsets = Tensor::of<std::int32_t>({5}, {0, 150, 300, 450, 600});
+  const std::pair<Dtype, std::int64_t> cases[] = {
+      {Dtype::f32, 1}, {Dtype::f32, 16}, {Dtype::f32, 300}, {Dtype::f64, 5}, {Dtype::bf16, 16}};
+  for (const auto& [dtype, page] : cases) {
+    SCOPED_TRACE(fmt::format("pages of {}, {}", page, name_of(dtype)));
+    const Pages pages(counts, page, dtype, 20, 12);
+    Random random(6);
+    const Tensor q = normal(random, {4, kHeads, q_len, 20}, dtype);
+    Tensor packed = Tensor::uninitialized({4 * q_len, kHeads, 20}, dtype);
+    for (std::int64_t b = 0; b < 4; ++b) {
+      convert(q.view().select(0, b).transpose(0, 1), packed.view().slice(0, b * q_len, (b + 1) * q_len));
+    }
+    for (AttentionOptions options : options_of_interest()) {
+      options.mask = options.mask & Mask::lengths(pages.lengths);
+      const auto weights_of = [&](const TensorView& queries, const Tensor& k, const Tensor& v) {
+        Tensor weights = testing::filled({count, 1100}, testing::kNan, dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+        attention(queries, k, v, options, {.rows = rows, .row_weights = weights});
+        return weights;
+      };
+      const Tensor whole = weights_of(q, pages.padded_k, pages.padded_v);
+      const Tensor exact = reference::attention(q, pages.padded_k, pages.padded_v, options).weights;
+      for (std::int64_t n = 0; n < count; ++n) {
+        const std::int64_t* at = chosen.data() + 3 * n;
+        const TensorView wanted = exact.view().select(0, at[0]).select(0, at[1]).select(0, at[2]);
+        EXPECT_LE(testing::difference(whole.view().select(0, n), wanted), dtype == Dtype::f64 ? 1e-14 : 2e-6);
+      }
+      options.block_table = pages.block_table;
+      options.threads = 2;
+      EXPECT_TRUE(testing::same_bits(weights_of(q, pages.k, pages.v), whole));
+      options.offsets_query = offsets;
+      EXPECT_TRUE(testing::same_bits(weights_of(packed, pages.k, pages.v), whole));
+    }
   }
 }
 

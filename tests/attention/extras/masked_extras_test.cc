@@ -1,25 +1,27 @@
-// Optional outputs under every mask, against the reference in double: what is skipped because nobody sees it has the
-// weights and logits of what is hidden, and no output depends on which others are asked for.
+// Optional outputs under every mask, and under biases with heads last, against the reference in double: what is skipped
+// because nobody sees it has the weights and logits of what is hidden, and no output depends on which others are asked
+// for.
 #include <fmt/format.h>
 
-#include <map>
+#include <limits>
 #include <memory>
+#include <tuple>
 #include <utility>
 
-#include "attention/attention_testing.h"
-#include "attention/hidden_rows.h"
-#include "reference/attention.h"
+#include "attention/extras/every_output.h"
 
 namespace qkv {
 namespace {
 
 using testing::filled;
+using testing::kBatch;
+using testing::kHeads;
+using testing::kKeys;
 using testing::kNan;
+using testing::kQueries;
 using testing::normal;
 
 QKV_ON_EACH_TARGET(MaskedExtras);
-
-constexpr std::int64_t kBatch = 2, kHeads = 2, kQueries = 100, kKeys = 330, kTop = 5, kParts = 7;
 
 // Most of them leave whole blocks of 128 keys to nobody of a block of queries, and a few queries without keys.
 class Masks {
@@ -70,152 +72,35 @@ class Masks {
   std::vector<std::unique_ptr<Tensor>> kept_;
 };
 
-// Places for all outputs.
-struct Places {
-  explicit Places(Dtype type)
-      : row_maximum(filled({kBatch, kHeads, kQueries}, kNan, type)),
-        entropy(filled({kBatch, kHeads, kQueries}, kNan, type)),
-        top_keys(filled({kBatch, kHeads, kQueries, kTop}, 77, Dtype::i64)),
-        top_weights(filled({kBatch, kHeads, kQueries, kTop}, kNan, type)),
-        received(filled({kBatch, kHeads, kKeys}, kNan, type)),
-        block_weights(filled({kBatch, kHeads, kParts, kParts}, kNan, type)),
-        weights(filled({kBatch, kHeads, kQueries, kKeys}, kNan, type)),
-        logits(filled({kBatch, kHeads, kQueries, kKeys}, kNan, type)) {
-    std::vector<std::int64_t> indices;
-    for (std::int64_t n = 0; n < 40; ++n) indices.insert(indices.end(), {n % 3 / 2, n % kHeads, n * n * 7 % kQueries});
-    rows = Tensor::of({40, 3}, indices);
-    row_weights = filled({40, kKeys}, kNan, type);
-  }
-
-  Tensor row_maximum, entropy, top_keys, top_weights, received, block_weights, weights, logits, rows, row_weights;
-
-  std::vector<std::pair<std::string, AttentionExtras>> alone() const {
-    std::vector<std::pair<std::string, AttentionExtras>> each(8);
-    const auto at = [&](std::size_t n, const char* name) -> AttentionExtras& {
-      each[n].first = name;
-      return each[n].second;
-    };
-    const auto view = [](const Tensor& tensor) { return const_cast<Tensor&>(tensor).view(); };
-    at(0, "row maximum").row_maximum = view(row_maximum);
-    at(1, "entropy").entropy = view(entropy);
-    at(2, "top keys").top_keys = view(top_keys);
-    at(2, "top keys").top_weights = view(top_weights);
-    at(3, "received").received = view(received);
-    at(4, "block weights").block_weights = view(block_weights);
-    at(5, "weights").weights = view(weights);
-    at(6, "logits").logits = view(logits);
-    at(7, "chosen rows").rows = rows;
-    at(7, "chosen rows").row_weights = view(row_weights);
-    return each;
-  }
-  AttentionExtras together() {
-    return {.weights = weights,
-            .logits = logits,
-            .rows = rows,
-            .row_weights = row_weights,
-            .row_maximum = row_maximum,
-            .entropy = entropy,
-            .top_keys = top_keys,
-            .top_weights = top_weights,
-            .received = received,
-            .block_weights = block_weights};
-  }
-  std::vector<const Tensor*> list() const {
-    return {&row_maximum,   &entropy, &top_keys, &top_weights, &received,
-            &block_weights, &weights, &logits,   &row_weights};
-  }
-};
-
-// The same figures from whole rows in double.
-struct Exact {
-  reference::AttentionResult rows;
-  Tensor row_maximum, entropy, top_weights, received, block_weights;
-
-  Exact(const Tensor& q, const Tensor& k, const AttentionOptions& options)
-      : rows(reference::attention(q, k, k, options)) {
-    Places places(Dtype::f64);
-    row_maximum = places.row_maximum, entropy = places.entropy, top_weights = places.top_weights;
-    received = filled(places.received.shape(), 0, Dtype::f64);
-    block_weights = filled(places.block_weights.shape(), 0, Dtype::f64);
-    const auto parts_of = [](std::int64_t part, std::int64_t n) {
-      std::int64_t count = 0;
-      for (std::int64_t i = 0; i < n; ++i) count += i * kParts / n == part ? 1 : 0;
-      return count;
-    };
-    for (std::int64_t row = 0; row < kBatch * kHeads * kQueries; ++row) {
-      const double *weights = rows.weights.data<double>() + row * kKeys,
-                   *logits = rows.logits.data<double>() + row * kKeys;
-      const std::int64_t head = row / kQueries, part = row % kQueries * kParts / kQueries;
-      double nats = 0;
-      for (std::int64_t j = 0; j < kKeys; ++j) {
-        nats -= weights[j] > 0 ? weights[j] * std::log(weights[j]) : 0;
-        received.data<double>()[head * kKeys + j] += weights[j];
-        block_weights.data<double>()[(head * kParts + part) * kParts + j * kParts / kKeys] += weights[j];
-      }
-      row_maximum.data<double>()[row] = *std::max_element(logits, logits + kKeys);
-      entropy.data<double>()[row] = nats;
-      std::vector<double> falling(weights, weights + kKeys);
-      std::sort(falling.rbegin(), falling.rend());
-      std::copy_n(falling.begin(), kTop, top_weights.data<double>() + row * kTop);
-    }
-    for (std::int64_t at = 0; at < block_weights.element_count(); ++at) {
-      const std::int64_t pairs = parts_of(at / kParts % kParts, kQueries) * parts_of(at % kParts, kKeys);
-      block_weights.data<double>()[at] /= static_cast<double>(pairs);
-    }
-  }
-};
-
-void expect_exact(const Places& found, const Exact& exact, double tolerance) {
-  EXPECT_LE(testing::difference(found.weights, exact.rows.weights), tolerance);
-  EXPECT_LE(testing::difference(found.logits, exact.rows.logits), 8 * tolerance);
-  EXPECT_LE(testing::difference(found.row_maximum, exact.row_maximum), 8 * tolerance);
-  EXPECT_LE(testing::difference(found.entropy, exact.entropy), 4 * tolerance);
-  EXPECT_LE(testing::difference(found.top_weights, exact.top_weights), tolerance);
-  EXPECT_LE(testing::difference(found.received, exact.received), 8 * tolerance);
-  EXPECT_LE(testing::difference(found.block_weights, exact.block_weights), tolerance);
-  for (std::int64_t n = 0; n < found.rows.size(0); ++n) {
-    const std::int64_t* row = found.rows.data<std::int64_t>() + 3 * n;
-    const TensorView wanted = exact.rows.weights.view().select(0, row[0]).select(0, row[1]).select(0, row[2]);
-    EXPECT_LE(testing::difference(found.row_weights.view().select(0, n), wanted), tolerance) << "chosen row " << n;
-  }
-  const std::int64_t* keys = found.top_keys.data<std::int64_t>();
-  for (std::int64_t at = 0; at < found.top_keys.element_count(); ++at) {
-    const double weight = exact.top_weights.data<double>()[at];
-    if (weight == 0) {
-      EXPECT_EQ(keys[at], -1);
-    } else {
-      ASSERT_TRUE(keys[at] >= 0 && keys[at] < kKeys);
-      EXPECT_NEAR(exact.rows.weights.data<double>()[at / kTop * kKeys + keys[at]], weight, tolerance);
-    }
-  }
-}
-
 TEST_P(MaskedExtras, AreThoseOfTheReference) {
-  static std::map<std::string, Exact> exact;  // once for all targets
   Masks masks;
   const std::pair<Dtype, double> kinds[] = {{Dtype::f32, 0}, {Dtype::f32, 3}, {Dtype::f64, 0}};  // type and soft cap
   for (const auto& [dtype, soft_cap] : kinds) {
     for (const auto& [name, mask] : masks.all) {
-      const std::string call = fmt::format("{}, soft cap {}, {}", name_of(dtype), soft_cap, name);
-      SCOPED_TRACE(call);
-      Random random(2);
-      const Tensor q = normal(random, {kBatch, kHeads, kQueries, 6}, dtype);
-      const Tensor k = normal(random, {kBatch, kHeads, kKeys, 6}, dtype);
-      const AttentionOptions options{.mask = mask, .soft_cap = soft_cap, .threads = 2};
-      const testing::HiddenRows unseen(q, k, options);
-      unseen.put_into_queries(q, kNan);
-      unseen.put_into_keys(k, kNan);
-      Places together(dtype), alone(dtype);
-      attention(q, k, k, options, together.together());
-      if (!exact.contains(call)) exact.try_emplace(call, q, k, options);
-      expect_exact(together, exact.at(call), dtype == Dtype::f64 ? 1e-14 : 2e-6);
-      for (const auto& [output, extras] : alone.alone()) {
-        SCOPED_TRACE(output);
-        attention(q, k, k, options, extras);
-      }
-      for (std::size_t n = 0; n < alone.list().size(); ++n) {
-        EXPECT_TRUE(testing::same_bits(*alone.list()[n], *together.list()[n])) << "output " << n << " alone";
-      }
+      testing::expect_every_output(fmt::format("{}, soft cap {}, {}", name_of(dtype), soft_cap, name), dtype,
+                                   {.mask = mask, .soft_cap = soft_cap, .threads = 2});
+    }
+  }
+}
+
+// Position biases lie in T5 as its table gives them, [queries, keys, heads]; its masks may be added to them.
+TEST_P(MaskedExtras, UnderBiasesWithHeadsLast) {
+  Masks masks;
+  Random random(4);
+  const Tensor positions = normal(random, {kQueries, kKeys, kHeads});
+  Tensor masked = Tensor::copy(positions);
+  for (std::int64_t at = 0; at < masked.element_count(); ++at) {
+    const bool is_far = at / kHeads % kKeys > at / kHeads / kKeys + 150;
+    if (is_far) masked.data<float>()[at] = -std::numeric_limits<float>::infinity();
+  }
+  for (const auto& [kind, dtype, numbers] :
+       {std::tuple("positions", Dtype::f32, &positions),
+        std::tuple("positions and a mask", Dtype::f64, static_cast<const Tensor*>(&masked))}) {
+    const Tensor table = convert(*numbers, dtype);
+    const Bias bias = Bias::view(table.view().transpose(0, 2).transpose(1, 2));
+    for (const auto& [name, mask] : masks.all) {
+      testing::expect_every_output(fmt::format("{}, {}", kind, name), dtype,
+                                   {.mask = mask, .bias = bias, .threads = 2});
     }
   }
 }
