@@ -36,9 +36,9 @@ void print_text() {
   fmt::print("targets, best first (QKV_TARGET):\n");
   for (const Target& target : targets()) {
     if (target.usable) {
-      fmt::print("  {:10}{:2} floats a vector{}\n", target.name, target.lanes, target.selected ? ", selected" : "");
+      fmt::print("  {:12}{:2} floats a vector{}\n", target.name, target.lanes, target.selected ? ", selected" : "");
     } else {
-      fmt::print("  {:10}not usable on this CPU\n", target.name);
+      fmt::print("  {:12}not usable on this CPU\n", target.name);
     }
   }
   fmt::print("precision reduced: {}\n",

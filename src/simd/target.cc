@@ -40,10 +40,12 @@ struct KnownTarget {
   const char* name;
   std::int64_t bit;
   bool has_tiles = false;
+  bool has_pairs = false;
 };
 
 // Best first.
 constexpr KnownTarget kKnown[] = {{"amx", HWY_AVX3, /*has_tiles=*/true},
+                                  {"avx512-bf16", HWY_AVX3, /*has_tiles=*/false, /*has_pairs=*/true},
                                   {"avx512", HWY_AVX3},
                                   {"avx2", HWY_AVX2},
                                   {"sse4", HWY_SSE4},
@@ -51,9 +53,18 @@ constexpr KnownTarget kKnown[] = {{"amx", HWY_AVX3, /*has_tiles=*/true},
                                   {"wasm", HWY_WASM},
                                   {"portable", HWY_SCALAR}};
 
+bool has_bf16_pairs() {
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 bool is_usable(const KnownTarget& target) {
   static const std::int64_t usable = hwy::SupportedTargets() | HWY_SCALAR;
-  return (usable & (HWY_TARGETS)&target.bit) != 0 && (!target.has_tiles || has_amx());
+  return (usable & (HWY_TARGETS)&target.bit) != 0 && (!target.has_tiles || has_amx()) &&
+         (!target.has_pairs || has_bf16_pairs());
 }
 
 const KnownTarget& best_target() {
@@ -100,6 +111,8 @@ void ensure_target() {
   const std::lock_guard lock(selection_mutex);
   if (selected == nullptr) select_default();
 }
+
+bool uses_bf16_pairs() { return selected->has_pairs; }
 
 bool uses_amx() { return selected->has_tiles && borrow_tiles(); }
 

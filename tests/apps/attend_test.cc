@@ -327,7 +327,7 @@ TEST_F(Attend, EmptyArraysGiveEmptyOrZeroResults) {
 
 TEST_F(Attend, EveryTargetAndThreadCountGivesTheGoldNumbers) {
   save_worked_example<float>();
-  for (const char* target : {"amx", "avx512", "avx2", "sse4", "neon", "portable"}) {
+  for (const char* target : {"amx", "avx512-bf16", "avx512", "avx2", "sse4", "neon", "portable"}) {
     const std::string variable = std::string("QKV_TARGET=") + target;
     if (run_program({"info"}, {.environment = {variable}}).code != 0) continue;
     expect_success(attend({"--threads", "3"}, {.environment = {variable}}));

@@ -36,10 +36,17 @@ inline std::vector<std::string> usable_targets() {
   return names;
 }
 
+// What the test framework takes as the name of a parameter.
+inline std::string test_name_of_target(const ::testing::TestParamInfo<std::string>& target) {
+  std::string name = target.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 #define QKV_ON_EACH_TARGET(Suite)                                                                \
   using Suite = ::qkv::testing::OnEachTarget;                                                    \
   INSTANTIATE_TEST_SUITE_P(Target, Suite, ::testing::ValuesIn(::qkv::testing::usable_targets()), \
-                           [](const auto& target) { return target.param; })
+                           ::qkv::testing::test_name_of_target)
 
 inline Tensor normal(Random& random, const Dims& shape, Dtype dtype = Dtype::f32, double spread = 1) {
   Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);

@@ -1,6 +1,8 @@
 // How forward attention multiplies: an opt-in that trades bits for speed.
 //
-//   exact    products in f32 (f64 for f64).
+//   exact    products in f32 (f64 for f64). On the target "avx512-bf16" the elements of bf16 queries and keys are
+//            multiplied in pairs, with a dot or scaled score and several queries: exact products, each added with one
+//            rounding to f32, of neighbours 2i and 2i + 1 the latter first.
 //   reduced  queries (projected ones, for a bilinear score), keys, values and weights are rounded to bf16, to nearest,
 //            ties to even; their products are added up in f32. Everything between the two products stays in f32.
 //
@@ -11,10 +13,10 @@
 // rounded: e = 0, and (1 + u) stands for (1 + u)^2. Numbers from 255.5 * 2^120 on round to infinity; numbers below
 // 2^-126 count as 0.
 //
-// Reduced needs AVX512-BF16 (Intel 64 and IA-32 Software Developer's Manual, VDPBF16PS and VCVTNE2PS2BF16), several
-// queries of a sequence, a dot, scaled or bilinear score, head and value sizes of at most 512, and f32, bf16 or f16.
-// All else is computed exactly; plan() says so. On the target "amx" both products are those of its tiles (TDPBF16PS),
-// which are faster and give other bits.
+// Reduced needs one of the targets "avx512-bf16" (Intel 64 and IA-32 Software Developer's Manual, VDPBF16PS and
+// VCVTNE2PS2BF16) and "amx", several queries of a sequence, a dot, scaled or bilinear score, head and value sizes of at
+// most 512, and f32, bf16 or f16. All else is computed exactly; plan() says so. On "amx" both products are those of its
+// tiles (TDPBF16PS), which are faster and give other bits.
 #pragma once
 
 #include "qkv/api.h"

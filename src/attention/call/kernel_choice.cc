@@ -10,12 +10,8 @@
 namespace qkv {
 
 bool has_reduced_precision() {
-#ifdef __x86_64__
   const std::string target = selected_target();
-  return (target == "avx512" || target == "amx") && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
+  return target == "avx512-bf16" || target == "amx";
 }
 
 inline namespace attending {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attention/call/kernel_choice.h"
+#include "attention/forward/paired_kernel.h"
 #include "qkv/target.h"
 
 namespace qkv::inline attending {
@@ -76,7 +77,9 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
   }
   const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
   if (half && plan.precision == Precision::exact) {
-    add(fmt::format("{} is widened to f32", name_of(problem.storage)));
+    const bool pairs = plan.kernel.starts_with("prefill") && is_paired(task);
+    add(fmt::format("{} is widened to f32{}", name_of(problem.storage),
+                    pairs ? ", but for the exact product of queries and keys" : ""));
   }
   if (problem.storage == Dtype::f64) add("f64 halves the numbers in a vector");
 }

@@ -81,10 +81,11 @@ class AmxProduct : public PairsProduct<AmxProduct> {
   static std::int64_t words(std::int64_t size) { return divide_up(size, 2 * kTileSide) * kTileSide; }
 
   template <int kVectors>
-  static void pack(float* rows, std::int64_t size) {
+  static bool pack(float* rows, std::int64_t size) {
     constexpr int kColumns = kVectors * kLanes<float>;
     pair_rows<kVectors>(rows, size, rows);
     std::fill(rows + divide_up(size, 2) * kColumns, rows + words(size) * kColumns, 0.0f);
+    return true;
   }
 
   // to[key][query]: the products of a group of keys with packed queries.

@@ -18,10 +18,21 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
+// Values from `first` on that are held in f32, as many before `last` as accumulate() takes at a time.
+HWY_INLINE KeyRows<float> held_values(const HeldBlocks& held, const AttentionTask& task, std::int64_t first,
+                                      std::int64_t last) {
+  const std::int64_t size = task.common->value_dim, step = whole_vectors<float>(size);
+  const float* rows = held.value_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
+    read_rows(task.value, begin, end, size, to, step);
+  });
+  return {rows, step, std::min(last, held.end_of_block(first)) - first};
+}
+
 class ExactProduct {
  public:
   using Step = MultiplyAdd;
   static constexpr std::int64_t kGroupKeys = 0;  // keys are multiplied tile by tile
+  static constexpr bool kIsCareful = false;      // Step multiplies all numbers right
 
   // Keys and values are of the accumulation's type.
   ExactProduct() = default;
@@ -43,9 +54,11 @@ class ExactProduct {
   // Words of the accumulation's width that hold `size` factors.
   static std::int64_t words(std::int64_t size) { return size; }
 
-  // Brings the right operand [size][kVectors] into words, where it lies.
+  // Brings the right operand [size][kVectors] into words, where it lies. Returns whether Step multiplies it right.
   template <int kVectors, class T>
-  static void pack(T*, std::int64_t) {}
+  static bool pack(T*, std::int64_t) {
+    return true;
+  }
 
   // kTileRows rows of keys in words, from row `first` on; `step` tells how far apart they are.
   template <class T>
@@ -66,13 +79,7 @@ class ExactProduct {
   template <class T>
   HWY_INLINE KeyRows<T> value_rows(const AttentionTask& task, std::int64_t first, std::int64_t last) const {
     if constexpr (sizeof(T) == 4) {
-      if (held_.is_on()) {
-        const std::int64_t step = widths(task).value;
-        const float* rows = held_.value_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
-          read_rows(task.value, begin, end, task.common->value_dim, to, step);
-        });
-        return {rows, step, std::min(last, held_.end_of_block(first)) - first};
-      }
+      if (held_.is_on()) return held_values(held_, task, first, last);
     }
     return rows_from<T>(task.value, first, last);
   }

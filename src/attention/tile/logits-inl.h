@@ -110,7 +110,7 @@ class BlockLogits {
         hn::Store(hn::Neg(hn::Load(Tag<T>(), at)), Tag<T>(), at);
       }
     }
-    Product::template pack<kVectors>(right_, inner);
+    has_ordinary_queries_ = Product::template pack<kVectors>(right_, inner);
   }
 
   // Logits of keys key ... key + kTileRows - 1. Keys beyond the last one are anything finite.
@@ -238,9 +238,21 @@ class BlockLogits {
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
         QKV_UNROLL for (int c = 0; c < kCount; ++c) tile[r][c] = hn::Zero(Tag<T>());
       }
-      multiply_tile<kTileRows, kCount, T, typename Product::Step>(keys, step, 1, right_ + first * kLanes<T>, kColumns,
-                                                                  Product::words(task.common->key_dim), tile);
+      const T* right = right_ + first * kLanes<T>;
+      const std::int64_t words = Product::words(task.common->key_dim);
+      if constexpr (Product::kIsCareful) {
+        if (HWY_UNLIKELY(!has_ordinary_queries_ || !product_.has_ordinary_keys(key))) {
+          return multiply_carefully(keys, step, right, words, tile);
+        }
+      }
+      multiply_tile<kTileRows, kCount, T, typename Product::Step>(keys, step, 1, right, kColumns, words, tile);
     }
+  }
+
+  template <int kCount>
+  static HWY_NOINLINE void multiply_carefully(const T* keys, std::int64_t step, const T* right, std::int64_t words,
+                                              Vec<T> (&tile)[kTileRows][kCount]) {
+    multiply_tile<kTileRows, kCount, T, typename Product::CarefulStep>(keys, step, 1, right, kColumns, words, tile);
   }
 
   // W_k k
@@ -283,6 +295,7 @@ class BlockLogits {
   T* products_ = nullptr;    // [kGroupKeys][kColumns], of the group that begins with key multiplied_; -1: none
   std::int64_t multiplied_ = -1;
   bool biases_alone_ = false;
+  bool has_ordinary_queries_ = true;  // those of Product::pack()
   RelativeRows<T, kVectors> relative_;
 };
 

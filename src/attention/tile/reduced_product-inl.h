@@ -14,18 +14,12 @@
 #include "attention/tile/accumulate-inl.h"
 #include "attention/tile/attention_task.h"
 #include "attention/tile/bf16_pairs-inl.h"
+#include "simd/bf16_products-inl.h"
 
 #if HWY_TARGET == HWY_AVX3
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
-
-struct MultiplyAddPairs {
-  static HWY_INLINE Vec<float> apply(Vec<float> left, Vec<float> right, Vec<float> sum) {
-    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(left.raw), "v"(right.raw));
-    return sum;
-  }
-};
 
 // Values in pairs of keys [count / 2][step], and the rows they come from.
 struct PairedValues {
@@ -58,7 +52,7 @@ HWY_INLINE void accumulate_pairs(const float* values, std::int64_t step, const f
                                  float* to) {
   Vec<float> sum[kRows][kVectors];
   load_sums<kStride>(to, sum);
-  multiply_tile<kRows, kVectors, float, MultiplyAddPairs>(values, 1, step, tile, kStride * kLanes<float>, pairs, sum);
+  multiply_tile<kRows, kVectors, float, MultiplyPairs>(values, 1, step, tile, kStride * kLanes<float>, pairs, sum);
   store_sums<kStride>(sum, to);
 }
 
@@ -75,7 +69,7 @@ HWY_NOINLINE void accumulate_visible_pairs(const float* values, std::int64_t ste
       const __mmask32 visible = _mm512_cmpneq_epi16_mask(_mm512_castps_si512(weights.raw), mark);
       for (int r = 0; r < kRows; ++r) {
         const __m512i seen = _mm512_maskz_mov_epi16(visible, _mm512_castps_si512(_mm512_set1_ps(values[r])));
-        sum[r][c] = MultiplyAddPairs::apply(Vec<float>{_mm512_castsi512_ps(seen)}, weights, sum[r][c]);
+        sum[r][c] = MultiplyPairs::apply(Vec<float>{_mm512_castsi512_ps(seen)}, weights, sum[r][c]);
       }
     }
   }
@@ -108,16 +102,18 @@ void accumulate(const PairedValues& values, std::int64_t dims, float* tile, cons
 // In place of ExactProduct.
 class ReducedProduct : public PairsProduct<ReducedProduct> {
  public:
-  using Step = MultiplyAddPairs;
+  using Step = MultiplyPairs;
   static constexpr std::int64_t kGroupKeys = 0;
+  static constexpr bool kIsCareful = false;
 
   using PairsProduct::PairsProduct;
 
   static std::int64_t words(std::int64_t size) { return (size + 1) / 2; }
 
   template <int kVectors>
-  static void pack(float* rows, std::int64_t size) {
+  static bool pack(float* rows, std::int64_t size) {
     pair_rows<kVectors>(rows, size, rows);
+    return true;
   }
 
   HWY_INLINE const float* key_rows(const AttentionTask& task, std::int64_t first, float*, std::int64_t& step) const {

@@ -102,7 +102,7 @@ class AttentionMemory : public testing::OnEachTarget {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Target, AttentionMemory, ::testing::ValuesIn(testing::usable_targets()),
-                         [](const auto& target) { return target.param; });
+                         testing::test_name_of_target);
 
 using Plan = std::function<AttentionPlan(const AttentionOptions&)>;
 using Run = std::function<void(const AttentionOptions&)>;

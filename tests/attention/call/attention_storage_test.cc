@@ -28,13 +28,15 @@ TEST_P(AttentionStorage, OutputIsTheRoundedAccumulation) {
 }
 
 // 16-bit rows give the bits of the same numbers in f32, also where a thread cannot hold all keys widened and takes
-// several blocks of queries in turns, on both sides of a chunk's end.
+// several blocks of queries in turns, on both sides of a chunk's end. (Where bf16 is multiplied in pairs, its sums have
+// an order of their own: attention_pairs_test.cc.)
 TEST_P(AttentionStorage, WideningChangesNoBit) {
   struct Shape {
     std::int64_t heads, q_len, k_len, head_dim, value_dim;
   };
   const std::vector<Shape> shapes = {{2, 53, 300, 17, 33}, {8, 100, 1300, 128, 128}, {1, 50, 70, 1024, 1000}};
   for (const Dtype dtype : kHalves) {
+    if (dtype == Dtype::bf16 && GetParam() == "avx512-bf16") continue;
     for (const auto& [heads, q_len, k_len, head_dim, value_dim] : shapes) {
       SCOPED_TRACE(fmt::format("{}, {} keys", name_of(dtype), k_len));
       Random random(5);

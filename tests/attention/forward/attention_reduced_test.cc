@@ -35,7 +35,7 @@ std::vector<std::string> reduced_targets() {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AttentionReduced);
 INSTANTIATE_TEST_SUITE_P(Target, AttentionReduced, ::testing::ValuesIn(reduced_targets()),
-                         [](const auto& target) { return target.param; });
+                         testing::test_name_of_target);
 
 // Masks, biases, scores, types, strides, forms and sizes of every kind. At least a tenth of the cases must
 // be reduced: numbers of many kinds, single queries and f64 are not.
@@ -126,7 +126,7 @@ TEST(AttentionReducedTiles, AreTakenOnTheTargetOfThatName) {
   const Inputs inputs(16, {1, 2, 50}, 100, 64, 64);
   select_target("amx");
   const Outcome tiles = inputs.attend(reduced()), exact = inputs.attend({});
-  select_target("avx512");
+  select_target("avx512-bf16");
   EXPECT_FALSE(testing::same_bits(tiles.out, inputs.attend(reduced()).out));
   expect_same(exact, inputs.attend({}));
   select_target("");
@@ -332,7 +332,7 @@ TEST_P(AttentionReducedFallback, IsExactWhereThereIsNoKernel) {
     expect_exact(inputs, {}, "target " + GetParam() + " on this CPU does not multiply in bf16");
     return;
   }
-  EXPECT_TRUE(GetParam() == "avx512" || GetParam() == "amx");
+  EXPECT_TRUE(GetParam() == "avx512-bf16" || GetParam() == "amx");
   EXPECT_EQ(plan(inputs.q, inputs.k, inputs.v, reduced()).precision, Precision::reduced);
   EXPECT_EQ(plan(inputs.q, inputs.k, inputs.v).precision, Precision::exact);
   expect_exact(inputs.as(Dtype::f64), {}, "f64");
