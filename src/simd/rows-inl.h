@@ -86,17 +86,31 @@ HWY_INLINE void round_row(const float* HWY_RESTRICT from, std::int64_t count, S*
   for (; i < count; ++i) to[i] = S(from[i]);
 }
 
-// Whether the row has no infinity and no NaN: only these make x * 0 differ from 0.
+// Whether rows of `count` elements, `step` apart, have no infinity and no NaN: only these make x * 0 differ from 0.
 template <class T>
-HWY_INLINE bool is_finite_row(const T* from, std::int64_t count) {
+HWY_INLINE bool are_finite_rows(const T* from, std::int64_t step, std::int64_t rows, std::int64_t count) {
   const Tag<T> d;
   const Vec<T> zero = hn::Zero(d);
-  Vec<T> sum = zero;
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(hn::LoadU(d, from + i), zero, sum);
-  bool finite = hn::AllTrue(d, hn::Eq(sum, zero));
-  for (; i < count; ++i) finite = finite && from[i] * T(0) == T(0);
-  return finite;
+  constexpr int kSums = 4;  // one would wait for itself
+  Vec<T> sums[kSums] = {zero, zero, zero, zero};
+  bool finite = true;
+  for (std::int64_t r = 0; r < rows; ++r, from += step) {
+    std::int64_t i = 0;
+    for (; i + kSums * kLanes<T> <= count; i += kSums * kLanes<T>) {
+      QKV_UNROLL for (int n = 0; n < kSums; ++n) {
+        sums[n] = hn::MulAdd(hn::LoadU(d, from + i + n * kLanes<T>), zero, sums[n]);
+      }
+    }
+    for (; i + kLanes<T> <= count; i += kLanes<T>) sums[0] = hn::MulAdd(hn::LoadU(d, from + i), zero, sums[0]);
+    for (; i < count; ++i) finite = finite && from[i] * T(0) == T(0);
+  }
+  const Vec<T> sum = hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
+  return finite && hn::AllTrue(d, hn::Eq(sum, zero));
+}
+
+template <class T>
+HWY_INLINE bool is_finite_row(const T* from, std::int64_t count) {
+  return are_finite_rows(from, /*step=*/0, /*rows=*/1, count);
 }
 
 // Rows of keys or values as they lie in memory, `count` of them.
@@ -106,12 +120,7 @@ struct KeyRows {
   std::int64_t step;
   std::int64_t count;
 
-  bool are_finite(std::int64_t size) const {
-    for (std::int64_t key = 0; key < count; ++key) {
-      if (!is_finite_row(data + key * step, size)) return false;
-    }
-    return true;
-  }
+  bool are_finite(std::int64_t size) const { return are_finite_rows(data, step, count, size); }
 };
 
 // The rows from `first` on that lie evenly spaced: all before `last`, or those of one page.

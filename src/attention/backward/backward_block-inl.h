@@ -118,6 +118,7 @@ class BackwardBlock {
     if (std::max(visibility_.first_key(), chunk) >= std::min(visibility_.last_key(), chunk + kChunkKeys))
       return nullptr;
     parameters_ = reinterpret_cast<T*>(sums.parameters);
+    narrows_ = parameters_ == nullptr && backward_.bias_count == 0 && !dropout_.is_on() && !double_.is_on();
     read_block();
     if (sums.sink != nullptr && visibility_.first_key() / kChunkKeys * kChunkKeys == chunk) {
       *sums.sink = task_.is_plain ? grad_sink<Unit::base2>() : grad_sink<Unit::natural>();
@@ -138,8 +139,8 @@ class BackwardBlock {
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
-  using Tile = Vec<T>[kTileRows][kVectors];
   using Coverage = typename Visibility<T, kVectors>::Coverage;
+  using VectorRange = typename Visibility<T, kVectors>::VectorRange;
 
   // Row 0 is the block's first query: where it lies, if it is of type T, else a copy in `wide`.
   Rows rows_of_queries(T* wide) const {
@@ -213,43 +214,53 @@ class BackwardBlock {
                    const ChunkSums& sums) {
     const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
     bool masked = false;
-    bool taken[kBackwardKeys / kTileRows];  // tiles of which some pair is visible
+    VectorRange taken[kBackwardKeys / kTileRows];  // the vectors of queries that take part in a tile
     const std::int64_t end_row = first_row + divide_up(last - block - first_row, kTileRows) * kTileRows;
     walk_tiles(visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
       const std::int64_t row = key - block;
-      taken[row / kTileRows] = coverage != Coverage::none;
-      masked = masked || coverage == Coverage::some;
-      if (coverage == Coverage::all) {
-        differentiate<kUnit, false>(key, row);
-      } else if (coverage == Coverage::some) {
-        differentiate<kUnit, true>(key, row);
-      } else if (backward_.bias_count > 0) {
-        std::memset(gradients_ + row * kColumns, 0, sizeof(T) * kTileRows * kColumns);
+      VectorRange& range = taken[row / kTileRows];
+      range = {0, kVectors};
+      if (coverage == Coverage::all) return differentiate<kUnit, false>(key, row);
+      if (coverage == Coverage::none) {
+        range = {0, 0};
+        if (backward_.bias_count > 0) {
+          std::memset(gradients_ + row * kColumns, 0, sizeof(T) * kTileRows * kColumns);
+        }
+        return;
       }
+      if constexpr (kUnit == Unit::base2 && kVectors > 1) {
+        if (narrows_) {
+          range = visibility_.vectors_seeing(key);
+          if (visibility_.see_all(key, range)) return differentiate_range<false>(key, row, range);
+          masked = true;
+          return differentiate_range<true>(key, row, range);
+        }
+      }
+      masked = true;
+      differentiate<kUnit, true>(key, row);
     });
     for (int n = 0; n < backward_.bias_count; ++n) {
       add_to_plane<kVectors>(backward_.bias_gradients[n], begin_, count_, block - chunk + first_row,
                              last - block - first_row, gradients_ + first_row * kColumns, third_tile_);
     }
     for (std::int64_t r = first_row; r < end_row; r += kTileRows) {
-      if (!taken[r / kTileRows]) continue;
+      const VectorRange range = taken[r / kTileRows];
+      if (range.begin == range.end) continue;
       if (parameters_ != nullptr) {
         add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
       }
       if (relative_.is_on()) relative_.add_gradients(gradients_ + r * kColumns, block + r);
       if (task_.common->soft_cap != 0) logits_.multiply_cap_slope(task_, block + r, gradients_ + r * kColumns);
       const std::int64_t in_chunk = block - chunk + r;
-      const T* marks = masked && !rows_are_finite_ ? weights_ + r * kColumns : nullptr;
-      add_rows(weights_ + r * kColumns, marks, grad_out_rows_, value_columns_,
+      const bool guarded = masked && !rows_are_finite_;
+      add_rows(weights_, r, range, guarded, grad_out_rows_, value_columns_,
                reinterpret_cast<T*>(sums.value) + in_chunk * value_columns_);
       T* grad_keys = reinterpret_cast<T*>(sums.key) + in_chunk * query_columns_;
       if (is_additive(task_)) {
         differentiate_additive(block + r, gradients_ + r * kColumns, grad_keys);
       } else {
-        add_rows(gradients_ + r * kColumns, marks, query_rows_, query_columns_, grad_keys);
-        if (double_.is_on()) {
-          add_rows(third_tile_ + r * kColumns, marks, double_.query_rows(), query_columns_, grad_keys);
-        }
+        add_rows(gradients_, r, range, guarded, query_rows_, query_columns_, grad_keys);
+        if (double_.is_on()) add_rows(third_tile_, r, range, guarded, double_.query_rows(), query_columns_, grad_keys);
       }
     }
     if (is_additive(task_)) return;
@@ -258,55 +269,88 @@ class BackwardBlock {
     accumulate_rows(double_.tangents().key, block, first_row, end_row, last, masked, taken, third_tile_);
   }
 
-  // grad_query_ += rows of keys times the tile, from its row `begin` to row `end`, but for tiles that were not taken.
+  // grad_query_ += rows of keys times the tile, from its row `begin` to row `end`, for the vectors that were taken.
   void accumulate_rows(const Rows& rows, std::int64_t block, std::int64_t begin, std::int64_t end, std::int64_t last,
-                       bool masked, const bool* taken, const T* tile) {
+                       bool masked, const VectorRange* taken, const T* tile) {
     for (std::int64_t r = begin; r < end;) {
       std::int64_t next = r + kTileRows;
       while (next < end && taken[next / kTileRows] == taken[r / kTileRows]) next += kTileRows;
-      if (taken[r / kTileRows]) {
+      const VectorRange range = taken[r / kTileRows];
+      if (range.begin < range.end) {
         const KeyRows<T> keys{reinterpret_cast<const T*>(rows.data) + (block + r) * rows.step, rows.step,
                               std::min(block + next, last) - (block + r)};
         const bool guarded = masked && !keys.are_finite(task_.common->key_dim);
-        accumulate<kVectors>(keys, task_.common->key_dim, tile + r * kColumns,
-                             guarded ? weights_ + r * kColumns : nullptr, grad_query_);
+        const std::int64_t column = range.begin * kLanes<T>, at = r * kColumns + column;
+        with_count(range, [&]<int kCount>() {
+          accumulate<kCount, kVectors>(keys, task_.common->key_dim, tile + at, guarded ? weights_ + at : nullptr,
+                                       grad_query_ + column);
+        });
       }
       r = next;
     }
   }
 
+  // run.operator()<kCount>(), of the vectors in the range.
+  template <class Run>
+  static HWY_INLINE void with_count(VectorRange range, const Run& run) {
+    if constexpr (kVectors > 1) {
+      if (range.end - range.begin == 1) return run.template operator()<1>();
+    }
+    if constexpr (kVectors > 2) {
+      if (range.end - range.begin == 2) return run.template operator()<2>();
+    }
+    run.template operator()<kVectors>();
+  }
+
   // Weights of a tile of keys, and the gradients of its logits. A hidden key has weight -0 and gradient 0.
   template <Unit kUnit, bool kMasked>
   void differentiate(std::int64_t key, std::int64_t row) {
-    const Tag<T> d;
     T* weights = weights_ + row * kColumns;
     T* gradients = gradients_ + row * kColumns;
-    recompute_weights<kUnit, kMasked>(task_, key, log_sum_exp_, visibility_, logits_, weights);
+    differentiate_vectors<kUnit, kMasked, kVectors>(key, /*vector=*/0, weights, gradients);
+    if (dropout_.is_on()) dropout_.drop(key, kTileRows, delta_, weights, gradients);
+    if (double_.is_on()) differentiate_twice<kMasked>(key, weights, gradients, third_tile_ + row * kColumns);
+    if constexpr (kMasked) set_hidden<kVectors>(visibility_, key, /*vector=*/0, T(0), gradients);
+  }
+
+  // The same for some vectors of queries, where nothing else is asked of a tile.
+  template <bool kMasked>
+  void differentiate_range(std::int64_t key, std::int64_t row, VectorRange range) {
+    with_count(range, [&]<int kCount>() {
+      T* gradients = gradients_ + row * kColumns;
+      differentiate_vectors<Unit::base2, kMasked, kCount>(key, range.begin, weights_ + row * kColumns, gradients);
+      if constexpr (kMasked) set_hidden<kCount>(visibility_, key, range.begin, T(0), gradients);
+    });
+  }
+
+  // The tiles' vectors from `vector` on.
+  template <Unit kUnit, bool kMasked, int kCount>
+  HWY_NOINLINE void differentiate_vectors(std::int64_t key, int vector, T* weights, T* gradients) {
+    const Tag<T> d;
+    recompute_weights<kUnit, kMasked, kCount>(task_, key, vector, log_sum_exp_, visibility_, logits_, weights);
     std::int64_t step;
     const T* values = tile_rows<T>(task_.value, key, task_.k_len, task_.common->value_dim, tile_values_, step);
-    Tile tile;
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      const Vec<T> below = hn::Neg(hn::Load(d, delta_ + c * kLanes<T>));
+    const std::int64_t column = vector * kLanes<T>;
+    Vec<T> tile[kTileRows][kCount];
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+      const Vec<T> below = hn::Neg(hn::Load(d, delta_ + column + c * kLanes<T>));
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) tile[r][c] = below;
     }
-    multiply_tile<kTileRows, kVectors, T>(values, step, 1, grad_out_, kColumns, task_.common->value_dim, tile);
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+    multiply_tile<kTileRows, kCount, T>(values, step, 1, grad_out_ + column, kColumns, task_.common->value_dim, tile);
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) {
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        const std::int64_t at = (r * kVectors + c) * kLanes<T>;
+        const std::int64_t at = r * kColumns + column + c * kLanes<T>;
         hn::Store(hn::Mul(hn::Load(d, weights + at), tile[r][c]), d, gradients + at);
       }
     }
-    if (dropout_.is_on()) dropout_.drop(key, kTileRows, delta_, weights, gradients);
-    if (double_.is_on()) differentiate_twice<kMasked>(key, weights, gradients, third_tile_ + row * kColumns);
-    if constexpr (kMasked) set_hidden(visibility_, key, T(0), gradients);
   }
 
   template <bool kMasked>
   HWY_NOINLINE void differentiate_twice(std::int64_t key, T* weights, T* gradients, T* slopes) {
     double_.differentiate(key, grad_out_, weights, gradients, slopes);
     if constexpr (!kMasked) return;
-    set_hidden(visibility_, key, T(-0.0), weights);
-    set_hidden(visibility_, key, T(0), slopes);
+    set_hidden<kVectors>(visibility_, key, /*vector=*/0, T(-0.0), weights);
+    set_hidden<kVectors>(visibility_, key, /*vector=*/0, T(0), slopes);
   }
 
   // From a tile's gradients to those of hidden layers and of v.
@@ -341,31 +385,38 @@ class BackwardBlock {
     }
   }
 
-  // sums [kTileRows][columns] += tile [kTileRows][query] x rows [query][columns]. `marks`: nullptr, or a tile whose -0
-  // entries name the pairs to leave out.
-  void add_rows(const T* tile, const T* marks, const T* rows, std::int64_t columns, T* sums) const {
-    if (HWY_UNLIKELY(marks != nullptr)) return add_visible_rows(tile, marks, rows, columns, sums);
+  // sums [kTileRows][columns] += tiles [kTileRows][query] x rows [query][columns], of the tile in row r and the queries
+  // in `range`. `guarded`: pairs whose weight is -0 are left out.
+  void add_rows(const T* tiles, std::int64_t r, VectorRange range, bool guarded, const T* rows, std::int64_t columns,
+                T* sums) const {
+    const std::int64_t first = range.begin * kLanes<T>;
+    const std::int64_t queries = std::min<std::int64_t>(range.end * kLanes<T>, count_) - first;
+    const T* tile = tiles + r * kColumns + first;
+    rows += first * columns;
+    if (HWY_UNLIKELY(guarded)) {
+      return add_visible_rows(tile, weights_ + r * kColumns + first, rows, queries, columns, sums);
+    }
     std::int64_t left = columns / kLanes<T>;
     while (left > 0) {
       const std::int64_t at = columns - left * kLanes<T>;
       if (left == 1) {
-        sum_over_queries<kTileRows, 1>(tile, kColumns, rows + at, columns, count_, sums + at);
+        sum_over_queries<kTileRows, 1>(tile, kColumns, rows + at, columns, queries, sums + at);
         left -= 1;
       } else if (left == 2 || left == 4) {  // two halves of 4 beat 3 + 1
-        sum_over_queries<kTileRows, 2>(tile, kColumns, rows + at, columns, count_, sums + at);
+        sum_over_queries<kTileRows, 2>(tile, kColumns, rows + at, columns, queries, sums + at);
         left -= 2;
       } else {
-        sum_over_queries<kTileRows, 3>(tile, kColumns, rows + at, columns, count_, sums + at);
+        sum_over_queries<kTileRows, 3>(tile, kColumns, rows + at, columns, queries, sums + at);
         left -= 3;
       }
     }
   }
 
-  HWY_NOINLINE void add_visible_rows(const T* tile, const T* marks, const T* rows, std::int64_t columns,
-                                     T* sums) const {
+  HWY_NOINLINE void add_visible_rows(const T* tile, const T* marks, const T* rows, std::int64_t queries,
+                                     std::int64_t columns, T* sums) const {
     const Tag<T> d;
     for (std::int64_t r = 0; r < kTileRows; ++r, sums += columns) {
-      for (std::int64_t i = 0; i < count_; ++i) {
+      for (std::int64_t i = 0; i < queries; ++i) {
         const T mark = marks[r * kColumns + i];
         if (mark == 0 && std::signbit(mark)) continue;
         const Vec<T> factor = hn::Set(d, tile[r * kColumns + i]);
@@ -407,6 +458,7 @@ class BackwardBlock {
   RelativeRows<T, kVectors> relative_;
   Rows queries_;                 // of the block, from row 0 on, of type T
   T* parameters_ = nullptr;      // [parameter_count]
+  bool narrows_ = false;         // vectors of queries that see nothing of a tile need no numbers there
   bool rows_are_finite_ = true;  // those of queries, their tangents, grad_out and out
 };
 

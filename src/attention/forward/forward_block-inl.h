@@ -132,6 +132,7 @@ class ForwardBlock {
   using Tile = Vec<T>[kTileRows][kVectors];
   using VectorRange = typename Visibility<T, kVectors>::VectorRange;
   using Coverage = typename Visibility<T, kVectors>::Coverage;
+  using Lanes = typename Visibility<T, kVectors>::Lanes;
 
   // The first chunk goes to state_ and out_ directly, later ones are merged into them.
   template <Unit kUnit>
@@ -184,25 +185,28 @@ class ForwardBlock {
         return;
       }
       if (coverage == Coverage::some) {
-        masked = true;
         // Edges, as the causal one: products for the vectors that see nothing would be up to half of a block's.
         if constexpr (kUnit == Unit::base2 && kVectors > 1) {
           range = visibility_.vectors_seeing(key);
-          if (range.end - range.begin < kVectors) hide_rows(row, row + kTileRows);
-          if (range.end - range.begin == 1) return absorb_some<1>(block, first_row, row, range.begin, state, out);
-          if constexpr (kVectors > 2) {
-            if (range.end - range.begin == 2) return absorb_some<2>(block, first_row, row, range.begin, state, out);
+          if (range.end - range.begin < kVectors) {
+            hide_rows(row, row + kTileRows);
+            const bool all = visibility_.see_all(key, range);
+            masked = masked || !all;
+            return all ? absorb_range<false>(block, first_row, row, range, state, out)
+                       : absorb_range<true>(block, first_row, row, range, state, out);
           }
         }
+        masked = true;
       }
       if (far_) fetch_tiles(key);
       Tile tile;
       logits_.template compute<kUnit>(task_, key, tile);
+      Lanes hidden[kTileRows][kVectors];
       if (coverage == Coverage::all) {
-        absorb<kUnit, false>(block, first_row, row, /*vector=*/0, tile, state, out);
+        absorb<kUnit, false>(first_row, row, /*vector=*/0, tile, hidden, state, out);
       } else {
-        visibility_.hide(key, tile);
-        absorb<kUnit, true>(block, first_row, row, /*vector=*/0, tile, state, out);
+        visibility_.hide(key, tile, /*first=*/0, hidden);
+        absorb<kUnit, true>(first_row, row, /*vector=*/0, tile, hidden, state, out);
       }
     });
     state.finish_block();
@@ -290,21 +294,30 @@ class ForwardBlock {
     }
   }
 
-  // A masked tile for kCount vectors of queries, from `vector` on.
-  template <int kCount>
+  // A tile for some vectors of queries, one or two, and not all.
+  template <bool kMasked>
+  HWY_INLINE void absorb_range(std::int64_t block, std::int64_t first_row, std::int64_t row, VectorRange range,
+                               State& state, T* out) {
+    if (range.end - range.begin == 1) return absorb_some<kMasked, 1>(block, first_row, row, range.begin, state, out);
+    if constexpr (kVectors > 2) absorb_some<kMasked, 2>(block, first_row, row, range.begin, state, out);
+  }
+
+  // kCount of them, from `vector` on.
+  template <bool kMasked, int kCount>
   HWY_NOINLINE void absorb_some(std::int64_t block, std::int64_t first_row, std::int64_t row, int vector, State& state,
                                 T* out) {
     Vec<T> tile[kTileRows][kCount];
+    Lanes hidden[kTileRows][kCount];
     logits_.compute_some(task_, block + row, vector, tile);
-    visibility_.hide(block + row, tile, vector);
-    absorb<Unit::base2, true>(block, first_row, row, vector, tile, state, out);
+    if constexpr (kMasked) visibility_.hide(block + row, tile, vector, hidden);
+    absorb<Unit::base2, kMasked>(first_row, row, vector, tile, hidden, state, out);
   }
 
   // The tile's logits become weights in rows `row` and below; a hidden key's weight is -0, so that the guarded product
-  // can tell it from a weight that vanished. The tile's first vector of queries is `vector`.
+  // can tell it from a weight that vanished. The tile's first vector of queries is `vector`. `hidden`: if kMasked.
   template <Unit kUnit, bool kMasked, int kCount>
-  HWY_INLINE void absorb(std::int64_t block, std::int64_t first_row, std::int64_t row, int vector,
-                         const Vec<T> (&tile)[kTileRows][kCount], State& state, T* out) {
+  HWY_INLINE void absorb(std::int64_t first_row, std::int64_t row, int vector, const Vec<T> (&tile)[kTileRows][kCount],
+                         const Lanes (&hidden)[kTileRows][kCount], State& state, T* out) {
     const Tag<T> d;
     const std::int64_t column = vector * kLanes<T>;
     Vec<T> top[kCount];
@@ -333,9 +346,7 @@ class ForwardBlock {
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
         Vec<T> weight = Product::template weight<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), maximum));
         sum = hn::Add(sum, weight);
-        if constexpr (kMasked) {
-          weight = hn::IfThenElse(visibility_.hidden(block + row, r, vector + c), hn::Set(d, T(-0.0)), weight);
-        }
+        if constexpr (kMasked) weight = hn::IfThenElse(hidden[r][c], hn::Set(d, T(-0.0)), weight);
         hn::Store(weight, d, weights + r * kColumns + c * kLanes<T>);
       }
       hn::Store(sum, d, state.block + column + c * kLanes<T>);

@@ -89,11 +89,12 @@ class JvpBlock {
       T* weights = weights_ + (key - first_key) * kColumns;
       T* slopes = slopes_ + (key - first_key) * kColumns;
       if (coverage == Coverage::all) {
-        recompute_weights<kUnit, false>(task_, key, log_sum_exp_, visibility_, logits_, weights);
+        recompute_weights<kUnit, false, kVectors>(task_, key, /*vector=*/0, log_sum_exp_, visibility_, logits_,
+                                                  weights);
         multiply_tangents<false>(key, weights, slopes, weight_sums, slope_sums);
       } else {
         masked = true;
-        recompute_weights<kUnit, true>(task_, key, log_sum_exp_, visibility_, logits_, weights);
+        recompute_weights<kUnit, true, kVectors>(task_, key, /*vector=*/0, log_sum_exp_, visibility_, logits_, weights);
         multiply_tangents<true>(key, weights, slopes, weight_sums, slope_sums);
       }
     });

@@ -96,7 +96,7 @@ class BooleanMask {
     }
     for (int c = 0; c < kVectors; ++c) {
       seen.some[c] = seen.some[c] && some[c];
-      seen.every = seen.every && (some[c] || c * kLanes<T> >= count_);
+      seen.every[c] = seen.every[c] && (some[c] || c * kLanes<T> >= count_);
       for (int w = 0; w < Words::kWords; ++w) {
         std::fill(words_.at[w] + c * kLanes<T>, words_.at[w] + (c + 1) * kLanes<T>, some[c] ? Index{-1} : Index{0});
       }
@@ -111,7 +111,8 @@ class BooleanMask {
     bool alike = true;  // padding: one row of bytes for all queries
     for (int p = 0; p < task_.common->boolean_count; ++p) alike = alike && task_.booleans[p].query_step == 0;
     const std::int64_t distinct = alike ? std::min<std::int64_t>(count_, 1) : count_;
-    std::uint64_t in_every = ~std::uint64_t{0}, in_any[kVectors] = {};
+    std::uint64_t in_every[kVectors], in_any[kVectors] = {};
+    std::fill(in_every, in_every + kVectors, ~std::uint64_t{0});
     for (std::int64_t i = 0; i < distinct; ++i) {
       std::uint64_t visible = ~std::uint64_t{0};
       for (int p = 0; p < task_.common->boolean_count; ++p) {
@@ -130,14 +131,16 @@ class BooleanMask {
       }
       for (int w = 0; w < Words::kWords; ++w)
         words_.at[w][i] = static_cast<typename Words::Word>(visible >> (8 * Words::kRows * (w % 8)));
-      in_every &= visible;
+      in_every[i / kLanes<T>] &= visible;
       in_any[i / kLanes<T>] |= visible;
     }
     for (int w = 0; w < Words::kWords; ++w) {
       for (std::int64_t i = distinct; i < count_; ++i) words_.at[w][i] = words_.at[w][0];
     }
-    seen.every = seen.every && (in_every & kTops) == kTops;
-    for (int c = 0; c < kVectors; ++c) seen.some[c] = seen.some[c] && (in_any[alike ? 0 : c] & kTops) != 0;
+    for (int c = 0; c < kVectors; ++c) {
+      seen.some[c] = seen.some[c] && (in_any[alike ? 0 : c] & kTops) != 0;
+      seen.every[c] = seen.every[c] && (in_every[alike ? 0 : c] & kTops) == kTops;
+    }
   }
 
   const AttentionTask& task_;

@@ -23,7 +23,7 @@ class FunctionMask {
   bool has_visible(std::int64_t, std::int64_t) const { return true; }
 
   void load(std::int64_t key, SeenTile<kVectors>& seen) {
-    seen.every = false;
+    std::fill_n(seen.every, kVectors, false);
     std::fill_n(words_.at[0], Words::kWords * kColumns, Index{-1});
     const std::int64_t present = std::min<std::int64_t>(kTileRows, task_.k_len - key);
     for (std::size_t f = 0; f < task_.common->mask_function_count; ++f)

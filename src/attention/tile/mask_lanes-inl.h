@@ -15,12 +15,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// What a block of queries sees of a tile, so far: vectors of which some query sees some key, and whether every query
-// sees every key.
+// What a block of queries sees of a tile, so far: vectors of which some query sees some key, and those of which every
+// query sees every key.
 template <int kVectors>
 struct SeenTile {
   bool some[kVectors];
-  bool every;
+  bool every[kVectors];
 };
 
 // A number of each query; keys with another number are hidden from it.
@@ -50,7 +50,7 @@ class EqualNumbers {
         const auto own = hn::Load(index_tag, own_ + c * kLanes<T>);
         const auto same = hn::Eq(own, hn::Set(index_tag, number));
         found[c] = found[c] || !hn::AllFalse(index_tag, same);
-        seen.every = seen.every && hn::AllTrue(index_tag, same);
+        seen.every[c] = seen.every[c] && hn::AllTrue(index_tag, same);
       }
     }
     for (int c = 0; c < kVectors; ++c) seen.some[c] = seen.some[c] && found[c];

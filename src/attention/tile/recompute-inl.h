@@ -26,34 +26,41 @@ T log_sum_exp_of(const AttentionTask& task, T natural) {
   return natural * (task.is_plain ? T(kLog2E) : T(1));
 }
 
-// weights [kTileRows][column] of keys key ... key + kTileRows - 1; a hidden key has weight -0. If kMasked, the tile's
-// booleans were loaded.
-template <Unit kUnit, bool kMasked, class T, int kVectors>
-HWY_INLINE void recompute_weights(const AttentionTask& task, std::int64_t key, const T* log_sum_exp,
+// weights [kTileRows][column] of keys key ... key + kTileRows - 1, in kCount of the columns' vectors from `vector` on;
+// a hidden key has weight -0. If kMasked, the tile's booleans were loaded.
+template <Unit kUnit, bool kMasked, int kCount, class T, int kVectors>
+HWY_INLINE void recompute_weights(const AttentionTask& task, std::int64_t key, int vector, const T* log_sum_exp,
                                   const Visibility<T, kVectors>& visibility, BlockLogits<T, kVectors>& logits,
                                   T* weights) {
   const Tag<T> d;
-  Vec<T> tile[kTileRows][kVectors];
-  logits.template compute<kUnit>(task, key, tile);
-  if constexpr (kMasked) visibility.hide(key, tile);
-  QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-    const Vec<T> unit = unit_of<kUnit, T>(task), log_sum = hn::Load(d, log_sum_exp + c * kLanes<T>);
+  Vec<T> tile[kTileRows][kCount];
+  if constexpr (kCount == kVectors) {
+    logits.template compute<kUnit>(task, key, tile);
+  } else {
+    static_assert(kUnit == Unit::base2);
+    logits.compute_some(task, key, vector, tile);
+  }
+  typename Visibility<T, kVectors>::Lanes hidden[kTileRows][kCount];
+  if constexpr (kMasked) visibility.hide(key, tile, vector, hidden);
+  QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+    const std::int64_t column = (vector + c) * kLanes<T>;
+    const Vec<T> unit = unit_of<kUnit, T>(task), log_sum = hn::Load(d, log_sum_exp + column);
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
       Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), log_sum));
-      if constexpr (kMasked) weight = hn::IfThenElse(visibility.hidden(key, r, c), hn::Set(d, T(-0.0)), weight);
-      hn::Store(weight, d, weights + (r * kVectors + c) * kLanes<T>);
+      if constexpr (kMasked) weight = hn::IfThenElse(hidden[r][c], hn::Set(d, T(-0.0)), weight);
+      hn::Store(weight, d, weights + r * kVectors * kLanes<T> + column);
     }
   }
 }
 
-// tile [kTileRows][column] becomes `value` where the key is hidden.
-template <class T, int kVectors>
-HWY_INLINE void set_hidden(const Visibility<T, kVectors>& visibility, std::int64_t key, T value, T* tile) {
+// kCount vectors, from `vector` on, of tile [kTileRows][column] become `value` where the key is hidden.
+template <int kCount, class T, int kVectors>
+HWY_INLINE void set_hidden(const Visibility<T, kVectors>& visibility, std::int64_t key, int vector, T value, T* tile) {
   const Tag<T> d;
   QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      T* at = tile + (r * kVectors + c) * kLanes<T>;
-      hn::Store(hn::IfThenElse(visibility.hidden(key, r, c), hn::Set(d, value), hn::Load(d, at)), d, at);
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+      T* at = tile + (r * kVectors + vector + c) * kLanes<T>;
+      hn::Store(hn::IfThenElse(visibility.hidden(key, r, vector + c), hn::Set(d, value), hn::Load(d, at)), d, at);
     }
   }
 }

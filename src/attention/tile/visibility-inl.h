@@ -21,33 +21,41 @@ namespace qkv::HWY_NAMESPACE {
 template <class T, int kVectors>
 class Visibility {
  public:
+  using Lanes = hn::Mask<Tag<T>>;
+
   Visibility(const AttentionTask& task, std::int64_t begin, std::int64_t count)
       : by_element_(ElementMasks<T, kVectors>::is_on(task)), masks_(task, begin, count) {
     // Lanes without a query see everything and decide nothing.
     std::fill(first_, first_ + kColumns, Index{0});
     std::fill(last_, last_ + kColumns, std::numeric_limits<Index>::max());
     std::fill(vectors_, vectors_ + kVectors, kNone);
+    std::fill(vectors_all_, vectors_all_ + kVectors, kAll);
     const auto widen = [](KeyRange& range, const KeyRange& by) {
       if (by.first < by.last) range = {std::min(range.first, by.first), std::max(range.last, by.last)};
+    };
+    const auto narrow = [](KeyRange& range, const KeyRange& by) {
+      range = {std::max(range.first, by.first), std::min(range.last, by.last)};
     };
     // Where neither documents nor several heads are in between, keys move on with the queries, or stay.
     const KeyRange early = keys_of_query(task, begin), late = keys_of_query(task, begin + count - 1);
     if (early == late && task.document_keys == nullptr && task.period == 0) {
       std::fill(first_, first_ + count, static_cast<Index>(early.first));
       std::fill(last_, last_ + count, static_cast<Index>(early.last));
-      for (std::int64_t i = 0; i < count; i += kLanes<T>) widen(vectors_[i / kLanes<T>], early);
-      all_ = early;
+      for (std::int64_t i = 0; i < count; i += kLanes<T>) {
+        widen(vectors_[i / kLanes<T>], early);
+        vectors_all_[i / kLanes<T>] = early;
+      }
     } else {
       for (std::int64_t i = 0; i < count; ++i) {
         const KeyRange keys = keys_of_query(task, begin + i);
         first_[i] = static_cast<Index>(keys.first);
         last_[i] = static_cast<Index>(keys.last);
         widen(vectors_[i / kLanes<T>], keys);
-        all_.first = std::max(all_.first, keys.first);
-        all_.last = std::min(all_.last, keys.last);
+        narrow(vectors_all_[i / kLanes<T>], keys);
       }
     }
     for (const KeyRange& vector : vectors_) widen(some_, vector);
+    for (const KeyRange& vector : vectors_all_) narrow(all_, vector);
     some_.first = std::min(some_.first, some_.last);
   }
 
@@ -76,7 +84,7 @@ class Visibility {
   // Looks at the tile of keys that begins at `key`. What follows tells of that tile.
   void load(std::int64_t key) {
     std::fill(seen_.some, seen_.some + kVectors, true);
-    seen_.every = true;
+    std::fill(seen_.every, seen_.every + kVectors, true);
     masks_.each(masks_, [&](auto& mask) { mask.load(key, seen_); });
   }
 
@@ -85,8 +93,16 @@ class Visibility {
   // What the queries see of the tile; intervals alone leave something of it.
   Coverage coverage(std::int64_t key) const {
     if (std::find(seen_.some, seen_.some + kVectors, true) == seen_.some + kVectors) return Coverage::none;
-    const bool inside = key >= all_.first && key + kTileRows <= all_.last;
-    return inside && seen_.every ? Coverage::all : Coverage::some;
+    return see_all(key, {0, kVectors}) ? Coverage::all : Coverage::some;
+  }
+
+  // Whether these vectors see all of the tile.
+  bool see_all(std::int64_t key, VectorRange range) const {
+    bool all = true;
+    for (int c = range.begin; c < range.end; ++c) {
+      all = all && seen_.every[c] && key >= vectors_all_[c].first && key + kTileRows <= vectors_all_[c].last;
+    }
+    return all;
   }
 
   // The other vectors of queries see nothing of the tile. Holds at least one.
@@ -108,30 +124,39 @@ class Visibility {
     const auto first = hn::Load(index_tag, first_ + c * kLanes<T>);
     const auto last = hn::Load(index_tag, last_ + c * kLanes<T>);
     auto hidden = hn::Or(hn::Lt(j, first), hn::Not(hn::Lt(j, last)));
-    masks_.each(masks_, [&](const auto& mask) { hidden = hn::Or(hidden, mask.hidden(key, r, c)); });
+    if (by_element_) masks_.each(masks_, [&](const auto& mask) { hidden = hn::Or(hidden, mask.hidden(key, r, c)); });
     return hn::RebindMask(d, hidden);
   }
 
-  // Logits of hidden keys become -infinity. The tile's first vector is vector `first`.
+  // Logits of hidden keys become -infinity. The tile's first vector is vector `first`. `lanes`: those of hidden().
   template <int kRows, int kCount>
-  HWY_INLINE void hide(std::int64_t key, Vec<T> (&tile)[kRows][kCount], int first = 0) const {
+  HWY_INLINE void hide(std::int64_t key, Vec<T> (&tile)[kRows][kCount], int first,
+                       Lanes (&lanes)[kRows][kCount]) const {
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kCount; ++c) {
-        tile[r][c] = hn::IfThenElse(hidden(key, r, first + c), hn::Set(Tag<T>(), -kInfinity<T>), tile[r][c]);
+        lanes[r][c] = hidden(key, r, first + c);
+        tile[r][c] = hn::IfThenElse(lanes[r][c], hn::Set(Tag<T>(), -kInfinity<T>), tile[r][c]);
       }
     }
+  }
+  template <int kRows, int kCount>
+  HWY_INLINE void hide(std::int64_t key, Vec<T> (&tile)[kRows][kCount], int first = 0) const {
+    Lanes lanes[kRows][kCount];
+    hide(key, tile, first, lanes);
   }
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
   static constexpr KeyRange kNone{std::numeric_limits<std::int64_t>::max(), 0};
+  static constexpr KeyRange kAll{0, std::numeric_limits<std::int64_t>::max()};
   using Index = hwy::MakeSigned<T>;
 
   const bool by_element_;  // intervals do not tell all
   ElementMasks<T, kVectors> masks_;
-  KeyRange some_ = kNone;                                      // seen by some query
-  KeyRange all_{0, std::numeric_limits<std::int64_t>::max()};  // seen by every one
-  KeyRange vectors_[kVectors];                                 // seen by some query of the vector
+  KeyRange some_ = kNone;           // seen by some query
+  KeyRange all_ = kAll;             // seen by every one
+  KeyRange vectors_[kVectors];      // seen by some query of the vector
+  KeyRange vectors_all_[kVectors];  // seen by every one of the vector
   HWY_ALIGN Index first_[kColumns], last_[kColumns];
   SeenTile<kVectors> seen_{};  // of the tile loaded last, as the masks tell
 };
