@@ -190,8 +190,9 @@ def call(rounds):
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder) / "call.cc", Path(folder) / "call"
         source.write_text(CALL)
+        needed = ["-lhwy", "-lfmt", "-lutf8proc", "-pthread"]  # by libqkv.a
         flags = ["-std=c++20", "-O2", f"-I{ROOT}/include", f"-L{ROOT}/build/release", f"-Wl,-rpath,{ROOT}/build/release"]
-        subprocess.run(["g++", *flags, str(source), "-lqkv", "-o", str(program)], check=True)
+        subprocess.run(["g++", *flags, str(source), "-lqkv", *needed, "-o", str(program)], check=True)
         x, out = numpy.zeros((1, 1, 1, 16), "f4"), numpy.zeros((1, 1, 1, 16), "f4")
         calls = 50000
         cpp, python, plain, whole = [], [], [], []

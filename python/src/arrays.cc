@@ -111,13 +111,6 @@ bool is_elsewhere(nb::handle object) {
       name, described(object)));
 }
 
-bool requires_grad(nb::handle tensor) {
-  static const nb::str& name = *new nb::str("requires_grad");
-  const nb::object value = nb::steal(PyObject_GetAttr(tensor.ptr(), name.ptr()));
-  if (!value.is_valid()) throw nb::python_error();
-  return value.is(nb::bool_(true));
-}
-
 // Whether the numbers of a tensor of torch are not those in its memory.
 bool is_lazily_negated(nb::handle tensor) {
   static const nb::object& is_neg = *new nb::object(nb::module_::import_("torch").attr("Tensor").attr("is_neg"));
@@ -202,6 +195,21 @@ Array require_floats(Array array, nb::handle object, std::string_view name) {
 
 }  // namespace
 
+bool requires_grad(nb::handle tensor) {
+  static const nb::str& name = *new nb::str("requires_grad");
+  const nb::object value = nb::steal(PyObject_GetAttr(tensor.ptr(), name.ptr()));
+  if (!value.is_valid()) throw nb::python_error();
+  return value.is(nb::bool_(true));
+}
+
+bool view_tensor(nb::handle object, TensorView& view) {
+  const TypeOfArrays& type = type_of(object);
+  MutableTensorView found;
+  if (type.exchange == nullptr || is_lazily_negated(object) || !type.exchange->view(object, found)) return false;
+  view = found;
+  return true;
+}
+
 std::optional<Dtype> dtype_of_dlpack(nb::dlpack::dtype type) {
   if (type.lanes != 1) return std::nullopt;
   const auto sized = [&](std::initializer_list<std::pair<int, Dtype>> choices) -> std::optional<Dtype> {
@@ -282,8 +290,15 @@ WritableArray take_writable(nb::handle object, std::string_view name) {
   throw std::invalid_argument(fmt::format("{} is read-only", name));
 }
 
+nb::object give_tensor(Tensor tensor, const MutableTensorView& view) {
+  return exchange_of_torch->give(std::move(tensor), view);
+}
+
 nb::object give_array(Tensor tensor, Kind kind) {
-  if (kind == Kind::torch && exchange_of_torch) return exchange_of_torch->give(std::move(tensor));
+  if (kind == Kind::torch && exchange_of_torch) {
+    const MutableTensorView view = tensor;
+    return exchange_of_torch->give(std::move(tensor), view);
+  }
   const Dtype dtype = tensor.dtype();
   std::size_t shape[kMaxRank];
   for (int i = 0; i < tensor.rank(); ++i) shape[i] = static_cast<std::size_t>(tensor.size(i));

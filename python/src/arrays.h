@@ -46,7 +46,14 @@ WritableArray take_writable(nb::handle object, std::string_view name);
 // Of an array that nobody has seen yet.
 WritableArray take_new(const nb::object& object);
 
+// The numbers of a tensor of torch itself, no subclass, on the CPU, of a type that qkv has, and not lazily negated; for
+// anything else false, without a word.
+bool view_tensor(nb::handle object, TensorView& view);
+bool requires_grad(nb::handle tensor);
+
 // The tensor as an array of this kind, which owns it: no copy.
 nb::object give_array(Tensor tensor, Kind kind);
+// The view, of the memory of `tensor`, as a tensor of torch. Some tensor must have been seen before.
+nb::object give_tensor(Tensor tensor, const MutableTensorView& view);
 
 }  // namespace qkv::python

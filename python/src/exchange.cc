@@ -39,8 +39,7 @@ struct ManagedTensor {
 
 // A tensor of ours on its way to another owner.
 struct Given {
-  explicit Given(Tensor tensor) : kept(std::move(tensor)) {
-    const MutableTensorView view = kept;
+  Given(Tensor tensor, const MutableTensorView& view) : kept(std::move(tensor)) {
     for (int i = 0; i < view.rank(); ++i) {
       shape[static_cast<std::size_t>(i)] = view.size(i);
       strides[static_cast<std::size_t>(i)] = view.stride(i);
@@ -101,8 +100,8 @@ bool Exchange::view(nb::handle object, MutableTensorView& view) const {
   return true;
 }
 
-nb::object Exchange::give(Tensor tensor) const {
-  auto given = std::make_unique<Given>(std::move(tensor));
+nb::object Exchange::give(Tensor tensor, const MutableTensorView& view) const {
+  auto given = std::make_unique<Given>(std::move(tensor), view);
   void* object = nullptr;
   if (functions_->managed_to_object(&given->managed, &object) != 0) throw nb::python_error();
   given.release();  // the array owns it

@@ -17,8 +17,8 @@ class Exchange {
   // A view of what `object` holds, as long as that lives; not set if it is on another device or of a type that qkv
   // lacks.
   bool view(nb::handle object, MutableTensorView& view) const;
-  // The tensor as an array of this interface, which owns it.
-  nb::object give(Tensor tensor) const;
+  // The view, of the memory of `tensor`, as an array of this interface, which owns the memory.
+  nb::object give(Tensor tensor, const MutableTensorView& view) const;
 
  private:
   struct Functions;

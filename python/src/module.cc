@@ -13,6 +13,7 @@ NB_MODULE(_qkv, module) {
   bind_attention(module);
   bind_derivatives(module);
   bind_tensors(module);
+  bind_plain_tensors(module);
   bind_plan(module);
   bind_cache(module);
   bind_tokenizer(module);

@@ -12,6 +12,8 @@
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_double_backward.h"
 #include "qkv/attention/attention_jvp.h"
+#include "tensor_calls.h"
+#include "tensor_layouts.h"
 #include "values.h"
 
 namespace qkv::python {
@@ -36,56 +38,11 @@ NewTensor empty_like(nb::handle tensor) {
   return NewTensor(tensor.attr("new_empty")(tensor.attr("shape")));
 }
 
-// The tensor as the library reads it: the last dimension without gaps.
-Array take_rows(nb::handle tensor, std::string_view name) {
-  Array array = take_values(tensor, name);
-  if (array.view.rank() == 0 || array.view.stride(-1) == 1) return array;
-  return take_values(nb::object(tensor.attr("contiguous")()), name);
-}
-
 // Keys or values as many queries read them best.
-//
-// Heads that were split from rows lie apart. From 1,024 keys on their tiles push each other out of the cache at every
-// block of queries: measured, a copy then takes 0.6 to 0.75 of the time, below 512 keys more than it saves.
 Array take_near(nb::handle tensor, std::string_view name, const TensorView& query) {
-  constexpr std::int64_t kManyKeys = 1024, kManyQueries = 64;
   Array array = take_rows(tensor, name);
-  const TensorView& view = array.view;
-  const bool is_far = view.rank() > 1 && query.rank() > 1 && view.size(-2) >= kManyKeys &&
-                      query.size(-2) >= kManyQueries && view.stride(-2) > view.size(-1);
-  return is_far ? take_values(nb::object(tensor.attr("contiguous")()), name) : array;
-}
-
-// `rest`: the tensors of a call, sinks, mask, lengths, documents and seed, any of them None, and each bias; or empty.
-// `plain`: causal, left, right, scale, soft_cap and dropout.
-CallOptions take_call(const nb::tuple& plain, const std::vector<nb::object>& rest, nb::handle threads) {
-  constexpr std::size_t kTensors = 5;
-  if (nb::len(plain) != 6) throw TypeError("plain must have 6 entries");
-  if (!rest.empty() && rest.size() < kTensors) throw TypeError("rest must be empty or have 5 entries or more");
-  CallOptions taken{.options = {.score = Score::scaled_dot(), .threads = take_count(threads, "threads")}};
-  AttentionOptions& options = taken.options;
-  const nb::object causal = plain[0], scale = plain[3];
-  if (nb::len(causal) > 0) options.mask = Mask::causal(take_align(causal));
-  const std::int64_t left = take_whole(plain[1], "left"), right = take_whole(plain[2], "right");
-  if (left >= 0 || right >= 0) options.mask = options.mask & Mask::window(left, right);
-  if (!scale.is_none()) options.scale = take_number(scale, "scale");
-  options.soft_cap = take_number(plain[4], "soft_cap");
-  options.dropout.p = take_number(plain[5], "dropout");
-  const bool has_seed = !rest.empty() && !rest[4].is_none();
-  if (options.dropout.p != 0 && !has_seed) throw std::invalid_argument("attention: dropout needs a seed");
-  if (rest.empty()) return taken;
-
-  const auto kept = [&](Array array) { return taken.arrays.emplace_back(std::move(array)).view; };
-  const nb::object &sinks = rest[0], &mask = rest[1], &lengths = rest[2], &documents = rest[3], &seed = rest[4];
-  if (!sinks.is_none()) options.sinks = kept(take_rows(sinks, "sinks"));
-  if (!mask.is_none()) options.mask = options.mask & Mask::boolean(kept(take_booleans(mask, "mask")));
-  if (!lengths.is_none()) options.mask = options.mask & Mask::lengths(kept(take_integers(lengths, "lengths")));
-  if (!documents.is_none()) options.mask = options.mask & Mask::documents(kept(take_integers(documents, "documents")));
-  if (has_seed) options.dropout.seed = take_seed(seed.attr("item")(), "seed");
-  for (std::size_t i = kTensors; i < rest.size(); ++i) {
-    options.bias = options.bias + Bias::view(kept(take_rows(rest[i], "bias")));
-  }
-  return taken;
+  if (!is_better_copied(array.view, query)) return array;
+  return take_values(nb::object(tensor.attr("contiguous")()), name);
 }
 
 std::vector<nb::object> entries(const nb::tuple& tuple, std::size_t from) {
@@ -101,7 +58,7 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::
                   bool log_sum_exp, bool weights, nb::handle threads) {
   const Array q = take_rows(query, "query");
   const Array k = take_near(key, "key", q.view), v = take_near(value, "value", q.view);
-  CallOptions taken = take_call(plain, entries(rest, 0), threads);
+  CallOptions taken = take_call(plain, entries(rest, 0), take_count(threads, "threads"));
   Dims rows;
   for (int i = 0; i + 1 < q.view.rank(); ++i) rows.push_back(q.view.size(i));
   const auto of_values = [&] {
@@ -146,7 +103,7 @@ struct Forward {
         query(take_rows(saved[kQuery], "query")),
         key(take_near(saved[kQuery + 1], "key", query.view)),
         value(take_near(saved[kQuery + 2], "value", query.view)),
-        call(take_call(plain, rest, threads)) {}
+        call(take_call(plain, rest, take_count(threads, "threads"))) {}
 
   double operations() const { return 4 * most_operations(query.view, key.view); }
 };

@@ -262,6 +262,53 @@ def test_compiles_as_one_graph(dynamic):
         torch.testing.assert_close(compiled(*triple(), bias, sinks)[0], results[0][0])
 
 
+@pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated
+@pytest.mark.parametrize("options", [{}, {"soft_cap": 3.0}, {"bias": torch.zeros(1)}])
+def test_a_trace_records_the_call(options):
+    call = lambda *given: qkv.torch.attention(*given, **options)  # noqa: E731
+    traced = torch.jit.trace(call, triple(torch.float32, grad=False), check_trace=False)
+    others = [2 * x for x in triple(torch.float32, grad=False)]
+    assert torch.equal(traced(*others), call(*others))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_plain_calls_give_the_bits_of_others(grad):
+    """A call without other tensors and dropout takes a way of its own; a mask that hides nothing does not."""
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        for q_len, size, turned in itertools.product((1, 5), (2, 3), (False, True)):
+            inputs = [x.detach() for x in triple(dtype, q_len=q_len, value_dim=size)]
+            if turned:
+                inputs = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in inputs]
+            inputs = [x.requires_grad_(grad) for x in inputs]
+            for options in ({}, {"causal": "bottom-right", "scale": 0.3}, {"window": (1, 2), "soft_cap": 2.0}):
+                ours = qkv.torch.attention(*inputs, **options)
+                others = qkv.torch.attention(*inputs, mask=torch.ones(1, 6, dtype=torch.bool), **options)
+                assert torch.equal(ours, others) and ours.stride() == others.stride()
+                if grad:
+                    kinds = [type(out.grad_fn).__name__ for out in (ours, others)]
+                    assert kinds == ["PlainAttentionBackward", "AttentionBackward"]
+                    for one, other in zip(*(torch.autograd.grad(out.sum(), inputs) for out in (ours, others))):
+                        assert torch.equal(one, other) and one.stride() == other.stride()
+
+
+def test_what_watches_a_plain_call_sees_it():
+    class Seen(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            names.append(function.name())
+            return function(*args, **(kwargs or {}))
+
+    for grad in (False, True):
+        names: list[str] = []
+        inputs = [x.requires_grad_(grad) for x in triple(grad=False)]
+        with Seen():
+            qkv.torch.attention(*inputs)
+        assert "qkv::attention" in names
+    negated = [torch.complex(torch.zeros_like(x), x).conj().imag for x in triple(grad=False)]
+    assert negated[0].is_neg()
+    with pytest.raises(TypeError, match="negated"):
+        qkv.torch.attention(*negated)
+
+
 def test_what_is_refused():
     query, key, value = triple(grad=False)
     with pytest.raises(TypeError, match="query must be a torch.Tensor"):

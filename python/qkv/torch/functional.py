@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _qkv
 from . import operators
-from .gradients import Attention, TransformedAttention, is_transformed
+from .gradients import Attention, PlainAttention, TransformedAttention, is_transformed
 
 _WANTED = ("log_sum_exp", "weights")
 _NOTHING = (False, False)
+_NONE: tuple[Any, ...] = ()
 
 
 def attention(
@@ -21,7 +23,7 @@ def attention(
     value: Tensor,
     *,
     mask: Tensor | None = None,
-    bias: Tensor | Sequence[Tensor] = (),
+    bias: Tensor | Sequence[Tensor] = _NONE,
     causal: str | None = None,
     window: tuple[int, int] = (-1, -1),
     lengths: Tensor | None = None,
@@ -31,7 +33,7 @@ def attention(
     dropout: float = 0.0,
     seed: int | None = None,
     sinks: Tensor | None = None,
-    want: Sequence[str] = (),
+    want: Sequence[str] = _NONE,
 ) -> Any:
     """``dropout(softmax(mask(soft_cap(scale query key^T) + bias))) value`` in one fused pass, as qkv.attention() has it.
 
@@ -53,6 +55,18 @@ def attention(
     >>> qkv.torch.attention(x, x, x, causal="top-left")[0].detach()
     tensor([1., 0.])
     """
+    plain = (causal or "", *window, scale, soft_cap, dropout)
+    if (
+        not torch.compiler.is_dynamo_compiling()
+        and mask is lengths is documents is sinks is None
+        and bias is want is _NONE
+        and not dropout
+    ):  # most calls: all that follows would take longer than a small one
+        out = _qkv._plain_attention(query, key, value, plain)
+        if out is True:
+            return PlainAttention.apply(plain, query, key, value)
+        if out is not None:
+            return out
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         _refuse(query=query, key=key, value=value)
     for name in want:
@@ -67,7 +81,6 @@ def attention(
         sums = torch.float64 if query.dtype == torch.float64 else torch.float32
         sinks = None if sinks is None else sinks.to(sums)
         rest = (sinks, mask, lengths, documents, drawn, *(each.to(sums) for each in biases))
-    plain = (causal or "", *window, scale, soft_cap, dropout)
     wanted = ("log_sum_exp" in want, "weights" in want) if want else _NOTHING
     transformed = is_transformed()
     if transformed or torch.is_grad_enabled() and _needs_gradient(query, key, value, *rest):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from .. import _qkv
 from . import operators
 
 
@@ -42,6 +43,30 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor | None, *_: Any) -> tuple[Any, ...]:
         return _backward(ctx, grad_out)
+
+
+class PlainAttention(torch.autograd.Function):
+    """The same of a plain call, as the extension says, with nothing wanted."""
+
+    @staticmethod
+    def forward(ctx: Any, plain: operators.Plain, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        results = _qkv._plain_forward(query, key, value, plain)
+        if results is None:
+            results = operators.attention(query, key, value, (), plain, True, False)
+        ctx.plain = plain
+        ctx.save_for_backward(*results, query, key, value)
+        out: Tensor = results[0]
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
+        saved, needs = ctx.saved_tensors, ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():  # create_graph
+            return (None, *Backward.apply(ctx.plain, needs, grad_out, *saved))
+        found = _qkv._plain_backward(grad_out, saved, ctx.plain, needs)
+        if found is None:
+            found = operators.attention_backward(grad_out, saved, ctx.plain, needs)
+        return (None, *found)
 
 
 class TransformedAttention(torch.autograd.Function):

@@ -32,7 +32,7 @@ Plain = tuple[str, int, int, float | None, float, float]
 
 def is_watched(tensor: Tensor) -> bool:
     """Whether a call must go through torch's dispatcher, which takes longer than a small call: for torch.compile, a
-    subclass, a mode or a transformation, and what is not on the CPU."""
+    subclass, a mode, a transformation or a trace, and what is not on the CPU."""
     kind = type(tensor)
     return (
         torch.compiler.is_compiling()
@@ -40,6 +40,7 @@ def is_watched(tensor: Tensor) -> bool:
         or not tensor.is_cpu
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None
     )
 
 
