@@ -1,8 +1,8 @@
 // How forward attention multiplies: an opt-in that trades bits for speed.
 //
 //   exact    products in f32 (f64 for f64). On the target "avx512-bf16" the elements of bf16 queries and keys are
-//            multiplied in pairs, with a dot or scaled score and several queries: exact products, each added with one
-//            rounding to f32, of neighbours 2i and 2i + 1 the latter first.
+//            multiplied in pairs, with a dot or scaled score: exact products, each added with one rounding to f32, of
+//            neighbours 2i and 2i + 1 the latter first.
 //   reduced  queries (projected ones, for a bilinear score), keys, values and weights are rounded to bf16, to nearest,
 //            ties to even; their products are added up in f32. Everything between the two products stays in f32.
 //

@@ -5,7 +5,8 @@
 
 namespace qkv::inline attending {
 
-// Whether plan_paired() and attend_paired() do what plan_forward() and attend_forward() do for a task.
+// Whether a task multiplies its queries by keys in pairs; if it has several queries, plan_paired() and attend_paired()
+// do what plan_forward() and attend_forward() do for it.
 bool is_paired(const AttentionTask& task);
 
 ForwardPlan plan_paired(const AttentionTask& task);

@@ -77,7 +77,7 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
   }
   const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
   if (half && plan.precision == Precision::exact) {
-    const bool pairs = plan.kernel.starts_with("prefill") && is_paired(task);
+    const bool pairs = (plan.kernel.starts_with("prefill") || plan.kernel == "decode") && is_paired(task);
     add(fmt::format("{} is widened to f32{}", name_of(problem.storage),
                     pairs ? ", but for the exact product of queries and keys" : ""));
   }

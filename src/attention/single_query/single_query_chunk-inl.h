@@ -10,110 +10,33 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <type_traits>
 
 #include "attention/single_query/dropout_row-inl.h"
+#include "attention/single_query/query_dots-inl.h"
 #include "attention/single_query/single_query_kernel.h"
 #include "attention/tile/element_masks-inl.h"
 #include "attention/tile/interval_masks.h"
 #include "attention/tile/log_sum_exp.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/sinks-inl.h"
+#include "simd/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-// Heads that share a key in registers, and heads and vectors of a value that do. Rows are read one after the other:
-// side by side they would hide from the processor that memory is read in order (1.6 times the time, in f32 from
-// memory).
+// Heads and vectors of a value that share it in registers.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-inline constexpr int kHeadTile = 4, kValueTile = 16;
+inline constexpr int kValueTile = 16;
 #else
-inline constexpr int kHeadTile = 2, kValueTile = 8;
+inline constexpr int kValueTile = 8;
 #endif
 // Converting a value again for each pair of heads would cost more than the order of memory gains.
 template <class S>
 inline constexpr int kValueHeads = sizeof(S) == 2 ? kHeadTile : 2;
 template <class S>
 inline constexpr int kValueVectors = kValueTile / kValueHeads<S>;
-inline constexpr int kKeyTile = 4;  // keys whose sums are finished together
-// Of these, how many are read side by side.
-template <class S>
-inline constexpr int kKeysAbreast = sizeof(S) == 2 ? kKeyTile : 1;
-
-#if HWY_TARGET != HWY_SCALAR
-// The sum of the vector's blocks of 128 bits.
-template <class T>
-HWY_INLINE void store_blocks(Vec<T> x, T* to) {
-  constexpr int kBlock = 16 / sizeof(T);
-  if constexpr (kLanes<T> == 4 * kBlock) {
-    const hn::Half<Tag<T>> half;
-    const auto sum = hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x));
-    const hn::Half<decltype(half)> quarter;
-    hn::Store(hn::Add(hn::LowerHalf(quarter, sum), hn::UpperHalf(quarter, sum)), quarter, to);
-  } else if constexpr (kLanes<T> == 2 * kBlock) {
-    const hn::Half<Tag<T>> half;
-    hn::Store(hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)), half, to);
-  } else {
-    hn::Store(x, Tag<T>(), to);
-  }
-}
-
-// Lanes of two vectors, added by pairs and mixed: halves of `tag`'s width from the one and the other.
-template <class T, class D>
-HWY_INLINE Vec<T> join(D tag, Vec<T> a, Vec<T> b) {
-  const Tag<T> d;
-  const auto x = hn::BitCast(tag, a), y = hn::BitCast(tag, b);
-  return hn::Add(hn::BitCast(d, hn::InterleaveLower(tag, x, y)), hn::BitCast(d, hn::InterleaveUpper(tag, x, y)));
-}
-#endif
-
-// to[j] = the sum of sum[j]'s lanes, by the same additions for each j: a third of the work of one sum after the other.
-template <class T>
-HWY_INLINE void store_sums(const Vec<T> (&sum)[kKeyTile], T* to) {
-#if HWY_TARGET == HWY_SCALAR
-  for (int j = 0; j < kKeyTile; ++j) to[j] = hn::GetLane(sum[j]);
-#else
-  const Tag<T> d;
-  const Vec<T> low = join<T>(d, sum[0], sum[1]), high = join<T>(d, sum[2], sum[3]);
-  if constexpr (sizeof(T) == 8) {
-    store_blocks<T>(low, to);
-    store_blocks<T>(high, to + 2);
-  } else {
-    store_blocks<T>(join<T>(hn::RepartitionToWide<Tag<T>>(), low, high), to);
-  }
-#endif
-}
-
-// logits[h][j] = queries[h] . keys[j]; one order of additions per pair, whatever the tile.
-template <int kKeys, int kHeads, class T, class S>
-HWY_INLINE void dot_tile(const S* HWY_RESTRICT keys, std::int64_t step, const T* HWY_RESTRICT queries,
-                         std::int64_t query_step, std::int64_t size, T* HWY_RESTRICT logits) {
-  const Tag<T> d;
-  const std::int64_t vectors = size / kLanes<T> * kLanes<T>;
-  Vec<T> sum[kHeads][kKeyTile];
-  QKV_UNROLL for (int h = 0; h < kHeads; ++h) { QKV_UNROLL for (int j = 0; j < kKeyTile; ++j) sum[h][j] = hn::Zero(d); }
-  constexpr int kAbreast = std::min(kKeys, kKeysAbreast<S>);
-  QKV_UNROLL for (int j = 0; j < kKeys; j += kAbreast) {
-    for (std::int64_t e = 0; e < vectors; e += kLanes<T>) {
-      Vec<T> key[kAbreast];
-      QKV_UNROLL for (int i = 0; i < kAbreast; ++i) key[i] = load_as(d, keys + (j + i) * step + e);
-      QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
-        const Vec<T> query = hn::Load(d, queries + h * query_step + e);
-        QKV_UNROLL for (int i = 0; i < kAbreast; ++i) sum[h][j + i] = hn::MulAdd(key[i], query, sum[h][j + i]);
-      }
-    }
-  }
-  QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
-    HWY_ALIGN T totals[kKeyTile];
-    store_sums<T>(sum[h], totals);
-    QKV_UNROLL for (int j = 0; j < kKeys; ++j) {
-      for (std::int64_t e = vectors; e < size; ++e) {
-        totals[j] += queries[h * query_step + e] * static_cast<T>(keys[j * step + e]);
-      }
-      logits[h * kChunkKeys + j] = totals[j];
-    }
-  }
-}
 
 // out[h][e] += sum over keys of weights[h][j] * values[j][e], in order of keys. kSkip: hidden keys (weight -0) are left
 // out.
@@ -143,9 +66,15 @@ HWY_INLINE void sum_values(const S* HWY_RESTRICT values, std::int64_t step, std:
 template <class T>
 struct SingleQueryScratch {
   SingleQueryScratch(const AttentionTask& task, std::int64_t heads)
-      : query_step(whole_vectors<T>(task.common->key_dim)), queries(heads * query_step), logits(heads * kChunkKeys) {}
+      : query_step(whole_vectors<T>(task.common->key_dim)),
+        word_step(task.key.type == Dtype::bf16 ? whole_vectors<T>((task.common->key_dim + 1) / 2) : 0),
+        queries(heads * query_step),
+        words(heads * word_step),
+        logits(heads * kChunkKeys) {}
 
-  std::int64_t query_step, queries, logits;
+  std::int64_t total() const { return queries + words + logits; }
+
+  std::int64_t query_step, word_step, queries, words, logits;
 };
 
 template <class T, class S>
@@ -155,7 +84,9 @@ class SingleQueryChunk {
       : tasks_(tasks), heads_(heads), chunk_(chunk) {
     const SingleQueryScratch<T> sizes(tasks[0], heads);
     query_step_ = sizes.query_step;
+    word_step_ = sizes.word_step;
     queries_ = scratch.take<T>(sizes.queries);
+    words_ = scratch.take<T>(sizes.words);
     logits_ = scratch.take<T>(sizes.logits);
     const KeyRange keys = keys_of_query(tasks[0], 0);
     first_ = std::clamp(keys.first, chunk, chunk + kChunkKeys);
@@ -206,6 +137,9 @@ class SingleQueryChunk {
         hn::Store(hn::Neg(hn::Load(d, query + e)), d, query + e);
       }
     }
+    if constexpr (kMayPair) {
+      if (pairs_) this->pack_queries();
+    }
     const std::int64_t ahead = rows_ahead(tasks_[0].common->key_dim);
     for (std::int64_t j = first_; j < last_;) {
       const KeyRows<S> keys = rows_from<S>(tasks_[0].key, j, last_);
@@ -224,6 +158,9 @@ class SingleQueryChunk {
     const std::int64_t step = tasks_[0].key.step, size = tasks_[0].common->key_dim;
     T* logits = logits_ + (j - chunk_);
     std::int64_t h = 0;
+    if constexpr (kMayPair) {
+      if (pairs_) return this->template dot_keys_in_pairs<kKeys>(keys, logits);
+    }
     for (; h + kHeadTile <= heads_; h += kHeadTile) {
       dot_tile<kKeys, kHeadTile>(keys, step, queries_ + h * query_step_, query_step_, size, logits + h * kChunkKeys);
     }
@@ -231,6 +168,37 @@ class SingleQueryChunk {
       dot_tile<kKeys, 1>(keys, step, queries_ + h * query_step_, query_step_, size, logits + h * kChunkKeys);
     }
   }
+
+#if HWY_TARGET == HWY_AVX3
+  // Queries as words. The instruction multiplies ordinary ones alone.
+  void pack_queries() {
+    std::memset(words_, 0, sizeof(T) * static_cast<std::size_t>(heads_ * word_step_));
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      const T* query = queries_ + h * query_step_;
+      auto* to = reinterpret_cast<BFloat16*>(words_ + h * word_step_);
+      round_row(query, tasks_[h].common->query_dim, to);  // exact
+    }
+    has_ordinary_queries_ = is_ordinary_row(words_, heads_ * word_step_);
+  }
+
+  template <int kKeys>
+  HWY_INLINE void dot_keys_in_pairs(const S* keys, T* logits) {
+    std::int64_t h = 0;
+    for (; h + kHeadTile <= heads_; h += kHeadTile) dot_heads_in_pairs<kKeys, kHeadTile>(keys, h, logits);
+    for (; h < heads_; ++h) dot_heads_in_pairs<kKeys, 1>(keys, h, logits);
+  }
+
+  // By the instruction if it gives the bits of f32.
+  template <int kKeys, int kHeads>
+  HWY_INLINE void dot_heads_in_pairs(const S* keys, std::int64_t h, T* logits) {
+    const std::int64_t step = tasks_[0].key.step, size = tasks_[0].common->key_dim;
+    const T* words = words_ + h * word_step_;
+    T* to = logits + h * kChunkKeys;
+    const bool done =
+        has_ordinary_queries_ && dot_pairs<kKeys, kHeads, MultiplyPairs>(keys, step, words, word_step_, size, to);
+    if (HWY_UNLIKELY(!done)) dot_pairs<kKeys, kHeads, MultiplyPairsInF32>(keys, step, words, word_step_, size, to);
+  }
+#endif
 
   // Scale, soft cap and bias of natural logits, and boolean masks, of head h; -infinity around, to whole vectors.
   void finish_logits(std::int64_t h) {
@@ -355,10 +323,16 @@ class SingleQueryChunk {
     fetch_rows<S>(rows, first, std::min(first + count, tasks_[0].k_len), size);
   }
 
+  // Whether there are pairs of bf16, and a target that multiplies them.
+  static constexpr bool kMayPair = HWY_TARGET == HWY_AVX3 && std::is_same_v<S, BFloat16>;
+
   const AttentionTask* tasks_;
   const std::int64_t heads_, chunk_;
-  std::int64_t first_, last_, query_step_;
-  T* queries_;  // [heads][query_step], times the scale
+  const bool pairs_ = kMayPair && uses_bf16_pairs();
+  bool has_ordinary_queries_ = false;
+  std::int64_t first_, last_, query_step_, word_step_;
+  T* queries_;  // [heads][query_step], with the sign of the scale
+  T* words_;    // [heads][word_step], the same of bf16 in pairs
   T* logits_;   // [heads][kChunkKeys], then weights
 };
 

@@ -24,7 +24,7 @@ struct SingleQueryKernel {
 
   static SingleQueryPlan plan(const AttentionTask& task, std::int64_t heads) {
     const SingleQueryScratch<T> sizes(task, heads);
-    return {row_elements(task), static_cast<std::size_t>(sizes.queries + sizes.logits) * sizeof(T)};
+    return {row_elements(task), static_cast<std::size_t>(sizes.total()) * sizeof(T)};
   }
 
   static void chunk(const AttentionTask* tasks, std::int64_t heads, std::int64_t first, const ScratchRoom& scratch,
