@@ -137,9 +137,11 @@ class SingleQueryChunk {
         hn::Store(hn::Neg(hn::Load(d, query + e)), d, query + e);
       }
     }
+#if HWY_TARGET == HWY_AVX3
     if constexpr (kMayPair) {
-      if (pairs_) this->pack_queries();
+      if (pairs_) pack_queries();
     }
+#endif
     const std::int64_t ahead = rows_ahead(tasks_[0].common->key_dim);
     for (std::int64_t j = first_; j < last_;) {
       const KeyRows<S> keys = rows_from<S>(tasks_[0].key, j, last_);
@@ -158,9 +160,11 @@ class SingleQueryChunk {
     const std::int64_t step = tasks_[0].key.step, size = tasks_[0].common->key_dim;
     T* logits = logits_ + (j - chunk_);
     std::int64_t h = 0;
+#if HWY_TARGET == HWY_AVX3
     if constexpr (kMayPair) {
-      if (pairs_) return this->template dot_keys_in_pairs<kKeys>(keys, logits);
+      if (pairs_) return dot_keys_in_pairs<kKeys>(keys, logits);
     }
+#endif
     for (; h + kHeadTile <= heads_; h += kHeadTile) {
       dot_tile<kKeys, kHeadTile>(keys, step, queries_ + h * query_step_, query_step_, size, logits + h * kChunkKeys);
     }
