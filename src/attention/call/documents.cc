@@ -1,4 +1,4 @@
-// OrderedSums the ids of documents into intervals of keys per query.
+// Sorts the ids of documents into intervals of keys per query.
 #include "attention/call/documents.h"
 
 #include <algorithm>
@@ -15,12 +15,12 @@ namespace {
 constexpr std::size_t kPairBytes = 4 * sizeof(void*) + 3 * sizeof(std::int64_t);
 
 // The ids of all sequences, one after the other, from a view that broadcasts to this shape.
-std::vector<std::int64_t> read_ids(std::string_view name, const TensorView& view, const Dims& shape) {
+KeptVector<std::int64_t> read_ids(std::string_view name, const TensorView& view, const Dims& shape) {
   if (view.dtype() != Dtype::i32 && view.dtype() != Dtype::i64) {
     fail("{} must be i32 or i64, got {}", name, name_of(view.dtype()));
   }
   const TensorView given = broadcast(name, view, shape);
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(given.element_count()));
+  KeptVector<std::int64_t> ids(static_cast<std::size_t>(given.element_count()));
   convert(given, MutableTensorView(reinterpret_cast<std::byte*>(ids.data()), Dtype::i64, given.shape()));
   return ids;
 }
@@ -61,7 +61,7 @@ Documents::Documents(const AttentionInputs& inputs, const std::vector<Mask::Docu
       continue;
     }
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> pairs;
-    const auto join = [&](std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+    const auto join = [&](KeptVector<std::int64_t>& a, const KeptVector<std::int64_t>& b) {
       for (std::size_t i = 0; i < a.size(); ++i) {
         a[i] = pairs.try_emplace({a[i], b[i]}, static_cast<std::int64_t>(pairs.size())).first->second;
       }
@@ -89,7 +89,7 @@ void Documents::compile(const Ids& ids, std::int64_t b, MemoryCount& memory) {
   for (std::int64_t j = key_begin; j < key_end; ++j) count += j == key_begin || id_of(j) != id_of(j - 1) ? 1 : 0;
   // The ids are still there, and a stable sort takes half a copy.
   memory.borrow((ids.query.size() + ids.key.size()) * sizeof(std::int64_t) + (count + (count + 1) / 2) * sizeof(Span));
-  std::vector<Span> spans;
+  KeptVector<Span> spans;
   spans.reserve(count);
   for (std::int64_t j = key_begin; j < key_end; ++j) {
     const std::int64_t key = j - key_begin;

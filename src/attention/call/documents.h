@@ -8,6 +8,7 @@
 #include "attention/call/attention_inputs.h"
 #include "attention/call/memory_count.h"
 #include "attention/tile/attention_task.h"
+#include "core/kept_vector.h"
 #include "qkv/attention/mask.h"
 
 namespace qkv::inline attending {
@@ -24,13 +25,13 @@ class Documents {
  private:
   // One document per query and key of all sequences, equal where those of all masks are.
   struct Ids {
-    std::vector<std::int64_t> query, key;
+    KeptVector<std::int64_t> query, key;
   };
   void compile(const Ids& ids, std::int64_t b, MemoryCount& memory);
 
   std::vector<std::int64_t> query_starts_, key_starts_;  // where each sequence begins in the vectors below
-  std::vector<KeyRange> keys_;                           // per query; empty: no documents
-  std::vector<std::int32_t> query_numbers_, key_numbers_;
+  KeptVector<KeyRange> keys_;                            // per query; empty: no documents
+  KeptVector<std::int32_t> query_numbers_, key_numbers_;
   std::vector<bool> scattered_;  // per sequence
 };
 
