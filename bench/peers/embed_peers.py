@@ -1,6 +1,7 @@
 """Sentence embeddings: qkv embed against transformers, ONNX Runtime and OpenVINO, in turns in one run.
 
     python bench/peers/embed_peers.py MODEL [--program build/release/bin/qkv] [--rounds 9] [--threads 1] [--only REGEX]
+                                [--out FILE]
 
 Needs torch 2.15, transformers, onnx, onnxruntime and openvino in the Python that runs it; models/get-minilm fetches a
 MODEL. Ours is the program itself, text in and text out, with --weights f32, bf16 and int8. Theirs is the tokenizer, the
@@ -21,7 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from side_by_side import medians, seconds, take_processors
+from side_by_side import medians, seconds, take_processors, write
 
 BATCHES = (1, 4, 8, 16, 32)
 LONGEST = 256
@@ -38,6 +39,7 @@ def parse():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="peers whose name matches this pattern, beside ours in f32")
+    parser.add_argument("--out", help="a file for report.py")
     options = parser.parse_args()
     take_processors(parser, options.threads)
     return options
@@ -192,6 +194,7 @@ def race(options, engines, tokenizer):
     times = medians({each.name: lambda each=each: each.embed(texts) for each in engines}, options.rounds)
     print(f"{len(texts)} sentences, {tokens} tokens, {options.threads} threads\n")
     print("| | batch | tokens/s | of qkv f32 | worst cosine | mean cosine | alone |\n|" + " --- |" * 7)
+    results = []
     for each in sorted(engines, key=lambda each: times[each.name]):
         rows = each.embed(texts)
         cosines = (rows * expected).sum(1) / numpy.linalg.norm(rows, axis=1) / numpy.linalg.norm(expected, axis=1)
@@ -200,9 +203,14 @@ def race(options, engines, tokenizer):
             f"| {each.name} | {each.batch or ''} | {tokens / times[each.name]:.0f} | "
             f"{times['qkv f32'] / times[each.name]:.2f} | {cosines.min():.5f} | {cosines.mean():.5f} | {change:.1e} |"
         )
+        speed = tokens / times[each.name]
+        results.append({"name": each.name, "batch": each.batch, "speed": speed, "cosine": float(cosines.min()), "alone": float(change)})
     short = ["The animal did not cross the street."]
     times = medians({each.name: lambda each=each: [each.embed(short) for _ in range(10)] for each in engines}, options.rounds)
     print("\none sentence: " + ", ".join(f"{name} {100 * time:.2f} ms" for name, time in times.items()))
+    for each in results:
+        each["short"] = 100 * times[each["name"]]
+    write(options.out, "embedding", options, rows=results)
 
 
 def first_embedding(options):

@@ -91,10 +91,10 @@ def torch_matmul():
 
 
 def processor_name():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return os.uname().machine
+    said = dict(re.findall(r"^(\S[^:\t]*)\s*: (.*)$", Path("/proc/cpuinfo").read_text().split("\n\n")[0], re.M))
+    if "model name" not in said:
+        return os.uname().machine
+    return f"{said['model name']} (family {said['cpu family']}, model {said['model']})"
 
 
 def busy_processors(seconds=2):

@@ -1,9 +1,11 @@
-"""docs/benchmarks.md on standard output, from the files that race.py wrote: report.py FILE..."""
+"""docs/benchmarks.md on standard output, from the files that the programs of this folder wrote: report.py FILE..."""
 
 import json
 import sys
 import textwrap
 from math import exp, log
+
+from report_commands import COMMANDS, lost, lost_by_commands, plural
 
 OURS = "qkv"
 SECTIONS = {
@@ -22,8 +24,11 @@ SECTIONS = {
 
 INTRODUCTION = """# Benchmarks
 
-Written by `bench/peers/run`, which races our attention against other libraries on one machine: alternating every 30 ms,
-on the same numbers, the best run of all rounds counts. A ratio above 1 means that we are faster.
+Written by `bench/peers/run`, which races ours against other libraries on one machine: attention, and the commands that
+embed, translate and train. A ratio above 1 means that we are faster. Only the last two chapters were measured elsewhere;
+their rows say where.
+
+Attention alternates every 30 ms, on the same numbers; the best run of all rounds counts.
 
 - Shapes are (batch, heads, length, head size); "8 on 2" are grouped heads, "512 x 64" are queries x keys.
 - With one thread all run on one processor, and its time counts where it is less than the clock's, so that other
@@ -38,20 +43,20 @@ on the same numbers, the best run of all rounds counts. A ratio above 1 means th
   attention in f64, ours and the worst of the others; who is wrong beyond rounding does not take part.
 """
 
-# Of other programs; their tables are in the pages that it names.
-LAYERS = """## Layers and whole models
+# Of other programs, measured another day.
+ELSEWHERE = """## Layers and whole models
 
 Measured apart, each by a program of its own in `bench/peers`, in turns with torch 2.15 eager, f32: times torch's speed
 on one thread. Sizes, what lost, and two threads: [recurrent layers](design/recurrent.md),
 [convolutions](lab/convolution.md), [Vision Transformers](lab/vision_transformer.md).
 
-| case | forward | forward and backward |
-| --- | --- | --- |
-| LSTM, 256 wide, batch 32, length 64 | 1.02 | 0.97 |
-| GRU, the same | 2.69 | 2.49 |
-| RNN, the same | 3.00 | 2.44 |
-| Conv1d, width 3, 256 channels, 8 x 512 | 1.50 | 1.39 |
-| ViT-B/16, 1 picture of 224 x 224 | 2.29 | - |
+| case | processor | forward | forward and backward |
+| --- | --- | --- | --- |
+| LSTM, 256 wide, batch 32, length 64 | AVX-512 | 1.02 | 0.97 |
+| GRU, the same | AVX-512 | 2.69 | 2.49 |
+| RNN, the same | AVX-512 | 3.00 | 2.44 |
+| Conv1d, width 3, 256 channels, 8 x 512 | Zen 4 | 1.50 | 1.39 |
+| ViT-B/16, 1 picture of 224 x 224 | Zen 4 | 2.29 | - |
 """
 
 
@@ -92,11 +97,7 @@ def summary(report, title, cases):
     return f"{line} {geometric_mean([case['speeds'][OURS] / report['peak'] for case in cases]):.2f} |"
 
 
-def plural(count, noun):
-    return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
-def write(reports):
+def write(reports, commands):
     first = reports[0]
     yield INTRODUCTION
     yield "## The machine"
@@ -127,24 +128,23 @@ def write(reports):
     yield ""
     yield "| geometric means | to the fastest of each row | worst row | to torch | of peak |"
     yield "| --- | --- | --- | --- | --- |"
-    lost, skipped = [], {}
+    behind, skipped = list(lost_by_commands(commands)), {}
     for report in reports:
         for section in SECTIONS:
             cases = [case for case in report["cases"] if case["section"] == section]
             threads = plural(report["threads"], "thread")
             yield summary(report, f"{section}, {threads}", cases)
-            lost += [(to_fastest(case), case, threads) for case in cases if to_fastest(case) < 1]
             for case in cases:
+                behind += lost(f"{case['name']} {case['shape']}, {threads}", case["speeds"], OURS)
                 for name, reason in case["skipped"].items():
                     skipped.setdefault((name, reason), []).append(f"{case['name']}, {threads}")
 
     yield ""
     yield "## What lost"
     yield ""
-    for ratio, case, threads in sorted(lost, key=lambda row: row[0]):
-        peers = peers_of(case)
-        yield f"- {case['name']} {case['shape']}, {threads}: {ratio:.2f} of {max(peers, key=peers.get)}"
-    if not lost:
+    for _, line in sorted(behind):
+        yield f"- {line}"
+    if not behind:
         yield "Nothing in this run."
 
     for report in reports:
@@ -187,12 +187,15 @@ def wrapped(page):
 
 
 def main():
-    reports = []
+    files = []
     for path in sys.argv[1:]:
         with open(path) as file:
-            reports.append(json.load(file))
-    text = "\n".join(write(reports)) + "\n\n" + LAYERS
-    print("\n".join(wrapped(text)).rstrip())
+            files.append(json.load(file))
+    commands = [file for file in files if "race" in file]
+    pages = [write([file for file in files if "race" not in file], commands)]
+    pages += [page([file for file in commands if file["race"] == name]) for name, page in COMMANDS.items()]
+    pages = ["\n".join(page) for page in pages]
+    print("\n".join(wrapped("\n\n".join([*pages, ELSEWHERE]))).rstrip())
 
 
 main()

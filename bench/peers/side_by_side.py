@@ -1,5 +1,6 @@
 """What benchmarks beside other systems share: turns of each in one run, and their medians."""
 
+import json
 import os
 import statistics
 import time
@@ -27,3 +28,10 @@ def medians(actions, rounds):
         for name, action in actions.items():
             times[name].append(seconds(action))
     return {name: statistics.median(turns) for name, turns in times.items()}
+
+
+def write(path, race, options, **results):
+    """For report.py: what RACE measured, on so many threads. Nothing without a path."""
+    if path:
+        with open(path, "w") as file:
+            json.dump({"race": race, "threads": options.threads, **results}, file, indent=1)

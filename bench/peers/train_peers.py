@@ -2,6 +2,7 @@
 
     python bench/peers/train_peers.py TRAIN.tsv [--program build/release/bin/qkv] [--rounds 3] [--threads 1] [--steps 20]
                                 [--dropout 0.1] [--vocab 8000] [--ff-dim 1024] [--fixed]
+                                [--out FILE]
 
 Needs torch 2.15, transformers and tokenizers in the Python that runs it; TRAIN.tsv comes from data/make-parallel. Both train
 the same model (256 wide, 3 + 3 layers, 4 heads) from random weights with Adam, label smoothing 0.1 and clipping, on the same
@@ -22,6 +23,8 @@ import time
 import torch
 from tokenizers import Tokenizer
 from transformers import MarianConfig, MarianMTModel
+
+from side_by_side import write
 
 
 def config(options, batch_tokens):
@@ -97,6 +100,7 @@ def main():
     parser.add_argument("--vocab", type=int, default=8000)
     parser.add_argument("--ff-dim", type=int, default=1024)
     parser.add_argument("--fixed", action="store_true")
+    parser.add_argument("--out", help="a file for report.py")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     batch_tokens = 2048
@@ -129,6 +133,7 @@ def main():
     mine, other = statistics.median(speeds["ours"]), statistics.median(speeds["torch"])
     print(f"{'pairs of 31 words' if options.fixed else 'real pairs'}, dropout {options.dropout}, {options.threads} threads: ours "
           f"{mine:.0f} target tokens/s, torch {other:.0f}, ratio {mine / other:.2f}")
+    write(options.out, "training", options, rows={"qkv": mine, "torch": other})
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python bench/peers/translate_peers.py TEST.tsv [--model models/en-es] [--program build/release/bin/qkv] [--rounds 5]
                                     [--threads 1] [--sentences 256] [--beams 1] [--weights f32|int8] [--transformers]
+                                    [--out FILE]
 
 Needs ctranslate2 4.8 and transformers in the Python that runs it; TEST.tsv comes from data/make-parallel. Ours is the
 program itself, text in and text out; theirs gets its tokens ready made. Sentences go in batches of 32, sorted by length.
@@ -18,7 +19,7 @@ import ctranslate2
 import torch
 from transformers import AutoTokenizer, MarianMTModel
 
-from side_by_side import medians, seconds
+from side_by_side import medians, seconds, write
 
 BATCH = 32
 
@@ -71,10 +72,13 @@ def race(name, peers, batches, tokens, rounds):
     outputs = {side: [line for batch in batches for line in peer.translate(batch)] for side, peer in peers.items()}
     times = medians({side: lambda peer=peer: [peer.translate(batch) for batch in batches] for side, peer in peers.items()},
                     rounds)
+    speeds = {}
     for side, median in times.items():
+        speeds[side] = tokens(outputs["ours"]) / median
         same = sum(a == b for a, b in zip(outputs["ours"], outputs[side]))
         print(f"{name}, {side}: {1e3 * median:.1f} ms, {tokens(outputs['ours']) / median:.0f} tokens/s, ours is "
               f"{median / times['ours']:.2f} times as fast; {same} of {len(outputs['ours'])} translations the same")
+    return speeds
 
 
 def first(options):
@@ -95,6 +99,7 @@ def main():
     parser.add_argument("--beams", type=int, default=1)
     parser.add_argument("--weights", default="f32", choices=["f32", "int8"])
     parser.add_argument("--transformers", action="store_true")
+    parser.add_argument("--out", help="a file for report.py")
     options = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(options.model)
     with open(options.test, encoding="utf-8") as file:
@@ -110,9 +115,10 @@ def main():
         peers = {"ours": Ours(options), "CTranslate2": CTranslate2(options, tokenizer, folder)}
         if options.transformers:
             peers["transformers"] = Transformers(options, tokenizer)
-        race(f"{len(texts)} sentences", peers, batches, tokens, options.rounds)
+        many = race(f"{len(texts)} sentences", peers, batches, tokens, options.rounds)
         one = min(texts, key=lambda text: abs(len(tokenizer(text)["input_ids"]) - 24))
-        race("one sentence", peers, [[one]], tokens, 4 * options.rounds)
+        alone = race("one sentence", peers, [[one]], tokens, 4 * options.rounds)
+    write(options.out, "translation", options, weights=options.weights, rows={"in batches": many, "alone": alone})
     starts = [seconds(lambda: first(options)) for _ in range(4 * options.rounds)]
     print(f"start to first translation: {1e3 * statistics.median(starts):.0f} ms (best {1e3 * min(starts):.0f})")
 

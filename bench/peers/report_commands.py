@@ -1,0 +1,85 @@
+"""The chapters of docs/benchmarks.md on the commands that embed, translate and train, from the results of their races."""
+
+EMBEDDING = """## Sentence embeddings
+
+MiniLM-L6, 64 sentences of 5 to 120 words, by `bench/peers/embed_peers.py`: in turns, medians of nine rounds, the best
+batch of each. Ours is the command `qkv embed`, text in and text out; theirs are in their process. Tokens a second, and
+how many times ours in f32; milliseconds for one short sentence alone; the worst cosine to f32; how much an embedding
+changes when its text is alone instead of in a batch."""
+
+TRANSLATION = """## Translation
+
+The shipped model on sentences of 8 to 30 words, by `bench/peers/translate_peers.py`: in turns, medians, tokens a second.
+In batches of 32 sorted by length, or one sentence of about 24 tokens at a time. Ours is the command `qkv translate`, text
+in and text out; CTranslate2 gets its tokens ready made. f32 against f32, int8 against int8."""
+
+TRAINING = """## Training a translator
+
+256 wide, 3 + 3 layers, dropout 0.1, Adam, on real pairs, by `bench/peers/train_peers.py`: `qkv train` in turns with
+MarianMTModel of transformers on torch eager, medians of three rounds, target tokens a second. Ours packs pairs, torch
+gets padded batches of pairs of about the same length."""
+
+
+def plural(count, noun):
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def lost(what, speeds, ours):
+    fastest = max((name for name in speeds if name != ours), key=speeds.get, default=None)
+    if fastest and speeds[ours] < speeds[fastest]:
+        yield speeds[ours] / speeds[fastest], f"{what}: {speeds[ours] / speeds[fastest]:.2f} of {fastest}"
+
+
+def embedding(results):
+    yield EMBEDDING
+    yield ""
+    yield "| threads | | batch | tokens/s | of qkv f32 | one sentence | worst cosine | change when alone |"
+    yield "| --- " * 8 + "|"
+    for result in results:
+        speed = {row["name"]: row["speed"] for row in result["rows"]}
+        for row in result["rows"]:
+            yield (
+                f"| {result['threads']} | {row['name']} | {row['batch'] or ''} | {row['speed']:,.0f} | "
+                f"{row['speed'] / speed['qkv f32']:.2f} | {row['short']:.2f} ms | {row['cosine']:.5f} | {row['alone']:.0e} |"
+            )
+
+
+def translation(results):
+    yield TRANSLATION
+    yield ""
+    yield "| threads | weights | | qkv | CTranslate2 | to CTranslate2 |"
+    yield "| --- " * 6 + "|"
+    for result in results:
+        for case, speeds in result["rows"].items():
+            ours, theirs = speeds["ours"], speeds["CTranslate2"]
+            yield (
+                f"| {result['threads']} | {result['weights']} | {case} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |"
+            )
+
+
+def training(results):
+    yield TRAINING
+    yield ""
+    yield "| threads | qkv | torch | to torch |"
+    yield "| --- " * 4 + "|"
+    for result in results:
+        ours, theirs = result["rows"]["qkv"], result["rows"]["torch"]
+        yield f"| {result['threads']} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |"
+
+
+def lost_by_commands(results):
+    """(ratio, what) of each row in which the fastest of the others was faster; int8 beside int8."""
+    for result in results:
+        threads = plural(result["threads"], "thread")
+        if result["race"] == "embedding":
+            for weights in ("f32", "int8"):
+                speeds = {row["name"]: row["speed"] for row in result["rows"] if row["name"].endswith(" " + weights)}
+                yield from lost(f"embedding, {weights}, {threads}", speeds, f"qkv {weights}")
+        elif result["race"] == "translation":
+            for case, speeds in result["rows"].items():
+                yield from lost(f"translation {case}, {result['weights']}, {threads}", speeds, "ours")
+        else:
+            yield from lost(f"training, {threads}", result["rows"], "qkv")
+
+
+COMMANDS = {"embedding": embedding, "translation": translation, "training": training}
