@@ -14,9 +14,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
+// Highway's makes integers of its argument, which of NaN is undefined in portable code.
 template <class T>
 HWY_INLINE Vec<T> tanh(Vec<T> x) {
-  return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(Tag<T>(), x), x);
+  const auto is_number = hn::Eq(x, x);
+  return hn::IfThenElse(is_number, hn::Tanh(Tag<T>(), hn::IfThenElseZero(is_number, x)), x);
 }
 
 template <class T, int kVectors>
