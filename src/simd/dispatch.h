@@ -15,4 +15,7 @@ bool uses_bf16_pairs();
 // ensure_target().
 bool uses_amx();
 
+// The same of tiles that multiply bytes.
+bool uses_byte_tiles();
+
 }  // namespace qkv::inline simd

@@ -116,6 +116,8 @@ bool uses_bf16_pairs() { return selected->has_pairs; }
 
 bool uses_amx() { return selected->has_tiles && borrow_tiles(); }
 
+bool uses_byte_tiles() { return has_byte_tiles() && uses_amx(); }
+
 }  // namespace simd
 
 std::string selected_target() {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -64,6 +65,41 @@ TEST(AmxTiles, AddUpEvenAndOddProductsApart) {
         odd = std::fma(of_left[1], of_right[1], odd);
       }
       EXPECT_EQ(sums[i * kSide + j], before[i * kSide + j] + (even + odd)) << i << ", " << j;
+    }
+  }
+}
+
+// Operands of fewer rows and bytes than tiles can hold; the largest products of each sign, too.
+TEST(AmxTiles, AddUpProductsOfBytes) {
+  if (!borrow_tiles() || !has_byte_tiles()) GTEST_SKIP() << "no tiles of bytes here";
+  constexpr std::size_t kRows = 5, kDepth = 12;
+  constexpr std::int64_t kLeftStep = 20, kRightStep = 3 * 4 * kSide;
+  Random random(5);
+  std::vector<std::uint8_t> left(kRows * kLeftStep);
+  std::vector<std::int8_t> right(kDepth / 4 * kRightStep);
+  for (auto& x : left) x = static_cast<std::uint8_t>(random.bits());
+  for (auto& x : right) x = static_cast<std::int8_t>(random.bits());
+  std::fill_n(left.begin(), kDepth, 255);
+  for (std::size_t w = 0; w < kDepth / 4; ++w) {
+    std::fill_n(right.data() + w * kRightStep, 4, -128);
+    std::fill_n(right.data() + w * kRightStep + 4, 4, 127);
+  }
+  std::vector<std::int32_t> sums(kRows * kSide, 7);
+  {
+    const TileSession session({.row_bytes = {4 * kSide, kDepth, 4 * kSide}, .rows = {kRows, kRows, kDepth / 4}});
+    load_tile<0>(sums.data(), kSide);
+    load_tile<1>(left.data(), kLeftStep);
+    load_tile<2>(right.data(), kRightStep);
+    multiply_byte_tiles<0, 1, 2>();
+    store_tile<0>(sums.data(), kSide);
+  }
+  for (std::size_t i = 0; i < kRows; ++i) {
+    for (std::size_t j = 0; j < kSide; ++j) {
+      std::int32_t expected = 7;
+      for (std::size_t k = 0; k < kDepth; ++k) {
+        expected += left[i * kLeftStep + k] * right[k / 4 * kRightStep + 4 * j + k % 4];
+      }
+      EXPECT_EQ(sums[i * kSide + j], expected) << i << ", " << j;
     }
   }
 }

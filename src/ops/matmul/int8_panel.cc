@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "ops/matmul/int8_store-inl.h"
 #include "simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -144,34 +145,24 @@ HWY_INLINE void sum_tile(const Int8Product& product, bool bytes, std::int64_t ro
 }
 
 // sums -= zero * column_sums; out (+)= scale * column_scales * sums (+ bias).
-void scale_row(const Int8Product& product, std::int32_t zero, std::int64_t row, std::int32_t* sums) {
+void scale_row(const Int8Product& product, std::int32_t zero, std::int64_t row, const std::int32_t* sums) {
   const Tag<float> d;
   const hn::RebindToSigned<Tag<float>> whole;
   const float row_scale = product.scales[row];
-  float* out = product.out + row * product.out_stride;
-  const auto value = [&](auto sum, auto column_sum, Vec<float> column_scale) HWY_ATTR {
-    const auto exact = hn::Sub(sum, hn::Mul(column_sum, hn::Set(whole, zero)));
-    return hn::Mul(hn::ConvertTo(d, exact), hn::Mul(hn::Set(d, row_scale), column_scale));
-  };
-  const auto finish = [&](Vec<float> x, Vec<float> before, Vec<float> bias) HWY_ATTR {
-    if (product.accumulate) x = hn::Add(before, x);
-    return product.bias == nullptr ? x : hn::Add(x, bias);
-  };
-  const Vec<float> none = hn::Zero(d);
   std::int64_t c = 0;
   for (; c + kStep <= product.columns; c += kStep) {
-    const Vec<float> x = value(hn::LoadU(whole, sums + c), hn::LoadU(whole, product.column_sums + c),
-                               hn::LoadU(d, product.column_scales + c));
-    hn::StoreU(finish(x, product.accumulate ? hn::LoadU(d, out + c) : none,
-                      product.bias == nullptr ? none : hn::LoadU(d, product.bias + c)),
-               d, out + c);
+    const auto exact =
+        hn::Sub(hn::LoadU(whole, sums + c), hn::Mul(hn::LoadU(whole, product.column_sums + c), hn::Set(whole, zero)));
+    const Vec<float> scale = hn::Mul(hn::Set(d, row_scale), hn::LoadU(d, product.column_scales + c));
+    store_values(product, row, c, hn::Mul(hn::ConvertTo(d, exact), scale));
   }
-  for (; c < product.columns; ++c) {
-    const std::int32_t exact = sums[c] - product.column_sums[c] * zero;
-    float x = static_cast<float>(exact) * (row_scale * product.column_scales[c]);
-    if (product.accumulate) x = out[c] + x;
-    out[c] = product.bias == nullptr ? x : x + product.bias[c];
+  if (c == product.columns) return;
+  HWY_ALIGN float rest[kStep] = {};
+  for (std::int64_t i = c; i < product.columns; ++i) {
+    const std::int32_t exact = sums[i] - product.column_sums[i] * zero;
+    rest[i - c] = static_cast<float>(exact) * (row_scale * product.column_scales[i]);
   }
+  store_values(product, row, c, hn::Load(d, rest));
 }
 
 template <int kRows>

@@ -90,6 +90,7 @@ std::vector<int> row_numbers(const float* x, std::int64_t count, float& unit) {
   float least = 0, most = 0;
   for (std::int64_t i = 0; i < count; ++i) least = std::min(least, x[i]), most = std::max(most, x[i]);
   unit = (most - least) / 255;
+  if (unit == 0) return std::vector<int>(static_cast<std::size_t>(count));
   const float inverse = 255 / (most - least);
   const int zero = static_cast<int>(std::nearbyint(-least * inverse));
   std::vector<int> numbers;
@@ -114,35 +115,59 @@ std::vector<int> packed_numbers(const PackedMatrix& packed, std::int64_t column,
 }
 
 // Sums of whole numbers in groups of 32 steps, and f32 sums of the groups in their order.
-TEST_P(MatmulStorage, Int8GroupsAreProductsOfWholeNumbers) {
-  for (const auto& [m, k, n] : kSizes) {
-    const Tensor a = random_tensor({m, k}, 1), b = random_tensor({n, k}, 2), bias = random_tensor({n}, 3);
-    const PackedMatrix packed(b.view().transpose(0, 1), 0, WeightStorage::int8_groups);
-    for (const bool accumulate : {false, true}) {
-      const Tensor before = random_tensor({m, n}, 4);
-      Tensor out = before, expected = before;
-      for (std::int64_t i = 0; i < m; ++i) {
-        for (std::int64_t j = 0; j < n; ++j) {
-          float total = 0;
-          for (std::int64_t begin = 0; begin < k; begin += 32) {
-            float row_unit, column_unit;
-            const auto left =
-                row_numbers(a.data<float>() + i * k + begin, std::min<std::int64_t>(32, k - begin), row_unit);
-            const auto right = packed_numbers(packed, j, begin, column_unit);
-            std::int64_t sum = 0;
-            for (std::size_t x = 0; x < left.size(); ++x) sum += left[x] * right[x];
-            const float value = static_cast<float>(sum) * (row_unit * column_unit);
-            total += value;
-          }
-          float& place = expected.data<float>()[i * n + j];
-          if (accumulate) total = place + total;
-          place = total + bias.data<float>()[j];
+void expect_products_of_groups(const Tensor& a, const Tensor& b) {
+  const std::int64_t m = a.size(0), k = a.size(1), n = b.size(0);
+  const Tensor bias = random_tensor({n}, 3);
+  const PackedMatrix packed(b.view().transpose(0, 1), 0, WeightStorage::int8_groups);
+  for (const bool accumulate : {false, true}) {
+    const Tensor before = random_tensor({m, n}, 4);
+    Tensor out = before, expected = before;
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        float total = 0;
+        for (std::int64_t begin = 0; begin < k; begin += 32) {
+          float row_unit, column_unit;
+          const auto left =
+              row_numbers(a.data<float>() + i * k + begin, std::min<std::int64_t>(32, k - begin), row_unit);
+          const auto right = packed_numbers(packed, j, begin, column_unit);
+          std::int64_t sum = 0;
+          for (std::size_t x = 0; x < left.size(); ++x) sum += left[x] * right[x];
+          const float value = static_cast<float>(sum) * (row_unit * column_unit);
+          total += value;
         }
+        float& place = expected.data<float>()[i * n + j];
+        if (accumulate) total = place + total;
+        place = total + bias.data<float>()[j];
       }
-      matmul(a, packed, out, {.bias = bias, .accumulate = accumulate});
-      expect_same(out, expected);
     }
+    matmul(a, packed, out, {.bias = bias, .accumulate = accumulate});
+    expect_same(out, expected);
   }
+}
+
+TEST_P(MatmulStorage, Int8GroupsAreProductsOfWholeNumbers) {
+  for (const auto& [m, k, n] : kSizes) expect_products_of_groups(random_tensor({m, k}, 1), random_tensor({n, k}, 2));
+}
+
+TEST_P(MatmulStorage, Int8GroupsOfAnyNumberOfRows) {
+  for (std::int64_t m = 1; m <= 40; ++m) {
+    const std::int64_t k = 1 + 37 * m % 131, n = 1 + 29 * m % 103;
+    expect_products_of_groups(random_tensor({m, k}, 1), random_tensor({n, k}, 2));
+  }
+}
+
+// The ends of the whole numbers, zeros of either sign, and groups of nothing else.
+TEST_P(MatmulStorage, Int8GroupsOfExtremes) {
+  constexpr float kExtremes[] = {127, -127, 0, -0.0f};
+  Random random(5);
+  const auto extremes = [&](const Dims& shape, std::int64_t zeros) {
+    Tensor tensor = Tensor::zeros(shape);
+    for (std::int64_t i = zeros; i < tensor.element_count(); ++i) {
+      tensor.data<float>()[i] = kExtremes[random.below(4)];
+    }
+    return tensor;
+  };
+  for (const std::int64_t m : {5, 16, 35}) expect_products_of_groups(extremes({m, 97}, 64), extremes({51, 97}, 40));
 }
 
 // Weights of a group are the nearest in their unit, which errs no more than max|b| / 64 does, and less for most.
@@ -178,12 +203,13 @@ TEST_P(MatmulStorage, Int8GroupsHoldTheLargestNumbers) {
   const std::int64_t k = 96;
   for (const float left : {255.0f, -255.0f}) {
     for (const float right : {64.0f, -64.0f}) {
-      Tensor a = Tensor::uninitialized({9, k}), b = Tensor::uninitialized({k, 5}), out = Tensor::uninitialized({9, 5});
-      std::fill_n(a.data<float>(), 9 * k, left);
+      Tensor a = Tensor::uninitialized({25, k}), b = Tensor::uninitialized({k, 5}),
+             out = Tensor::uninitialized({25, 5});
+      std::fill_n(a.data<float>(), 25 * k, left);
       std::fill_n(b.data<float>(), k * 5, right);
       matmul(a, PackedMatrix(b, 0, WeightStorage::int8_groups), out);
       // The unit of constant weights is not 1, but its products are as near as f32 is.
-      for (std::int64_t i = 0; i < 45; ++i) EXPECT_NEAR(out.data<float>()[i] / (left * right * 96), 1, 1e-6);
+      for (std::int64_t i = 0; i < 125; ++i) EXPECT_NEAR(out.data<float>()[i] / (left * right * 96), 1, 1e-6);
     }
   }
 }
@@ -266,14 +292,12 @@ void expect_hostile_rows_stay_alone(WeightStorage storage) {
   const PackedMatrix packed(b, 0, storage);
   for (const float hostile : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (const std::int64_t place : {0, 15, 16, 19}) {
-      Tensor a = random_tensor({2, 20}, 1);
+      Tensor a = random_tensor({18, 20}, 1);
       a.data<float>()[place] = hostile;
-      Tensor out = Tensor::uninitialized({2, 10});
+      Tensor out = Tensor::uninitialized({18, 10});
       matmul(a, packed, out);
-      for (std::int64_t j = 0; j < 10; ++j) {
-        EXPECT_TRUE(std::isnan(out.data<float>()[j]));
-        EXPECT_TRUE(std::isfinite(out.data<float>()[10 + j]));
-      }
+      for (std::int64_t j = 0; j < 10; ++j) EXPECT_TRUE(std::isnan(out.data<float>()[j]));
+      for (std::int64_t i = 10; i < 180; ++i) EXPECT_TRUE(std::isfinite(out.data<float>()[i]));
     }
     Tensor spoilt = b;
     spoilt.data<float>()[33] = hostile;
