@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "ops/matmul/int8_store-inl.h"
+#include "simd/amx_tiles.h"
 #include "simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,65 +19,6 @@ namespace qkv::HWY_NAMESPACE {
 
 inline constexpr int kColumns = kTileColumns<float>;
 inline constexpr int kStep = kLanes<float>;
-
-// Bytes of the left operand are whole numbers plus this: the instruction wants them without a sign.
-inline constexpr int kByteZero = 128;
-
-float largest_magnitude(const float* x, std::int64_t count) {
-  const Tag<float> d;
-  Vec<float> largest = hn::Zero(d), spoilt = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + kStep <= count; i += kStep) {
-    const Vec<float> v = hn::LoadU(d, x + i);
-    largest = hn::Max(largest, hn::Abs(v));
-    spoilt = hn::MulAdd(v, hn::Zero(d), spoilt);  // 0 * NaN and 0 * infinity are NaN
-  }
-  HWY_ALIGN float lanes[kStep], zeros[kStep];
-  hn::Store(largest, d, lanes);
-  hn::Store(spoilt, d, zeros);
-  float result = 0, zero = 0;
-  for (int lane = 0; lane < kStep; ++lane) {
-    if (lanes[lane] > result) result = lanes[lane];
-    zero += zeros[lane];
-  }
-  for (; i < count; ++i) {
-    const float magnitude = x[i] < 0 ? -x[i] : x[i];
-    if (magnitude > result) result = magnitude;
-    zero += x[i] * 0;
-  }
-  return result + zero;
-}
-
-// Whole numbers of a row, as floats or as bytes.
-void quantize(const float* x, std::int64_t depth, bool bytes, std::byte* quantized, float* scale) {
-  const Tag<float> d;
-  const hn::RebindToSigned<Tag<float>> whole;
-  const hn::Rebind<std::uint8_t, Tag<float>> narrow;
-  const float largest = largest_magnitude(x, depth);
-  *scale = largest / 127;
-  const bool usable = largest > 0;
-  const Vec<float> inverse = hn::Set(d, usable ? 127 / largest : 0), zero = hn::Zero(d);
-  for (std::int64_t i = 0; i < depth; i += kStep) {
-    Vec<float> v;
-    if (depth - i >= kStep) {
-      v = hn::LoadU(d, x + i);
-    } else {
-      HWY_ALIGN float rest[kStep] = {};
-      for (std::int64_t j = i; j < depth; ++j) rest[j - i] = x[j];
-      v = hn::Load(d, rest);
-    }
-    // 127 / largest overflows for subnormal rows; what it makes of 0 must stay 0.
-    const Vec<float> product = hn::Mul(v, inverse);
-    const Vec<float> limited = hn::Min(hn::Max(product, hn::Set(d, -127.0f)), hn::Set(d, 127.0f));
-    const Vec<float> rounded = hn::Round(hn::IfThenElse(hn::Eq(product, product), limited, zero));
-    if (bytes) {
-      const auto shifted = hn::Add(hn::ConvertTo(whole, rounded), hn::Set(whole, kByteZero));
-      hn::StoreU(hn::DemoteTo(narrow, shifted), narrow, reinterpret_cast<std::uint8_t*>(quantized) + i);
-    } else {
-      hn::StoreU(rounded, d, reinterpret_cast<float*>(quantized) + i);
-    }
-  }
-}
 
 #if HWY_TARGET == HWY_AVX3
 
@@ -101,6 +43,29 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni"))) void sum_bytes(
   QKV_UNROLL for (int r = 0; r < kRows; ++r) {
     QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) { _mm512_storeu_si512(sums + r * kColumns + 16 * c, sum[r][c]); }
   }
+}
+
+// The same of kBlockRows rows by the tiles of AMX, in a session of whole tiles.
+inline constexpr int kBlockRows = 16;
+inline constexpr std::int64_t kTileDepth = 64;
+
+void sum_block(const std::uint8_t* left, std::int64_t stride, const std::int8_t* panel, std::int64_t depth,
+               std::int32_t* sums) {
+  clear_tile<0>();
+  clear_tile<1>();
+  clear_tile<2>();
+  for (std::int64_t k = 0; k < depth; k += kTileDepth, left += kTileDepth, panel += kTileDepth * kColumns) {
+    load_tile<3>(left, stride);
+    load_tile<4>(panel, 4 * kColumns);
+    load_tile<5>(panel + 4 * kStep, 4 * kColumns);
+    load_tile<6>(panel + 8 * kStep, 4 * kColumns);
+    multiply_byte_tiles<0, 3, 4>();
+    multiply_byte_tiles<1, 3, 5>();
+    multiply_byte_tiles<2, 3, 6>();
+  }
+  store_tile<0>(sums, kColumns);
+  store_tile<1>(sums + kStep, kColumns);
+  store_tile<2>(sums + 2 * kStep, kColumns);
 }
 
 #endif
@@ -175,19 +140,33 @@ HWY_INLINE std::int64_t multiply_rows(const Int8Product& product, bool bytes, st
   return row;
 }
 
-void multiply_int8(const Int8Product& product, bool bytes) {
-  std::int64_t row = multiply_rows<kTileRows>(product, bytes, 0);
+#if HWY_TARGET == HWY_AVX3
+
+// The rows that fill blocks, of depths that fill tiles; returns how many.
+std::int64_t multiply_blocks_of_rows(const Int8Product& product) {
+  if (product.rows < kBlockRows || product.depth % kTileDepth != 0) return 0;
+  const TileSession session;
+  HWY_ALIGN std::int32_t sums[kBlockRows * kColumns];
+  std::int64_t row = 0;
+  for (; row + kBlockRows <= product.rows; row += kBlockRows) {
+    sum_block(reinterpret_cast<const std::uint8_t*>(product.left + row * product.left_stride), product.left_stride,
+              product.panel, product.depth, sums);
+    for (int r = 0; r < kBlockRows; ++r) scale_row(product, kByteZero, row + r, sums + r * kColumns);
+  }
+  return row;
+}
+
+#endif
+
+void multiply_int8(const Int8Product& product, bool bytes, [[maybe_unused]] bool tiles) {
+  std::int64_t row = 0;
+#if HWY_TARGET == HWY_AVX3
+  if (tiles) row = multiply_blocks_of_rows(product);
+#endif
+  row = multiply_rows<kTileRows>(product, bytes, row);
   row = multiply_rows<4>(product, bytes, row);
   row = multiply_rows<2>(product, bytes, row);
   multiply_rows<1>(product, bytes, row);
-}
-
-bool has_byte_products() {
-#if HWY_TARGET == HWY_AVX3
-  return __builtin_cpu_supports("avx512vnni");
-#else
-  return false;
-#endif
 }
 
 }  // namespace qkv::HWY_NAMESPACE
@@ -200,34 +179,13 @@ HWY_AFTER_NAMESPACE();
 namespace qkv::inline ops {
 namespace {
 
-HWY_EXPORT(quantize);
 HWY_EXPORT(multiply_int8);
-HWY_EXPORT(has_byte_products);
-
-bool uses_bytes() {
-  ensure_target();
-  return HWY_DYNAMIC_DISPATCH(has_byte_products)();
-}
-
-// Of the widest vector: what is beyond the depth is 0.
-std::int64_t padded(std::int64_t depth) { return (depth + 15) / 16 * 16; }
 
 }  // namespace
 
-int int8_group() { return uses_bytes() ? 4 : 1; }
-
-std::int64_t quantized_bytes(std::int64_t depth) {
-  return padded(depth) * static_cast<std::int64_t>(uses_bytes() ? sizeof(std::uint8_t) : sizeof(float));
-}
-
-void quantize_row(const float* x, std::int64_t depth, std::byte* quantized, float* scale) {
-  const bool bytes = uses_bytes();
-  HWY_DYNAMIC_DISPATCH(quantize)(x, depth, bytes, quantized, scale);
-}
-
 void multiply_int8_panel(const Int8Product& product) {
-  const bool bytes = uses_bytes();
-  HWY_DYNAMIC_DISPATCH(multiply_int8)(product, bytes);
+  const bool bytes = int8_group() == 4;
+  HWY_DYNAMIC_DISPATCH(multiply_int8)(product, bytes, bytes && uses_byte_tiles());
 }
 
 }  // namespace qkv::inline ops

@@ -19,6 +19,9 @@ int int8_group();
 std::int64_t quantized_bytes(std::int64_t depth);
 void quantize_row(const float* x, std::int64_t depth, std::byte* quantized, float* scale);
 
+// Bytes of the left operand are whole numbers plus this: the instruction wants them without a sign.
+inline constexpr int kByteZero = 128;
+
 // out [rows, columns] (+)= scales[row] * column_scales[column] * sum (+ bias[column]).
 struct Int8Product {
   const std::byte* left;     // quantized rows,

@@ -23,9 +23,10 @@ struct Sizes {
   std::int64_t m, k, n;
 };
 
-// The depths of 1,100 and 2,100 span several blocks of every kernel.
-constexpr Sizes kSizes[] = {{1, 1, 1},  {1, 256, 96}, {3, 7, 5},      {8, 64, 48},  {9, 65, 49},
-                            {13, 0, 5}, {0, 4, 4},    {17, 1100, 31}, {300, 20, 3}, {2, 2100, 50}};
+// The depths of 1,100 and 2,100 span several blocks of every kernel; depths of 64 and 192 fill tiles.
+constexpr Sizes kSizes[] = {{1, 1, 1},    {1, 256, 96},  {3, 7, 5},      {8, 64, 48},  {9, 65, 49},
+                            {13, 0, 5},   {0, 4, 4},     {17, 1100, 31}, {300, 20, 3}, {2, 2100, 50},
+                            {16, 64, 48}, {35, 192, 53}, {17, 128, 7}};
 
 void expect_same(const Tensor& a, const Tensor& b) {
   ASSERT_EQ(a.shape(), b.shape());
