@@ -11,6 +11,7 @@
 
 #include "qkv/dtype.h"
 #include "qkv/random.h"
+#include "simd/tile_emulation.h"
 
 #ifdef __x86_64__
 
@@ -100,6 +101,45 @@ TEST(AmxTiles, AddUpProductsOfBytes) {
         expected += left[i * kLeftStep + k] * right[k / 4 * kRightStep + 4 * j + k % 4];
       }
       EXPECT_EQ(sums[i * kSide + j], expected) << i << ", " << j;
+    }
+  }
+}
+
+// Of pairs of all kinds: subnormal, huge, infinite, no number.
+TEST(AmxTiles, HaveTheBitsOfTheirEmulation) {
+  if (!borrow_tiles()) GTEST_SKIP() << "no tiles here";
+  using Emulated = testing::EmulatedTiles;
+  Random random(5);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<float> operands[3];
+    for (std::vector<float>& words : operands) {
+      words.resize(kSide * kSide);
+      for (float& word : words) {
+        const bool any = round % 2 == 0 && random.below(50) == 0;
+        const auto number = [&] {
+          if (any) return static_cast<std::uint32_t>(random.below(0x10000));
+          return std::uint32_t{BFloat16(static_cast<float>(std::ldexp(random.normal(), round / 2 - 63))).bits};
+        };
+        word = std::bit_cast<float>(number() << 16 | number());
+      }
+    }
+    float got[kSide * kSide], expected[kSide * kSide];
+    {
+      const TileSession session;
+      load_tile<0>(operands[0].data(), kSide);
+      load_tile<1>(operands[1].data(), kSide);
+      load_tile<2>(operands[2].data(), kSide);
+      multiply_tiles<0, 1, 2>();
+      store_tile<0>(got, kSide);
+    }
+    Emulated::load<0>(operands[0].data(), kSide);
+    Emulated::load<1>(operands[1].data(), kSide);
+    Emulated::load<2>(operands[2].data(), kSide);
+    Emulated::multiply<0, 1, 2>();
+    Emulated::store<0>(expected, kSide);
+    for (std::size_t i = 0; i < kSide * kSide; ++i) {
+      if (std::isnan(got[i]) && std::isnan(expected[i])) continue;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(expected[i])) << round << ", " << i;
     }
   }
 }

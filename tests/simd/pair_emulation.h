@@ -16,10 +16,11 @@ inline Pair of_pairs(float word) {
   return {std::bit_cast<float>(bits << 16), std::bit_cast<float>(bits & 0xffff0000)};
 }
 
+inline float flushed(float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+
 // VDPBF16PS (Intel 64 and IA-32 Software Developer's Manual): the upper product is added first, fused, then the lower
 // one; subnormal operands and results count as 0.
 inline float instruction(float left, float right, float sum) {
-  const auto flushed = [](float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
   const Pair a = of_pairs(left), b = of_pairs(right);
   sum = flushed(std::fma(flushed(a.upper), flushed(b.upper), flushed(sum)));
   return flushed(std::fma(flushed(a.lower), flushed(b.lower), sum));

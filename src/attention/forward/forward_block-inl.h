@@ -27,15 +27,17 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
 // In elements of T, each part a multiple of the vector. Blocks that are computed in turns share the first part.
-template <class T, int kVectors>
+template <class T, int kVectors, class Product>
 struct ForwardScratch {
   explicit ForwardScratch(const AttentionTask& task)
-      : weights(kBlockKeys * kVectors * kLanes<T>), out(task.common->value_dim * kVectors * kLanes<T>), logits(task) {}
+      : weights(Product::weight_rows(task) * kVectors * kLanes<T>),
+        out(task.common->value_dim * kVectors * kLanes<T>),
+        logits(task) {}
 
   std::int64_t of_block() const { return 2 * out + logits.total(); }
 
   std::int64_t weights, out;
-  LogitScratch<T, kVectors> logits;
+  LogitScratch<T, kVectors, Product> logits;
 };
 
 // The partial result of some keys in memory: a state and, behind it, out [value_dim][columns].
@@ -77,12 +79,12 @@ class ForwardBlock {
         product_(product),
         logits_(product),
         weights_(weights),
-        out_(own.take<T>(ForwardScratch<T, kVectors>(task).out)),
-        chunk_out_(own.take<T>(ForwardScratch<T, kVectors>(task).out)) {
+        out_(own.take<T>(ForwardScratch<T, kVectors, Product>(task).out)),
+        chunk_out_(own.take<T>(ForwardScratch<T, kVectors, Product>(task).out)) {
     logits_.prepare(task_, begin_, count_, from_row(task_.query, begin_), own);
     state_.reset();
     std::fill(row_maximum_, row_maximum_ + kColumns, -kInfinity<T>);
-    std::memset(out_, 0, sizeof(T) * ForwardScratch<T, kVectors>(task).out);
+    std::memset(out_, 0, sizeof(T) * ForwardScratch<T, kVectors, Product>(task).out);
   }
 
   // What is to be fetched for `next` while this block's tiles are computed.
@@ -125,8 +127,6 @@ class ForwardBlock {
 
  private:
   static constexpr int kColumns = kVectors * kLanes<T>;
-  static constexpr std::int64_t kStepKeys = Product::kGroupKeys > 0 ? Product::kGroupKeys : kBlockKeys;
-  static_assert(Product::kGroupKeys + kBlockKeys / 2 <= kBlockKeys);
   using State = SoftmaxState<T, kVectors>;
   using Part = ForwardPart<T, kVectors>;
   using Tile = Vec<T>[kTileRows][kVectors];
@@ -143,12 +143,11 @@ class ForwardBlock {
       has_begun_ = true;
       T* out = is_later_ ? chunk_out_ : out_;
       if (visible) attend_keys<kUnit>(block, begin, end, is_later_ ? chunk_state_ : state_, out);
-      if (end == last_key || end % kBlockKeys == 0) add_groups(out);
       if (is_later_ && (end == last_key || end % kChunkKeys == 0)) {
         merge_states<kUnit>(state_, out_, chunk_state_, chunk_out_, task_.common->value_dim);
       }
     };
-    walk_blocks<kStepKeys>(visibility_, first, last, attend_block);
+    walk_blocks<kBlockKeys>(visibility_, first, last, attend_block);
   }
 
   void begin_later_chunk() {
@@ -213,9 +212,12 @@ class ForwardBlock {
     if (task_.out.data == nullptr) return;
     if (dropout_.is_on()) dropout_.drop(block + first_row, last - block - first_row, weights_ + first_row * kColumns);
     if constexpr (Product::kGroupKeys > 0) {
-      hide_rows(0, first_row);
-      hide_rows(divide_up(last - block, kTileRows) * kTileRows, kStepKeys);
-      keep_group(block, out);
+      constexpr std::int64_t kGroup = Product::kGroupKeys;
+      const std::int64_t first_group = first_row / kGroup * kGroup, end = divide_up(last - block, kGroup) * kGroup;
+      hide_rows(first_group, first_row);
+      hide_rows(divide_up(last - block, kTileRows) * kTileRows, end);
+      for (std::int64_t dim = 0; dim < task_.common->value_dim; dim += kTileRows) ahead_.fetch(ahead_lines_);
+      product_.template add_values<kVectors>(task_, block, block + first_group, block + end, weights_, out);
     } else {
       add_tiles(block, first_row, last, taken, masked, out);
     }
@@ -238,29 +240,6 @@ class ForwardBlock {
   // Where groups of keys are multiplied whole, rows of weights that nobody computes are those of hidden keys.
   HWY_INLINE void hide_rows(std::int64_t first, std::int64_t last) {
     if constexpr (Product::kGroupKeys > 0) std::fill(weights_ + first * kColumns, weights_ + last * kColumns, T(-0.0));
-  }
-
-  // The weights of the group that begins at key `group` join those that wait for their values.
-  void keep_group(std::int64_t group, T* out) {
-    if (group != groups_end_) add_groups(out);
-    if (groups_first_ == groups_end_) groups_first_ = groups_end_ = group;
-    product_.template pair_weights<kVectors>(weights_, pairs_of(group));
-    groups_end_ += Product::kGroupKeys;
-  }
-
-  // Values times weights for the groups that wait.
-  HWY_INLINE void add_groups(T* out) {
-    if constexpr (Product::kGroupKeys > 0) {
-      if (groups_first_ == groups_end_) return;
-      for (std::int64_t dim = 0; dim < task_.common->value_dim; dim += kTileRows) ahead_.fetch(ahead_lines_);
-      product_.template add_values<kVectors>(task_, groups_first_, groups_end_, pairs_of(groups_first_), out);
-      groups_first_ = groups_end_;
-    }
-  }
-
-  T* pairs_of(std::int64_t group) const {
-    const std::int64_t row = Product::kGroupKeys + group % kBlockKeys / 2;
-    return weights_ + row * kColumns;
   }
 
   // Values times weights for the tiles from row `first` of the block on, up to key `last`.
@@ -335,7 +314,6 @@ class ForwardBlock {
     if (HWY_UNLIKELY(state.is_exceeded_by(top, unit, vector))) {
       Vec<T> factor[kCount];
       state.template move_maximum<kUnit>(top, unit, vector, factor);
-      add_groups(out);
       scale_columns(weights_ + first_row * kColumns + column, kColumns, row - first_row, factor);
       scale_columns(out + column, kColumns, task_.common->value_dim, factor);
     }
@@ -398,14 +376,12 @@ class ForwardBlock {
   Prefetch ahead_;
   std::int64_t ahead_lines_ = 0;  // at a time
   State state_, chunk_state_;
-  HWY_ALIGN T row_maximum_[kColumns];               // the largest logit so far; what weights are relative to is lazy
-  bool has_begun_ = false;                          // the first chunk
-  bool is_later_ = false;                           // not the first chunk
-  std::int64_t groups_first_ = 0, groups_end_ = 0;  // keys whose weights wait for their values
-  // [kBlockKeys][kColumns]; or, of a group, [kGroupKeys][kColumns], and behind them the pairs of those that wait.
-  T* weights_;
-  T* out_;        // [value_dim][kColumns]
-  T* chunk_out_;  // the same, of a later chunk
+  HWY_ALIGN T row_maximum_[kColumns];  // the largest logit so far; what weights are relative to is lazy
+  bool has_begun_ = false;             // the first chunk
+  bool is_later_ = false;              // not the first chunk
+  T* weights_;                         // [kBlockKeys][kColumns], and what the product needs beside them
+  T* out_;                             // [value_dim][kColumns]
+  T* chunk_out_;                       // the same, of a later chunk
 };
 
 }  // namespace qkv::HWY_NAMESPACE

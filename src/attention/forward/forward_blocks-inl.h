@@ -24,7 +24,7 @@ class ForwardBlocks {
       : task_(task),
         together_(together(task)),
         product_(task, bytes_of(task, together_), scratch.take_bytes(Product::bytes(task, bytes_of(task, together_)))),
-        weights_(scratch.take<T>(ForwardScratch<T, kTileVectors>(task).weights)),
+        weights_(scratch.take<T>(ForwardScratch<T, kTileVectors, Product>(task).weights)),
         own_(scratch) {}
 
   // For tasks with at most so many queries and keys.
@@ -61,7 +61,7 @@ class ForwardBlocks {
   static constexpr std::size_t kMostBytes = 640 * 1024;  // of blocks in turns
 
   static std::size_t bytes_of(const AttentionTask& task, int blocks) {
-    const ForwardScratch<T, kTileVectors> sizes(task);
+    const ForwardScratch<T, kTileVectors, Product> sizes(task);
     return static_cast<std::size_t>(sizes.weights + blocks * sizes.of_block()) * sizeof(T);
   }
 

@@ -16,8 +16,8 @@
 
 #if HWY_TARGET == HWY_AVX3
 #include "attention/forward/forward_blocks-inl.h"
-#include "attention/tile/amx_product-inl.h"
 #include "attention/tile/reduced_product-inl.h"
+#include "attention/tile/tiled_product-inl.h"
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -25,7 +25,7 @@ namespace qkv::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX3
 
-using AmxBlocks = ForwardBlocks<float, AmxProduct>;
+using AmxBlocks = ForwardBlocks<float, ReducedTiledProduct<HardwareTiles>>;
 using ReducedBlocks = ForwardBlocks<float, ReducedProduct>;
 
 void reduced(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {

@@ -9,6 +9,7 @@
 
 #include "attention/call/kernel_choice.h"
 #include "attention/forward/paired_kernel.h"
+#include "attention/forward/tiled_kernel.h"
 #include "qkv/target.h"
 
 namespace qkv::inline attending {
@@ -77,9 +78,14 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
   }
   const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
   if (half && plan.precision == Precision::exact) {
-    const bool pairs = (plan.kernel.starts_with("prefill") || plan.kernel == "decode") && is_paired(task);
-    add(fmt::format("{} is widened to f32{}", name_of(problem.storage),
-                    pairs ? ", but for the exact product of queries and keys" : ""));
+    const bool prefill = plan.kernel.starts_with("prefill");
+    if (prefill && is_tiled(task)) {
+      add(fmt::format("{} is multiplied by tiles, in pieces of bf16 where that is exact", name_of(problem.storage)));
+    } else {
+      const bool pairs = (prefill || plan.kernel == "decode") && is_paired(task);
+      add(fmt::format("{} is widened to f32{}", name_of(problem.storage),
+                      pairs ? ", but for the exact product of queries and keys" : ""));
+    }
   }
   if (problem.storage == Dtype::f64) add("f64 halves the numbers in a vector");
 }

@@ -54,6 +54,10 @@ class ExactProduct {
   // Words of the accumulation's width that hold `size` factors.
   static std::int64_t words(std::int64_t size) { return size; }
 
+  // Rows of memory for a right operand, and for the weights of a block.
+  static std::int64_t packed_rows(const AttentionTask&, std::int64_t size) { return size; }
+  static std::int64_t weight_rows(const AttentionTask&) { return kBlockKeys; }
+
   // Brings the right operand [size][kVectors] into words, where it lies. Returns whether Step multiplies it right.
   template <int kVectors, class T>
   static bool pack(T*, std::int64_t) {

@@ -37,18 +37,17 @@ T natural_unit_of(const AttentionTask& task) {
   return kUnit == Unit::base2 ? static_cast<T>(std::abs(task.common->scale)) : T(1);
 }
 
-inline constexpr std::int64_t kMostGroupKeys = 32;  // of a product
-
 // Sizes in elements of T.
-template <class T, int kVectors>
+template <class T, int kVectors, class Product = ExactProduct>
 struct LogitScratch {
   explicit LogitScratch(const AttentionTask& task)
-      : queries(rows_of(task, task.common->query_dim) * kColumns),
-        projected(rows_of(task, is_additive(task) ? task.common->hidden : task.common->key_dim) * kColumns),
+      : queries(Product::packed_rows(task, task.common->query_dim) * kColumns),
+        projected(Product::packed_rows(task, is_additive(task) ? task.common->hidden : task.common->key_dim) *
+                  kColumns),
         key_rows(round_up(kTileRows * task.common->key_dim)),
         key_hidden(is_additive(task) ? round_up(kTileRows * task.common->hidden) : 0),
         relative(RelativeRows<T, kVectors>::scratch_size(task)),
-        products(task.precision == Precision::reduced ? kMostGroupKeys * kColumns : 0) {
+        products(Product::kGroupKeys * kColumns) {
     if (!is_additive(task) && task.common->score != Score::Kind::bilinear) projected = 0;
   }
 
@@ -59,11 +58,6 @@ struct LogitScratch {
 
  private:
   static constexpr std::int64_t kColumns = kVectors * kLanes<T>;
-
-  // Of `size` factors; in pairs, whole tiles of 16 rows.
-  static std::int64_t rows_of(const AttentionTask& task, std::int64_t size) {
-    return task.precision == Precision::reduced ? std::max<std::int64_t>(size, 16) : size;
-  }
 };
 
 template <class T, int kVectors, class Product = ExactProduct>
@@ -77,7 +71,7 @@ class BlockLogits {
   // Queries begin <= i < begin + count: rows of `queries` from 0 on.
   void prepare(const AttentionTask& task, std::int64_t begin, std::int64_t count, const Rows& queries,
                ScratchRoom& scratch) {
-    const LogitScratch<T, kVectors> sizes(task);
+    const LogitScratch<T, kVectors, Product> sizes(task);
     begin_ = begin;
     count_ = count;
     right_ = scratch.take<T>(sizes.queries);
@@ -110,7 +104,7 @@ class BlockLogits {
         hn::Store(hn::Neg(hn::Load(Tag<T>(), at)), Tag<T>(), at);
       }
     }
-    has_ordinary_queries_ = Product::template pack<kVectors>(right_, inner);
+    has_ordinary_queries_ = product_.template pack<kVectors>(right_, inner);
   }
 
   // Logits of keys key ... key + kTileRows - 1. Keys beyond the last one are anything finite.
@@ -222,9 +216,10 @@ class BlockLogits {
   HWY_INLINE void multiply_keys(const AttentionTask& task, std::int64_t key, int first,
                                 Vec<T> (&tile)[kTileRows][kCount]) {
     if constexpr (Product::kGroupKeys > 0) {
-      static_assert(Product::kGroupKeys <= kMostGroupKeys);
       const std::int64_t row = key % Product::kGroupKeys, group = key - row;
-      if (group != multiplied_) product_.template multiply_keys<kVectors>(task, group, right_, products_);
+      if (group != multiplied_) {
+        product_.template multiply_keys<kVectors>(task, group, right_, has_ordinary_queries_, products_);
+      }
       multiplied_ = group;
       const T* from = products_ + row * kColumns + first * kLanes<T>;
       QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {

@@ -43,6 +43,10 @@ class PairedKeysProduct {
 
   static std::int64_t words(std::int64_t size) { return (size + 1) / 2; }
 
+  // Rows of memory for a right operand, and for the weights of a block.
+  static std::int64_t packed_rows(const AttentionTask&, std::int64_t size) { return size; }
+  static std::int64_t weight_rows(const AttentionTask&) { return kBlockKeys; }
+
   // Floats that are bf16 become pairs. Returns whether all are ordinary.
   template <int kVectors>
   static bool pack(float* rows, std::int64_t size) {

@@ -110,6 +110,10 @@ class ReducedProduct : public PairsProduct<ReducedProduct> {
 
   static std::int64_t words(std::int64_t size) { return (size + 1) / 2; }
 
+  // Rows of memory for a right operand, and for the weights of a block.
+  static std::int64_t packed_rows(const AttentionTask&, std::int64_t size) { return size; }
+  static std::int64_t weight_rows(const AttentionTask&) { return kBlockKeys; }
+
   template <int kVectors>
   static bool pack(float* rows, std::int64_t size) {
     pair_rows<kVectors>(rows, size, rows);

@@ -184,7 +184,13 @@ TEST_P(AttentionPlans, EveryPass) {
 TEST_P(AttentionPlans, SaysWhy) {
   const Tensor visible = Tensor::zeros({500}, Dtype::boolean);
   EXPECT_TRUE(has_remark(plan_of(1, 2, 500, {.threads = 1}), "2 queries do not fill a block"));
-  EXPECT_TRUE(has_remark(plan_of(1, 90, 500, {.threads = 1}, Dtype::bf16), "bf16 is widened to f32"));
+  for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+    const bool tiled = GetParam() == "amx";
+    const AttentionPlan several = plan_of(1, 90, 500, {.threads = 1}, dtype);
+    EXPECT_EQ(has_remark(several, std::string(name_of(dtype)) + " is widened to f32"), !tiled);
+    EXPECT_EQ(has_remark(several, std::string(name_of(dtype)) + " is multiplied by tiles"), tiled);
+    EXPECT_FALSE(has_remark(plan_of(1, 1, 500, {.threads = 1}, dtype), "by tiles"));
+  }
   EXPECT_EQ(has_remark(plan_of(1, 90, 500, {.threads = 1}, Dtype::bf16), "exact product of queries and keys"),
             GetParam() == "avx512-bf16");
   EXPECT_EQ(has_remark(plan_of(1, 1, 500, {.threads = 1}, Dtype::bf16), "exact product of queries and keys"),
