@@ -83,7 +83,9 @@ void bind_masks(nb::module_& module) {
             return MaskValue{mask.value.compiled(count), mask.arrays, mask.text + ".compiled()"};
           },
           "threads"_a = 0, nb::sig("def compiled(self, threads: int = 0) -> Mask"),
-          "The same mask with its boolean arrays read once, for use in many calls: they must not change afterwards.")
+          "The same mask with its boolean arrays and document ids read once, for use in many calls: they must not "
+          "change "
+          "afterwards.")
       .def("__repr__", [](const MaskValue& mask) { return mask.text; });
 
   module.def("causal", &causal, "align"_a = "top-left",

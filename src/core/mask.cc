@@ -1,4 +1,4 @@
-// Mask: checks and combines its parts, and compiles boolean views.
+// Mask: checks and combines its parts, and compiles boolean views and documents.
 #include "qkv/attention/mask.h"
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/boolean_blocks.h"
+#include "core/kept_documents.h"
 #include "core/refuse.h"
 
 namespace qkv {
@@ -89,10 +90,14 @@ Mask Mask::compiled(int threads) const {
   for (std::size_t i = 0; i < booleans_.size(); ++i) {
     if (blocks_[i] == nullptr) mask.blocks_[i] = std::make_shared<BooleanBlocks>(booleans_[i], threads);
   }
+  if (!documents_.empty() && kept_documents_ == nullptr) mask.kept_documents_ = std::make_shared<KeptDocuments>();
   return mask;
 }
 
-bool Mask::is_compiled() const { return std::find(blocks_.begin(), blocks_.end(), nullptr) == blocks_.end(); }
+bool Mask::is_compiled() const {
+  return std::find(blocks_.begin(), blocks_.end(), nullptr) == blocks_.end() &&
+         (documents_.empty() || kept_documents_ != nullptr);
+}
 
 Mask Mask::documents(TensorView query_ids, TensorView key_ids) {
   Mask mask;
@@ -118,6 +123,8 @@ Mask operator&(Mask a, const Mask& b) {
   a.lengths_.insert(a.lengths_.end(), b.lengths_.begin(), b.lengths_.end());
   a.booleans_.insert(a.booleans_.end(), b.booleans_.begin(), b.booleans_.end());
   a.blocks_.insert(a.blocks_.end(), b.blocks_.begin(), b.blocks_.end());
+  // What was made of one mask's documents does not tell which ids both masks share.
+  if (!b.documents_.empty()) a.kept_documents_ = a.documents_.empty() ? b.kept_documents_ : nullptr;
   a.documents_.insert(a.documents_.end(), b.documents_.begin(), b.documents_.end());
   a.functions_.insert(a.functions_.end(), b.functions_.begin(), b.functions_.end());
   return a;

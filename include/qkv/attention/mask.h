@@ -21,6 +21,7 @@
 namespace qkv {
 
 class BooleanBlocks;
+class KeptDocuments;
 
 enum class Align { top_left, bottom_right };
 
@@ -60,6 +61,8 @@ class QKV_API Mask {
   // visible, so that a kernel computes only what is visible. A call does that for itself; compile a mask that serves
   // many calls. Takes 1/512 of the views' memory, shared with copies; the views must not change afterwards.
   // `threads` as in AttentionOptions.
+  // What a call makes of documents is kept, 20 bytes a query and key at most, for the calls that follow with the same
+  // batch and lengths; other sizes take its place.
   Mask compiled(int threads = 0) const;
   bool is_compiled() const;
 
@@ -73,6 +76,8 @@ class QKV_API Mask {
   const std::vector<TensorView>& boolean_views() const { return booleans_; }
   // Of each boolean view; nullptr: not compiled.
   const std::vector<std::shared_ptr<const BooleanBlocks>>& boolean_blocks() const { return blocks_; }
+  // Of all documents together; nullptr: not compiled, or no documents.
+  const std::shared_ptr<KeptDocuments>& kept_documents() const { return kept_documents_; }
   struct DocumentIds {
     TensorView query, key;
   };
@@ -89,6 +94,7 @@ class QKV_API Mask {
   std::vector<TensorView> booleans_;
   std::vector<std::shared_ptr<const BooleanBlocks>> blocks_;
   std::vector<DocumentIds> documents_;
+  std::shared_ptr<KeptDocuments> kept_documents_;
   std::vector<MaskFunction> functions_;
 };
 

@@ -15,8 +15,6 @@ constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
 
 std::int64_t bound_of(std::int64_t side) { return side < 0 ? kUnbounded : std::min(side, kUnbounded); }
 
-constexpr std::size_t kSharedBytes = 2 * sizeof(void*);  // beside an object that is shared
-
 void check_relative_rows(const AttentionOptions& options) {
   for (const RelativeTable& table : options.bias.tables()) {
     if (table.kind() == RelativeTable::Kind::shaw && !is_dot_product(options.score.kind())) {
@@ -34,7 +32,7 @@ AttentionRules::AttentionRules(const AttentionInputs& inputs, const AttentionOpt
       right_(bound_of(options.mask.right())),
       step_(options.mask.step()),
       tables_(inputs, options.bias.tables(), memory),
-      documents_(inputs, options.mask.document_ids(), memory),
+      documents_(Documents::of(inputs, options.mask, memory)),
       mask_functions_(options.mask.functions()) {
   check_prefixes(inputs, options.mask, memory);
   given_booleans_ = options.mask.boolean_views();
@@ -158,7 +156,7 @@ void AttentionRules::set(CommonTask& common) const {
 void AttentionRules::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {
   task.offset = align_ == Align::top_left ? 0 : task.length - task.q_len;
   if (!prefixes_.empty()) task.prefix = prefixes_[static_cast<std::size_t>(b)];
-  documents_.set(task, b);
+  if (documents_ != nullptr) documents_->set(task, b);
   if (!sinks_.empty()) task.sink = sinks_[static_cast<std::size_t>(h)];
   const auto planes = [&](const std::vector<TensorView>& views, Plane* to) {
     for (const TensorView& view : views) {

@@ -53,7 +53,7 @@ class AttentionRules {
   std::vector<Blocks> boolean_blocks_;
   std::vector<TensorView> alibi_;  // [batch dimensions ..., heads]
   TableBiases tables_;
-  Documents documents_;
+  std::shared_ptr<const Documents> documents_;  // nullptr: none
   std::vector<MaskFunction> mask_functions_;
   std::vector<double> sinks_;  // per head; empty: none
 };

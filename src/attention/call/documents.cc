@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attention/call/view_checks.h"
+#include "core/kept_documents.h"
 
 namespace qkv::inline attending {
 namespace {
@@ -36,26 +37,43 @@ std::vector<std::int64_t> starts_of(std::int64_t batch, const Length& length) {
 
 }  // namespace
 
-Documents::Documents(const AttentionInputs& inputs, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory) {
-  if (masks.empty()) return;
+Documents::Sizes::Sizes(const AttentionInputs& inputs) {
   const bool packed_keys = inputs.packed && !inputs.paged;
-  query_starts_ =
+  query_starts =
       starts_of(inputs.batch, [&](std::int64_t b) { return inputs.packed ? inputs.query_length(b) : inputs.q_len; });
-  key_starts_ =
+  key_starts =
       starts_of(inputs.batch, [&](std::int64_t b) { return packed_keys ? inputs.key_length(b) : inputs.k_len; });
-  const auto queries = static_cast<std::size_t>(query_starts_.back());
-  const auto keys = static_cast<std::size_t>(key_starts_.back());
-  memory.keep(2 * (query_starts_.size() + 1) * sizeof(std::int64_t));
+  query = inputs.packed ? Dims{query_starts.back()} : concatenate(inputs.mask_batch(), {inputs.q_len});
+  key = packed_keys ? Dims{key_starts.back()} : concatenate(inputs.mask_batch(), {inputs.k_len});
+}
+
+std::shared_ptr<const Documents> Documents::of(const AttentionInputs& inputs, const Mask& mask, MemoryCount& memory) {
+  if (mask.document_ids().empty()) return nullptr;
+  Sizes sizes(inputs);
+  KeptDocuments* const kept = mask.kept_documents().get();
+  if (kept != nullptr) {
+    if (auto documents = kept->get(); documents != nullptr && documents->sizes_ == sizes) {
+      memory.borrow(sizes.bytes());
+      return documents;
+    }
+  }
+  std::shared_ptr<const Documents> documents(new Documents(std::move(sizes), mask.document_ids(), memory));
+  if (kept != nullptr) kept->set(documents);
+  return documents;
+}
+
+Documents::Documents(Sizes sizes, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory)
+    : sizes_(std::move(sizes)) {
+  const auto queries = static_cast<std::size_t>(sizes_.query_starts.back());
+  const auto keys = static_cast<std::size_t>(sizes_.key_starts.back());
+  memory.keep(sizeof(Documents) + kSharedBytes + sizes_.bytes());
   memory.keep(queries * (sizeof(KeyRange) + sizeof(std::int32_t)) + keys * sizeof(std::int32_t));
   const std::size_t ids_bytes = (queries + keys) * sizeof(std::int64_t);
   memory.borrow(ids_bytes);
   if (masks.size() > 1) memory.borrow((queries + keys) * (2 * sizeof(std::int64_t) + kPairBytes));
   Ids all;
   for (const Mask::DocumentIds& mask : masks) {
-    Ids ids{read_ids("query documents", mask.query,
-                     inputs.packed ? Dims{query_starts_.back()} : concatenate(inputs.mask_batch(), {inputs.q_len})),
-            read_ids("key documents", mask.key,
-                     packed_keys ? Dims{key_starts_.back()} : concatenate(inputs.mask_batch(), {inputs.k_len}))};
+    Ids ids{read_ids("query documents", mask.query, sizes_.query), read_ids("key documents", mask.key, sizes_.key)};
     if (&mask == &masks.front()) {
       all = std::move(ids);
       continue;
@@ -72,13 +90,14 @@ Documents::Documents(const AttentionInputs& inputs, const std::vector<Mask::Docu
   keys_.resize(all.query.size());
   query_numbers_.resize(all.query.size());
   key_numbers_.resize(all.key.size());
-  scattered_.resize(static_cast<std::size_t>(inputs.batch));
-  for (std::int64_t b = 0; b < inputs.batch; ++b) compile(all, b, memory);
+  const auto batch = std::ssize(sizes_.query_starts) - 1;
+  scattered_.resize(static_cast<std::size_t>(batch));
+  for (std::int64_t b = 0; b < batch; ++b) compile(all, b, memory);
 }
 
 void Documents::compile(const Ids& ids, std::int64_t b, MemoryCount& memory) {
   const auto at = static_cast<std::size_t>(b);
-  const std::int64_t key_begin = key_starts_[at], key_end = key_starts_[at + 1];
+  const std::int64_t key_begin = sizes_.key_starts[at], key_end = sizes_.key_starts[at + 1];
   // Runs of keys of one document, of which there are few; then, sorted by id, one span per document.
   struct Span {
     std::int64_t id;
@@ -120,7 +139,7 @@ void Documents::compile(const Ids& ids, std::int64_t b, MemoryCount& memory) {
     last_number = span != spans.end() && span->id == id ? span - spans.begin() : -1;
     return last_number;
   };
-  for (std::int64_t i = query_starts_[at]; i < query_starts_[at + 1]; ++i) {
+  for (std::int64_t i = sizes_.query_starts[at]; i < sizes_.query_starts[at + 1]; ++i) {
     const auto query = static_cast<std::size_t>(i);
     const std::int64_t number = number_of(ids.query[query]);
     query_numbers_[query] = static_cast<std::int32_t>(number);
@@ -133,12 +152,11 @@ void Documents::compile(const Ids& ids, std::int64_t b, MemoryCount& memory) {
 }
 
 void Documents::set(AttentionTask& task, std::int64_t b) const {
-  if (keys_.empty()) return;
   const auto at = static_cast<std::size_t>(b);
-  task.document_keys = keys_.data() + query_starts_[at];
+  task.document_keys = keys_.data() + sizes_.query_starts[at];
   if (!scattered_[at]) return;
-  task.query_documents = query_numbers_.data() + query_starts_[at];
-  task.key_documents = key_numbers_.data() + key_starts_[at];
+  task.query_documents = query_numbers_.data() + sizes_.query_starts[at];
+  task.key_documents = key_numbers_.data() + sizes_.key_starts[at];
 }
 
 }  // namespace qkv::inline attending

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "attention/call/attention_inputs.h"
@@ -15,22 +16,34 @@ namespace qkv::inline attending {
 
 class Documents {
  public:
-  Documents() = default;
-  // std::invalid_argument, naming sizes, for ids that do not fit the inputs. O(tokens) memory.
-  Documents(const AttentionInputs& inputs, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory);
+  // Those of the mask, or nullptr if it has none: what a compiled mask kept of a call of the same sizes, or made anew.
+  // std::invalid_argument, naming sizes, for ids that do not fit the inputs.
+  static std::shared_ptr<const Documents> of(const AttentionInputs& inputs, const Mask& mask, MemoryCount& memory);
 
   // The documents of sequence b.
   void set(AttentionTask& task, std::int64_t b) const;
 
  private:
+  // What ids must broadcast to, and where each sequence begins in it (and the last ends).
+  struct Sizes {
+    explicit Sizes(const AttentionInputs& inputs);
+    bool operator==(const Sizes&) const = default;
+    std::size_t bytes() const { return 2 * (query_starts.size() + 1) * sizeof(std::int64_t); }
+
+    std::vector<std::int64_t> query_starts, key_starts;
+    Dims query, key;
+  };
   // One document per query and key of all sequences, equal where those of all masks are.
   struct Ids {
     KeptVector<std::int64_t> query, key;
   };
+
+  // O(tokens) memory.
+  Documents(Sizes sizes, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory);
   void compile(const Ids& ids, std::int64_t b, MemoryCount& memory);
 
-  std::vector<std::int64_t> query_starts_, key_starts_;  // where each sequence begins in the vectors below
-  KeptVector<KeyRange> keys_;                            // per query; empty: no documents
+  Sizes sizes_;
+  KeptVector<KeyRange> keys_;  // per query
   KeptVector<std::int32_t> query_numbers_, key_numbers_;
   std::vector<bool> scattered_;  // per sequence
 };

@@ -9,6 +9,8 @@
 
 namespace qkv::inline attending {
 
+inline constexpr std::size_t kSharedBytes = 2 * sizeof(void*);  // beside an object that is shared
+
 class MemoryCount {
  public:
   // What a thread takes at most beside tiles and sums: copies of tasks, and lists of a few entries.

@@ -223,6 +223,11 @@ TEST_P(AttentionMemory, OfMasksAndTables) {
     // How many pairs of two ids there are is not known before.
     expect_forward(q, q, {.mask = mask & window}, {}, mask.document_ids().size() < 2);
   }
+  // A call that finds its documents takes nothing for them.
+  const Mask compiled = Mask::documents(in_runs).compiled() & window;
+  const std::int64_t first = plan(q, q, q, {.mask = compiled, .threads = 1}).workspace;
+  expect_forward(q, q, {.mask = compiled});
+  EXPECT_LE(plan(q, q, q, {.mask = compiled, .threads = 1}).workspace, first - 20 * kLength);
   for (const RelativeTable& table : {RelativeTable::t5(buckets), RelativeTable::clipped(clipped),
                                      RelativeTable::shaw(rows), RelativeTable::swin(places, 60, 50)}) {
     expect_forward(q, q, {.mask = window, .bias = Bias::table(table)});

@@ -117,6 +117,80 @@ TEST_P(Documents, OfPackedSequencesAndOfABatch) {
                                  attention(batch, batch, batch, {.mask = Mask::documents(each)})));
 }
 
+// A compiled mask gives the bits of one that is not, in call after call, of whatever sizes fit its ids.
+TEST_P(Documents, AreCompiledOnceForCallsOfOtherSizesToo) {
+  Random random(7);
+  std::vector<std::int32_t> runs, scattered;
+  for (int j = 0; j < 3 * 40; ++j) {
+    runs.push_back(j / 25);
+    scattered.push_back(static_cast<std::int32_t>(random.below(4)));
+  }
+  const Tensor one = Tensor::of<std::int32_t>({1}, {2}),
+               row = Tensor::of({40}, std::vector<std::int32_t>(runs.begin(), runs.begin() + 40)),
+               rows = Tensor::of({3, 40}, scattered), column = Tensor::of<std::int32_t>({3, 1}, {0, 2, 9}),
+               packed = Tensor::of({120}, runs);
+  const auto expect_same_calls = [&](const Mask& mask, const std::vector<Dims>& shapes, const TensorView& key_shape) {
+    const Mask compiled = mask.compiled();
+    for (int twice = 0; twice < 2; ++twice) {
+      for (const Dims& shape : shapes) {
+        const Tensor q = testing::normal(random, shape);
+        const TensorView k = key_shape ? key_shape : q.view();
+        expect_same(testing::attend(q, k, k, {.mask = mask}), testing::attend(q, k, k, {.mask = compiled}));
+      }
+    }
+  };
+  expect_same_calls(Mask::documents(row), {{2, 40, 8}, {3, 2, 40, 8}, {2, 3, 2, 40, 8}, {3, 2, 2, 40, 8}}, {});
+  expect_same_calls(Mask::documents(rows), {{3, 2, 40, 8}, {1, 3, 2, 40, 8}, {2, 3, 2, 40, 8}}, {});
+  expect_same_calls(Mask::documents(rows) & Mask::documents(row), {{3, 2, 40, 8}, {2, 3, 2, 40, 8}}, {});
+  const Tensor keys = testing::normal(random, {3, 1, 40, 8});
+  expect_same_calls(Mask::documents(one, rows), {{3, 2, 1, 8}, {3, 2, 17, 8}, {3, 2, 40, 8}}, keys);
+  expect_same_calls(Mask::documents(column, row), {{3, 2, 5, 8}, {3, 1, 1, 8}, {3, 2, 0, 8}}, keys);
+
+  const Mask plain = Mask::documents(packed), compiled = plain.compiled();
+  const Tensor tokens = testing::normal(random, {120, 2, 8});
+  for (const std::vector<std::int32_t>& ends : {std::vector{0, 30, 120}, {0, 60, 120}, {0, 0, 120}, {0, 30, 120}}) {
+    const Tensor offsets = Tensor::of({3}, ends);
+    const auto call = [&](const Mask& mask) {
+      return attention(tokens, tokens, tokens, {.mask = mask, .offsets_query = offsets, .offsets_key = offsets});
+    };
+    EXPECT_TRUE(testing::same_bits(call(plain), call(compiled)));
+  }
+  // What does not fit is refused after calls that did.
+  const Mask fits = Mask::documents(rows).compiled();
+  const Tensor q = testing::normal(random, {3, 2, 40, 8}), turned = testing::normal(random, {3, 2, 2, 40, 8});
+  attention(q, q, q, {.mask = fits});
+  EXPECT_THROW(attention(turned, turned, turned, {.mask = fits}), std::invalid_argument);
+}
+
+// The ids are read once: those written afterwards are not seen.
+TEST_P(Documents, OfACompiledMaskAreNotReadAgain) {
+  Random random(8);
+  Tensor ids = Tensor::of<std::int64_t>({6}, {0, 0, 1, 1, 1, 2});
+  const Tensor q = testing::normal(random, {2, 6, 8});
+  const Mask compiled = Mask::documents(ids).compiled(), wider = compiled & Mask::causal();
+  const Tensor before = attention(q, q, q, {.mask = compiled});
+  ids.data<std::int64_t>()[5] = 1;
+  EXPECT_TRUE(testing::same_bits(attention(q, q, q, {.mask = compiled}), before));
+  const Tensor old = Tensor::of<std::int64_t>({6}, {0, 0, 1, 1, 1, 2});
+  EXPECT_TRUE(testing::same_bits(attention(q, q, q, {.mask = wider}),
+                                 attention(q, q, q, {.mask = Mask::documents(old) & Mask::causal()})));
+}
+
+TEST(CompiledDocuments, BelongToAllDocumentsOfTheMask) {
+  const Tensor ids = Tensor::zeros({8}, Dtype::i64), visible = Tensor::zeros({8, 8}, Dtype::boolean);
+  const Mask plain = Mask::documents(ids), compiled = plain.compiled();
+  EXPECT_FALSE(plain.is_compiled());
+  EXPECT_TRUE(compiled.is_compiled());
+  EXPECT_EQ(compiled.compiled().kept_documents(), compiled.kept_documents());
+  EXPECT_EQ((Mask::causal() & compiled).kept_documents(), compiled.kept_documents());
+  EXPECT_EQ((compiled & Mask::causal()).kept_documents(), compiled.kept_documents());
+  EXPECT_FALSE((compiled & plain).is_compiled());
+  EXPECT_FALSE((plain & compiled).is_compiled());
+  EXPECT_FALSE((compiled & compiled).is_compiled());
+  EXPECT_FALSE((compiled & Mask::boolean(visible)).is_compiled());
+  EXPECT_TRUE((compiled & Mask::boolean(visible)).compiled().is_compiled());
+}
+
 // Several document masks: all ids must be equal.
 TEST_P(Documents, CombineByAnd) {
   Random random(6);
