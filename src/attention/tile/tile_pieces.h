@@ -6,7 +6,7 @@
 
 namespace qkv::inline attending {
 
-inline constexpr int kMostPieces = 3;
+inline constexpr int kMostInputPieces = 2;
 
 // 0, and numbers least <= |x| < end.
 struct OrdinaryNumbers {

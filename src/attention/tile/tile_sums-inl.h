@@ -8,10 +8,11 @@
 #define QKV_ATTENTION_TILE_TILE_SUMS_INL_H_
 #endif
 
-#include <limits>
 #include <utility>
 
+#include "attention/tile/attention_task.h"
 #include "attention/tile/bf16_pairs-inl.h"
+#include "attention/tile/tile_pieces.h"
 #include "simd/amx_tiles.h"
 
 #if HWY_TARGET == HWY_AVX3
@@ -19,7 +20,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-inline constexpr int kTileSide = 16;  // rows of a tile, and its words
+inline constexpr int kTileSide = 16;                           // rows of a tile, and its words
+inline constexpr std::int64_t kTileGroupKeys = 2 * kTileSide;  // keys that are multiplied at once
 
 struct HardwareTiles {
   template <int kTile>
@@ -138,11 +140,19 @@ HWY_INLINE Vec<float> half_of(Vec<float> words) {
   return Vec<float>{_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
 }
 
-// What pieces were cut from; of infinities and NaN the first piece tells.
-HWY_INLINE Vec<float> join(Vec<float> sum, Vec<float> piece) {
-  const auto finite = hn::Lt(hn::Abs(sum), hn::Set(Tag<float>(), std::numeric_limits<float>::infinity()));
-  return hn::IfThenElse(finite, hn::Add(sum, piece), sum);
+HWY_INLINE auto is_ordinary(Vec<float> x, OrdinaryNumbers numbers) {
+  const Tag<float> d;
+  const Vec<float> size = hn::Abs(x);
+  const auto in_range = hn::And(hn::Ge(size, hn::Set(d, numbers.least)), hn::Lt(size, hn::Set(d, numbers.end)));
+  return hn::Or(in_range, hn::Eq(x, hn::Zero(d)));
 }
+
+// Words of pairs of rows of a block's weights, from `row` on: pieces 0 and 1 lie where the rows lay, the third behind
+// them all.
+HWY_INLINE float* weight_words(float* weights, std::int64_t row, int piece, std::int64_t columns) {
+  return weights + (piece < 2 ? row + piece : kBlockKeys + row / 2) * columns;
+}
+HWY_INLINE std::int64_t weight_step(int piece, std::int64_t columns) { return piece < 2 ? 2 * columns : columns; }
 
 }  // namespace qkv::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -14,6 +14,7 @@
 
 #include "attention/tile/attention_task.h"
 #include "attention/tile/held_blocks-inl.h"
+#include "attention/tile/odd_numbers-inl.h"
 #include "attention/tile/softmax_state-inl.h"
 #include "attention/tile/tile_pieces.h"
 #include "attention/tile/tile_sums-inl.h"
@@ -29,7 +30,7 @@ template <class Tiles>
 class TiledProduct {
  public:
   // Keys of a group.
-  static constexpr std::int64_t kGroupKeys = 2 * kTileSide;
+  static constexpr std::int64_t kGroupKeys = kTileGroupKeys;
 
   TiledProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory)
       : pieces_(tile_pieces(task)), held_(task, widths(task), other_bytes, memory) {}
@@ -68,13 +69,7 @@ class TiledProduct {
         });
       }
     };
-    // In the order in which no row is overwritten before it is read.
-    const std::int64_t count = words_of_tiles(size);
-    if (pieces_.inputs > 2) {
-      for (std::int64_t word = count - 1; word >= 0; --word) pack_word(word);
-    } else {
-      for (std::int64_t word = 0; word < count; ++word) pack_word(word);
-    }
+    for (std::int64_t word = 0; word < words_of_tiles(size); ++word) pack_word(word);
     return ordinary;
   }
 
@@ -99,7 +94,7 @@ class TiledProduct {
     }
     Sums::store(to, kColumns);
     const bool odd = (held_.note(first) >> (first % kBlockKeys / kGroupKeys) & 1) != 0;
-    if (HWY_UNLIKELY(odd || !has_ordinary_queries)) mend_logits<kVectors>(keys, queries, count, to);
+    if (HWY_UNLIKELY(odd || !has_ordinary_queries)) mend_logits<kVectors>(pieces_, keys, queries, count, to);
   }
 
   // to[dim][query] += values by weights [key - block][query], for the groups of keys first <= j < last of the block
@@ -137,7 +132,9 @@ class TiledProduct {
       HWY_ALIGN float padded[kTiles * kTileSide * kColumns] = {};
       std::copy_n(sums, count * kColumns, padded);
       multiply.template operator()<kTiles>(dim, padded);
-      if (odd) mend_values<kVectors>(task, block, first, std::min(last, task.k_len), dim, count, weights, sums, padded);
+      if (odd)
+        mend_values<kVectors>(pieces_, task, block, first, std::min(last, task.k_len), dim, count, weights, sums,
+                              padded);
       std::copy_n(padded, count * kColumns, sums);
     };
     std::int64_t dim = 0;
@@ -154,13 +151,6 @@ class TiledProduct {
   static HeldBlocks::Widths widths(const AttentionTask& task) {
     const int pieces = tile_pieces(task).inputs;
     return {pieces * words_of_tiles(task.common->key_dim), pieces * whole_vectors<float>(task.common->value_dim) / 2};
-  }
-
-  static HWY_INLINE auto is_ordinary(Vec<float> x, OrdinaryNumbers numbers) {
-    const Tag<float> d;
-    const Vec<float> size = hn::Abs(x);
-    const auto in_range = hn::And(hn::Ge(size, hn::Set(d, numbers.least)), hn::Lt(size, hn::Set(d, numbers.end)));
-    return hn::Or(in_range, hn::Eq(x, hn::Zero(d)));
   }
 
   template <class Visit>
@@ -226,7 +216,7 @@ class TiledProduct {
           return hn::IfThenElseZero(is, row);
         };
         for (std::int64_t dim = 0; dim < size; dim += kTileSide) {
-          Vec<float> pairs[kMostPieces][kTileSide];
+          Vec<float> pairs[kMostInputPieces][kTileSide];
           for (int i = 0; i < kTileSide; ++i) {
             const Vec<float> low = ordinary_row(group + 2 * i, dim), high = ordinary_row(group + 2 * i + 1, dim);
             cut_inputs(low, high, [&](int p, __m512i halves) { pairs[p][i] = interleave(halves); });
@@ -241,14 +231,6 @@ class TiledProduct {
       }
     });
     return odd_groups;
-  }
-
-  // Of pairs of rows from `row` on: pieces 0 and 1 lie where the rows lay, the third behind all rows.
-  static HWY_INLINE float* weight_words(float* weights, std::int64_t row, int piece, std::int64_t columns) {
-    return weights + (piece < 2 ? row + piece : kBlockKeys + row / 2) * columns;
-  }
-  static HWY_INLINE std::int64_t weight_step(int piece, std::int64_t columns) {
-    return piece < 2 ? 2 * columns : columns;
   }
 
   // The weights of a group, from row `first` on become words.
@@ -270,107 +252,6 @@ class TiledProduct {
         });
       }
     }
-  }
-
-  // The number that words hold in their lower or upper halves, their pieces `step` floats apart.
-  template <bool kUpper>
-  HWY_INLINE Vec<float> joined(const float* words, std::int64_t step) const {
-    Vec<float> sum = half_of<kUpper>(hn::LoadU(Tag<float>(), words));
-    for (int p = 1; p < pieces_.inputs; ++p)
-      sum = join(sum, half_of<kUpper>(hn::LoadU(Tag<float>(), words + p * step)));
-    return sum;
-  }
-
-  // The logits of a group that an odd query or key takes part in: products added up in f32, one after the other.
-  template <int kVectors>
-  HWY_NOINLINE void mend_logits(const float* keys, const float* queries, std::int64_t count, float* to) const {
-    constexpr int kColumns = kVectors * kLanes<float>;
-    const Tag<float> d;
-    const auto word_of_queries = [&]<bool kUpper>(std::int64_t word, int c) {
-      return joined<kUpper>(queries + word * pieces_.inputs * kColumns + c * kLanes<float>, kColumns);
-    };
-    hn::Mask<Tag<float>> ordinary[kVectors];
-    for (int c = 0; c < kVectors; ++c) {
-      ordinary[c] = hn::Eq(hn::Zero(d), hn::Zero(d));
-      for (std::int64_t word = 0; word < count; ++word) {
-        const auto lower = is_ordinary(word_of_queries.template operator()<false>(word, c), pieces_.keys);
-        const auto upper = is_ordinary(word_of_queries.template operator()<true>(word, c), pieces_.keys);
-        ordinary[c] = hn::And(ordinary[c], hn::And(lower, upper));
-      }
-    }
-    for (std::int64_t key = 0; key < kGroupKeys; ++key, to += kColumns) {
-      const auto tile_of_key = [&](std::int64_t word) {
-        return keys + (word * pieces_.inputs * kGroupKeys) + key * kTileSide;
-      };
-      bool is_ordinary_key = true;
-      Vec<float> sums[kVectors];
-      for (int c = 0; c < kVectors; ++c) sums[c] = hn::Zero(d);
-      for (std::int64_t word = 0; word < count; word += kTileSide) {
-        const Vec<float> lower = joined<false>(tile_of_key(word), kGroupKeys * kTileSide),
-                         upper = joined<true>(tile_of_key(word), kGroupKeys * kTileSide);
-        is_ordinary_key = is_ordinary_key &&
-                          hn::AllTrue(d, hn::And(is_ordinary(lower, pieces_.keys), is_ordinary(upper, pieces_.keys)));
-        HWY_ALIGN float factors[2][kTileSide];
-        hn::Store(lower, d, factors[0]);
-        hn::Store(upper, d, factors[1]);
-        for (int w = 0; w < kTileSide; ++w) {
-          for (int c = 0; c < kVectors; ++c) {
-            const Vec<float> low = word_of_queries.template operator()<false>(word + w, c),
-                             high = word_of_queries.template operator()<true>(word + w, c);
-            sums[c] = hn::MulAdd(low, hn::Set(d, factors[0][w]), sums[c]);
-            sums[c] = hn::MulAdd(high, hn::Set(d, factors[1][w]), sums[c]);
-          }
-        }
-      }
-      for (int c = 0; c < kVectors; ++c) {
-        float* at = to + c * kLanes<float>;
-        hn::Store(is_ordinary_key ? hn::IfThenElse(ordinary[c], hn::Load(d, at), sums[c]) : sums[c], d, at);
-      }
-    }
-  }
-
-  // `after` becomes, where a query sees an odd value of keys first <= j < last, what it was `before` and the products
-  // of the keys it sees, one after the other. Of dims dim ... dim + rows - 1.
-  template <int kVectors>
-  HWY_NOINLINE void mend_values(const AttentionTask& task, std::int64_t block, std::int64_t first, std::int64_t last,
-                                std::int64_t dim, std::int64_t rows, float* weights, const float* before,
-                                float* after) const {
-    constexpr int kColumns = kVectors * kLanes<float>;
-    const Tag<float> d;
-    const auto weight_of = [&](std::int64_t key, int c, int piece) {
-      const std::int64_t row = (key - block) & ~std::int64_t{1};
-      const Vec<float> words = hn::Load(d, weight_words(weights, row, piece, kColumns) + c * kLanes<float>);
-      return key % 2 == 0 ? half_of<false>(words) : half_of<true>(words);
-    };
-    const auto sees = [&](std::int64_t key, int c) {
-      const hn::RebindToSigned<Tag<float>> bits;
-      const auto hidden = hn::Eq(hn::BitCast(bits, weight_of(key, c, 0)), hn::BitCast(bits, hn::Set(d, -0.0f)));
-      return hn::RebindMask(d, hn::Not(hidden));
-    };
-    with_type<float>(task.value.type, [&]<class S>(S) {
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const auto value = [&](std::int64_t key) {
-          const auto exact = static_cast<float>(rows_from<S>(task.value, key, last).data[dim + r]);
-          return pieces_.rounds_inputs ? static_cast<float>(BFloat16(exact)) : exact;
-        };
-        for (int c = 0; c < kVectors; ++c) {
-          auto seen = hn::Ne(hn::Zero(d), hn::Zero(d));
-          for (std::int64_t key = first; key < last; ++key) {
-            const bool ordinary = hn::AllTrue(d, is_ordinary(hn::Set(d, value(key)), pieces_.values));
-            if (!ordinary) seen = hn::Or(seen, sees(key, c));
-          }
-          if (hn::AllFalse(d, seen)) continue;
-          const std::int64_t at = r * kColumns + c * kLanes<float>;
-          Vec<float> sum = hn::Load(d, before + at);
-          for (std::int64_t key = first; key < last; ++key) {
-            Vec<float> weight = weight_of(key, c, 0);
-            for (int p = 1; p < pieces_.weights; ++p) weight = join(weight, weight_of(key, c, p));
-            sum = hn::IfThenElse(sees(key, c), hn::MulAdd(weight, hn::Set(d, value(key)), sum), sum);
-          }
-          hn::Store(hn::IfThenElse(seen, sum, hn::Load(d, after + at)), d, after + at);
-        }
-      }
-    });
   }
 
   const TilePieces pieces_;
