@@ -245,7 +245,7 @@ class TiledProduct {
     constexpr int kColumns = kVectors * kLanes<float>;
     const Tag<float> d;
     for (std::int64_t row = first; row < first + kGroupKeys; row += 2) {
-      QKV_UNROLL for (int c = 0; c < kColumns; c += kLanes<float>) {
+      for (int c = 0; c < kColumns; c += kLanes<float>) {
         const float* at = weights + row * kColumns + c;
         cut<Tiles>(hn::Load(d, at), hn::Load(d, at + kColumns), kPieces, [&](int p, __m512i halves) {
           hn::Store(interleave(halves), d, weight_words(weights, row, p, kColumns) + c);
