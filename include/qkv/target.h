@@ -10,8 +10,8 @@
 namespace qkv {
 
 struct Target {
-  // "amx" (avx512 and tiles for bf16), "avx512-bf16" (avx512 and pairs of bf16), "avx512", "avx2", "sse4", "neon",
-  // "portable", best first
+  // "amx" (avx512 and tiles for bf16, f16 and int8), "avx512-bf16" (avx512 and pairs of bf16), "avx512", "avx2",
+  // "sse4", "neon", "portable", best first
   std::string name;
   bool usable = false;    // this CPU has what the target needs
   bool selected = false;  // kernels run on this one

@@ -61,8 +61,8 @@ class QKV_API Mask {
   // visible, so that a kernel computes only what is visible. A call does that for itself; compile a mask that serves
   // many calls. Takes 1/512 of the views' memory, shared with copies; the views must not change afterwards.
   // `threads` as in AttentionOptions.
-  // What a call makes of documents is kept, 20 bytes a query and key at most, for the calls that follow with the same
-  // batch and lengths; other sizes take its place.
+  // Documents are read by the first call: what it makes of them is kept, 20 bytes a query and key at most, for the
+  // calls that follow with the same batch and lengths; other sizes take its place.
   Mask compiled(int threads = 0) const;
   bool is_compiled() const;
 
