@@ -300,7 +300,11 @@ void trim_memory() {
   kept.trim();
 #endif
 #ifdef __GLIBC__
-  malloc_trim(std::numeric_limits<std::size_t>::max() / 2);  // all but the heap's end, by whose rule programs set it
+  // All but the heap's end, by whose rule programs set it.
+  constexpr auto trim = [] { return malloc_trim(std::numeric_limits<std::size_t>::max() / 2); };
+  // Where another malloc serves the process, glibc's is made ready by this call, which two threads may not do at once.
+  [[maybe_unused]] static const int made_ready = trim();
+  trim();
 #endif
 }
 
