@@ -32,9 +32,9 @@ def to_numpy(tensor):
 class Driver:
     """Our process, which lives beside this one; see bench/micro/attention_turns.cc."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, program=DRIVER):
         self.folder = Path(folder)
-        self.process = subprocess.Popen([DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, *words):
         print(*words, file=self.process.stdin, flush=True)

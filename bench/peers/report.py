@@ -25,8 +25,8 @@ SECTIONS = {
 INTRODUCTION = """# Benchmarks
 
 Written by `bench/peers/run`, which races ours against other libraries on one machine: attention, and the commands that
-embed, translate and train. A ratio above 1 means that we are faster. Only the last two chapters were measured elsewhere;
-their rows say where.
+embed, translate and train. A ratio above 1 means that we are faster. Only the last chapter was measured elsewhere;
+its rows say where.
 
 Attention alternates every 30 ms, on the same numbers; the best run of all rounds counts.
 

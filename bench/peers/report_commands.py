@@ -1,4 +1,5 @@
-"""The chapters of docs/benchmarks.md on the commands that embed, translate and train, from the results of their races."""
+"""The chapters of docs/benchmarks.md on the commands that embed, translate and train, and on the order of sums, from the
+results of their races."""
 
 EMBEDDING = """## Sentence embeddings
 
@@ -18,6 +19,12 @@ TRAINING = """## Training a translator
 256 wide, 3 + 3 layers, dropout 0.1, Adam, on real pairs, by `bench/peers/train_peers.py`: `qkv train` in turns with
 MarianMTModel of transformers on torch eager, medians of three rounds, target tokens a second. Ours packs pairs, torch
 gets padded batches of pairs of about the same length."""
+
+ORDER = """## What reproducibility costs
+
+Attention adds in one order, whatever the threads. The same kernels, compiled with `-fassociative-math`, in turns by
+`bench/peers/free_order.py`: the part of our time that they take. The compiler then also rearranges what rounds the
+exponent of exp; the largest difference to attention in f64, ours and theirs, shows it."""
 
 
 def plural(count, noun):
@@ -67,6 +74,20 @@ def training(results):
         yield f"| {result['threads']} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |"
 
 
+def order(results):
+    yield ORDER
+    yield ""
+    yield "| threads | | case | free order | error |"
+    yield "| --- " * 5 + "|"
+    for result in results:
+        for row in result["rows"]:
+            time, error = row["milliseconds"], row["errors"]
+            yield (
+                f"| {result['threads']} | {row['section']} | {row['name']} | {time['free'] / time['fixed']:.2f} | "
+                f"{error['fixed']:.0e}, {error['free']:.0e} |"
+            )
+
+
 def lost_by_commands(results):
     """(ratio, what) of each row in which the fastest of the others was faster; int8 beside int8."""
     for result in results:
@@ -78,8 +99,8 @@ def lost_by_commands(results):
         elif result["race"] == "translation":
             for case, speeds in result["rows"].items():
                 yield from lost(f"translation {case}, {result['weights']}, {threads}", speeds, "ours")
-        else:
+        elif result["race"] == "training":
             yield from lost(f"training, {threads}", result["rows"], "qkv")
 
 
-COMMANDS = {"embedding": embedding, "translation": translation, "training": training}
+COMMANDS = {"embedding": embedding, "translation": translation, "training": training, "order": order}
