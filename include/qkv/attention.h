@@ -63,7 +63,7 @@ struct AttentionExtras {
   TensorView rows{};                // i64 [n, 3]: (batch, head, query) of chosen rows; packed: query in its sequence
   MutableTensorView row_weights{};  // [n, k_len]; the weights of `rows`
 
-  // Statistics of the weights, exact; all but row_maximum from a second pass over the keys that are not masked.
+  // Statistics of the weights, exact; entropy and sums from a second pass over the keys that are not masked.
   MutableTensorView row_maximum{};  // [..., heads, q_len]; the largest logit; -infinity for a row without keys
   MutableTensorView entropy{};      // [..., heads, q_len]; in nats; a sink's weight counts as one more
   MutableTensorView top_keys{};     // i64 [..., heads, q_len, n]; keys of the n largest weights, falling; -1: none

@@ -44,7 +44,7 @@ class AttentionCase {
     if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.01, 0.5, 1, 3, 30, 1e6}));
     options.threads = pick<int>({1, 1, 2, 3});
     if (chance(0.2))
-      options.dropout = {.p = note("dropout", pick<double>({0, 0.1, 0.5, 0.9})), .seed = choices_.below(1000)};
+      options.dropout = {.p = note("dropout", pick<double>({0, 0.1, 0.5, 0.9, 0.999})), .seed = choices_.below(1000)};
     draw_hidden();
     draw_visible();
     draw_requests();
@@ -364,8 +364,9 @@ class AttentionCase {
     notes_ += scattered ? ", scattered documents" : ", documents";
     const TensorView query = draw_ids(q_offsets_, q_len_, scattered);
     const bool own = q_len_ == k_len_ && q_offsets_ == k_offsets_ && chance(0.5);
-    options.mask =
-        options.mask & (own ? Mask::documents(query) : Mask::documents(query, draw_ids(k_offsets_, k_len_, scattered)));
+    Mask mask = own ? Mask::documents(query) : Mask::documents(query, draw_ids(k_offsets_, k_len_, scattered));
+    if (chance(0.3)) mask = mask.compiled(), notes_ += " compiled";
+    options.mask = options.mask & mask;
   }
 
   void draw_sinks() {
@@ -378,12 +379,17 @@ class AttentionCase {
 
   void draw_bias() {
     for (int i = pick<int>({0, 0, 0, 1, 1, 2, 4}); i > 0; --i) {
-      Tensor bias = draw_numbers(choices_, draw_broadcast("bias"), accumulation_);
+      Dims shape = draw_broadcast("bias");
+      const bool heads_last = shape.size() > 2 && chance(0.3);
+      for (auto d = shape.size() - 2; heads_last && d < shape.size(); ++d) std::swap(shape[d - 1], shape[d]);
+      if (heads_last) notes_ += " with heads last";
+      Tensor bias = draw_numbers(choices_, shape, accumulation_);
       if (chance(0.3)) {
         sprinkle(random_, bias, pick<double>({0.1, 0.9}), {-kInfinity, -kInfinity, -1e4, 0.0});
         has_infinite_bias_ = true;
       }
-      options.bias = options.bias + Bias::view(keep(std::move(bias)));
+      const TensorView view = keep(std::move(bias));
+      options.bias = options.bias + Bias::view(heads_last ? view.transpose(-3, -1).transpose(-2, -1) : view);
     }
     for (int i = pick<int>({0, 0, 0, 0, 0, 0, 1, 1, 2}); i > 0; --i) {
       Dims shape = q.rank() == 4 && chance(0.5) ? Dims{batch_} : Dims{};
@@ -446,18 +452,6 @@ class AttentionCase {
   std::vector<std::int32_t> q_offsets_, k_offsets_;
   std::vector<std::int64_t> page_lengths_;
 };
-
-// Of a rounding to this type, relative to the number.
-inline double rounding(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::bf16:
-      return 0x1p-8;
-    case Dtype::f16:
-      return 0x1p-11;
-    default:
-      return 0;
-  }
-}
 
 // Runs one case, with what replays it in the trace of a failure.
 template <class Expect>

@@ -36,6 +36,11 @@ inline std::vector<std::string> usable_targets() {
   return names;
 }
 
+inline bool has_target(const std::string& name) {
+  const std::vector<std::string> names = usable_targets();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // What the test framework takes as the name of a parameter.
 inline std::string test_name_of_target(const ::testing::TestParamInfo<std::string>& target) {
   std::string name = target.param;
@@ -129,6 +134,18 @@ inline bool same_bits(const TensorView& a, const TensorView& b) {
   const Tensor x = Tensor::copy(a), y = Tensor::copy(b);
   const auto bytes = static_cast<std::size_t>(x.element_count()) * size_of(x.dtype());
   return std::memcmp(x.view().bytes(), y.view().bytes(), bytes) == 0;
+}
+
+// Of a rounding to this type, relative to the number.
+inline double rounding(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return 0x1p-8;
+    case Dtype::f16:
+      return 0x1p-11;
+    default:
+      return 0;
+  }
 }
 
 // Everything one call can give.

@@ -29,7 +29,7 @@ struct AttentionPlan {
   int threads = 1;                         // that have work to do
   std::int64_t workspace = 0;              // bytes besides inputs and outputs, what memory_limit is about
 
-  // Prefill: tiles of block_queries x tile_keys pairs; decode: one query and up to chunk_keys keys.
+  // Prefill: tiles of up to block_queries x tile_keys pairs; decode: one query and up to chunk_keys keys.
   std::int64_t block_queries = 0, tile_keys = 0, chunk_keys = 0;
   std::int64_t tiles = 0;  // of all heads, in both passes of a double backward
   // Of these: never computed, because no query sees a key in them. Boolean masks count in blocks of 16 queries and 8

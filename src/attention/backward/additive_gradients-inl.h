@@ -18,11 +18,12 @@ template <class T>
 struct AdditiveTile {
   std::int64_t hidden, queries;
   const T* of_queries;  // a [hidden][column]
-  const T* of_keys;     // b [kTileRows][hidden]
-  const T* v;           // [hidden]
-  const T* gradients;   // of the scores, [kTileRows][column]; 0: the pair takes no part, whatever a, b and v hold
-  T* grad_queries;      // of a, [hidden][column]
-  T* grad_keys;         // of b, [kTileRows][key_step]
+  const T* of_keys;     // b [kTileRows][of_keys_step]
+  std::int64_t of_keys_step;
+  const T* v;          // [hidden]
+  const T* gradients;  // of the scores, [kTileRows][column]; 0: the pair takes no part, whatever a, b and v hold
+  T* grad_queries;     // of a, [hidden][column]
+  T* grad_keys;        // of b, [kTileRows][key_step]
   std::int64_t key_step;
   T* grad_v;  // [hidden][column], still to be summed over columns
 };
@@ -35,7 +36,7 @@ void add_additive_gradients(const AdditiveTile<T>& tile) {
     Vec<T> sum[kVectors], sum_v[kVectors];
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[c] = sum_v[c] = hn::Zero(d);
     for (int r = 0; r < kTileRows; ++r) {
-      const Vec<T> of_key = hn::Set(d, tile.of_keys[r * tile.hidden + h]);
+      const Vec<T> of_key = hn::Set(d, tile.of_keys[r * tile.of_keys_step + h]);
       Vec<T> sum_key = hn::Zero(d);
       QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
         const std::int64_t first = c * kLanes<T>;

@@ -355,10 +355,13 @@ class BackwardBlock {
 
   // From a tile's gradients to those of hidden layers and of v.
   void differentiate_additive(std::int64_t key, const T* gradients, T* grad_keys) {
+    std::int64_t step;
+    const T* of_keys = logits_.hidden_of_keys(task_, key, step);
     add_additive_gradients<kVectors, T>({.hidden = task_.common->hidden,
                                          .queries = count_,
                                          .of_queries = logits_.projected_queries(),
-                                         .of_keys = logits_.hidden_of_keys(task_, key),
+                                         .of_keys = of_keys,
+                                         .of_keys_step = step,
                                          .v = reinterpret_cast<const T*>(task_.common->score_v),
                                          .gradients = gradients,
                                          .grad_queries = grad_query_,

@@ -7,8 +7,9 @@
 
 namespace qkv::inline attending {
 
-// Sets the kernel of a task whose rules are set, its precision (`asked` where there is a kernel for it) and whether its
-// logits are plain. A query that is alone in its sequence has a kernel of its own if its score is a dot product.
+// Sets the kernel of a task whose rules are set, its precision (`asked` where there is a kernel for it), what
+// multiplies in blocks and whether its logits are plain. A query that is alone in its sequence has a kernel of its own
+// if its score is a dot product.
 void choose_kernel(AttentionTask& task, Precision asked);
 
 inline constexpr std::int64_t kMostReducedDim = 512;  // of heads and values: a thread stays below 1 MiB

@@ -1,5 +1,6 @@
-// The extras pass: a second pass over the keys of a block of queries that writes the requested weights, logits and
-// statistics, from the maximum and sum of each row and the same logits, bit for bit. Included once per CPU target.
+// The extras pass: a second pass over the keys of a block of queries that writes the requested weights, logits,
+// sums and entropy, from the maximum and sum of each row and the same logits, bit for bit. Included once per CPU
+// target.
 
 #if defined(QKV_ATTENTION_EXTRAS_EXTRAS_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_ATTENTION_EXTRAS_EXTRAS_PASS_INL_H_
@@ -10,7 +11,7 @@
 
 #include <algorithm>
 
-#include "attention/extras/row_statistics-inl.h"
+#include "attention/extras/row_entropy-inl.h"
 #include "attention/extras/sum_turn.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/tile_walk-inl.h"
@@ -40,7 +41,7 @@ class ExtrasPass {
         visibility_(visibility),
         logits_(logits),
         state_(state),
-        statistics_(task, begin, count, state),
+        entropy_(task, state),
         turn_(task, begin / kTileColumns<T>),
         weight_tile_(scratch),
         logit_tile_(scratch + kTileRows * kColumns) {
@@ -64,7 +65,7 @@ class ExtrasPass {
     }
     fill_planes(task_.common->row_length);
     if (wants_sums(task_)) turn_.finish();
-    statistics_.write();
+    if (wants_entropy()) entropy_.write(begin_, count_);
   }
 
  private:
@@ -72,6 +73,8 @@ class ExtrasPass {
   using Tile = Vec<T>[kTileRows][kVectors];
   using Coverage = typename Visibility<T, kVectors>::Coverage;
   using VectorRange = typename Visibility<T, kVectors>::VectorRange;
+
+  bool wants_entropy() const { return task_.entropy.data != nullptr; }
 
   bool has_nan_row() const {
     return std::any_of(state_.sum, state_.sum + count_, [](T sum) { return sum != sum; });
@@ -88,7 +91,7 @@ class ExtrasPass {
   void visit(std::int64_t key, Coverage coverage, VectorRange seeing) {
     Tile tile;
     compute(key, coverage, seeing, tile);
-    if (wants_row_statistics(task_)) statistics_.add(key, seeing.begin, seeing.end, tile);
+    if (wants_entropy()) entropy_.add(seeing.begin, seeing.end, tile);
     if (!wants_planes(task_) && !wants_sums(task_)) return;
     weigh(tile);
     const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
@@ -204,7 +207,7 @@ class ExtrasPass {
   Visibility<T, kVectors>& visibility_;
   BlockLogits<T, kVectors, Product>& logits_;
   const State& state_;
-  RowStatistics<kUnit, T, kVectors> statistics_;
+  RowEntropy<kUnit, T, kVectors> entropy_;
   SumTurn turn_;
   T* weight_tile_;
   T* logit_tile_;

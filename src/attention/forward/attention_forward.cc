@@ -132,8 +132,8 @@ class ForwardCall {
       const AttentionTask& next = worker.heads.of(*this, likely / tasks, index / tasks);
       // Without sums late queries first: under a causal mask they see the most.
       const auto block_of = [&](const AttentionTask& of, std::int64_t nth) {
-        const std::int64_t begin = (sums ? nth : tasks - 1 - nth) * schedule_.task_queries;
-        return QueryBlock{&of, begin, std::min(begin + schedule_.task_queries, of.q_len)};
+        const auto [begin, end] = schedule_.queries_of(sums ? nth : tasks - 1 - nth, of.q_len);
+        return QueryBlock{&of, begin, end};
       };
       const QueryBlock present = block_of(task, index % tasks), then = block_of(next, likely % tasks);
       const ScratchRoom scratch = worker.scratch.get(schedule_.block.scratch_bytes);

@@ -8,8 +8,10 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
 #include "attention/extras/extras_pass-inl.h"
+#include "attention/extras/top_keys-inl.h"
 #include "attention/forward/forward_kernel.h"
 #include "attention/tile/accumulate-inl.h"
 #include "attention/tile/dropout-inl.h"
@@ -32,11 +34,12 @@ struct ForwardScratch {
   explicit ForwardScratch(const AttentionTask& task)
       : weights(Product::weight_rows(task) * kVectors * kLanes<T>),
         out(task.common->value_dim * kVectors * kLanes<T>),
+        top_keys(TopKeys<T, kVectors>::scratch_size(task)),
         logits(task) {}
 
-  std::int64_t of_block() const { return 2 * out + logits.total(); }
+  std::int64_t of_block() const { return 2 * out + top_keys + logits.total(); }
 
-  std::int64_t weights, out;
+  std::int64_t weights, out, top_keys;
   LogitScratch<T, kVectors, Product> logits;
 };
 
@@ -75,6 +78,7 @@ class ForwardBlock {
         begin_(begin),
         count_(end - begin),
         visibility_(task_, begin_, count_),
+        top_keys_(task_, begin_, count_, own.take<T>(TopKeys<T, kVectors>::scratch_size(task_))),
         dropout_(task_, begin_),
         product_(product),
         logits_(product),
@@ -162,7 +166,8 @@ class ForwardBlock {
     if (task_.out.data != nullptr) write_out();
     if (task_.log_sum_exp.data != nullptr) write_log_sum_exp<kUnit>();
     if (wants_row_maximum_) write_row_maximum<kUnit>();
-    if (wants_planes(task_) || wants_sums(task_) || wants_row_statistics(task_)) {
+    if (top_keys_.is_on()) top_keys_.template write<kUnit>(state_);
+    if (wants_planes(task_) || wants_sums(task_) || task_.entropy.data != nullptr) {
       ExtrasPass<kUnit, T, kVectors, Product>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
     }
   }
@@ -175,6 +180,7 @@ class ForwardBlock {
     bool masked = false;
     walk_tiles(visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
       const std::int64_t row = key - block;
+      const Place place{block, first_row, row, /*vector=*/0};
       VectorRange& range = taken[row / kTileRows];
       range = {0, kVectors};
       ahead_.fetch(ahead_lines_);
@@ -183,7 +189,8 @@ class ForwardBlock {
         hide_rows(row, row + kTileRows);
         return;
       }
-      if (coverage == Coverage::some) {
+      const bool by_keys = coverage == Coverage::some && visibility_.hides_keys(key);
+      if (coverage == Coverage::some && !by_keys) {
         // Edges, as the causal one: products for the vectors that see nothing would be up to half of a block's.
         if constexpr (kUnit == Unit::base2 && kVectors > 1) {
           range = visibility_.vectors_seeing(key);
@@ -191,22 +198,22 @@ class ForwardBlock {
             hide_rows(row, row + kTileRows);
             const bool all = visibility_.see_all(key, range);
             masked = masked || !all;
-            return all ? absorb_range<false>(block, first_row, row, range, state, out)
-                       : absorb_range<true>(block, first_row, row, range, state, out);
+            return all ? absorb_range<false>(place, range, state, out) : absorb_range<true>(place, range, state, out);
           }
         }
-        masked = true;
       }
+      masked = masked || coverage == Coverage::some;
       if (far_) fetch_tiles(key);
       Tile tile;
       logits_.template compute<kUnit>(task_, key, tile);
-      Lanes hidden[kTileRows][kVectors];
-      if (coverage == Coverage::all) {
-        absorb<kUnit, false>(first_row, row, /*vector=*/0, tile, hidden, state, out);
-      } else {
+      if (coverage == Coverage::some && !by_keys) {
+        Lanes hidden[kTileRows][kVectors];
         visibility_.hide(key, tile, /*first=*/0, hidden);
-        absorb<kUnit, true>(first_row, row, /*vector=*/0, tile, hidden, state, out);
+        return absorb<kUnit, true>(place, tile, hidden, state, out);
       }
+      if (by_keys) hide_keys(tile);
+      absorb<kUnit, false>(place, tile, nullptr, state, out);
+      if (by_keys) mark_keys(row);
     });
     state.finish_block();
     if (task_.out.data == nullptr) return;
@@ -242,6 +249,27 @@ class ForwardBlock {
     if constexpr (Product::kGroupKeys > 0) std::fill(weights_ + first * kColumns, weights_ + last * kColumns, T(-0.0));
   }
 
+  // Of a tile whose hidden keys are hidden from all queries: their logits, and their weights in rows `row` and below.
+  HWY_INLINE void hide_keys(Tile& tile) const {
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      const auto hidden = visibility_.hidden_key(r);
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+        tile[r][c] = hn::IfThenElse(hidden, hn::Set(Tag<T>(), -kInfinity<T>), tile[r][c]);
+      }
+    }
+  }
+  HWY_INLINE void mark_keys(std::int64_t row) const {
+    const Tag<T> d;
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      const auto hidden = visibility_.hidden_key(r);
+      T* weights = weights_ + (row + r) * kColumns;
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+        T* at = weights + c * kLanes<T>;
+        hn::Store(hn::IfThenElse(hidden, hn::Set(d, T(-0.0)), hn::Load(d, at)), d, at);
+      }
+    }
+  }
+
   // Values times weights for the tiles from row `first` of the block on, up to key `last`.
   void add_tiles(std::int64_t block, std::int64_t first, std::int64_t last, const VectorRange* taken, bool masked,
                  T* out) {
@@ -273,32 +301,39 @@ class ForwardBlock {
     }
   }
 
-  // A tile for some vectors of queries, one or two, and not all.
-  template <bool kMasked>
-  HWY_INLINE void absorb_range(std::int64_t block, std::int64_t first_row, std::int64_t row, VectorRange range,
-                               State& state, T* out) {
-    if (range.end - range.begin == 1) return absorb_some<kMasked, 1>(block, first_row, row, range.begin, state, out);
-    if constexpr (kVectors > 2) absorb_some<kMasked, 2>(block, first_row, row, range.begin, state, out);
-  }
+  // Where the weights of a tile of keys go: to row `row` of the block of keys that begins at `block`, whose rows begin
+  // with first_row; and, of queries, to vectors from `vector` on.
+  struct Place {
+    std::int64_t block, first_row, row;
+    int vector;
+  };
 
-  // kCount of them, from `vector` on.
+  // A tile for some vectors of queries, kCount of them and not all.
   template <bool kMasked, int kCount>
-  HWY_NOINLINE void absorb_some(std::int64_t block, std::int64_t first_row, std::int64_t row, int vector, State& state,
-                                T* out) {
+  HWY_NOINLINE void absorb_some(const Place& place, State& state, T* out) {
+    const std::int64_t key = place.block + place.row;
     Vec<T> tile[kTileRows][kCount];
     Lanes hidden[kTileRows][kCount];
-    logits_.compute_some(task_, block + row, vector, tile);
-    if constexpr (kMasked) visibility_.hide(block + row, tile, vector, hidden);
-    absorb<Unit::base2, kMasked>(first_row, row, vector, tile, hidden, state, out);
+    logits_.compute_some(task_, key, place.vector, tile);
+    if constexpr (kMasked) visibility_.hide(key, tile, place.vector, hidden);
+    absorb<Unit::base2, kMasked>(place, tile, hidden, state, out);
   }
 
-  // The tile's logits become weights in rows `row` and below; a hidden key's weight is -0, so that the guarded product
-  // can tell it from a weight that vanished. The tile's first vector of queries is `vector`. `hidden`: if kMasked.
+  // The same for one or two.
+  template <bool kMasked>
+  HWY_INLINE void absorb_range(Place place, VectorRange range, State& state, T* out) {
+    place.vector = range.begin;
+    if (range.end - range.begin == 1) return absorb_some<kMasked, 1>(place, state, out);
+    if constexpr (kVectors > 2) absorb_some<kMasked, 2>(place, state, out);
+  }
+
+  // The tile's logits become weights; a hidden key's weight is -0, so that the guarded product can tell it from a
+  // weight that vanished. `hidden`: [kTileRows][kCount] if kMasked.
   template <Unit kUnit, bool kMasked, int kCount>
-  HWY_INLINE void absorb(std::int64_t first_row, std::int64_t row, int vector, const Vec<T> (&tile)[kTileRows][kCount],
-                         const Lanes (&hidden)[kTileRows][kCount], State& state, T* out) {
+  HWY_INLINE void absorb(const Place& place, const Vec<T> (&tile)[kTileRows][kCount],
+                         std::type_identity_t<const Lanes (*)[kCount]> hidden, State& state, T* out) {
     const Tag<T> d;
-    const std::int64_t column = vector * kLanes<T>;
+    const std::int64_t column = place.vector * kLanes<T>;
     Vec<T> top[kCount];
     QKV_UNROLL for (int c = 0; c < kCount; ++c) {
       top[c] = tile[0][c];
@@ -310,14 +345,15 @@ class ForwardBlock {
         hn::Store(hn::Max(hn::Load(d, at), top[c]), d, at);
       }
     }
-    const Vec<T> unit = unit_of<kUnit, T>(task_);
-    if (HWY_UNLIKELY(state.is_exceeded_by(top, unit, vector))) {
+    if (HWY_UNLIKELY(top_keys_.is_on())) top_keys_.add(place.block + place.row, place.vector, tile);
+    const Vec<T> unit = hn::Set(d, kUnit == Unit::base2 ? unit_ : T(1));
+    if (HWY_UNLIKELY(state.is_exceeded_by(top, unit, place.vector))) {
       Vec<T> factor[kCount];
-      state.template move_maximum<kUnit>(top, unit, vector, factor);
-      scale_columns(weights_ + first_row * kColumns + column, kColumns, row - first_row, factor);
+      state.template move_maximum<kUnit>(top, unit, place.vector, factor);
+      scale_columns(weights_ + place.first_row * kColumns + column, kColumns, place.row - place.first_row, factor);
       scale_columns(out + column, kColumns, task_.common->value_dim, factor);
     }
-    T* weights = weights_ + row * kColumns + column;
+    T* weights = weights_ + place.row * kColumns + column;
     QKV_UNROLL for (int c = 0; c < kCount; ++c) {
       const Vec<T> maximum = hn::Load(d, state.maximum + column + c * kLanes<T>);
       Vec<T> sum = hn::Load(d, state.block + column + c * kLanes<T>);
@@ -353,7 +389,7 @@ class ForwardBlock {
   void write_log_sum_exp() {
     T* target = reinterpret_cast<T*>(task_.log_sum_exp.data) + begin_ * task_.log_sum_exp.step;
     for (std::int64_t i = 0; i < count_; ++i, target += task_.log_sum_exp.step) {
-      *target = log_sum_exp(state_.maximum[i], state_.sum[i], kUnit == Unit::base2 ? kLn2 : 1.0);
+      *target = log_sum_exp(state_.maximum[i], state_.sum[i], kUnitLogarithm<kUnit>);
     }
   }
 
@@ -368,7 +404,9 @@ class ForwardBlock {
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
   const bool wants_row_maximum_ = task_.row_maximum.data != nullptr;
+  const T unit_ = hn::GetLane(unit_of<Unit::base2, T>(task_));
   Visibility<T, kVectors> visibility_;
+  TopKeys<T, kVectors> top_keys_;
   BlockDropout<T, kVectors> dropout_;
   Product product_;
   BlockLogits<T, kVectors, Product> logits_;

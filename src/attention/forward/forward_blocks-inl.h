@@ -30,7 +30,7 @@ class ForwardBlocks {
   // For tasks with at most so many queries and keys.
   static ForwardPlan plan(const AttentionTask& task) {
     const int most = together(task);
-    return {.block_queries = kColumns,
+    return {.blocks = kBlocks,
             .tile_keys = kTileRows,
             .blocks_together = most,
             .scratch_bytes = std::max(scratch_bytes(task, 1), scratch_bytes(task, most)),
@@ -43,8 +43,9 @@ class ForwardBlocks {
 
   void run(std::int64_t begin, std::int64_t end, const QueryBlock& next, const KeyPart& keys) {
     while (begin < end) {
-      const std::int64_t full = std::min<std::int64_t>((end - begin) / kColumns, together_);
-      const std::int64_t present = std::min(end, begin + std::max<std::int64_t>(full, 1) * kColumns);
+      std::int64_t full = 0, present = begin;
+      while (full < together_ && kBlocks.end_of(present, end) == present + kColumns) ++full, present += kColumns;
+      if (full == 0) present = kBlocks.end_of(begin, end);
       const QueryBlock then = present < end ? QueryBlock{&task_, present, std::min(end, present + kColumns)} : next;
       if (full > 1) {
         run_together(begin, full, then);
@@ -57,6 +58,8 @@ class ForwardBlocks {
 
  private:
   static constexpr std::int64_t kColumns = kTileColumns<T>;
+  // A tile of four rows and one vector has too few sums for a core to be busy.
+  static constexpr QueryBlocks kBlocks{kColumns, kTileRows == 4 && sizeof(T) == 4 ? kLanes<T> : 0};
   static constexpr int kMostTogether = 4;
   static constexpr std::size_t kMostBytes = 640 * 1024;  // of blocks in turns
 

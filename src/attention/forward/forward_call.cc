@@ -60,9 +60,13 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
   const std::int64_t all_heads = problem.batch * problem.heads;
   // A block of the next task could not follow the first ones of several.
   std::int64_t together = sums && threads > 1 ? 1 : block.blocks_together;
-  const auto tasks_of_head = [&] { return divide_up(problem.q_len, together * block.block_queries); };
+  if (sums) block.blocks.rest = 0;  // their segments are whole blocks
+  const std::int64_t block_queries = block.blocks.queries;
+  const auto tasks_of_head = [&] {
+    return divide_up(std::max<std::int64_t>(problem.q_len - block.blocks.rest, 1), together * block_queries);
+  };
   while (together > 1 && all_heads * tasks_of_head() < kLeastTasks * threads) together /= 2;
-  task_queries = together * block.block_queries;
+  task_queries = together * block_queries;
   tasks_per_head = tasks_of_head();
   tasks = all_heads * tasks_per_head;
   if (sums) sum_sizes = WeightSumSizes(first, all_heads);
@@ -99,10 +103,10 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
 // Where keys can be split, heads need not stay apart to give work to all threads.
 void AttentionSchedule::fold_heads(const AttentionProblem& problem, const AttentionTask& longest) {
   const auto fold = [&](std::int64_t for_threads) {
-    folded = FoldedHeads(problem, longest, block.block_queries, for_threads);
+    folded = FoldedHeads(problem, longest, block.blocks.queries, for_threads);
     split.scratch_bytes = std::max(block.scratch_bytes, folded.scratch_bytes());
   };
-  const std::int64_t chunks = may_split ? chunks_of_few(problem, block.block_queries) : 1;
+  const std::int64_t chunks = may_split ? chunks_of_few(problem, block.blocks.queries) : 1;
   fold(divide_up(threads, chunks));
   if (may_split) list_split_blocks(problem);
   if (chunks == 1 || split.wave(threads) > 0) return;
@@ -118,9 +122,9 @@ void AttentionSchedule::list_split_blocks(const AttentionProblem& problem) {
       if (is_single_query(task)) break;
       const bool folds = folded.together(task.q_len) > 1;
       if (folds && !folded.leads(task)) continue;
-      for (std::int64_t begin = 0; begin < task.q_len; begin += block.block_queries) {
+      for (std::int64_t begin = 0, end; begin < task.q_len; begin = end) {
         if (static_cast<std::int64_t>(split.chunks.size()) == 2 * threads) return split.chunks.clear();
-        const std::int64_t end = std::min(begin + block.block_queries, task.q_len);
+        end = block.blocks.end_of(begin, task.q_len);
         const KeyRange keys = keys_of_queries(task, begin, end);
         const std::int64_t first = keys.first / kChunkKeys;
         split_blocks.push_back({b, h, begin, end, (end - begin) * (folds ? folded.led_by(task) : 1), first});
@@ -135,12 +139,18 @@ void AttentionSchedule::list_chosen_blocks(const std::vector<ChosenRow>& rows) {
   const ChosenRow* first = nullptr;
   for (const ChosenRow& row : rows) {
     const bool is_near = first != nullptr && row.sequence == first->sequence && row.head == first->head &&
-                         row.query < first->query + block.block_queries;
+                         row.query < first->query + block.blocks.queries;
     if (is_near) continue;
     first = &row;
     chosen_blocks.push_back(first - rows.data());
   }
   chosen_blocks.push_back(static_cast<std::int64_t>(rows.size()));
+}
+
+AttentionSchedule::Queries AttentionSchedule::queries_of(std::int64_t task, std::int64_t q_len) const {
+  const std::int64_t begin = task * task_queries, end = begin + task_queries, rest = block.blocks.rest;
+  if (begin > 0 && begin + rest >= q_len) return {begin, begin};
+  return {begin, end + rest >= q_len ? q_len : end};
 }
 
 int AttentionSchedule::busy_threads() const {

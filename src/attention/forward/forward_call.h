@@ -56,6 +56,12 @@ struct AttentionSchedule {
   std::size_t row_bytes = 0;  // of scratch for a block of them
   SingleQuerySchedule single_query;
 
+  // Queries begin <= i < end of a head's task, of q_len.
+  struct Queries {
+    std::int64_t begin, end;
+  };
+  Queries queries_of(std::int64_t task, std::int64_t q_len) const;
+
   // Threads that have something to do.
   int busy_threads() const;
   // The most that the call allocates at a time.

@@ -36,9 +36,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-#include "attention/forward/paired_kernel.h"
-#include "attention/forward/reduced_kernel.h"
-#include "attention/forward/tiled_kernel.h"
+#include "attention/forward/bf16_kernel.h"
 
 namespace qkv::inline attending {
 namespace {
@@ -50,16 +48,12 @@ HWY_EXPORT(plan);
 }  // namespace
 
 ForwardPlan plan_forward(const AttentionTask& task) {
-  if (task.precision == Precision::reduced) return plan_reduced(task);
-  if (is_paired(task)) return plan_paired(task);
-  if (is_tiled(task)) return plan_tiled(task);
+  if (task.product != BlockProduct::exact) return plan_bf16(task);
   return HWY_DYNAMIC_DISPATCH(plan)(task);
 }
 
 void attend_forward(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {
-  if (block.task->precision == Precision::reduced) return attend_reduced(block, next, scratch, keys);
-  if (is_paired(*block.task)) return attend_paired(block, next, scratch, keys);
-  if (is_tiled(*block.task)) return attend_tiled(block, next, scratch, keys);
+  if (block.task->product != BlockProduct::exact) return attend_bf16(block, next, scratch, keys);
   HWY_DYNAMIC_DISPATCH(forward)(block, next, scratch, keys);
 }
 

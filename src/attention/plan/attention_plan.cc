@@ -45,7 +45,8 @@ bool sees_by_step(const AttentionTask& task, std::int64_t begin, std::int64_t en
 
 // How a pass goes through queries and keys.
 struct Walk {
-  std::int64_t block_queries = 0, tile_keys = 0;
+  QueryBlocks blocks;
+  std::int64_t tile_keys = 0;
   FoldedHeads folded{};         // heads that share a block
   bool single_queries = false;  // single queries, by chunks
   bool skips_hidden = true;     // tiles of which intervals leave something and booleans or a step nothing
@@ -77,8 +78,8 @@ void count_tiles(AttentionPlan& plan, const Walk& walk, const AttentionTask& tas
 void count_sequence(AttentionPlan& plan, const Walk& walk, const AttentionTask& task, std::int64_t heads,
                     std::int64_t blocks) {
   if (walk.single_queries && is_single_query(task)) return count_tiles(plan, walk, task, heads, heads, 0, 1, true);
-  for (std::int64_t begin = 0; begin < task.q_len; begin += walk.block_queries) {
-    const std::int64_t end = std::min(begin + walk.block_queries, task.q_len);
+  for (std::int64_t begin = 0, end; begin < task.q_len; begin = end) {
+    end = walk.blocks.end_of(begin, task.q_len);
     count_tiles(plan, walk, task, heads, blocks, begin, end, false);
   }
 }
@@ -150,7 +151,7 @@ AttentionPlan begin_plan(const AttentionProblem& problem, const char* kernel) {
 Walk walk_of(const AttentionProblem& problem, std::int64_t block_queries) {
   AttentionTask longest = problem.task(0, 0);
   longest.q_len = problem.q_len;
-  return {.block_queries = block_queries, .tile_keys = plan_forward(longest).tile_keys};
+  return {.blocks = {.queries = block_queries}, .tile_keys = plan_forward(longest).tile_keys};
 }
 
 // The products of a tile of tangents, and of one of gradients.
@@ -188,10 +189,10 @@ AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v
   plan.kernel = schedule.prefill && has_single ? "prefill and decode" : has_single ? "decode" : "prefill";
   if (schedule.single_queries.size() < static_cast<std::size_t>(problem.batch)) plan.precision = problem.precision;
   plan.threads = schedule.busy_threads();
-  plan.block_queries = schedule.prefill ? schedule.block.block_queries : 1;
+  plan.block_queries = schedule.prefill ? schedule.block.blocks.queries : 1;
   plan.tile_keys = schedule.prefill ? schedule.block.tile_keys : 0;
   plan.chunk_keys = kChunkKeys;
-  const Walk walk{.block_queries = schedule.block.block_queries,
+  const Walk walk{.blocks = schedule.block.blocks,
                   .tile_keys = schedule.block.tile_keys,
                   .folded = schedule.folded,
                   .single_queries = true,
@@ -274,7 +275,7 @@ AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, con
   walk.numbers = gradient_numbers(problem) + of_tangents - static_cast<double>(problem.value_dim) +
                  (tangents.key ? static_cast<double>(problem.key_dim) : 0);
   count(plan, walk, problem);
-  walk.block_queries = schedule.tangents.kernel.block_queries;
+  walk.blocks.queries = schedule.tangents.kernel.block_queries;
   walk.skips_hidden = false;
   walk.numbers = of_tangents;
   count(plan, walk, problem);

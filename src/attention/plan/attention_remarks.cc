@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "attention/call/kernel_choice.h"
-#include "attention/forward/paired_kernel.h"
-#include "attention/forward/tiled_kernel.h"
 #include "qkv/target.h"
 
 namespace qkv::inline attending {
@@ -79,10 +77,10 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
   const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
   if (half && plan.precision == Precision::exact) {
     const bool prefill = plan.kernel.starts_with("prefill");
-    if (prefill && is_tiled(task)) {
+    if (prefill && task.product == BlockProduct::tiles) {
       add(fmt::format("{} is multiplied by tiles, in pieces of bf16 where that is exact", name_of(problem.storage)));
     } else {
-      const bool pairs = (prefill || plan.kernel == "decode") && is_paired(task);
+      const bool pairs = (prefill || plan.kernel == "decode") && task.product == BlockProduct::pairs;
       add(fmt::format("{} is widened to f32{}", name_of(problem.storage),
                       pairs ? ", but for the exact product of queries and keys" : ""));
     }
@@ -104,16 +102,16 @@ void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, con
   }
   const std::int64_t together = schedule.folded.together(problem.q_len);
   if (together > 1) add(fmt::format("the queries of {} heads share a block", together));
-  if (schedule.prefill && together * problem.q_len < schedule.block.block_queries) {
-    add(fmt::format("{} queries do not fill a block of {}", together * problem.q_len, schedule.block.block_queries));
+  if (schedule.prefill && together * problem.q_len < schedule.block.blocks.queries) {
+    add(fmt::format("{} queries do not fill a block of {}", together * problem.q_len, schedule.block.blocks.queries));
   }
-  const bool second_pass = schedule.sums || extras.entropy || extras.top_keys || extras.weights || extras.logits;
+  const bool second_pass = schedule.sums || extras.entropy || extras.weights || extras.logits;
   if (second_pass) add("the requested optional outputs need a second pass over the keys");
   const bool are_whole = schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.allowed_threads;
   if (are_whole && second_pass) {
     add("they also keep keys from being split over threads");
-  } else if (are_whole && extras.row_maximum) {
-    add("row_maximum keeps keys from being split over threads");
+  } else if (are_whole && (extras.row_maximum || extras.top_keys)) {
+    add(fmt::format("{} keeps keys from being split over threads", extras.row_maximum ? "row_maximum" : "top_keys"));
   }
   if (!schedule.chosen_blocks.empty()) add("chosen rows are computed again, with those near them");
 }

@@ -87,6 +87,10 @@ struct ChosenRow {
 // Which kernel computes a head: the one of blocks of queries, or that of a single query.
 enum class AttentionKernel { blocks, single_query };
 
+// What multiplies in a block of queries: f32 or f64; exactly, pairs of bf16 (queries by keys alone) or tiles of bf16;
+// or with numbers rounded to bf16, pairs or tiles.
+enum class BlockProduct { exact, pairs, tiles, reduced, reduced_tiles };
+
 // What all heads of a call have in common, filled once.
 struct CommonTask {
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
@@ -126,6 +130,7 @@ struct AttentionTask {
   // Chosen once (kernel_choice.h).
   AttentionKernel kernel = AttentionKernel::blocks;
   Precision precision = Precision::exact;
+  BlockProduct product = BlockProduct::exact;
   bool is_plain = false;  // nothing between products and softmax but a scale: logits may stay bare, in registers
 
   // Query i sees keys j with i + offset - left <= j <= i + offset + right and j < length,
@@ -192,10 +197,22 @@ inline Pair pair_of(const AttentionTask& task, std::int64_t i, std::int64_t j) {
   return {narrow(task.sequence), narrow(task.head), narrow(i), narrow(j), narrow(i + task.offset)};
 }
 
-// Queries of a block, keys of a tile, how many blocks of a head gain from being given to one thread at once, bytes of
+// How queries are cut into blocks. Where the last one's would be no more than `rest`, it takes so many from the block
+// before it: it would need as long without them.
+struct QueryBlocks {
+  std::int64_t queries = 0, rest = 0;
+
+  // The end of the block that begins with query `begin` of q_len.
+  std::int64_t end_of(std::int64_t begin, std::int64_t q_len) const {
+    const std::int64_t end = std::min(begin + queries, q_len);
+    return end < q_len && end + rest >= q_len ? end - rest : end;
+  }
+};
+
+// Blocks of queries, keys of a tile, how many blocks of a head gain from being given to one thread at once, bytes of
 // scratch that this thread needs, and of a block's partial result.
 struct ForwardPlan {
-  std::int64_t block_queries;
+  QueryBlocks blocks;
   std::int64_t tile_keys;
   int blocks_together;
   std::size_t scratch_bytes;

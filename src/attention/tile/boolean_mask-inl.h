@@ -25,6 +25,12 @@ class BooleanMask {
 
   static bool is_on(const AttentionTask& task) { return task.common->boolean_count != 0; }
 
+  // Whether a key is hidden from all queries or from none: padding.
+  static bool hides_keys(const AttentionTask& task) {
+    const auto is_row = [](const Plane& plane) { return plane.query_step == 0; };
+    return is_on(task) && std::all_of(task.booleans, task.booleans + task.common->boolean_count, is_row);
+  }
+
   // Of up to 512 keys: as far as blocks tell.
   bool has_visible(std::int64_t first, std::int64_t last) const {
     for (int p = 0; p < task_.common->boolean_count; ++p) {
@@ -42,8 +48,11 @@ class BooleanMask {
   }
 
   void load(std::int64_t key, SeenTile<kVectors>& seen) {
-    if (!load_blocks(key, seen)) load_bytes(key, seen);
+    if (hides_keys_ || !load_blocks(key, seen)) load_bytes(key, seen);
   }
+
+  // The same for all lanes, of keys that are hidden from all queries.
+  HWY_INLINE auto hidden_key(int r) const { return words_.hidden_from_all(r); }
 
   HWY_INLINE auto hidden(std::int64_t, int r, int c) const { return words_.hidden(r, c); }
 
@@ -108,9 +117,7 @@ class BooleanMask {
   void load_bytes(std::int64_t key, SeenTile<kVectors>& seen) {
     constexpr std::uint64_t kTops = std::uint64_t{0x8080808080808080} >> (64 - 8 * kTileRows);
     const std::int64_t present = std::min<std::int64_t>(kTileRows, task_.k_len - key);
-    bool alike = true;  // padding: one row of bytes for all queries
-    for (int p = 0; p < task_.common->boolean_count; ++p) alike = alike && task_.booleans[p].query_step == 0;
-    const std::int64_t distinct = alike ? std::min<std::int64_t>(count_, 1) : count_;
+    const std::int64_t distinct = hides_keys_ ? 1 : count_;
     std::uint64_t in_every[kVectors], in_any[kVectors] = {};
     std::fill(in_every, in_every + kVectors, ~std::uint64_t{0});
     for (std::int64_t i = 0; i < distinct; ++i) {
@@ -119,8 +126,8 @@ class BooleanMask {
         const Plane& plane = task_.booleans[p];
         const std::byte* bytes = plane.data + query_of_row(task_, begin_ + i) * plane.query_step + key * plane.key_step;
         std::uint64_t word = 0;
-        if (plane.key_step == 1 && present == 8) {
-          std::memcpy(&word, bytes, 8);
+        if (plane.key_step == 1 && present == kTileRows) {
+          std::memcpy(&word, bytes, kTileRows);
         } else {
           for (std::int64_t r = 0; r < present; ++r) {
             word |= static_cast<std::uint64_t>(bytes[r * plane.key_step]) << (8 * r);
@@ -134,17 +141,16 @@ class BooleanMask {
       in_every[i / kLanes<T>] &= visible;
       in_any[i / kLanes<T>] |= visible;
     }
-    for (int w = 0; w < Words::kWords; ++w) {
-      for (std::int64_t i = distinct; i < count_; ++i) words_.at[w][i] = words_.at[w][0];
-    }
+    if (hides_keys_) words_.repeat_first();
     for (int c = 0; c < kVectors; ++c) {
-      seen.some[c] = seen.some[c] && (in_any[alike ? 0 : c] & kTops) != 0;
-      seen.every[c] = seen.every[c] && (in_every[alike ? 0 : c] & kTops) == kTops;
+      seen.some[c] = seen.some[c] && (in_any[hides_keys_ ? 0 : c] & kTops) != 0;
+      seen.every[c] = seen.every[c] && (in_every[hides_keys_ ? 0 : c] & kTops) == kTops;
     }
   }
 
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
+  const bool hides_keys_ = hides_keys(task_);
   Words words_;
 };
 

@@ -23,23 +23,31 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-template <class... Masks>
-class MaskList : Masks... {
+template <class Booleans, class... Masks>
+class MaskList : Booleans, Masks... {
  public:
   MaskList(const AttentionTask& task, std::int64_t begin, std::int64_t count)
-      : Masks(task, begin, count)..., task_(task) {}
+      : Booleans(task, begin, count), Masks(task, begin, count)..., task_(task) {}
 
   // Whether intervals of keys do not tell all of the mask.
-  static bool is_on(const AttentionTask& task) { return (Masks::is_on(task) || ...); }
+  static bool is_on(const AttentionTask& task) { return (Booleans::is_on(task) || ... || Masks::is_on(task)); }
+
+  // Whether each key is hidden from all queries or from none.
+  static bool hides_keys(const AttentionTask& task) {
+    return Booleans::hides_keys(task) && !(Masks::is_on(task) || ...);
+  }
+  HWY_INLINE auto hidden_key(int r) const { return Booleans::hidden_key(r); }
 
   // visit(mask) for those of `masks` that are on.
   template <class Self, class Visit>
   static HWY_INLINE void each(Self& masks, const Visit& visit) {
+    if (Booleans::is_on(masks.task_)) visit(masks.template get<Booleans>());
     ((Masks::is_on(masks.task_) ? visit(masks.template get<Masks>()) : void()), ...);
   }
 
   template <class T>
   static void hide(const AttentionTask& task, std::int64_t first, std::int64_t last, T* logits, T entry) {
+    Booleans::hide(task, first, last, logits, entry);
     (Masks::hide(task, first, last, logits, entry), ...);
   }
 

@@ -33,11 +33,12 @@ class ExactProduct {
   using Step = MultiplyAdd;
   static constexpr std::int64_t kGroupKeys = 0;  // keys are multiplied tile by tile
   static constexpr bool kIsCareful = false;      // Step multiplies all numbers right
+  static constexpr bool kProjectsKeys = true;    // for additive scores
 
   // Keys and values are of the accumulation's type.
   ExactProduct() = default;
 
-  // 16-bit ones are widened in `memory`, those of pages copied.
+  // In `memory` 16-bit ones are widened, those of pages copied; of additive scores it holds what keys are projected to.
   ExactProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory) {
     if (is_held(task)) held_ = HeldBlocks(task, widths(task), other_bytes, memory);
   }
@@ -79,6 +80,24 @@ class ExactProduct {
     return tile_rows<T>(task.key, first, task.k_len, task.common->key_dim, buffer, step);
   }
 
+  // W_k k of kTileRows keys of an additive score, from row `first` on; `step` tells how far apart they are. `keys` and
+  // `hidden`: memory for those of a tile.
+  template <class T>
+  HWY_INLINE const T* hidden_rows(const AttentionTask& task, std::int64_t first, T* keys, T* hidden,
+                                  std::int64_t& step) const {
+    if constexpr (sizeof(T) == 4) {
+      if (held_.is_on()) {
+        step = widths(task).key;
+        return held_.key_at(first, [&](std::int64_t begin, std::int64_t end, float* to) {
+          for (; begin < end; begin += kTileRows, to += kTileRows * step) project_tile(task, begin, keys, to, step);
+        });
+      }
+    }
+    step = task.common->hidden;
+    project_tile(task, first, keys, hidden, step);
+    return hidden;
+  }
+
   // Rows of values from `first` on, as many before `last` as accumulate() takes at a time.
   template <class T>
   HWY_INLINE KeyRows<T> value_rows(const AttentionTask& task, std::int64_t first, std::int64_t last) const {
@@ -95,15 +114,33 @@ class ExactProduct {
   }
 
  private:
-  // 16-bit keys are widened. Those in pages come together where several blocks of queries read them: 16 rows at a time
-  // are too few for the product with the values.
+  // 16-bit keys are widened. Where several blocks of queries read them, those in pages come together: 16 rows at a time
+  // are too few for the product with the values; and those of additive scores are projected once.
   static bool is_held(const AttentionTask& task) {
     const std::size_t size = size_of(task.key.type);
-    return size == 2 || (size == 4 && task.key.pages != nullptr && task.q_len > kTileColumns<float>);
+    const bool serves_blocks = task.q_len > kTileColumns<float>;
+    return size == 2 || (size == 4 && serves_blocks && (task.key.pages != nullptr || is_additive(task.common->score)));
   }
 
   static HeldBlocks::Widths widths(const AttentionTask& task) {
-    return {whole_vectors<float>(task.common->key_dim), whole_vectors<float>(task.common->value_dim)};
+    const CommonTask& common = *task.common;
+    const std::int64_t key_dim = is_additive(common.score) ? common.hidden : common.key_dim;
+    return {whole_vectors<float>(key_dim), whole_vectors<float>(common.value_dim)};
+  }
+
+  // W_k k of the tile's keys into rows `to_step` apart; those beyond the last one are 0. `buffer`: for the keys.
+  template <class T>
+  static HWY_NOINLINE void project_tile(const AttentionTask& task, std::int64_t first, T* buffer, T* to,
+                                        std::int64_t to_step) {
+    const std::int64_t size = task.common->key_dim, rows = std::min<std::int64_t>(kTileRows, task.k_len - first);
+    const Rows& weights = task.common->score_w_key;
+    read_rows(task.key, first, first + rows, size, buffer, size);
+    for (std::int64_t r = 0; r < kTileRows; ++r) {
+      for (std::int64_t h = 0; h < task.common->hidden; ++h) {
+        const T* of_hidden = reinterpret_cast<const T*>(weights.data) + h * weights.step;
+        to[r * to_step + h] = r < rows ? dot(buffer + r * size, of_hidden, size) : T(0);
+      }
+    }
   }
 
   HeldBlocks held_;

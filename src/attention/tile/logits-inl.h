@@ -136,10 +136,9 @@ class BlockLogits {
   // What keys, or their hidden layer, are multiplied with: [key_dim or hidden][kColumns].
   const T* projected_queries() const { return right_; }
 
-  // The hidden layer [kTileRows][hidden] of the keys from `key` on, of additive scores.
-  const T* hidden_of_keys(const AttentionTask& task, std::int64_t key) {
-    project_keys(task, key);
-    return key_hidden_;
+  // The hidden layer of kTileRows keys from `key` on, of additive scores, rows `step` apart.
+  const T* hidden_of_keys(const AttentionTask& task, std::int64_t key, std::int64_t& step) const {
+    return product_.hidden_rows(task, key, key_rows_, key_hidden_, step);
   }
 
   // gradients *= d(capped) / d(uncapped), for the tile of keys that begins at `key`.
@@ -191,7 +190,7 @@ class BlockLogits {
 
   // scale * score
   void compute_scores(const AttentionTask& task, std::int64_t key, T* logits) {
-    if constexpr (Product::kGroupKeys == 0) {
+    if constexpr (Product::kProjectsKeys) {
       if (is_additive(task)) return additive_scores(task, key, logits);
     }
     Tile tile;
@@ -250,30 +249,18 @@ class BlockLogits {
     multiply_tile<kTileRows, kCount, T, typename Product::CarefulStep>(keys, step, 1, right, kColumns, words, tile);
   }
 
-  // W_k k
-  void project_keys(const AttentionTask& task, std::int64_t key) {
-    std::int64_t step;
-    const T* keys = product_.key_rows(task, key, key_rows_, step);
-    const T* w_key = reinterpret_cast<const T*>(task.common->score_w_key.data);
-    for (int r = 0; r < kTileRows; ++r) {
-      for (std::int64_t h = 0; h < task.common->hidden; ++h) {
-        key_hidden_[r * task.common->hidden + h] =
-            dot(keys + r * step, w_key + h * task.common->score_w_key.step, task.common->key_dim);
-      }
-    }
-  }
-
   // scale * v . tanh(W_q q + W_k k)
   void additive_scores(const AttentionTask& task, std::int64_t key, T* logits) {
     const Tag<T> d;
-    project_keys(task, key);
+    std::int64_t step;
+    const T* of_keys = hidden_of_keys(task, key, step);
     const T* v = reinterpret_cast<const T*>(task.common->score_v);
     for (int r = 0; r < kTileRows; ++r) {
       for (int c = 0; c < kVectors; ++c) {
         Vec<T> sum = hn::Zero(d);
         for (std::int64_t h = 0; h < task.common->hidden; ++h) {
           const Vec<T> of_query = hn::Load(d, right_ + (h * kVectors + c) * kLanes<T>);
-          const Vec<T> of_key = hn::Set(d, key_hidden_[r * task.common->hidden + h]);
+          const Vec<T> of_key = hn::Set(d, of_keys[r * step + h]);
           sum = hn::MulAdd(tanh<T>(hn::Add(of_query, of_key)), hn::Set(d, v[h]), sum);
         }
         const Vec<T> logit = hn::Mul(sum, hn::Set(d, static_cast<T>(task.common->scale)));

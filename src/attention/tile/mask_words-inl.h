@@ -31,6 +31,22 @@ struct MaskWords {
     return hn::Eq(hn::And(word, bit), hn::Zero(index_tag));
   }
 
+  // Of queries that see the same keys.
+  HWY_INLINE auto hidden_from_all(int r) const {
+    const hn::RebindToSigned<Tag<T>> index_tag;
+    const auto bit = static_cast<Index>(Word{0x80} << (8 * (r % kRows)));
+    return hn::Eq(hn::Set(index_tag, static_cast<Index>(at[r / kRows][0] & bit)), hn::Zero(index_tag));
+  }
+
+  // All lanes become the first one.
+  void repeat_first() {
+    const hn::RebindToSigned<Tag<T>> index_tag;
+    for (int w = 0; w < kWords; ++w) {
+      const auto word = hn::Set(index_tag, at[w][0]);
+      for (int c = 0; c < kVectors; ++c) hn::Store(word, index_tag, at[w] + c * kLanes<T>);
+    }
+  }
+
   HWY_ALIGN Index at[kWords][kColumns] = {};
 };
 

@@ -29,6 +29,7 @@ class PairedKeysProduct {
   using CarefulStep = MultiplyPairsInF32;
   static constexpr std::int64_t kGroupKeys = 0;
   static constexpr bool kIsCareful = true;
+  static constexpr bool kProjectsKeys = false;
 
   PairedKeysProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory)
       : held_(task, widths(task), other_bytes, memory) {}

@@ -105,6 +105,7 @@ class ReducedProduct : public PairsProduct<ReducedProduct> {
   using Step = MultiplyPairs;
   static constexpr std::int64_t kGroupKeys = 0;
   static constexpr bool kIsCareful = false;
+  static constexpr bool kProjectsKeys = false;
 
   using PairsProduct::PairsProduct;
 

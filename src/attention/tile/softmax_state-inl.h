@@ -28,6 +28,10 @@ enum class Unit { base2, natural };
 inline constexpr double kLog2E = 1.4426950408889634;
 inline constexpr double kLn2 = 0.6931471805599453;
 
+// The natural logarithm of what one more in a logit multiplies its weight by.
+template <Unit kUnit>
+inline constexpr double kUnitLogarithm = kUnit == Unit::base2 ? kLn2 : 1;
+
 // e^x or 2^x, by the unit of x.
 template <Unit kUnit, class T>
 HWY_INLINE Vec<T> power(Vec<T> x) {

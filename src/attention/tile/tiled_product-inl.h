@@ -31,6 +31,7 @@ class TiledProduct {
  public:
   // Keys of a group.
   static constexpr std::int64_t kGroupKeys = kTileGroupKeys;
+  static constexpr bool kProjectsKeys = false;
 
   TiledProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory)
       : pieces_(tile_pieces(task)), held_(task, widths(task), other_bytes, memory) {}

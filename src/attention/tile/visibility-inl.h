@@ -24,7 +24,9 @@ class Visibility {
   using Lanes = hn::Mask<Tag<T>>;
 
   Visibility(const AttentionTask& task, std::int64_t begin, std::int64_t count)
-      : by_element_(ElementMasks<T, kVectors>::is_on(task)), masks_(task, begin, count) {
+      : by_element_(ElementMasks<T, kVectors>::is_on(task)),
+        keys_alone_(ElementMasks<T, kVectors>::hides_keys(task)),
+        masks_(task, begin, count) {
     // Lanes without a query see everything and decide nothing.
     std::fill(first_, first_ + kColumns, Index{0});
     std::fill(last_, last_ + kColumns, std::numeric_limits<Index>::max());
@@ -116,6 +118,12 @@ class Visibility {
     return range;
   }
 
+  // Whether each key of the tile is hidden from all queries or from none.
+  bool hides_keys(std::int64_t key) const { return keys_alone_ && key >= all_.first && key + kTileRows <= all_.last; }
+
+  // All lanes, where the tile's key r is so hidden.
+  HWY_INLINE Lanes hidden_key(int r) const { return hn::RebindMask(Tag<T>(), masks_.hidden_key(r)); }
+
   // Lanes of vector c whose query does not see key + r.
   HWY_INLINE auto hidden(std::int64_t key, int r, int c) const {
     const Tag<T> d;
@@ -152,6 +160,7 @@ class Visibility {
   using Index = hwy::MakeSigned<T>;
 
   const bool by_element_;  // intervals do not tell all
+  const bool keys_alone_;  // what else there is hides keys from all queries
   ElementMasks<T, kVectors> masks_;
   KeyRange some_ = kNone;           // seen by some query
   KeyRange all_ = kAll;             // seen by every one

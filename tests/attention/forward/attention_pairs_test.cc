@@ -1,6 +1,6 @@
 // Exact attention over bf16 where AVX512-BF16 multiplies queries by keys: the sums that its documentation gives, bit
-// for bit, by the instruction and by what emulates it on any CPU; rows that depend on nothing but what they see; and
-// the bits of "avx512" for all other types.
+// for bit, by the instruction and by what emulates it on any CPU; and rows that depend on nothing but what they
+// see.
 #include <bit>
 #include <cmath>
 
@@ -41,6 +41,7 @@ namespace {
 HWY_EXPORT(attend_emulated);
 
 using testing::filled;
+using testing::has_target;
 using testing::kInfinity;
 using testing::kNan;
 using testing::Outcome;
@@ -73,11 +74,6 @@ Outcome attend_emulated(const Inputs& inputs, const AttentionOptions& options) {
                       {.log_sum_exp = outcome.log_sum_exp, .weights = outcome.weights, .logits = outcome.logits});
   for (std::int64_t h = 0; h < rows[0]; ++h) HWY_DYNAMIC_DISPATCH(attend_emulated)(problem.task(0, h));
   return outcome;
-}
-
-bool has_target(const std::string& name) {
-  const std::vector<std::string> names = testing::usable_targets();
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // Neighbours in pairs, the second of them first, each product added with one rounding.
@@ -278,28 +274,6 @@ TEST_P(AttentionSpecialNumbers, ReachNoRowThatDoesNotSeeThem) {
       expect_others_same(testing::attend(q, with(k, {0, 1, 63, 0}), with(v, {0, 1, 63, 0}), options), 0, 1, kQueries);
     }
   }
-}
-
-TEST(AttentionPairs, OtherTypesHaveTheBitsOfAvx512) {
-  if (!has_target("avx512-bf16")) GTEST_SKIP() << "this CPU does not multiply pairs";
-  Random random(6);
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16}) {
-    for (const std::int64_t q_len : {1, 2, 130}) {
-      const Tensor q = testing::normal(random, {2, q_len, 48}, dtype),
-                   k = testing::normal(random, {2, 1100, 48}, dtype);
-      select_target("avx512");
-      const Outcome vectors = testing::attend(q, k, k);
-      select_target("avx512-bf16");
-      const Outcome pairs = testing::attend(q, k, k);
-      if (dtype == Dtype::bf16) {
-        EXPECT_FALSE(same_bits(pairs.logits, vectors.logits));
-      } else {
-        SCOPED_TRACE(name_of(dtype));
-        expect_same(pairs, vectors);
-      }
-    }
-  }
-  select_target("");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Exact attention over bf16 and f16 by the tiles of AMX: the sums that their documentation gives, bit for bit, by the
-// instructions and by what emulates them on any AVX-512; outputs as exact as those of f32; and the bits of "avx512" for
-// f32 and f64.
+// instructions and by what emulates them on any AVX-512; and outputs as exact as those of f32.
 #include <cmath>
 
 #include "attention/attention_testing.h"
@@ -63,15 +62,11 @@ namespace {
 HWY_EXPORT(attend_by_emulated_tiles);
 
 using testing::filled;
+using testing::has_target;
 using testing::kInfinity;
 using testing::kNan;
 using testing::Outcome;
 using testing::same_bits;
-
-bool has_target(const std::string& name) {
-  const std::vector<std::string> names = testing::usable_targets();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 struct Inputs {
   // Matrices [heads, length, size].
@@ -282,28 +277,6 @@ TEST(AttentionTiles, OutputsOfTheEmulationToo) {
   if (!has_target("avx512")) GTEST_SKIP() << "no AVX-512 here";
   select_target("avx512");
   expect_exact_outputs(by_emulation);
-  select_target("");
-}
-
-TEST(AttentionTiles, OtherTypesHaveTheBitsOfAvx512) {
-  if (!has_target("amx")) GTEST_SKIP() << "no tiles here";
-  Random random(6);
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16}) {
-    for (const std::int64_t q_len : {1, 2, 130}) {
-      const Tensor q = testing::normal(random, {2, q_len, 48}, dtype),
-                   k = testing::normal(random, {2, 1100, 48}, dtype);
-      select_target("avx512");
-      const Outcome vectors = testing::attend(q, k, k);
-      select_target("amx");
-      const Outcome tiles = testing::attend(q, k, k);
-      SCOPED_TRACE(::testing::Message() << name_of(dtype) << ", queries " << q_len);
-      if (size_of(dtype) == 2 && q_len > 1) {
-        EXPECT_FALSE(same_bits(tiles.logits, vectors.logits));
-      } else {
-        expect_same(tiles, vectors);
-      }
-    }
-  }
   select_target("");
 }
 

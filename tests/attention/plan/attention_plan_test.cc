@@ -95,22 +95,22 @@ TEST_P(AttentionPlans, Decode) {
 // A tile is skipped where no query of its block sees a key of it, by what the mask's bytes say, head by head.
 TEST_P(AttentionPlans, CountsWhatBooleansHide) {
   Random random(2);
-  Tensor first = testing::coin_flips(random, {1, 2, 200, 330}, 0.3), second = testing::coin_flips(random, {330}, 0.9);
+  Tensor first = testing::coin_flips(random, {1, 2, 210, 330}, 0.3), second = testing::coin_flips(random, {330}, 0.9);
   testing::repeat_in_squares(first, 32);
   const AttentionOptions options{.mask = Mask::boolean(first) & Mask::boolean(second) & Mask::causal(), .threads = 1};
-  const AttentionPlan plan = plan_of(2, 200, 330, options);
+  const AttentionPlan plan = plan_of(2, 210, 330, options);
   std::int64_t tiles = 0, computed = 0, pairs = 0;
   for (std::int64_t h = 0; h < 2; ++h) {
-    for (std::int64_t begin = 0; begin < 200; begin += plan.block_queries) {
-      const std::int64_t end = std::min(begin + plan.block_queries, std::int64_t{200});
+    for (std::int64_t begin = 0; begin < 210; begin += plan.block_queries) {
+      const std::int64_t end = std::min(begin + plan.block_queries, std::int64_t{210});
       for (std::int64_t key = 0; key < 330; key += plan.tile_keys, ++tiles) {
         // Booleans are known for 16 queries and 8 keys at a time, from multiples of these.
         bool seen = false;
         const std::int64_t last = std::min<std::int64_t>(key / 8 * 8 + 8, 330);
-        for (std::int64_t i = begin / 16 * 16; i < std::min<std::int64_t>((end + 15) / 16 * 16, 200); i += 16) {
+        for (std::int64_t i = begin / 16 * 16; i < std::min<std::int64_t>((end + 15) / 16 * 16, 210); i += 16) {
           bool in_first = false, in_second = false;
           for (std::int64_t j = key / 8 * 8; j < last; ++j) {
-            for (std::int64_t r = i; r < std::min<std::int64_t>(i + 16, 200); ++r) {
+            for (std::int64_t r = i; r < std::min<std::int64_t>(i + 16, 210); ++r) {
               in_first = in_first || first.view().at<bool>({0, h, r, j});
             }
             in_second = in_second || second.view().at<bool>({j});
@@ -126,6 +126,18 @@ TEST_P(AttentionPlans, CountsWhatBooleansHide) {
   EXPECT_EQ(plan.tiles, tiles);
   EXPECT_EQ(plan.skipped_tiles, tiles - computed);
   EXPECT_EQ(plan.operations, 2.0 * static_cast<double>(pairs * (64 + 32)));
+}
+
+// Blocks of 24 queries, vectors of 8, tiles of 4 keys: 29 queries make blocks of 16 and 13, which see 4 and 8 tiles.
+TEST(AttentionPlan, LastBlockOfFewQueriesTakesSomeOfTheOneBefore) {
+  if (!testing::has_target("avx2")) GTEST_SKIP() << "no AVX2 here";
+  select_target("avx2");
+  const AttentionPlan few = plan_of(3, 29, 29, {.mask = Mask::causal(), .threads = 1});
+  EXPECT_EQ(few.tiles, 3 * 2 * 8);
+  EXPECT_EQ(few.skipped_tiles, 3 * 4);
+  const AttentionPlan more = plan_of(3, 33, 33, {.mask = Mask::causal(), .threads = 1});  // 24 and 9: 6 and 9 tiles
+  EXPECT_EQ(more.skipped_tiles, 3 * 3);
+  select_target("");
 }
 
 // The last tile has two keys, whether it is computed or not.
