@@ -29,10 +29,11 @@ class TopKeys {
         logits_(memory),
         keys_(reinterpret_cast<Index*>(memory + rows_ * kColumns)) {
     if (!is_on()) return;
-    std::fill_n(logits_, rows_ * kColumns, -kInfinity<T>);
     std::fill_n(keys_, rows_ * kColumns, Index{-1});
-    // Lanes without a query have no key that enters.
-    std::fill_n(logits_ + (rows_ - 1) * kColumns + count, kColumns - count, kInfinity<T>);
+    for (T* row = logits_; row < logits_ + rows_ * kColumns; row += kColumns) {
+      std::fill(row, row + count, -kInfinity<T>);
+      std::fill(row + count, row + kColumns, kInfinity<T>);  // lanes without a query have no key that enters
+    }
   }
 
   static std::int64_t scratch_size(const AttentionTask& task) { return 2 * task.common->top_count * kColumns; }
