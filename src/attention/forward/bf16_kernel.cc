@@ -4,7 +4,6 @@
 
 #include "attention/forward/bf16_kernel.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "simd/dispatch.h"

@@ -346,7 +346,7 @@ class ForwardBlock {
       }
     }
     if (HWY_UNLIKELY(top_keys_.is_on())) top_keys_.add(place.block + place.row, place.vector, tile);
-    const Vec<T> unit = hn::Set(d, kUnit == Unit::base2 ? unit_ : T(1));
+    const Vec<T> unit = unit_of<kUnit, T>(task_);
     if (HWY_UNLIKELY(state.is_exceeded_by(top, unit, place.vector))) {
       Vec<T> factor[kCount];
       state.template move_maximum<kUnit>(top, unit, place.vector, factor);
@@ -404,7 +404,6 @@ class ForwardBlock {
   const AttentionTask& task_;
   const std::int64_t begin_, count_;
   const bool wants_row_maximum_ = task_.row_maximum.data != nullptr;
-  const T unit_ = hn::GetLane(unit_of<Unit::base2, T>(task_));
   Visibility<T, kVectors> visibility_;
   TopKeys<T, kVectors> top_keys_;
   BlockDropout<T, kVectors> dropout_;
