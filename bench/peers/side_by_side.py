@@ -21,11 +21,16 @@ def seconds(action):
     return time.perf_counter() - begin
 
 
+# In front of each turn: threads of libgomp look for work for some milliseconds, and would take a processor from the next.
+REST = 0.02
+
+
 def medians(actions, rounds):
     """{name: median of the seconds of its action}, one turn of each after the other."""
     times = {name: [] for name in actions}
     for _ in range(rounds):
         for name, action in actions.items():
+            time.sleep(REST)
             times[name].append(seconds(action))
     return {name: statistics.median(turns) for name, turns in times.items()}
 

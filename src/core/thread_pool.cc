@@ -110,7 +110,9 @@ void ThreadPool::serve(Worker& worker, int number) {
   for (;;) {
     int present = looking;
     if (!leaves(state, looking) && state.compare_exchange_strong(present, asleep, std::memory_order_acq_rel)) {
+      --awake_;
       state.wait(asleep, std::memory_order_acquire);
+      ++awake_;
     }
     present = posted;
     if (!state.compare_exchange_strong(present, working, std::memory_order_acq_rel)) continue;  // taken back
@@ -123,9 +125,11 @@ void ThreadPool::serve(Worker& worker, int number) {
 bool ThreadPool::add_worker() {
   auto worker = std::make_unique<Worker>();
   workers_.reserve(workers_.size() + 1);
+  ++awake_;
   try {
-    std::thread([own = worker.get(), number = threads() + 1] { serve(*own, number); }).detach();
+    std::thread([this, own = worker.get(), number = threads() + 1] { serve(*own, number); }).detach();
   } catch (const std::system_error&) {
+    --awake_;
     return false;
   }
   workers_.push_back(worker.release());
@@ -142,10 +146,6 @@ bool ThreadPool::run(Job& job, int workers) {
   job.work(0);
   for (std::size_t i = 0; i < wanted; ++i) workers_[i]->release();
   return true;
-}
-
-bool ThreadPool::all_asleep() const {
-  return std::all_of(workers_.begin(), workers_.end(), [](const Worker* worker) { return worker->state == asleep; });
 }
 
 namespace {

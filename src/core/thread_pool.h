@@ -46,16 +46,18 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()); }
   // How often a sleeping thread was woken.
   std::int64_t wakes() const { return wakes_; }
-  bool all_asleep() const;
+  // Threads that do not sleep: working, or looking for a job, which they begin at once.
+  int awake() const { return awake_; }
 
  private:
   struct Worker;
   bool add_worker();
-  static void serve(Worker& worker, int number);
+  void serve(Worker& worker, int number);
 
   std::mutex turn_;
   std::vector<Worker*> workers_;
   std::atomic<std::int64_t> wakes_{0};
+  std::atomic<int> awake_{0};
 };
 
 // The pool of this process; another one in a child of fork(), which has none of its parent's threads.

@@ -73,6 +73,24 @@ void sum_block(const std::uint8_t* left, std::int64_t stride, const std::int8_t*
 // The same by multiply-adds of floats: products of whole numbers up to 127 sum up exactly for 1,040 steps.
 inline constexpr std::int64_t kExactSteps = 1024;
 
+// The even number of steps of one row, with sums of their own for the odd ones: three sums alone would wait for each
+// other. Returns how many. Whole numbers add up to the same in any order.
+HWY_INLINE std::int64_t multiply_pairs(const float* HWY_RESTRICT left, const std::int8_t* HWY_RESTRICT panel,
+                                       std::int64_t steps, Vec<float> (&sum)[kTileVectors]) {
+  const Tag<float> d;
+  Vec<float> even[kTileVectors], odd[kTileVectors];
+  QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) even[c] = odd[c] = hn::Zero(d);
+  for (std::int64_t k = 0; k + 2 <= steps; k += 2, panel += 2 * kColumns) {
+    const Vec<float> first = hn::Set(d, left[k]), second = hn::Set(d, left[k + 1]);
+    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
+      even[c] = hn::MulAdd(first, load_right(d, panel + c * kStep), even[c]);
+      odd[c] = hn::MulAdd(second, load_right(d, panel + kColumns + c * kStep), odd[c]);
+    }
+  }
+  QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[c] = hn::Add(even[c], odd[c]);
+  return steps / 2 * 2;
+}
+
 template <int kRows>
 HWY_NOINLINE void sum_floats(const float* left, std::int64_t stride, const std::int8_t* panel, std::int64_t depth,
                              std::int32_t* sums) {
@@ -84,7 +102,10 @@ HWY_NOINLINE void sum_floats(const float* left, std::int64_t stride, const std::
       QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Zero(d);
     }
     const std::int64_t steps = depth - begin < kExactSteps ? depth - begin : kExactSteps;
-    multiply_tile<kRows, kTileVectors>(left + begin, stride, 1, panel + begin * kColumns, kColumns, steps, sum);
+    std::int64_t done = begin;
+    if constexpr (kRows == 1) done += multiply_pairs(left + begin, panel + begin * kColumns, steps, sum[0]);
+    multiply_tile<kRows, kTileVectors>(left + done, stride, 1, panel + done * kColumns, kColumns, begin + steps - done,
+                                       sum);
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
         std::int32_t* to = sums + r * kColumns + c * kStep;

@@ -20,9 +20,9 @@ namespace {
 
 // Rows of a task: at the depths of Transformers they stay in L2 while panel after panel passes by.
 constexpr std::int64_t kTaskRows = 256;
-// Multiply-adds of a task, about, or bytes of the right operand, which take few rows longer than their products: some
-// ten microseconds, far above the price of handing it to a thread.
-constexpr std::int64_t kTaskWork = 1'000'000, kTaskBytes = 256 << 10;
+// Multiply-adds of a task, about, or bytes of the right operand, which take few rows longer than their products: a
+// microsecond or more, the price of handing it to a thread that is awake.
+constexpr std::int64_t kTaskWork = 1'000'000, kTaskBytes = 64 << 10;
 // Depth of a product between two questions whether to stop: a task is then 6 * 10^6 multiply-adds of vectors. Whole
 // blocks of the kernel's depth, so that sums have the same bits piece by piece.
 constexpr std::int64_t kStopDepth = 8192;
@@ -99,9 +99,12 @@ void for_each_panel(std::int64_t m, const PackedMatrix& b, std::int64_t task_row
   const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, task_rows) * b.rows() * width);
   const auto panel_bytes =
       std::max<std::int64_t>(1, b.rows() * width * static_cast<std::int64_t>(size_of(b.panels().dtype())));
-  const std::int64_t group =
+  const std::int64_t most =
       std::clamp<std::int64_t>(std::min(kTaskWork / panel_work, kTaskBytes / panel_bytes), 1, panel_count);
-  const std::int64_t groups = divide_up(panel_count, group);
+  const std::int64_t group = divide_up(panel_count, divide_up(panel_count, most)),  // tasks of one size
+      groups = divide_up(panel_count, group);
+  const auto panels = static_cast<double>(row_blocks * panel_count);
+  threads = worth_sharing(threads, panels * static_cast<double>(panel_work), panels * static_cast<double>(panel_bytes));
   parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int) {
     const std::int64_t row = task / groups * task_rows, first = task % groups * group;
     for (std::int64_t panel = first; panel < std::min(first + group, panel_count); ++panel) {

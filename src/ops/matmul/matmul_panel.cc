@@ -95,8 +95,10 @@ HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const D
       const T* left = product.left + row * product.left_stride + block.begin * product.left_step;
       const S* right = product.panel + block.begin * kTileColumns<T>;
       const std::int64_t end = k + kPrefetchSteps < block.count ? k + kPrefetchSteps : block.count;
-      prefetch_rows(right + block.count * kTileColumns<T>, kTileColumns<T>,
-                    (block.count * row + k * kRows) / product.rows, (block.count * row + end * kRows) / product.rows);
+      if (kRows > 1 || product.rows > 1) {
+        prefetch_rows(right + block.count * kTileColumns<T>, kTileColumns<T>,
+                      (block.count * row + k * kRows) / product.rows, (block.count * row + end * kRows) / product.rows);
+      }
       multiply_tile<kRows, kVectors>(left + k * product.left_step, product.left_stride, product.left_step,
                                      right + k * kTileColumns<T>, kTileColumns<T>, end - k, sum);
     }
