@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "ops/matmul/int8_groups_tiles-inl.h"
+#include "ops/matmul/int8_pairs-inl.h"
 #include "ops/matmul/int8_store-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -38,20 +39,9 @@ HWY_INLINE void add_group(const Int8Product& product, std::int64_t row, std::int
 
 #if QKV_BYTE_ROWS
 
-// The compiler keeps arrays of these in registers, those of Highway's vectors of whole numbers not.
-using RawWhole = decltype(hn::Zero(Whole()).raw);
-
 // sum + four products of bytes, those of `left` without a sign, in each lane.
 struct PairsOfProducts {
-  static HWY_INLINE RawWhole add(RawWhole sum, RawWhole left, RawWhole right) {
-#if HWY_TARGET == HWY_AVX3
-    return _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(left, right), _mm512_set1_epi16(1)));
-#elif HWY_TARGET == HWY_AVX2
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(left, right), _mm256_set1_epi16(1)));
-#else
-    return _mm_add_epi32(sum, _mm_madd_epi16(_mm_maddubs_epi16(left, right), _mm_set1_epi16(1)));
-#endif
-  }
+  static HWY_INLINE RawWhole add(RawWhole sum, RawWhole left, RawWhole right) { return add_pairs(sum, left, right); }
 };
 
 #if HWY_TARGET == HWY_AVX3
@@ -171,7 +161,7 @@ HWY_EXPORT(multiply_groups);
 }  // namespace
 
 void multiply_int8_groups_panel(const Int8Product& product) {
-  const bool four_products = int8_group() == 4;  // where rows are bytes
+  const bool four_products = int8_rows() == Int8Rows::bytes_from_zero;  // where the CPU has them
   HWY_DYNAMIC_DISPATCH(multiply_groups)(product, four_products, uses_byte_tiles());
 }
 

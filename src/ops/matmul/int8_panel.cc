@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "ops/matmul/int8_pairs-inl.h"
 #include "ops/matmul/int8_store-inl.h"
 #include "simd/amx_tiles.h"
 #include "simd/tile-inl.h"
@@ -70,26 +71,50 @@ void sum_block(const std::uint8_t* left, std::int64_t stride, const std::int8_t*
 
 #endif
 
-// The same by multiply-adds of floats: products of whole numbers up to 127 sum up exactly for 1,040 steps.
-inline constexpr std::int64_t kExactSteps = 1024;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
 
-// The even number of steps of one row, with sums of their own for the odd ones: three sums alone would wait for each
-// other. Returns how many. Whole numbers add up to the same in any order.
-HWY_INLINE std::int64_t multiply_pairs(const float* HWY_RESTRICT left, const std::int8_t* HWY_RESTRICT panel,
-                                       std::int64_t steps, Vec<float> (&sum)[kTileVectors]) {
-  const Tag<float> d;
-  Vec<float> even[kTileVectors], odd[kTileVectors];
-  QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) even[c] = odd[c] = hn::Zero(d);
-  for (std::int64_t k = 0; k + 2 <= steps; k += 2, panel += 2 * kColumns) {
-    const Vec<float> first = hn::Set(d, left[k]), second = hn::Set(d, left[k + 1]);
-    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
-      even[c] = hn::MulAdd(first, load_right(d, panel + c * kStep), even[c]);
-      odd[c] = hn::MulAdd(second, load_right(d, panel + kColumns + c * kStep), odd[c]);
+#if HWY_TARGET == HWY_AVX2
+HWY_INLINE RawWhole magnitudes(RawWhole x) { return _mm256_abs_epi8(x); }
+HWY_INLINE RawWhole with_signs(RawWhole x, RawWhole signs) { return _mm256_sign_epi8(x, signs); }
+#else
+HWY_INLINE RawWhole magnitudes(RawWhole x) { return _mm_abs_epi8(x); }
+HWY_INLINE RawWhole with_signs(RawWhole x, RawWhole signs) { return _mm_sign_epi8(x, signs); }
+#endif
+
+// The same of rows with signs, which the weights take over: two products of up to 127 * 127 fit in 16 bits.
+template <int kRows>
+HWY_NOINLINE void sum_bytes(const std::int8_t* HWY_RESTRICT left, std::int64_t stride,
+                            const std::int8_t* HWY_RESTRICT panel, std::int64_t groups, std::int32_t* sums) {
+  const hn::RebindToSigned<Tag<float>> whole;
+  const hn::Repartition<std::int8_t, decltype(whole)> bytes;
+  RawWhole sum[kRows][kTileVectors];
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Zero(whole).raw;
+  }
+  for (std::int64_t g = 0; g < groups; ++g, left += 4, panel += 4 * kColumns) {
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      std::int32_t four;
+      std::memcpy(&four, left + r * stride, sizeof(four));
+      const RawWhole element = hn::Set(whole, four).raw, magnitude = magnitudes(element);
+      QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
+        const RawWhole weights = hn::LoadU(bytes, panel + c * 4 * kStep).raw;
+        sum[r][c] = add_pairs(sum[r][c], magnitude, with_signs(weights, element));
+      }
+      // A row is finished before the next: GCC would begin them all, and run out of registers.
+      asm volatile("" : "+v"(sum[r][0]), "+v"(sum[r][1]), "+v"(sum[r][2]));
     }
   }
-  QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[c] = hn::Add(even[c], odd[c]);
-  return steps / 2 * 2;
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
+      hn::StoreU(hn::Vec<decltype(whole)>{sum[r][c]}, whole, sums + r * kColumns + c * kStep);
+    }
+  }
 }
+
+#else
+
+// The same by multiply-adds of floats: products of whole numbers up to 127 sum up exactly for 1,040 steps.
+inline constexpr std::int64_t kExactSteps = 1024;
 
 template <int kRows>
 HWY_NOINLINE void sum_floats(const float* left, std::int64_t stride, const std::int8_t* panel, std::int64_t depth,
@@ -102,10 +127,7 @@ HWY_NOINLINE void sum_floats(const float* left, std::int64_t stride, const std::
       QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Zero(d);
     }
     const std::int64_t steps = depth - begin < kExactSteps ? depth - begin : kExactSteps;
-    std::int64_t done = begin;
-    if constexpr (kRows == 1) done += multiply_pairs(left + begin, panel + begin * kColumns, steps, sum[0]);
-    multiply_tile<kRows, kTileVectors>(left + done, stride, 1, panel + done * kColumns, kColumns, begin + steps - done,
-                                       sum);
+    multiply_tile<kRows, kTileVectors>(left + begin, stride, 1, panel + begin * kColumns, kColumns, steps, sum);
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
         std::int32_t* to = sums + r * kColumns + c * kStep;
@@ -116,18 +138,25 @@ HWY_NOINLINE void sum_floats(const float* left, std::int64_t stride, const std::
   }
 }
 
-template <int kRows>
-HWY_INLINE void sum_tile(const Int8Product& product, bool bytes, std::int64_t row, std::int32_t* sums) {
-#if HWY_TARGET == HWY_AVX3
-  if (bytes) {
-    return sum_bytes<kRows>(reinterpret_cast<const std::uint8_t*>(product.left + row * product.left_stride),
-                            product.left_stride, product.panel, (product.depth + 3) / 4, sums);
-  }
-#else
-  static_cast<void>(bytes);
 #endif
-  sum_floats<kRows>(reinterpret_cast<const float*>(product.left + row * product.left_stride),
+
+template <int kRows>
+HWY_INLINE void sum_tile(const Int8Product& product, [[maybe_unused]] Int8Rows rows, std::int64_t row,
+                         std::int32_t* sums) {
+  const std::byte* left = product.left + row * product.left_stride;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+  sum_bytes<kRows>(reinterpret_cast<const std::int8_t*>(left), product.left_stride, product.panel,
+                   (product.depth + 3) / 4, sums);
+#else
+#if HWY_TARGET == HWY_AVX3
+  if (rows == Int8Rows::bytes_from_zero) {
+    return sum_bytes<kRows>(reinterpret_cast<const std::uint8_t*>(left), product.left_stride, product.panel,
+                            (product.depth + 3) / 4, sums);
+  }
+#endif
+  sum_floats<kRows>(reinterpret_cast<const float*>(left),
                     product.left_stride / static_cast<std::int64_t>(sizeof(float)), product.panel, product.depth, sums);
+#endif
 }
 
 // sums -= zero * column_sums; out (+)= scale * column_scales * sums (+ bias).
@@ -152,11 +181,12 @@ void scale_row(const Int8Product& product, std::int32_t zero, std::int64_t row, 
 }
 
 template <int kRows>
-HWY_INLINE std::int64_t multiply_rows(const Int8Product& product, bool bytes, std::int64_t row) {
+HWY_INLINE std::int64_t multiply_rows(const Int8Product& product, Int8Rows rows, std::int64_t row) {
   HWY_ALIGN std::int32_t sums[kRows * kColumns];
+  const std::int32_t zero = rows == Int8Rows::bytes_from_zero ? kByteZero : 0;
   for (; row + kRows <= product.rows; row += kRows) {
-    sum_tile<kRows>(product, bytes, row, sums);
-    for (int r = 0; r < kRows; ++r) scale_row(product, bytes ? kByteZero : 0, row + r, sums + r * kColumns);
+    sum_tile<kRows>(product, rows, row, sums);
+    for (int r = 0; r < kRows; ++r) scale_row(product, zero, row + r, sums + r * kColumns);
   }
   return row;
 }
@@ -179,15 +209,15 @@ std::int64_t multiply_blocks_of_rows(const Int8Product& product) {
 
 #endif
 
-void multiply_int8(const Int8Product& product, bool bytes, [[maybe_unused]] bool tiles) {
+void multiply_int8(const Int8Product& product, Int8Rows rows, [[maybe_unused]] bool tiles) {
   std::int64_t row = 0;
 #if HWY_TARGET == HWY_AVX3
   if (tiles) row = multiply_blocks_of_rows(product);
 #endif
-  row = multiply_rows<kTileRows>(product, bytes, row);
-  row = multiply_rows<4>(product, bytes, row);
-  row = multiply_rows<2>(product, bytes, row);
-  multiply_rows<1>(product, bytes, row);
+  row = multiply_rows<kTileRows>(product, rows, row);
+  row = multiply_rows<4>(product, rows, row);
+  row = multiply_rows<2>(product, rows, row);
+  multiply_rows<1>(product, rows, row);
 }
 
 }  // namespace qkv::HWY_NAMESPACE
@@ -205,8 +235,7 @@ HWY_EXPORT(multiply_int8);
 }  // namespace
 
 void multiply_int8_panel(const Int8Product& product) {
-  const bool bytes = int8_group() == 4;
-  HWY_DYNAMIC_DISPATCH(multiply_int8)(product, bytes, bytes && uses_byte_tiles());
+  HWY_DYNAMIC_DISPATCH(multiply_int8)(product, int8_rows(), uses_byte_tiles());
 }
 
 }  // namespace qkv::inline ops

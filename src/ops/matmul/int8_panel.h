@@ -10,17 +10,19 @@ namespace qkv::inline ops {
 // Longest sums: 255 * 127 * 65,536 is below 2^31.
 inline constexpr std::int64_t kMaxInt8Depth = 65536;
 
-// Steps of the depth that lie together in a panel, [depth / group][columns][group]: 4 where the CPU has instructions
-// for sums of four products of bytes (AVX512-VNNI), else 1.
-int int8_group();
+// What rows of the left operand are rounded to, as the kernel of this CPU wants them: whole numbers from -127 to 127,
+// or these plus kByteZero, where AVX512-VNNI sums four products of bytes, which wants them without a sign.
+enum class Int8Rows { floats, bytes, bytes_from_zero };
+Int8Rows int8_rows();
+inline constexpr int kByteZero = 128;
 
-// A row of the left operand in units of `scale` = max|x| / 127, whole numbers from -127 to 127. NaN or infinity in it
-// makes the scale NaN. The form is the kernel's own: quantized_bytes(depth) bytes, aligned as floats.
+// Steps of the depth that lie together in a panel, [depth / group][columns][group].
+inline int int8_group() { return int8_rows() == Int8Rows::floats ? 1 : 4; }
+
+// A row of the left operand in units of `scale` = max|x| / 127: quantized_bytes(depth) bytes, aligned as floats. NaN or
+// infinity in it makes the scale NaN.
 std::int64_t quantized_bytes(std::int64_t depth);
 void quantize_row(const float* x, std::int64_t depth, std::byte* quantized, float* scale);
-
-// Bytes of the left operand are whole numbers plus this: the instruction wants them without a sign.
-inline constexpr int kByteZero = 128;
 
 // out [rows, columns] (+)= scales[row] * column_scales[column] * sum (+ bias[column]).
 struct Int8Product {

@@ -38,11 +38,10 @@ float largest_magnitude(const float* x, std::int64_t count) {
   return result + zero;
 }
 
-// Whole numbers of a row, as floats or as bytes.
-void quantize(const float* x, std::int64_t depth, bool bytes, std::byte* quantized, float* scale) {
+void quantize(const float* x, std::int64_t depth, Int8Rows rows, std::byte* quantized, float* scale) {
   const Tag<float> d;
   const hn::RebindToSigned<Tag<float>> whole;
-  const hn::Rebind<std::uint8_t, Tag<float>> narrow;
+  const hn::Rebind<std::int8_t, Tag<float>> bytes;
   const float largest = largest_magnitude(x, depth);
   *scale = largest / 127;
   const bool usable = largest > 0;
@@ -60,20 +59,23 @@ void quantize(const float* x, std::int64_t depth, bool bytes, std::byte* quantiz
     const Vec<float> product = hn::Mul(v, inverse);
     const Vec<float> limited = hn::Min(hn::Max(product, hn::Set(d, -127.0f)), hn::Set(d, 127.0f));
     const Vec<float> rounded = hn::Round(hn::IfThenElse(hn::Eq(product, product), limited, zero));
-    if (bytes) {
-      const auto shifted = hn::Add(hn::ConvertTo(whole, rounded), hn::Set(whole, kByteZero));
-      hn::StoreU(hn::DemoteTo(narrow, shifted), narrow, reinterpret_cast<std::uint8_t*>(quantized) + i);
-    } else {
+    if (rows == Int8Rows::floats) {
       hn::StoreU(rounded, d, reinterpret_cast<float*>(quantized) + i);
+      continue;
     }
+    auto numbers = hn::DemoteTo(bytes, hn::ConvertTo(whole, rounded));
+    if (rows == Int8Rows::bytes_from_zero) numbers = hn::Add(numbers, hn::Set(bytes, kByteZero - 256));  // mod 256
+    hn::StoreU(numbers, bytes, reinterpret_cast<std::int8_t*>(quantized) + i);
   }
 }
 
-bool has_byte_products() {
+Int8Rows form_of_rows() {
 #if HWY_TARGET == HWY_AVX3
-  return __builtin_cpu_supports("avx512vnni");
+  return __builtin_cpu_supports("avx512vnni") ? Int8Rows::bytes_from_zero : Int8Rows::floats;
+#elif HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+  return Int8Rows::bytes;
 #else
-  return false;
+  return Int8Rows::floats;
 #endif
 }
 
@@ -88,27 +90,26 @@ namespace qkv::inline ops {
 namespace {
 
 HWY_EXPORT(quantize);
-HWY_EXPORT(has_byte_products);
-
-bool uses_bytes() {
-  ensure_target();
-  return HWY_DYNAMIC_DISPATCH(has_byte_products)();
-}
+HWY_EXPORT(form_of_rows);
 
 // Of the widest vector: what is beyond the depth is 0.
 std::int64_t padded(std::int64_t depth) { return (depth + 15) / 16 * 16; }
 
 }  // namespace
 
-int int8_group() { return uses_bytes() ? 4 : 1; }
+Int8Rows int8_rows() {
+  ensure_target();
+  return HWY_DYNAMIC_DISPATCH(form_of_rows)();
+}
 
 std::int64_t quantized_bytes(std::int64_t depth) {
-  return padded(depth) * static_cast<std::int64_t>(uses_bytes() ? sizeof(std::uint8_t) : sizeof(float));
+  return padded(depth) *
+         static_cast<std::int64_t>(int8_rows() == Int8Rows::floats ? sizeof(float) : sizeof(std::int8_t));
 }
 
 void quantize_row(const float* x, std::int64_t depth, std::byte* quantized, float* scale) {
-  const bool bytes = uses_bytes();
-  HWY_DYNAMIC_DISPATCH(quantize)(x, depth, bytes, quantized, scale);
+  const Int8Rows rows = int8_rows();
+  HWY_DYNAMIC_DISPATCH(quantize)(x, depth, rows, quantized, scale);
 }
 
 }  // namespace qkv::inline ops
