@@ -142,7 +142,7 @@ class SingleQueryChunk {
       if (pairs_) pack_queries();
     }
 #endif
-    const std::int64_t ahead = rows_ahead(tasks_[0].common->key_dim);
+    const std::int64_t ahead = rows_ahead(tasks_[0].key, tasks_[0].common->key_dim);
     for (std::int64_t j = first_; j < last_;) {
       const KeyRows<S> keys = rows_from<S>(tasks_[0].key, j, last_);
       const S* key = keys.data;
@@ -265,10 +265,11 @@ class SingleQueryChunk {
 
   // In blocks of keys, so that a block's values are read from memory once and then from the first-level cache.
   void add_values(T* out, std::int64_t out_step) {
-    const std::int64_t ahead = rows_ahead(tasks_[0].common->value_dim);
+    const Rows& rows = tasks_[0].value;
+    const std::int64_t block = rows_at_once(rows), ahead = rows_ahead(rows, tasks_[0].common->value_dim);
     for (std::int64_t j = first_; j < last_;) {
-      const KeyRows<S> values = rows_from<S>(tasks_[0].value, j, std::min(j + kBlock, last_));
-      fetch(tasks_[0].value, j + ahead, values.count, tasks_[0].common->value_dim);
+      const KeyRows<S> values = rows_from<S>(rows, j, std::min(j + block, last_));
+      fetch(rows, j + ahead, values.count, tasks_[0].common->value_dim);
       std::int64_t h = 0;
       for (; h + kValueHeads<S> <= heads_; h += kValueHeads<S>) {
         add_block<kValueHeads<S>>(values.data, values.count, h, j, out, out_step);
@@ -313,14 +314,22 @@ class SingleQueryChunk {
     }
   }
 
+  // Rows that the first cache holds beside each other, half of it: of those that lie pages apart, as where the heads of
+  // a key lie side by side, all share the few lines that it has for one place within a page.
+  static std::int64_t held_rows(const Rows& rows) {
+    constexpr std::int64_t kHeld = 16 * 1024 / sizeof(S);
+    return kHeld / std::max<std::int64_t>(std::abs(rows.step), 1);
+  }
+
   // Values whose products with all heads are taken before the next are read.
-  static constexpr std::int64_t kBlock = 16;
+  static std::int64_t rows_at_once(const Rows& rows) { return std::clamp<std::int64_t>(held_rows(rows), kKeyTile, 16); }
 
   // How far ahead rows are asked for: some kilobytes, because a processor fetches no further than its queues and the
-  // page reach. Beyond all rows where the products of many heads take longer than memory.
-  std::int64_t rows_ahead(std::int64_t size) const {
+  // page reach. Beyond all rows where the products of many heads take longer than memory that is read in order.
+  std::int64_t rows_ahead(const Rows& rows, std::int64_t size) const {
     constexpr std::int64_t kAhead = 10 * 1024 / sizeof(S), kMostHeads = sizeof(S);
-    return heads_ > kMostHeads ? tasks_[0].k_len : std::max(kBlock, kAhead / size);
+    if (heads_ > kMostHeads && rows.step == size) return tasks_[0].k_len;
+    return std::max(rows_at_once(rows), std::min(kAhead / size, held_rows(rows)));
   }
 
   HWY_INLINE void fetch(const Rows& rows, std::int64_t first, std::int64_t count, std::int64_t size) const {
