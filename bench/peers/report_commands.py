@@ -10,9 +10,9 @@ changes when its text is alone instead of in a batch."""
 
 TRANSLATION = """## Translation
 
-The shipped model on sentences of 8 to 30 words, by `bench/peers/translate_peers.py`: in turns, medians, tokens a second.
-In batches of 32 sorted by length, or one sentence of about 24 tokens at a time. Ours is the command `qkv translate`, text
-in and text out; CTranslate2 gets its tokens ready made. f32 against f32, int8 against int8."""
+The shipped model on sentences of 8 to 30 words, by `bench/peers/translate_peers.py`: in turns, each after a rest, medians,
+tokens a second. In batches of 32 sorted by length, or one sentence of about 24 tokens at a time. Ours is the command `qkv
+translate`, text in and text out; CTranslate2 gets its tokens ready made. f32 against f32, int8 against int8."""
 
 TRAINING = """## Training a translator
 

@@ -127,12 +127,16 @@ bool AttentionProblem::may_fold_heads() const {
 
 AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
   AttentionTask task;
+  set(task, b, h);
+  return task;
+}
+
+void AttentionProblem::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {
   task.common = &common_;
   set_rows(task, b, h);
   rules_.set(task, b, h);
   if (outputs_) outputs_->set(task, *this, b, h);
   choose_kernel(task, precision);
-  return task;
 }
 
 }  // namespace qkv::inline attending

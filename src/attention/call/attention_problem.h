@@ -34,6 +34,8 @@ class AttentionProblem : public AttentionInputs {
   const CommonTask& common() const { return common_; }
   // Head h of sequence b, with the outputs that were set. It refers to this problem.
   AttentionTask task(std::int64_t b, std::int64_t h) const;
+  // The same in place, of a task without anything: in small calls copies count.
+  void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
 
   const std::vector<ChosenRow>& chosen_rows() const { return outputs_->chosen_rows(); }
 

@@ -193,10 +193,8 @@ class ForwardCall {
   void set_group_tasks(std::int64_t unit, std::vector<AttentionTask>& tasks) const {
     const std::int64_t b = schedule_.single_queries[static_cast<std::size_t>(unit / problem_.kv_heads)];
     const std::int64_t group = schedule_.single_query.group;
-    tasks.resize(static_cast<std::size_t>(group));
-    for (std::int64_t h = 0; h < group; ++h) {
-      tasks[static_cast<std::size_t>(h)] = problem_.task(b, unit % problem_.kv_heads * group + h);
-    }
+    tasks.clear();
+    for (std::int64_t h = 0; h < group; ++h) problem_.set(tasks.emplace_back(), b, unit % problem_.kv_heads * group + h);
   }
 
   // Whether threads take whole units or chunks of them, chunks are merged in order.
