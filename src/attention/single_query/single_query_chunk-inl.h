@@ -212,9 +212,9 @@ class SingleQueryChunk {
     if (!task.is_plain) {
       for (std::int64_t j = begin; j < end; ++j) logits[j] *= static_cast<T>(task.common->scale);
     }
+    LogitTerms<T, 1>::apply({task, chunk_, begin, end, logits, queries_ + h * query_step_});
     std::fill(logits + begin / kLanes<T> * kLanes<T>, logits + begin, -kInfinity<T>);
     std::fill(logits + end, logits + whole_vectors<T>(end), -kInfinity<T>);
-    LogitTerms<T, 1>::apply({task, chunk_, begin, end, logits, queries_ + h * query_step_});
     hide(h, -kInfinity<T>);
   }
 

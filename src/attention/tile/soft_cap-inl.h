@@ -34,14 +34,12 @@ struct SoftCap {
     }
   }
 
+  // Of whole vectors: what is outside of the row is nobody's.
   static void apply(const LogitRow<T>& row) {
     const Tag<T> d;
-    const T cap = static_cast<T>(row.task.common->soft_cap);
+    const Vec<T> cap = hn::Set(d, static_cast<T>(row.task.common->soft_cap));
     for (std::int64_t j = row.first / kLanes<T> * kLanes<T>; j < row.last; j += kLanes<T>) {
-      const Vec<T> logit = hn::Load(d, row.at + j);
-      const Vec<T> capped = hn::Mul(tanh<T>(hn::Div(logit, hn::Set(d, cap))), hn::Set(d, cap));
-      const auto outside = hn::Eq(logit, hn::Set(d, -kInfinity<T>));
-      hn::Store(hn::IfThenElse(outside, logit, capped), d, row.at + j);
+      hn::Store(hn::Mul(tanh<T>(hn::Div(hn::Load(d, row.at + j), cap)), cap), d, row.at + j);
     }
   }
 

@@ -133,6 +133,24 @@ TEST_P(Decode, VeryLowLogitsBehindHiddenChunks) {
   }
 }
 
+// A product that overflows is capped like any other: logits of -2 or 2 beside one of 0, and a hidden key.
+TEST_P(Decode, AnInfiniteProductIsCapped) {
+  const Tensor values = Tensor::of<float>({1, 3, 1}, {1, 0, testing::kNan});
+  const Tensor visible = Tensor::of<std::uint8_t>({1, 3}, {1, 1, 0});
+  const AttentionOptions options{.mask = Mask::boolean(visible), .scale = 1, .soft_cap = 2};
+  for (const float key : {-3e38f, 3e38f, -HUGE_VALF, HUGE_VALF}) {
+    const Tensor keys = Tensor::of<float>({1, 3, 1}, {key, 0, testing::kNan});
+    for (const std::int64_t queries : {1, 3}) {
+      const Tensor q = testing::filled({1, queries, 1}, 4);
+      const testing::Outcome found = testing::attend(q, keys, values, options);
+      const double odds = std::exp(key < 0 ? -2.0 : 2.0);
+      for (std::int64_t i = 0; i < queries; ++i) {
+        EXPECT_NEAR(found.out.view().at<float>({0, i, 0}), odds / (1 + odds), 1e-6) << key << ", " << queries;
+      }
+    }
+  }
+}
+
 TEST_P(Decode, ThreadsAndBatchChangeNoBit) {
   Random random(8);
   const Tensor q = normal(random, {3, 8, 1, 64});
