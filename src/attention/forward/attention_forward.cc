@@ -194,7 +194,8 @@ class ForwardCall {
     const std::int64_t b = schedule_.single_queries[static_cast<std::size_t>(unit / problem_.kv_heads)];
     const std::int64_t group = schedule_.single_query.group;
     tasks.clear();
-    for (std::int64_t h = 0; h < group; ++h) problem_.set(tasks.emplace_back(), b, unit % problem_.kv_heads * group + h);
+    for (std::int64_t h = 0; h < group; ++h)
+      problem_.set(tasks.emplace_back(), b, unit % problem_.kv_heads * group + h);
   }
 
   // Whether threads take whole units or chunks of them, chunks are merged in order.
