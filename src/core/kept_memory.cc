@@ -270,7 +270,10 @@ std::byte* take_block(std::size_t bytes) {
 #ifdef QKV_KEEPS_MEMORY
   if (bytes >= kLeastBytes && keeps) return address_of(kept.take(bytes) + 1);
 #endif
-  return static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), kAlignment));
+  // Under address sanitizers the operator that throws would end the process instead.
+  void* memory = ::operator new(std::max<std::size_t>(bytes, 1), kAlignment, std::nothrow);
+  if (memory == nullptr) throw std::bad_alloc();
+  return static_cast<std::byte*>(memory);
 }
 
 void free_block(std::byte* memory) noexcept {
