@@ -81,7 +81,8 @@ HWY_INLINE void prefetch_tile(const T* out, std::int64_t stride) {
 }
 
 // Tiles of kRows from `row` on while they fit; returns the row behind them. Each tile fetches its share of the next
-// block, which so arrives at a steady rate: with few rows the product would otherwise wait for memory.
+// block, which so arrives at a steady rate: with few rows the product would otherwise wait for memory. One row reads a
+// block once, in order, which the processor fetches by itself.
 template <int kRows, int kVectors, class T, class S>
 HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const DepthBlock<T>& block, std::int64_t row) {
   for (; row + kRows <= product.rows; row += kRows) {
