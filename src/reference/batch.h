@@ -70,7 +70,8 @@ class Batch {
   }
   template <class View>
   View keys(const View& array, std::int64_t b) const {
-    return rows(array, k_offsets_, b);
+    const View all = rows(array, k_offsets_, b);
+    return block_table_ ? all.slice(1, 0, key_length(b, all.size(1))) : all;  // pages hold no more keys than that
   }
 
  private:

@@ -18,13 +18,22 @@ inline double longest_row(const TensorView& view) {
   return largest;
 }
 
+// How large the numbers are whose roundings reach a logit before its cap, through tanh and v: W_q q + W_k k of a hidden
+// unit, where rows of W have a length of about 1. 0 for scores without hidden units.
+inline double hidden_units(const AttentionCase& drawn) {
+  if (!drawn.options.score.v()) return 0;
+  const double units = (longest_row(drawn.q) + longest_row(drawn.k)) / std::sqrt(static_cast<double>(drawn.q.size(-1)));
+  return std::abs(drawn.options.scale.value_or(1)) * longest_row(drawn.options.score.v()) * units;
+}
+
 // The largest logit, without the cap, as far as it says how exact a logit is: a capped one moves less than its score,
 // but no less than that near 0.
 inline double largest_logit(const AttentionCase& drawn, const reference::AttentionResult& exact) {
-  if (drawn.options.soft_cap == 0) return largest(exact.logits);
+  const double units = hidden_units(drawn);
+  if (drawn.options.soft_cap == 0) return std::max(largest(exact.logits), units);
   AttentionOptions uncapped = drawn.options;
   uncapped.soft_cap = 0;
-  const double score = largest(reference::attention(drawn.q, drawn.k, drawn.v, uncapped).logits);
+  const double score = std::max(largest(reference::attention(drawn.q, drawn.k, drawn.v, uncapped).logits), units);
   return std::max(largest(exact.logits), std::min(score, 128.0));
 }
 

@@ -38,7 +38,8 @@ class ExactProduct {
   // Keys and values are of the accumulation's type.
   ExactProduct() = default;
 
-  // In `memory` 16-bit ones are widened, those of pages copied; of additive scores it holds what keys are projected to.
+  // In `memory` 16-bit ones are widened, those that lie apart copied; of additive scores it holds what keys are
+  // projected to.
   ExactProduct(const AttentionTask& task, std::size_t other_bytes, std::byte* memory) {
     if (is_held(task)) held_ = HeldBlocks(task, widths(task), other_bytes, memory);
   }
@@ -115,11 +116,15 @@ class ExactProduct {
 
  private:
   // 16-bit keys are widened. Where several blocks of queries read them, those in pages come together: 16 rows at a time
-  // are too few for the product with the values; and those of additive scores are projected once.
+  // are too few for the product with the values; and those of additive scores are projected once. Other rows that lie
+  // apart, whose lines share few sets of a cache, come together for so many blocks that this pays for the copy.
   static bool is_held(const AttentionTask& task) {
+    constexpr std::int64_t kManyBlocks = 8;
     const std::size_t size = size_of(task.key.type);
-    const bool serves_blocks = task.q_len > kTileColumns<float>;
-    return size == 2 || (size == 4 && serves_blocks && (task.key.pages != nullptr || is_additive(task.common->score)));
+    if (size != 4) return size == 2;
+    if (task.q_len <= kTileColumns<float>) return false;
+    if (task.key.pages != nullptr || is_additive(task.common->score)) return true;
+    return task.key.step > task.common->key_dim && task.q_len > kManyBlocks * kTileColumns<float>;
   }
 
   static HeldBlocks::Widths widths(const AttentionTask& task) {

@@ -159,6 +159,30 @@ TEST_P(AttentionPages, ChosenRows) {
   }
 }
 
+// Weights of NaN are those of a sequence's own keys; beyond them lies another sequence, or nothing: 0.
+TEST_P(AttentionPages, RowsOfNan) {
+  const std::vector<std::int32_t> counts = {70, 3};
+  const Pages pages(counts, 16, Dtype::f32, 8, 8);
+  for (const std::int64_t q_len : {1, 2, 60}) {
+    const Tensor q = testing::filled({2, kHeads, q_len, 8}, testing::kNan, Dtype::f32);
+    const Tensor rows = Tensor::of<std::int64_t>({2, 3}, {0, 1, q_len - 1, 1, 2, q_len - 1});
+    Tensor out = Tensor::zeros(q.shape()), weights = Tensor::zeros({2, kHeads, q_len, 70}),
+           chosen = Tensor::zeros({2, 70});
+    const AttentionOptions options{.mask = Mask::lengths(pages.lengths), .block_table = pages.block_table};
+    attention(q, pages.k, pages.v, out, options, {.weights = weights});
+    attention(q, pages.k, pages.v, out, options, {.rows = rows, .row_weights = chosen});
+    for (std::int64_t b = 0; b < 2; ++b) {
+      for (std::int64_t key = 0; key < 70; ++key) {
+        const bool is_own = key < counts[static_cast<std::size_t>(b)];
+        for (const float weight :
+             {weights.view().at<float>({b, 1, q_len - 1, key}), chosen.view().at<float>({b, key})}) {
+          EXPECT_TRUE(is_own ? std::isnan(weight) : weight == 0) << q_len << ", " << b << ", " << key << ": " << weight;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(AttentionPages, PackedQueries) {
   const Pages pages({130, 40, 5}, 16, Dtype::f32, 16, 16);
   Random random(4);

@@ -81,6 +81,24 @@ TEST_P(AttentionStrides, OnePackedProjection) {
   }
 }
 
+// Many blocks of queries over keys within one tensor, of which more are there than are brought together at once.
+TEST_P(AttentionStrides, ManyBlocks) {
+  constexpr std::int64_t kRows = 1500, kWide = 80;
+  Random random(5);
+  const Tensor packed = testing::normal(random, {kRows, 3, kHeads, kWide});
+  const auto role = [&](std::int64_t index) { return packed.view().select(1, index).transpose(0, 1); };
+  for (const Mask& mask : {Mask(), Mask::causal(), Mask::window(100, 20)}) {
+    for (const int threads : {1, 3}) {
+      const AttentionOptions options{.mask = mask, .threads = threads};
+      const Tensor wanted = attention(Tensor::copy(role(0)), Tensor::copy(role(1)), Tensor::copy(role(2)), options);
+      EXPECT_TRUE(testing::same_bits(attention(role(0), role(1), role(2), options), wanted)) << threads;
+      const Tensor keys = Tensor::copy(role(1)), values = Tensor::copy(role(2));  // one of them in one piece
+      EXPECT_TRUE(testing::same_bits(attention(role(0), keys, role(2), options), wanted)) << threads;
+      EXPECT_TRUE(testing::same_bits(attention(role(0), role(1), values, options), wanted)) << threads;
+    }
+  }
+}
+
 TEST_P(AttentionStrides, Negative) {
   const Inputs in(Dtype::f32);
   const Reversed q(in.q), k(in.k), v(in.v);

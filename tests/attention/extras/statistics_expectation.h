@@ -29,9 +29,7 @@ class RequestedOutputs {
     const Requests& wanted = drawn.requests;
     const Dims& rows = exact.log_sum_exp.shape();
     if (wanted.log_sum_exp) extras.log_sum_exp = place(log_sum_exp_, rows);
-    // A row of NaN is NaN up to its own keys here, and up to the longest ones of all pages in the reference.
-    const bool same_rows = drawn.is_finite || !drawn.paged();
-    if (wanted.weights && same_rows) extras.weights = place(weights_, exact.weights.shape());
+    if (wanted.weights) extras.weights = place(weights_, exact.weights.shape());
     if (wanted.logits) extras.logits = place(logits_, exact.logits.shape());
     if (wanted.rows >= 0) choose_rows(wanted.rows);
     if (!drawn.is_finite) return;  // of NaN there are no statistics

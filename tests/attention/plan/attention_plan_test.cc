@@ -267,6 +267,18 @@ TEST_P(AttentionPlans, WorkspaceOfConvertedRows) {
   }
 }
 
+// Nor for rows of f32 that lie apart, which many blocks of queries read together.
+TEST_P(AttentionPlans, WorkspaceOfRowsThatLieApart) {
+  for (const std::int64_t size : {1, 64, 80, 128, 256, 500, 512, 768, 1024}) {
+    for (const std::int64_t k_len : {1, 128, 1000, 32768}) {
+      const Dims strides{k_len * 3 * 64 * size, size, 3 * 64 * size, 1};
+      const TensorView rows(nullptr, Dtype::f32, {2, 64, k_len, size}, strides);
+      const TensorView queries(nullptr, Dtype::f32, {2, 64, 4096, size});
+      EXPECT_LE(plan(queries, rows, rows, {.threads = 1}).workspace, 1 << 20) << size << ", " << k_len;
+    }
+  }
+}
+
 // The bounds of docs/semantics.md, which no length changes.
 TEST_P(AttentionPlans, EveryPassIsBounded) {
   constexpr std::int64_t kMebibyte = 1 << 20;
