@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "bindings.h"
 #include "calls.h"
 #include "extras.h"
+#include "qkv/attention/attention_plan.h"
 #include "qkv/attention/dropout.h"
 
 namespace qkv::python {
@@ -35,20 +37,17 @@ nb::object attention_of(nb::handle query, nb::handle key, nb::handle value, cons
     return true;
   });
   std::optional<Extras> extras;
-  if (want.is_valid()) extras.emplace(want, q.view, k.view, call);
-
   Tensor made;
-  WritableArray given;
-  MutableTensorView to;
-  if (out.is_none()) {
-    made = empty_output(q.view, v.view);
-    to = made.view();
-  } else {
-    given = take_writable(out, "out");
-    to = given.view;
+  try {
+    if (want.is_valid()) extras.emplace(want, q.view, k.view, call);
+    if (out.is_none()) made = empty_output(q.view, v.view);
+  } catch (const std::bad_alloc&) {
+    plan(q.view, k.view, v.view, call.options);  // refuses what does not fit together
+    throw;
   }
+  const WritableArray given = out.is_none() ? WritableArray{.view = made.view()} : take_writable(out, "out");
   run_released(most_operations(q.view, k.view), [&] {
-    attention(q.view, k.view, v.view, to, call.options, extras ? extras->views() : AttentionExtras{});
+    attention(q.view, k.view, v.view, given.view, call.options, extras ? extras->views() : AttentionExtras{});
   });
   if (out.is_none()) out = give_array(std::move(made), q.kind);
   if (!extras || extras->empty()) return out;

@@ -182,12 +182,17 @@ def test_an_out_that_overlaps_keeps_what_it_holds():
 
 
 def test_more_than_there_is_memory_for():
-    wide = numpy.broadcast_to(numpy.zeros((1, 1, 1), "f4"), (1, 1 << 40, 1))
-    one = X[:1, :, :1]
+    wide = numpy.broadcast_to(X[:1, :1, :1], (1 << 20, 1 << 10, 1))
+    key, value = X[:1, :1, :1], numpy.zeros((1, 1, 1 << 10), "f4")
     with pytest.raises(MemoryError):
-        qkv.attention(wide, one, one)
+        qkv.attention(wide, key, value)
     with pytest.raises(MemoryError):
         qkv.attention(X, X, X, want=(("top_keys", 10**15),))
+    # What does not fit together either is refused for that.
+    with pytest.raises(ValueError, match="value"):
+        qkv.attention(wide, key, X[:1])
+    with pytest.raises(ValueError, match="key"):
+        qkv.attention(wide, X, X, want=(("top_keys", 10**4),))
     with pytest.raises(ValueError, match="too many elements"):
         qkv.dropout_mask((1 << 40,) * 3, 0.5, seed=1)
     assert (qkv.attention(X, X, X) == 0).all()
