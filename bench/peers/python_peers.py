@@ -1,6 +1,6 @@
 """Python beside its peers, as ratios of processor time, the two sides of each in turns:
 
-    python bench/peers/python_peers.py [--model FOLDER] [--program PATH] [--rounds N]
+    python bench/peers/python_peers.py [--model FOLDER] [--program PATH] [--rounds N] [--wheel FILE]
 
 - encode(): 64 texts of 5 to 120 words, Embedder beside SentenceTransformer on torch, ONNX Runtime with fused operators and
   OpenVINO, each at its best batch, and beside the program; 1 and 2 threads (needs sentence-transformers; onnxruntime with
@@ -9,6 +9,8 @@
 - the same of qkv.torch.attention(), without and with gradients, beside torch's own and an autograd.Function that computes
   nothing (needs torch)
 - import numpy, qkv beside import numpy, in milliseconds
+- with FILE, nothing but the program inside this wheel beside the released one, whole runs less their start: attention,
+  its gradients, translation; and whether both write the same bytes (needs nanobind-backend)
 """
 
 import argparse
@@ -259,12 +261,55 @@ def imports(rounds):
           f"(median of pairs {statistics.median(b - a for a, b in pairs):.0f})")  # fmt: skip
 
 
+def wheel(file, path, rounds):
+    import numpy
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        subprocess.run([sys.executable, "-m", "zipfile", "-e", file, place / "unpacked"], check=True)
+        draw = numpy.random.default_rng(1)
+        for name in ("query", "key", "value", "grad-out"):
+            numpy.save(place / f"{name}.npy", draw.standard_normal((1, 12, 4096, 64), "f4"))
+        arrays = [part for name in ("query", "key", "value") for part in (f"--{name}", place / f"{name}.npy")]
+        gradients = [part for name in ("query", "key", "value") for part in (f"--grad-{name}", place / f"grad-{name}.npy")]
+        lines = "\n".join(f"{each.capitalize()}." for each in texts()) + "\n"
+        model = Path(path).resolve().parents[1] / "share/qkv/models/en-es"
+        jobs = {
+            "attend": ["attend", *arrays, "--out", place / "out.npy"],
+            "attend with gradients": ["attend", *arrays, "--out", place / "out.npy", "--grad-out", place / "grad-out.npy", *gradients],
+            "translate": ["translate", "--model", model],
+        }  # fmt: skip
+        commands = ([path], [sys.executable, "-m", "qkv"])
+        environment = os.environ | {"PYTHONPATH": str(place / "unpacked"), "QKV_THREADS": "1"}
+
+        def run(command, arguments, given=""):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run([*command, *arguments], input=given.encode(), capture_output=True, check=True, env=environment)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            written = [place.joinpath(name).read_bytes() for name in sorted(os.listdir(place)) if name.endswith(".npy")]
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, [done.stdout, *written]
+
+        start = [min(run(command, ["--version"])[0] for _ in range(rounds)) for command in commands]
+        for name, arguments in jobs.items():
+            least, written = [float("inf")] * 2, [None] * 2
+            for _ in range(rounds):
+                for side, command in enumerate(commands):
+                    seconds, written[side] = run(command, arguments, lines if name == "translate" else "")
+                    least[side] = min(least[side], seconds - start[side])
+            same = "the same" if written[0] == written[1] else "OTHER"
+            print(f"{name}: the wheel at {least[0] / least[1]:.2f} of the program's speed ({least[1]:.2f} s, {least[0]:.2f} s), "
+                  f"{same} bytes", flush=True)  # fmt: skip
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--model")
     parser.add_argument("--program", default=str(ROOT / "build/release/bin/qkv"))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--wheel")
     options = parser.parse_args()
+    if options.wheel:
+        sys.exit(wheel(options.wheel, options.program, options.rounds))
     call(options.rounds)
     imports(options.rounds)
     if importlib.util.find_spec("torch"):
