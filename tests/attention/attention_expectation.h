@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/extras/statistics_expectation.h"
+#include "reference/scorer.h"
 
 namespace qkv::testing {
 
@@ -18,22 +19,26 @@ inline double longest_row(const TensorView& view) {
   return largest;
 }
 
-// How large the numbers are whose roundings reach a logit before its cap, through tanh and v: W_q q + W_k k of a hidden
-// unit, where rows of W have a length of about 1. 0 for scores without hidden units.
-inline double hidden_units(const AttentionCase& drawn) {
-  if (!drawn.options.score.v()) return 0;
-  const double units = (longest_row(drawn.q) + longest_row(drawn.k)) / std::sqrt(static_cast<double>(drawn.q.size(-1)));
-  return std::abs(drawn.options.scale.value_or(1)) * longest_row(drawn.options.score.v()) * units;
+// How large the sums are whose roundings reach a logit before cap and bias, as far as lengths of rows say: halfway in a
+// chain of products of either sign they are half as long as both rows together. Rows of an additive score's W have a
+// length of about 1, and its v takes hidden units of all signs; a bilinear W shortens a key by the root of head_dim.
+inline double partial_sums(const AttentionCase& drawn) {
+  const Score& score = drawn.options.score;
+  const double root = std::sqrt(static_cast<double>(drawn.q.size(-1)));
+  const double scale = std::abs(drawn.options.scale.value_or(reference::Scorer(score).default_scale(drawn.q.size(-1))));
+  const double query = longest_row(drawn.q), key = longest_row(drawn.k);
+  if (score.v()) return scale * longest_row(score.v()) * (query + key) / root;
+  return scale * query * key / 2 / (score.w_query() ? root : 1);
 }
 
 // The largest logit, without the cap, as far as it says how exact a logit is: a capped one moves less than its score,
 // but no less than that near 0.
 inline double largest_logit(const AttentionCase& drawn, const reference::AttentionResult& exact) {
-  const double units = hidden_units(drawn);
-  if (drawn.options.soft_cap == 0) return std::max(largest(exact.logits), units);
+  const double sums = partial_sums(drawn);
+  if (drawn.options.soft_cap == 0) return std::max(largest(exact.logits), sums);
   AttentionOptions uncapped = drawn.options;
   uncapped.soft_cap = 0;
-  const double score = std::max(largest(reference::attention(drawn.q, drawn.k, drawn.v, uncapped).logits), units);
+  const double score = std::max(largest(reference::attention(drawn.q, drawn.k, drawn.v, uncapped).logits), sums);
   return std::max(largest(exact.logits), std::min(score, 128.0));
 }
 
@@ -51,8 +56,8 @@ inline std::string unlike_reference(const AttentionCase& drawn) {
   attend_into(alone, {});
 
   // A logit of size L before its cap carries a few roundings of L * epsilon / 2, which the exponential hands on to the
-  // weights. In f64 the reference rounds as often.
-  const double unit = drawn.q.dtype() == Dtype::f64 ? 2 * 0x1p-29 : 1;
+  // weights.
+  const double unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
   const double tolerance = unit * (4e-6 + 5e-7 * largest_logit(drawn, exact));
   const double size = std::max(1.0, largest(drawn.v)) * drawn.dropout_factor();
   const double tiny = drawn.out_dtype == Dtype::f16 ? 0x1p-25 : 0;  // half of the smallest f16

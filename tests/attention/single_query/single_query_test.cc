@@ -1,5 +1,7 @@
 // Decoding: one query alone gives what the same query gives beside another one, and the same bits however the keys are
 // dealt to threads.
+#include <fmt/format.h>
+
 #include "attention/attention_expectation.h"
 #include "attention/backward/attention_backward_testing.h"
 #include "reference/attention_backward.h"
@@ -144,9 +146,27 @@ TEST_P(Decode, AnInfiniteProductIsCapped) {
       const Tensor q = testing::filled({1, queries, 1}, 4);
       const testing::Outcome found = testing::attend(q, keys, values, options);
       const double odds = std::exp(key < 0 ? -2.0 : 2.0);
+      const double capped = key < 0 ? -2 : 2;
       for (std::int64_t i = 0; i < queries; ++i) {
-        EXPECT_NEAR(found.out.view().at<float>({0, i, 0}), odds / (1 + odds), 1e-6) << key << ", " << queries;
+        SCOPED_TRACE(fmt::format("key {}, query {} of {}", key, i, queries));
+        EXPECT_NEAR(found.out.view().at<float>({0, i, 0}), odds / (1 + odds), 1e-6);
+        EXPECT_NEAR(found.log_sum_exp.view().at<float>({0, i}), std::log1p(odds), 1e-6);
+        const std::vector<double> weights = testing::values(found.weights.view().select(0, 0).select(0, i));
+        EXPECT_NEAR(weights[0], odds / (1 + odds), 1e-6);
+        EXPECT_NEAR(weights[1], 1 / (1 + odds), 1e-6);
+        EXPECT_EQ(weights[2], 0);
+        EXPECT_EQ(testing::values(found.logits.view().select(0, 0).select(0, i)),
+                  std::vector<double>({capped, 0, -testing::kInfinity}));
       }
+      // The cap is flat there: what the loss tells the weight goes to the other key alone, from 0 and by its slope
+      // of 1.
+      if (std::isinf(key)) continue;
+      const Tensor grad_out = testing::filled({1, queries, 1}, 1);
+      const testing::Gradients gradients = testing::backward(q, keys, values, grad_out, options);
+      const double of_other = -odds / (1 + odds) / (1 + odds) * 4 * static_cast<double>(queries);
+      EXPECT_EQ(gradients.key.view().at<float>({0, 0, 0}), 0);
+      EXPECT_NEAR(gradients.key.view().at<float>({0, 1, 0}), of_other, 1e-5);
+      for (const double gradient : testing::values(gradients.query)) EXPECT_EQ(gradient, 0);
     }
   }
 }
