@@ -58,12 +58,7 @@ void expect_like_reference(const AttentionCase& drawn) {
   attention(drawn.q, cache, out, options);
   options.mask = options.mask & Mask::window(-1, -1, Align::bottom_right);
   const reference::AttentionResult exact = reference::attention(drawn.q, k, v, options);
-  const double unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
-  const double tolerance = unit * (4e-6 + 5e-7 * testing::largest(exact.logits) +
-                                   testing::chain_error(v, std::min<std::int64_t>(k_len, 1024)));
-  const double size = std::max(1.0, testing::largest(v)) * drawn.dropout_factor();
-  const double tiny = drawn.out_dtype == Dtype::f16 ? 0x1p-25 : 0;
-  EXPECT_EQ(testing::mismatch(out, exact.out, tolerance * size + tiny, testing::rounding(drawn.out_dtype)), "");
+  EXPECT_EQ(testing::unlike_exact(drawn, out, exact.out, testing::logit_tolerance(drawn, exact)), "");
 }
 
 TEST(KeyValueCacheGrid, RandomCases) { testing::run_cases(0, 1500, expect_like_reference); }
