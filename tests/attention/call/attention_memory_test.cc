@@ -149,6 +149,10 @@ TEST_P(AttentionMemory, OfBlocksOfQueries) {
       expect_forward(q, k, options);
       Tensor entropy = filled({4, 300}, 0, wide), weights = filled({4, 300, 1300}, 0, wide);
       expect_forward(q, k, options, {.weights = weights, .entropy = entropy});
+      // More blocks of queries than eight, of rows that lie apart: of one tensor with others.
+      const Tensor all = normal(random, {1300, 2 * 4, 64}, dtype);
+      const TensorView apart = all.view().slice(1, 4, 8).transpose(0, 1);
+      expect_forward(all.view().slice(1, 0, 4).transpose(0, 1).slice(1, 0, 700), apart, options);
     }
   }
 }

@@ -114,6 +114,21 @@ TEST_P(AttentionStrides, Zero) {
   EXPECT_TRUE(testing::same_bits(attention(q, k, v), attention(Tensor::copy(q), Tensor::copy(k), Tensor::copy(v))));
 }
 
+TEST_P(AttentionStrides, OneQueryAlone) {
+  for (const Dtype dtype : kFloating) {
+    const Inputs in(dtype);
+    const TensorView q = in.q.view().slice(2, 0, 1), one_key = in.k.view().slice(2, 3, 4);
+    const Reversed backwards(in.k);
+    const Scattered beside(in.k, 1, 2);
+    const TensorView repeated = one_key.broadcast_to(in.k.shape());
+    for (const TensorView& k : {TensorView(backwards.view), TensorView(beside.view), repeated}) {
+      for (const TensorView& v : {in.v.view(), k}) {
+        EXPECT_TRUE(testing::same_bits(attention(q, k, v), attention(q, Tensor::copy(k), Tensor::copy(v))));
+      }
+    }
+  }
+}
+
 TEST_P(AttentionStrides, MasksBiasesAndExtras) {
   const Inputs in(Dtype::f32);
   Random random(3);
