@@ -114,6 +114,29 @@ TEST_P(AttentionStrides, Zero) {
   EXPECT_TRUE(testing::same_bits(attention(q, k, v), attention(Tensor::copy(q), Tensor::copy(k), Tensor::copy(v))));
 }
 
+// Of sequences of one packed batch, some have so many queries that their keys are brought together, others do not.
+TEST_P(AttentionStrides, PackedSequences) {
+  constexpr std::int64_t kKvHeads = 2, kWide = 32;
+  const std::vector<std::int32_t> starts = {0, 450, 453, 753, 943, 943, 944, 1400};
+  Random random(6);
+  const Tensor packed = testing::normal(random, {starts.back(), kHeads + 2 * kKvHeads, kWide});
+  const Tensor offsets = Tensor::of<std::int32_t>({static_cast<std::int64_t>(starts.size())}, starts);
+  const TensorView q = packed.view().slice(1, 0, kHeads), k = packed.view().slice(1, kHeads, kHeads + kKvHeads),
+                   v = packed.view().slice(1, kHeads + kKvHeads, kHeads + 2 * kKvHeads);
+  for (const int threads : {1, 2, 5}) {
+    const AttentionOptions alone{.mask = Mask::causal(), .threads = threads};
+    AttentionOptions options = alone;
+    options.offsets_query = options.offsets_key = offsets;
+    const Tensor out = attention(q, k, v, options);
+    for (std::size_t b = 0; b + 1 < starts.size(); ++b) {
+      const auto own = [&](const TensorView& rows) {
+        return Tensor::copy(rows.slice(0, starts[b], starts[b + 1]).transpose(0, 1));
+      };
+      EXPECT_TRUE(testing::same_bits(own(out), attention(own(q), own(k), own(v), alone))) << threads << ", " << b;
+    }
+  }
+}
+
 TEST_P(AttentionStrides, OneQueryAlone) {
   for (const Dtype dtype : kFloating) {
     const Inputs in(dtype);
