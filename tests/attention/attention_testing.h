@@ -110,7 +110,8 @@ inline double largest(const TensorView& view) {
 // of them rounds the same way, by up to 2^(e-25): n / 3 times 2^-24 in all. A chunk of 1,024 keys is one chain; for a
 // gradient of a key all queries of all heads are.
 inline double chain_error(const TensorView& summands, std::int64_t count) {
-  const std::vector<double> all = values(summands);
+  std::vector<double> all = values(summands);
+  std::erase_if(all, [](double value) { return !std::isfinite(value); });  // hidden, or between pages
   const bool equal = std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
   return equal ? static_cast<double>(count) / 3 * 0x1p-24 : 0;
 }
