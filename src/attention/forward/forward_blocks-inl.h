@@ -42,10 +42,12 @@ class ForwardBlocks {
   }
 
   void run(std::int64_t begin, std::int64_t end, const QueryBlock& next, const KeyPart& keys) {
+    // Sums are of whole blocks, whichever of them one thread has together.
+    const QueryBlocks blocks{kColumns, wants_sums(task_) ? 0 : kBlocks.rest};
     while (begin < end) {
       std::int64_t full = 0, present = begin;
-      while (full < together_ && kBlocks.end_of(present, end) == present + kColumns) ++full, present += kColumns;
-      if (full == 0) present = kBlocks.end_of(begin, end);
+      while (full < together_ && blocks.end_of(present, end) == present + kColumns) ++full, present += kColumns;
+      if (full == 0) present = blocks.end_of(begin, end);
       const QueryBlock then = present < end ? QueryBlock{&task_, present, std::min(end, present + kColumns)} : next;
       if (full > 1) {
         run_together(begin, full, then);
