@@ -265,18 +265,19 @@ def wheel(file, path, rounds):
     import numpy
 
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+        place, written = Path(folder), Path(folder) / "written"
+        written.mkdir()
         subprocess.run([sys.executable, "-m", "zipfile", "-e", file, place / "unpacked"], check=True)
         draw = numpy.random.default_rng(1)
         for name in ("query", "key", "value", "grad-out"):
             numpy.save(place / f"{name}.npy", draw.standard_normal((1, 12, 4096, 64), "f4"))
         arrays = [part for name in ("query", "key", "value") for part in (f"--{name}", place / f"{name}.npy")]
-        gradients = [part for name in ("query", "key", "value") for part in (f"--grad-{name}", place / f"grad-{name}.npy")]
+        gradients = [part for name in ("query", "key", "value") for part in (f"--grad-{name}", written / f"grad-{name}.npy")]
         lines = "\n".join(f"{each.capitalize()}." for each in texts()) + "\n"
         model = Path(path).resolve().parents[1] / "share/qkv/models/en-es"
         jobs = {
-            "attend": ["attend", *arrays, "--out", place / "out.npy"],
-            "attend with gradients": ["attend", *arrays, "--out", place / "out.npy", "--grad-out", place / "grad-out.npy", *gradients],
+            "attend": ["attend", *arrays, "--out", written / "out.npy"],
+            "attend with gradients": ["attend", *arrays, "--out", written / "out.npy", "--grad-out", place / "grad-out.npy", *gradients],
             "translate": ["translate", "--model", model],
         }  # fmt: skip
         commands = ([path], [sys.executable, "-m", "qkv"])
@@ -286,17 +287,17 @@ def wheel(file, path, rounds):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             done = subprocess.run([*command, *arguments], input=given.encode(), capture_output=True, check=True, env=environment)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            written = [place.joinpath(name).read_bytes() for name in sorted(os.listdir(place)) if name.endswith(".npy")]
-            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, [done.stdout, *written]
+            results = [done.stdout, *(file.read_bytes() for file in sorted(written.iterdir()))]
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, results
 
         start = [min(run(command, ["--version"])[0] for _ in range(rounds)) for command in commands]
         for name, arguments in jobs.items():
-            least, written = [float("inf")] * 2, [None] * 2
+            least, results = [float("inf")] * 2, [None] * 2
             for _ in range(rounds):
                 for side, command in enumerate(commands):
-                    seconds, written[side] = run(command, arguments, lines if name == "translate" else "")
+                    seconds, results[side] = run(command, arguments, lines if name == "translate" else "")
                     least[side] = min(least[side], seconds - start[side])
-            same = "the same" if written[0] == written[1] else "OTHER"
+            same = "the same" if results[0] == results[1] else "different"
             print(f"{name}: the wheel at {least[0] / least[1]:.2f} of the program's speed ({least[1]:.2f} s, {least[0]:.2f} s), "
                   f"{same} bytes", flush=True)  # fmt: skip
 

@@ -98,6 +98,21 @@ TEST_P(AttentionStrides, ManyBlocks) {
   }
 }
 
+TEST_P(AttentionStrides, Negative) {
+  const Inputs in(Dtype::f32);
+  const Reversed q(in.q), k(in.k), v(in.v);
+  EXPECT_TRUE(testing::same_bits(attention(q.view, k.view, v.view), attention(in.q, in.k, in.v)));
+}
+
+TEST_P(AttentionStrides, Zero) {
+  const Inputs in(Dtype::f32);
+  const Dims shape = in.k.shape();
+  const TensorView k = in.k.view().slice(0, 0, 1).slice(1, 2, 3).broadcast_to(shape);
+  const TensorView v = in.v.view().slice(2, 3, 4).broadcast_to(shape);
+  const TensorView q = in.q.view().slice(0, 1, 2).slice(2, 0, 1).broadcast_to(shape);
+  EXPECT_TRUE(testing::same_bits(attention(q, k, v), attention(Tensor::copy(q), Tensor::copy(k), Tensor::copy(v))));
+}
+
 // Of sequences of one packed batch, some have so many queries that their keys are brought together, others do not.
 TEST_P(AttentionStrides, PackedSequences) {
   constexpr std::int64_t kKvHeads = 2, kWide = 32;
