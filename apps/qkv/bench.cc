@@ -98,12 +98,12 @@ void check_memory(double elements) {
 }
 
 // Which passes are timed.
-enum class Pass { forward, backward, both };
+enum class BenchPass { forward, backward, both };
 
 struct AttentionBench {
   AttentionSizes sizes;
   Dropout dropout{};
-  Pass pass = Pass::forward;
+  BenchPass pass = BenchPass::forward;
   bool json = false;
 };
 
@@ -129,7 +129,7 @@ void bench_attention(AttentionBench& bench) {
   Tensor grad_query, grad_key, grad_value;
   AttentionExtras extras;
   AttentionGradients gradients;
-  if (bench.pass != Pass::forward) {
+  if (bench.pass != BenchPass::forward) {
     grad_query = Tensor::zeros(query.shape(), dtype), grad_key = Tensor::zeros(key.shape(), dtype);
     grad_value = Tensor::zeros(value.shape(), dtype);
     extras.log_sum_exp = log_sum_exp;
@@ -139,20 +139,20 @@ void bench_attention(AttentionBench& bench) {
   const auto backward = [&] {
     attention_backward(query, key, value, out, log_sum_exp, /*grad_out=*/out, options, gradients);
   };
-  if (bench.pass == Pass::backward) forward();
+  if (bench.pass == BenchPass::backward) forward();
   const auto work = [&] {
-    if (bench.pass != Pass::backward) forward();
-    if (bench.pass != Pass::forward) backward();
+    if (bench.pass != BenchPass::backward) forward();
+    if (bench.pass != BenchPass::forward) backward();
   };
   const Result result = measure(work, dtype);
 
   // A product of queries and keys, and one of weights and values; a causal mask hides half of both. Backward has five
   // such products for these two.
-  const double passes = bench.pass == Pass::forward ? 1 : bench.pass == Pass::backward ? 2.5 : 3.5;
+  const double passes = bench.pass == BenchPass::forward ? 1 : bench.pass == BenchPass::backward ? 2.5 : 3.5;
   const double operations =
       passes * 2 * size * product(sizes.batch, sizes.heads, sizes.q_len, sizes.k_len) * (sizes.causal ? 0.5 : 1);
-  const char* name = bench.pass == Pass::forward    ? "attention"
-                     : bench.pass == Pass::backward ? "attention backward"
+  const char* name = bench.pass == BenchPass::forward    ? "attention"
+                     : bench.pass == BenchPass::backward ? "attention backward"
                                                     : "attention forward and backward";
   report(fmt::format("{}, q {}, k {}, v {}{}, {}", name, to_string(query.shape()), to_string(key.shape()),
                      to_string(value.shape()), sizes.causal ? ", causal" : "", name_of(dtype)) +
@@ -183,7 +183,7 @@ void bench_matmul(const MatmulSizes& sizes) {
 void add_bench_attention(Command& bench) {
   Command& command = bench.add_command("attention", "Time attention over synthetic inputs");
   const auto request = std::make_shared<AttentionBench>();
-  const Names<Pass> passes = {{"forward", Pass::forward}, {"backward", Pass::backward}, {"both", Pass::both}};
+  const Names<BenchPass> passes = {{"forward", BenchPass::forward}, {"backward", BenchPass::backward}, {"both", BenchPass::both}};
   command.add(size_options(request->sizes));
   command.add(dropout_options(request->dropout));
   command.add({{"--pass", choice(request->pass, passes), "what to time (default: forward)"},

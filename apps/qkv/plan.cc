@@ -19,11 +19,11 @@
 namespace qkv::app {
 namespace {
 
-enum class Pass { forward, backward, jvp, double_backward };
+enum class PlanPass { forward, backward, jvp, double_backward };
 
 struct PlanRequest {
   AttentionSizes sizes{};
-  Pass pass = Pass::forward;
+  PlanPass pass = PlanPass::forward;
   std::vector<std::string> outputs{};
   Mask window{};
   std::vector<std::int64_t> prefix{}, lengths{};
@@ -137,13 +137,13 @@ AttentionPlan plan_of(const PlanRequest& request, const AttentionOptions& option
   const MutableTensorView q = without_elements(sizes.query()), k = without_elements(sizes.key());
   const MutableTensorView v = without_elements(sizes.value());
   switch (request.pass) {
-    case Pass::forward:
+    case PlanPass::forward:
       return plan(q, k, v, options, extras_of(sizes, request.outputs));
-    case Pass::backward:
+    case PlanPass::backward:
       return plan_backward(q, k, v, options, {.query = q, .key = k, .value = v});
-    case Pass::jvp:
+    case PlanPass::jvp:
       return plan_jvp(q, k, v, {.query = q, .key = k, .value = v}, options, {.out = without_elements(sizes.out())});
-    case Pass::double_backward:
+    case PlanPass::double_backward:
       return plan_double_backward(q, k, v, {.query = q, .key = k, .value = v}, options,
                                   {.query = q, .key = k, .value = v, .grad_out = without_elements(sizes.out())});
   }
@@ -152,7 +152,7 @@ AttentionPlan plan_of(const PlanRequest& request, const AttentionOptions& option
 
 void run(PlanRequest& request) {
   request.sizes.complete();
-  if (request.pass != Pass::forward && !request.outputs.empty()) {
+  if (request.pass != PlanPass::forward && !request.outputs.empty()) {
     throw UsageError("--outputs", "needs --pass forward");
   }
   const Inputs inputs(request);
@@ -169,10 +169,10 @@ void run(PlanRequest& request) {
 void add_plan(Command& program) {
   Command& command = program.add_command("plan", "Show what a call of attention would do, without running it");
   const auto request = std::make_shared<PlanRequest>();
-  const Names<Pass> passes = {{"forward", Pass::forward},
-                              {"backward", Pass::backward},
-                              {"jvp", Pass::jvp},
-                              {"double-backward", Pass::double_backward}};
+  const Names<PlanPass> passes = {{"forward", PlanPass::forward},
+                              {"backward", PlanPass::backward},
+                              {"jvp", PlanPass::jvp},
+                              {"double-backward", PlanPass::double_backward}};
   const auto array = [](NamedFile& named, const char* help, const Rules& rules = {}) -> Option {
     return {named.option, file(named.path), help, rules};
   };

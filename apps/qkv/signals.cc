@@ -78,10 +78,10 @@ bool wait_to_read(int descriptor, std::optional<std::chrono::milliseconds> at_mo
 }
 
 void write_output(std::string_view text) {
-  constexpr std::size_t kPart = PIPE_BUF;  // so much a pipe takes at once where it takes any
+  constexpr std::size_t kPipePart = PIPE_BUF;  // so much a pipe takes at once where it takes any
   while (!text.empty()) {
     wait_for(STDOUT_FILENO, POLLOUT, {});
-    const ssize_t written = io::retry([&] { return write(STDOUT_FILENO, text.data(), std::min(text.size(), kPart)); });
+    const ssize_t written = io::retry([&] { return write(STDOUT_FILENO, text.data(), std::min(text.size(), kPipePart)); });
     if (written < 0) throw IoError("standard output: " + std::system_category().message(errno), errno);
     text.remove_prefix(static_cast<std::size_t>(written));
   }

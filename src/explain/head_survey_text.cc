@@ -160,7 +160,7 @@ Block heads_table(const HeadSurvey& survey, std::size_t site) {
   return table;
 }
 
-constexpr const char* kNames =
+constexpr const char* kSurveyLegend =
     "Value norm: weight times length of the value as it leaves the output projection, summed over the keys (Kobayashi "
     "2020). The last column names what a head does: to what at least half of its weight goes; alignment: between two "
     "texts, with at most half of the largest entropy; spread: with at least 0.9 of it.";
@@ -174,7 +174,7 @@ Section heads_of_one_sequence(const HeadSurvey& survey) {
                         count, log(static_cast<double>(count)))),
       plain("Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next "
             "one, the token itself, and special tokens other than the first."),
-      plain(kNames)};
+      plain(kSurveyLegend)};
   return {0, "Heads (one of them in full: --layer and --head)", {about, heads_table(survey, 0)}};
 }
 
@@ -186,7 +186,7 @@ std::vector<Section> heads_of_each_attention(const HeadSurvey& survey) {
             "Distance in tokens. Then the "
             "share of the weight that goes to the first token, the previous one, the next one, the token itself, and "
             "special tokens other than the first. One head in full: --attention, --layer and --head."),
-      plain(kNames)};
+      plain(kSurveyLegend)};
   std::vector<Section> sections = {{0, "Heads", {about}}};
   for (std::size_t i = 0; i < survey.attentions.sites.size(); ++i) {
     const AttentionSite& site = survey.attentions.sites[i];

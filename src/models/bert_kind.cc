@@ -6,16 +6,16 @@
 namespace qkv::inline models {
 namespace {
 
-constexpr std::string_view kPassedOver[] = {"embeddings.position_ids", "pooler.", "cls."};
-constexpr FixedKey kFixed[] = {
+constexpr std::string_view kBertPassedOver[] = {"embeddings.position_ids", "pooler.", "cls."};
+constexpr FixedKey kBertFixed[] = {
     {"is_decoder", "false"}, {"add_cross_attention", "false"}, {"position_embedding_type", "\"absolute\""}};
 
 }  // namespace
 
-const EncoderKind kBert{.read = read_bert, .name = name_bert, .prefix = "bert.", .passed_over = kPassedOver};
+const EncoderKind kBert{.read = read_bert, .name = name_bert, .prefix = "bert.", .passed_over = kBertPassedOver};
 
 BertConfig read_bert(const ModelConfig& config) {
-  config.expect(kFixed);
+  config.expect(kBertFixed);
   BertConfig bert = read_sizes(config);
   bert.types = config.size("type_vocab_size");
   return bert;

@@ -6,7 +6,7 @@
 namespace qkv::inline models {
 namespace {
 
-constexpr std::string_view kPassedOver[] = {"vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
+constexpr std::string_view kDistilBertPassedOver[] = {"vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
 
 BertConfig read_distilbert(const ModelConfig& config) {
   config.expect({});
@@ -40,6 +40,6 @@ void name_distilbert(const BertConfig& config, TensorNames& names) {
 }  // namespace
 
 const EncoderKind kDistilBert{
-    .read = read_distilbert, .name = name_distilbert, .prefix = "distilbert.", .passed_over = kPassedOver};
+    .read = read_distilbert, .name = name_distilbert, .prefix = "distilbert.", .passed_over = kDistilBertPassedOver};
 
 }  // namespace qkv::inline models

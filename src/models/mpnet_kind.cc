@@ -5,14 +5,14 @@
 namespace qkv::inline models {
 namespace {
 
-constexpr std::string_view kPassedOver[] = {"embeddings.position_ids", "pooler.", "lm_head."};
+constexpr std::string_view kMpnetPassedOver[] = {"embeddings.position_ids", "pooler.", "lm_head."};
 // transformers' class computes 32 buckets up to a distance of 128 whatever config.json says, and takes 1 for padding.
 constexpr std::int64_t kBuckets = 32;
 constexpr std::int32_t kPadding = 1;
-constexpr FixedKey kFixed[] = {{"relative_attention_num_buckets", "32"}};
+constexpr FixedKey kMpnetFixed[] = {{"relative_attention_num_buckets", "32"}};
 
 BertConfig read_mpnet(const ModelConfig& json) {
-  json.expect(kFixed);
+  json.expect(kMpnetFixed);
   BertConfig config = read_sizes(json);
   config.relative_buckets = kBuckets;
   begin_positions_after(kPadding, "the padding's id", json, config);
@@ -33,6 +33,6 @@ void name_mpnet(const BertConfig& config, TensorNames& names) {
 
 }  // namespace
 
-const EncoderKind kMpnet{.read = read_mpnet, .name = name_mpnet, .prefix = "mpnet.", .passed_over = kPassedOver};
+const EncoderKind kMpnet{.read = read_mpnet, .name = name_mpnet, .prefix = "mpnet.", .passed_over = kMpnetPassedOver};
 
 }  // namespace qkv::inline models

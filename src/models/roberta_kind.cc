@@ -6,7 +6,7 @@
 namespace qkv::inline models {
 namespace {
 
-constexpr std::string_view kPassedOver[] = {"embeddings.position_ids", "pooler.", "lm_head."};
+constexpr std::string_view kRobertaPassedOver[] = {"embeddings.position_ids", "pooler.", "lm_head."};
 
 BertConfig read_roberta(const ModelConfig& json) {
   BertConfig config = read_bert(json);
@@ -16,7 +16,7 @@ BertConfig read_roberta(const ModelConfig& json) {
 
 }  // namespace
 
-const EncoderKind kRoberta{.read = read_roberta, .name = name_bert, .prefix = "roberta.", .passed_over = kPassedOver};
+const EncoderKind kRoberta{.read = read_roberta, .name = name_bert, .prefix = "roberta.", .passed_over = kRobertaPassedOver};
 
 void begin_positions_after(std::int32_t padding, std::string_view name, const ModelConfig& json, BertConfig& config) {
   const std::int64_t rows = config.positions;

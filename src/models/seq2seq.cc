@@ -22,7 +22,7 @@ namespace qkv {
 namespace {
 
 // What has dropout of its own.
-enum Site : std::uint32_t { kSource, kTarget, kEncoder, kDecoder };
+enum Seq2SeqSite : std::uint32_t { kSource, kTarget, kEncoder, kDecoder };
 
 RecurrentConfig encoder_config(const Seq2SeqConfig& config) {
   refuse_unless(config.directions >= 1 && config.model_dim % config.directions == 0, "seq2seq",

@@ -20,7 +20,7 @@ constexpr const char* kWeight = "classifier.weight";
 constexpr const char* kBias = "classifier.bias";
 
 // What has dropout of its own.
-enum class Site : std::uint32_t { embeddings, encoder };
+enum VitSite : std::uint32_t { kVitEmbeddings, kVitEncoder };
 
 StackConfig stack_config(const VitConfig& config) {
   return {.layer = {.model_dim = config.model_dim,
@@ -163,8 +163,8 @@ LossSum Vit::loss(const LabelledPictures& batch) const {
 LossSum Vit::backward(const LabelledPictures& batch, const VitTrainingOptions& options) {
   check_labels(batch);
   const Dropout dropout{.p = options.dropout, .seed = options.seed};
-  const Dropout at_embeddings = dropout_at(dropout, static_cast<std::uint32_t>(Site::embeddings));
-  const Dropout at_encoder = dropout_at(dropout, static_cast<std::uint32_t>(Site::encoder));
+  const Dropout at_embeddings = dropout_at(dropout, kVitEmbeddings);
+  const Dropout at_encoder = dropout_at(dropout, kVitEncoder);
   Tensor x = embeddings_.forward(batch.pictures);
   const Dims rows{x.element_count() / config_.model_dim, config_.model_dim};
   drop(at_embeddings, x.view().reshape(rows), x.view().reshape(rows), 0);

@@ -15,7 +15,7 @@ namespace qkv::inline models {
 namespace {
 
 constexpr std::int64_t kMaxLabels = 1 << 20;
-constexpr FixedKey kFixed[] = {{"qkv_bias", "true"}, {"use_swiglu_ffn", "false"}};
+constexpr FixedKey kVitFixed[] = {{"qkv_bias", "true"}, {"use_swiglu_ffn", "false"}};
 
 // A number for both sides, or [height, width].
 PictureSize read_size(const ModelConfig& json, const std::string& key) {
@@ -144,7 +144,7 @@ bool is_vit_folder(const std::string& folder) {
 VitConfig read_vit_config(const std::string& folder) {
   const ModelConfig json(folder);
   const VitFamily& family = part_of_kind(json["model_type"], &ModelKind::vit, "Vision Transformers");
-  json.expect(kFixed);
+  json.expect(kVitFixed);
   VitConfig config{.kind = family.kind,
                    .picture = read_size(json, "image_size"),
                    .patch = read_size(json, "patch_size"),

@@ -33,7 +33,7 @@ class TrainedVit : public TrainableOn<LabelledPictures> {
   const ClassifierConfig& config_;
 };
 
-std::map<std::string, std::string> identity_of(const ClassifierConfig& config) {
+std::map<std::string, std::string> identity_of_classifier(const ClassifierConfig& config) {
   const auto number = [](auto value) { return fmt::format("{}", static_cast<std::int64_t>(value)); };
   const VitConfig& model = config.model;
   std::string labels;
@@ -60,7 +60,7 @@ TrainingResult train_classifier(const TrainClassifierFiles& files, const Trainin
   const Tensor dark = processor.process(Tensor::zeros({1, 1, 3}, Dtype::u8));
   const std::vector<float> black(dark.data<float>(), dark.data<float>() + 3);
   TrainingOptions all_options = options;
-  all_options.identity = identity_of(config);
+  all_options.identity = identity_of_classifier(config);
   all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
                           {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
   all_options.write_model = [&] {

@@ -158,7 +158,7 @@ int threads_with(const std::string& value) {
   return exit_code_of_child([&] {
     setenv("QKV_THREADS", value.c_str(), 1);
     for (const char* shard : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) unsetenv(shard);  // all tests are its own
-    execl("/proc/self/exe", "qkv_tests", "--gtest_filter=ThreadsChild.*Reports*", "--gtest_also_run_disabled_tests",
+    execl("/proc/self/exe", "qkv_test_core", "--gtest_filter=ThreadsChild.*Reports*", "--gtest_also_run_disabled_tests",
           "--gtest_brief=1", static_cast<char*>(nullptr));
     return 127;
   });
@@ -191,7 +191,7 @@ TEST(ThreadsChild, DISABLED_EndsWithinTasks) {
 TEST(Threads, NothingIsJoinedAtExit) {
   EXPECT_EQ(exit_code_of_child([] {
               for (const char* shard : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) unsetenv(shard);
-              execl("/proc/self/exe", "qkv_tests", "--gtest_filter=ThreadsChild.*Ends*",
+              execl("/proc/self/exe", "qkv_test_core", "--gtest_filter=ThreadsChild.*Ends*",
                     "--gtest_also_run_disabled_tests", "--gtest_brief=1", static_cast<char*>(nullptr));
               return 127;
             }),

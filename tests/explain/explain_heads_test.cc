@@ -18,7 +18,7 @@ Tensor document_golden(const std::string& name) {
 }
 
 // Rows of a weight of torch, as this side writes it: [in, out].
-Tensor columns_of(const Tensor& weight, std::int64_t begin, std::int64_t end) {
+Tensor weight_columns(const Tensor& weight, std::int64_t begin, std::int64_t end) {
   return Tensor::copy(weight.view().slice(0, begin, end).transpose(0, 1));
 }
 
@@ -30,10 +30,10 @@ ExplainInput document() {
   Tensor* weights[] = {&input.w_query, &input.w_key, &input.w_value};
   Tensor* biases[] = {&input.b_query, &input.b_key, &input.b_value};
   for (int role = 0; role < 3; ++role) {
-    *weights[role] = columns_of(weight, 6 * role, 6 * role + 6);
+    *weights[role] = weight_columns(weight, 6 * role, 6 * role + 6);
     *biases[role] = Tensor::copy(bias.view().slice(0, 6 * role, 6 * role + 6));
   }
-  input.w_out = columns_of(document_golden("weights.out_proj.weight"), 0, 6);
+  input.w_out = weight_columns(document_golden("weights.out_proj.weight"), 0, 6);
   input.b_out = document_golden("weights.out_proj.bias");
   return input;
 }

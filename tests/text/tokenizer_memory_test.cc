@@ -12,7 +12,7 @@ namespace {
 
 // 250,002 pieces of five or six letters, half of them Cyrillic, indented as `tokenizers` writes them.
 std::string large_tokenizer_json() {
-  std::string json = R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0])";
+  std::string file = R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0])";
   for (int i = 1; i < 250'002; ++i) {
     std::string piece = i % 3 == 0 ? "_" : "";
     for (const int number : {i, 1 + i % 19}) {
@@ -21,9 +21,9 @@ std::string large_tokenizer_json() {
         piece += static_cast<char>((i % 2 == 0 ? 0x90 : 'a') + left % 20);
       }
     }
-    json += fmt::format(",\n        [\n          \"{}\",\n          -{}.{:05}\n        ]", piece, 8 + i % 7, i % 99991);
+    file += fmt::format(",\n        [\n          \"{}\",\n          -{}.{:05}\n        ]", piece, 8 + i % 7, i % 99991);
   }
-  return json + "]}}";
+  return file + "]}}";
 }
 
 // As one that is refused: its own size and 64 MiB.

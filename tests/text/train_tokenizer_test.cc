@@ -24,11 +24,11 @@ TEST(TrainTokenizer, WritesTheFileThatTheReferenceHasRead) {
 }
 
 TEST(TrainTokenizer, OrderOfTextsMakesNoDifference) {
-  std::vector<std::string> texts = golden_texts("texts.json");
+  std::vector<std::string> texts = golden_texts("texts.learnt");
   texts.resize(200);
-  const std::string json = trained(texts, 400);
+  const std::string learnt = trained(texts, 400);
   std::reverse(texts.begin(), texts.end());
-  EXPECT_EQ(trained(texts, 400), json);
+  EXPECT_EQ(trained(texts, 400), learnt);
 }
 
 TEST(TrainTokenizer, NothingIsUnknownAndNothingIsLost) {

@@ -15,9 +15,9 @@ namespace qkv {
 namespace {
 
 // Some ten microseconds of work: above the price of handing it to a thread.
-constexpr std::int64_t kTaskElements = 1 << 16;
+constexpr std::int64_t kNormTaskElements = 1 << 16;
 
-std::int64_t chunk_rows(std::int64_t size) { return std::max<std::int64_t>(1, kTaskElements / size); }
+std::int64_t chunk_rows(std::int64_t size) { return std::max<std::int64_t>(1, kNormTaskElements / size); }
 
 std::int64_t chunk_count(std::int64_t rows, std::int64_t size) {
   return (rows + chunk_rows(size) - 1) / chunk_rows(size);

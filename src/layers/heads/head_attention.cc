@@ -12,17 +12,6 @@
 namespace qkv {
 namespace {
 
-std::int64_t longest(const TensorView& offsets) {
-  if (offsets.dtype() != Dtype::i32 || offsets.rank() != 1)
-    refuse("multi_head_attention", "offsets must be i32 [batch + 1]");
-  std::int64_t most = 0;
-  for (std::int64_t b = 0; b + 1 < offsets.size(0); ++b) {
-    const std::int64_t length = std::int64_t{offsets.at<std::int32_t>({b + 1})} - offsets.at<std::int32_t>({b});
-    most = std::max(most, length);
-  }
-  return most;
-}
-
 // An output without the batch dimension, for inputs without one, gets it.
 MutableTensorView with_batch(const char* name, const MutableTensorView& view, const Dims& shape) {
   if (!view) return view;
@@ -136,7 +125,7 @@ void attend_heads(const HeadAttention& in, const MutableTensorView& merged, cons
   const HeadOperands operands(in, options);
   const MutableTensorView out = split_heads(merged, query, in.config.heads);
 
-  const std::int64_t k_len = (key.ragged() ? longest(key.offsets) : operands.key.size(2)) + in.extra_key.size(0);
+  const std::int64_t k_len = (key.ragged() ? longest_sequence(key) : operands.key.size(2)) + in.extra_key.size(0);
   Dims shape = out.shape();
   shape[shape.size() - 1] = k_len;
   Planes planes{.weights = with_batch("weights", options.weights, shape)};

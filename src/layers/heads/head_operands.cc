@@ -1,6 +1,8 @@
 // Makes strided views of the heads, and computes the lengths and positions of their sequences.
 #include "layers/heads/head_operands.h"
 
+#include <algorithm>
+
 #include "core/refuse.h"
 #include "layers/basic/layer_dropout.h"
 
@@ -47,6 +49,11 @@ std::vector<std::int32_t> row_positions(const Sequences& form, std::span<const s
     for (std::int64_t i = 0; i < lengths[b]; ++i) positions.push_back(static_cast<std::int32_t>(start + i));
   }
   return positions;
+}
+
+std::int64_t longest_sequence(const Sequences& form) {
+  const std::vector<std::int64_t> lengths = sequence_lengths(form);
+  return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
 }
 
 Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads) {

@@ -15,6 +15,9 @@ Dims batch_and_length(const Sequences& form);
 // The number of rows of each sequence. std::invalid_argument if the offsets are not those of the rows.
 std::vector<std::int64_t> sequence_lengths(const Sequences& form);
 
+// The largest of these; 0 without a sequence.
+std::int64_t longest_sequence(const Sequences& form);
+
 // The shape of log_sum_exp: [batch, heads, q_len], ragged [query tokens, heads].
 Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads);
 

@@ -6,6 +6,7 @@
 #include "core/refuse.h"
 #include "layers/basic/check_size.h"
 #include "layers/basic/rows.h"
+#include "layers/heads/head_operands.h"
 #include "qkv/attention/attention_backward.h"
 #include "qkv/matmul.h"
 
@@ -28,14 +29,6 @@ AttentionOptions options_of(const Score& score, const Sequences& query, const Se
           .offsets_query = query.offsets,
           .offsets_key = memory.offsets,
           .threads = threads};
-}
-
-std::int64_t longest(const TensorView& offsets) {
-  std::int64_t most = 0;
-  for (std::int64_t b = 0; b + 1 < offsets.size(0); ++b) {
-    most = std::max<std::int64_t>(most, offsets.at<std::int32_t>({b + 1}) - offsets.at<std::int32_t>({b}));
-  }
-  return most;
 }
 
 // rows [n, in] matrix [in, out].
@@ -81,7 +74,7 @@ Tensor ScoredAttention::forward(const Sequences& query, const Sequences& memory,
     attention(one_head(query.rows), key, key, one_head(out.view()), options);
     return out;
   }
-  Tensor weights = Tensor::uninitialized({query.rows.size(0), 1, longest(memory.offsets)}, out.dtype());
+  Tensor weights = Tensor::uninitialized({query.rows.size(0), 1, longest_sequence(memory)}, out.dtype());
   Tensor logits = Tensor::uninitialized(weights.shape(), out.dtype());
   attention(one_head(query.rows), key, key, one_head(out.view()), options, {.weights = weights, .logits = logits});
   Tensor own_query, own_key;
