@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attention/attention_testing.h"
+#include "jacobian.h"
 #include "qkv/layers/batch_norm.h"
 #include "qkv/layers/convolution.h"
 #include "qkv/layers/layer_norm.h"
@@ -24,12 +25,12 @@ using Tensors = std::map<std::string, Tensor>;
 
 // Whatever is taken of `weights` is drawn, unless it is in `tensors`, and kept there.
 struct Drawn {
-  explicit Drawn(Dtype dtype = Dtype::f64, Tensors given = {})
+  explicit Drawn(Dtype dtype = Dtype::f64, Tensors given = {}, double spread = 0.4)
       : tensors(std::move(given)),
         weights(
-            [this, dtype](const auto& name, const Dims& shape) {
+            [this, dtype, spread](const auto& name, const Dims& shape) {
               const auto [own, is_new] = tensors.try_emplace(name);
-              if (is_new) own->second = normal(random, shape, dtype, 0.4);
+              if (is_new) own->second = normal(random, shape, dtype, spread);
               if (is_new && name == "running_var") own->second = filled(shape, 0.5, dtype);
               return own->second;
             },
@@ -79,6 +80,20 @@ inline std::vector<Tensor> zeros_like(const std::vector<Tensor>& tensors) {
 
 inline Places places(std::vector<Tensor>& tensors) { return {tensors.begin(), tensors.end()}; }
 
+// Tensors of the entries of a batch behind one another.
+inline Tensor joined(const std::vector<Tensor>& parts, int axis) {
+  Dims shape = parts[0].shape();
+  shape[static_cast<std::size_t>(axis)] = 0;
+  for (const Tensor& part : parts) shape[static_cast<std::size_t>(axis)] += part.size(axis);
+  Tensor whole = Tensor::uninitialized(shape, parts[0].dtype());
+  std::int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    convert(part, whole.view().slice(axis, begin, begin + part.size(axis)));
+    begin += part.size(axis);
+  }
+  return whole;
+}
+
 class AskedLayer {
  public:
   explicit AskedLayer(const Request& ask) : request(ask), drawn(ask.dtype, ask.weights) {}
@@ -102,6 +117,46 @@ class AskedLayer {
   bool drops = false;            // it has a use for dropout
   const Tensor offsets = offsets_of(request.lengths), memory_offsets = offsets_of(request.memory);
 };
+
+// One pass forward and backward, with drawn gradients of the outputs; all gradients are wanted.
+struct Training {
+  Training(AskedLayer& layer, int threads, int turns = 1) {
+    layer.update([](const std::string&, Parameter& own) { own.want_gradient(); });
+    out = layer.run(Pass::train, threads);
+    grad_out = normal_like(out);
+    grad_in = zeros_like(layer.inputs);
+    for (int turn = 0; turn < turns; ++turn) layer.backward(grad_out, places(grad_in), threads);
+  }
+  Outputs out, grad_out;
+  std::vector<Tensor> grad_in{};
+};
+
+// Those parameters that have a gradient.
+struct Trained {
+  AskedLayer& layer;
+  void visit(const ParameterVisitor& visitor) const {
+    layer.visit([&](const std::string& name, const Parameter& own) {
+      if (own.has_gradient()) visitor(name, own);
+    });
+  }
+  void update(const ParameterUpdater& updater) { layer.update(updater); }
+};
+
+// Of twice the outputs times some numbers: what backward adds in two turns.
+inline void expect_slopes(AskedLayer& layer, double tolerance = 1e-8) {
+  const Training done(layer, 0, 2);
+  const auto loss = [&] {
+    const Outputs outputs = layer.run(Pass::train, 0);
+    double sum = 0;
+    for (std::size_t i = 0; i < outputs.size(); ++i) sum += 2 * dot(outputs[i], done.grad_out[i]);
+    return sum;
+  };
+  for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+    expect_gradient(loss, layer.inputs[i], done.grad_in[i], tolerance);
+  }
+  Trained trained{layer};
+  expect_parameter_gradients(trained, loss, tolerance);
+}
 
 template <class Layer>
 struct AskedOf : AskedLayer {
@@ -162,11 +217,11 @@ struct PoolLayer : Pool {
 };
 
 inline std::map<std::string, RecurrentCell> recurrent_cells() {
-  return {{"rnn tanh", RecurrentCell::rnn_tanh},
-          {"rnn relu", RecurrentCell::rnn_relu},
+  return {{"rnn_tanh", RecurrentCell::rnn_tanh},
+          {"rnn_relu", RecurrentCell::rnn_relu},
           {"lstm", RecurrentCell::lstm},
           {"gru", RecurrentCell::gru},
-          {"gru reset first", RecurrentCell::gru_reset_first}};
+          {"gru_reset_first", RecurrentCell::gru_reset_first}};
 }
 
 struct RecurrentLayer : Recurrent {
@@ -268,52 +323,53 @@ inline void add_to_place(const MutableTensorView& to, const Tensor& from) {
   convert(sum, to);
 }
 
-struct EncoderAsked : AskedOf<EncoderLayer> {
-  EncoderAsked(const EncoderLayerConfig& config, const Request& ask) : AskedOf<EncoderLayer>(config, ask) {
-    inputs = {ask.draw(ask.lengths, {config.model_dim})};
-    drops = true;
-  }
-  Outputs run(Pass pass, int threads) override {
-    if (pass == Pass::use) return {layer.forward(sequences(0), options(threads))};
-    return {layer.forward(sequences(0), options(threads), request.dropout, saved)};
-  }
-  void backward(const Outputs& grad_out, const Places& to, int threads) override {
-    add_to_place(to[0], layer.backward(sequences(0), options(threads), request.dropout, saved, grad_out[0]));
-  }
+template <class Layer>  // EncoderLayer; or DecoderLayer, whose second input is a memory
+struct LayerAsked : AskedOf<Layer> {
+  static constexpr bool kHasMemory = std::is_same_v<Layer, DecoderLayer>;
 
-  static MultiHeadAttentionOptions options(int threads) { return {.mask = Mask::window(1, 1), .threads = threads}; }
-
-  EncoderLayerSaved saved;
-};
-
-// A decoder layer, of its rows and a memory; or a whole Transformer, of source and target.
-template <class Layer, class Saved>
-struct DecoderAsked : AskedOf<Layer> {
-  template <class Config>
-  DecoderAsked(const Config& config, std::int64_t dim, const Request& ask) : AskedOf<Layer>(config, ask) {
-    this->inputs = {ask.draw(ask.lengths, {dim}), ask.draw(ask.memory, {dim})};
+  LayerAsked(const TransformerLayerConfig& config, const Request& ask) : AskedOf<Layer>(config, ask) {
+    this->inputs = {ask.draw(ask.lengths, {config.model_dim})};
+    if (kHasMemory) this->inputs.push_back(ask.draw(ask.memory, {config.model_dim}));
     this->drops = true;
   }
   Outputs run(Pass pass, int threads) override {
-    const Sequences x = this->sequences(0), memory = this->sequences(1);
-    if (pass == Pass::use) return {this->layer.forward(x, memory, {.threads = threads})};
-    return {this->layer.forward(x, memory, {.threads = threads}, this->request.dropout, saved)};
+    if (pass == Pass::use) return {this->layer.run(input(threads), nullptr)};
+    return {this->layer.run(input(threads), this->request.dropout, saved)};
   }
   void backward(const Outputs& grad_out, const Places& to, int threads) override {
-    const auto gradients = [&](auto... place) {
-      return this->layer.backward(this->sequences(0), this->sequences(1), {.threads = threads}, this->request.dropout,
-                                  saved, grad_out[0], place...);
-    };
-    if constexpr (std::is_same_v<Layer, Transformer>) {
-      const TransformerGradients both = gradients();
-      add_to_place(to[0], both.source);
-      add_to_place(to[1], both.target);
+    const MutableTensorView to_memory = kHasMemory ? to[1] : MutableTensorView();
+    add_to_place(to[0], this->layer.run_backward(input(threads), this->request.dropout, saved, grad_out[0], to_memory));
+  }
+
+  TransformerLayerInput input(int threads) const {
+    if constexpr (kHasMemory) {
+      return {this->sequences(0), this->sequences(1), {.threads = threads}};
     } else {
-      add_to_place(to[0], gradients(to[1]));
+      return {this->sequences(0), {.mask = Mask::window(1, 1), .threads = threads}};
     }
   }
 
-  Saved saved;
+  TransformerLayerSaved saved;
+};
+
+// Of source and target.
+struct TransformerAsked : AskedOf<Transformer> {
+  TransformerAsked(const TransformerConfig& config, const Request& ask) : AskedOf<Transformer>(config, ask) {
+    inputs = {ask.draw(ask.lengths, {config.layer.model_dim}), ask.draw(ask.memory, {config.layer.model_dim})};
+    drops = true;
+  }
+  Outputs run(Pass pass, int threads) override {
+    if (pass == Pass::use) return {layer.forward(sequences(0), sequences(1), {.threads = threads})};
+    return {layer.forward(sequences(0), sequences(1), {.threads = threads}, request.dropout, saved)};
+  }
+  void backward(const Outputs& grad_out, const Places& to, int threads) override {
+    const TransformerGradients both =
+        layer.backward(sequences(0), sequences(1), {.threads = threads}, request.dropout, saved, grad_out[0]);
+    add_to_place(to[0], both.source);
+    add_to_place(to[1], both.target);
+  }
+
+  TransformerSaved saved;
 };
 
 using Maker = std::function<std::unique_ptr<AskedLayer>(const Request&)>;
@@ -337,12 +393,8 @@ inline Maker batch_norm_in_training(const BatchNormConfig& config) {
 }
 inline Maker recurrent(const RecurrentConfig& config) { return asked<RecurrentAsked>(config); }
 inline Maker heads(const HeadsConfig& config) { return asked<HeadsAsked>(config); }
-inline Maker encoder(const EncoderLayerConfig& config) { return asked<EncoderAsked>(config); }
-inline Maker decoder(const DecoderLayerConfig& config) {
-  return asked<DecoderAsked<DecoderLayer, DecoderLayerSaved>>(config, config.model_dim);
-}
-inline Maker transformer(const TransformerConfig& config) {
-  return asked<DecoderAsked<Transformer, TransformerSaved>>(config, config.layer.model_dim);
-}
+inline Maker encoder(const EncoderLayerConfig& config) { return asked<LayerAsked<EncoderLayer>>(config); }
+inline Maker decoder(const DecoderLayerConfig& config) { return asked<LayerAsked<DecoderLayer>>(config); }
+inline Maker transformer(const TransformerConfig& config) { return asked<TransformerAsked>(config); }
 
 }  // namespace qkv::testing

@@ -1,9 +1,9 @@
 // What every layer is asked: gradients are slopes, parameters are listed and written, threads change no bit, what comes
-// beside a sequence does not either, and work ends where it is asked to.
+// beside a sequence does not either, work ends where it is asked to; and what torch gives.
 #include "jacobian.h"
 #include "layers/asked_layer.h"
-#include "layers/stack/layer_options.h"
-#include "qkv/target.h"
+#include "layers/golden_file.h"
+#include "layers/stack/layer_reference.h"
 #include "stop_for_test.h"
 
 namespace qkv::testing {
@@ -24,23 +24,13 @@ struct LargeRow {
   bool mixes = false;  // rows on purpose
 };
 
+// As gtest wants it.
 template <class Of>
 std::string name_of_row(const ::testing::TestParamInfo<Of>& row) {
   std::string name = row.param.name;
   std::ranges::replace(name, ' ', '_');
   return name;
 }
-
-// Those parameters that have a gradient.
-struct Trained {
-  AskedLayer& layer;
-  void visit(const ParameterVisitor& visitor) const {
-    layer.visit([&](const std::string& name, const Parameter& own) {
-      if (own.has_gradient()) visitor(name, own);
-    });
-  }
-  void update(const ParameterUpdater& updater) { layer.update(updater); }
-};
 
 class EveryLayer : public ::testing::TestWithParam<Row> {
  protected:
@@ -49,26 +39,12 @@ class EveryLayer : public ::testing::TestWithParam<Row> {
   static std::unique_ptr<AskedLayer> make(const Request& request) { return GetParam().make(request); }
 };
 
-// Of twice the outputs times some numbers: what backward adds in two turns.
 TEST_P(EveryLayer, GradientsAreSlopes) {
   for (const Request& request : {padded(), ragged()}) {
     const auto layer = make(request);
-    want_gradients(*layer);
-    const Outputs out = layer->run(Pass::train, 0), grad_out = normal_like(out);
-    EXPECT_EQ(same_bits(layer->run(Pass::use, 0)[0], out[0]), !layer->drops || request.dropout.p == 0);
-    std::vector<Tensor> gradients = zeros_like(layer->inputs);
-    for (int turn = 0; turn < 2; ++turn) layer->backward(grad_out, places(gradients), 0);
-    const auto loss = [&] {
-      const Outputs outputs = layer->run(Pass::train, 0);
-      double sum = 0;
-      for (std::size_t i = 0; i < outputs.size(); ++i) sum += 2 * dot(outputs[i], grad_out[i]);
-      return sum;
-    };
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      expect_gradient(loss, layer->inputs[i], gradients[i], GetParam().tolerance);
-    }
-    Trained trained{*layer};
-    expect_parameter_gradients(trained, loss, GetParam().tolerance);
+    const bool same = same_bits(layer->run(Pass::use, 0)[0], layer->run(Pass::train, 0)[0]);
+    EXPECT_EQ(same, !layer->drops || request.dropout.p == 0);
+    expect_slopes(*layer, GetParam().tolerance);
   }
 }
 
@@ -101,20 +77,32 @@ TEST_P(EveryLayer, ListsItsParametersAndTakesOthers) {
   EXPECT_EQ(difference(after, before) > 1e-3, !visited.empty());
 }
 
+TEST_P(EveryLayer, PaddedIsRaggedOfEqualLengths) {
+  Request request = padded();
+  const auto one = make(request);
+  request.ragged = true;
+  const auto other = make(request);
+  for (std::size_t i = 0; i < one->inputs.size(); ++i) {
+    other->inputs[i] = Tensor::copy(one->inputs[i].view().reshape(other->inputs[i].shape()));
+  }
+  const Outputs rows = one->run(Pass::use, 0), together = other->run(Pass::use, 0);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(values(rows[i]), values(together[i]));
+    EXPECT_EQ(rows[i].size(-1), together[i].size(-1));
+  }
+}
+
 // Gradients that nobody wants are left out, and the one that is wanted stays the same.
 TEST_P(EveryLayer, GivesEachGradientAlone) {
   const auto layer = make(ragged());
-  want_gradients(*layer);
-  const Outputs grad_out = normal_like(layer->run(Pass::train, 0));
-  std::vector<Tensor> gradients = zeros_like(layer->inputs);
-  layer->backward(grad_out, places(gradients), 0);
+  const Training done(*layer, 0);
   Trained{*layer}.visit([&](const std::string& wanted, const Parameter& own) {
     const auto other = make(ragged());
     other->update([&](const std::string& name, Parameter& parameter) {
       if (name == wanted) parameter.want_gradient();
     });
     other->run(Pass::train, 0);
-    other->backward(grad_out, Places(gradients.size()), 0);
+    other->backward(done.grad_out, Places(layer->inputs.size()), 0);
     other->visit([&](const std::string& name, const Parameter& parameter) {
       EXPECT_EQ(parameter.has_gradient(), name == wanted);
       EXPECT_TRUE(name != wanted || same_bits(parameter.gradient, own.gradient)) << name;
@@ -135,10 +123,9 @@ class LargeLayer : public ::testing::TestWithParam<LargeRow> {
   // All that comes of one training.
   static std::vector<Tensor> results(int threads) {
     const auto layer = make(large({.p = 0.2, .seed = 4}));
-    want_gradients(*layer);
-    std::vector<Tensor> all = layer->run(Pass::train, threads), gradients = zeros_like(layer->inputs);
-    layer->backward(normal_like(all), places(gradients), threads);
-    for (const Tensor& gradient : gradients) all.push_back(gradient);
+    const Training done(*layer, threads);
+    std::vector<Tensor> all = done.out;
+    all.insert(all.end(), done.grad_in.begin(), done.grad_in.end());
     for (const Tensor& out : layer->run(Pass::use, threads)) all.push_back(out);
     layer->visit([&](const std::string&, const Parameter& own) {
       all.push_back(own.value);
@@ -149,93 +136,67 @@ class LargeLayer : public ::testing::TestWithParam<LargeRow> {
 };
 
 TEST_P(LargeLayer, HasTheSameBitsOnAnyThreads) {
-  for (const std::string target : {"portable", ""}) {
-    SCOPED_TRACE(target);
-    select_target(target);
-    const std::vector<Tensor> one = results(1);
-    for (const int threads : {2, 5}) {
-      const std::vector<Tensor> many = results(threads);
-      for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(same_bits(many[i], one[i])) << threads << ", " << i;
-    }
+  const std::vector<Tensor> one = results(1);
+  for (const int threads : {2, 5}) {
+    const std::vector<Tensor> many = results(threads);
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(same_bits(many[i], one[i])) << threads << ", " << i;
   }
-  select_target("");
-}
-
-// Tensors of the entries of a batch behind one another.
-Tensor joined(const std::vector<Tensor>& parts, int axis) {
-  Dims shape = parts[0].shape();
-  shape[static_cast<std::size_t>(axis)] = 0;
-  for (const Tensor& part : parts) shape[static_cast<std::size_t>(axis)] += part.size(axis);
-  Tensor whole = Tensor::uninitialized(shape, parts[0].dtype());
-  std::int64_t begin = 0;
-  for (const Tensor& part : parts) {
-    convert(part, whole.view().slice(axis, begin, begin + part.size(axis)));
-    begin += part.size(axis);
-  }
-  return whole;
 }
 
 // A sequence of NaN among others is NaN in all of its results, and in no other.
 TEST_P(LargeLayer, GivesASequenceWhatItGivesItAlone) {
   if (GetParam().mixes) return;
   const std::vector<std::int64_t> lengths{5, 3, 0, 1, 150, 9}, memory{4, 2, 3, 6, 17, 1};
-  for (const std::string target : {"portable", ""}) {
-    SCOPED_TRACE(target);
-    select_target(target);
-    std::vector<std::vector<Tensor>> inputs(3), outputs(3), grad_out(3), grad_in(3);
-    for (std::size_t b = 0; b < lengths.size(); ++b) {
-      const auto alone =
-          make({.dtype = Dtype::f32, .lengths = {lengths[b]}, .memory = {memory[b]}, .ragged = false, .seed = 10 + b});
-      const auto spoil = [&](Tensor& tensor) {
-        if (b == 1) tensor = filled(tensor.shape(), kNan);
-      };
-      std::ranges::for_each(alone->inputs, spoil);
-      const Outputs out = alone->run(Pass::train, 1);
-      Outputs grad = normal_like(out, b);
-      std::ranges::for_each(grad, spoil);
-      std::vector<Tensor> gradients = zeros_like(alone->inputs);
-      alone->backward(grad, places(gradients), 1);
-      for (std::size_t i = 0; i < gradients.size(); ++i) {
-        inputs[i].push_back(alone->inputs[i]);
-        grad_in[i].push_back(gradients[i]);
-      }
-      for (std::size_t i = 0; i < out.size(); ++i) {
-        outputs[i].push_back(out[i]);
-        grad_out[i].push_back(grad[i]);
-        const std::vector<double> all = values(out[i]);
-        if (b != 1) continue;
-        EXPECT_EQ(std::ranges::count_if(all, [](double x) { return std::isnan(x); }), std::ssize(all));
-      }
-    }
-    const auto whole = make({.dtype = Dtype::f32, .lengths = lengths, .memory = memory});
-    const auto join = [&](const std::vector<Tensor>& parts, std::size_t i) {
-      return joined(parts, i == 0 ? 0 : whole->batch_axis);
+  std::vector<std::vector<Tensor>> inputs(3), outputs(3), grad_out(3), grad_in(3);
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    const auto alone =
+        make({.dtype = Dtype::f32, .lengths = {lengths[b]}, .memory = {memory[b]}, .ragged = false, .seed = 10 + b});
+    const auto spoil = [&](Tensor& tensor) {
+      if (b == 1) tensor = filled(tensor.shape(), kNan);
     };
-    for (std::size_t i = 0; i < whole->inputs.size(); ++i) whole->inputs[i] = join(inputs[i], i);
-    std::vector<Tensor> gradients = zeros_like(whole->inputs);
-    Outputs grad;
-    const Outputs trained = whole->run(Pass::train, 2), used = whole->run(Pass::use, 2);
-    for (std::size_t i = 0; i < trained.size(); ++i) {
-      const Tensor wanted = join(outputs[i], i);
-      EXPECT_EQ(trained[i].shape(), wanted.shape()) << i;
-      EXPECT_EQ(difference(trained[i], wanted), 0.0) << i;
-      EXPECT_EQ(difference(used[i], wanted), 0.0) << i;
-      grad.push_back(join(grad_out[i], i));
-    }
-    whole->backward(grad, places(gradients), 2);
+    std::ranges::for_each(alone->inputs, spoil);
+    const Outputs out = alone->run(Pass::train, 1);
+    Outputs grad = normal_like(out, b);
+    std::ranges::for_each(grad, spoil);
+    std::vector<Tensor> gradients = zeros_like(alone->inputs);
+    alone->backward(grad, places(gradients), 1);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
-      EXPECT_EQ(difference(gradients[i], join(grad_in[i], i)), 0.0) << "gradient " << i;
+      inputs[i].push_back(alone->inputs[i]);
+      grad_in[i].push_back(gradients[i]);
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      outputs[i].push_back(out[i]);
+      grad_out[i].push_back(grad[i]);
+      if (b == 1) {
+        EXPECT_TRUE(std::ranges::all_of(values(out[i]), [](double x) { return std::isnan(x); }));
+      }
     }
   }
-  select_target("");
+  const auto whole = make({.dtype = Dtype::f32, .lengths = lengths, .memory = memory});
+  const auto join = [&](const std::vector<Tensor>& parts, std::size_t i) {
+    return joined(parts, i == 0 ? 0 : whole->batch_axis);
+  };
+  for (std::size_t i = 0; i < whole->inputs.size(); ++i) whole->inputs[i] = join(inputs[i], i);
+  std::vector<Tensor> gradients = zeros_like(whole->inputs);
+  Outputs grad;
+  const Outputs trained = whole->run(Pass::train, 2), used = whole->run(Pass::use, 2);
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    const Tensor wanted = join(outputs[i], i);
+    EXPECT_EQ(trained[i].shape(), wanted.shape()) << i;
+    EXPECT_EQ(difference(trained[i], wanted), 0.0) << i;
+    EXPECT_EQ(difference(used[i], wanted), 0.0) << i;
+    grad.push_back(join(grad_out[i], i));
+  }
+  whole->backward(grad, places(gradients), 2);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    EXPECT_EQ(difference(gradients[i], join(grad_in[i], i)), 0.0) << "gradient " << i;
+  }
 }
 
 TEST_P(LargeLayer, EndsWhereItIsAskedTo) {
   const auto layer = make(large({}));
-  want_gradients(*layer);
-  const Outputs grad_out = normal_like(layer->run(Pass::train, 1));
-  std::vector<Tensor> gradients = zeros_like(layer->inputs);
-  test::expect_stops([&] { layer->backward(grad_out, places(gradients), 1); }, 2 * GetParam().work);
+  Training done(*layer, 1);
+  test::expect_stops([&] { layer->backward(done.grad_out, places(done.grad_in), 1); }, 2 * GetParam().work);
   for (const Pass pass : {Pass::use, Pass::train}) {
     test::expect_stops([&] { layer->run(pass, 1); }, GetParam().work);
   }
@@ -362,6 +323,90 @@ std::vector<LargeRow> large_layers() {
   return rows;
 }
 INSTANTIATE_TEST_SUITE_P(Layers, LargeLayer, ::testing::ValuesIn(large_layers()), name_of_row<LargeRow>);
+
+const std::vector<std::string> kInputs{"x", "h", "c"}, kOutputs{"out", "h_n", "c_n"},
+    kGradients{"grad_out", "grad_h_n", "grad_c_n"};
+
+// Those parts that a case of a file has.
+std::vector<Tensor> read_parts(const GoldenFile& golden, const std::string& name, const std::vector<std::string>& parts,
+                               Dtype dtype) {
+  std::vector<Tensor> all;
+  for (const std::string& part : parts) {
+    if (golden.has(name + part)) all.push_back(golden.get(name + part, dtype));
+  }
+  return all;
+}
+
+// `weights` and `gradients` are what stands before the names of parameters.
+void expect_golden(const GoldenFile& golden, const std::string& name, const Maker& make, const std::string& weights,
+                   const std::string& gradients) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    SCOPED_TRACE(name + std::string(name_of(dtype)));
+    const double part = dtype == Dtype::f32 ? 1e-5 : 1e-12;
+    Request request{.dtype = dtype, .lengths = {1}, .ragged = golden.has(name + "lengths")};
+    if (request.ragged) {
+      const Tensor& lengths = golden.at(name + "lengths");
+      request.lengths.assign(lengths.data<std::int64_t>(), lengths.data<std::int64_t>() + lengths.element_count());
+    }
+    request.weights = golden.under(name + weights, dtype);
+    const std::size_t given = request.weights.size();
+    const auto layer = make(request);
+    EXPECT_EQ(layer->drawn.tensors.size(), given);  // no other is taken
+    layer->inputs = read_parts(golden, name, kInputs, dtype);
+    want_gradients(*layer);
+    const Outputs outputs = layer->run(Pass::train, 0);
+    std::vector<Tensor> grad_in = zeros_like(layer->inputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i) golden.expect(outputs[i], name + kOutputs[i], part);
+    layer->backward(read_parts(golden, name, kGradients, dtype), places(grad_in), 0);
+    for (std::size_t i = 0; i < grad_in.size(); ++i) golden.expect(grad_in[i], name + "grad_" + kInputs[i], part);
+    layer->visit([&](const std::string& own, const Parameter& parameter) {
+      if (parameter.has_gradient()) golden.expect(parameter.gradient, name + gradients + own, part);
+      const std::string next = name + "next_" + own.substr(own.find('_') + 1);  // of running statistics
+      if (golden.has(next)) golden.expect(parameter.value, next, part);
+    });
+  }
+}
+
+TEST(ConvolutionGolden, IsTorchs) {
+  const std::vector<std::pair<std::string, Maker>> rows{
+      {"conv1d.same.", conv1d({.in = 5, .out = 7, .kernel = 3, .padding = 1})},
+      {"conv1d.strided.",
+       conv1d({.in = 6, .out = 4, .kernel = 4, .stride = 3, .padding = 2, .dilation = 2, .groups = 2, .bias = false})},
+      {"conv1d.causal.", conv1d({.in = 4, .out = 6, .kernel = 3, .dilation = 4, .causal = true})},
+      {"conv1d.depthwise.", conv1d({.in = 5, .out = 5, .kernel = 7, .padding = 3, .groups = 5})},
+      {"conv2d.same.", conv2d({.in = 3, .out = 8, .kernel = {3, 3}, .padding = {1, 1}})},
+      {"conv2d.uneven.", conv2d({.in = 4,
+                                 .out = 6,
+                                 .kernel = {3, 2},
+                                 .stride = {2, 1},
+                                 .padding = {1, 3},
+                                 .dilation = {1, 2},
+                                 .groups = 2})},
+      {"conv2d.patches.", conv2d({.in = 3, .out = 10, .kernel = {4, 4}, .stride = {4, 4}})},
+      {"pool1d.max.", pool1d({.kernel = 3, .stride = 2, .padding = 1})},
+      {"pool1d.average.", pool1d({.pooling = PoolKind::average, .kernel = 2})},
+      {"pool2d.max.", pool2d({.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}})},
+      {"pool2d.average.",
+       pool2d({.pooling = PoolKind::average, .kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}})},
+      {"batch_norm.running.", batch_norm({.dim = 5})},
+      {"batch_norm.training.", batch_norm_in_training({.dim = 5, .momentum = 0.3})},
+      {"batch_norm.pictures.", batch_norm_in_training({.dim = 4, .epsilon = 1e-3})}};
+  const GoldenFile golden("convolution");
+  for (const auto& [name, make] : rows) expect_golden(golden, name, make, "", "grad_");
+}
+
+// One layer in one direction without bias, and two in both with it.
+TEST(RecurrentGolden, IsTorchs) {
+  const GoldenFile golden("recurrent");
+  for (const auto& [name, cell] : recurrent_cells()) {
+    for (const int size : {1, 2}) {
+      if (cell == RecurrentCell::gru_reset_first) continue;  // torch has none
+      const RecurrentConfig config{
+          .cell = cell, .in = 3, .hidden = 5, .layers = size, .directions = size, .bias = size == 2};
+      expect_golden(golden, name + "_" + std::to_string(size) + ".", recurrent(config), "weights.", "gradients.");
+    }
+  }
+}
 
 }  // namespace
 }  // namespace qkv::testing

@@ -2,14 +2,11 @@
 // that do not count, huge logits, more rows than a chunk, any threads.
 #include "qkv/layers/cross_entropy.h"
 
-#include "attention/attention_testing.h"
-#include "jacobian.h"
+#include "layers/asked_layer.h"
 #include "stop_for_test.h"
 
-namespace qkv {
+namespace qkv::testing {
 namespace {
-
-using testing::normal;
 
 struct Problem {
   Tensor hidden, weight, bias;
@@ -31,16 +28,12 @@ struct Problem {
     return cross_entropy({.weight = weight, .bias = bias, .projection = projection}, hidden, targets, options,
                          gradients);
   }
-  std::vector<Tensor> zeros() const {
-    const Dtype dtype = hidden.dtype();
-    return {Tensor::zeros(hidden.shape(), dtype), Tensor::zeros(weight.shape(), dtype),
-            Tensor::zeros(bias.shape(), dtype)};
-  }
+  std::vector<Tensor> zeros() const { return zeros_like({hidden, weight, bias}); }
 };
 
 CrossEntropy plain_loss(const Problem& problem, double smoothing, std::optional<std::int64_t> excluded = {}) {
-  const std::vector<double> hidden = testing::values(problem.hidden), weight = testing::values(problem.weight);
-  const std::vector<double> bias = testing::values(problem.bias);
+  const std::vector<double> hidden = values(problem.hidden), weight = values(problem.weight);
+  const std::vector<double> bias = values(problem.bias);
   const std::size_t dim = static_cast<std::size_t>(problem.hidden.size(1)), classes = bias.size();
   CrossEntropy sum;
   for (std::size_t i = 0; i < problem.targets.size(); ++i) {
@@ -93,9 +86,9 @@ TEST_P(CrossEntropyTargets, Gradients) {
       std::vector<Tensor> to = problem.zeros();
       problem.run(options, {.hidden = to[0], .weight = to[1], .bias = to[2], .scale = 3});
       const auto loss = [&] { return 3 * problem.run(options).loss; };
-      testing::expect_gradient(loss, problem.hidden, to[0], 1e-7);
-      testing::expect_gradient(loss, problem.weight, to[1], 1e-7);
-      testing::expect_gradient(loss, problem.bias, to[2], 1e-7);
+      expect_gradient(loss, problem.hidden, to[0], 1e-7);
+      expect_gradient(loss, problem.weight, to[1], 1e-7);
+      expect_gradient(loss, problem.bias, to[2], 1e-7);
     }
   }
 }
@@ -109,7 +102,7 @@ TEST(CrossEntropy, ManyRowsOnAnyThreads) {
                                          {.hidden = results[0], .weight = results[1], .bias = results[2]});
     results.push_back(Tensor::of<double>({2}, {sum.loss, sum.nll}));
     if (first.empty()) first = results;
-    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(testing::same_bits(results[i], first[i])) << threads;
+    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(same_bits(results[i], first[i])) << threads;
   }
   EXPECT_NEAR(first[3].data<double>()[0], plain_loss(problem, 0.1).loss, 1e-2);
 }
@@ -146,4 +139,4 @@ TEST(CrossEntropy, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::testing

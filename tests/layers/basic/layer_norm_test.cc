@@ -1,18 +1,14 @@
 // LayerNorm against plain loops in double; every size around the vectors; residual, strides, threads, refusals.
 #include "qkv/layers/layer_norm.h"
 
-#include "attention/attention_testing.h"
-#include "jacobian.h"
+#include "layers/asked_layer.h"
 
-namespace qkv {
+namespace qkv::testing {
 namespace {
-
-using testing::normal;
-using testing::same_bits;
 
 // The formula, written out.
 Tensor plain_norm(const LayerNormConfig& config, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const std::vector<double> in = testing::values(x), w = testing::values(weight), b = testing::values(bias);
+  const std::vector<double> in = values(x), w = values(weight), b = values(bias);
   std::vector<double> out;
   const std::size_t size = w.size();
   const auto count = static_cast<double>(size);
@@ -55,8 +51,8 @@ TEST_P(LayerNormTargets, EverySize) {
         const Tensor expected = plain_norm(config, x, weight, bias);
         // A sum of `size` numbers has rounding errors of at most about that many half units, in practice their root.
         const double roundings = 8 + 2 * std::sqrt(static_cast<double>(size));
-        EXPECT_LE(testing::difference(norm_of(config, weight, bias).forward(x), expected),
-                  roundings * unit * std::max(1.0, testing::largest(expected)));
+        EXPECT_LE(difference(norm_of(config, weight, bias).forward(x), expected),
+                  roundings * unit * std::max(1.0, largest(expected)));
       }
     }
   }
@@ -67,24 +63,17 @@ TEST_P(LayerNormTargets, LargeMean) {
   Random random(2);
   Tensor x = normal(random, {4, 384});
   for (std::int64_t i = 0; i < x.element_count(); ++i) x.data<float>()[i] += 1000;
-  const Tensor weight = testing::filled({384}, 1), bias = testing::filled({384}, 0);
+  const Tensor weight = filled({384}, 1), bias = filled({384}, 0);
   const LayerNormConfig config{.dim = 384, .epsilon = 1e-12};
   // Sums near 384,000 round by up to 0.016 at each of 384 steps; their root over 384 is what the mean may be off by.
-  EXPECT_LE(testing::difference(norm_of(config, weight, bias).forward(x), plain_norm(config, x, weight, bias)), 1e-3);
+  EXPECT_LE(difference(norm_of(config, weight, bias).forward(x), plain_norm(config, x, weight, bias)), 1e-3);
 }
 
 TEST_P(LayerNormTargets, Gradients) {
-  Random random(6);
   for (const Normalization normalization : {Normalization::layer, Normalization::rms}) {
     for (const std::int64_t dim : {1, 5, 19}) {
-      LayerNorm norm = random_norm({.dim = dim, .epsilon = 1e-3, .normalization = normalization}, Dtype::f64);
-      testing::want_gradients(norm);
-      Tensor x = normal(random, {4, dim}, Dtype::f64), grad_x = Tensor::zeros({4, dim}, Dtype::f64);
-      const Tensor grad_out = normal(random, {4, dim}, Dtype::f64);
-      const auto loss = [&] { return testing::dot(norm.forward(x), grad_out); };
-      norm.backward(x, grad_out, grad_x);
-      testing::expect_gradient(loss, x, grad_x);
-      testing::expect_parameter_gradients(norm, loss);
+      const LayerNormConfig config{.dim = dim, .epsilon = 1e-2, .normalization = normalization};
+      expect_slopes(*norm(config)({.lengths = {4}}));
     }
   }
 }
@@ -114,4 +103,4 @@ TEST(LayerNorm, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::testing

@@ -59,19 +59,5 @@ TEST(Positions, Rotation) {
   EXPECT_THROW(rotate_heads({}, positions, 3, rows), std::invalid_argument);
 }
 
-// A product of a query and a key depends on their distance alone.
-TEST(Positions, RotationKeepsDistances) {
-  Random random(1);
-  const Tensor pair = testing::normal(random, {2, 16}, Dtype::f64);
-  const auto product = [&](std::int32_t query, std::int32_t key) {
-    Tensor rows = pair;
-    rotate_heads({}, std::vector<std::int32_t>{query, key}, 1, rows);
-    double sum = 0;
-    for (int i = 0; i < 16; ++i) sum += rows.data<double>()[i] * rows.data<double>()[16 + i];
-    return sum;
-  };
-  EXPECT_NEAR(product(7, 4), product(103, 100), 1e-12);
-}
-
 }  // namespace
 }  // namespace qkv

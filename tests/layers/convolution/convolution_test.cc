@@ -13,16 +13,13 @@ namespace {
 
 // Forward and backward, with the bounds. `sizes` are those of the pictures of the input.
 void expect_plain(AskedLayer& layer, const PlainConvolution& plain, const std::vector<PictureSize>& sizes) {
-  want_gradients(layer);
-  const Outputs out = layer.run(Pass::train, 0), grad_out = normal_like(out);
-  std::vector<Tensor> grad_x = zeros_like(layer.inputs);
-  layer.backward(grad_out, places(grad_x), 0);
+  const Training done(layer, 0);
   const Tensors& own = layer.drawn.tensors;
   const PlainPictures wanted =
       convolve_plainly(plain, sizes, values(layer.inputs[0]), values(own.at("weight")),
-                       own.contains("bias") ? values(own.at("bias")) : std::vector<double>{}, values(grad_out[0]));
-  expect_near(out[0], wanted.out, "out");
-  expect_near(grad_x[0], wanted.grad_x, "grad_x");
+                       own.contains("bias") ? values(own.at("bias")) : std::vector<double>{}, values(done.grad_out[0]));
+  expect_near(done.out[0], wanted.out, "out");
+  expect_near(done.grad_in[0], wanted.grad_x, "grad_x");
   layer.visit([&](const std::string& name, const Parameter& parameter) {
     expect_near(parameter.gradient, name == "bias" ? wanted.grad_bias : wanted.grad_weight, name);
   });

@@ -56,13 +56,11 @@ void expect_plain_pool(const Pool2dConfig& config, const PictureSize& size, std:
                                       {.dtype = dtype, .lengths = {2}});
   Tensor& x = asked.inputs[0];
   make_ties(x);
-  const Outputs out = asked.run(Pass::train, 0), grad_out = normal_like(out);
-  std::vector<Tensor> grad_x = zeros_like(asked.inputs);
-  asked.backward(grad_out, places(grad_x), 0);
+  const Training done(asked, 0);
   EXPECT_EQ(asked.layer.out_size(size), plain.out_size(size));
-  const PlainPool wanted = pool_plainly(plain, config.pooling, size, 2, values(x), values(grad_out[0]));
-  expect_near(out[0], wanted.out);
-  expect_near(grad_x[0], wanted.grad_x);
+  const PlainPool wanted = pool_plainly(plain, config.pooling, size, 2, values(x), values(done.grad_out[0]));
+  expect_near(done.out[0], wanted.out);
+  expect_near(done.grad_in[0], wanted.grad_x);
   if (size.height != 1 || config.kernel.height != 1) return;
   // The same as a sequence.
   const Pool1d line({.pooling = config.pooling,
@@ -70,7 +68,7 @@ void expect_plain_pool(const Pool2dConfig& config, const PictureSize& size, std:
                      .stride = config.stride.width,
                      .padding = config.padding.width});
   const Tensor row = line.forward(Sequences(x.view().reshape({2, size.width, channels})));
-  EXPECT_TRUE(same_bits(row, out[0].view().reshape({2, line.out_length(size.width), channels})));
+  EXPECT_TRUE(same_bits(row, done.out[0].view().reshape({2, line.out_length(size.width), channels})));
 }
 
 TEST(Pooling, EveryOption) {

@@ -30,27 +30,24 @@ TEST_P(CachedAttention, IsTheCausalWhole) {
     const Tensor whole_second = layer.forward(second, {.mask = Mask::causal()});
     KeyValueCache cache = layer.make_cache(2);
     // The tokens of both from these on, so many of each; ragged to begin with.
-    const auto expect_whole = [&](std::int64_t begin, std::int64_t other, std::int64_t count, std::int64_t other_count,
+    const auto expect_whole = [&](const std::vector<std::int64_t>& begins, const std::vector<std::int64_t>& counts,
                                   const Mask& mask) {
-      Tensor rows = Tensor::uninitialized({count + other_count, 12});
-      convert(first.view().slice(0, begin, begin + count), rows.view().slice(0, 0, count));
-      convert(second.view().slice(0, other, other + other_count), rows.view().slice(0, count, count + other_count));
-      const Tensor offsets = offsets_of(std::vector<std::int64_t>{count, other_count});
-      const Sequences x = begin == 0 ? Sequences(rows, offsets) : Sequences(rows.view().reshape({2, count, 12}));
+      const auto parts = [&](const Tensor& one, const Tensor& other) {
+        return joined({Tensor::copy(one.view().slice(0, begins[0], begins[0] + counts[0])),
+                       Tensor::copy(other.view().slice(0, begins[1], begins[1] + counts[1]))},
+                      0);
+      };
+      const Tensor rows = parts(first, second), offsets = offsets_of(counts);
+      const Sequences x =
+          begins[0] == 0 ? Sequences(rows, offsets) : Sequences(rows.view().reshape({2, counts[0], 12}));
       layer.append(x, cache);
-      const Tensor out = layer.forward(x, cache, {.mask = mask});
-      const TensorView both = out.view().reshape({count + other_count, 12});
-      EXPECT_LE(difference(both.slice(0, 0, count), whole_first.view().slice(0, begin, begin + count)), kBound)
-          << begin;
-      EXPECT_LE(difference(both.slice(0, count, count + other_count),
-                           whole_second.view().slice(0, other, other + other_count)),
-                kBound)
-          << begin;
+      EXPECT_LE(difference(layer.forward(x, cache, {.mask = mask}), parts(whole_first, whole_second)), kBound)
+          << begins[0];
     };
-    expect_whole(0, 0, 2, 5, Mask::causal(Align::bottom_right));
+    expect_whole({0, 0}, {2, 5}, Mask::causal(Align::bottom_right));
     for (std::int64_t i = 0; i < 15;) {
       const std::int64_t step = i == 6 ? 4 : 1;
-      expect_whole(2 + i, 5 + i, step, step, step == 1 ? Mask() : Mask::causal(Align::bottom_right));
+      expect_whole({2 + i, 5 + i}, {step, step}, step == 1 ? Mask() : Mask::causal(Align::bottom_right));
       i += step;
     }
   }

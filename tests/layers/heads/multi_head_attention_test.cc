@@ -11,18 +11,13 @@ namespace {
 
 // Expects all three schemes to give the plain result, to `tolerance` of its largest number.
 void expect_plain(std::int64_t dim, std::int64_t heads, std::int64_t length, double spread, double tolerance) {
-  Random random(7);
-  const Tensors tensors{{"in_proj_weight", normal(random, {3 * dim, dim}, Dtype::f32, spread)},
-                        {"in_proj_bias", normal(random, {3 * dim}, Dtype::f32, spread)},
-                        {"out_proj.weight", normal(random, {dim, dim}, Dtype::f32, spread)},
-                        {"out_proj.bias", normal(random, {dim}, Dtype::f32, spread)}};
-  const Tensor x = normal(random, {length, dim});
-  Tensors wide;
-  for (const auto& [name, tensor] : tensors) wide[name] = convert(tensor, Dtype::f64);
+  Drawn drawn(Dtype::f32, {}, spread);
+  const MultiHeadAttention layer({.model_dim = dim, .heads = heads}, drawn.weights);
+  for (auto& [name, tensor] : drawn.tensors) tensor = convert(tensor, Dtype::f64);
   const TransformerLayerConfig config{.model_dim = dim, .heads = heads};
-  const Tensor expected = from_rows(ReferenceLayer(config, wide).heads(to_rows(convert(x, Dtype::f64))));
-  Weights weights(tensors);
-  const MultiHeadAttention layer({.model_dim = dim, .heads = heads}, weights);
+  Random random(7);
+  const Tensor x = normal(random, {length, dim});
+  const Tensor expected = from_rows(ReferenceLayer(config, drawn.tensors).heads(to_rows(convert(x, Dtype::f64))));
   for (const HeadScheme scheme : {HeadScheme::packed, HeadScheme::per_head, HeadScheme::two_stage}) {
     EXPECT_LE(difference(layer.with_scheme(scheme).forward(x), expected), tolerance * largest(expected));
   }

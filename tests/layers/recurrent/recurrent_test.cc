@@ -94,9 +94,7 @@ TEST(Recurrent, IsThePlainLoop) {
       for (std::int64_t& length : lengths) length = static_cast<std::int64_t>(random.below(9));
       RecurrentAsked asked(config, {.dtype = turn < 4 ? Dtype::f32 : Dtype::f64, .lengths = lengths});
       const bool starts = random.below(2) == 1;
-      if (!starts) {
-        for (std::size_t i = 1; i < asked.inputs.size(); ++i) asked.inputs[i] = zeros_like(asked.inputs)[i];
-      }
+      for (std::size_t i = 1; !starts && i < asked.inputs.size(); ++i) asked.inputs[i] = zeros_like(asked.inputs)[i];
       const RecurrentOutput given = asked.layer.forward(
           asked.sequences(0), starts ? asked.states<TensorView>(asked.inputs) : RecurrentStates<TensorView>());
       Tensors own;
@@ -104,12 +102,12 @@ TEST(Recurrent, IsThePlainLoop) {
       const double tolerance = turn < 4 ? 1e-5 : 1e-13;
       for (std::int64_t b = 0; b < std::ssize(lengths); ++b) {
         SCOPED_TRACE(name + " " + std::to_string(turn));
-        const std::int64_t begin = asked.offsets.data<std::int32_t>()[b],
-                           end = asked.offsets.data<std::int32_t>()[b + 1];
+        const std::int32_t* ends = asked.offsets.data<std::int32_t>() + b;
         Rows hidden = rows_of(asked.inputs[1].view().select(1, b)), cells = hidden;
         if (asked.has_cell()) cells = rows_of(asked.inputs[2].view().select(1, b));
-        const Rows out = run_plainly(config, own, rows_of(asked.inputs[0].view().slice(0, begin, end)), hidden, cells);
-        expect_rows(given.out.view().slice(0, begin, end), out, tolerance);
+        const Rows out =
+            run_plainly(config, own, rows_of(asked.inputs[0].view().slice(0, ends[0], ends[1])), hidden, cells);
+        expect_rows(given.out.view().slice(0, ends[0], ends[1]), out, tolerance);
         expect_rows(given.states.hidden.view().select(1, b), hidden, tolerance);
         if (asked.has_cell()) expect_rows(given.states.cell.view().select(1, b), cells, 4 * tolerance);
       }
@@ -117,91 +115,64 @@ TEST(Recurrent, IsThePlainLoop) {
   }
 }
 
-// The names of the cells' own classes.
-TEST(Recurrent, ClassesAreCells) {
-  Random random(2);
-  const Tensor x = normal(random, {5, 3}, Dtype::f64);
-  const auto expect_cell = [&](RecurrentCell cell, const auto& make) {
-    Drawn one, other;
-    const RecurrentConfig config{.cell = cell, .in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false};
-    const Recurrent of_class = make(one.weights);
-    EXPECT_TRUE(same_bits(of_class.forward(x).out, Recurrent::make(config, other.weights).forward(x).out));
-    EXPECT_EQ(one.tensors.size(), other.tensors.size());
-  };
-  for (const RnnActivation activation : {RnnActivation::tanh, RnnActivation::relu}) {
-    expect_cell(activation == RnnActivation::tanh ? RecurrentCell::rnn_tanh : RecurrentCell::rnn_relu, [&](Weights& w) {
-      return Rnn({.in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false, .activation = activation}, w);
-    });
-  }
-  expect_cell(RecurrentCell::lstm,
-              [](Weights& w) { return Lstm({.in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false}, w); });
-  for (const GruReset reset : {GruReset::after_product, GruReset::before_product}) {
-    expect_cell(reset == GruReset::after_product ? RecurrentCell::gru : RecurrentCell::gru_reset_first,
-                [&](Weights& w) {
-                  return Gru({.in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false, .reset = reset}, w);
-                });
-  }
+// The classes of the cells are what make() gives.
+template <class Layer, class Config>
+void expect_cell(RecurrentCell cell, Config config) {
+  config.in = 3;
+  config.hidden = 4;
+  config.layers = config.directions = 2;
+  config.bias = false;
+  Drawn one, other;
+  const Layer layer(config, one.weights);
+  const Recurrent made =
+      Recurrent::make({.cell = cell, .in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false}, other.weights);
+  const Tensor x = filled({5, 3}, 0.5, Dtype::f64);
+  EXPECT_TRUE(same_bits(layer.forward(x).out, made.forward(x).out));
+  EXPECT_EQ(one.tensors.size(), other.tensors.size());
 }
 
-TEST(Recurrent, PaddedIsRaggedOfEqualLengths) {
-  const RecurrentAsked asked({.in = 4, .hidden = 6, .directions = 2}, {.dtype = Dtype::f32, .lengths = {5, 5, 5}});
-  const RecurrentStates<TensorView> initial = asked.states<TensorView>(asked.inputs);
-  const TensorView x = asked.inputs[0];
-  const RecurrentOutput ragged = asked.layer.forward(asked.sequences(0), initial);
-  const RecurrentOutput padded = asked.layer.forward(x.reshape({3, 5, 4}), initial);
-  EXPECT_EQ(padded.out.shape(), (Dims{3, 5, 12}));
-  EXPECT_TRUE(same_bits(padded.out.view().reshape({15, 12}), ragged.out));
-  EXPECT_TRUE(same_bits(padded.states.hidden, ragged.states.hidden));
-  const RecurrentOutput single = asked.layer.forward(x.slice(0, 0, 5));
-  EXPECT_EQ(single.out.shape(), (Dims{5, 12}));
-  EXPECT_EQ(single.states.cell.shape(), (Dims{2, 1, 6}));
+TEST(Recurrent, ClassesAreCells) {
+  expect_cell<Rnn>(RecurrentCell::rnn_tanh, RnnConfig{});
+  expect_cell<Rnn>(RecurrentCell::rnn_relu, RnnConfig{.activation = RnnActivation::relu});
+  expect_cell<Lstm>(RecurrentCell::lstm, LstmConfig{});
+  expect_cell<Gru>(RecurrentCell::gru, GruConfig{});
+  expect_cell<Gru>(RecurrentCell::gru_reset_first, GruConfig{.reset = GruReset::before_product});
 }
 
 // Sequences without steps hand their states through, and the gradients back.
 TEST(Recurrent, NothingToDo) {
   for (const auto& [name, cell] : recurrent_cells()) {
-    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-      const RecurrentConfig config{.cell = cell, .in = 4, .hidden = 3, .layers = 2, .directions = 2};
-      for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{}, {0}, {0, 0}}) {
-        RecurrentAsked asked(config, {.dtype = dtype, .lengths = lengths});
-        want_gradients(asked);
-        const RecurrentOutput none = asked.layer.forward(Tensor::zeros({0, 7, 4}, dtype));
-        EXPECT_EQ(none.out.shape(), (Dims{0, 7, 6}));
-        EXPECT_EQ(none.states.hidden.shape(), (Dims{4, 0, 3}));
-        const Outputs out = asked.run(Pass::train, 0), grad_out = normal_like(out);
-        std::vector<Tensor> gradients = zeros_like(asked.inputs);
-        asked.backward(grad_out, places(gradients), 0);
-        for (std::size_t i = 1; i < out.size(); ++i) {
-          EXPECT_TRUE(same_bits(out[i], asked.inputs[i])) << name;
-          EXPECT_EQ(difference(gradients[i], grad_out[i]), 0.0) << name;
-        }
-        asked.visit([](const std::string&, const Parameter& own) { expect_zeros(own.gradient); });
+    for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{}, {0}, {0, 0}}) {
+      RecurrentAsked asked({.cell = cell, .in = 4, .hidden = 3, .layers = 2, .directions = 2}, {.lengths = lengths});
+      EXPECT_EQ(asked.layer.forward(Tensor::zeros({0, 7, 4}, Dtype::f64)).out.shape(), (Dims{0, 7, 6}));
+      const Training done(asked, 0);
+      for (std::size_t i = 1; i < done.out.size(); ++i) {
+        EXPECT_TRUE(same_bits(done.out[i], asked.inputs[i])) << name;
+        EXPECT_EQ(difference(done.grad_in[i], done.grad_out[i]), 0.0) << name;
       }
+      asked.visit([](const std::string&, const Parameter& own) { expect_zeros(own.gradient); });
     }
   }
 }
 
 // Dropout is on the way from layer to layer: p = 1 hides the input from the second one, and a single one has none.
 TEST(Recurrent, DropoutBetweenLayers) {
-  const Dropout all{.p = 1, .seed = 1}, half{.p = 0.5, .seed = 2};
-  const RecurrentConfig one{.cell = RecurrentCell::gru, .in = 4, .hidden = 20};
-  RecurrentConfig two = one;
-  two.layers = 2;
-  const auto out = [](const RecurrentConfig& config, const Dropout& dropout, std::uint64_t seed) {
-    return RecurrentAsked(config, {.lengths = {3, 2}, .dropout = dropout, .seed = seed}).run(Pass::train, 0);
+  const auto out = [](int layers, double p, std::vector<std::int64_t> lengths, const Tensor& x) {
+    RecurrentAsked asked({.cell = RecurrentCell::gru, .in = 4, .hidden = 20, .layers = layers},
+                         {.lengths = std::move(lengths), .dropout = {.p = p, .seed = 2}});
+    asked.inputs[0] = x;
+    return asked.run(Pass::train, 0)[0];
   };
-  RecurrentAsked asked(two, {.lengths = {3, 2}, .dropout = all}), same_states(two, {.lengths = {3, 2}, .dropout = all});
-  same_states.inputs[0] = normal_like(asked.inputs)[0];
-  EXPECT_TRUE(same_bits(asked.run(Pass::train, 0)[0], same_states.run(Pass::train, 0)[0]));
-  EXPECT_FALSE(same_bits(asked.run(Pass::train, 0)[0], asked.run(Pass::use, 0)[0]));
-  EXPECT_TRUE(same_bits(out(one, all, 2)[0], out(one, {}, 2)[0]));
-  EXPECT_THROW(out(two, {.p = 1.5}, 2), std::invalid_argument);
+  Random random(4);
+  const Tensor x = normal(random, {5, 4}, Dtype::f64), other = normal(random, {5, 4}, Dtype::f64);
+  EXPECT_TRUE(same_bits(out(2, 1, {3, 2}, x), out(2, 1, {3, 2}, other)));
+  EXPECT_FALSE(same_bits(out(2, 1, {3, 2}, x), out(2, 0, {3, 2}, x)));
+  EXPECT_TRUE(same_bits(out(1, 1, {3, 2}, x), out(1, 0, {3, 2}, x)));
+  EXPECT_THROW(out(2, 1.5, {3, 2}, x), std::invalid_argument);
   // The length of a sequence before it does not matter to another one.
-  RecurrentAsked behind_three(two, {.lengths = {3, 2}, .dropout = half}),
-      behind_one(two, {.lengths = {1, 2}, .dropout = half});
-  behind_one.inputs[0] = Tensor::copy(behind_three.inputs[0].view().slice(0, 2, 5));
-  EXPECT_TRUE(same_bits(behind_three.run(Pass::train, 0)[0].view().slice(0, 3, 5),
-                        behind_one.run(Pass::train, 0)[0].view().slice(0, 1, 3)));
+  const Tensor fewer = Tensor::copy(x.view().slice(0, 2, 5));
+  EXPECT_TRUE(
+      same_bits(out(2, 0.5, {3, 2}, x).view().slice(0, 3, 5), out(2, 0.5, {1, 2}, fewer).view().slice(0, 1, 3)));
 }
 
 // From its step on; the way there has none.

@@ -1,8 +1,5 @@
 // Every option of a Transformer layer against plain loops in double, and token by token against the whole; stacks of
 // other systems (tests/golden/layer_options); refusals. Gradients: every_layer_test.
-#include "layers/stack/layer_options.h"
-
-#include <array>
 
 #include "io/files_for_test.h"
 #include "layers/asked_layer.h"
@@ -52,20 +49,6 @@ TEST(LayerOptions, TokenByTokenIsTheCausalWhole) {
     const Decoder decoder(stack, other.weights);
     expect_token_by_token(decoder, decoder.make_cache(memory), x, decoder.forward(x, memory), 1e-12);
   }
-}
-
-// Each layer of a stack is the one of its own config.
-TEST(LayerOptions, LayersOfAStackMayDiffer) {
-  Random random(7);
-  const Tensor x = normal(random, {6, 8}, Dtype::f64);
-  const TransformerLayerConfig first = small_layer({.window = AttentionWindow{.left = 1, .right = 1}}),
-                               second = small_layer({});
-  Drawn drawn;
-  const Encoder stack({.layers = 2, .each = {first, second}, .final_norm = false}, drawn.weights);
-  std::array<Tensors, 2> own;
-  for (const auto& [name, tensor] : drawn.tensors) own.at(name[7] == '0' ? 0 : 1)[name.substr(9)] = tensor;
-  const Tensor between = reference_layer(first, own[0], x, {}, false);
-  EXPECT_LE(difference(stack.forward(x), reference_layer(second, own[1], between, {}, false)), 1e-13);
 }
 
 // Decoders of transformers, causal over the whole and token by token.
