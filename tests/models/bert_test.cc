@@ -138,86 +138,82 @@ TEST(EncoderKind, DistilBertHasNoTypes) {
   EXPECT_TRUE(same_bits(model.forward(one_text({3, 4, 5})), model.forward(one_text({3, 4, 5}, 7))));
 }
 
+// The largest sizes that a config may name do not fit the tensors, which is found before anything is allocated.
 TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
-  std::vector<test::JsonEdit> edits = {
-      {"", "[]", "the document must be an object, is array"},
-      {"", "null", "the document must be an object, is null"},
-      {"", "3", "the document must be an object, is number"},
-      {"", "{}", "vocab_size is missing"},
-      {"/vocab_size", "4294967326", "vocab_size is 4294967326, must be 1 to 1048576"},  // 2^32 + 30
-      {"/vocab_size", "18446744073709551615", "vocab_size is 18446744073709551615, must be 1 to 1048576"},
-      {"/vocab_size", "-30", "vocab_size is -30, must be 1 to 1048576"},
-      {"/vocab_size", "30.5", "vocab_size must be an integer, is number"},
-      {"/vocab_size", "\"30\"", "vocab_size must be an integer, is string"},
-      {"/vocab_size", "null", "vocab_size must be an integer, is null"},
-      {"/vocab_size", "true", "vocab_size must be an integer, is boolean"},
-      {"/vocab_size", "[30]", "vocab_size must be an integer, is array"},
-      {"/hidden_size", "1048577", "hidden_size is 1048577, must be 1 to 1048576"},
-      {"/num_hidden_layers", "1000000000", "num_hidden_layers is 1000000000, must be 1 to 1024"},
-      {"/num_hidden_layers", "1025", "num_hidden_layers is 1025, must be 1 to 1024"},
-      {"/num_hidden_layers", "0", "num_hidden_layers is 0, must be 1 to 1024"},
-      {"/num_hidden_layers", "-1", "num_hidden_layers is -1, must be 1 to 1024"},
-      {"/num_attention_heads", "-3", "num_attention_heads is -3, must be 1 to 1048576"},
-      {"/num_attention_heads", "5", "num_attention_heads is 5, must divide hidden_size, 12"},
-      {"/num_attention_heads", "24", "num_attention_heads is 24, must divide hidden_size, 12"},
-      {"/max_position_embeddings", "1e9", "max_position_embeddings must be an integer, is number"},
-      {"/hidden_act", "\"quick_gelu\"",
-       R"(hidden_act must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or "silu", is "quick_gelu")"},
-      {"/hidden_act", "null", "hidden_act must be a string, is null"},
-      {"/model_type", "\"gpt2\"",
-       "model_type is \"gpt2\"; the supported encoders are \"bert\", \"roberta\", \"xlm-roberta\", \"distilbert\" and "
-       "\"mpnet\""},
-      {"/model_type", "1", "model_type must be a string, is number"},
-      {"/position_embedding_type", "\"relative_key\"", "position_embedding_type must be \"absolute\" for this model"},
-      {"/is_decoder", "true", "is_decoder must be false for this model"},
-      {"/is_decoder", "\"no\"", "is_decoder must be false for this model"},
-      {"/add_cross_attention", "true", "add_cross_attention must be false for this model"},
-      {"/pruned_heads", R"({"0": [1]})", "pruned_heads must be {} for this model"},
-      {"/quantization_config", R"({"quant_method": "bitsandbytes"})",
-       "quantization_config must be null for this model"},
-      {"/layer_norm_eps", "-1", "layer_norm_eps must be 0 or more, below 1"},
-      {"/layer_norm_eps", "1", "layer_norm_eps must be 0 or more, below 1"},
-      {"/layer_norm_eps", "\"1e-12\"", "layer_norm_eps must be a number, is string"},
-      // The largest sizes that a config may name do not fit the tensors, which is found before anything is allocated.
-      {"/vocab_size", "1048576",
-       "model.safetensors: tensor \"bert.embeddings.word_embeddings.weight\" is [30, 12]; it must be [1048576, 12]"},
-      {"/hidden_size", "1048575",
-       "model.safetensors: tensor \"bert.embeddings.word_embeddings.weight\" is [30, 12]; it must be [30, 1048575]"},
-      {"/num_hidden_layers", "1024",
-       "model.safetensors: tensor \"bert.encoder.layer.2.attention.self.query.weight\" [12, 12] is missing"},
-      {"/num_hidden_layers", "1",
-       "model.safetensors: tensor \"bert.encoder.layer.1.attention.output.LayerNorm.bias\" (and 15 more) is not part "
-       "of "
-       "this model"},
-      {"/intermediate_size", "12",
-       "model.safetensors: tensor \"bert.encoder.layer.0.intermediate.dense.weight\" is [20, 12]; it must be [12, "
-       "12]"}};
-  const std::string sizes[] = {"vocab_size",  "max_position_embeddings", "type_vocab_size",
-                               "hidden_size", "num_attention_heads",     "intermediate_size"};
-  for (const std::string& key : sizes) {
-    for (const char* value : {"0", "2147483648"}) {
-      edits.push_back({"/" + key, value, key + " is " + value + ", must be 1 to 1048576"});
-    }
-    edits.push_back({"/" + key, "", key + " is missing"});
-  }
-  for (const std::string key : {"num_hidden_layers", "hidden_act", "layer_norm_eps"}) {
-    edits.push_back({"/" + key, "", key + " is missing"});
+  std::string edits = R"(
+. = [] => the document must be an object, is array
+. = null => the document must be an object, is null
+. = 3 => the document must be an object, is number
+. = {} => vocab_size is missing
+/num_hidden_layers => num_hidden_layers is missing
+/hidden_act => hidden_act is missing
+/layer_norm_eps => layer_norm_eps is missing
+/vocab_size = 4294967326 => vocab_size is 4294967326, must be 1 to 1048576
+/vocab_size = 18446744073709551615 => vocab_size is 18446744073709551615, must be 1 to 1048576
+/vocab_size = -30 => vocab_size is -30, must be 1 to 1048576
+/vocab_size = 30.5 => vocab_size must be an integer, is number
+/vocab_size = "30" => vocab_size must be an integer, is string
+/vocab_size = null => vocab_size must be an integer, is null
+/vocab_size = true => vocab_size must be an integer, is boolean
+/vocab_size = [30] => vocab_size must be an integer, is array
+/hidden_size = 1048577 => hidden_size is 1048577, must be 1 to 1048576
+/num_hidden_layers = 1000000000 => num_hidden_layers is 1000000000, must be 1 to 1024
+/num_hidden_layers = 1025 => num_hidden_layers is 1025, must be 1 to 1024
+/num_hidden_layers = 0 => num_hidden_layers is 0, must be 1 to 1024
+/num_hidden_layers = -1 => num_hidden_layers is -1, must be 1 to 1024
+/num_attention_heads = -3 => num_attention_heads is -3, must be 1 to 1048576
+/num_attention_heads = 5 => num_attention_heads is 5, must divide hidden_size, 12
+/num_attention_heads = 24 => num_attention_heads is 24, must divide hidden_size, 12
+/max_position_embeddings = 1e9 => max_position_embeddings must be an integer, is number
+/hidden_act = "quick_gelu"
+    => hidden_act must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or "silu", is "quick_gelu"
+/hidden_act = null => hidden_act must be a string, is null
+/model_type = "gpt2"
+    => model_type is "gpt2"; the supported encoders are "bert", "roberta", "xlm-roberta", "distilbert" and "mpnet"
+/model_type = 1 => model_type must be a string, is number
+/position_embedding_type = "relative_key" => position_embedding_type must be "absolute" for this model
+/is_decoder = true => is_decoder must be false for this model
+/is_decoder = "no" => is_decoder must be false for this model
+/add_cross_attention = true => add_cross_attention must be false for this model
+/pruned_heads = {"0": [1]} => pruned_heads must be {} for this model
+/quantization_config = {"quant_method": "bitsandbytes"} => quantization_config must be null for this model
+/layer_norm_eps = -1 => layer_norm_eps must be 0 or more, below 1
+/layer_norm_eps = 1 => layer_norm_eps must be 0 or more, below 1
+/layer_norm_eps = "1e-12" => layer_norm_eps must be a number, is string
+/vocab_size = 1048576
+    => model.safetensors: tensor "bert.embeddings.word_embeddings.weight" is [30, 12]; it must be [1048576, 12]
+/hidden_size = 1048575
+    => model.safetensors: tensor "bert.embeddings.word_embeddings.weight" is [30, 12]; it must be [30, 1048575]
+/num_hidden_layers = 1024
+    => model.safetensors: tensor "bert.encoder.layer.2.attention.self.query.weight" [12, 12] is missing
+/num_hidden_layers = 1 => model.safetensors: tensor "bert.encoder.layer.1.attention.output.LayerNorm.bias" (and 15
+    more) is not part of this model
+/intermediate_size = 12
+    => model.safetensors: tensor "bert.encoder.layer.0.intermediate.dense.weight" is [20, 12]; it must be [12, 12]
+)";
+  for (const std::string key : {"vocab_size", "max_position_embeddings", "type_vocab_size", "hidden_size",
+                                "num_attention_heads", "intermediate_size"}) {
+    edits += fmt::format("/{0} => {0} is missing\n", key);
+    for (const char* size : {"0", "2147483648"})
+      edits += fmt::format("/{0} = {1} => {0} is {1}, must be 1 to 1048576\n", key, size);
   }
   test::expect_configs_refused<Bert>("bert/tiny", edits);
-  test::expect_configs_refused<Bert>(
-      "encoders/roberta", {{"/pad_token_id", "33",
-                            "max_position_embeddings is 34, must be above pad_token_id + 1, 34: positions begin there"},
-                           {"/pad_token_id", "290", "pad_token_id is 290, must be 0 to 289"},
-                           {"/pad_token_id", "", "pad_token_id is missing"},
-                           {"/is_decoder", "true", "is_decoder must be false for this model"}});
-  test::expect_configs_refused<Bert>(
-      "encoders/mpnet",
-      {{"/max_position_embeddings", "2",
-        "max_position_embeddings is 2, must be above the padding's id + 1, 2: positions begin there"},
-       {"/num_attention_heads", "6",
-        "model.safetensors: tensor \"mpnet.encoder.relative_attention_bias.weight\" is [32, 3]; it must be [32, 6]"}});
-  test::expect_configs_refused<Bert>("encoders/distilbert", {{"/n_heads", "5", "n_heads is 5, must divide dim, 12"},
-                                                             {"/model_type", "\"bert\"", "hidden_size is missing"}});
+  test::expect_configs_refused<Bert>("encoders/roberta", R"(
+/pad_token_id = 33 => max_position_embeddings is 34, must be above pad_token_id + 1, 34: positions begin there
+/pad_token_id = 290 => pad_token_id is 290, must be 0 to 289
+/pad_token_id => pad_token_id is missing
+/is_decoder = true => is_decoder must be false for this model
+)");
+  test::expect_configs_refused<Bert>("encoders/mpnet", R"(
+/max_position_embeddings = 2
+    => max_position_embeddings is 2, must be above the padding's id + 1, 2: positions begin there
+/num_attention_heads = 6
+    => model.safetensors: tensor "mpnet.encoder.relative_attention_bias.weight" is [32, 3]; it must be [32, 6]
+)");
+  test::expect_configs_refused<Bert>("encoders/distilbert", R"(
+/n_heads = 5 => n_heads is 5, must divide dim, 12
+/model_type = "bert" => hidden_size is missing
+)");
 }
 
 TEST(BertFolder, TextThatIsNoConfigIsRefused) {

@@ -264,17 +264,17 @@ TEST(Seq2Seq, RefusesWhatItCannotBe) {
             "positions: sequence 0 has 10 rows; there are positions for 0 to 9");
   EXPECT_EQ(refusal(test::pairs_of({{{11}, {0}}})), "embedding: id 11 is not in a table of 11 rows");
   model.save(folder / "");
-  const nlohmann::json good = nlohmann::json::parse(test::slurp(folder / "config.json"));
-  const test::JsonEdit edits[] = {
-      {"/attention", "\"bent\"", "attention must be \"fixed\", \"additive\", \"dot\" or \"bilinear\""},
-      {"/d_model", "0", "d_model is 0, must be 1 to 1048576"},
-      {"/encoder_directions", "3", "encoder_directions is 3, must be 1 to 2"},
-      {"/model_type", "\"gru\"",
-       "model_type is \"gru\"; the supported encoder-decoders are \"marian\", \"bart\", \"mbart\" and \"qkv\""}};
-  for (const auto& [place, value, message] : edits) {
-    folder.put("config.json", test::edited(good, place, value));
-    EXPECT_EQ(test::refusal_of<EncoderDecoder>(folder), "config.json: " + message);
-  }
+  const auto config_refusal = [&](const std::string& changed) {
+    folder.put("config.json", changed);
+    return test::refusal_of<EncoderDecoder>(folder);
+  };
+  test::expect_edits_refused(nlohmann::json::parse(test::slurp(folder / "config.json")), R"(
+/attention = "bent" => attention must be "fixed", "additive", "dot" or "bilinear"
+/d_model = 0 => d_model is 0, must be 1 to 1048576
+/encoder_directions = 3 => encoder_directions is 3, must be 1 to 2
+/model_type = "gru" => model_type is "gru"; the supported encoder-decoders are "marian", "bart", "mbart" and "qkv"
+)",
+                             "config.json: ", config_refusal);
 }
 
 }  // namespace

@@ -56,15 +56,14 @@ std::string refusal_of(const TemporaryFolder& folder) {
   return message.substr(message.rfind("//") + 2);
 }
 
-// Each of these edits of the config makes Model refuse the folder, with its message.
+// Each of these edits of the config (json_edits()) makes Model refuse the folder, with its message.
 template <class Model>
-void expect_configs_refused(const std::string& name, const std::vector<JsonEdit>& edits) {
+void expect_configs_refused(const std::string& name, const std::string& edits) {
   const GoldenCopy folder(name);
-  for (const JsonEdit& edit : edits) {
-    folder.put("config.json", edited(folder.config, edit.place, edit.value));
-    const std::string file = edit.message.starts_with("model.safetensors") ? "" : "config.json: ";
-    EXPECT_EQ(refusal_of<Model>(folder), file + edit.message) << name << " " << edit.place;
-  }
+  expect_edits_refused(folder.config, edits, "config.json: ", [&](const std::string& config) {
+    folder.put("config.json", config);
+    return refusal_of<Model>(folder);
+  });
 }
 
 inline PairBatch pairs_of(const std::vector<TokenPair>& pairs) {

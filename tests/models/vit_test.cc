@@ -182,20 +182,19 @@ TEST(Vit, RefusesWhatDoesNotFit) {
 }
 
 TEST(Vit, RefusesConfigsByKey) {
-  test::expect_configs_refused<Vit>(
-      "vit/vit",
-      {{"/qkv_bias", "false", "qkv_bias must be true for this model"},
-       {"/patch_size", "13", "patch_size must not be larger than image_size"},
-       {"/patch_size", "[4, 4, 4]", "patch_size must be one number, or height and width"},
-       {"/id2label/0", "", "id2label has 4 names, but none for 0"},
-       {"/model_type", "\"bert\"",
-        "model_type is \"bert\"; the supported Vision Transformers are \"vit\" and \"dinov2\""},
-       {"/hidden_size", "15",
-        "model.safetensors: tensor \"vit.embeddings.patch_embeddings.projection.weight\" is [12, 3, 4, 4]; it must be "
-        "[15, 3, 4, 4]"}});
-  test::expect_configs_refused<Vit>("vit/dinov2",
-                                    {{"/use_swiglu_ffn", "true", "use_swiglu_ffn must be false for this model"},
-                                     {"/mlp_ratio", "0.01", "mlp_ratio is out of range"}});
+  test::expect_configs_refused<Vit>("vit/vit", R"(
+/qkv_bias = false => qkv_bias must be true for this model
+/patch_size = 13 => patch_size must not be larger than image_size
+/patch_size = [4, 4, 4] => patch_size must be one number, or height and width
+/id2label/0 => id2label has 4 names, but none for 0
+/model_type = "bert" => model_type is "bert"; the supported Vision Transformers are "vit" and "dinov2"
+/hidden_size = 15 => model.safetensors: tensor "vit.embeddings.patch_embeddings.projection.weight" is [12, 3, 4, 4];
+    it must be [15, 3, 4, 4]
+)");
+  test::expect_configs_refused<Vit>("vit/dinov2", R"(
+/use_swiglu_ffn = true => use_swiglu_ffn must be false for this model
+/mlp_ratio = 0.01 => mlp_ratio is out of range
+)");
 }
 
 }  // namespace
