@@ -47,22 +47,18 @@ void expect_plain_sequences(const Conv1dConfig& config, const Request& request) 
   expect_plain(layer, plain, sizes);
 }
 
-class Choices {
- public:
-  explicit Choices(std::uint64_t seed) : random_(seed) {}
-
-  std::int64_t of(const List& choices) { return choices[random_.below(choices.size())]; }
-  bool coin() { return random_.below(2) == 1; }
+struct Choices {
+  std::int64_t of(const List& choices) { return choices[random.below(choices.size())]; }
+  bool coin() { return random.below(2) == 1; }
   Dtype dtype() { return coin() ? Dtype::f32 : Dtype::f64; }
 
- private:
-  Random random_;
+  Random random;
 };
 
 QKV_ON_EACH_TARGET(ConvolutionTargets);
 
 TEST_P(ConvolutionTargets, SequencesWithEveryOption) {
-  Choices choose(1);
+  Choices choose{Random(1)};
   const List lengths{0, 1, 2, 3, 5, 8, 13};
   const auto expect = [&](std::int64_t kernel, std::int64_t stride, std::int64_t dilation, std::int64_t padding,
                           std::int64_t groups) {
@@ -86,7 +82,7 @@ TEST_P(ConvolutionTargets, SequencesWithEveryOption) {
 }
 
 TEST_P(ConvolutionTargets, PicturesWithEveryOption) {
-  Choices choose(2);
+  Choices choose{Random(2)};
   const auto expect = [&](std::int64_t height, std::int64_t width, std::int64_t stride, std::int64_t dilation,
                           std::int64_t padding) {
     SCOPED_TRACE(::testing::Message() << "kernel " << height << " x " << width << " stride " << stride << " dilation "
