@@ -1,4 +1,4 @@
-// qkv attend: numbers that are known, for every option. What it refuses: refusals_test.cc.
+// qkv attend: numbers that are known, for every option. What it refuses: answers.txt.
 #include "apps/attend.h"
 
 #include <limits>
@@ -308,17 +308,6 @@ TEST_F(Attend, EmptyArraysGiveEmptyOrZeroResults) {
   save_inputs({2, 3}, std::vector<float>(6), {0, 3}, {}, {0, 2}, {});
   expect("--weights w.npy --log-sum-exp l.npy",
          {{"o.npy", {2, 2}, {0, 0, 0, 0}}, {"w.npy", {2, 0}, {}}, {"l.npy", {2}, {-kInfinity, -kInfinity}}});
-}
-
-TEST_F(Attend, EveryTargetAndThreadCountGivesTheGoldNumbers) {
-  save_worked_example<float>(folder_);
-  for (const std::string target : {"amx", "avx512-bf16", "avx512", "avx2", "sse4", "neon", "portable"}) {
-    const Surroundings forced{.environment = {"QKV_TARGET=" + target}};
-    if (folder_.run("info", forced).code != 0) continue;
-    EXPECT_EQ(folder_.text(kAttend + "--threads 3 --memory-limit 100000000", forced), "");
-    std::filesystem::rename(folder_ / "o.npy", folder_ / "limited.npy");
-    expect("", {{"limited.npy", kSquare, kScaledOutput}});
-  }
 }
 
 // Two keys of equal score: weights 1/2, 1/2. A tangent of 1 of the query moves their scores by 2 and 4, the weights by

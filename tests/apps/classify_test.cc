@@ -86,18 +86,17 @@ TEST_F(Classify, ExplainShowsWhereTheModelLooks) {
 
 TEST_F(Classify, RefusesInOneLine) {
   const std::string no_picture_model = "model_type is \"bert\"; the supported Vision Transformers are \"vit\" and ";
-  expect_refusals(
-      *folder_, "",
-      {{"classify --model model", 2, "give --image or --data"},
-       {"classify --model model --image train.csv", 3, "train.csv: "},
-       {"classify --model @tests/golden/bert/tiny" + kPicture, 3, no_picture_model + "\"dinov2\""},
-       {"explain --model @tests/golden/bert/tiny" + kPicture, 3, no_picture_model + "\"dinov2\""},
-       {"classify --model model --data valid.csv --largest 5", 3, "valid.csv: row 1 (from 1): pixel"},
-       {"explain --model model --text x", 2, "--text: the model reads pictures"},
-       {"explain --model model", 2, "--model: needs --text or --image"},
-       {"explain --model model --token 9,9" + kPicture, 3, "9,9"},
-       {"train --config config.json --train train.csv --valid valid.csv --out other --tokenizer config.json", 2,
-        "--tokenizer: is for translation models; the config has \"pictures\""}});
+  expect_answers(*folder_, "",
+                 {{"classify --model model", 2, "give --image or --data"},
+                  {"classify --model model --image train.csv", 3, "train.csv: "},
+                  {"classify --model @tests/golden/bert/tiny" + kPicture, 3, no_picture_model + "\"dinov2\""},
+                  {"explain --model @tests/golden/bert/tiny" + kPicture, 3, no_picture_model + "\"dinov2\""},
+                  {"classify --model model --data valid.csv --largest 5", 3, "valid.csv: row 1 (from 1): pixel"},
+                  {"explain --model model --text x", 2, "--text: the model reads pictures"},
+                  {"explain --model model", 2, "--model: needs --text or --image"},
+                  {"explain --model model --token 9,9" + kPicture, 3, "9,9"},
+                  {"train --config config.json --train train.csv --valid valid.csv --out other --tokenizer config.json",
+                   2, "--tokenizer: is for translation models; the config has \"pictures\""}});
 }
 
 }  // namespace

@@ -76,12 +76,6 @@ TEST(Program, EveryCommandHasHelp) {
   }
 }
 
-TEST(Program, RulesNameOptionsInTheOrderOfTheHelp) {
-  const std::string help = run_program("explain --help").out;
-  EXPECT_TRUE(holds(help, "--layer N Needs: --head Excludes: --weights --keep\n")) << help;
-  EXPECT_TRUE(holds(help, "--weights Needs: --json --text Excludes: --image --layer --token\n")) << help;
-}
-
 // A page as it is read: its requests dropped, its characters in place of their names.
 std::string plain(const std::string& page) {
   std::string text;

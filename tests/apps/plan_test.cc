@@ -29,13 +29,10 @@ TEST(Plan, Json) {
 }
 
 TEST(Plan, Precision) {
-  const auto planned = [](const std::string& options, const std::string& target) {
-    return run_program(kSizes + "--precision reduced " + options, {.environment = {"QKV_TARGET=" + target}}).out;
-  };
-  EXPECT_EQ(Json::parse(planned("--json", "")).at("precision"), has_reduced_precision() ? "reduced" : "exact");
-  EXPECT_EQ(Json::parse(planned("--json", "portable")).at("precision"), "exact");
-  EXPECT_TRUE(holds(planned("", "portable"), "because     precision reduced is computed exactly: target portable"));
-  EXPECT_EQ(Json::parse(run_program("info --json").out).at("reduced_precision"), has_reduced_precision());
+  const std::string line = kSizes + "--precision reduced --json";
+  EXPECT_EQ(Json::parse(text_of(line)).at("precision"), has_reduced_precision() ? "reduced" : "exact");
+  EXPECT_EQ(Json::parse(text_of("QKV_TARGET=portable " + line)).at("precision"), "exact");
+  EXPECT_EQ(Json::parse(text_of("info --json")).at("reduced_precision"), has_reduced_precision());
 }
 
 TEST(Plan, EveryPass) {
@@ -47,44 +44,6 @@ TEST(Plan, EveryPass) {
     EXPECT_GT(object["skipped_tiles"], 0) << pass;
     const std::string least = std::to_string(object["workspace"].get<std::int64_t>() - 1);
     expect_message(folder.run(line + " --memory-limit " + least), 3, "qkv plan", "memory_limit is " + least);
-  }
-}
-
-TEST(Plan, SaysWhatOptionsCost) {
-  const Folder folder;
-  std::vector<std::int32_t> alternating;
-  for (std::int32_t i = 0; i < 128; ++i) alternating.push_back(i % 2);
-  const Tensor keys = Tensor::of({1, 128}, alternating);
-  write_npy(folder / "keys.npy", keys);
-  write_npy(folder / "queries.npy", keys.view().slice(1, 0, 96));
-  for (const Dims& shape : {Dims{4}, {32, 4}, {33, 4}, {33, 32}, {96, 128}, {23 * 31, 4}, {32, 32}}) {
-    std::string name = "zeros";
-    for (const std::int64_t size : shape) name += "_" + std::to_string(size);
-    write_npy(folder / (name + ".npy"), Tensor::zeros(shape));
-  }
-  const struct {
-    const char* options;
-    Words parts;
-  } cases[] = {{"--soft-cap 5 --dtype bf16 --causal bottom-right",
-                {"kernel      prefill on", "1 thread\n", "tiles  ", "operations  ", "workspace  ",
-                 "because     bf16 is ", "because     soft cap"}},
-               {"--pass double-backward", {"kernel      double backward on"}},
-               {"--alibi zeros_4.npy", {"ALiBi"}},
-               {"--bias zeros_96_128.npy", {"a bias"}},
-               {"--t5-table zeros_32_4.npy", {"a table"}},
-               {"--clipped-table zeros_33_4.npy", {"a table"}},
-               {"--swin-table zeros_713_4.npy --swin-window 12,16", {"Swin"}},
-               {"--shaw-table zeros_33_32.npy", {"Shaw"}},
-               {"--documents queries.npy --documents-key keys.npy", {"documents"}},
-               {"--dropout 0.1", {"dropout"}},
-               {"--score bilinear --score-w zeros_32_32.npy", {"this score"}},
-               {"--outputs weights,entropy", {"a second pass"}},
-               {"--outputs received", {"a second pass"}},
-               {"--sinks zeros_4.npy", {}},
-               {"--empty-rows nan", {}}};
-  for (const auto& [options, parts] : cases) {
-    const std::string text = folder.text(kSizes + options);
-    for (const std::string& part : parts) EXPECT_TRUE(holds(text, part)) << part << " in " << text;
   }
 }
 

@@ -3,9 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/capability.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,6 +42,10 @@ inline Words lines_of(const std::string& text) {
 
 inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+inline void expect_to_hold(const std::string& text, const Words& parts) {
+  for (const std::string& part : parts) EXPECT_TRUE(holds(text, part)) << part << " in " << text;
+}
+
 struct Outcome {
   int code = 0;  // as a shell reports it: 128 + n if signal n ended the program
   std::string out;
@@ -51,14 +53,13 @@ struct Outcome {
 };
 
 struct Surroundings {
-  std::string folder{};            // where the program starts; empty: where the test is
-  Words environment{};             // "NAME=value", beside the test's own
-  std::string output{};            // where standard output goes; empty: it is captured; "-": it is closed
-  std::string input{};             // standard input
-  int interrupted_by = 0;          // this signal, once the program has taken it over; 0: by none
-  std::size_t memory = 0;          // bytes of memory of its own that it may have; 0: any number
-  std::size_t file_size = 0;       // bytes that a file may have, as with ulimit -f; 0: any number
-  bool heeds_permissions = false;  // of files, even where the test runs as root
+  std::string folder{};       // where the program starts; empty: where the test is
+  Words environment{};        // "NAME=value", beside the test's own
+  std::string output{};       // where standard output goes; empty: it is captured; "-": it is closed
+  std::string input{};        // standard input
+  int interrupted_by = 0;     // this signal, once the program has taken it over; 0: by none
+  std::size_t memory = 0;     // bytes of memory of its own that it may have; 0: any number
+  std::size_t file_size = 0;  // bytes that a file may have, as with ulimit -f; 0: any number
 };
 
 // To call in a process of its own, which becomes the program.
@@ -108,9 +109,6 @@ inline Outcome run_program(const Words& arguments, const Surroundings& around = 
     if (!around.folder.empty() && chdir(around.folder.c_str()) != 0) _exit(126);
     limit(RLIMIT_DATA, around.memory);
     limit(RLIMIT_FSIZE, around.file_size);
-    if (around.heeds_permissions) {
-      for (const int capability : {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH}) prctl(PR_CAPBSET_DROP, capability);
-    }
     become_program(arguments);
   }
   if (around.interrupted_by > 0) {
@@ -122,20 +120,27 @@ inline Outcome run_program(const Words& arguments, const Surroundings& around = 
   return {exit_code(status), around.output.empty() ? slurp(out) : "", slurp(folder / "err")};
 }
 
-inline Outcome run_program(const std::string& line, const Surroundings& around = {}) {
-  return run_program(words_of(line), around);
+// NAME=VALUE before a command.
+inline bool is_variable(const std::string& word) { return std::isupper(word[0]) != 0 && holds(word, "="); }
+
+inline Outcome run_program(const std::string& line, Surroundings around = {}) {
+  Words words = words_of(line);
+  for (; !words.empty() && is_variable(words[0]); words.erase(words.begin())) around.environment.push_back(words[0]);
+  return run_program(words, around);
+}
+
+// What a command without anything to complain about prints.
+inline std::string text_of(const std::string& line, const Surroundings& around = {}) {
+  const Outcome outcome = run_program(line, around);
+  EXPECT_EQ(outcome.code, 0) << line << "\n" << outcome.err;
+  EXPECT_EQ(outcome.err, "") << line;
+  return outcome.out;
 }
 
 // A folder that disappears with its owner, in which the program runs.
 struct Folder : TemporaryFolder {
   std::string path() const { return *this / ""; }
 
-  // Names of all files inside, sorted.
-  Words sorted_names() const {
-    Words list = names();
-    std::sort(list.begin(), list.end());
-    return list;
-  }
   // All files below, with their bytes.
   std::map<std::string, std::string> files() const {
     std::map<std::string, std::string> all;
@@ -150,47 +155,49 @@ struct Folder : TemporaryFolder {
     around.folder = path();
     return run_program(line, around);
   }
-  // What a command without anything to complain about prints.
-  std::string text(const std::string& line, const Surroundings& around = {}) const {
-    const Outcome outcome = run(line, around);
-    EXPECT_EQ(outcome.code, 0) << line << "\n" << outcome.err;
-    EXPECT_EQ(outcome.err, "") << line;
-    return outcome.out;
+  std::string text(const std::string& line, Surroundings around = {}) const {
+    around.folder = path();
+    return text_of(line, around);
   }
   Json json(const std::string& line) const { return Json::parse(text(line), nullptr, false); }
 };
 
-// The program ended with `code`, and its only message was one line that begins with `begin` and holds `part`.
-inline void expect_message(const Outcome& outcome, int code, const std::string& begin, const std::string& part) {
+// The program ended with `code`, and its only message was one line of `command` that holds `part`, or is it.
+inline void expect_message(const Outcome& outcome, int code, const std::string& command, const std::string& part) {
   EXPECT_EQ(outcome.code, code) << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  EXPECT_TRUE(outcome.err.starts_with(begin + ": ")) << outcome.err;
-  EXPECT_TRUE(holds(outcome.err, part)) << outcome.err;
+  EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with(command + ": ") && outcome.err.ends_with('\n')) << outcome.err;
+  EXPECT_EQ(outcome.err.ends_with(" (see " + command + " --help)\n"), code == 2) << outcome.err;
+  EXPECT_TRUE(part.starts_with("qkv ") ? outcome.err == part + "\n" : holds(outcome.err, part)) << outcome.err << part;
 }
 
-// A command that is refused with this exit code, and what its one line on standard error holds.
-struct Refusal {
+// What a command line answers: its exit code, and words of what it prints, or of its message where it is refused.
+struct Answer {
   std::string line;
   int code;
-  std::string part;
-  Words ends{""};  // each of them ends the line once
+  std::string words;  // in this order where there is " ... " between them
 };
 
-// Each is refused in one line that begins with the name of the command, and nothing is written anywhere.
-inline void expect_refusals(const Folder& folder, const std::string& before, const std::vector<Refusal>& refusals) {
+// Nothing is written anywhere by what is refused.
+inline void expect_answers(const Folder& folder, const std::string& before, const std::vector<Answer>& answers) {
   const auto files = folder.files();
-  for (const auto& [line, code, part, ends] : refusals) {
-    for (const std::string& end : ends) {
-      SCOPED_TRACE(before + line + end);
-      const Words words = words_of(before + line + end);
-      const bool in_two = words[0] == "bench" || words[0] == "tokenizer";
-      const std::string name = "qkv " + words[0] + (in_two ? " " + words[1] : "");
-      const Outcome outcome = folder.run(before + line + end);
-      expect_message(outcome, code, name, part);
-      EXPECT_EQ(holds(outcome.err, " (see " + name + " --help)\n"), code == 2) << outcome.err;
-      EXPECT_TRUE(folder.files() == files);
+  for (const auto& [line, code, words] : answers) {
+    SCOPED_TRACE(before + line);
+    if (code == 0) {
+      std::string text = folder.text(before + line), rest = words + " ... ";
+      for (std::size_t end = 0; (end = rest.find(" ... ")) != std::string::npos; rest.erase(0, end + 5)) {
+        const std::size_t at = text.find(rest.substr(0, end));
+        EXPECT_NE(at, std::string::npos) << rest << " in " << text;
+        text.erase(0, at);
+      }
+      continue;
     }
+    Words command = words_of(before + line);
+    while (is_variable(command[0])) command.erase(command.begin());
+    const bool in_two = command[0] == "bench" || command[0] == "tokenizer";
+    expect_message(folder.run(before + line), code, "qkv " + command[0] + (in_two ? " " + command[1] : ""), words);
+    EXPECT_TRUE(folder.files() == files);
   }
 }
 

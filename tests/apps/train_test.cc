@@ -200,7 +200,7 @@ TEST_F(TrainTest, DivergedSaysNoNumbersOfHundredsOfDigits) {
 
 TEST_F(TrainTest, RefusesFilesInOneLine) {
   const auto refused = [&](const std::string& line, int code, const std::string& part) {
-    expect_refusals(folder_, "train --valid valid.tsv --out a ", {{line, code, part}});
+    expect_answers(folder_, "train --valid valid.tsv --out a ", {{line, code, part}});
   };
   refused("--train train.tsv --config none.json", 4, "none.json: cannot read");
   folder_.put("train.tsv", "no tab\n");
