@@ -96,24 +96,25 @@ TEST_P(Matmul, TransposedLeftOperand) {
   }
 }
 
+// Rows of a with gaps, walked backwards, and one row again and again.
 TEST_P(Matmul, StridesBiasAndAccumulate) {
   Random random(2);
   for (const Dtype dtype : kTypes) {
     for (const auto& [m, n, k] : {Product{13, 50, 1100}, {9, 97, 33}, {300, 48, 20}, {2, 1, 0}}) {
       SCOPED_TRACE(describe({m, n, k}, dtype));
       const Tensor a = normal(random, {m, k + 5}, dtype), weight = normal(random, {n, k}, dtype);
-      const Tensor bias = normal(random, {n}, dtype);
-      const TensorView a_part = a.view().slice(1, 3, 3 + k), b = weight.view().transpose(0, 1);
-      for (const bool with_bias : {false, true}) {
-        for (const bool accumulate : {false, true}) {
-          const Tensor before = normal(random, {m, n + 7}, dtype);
+      const Tensor bias = normal(random, {n}, dtype), before = normal(random, {m, n + 7}, dtype);
+      const TensorView first = a.view().slice(1, 3, 3 + k), b = weight.view().transpose(0, 1);
+      const TensorView old = before.view().slice(1, 2, 2 + n);
+      for (const TensorView& rows : {first, TensorView(first.select(0, m - 1).bytes(), dtype, {m, k}, {-k - 5, 1}),
+                                     TensorView(first.bytes(), dtype, {m, k}, {0, 1})}) {
+        for (const MatmulOptions& options :
+             {MatmulOptions{}, {.bias = bias}, {.accumulate = true}, {.bias = bias, .accumulate = true}}) {
           Tensor out = before;
-          MatmulOptions options{.accumulate = accumulate};
-          if (with_bias) options.bias = bias;
           const MutableTensorView part = out.view().slice(1, 2, 2 + n);
-          matmul(a_part, PackedMatrix(b), part, options);
-          expect_product(a_part, b, options.bias, accumulate ? before.view().slice(1, 2, 2 + n) : TensorView(), part);
-          convert(before.view().slice(1, 2, 2 + n), part);
+          matmul(rows, PackedMatrix(b), part, options);
+          expect_product(rows, b, options.bias, options.accumulate ? old : TensorView(), part);
+          convert(old, part);
           EXPECT_TRUE(same_bits(out, before)) << "an element outside of the view changed";
         }
       }
@@ -121,50 +122,25 @@ TEST_P(Matmul, StridesBiasAndAccumulate) {
   }
 }
 
-TEST_P(Matmul, ReadsRowsInAnyOrder) {
-  Random random(3);
-  for (const Dtype dtype : kTypes) {
-    const Tensor a = normal(random, {5, 20}, dtype), b = normal(random, {20, 30}, dtype);
-    const TensorView reversed(a.view().select(0, 4).bytes(), dtype, {5, 20}, {-20, 1});
-    const TensorView repeated(a.view().bytes(), dtype, {5, 20}, {0, 1});
-    for (const TensorView& view : {reversed, repeated}) {
-      Tensor out = Tensor::zeros({5, 30}, dtype);
-      matmul(view, b, out);
-      expect_product(view, b, {}, {}, out);
-    }
-  }
-}
-
-TEST_P(Matmul, ARowHasTheSameBitsAlone) {
+TEST_P(Matmul, ARowHasTheSameBitsAloneAndForAnyThreads) {
   Random random(4);
+  const std::int64_t m = 271, k = 1030, n = 333;
   for (const Dtype dtype : kTypes) {
-    const std::int64_t m = 271, k = 1030, n = 101;
     const Tensor a = normal(random, {m, k}, dtype), bias = normal(random, {n}, dtype);
     const PackedMatrix b(normal(random, {k, n}, dtype));
-    Tensor together = Tensor::zeros({m, n}, dtype), alone = together;
-    matmul(a, b, together, {.bias = bias});
-    for (std::int64_t i = 0; i < m; ++i) {
-      matmul(a.view().slice(0, i, i + 1), b, alone.view().slice(0, i, i + 1), {.bias = bias});
-    }
-    EXPECT_TRUE(same_bits(together, alone));
-    // The first 7 rows go through the tiles of 4, 2 and 1 rows.
-    Tensor seven = Tensor::zeros({7, n}, dtype);
-    matmul(a.view().slice(0, 0, 7), b, seven, {.bias = bias});
-    EXPECT_TRUE(same_bits(seven, together.view().slice(0, 0, 7)));
-  }
-}
-
-TEST_P(Matmul, ThreadsDoNotChangeBits) {
-  Random random(5);
-  for (const Dtype dtype : kTypes) {
-    const Tensor a = normal(random, {530, 130}, dtype);
-    const PackedMatrix b(normal(random, {130, 333}, dtype));
-    Tensor one = Tensor::zeros({530, 333}, dtype), many = one;
-    matmul(a, b, one, {.threads = 1});
+    Tensor one = Tensor::zeros({m, n}, dtype), other = one;
+    matmul(a, b, one, {.bias = bias, .threads = 1});
     for (const int threads : {2, 3, 4, 7}) {
-      matmul(a, b, many, {.threads = threads});
-      EXPECT_TRUE(same_bits(one, many)) << threads << " threads";
+      matmul(a, b, other, {.bias = bias, .threads = threads});
+      EXPECT_TRUE(same_bits(one, other)) << threads << " threads";
     }
+    // Each row, and the first 7, which go through the tiles of 4, 2 and 1 rows.
+    for (std::int64_t i = 0; i < m; ++i) {
+      matmul(a.view().slice(0, i, i + 1), b, other.view().slice(0, i, i + 1), {.bias = bias});
+    }
+    EXPECT_TRUE(same_bits(one, other));
+    matmul(a.view().slice(0, 0, 7), b, other.view().slice(0, 0, 7), {.bias = bias});
+    EXPECT_TRUE(same_bits(one, other));
   }
 }
 
@@ -182,53 +158,36 @@ TEST_P(Matmul, NonFiniteValuesPropagate) {
   }
 }
 
-TEST_P(Matmul, EmptyDepthGivesTheBias) {
-  for (const Dtype dtype : kTypes) {
-    const TensorView a(nullptr, dtype, {3, 0}), b(nullptr, dtype, {0, 2});
-    const Tensor before = Tensor::of<double>({3, 2}, {1, 2, 3, 4, 5, 6}), bias = Tensor::of<double>({2}, {7, 8});
-    const Tensor own_bias = convert(bias, dtype);
-    Tensor out = convert(before, dtype);
-    matmul(a, b, out, {.accumulate = true});
-    EXPECT_EQ(values(out), values(before));
-    matmul(a, b, out, {.bias = own_bias});
-    EXPECT_EQ(values(out), (std::vector<double>{7, 8, 7, 8, 7, 8}));
-    matmul(a, b, out);
-    EXPECT_EQ(values(out), std::vector<double>(6));
-  }
-}
-
 template <class Call>
-std::string refusal(const Call& call) {
-  return test::message_of<std::invalid_argument>(call);
+void expect_refused(const std::string& message, const Call& call) {
+  EXPECT_EQ(test::message_of<std::invalid_argument>(call), message);
 }
 
 TEST(MatmulErrors, NameWhatDoesNotFit) {
-  const Tensor a = Tensor::zeros({4, 3}), short_bias = Tensor::zeros({4}), columns = Tensor::zeros({3, 4});
+  const Tensor a = Tensor::zeros({4, 3}), short_a = Tensor::zeros({4, 2}), wide_a = Tensor::zeros({4, 3}, Dtype::f64);
+  const Tensor columns = Tensor::zeros({3, 4}), short_bias = Tensor::zeros({4});
   const PackedMatrix b(Tensor::zeros({3, 5}));
-  Tensor out = Tensor::zeros({4, 5});
+  Tensor out = Tensor::zeros({4, 5}), turned = Tensor::zeros({5, 4});
   const MutableTensorView overlapping(out.view().bytes(), Dtype::f32, {4, 5}, {4, 1});
-  const auto of = [&](const TensorView& left, const MutableTensorView& result, const MatmulOptions& options = {}) {
-    return refusal([&] { matmul(left, b, result, options); });
+  const auto product = [&](const TensorView& left, const MutableTensorView& result) {
+    return [&b, left, result] { matmul(left, b, result); };
   };
-  EXPECT_EQ(of(Tensor::zeros({4, 2}), out), "matmul: a is [4, 2]; with b [3, 5] it must be [m, 3]");
-  EXPECT_EQ(of(a, Tensor::zeros({5, 4})), "matmul: out is [5, 4]; it must be [4, 5]");
-  EXPECT_EQ(of(a, out, {.bias = short_bias}), "matmul: bias is [4]; it must be [5]");
-  EXPECT_EQ(of(Tensor::zeros({4, 3}, Dtype::f64), out), "matmul: a is f64, b is f32; they must agree");
-  EXPECT_EQ(of(columns.view().transpose(0, 1), out), "matmul: the last stride of a is 4; it must be 1");
-  EXPECT_EQ(of(a, overlapping), "matmul: rows of out overlap: they are 5 elements, 4 apart");
-  EXPECT_EQ(refusal([] { PackedMatrix(Tensor::zeros({2, 2}, Dtype::i32)); }),
-            "PackedMatrix: the type is i32; it must be f32 or f64");
-  EXPECT_EQ(refusal([] { PackedMatrix(Tensor::zeros({2})); }), "PackedMatrix: shape [2]; it must be [k, n]");
-}
+  expect_refused("matmul: a is [4, 2]; with b [3, 5] it must be [m, 3]", product(short_a, out));
+  expect_refused("matmul: out is [5, 4]; it must be [4, 5]", product(a, turned));
+  expect_refused("matmul: bias is [4]; it must be [5]", [&] { matmul(a, b, out, {.bias = short_bias}); });
+  expect_refused("matmul: a is f64, b is f32; they must agree", product(wide_a, out));
+  expect_refused("matmul: the last stride of a is 4; it must be 1", product(columns.view().transpose(0, 1), out));
+  expect_refused("matmul: rows of out overlap: they are 5 elements, 4 apart", product(a, overlapping));
+  expect_refused("PackedMatrix: the type is i32; it must be f32 or f64",
+                 [] { PackedMatrix(Tensor::zeros({2, 2}, Dtype::i32)); });
+  expect_refused("PackedMatrix: shape [2]; it must be [k, n]", [] { PackedMatrix(Tensor::zeros({2})); });
 
-TEST(MatmulErrors, Transposed) {
-  const PackedMatrix a(Tensor::zeros({3, 4})), b(Tensor::zeros({3, 5})), taller(Tensor::zeros({4, 5}));
-  Tensor out = Tensor::zeros({4, 5}), square = Tensor::zeros({4, 4}), bias = Tensor::zeros({5});
-  EXPECT_EQ(refusal([&] { matmul_transposed(a, taller, out); }),
-            "matmul: a is f32 [3, 4] and b f32 [4, 5]; they must agree in type and rows");
-  EXPECT_EQ(refusal([&] { matmul_transposed(a, b, square); }), "matmul: out is [4, 4]; it must be [4, 5]");
-  EXPECT_EQ(refusal([&] { matmul_transposed(a, b, out, {.bias = bias}); }),
-            "matmul: a transposed product takes no bias");
+  const PackedMatrix left(Tensor::zeros({3, 4})), taller(Tensor::zeros({4, 5}));
+  expect_refused("matmul: a is f32 [3, 4] and b f32 [4, 5]; they must agree in type and rows",
+                 [&] { matmul_transposed(left, taller, out); });
+  expect_refused("matmul: out is [5, 4]; it must be [4, 5]", [&] { matmul_transposed(left, b, turned); });
+  expect_refused("matmul: a transposed product takes no bias",
+                 [&] { matmul_transposed(left, b, out, {.bias = short_bias}); });
 }
 
 TEST(MatmulErrors, PackedForAnotherTarget) {
@@ -238,7 +197,7 @@ TEST(MatmulErrors, PackedForAnotherTarget) {
   const PackedMatrix b(Tensor::zeros({3, 5}));
   select_target(usable.back());
   Tensor out = Tensor::zeros({4, 5});
-  const std::string message = refusal([&] { matmul(Tensor::zeros({4, 3}), b, out); });
+  const std::string message = test::message_of<std::invalid_argument>([&] { matmul(Tensor::zeros({4, 3}), b, out); });
   select_target("");
   EXPECT_NE(message.find("for another target"), std::string::npos) << message;
 }
