@@ -92,7 +92,8 @@ TEST(TensorView, BorrowsAnyPart) {
                              [&] { part.slice(0, -1, 1); }, [&] { all.select(0, 2); }, [&] { all.transpose(0, 3); },
                              [&] { all.at<float>({0, 0, 4}); }, [&] { all.at<float>({0, 0}); },
                              [&] { all.reshape({5}); }, [&] { all.transpose(0, 1).reshape({24}); },
-                             [&] { wide.broadcast_to({2, 4}); }, [&] { wide.broadcast_to({3}); }});
+                             [&] { wide.broadcast_to({2, 3, 1}).reshape({6}); }, [&] { wide.broadcast_to({2, 4}); },
+                             [&] { wide.broadcast_to({3}); }});
   Tensor written = counted({2, 3, 4}, Dtype::f32);
   written.view().slice(1, 1, 3).slice(-1, 2, 4).at<float>({0, 0, 0}) = -1;
   EXPECT_EQ(written.data<float>()[4 + 2], -1);

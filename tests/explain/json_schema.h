@@ -1,16 +1,27 @@
 // Checks JSON by a JSON Schema, as far as docs/explain.schema.json uses it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 
+#include "io/files_for_test.h"
+
 namespace qkv::test {
 
 class JsonSchema {
  public:
-  explicit JsonSchema(nlohmann::json schema) : root_(std::move(schema)) {}
+  // Of one kind, so that the reason is named.
+  explicit JsonSchema(const std::string& kind) : root_(Json::parse(slurp(QKV_SOURCE_DIR "/docs/explain.schema.json"))) {
+    bool is_listed = false;
+    for (const Json& one : root_.at("oneOf")) is_listed = is_listed || one.at("$ref") == "#/$defs/" + kind;
+    if (!is_listed) throw std::invalid_argument("json schema: " + kind + " is no kind");
+    root_.erase("oneOf");
+    root_["$ref"] = "#/$defs/" + kind;
+  }
 
   // What is wrong, with its place; empty: nothing.
   std::string check(const nlohmann::json& value) const { return check(root_, value, "$"); }
@@ -19,13 +30,9 @@ class JsonSchema {
   using Json = nlohmann::json;
 
   static bool is_of(const std::string& type, const Json& value) {
-    return type == "object"    ? value.is_object()
-           : type == "array"   ? value.is_array()
-           : type == "string"  ? value.is_string()
-           : type == "number"  ? value.is_number()
-           : type == "integer" ? value.is_number_integer()
-           : type == "boolean" ? value.is_boolean()
-                               : value.is_null();
+    return type == "integer"  ? value.is_number_integer()
+           : type == "number" ? value.is_number()
+                              : type == value.type_name();
   }
 
   std::string check(const Json& schema, const Json& value, const std::string& at) const {
@@ -81,5 +88,10 @@ class JsonSchema {
 
   Json root_;
 };
+
+inline void expect_valid(const nlohmann::json& json, const std::string& kind) {
+  EXPECT_EQ(json.at("kind"), kind);
+  EXPECT_EQ(JsonSchema(kind).check(json), "");
+}
 
 }  // namespace qkv::test

@@ -16,11 +16,6 @@ namespace qkv::test {
 
 using Rows = testing::ReferenceLayer::Rows;
 
-inline const Bert& tiny() {
-  static const Bert model = Bert::load(QKV_TEST_DATA "/golden/bert/tiny");
-  return model;
-}
-
 struct PlainChanges {
   LeftOut left_out{};
   // What is added to one weight.
@@ -33,59 +28,47 @@ struct PlainChanges {
 
   // For a layer of the attentions `self` and `memory`.
   testing::ReferenceChanges of(std::int64_t layer, std::size_t self, std::size_t memory) const {
-    const auto site_of = [=](const std::string& scope) { return scope == "self_attn." ? self : memory; };
-    return {
-        .hidden =
-            [this, layer, site_of](const std::string& scope, std::int64_t head, std::size_t key) {
-              for (const KeyIndex& one : left_out.keys) {
-                if (one.site == site_of(scope) && one.key == static_cast<std::int64_t>(key)) return true;
-              }
-              for (const HeadIndex& one : left_out.heads) {
-                if (one == HeadIndex{layer, head, site_of(scope)}) return true;
-              }
-              return false;
-            },
-        .added =
-            [this, layer, site_of](const std::string& scope, std::int64_t head, std::size_t query, std::size_t key) {
-              const bool own = added && added->head == HeadIndex{layer, head, site_of(scope)} &&
-                               added->query == query && added->key == key;
-              return own ? added->value : 0;
-            }};
+    const auto index_of = [=](const std::string& scope, std::int64_t head) {
+      return HeadIndex{layer, head, scope == "self_attn." ? self : memory};
+    };
+    return {.hidden =
+                [this, index_of](const std::string& scope, std::int64_t head, std::size_t key) {
+                  const HeadIndex own = index_of(scope, head);
+                  const auto is_it = [&](const KeyIndex& one) {
+                    return one.site == own.site && one.key == static_cast<std::int64_t>(key);
+                  };
+                  return std::ranges::any_of(left_out.keys, is_it) || std::ranges::count(left_out.heads, own) > 0;
+                },
+            .added =
+                [this, index_of](const std::string& scope, std::int64_t head, std::size_t query, std::size_t key) {
+                  const bool is_it = added && added->head == index_of(scope, head) && added->query == query;
+                  return is_it && added->key == key ? added->value : 0;
+                }};
   }
 };
 
 // What a run sends under this name, as f64.
-inline Rows rows_seen(const Explainable& input, const std::string& wanted) {
-  struct Rows1 : Observer {
-    explicit Rows1(const std::string& name) : wanted(name) {}
-    void receive(std::string_view name, const TensorView& value) override {
-      if (name != wanted) return;
-      const Tensor exact = convert(value, Dtype::f64);
-      for (std::int64_t i = 0; i < exact.size(0); ++i) {
-        rows.emplace_back(exact.data<double>() + i * exact.size(1), exact.data<double>() + (i + 1) * exact.size(1));
-      }
+struct RowsSeen : Observer {
+  RowsSeen(const Explainable& input, std::string name) : wanted(std::move(name)) { input.run(*this); }
+  void receive(std::string_view name, const TensorView& value) override {
+    if (name != wanted) return;
+    const Tensor exact = convert(value, Dtype::f64);
+    for (std::int64_t i = 0; i < exact.size(0); ++i) {
+      rows.emplace_back(exact.data<double>() + i * exact.size(1), exact.data<double>() + (i + 1) * exact.size(1));
     }
-    const std::string& wanted;
-    Rows rows;
-  } seen(wanted);
-  input.run(seen);
-  return seen.rows;
-}
-
-// The parameters of a model as f64, under their names.
-template <class Model>
-std::map<std::string, Tensor> plain_tensors(const Model& model) {
-  std::map<std::string, Tensor> all;
-  model.visit([&](const std::string& name, const Parameter& own) { all[name] = convert(own.value, Dtype::f64); });
-  return all;
-}
-
-inline std::map<std::string, Tensor> below(const std::map<std::string, Tensor>& all, const std::string& scope) {
-  std::map<std::string, Tensor> own;
-  for (const auto& [name, tensor] : all) {
-    if (name.starts_with(scope)) own[name.substr(scope.size())] = tensor;
   }
-  return own;
+  std::string wanted;
+  Rows rows{};
+};
+
+// The parameters of a model whose names begin so, as f64, under the rest of their names.
+template <class Model>
+std::map<std::string, Tensor> plain_tensors(const Model& model, const std::string& scope = "") {
+  std::map<std::string, Tensor> all;
+  model.visit([&](const std::string& name, const Parameter& own) {
+    if (name.starts_with(scope)) all[name.substr(scope.size())] = convert(own.value, Dtype::f64);
+  });
+  return all;
 }
 
 // The layers of a post-norm stack, without a final norm.
@@ -94,9 +77,8 @@ class PlainStack {
   template <class Model>
   PlainStack(const TransformerLayerConfig& config, std::int64_t layers, const Model& model, const std::string& scope)
       : config_(config) {
-    const std::map<std::string, Tensor> all = plain_tensors(model);
     for (std::int64_t layer = 0; layer < layers; ++layer) {
-      tensors_.push_back(below(all, scope + "layers." + std::to_string(layer) + "."));
+      tensors_.push_back(plain_tensors(model, scope + "layers." + std::to_string(layer) + "."));
     }
   }
 
@@ -104,16 +86,15 @@ class PlainStack {
   Rows run(Rows x, const Rows& memory_rows, bool causal, const PlainChanges& changes, std::size_t self,
            std::size_t memory) const {
     for (std::size_t layer = 0; layer < tensors_.size(); ++layer) {
-      const testing::ReferenceLayer own(config_, tensors_[layer],
-                                        changes.of(static_cast<std::int64_t>(layer), self, memory));
-      x = own.forward(x, memory_rows, causal);
+      const auto own = changes.of(static_cast<std::int64_t>(layer), self, memory);
+      x = testing::ReferenceLayer(config_, tensors_[layer], own).forward(x, memory_rows, causal);
     }
     return x;
   }
 
  private:
   TransformerLayerConfig config_;
-  std::vector<std::map<std::string, Tensor>> tensors_;
+  std::vector<std::map<std::string, Tensor>> tensors_{};
 };
 
 // From the embeddings of the model's run on.
@@ -126,7 +107,7 @@ class PlainBert {
                 .activation = model.config().activation,
                 .epsilon = model.config().epsilon},
                model.config().layers, model, ""),
-        embeddings_(rows_seen(input, "embeddings")) {}
+        embeddings_(RowsSeen(input, "embeddings").rows) {}
 
   Rows outputs(const PlainChanges& changes) const { return stack_.run(embeddings_, {}, false, changes, 0, 0); }
 
@@ -142,26 +123,25 @@ class PlainMarian {
                  model.config().encoder_layers, model, "encoder."),
         decoder_(layer_of(model.config(), model.config().decoder_heads, model.config().decoder_ff_dim),
                  model.config().decoder_layers, model, "decoder."),
-        source_(rows_seen(input, "encoder.embeddings")),
-        read_(rows_seen(input, "decoder.embeddings")),
+        source_(RowsSeen(input, "encoder.embeddings").rows),
+        read_(RowsSeen(input, "decoder.embeddings").rows),
         table_(plain_tensors(model).at("shared.weight")),
-        bias_(plain_tensors(model).at("final_logits_bias")) {
-    for (const WrittenToken& token : input.attentions().alignment->written) ids_.push_back(token.id);
-  }
+        bias_(plain_tensors(model).at("final_logits_bias")),
+        written_(input.attentions().alignment->written) {}
 
   std::vector<double> log_probabilities(const PlainChanges& changes) const {
     const Rows memory = encoder_.run(source_, {}, false, changes, 0, 0);
     const Rows hidden = decoder_.run(read_, memory, true, changes, 1, 2);
     std::vector<double> found;
-    for (std::size_t t = 0; t < ids_.size(); ++t) {
+    for (std::size_t t = 0; t < written_.size(); ++t) {
       double sum = 0, own = 0;
       for (std::int64_t c = 0; c < table_.size(0); ++c) {
         double logit = bias_.data<double>()[c];
         for (std::int64_t e = 0; e < table_.size(1); ++e) {
-          logit += hidden[t][static_cast<std::size_t>(e)] * table_.view().at<double>({c, e});
+          logit += hidden[t][static_cast<std::size_t>(e)] * table_.data<double>()[c * table_.size(1) + e];
         }
         sum += std::exp(logit);
-        if (c == ids_[t]) own = logit;
+        if (c == written_[t].id) own = logit;
       }
       found.push_back(own - std::log(sum));
     }
@@ -176,7 +156,7 @@ class PlainMarian {
   PlainStack encoder_, decoder_;
   Rows source_, read_;
   Tensor table_, bias_;
-  std::vector<std::int32_t> ids_;
+  std::vector<WrittenToken> written_;
 };
 
 }  // namespace qkv::test
