@@ -118,12 +118,6 @@ void expect_all_refused(const Refusals& refusals, const std::string& name, Read 
   expect_refused(files, name, read);
 }
 
-// As NumPy names them.
-inline constexpr std::pair<const char*, Dtype> kNumpyTypes[] = {
-    {"f2", Dtype::f16}, {"f4", Dtype::f32}, {"f8", Dtype::f64}, {"i1", Dtype::i8},
-    {"i2", Dtype::i16}, {"i4", Dtype::i32}, {"i8", Dtype::i64}, {"u1", Dtype::u8},
-    {"u2", Dtype::u16}, {"u4", Dtype::u32}, {"u8", Dtype::u64}};
-
 // Values of a tensor as double, for comparisons.
 inline std::vector<double> values_of(const TensorView& view) {
   const Tensor converted = convert(view, Dtype::f64);

@@ -31,9 +31,8 @@ inline std::vector<std::string> lines_of(const std::string& text) {
 inline std::string minilm_folder() {
   const auto variable = [](const char* name) { return std::string(std::getenv(name) ? std::getenv(name) : ""); };
   if (!variable("QKV_MINILM").empty()) return variable("QKV_MINILM");
-  const std::string cache =
-      variable("XDG_CACHE_HOME").empty() ? variable("HOME") + "/.cache" : variable("XDG_CACHE_HOME");
-  return cache + "/qkv/all-MiniLM-L6-v2";
+  const std::string cache = variable("XDG_CACHE_HOME");
+  return (cache.empty() ? variable("HOME") + "/.cache" : cache) + "/qkv/all-MiniLM-L6-v2";
 }
 
 }  // namespace qkv

@@ -1,4 +1,5 @@
-// Where tokens are found: by text and id, as the longest match, among the added ones; and merges as they are learned.
+// Where tokens are found: by text and id, as the longest match, among the added ones; merges as they are learned, and a
+// vocabulary of our own: what it holds, that it loses nothing, and the file that the reference reads (make_schemes.py).
 #include "text/vocabulary.h"
 
 #include <gtest/gtest.h>
@@ -8,9 +9,12 @@
 #include <stdexcept>
 
 #include "qkv/random.h"
+#include "qkv/text/tokenizer.h"
+#include "qkv/text/train_tokenizer.h"
 #include "text/added_tokens.h"
 #include "text/bert_normalizer.h"
 #include "text/byte_pairs.h"
+#include "text/tokenizer_files.h"
 #include "text/trie.h"
 
 namespace qkv::text {
@@ -59,30 +63,28 @@ TEST(Trie, AgreesWithAMap) {
 }
 
 TEST(AddedTokens, AreFoundInTexts) {
-  const AddedToken cat{.content = "cat", .id = 1, .single_word = true};
   const std::vector<AddedToken> three = {
       {.content = "ab", .id = 1}, {.content = "abcd", .id = 2}, {.content = "bcx", .id = 3}};
-  struct Case {
-    std::vector<AddedToken> tokens;
-    std::string_view text;
-    std::string expected;  // each token found as <id:text>
-  };
-  const Case cases[] = {{three, "xabcdab", "x<2:abcd><1:ab>"},
-                        {three, "abcx", "<1:ab>cx"},  // ab begins before bcx
-                        {three, "", ""},
-                        {{{.content = "M", .id = 1, .lstrip = true}}, "a \tM b", "a<1: \tM> b"},
-                        {{{.content = "M", .id = 1, .rstrip = true}}, "a M \u3000b", "a <1:M \u3000>b"},
-                        {{{.content = "M", .id = 1, .lstrip = true, .rstrip = true}}, " M M ", "<1: M ><1:M >"},
-                        {{cat}, "cat cats -cat- \u00e9cat cat_ cat", "<1:cat> cats -<1:cat>- \u00e9cat cat_ <1:cat>"}};
-  for (const Case& one : cases) {
-    const AddedTokens added(one.tokens, nullptr);
-    const Characters characters = to_characters(one.text);
+  const AddedToken left{.content = "M", .id = 1, .lstrip = true}, right{.content = "M", .id = 1, .rstrip = true},
+      both{.content = "M", .id = 1, .lstrip = true, .rstrip = true},
+      cat{.content = "cat", .id = 1, .single_word = true};
+  const std::tuple<std::vector<AddedToken>, const char*, std::string> cases[] = {
+      {three, "xabcdab", "x<2:abcd><1:ab>"},
+      {three, "abcx", "<1:ab>cx"},  // ab begins before bcx
+      {three, "", ""},
+      {{left}, "a \tM b", "a<1: \tM> b"},
+      {{right}, "a M \u3000b", "a <1:M \u3000>b"},
+      {{both}, " M M ", "<1: M ><1:M >"},
+      {{cat}, "cat cats -cat- \u00e9cat cat_ cat", "<1:cat> cats -<1:cat>- \u00e9cat cat_ <1:cat>"}};
+  for (const auto& [tokens, text, expected] : cases) {
+    const AddedTokens added(tokens, nullptr);
+    const Characters characters = to_characters(text);
     std::string marked;
     for (const AddedTokens::Section& section : added.split(characters, false)) {
       const std::string part = to_utf8(section.text);
       marked += section.token == nullptr ? part : "<" + std::to_string(section.token->id) + ":" + part + ">";
     }
-    EXPECT_EQ(marked, one.expected);
+    EXPECT_EQ(marked, expected);
   }
 }
 
@@ -138,22 +140,6 @@ std::vector<SymbolPair> learned_slowly(std::vector<CountedWord> words, std::uint
   return joined;
 }
 
-TEST(BytePairs, ByHand) {
-  // Sennrich's example: low 5, lower 2, newest 6, widest 3; letters by position in the alphabet.
-  const auto word = [](const std::string& letters, std::int64_t count) {
-    CountedWord result{{}, count};
-    for (const char letter : letters) result.symbols.push_back(static_cast<std::uint32_t>(letter - 'a'));
-    return result;
-  };
-  const std::vector<CountedWord> words = {word("low", 5), word("lower", 2), word("newest", 6), word("widest", 3)};
-  // e s and s t come 9 times each, then so does es t, then l o and o w 7 times each.
-  const std::vector<SymbolPair> expected = {{'e' - 'a', 's' - 'a'}, {26, 't' - 'a'}, {'l' - 'a', 'o' - 'a'}};
-  EXPECT_EQ(learn_byte_pairs(words, 26, 3), expected);
-  EXPECT_EQ(learn_byte_pairs({word("ab", 1), word("cd", 1)}, 26, 9), std::vector<SymbolPair>());
-  EXPECT_EQ(learn_byte_pairs({}, 26, 9), std::vector<SymbolPair>());
-  EXPECT_EQ(learn_byte_pairs({word("aaaa", 1)}, 26, 9), (std::vector<SymbolPair>{{0, 0}}));
-}
-
 TEST(BytePairs, AgreesWithTheDefinition) {
   Random random(7);
   const auto below = [&](std::uint64_t n) { return static_cast<std::uint32_t>(random.below(n)); };
@@ -170,6 +156,57 @@ TEST(BytePairs, AgreesWithTheDefinition) {
     std::reverse(words.begin(), words.end());
     EXPECT_EQ(learn_byte_pairs(words, letters, 30), expected) << "round " << round;
   }
+}
+
+std::string trained(const std::vector<std::string>& texts, std::int64_t vocab) {
+  TokenizerTrainer trainer;
+  for (const std::string& text : texts) trainer.add(text);
+  return trainer.train(vocab);
+}
+
+TEST(TrainTokenizer, WritesTheFileThatTheReferenceHasRead) {
+  EXPECT_EQ(trained(golden_texts("texts.json"), 600), golden("schemes/trained.json"));
+}
+
+TEST(TrainTokenizer, OrderOfTextsMakesNoDifference) {
+  std::vector<std::string> texts = golden_texts("texts.json");
+  texts.resize(200);
+  const std::string learnt = trained(texts, 400);
+  std::reverse(texts.begin(), texts.end());
+  EXPECT_EQ(trained(texts, 400), learnt);
+}
+
+TEST(TrainTokenizer, NothingIsUnknownAndNothingIsLost) {
+  const Tokenizer tokenizer = Tokenizer::parse(trained({"de nada, de nada"}, 265), "t");
+  EXPECT_EQ(tokenizer.vocab(), 265);
+  std::vector<std::string> texts = golden_texts("texts.json");
+  texts.insert(texts.end(), {" ", "  a", "a ", " a  b ", "\u00bfQu\u00e9 tal, ni\u00f1o?", "\U0001f600", "\t\n"});
+  for (const std::string& text : texts) {
+    const Encoding encoding = tokenizer.encode(text);
+    EXPECT_EQ(encoding.ids.back(), 0);
+    EXPECT_EQ(std::count(encoding.ids.begin(), encoding.ids.end(), 1), 0);
+    EXPECT_EQ(tokenizer.decode(encoding.ids), text);
+  }
+}
+
+TEST(TrainTokenizer, SpecialTokens) {
+  // What reads like a special token is one, and teaches nothing.
+  const Tokenizer tokenizer = Tokenizer::parse(trained({"</s></s></s></s>ab ab"}, 261), "t");
+  EXPECT_EQ(tokenizer.id_of("</s>"), 0);
+  EXPECT_EQ(tokenizer.id_of("<unk>"), 1);
+  EXPECT_EQ(tokenizer.id_of("<pad>"), 260);
+  EXPECT_EQ(tokenizer.token_of(258), "\u0120a");  // U+0120 is the space: as frequent as ab, but the lower byte
+  EXPECT_EQ(tokenizer.token_of(259), "\u0120ab");
+  EXPECT_EQ(tokenizer.encode("ab").ids, (std::vector<std::int32_t>{259, 0}));
+  EXPECT_EQ(tokenizer.encode("").ids, std::vector<std::int32_t>{0});
+}
+
+TEST(TrainTokenizer, EndsWhereNothingRepeats) {
+  EXPECT_EQ(Tokenizer::parse(trained({"abc"}, 300), "t").vocab(), 259);
+  EXPECT_EQ(Tokenizer::parse(trained({}, 300), "t").vocab(), 259);
+  EXPECT_EQ(Tokenizer::parse(trained({"ab ab"}, 300), "t").vocab(), 261);
+  EXPECT_EQ(Tokenizer::parse(trained({"ab ab"}, 260), "t").vocab(), 260);
+  for (const std::int64_t vocab : {258, 200'001, -1}) EXPECT_THROW(trained({}, vocab), std::invalid_argument) << vocab;
 }
 
 }  // namespace
