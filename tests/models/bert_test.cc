@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
-
 #include "models/folder_tensors.h"
 #include "models/models_for_test.h"
 
@@ -21,18 +19,14 @@ using testing::same_bits;
 const std::string kTiny = golden_path("bert/tiny");
 
 TokenBatch batch_of(const std::map<std::string, Tensor>& golden) {
-  const std::vector<std::int32_t> ids = test::integers(golden.at("ids"));
-  const bool typed = golden.contains("types");
-  return {ids, typed ? test::integers(golden.at("types")) : std::vector<std::int32_t>(ids.size()),
-          golden.at("offsets")};
+  const std::vector<std::int32_t> ids = test::integers(golden.at("ids")), none(ids.size());
+  return {ids, golden.contains("types") ? test::integers(golden.at("types")) : none, golden.at("offsets")};
 }
 
 TokenBatch golden_tokens() { return batch_of(test::golden_tensors("bert/tiny.safetensors")); }
 
-TokenBatch one_text(std::vector<std::int32_t> ids, std::int32_t type = 0) {
-  const std::size_t count = ids.size();
-  return {std::move(ids), std::vector<std::int32_t>(count, type),
-          test::offsets_for({static_cast<std::int64_t>(count)})};
+TokenBatch one_text(const std::vector<std::int32_t>& ids, std::int32_t type = 0) {
+  return {ids, std::vector<std::int32_t>(ids.size(), type), test::offsets_for({std::ssize(ids)})};
 }
 
 QKV_ON_EACH_TARGET(EncoderKinds);
@@ -75,12 +69,7 @@ TEST(Bert, NamesMayLackThePrefix) {
 }
 
 TEST(Bert, ObserverSeesEveryLayer) {
-  struct Names : Observer {
-    void receive(std::string_view name, const TensorView& value) override {
-      names.push_back(std::string(name) + to_string(value.shape()));
-    }
-    std::vector<std::string> names;
-  } seen;
+  test::SeenByName seen;
   const Bert model = Bert::load(kTiny);
   EXPECT_TRUE(same_bits(model.forward(golden_tokens(), {}, &seen), model.forward(golden_tokens())));
   ASSERT_EQ(seen.names.size(), 4u + 2 * 12);
@@ -90,6 +79,32 @@ TEST(Bert, ObserverSeesEveryLayer) {
   EXPECT_EQ(seen.names[27], "layers.1.feed_forward_norm[31, 12]");
 }
 
+TEST(LayerMasks, AreOneForEachLayer) {
+  const Bert model = Bert::load(kTiny);  // two layers
+  const TokenBatch tokens = one_text({3, 4});
+  const std::array<Mask, 3> masks;
+  const auto with_masks = [&](std::size_t count) {
+    return model.forward(tokens, {.masks = std::span(masks).first(count)});
+  };
+  EXPECT_TRUE(same_bits(with_masks(2), model.forward(tokens)));
+  for (const std::size_t count : {1, 3}) {
+    EXPECT_EQ(message_of<std::invalid_argument>([&] { with_masks(count); }),
+              fmt::format("transformer_stack: 2 layers have {} masks; give one for each, or none", count));
+  }
+}
+
+// What is not wanted is not sent, and changes nothing.
+TEST(Observers, AreNotSentWhatTheyDoNotWant) {
+  struct Modest : test::SeenByName {
+    bool wants(std::string_view name) const override { return !name.ends_with("weights") && name != "layers.0.logits"; }
+  } modest;
+  const Bert model = Bert::load(kTiny);
+  const TokenBatch tokens = one_text({3, 4});
+  EXPECT_TRUE(same_bits(model.forward(tokens, {}, &modest), model.forward(tokens)));
+  for (const char* name : {"layers.0.weights", "layers.0.logits"}) EXPECT_FALSE(modest.all.contains(name)) << name;
+  for (const char* name : {"layers.1.logits", "layers.1.heads"}) EXPECT_TRUE(modest.all.contains(name)) << name;
+}
+
 TEST(Bert, RefusesTokensThatDoNotFit) {
   const Bert bert = Bert::load(kTiny), roberta = Bert::load(golden_path("encoders/roberta"));
   const auto zeros = [](std::size_t count) { return std::vector<std::int32_t>(count); };
@@ -97,23 +112,18 @@ TEST(Bert, RefusesTokensThatDoNotFit) {
   offsets_from_minus_one.data<std::int32_t>()[0] = -1;
   const std::string count = "bert: 2 ids need as many types (got ",
                     offsets = ") and i32 offsets [batch + 1] from 0 to their number";
-  struct Refused {
-    const Bert& model;
-    TokenBatch tokens;
-    std::string message;
-  };
-  const Refused cases[] = {
-      {bert, one_text({1, 30}), "embedding: id 30 is not in a table of 30 rows"},
-      {bert, one_text({1, -1}), "embedding: id -1 is not in a table of 30 rows"},
-      {bert, one_text({1, 2}, 2), "embedding: id 2 is not in a table of 2 rows"},
-      {bert, one_text(zeros(17)), "bert: sequence 0 has 17 tokens; the model has positions for 0 to 16"},
-      {roberta, one_text(std::vector<std::int32_t>(33, 5)),
+  const std::tuple<const Bert*, TokenBatch, std::string> cases[] = {
+      {&bert, one_text({1, 30}), "embedding: id 30 is not in a table of 30 rows"},
+      {&bert, one_text({1, -1}), "embedding: id -1 is not in a table of 30 rows"},
+      {&bert, one_text({1, 2}, 2), "embedding: id 2 is not in a table of 2 rows"},
+      {&bert, one_text(zeros(17)), "bert: sequence 0 has 17 tokens; the model has positions for 0 to 16"},
+      {&roberta, one_text(std::vector<std::int32_t>(33, 5)),
        "bert: sequence 0 has 33 tokens; the model has positions for 0 to 32"},
-      {bert, {{1, 2}, {0}, test::offsets_for({2})}, count + "1" + offsets},
-      {bert, {{1, 2}, {0, 0}, offsets_from_minus_one}, count + "2" + offsets}};
+      {&bert, {{1, 2}, {0}, test::offsets_for({2})}, count + "1" + offsets},
+      {&bert, {{1, 2}, {0, 0}, offsets_from_minus_one}, count + "2" + offsets}};
   for (const auto& [model, tokens, message] : cases) {
-    EXPECT_EQ(message_of<std::invalid_argument>([&, &bad = tokens, &encoder = model] { encoder.forward(bad); }),
-              message);
+    const auto refused = [&, &encoder = *model, &bad = tokens] { encoder.forward(bad); };
+    EXPECT_EQ(message_of<std::invalid_argument>(refused), message);
   }
   EXPECT_EQ(bert.forward(one_text({})).shape(), (Dims{0, 12}));
   EXPECT_EQ(bert.forward(one_text(zeros(16))).size(0), 16);
@@ -121,21 +131,17 @@ TEST(Bert, RefusesTokensThatDoNotFit) {
   EXPECT_EQ(roberta.forward(one_text(std::vector<std::int32_t>(32, 5))).size(0), 32);
 }
 
-// The id of its padding is 1 whatever config.json says, as in transformers.
-TEST(EncoderKind, MpnetHasPositionsAboveOne) {
+TEST(EncoderKind, MpnetHasPositionsAboveOneAndDistilBertNoTypes) {
   test::GoldenCopy changed("encoders/mpnet");
-  const Bert model = Bert::load(golden_path("encoders/mpnet"));
-  EXPECT_EQ(model.config().positions, 200);  // 202 rows
+  const Bert mpnet = Bert::load(changed / ""), distilbert = Bert::load(golden_path("encoders/distilbert"));
+  EXPECT_EQ(mpnet.config().positions, 200);  // 202 rows
+  // The id of its padding is 1 whatever config.json says, as in transformers.
   changed.config["pad_token_id"] = 0;
   changed.config.erase("relative_attention_num_buckets");  // transformers' default
-  changed.put_config();
+  changed.put("config.json", changed.config.dump());
   const TokenBatch text = one_text({0, 7, 1, 9, 2});
-  EXPECT_TRUE(same_bits(Bert::load(changed / "").forward(text), model.forward(text)));
-}
-
-TEST(EncoderKind, DistilBertHasNoTypes) {
-  const Bert model = Bert::load(golden_path("encoders/distilbert"));
-  EXPECT_TRUE(same_bits(model.forward(one_text({3, 4, 5})), model.forward(one_text({3, 4, 5}, 7))));
+  EXPECT_TRUE(same_bits(Bert::load(changed / "").forward(text), mpnet.forward(text)));
+  EXPECT_TRUE(same_bits(distilbert.forward(one_text({3, 4, 5})), distilbert.forward(one_text({3, 4, 5}, 7))));
 }
 
 // The largest sizes that a config may name do not fit the tensors, which is found before anything is allocated.
@@ -241,35 +247,31 @@ const std::string kBias = "bert.encoder.layer.1.output.dense.bias";
 TEST(BertFolder, EveryBrokenTensorIsNamed) {
   const std::string up = "bert.encoder.layer.0.intermediate.dense.weight",
                     word = "bert.embeddings.word_embeddings.weight", beyond = "bert.encoder.layer.2.output.dense.bias";
-  struct Broken {
-    std::string name, message;
-    std::optional<Dims> shape;  // nothing: it is missing
-    Dtype dtype = Dtype::f32;
-  };
-  const Broken cases[] = {{kBias, "[12] is missing", {}},
-                          {kBias, "is [13]; it must be [12]", Dims{13}},
-                          {kBias, "is [0]; it must be [12]", Dims{0}},
-                          {kBias, "is []; it must be [12]", Dims{}},
-                          {kBias, "is [1, 12]; it must be [12]", Dims{1, 12}},
-                          {up, "is [12, 20]; it must be [20, 12]", Dims{12, 20}},  // transposed
-                          {word, "is [29, 12]; it must be [30, 12]", Dims{29, 12}},
-                          {kBias, "is i32; it must be a floating type", Dims{12}, Dtype::i32},
-                          {kBias, "is bool; it must be a floating type", Dims{12}, Dtype::boolean},
-                          {beyond, "is not part of this model", Dims{12}},
-                          {"bert.extra\\x0a", "is not part of this model", Dims{1}}};
+  const std::tuple<std::string, std::string, Tensor> cases[] = {
+      {kBias, "is [13]; it must be [12]", Tensor::zeros({13})},
+      {kBias, "is [0]; it must be [12]", Tensor::zeros({0})},
+      {kBias, "is []; it must be [12]", Tensor::zeros({})},
+      {kBias, "is [1, 12]; it must be [12]", Tensor::zeros({1, 12})},
+      {up, "is [12, 20]; it must be [20, 12]", Tensor::zeros({12, 20})},  // transposed
+      {word, "is [29, 12]; it must be [30, 12]", Tensor::zeros({29, 12})},
+      {kBias, "is i32; it must be a floating type", Tensor::zeros({12}, Dtype::i32)},
+      {kBias, "is bool; it must be a floating type", Tensor::zeros({12}, Dtype::boolean)},
+      {beyond, "is not part of this model", Tensor::zeros({12})},
+      {"bert.extra", "is not part of this model", Tensor::zeros({1})}};
   const test::GoldenCopy folder("bert/tiny");
-  const SafeTensors content = read_safetensors(kTiny + "/model.safetensors");
-  for (const Broken& broken : cases) {
-    SafeTensors changed = content;
-    const std::string name = broken.name == "bert.extra\\x0a" ? "bert.extra\n" : broken.name;
-    changed.tensors.erase(name);
-    if (broken.shape) changed.tensors[name] = Tensor::zeros(*broken.shape, broken.dtype);
+  SafeTensors content = read_safetensors(kTiny + "/model.safetensors");
+  const auto expect_refused = [&](const SafeTensors& changed, const std::string& name, const std::string& fault) {
     write_safetensors(folder / "model.safetensors", changed);
-    EXPECT_EQ(refusal_of<Bert>(folder), "model.safetensors: tensor \"" + broken.name + "\" " + broken.message);
+    EXPECT_EQ(refusal_of<Bert>(folder), "model.safetensors: tensor \"" + name + "\" " + fault);
+  };
+  for (const auto& [name, fault, tensor] : cases) {
+    SafeTensors changed = content;
+    changed.tensors[name] = tensor;
+    expect_refused(changed, name, fault);
   }
-  write_safetensors(folder / "model.safetensors", {});
-  EXPECT_EQ(refusal_of<Bert>(folder),
-            "model.safetensors: tensor \"embeddings.word_embeddings.weight\" [30, 12] is missing");
+  content.tensors.erase(kBias);
+  expect_refused(content, kBias, "[12] is missing");
+  expect_refused({}, "embeddings.word_embeddings.weight", "[30, 12] is missing");
 }
 
 constexpr const char* kIndexFile = "model.safetensors.index.json";
@@ -277,8 +279,7 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 std::string file_name(std::size_t number) { return fmt::format("model-0000{}-of-00003.safetensors", number); }
 
 // The tiny model with its tensors dealt to three files in turn, and what says so.
-class Sharded {
- public:
+struct Sharded {
   Sharded() {
     folder.put("config.json", test::slurp(kTiny + "/config.json"));
     std::size_t turn = 0;
@@ -320,26 +321,25 @@ TEST(FolderTensors, OneFileGoesBeforeAnIndex) {
 
 TEST(FolderTensors, FilesMustHaveWhatTheIndexListsAndTheModelNeeds) {
   const std::string file = Sharded().map.at(kBias), index = kIndexFile;
-  const std::pair<std::function<void(Sharded&)>, std::string> cases[] = {
-      {[&](Sharded& model) { model.files.at(file).tensors.erase(kBias); },
-       file + ": tensor \"" + kBias + "\" is missing, which " + index + " lists in this file"},
-      {[&](Sharded& model) { model.files.at(file).tensors["extra\n"] = Tensor::zeros({1}); },
+  struct Case {
+    std::string name;
+    std::optional<Tensor> tensor;  // nothing: it is missing
+    bool listed;
+    std::string message;
+  };
+  const Case cases[] = {
+      {kBias, {}, true, file + ": tensor \"" + kBias + "\" is missing, which " + index + " lists in this file"},
+      {"extra\n", Tensor::zeros({1}), false,
        file + ": tensor \"extra\\x0a\" is not one that " + index + " lists in this file"},
-      {[&](Sharded& model) { model.files.at(file).tensors.at(kBias) = Tensor::zeros({13}); },
-       file + ": tensor \"" + kBias + "\" is [13]; it must be [12]"},
-      {[&](Sharded& model) {
-         model.files.at(file).tensors.erase(kBias);
-         model.map.erase(kBias);
-       },
-       index + ": tensor \"" + kBias + "\" [12] is missing"},
-      {[&](Sharded& model) {
-         model.files.at(file).tensors["extra"] = Tensor::zeros({1});
-         model.map["extra"] = file;
-       },
-       file + ": tensor \"extra\" is not part of this model"}};
-  for (const auto& [change, message] : cases) {
+      {kBias, Tensor::zeros({13}), true, file + ": tensor \"" + kBias + "\" is [13]; it must be [12]"},
+      {kBias, {}, false, index + ": tensor \"" + kBias + "\" [12] is missing"},
+      {"extra", Tensor::zeros({1}), true, file + ": tensor \"extra\" is not part of this model"}};
+  for (const auto& [name, tensor, listed, message] : cases) {
     Sharded model;
-    change(model);
+    model.files.at(file).tensors.erase(name);
+    model.map.erase(name);
+    if (tensor) model.files.at(file).tensors[name] = *tensor;
+    if (listed) model.map[name] = file;
     model.write();
     EXPECT_EQ(refusal_of<Bert>(model.folder), message);
   }

@@ -1,5 +1,6 @@
 // Encoder-decoders, Marian and recurrent: every option together with every other, by the slopes of the loss, decoding
-// step by step and the folder; the recurrent ones beside torch.
+// step by step and the folder; the recurrent ones beside torch, their masks, and what an observer sees of the gradients
+// (of Marian and Bert: tests/explain/token_measures_test.cc).
 #include "qkv/models/encoder_decoder.h"
 
 #include <fmt/format.h>
@@ -178,27 +179,6 @@ TYPED_TEST(MarianAndSeq2Seq, BitsDependOnNeitherCompanyNorThreads) {
   });
 }
 
-TEST(Marian, ClassesOfTransformersAreNamed) {
-  const std::string marian = "MarianMTModel", bart = "BartForConditionalGeneration";
-  using Change = void (*)(MarianConfig&);
-  struct Case {
-    Change change;
-    std::string marian, bart;  // nothing: none
-  };
-  const Case cases[] = {{[](MarianConfig&) {}, marian, bart},
-                        {[](MarianConfig& c) { c.target_vocab = 5; }, marian, ""},
-                        {[](MarianConfig& c) { c.norm_order = NormOrder::pre; }, "", "M" + bart},
-                        {[](MarianConfig& c) { c.normalization = Normalization::rms; }, "", ""},
-                        {[](MarianConfig& c) { c.position_kind = MarianPositions::rotary; }, "", ""}};
-  for (const Case& one : cases) {
-    MarianConfig config;
-    one.change(config);
-    EXPECT_EQ(Marian::class_of(config), one.marian);
-    config.kind = MarianKind::bart;
-    EXPECT_EQ(Marian::class_of(config), one.bart);
-  }
-}
-
 TEST(Seq2Seq, IsTorchs) {
   const auto golden = test::golden_tensors("seq2seq/seq2seq.safetensors");
   const auto offsets = [&](const char* name) {
@@ -250,6 +230,85 @@ TEST(Seq2Seq, IsTorchs) {
     }
   }
   EXPECT_EQ(cases, 24);
+}
+
+constexpr Seq2SeqKind kAttending[] = {Seq2SeqKind::additive, Seq2SeqKind::dot, Seq2SeqKind::bilinear};
+
+Seq2Seq attending(Seq2SeqKind kind) {
+  Weights weights = initial_weights(3, Dtype::f64);
+  return Seq2Seq({.kind = kind, .vocab = 11, .positions = 9, .model_dim = 6, .padding = 10, .start = 10}, weights);
+}
+
+PairBatch one_pair() { return test::pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 0}}}); }
+
+// Times a factor: the columns of the matrices that read a context behind a state or an embedding.
+void scale_contexts(Seq2Seq& model, double factor) {
+  const std::int64_t dim = model.config().model_dim;
+  model.update([&](const std::string& name, Parameter& own) {
+    const bool reads_contexts = name == "readout.weight" || name == "decoder.rnn.weight_ih_l0";
+    if (!reads_contexts || own.value.size(1) != 2 * dim) return;
+    for (std::int64_t i = 0; i < own.value.element_count(); ++i) {
+      if (i % (2 * dim) >= dim) own.value.data<double>()[i] *= factor;
+    }
+  });
+}
+
+double log_probability(const Seq2Seq& model, const PairBatch& batch, std::int64_t token) {
+  const Tensor logits = model.logits(batch);
+  const double* row = logits.data<double>() + token * logits.size(1);
+  double sum = 0;
+  for (std::int64_t c = 0; c < logits.size(1); ++c) sum += std::exp(row[c]);
+  return row[batch.target[static_cast<std::size_t>(token)]] - std::log(sum);
+}
+
+// Whatever reads a context reads it times 1 + e: the slope at e = 0 is the sum of gradient * context over all steps.
+TEST(HeadsGradient, OfARecurrentDecoderIsTheSlopeOfItsContexts) {
+  constexpr double kStep = 1e-5;
+  for (const Seq2SeqKind kind : kAttending) {
+    for (const std::int64_t token : {0, 3}) {
+      Seq2Seq model = attending(kind);
+      test::SeenByName forward, backward;
+      model.logits(one_pair(), {}, &forward);
+      model.backward(one_pair(), {.only = token, .observer = &backward});
+      const Tensor& context = forward.all.at("decoder.attention.0.heads");
+      const Tensor& gradient = backward.all.at("decoder.attention.0.heads_gradient");
+      ASSERT_EQ(gradient.shape(), context.shape());
+      const double sum = -testing::dot(gradient, context);
+      scale_contexts(model, 1 + kStep);
+      const double above = log_probability(model, one_pair(), token);
+      scale_contexts(model, (1 - kStep) / (1 + kStep));
+      const double below = log_probability(model, one_pair(), token);
+      EXPECT_NEAR(sum, (above - below) / (2 * kStep), 1e-8) << static_cast<int>(kind) << " " << token;
+      EXPECT_GT(std::abs(sum), 1e-5);
+    }
+  }
+}
+
+// Queries that do not depend on contexts see the other keys with weights that grow by one factor.
+TEST(LayerMasks, OfARecurrentDecoderHideKeys) {
+  Tensor visible = Tensor::zeros({1, 1, 4}, Dtype::u8);
+  for (const std::int64_t j : {0, 1, 3}) visible.data<std::uint8_t>()[j] = 1;
+  const Mask mask = Mask::boolean(visible);
+  for (const Seq2SeqKind kind : kAttending) {
+    const Seq2Seq model = attending(kind);
+    test::SeenByName whole, hidden;
+    model.logits(one_pair(), {}, &whole);
+    const Tensor logits = model.logits(one_pair(), {.masks = {.memory = std::span(&mask, 1)}}, &hidden);
+    const Tensor& before = whole.all.at("decoder.attention.0.weights");
+    const Tensor& after = hidden.all.at("decoder.attention.0.weights");
+    for (std::int64_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(after.view().at<double>({i, 0, 2}), 0);
+      if (kind == Seq2SeqKind::additive && i > 0) continue;
+      for (const std::int64_t j : {0, 1, 3}) {
+        const double share = before.view().at<double>({i, 0, j}) / (1 - before.view().at<double>({i, 0, 2}));
+        EXPECT_NEAR(after.view().at<double>({i, 0, j}), share, 1e-12);
+      }
+    }
+    EXPECT_GT(testing::difference(logits, model.logits(one_pair())), 1e-6);
+    const EncoderDecoderOptions options{.masks = {.memory = std::span(&mask, 1)}};
+    EXPECT_THROW(model.targets(one_pair().source, one_pair().source_offsets, options), std::invalid_argument);
+    EXPECT_THROW(model.logits(one_pair(), {.masks = {.encoder = std::span(&mask, 1)}}), std::invalid_argument);
+  }
 }
 
 TEST(Seq2Seq, RefusesWhatItCannotBe) {
