@@ -1,4 +1,5 @@
-// A folder that vanishes after the test, and the check that a file is refused with the expected words.
+// What tests of files need, and nearly all others too: a folder that vanishes after the test, the check that a file is
+// refused with the expected words, tensors compared.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,13 +7,19 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <limits>
+#include <map>
+#include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "qkv/error.h"
+#include "qkv/files.h"
 #include "qkv/tensor.h"
 
 namespace qkv::test {

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
-
 #include "io/files_for_test.h"
 #include "io/safetensors_index.h"
 

@@ -1,11 +1,6 @@
 // PNGs and JPEGs made by hand.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "io/crc32.h"
 #include "io/files_for_test.h"
 

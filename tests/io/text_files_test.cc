@@ -1,10 +1,7 @@
 // Files of text: lines and pairs of them, matrices in CSV and JSON, and arrays by the ending of their path.
-#include <cmath>
-#include <limits>
 
 #include "io/files_for_test.h"
 #include "io/parse.h"
-#include "qkv/files.h"
 #include "qkv/text_lines.h"
 
 namespace qkv {

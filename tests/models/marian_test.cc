@@ -2,8 +2,6 @@
 // steps of training; and what must hold of any model: padding stays out, threads do not show, a copy can be learned.
 #include "qkv/models/marian.h"
 
-#include <cmath>
-
 #include "jacobian.h"
 #include "models/marian_names.h"
 #include "models/models_for_test.h"

@@ -2,15 +2,9 @@
 // slopes of the loss.
 #pragma once
 
-#include <algorithm>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "io/json_edits_for_test.h"
-#include "qkv/files.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/models/encoder_decoder.h"
 

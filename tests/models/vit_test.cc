@@ -2,7 +2,6 @@
 #include "qkv/models/vit.h"
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "jacobian.h"
 #include "models/models_for_test.h"

@@ -2,10 +2,6 @@
 // break a rule.
 #include "text/marian_tokenizer.h"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-
 #include "text/tokenizer_files.h"
 
 namespace qkv {

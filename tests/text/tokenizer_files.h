@@ -1,10 +1,7 @@
 // Files that the tokenizer tests share.
 #pragma once
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "io/files_for_test.h"
 

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-
 #include "text/tokenizer_files.h"
 #include "text/unicode.h"
 

@@ -3,12 +3,6 @@
 // rule.
 #include "text/unicode.h"
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <map>
-#include <sstream>
-
 #include "io/base64.h"
 #include "qkv/text/tokenizer.h"
 #include "text/bert_normalizer.h"

@@ -2,12 +2,6 @@
 // vocabulary of our own: what it holds, that it loses nothing, and the file that the reference reads (make_schemes.py).
 #include "text/vocabulary.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <map>
-#include <stdexcept>
-
 #include "qkv/random.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
