@@ -1,4 +1,5 @@
-// Adam and AdamW against their formulas in double precision, and against PyTorch's own steps.
+// Adam and AdamW against their formulas in double precision; learning rates by hand; the norm of gradients against a
+// plain sum.
 #include "qkv/train/adam.h"
 
 #include <gtest/gtest.h>
@@ -7,26 +8,29 @@
 #include <limits>
 #include <vector>
 
+#include "io/files_for_test.h"
 #include "qkv/random.h"
+#include "qkv/threads.h"
+#include "qkv/train/schedule.h"
+#include "train/gradient_norm.h"
 
 namespace qkv {
 namespace {
 
+std::vector<double> normal_numbers(std::int64_t count, Random& random) {
+  std::vector<double> numbers(static_cast<std::size_t>(count));
+  for (double& number : numbers) number = random.normal();
+  return numbers;
+}
+
 Parameter parameter(std::int64_t count, Dtype dtype, Random& random) {
-  Tensor value = Tensor::uninitialized({count}, Dtype::f64);
-  for (std::int64_t i = 0; i < count; ++i) value.data<double>()[i] = random.normal();
-  Parameter own{.value = convert(value, dtype)};
+  Parameter own{.value = convert(Tensor::of({count}, normal_numbers(count, random)), dtype)};
   own.want_gradient();
   return own;
 }
 
-void set_gradient(Parameter& own, std::span<const double> values) {
-  convert(Tensor::of({own.value.element_count()}, std::vector<double>(values.begin(), values.end())), own.gradient);
-}
-
-std::vector<double> values(const Parameter& own) {
-  const Tensor exact = convert(own.value, Dtype::f64);
-  return {exact.data<double>(), exact.data<double>() + exact.element_count()};
+void set_gradient(Parameter& own, const std::vector<double>& values) {
+  convert(Tensor::of({own.value.element_count()}, values), own.gradient);
 }
 
 // One element as the paper has it.
@@ -54,11 +58,10 @@ TEST(Adam, FollowsItsFormulas) {
       Random random(1);
       Parameter own = parameter(kCount, dtype, random);
       std::vector<Reference> expected;
-      for (const double w : values(own)) expected.push_back({config, w});
+      for (const double w : test::values_of(own.value)) expected.push_back({config, w});
       Adam adam(config);
       for (int step = 0; step < 4; ++step) {
-        std::vector<double> gradient(kCount);
-        for (double& g : gradient) g = random.normal();
+        const std::vector<double> gradient = normal_numbers(kCount, random);
         set_gradient(own, gradient);
         const double rate = 0.1 / (step + 1);
         adam.begin_step(rate, 0.5);
@@ -66,10 +69,9 @@ TEST(Adam, FollowsItsFormulas) {
         for (std::size_t i = 0; i < gradient.size(); ++i) expected[i].step(rate, 0.5 * gradient[i]);
       }
       const double tolerance = dtype == Dtype::f32 ? 2e-6 : 1e-14;  // some ten roundings of numbers about 1
-      const std::vector<double> actual = values(own);
+      const std::vector<double> actual = test::values_of(own.value);
       for (std::size_t i = 0; i < actual.size(); i += 997) EXPECT_NEAR(actual[i], expected[i].w, tolerance) << i;
-      EXPECT_EQ(own.gradient.dtype(), dtype);
-      EXPECT_EQ(convert(own.gradient, Dtype::f64).data<double>()[kCount - 1], 0);
+      test::expect_equal(own.gradient, Tensor::zeros({kCount}, dtype));
       EXPECT_EQ(adam.steps(), 4);
     }
   }
@@ -84,24 +86,6 @@ TEST(Adam, LeavesAloneWhatHasNoGradient) {
   EXPECT_TRUE(adam.moments().empty());
 }
 
-TEST(Adam, GoesOnFromASavedState) {
-  Random random(2);
-  Parameter first = parameter(10, Dtype::f32, random), second = first;
-  Adam whole({}), before({}), after({});
-  for (int step = 0; step < 6; ++step) {
-    std::vector<double> gradient(10);
-    for (double& g : gradient) g = random.normal();
-    set_gradient(first, gradient);
-    set_gradient(second, gradient);
-    if (step == 3) after.restore(before.steps(), before.moments());
-    Adam& part = step < 3 ? before : after;
-    for (Adam* adam : {&whole, &part}) adam->begin_step(0.1);
-    whole.step("w", first);
-    part.step("w", second);
-  }
-  EXPECT_EQ(values(first), values(second));
-}
-
 TEST(Adam, RefusesWhatCannotBeMeant) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const AdamConfig& config :
@@ -109,6 +93,70 @@ TEST(Adam, RefusesWhatCannotBeMeant) {
         AdamConfig{.epsilon = nan}, AdamConfig{.weight_decay = -1}, AdamConfig{.weight_decay = nan}}) {
     EXPECT_THROW(Adam{config}, std::invalid_argument);
   }
+}
+
+TEST(Schedule, RisesAndFalls) {
+  const ScheduleConfig root{.rate = 0.8, .warmup = 4}, cosine{.rate = 0.8, .warmup = 4, .decay = Decay::cosine};
+  struct Row {
+    ScheduleConfig config;
+    std::int64_t step, steps;
+    double rate;
+  };
+  for (const auto& [config, step, steps, rate] : {Row{root, 1, 100, 0.2},
+                                                  {root, 3, 100, 0.6},
+                                                  {root, 4, 100, 0.8},
+                                                  {root, 16, 100, 0.4},
+                                                  {root, 100, 100, 0.16},
+                                                  {cosine, 1, 100, 0.2},
+                                                  {cosine, 3, 100, 0.6},
+                                                  {cosine, 4, 100, 0.8},
+                                                  {cosine, 8, 16, 0.6},   // a third of the way: cos(60 degrees) = 1/2
+                                                  {cosine, 10, 16, 0.4},  // half of it
+                                                  {{.rate = 0.8, .warmup = 0}, 1, 100, 0.8},
+                                                  {{.rate = 0.8, .warmup = 0}, 4, 100, 0.4}}) {
+    EXPECT_DOUBLE_EQ(learning_rate(config, step, steps), rate) << step << " of " << steps;
+  }
+  EXPECT_NEAR(learning_rate(cosine, 16, 16), 0, 1e-16);
+}
+
+// Parameters of these gradients, and one that wants none.
+class Gradients : public Trainable {
+ public:
+  explicit Gradients(const std::vector<Tensor>& gradients) {
+    for (const Tensor& gradient : gradients) parameters_.push_back({.value = gradient, .gradient = gradient});
+    parameters_.push_back({.value = Tensor::of<float>({1}, {7})});
+  }
+  void visit(const ParameterVisitor& visitor) const override {
+    for (const Parameter& own : parameters_) visitor("", own);
+  }
+  void update(const ParameterUpdater&) override {}
+
+ private:
+  std::vector<Parameter> parameters_;
+};
+
+TEST(GradientNorm, IsThatOfAllTogether) {
+  const Gradients two({Tensor::of<float>({2}, {3, 0}), Tensor::of<double>({1, 1}, {-4})});
+  EXPECT_EQ(training::gradient_norm(two), 5);
+  EXPECT_EQ(training::gradient_norm(Gradients({})), 0);
+  // Summed in double: in f32, 2^24 + 1 is 2^24, and the ones after the first would be lost.
+  std::vector<float> gradient(10'001, 1);
+  gradient[0] = 4096;
+  EXPECT_DOUBLE_EQ(training::gradient_norm(Gradients({Tensor::of<float>({10'001}, gradient)})),
+                   std::sqrt(16'777'216.0 + 10'000));
+}
+
+TEST(GradientNorm, HasTheSameBitsForAnyNumberOfThreads) {
+  Random random(1);
+  const Gradients model({convert(Tensor::of({100'003}, normal_numbers(100'003, random)), Dtype::f32)});
+  set_threads(1);
+  const double alone = training::gradient_norm(model);
+  EXPECT_NEAR(alone, std::sqrt(100'003.0), 1);
+  for (const int threads : {2, 3, 7}) {
+    set_threads(threads);
+    EXPECT_EQ(training::gradient_norm(model), alone);
+  }
+  set_threads(0);
 }
 
 }  // namespace

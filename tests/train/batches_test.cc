@@ -1,17 +1,42 @@
-// Batches: every pair once, sizes, and orders that depend on seed and epoch alone.
+// Pairs as examples, and their batches: every pair once, sizes, and orders that depend on seed and epoch alone.
 #include "train/batches.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "train/tiny_model.h"
+#include "io/files_for_test.h"
+#include "qkv/random.h"
+#include "qkv/train/examples.h"
 
 namespace qkv {
 namespace {
 
 using training::Batches;
 using training::make_batches;
+
+TEST(PairExamples, AreCollectedSideBySide) {
+  const std::vector<TokenPair> pairs{{{1, 2}, {3}}, {{4}, {5, 6, 7}}};
+  const PairExamples examples(pairs);
+  EXPECT_EQ(examples.count(), 2);
+  EXPECT_EQ(examples.size(1).cost, 4);  // the tokens of both sides
+  EXPECT_EQ(examples.size(1).length, 3);
+  const std::vector<std::uint32_t> chosen{1, 0};
+  const PairBatch batch = examples.collect(chosen);
+  EXPECT_EQ(batch.source, (std::vector<std::int32_t>{4, 1, 2}));
+  EXPECT_EQ(batch.target, (std::vector<std::int32_t>{5, 6, 7, 3}));
+  test::expect_equal(batch.source_offsets, Tensor::of<std::int32_t>({3}, {0, 1, 3}));
+  test::expect_equal(batch.target_offsets, Tensor::of<std::int32_t>({3}, {0, 3, 4}));
+}
+
+TEST(PairExamples, AreKnownByTokensAndEnds) {
+  const auto checksum = [](const std::vector<TokenPair>& pairs) { return PairExamples(pairs).checksum(); };
+  EXPECT_EQ(checksum({{{1, 2}, {3}}}), checksum({{{1, 2}, {3}}}));
+  EXPECT_NE(checksum({{{1, 2}, {3}}}), checksum({{{1}, {2, 3}}}));
+  EXPECT_NE(checksum({{{1, 2}, {3}}}), checksum({{{1, 2}, {4}}}));
+  EXPECT_EQ(test::message_of<std::invalid_argument>([&] { checksum({{{1}, {1}}, {{1}, {}}}); }),
+            "train: pair 1 (from 0) has an empty side");
+}
 
 std::vector<TokenPair> pairs_of_lengths(std::size_t count) {
   Random random(1);
@@ -22,47 +47,39 @@ std::vector<TokenPair> pairs_of_lengths(std::size_t count) {
   return pairs;
 }
 
-std::size_t tokens_of(const std::vector<TokenPair>& pairs, const std::vector<std::uint32_t>& batch) {
-  std::size_t tokens = 0;
-  for (const std::uint32_t i : batch) tokens += pairs[i].source.size() + pairs[i].target.size();
-  return tokens;
-}
-
 TEST(Batches, HoldEachPairOnceWithinTheirTokens) {
   const auto pairs = pairs_of_lengths(2000);
-  std::vector<std::uint32_t> all;
-  std::size_t full = 0;
+  std::vector<std::uint32_t> all, wanted;
+  std::size_t full = 0, alike = 0;
   const Batches batches = make_batches(PairExamples(pairs), 500, 1, 0);
   for (const auto& batch : batches) {
-    EXPECT_FALSE(batch.empty());
-    EXPECT_LE(tokens_of(pairs, batch), 500u);
-    full += tokens_of(pairs, batch) > 400;
+    ASSERT_FALSE(batch.empty());
+    std::size_t tokens = 0, least = 40, most = 0;
+    for (const std::uint32_t i : batch) {
+      tokens += pairs[i].source.size() + pairs[i].target.size();
+      least = std::min(least, pairs[i].target.size());
+      most = std::max(most, pairs[i].target.size());
+    }
+    EXPECT_LE(tokens, 500u);
+    full += tokens > 400;
+    alike += most - least < 4;  // targets of like length are together
     all.insert(all.end(), batch.begin(), batch.end());
   }
   EXPECT_GE(full, batches.size() - 2);
-  std::sort(all.begin(), all.end());
-  ASSERT_EQ(all.size(), pairs.size());
-  for (std::uint32_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], i);
-}
-
-TEST(Batches, PutTargetsOfLikeLengthTogether) {
-  const auto pairs = pairs_of_lengths(2000);
-  std::size_t alike = 0;
-  const Batches batches = make_batches(PairExamples(pairs), 500, 1, 0);
-  for (const auto& batch : batches) {
-    const auto [least, most] = std::minmax_element(batch.begin(), batch.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return pairs[a].target.size() < pairs[b].target.size();
-    });
-    alike += pairs[*most].target.size() - pairs[*least].target.size() < 4;
-  }
   EXPECT_GE(alike, batches.size() * 8 / 10);  // the others hold what was left in the buckets
+  std::sort(all.begin(), all.end());
+  for (std::uint32_t i = 0; i < pairs.size(); ++i) wanted.push_back(i);
+  EXPECT_EQ(all, wanted);
 }
 
 TEST(Batches, AreDrawnFromSeedAndEpoch) {
   const auto pairs = pairs_of_lengths(300);
-  EXPECT_EQ(make_batches(PairExamples(pairs), 200, 1, 4), make_batches(PairExamples(pairs), 200, 1, 4));
-  EXPECT_NE(make_batches(PairExamples(pairs), 200, 1, 4), make_batches(PairExamples(pairs), 200, 1, 5));
-  EXPECT_NE(make_batches(PairExamples(pairs), 200, 1, 4), make_batches(PairExamples(pairs), 200, 2, 4));
+  const auto batches = [&](std::uint64_t seed, std::uint64_t epoch) {
+    return make_batches(PairExamples(pairs), 200, seed, epoch);
+  };
+  EXPECT_EQ(batches(1, 4), batches(1, 4));
+  EXPECT_NE(batches(1, 4), batches(1, 5));
+  EXPECT_NE(batches(1, 4), batches(2, 4));
 }
 
 TEST(Batches, APairThatIsTooLongIsABatch) {

@@ -1,4 +1,4 @@
-// Checkpoints: saved, restored, damaged and removed.
+// Checkpoints: saved, restored, damaged and removed; and which changes of a training allow it to resume from one.
 #include "train/checkpoints.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "io/files_for_test.h"
+#include "train/run_identity.h"
 #include "train/tiny_model.h"
 
 namespace qkv {
@@ -35,25 +36,21 @@ void move(TinyModel& model, Adam& adam) {
 
 class CheckpointsTest : public ::testing::Test {
  protected:
-  std::vector<std::string> names() const {
-    std::vector<std::string> found;
+  // Those that there are.
+  std::vector<std::int64_t> steps() const {
+    std::vector<std::int64_t> found;
     for (const auto& entry : fs::directory_iterator(folder_ / "c")) {
-      if (entry.path().filename() != "lock") found.push_back(entry.path().filename());
+      const std::string name = entry.path().filename();
+      if (name == "lock") continue;
+      EXPECT_TRUE(name.size() == 14 && name.starts_with("step-")) << name;
+      found.push_back(std::stoll(name.substr(5)));
     }
     std::sort(found.begin(), found.end());
     return found;
   }
-  void save(const TinyModel& model, const Adam& adam, const LoopState& state) const {
-    checkpoints_.save(model, adam, state, identity_);
-  }
-  // The step that a training would go on from; 0: none.
-  std::int64_t restore(TinyModel& model) {
-    Adam adam({});
-    model.update([](const std::string&, Parameter& own) { own.want_gradient(); });
-    const auto found = checkpoints_.newest();
-    if (found) checkpoints_.restore(*found, model, adam);
-    checkpoints_.remove_after(found ? found->state.step : 0);
-    return found ? found->state.step : 0;
+  void save(const LoopState& state) const { checkpoints_.save(model_, adam_, state, identity_); }
+  std::string path(std::int64_t step, const std::string& file) const {
+    return folder_ / ("c/step-0000000" + std::to_string(step) + "/" + file);
   }
 
   test::TemporaryFolder folder_;
@@ -61,133 +58,188 @@ class CheckpointsTest : public ::testing::Test {
   const Checkpoints checkpoints_{folder_ / "c", 10, 2, [this](const std::string& text) { notices_.push_back(text); }};
   const RunIdentity identity_{
       .fixed = {{"a", "1"}, {"b c", "x"}}, .settings = {{"d", "0.1"}}, .steps = 90, .patience = 8};
+  TinyModel model_;
+  Adam adam_{{}};
 };
 
 TEST_F(CheckpointsTest, BringBackEverything) {
-  TinyModel model;
-  Adam adam({}), again({});
   EXPECT_FALSE(checkpoints_.newest());
-  move(model, adam);
-  const LoopState state{.step = 10,
-                        .epoch = 2,
-                        .batch = 7,
-                        .since_log = {.sum = 0.1, .nll = 0.3, .count = 3},
-                        .best_loss = 1.0 / 3,
-                        .best_step = 5,
-                        .waits = 4,
-                        .unvalidated = true};
-  save(model, adam, state);
-  TinyModel other;
-  fill(other, 9);
-  move(other, again);
+  EXPECT_FALSE(Checkpoints::exist(folder_ / "c"));
+  EXPECT_FALSE(Checkpoints::exist(folder_ / "nowhere"));
+  move(model_, adam_);
+  save({.step = 10,
+        .epoch = 2,
+        .batch = 7,
+        .since_log = {.sum = 0.1, .nll = 0.3, .count = 3},
+        .best_loss = 1.0 / 3,
+        .best_metric = 0.7,
+        .best_step = 5,
+        .waits = 4,
+        .unvalidated = true});
+  EXPECT_TRUE(Checkpoints::exist(folder_ / "c"));
   const auto restored = checkpoints_.newest();
   ASSERT_TRUE(restored);
   EXPECT_EQ(restored->path, folder_ / "c/step-000000010");
-  EXPECT_EQ(restored->state.step, 10);
-  EXPECT_EQ(restored->state.epoch, 2);
-  EXPECT_EQ(restored->state.batch, 7);
-  EXPECT_EQ(restored->state.since_log.sum, 0.1);
-  EXPECT_EQ(restored->state.since_log.nll, 0.3);
-  EXPECT_EQ(restored->state.since_log.count, 3);
-  EXPECT_EQ(restored->state.best_loss, 1.0 / 3);
-  EXPECT_EQ(restored->state.best_step, 5);
-  EXPECT_TRUE(restored->state.unvalidated);
-  EXPECT_EQ(restored->state.waits, 4);
+  const LoopState& state = restored->state;
+  EXPECT_EQ((std::vector<std::int64_t>{state.step, state.epoch, state.batch, state.best_step, state.waits}),
+            (std::vector<std::int64_t>{10, 2, 7, 5, 4}));
+  EXPECT_EQ((std::vector<double>{state.since_log.sum, state.since_log.nll, state.best_loss, state.best_metric.value()}),
+            (std::vector<double>{0.1, 0.3, 1.0 / 3, 0.7}));
+  EXPECT_EQ(state.since_log.count, 3);
+  EXPECT_TRUE(state.unvalidated);
   EXPECT_EQ(restored->identity.fixed, identity_.fixed);
   EXPECT_EQ(restored->identity.settings, identity_.settings);
   EXPECT_EQ(restored->identity.steps, 90);
   EXPECT_EQ(restored->identity.patience, 8);
+  TinyModel other;
+  Adam again({});
+  fill(other, 9);
+  move(other, again);
   checkpoints_.restore(*restored, other, again);
-  EXPECT_EQ(other.bits(), model.bits());
+  EXPECT_EQ(other.bits(), model_.bits());
   EXPECT_EQ(again.steps(), 10);
-  test::expect_equal(again.moments().at("table").first, adam.moments().at("table").first);
-  test::expect_equal(again.moments().at("bias").second, adam.moments().at("bias").second);
+  test::expect_equal(again.moments().at("table").first, adam_.moments().at("table").first);
+  test::expect_equal(again.moments().at("bias").second, adam_.moments().at("bias").second);
 }
 
 TEST_F(CheckpointsTest, KeepThoseThatCountAndTheOneBefore) {
-  TinyModel model;
-  const Adam adam({});
-  for (const std::int64_t step : {10, 20, 30}) save(model, adam, {.step = step});
-  EXPECT_EQ(names(), (std::vector<std::string>{"step-000000020", "step-000000030"}));
-  save(model, adam, {.step = 33});
-  EXPECT_EQ(names(), (std::vector<std::string>{"step-000000020", "step-000000030", "step-000000033"}));
-  save(model, adam, {.step = 40});
-  EXPECT_EQ(names(), (std::vector<std::string>{"step-000000030", "step-000000033", "step-000000040"}));
-  save(model, adam, {.step = 50});
-  EXPECT_EQ(names(), (std::vector<std::string>{"step-000000040", "step-000000050"}));
+  for (const auto& [step, kept] : std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>>{
+           {10, {10}}, {20, {10, 20}}, {30, {20, 30}}, {33, {20, 30, 33}}, {40, {30, 33, 40}}, {50, {40, 50}}}) {
+    save({.step = step});
+    EXPECT_EQ(steps(), kept);
+  }
+}
+
+TEST_F(CheckpointsTest, KeepTheBestAndThoseThatEndThere) {
+  for (const std::int64_t step : {10, 20, 30, 40, 50, 60, 64, 66}) {
+    save({.step = step, .best_step = std::min<std::int64_t>(step - step % 10, 30)});
+  }
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{20, 30, 50, 60, 64, 66}));
 }
 
 TEST_F(CheckpointsTest, DamagedOnesGiveWayToTheOneBefore) {
-  TinyModel model;
-  Adam adam({});
-  move(model, adam);
-  fill(model, 1);
-  save(model, adam, {.step = 10});
-  fill(model, 2);
-  save(model, adam, {.step = 20});
-  const std::string path = folder_ / "c/step-000000020/weights.safetensors";
-  fs::resize_file(path, fs::file_size(path) - 1);
+  move(model_, adam_);
+  for (const std::int64_t step : {10, 20}) {
+    fill(model_, static_cast<float>(step));
+    save({.step = step});
+  }
+  fs::resize_file(path(20, "weights.safetensors"), fs::file_size(path(20, "weights.safetensors")) - 1);
   fs::create_directory(folder_ / "c/step-000000030.unfinished");
   fs::create_directory(folder_ / "c/step-000000040");  // half removed: no manifest
-  TinyModel other;
-  EXPECT_EQ(restore(other), 10);
-  fill(model, 1);
-  EXPECT_EQ(other.bits(), model.bits());
-  EXPECT_EQ(names(), std::vector<std::string>{"step-000000010"});
+  const auto found = checkpoints_.newest();
+  ASSERT_TRUE(found);
+  checkpoints_.restore(*found, model_, adam_);
+  checkpoints_.remove_after(found->state.step);
+  TinyModel expected;
+  fill(expected, 10);
+  EXPECT_EQ(model_.bits(), expected.bits());
+  EXPECT_EQ(steps(), std::vector<std::int64_t>{10});
   ASSERT_EQ(notices_.size(), 3u);
   EXPECT_NE(notices_[1].find("weights.safetensors"), std::string::npos);
 }
 
-TEST_F(CheckpointsTest, KeepTheBestAndThoseThatEndThere) {
-  TinyModel model;
-  const Adam adam({});
-  for (const std::int64_t step : {10, 20, 30, 40, 50, 60, 64, 66}) {
-    save(model, adam, {.step = step, .best_step = std::min<std::int64_t>(step - step % 10, 30)});
-  }
-  EXPECT_EQ(names(), (std::vector<std::string>{"step-000000020", "step-000000030", "step-000000050", "step-000000060",
-                                               "step-000000064", "step-000000066"}));
-}
-
 TEST_F(CheckpointsTest, WithoutAWholeOneNothingIsRemoved) {
-  TinyModel model;
-  const Adam adam({});
-  save(model, adam, {.step = 10});
-  fs::remove(folder_ / "c/step-000000010/manifest.json");
+  save({.step = 10});
+  fs::remove(path(10, "manifest.json"));
   EXPECT_NE(test::message_of<FormatError>([&] { checkpoints_.newest(); }).find("all checkpoints are damaged"),
             std::string::npos);
-  EXPECT_EQ(names(), std::vector<std::string>{"step-000000010"});
+  EXPECT_EQ(steps(), std::vector<std::int64_t>{10});
 }
 
 TEST_F(CheckpointsTest, AverageTakesThoseThatCountAndAreWhole) {
-  TinyModel model, expected;
-  const Adam adam({});
   for (const std::int64_t step : {10, 20, 25, 30}) {
-    fill(model, static_cast<float>(step));
-    save(model, adam, {.step = step, .best_step = 20});
+    fill(model_, static_cast<float>(step));
+    save({.step = step, .best_step = 20});
   }
-  EXPECT_EQ(checkpoints_.ending_at(30), (std::vector<std::int64_t>{20, 30}));  // 25 was an interruption
-  EXPECT_EQ(checkpoints_.ending_at(20), (std::vector<std::int64_t>{10, 20}));
-  EXPECT_EQ(checkpoints_.ending_at(25), (std::vector<std::int64_t>{20, 25}));  // an end
-  checkpoints_.average({20, 30}, model);
-  fill(expected, 25);
-  EXPECT_EQ(model.bits(), expected.bits());
-  checkpoints_.average({30}, model);
-  fill(expected, 30);
-  EXPECT_EQ(model.bits(), expected.bits());
-  std::string bytes = test::slurp(folder_ / "c/step-000000020/weights.safetensors");
+  using Steps = std::vector<std::int64_t>;
+  EXPECT_EQ(checkpoints_.ending_at(30), (Steps{20, 30}));  // 25 was an interruption
+  EXPECT_EQ(checkpoints_.ending_at(20), (Steps{10, 20}));
+  EXPECT_EQ(checkpoints_.ending_at(25), (Steps{20, 25}));  // an end
+  TinyModel expected;
+  for (const auto& [of, mean] : {std::pair<Steps, float>({20, 30}, 25), {{30}, 30}}) {
+    checkpoints_.average(of, model_);
+    fill(expected, mean);
+    EXPECT_EQ(model_.bits(), expected.bits());
+  }
+  std::string bytes = test::slurp(path(20, "weights.safetensors"));
   bytes.back() ^= 1;
   folder_.put("c/step-000000020/weights.safetensors", bytes);
-  EXPECT_EQ(checkpoints_.ending_at(30), std::vector<std::int64_t>{30});
+  EXPECT_EQ(checkpoints_.ending_at(30), Steps{30});
   ASSERT_FALSE(notices_.empty());
   EXPECT_NE(notices_.back().find("step-000000020"), std::string::npos);
 }
 
-TEST_F(CheckpointsTest, ExistWhereThereIsOne) {
-  TinyModel model;
-  EXPECT_FALSE(Checkpoints::exist(folder_ / "c"));
-  EXPECT_FALSE(Checkpoints::exist(folder_ / "nowhere"));
-  save(model, Adam({}), {.step = 10});
-  EXPECT_TRUE(Checkpoints::exist(folder_ / "c"));
+const std::vector<TokenPair> kPairs{{{1, 2}, {3}}, {{4}, {5, 6}}}, kOthers{{{1, 2}, {3}}},
+    kCutElsewhere{{{1}, {2, 3}}, {{4}, {5, 6}}};
+
+RunIdentity identity(const TrainingConfig& config = {}, const std::vector<TokenPair>& train = kPairs,
+                     const std::vector<TokenPair>& valid = kPairs) {
+  RunIdentity found = training::identity_of(config, PairExamples(train), PairExamples(valid),
+                                            {.identity = {{"heads", "2"}}, .settings = {{"dropout", "0.1"}}});
+  found.steps = 100;
+  return found;
+}
+
+// Of a training that has come to step 50.
+std::string changed(const RunIdentity& before, const RunIdentity& now) {
+  return to_text(changes_of(before, now, 50, "a/checkpoint"));
+}
+
+TEST(RunIdentity, SettingsMayChange) {
+  for (const auto& [config, change] : std::vector<std::pair<TrainingConfig, std::string>>{
+           {{}, ""},
+           {{.log_every = 3}, ""},
+           {{.checkpoint_minutes = 0}, ""},
+           {{.batch_tokens = 90}, "batch_tokens 4096 -> 90"},
+           {{.accumulate = 3}, "accumulate 1 -> 3"},
+           {{.adam = {.beta1 = 0.8}}, "beta1 0.9 -> 0.8"},
+           {{.adam = {.beta2 = 0.8}}, "beta2 0.98 -> 0.8"},
+           {{.adam = {.epsilon = 0.1}}, "epsilon 1e-09 -> 0.1"},
+           {{.adam = {.weight_decay = 0.1}}, "weight_decay 0 -> 0.1"},
+           {{.adam = {.decay = WeightDecay::decoupled}}, "optimizer adam -> adamw"},
+           {{.schedule = {.rate = 0.25}, .clip = 0.1}, "clip 0 -> 0.1, rate 0.001 -> 0.25"},
+           {{.schedule = {.warmup = 20}}, "warmup 1000 -> 20"},
+           {{.schedule = {.decay = Decay::cosine}}, "schedule inverse_sqrt -> cosine"},
+           {{.validate_every = 30}, "validate_every 500 -> 30"},
+           {{.average = 3}, "average 1 -> 3"}}) {
+    EXPECT_EQ(changed(identity(), identity(config)), change);
+  }
+  RunIdentity now = identity();
+  now.settings["dropout"] = "0.2";
+  EXPECT_EQ(changed(identity(), now), "dropout 0.1 -> 0.2");
+}
+
+TEST(RunIdentity, StepsAndPatience) {
+  const TrainingConfig root, cosine{.schedule = {.decay = Decay::cosine}};
+  for (const auto& [config, steps, change] : std::vector<std::tuple<TrainingConfig, std::int64_t, std::string>>{
+           {root, 200, ""},
+           {root, 50, ""},  // which are done
+           {root, 49, "steps 100 -> 49"},
+           {cosine, 100, ""},
+           {cosine, 200, "steps 100 -> 200"}}) {  // the rate depends on them
+    RunIdentity now = identity(config);
+    now.steps = steps;
+    EXPECT_EQ(changed(identity(config), now), change) << steps;
+  }
+  for (const auto& [before, now, change] : std::vector<std::tuple<std::int64_t, std::int64_t, std::string>>{
+           {2, 4, ""}, {2, 0, ""}, {2, 1, "patience 2 -> 1"}, {0, 1, "patience 0 -> 1"}}) {  // 0: any
+    EXPECT_EQ(changed(identity({.patience = before}), identity({.patience = now})), change);
+  }
+}
+
+TEST(RunIdentity, TheRestMayNot) {
+  RunIdentity headless = identity();
+  headless.fixed.erase("heads");
+  for (const auto& [now, fragment] : std::vector<std::pair<RunIdentity, std::string>>{
+           {identity({.seed = 2}),
+            "a/checkpoint: belongs to another training (seed 1 -> 2); train into another folder"},
+           {identity({}, kOthers), "(training data "},
+           {identity({}, kPairs, kOthers), "(validation data "},
+           {identity({}, kCutElsewhere), "(training data "},
+           {headless, "(heads 2 -> nothing)"}}) {
+    const std::string message = test::message_of<std::invalid_argument>([&] { changed(identity(), now); });
+    EXPECT_NE(message.find(fragment), std::string::npos) << message;
+  }
 }
 
 }  // namespace

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <map>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "qkv/random.h"
 #include "qkv/train/training.h"
-#include "train/weight_bytes.h"
+#include "train/watcher.h"
 
 namespace qkv::test {
 
@@ -22,7 +22,9 @@ class TinyModel : public TrainableOn<PairBatch> {
   TinyModel() {
     Random random(3);
     table_.value = Tensor::uninitialized({kVocab, kVocab});
-    for (float& value : values(table_.value)) value = 0.1f * static_cast<float>(random.normal());
+    for (std::int64_t i = 0; i < kVocab * kVocab; ++i) {
+      table_.value.data<float>()[i] = 0.1f * static_cast<float>(random.normal());
+    }
     bias_.value = Tensor::zeros({kVocab});
   }
 
@@ -35,59 +37,48 @@ class TinyModel : public TrainableOn<PairBatch> {
     updater("bias", bias_);
   }
   LossSum loss(const PairBatch& batch) const override {
-    return run(batch, [](std::int64_t, const std::vector<double>&, std::span<const std::int32_t>) {});
+    TinyModel copy = *this;
+    for (Parameter* own : {&copy.table_, &copy.bias_}) own->want_gradient();
+    return copy.backward(batch, 0);
   }
   // The seed moves the gradient a little, as dropout would.
   LossSum backward(const PairBatch& batch, std::uint64_t dropout_seed) override {
     const double noise = 1e-3 * Random(dropout_seed).uniform();
-    return run(batch, [&](std::int64_t token, const std::vector<double>& p, std::span<const std::int32_t> source) {
+    LossSum sum;
+    for (std::int64_t b = 0; b + 1 < batch.source_offsets.element_count(); ++b) {
+      const auto source = part(batch.source, batch.source_offsets, b);
+      const auto count = static_cast<double>(source.size());
+      std::vector<double> p;
       for (std::int64_t o = 0; o < kVocab; ++o) {
-        const double slope = p[static_cast<std::size_t>(o)] - (o == token ? 1 : 0) + noise;
-        bias_.gradient.data<float>()[o] += static_cast<float>(slope);
-        for (const std::int32_t s : source) {
-          table_.gradient.data<float>()[s * kVocab + o] +=
-              static_cast<float>(slope / static_cast<double>(source.size()));
+        double logit = bias_.value.data<float>()[o];
+        for (const std::int32_t s : source) logit += double{table_.value.data<float>()[s * kVocab + o]} / count;
+        p.push_back(std::exp(logit));
+      }
+      const double total = std::accumulate(p.begin(), p.end(), 0.0);
+      for (const std::int32_t token : part(batch.target, batch.target_offsets, b)) {
+        sum.sum -= std::log(p[static_cast<std::size_t>(token)] / total);
+        sum.nll = sum.sum;
+        ++sum.count;
+        for (std::int64_t o = 0; o < kVocab; ++o) {
+          const double slope = p[static_cast<std::size_t>(o)] / total - (o == token ? 1 : 0) + noise;
+          bias_.gradient.data<float>()[o] += static_cast<float>(slope);
+          for (const std::int32_t s : source) {
+            table_.gradient.data<float>()[s * kVocab + o] += static_cast<float>(slope / count);
+          }
         }
       }
-    });
+    }
+    return sum;
   }
 
   // All weights as bytes.
   std::string bits() const { return test::weight_bytes(*this); }
 
  private:
-  static std::span<float> values(Tensor& tensor) {
-    return {tensor.data<float>(), static_cast<std::size_t>(tensor.element_count())};
-  }
-
-  // Calls visit(token, probabilities, source) for each target token.
-  template <class Visit>
-  LossSum run(const PairBatch& batch, const Visit& visit) const {
-    LossSum sum;
-    const auto part = [](const std::vector<std::int32_t>& tokens, const Tensor& offsets, std::int64_t b) {
-      const std::int32_t* at = offsets.data<std::int32_t>() + b;
-      return std::span(tokens).subspan(static_cast<std::size_t>(at[0]), static_cast<std::size_t>(at[1] - at[0]));
-    };
-    for (std::int64_t b = 0; b + 1 < batch.source_offsets.element_count(); ++b) {
-      const auto source = part(batch.source, batch.source_offsets, b);
-      std::vector<double> p(kVocab);
-      double total = 0;
-      for (std::int64_t o = 0; o < kVocab; ++o) {
-        double logit = bias_.value.data<float>()[o];
-        for (const std::int32_t s : source) {
-          logit += double{table_.value.data<float>()[s * kVocab + o]} / static_cast<double>(source.size());
-        }
-        total += p[static_cast<std::size_t>(o)] = std::exp(logit);
-      }
-      for (double& probability : p) probability /= total;
-      for (const std::int32_t token : part(batch.target, batch.target_offsets, b)) {
-        sum.sum -= std::log(p[static_cast<std::size_t>(token)]);
-        sum.nll = sum.sum;
-        ++sum.count;
-        visit(token, p, source);
-      }
-    }
-    return sum;
+  static std::span<const std::int32_t> part(const std::vector<std::int32_t>& tokens, const Tensor& offsets,
+                                            std::int64_t b) {
+    const std::int32_t* at = offsets.data<std::int32_t>() + b;
+    return std::span(tokens).subspan(static_cast<std::size_t>(at[0]), static_cast<std::size_t>(at[1] - at[0]));
   }
 
   Parameter table_, bias_;

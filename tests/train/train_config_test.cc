@@ -1,90 +1,86 @@
-// Configs of trainings: values, defaults, and a refusal for each rule.
+// Configs of trainings: values, defaults, a refusal for each rule; and the table of keys, which the documentation has.
 #include "train/train_config.h"
 
 #include <gtest/gtest.h>
 
 #include "io/files_for_test.h"
+#include "train/train_keys.h"
+#include "train/watcher.h"
 
 namespace qkv {
 namespace {
 
 using training::read_train_config;
+using training::train_keys;
 using training::TrainConfig;
+using training::TrainKey;
 
 const std::string kSmallest =
     R"({"model": {"model_dim": 8, "heads": 2, "ff_dim": 16, "encoder_layers": 1, "decoder_layers": 2},
  "tokenizer": {"vocab": 300}, "training": {"steps": 500, "rate": 0.25}})";
 
-std::string with(const std::string& from, const std::string& to) {
-  std::string changed = kSmallest;
-  const std::size_t begin = changed.find(from);
-  EXPECT_NE(begin, std::string::npos) << from;
-  return changed.replace(begin, from.size(), to);
+std::string with(const std::string& from, const std::string& to) { return test::edited(kSmallest, from, to); }
+
+TrainConfig read_text(const std::string& text) {
+  const test::TemporaryFolder folder;
+  return read_train_config(folder.put("c", text));
 }
 
 TEST(TrainConfig, ReadsTheSmallest) {
-  const test::TemporaryFolder folder;
-  const TrainConfig config = read_train_config(folder.put("c", kSmallest));
-  EXPECT_EQ(config.model.model_dim, 8);
-  EXPECT_EQ(config.model.encoder_heads, 2);
-  EXPECT_EQ(config.model.decoder_heads, 2);
-  EXPECT_EQ(config.model.decoder_ff_dim, 16);
-  EXPECT_EQ(config.model.encoder_layers, 1);
-  EXPECT_EQ(config.model.decoder_layers, 2);
+  const TrainConfig config = read_text(kSmallest);
+  EXPECT_TRUE(config.model == (MarianConfig{.positions = 512,
+                                            .model_dim = 8,
+                                            .encoder_layers = 1,
+                                            .decoder_layers = 2,
+                                            .encoder_heads = 2,
+                                            .decoder_heads = 2,
+                                            .encoder_ff_dim = 16,
+                                            .decoder_ff_dim = 16}));
   EXPECT_EQ(config.vocab, 300);
   EXPECT_EQ(config.training.steps, 500);
   EXPECT_EQ(config.training.schedule.rate, 0.25);
-  EXPECT_EQ(config.training.batch_tokens, TrainingConfig().batch_tokens);
-  EXPECT_EQ(config.dropout, 0);
-  EXPECT_EQ(config.dtype, Dtype::f32);
-  EXPECT_EQ(config.max_length, 512);
-  EXPECT_EQ(config.long_pairs, training::LongPairs::leave_out);
+  EXPECT_EQ(read_text(with("\"steps\": 500", "\"epochs\": 3")).training.epochs, 3);
 }
 
 TEST(TrainConfig, ReadsEveryKey) {
-  const test::TemporaryFolder folder;
-  const TrainConfig config = read_train_config(folder.put("c", R"({
+  const TrainConfig config = read_text(R"({
  "model": {"model_dim": 8, "heads": 2, "ff_dim": 16, "encoder_layers": 1, "decoder_layers": 2, "activation": "silu",
-           "positions": 40, "dropout": 0.5, "dtype": "f16"},
- "tokenizer": {"vocab": 300},
- "training": {"seed": 9, "steps": 500, "batch_tokens": 11, "accumulate": 12, "log_every": 13, "validate_every": 14,
-              "patience": 15, "average": 16, "epochs": 18, "checkpoint_minutes": 0.5, "clip": 0.125, "optimizer": "adamw", "beta1": 0.25, "beta2": 0.75,
-              "epsilon": 0.5, "weight_decay": 2, "rate": 3, "schedule": "cosine", "warmup": 17, "label_smoothing": 0.375,
-              "max_length": 30, "long_pairs": "truncate"}
-})"));
-  EXPECT_EQ(config.model.activation, Activation::silu);
-  EXPECT_EQ(config.model.positions, 40);
-  EXPECT_EQ(config.dropout, 0.5);
-  EXPECT_EQ(config.dtype, Dtype::f16);
-  EXPECT_EQ(config.label_smoothing, 0.375);
-  EXPECT_EQ(config.max_length, 30);
+           "positions": 40, "encoder_heads": 4, "decoder_heads": 1, "encoder_ff_dim": 5, "decoder_ff_dim": 6,
+           "kind": "bart", "norm_order": "pre", "normalization": "rms", "position_kind": "rotary", "dropout": 0.5,
+           "dtype": "f16"},
+ "tokenizer": {"vocab": 300, "vocabularies": "separate"},
+ "training": {"seed": 9, "steps": 10, "batch_tokens": 11, "accumulate": 12, "log_every": 13, "validate_every": 14,
+              "patience": 15, "average": 16, "warmup": 17, "epochs": 18, "max_length": 30,
+              "checkpoint_minutes": 0.5, "clip": 0.125, "beta1": 0.25, "beta2": 0.75, "epsilon": 0.0625,
+              "weight_decay": 2, "rate": 3, "label_smoothing": 0.375,
+              "optimizer": "adamw", "schedule": "cosine", "long_pairs": "truncate"}
+})");
+  EXPECT_TRUE(config.model == (MarianConfig{.kind = MarianKind::bart,
+                                            .positions = 40,
+                                            .model_dim = 8,
+                                            .encoder_layers = 1,
+                                            .decoder_layers = 2,
+                                            .encoder_heads = 4,
+                                            .decoder_heads = 1,
+                                            .encoder_ff_dim = 5,
+                                            .decoder_ff_dim = 6,
+                                            .activation = Activation::silu,
+                                            .norm_order = NormOrder::pre,
+                                            .normalization = Normalization::rms,
+                                            .position_kind = MarianPositions::rotary}));
+  const TrainingConfig& t = config.training;
+  EXPECT_EQ(t.seed, 9u);
+  EXPECT_EQ((std::vector<std::int64_t>{t.steps, t.batch_tokens, t.accumulate, t.log_every, t.validate_every, t.patience,
+                                       t.average, t.schedule.warmup, t.epochs, config.max_length}),
+            (std::vector<std::int64_t>{10, 11, 12, 13, 14, 15, 16, 17, 18, 30}));
+  EXPECT_EQ((std::vector<double>{t.checkpoint_minutes, t.clip, t.adam.beta1, t.adam.beta2, t.adam.epsilon,
+                                 t.adam.weight_decay, t.schedule.rate, config.label_smoothing, config.dropout}),
+            (std::vector<double>{0.5, 0.125, 0.25, 0.75, 0.0625, 2, 3, 0.375, 0.5}));
+  EXPECT_EQ(t.adam.decay, WeightDecay::decoupled);
+  EXPECT_EQ(t.schedule.decay, Decay::cosine);
   EXPECT_EQ(config.long_pairs, training::LongPairs::truncate);
-  const TrainingConfig& training = config.training;
-  EXPECT_EQ(training.seed, 9u);
-  EXPECT_EQ(training.batch_tokens, 11);
-  EXPECT_EQ(training.accumulate, 12);
-  EXPECT_EQ(training.log_every, 13);
-  EXPECT_EQ(training.validate_every, 14);
-  EXPECT_EQ(training.patience, 15);
-  EXPECT_EQ(training.average, 16);
-  EXPECT_EQ(training.epochs, 18);
-  EXPECT_EQ(training.checkpoint_minutes, 0.5);
-  EXPECT_EQ(training.clip, 0.125);
-  EXPECT_EQ(training.adam.decay, WeightDecay::decoupled);
-  EXPECT_EQ(training.adam.beta1, 0.25);
-  EXPECT_EQ(training.adam.beta2, 0.75);
-  EXPECT_EQ(training.adam.epsilon, 0.5);
-  EXPECT_EQ(training.adam.weight_decay, 2);
-  EXPECT_EQ(training.schedule.rate, 3);
-  EXPECT_EQ(training.schedule.decay, Decay::cosine);
-  EXPECT_EQ(training.schedule.warmup, 17);
-}
-
-TEST(TrainConfig, EpochsMayStandForSteps) {
-  const test::TemporaryFolder folder;
-  const TrainConfig config = read_train_config(folder.put("c", with("\"steps\": 500", "\"epochs\": 3")));
-  EXPECT_EQ(config.training.steps, 0);
-  EXPECT_EQ(config.training.epochs, 3);
+  EXPECT_EQ(config.vocabularies, training::Vocabularies::separate);
+  EXPECT_EQ(config.dtype, Dtype::f16);
 }
 
 TEST(TrainConfig, ReadsThoseThatAreShipped) {
@@ -92,6 +88,12 @@ TEST(TrainConfig, ReadsThoseThatAreShipped) {
 }
 
 TEST(TrainConfig, RefusesTheRest) {
+  // A recurrent translator.
+  const auto recurrent = [](const std::string& keys) {
+    return R"({"model": {"model_dim": 15, )" + keys +
+           R"(}, "tokenizer": {"vocab": 300}, "training": {"steps": 1, "rate": 1}})";
+  };
+  const auto plus = [](const std::string& keys) { return with("\"rate\": 0.25", "\"rate\": 1, " + keys); };
   test::expect_refused(
       {{with("\"steps\"", "\"step\": 1, \"steps\""), "training.step is unknown; known are accumulate, average"},
        {with("\"ff_dim\"", "\"dropuot\": 0, \"ff_dim\""), "model.dropuot is unknown"},
@@ -99,17 +101,57 @@ TEST(TrainConfig, RefusesTheRest) {
        {with("{\"model\"", "{\"data\": {}, \"model\""), "data is unknown; known are model, tokenizer, training"},
        {with("\"rate\": 0.25", "\"seed\": 1"), "training.rate is missing"},
        {with("\"rate\": 0.25", "\"rate\": -1"), "training.rate must be 0 or more"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"beta1\": 1"), "training.beta1 must be below 1"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"optimizer\": \"sgd\""), "training.optimizer must be one of adam, adamw"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"max_length\": 513"), "training.max_length is 513"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"max_length\": 1"), "training.max_length is 1"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"long_pairs\": \"cut\""),
-        "training.long_pairs must be one of leave_out, truncate"},
+       {plus("\"beta1\": 1"), "training.beta1 must be below 1"},
+       {plus("\"optimizer\": \"sgd\""), "training.optimizer must be one of adam, adamw"},
+       {plus("\"max_length\": 513"), "training.max_length is 513"},
+       {plus("\"max_length\": 1"), "training.max_length is 1"},
+       {plus("\"long_pairs\": \"cut\""), "training.long_pairs must be one of leave_out, truncate"},
        {with("\"heads\": 2", "\"heads\": 3"), "model.heads is 3, must divide model_dim, 8"},
+       {with("\"heads\": 2", "\"heads\": 2, \"encoder_heads\": 3"),
+        "model.encoder_heads is 3, must divide model_dim, 8"},
+       {with("\"heads\": 2", "\"heads\": 8, \"position_kind\": \"rotary\""),
+        "model.heads is 8: rotary positions need an even"},
+       {with("\"heads\": 2", "\"heads\": 2, \"kind\": \"t5\""), "model.kind must be one of marian, bart"},
+       {recurrent("\"attention\": \"multiplied\""), "model.attention must be one of fixed, additive, dot, bilinear"},
+       {recurrent("\"attention\": \"dot\", \"cell\": \"rnn\""),
+        "model.cell must be one of rnn_tanh, rnn_relu, lstm, gru, gru_reset_first"},
+       {recurrent("\"attention\": \"dot\", \"directions\": 2"),
+        "model.model_dim must be even: the encoder has two directions"},
+       {recurrent("\"attention\": \"dot\", \"heads\": 2"), "model.heads is unknown; known are attention, cell"},
        {with("\"steps\": 500", "\"steps\": 0"), "training must have steps or epochs above 0"},
        {with("\"steps\": 500", "\"seed\": 0"), "training must have steps or epochs above 0"},
        {with("\"model_dim\": 8", "\"model_dim\": \"8\""), "model.model_dim must be an integer"}},
       "config", [](const std::string& path) { read_train_config(path); });
+}
+
+TEST(TrainKeys, AreThoseOfTheDocumentation) {
+  const std::string page = test::slurp(QKV_SOURCE_DIR "/docs/training.md");
+  for (const auto& [name, table] : {std::pair("keys", training::train_keys_markdown()),
+                                    {"keys of a recurrent translator", training::seq2seq_keys_markdown()}}) {
+    const std::string begin = std::string("<!-- ") + name + " -->\n", end = std::string("<!-- end of ") + name + " -->";
+    EXPECT_NE(page.find(begin + table + end), std::string::npos) << "docs/training.md must have this table:\n" << table;
+  }
+}
+
+TEST(TrainKeys, AreInTheHelp) {
+  for (const TrainKey& key : train_keys()) {
+    EXPECT_NE(training::train_keys_text().find("\n  " + key.name + " "), std::string::npos) << key.name;
+  }
+}
+
+// A config that says each default of the table, and one that says nothing beyond what is required, mean the same.
+TEST(TrainKeys, DefaultsAreThoseOfTheReader) {
+  std::map<std::string, std::string> defaults;
+  for (const TrainKey& key : train_keys()) {
+    const bool of_another_key = key.otherwise.find("model.") != std::string::npos;
+    if (key.otherwise.empty() || of_another_key || key.name == "steps") continue;
+    defaults[key.section] += "\"" + key.name + "\": " + key.otherwise + ", ";
+  }
+  std::string all = kSmallest;
+  for (const auto& [section, values] : defaults)
+    all = test::edited(all, "\"" + section + "\": {", "\"" + section + "\": {" + values);
+  const TrainConfig said = read_text(all), unsaid = read_text(kSmallest);
+  for (const TrainKey& key : train_keys()) EXPECT_EQ(key.show(said), key.show(unsaid)) << key.name;
 }
 
 }  // namespace

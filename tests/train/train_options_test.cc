@@ -1,15 +1,17 @@
-// Every option of a model that a config can ask for: it trains, goes on after an interruption with the same bits, and
-// its folder opens again and translates.
+// Every option of a model that a config can ask for, and every kind of recurrent translator: it trains, goes on after
+// an interruption with the same bits, and its folder opens again, translates and, of the latter, is explained.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "io/files_for_test.h"
 #include "qkv/error.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/translated_text.h"
 #include "qkv/files.h"
 #include "qkv/models/marian.h"
 #include "qkv/models/translator.h"
-#include "qkv/random.h"
 #include "qkv/train/train_translator.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
@@ -17,97 +19,127 @@
 namespace qkv {
 namespace {
 
-const std::vector<std::vector<std::string>>& choices() {
-  static const std::vector<std::vector<std::string>> all = {
-      {"", "\"kind\": \"bart\","},
-      {"", "\"norm_order\": \"pre\","},
-      {"", "\"normalization\": \"rms\","},
-      {"", "\"position_kind\": \"rotary\","},
-      {"", "\"activation\": \"gelu\",", "\"activation\": \"silu\","},
-      {"", "\"encoder_heads\": 4, \"decoder_ff_dim\": 24,", "\"decoder_heads\": 1, \"encoder_ff_dim\": 40,"},
-      {"", "separate"},
-  };
-  return all;
+using test::message_of;
+
+// Of `model`'s keys behind those of every model of 16 dimensions.
+std::string options_config(const std::string& model, int steps, const std::string& tokenizer = "") {
+  return R"({"model": {"model_dim": 16, "positions": 24, "dropout": 0.1, )" + model +
+         R"(}, "tokenizer": {"vocab": 280)" + tokenizer + R"(}, "training": {"steps": )" + std::to_string(steps) +
+         R"(, "batch_tokens": 200, "rate": 0.02, "schedule": "cosine", "warmup": 5, "clip": 1, "log_every": 5,
+           "validate_every": )" +
+         std::to_string((steps + 1) / 2) + "}}";
 }
 
-std::string config_with(const std::vector<std::string>& chosen) {
-  std::string config = test::kTinyConfig;
-  for (const std::string& keys : chosen) {
-    if (keys == "separate") {
-      config.insert(config.find("\"vocab\""), "\"vocabularies\": \"separate\", ");
-    } else {
-      config.insert(config.find("\"dropout\""), keys);
-    }
-  }
-  config.replace(config.find("\"steps\": 30"), 11, "\"steps\": 8");
-  return config.replace(config.find("\"validate_every\": 10"), 20, "\"validate_every\": 4");
-}
-
-void expect_trains(const std::vector<std::string>& chosen) {
-  const std::string config = config_with(chosen);
+// Eight updates, whole and in two parts; the notices of the former.
+std::vector<std::string> expect_trains(const std::string& config) {
   SCOPED_TRACE(config);
   const test::TemporaryFolder folder;
   TrainTranslatorFiles files = test::tiny_training(folder);
   files.config = folder.put("config.json", config);
-  test::Watcher never;
-  train_translator(files, {.observer = &never});
-
-  const Translator translator = Translator::load(files.out);
-  const MarianConfig& model = dynamic_cast<const Marian&>(translator.model()).config();
-  const std::string type = "\"model_type\": \"qkv\"";
-  const bool own = test::slurp(files.out + "/config.json").find(type) != std::string::npos;
-  EXPECT_EQ(own, Marian::class_of(model).empty());
-  EXPECT_EQ(own, std::any_of(never.notices.begin(), never.notices.end(), [](const std::string& text) {
-              return text.find("no class of transformers fits this model") != std::string::npos;
-            }));
-  const bool separate = std::find(chosen.begin(), chosen.end(), "separate") != chosen.end();
-  EXPECT_EQ(model.target_vocab > 0, separate);
-  EXPECT_EQ(std::filesystem::exists(files.out + "/target_tokenizer.json"), separate);
-  const Translation before = translator.translate("one two three");
-  EXPECT_LT(before.score, 0);
-
+  test::Watcher watcher;
+  const TrainingResult result = train_translator(files, {.observer = &watcher});
+  EXPECT_LT(result.best_loss, watcher.validations.front().loss);  // it learns
   const std::string whole = test::slurp(files.out + "/model.safetensors");
+  const Translation before = Translator::load(files.out).translate("one two three");
+  EXPECT_LT(before.score, 0);
+  const bool separate = config.find("separate") != std::string::npos;
+  EXPECT_EQ(std::filesystem::exists(files.out + "/target_tokenizer.json"), separate);
+  EXPECT_EQ(Translator::load(files.out).model().tokens().target_vocab > 0, separate);
+
   files.out = folder / "interrupted";
   EXPECT_THROW(train_translator(files, test::Stopper(5).options()), Stopped);
   train_translator(files);
   EXPECT_EQ(test::slurp(files.out + "/model.safetensors"), whole);
   EXPECT_EQ(Translator::load(files.out).translate("one two three").ids, before.ids);
+  return watcher.notices;
 }
 
 TEST(TrainOptions, EachTrains) {
-  for (std::size_t i = 0; i < choices().size(); ++i) {
-    for (std::size_t j = 1; j < choices()[i].size(); ++j) expect_trains({choices()[i][j]});
-  }
-}
-
-TEST(TrainOptions, SomeTogetherTrain) {
-  Random random(5);
-  for (int run = 0; run < 8; ++run) {
-    std::vector<std::string> chosen;
-    for (const auto& options : choices()) chosen.push_back(options[random.below(options.size())]);
-    expect_trains(chosen);
-  }
-}
-
-TEST(TrainOptions, RefusesWhatCannotBe) {
-  const auto refused = [](const std::string& keys) {
-    const test::TemporaryFolder folder;
-    TrainTranslatorFiles files = test::tiny_training(folder);
-    files.config = folder.put("config.json", config_with({keys}));
-    return test::message_of<FormatError>([&] { train_translator(files); });
+  struct Row {
+    std::string model, tokenizer;
+    bool has_class;  // in transformers
   };
-  EXPECT_NE(refused("\"encoder_heads\": 3,").find("model.encoder_heads is 3, must divide model_dim, 16"),
-            std::string::npos);
-  EXPECT_NE(refused("\"decoder_heads\": 16, \"position_kind\": \"rotary\",").find("model.decoder_heads is 16: rotary"),
-            std::string::npos);
-  EXPECT_NE(refused("\"kind\": \"t5\",").find("model.kind must be one of marian, bart"), std::string::npos);
+  const std::string separate = ", \"vocabularies\": \"separate\"";
+  for (const auto& [model, tokenizer, has_class] :
+       {Row{R"("kind": "bart")", "", true},
+        {R"("activation": "gelu")", separate, true},
+        {R"("norm_order": "pre", "encoder_heads": 4, "decoder_ff_dim": 24)", "", false},
+        {R"("normalization": "rms", "activation": "silu")", "", false},
+        {R"("position_kind": "rotary", "decoder_heads": 1, "encoder_ff_dim": 40)", "", false},
+        {R"("kind": "bart", "norm_order": "pre", "normalization": "rms", "position_kind": "rotary")", separate,
+         false}}) {
+    const std::string sizes = R"("heads": 2, "ff_dim": 32, "encoder_layers": 1, "decoder_layers": 1, )";
+    const std::vector<std::string> notices = expect_trains(options_config(sizes + model, 8, tokenizer));
+    const std::string notice =
+        "no class of transformers fits this model: its model_type is \"qkv\", which only qkv opens";
+    EXPECT_EQ(std::ranges::count(notices, notice), has_class ? 0 : 1) << model;
+  }
+}
+
+TEST(TrainOptions, RefusesATokenizerForATargetWithoutOne) {
   const test::TemporaryFolder folder;
   TrainTranslatorFiles files = test::tiny_training(folder);
   files.target_tokenizer = files.config;
-  EXPECT_NE(test::message_of<std::invalid_argument>([&] {
-              train_translator(files);
-            }).find("set tokenizer.vocabularies to \"separate\""),
+  const std::string message = message_of<std::invalid_argument>([&] { train_translator(files); });
+  EXPECT_NE(message.find("set tokenizer.vocabularies to \"separate\""), std::string::npos) << message;
+  files = test::tiny_training(folder);
+  files.config = folder.put("config.json", options_config("\"attention\": \"dot\", \"directions\": 3", 2));
+  EXPECT_NE(message_of<FormatError>([&] { train_translator(files); }).find("model.directions is 3, must be 1 to 2"),
             std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(files.out));
+}
+
+TEST(TrainSeq2Seq, EachTrainsAndResumes) {
+  const std::vector<std::string> kinds = {"fixed", "additive", "dot", "bilinear"},
+                                 cells = {"gru", "lstm", "rnn_tanh", "gru_reset_first"};
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const std::string keys = "\"attention\": \"" + kinds[i] + "\", \"cell\": \"" + cells[i] +
+                             "\", \"directions\": " + std::to_string(1 + i % 2) +
+                             ", \"layers\": " + std::to_string(1 + i / 2);
+    EXPECT_EQ(expect_trains(options_config(keys, 8)),
+              std::vector<std::string>{
+                  "no class of transformers fits this model: its model_type is \"qkv-seq2seq\", which only qkv opens"});
+  }
+}
+
+TEST(TrainSeq2Seq, LearnsAnAlignmentThatIsExplained) {
+  for (const std::string kind : {"additive", "dot", "bilinear", "fixed"}) {
+    SCOPED_TRACE(kind);
+    const test::TemporaryFolder folder;
+    TrainTranslatorFiles files = test::tiny_training(folder);
+    files.valid = files.train;  // the model that is kept knows its pairs, whatever the target's bits
+    files.config =
+        folder.put("config.json", options_config("\"attention\": \"" + kind + "\"", kind == "fixed" ? 2 : 400));
+    train_translator(files);
+    const Translator translator = Translator::load(files.out);
+    if (kind == "fixed") {
+      EXPECT_EQ(message_of<std::invalid_argument>([&] { TranslatedText(translator, "one two"); }),
+                "explain: the model has no attention: its decoder sees one vector of the whole source");
+      continue;
+    }
+    const TranslatedText text(translator, "three two");
+    EXPECT_EQ(text.attentions().alignment->target_text, "tres dos");
+    const HeadSurvey survey = survey_heads(text, {.keep_weights = true});
+    ASSERT_EQ(survey.heads.size(), 1u);
+    const TensorView words = survey.word_weights;
+    ASSERT_EQ(words.shape(), (Dims{2, 2}));
+    EXPECT_GT(words.at<double>({0, 0}), words.at<double>({0, 1}));
+
+    const HeadTrace trace = trace_head(text, {});
+    EXPECT_LT(trace.logits_difference, 2e-5);
+    EXPECT_LT(trace.output_difference, 1e-6);
+    // The score by hand: of what the observer saw, as the formula says.
+    double score = 0;
+    for (std::int64_t e = 0; e < 16; ++e) {
+      const double q = trace.query.view().at<double>({0, e}), k = trace.key.view().at<double>({1, e});
+      score += kind == "additive" ? trace.v.view().at<double>({e}) * std::tanh(q + k) : q * k;
+    }
+    EXPECT_NEAR(trace.logits.view().at<double>({0, 1}), score, 2e-5);
+    const std::string shown = to_text(trace, 0);
+    EXPECT_NE(shown.find(kind == "additive" ? "score = v . tanh(query + key)" : "score = query . key"),
+              std::string::npos);
+    EXPECT_EQ(shown.find("1/sqrt"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Keeps what a training says, and calls back at each update.
+// What tests of trainings share: what a training says, its end after some updates, weights bit by bit, changed configs.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 namespace qkv::test {
 
+// Keeps what a training says, and calls back at each update.
 class Watcher : public TrainingObserver {
  public:
   void receive(const TrainingProgress& progress) override {
@@ -41,5 +42,20 @@ class Stopper : public Watcher {
  private:
   std::stop_source source_{};
 };
+
+// All weights, in order; they are f32.
+inline std::string weight_bytes(const Trainable& model) {
+  std::string bytes;
+  model.visit([&](const std::string&, const Parameter& p) {
+    bytes.append(reinterpret_cast<const char*>(p.value.data<float>()),
+                 static_cast<std::size_t>(p.value.element_count()) * sizeof(float));
+  });
+  return bytes;
+}
+
+// The text with the first `from` replaced, which must be there.
+inline std::string edited(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
 
 }  // namespace qkv::test

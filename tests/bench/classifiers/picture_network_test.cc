@@ -9,7 +9,7 @@
 #include "qkv/train/training.h"
 #include "train/labelled_pictures.h"
 #include "train/picture_files.h"
-#include "train/weight_bytes.h"
+#include "train/watcher.h"
 
 namespace qkv::bench {
 namespace {
