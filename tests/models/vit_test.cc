@@ -1,7 +1,8 @@
-// Vision Transformers against transformers (golden/vit, made by make.py there), their gradients, and their folders.
+// Vision Transformers against transformers (golden/vit, made by make.py there), their gradients, and their folders;
+// pictures prepared for them, as transformers prepares them (golden/image_processor).
 #include "qkv/models/vit.h"
 
-#include <cstdio>
+#include <fmt/ranges.h>
 
 #include "jacobian.h"
 #include "models/models_for_test.h"
@@ -53,12 +54,9 @@ INSTANTIATE_TEST_SUITE_P(Models, VitGolden,
 
 // A trained model of 12 layers, and the way from a file to its input (golden/vit/dino.py).
 TEST(VitSlow, AgreesWithOnnxRuntimeOnPhotographs) {
-  const char* folder = std::getenv("QKV_DINO");
-  const char* photographs = std::getenv("QKV_DINO_PICTURES");
-  const char* expected = std::getenv("QKV_DINO_EXPECTED");
-  if (folder == nullptr || photographs == nullptr || expected == nullptr) {
-    GTEST_SKIP() << "tests/dino_parity sets QKV_DINO, QKV_DINO_PICTURES and QKV_DINO_EXPECTED";
-  }
+  const char *folder = std::getenv("QKV_DINO"), *photographs = std::getenv("QKV_DINO_PICTURES"),
+             *expected = std::getenv("QKV_DINO_EXPECTED");
+  if (!folder || !photographs || !expected) GTEST_SKIP() << "tests/dino_parity sets QKV_DINO, _PICTURES and _EXPECTED";
   const Vit model = Vit::load(folder);
   const ImageProcessor processor = ImageProcessor::load(folder);
   const auto golden = read_safetensors(expected).tensors;
@@ -70,10 +68,8 @@ TEST(VitSlow, AgreesWithOnnxRuntimeOnPhotographs) {
     const Tensor hidden = model.forward(golden.at(name + ".pixels"));
     const TensorView theirs = golden.at(name + ".hidden");
     ASSERT_EQ(hidden.shape(), theirs.shape());
-    const double difference = testing::difference(hidden, theirs) / testing::largest(theirs);
     // Sums of hundreds of products, 12 layers deep, in float32 on both sides.
-    EXPECT_LE(difference, 1e-4) << name;
-    std::printf("%s: %.1e of the largest\n", name.c_str(), difference);
+    EXPECT_LE(testing::difference(hidden, theirs), 1e-4 * testing::largest(theirs)) << name;
   }
 }
 
@@ -94,34 +90,32 @@ TEST(Vit, APictureIsAsAloneOnAnyNumberOfThreads) {
   EXPECT_TRUE(same_bits(model.logits(strided), model.logits(Tensor::copy(strided))));
 }
 
+VitConfig small_vit(VitKind kind) {
+  return {.kind = kind,
+          .picture = {6, 4},
+          .patch = {3, 2},
+          .channels = 2,
+          .model_dim = 4,
+          .layers = 2,
+          .heads = 2,
+          .ff_dim = 8,
+          .activation = Activation::gelu,
+          .epsilon = 1e-3,
+          .labels = {"a", "b", "c"}};
+}
+
 TEST(Vit, GradientsAreThoseOfTheLoss) {
-  struct Case {
-    VitKind kind;
-    PictureSize pixels;
-  };
-  for (const Case& one : {Case{VitKind::vit, {6, 4}},
-                          {VitKind::dinov2, {6, 4}},
-                          {VitKind::vit, {10, 7}},       // interpolated
-                          {VitKind::dinov2, {3, 3}}}) {  // one patch
-    SCOPED_TRACE(one.pixels.height);
+  for (const auto& [kind, height, width] : {std::tuple(VitKind::vit, 6, 4),
+                                            {VitKind::dinov2, 6, 4},
+                                            {VitKind::vit, 10, 7},       // interpolated
+                                            {VitKind::dinov2, 3, 3}}) {  // one patch
+    SCOPED_TRACE(height);
     Random random(3);
     // Every parameter drawn, so that none is a constant that hides a fault.
-    Weights weights([&](const std::string&, const Dims& shape) { return testing::normal(random, shape, Dtype::f64); },
-                    Dtype::f64);
-    Vit model({.kind = one.kind,
-               .picture = {6, 4},
-               .patch = {3, 2},
-               .channels = 2,
-               .model_dim = 4,
-               .layers = 2,
-               .heads = 2,
-               .ff_dim = 8,
-               .activation = Activation::gelu,
-               .epsilon = 1e-3,
-               .labels = {"a", "b", "c"}},
-              weights);
-    const LabelledPictures batch{testing::normal(random, {3, one.pixels.height, one.pixels.width, 2}, Dtype::f64),
-                                 {2, 0, 2}};
+    const auto draw = [&](const std::string&, const Dims& shape) { return testing::normal(random, shape, Dtype::f64); };
+    Weights weights(draw, Dtype::f64);
+    Vit model(small_vit(kind), weights);
+    const LabelledPictures batch{draw("", {3, height, width, 2}), {2, 0, 2}};
     testing::want_gradients(model);
     const LossSum sum = model.backward(batch, {});
     EXPECT_EQ(sum.count, 3);
@@ -130,27 +124,18 @@ TEST(Vit, GradientsAreThoseOfTheLoss) {
   }
 }
 
-// By hand: two classes whose logits are the biases alone.
+// By hand: the logits are the biases alone, 0, log 3 and 0.
 TEST(Vit, TheMetricCountsTheLargestLogit) {
-  Weights weights(
-      [](const std::string& name, const Dims& shape) {
-        Tensor zeros = Tensor::zeros(shape, Dtype::f64);
-        if (name == "classifier.bias") zeros.data<double>()[1] = std::log(3.0);
-        return zeros;
-      },
-      Dtype::f64);
-  const Vit model({.picture = {2, 2},
-                   .patch = {1, 1},
-                   .channels = 1,
-                   .model_dim = 2,
-                   .layers = 1,
-                   .heads = 1,
-                   .ff_dim = 2,
-                   .labels = {"no", "yes"}},
-                  weights);
-  const LossSum sum = model.loss({Tensor::zeros({4, 2, 2, 1}, Dtype::f64), {1, 0, 1, 1}});
+  const auto biases = [](const std::string& name, const Dims& shape) {
+    Tensor zeros = Tensor::zeros(shape, Dtype::f64);
+    if (name == "classifier.bias") zeros.data<double>()[1] = std::log(3.0);
+    return zeros;
+  };
+  Weights weights(biases, Dtype::f64);
+  const Vit model(small_vit(VitKind::vit), weights);
+  const LossSum sum = model.loss({Tensor::zeros({4, 6, 4, 2}, Dtype::f64), {1, 0, 1, 1}});
   EXPECT_EQ(sum.metric, 3.0);
-  EXPECT_NEAR(sum.nll, 3 * std::log(4.0 / 3) + std::log(4.0), 1e-12);
+  EXPECT_NEAR(sum.nll, 3 * std::log(5.0 / 3) + std::log(5.0), 1e-12);
 }
 
 TEST(Vit, RefusesWhatDoesNotFit) {
@@ -184,6 +169,141 @@ TEST(Vit, RefusesConfigsByKey) {
 /use_swiglu_ffn = true => use_swiglu_ffn must be false for this model
 /mlp_ratio = 0.01 => mlp_ratio is out of range
 )");
+}
+
+// What is read in a folder with this preprocessor_config.json.
+ImageProcessorConfig config_in(const std::string& config) {
+  const test::TemporaryFolder folder;
+  folder.put("preprocessor_config.json", config);
+  return ImageProcessor::read_config(folder / "");
+}
+
+Tensor random_picture(std::int64_t height, std::int64_t width) {
+  Random random(1);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(height * width * 3));
+  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.below(256));
+  return Tensor::of({height, width, 3}, bytes);
+}
+
+TEST(ImageProcessor, MakesWhatTransformersMakes) {
+  const auto tensors = test::golden_tensors("image_processor/cases.safetensors");
+  const auto cases = nlohmann::json::parse(test::slurp(test::golden_path("image_processor/cases.json")));
+  EXPECT_GE(cases.size(), 30u);
+  for (const auto& [name, config] : cases.items()) {
+    SCOPED_TRACE(name);
+    const ImageProcessor processor(config_in(config.dump()));
+    test::expect_equal(processor.process(tensors.at(name + ".picture")), tensors.at(name));
+  }
+}
+
+TEST(ImageProcessor, AnyStridesAndThreads) {
+  const ImageProcessor processor({.resize = ImageProcessorConfig::Resize{.size = {.height = 37, .width = 50}}});
+  const Tensor picture = random_picture(101, 83);
+  const Tensor expected = processor.process(picture, 1);
+  for (const int threads : {2, 3, 8}) test::expect_equal(processor.process(picture, threads), expected);
+  const Tensor turned = Tensor::copy(picture.view().transpose(0, 1));
+  test::expect_equal(processor.process(turned.view().transpose(0, 1)), expected);
+  const Tensor row = random_picture(1, 1);
+  const TensorView repeated = row.view().broadcast_to({9, 4, 3});
+  test::expect_equal(processor.process(repeated), processor.process(Tensor::copy(repeated)));
+}
+
+TEST(ImageProcessor, NumbersByHand) {
+  const Tensor picture = Tensor::of<std::uint8_t>({1, 2, 3}, {0, 51, 255, 102, 204, 153});
+  const ImageProcessor plain({.resize = {}, .rescale_factor = {}, .normalize = {}});
+  EXPECT_EQ(test::values_of(plain.process(picture)), test::values_of(picture));
+  const ImageProcessor normal({.resize = {}, .rescale_factor = 0.5, .normalize = {{{1, 2, 3}, {2, 4, 0.5f}}}});
+  EXPECT_EQ(test::values_of(normal.process(picture)), (std::vector<double>{-0.5, 5.875, 249, 25, 25, 147}));
+  // A crop around it: transformers puts the odd column of zeros in front.
+  const ImageProcessor framed({.resize = {}, .center_crop = {{2, 3}}, .rescale_factor = {}, .normalize = {}});
+  EXPECT_EQ(test::values_of(framed.process(picture)),
+            (std::vector<double>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 51, 255, 102, 204, 153}));
+}
+
+TEST(ImageProcessor, ConfigsOfFiles) {
+  const std::pair<const char*, std::string> files[] = {
+      // The defaults of each class.
+      {R"({"image_processor_type": "ViTImageProcessor"})",
+       "224 x 224 or 0 bilinear, 0 x 0, 0.00392156862745098, 0.5 0.5 0.5, 0.5 0.5 0.5"},
+      // 0.48145466, 0.4578275, 0.40821073 and 0.26862954, 0.26130258, 0.27577711, as f32.
+      {R"({"image_processor_type": "BitImageProcessorFast", "do_pad": false})",
+       "224 x 224 or 224 bicubic, 224 x 224, 0.00392156862745098, 0.48145467 0.4578275 0.40821072, "
+       "0.26862955 0.2613026 0.2757771"},
+      // google/vit-base-patch16-224 and facebook/dinov2-small, as their folders have them.
+      {R"({"do_normalize": true, "do_resize": true, "feature_extractor_type": "ViTFeatureExtractor",
+           "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "resample": 2, "size": 224})",
+       "224 x 224 or 0 bilinear, 0 x 0, 0.00392156862745098, 0.5 0.5 0.5, 0.5 0.5 0.5"},
+      {R"({"crop_size": {"height": 224, "width": 224}, "do_center_crop": true, "do_convert_rgb": true,
+           "do_normalize": true, "do_rescale": true, "do_resize": true, "image_mean": [0.485, 0.456, 0.406],
+           "image_processor_type": "BitImageProcessor", "image_std": [0.229, 0.224, 0.225], "resample": 3,
+           "rescale_factor": 0.00392156862745098, "size": {"shortest_edge": 256}})",
+       "224 x 224 or 256 bicubic, 224 x 224, 0.00392156862745098, 0.485 0.456 0.406, 0.229 0.224 0.225"}};
+  for (const auto& [file, expected] : files) {
+    const ImageProcessorConfig config = config_in(file);
+    const ImageProcessorConfig::Resize& resize = *config.resize;
+    const PictureSize crop = config.center_crop.value_or(PictureSize{0, 0});
+    EXPECT_EQ(fmt::format("{} x {} or {} {}, {} x {}, {}, {}, {}", resize.size.height, resize.size.width,
+                          resize.shortest_edge, resize.resampling == Resampling::bicubic ? "bicubic" : "bilinear",
+                          crop.height, crop.width, *config.rescale_factor, fmt::join(config.normalize->mean, " "),
+                          fmt::join(config.normalize->deviation, " ")),
+              expected);
+  }
+}
+
+TEST(ImageProcessor, RefusesKeysByName) {
+  const auto refusal = [](const std::string& config) {
+    const std::string message = test::message_of<FormatError>([&] { config_in(config); });
+    return message.substr(message.rfind("//") + 2);
+  };
+  test::expect_edits_refused({{"image_processor_type", "ViTImageProcessor"}}, R"(
+/do_flip = true => do_flip is unknown: it may change the numbers
+/do_pad = true => do_pad must be false
+/pad_size = 3 => pad_size must be null
+/resample = 1 => resample is 1; 2 (bilinear) and 3 (bicubic) are supported
+/resample = 9 => resample is 9, must be 0 to 5
+/do_resize = 1 => do_resize must be true or false, is number
+/size = 0 => size is 0, must be 1 to 8000
+/size = 2.5 => size must be an integer, is number
+/size = "big" => size must be an object, is string
+/size = {"height": 3} => size.width is missing
+/size = {"height": 3, "width": 8001} => size.width is 8001, must be 1 to 8000
+/size = {"longest_edge": 3} => size.longest_edge is not supported here; height and width are
+/size = {"shortest_edge": 3, "longest_edge": 9} => size.longest_edge is not supported beside shortest_edge
+/do_center_crop = true => do_center_crop is true, but there is no crop_size
+. = {"image_processor_type": "ViTImageProcessor", "do_center_crop": true, "crop_size": {"shortest_edge": 3}}
+    => crop_size.shortest_edge is not supported here; height and width are
+/rescale_factor = 0 => rescale_factor is 0, must be 9.5367431640625e-07 to 1048576
+/image_mean = [0.5, 0.5] => image_mean has 2 numbers, must have 3
+/image_mean = [0.5, 0.5, 1e7] => image_mean[2] is 10000000, must be -1048576 to 1048576
+/image_std = [0.5, 0, 0.5] => image_std[1] is 0, must be 9.5367431640625e-07 to 1048576
+/image_std = "x" => image_std must be a number, is string
+/image_processor_type = "CLIPImageProcessor"
+    => image_processor_type must be "ViTImageProcessor" or "BitImageProcessor", is "CLIPImageProcessor"
+. = {} => feature_extractor_type is missing
+. = [] => the document must be an object, is array
+)",
+                             "preprocessor_config.json: ", refusal);
+}
+
+TEST(ImageProcessor, RefusesWhatCannotBe) {
+  const ImageProcessorConfig configs[] = {{.resize = {{.size = {0, 1}}}},
+                                          {.resize = {{.size = {1, 8001}}}},
+                                          {.resize = {{.shortest_edge = -1}}},
+                                          {.center_crop = {{1, 0}}},
+                                          {.rescale_factor = 0.0},
+                                          {.rescale_factor = NAN},
+                                          {.normalize = {{.mean = {0, INFINITY, 0}}}},
+                                          {.normalize = {{.deviation = {1, 1, 0}}}}};
+  for (const ImageProcessorConfig& config : configs) EXPECT_THROW(ImageProcessor{config}, std::invalid_argument);
+  const ImageProcessor processor(ImageProcessorConfig{}), shortest({.resize = {{.shortest_edge = 300}}});
+  EXPECT_THROW(processor.process(Tensor::zeros({4, 4, 3})), std::invalid_argument);
+  for (const Dims& shape : {Dims{4, 4}, Dims{4, 4, 4}, Dims{0, 4, 3}, Dims{1, 4, 4, 3}}) {
+    EXPECT_THROW(processor.process(Tensor::zeros(shape, Dtype::u8)), std::invalid_argument);
+  }
+  EXPECT_EQ(
+      test::message_of<std::invalid_argument>([&] { shortest.process(Tensor::zeros({1, 4000, 3}, Dtype::u8)); }),
+      "ImageProcessor: 4000 x 1 pixels would become 1200000 x 300; at most 64000000 in all and 1000000 along an edge "
+      "are possible");
 }
 
 }  // namespace
