@@ -1,6 +1,7 @@
 // Biases that are arrays, wherever their numbers lie: like the reference, and with the bits of numbers that are read
-// one by one. Random combinations: attention_grid_test.cc and its siblings.
+// one by one. Random combinations, also of tables: the grids; torch's numbers of Shaw's table: golden_test.cc.
 #include "attention/tangent/attention_tangents_testing.h"
+#include "io/files_for_test.h"
 #include "reference/attention.h"
 #include "reference/attention_backward.h"
 #include "reference/attention_tangents.h"
@@ -162,6 +163,23 @@ TEST_P(BiasArrays, NanBehindAMask) {
   }
   const auto masked = [&](const TensorView& view) { return compute(arrays, options_of(view, Mask::causal())); };
   expect_every_layout(values, masked, [&](const Results& got) { expect_same(got, masked(visible)); });
+}
+
+TEST(RelativeRowsArguments, Refused) {
+  const Tensor q = Tensor::zeros({1, 2, 5, 8}), table = Tensor::zeros({7, 8}), other = Tensor::zeros({7, 6});
+  const Tensor even = Tensor::zeros({6, 8}), wide = Tensor::zeros({2 * 513 + 1, 8}), w = Tensor::zeros({8, 8});
+  const Bias bias = Bias::table(RelativeTable::shaw(table));
+  EXPECT_NO_THROW(attention(q, q, q, {.bias = bias}));
+  const auto expect_refused = [](const char* part, const auto& call) {
+    const std::string message = test::message_of<std::invalid_argument>(call);
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect_refused("at most one table of Shaw's", [&] { attention(q, q, q, {.bias = bias + bias}); });
+  expect_refused("[7, 6] must have rows of head_dim 8",
+                 [&] { attention(q, q, q, {.bias = Bias::table(RelativeTable::shaw(other))}); });
+  expect_refused("score dot or scaled dot", [&] { attention(q, q, q, {.bias = bias, .score = Score::bilinear(w)}); });
+  expect_refused("2 n + 1 rows, n at most 512", [&] { RelativeTable::shaw(even); });
+  expect_refused("2 n + 1 rows, n at most 512", [&] { RelativeTable::shaw(wide); });
 }
 
 }  // namespace
