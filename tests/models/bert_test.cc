@@ -151,9 +151,8 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
 . = null => the document must be an object, is null
 . = 3 => the document must be an object, is number
 . = {} => vocab_size is missing
-/num_hidden_layers => num_hidden_layers is missing
-/hidden_act => hidden_act is missing
-/layer_norm_eps => layer_norm_eps is missing
+/vocab_size /max_position_embeddings /type_vocab_size /hidden_size /num_attention_heads /intermediate_size => each is missing
+/num_hidden_layers /hidden_act /layer_norm_eps => each is missing
 /vocab_size = 4294967326 => vocab_size is 4294967326, must be 1 to 1048576
 /vocab_size = 18446744073709551615 => vocab_size is 18446744073709551615, must be 1 to 1048576
 /vocab_size = -30 => vocab_size is -30, must be 1 to 1048576
@@ -163,11 +162,8 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
 /vocab_size = true => vocab_size must be an integer, is boolean
 /vocab_size = [30] => vocab_size must be an integer, is array
 /hidden_size = 1048577 => hidden_size is 1048577, must be 1 to 1048576
-/num_hidden_layers = 1000000000 => num_hidden_layers is 1000000000, must be 1 to 1024
 /num_hidden_layers = 1025 => num_hidden_layers is 1025, must be 1 to 1024
 /num_hidden_layers = 0 => num_hidden_layers is 0, must be 1 to 1024
-/num_hidden_layers = -1 => num_hidden_layers is -1, must be 1 to 1024
-/num_attention_heads = -3 => num_attention_heads is -3, must be 1 to 1048576
 /num_attention_heads = 5 => num_attention_heads is 5, must divide hidden_size, 12
 /num_attention_heads = 24 => num_attention_heads is 24, must divide hidden_size, 12
 /max_position_embeddings = 1e9 => max_position_embeddings must be an integer, is number
@@ -199,7 +195,6 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
 )";
   for (const std::string key : {"vocab_size", "max_position_embeddings", "type_vocab_size", "hidden_size",
                                 "num_attention_heads", "intermediate_size"}) {
-    edits += fmt::format("/{0} => {0} is missing\n", key);
     for (const char* size : {"0", "2147483648"})
       edits += fmt::format("/{0} = {1} => {0} is {1}, must be 1 to 1048576\n", key, size);
   }
