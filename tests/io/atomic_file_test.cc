@@ -12,11 +12,10 @@
 #include "io/files_for_test.h"
 #include "qkv/models/find_model.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
 namespace fs = std::filesystem;
-using test::message_of;
 
 int error_number_of(const std::function<void()>& refused) {
   try {
@@ -33,7 +32,7 @@ void expect_io_error(const std::string& message, int number, const std::function
 }
 
 TEST(ReadFile, ReturnsTheBytesUpToTheLimit) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string bytes("a\0b\r\n", 5), path = folder.put("a", bytes);
   EXPECT_EQ(read_file(path), bytes);
   EXPECT_EQ(read_file(path, 5), bytes);
@@ -42,7 +41,7 @@ TEST(ReadFile, ReturnsTheBytesUpToTheLimit) {
 }
 
 TEST(ReadFile, RefusesWhatIsNoRegularFile) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string fifo = folder / "fifo", file = folder.put("file", "bytes");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   const std::tuple<std::string, std::string, int> paths[] = {{fifo, "not a regular file", EINVAL},
@@ -62,23 +61,23 @@ TEST(ReadFile, RefusesWhatIsNoRegularFile) {
 }
 
 TEST(WriteFile, CreatesAndReplacesKeepsPermissionsAndFollowsLinks) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string name(255, 'n'), path = folder / name;  // the longest
   for (const char* bytes : {"first", ""}) {
     write_file(path, bytes);
-    EXPECT_EQ(test::slurp(path), bytes);
+    EXPECT_EQ(slurp(path), bytes);
   }
   EXPECT_EQ(folder.names(), std::vector<std::string>{name});
   fs::permissions(path, fs::perms{0640});
   fs::create_symlink(name, folder / "link");
   write_file(folder / "link", "new");
-  EXPECT_EQ(test::slurp(path), "new");
+  EXPECT_EQ(slurp(path), "new");
   EXPECT_TRUE(fs::is_symlink(folder / "link"));
   EXPECT_EQ(fs::status(path).permissions(), fs::perms{0640});
 }
 
 TEST(WriteFile, RefusesPathsThatCannotBeWritten) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string file = folder.put("file", "bytes"), sub = folder / "sub";
   fs::create_directory(sub);
   const std::tuple<std::string, std::string, int> paths[] = {{folder / "none/a", "No such file or directory", ENOENT},
@@ -95,11 +94,11 @@ TEST(WriteFile, RefusesPathsThatCannotBeWritten) {
 }
 
 TEST(WriteFile, FailingHalfWayLeavesTheOldFile) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string old_path = folder.put("old", "old bytes"), new_path = folder / "new";
   const Tensor array = Tensor::zeros({10000});
   {
-    const test::FileSizeLimit limit(1000);
+    const FileSizeLimit limit(1000);
     for (const std::string& path : {old_path, new_path}) {
       const std::string message = path + ": cannot write: File too large";
       expect_io_error(message, EFBIG, [&] { write_file(path, std::string(2000, 'x')); });
@@ -107,7 +106,7 @@ TEST(WriteFile, FailingHalfWayLeavesTheOldFile) {
       expect_io_error(message, EFBIG, [&] { write_safetensors(path, {.tensors = {{"a", array}}, .metadata = {}}); });
     }
   }
-  EXPECT_EQ(test::slurp(old_path), "old bytes");
+  EXPECT_EQ(slurp(old_path), "old bytes");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"old"});
 }
 
@@ -125,7 +124,7 @@ int error_number_of_nobody(const std::function<void()>& refused) {
 }
 
 TEST(IoError, WithoutPermission) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string file = folder.put("file", "bytes");
   fs::permissions(file, fs::perms::none);
   EXPECT_EQ(error_number_of_nobody([&] { read_file(file); }), EACCES);
@@ -134,7 +133,7 @@ TEST(IoError, WithoutPermission) {
 }
 
 TEST(IoError, OfAFullDisk) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string disk = folder / "disk";
   fs::create_directory(disk);
   if (::mount("none", disk.c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "no right to mount";
@@ -163,7 +162,7 @@ void make(const std::string& path) {
 }
 
 TEST(AtomicFolder, AppearsWhenCommittedAlone) {
-  const test::TemporaryFolder above;
+  const TemporaryFolder above;
   std::string left;
   {
     io::AtomicFolder folder(above / "x");
@@ -178,15 +177,15 @@ TEST(AtomicFolder, AppearsWhenCommittedAlone) {
   make(above / "x");
   EXPECT_EQ(above.names(), std::vector<std::string>{"x"});
   EXPECT_FALSE(fs::exists(above / "x/old"));
-  EXPECT_EQ(test::slurp(above / "x/a"), "first file");
+  EXPECT_EQ(slurp(above / "x/a"), "first file");
   io::verify_folder(above / "x");
 }
 
 TEST(AtomicFolder, EveryDamageIsFound) {
-  const test::TemporaryFolder above;
+  const TemporaryFolder above;
   make(above / "x");
   for (const std::string name : {"a", "manifest.json"}) {
-    const std::string whole = test::slurp(above / ("x/" + name));
+    const std::string whole = slurp(above / ("x/" + name));
     for (std::size_t i = 0; i < whole.size(); ++i) {
       std::string damaged = whole;
       damaged[i] = static_cast<char>(damaged[i] ^ 4);
@@ -209,10 +208,10 @@ TEST(AtomicFolder, EveryDamageIsFound) {
 
 // A manifest answers for its own folder alone, whatever is said of other files.
 TEST(AtomicFolder, NamesOutsideItAreRefused) {
-  const test::TemporaryFolder above;
+  const TemporaryFolder above;
   make(above / "x");
-  above.put("a", test::slurp(above / "x/a"));
-  const std::string manifest = test::slurp(above / "x/manifest.json");
+  above.put("a", slurp(above / "x/a"));
+  const std::string manifest = slurp(above / "x/manifest.json");
   for (const std::string name : {"../a", "/etc/hostname", "..", ".", "", "y/a"}) {
     std::string other = manifest;
     above.put("x/manifest.json", other.replace(other.find("\"a\""), 3, "\"" + name + "\""));
@@ -222,9 +221,9 @@ TEST(AtomicFolder, NamesOutsideItAreRefused) {
 }
 
 TEST(AtomicFolder, FailingHalfWayLeavesNothing) {
-  const test::TemporaryFolder above;
+  const TemporaryFolder above;
   {
-    const test::FileSizeLimit limit(1000);
+    const FileSizeLimit limit(1000);
     io::AtomicFolder folder(above / "x");
     write_file(folder.unfinished() + "/a", "small");
     EXPECT_THROW(write_file(folder.unfinished() + "/b", std::string(2000, 'x')), IoError);
@@ -234,4 +233,4 @@ TEST(AtomicFolder, FailingHalfWayLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

@@ -7,10 +7,8 @@
 #include "qkv/text/train_tokenizer.h"
 #include "stop_for_test.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
-
-using test::expect_stops;
 
 std::string repeated(const std::string& part, int times) {
   std::string text;
@@ -19,7 +17,7 @@ std::string repeated(const std::string& part, int times) {
 }
 
 TEST(ReadersStop, WhileArraysAreWrittenAndRead) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string npy = folder.put("a.npy", "before"), safetensors = folder / "a.safetensors";
   constexpr double kBytes = 40e6;
   expect_stops([&, array = Tensor::zeros({10'000'000})] { write_npy(npy, array); }, kBytes);
@@ -40,17 +38,17 @@ TEST(ReadersStop, LittleIsReadBetweenTwoQuestions) {
     return std::partition_point(read.begin(), read.end(), [](char c) { return c == 'x'; }) - read.begin();
   };
   io::MemorySource memory(bytes);
-  EXPECT_LE(test::largest_gap([&] { memory.read(read.data(), read.size()); }, done), kStopWork);
+  EXPECT_LE(largest_gap([&] { memory.read(read.data(), read.size()); }, done), kStopWork);
   EXPECT_TRUE(read == bytes);
   read.assign(bytes.size(), '-');
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   io::FileSource file(folder.put("bytes", bytes));
-  EXPECT_LE(test::largest_gap([&] { file.read(read.data(), read.size()); }, done), kStopWork);
+  EXPECT_LE(largest_gap([&] { file.read(read.data(), read.size()); }, done), kStopWork);
   EXPECT_TRUE(read == bytes);
 }
 
 TEST(ReadersStop, WhileTextsAreRead) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   // A number, a line and a byte of JSON are some hundred operations.
   expect_stops([path = folder.put("a.csv", repeated("1,2.5,-3e7\n", 20'000))] { read_csv(path); }, 60'000 * 100.0);
   expect_stops([path = folder.put("one.csv", repeated("1,", 300'000) + "1\n")] { read_csv(path); }, 300'000 * 100.0);
@@ -62,7 +60,7 @@ TEST(ReadersStop, WhileTextsAreRead) {
 TEST(ReadersStop, WhilePicturesAreRead) {
   for (const char* name :
        {"gray8.png", "gray8_interlaced.png", "palette2.png", "orientation_6.jpg", "gray_progressive.jpg", "cmyk.jpg"}) {
-    expect_stops([&] { read_picture(test::golden_picture(name)); });
+    expect_stops([&] { read_picture(golden_picture(name)); });
   }
 }
 
@@ -82,4 +80,4 @@ TEST(ReadersStop, WhileTextIsTokenized) {
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

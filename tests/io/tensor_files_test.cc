@@ -4,14 +4,10 @@
 #include "io/files_for_test.h"
 #include "io/parse.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
 using std::string_literals::operator""s;
-using test::counted;
-using test::expect_equal;
-using test::golden;
-using test::Refusals;
 
 // As NumPy names them.
 constexpr std::pair<const char*, Dtype> kNumpyTypes[] = {{"f2", Dtype::f16}, {"f4", Dtype::f32}, {"f8", Dtype::f64},
@@ -30,7 +26,7 @@ std::string npy(const std::string& header, const std::string& data, char major =
 }
 
 TEST(Npy, ReadsAndWritesTheBytesOfNumpy) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   std::map<std::string, Tensor> arrays = {
       {"version1", counted({2, 3}, Dtype::f32)},    {"rank1", counted({5}, Dtype::f32)},
       {"rank4", counted({2, 1, 3, 4}, Dtype::f32)}, {"empty", counted({0, 3}, Dtype::f32)},
@@ -40,10 +36,10 @@ TEST(Npy, ReadsAndWritesTheBytesOfNumpy) {
     SCOPED_TRACE(name);
     expect_equal(read_npy(golden(name + ".npy")), array);
     write_npy(folder / name, array);
-    EXPECT_EQ(test::slurp(folder / name), test::slurp(golden(name + ".npy")));
+    EXPECT_EQ(slurp(folder / name), slurp(golden(name + ".npy")));
   }
   const auto write = [&] { write_npy(folder / "bf16", counted({2}, Dtype::bf16)); };
-  EXPECT_NE(test::message_of<FormatError>(write).find("bf16; convert to f32"), std::string::npos);
+  EXPECT_NE(message_of<FormatError>(write).find("bf16; convert to f32"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder / "bf16"));
 }
 
@@ -53,7 +49,7 @@ TEST(Npy, ReadsAnyOrder) {
   }
   const Tensor array = counted({2, 3, 4}, Dtype::f32);
   expect_equal(read_npy(golden("fortran.npy")), array);
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const Tensor turned = Tensor::copy(array.view().transpose(0, 2));
   write_npy(folder / "view", turned.view().transpose(0, 2));  // is written in its own order
   expect_equal(read_npy(folder / "view"), array);
@@ -128,9 +124,9 @@ TEST(Npy, RefusesEveryBrokenRule) {
   add(shapes, "{'descr': '<f4', 'fortran_order': False, 'shape': ", ", }\n");
   for (const std::string word : {"big-endian", "complex", "string", "object", "structured"}) {
     const std::string name = word == "big-endian" ? "big_endian" : word;
-    refusals.push_back({word, {test::slurp(golden(name + ".npy"))}});
+    refusals.push_back({word, {slurp(golden(name + ".npy"))}});
   }
-  test::expect_all_refused(refusals, "bad.npy", read_npy);
+  expect_all_refused(refusals, "bad.npy", read_npy);
 }
 
 std::string with_length(std::uint64_t length, const std::string& rest) {
@@ -173,7 +169,7 @@ TEST(Safetensors, ReadsWhatTheReferenceImplementationWroteAndWhatItWroteItself) 
   };
   expect_same(all, expected);
   expect_same(read_safetensors(golden("none.safetensors")), {});
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   all.metadata[""] = "\n\xc3\xaf";
   for (const Dims& shape : {Dims{5}, Dims{2, 1, 3}, Dims{2, 1, 3, 4}, Dims{0}, Dims{3, 0, 2}}) {
     all.tensors[to_string(shape)] = counted(shape, Dtype::u16);
@@ -183,25 +179,25 @@ TEST(Safetensors, ReadsWhatTheReferenceImplementationWroteAndWhatItWroteItself) 
   EXPECT_EQ(read.metadata, all.metadata);
   expect_same(read, all.tensors);
   write_safetensors(folder / "b.safetensors", read);
-  EXPECT_EQ(test::slurp(folder / "b.safetensors"), test::slurp(folder / "a.safetensors"));
+  EXPECT_EQ(slurp(folder / "b.safetensors"), slurp(folder / "a.safetensors"));
 }
 
 TEST(Safetensors, WritesTheBytesOfTheReferenceImplementation) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "a.safetensors";
   SafeTensors content{.tensors = {}, .metadata = {{"format", "np"}}};
   for (const auto& [name, shape] : {std::pair("b", Dims{2, 2}), {"a", {3}}, {"c", {}}, {"A", {0, 2}}}) {
     content.tensors[name] = counted(shape, Dtype::f32);
   }
   write_safetensors(path, content);
-  EXPECT_EQ(test::slurp(path), test::slurp(golden("f32.safetensors")));
+  EXPECT_EQ(slurp(path), slurp(golden("f32.safetensors")));
   // Larger elements first, then by name.
   for (const auto& [name, dtype] : {std::pair("0", Dtype::u8), {"z", Dtype::f64}, {"_", Dtype::i32}}) {
     content.tensors[name] = counted({1}, dtype);
   }
   write_safetensors(path, content);
   std::string names;
-  const std::string bytes = test::slurp(path);
+  const std::string bytes = slurp(path);
   for (std::size_t at = 0; (at = bytes.find(":{\"dtype", at + 1)) != std::string::npos;) names += bytes[at - 2];
   EXPECT_EQ(names, "zA_abc0");
   EXPECT_EQ((bytes.size() - 45) % 8, 0u);
@@ -245,7 +241,7 @@ TEST(Safetensors, RefusesOtherKinds) {
       if (kind != wanted) refusals.push_back({fault + kind + rule, {file(before + json + behind, 4)}});
     }
   }
-  test::expect_all_refused(refusals, "bad.safetensors", read_safetensors);
+  expect_all_refused(refusals, "bad.safetensors", read_safetensors);
 }
 
 TEST(Safetensors, RefusesEveryBrokenRule) {
@@ -331,14 +327,14 @@ TEST(Safetensors, RefusesEveryBrokenRule) {
     many += (i > 0 ? ",\"" : "\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   }
   refusals.push_back({"header: more than 100000 tensors", {file(many + "}", 0)}});
-  refusals.push_back({"is not supported", {test::slurp(golden("f8.safetensors"))}});
-  test::expect_all_refused(refusals, "bad.safetensors", read_safetensors);
+  refusals.push_back({"is not supported", {slurp(golden("f8.safetensors"))}});
+  expect_all_refused(refusals, "bad.safetensors", read_safetensors);
 }
 
 TEST(SafetensorsAndNpy, RefuseTruncationAtEveryByte) {
   for (const std::string name : {"version1.npy", "version2.npy", "fortran.npy", "bool.npy", "all.safetensors",
                                  "f32.safetensors", "none.safetensors"}) {
-    const std::string bytes = test::slurp(golden(name));
+    const std::string bytes = slurp(golden(name));
     for (std::size_t length = 0; length < bytes.size(); ++length) {
       const std::string_view cut = std::string_view(bytes).substr(0, length);
       if (name.ends_with(".npy")) {
@@ -351,7 +347,7 @@ TEST(SafetensorsAndNpy, RefuseTruncationAtEveryByte) {
 }
 
 TEST(Safetensors, RefusesToWriteWhatTheFormatCannotHold) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::tuple<std::string, std::string, std::string> cases[] = {
       {"__metadata__", "", "cannot be named __metadata__"},
       {std::string(4097, 'a'), "", "exceeds the limit of 4096"},
@@ -360,10 +356,10 @@ TEST(Safetensors, RefusesToWriteWhatTheFormatCannotHold) {
   for (const auto& [name, metadata, message] : cases) {
     const SafeTensors content{.tensors = {{name, counted({1}, Dtype::f32)}}, .metadata = {{"key", metadata}}};
     const auto write = [&] { write_safetensors(folder / "a.safetensors", content); };
-    EXPECT_NE(test::message_of<FormatError>(write).find(message), std::string::npos) << message;
+    EXPECT_NE(message_of<FormatError>(write).find(message), std::string::npos) << message;
   }
   EXPECT_TRUE(folder.names().empty());
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

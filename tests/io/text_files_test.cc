@@ -4,12 +4,10 @@
 #include "io/parse.h"
 #include "qkv/text_lines.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
 using std::string_literals::operator""s;
-using test::expect_equal;
-using test::message_of;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -42,27 +40,27 @@ TEST(Csv, ReadsNumbers) {
 }
 
 TEST(Csv, RefusesEveryBrokenRule) {
-  test::Refusals refusals = {{"no numbers", {"", "\n\n", "# 1,2\n", "x,y\n"}},
-                             {"line 2 has 1 fields, but line 1 has 2", {"1,2\n3\n"}},
-                             {"line 4 has 3 fields, but line 2 has 2", {"x,y\n1,2\n\n3,4,5\n"}},
-                             {"line 2 has 3 fields, but line 1 has 2", {"1,2\n3,4,\n"}},
-                             {"line 1, column 2: \"\" is not a number", {"1,\n", "1,,2\n"}},
-                             {"line 1, column 1: \"1e999\" does not fit in 64 bits", {"1e999,-1e999\n1,2\n"}},
-                             {"line 1, column 1: \"\\\"1\\\"\" is not a number", {"\"1\",\"2\"\n1,2\n"}},
-                             {"line 1, column 1: \"\" is not a number", {",\n1,2\n"}},
-                             {"line 1, column 2: \"#x\" is not a number", {"1,#x\n"}},
-                             {"line 1, column 1: \"\\xc3\\xa4\" is not a number", {"\xc3\xa4,2\n1,2\n"}},
-                             {"line 2, column 2: \"x\" is not a number", {"1,2\n1,x\n"}},
-                             {"line 2, column 1: \"\\\"1\\\"\" is not a number", {"1\n\"1\"\n"}},
-                             {"line 2, column 1: \"1e999\" does not fit in 64 bits", {"1\n1e999\n"}},
-                             {"line 2, column 1: \"1\\x00\" is not a number", {"1\n1\0\n"s}},
-                             {"line 1, column 1: \"1\\x0d2\" is not a number", {"1\r2\r"}},
-                             {"line 2, column 1: \"\\xff\" is not a number", {"1\n\xff\n"}},
-                             {"xxx\"... is not a number", {"1\n" + std::string(100, 'x')}}};
+  Refusals refusals = {{"no numbers", {"", "\n\n", "# 1,2\n", "x,y\n"}},
+                       {"line 2 has 1 fields, but line 1 has 2", {"1,2\n3\n"}},
+                       {"line 4 has 3 fields, but line 2 has 2", {"x,y\n1,2\n\n3,4,5\n"}},
+                       {"line 2 has 3 fields, but line 1 has 2", {"1,2\n3,4,\n"}},
+                       {"line 1, column 2: \"\" is not a number", {"1,\n", "1,,2\n"}},
+                       {"line 1, column 1: \"1e999\" does not fit in 64 bits", {"1e999,-1e999\n1,2\n"}},
+                       {"line 1, column 1: \"\\\"1\\\"\" is not a number", {"\"1\",\"2\"\n1,2\n"}},
+                       {"line 1, column 1: \"\" is not a number", {",\n1,2\n"}},
+                       {"line 1, column 2: \"#x\" is not a number", {"1,#x\n"}},
+                       {"line 1, column 1: \"\\xc3\\xa4\" is not a number", {"\xc3\xa4,2\n1,2\n"}},
+                       {"line 2, column 2: \"x\" is not a number", {"1,2\n1,x\n"}},
+                       {"line 2, column 1: \"\\\"1\\\"\" is not a number", {"1\n\"1\"\n"}},
+                       {"line 2, column 1: \"1e999\" does not fit in 64 bits", {"1\n1e999\n"}},
+                       {"line 2, column 1: \"1\\x00\" is not a number", {"1\n1\0\n"s}},
+                       {"line 1, column 1: \"1\\x0d2\" is not a number", {"1\r2\r"}},
+                       {"line 2, column 1: \"\\xff\" is not a number", {"1\n\xff\n"}},
+                       {"xxx\"... is not a number", {"1\n" + std::string(100, 'x')}}};
   for (const std::string field : {"+-1", "++1", "+", "y", "1 2", "1;2", "0x10"}) {
     refusals.push_back({"line 2, column 1: \"" + field + "\" is not a number", {"x\n" + field + "\n1\n"}});
   }
-  test::expect_all_refused(refusals, "bad.csv", read_csv);
+  expect_all_refused(refusals, "bad.csv", read_csv);
 }
 
 TEST(JsonMatrix, ReadsNumbers) {
@@ -71,36 +69,36 @@ TEST(JsonMatrix, ReadsNumbers) {
                                       {"[[1],\n [2.5e-3],\n [-3]]\n", {3, 1}, {1, 2.5e-3, -3}},
                                       {R"(["inf", 1, "-inf"])", {1, 3}, {kInfinity, 1, -kInfinity}},
                                       {"[18446744073709551615, 1e300]", {1, 2}, {18446744073709551615.0, 1e300}}});
-  const std::vector<double> values = test::values_of(parse_json_matrix(R"([["nan", -0.0, 0]])", "a.json"));
+  const std::vector<double> values = values_of(parse_json_matrix(R"([["nan", -0.0, 0]])", "a.json"));
   EXPECT_TRUE(std::isnan(values[0]));
   EXPECT_TRUE(std::signbit(values[1]) && !std::signbit(values[2]));
 }
 
 TEST(JsonMatrix, RefusesEveryBrokenRule) {
-  const test::Refusals refusals = {{"not valid JSON at line 1, column 1", {""}},
-                                   {"not valid JSON at line 2, column 8", {"[[1, 2],\n [3, 4]"}},
-                                   {"not valid JSON at line 2, column 5", {"[[1, 2],\n [3 4]]"}},
-                                   {"not valid JSON", {"[1,]", "[NaN]", "[Infinity]", "[1] [2]"}},
-                                   {"not valid JSON at line 1, column 4: a zero byte", {"[1]\0"s}},
-                                   {"number out of range", {"[1e999]"}},
-                                   {"no numbers", {"[]"}},
-                                   {"row 1 is empty", {"[[]]"}},
-                                   {"row 2 is empty", {"[[1], []]"}},
-                                   {"row 2 has 1 numbers, but row 1 has 2", {"[[1, 2], [3]]"}},
-                                   {"row 2 has 2 numbers, but row 1 has 1", {"[[1], [2, 3]]"}},
-                                   {"a number outside the rows in row 1", {"1", "\"inf\""}},
-                                   {"a number outside the rows in row 2", {"[[1], 2]"}},
-                                   {"an object in row 1", {"{}"}},
-                                   {"an object in row 2", {"[[1], {\"a\": 2}]"}},
-                                   {"null in row 1", {"[null]"}},
-                                   {"true or false in row 1", {"[[true]]"}},
-                                   {"a string other than \"inf\", \"-inf\" and \"nan\" in row 1", {"[\"1\"]"}},
-                                   {"an array in row 1", {"[1, [2]]", "[[[1]]]", std::string(100'000, '[')}}};
-  test::expect_all_refused(refusals, "bad.json", read_json_matrix);
+  const Refusals refusals = {{"not valid JSON at line 1, column 1", {""}},
+                             {"not valid JSON at line 2, column 8", {"[[1, 2],\n [3, 4]"}},
+                             {"not valid JSON at line 2, column 5", {"[[1, 2],\n [3 4]]"}},
+                             {"not valid JSON", {"[1,]", "[NaN]", "[Infinity]", "[1] [2]"}},
+                             {"not valid JSON at line 1, column 4: a zero byte", {"[1]\0"s}},
+                             {"number out of range", {"[1e999]"}},
+                             {"no numbers", {"[]"}},
+                             {"row 1 is empty", {"[[]]"}},
+                             {"row 2 is empty", {"[[1], []]"}},
+                             {"row 2 has 1 numbers, but row 1 has 2", {"[[1, 2], [3]]"}},
+                             {"row 2 has 2 numbers, but row 1 has 1", {"[[1], [2, 3]]"}},
+                             {"a number outside the rows in row 1", {"1", "\"inf\""}},
+                             {"a number outside the rows in row 2", {"[[1], 2]"}},
+                             {"an object in row 1", {"{}"}},
+                             {"an object in row 2", {"[[1], {\"a\": 2}]"}},
+                             {"null in row 1", {"[null]"}},
+                             {"true or false in row 1", {"[[true]]"}},
+                             {"a string other than \"inf\", \"-inf\" and \"nan\" in row 1", {"[\"1\"]"}},
+                             {"an array in row 1", {"[1, [2]]", "[[[1]]]", std::string(100'000, '[')}}};
+  expect_all_refused(refusals, "bad.json", read_json_matrix);
 }
 
 TEST(ReadArray, TellsTheFormatByTheEnding) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const Tensor matrix = Tensor::of<double>({2, 2}, {1, 2, 3, 4});
   SafeTensors content;  // tensors may be named as files are
   const std::vector<std::string> names = {"x", "y:z", "a.npy", "b.csv", "c.json", "d.safetensors:e"};
@@ -118,7 +116,7 @@ TEST(ReadArray, TellsTheFormatByTheEnding) {
 }
 
 TEST(ReadArray, SaysWhatIsMissing) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "a.safetensors";
   write_safetensors(path, {.tensors = {{"x", Tensor::zeros({1})}, {"y", Tensor::zeros({1})}}, .metadata = {}});
   const auto refusal = [](const std::string& bad) { return message_of<FormatError>([&] { read_array(bad); }); };
@@ -181,7 +179,7 @@ TEST(TextLines, BytesThatAreNotUtf8AreRefusedByLine) {
 }
 
 TEST(ReadPairs, OneALine) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto pairs = read_pairs(folder.put("a", "\ufeffYou\u00a0are welcome\tDe\u2003nada\r\n a \t b "));
   ASSERT_EQ(pairs.size(), 2u);
   EXPECT_EQ(pairs[0].source, "You are welcome");
@@ -192,15 +190,15 @@ TEST(ReadPairs, OneALine) {
 }
 
 TEST(ReadPairs, RefusesOtherLines) {
-  test::expect_refused({{"a\tb\nc\n", "line 2 must be a text, a tab and its translation"},
-                        {"a\tb\tc\n", "line 1"},
-                        {"a\tb\n\nc\td\n", "line 2"},
-                        {"\tb", "line 1"},
-                        {"a\t", "line 1"},
-                        {"a\t\r\n", "line 1"},
-                        {"a\tb\nc\tcaf\xe9\n", "line 2: byte 6 (0xe9) is not UTF-8"}},
-                       "pairs", [](const std::string& path) { read_pairs(path); });
+  expect_refused({{"a\tb\nc\n", "line 2 must be a text, a tab and its translation"},
+                  {"a\tb\tc\n", "line 1"},
+                  {"a\tb\n\nc\td\n", "line 2"},
+                  {"\tb", "line 1"},
+                  {"a\t", "line 1"},
+                  {"a\t\r\n", "line 1"},
+                  {"a\tb\nc\tcaf\xe9\n", "line 2: byte 6 (0xe9) is not UTF-8"}},
+                 "pairs", [](const std::string& path) { read_pairs(path); });
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

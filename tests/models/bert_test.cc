@@ -7,26 +7,23 @@
 #include "models/folder_tensors.h"
 #include "models/models_for_test.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
 using nlohmann::json;
-using test::golden_path;
-using test::message_of;
-using test::refusal_of;
 using testing::same_bits;
 
 const std::string kTiny = golden_path("bert/tiny");
 
 TokenBatch batch_of(const std::map<std::string, Tensor>& golden) {
-  const std::vector<std::int32_t> ids = test::integers(golden.at("ids")), none(ids.size());
-  return {ids, golden.contains("types") ? test::integers(golden.at("types")) : none, golden.at("offsets")};
+  const std::vector<std::int32_t> ids = integers(golden.at("ids")), none(ids.size());
+  return {ids, golden.contains("types") ? integers(golden.at("types")) : none, golden.at("offsets")};
 }
 
-TokenBatch golden_tokens() { return batch_of(test::golden_tensors("bert/tiny.safetensors")); }
+TokenBatch golden_tokens() { return batch_of(golden_tensors("bert/tiny.safetensors")); }
 
 TokenBatch one_text(const std::vector<std::int32_t>& ids, std::int32_t type = 0) {
-  return {ids, std::vector<std::int32_t>(ids.size(), type), test::offsets_for({std::ssize(ids)})};
+  return {ids, std::vector<std::int32_t>(ids.size(), type), offsets_for({std::ssize(ids)})};
 }
 
 QKV_ON_EACH_TARGET(EncoderKinds);
@@ -35,9 +32,9 @@ TEST_P(EncoderKinds, AgreeWithTransformers) {
   for (const std::string name :
        {"bert/tiny", "encoders/roberta", "encoders/distilbert", "encoders/mpnet", "encoders/xlm_roberta"}) {
     SCOPED_TRACE(name);
-    const auto golden = test::golden_tensors(name + ".safetensors");
+    const auto golden = golden_tensors(name + ".safetensors");
     const Tensor out = Bert::load(golden_path(name)).forward(batch_of(golden));
-    test::expect_as_close(out, golden.at("out"), golden.at("out_f64"), 5e-7);
+    expect_as_close(out, golden.at("out"), golden.at("out_f64"), 5e-7);
   }
 }
 
@@ -51,15 +48,15 @@ TEST(Bert, ASequenceIsAsAloneOnAnyNumberOfThreads) {
     const std::int32_t begin = offsets[b], end = offsets[b + 1];
     const TokenBatch one{{all.ids.begin() + begin, all.ids.begin() + end},
                          {all.types.begin() + begin, all.types.begin() + end},
-                         test::offsets_for({end - begin})};
+                         offsets_for({end - begin})};
     EXPECT_TRUE(same_bits(model.forward(one), out.view().slice(0, begin, end)));
   }
 }
 
 TEST(Bert, NamesMayLackThePrefix) {
-  const test::GoldenCopy folder("bert/tiny");
+  const GoldenCopy folder("bert/tiny");
   SafeTensors renamed;
-  for (const auto& [name, tensor] : test::golden_tensors("bert/tiny/model.safetensors")) {
+  for (const auto& [name, tensor] : golden_tensors("bert/tiny/model.safetensors")) {
     renamed.tensors[name.starts_with("bert.") ? name.substr(5) : name] = tensor;
   }
   renamed.tensors["pooler.dense.weight"] = Tensor::zeros({12, 12});
@@ -69,7 +66,7 @@ TEST(Bert, NamesMayLackThePrefix) {
 }
 
 TEST(Bert, ObserverSeesEveryLayer) {
-  test::SeenByName seen;
+  SeenByName seen;
   const Bert model = Bert::load(kTiny);
   EXPECT_TRUE(same_bits(model.forward(golden_tokens(), {}, &seen), model.forward(golden_tokens())));
   ASSERT_EQ(seen.names.size(), 4u + 2 * 12);
@@ -95,7 +92,7 @@ TEST(LayerMasks, AreOneForEachLayer) {
 
 // What is not wanted is not sent, and changes nothing.
 TEST(Observers, AreNotSentWhatTheyDoNotWant) {
-  struct Modest : test::SeenByName {
+  struct Modest : SeenByName {
     bool wants(std::string_view name) const override { return !name.ends_with("weights") && name != "layers.0.logits"; }
   } modest;
   const Bert model = Bert::load(kTiny);
@@ -108,7 +105,7 @@ TEST(Observers, AreNotSentWhatTheyDoNotWant) {
 TEST(Bert, RefusesTokensThatDoNotFit) {
   const Bert bert = Bert::load(kTiny), roberta = Bert::load(golden_path("encoders/roberta"));
   const auto zeros = [](std::size_t count) { return std::vector<std::int32_t>(count); };
-  Tensor offsets_from_minus_one = test::offsets_for({2});
+  Tensor offsets_from_minus_one = offsets_for({2});
   offsets_from_minus_one.data<std::int32_t>()[0] = -1;
   const std::string count = "bert: 2 ids need as many types (got ",
                     offsets = ") and i32 offsets [batch + 1] from 0 to their number";
@@ -119,7 +116,7 @@ TEST(Bert, RefusesTokensThatDoNotFit) {
       {&bert, one_text(zeros(17)), "bert: sequence 0 has 17 tokens; the model has positions for 0 to 16"},
       {&roberta, one_text(std::vector<std::int32_t>(33, 5)),
        "bert: sequence 0 has 33 tokens; the model has positions for 0 to 32"},
-      {&bert, {{1, 2}, {0}, test::offsets_for({2})}, count + "1" + offsets},
+      {&bert, {{1, 2}, {0}, offsets_for({2})}, count + "1" + offsets},
       {&bert, {{1, 2}, {0, 0}, offsets_from_minus_one}, count + "2" + offsets}};
   for (const auto& [model, tokens, message] : cases) {
     const auto refused = [&, &encoder = *model, &bad = tokens] { encoder.forward(bad); };
@@ -132,7 +129,7 @@ TEST(Bert, RefusesTokensThatDoNotFit) {
 }
 
 TEST(EncoderKind, MpnetHasPositionsAboveOneAndDistilBertNoTypes) {
-  test::GoldenCopy changed("encoders/mpnet");
+  GoldenCopy changed("encoders/mpnet");
   const Bert mpnet = Bert::load(changed / ""), distilbert = Bert::load(golden_path("encoders/distilbert"));
   EXPECT_EQ(mpnet.config().positions, 200);  // 202 rows
   // The id of its padding is 1 whatever config.json says, as in transformers.
@@ -198,27 +195,27 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
     for (const char* size : {"0", "2147483648"})
       edits += fmt::format("/{0} = {1} => {0} is {1}, must be 1 to 1048576\n", key, size);
   }
-  test::expect_configs_refused<Bert>("bert/tiny", edits);
-  test::expect_configs_refused<Bert>("encoders/roberta", R"(
+  expect_configs_refused<Bert>("bert/tiny", edits);
+  expect_configs_refused<Bert>("encoders/roberta", R"(
 /pad_token_id = 33 => max_position_embeddings is 34, must be above pad_token_id + 1, 34: positions begin there
 /pad_token_id = 290 => pad_token_id is 290, must be 0 to 289
 /pad_token_id => pad_token_id is missing
 /is_decoder = true => is_decoder must be false for this model
 )");
-  test::expect_configs_refused<Bert>("encoders/mpnet", R"(
+  expect_configs_refused<Bert>("encoders/mpnet", R"(
 /max_position_embeddings = 2
     => max_position_embeddings is 2, must be above the padding's id + 1, 2: positions begin there
 /num_attention_heads = 6
     => model.safetensors: tensor "mpnet.encoder.relative_attention_bias.weight" is [32, 3]; it must be [32, 6]
 )");
-  test::expect_configs_refused<Bert>("encoders/distilbert", R"(
+  expect_configs_refused<Bert>("encoders/distilbert", R"(
 /n_heads = 5 => n_heads is 5, must divide dim, 12
 /model_type = "bert" => hidden_size is missing
 )");
 }
 
 TEST(BertFolder, TextThatIsNoConfigIsRefused) {
-  const test::GoldenCopy folder("bert/tiny");
+  const GoldenCopy folder("bert/tiny");
   const std::pair<std::string, std::string> cases[] = {
       {"", "not valid JSON at line 1, column 1"},
       {"{", "not valid JSON at line 1, column 2"},
@@ -253,7 +250,7 @@ TEST(BertFolder, EveryBrokenTensorIsNamed) {
       {kBias, "is bool; it must be a floating type", Tensor::zeros({12}, Dtype::boolean)},
       {beyond, "is not part of this model", Tensor::zeros({12})},
       {"bert.extra", "is not part of this model", Tensor::zeros({1})}};
-  const test::GoldenCopy folder("bert/tiny");
+  const GoldenCopy folder("bert/tiny");
   SafeTensors content = read_safetensors(kTiny + "/model.safetensors");
   const auto expect_refused = [&](const SafeTensors& changed, const std::string& name, const std::string& fault) {
     write_safetensors(folder / "model.safetensors", changed);
@@ -276,7 +273,7 @@ std::string file_name(std::size_t number) { return fmt::format("model-0000{}-of-
 // The tiny model with its tensors dealt to three files in turn, and what says so.
 struct Sharded {
   Sharded() {
-    folder.put("config.json", test::slurp(kTiny + "/config.json"));
+    folder.put("config.json", slurp(kTiny + "/config.json"));
     std::size_t turn = 0;
     for (const auto& [name, tensor] : read_safetensors(kTiny + "/model.safetensors").tensors) {
       const std::string file = file_name(++turn % 3 + 1);
@@ -289,7 +286,7 @@ struct Sharded {
     folder.put(kIndexFile, json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump());
   }
 
-  test::TemporaryFolder folder;
+  TemporaryFolder folder;
   std::map<std::string, SafeTensors> files;
   std::map<std::string, std::string> map;  // from the tensor to its file
 };
@@ -308,7 +305,7 @@ TEST(FolderTensors, SeveralFilesAreTheModelOfOne) {
 
 // As in transformers, whose from_pretrained() looks for model.safetensors first.
 TEST(FolderTensors, OneFileGoesBeforeAnIndex) {
-  const test::GoldenCopy folder("bert/tiny");
+  const GoldenCopy folder("bert/tiny");
   folder.put(kIndexFile, "no index");
   EXPECT_TRUE(same_bits(hidden(folder / ""), hidden(kTiny)));
   EXPECT_EQ(weight_files(folder / "."), std::vector<std::string>{folder / "./model.safetensors"});
@@ -345,7 +342,7 @@ TEST(FolderTensors, FilesMustHaveWhatTheIndexListsAndTheModelNeeds) {
 }
 
 TEST(FolderTensors, AFileThatIsMissingIsNamed) {
-  const test::GoldenCopy alone("bert/tiny");
+  const GoldenCopy alone("bert/tiny");
   std::filesystem::remove(alone / "model.safetensors");
   Sharded model;
   model.write();
@@ -358,4 +355,4 @@ TEST(FolderTensors, AFileThatIsMissingIsNamed) {
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

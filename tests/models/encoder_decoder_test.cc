@@ -13,7 +13,7 @@
 #include "qkv/models/seq2seq.h"
 #include "qkv/random.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
 using testing::same_bits;
@@ -82,7 +82,7 @@ class MarianAndSeq2Seq : public ::testing::Test {
     }
   }
 
-  const PairBatch pairs_ = test::pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}, {{7, 0}, {6, 0}}});
+  const PairBatch pairs_ = pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}, {{7, 0}, {6, 0}}});
 };
 
 using BothModels = ::testing::Types<Marian, Seq2Seq>;
@@ -106,7 +106,7 @@ double move(EncoderDecoder& model, double step) {
 }
 
 TYPED_TEST(MarianAndSeq2Seq, GradientsAreTheSlopesOfTheLoss) {
-  const PairBatch batch = test::pairs_of({{{3}, {0}}, {{3, 9, 4, 0}, {5, 1, 8, 2, 0}}, {{7, 7}, {6, 0}}});
+  const PairBatch batch = pairs_of({{{3}, {0}}, {{3, 9, 4, 0}, {5, 1, 8, 2, 0}}, {{7, 7}, {6, 0}}});
   for (const double dropout : {0.0, 0.3}) {
     this->for_each_config(dropout > 0 ? 1 : 7, [&](const auto& config) {
       if (has_bend(config)) return;
@@ -129,15 +129,15 @@ TYPED_TEST(MarianAndSeq2Seq, GradientsAreTheSlopesOfTheLoss) {
 }
 
 TYPED_TEST(MarianAndSeq2Seq, FoldersOpenAgainAsTheSame) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   this->for_each_config(7, [&](const auto& config) {
     const TypeParam model = TypeParam::initial(config, 3);
     model.save(folder / "");
     EXPECT_TRUE(EncoderDecoder::is_in(folder / ""));
     EXPECT_EQ(TypeParam::check(folder / ""), config);
     EXPECT_EQ(EncoderDecoder::check(folder / ""), config.tokens());
-    test::expect_equal(EncoderDecoder::load(folder / "")->logits(this->pairs_), model.logits(this->pairs_));
-    const bool own = test::slurp(folder / "config.json").find("\"model_type\": \"qkv") != std::string::npos;
+    expect_equal(EncoderDecoder::load(folder / "")->logits(this->pairs_), model.logits(this->pairs_));
+    const bool own = slurp(folder / "config.json").find("\"model_type\": \"qkv") != std::string::npos;
     EXPECT_EQ(own, model.transformers_class().empty());
   });
 }
@@ -168,7 +168,7 @@ TYPED_TEST(MarianAndSeq2Seq, StepsGiveWhatTheWholePassGives) {
 }
 
 TYPED_TEST(MarianAndSeq2Seq, BitsDependOnNeitherCompanyNorThreads) {
-  const PairBatch first = test::pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}});
+  const PairBatch first = pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}});
   this->for_each_config(1, [&](const auto& config) {
     const TypeParam model = TypeParam::initial(config, 4);
     const Tensor both = model.logits(this->pairs_, {.threads = 1});
@@ -178,13 +178,13 @@ TYPED_TEST(MarianAndSeq2Seq, BitsDependOnNeitherCompanyNorThreads) {
 }
 
 TEST(Seq2Seq, IsTorchs) {
-  const auto golden = test::golden_tensors("seq2seq/seq2seq.safetensors");
+  const auto golden = golden_tensors("seq2seq/seq2seq.safetensors");
   const auto offsets = [&](const char* name) {
     const Tensor& lengths = golden.at(name);
     return offsets_of(std::span(lengths.data<std::int64_t>(), static_cast<std::size_t>(lengths.size(0))));
   };
-  const PairBatch batch{.source = test::integers(golden.at("source")),
-                        .target = test::integers(golden.at("target")),
+  const PairBatch batch{.source = integers(golden.at("source")),
+                        .target = integers(golden.at("target")),
                         .source_offsets = offsets("source_lengths"),
                         .target_offsets = offsets("target_lengths")};
   // The tensors whose name begins so, by the rest of it.
@@ -237,7 +237,7 @@ Seq2Seq attending(Seq2SeqKind kind) {
   return Seq2Seq({.kind = kind, .vocab = 11, .positions = 9, .model_dim = 6, .padding = 10, .start = 10}, weights);
 }
 
-PairBatch one_pair() { return test::pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 0}}}); }
+PairBatch one_pair() { return pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 0}}}); }
 
 // Times a factor: the columns of the matrices that read a context behind a state or an embedding.
 void scale_contexts(Seq2Seq& model, double factor) {
@@ -265,7 +265,7 @@ TEST(HeadsGradient, OfARecurrentDecoderIsTheSlopeOfItsContexts) {
   for (const Seq2SeqKind kind : kAttending) {
     for (const std::int64_t token : {0, 3}) {
       Seq2Seq model = attending(kind);
-      test::SeenByName forward, backward;
+      SeenByName forward, backward;
       model.logits(one_pair(), {}, &forward);
       model.backward(one_pair(), {.only = token, .observer = &backward});
       const Tensor& context = forward.all.at("decoder.attention.0.heads");
@@ -289,7 +289,7 @@ TEST(LayerMasks, OfARecurrentDecoderHideKeys) {
   const Mask mask = Mask::boolean(visible);
   for (const Seq2SeqKind kind : kAttending) {
     const Seq2Seq model = attending(kind);
-    test::SeenByName whole, hidden;
+    SeenByName whole, hidden;
     model.logits(one_pair(), {}, &whole);
     const Tensor logits = model.logits(one_pair(), {.masks = {.memory = std::span(&mask, 1)}}, &hidden);
     const Tensor& before = whole.all.at("decoder.attention.0.weights");
@@ -310,29 +310,29 @@ TEST(LayerMasks, OfARecurrentDecoderHideKeys) {
 }
 
 TEST(Seq2Seq, RefusesWhatItCannotBe) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   Seq2SeqConfig config;
   set_options(0, config);
   const Seq2Seq model = Seq2Seq::initial(config, 1);
   const auto refusal = [&](const PairBatch& batch) {
-    return test::message_of<std::invalid_argument>([&] { model.logits(batch); });
+    return message_of<std::invalid_argument>([&] { model.logits(batch); });
   };
-  EXPECT_EQ(refusal(test::pairs_of({{{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {0}}})),
+  EXPECT_EQ(refusal(pairs_of({{{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {0}}})),
             "positions: sequence 0 has 10 rows; there are positions for 0 to 9");
-  EXPECT_EQ(refusal(test::pairs_of({{{11}, {0}}})), "embedding: id 11 is not in a table of 11 rows");
+  EXPECT_EQ(refusal(pairs_of({{{11}, {0}}})), "embedding: id 11 is not in a table of 11 rows");
   model.save(folder / "");
   const auto config_refusal = [&](const std::string& changed) {
     folder.put("config.json", changed);
-    return test::refusal_of<EncoderDecoder>(folder);
+    return refusal_of<EncoderDecoder>(folder);
   };
-  test::expect_edits_refused(nlohmann::json::parse(test::slurp(folder / "config.json")), R"(
+  expect_edits_refused(nlohmann::json::parse(slurp(folder / "config.json")), R"(
 /attention = "bent" => attention must be "fixed", "additive", "dot" or "bilinear"
 /d_model = 0 => d_model is 0, must be 1 to 1048576
 /encoder_directions = 3 => encoder_directions is 3, must be 1 to 2
 /model_type = "gru" => model_type is "gru"; the supported encoder-decoders are "marian", "bart", "mbart" and "qkv"
 )",
-                             "config.json: ", config_refusal);
+                       "config.json: ", config_refusal);
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

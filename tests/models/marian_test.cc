@@ -9,15 +9,11 @@
 #include "qkv/threads.h"
 #include "qkv/train/adam.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
-using test::golden_path;
-using test::message_of;
-using test::offsets_for;
-
 PairBatch golden_batch(const std::map<std::string, Tensor>& expected) {
-  return {test::integers(expected.at("source")), test::integers(expected.at("target")), expected.at("source_offsets"),
+  return {integers(expected.at("source")), integers(expected.at("target")), expected.at("source_offsets"),
           expected.at("target_offsets")};
 }
 
@@ -34,7 +30,7 @@ void step(Adam& adam, double rate, double scale, Marian& model) {
 class MarianGolden : public ::testing::TestWithParam<std::string> {
  protected:
   double expected_number(const char* name, std::int64_t i) const {
-    return test::values_of(expected_.at(name))[static_cast<std::size_t>(i)];
+    return values_of(expected_.at(name))[static_cast<std::size_t>(i)];
   }
   void expect_gradients(const LossSum& loss) const {
     EXPECT_NEAR(loss.nll, expected_number("loss", 0), 1e-4);
@@ -45,7 +41,7 @@ class MarianGolden : public ::testing::TestWithParam<std::string> {
     for (const TensorName& named : names) {
       std::vector<double> theirs;
       for (const std::string& name : named.theirs) {
-        for (const double value : test::values_of(expected_.at("gradient." + name))) theirs.push_back(value);
+        for (const double value : values_of(expected_.at("gradient." + name))) theirs.push_back(value);
       }
       EXPECT_LT(relative(gradients.at(named.ours), Tensor::of<double>({std::ssize(theirs)}, theirs)), 1e-4)
           << named.ours;
@@ -53,7 +49,7 @@ class MarianGolden : public ::testing::TestWithParam<std::string> {
   }
 
   const std::map<std::string, Tensor> expected_ =
-      test::golden_tensors("marian/" + (GetParam() == "tiny" ? "marian" : GetParam()) + ".safetensors");
+      golden_tensors("marian/" + (GetParam() == "tiny" ? "marian" : GetParam()) + ".safetensors");
   const PairBatch batch_ = golden_batch(expected_);
   const std::string folder_ = golden_path("marian/" + GetParam());
   Marian model_ = Marian::load(folder_);
@@ -86,34 +82,34 @@ TEST_P(MarianGolden, GivesTheGradientsAndTenLossesOfTorch) {
 }
 
 TEST_P(MarianGolden, SavesWhatItLoads) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   model_.save(folder / "");
   const auto saved = read_safetensors(folder / "model.safetensors").tensors;
   const auto given = read_safetensors(folder_ + "/model.safetensors").tensors;
   ASSERT_EQ(saved.size(), given.size());
-  for (const auto& [name, tensor] : given) test::expect_equal(saved.at(name), tensor);
+  for (const auto& [name, tensor] : given) expect_equal(saved.at(name), tensor);
   const Marian again = Marian::load(folder / "");
   EXPECT_EQ(again.config(), model_.config());
   const auto value_in = [](const std::string& config, const char* key) {
-    return nlohmann::json::parse(test::slurp(config)).value(key, nlohmann::json());
+    return nlohmann::json::parse(slurp(config)).value(key, nlohmann::json());
   };
   for (const char* key : {"architectures", "model_type"}) {
     EXPECT_EQ(value_in(folder / "config.json", key), value_in(folder_ + "/config.json", key));
   }
   EXPECT_EQ(again.config().decoder_heads, 2);
   EXPECT_EQ(again.config().activation, Activation::silu);
-  test::expect_equal(again.logits(batch_), model_.logits(batch_));
+  expect_equal(again.logits(batch_), model_.logits(batch_));
 }
 
 // A bare BartModel, without what makes logits: its names lack a part, and the bias of the logits is 0.
 TEST(Marian, OpensABareModel) {
-  const test::GoldenCopy folder("marian/bart");
+  const GoldenCopy folder("marian/bart");
   SafeTensors content;
-  for (const auto& [name, tensor] : test::golden_tensors("marian/bart/model.safetensors")) {
+  for (const auto& [name, tensor] : golden_tensors("marian/bart/model.safetensors")) {
     if (name.starts_with("model.")) content.tensors[name.substr(6)] = tensor;
   }
   write_safetensors(folder / "model.safetensors", content);
-  const PairBatch batch = golden_batch(test::golden_tensors("marian/bart.safetensors"));
+  const PairBatch batch = golden_batch(golden_tensors("marian/bart.safetensors"));
   const Marian whole = Marian::load(golden_path("marian/bart"));
   Tensor logits = Marian::load(folder / "").logits(batch);
   whole.visit([&](const std::string& name, const Parameter& bias) {
@@ -125,19 +121,19 @@ TEST(Marian, OpensABareModel) {
 }
 
 TEST(Marian, SavesHalfTheBytes) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const Marian model = Marian::load(golden_path("marian/tiny"));
   model.save(folder / "", Dtype::bf16);
   for (const auto& [name, tensor] : read_safetensors(folder / "model.safetensors").tensors) {
     EXPECT_EQ(tensor.dtype(), Dtype::bf16) << name;
   }
-  const PairBatch batch = golden_batch(test::golden_tensors("marian/marian.safetensors"));
+  const PairBatch batch = golden_batch(golden_tensors("marian/marian.safetensors"));
   EXPECT_LT(relative(Marian::load(folder / "").logits(batch), model.logits(batch)), 0.05);  // weights of eight bits
 }
 
 // The tied table may be there under all its names.
 TEST(Marian, TiesWhatIsThereTwice) {
-  const test::GoldenCopy folder("marian/tiny");
+  const GoldenCopy folder("marian/tiny");
   SafeTensors content = read_safetensors(folder / "model.safetensors");
   Tensor& table = content.tensors["lm_head.weight"] = Tensor::copy(content.tensors.at("model.shared.weight"));
   write_safetensors(folder / "model.safetensors", content);
@@ -148,7 +144,7 @@ TEST(Marian, TiesWhatIsThereTwice) {
 }
 
 TEST(Marian, RefusesOtherConfigs) {
-  test::expect_configs_refused<Marian>("marian/tiny", R"(
+  expect_configs_refused<Marian>("marian/tiny", R"(
 /model_type = "pegasus" => model_type is "pegasus"; the supported encoder-decoders are "marian", "bart", "mbart" and
     "qkv"
 /activation_function = "tanh" => activation_function must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or
@@ -160,7 +156,7 @@ TEST(Marian, RefusesOtherConfigs) {
 /d_model = 0 => d_model is 0, must be 1 to 1048576
 /vocab_size => vocab_size is missing
 )");
-  test::expect_configs_refused<Marian>("marian/bart", R"(
+  expect_configs_refused<Marian>("marian/bart", R"(
 /model_type = 7 => model_type must be a string, is number
 /normalize_before = true => normalize_before must be false for this model
 /add_final_layer_norm = true => add_final_layer_norm must be false for this model
@@ -222,7 +218,7 @@ TEST(Marian, TrainingHasTheSameBitsForAnyNumberOfThreadsAndLeavesPaddingZero) {
     testing::want_gradients(model);
     Adam adam({.weight_decay = 0.1});
     for (std::uint64_t i = 0; i < 3; ++i) {
-      model.backward(test::pairs_of(pairs), {.dropout = 0.2, .label_smoothing = 0.1, .seed = i});
+      model.backward(pairs_of(pairs), {.dropout = 0.2, .label_smoothing = 0.1, .seed = i});
       step(adam, 0.01, 1e-3, model);
     }
     model.visit([&](const std::string& name, const Parameter& own) {
@@ -237,7 +233,7 @@ TEST(Marian, TrainingHasTheSameBitsForAnyNumberOfThreadsAndLeavesPaddingZero) {
 }
 
 TEST(Marian, DropoutFollowsItsSeed) {
-  const auto loss_with = [batch = test::pairs_of({{{1, 2, 0}, {2, 1, 0}}})](double p, std::uint64_t seed) {
+  const auto loss_with = [batch = pairs_of({{{1, 2, 0}, {2, 1, 0}}})](double p, std::uint64_t seed) {
     return toy().backward(batch, {.dropout = p, .seed = seed}).sum;
   };
   EXPECT_EQ(loss_with(0.3, 1), loss_with(0.3, 1));
@@ -246,4 +242,4 @@ TEST(Marian, DropoutFollowsItsSeed) {
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

@@ -8,7 +8,7 @@
 #include "qkv/models/bert.h"
 #include "qkv/models/marian.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
 using nlohmann::json;
@@ -63,7 +63,7 @@ json config_of(const std::string& name) {
 
 // What opens, or the message behind the name of the file.
 std::string opened(const json& config) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   folder.put("config.json", config.dump());
   try {
     if (Marian::is_in(folder / "")) {
@@ -84,7 +84,7 @@ std::string opened(const json& config) {
 // Each with its base and what it has besides. The last ones have keys of training and of heads, keys that no class
 // knows, and null, which stands for the default; or are refused.
 TEST(ModelConfig, WellKnownModels) {
-  for (const test::JsonEdit& model : test::json_edits(R"(
+  for (const JsonEdit& model : json_edits(R"(
 bert bert-base-uncased = {} => Bert: 12 layers of 768, 512 positions, 2 types, gelu
 bert bert-base-multilingual-cased = {"directionality": "bidi", "pooler_fc_size": 768, "pooler_type":
     "first_token_transform"} => Bert: 12 layers of 768, 512 positions, 2 types, gelu
@@ -149,4 +149,4 @@ TEST(ModelConfig, ListsAreQuoted) {
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

@@ -6,10 +6,8 @@
 
 #ifndef QKV_SANITIZED  // sanitizers need memory of their own
 
-namespace qkv {
+namespace qkv::test {
 namespace {
-
-using test::kMebibyte;
 
 Weights zero_weights(WeightStorage storage = WeightStorage::full) {
   return Weights([](const std::string&, const Dims& shape) { return Tensor::zeros(shape); }, Dtype::f32, storage);
@@ -26,7 +24,7 @@ std::int64_t count_of(const Model& model) {
 // has one, the last of the weights takes the whole of it (without them the tests hold with 2 MiB less).
 template <class Load>
 void expect_memory(const Load& load, std::int64_t weights, std::int64_t while_loading) {
-  const test::Memory added = test::cost(load);
+  const Memory added = cost(load);
   EXPECT_LE(added.resident, weights * 115 / 100 + 6 * kMebibyte) << weights;
   EXPECT_LE(added.peak, weights * 115 / 100 + 6 * kMebibyte + while_loading) << weights;
 }
@@ -47,7 +45,7 @@ TEST(ModelMemory, AnEncoderKeepsItsWeightsOnce) {
 }
 
 TEST(ModelMemory, ATranslatorKeepsItsWeightsOnceAndLoadsThemOneByOne) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   Weights weights = zero_weights();
   std::optional<Marian> model(std::in_place,
                               MarianConfig{.vocab = 8000,
@@ -73,6 +71,6 @@ TEST(ModelMemory, ATranslatorKeepsItsWeightsOnceAndLoadsThemOneByOne) {
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test
 
 #endif  // QKV_SANITIZED

@@ -9,14 +9,14 @@
 #include "qkv/models/image_processor.h"
 #include "qkv/pictures.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
 using testing::same_bits;
 
 class VitGolden : public ::testing::TestWithParam<const char*> {
  protected:
-  const std::string folder_ = test::golden_path(std::string("vit/") + GetParam());
+  const std::string folder_ = golden_path(std::string("vit/") + GetParam());
   const std::map<std::string, Tensor> golden_ = read_safetensors(folder_ + ".safetensors").tensors;
   const Vit model_ = Vit::load(folder_);
 };
@@ -26,15 +26,15 @@ TEST_P(VitGolden, AgreesWithTransformers) {
     const std::string i = std::to_string(n);
     SCOPED_TRACE("pictures " + i);
     const Tensor& pictures = golden_.at("pictures_" + i);
-    test::expect_as_close(model_.forward(pictures), golden_.at("hidden_" + i), golden_.at("hidden_f64_" + i), 1e-6);
+    expect_as_close(model_.forward(pictures), golden_.at("hidden_" + i), golden_.at("hidden_f64_" + i), 1e-6);
     EXPECT_EQ(golden_.contains("logits_" + i), !model_.config().labels.empty());
     if (model_.config().labels.empty()) continue;
-    test::expect_as_close(model_.logits(pictures), golden_.at("logits_" + i), golden_.at("logits_f64_" + i), 1e-6);
+    expect_as_close(model_.logits(pictures), golden_.at("logits_" + i), golden_.at("logits_f64_" + i), 1e-6);
   }
 }
 
 TEST_P(VitGolden, WhatIsSavedOpensAsTheSame) {
-  test::TemporaryFolder saved;
+  TemporaryFolder saved;
   model_.save(saved / "");
   EXPECT_TRUE(Vit::is_in(saved / ""));
   EXPECT_EQ(Vit::check(saved / ""), model_.config());
@@ -74,7 +74,7 @@ TEST(VitSlow, AgreesWithOnnxRuntimeOnPhotographs) {
 }
 
 TEST(Vit, APictureIsAsAloneOnAnyNumberOfThreads) {
-  const Vit model = Vit::load(test::golden_path("vit/dinov2"));
+  const Vit model = Vit::load(golden_path("vit/dinov2"));
   Random random(1);
   Tensor pictures = testing::normal(random, {5, 30, 22, 3}, Dtype::f32);
   pictures.view().at<float>({1, 2, 3, 0}) = std::numeric_limits<float>::quiet_NaN();  // stays in its picture
@@ -139,7 +139,7 @@ TEST(Vit, TheMetricCountsTheLargestLogit) {
 }
 
 TEST(Vit, RefusesWhatDoesNotFit) {
-  const Vit model = Vit::load(test::golden_path("vit/vit")), bare = Vit::load(test::golden_path("vit/vit_bare"));
+  const Vit model = Vit::load(golden_path("vit/vit")), bare = Vit::load(golden_path("vit/vit_bare"));
   const auto pictures = [](const Dims& shape, Dtype dtype = Dtype::f32) { return Tensor::zeros(shape, dtype); };
   const std::pair<std::function<void()>, std::string> refusals[] = {
       {[&] { model.forward(pictures({1, 3, 12, 3})); },
@@ -151,12 +151,12 @@ TEST(Vit, RefusesWhatDoesNotFit) {
       {[&] { bare.logits(pictures({1, 16, 16, 3})); }, "vit: the model has no classifier"},
       {[&] { model.loss({pictures({2, 12, 12, 3}), {0}}); }, "vit: 1 labels for pictures [2, 12, 12, 3]"},
       {[&] { model.loss({pictures({1, 12, 12, 3}), {5}}); }, "vit: label 5 is not one of 5 classes"}};
-  for (const auto& [call, message] : refusals) EXPECT_EQ(test::message_of<std::invalid_argument>(call), message);
+  for (const auto& [call, message] : refusals) EXPECT_EQ(message_of<std::invalid_argument>(call), message);
   EXPECT_EQ(model.forward(pictures({0, 12, 12, 3})).shape(), (Dims{0, 10, 12}));
 }
 
 TEST(Vit, RefusesConfigsByKey) {
-  test::expect_configs_refused<Vit>("vit/vit", R"(
+  expect_configs_refused<Vit>("vit/vit", R"(
 /qkv_bias = false => qkv_bias must be true for this model
 /patch_size = 13 => patch_size must not be larger than image_size
 /patch_size = [4, 4, 4] => patch_size must be one number, or height and width
@@ -165,7 +165,7 @@ TEST(Vit, RefusesConfigsByKey) {
 /hidden_size = 15 => model.safetensors: tensor "vit.embeddings.patch_embeddings.projection.weight" is [12, 3, 4, 4];
     it must be [15, 3, 4, 4]
 )");
-  test::expect_configs_refused<Vit>("vit/dinov2", R"(
+  expect_configs_refused<Vit>("vit/dinov2", R"(
 /use_swiglu_ffn = true => use_swiglu_ffn must be false for this model
 /mlp_ratio = 0.01 => mlp_ratio is out of range
 )");
@@ -173,7 +173,7 @@ TEST(Vit, RefusesConfigsByKey) {
 
 // What is read in a folder with this preprocessor_config.json.
 ImageProcessorConfig config_in(const std::string& config) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   folder.put("preprocessor_config.json", config);
   return ImageProcessor::read_config(folder / "");
 }
@@ -186,13 +186,13 @@ Tensor random_picture(std::int64_t height, std::int64_t width) {
 }
 
 TEST(ImageProcessor, MakesWhatTransformersMakes) {
-  const auto tensors = test::golden_tensors("image_processor/cases.safetensors");
-  const auto cases = nlohmann::json::parse(test::slurp(test::golden_path("image_processor/cases.json")));
+  const auto tensors = golden_tensors("image_processor/cases.safetensors");
+  const auto cases = nlohmann::json::parse(slurp(golden_path("image_processor/cases.json")));
   EXPECT_GE(cases.size(), 30u);
   for (const auto& [name, config] : cases.items()) {
     SCOPED_TRACE(name);
     const ImageProcessor processor(config_in(config.dump()));
-    test::expect_equal(processor.process(tensors.at(name + ".picture")), tensors.at(name));
+    expect_equal(processor.process(tensors.at(name + ".picture")), tensors.at(name));
   }
 }
 
@@ -200,23 +200,23 @@ TEST(ImageProcessor, AnyStridesAndThreads) {
   const ImageProcessor processor({.resize = ImageProcessorConfig::Resize{.size = {.height = 37, .width = 50}}});
   const Tensor picture = random_picture(101, 83);
   const Tensor expected = processor.process(picture, 1);
-  for (const int threads : {2, 3, 8}) test::expect_equal(processor.process(picture, threads), expected);
+  for (const int threads : {2, 3, 8}) expect_equal(processor.process(picture, threads), expected);
   const Tensor turned = Tensor::copy(picture.view().transpose(0, 1));
-  test::expect_equal(processor.process(turned.view().transpose(0, 1)), expected);
+  expect_equal(processor.process(turned.view().transpose(0, 1)), expected);
   const Tensor row = random_picture(1, 1);
   const TensorView repeated = row.view().broadcast_to({9, 4, 3});
-  test::expect_equal(processor.process(repeated), processor.process(Tensor::copy(repeated)));
+  expect_equal(processor.process(repeated), processor.process(Tensor::copy(repeated)));
 }
 
 TEST(ImageProcessor, NumbersByHand) {
   const Tensor picture = Tensor::of<std::uint8_t>({1, 2, 3}, {0, 51, 255, 102, 204, 153});
   const ImageProcessor plain({.resize = {}, .rescale_factor = {}, .normalize = {}});
-  EXPECT_EQ(test::values_of(plain.process(picture)), test::values_of(picture));
+  EXPECT_EQ(values_of(plain.process(picture)), values_of(picture));
   const ImageProcessor normal({.resize = {}, .rescale_factor = 0.5, .normalize = {{{1, 2, 3}, {2, 4, 0.5f}}}});
-  EXPECT_EQ(test::values_of(normal.process(picture)), (std::vector<double>{-0.5, 5.875, 249, 25, 25, 147}));
+  EXPECT_EQ(values_of(normal.process(picture)), (std::vector<double>{-0.5, 5.875, 249, 25, 25, 147}));
   // A crop around it: transformers puts the odd column of zeros in front.
   const ImageProcessor framed({.resize = {}, .center_crop = {{2, 3}}, .rescale_factor = {}, .normalize = {}});
-  EXPECT_EQ(test::values_of(framed.process(picture)),
+  EXPECT_EQ(values_of(framed.process(picture)),
             (std::vector<double>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 51, 255, 102, 204, 153}));
 }
 
@@ -252,10 +252,10 @@ TEST(ImageProcessor, ConfigsOfFiles) {
 
 TEST(ImageProcessor, RefusesKeysByName) {
   const auto refusal = [](const std::string& config) {
-    const std::string message = test::message_of<FormatError>([&] { config_in(config); });
+    const std::string message = message_of<FormatError>([&] { config_in(config); });
     return message.substr(message.rfind("//") + 2);
   };
-  test::expect_edits_refused({{"image_processor_type", "ViTImageProcessor"}}, R"(
+  expect_edits_refused({{"image_processor_type", "ViTImageProcessor"}}, R"(
 /do_flip = true => do_flip is unknown: it may change the numbers
 /do_pad = true => do_pad must be false
 /pad_size = 3 => pad_size must be null
@@ -282,7 +282,7 @@ TEST(ImageProcessor, RefusesKeysByName) {
 . = {} => feature_extractor_type is missing
 . = [] => the document must be an object, is array
 )",
-                             "preprocessor_config.json: ", refusal);
+                       "preprocessor_config.json: ", refusal);
 }
 
 TEST(ImageProcessor, RefusesWhatCannotBe) {
@@ -301,10 +301,10 @@ TEST(ImageProcessor, RefusesWhatCannotBe) {
     EXPECT_THROW(processor.process(Tensor::zeros(shape, Dtype::u8)), std::invalid_argument);
   }
   EXPECT_EQ(
-      test::message_of<std::invalid_argument>([&] { shortest.process(Tensor::zeros({1, 4000, 3}, Dtype::u8)); }),
+      message_of<std::invalid_argument>([&] { shortest.process(Tensor::zeros({1, 4000, 3}, Dtype::u8)); }),
       "ImageProcessor: 4000 x 1 pixels would become 1200000 x 300; at most 64000000 in all and 1000000 along an edge "
       "are possible");
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test
