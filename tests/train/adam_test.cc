@@ -13,6 +13,7 @@
 #include "qkv/threads.h"
 #include "qkv/train/schedule.h"
 #include "train/gradient_norm.h"
+#include "train/tiny_model.h"
 
 namespace qkv {
 namespace {
@@ -119,42 +120,31 @@ TEST(Schedule, RisesAndFalls) {
   EXPECT_NEAR(learning_rate(cosine, 16, 16), 0, 1e-16);
 }
 
-// Parameters of these gradients, and one that wants none.
-class Gradients : public Trainable {
- public:
-  explicit Gradients(const std::vector<Tensor>& gradients) {
-    for (const Tensor& gradient : gradients) parameters_.push_back({.value = gradient, .gradient = gradient});
-    parameters_.push_back({.value = Tensor::of<float>({1}, {7})});
-  }
-  void visit(const ParameterVisitor& visitor) const override {
-    for (const Parameter& own : parameters_) visitor("", own);
-  }
-  void update(const ParameterUpdater&) override {}
-
- private:
-  std::vector<Parameter> parameters_;
-};
+// Of a model with such gradients; none: not wanted.
+double norm_of(const Tensor& one, const Tensor& other = {}) {
+  test::TinyModel model;
+  model.update([&](const std::string& name, Parameter& own) { own.gradient = name == "table" ? one : other; });
+  return training::gradient_norm(model);
+}
 
 TEST(GradientNorm, IsThatOfAllTogether) {
-  const Gradients two({Tensor::of<float>({2}, {3, 0}), Tensor::of<double>({1, 1}, {-4})});
-  EXPECT_EQ(training::gradient_norm(two), 5);
-  EXPECT_EQ(training::gradient_norm(Gradients({})), 0);
+  EXPECT_EQ(norm_of(Tensor::of<float>({2}, {3, 0}), Tensor::of<double>({1, 1}, {-4})), 5);
+  EXPECT_EQ(norm_of({}), 0);
   // Summed in double: in f32, 2^24 + 1 is 2^24, and the ones after the first would be lost.
   std::vector<float> gradient(10'001, 1);
   gradient[0] = 4096;
-  EXPECT_DOUBLE_EQ(training::gradient_norm(Gradients({Tensor::of<float>({10'001}, gradient)})),
-                   std::sqrt(16'777'216.0 + 10'000));
+  EXPECT_DOUBLE_EQ(norm_of(Tensor::of({10'001}, gradient)), std::sqrt(16'777'216.0 + 10'000));
 }
 
 TEST(GradientNorm, HasTheSameBitsForAnyNumberOfThreads) {
   Random random(1);
-  const Gradients model({convert(Tensor::of({100'003}, normal_numbers(100'003, random)), Dtype::f32)});
+  const Tensor gradient = convert(Tensor::of({100'003}, normal_numbers(100'003, random)), Dtype::f32);
   set_threads(1);
-  const double alone = training::gradient_norm(model);
+  const double alone = norm_of(gradient);
   EXPECT_NEAR(alone, std::sqrt(100'003.0), 1);
   for (const int threads : {2, 3, 7}) {
     set_threads(threads);
-    EXPECT_EQ(training::gradient_norm(model), alone);
+    EXPECT_EQ(norm_of(gradient), alone);
   }
   set_threads(0);
 }

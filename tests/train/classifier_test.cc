@@ -73,7 +73,7 @@ TEST_F(ClassifierFiles, RefusesWhatBreaksARule) {
   fs::create_directories(folder_ / "some/empty");
   EXPECT_EQ(refusal("some"), "some/empty: has no pictures of its class");
   folder_.put("some/empty/x.png", "no picture");
-  EXPECT_NE(refusal("some").find("some/empty/x.png: "), std::string::npos);
+  test::expect_contains(refusal("some"), "some/empty/x.png: ");
   folder_.put("some/a.png", "");
   EXPECT_EQ(refusal("some"), "some/a.png: is not a folder; some must have one folder of pictures for each class");
   folder_.put("y.csv", "1,0\n2,0\n3,0\n");
@@ -106,11 +106,10 @@ TEST_F(ClassifierFiles, ExamplesAreShifted) {
 }
 
 TEST_F(ClassifierFiles, LearnsAndItsFolderClassifies) {
-  test::Watcher watcher;
-  const TrainingResult result = train_classifier(files(), {.observer = &watcher});
+  const TrainingResult result = train_classifier(files());
   ASSERT_TRUE(result.best_metric.has_value());
   EXPECT_EQ(result.best_metric->name, "accuracy");
-  EXPECT_NE(test::slurp(folder_ / "out/log.jsonl").find(",\"accuracy\":1.0,"), std::string::npos);
+  test::expect_contains(test::slurp(folder_ / "out/log.jsonl"), ",\"accuracy\":1.0,");
   EXPECT_EQ(result.best_metric->value, 1.0);
   const PictureClassifier classifier = PictureClassifier::load(folder_ / "out");
   EXPECT_EQ(classifier.model().config().labels, (std::vector<std::string>{"0", "1"}));
@@ -143,8 +142,7 @@ TEST_F(ClassifierFiles, OverwritesNothingOfOthers) {
   const TrainClassifierFiles own = files();
   fs::create_directories(folder_ / "out");
   folder_.put("out/config.json", "{}");
-  const std::string message = test::message_of<std::invalid_argument>([&] { train_classifier(own); });
-  EXPECT_NE(message.find("out/config.json: already exists"), std::string::npos) << message;
+  test::expect_refusal<std::invalid_argument>([&] { train_classifier(own); }, "out/config.json: already exists");
   EXPECT_EQ(test::slurp(folder_ / "out/config.json"), "{}");
 }
 
@@ -162,10 +160,7 @@ TEST_F(ClassifierFiles, ConfigsAreRefusedByKey) {
 }
 
 TEST(ClassifierKeys, AreThoseOfTheDocumentation) {
-  const std::string table = training::classifier_keys_markdown();
-  EXPECT_NE(test::slurp(QKV_SOURCE_DIR "/docs/training.md").find(table), std::string::npos)
-      << "docs/training.md must have this table:\n"
-      << table;
+  test::expect_contains(test::slurp(QKV_SOURCE_DIR "/docs/training.md"), training::classifier_keys_markdown());
 }
 
 TEST(PictureClassifier, RefusesModelsWithoutAClassifier) {
@@ -174,8 +169,8 @@ TEST(PictureClassifier, RefusesModelsWithoutAClassifier) {
     fs::copy_file(std::string(QKV_TEST_DATA "/golden/vit/vit_bare/") + name, folder / name);
   }
   ImageProcessor({}).save(folder / "");
-  EXPECT_EQ(test::message_of<FormatError>([&] { PictureClassifier::load(folder / ""); }),
-            folder / "" + ": the model has no classifier; classifier.weight is missing");
+  test::expect_refusal<FormatError>([&] { PictureClassifier::load(folder / ""); },
+                                    folder / "" + ": the model has no classifier; classifier.weight is missing");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "qkv/models/translator.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
+#include "train/training_pairs.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
 
@@ -22,7 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 using test::edited;
-using test::message_of;
+using test::expect_contains;
+using test::expect_refusal;
 using test::Stopper;
 using test::Watcher;
 using Invalid = std::invalid_argument;
@@ -43,9 +45,6 @@ class TrainTranslator : public ::testing::Test {
     train_translator(files_);
     return weights();
   }
-  // The tokenizer of the folder as one that is given.
-  void give_tokenizer() { files_.tokenizer = folder_.put("given.json", test::slurp(files_.out + "/tokenizer.json")); }
-
   // Contents of all files of the training by name; a lock holds nothing.
   std::map<std::string, std::string> snapshot() const {
     std::map<std::string, std::string> files;
@@ -62,11 +61,43 @@ class TrainTranslator : public ::testing::Test {
                                      "\"validate_every\": 10", "\"validate_every\": 4");
 };
 
+std::string trained_tokenizer(const std::string& text, std::int64_t vocab) {
+  TokenizerTrainer trainer;
+  for (int i = 0; i < 9; ++i) trainer.add(text);
+  return trainer.train(vocab);
+}
+
 // A tokenizer.json of as many tokens as another, with other pieces.
 std::string other_tokenizer(const std::string& json) {
-  TokenizerTrainer trainer;
-  for (int i = 0; i < 9; ++i) trainer.add("Otherwise, the quick brown fox jumps over a lazy dog.");
-  return trainer.train(Tokenizer::parse(json, "").vocab());
+  return trained_tokenizer("Otherwise, the quick brown fox jumps over a lazy dog.", Tokenizer::parse(json, "").vocab());
+}
+
+// Both sides end with the end token, once.
+TEST(TrainingPairs, ThatAreTooLongAreLeftOutOrTruncated) {
+  const Tokenizer tokenizer = Tokenizer::parse(trained_tokenizer("one two three four", 280), "");
+  const training::SideTokens side{tokenizer, tokenizer.id_of("</s>").value()};
+  const auto ids = tokenizer.encode("one two three four").ids;
+  ASSERT_EQ(ids.size(), 5u);
+  const io::PairLines texts{.pairs = {{"one two three four", "one"}, {"one", "one two three four"}, {"one", "two"}}};
+  std::vector<std::string> notices;
+  const auto encode = [&](std::int64_t most, training::LongPairs long_pairs) {
+    training::TrainConfig config;
+    config.max_length = most;
+    config.long_pairs = long_pairs;
+    return encode_pairs(texts, side, side, config, "p", [&](const std::string& text) { notices.push_back(text); });
+  };
+  const auto whole = encode(5, training::LongPairs::leave_out);
+  EXPECT_TRUE(notices.empty());
+  EXPECT_EQ(whole[0].source, ids);
+  const auto few = encode(4, training::LongPairs::leave_out), cut = encode(4, training::LongPairs::truncate);
+  ASSERT_EQ(few.size(), 1u);
+  EXPECT_EQ(few[0].target, whole[2].target);
+  ASSERT_EQ(cut.size(), 3u);
+  EXPECT_EQ(cut[0].source, (std::vector<std::int32_t>{ids[0], ids[1], ids[2], side.end}));
+  EXPECT_EQ(cut[1].target, cut[0].source);
+  EXPECT_EQ(cut[0].target, whole[0].target);
+  EXPECT_EQ(notices, (std::vector<std::string>{"p: 2 of 3 pairs have more than 4 tokens on a side and are left out",
+                                               "p: 2 of 3 pairs have more than 4 tokens on a side and are truncated"}));
 }
 
 TEST_F(TrainTranslator, WritesAFolderThatOpens) {
@@ -83,7 +114,7 @@ TEST_F(TrainTranslator, WritesAFolderThatOpens) {
   EXPECT_EQ(model.config().end, tokenizer.id_of("</s>"));
   EXPECT_EQ(model.config().start, tokenizer.id_of("<pad>"));
   EXPECT_EQ(model.config().padding, tokenizer.vocab() - 1);
-  EXPECT_NE(test::slurp(files_.out + "/tokenizer_config.json").find("\"PreTrainedTokenizerFast\""), std::string::npos);
+  expect_contains(test::slurp(files_.out + "/tokenizer_config.json"), "\"PreTrainedTokenizerFast\"");
 }
 
 TEST_F(TrainTranslator, ASecondCallChangesNothing) {
@@ -94,17 +125,17 @@ TEST_F(TrainTranslator, ASecondCallChangesNothing) {
   train_translator(files_, {.observer = &watcher});
   EXPECT_EQ(weights(), before);
   ASSERT_EQ(watcher.notices.size(), 1u);
-  EXPECT_NE(watcher.notices[0].find("resuming from"), std::string::npos);
+  expect_contains(watcher.notices[0], "resuming from");
   // Without checkpoints it would be another training, which overwrites no model.
   fs::remove_all(files_.out + "/checkpoints");
   const auto all = snapshot();
-  EXPECT_NE(message_of<Invalid>([&] { train_translator(files_); }).find("already exists"), std::string::npos);
+  expect_refusal<Invalid>([&] { train_translator(files_); }, "already exists");
   EXPECT_EQ(snapshot(), all);
 }
 
 TEST_F(TrainTranslator, TakesATokenizerThatIsGiven) {
   train_translator(files_);
-  give_tokenizer();
+  files_.tokenizer = folder_.put("given.json", test::slurp(files_.out + "/tokenizer.json"));
   const std::string before = weights();
   EXPECT_EQ(weights_of_training_into("other"), before);
   EXPECT_EQ(test::slurp(files_.out + "/tokenizer.json"), test::slurp(files_.tokenizer));
@@ -122,40 +153,6 @@ TEST_F(TrainTranslator, BeginsWithAModel) {
   EXPECT_THROW(train_translator(files_), FormatError);
 }
 
-TEST_F(TrainTranslator, LeavesOutOrTruncatesWhatIsTooLong) {
-  std::string long_pair;  // words are never joined into one token
-  for (int i = 0; i < 13; ++i) long_pair += "one two ";
-  long_pair += "\tx\n";
-  const std::string of = "pairs have more than ";
-  for (const auto& [keys, pair, notice] :
-       {std::array<std::string, 3>{"", long_pair, "1 of 61 " + of + "24 tokens on a side and are left out"},
-        {"\"long_pairs\": \"truncate\", ", long_pair, "1 of 61 " + of + "24 tokens on a side and are truncated"},
-        {"\"max_length\": 5, ", "", of + "5 tokens"}}) {
-    configure("\"steps\"", keys + "\"steps\"");
-    files_.train = folder_.put("train.tsv", test::pairs_of_words(60) + pair);
-    files_.out = folder_ / ("out" + keys);
-    Stopper stopper(1);
-    EXPECT_THROW(train_translator(files_, stopper.options()), Stopped);
-    EXPECT_NE(stopper.notices.at(0).find(notice), std::string::npos) << stopper.notices[0];
-  }
-}
-
-// The same training as on pairs that end where those are cut off: the end token comes last.
-TEST_F(TrainTranslator, TruncatedPairsEndEarlier) {
-  train_translator(files_);
-  give_tokenizer();
-  configure("\"steps\"", "\"max_length\": 4, \"long_pairs\": \"truncate\", \"steps\"");
-  const auto weights_with = [&](const std::string& pair, const std::string& out) {
-    files_.train = folder_.put("train.tsv", test::pairs_of_words(20) + pair);
-    return weights_of_training_into(out);
-  };
-  const Tokenizer tokenizer = Tokenizer::load(files_.tokenizer);
-  const auto ids = tokenizer.encode("one two three four five", {.add_special_tokens = false}).ids;
-  const std::string begun = tokenizer.decode(std::span(ids).first(3));
-  ASSERT_EQ(tokenizer.encode(begun).ids.size(), 4u);
-  EXPECT_EQ(weights_with("one two three four five\tuno\n", "long"), weights_with(begun + "\tuno\n", "short"));
-}
-
 TEST_F(TrainTranslator, ARefusalChangesNothing) {
   train_translator(files_);
   const auto before = snapshot();
@@ -163,8 +160,7 @@ TEST_F(TrainTranslator, ARefusalChangesNothing) {
   given.tokenizer = folder_.put("other.json", other_tokenizer(before.at(files_.out + "/tokenizer.json")));
   data.train = folder_.put("other.tsv", test::pairs_of_words(61));
   for (const auto& [other, fragment] : {std::pair(given, "tokenizer "), {data, "training data "}}) {
-    const std::string message = message_of<Invalid>([&] { train_translator(other); });
-    EXPECT_NE(message.find(fragment), std::string::npos) << message;
+    expect_refusal<Invalid>([&] { train_translator(other); }, fragment);
     EXPECT_EQ(snapshot(), before);
   }
   for (const auto& [from, to, fragment] :
@@ -173,8 +169,7 @@ TEST_F(TrainTranslator, ARefusalChangesNothing) {
         {"\"label_smoothing\": 0.1", "\"label_smoothing\": 0", "(label_smoothing 0.1 -> 0)"},
         {"\"heads\": 2", "\"heads\": 4", "(decoder heads 2 -> 4, encoder heads 2 -> 4)"}}) {
     configure(from, to);
-    const std::string message = message_of<Invalid>([&] { train_translator(files_); });
-    EXPECT_NE(message.find(fragment), std::string::npos) << message;
+    expect_refusal<Invalid>([&] { train_translator(files_); }, fragment);
     EXPECT_EQ(snapshot(), before);
   }
   configure("{");
@@ -192,7 +187,7 @@ TEST_F(TrainTranslator, ARefusalBesideARunningTrainingChangesNothing) {
   watcher.on_step = [&](const TrainingProgress& progress) {
     if (progress.step != 2 && progress.step != 10) return;  // before and behind the first validation
     const auto before = snapshot();
-    EXPECT_NE(message_of<IoError>([&] { train_translator(other); }).find("another process"), std::string::npos);
+    expect_refusal<IoError>([&] { train_translator(other); }, "another process");
     EXPECT_EQ(snapshot(), before);
   };
   train_translator(files_, {.observer = &watcher});
@@ -247,7 +242,7 @@ TEST_F(TrainTranslator, GoesOnWithTheSameConfigInOtherWords) {
   configure("\"dropout\"", "\"dtype\": \"f16\", \"dropout\"");
   train_translator(files_);
   EXPECT_LT(weights().size(), before.size() * 6 / 10);
-  EXPECT_NE(test::slurp(files_.out + "/config.json").find("float16"), std::string::npos);
+  expect_contains(test::slurp(files_.out + "/config.json"), "float16");
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ TEST(Trainer, SurvivesBeingKilledAtAnyUpdate) {
   Watcher watcher;
   EXPECT_EQ(bits_of(folder / "", {.observer = &watcher}), expected);
   ASSERT_EQ(watcher.notices.size(), 1u);
-  EXPECT_NE(watcher.notices[0].find("step-000000020"), std::string::npos) << watcher.notices[0];
+  test::expect_contains(watcher.notices[0], "step-000000020");
 }
 
 // With room for so many bytes of a file: less than the log has, or the picture of losses, or a checkpoint's moments.
@@ -220,17 +220,18 @@ TEST(Trainer, ClipsByTheNormOfAll) {
   settings.steps = settings.validate_every = 1;
   settings.schedule = {.rate = 1, .warmup = 0};
   settings.clip = 1e-3;
+  const auto numbers = [](const TinyModel& of) {
+    std::vector<double> all;
+    of.visit([&](const std::string&, const Parameter& own) {
+      std::ranges::copy(test::values_of(own.value), std::back_inserter(all));
+    });
+    return all;
+  };
   TinyModel model;
-  std::vector<double> before;
-  model.visit([&](const std::string&, const Parameter& own) {
-    for (const double value : test::values_of(own.value)) before.push_back(value);
-  });
+  const std::vector<double> before = numbers(model);
   run(model, TemporaryFolder() / "", {}, settings);
   double squares = 0;
-  auto at = before.begin();
-  model.visit([&](const std::string&, const Parameter& own) {
-    for (const double value : test::values_of(own.value)) squares += std::pow(value - *at++, 2);
-  });
+  for (std::size_t i = 0; i < before.size(); ++i) squares += std::pow(numbers(model)[i] - before[i], 2);
   EXPECT_NEAR(std::sqrt(squares), 1e-3, 2e-6);  // the 1 / (|g| + 1) takes up to a thousandth off
 }
 
@@ -261,7 +262,7 @@ TEST(Trainer, RefusesWhatCannotBeMeant) {
   expect("the valid data has no pairs", [](TrainingConfig&) {}, kTraining, none);
   EXPECT_TRUE(folder.names().empty());
   model.update([](const std::string&, Parameter& own) { own.value.data<float>()[0] = INFINITY; });
-  EXPECT_NE(message_of<Invalid>([&] { run(model, folder / ""); }).find("at step 1 the loss is"), std::string::npos);
+  test::expect_refusal<Invalid>([&] { run(model, folder / ""); }, "at step 1 the loss is");
 }
 
 // From step 24 of 40, with another config than the one that began. Which changes are which: RunIdentity.
@@ -288,15 +289,13 @@ TEST(Trainer, GoesOnWithOtherSettingsOnRequest) {
     settings.schedule.decay = Decay::cosine;
     EXPECT_THROW(bits_of(folder / "", Stopper(24).options(), settings), Stopped);
     set(settings);
-    const std::string refusal = message_of<Invalid>([&] { bits_of(folder / "", {}, settings); });
-    EXPECT_NE(refusal.find("step-000000024: was written with other settings (" + change + ")"), std::string::npos)
-        << refusal;
+    test::expect_refusal<Invalid>([&] { bits_of(folder / "", {}, settings); },
+                                  "step-000000024: was written with other settings (" + change + ")");
     Watcher changed;
     const std::string bits = bits_of(folder / "", {.observer = &changed, .change = true}, settings);
-    EXPECT_NE(changed.notices.at(1).find("changed from step 24 on: " + change), std::string::npos)
-        << changed.notices[1];
+    test::expect_contains(changed.notices.at(1), "changed from step 24 on: " + change);
     const std::string log = test::slurp(folder / "log.jsonl"), name = change.substr(0, change.find(' '));
-    EXPECT_NE(log.find("{\"step\":24,\"changed\":{\"" + name + "\":{\"before\":"), std::string::npos) << log;
+    test::expect_contains(log, "{\"step\":24,\"changed\":{\"" + name + "\":{\"before\":");
     EXPECT_EQ(bits_of(folder / "", {}, settings), bits);  // the change is made
     EXPECT_EQ(test::slurp(folder / "log.jsonl"), log);
   };

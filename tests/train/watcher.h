@@ -1,12 +1,15 @@
 // What tests of trainings share: what a training says, its end after some updates, weights bit by bit, changed configs.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <functional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "io/files_for_test.h"
 #include "qkv/train/training.h"
 
 namespace qkv::test {
@@ -51,6 +54,16 @@ inline std::string weight_bytes(const Trainable& model) {
                  static_cast<std::size_t>(p.value.element_count()) * sizeof(float));
   });
   return bytes;
+}
+
+inline void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text << "\nmust have: " << part;
+}
+
+// That call() throws the error, with such a message.
+template <class Error, class Call>
+void expect_refusal(const Call& call, const std::string& part) {
+  expect_contains(message_of<Error>(call), part);
 }
 
 // The text with the first `from` replaced, which must be there.
