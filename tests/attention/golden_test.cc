@@ -174,7 +174,7 @@ TEST_P(AttentionGolden, Kernels) {
   select_target("");
 }
 
-INSTANTIATE_TEST_SUITE_P(File, AttentionGolden, ::testing::ValuesIn(kGoldens),
+INSTANTIATE_TEST_SUITE_P(AttentionFile, AttentionGolden, ::testing::ValuesIn(kGoldens),
                          [](const auto& golden) { return std::string(golden.param.name); });
 
 // Three inputs, three roles, computed by hand in float64.

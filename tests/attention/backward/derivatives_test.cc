@@ -1,10 +1,8 @@
 // The passes of derivatives: how they agree with each other, their bits, what masks hide, and what may be left out.
 #include <numeric>
-#include <stop_token>
 
 #include "attention/tangent/attention_tangents_testing.h"
 #include "jacobian.h"
-#include "qkv/error.h"
 
 namespace qkv {
 namespace {
@@ -206,20 +204,6 @@ TEST_P(AttentionDerivatives, EmptySizes) {
     const testing::Gradients halves = testing::backward(q, k, k, q);
     for (const Tensor* x : {&halves.query, &halves.key, &halves.value}) expect_zeros(*x);
   }
-}
-
-TEST_P(AttentionDerivatives, StopToken) {
-  const MovingArrays a({2, 300, 8}, {1, 60, 8}, 3);
-  std::stop_source source;
-  const Passes passes{a, {.threads = 3, .stop = source.get_token()}};
-  Derivatives got = differentiate(a);
-  const Tensor wanted = got.first.query;
-  passes.backward({.query = got.first.query});  // a token that asks for nothing changes nothing
-  EXPECT_TRUE(testing::same_bits(got.first.query, wanted));
-  source.request_stop();
-  EXPECT_THROW(passes.backward({.query = got.first.query}), Stopped);
-  EXPECT_THROW(passes.jvp(a.tangents(), {.out = got.moved.out}), Stopped);
-  EXPECT_THROW(passes.double_backward(a.tangents(), {.query = got.second.query}), Stopped);
 }
 
 }  // namespace
