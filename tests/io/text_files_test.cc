@@ -113,16 +113,11 @@ TEST(ReadArray, TellsTheFormatByTheEnding) {
     expect_equal(read_array(folder.put(capitals ? "a.Json" : "a.json", "[[1,2],[3,4]]")), matrix);
     for (const std::string& name : names) expect_equal(read_array(tensors + ":" + name), matrix);
   }
-}
-
-TEST(ReadArray, SaysWhatIsMissing) {
-  const TemporaryFolder folder;
-  const std::string path = folder / "a.safetensors";
-  write_safetensors(path, {.tensors = {{"x", Tensor::zeros({1})}, {"y", Tensor::zeros({1})}}, .metadata = {}});
-  const auto refusal = [](const std::string& bad) { return message_of<FormatError>([&] { read_array(bad); }); };
-  EXPECT_EQ(refusal(path + ":z"), path + ": no tensor \"z\"; it has \"x\", \"y\"");
+  const std::string path = folder / "b.safetensors";
+  write_safetensors(path, {.tensors = {{"x", matrix}, {"y", matrix}}, .metadata = {}});
+  EXPECT_EQ(message_of<FormatError>([&] { read_array(path + ":z"); }), path + ": no tensor \"z\"; it has \"x\", \"y\"");
   for (const std::string& bad : {path, folder / "a.txt", std::string("npy"), std::string()}) {
-    EXPECT_EQ(refusal(bad),
+    EXPECT_EQ(message_of<FormatError>([&] { read_array(bad); }),
               bad + ": unknown ending; arrays are read from .npy, .csv, .json and FILE.safetensors:TENSOR");
   }
   EXPECT_THROW(read_array(folder / "none.npy"), IoError);
@@ -131,21 +126,15 @@ TEST(ReadArray, SaysWhatIsMissing) {
 const std::string kMark = "\ufeff";
 
 TEST(TextLines, AreTextsWithoutWhatSystemsAdd) {
-  const std::tuple<std::string, std::int64_t, std::string> cases[] = {
-      {"", 1, ""},
-      {"a b", 1, "a b"},
-      {"a\tb ", 1, "a\tb "},
-      {"a\r", 1, "a"},
-      {"a\r\r", 1, "a\r"},
-      {"a\rb", 1, "a\rb"},
-      {kMark + "a\r", 1, "a"},
-      {kMark, 1, ""},
-      {kMark + kMark + "a", 1, kMark + "a"},
-      {kMark + "a", 2, kMark + "a"},  // there it is a character
-      {"a\0b"s, 1, "a\0b"s},
-      {"\u20ac \U0001F600", 7, "\u20ac \U0001F600"}};
-  for (const auto& [line, number, text] : cases) EXPECT_EQ(text_of_line(line, number), text) << line;
-  for (const std::string& line : {kMark + "a\u00a0b\r", std::string("\xff\r"), "a\0b"s}) {
+  for (const std::string& line : {""s, "a b"s, "a\tb "s, "a\rb"s, "a\0b"s, "\u20ac \U0001F600"s}) {
+    EXPECT_EQ(text_of_line(line, 1), line);
+  }
+  EXPECT_EQ(text_of_line("a\r", 1), "a");
+  EXPECT_EQ(text_of_line("a\r\r", 1), "a\r");
+  EXPECT_EQ(text_of_line(kMark, 1), "");
+  EXPECT_EQ(text_of_line(kMark + kMark + "a\r", 1), kMark + "a");
+  EXPECT_EQ(text_of_line(kMark + "a", 2), kMark + "a");  // there it is a character
+  for (const std::string& line : {kMark + "a\u00a0b\r", "\xff\r"s, "a\0b"s}) {
     EXPECT_EQ(text_of_line(line, 1, {.exact = true}), line);
   }
 }
@@ -190,14 +179,11 @@ TEST(ReadPairs, OneALine) {
 }
 
 TEST(ReadPairs, RefusesOtherLines) {
-  expect_refused({{"a\tb\nc\n", "line 2 must be a text, a tab and its translation"},
-                  {"a\tb\tc\n", "line 1"},
-                  {"a\tb\n\nc\td\n", "line 2"},
-                  {"\tb", "line 1"},
-                  {"a\t", "line 1"},
-                  {"a\t\r\n", "line 1"},
-                  {"a\tb\nc\tcaf\xe9\n", "line 2: byte 6 (0xe9) is not UTF-8"}},
-                 "pairs", [](const std::string& path) { read_pairs(path); });
+  const Refusals refusals = {{"line 2 must be a text, a tab and its translation", {"a\tb\nc\n"}},
+                             {"line 1", {"a\tb\tc\n", "\tb", "a\t", "a\t\r\n"}},
+                             {"line 2", {"a\tb\n\nc\td\n"}},
+                             {"line 2: byte 6 (0xe9) is not UTF-8", {"a\tb\nc\tcaf\xe9\n"}}};
+  expect_all_refused(refusals, "pairs", [](const std::string& path) { read_pairs(path); });
 }
 
 }  // namespace
