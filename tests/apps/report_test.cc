@@ -41,13 +41,11 @@ TEST(ReportFile, HoldsEachKind) {
 
 TEST(ReportFile, HasAnExplanationForEachSentence) {
   const Folder folder;
-  run_program(
-      Words{"translate", "--explain", "--html", folder / "a.html", "You are welcome", "Thank you.", "I'm home"});
+  folder.text("translate --explain --html a.html 'You are welcome' 'Thank you.' 'I\\'m home'");
   const Json data = data_in(folder / "a.html");
   ASSERT_EQ(data.at("explanations").size(), 3u);
   EXPECT_EQ(data.at("explanations").at(1).at("translation").at("source_text"), "Thank you.");
-  EXPECT_EQ(data.at("command"),
-            "qkv translate --explain --html " + folder / "a.html" + " 'You are welcome' 'Thank you.' 'I'\\''m home'");
+  EXPECT_EQ(data.at("command"), "qkv translate --explain --html a.html 'You are welcome' 'Thank you.' 'I'\\''m home'");
 }
 
 TEST(ReportFile, StandsBesideARunThatWasRecorded) {
@@ -72,8 +70,7 @@ TEST(ReportFile, StandsBesideARunThatWasRecorded) {
 TEST(ReportFile, WritesNothingHalf) {
   const Folder folder;
   folder.put("a.html", "older");
-  const Outcome outcome = folder.run("explain --html a.html", {.file_size = 50'000});
-  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_EQ(folder.run("explain --html a.html", {.file_size = 50'000}).code, 4);
   EXPECT_EQ(slurp(folder / "a.html"), "older");
   EXPECT_EQ(folder.names(), Words{"a.html"});
 }
@@ -138,8 +135,8 @@ TEST(LongReport, KeepsWhatIsAskedFor) {
 class AttendReport : public Attend {};
 
 TEST_F(AttendReport, HoldsEveryWeightOfShortInputs) {
-  save_worked_example<float>(folder_);
-  expect("--scale 1 --html a.html", {});
+  save(worked_example());
+  expect("--scale 1 --html a.html", "");
   const Json maps = explained_in(folder_ / "a.html");
   EXPECT_EQ(maps.at("kind"), "maps");
   EXPECT_EQ(maps.at("whole"), true);
@@ -148,9 +145,8 @@ TEST_F(AttendReport, HoldsEveryWeightOfShortInputs) {
 }
 
 TEST_F(AttendReport, KeepsWhatIsAskedFor) {
-  const std::vector<float> numbers(100, 1);
-  save_inputs({100, 1}, numbers, {100, 1}, numbers, {100, 1}, numbers);
-  expect("--html a.html --keep 0.0 --keep-rows 5,99", {});
+  save("q 1{100,1} k 1{100,1} v 1{100,1}");
+  expect("--html a.html --keep 0.0 --keep-rows 5,99", "");
   const Json head = explained_in(folder_ / "a.html").at("heads").at(0);
   EXPECT_EQ(head.at("top").at("count"), 32);
   EXPECT_EQ(head.at("rows").at(1).at("query"), 99);
