@@ -118,6 +118,8 @@ struct Golden {
                         // roundings of the largest number
 };
 
+void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
+
 // Gradients are below 10 in size, second derivatives below 30.
 const Golden kGoldens[] = {
     {"Outputs", "attention/sdpa", 17, kOutputs, reference_outputs, outputs, {}, 1e-14, 2, 2e-7},
