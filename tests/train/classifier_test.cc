@@ -159,10 +159,6 @@ TEST_F(ClassifierFiles, ConfigsAreRefusedByKey) {
   EXPECT_FALSE(is_classifier_config(folder_.put("c.json", "{\"model\": {}}")));
 }
 
-TEST(ClassifierKeys, AreThoseOfTheDocumentation) {
-  test::expect_contains(test::slurp(QKV_SOURCE_DIR "/docs/training.md"), training::classifier_keys_markdown());
-}
-
 TEST(PictureClassifier, RefusesModelsWithoutAClassifier) {
   test::TemporaryFolder folder;
   for (const char* name : {"config.json", "model.safetensors"}) {

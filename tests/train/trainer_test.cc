@@ -2,17 +2,14 @@
 // what comes out.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
 #include <set>
-#include <sstream>
 
 #include "io/files_for_test.h"
 #include "qkv/threads.h"
 #include "stop_for_test.h"
-#include "train/tiny_model.h"
 #include "train/watcher.h"
 
 namespace qkv {
@@ -85,16 +82,6 @@ TEST(Trainer, HasTheSameBitsForAnyNumberOfThreads) {
   set_threads(0);
 }
 
-// The lines of a log about validations.
-std::vector<std::string> validations_in(const std::string& path) {
-  std::vector<std::string> lines;
-  std::istringstream text(test::slurp(path));
-  for (std::string line; std::getline(text, line);) {
-    if (line.find("valid_loss") != std::string::npos) lines.push_back(line);
-  }
-  return lines;
-}
-
 // Wherever it is asked: between batches, in a validation, in the middle of an update's gradients, which come again.
 TEST(Trainer, StopsAtAnyQuestion) {
   const TemporaryFolder folder;
@@ -109,57 +96,38 @@ TEST(Trainer, StopsAtAnyQuestion) {
   run(model, folder / "parts");
   set_threads(0);
   EXPECT_EQ(model.bits(), undisturbed());
-  EXPECT_EQ(validations_in(folder / "parts/log.jsonl"), validations_in(folder / "whole/log.jsonl"));
+  EXPECT_EQ(test::slurp(folder / "parts/loss.svg"),
+            test::slurp(folder / "whole/loss.svg"));  // of all losses of the log
 }
 
-// The process of its own that runs it, which may be killed.
-pid_t in_a_child(const std::function<void()>& work) {
-  const pid_t child = fork();
-  if (child != 0) return child;
-  try {
-    work();
-  } catch (...) {
-    _exit(1);
-  }
-  _exit(0);
-}
-
-int status_of(pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return status;
-}
-
-// Each time a little later than the last.
+// By an alarm, which comes each time a little later than the last, in the middle of anything.
 TEST(TrainerSlow, SurvivesBeingKilledFiftyTimes) {
-  const std::string expected = undisturbed();
   const TemporaryFolder folder;
   Random random(50);
   for (int i = 0; i < 50; ++i) {
-    const pid_t child = in_a_child([&] { bits_of(folder / ""); });
-    usleep(static_cast<useconds_t>(random.below(4000) + 500));
-    ::kill(child, SIGKILL);
-    status_of(child);
+    const auto microseconds = static_cast<useconds_t>(random.below(4000) + 500);
+    const auto begin = [&] {
+      ::ualarm(microseconds, 0);
+      bits_of(folder / "");
+      ::pause();
+    };
+    EXPECT_EXIT(begin(), ::testing::KilledBySignal(SIGALRM), "");
   }
-  EXPECT_EQ(bits_of(folder / ""), expected);
+  EXPECT_EQ(bits_of(folder / ""), undisturbed());
 }
 
 // At moments that no luck decides: in the middle of each of the updates around a checkpoint.
 TEST(Trainer, SurvivesBeingKilledAtAnyUpdate) {
-  const std::string expected = undisturbed();
   const TemporaryFolder folder;
-  for (std::int64_t at = 17; at < 24; ++at) {
-    const pid_t child = in_a_child([&] {
-      Watcher watcher;
-      watcher.on_step = [&](const TrainingProgress& progress) {
-        if (progress.step == at) ::kill(getpid(), SIGKILL);
-      };
-      bits_of(folder / "", {.observer = &watcher});
-    });
-    EXPECT_TRUE(WIFSIGNALED(status_of(child))) << at;
-  }
   Watcher watcher;
-  EXPECT_EQ(bits_of(folder / "", {.observer = &watcher}), expected);
+  for (std::int64_t at = 17; at < 24; ++at) {
+    Watcher killer;
+    killer.on_step = [&](const TrainingProgress& progress) {
+      if (progress.step == at) ::kill(getpid(), SIGKILL);
+    };
+    EXPECT_EXIT(bits_of(folder / "", {.observer = &killer}), ::testing::KilledBySignal(SIGKILL), "") << at;
+  }
+  EXPECT_EQ(bits_of(folder / "", {.observer = &watcher}), undisturbed());
   ASSERT_EQ(watcher.notices.size(), 1u);
   test::expect_contains(watcher.notices[0], "step-000000020");
 }
