@@ -64,9 +64,8 @@ inline std::string golden(const std::string& name) { return QKV_TEST_DATA "/gold
 // Files of this process may not grow beyond `bytes` while this lives: writes fail half-way, as on a full disk.
 class FileSizeLimit {
  public:
-  explicit FileSizeLimit(rlim_t bytes) {
+  explicit FileSizeLimit(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
     ::getrlimit(RLIMIT_FSIZE, &before_);
-    handler_ = ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{bytes, before_.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &limit);
   }

@@ -167,7 +167,7 @@ TEST(TextLines, BytesThatAreNotUtf8AreRefusedByLine) {
             "pairs.tsv: line 1: byte 4 (0xff) is not UTF-8, which texts must be");
 }
 
-TEST(ReadPairs, OneALine) {
+TEST(ReadPairs, OneALineAndNoOther) {
   const TemporaryFolder folder;
   const auto pairs = read_pairs(folder.put("a", "\ufeffYou\u00a0are welcome\tDe\u2003nada\r\n a \t b "));
   ASSERT_EQ(pairs.size(), 2u);
@@ -176,9 +176,6 @@ TEST(ReadPairs, OneALine) {
   EXPECT_EQ(pairs[1].source, " a ");
   EXPECT_EQ(pairs[1].target, " b ");
   EXPECT_TRUE(read_pairs(folder.put("b", "")).empty());
-}
-
-TEST(ReadPairs, RefusesOtherLines) {
   const Refusals refusals = {{"line 2 must be a text, a tab and its translation", {"a\tb\nc\n"}},
                              {"line 1", {"a\tb\tc\n", "\tb", "a\t", "a\t\r\n"}},
                              {"line 2", {"a\tb\n\nc\td\n"}},

@@ -13,18 +13,18 @@ using nlohmann::json;
 
 json valid() {
   return json::parse(R"({
-    "version": "1.0", "truncation": null, "padding": null,
-    "added_tokens": [
-      {"id": 0, "content": "[UNK]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
-      {"id": 1, "content": "[CLS]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
-    "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
-    "pre_tokenizer": {"type": "BertPreTokenizer"},
-    "post_processor": {"type": "TemplateProcessing",
+    "version": "1.0", "truncation": null, "padding": null, "added_tokens": [
+      {"id": 0, "content": "[UNK]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+       "special": true},
+      {"id": 1, "content": "[CLS]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+       "special": true}],
+    "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+      "lowercase": true}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "TemplateProcessing", "pair": [],
       "single": [{"SpecialToken": {"id": "C", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 3}}],
-      "pair": [],
       "special_tokens": {"C": {"id": "C", "ids": [1], "tokens": ["[CLS]"]}}},
-    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
-    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true}, "model": {"type": "WordPiece",
+      "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
       "vocab": {"[UNK]": 0, "[CLS]": 1, "a": 2, "##b": 3}}})");
 }
 
