@@ -92,7 +92,8 @@ class Attend : public testing::Test {
     ASSERT_EQ(array.shape(), numbers.shape()) << file;
     for (std::int64_t i = 0; i < numbers.element_count(); ++i) {
       const double found = wide.data<double>()[i], wanted = numbers.data<double>()[i];
-      EXPECT_TRUE(found == wanted || std::abs(found - wanted) <= tolerance * std::max(1.0, std::abs(wanted)))
+      const bool same = found == wanted || (std::isnan(found) && std::isnan(wanted));
+      EXPECT_TRUE(same || std::abs(found - wanted) <= tolerance * std::max(1.0, std::abs(wanted)))
           << file << " at " << i << ": " << found << ", not " << wanted;
     }
   }

@@ -25,15 +25,6 @@ TEST(Embed, OneLineForEachInOrder) {
   EXPECT_EQ(model.text("embed --model model"), "");
 }
 
-// The numbers are those of pipelines/embedder_test.cc and models/encoder_kinds_test.cc.
-TEST(Embed, OpensOtherKindsOfEncoders) {
-  const TinyBert distilbert("encoders/distilbert");  // in several files
-  for (const std::string model : {"@tests/golden/encoders/roberta", "@tests/golden/encoders/mpnet", "model"}) {
-    const std::string text = distilbert.text("embed --model " + model, {.input = "a b\n"});
-    EXPECT_EQ(std::count(text.begin(), text.end(), ' '), 11) << text;
-  }
-}
-
 // A text that was cut off has the numbers of what is left of it, in JSON as in plain lines. With weights in fewer bits
 // they are nearly the same.
 TEST(Embed, SaysWhatItCutsOffWithAnyWeights) {

@@ -30,8 +30,6 @@ TEST(Lines, BytesThatAreNotUtf8AreRefusedAfterTheAnswersBefore) {
   EXPECT_EQ(run_program(kEncode, {.input = text}), (Outcome{3, encode(before), said}));
   const std::string replaced = encode(before + "caf\xef\xbf\xbd\nThank you\n");
   for (const char* option : {"--replace-invalid", "--exact-text"}) EXPECT_EQ(encode(text, option), replaced);
-  const Outcome both = run_program(kEncode + "--replace-invalid --exact-text");
-  expect_message(both, 2, "qkv tokenizer encode", "--replace-invalid");
 }
 
 // The same reader, so that one line is enough for the others.

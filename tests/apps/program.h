@@ -94,6 +94,10 @@ inline bool is_variable(const std::string& word) { return std::isupper(word[0]) 
 inline Outcome run_program(const std::string& line, Surroundings around = {}) {
   Words words = words_of(line);
   for (; !words.empty() && is_variable(words[0]); words.erase(words.begin())) around.environment.push_back(words[0]);
+  if (words.size() > 1 && words[words.size() - 2] == "<<<") {  // a line of standard input, as in a shell
+    around.input = words.back() + "\n";
+    words.resize(words.size() - 2);
+  }
   const TemporaryFolder folder;
   const std::string out = around.output.empty() ? folder / "out" : around.output;
   const pid_t child = fork();
