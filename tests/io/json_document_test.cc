@@ -72,7 +72,13 @@ TEST(JsonDocument, HasBounds) {
       {run + "3", "[\"" + quotes + "x\"]"},
       {run + "2", "[" + spaces + " 1]"},
       {run + "2", "[0." + digits + "]"},
-      {"not valid JSON at line 1, column 5", "[\"a\\"}};
+      {"not valid JSON at line 1, column 1", ""},
+      {"not valid JSON at line 1, column 1", "\xFF\xFE{"},
+      {"not valid JSON at line 1, column 3", "{\"\xC0\x80\": 1}"},
+      {"not valid JSON at line 1, column 4", "{} {}"},
+      {"not valid JSON at line 1, column 5", "[\"a\\"},
+      {"not valid JSON at line 1, column 3: a zero byte", std::string("{}\0", 3)},
+      {"number out of range at line 1, column 20", "{\"vocab_size\": 1e999}"}};
   for (const auto& [message, text] : refusals) {
     EXPECT_EQ(test::message_of<FormatError>([&, &bad = text] { JsonDocument(bad, "f"); }), "f: " + message);
   }

@@ -142,11 +142,14 @@ TYPED_TEST(MarianAndSeq2Seq, FoldersOpenAgainAsTheSame) {
   });
 }
 
-TYPED_TEST(MarianAndSeq2Seq, StepsGiveWhatTheWholePassGives) {
+TYPED_TEST(MarianAndSeq2Seq, StepsGiveWhatTheWholePassGivesInAnyCompanyAndOnAnyThreads) {
   const PairBatch& batch = this->pairs_;
   this->for_each_config(1, [&](const auto& config) {
     const TypeParam model = TypeParam::initial(config, 3);
-    const Tensor logits = model.logits(batch);
+    const Tensor logits = model.logits(batch, {.threads = 1});
+    EXPECT_TRUE(same_bits(model.logits(batch, {.threads = 5}), logits));
+    const Tensor alone = model.logits(pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}}));
+    EXPECT_TRUE(same_bits(alone, Tensor::copy(logits.view().slice(0, 0, 5))));
     ASSERT_EQ(logits.shape(), (Dims{7, config.output_vocab()}));
     const auto targets = model.targets(batch.source, batch.source_offsets);
     EXPECT_EQ(targets->vocab(), config.output_vocab());
@@ -164,16 +167,6 @@ TYPED_TEST(MarianAndSeq2Seq, StepsGiveWhatTheWholePassGives) {
       tokens = {9, batch.target[static_cast<std::size_t>(t)]};
       if (t == 0) tokens.push_back(batch.target[5]);
     }
-  });
-}
-
-TYPED_TEST(MarianAndSeq2Seq, BitsDependOnNeitherCompanyNorThreads) {
-  const PairBatch first = pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}});
-  this->for_each_config(1, [&](const auto& config) {
-    const TypeParam model = TypeParam::initial(config, 4);
-    const Tensor both = model.logits(this->pairs_, {.threads = 1});
-    EXPECT_TRUE(same_bits(model.logits(this->pairs_, {.threads = 5}), both));
-    EXPECT_TRUE(same_bits(model.logits(first), Tensor::copy(both.view().slice(0, 0, 5))));
   });
 }
 
@@ -310,18 +303,19 @@ TEST(LayerMasks, OfARecurrentDecoderHideKeys) {
 }
 
 TEST(Seq2Seq, RefusesWhatItCannotBe) {
-  const TemporaryFolder folder;
   Seq2SeqConfig config;
   set_options(0, config);
   const Seq2Seq model = Seq2Seq::initial(config, 1);
-  const auto refusal = [&](const PairBatch& batch) {
-    return message_of<std::invalid_argument>([&] { model.logits(batch); });
-  };
-  EXPECT_EQ(refusal(pairs_of({{{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {0}}})),
-            "positions: sequence 0 has 10 rows; there are positions for 0 to 9");
-  EXPECT_EQ(refusal(pairs_of({{{11}, {0}}})), "embedding: id 11 is not in a table of 11 rows");
+  const std::pair<PairBatch, std::string> batches[] = {
+      {pairs_of({{{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {0}}}),
+       "positions: sequence 0 has 10 rows; there are positions for 0 to 9"},
+      {pairs_of({{{11}, {0}}}), "embedding: id 11 is not in a table of 11 rows"}};
+  for (const auto& [batch, message] : batches) {
+    EXPECT_EQ(message_of<std::invalid_argument>([&, &bad = batch] { model.logits(bad); }), message);
+  }
+  const TemporaryFolder folder;
   model.save(folder / "");
-  const auto config_refusal = [&](const std::string& changed) {
+  const auto refusal = [&](const std::string& changed) {
     folder.put("config.json", changed);
     return refusal_of<EncoderDecoder>(folder);
   };
@@ -331,7 +325,7 @@ TEST(Seq2Seq, RefusesWhatItCannotBe) {
 /encoder_directions = 3 => encoder_directions is 3, must be 1 to 2
 /model_type = "gru" => model_type is "gru"; the supported encoder-decoders are "marian", "bart", "mbart" and "qkv"
 )",
-                       "config.json: ", config_refusal);
+                       "config.json: ", refusal);
 }
 
 }  // namespace

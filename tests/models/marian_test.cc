@@ -96,8 +96,6 @@ TEST_P(MarianGolden, SavesWhatItLoads) {
   for (const char* key : {"architectures", "model_type"}) {
     EXPECT_EQ(value_in(folder / "config.json", key), value_in(folder_ + "/config.json", key));
   }
-  EXPECT_EQ(again.config().decoder_heads, 2);
-  EXPECT_EQ(again.config().activation, Activation::silu);
   expect_equal(again.logits(batch_), model_.logits(batch_));
 }
 

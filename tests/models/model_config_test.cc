@@ -48,12 +48,9 @@ const json kConfigs = json::parse(R"({
   "scale_embedding": true, "vocab_size": 250054}})");
 
 json config_of(const std::string& name) {
-  json config = kConfigs.at(name);
-  if (config.contains("base")) {
-    json whole = config_of(config["base"]);
-    whole.update(config);
-    config = whole;
-  }
+  const json& own = kConfigs.at(name);
+  json config = own.contains("base") ? config_of(own["base"]) : own;
+  config.update(own);
   config.erase("base");
   return config;
 }
