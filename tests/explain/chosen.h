@@ -44,10 +44,10 @@ inline HeadSurvey chosen_survey() {
   return survey;
 }
 
-// Of three keys and two heads.
+// Of three keys, as many as the token can depend on, and two heads.
 inline TokenMeasures chosen_measures() {
   TokenMeasures measures;
-  measures.attentions = {.sequences = {{.name = "target", .tokens = {"un", "do", "it"}}},
+  measures.attentions = {.sequences = {{.name = "target", .tokens = {"un", "do", "it", "end"}}},
                          .sites = {{.name = "encoder_decoder", .title = "Cross", .layers = 1, .heads = 2}}};
   measures.token = 1;
   measures.log_probability = -0.5;

@@ -59,16 +59,6 @@ inline Tensor tensor_of(const Json& json) {
   return Tensor::of<double>(shape, values);
 }
 
-inline Json json_of(double value) {
-  return std::isnan(value) ? Json("nan") : std::isinf(value) ? Json(value < 0 ? "-inf" : "inf") : Json(value);
-}
-inline Json json_of(const TensorView& tensor) {
-  if (tensor.rank() == 0) return json_of(tensor.at<double>({}));
-  Json list = Json::array();
-  for (std::int64_t i = 0; i < tensor.size(0); ++i) list.push_back(json_of(tensor.select(0, i)));
-  return list;
-}
-
 // NaN where it is expected; else within `tolerance`, of large numbers as a share.
 inline void expect_near(const TensorView& actual, const TensorView& expected, double tolerance,
                         const std::string& name = "") {
@@ -111,22 +101,11 @@ inline std::vector<Quantity> quantities(const Explanation& explanation) {
   return all;
 }
 
-inline Tensor quantity(const Explanation& explanation, const std::string& name) {
-  const std::vector<Quantity> all = quantities(explanation);
-  return std::ranges::find(all, name, &Quantity::name)->values;
-}
-
 inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// The message of what is refused, or "accepted".
 template <class Call>
 std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
+  return message_of<std::invalid_argument>(call);
 }
 
 // golden/bert/tiny has 2 layers of 3 heads of 4 numbers, and 16 positions.

@@ -1,28 +1,28 @@
-// Each measure of a token against plain double loops: of the model with a key or head left out, of the model with a
-// weight changed, and over the weights and values of the run; and where a Vision Transformer looks.
+// Each measure of a token beside plain Python's (golden/explain/measures.py) and sums over the weights and values of
+// the run; and where a Vision Transformer looks.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
+#include <numeric>
 
 #include "attention/attention_testing.h"
 #include "explain/chosen.h"
-#include "explain/gradient_weights.h"
-#include "explain/plain_models.h"
 #include "explain/rank_correlation.h"
 #include "memory_for_test.h"
 #include "qkv/layers/initial_weights.h"
+#include "qkv/target.h"
 
 namespace qkv {
 namespace {
 
 using test::at;
 using test::encoding_of;
+using test::expect_near;
+using test::Json;
 using test::Strings;
 using test::tiny;
 using Numbers = std::vector<double>;
-
-// The models run in f32: a few roundings of numbers below 10.
-constexpr double kSingle = 5e-6;
 
 const Translator& tiny_translator(const std::string& name) {
   static std::map<std::string, Translator> all;
@@ -50,160 +50,66 @@ const Numbers* values_of(const std::vector<MeasuredBy>& by, Measure measure) {
   return found == by.end() ? nullptr : &found->values;
 }
 
-// The knock-out of every key and head of token t beside loss(left out): what that token loses.
-template <class Loss>
-void expect_knock_outs(const TokenMeasures& found, const Loss& loss) {
-  for (const TokenMeasures::Keys& of : found.keys) {
-    const Numbers& keys = *values_of(of.by, Measure::knock_out);
-    for (std::size_t j = 0; j < keys.size(); ++j) {
-      EXPECT_NEAR(keys[j], loss(LeftOut{.keys = {{static_cast<std::int64_t>(j), of.site}}}), kSingle);
-    }
-  }
-  const Numbers& heads = *values_of(found.by_heads, Measure::knock_out);
-  ASSERT_EQ(heads.size(), found.heads.size());
-  for (std::size_t h = 0; h < heads.size(); ++h) EXPECT_NEAR(heads[h], loss({.heads = {found.heads[h]}}), kSingle);
-}
+// The models run in f32, golden/explain/measures.py in f64: a few roundings of numbers below 10. A slope there is the
+// difference of two runs.
+constexpr double kSingle = 5e-6, kSlope = 1e-3;
 
-TEST(TokenMeasures, KnockOutIsAnotherRunOfTheModel) {
-  for (const Strings& tokens : {Strings{"a"}, {"a", "b"}, {"a", "b", "c", "d", "e"}}) {
-    const EncodedText text(tiny(), encoding_of(tokens));
-    const test::PlainBert plain(tiny(), text);
-    const test::Rows whole = plain.outputs({});
-    for (std::size_t t = 0; t < tokens.size(); ++t) {
-      const TokenMeasures found = measure_token(text, static_cast<std::int64_t>(t));
-      EXPECT_FALSE(found.log_probability);
-      EXPECT_EQ(found.heads.size(), 6u);
-      EXPECT_EQ(values_of(found.keys.at(0).by, Measure::knock_out)->size(), tokens.size());
-      expect_knock_outs(found, [&](const LeftOut& one) {  // the cosine of the vectors below 1
-        const Numbers without = plain.outputs({.left_out = one})[t];
-        double ab = 0, aa = 0, bb = 0;
-        for (std::size_t e = 0; e < without.size(); ++e) {
-          ab += whole[t][e] * without[e], aa += whole[t][e] * whole[t][e], bb += without[e] * without[e];
-        }
-        return 1 - ab / std::sqrt(aa * bb);
-      });
-    }
-  }
-  for (const char* name : {"bart_text", "opus_text"}) {
-    const TranslatedText text = translated(name);
-    const test::PlainMarian plain(dynamic_cast<const Marian&>(tiny_translator(name).model()), text);
-    const Numbers whole = plain.log_probabilities({});
-    for (std::size_t t = 0; t < whole.size(); ++t) {
-      const TokenMeasures found = measure_token(text, static_cast<std::int64_t>(t));
-      EXPECT_NEAR(*found.log_probability, whole[t], kSingle);
-      EXPECT_EQ(values_of(found.keys[1].by, Measure::knock_out)->size(), t + 1);  // it depends on no later token
-      expect_knock_outs(found,
-                        [&](const LeftOut& one) { return whole[t] - plain.log_probabilities({.left_out = one})[t]; });
-    }
+void expect_measures(const std::vector<MeasuredBy>& by, const Json& expected) {
+  ASSERT_EQ(by.size(), expected.size());
+  const Numbers& knock_out = by.back().values;
+  for (const MeasuredBy& one : by) {
+    const Tensor wanted = test::tensor_of(expected.at(name_of(one.measure)));
+    const double slope = one.measure == Measure::gradient ? kSlope * testing::largest(wanted) : 0;
+    expect_near(Tensor::of<double>({std::ssize(one.values)}, one.values), wanted, kSingle + slope,
+                name_of(one.measure));
+    EXPECT_EQ(one.correlation, rank_correlation(one.values, knock_out));
   }
 }
 
-// Differences of the plain model, one weight of which is changed after softmax: one in three.
-TEST(TokenMeasures, GradientsAreFiniteDifferences) {
-  constexpr double kStep = 1e-5;
-  for (const char* name : {"bart_text", "opus_text"}) {
-    const TranslatedText text = translated(name);
-    const test::PlainMarian plain(dynamic_cast<const Marian&>(tiny_translator(name).model()), text);
-    for (const std::size_t t : {std::size_t{0}, text.attentions().alignment->written.size() - 1}) {
-      std::vector<std::pair<double, double>> pairs;  // of what was found and what is expected
-      double largest = 0;
-      std::int64_t number = 0;
-      for (const HeadGradient& one : gradient_weights(text, static_cast<std::int64_t>(t))) {
-        const Tensor weights = trace_head(text, one.index).weights;
-        ASSERT_EQ(one.values.shape(), weights.shape());
-        for (std::int64_t n = number++ % 3; n < weights.element_count(); n += 3) {
-          const auto i = static_cast<std::size_t>(n / weights.size(1)),
-                     j = static_cast<std::size_t>(n % weights.size(1));
-          const auto probability = [&](double step) {
-            return plain.log_probabilities({.added = test::PlainChanges::Added{one.index, i, j, step}})[t];
-          };
-          const double slope = (probability(kStep) - probability(-kStep)) / (2 * kStep);
-          pairs.emplace_back(one.values.data<double>()[n], slope * weights.data<double>()[n]);
-          largest = std::max(largest, std::abs(pairs.back().second));
-        }
-      }
-      EXPECT_GT(largest, 1e-5);
-      for (const auto& [found, expected] : pairs) EXPECT_NEAR(found, expected, 1e-3 * largest);  // f32 against f64
-    }
-  }
-}
-
-// Sums over the pairs of the run, by the table of token_measures.h.
-TEST(TokenMeasures, SumsOfWeightsNormsAndGradients) {
-  const TranslatedText text = translated("opus_text");
-  const std::int64_t t = 1;
-  const TokenMeasures found = measure_token(text, t);
+void expect_traces(const Explainable& text, const Json& heads) {
   const HeadSurvey survey = survey_heads(text, {.keep_weights = true});
-  const std::vector<HeadGradient> gradients = gradient_weights(text, t);
-  ASSERT_EQ(found.heads.size(), survey.heads.size());
-  for (std::size_t s = 0; s < 3; ++s) {
-    const AttentionSite& site = survey.attentions.sites[s];
-    const std::vector<MeasuredBy>& by = found.keys[s].by;
-    const std::size_t keys = values_of(by, Measure::weight)->size();
-    Numbers weight(keys), norm(keys), gradient(keys);
-    for (std::size_t h = 0; h < survey.heads.size(); ++h) {
-      const HeadSurvey::Entry& head = survey.heads[h];
-      if (head.index.site != s) continue;
-      EXPECT_EQ(found.heads[h], head.index);
-      const Tensor& of_head = std::ranges::find(gradients, head.index, &HeadGradient::index)->values;
-      double head_norm = 0, head_gradient = 0;
-      const std::int64_t queries = head.weights.size(0);
-      const double rows = s == 0 ? static_cast<double>(queries) : 1;
-      for (std::size_t j = 0; j < keys; ++j) {
-        const auto key = static_cast<std::int64_t>(j);
-        for (std::int64_t i = 0; i < queries; ++i) {
-          gradient[j] += at(of_head, i, key);
-          head_gradient += at(of_head, i, key);
-          if (s != 0 && i != t) continue;
-          const double own = at(head.weights, i, key), length = head.value_lengths.data<double>()[key];
-          weight[j] += own / rows / static_cast<double>(site.layers * site.heads);
-          norm[j] += own * length / rows;
-          head_norm += own * length / rows;
-        }
-      }
-      EXPECT_NEAR(values_of(found.by_heads, Measure::value_norm)->at(h), head_norm, 1e-12);
-      EXPECT_NEAR(values_of(found.by_heads, Measure::gradient)->at(h), head_gradient, 1e-12);
+  ASSERT_EQ(survey.heads.size(), heads.size());
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    const Json& expected = heads[n];
+    const HeadSurvey::Entry& entry = survey.heads[n];
+    EXPECT_EQ(entry.index, (HeadIndex{expected["layer"], expected["head"], expected["site"]}));
+    const HeadTrace trace = trace_head(text, entry.index);
+    const Json json = Json::parse(to_json(trace));
+    for (const char* member : {"query", "key", "value", "scores", "logits", "weights", "log_sum_exp", "output",
+                               "value_lengths", "value_norms", "scale", "heads", "model_dim"}) {
+      expect_near(test::tensor_of(json[member]), test::tensor_of(expected[member]), 2 * kSingle, member);
     }
-    for (const auto& [measure, expected] :
-         {std::pair(Measure::weight, weight), {Measure::value_norm, norm}, {Measure::gradient, gradient}}) {
-      for (std::size_t j = 0; j < keys; ++j) EXPECT_NEAR(values_of(by, measure)->at(j), expected[j], 1e-12);
-    }
-    EXPECT_EQ(values_of(by, Measure::rollout), nullptr);
-    for (const MeasuredBy& one : by) {
-      EXPECT_EQ(one.correlation, rank_correlation(one.values, *values_of(by, Measure::knock_out)));
-    }
+    EXPECT_EQ(trace.target, selected_target());
+    EXPECT_TRUE(testing::same_bits(entry.weights, trace.weights));
+    EXPECT_TRUE(testing::same_bits(entry.value_lengths, trace.value_lengths));
+    EXPECT_EQ(entry.summary.entropy, trace.summary.entropy);
+    const std::vector<double> norms = test::values_of(trace.value_norms);
+    const auto queries = static_cast<double>(trace.tokens.size());
+    EXPECT_NEAR(entry.value_norm, std::accumulate(norms.begin(), norms.end(), 0.0) / queries, 1e-12);
+    EXPECT_LT(trace.logits_difference, 1e-5);
+    EXPECT_LT(trace.output_difference, 1e-5);
   }
 }
 
-// The product over the layers of (A + I) / 2, whole matrices; A is the mean of a layer's heads.
-test::Rows rollout_of(const HeadSurvey& survey, std::int64_t tokens) {
-  const AttentionSite& site = survey.attentions.sites[0];
-  Tensor product = test::filled(tokens, tokens, [](auto i, auto j) { return i == j; });
-  for (std::int64_t layer = 0; layer < site.layers; ++layer) {
-    product = test::filled(tokens, tokens, [&](auto i, auto j) {
-      double sum = at(product, i, j) / 2;
-      for (const HeadSurvey::Entry& head : survey.heads) {
-        if (head.index.layer != layer) continue;
-        for (std::int64_t k = 0; k < tokens; ++k) {
-          sum += at(head.weights, i, k) / static_cast<double>(2 * site.heads) * at(product, k, j);
-        }
+TEST(Golden, TracesAndMeasuresAreThoseOfPlainPython) {
+  for (const Json& one : Json::parse(test::slurp(test::golden_file("measures.json")))) {
+    const std::string name = one["model"];
+    SCOPED_TRACE(name);
+    const std::size_t count = one["tokens"].size();
+    std::unique_ptr<Explainable> text;
+    if (name == "bert") text = std::make_unique<EncodedText>(tiny(), encoding_of(Strings(count, "a")));
+    if (name != "bert") text = std::make_unique<TranslatedText>(translated(name));
+    expect_traces(*text, one["heads"]);
+    for (std::size_t t = 0; t < count; ++t) {
+      const TokenMeasures found = measure_token(*text, static_cast<std::int64_t>(t));
+      ASSERT_EQ(found.log_probability.has_value(), name != "bert");
+      if (found.log_probability) {
+        EXPECT_NEAR(*found.log_probability, one["log_probabilities"][t], kSingle);
       }
-      return sum;
-    });
-  }
-  test::Rows rows;
-  for (std::int64_t i = 0; i < tokens; ++i) rows.push_back(test::values_of(product.view().select(0, i)));
-  return rows;
-}
-
-TEST(TokenMeasures, RolloutIsARowOfTheProduct) {
-  const EncodedText text(tiny(), encoding_of({"a", "b", "c", "d", "e"}));
-  const test::Rows product = rollout_of(survey_heads(text, {.keep_weights = true}), 5);
-  for (std::size_t t = 0; t < 5; ++t) {
-    const TokenMeasures found = measure_token(text, static_cast<std::int64_t>(t));
-    const Numbers& rollout = *values_of(found.keys[0].by, Measure::rollout);
-    for (std::size_t j = 0; j < 5; ++j) EXPECT_NEAR(rollout[j], product[t][j], 1e-12);
-    EXPECT_EQ(values_of(found.keys[0].by, Measure::gradient), nullptr);
+      for (const TokenMeasures::Keys& of : found.keys) expect_measures(of.by, one["tokens"][t]["keys"][of.site]);
+      expect_measures(found.by_heads, one["tokens"][t]["heads"]);
+      EXPECT_EQ(found.heads.size(), one["heads"].size());
+    }
   }
 }
 
@@ -302,24 +208,18 @@ TEST(PictureAttention, RolloutAndWeightsAreThoseOfTheRun) {
   EXPECT_EQ(own.attentions().sequences.front().tokens,
             (Strings{"class", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2", "2,0", "2,1", "2,2", "3,0", "3,1", "3,2"}));
   const HeadSurvey survey = survey_heads(own, {.keep_weights = true});
-  const test::Rows product = rollout_of(survey, 13);
+  const auto patches_of = [](const Numbers& row) { return Tensor::of<double>({4, 3}, {row.begin() + 1, row.end()}); };
   for (const auto& [name, token] : {std::pair("class", 0), std::pair("2,1", 8), std::pair("12", 12)}) {
     const PictureAttention found = survey_picture(own, name);
-    const auto patch = [](auto i, auto j) { return static_cast<std::size_t>(i * 3 + j + 1); };
-    test::expect_near(
-        found.rollout,
-        test::filled(4, 3,
-                     [&, row = product[static_cast<std::size_t>(token)]](auto i, auto j) { return row[patch(i, j)]; }),
-        1e-12);
+    const TokenMeasures measures = measure_token(own, token);
+    expect_near(found.rollout, patches_of(*values_of(measures.keys[0].by, Measure::rollout)), 1e-12);
     ASSERT_EQ(found.heads.size(), 6u);
     for (std::size_t n = 0; n < 6; ++n) {
-      const Tensor& weights = survey.heads[n].weights;
+      const Numbers row = test::values_of(survey.heads[n].weights.view().select(0, token));
       EXPECT_EQ(found.heads[n].index, survey.heads[n].index);
-      EXPECT_EQ(found.heads[n].to_class, at(weights, token, 0));
+      EXPECT_EQ(found.heads[n].to_class, row[0]);
       EXPECT_EQ(found.heads[n].summary.entropy, survey.heads[n].summary.entropy);
-      test::expect_near(
-          found.heads[n].patches,
-          test::filled(4, 3, [&, row = token](auto i, auto j) { return at(weights, row, i * 3 + j + 1); }), 0);
+      expect_near(found.heads[n].patches, patches_of(row), 0);
     }
   }
   EXPECT_EQ(survey_picture(own, "3,2").token, "3,2");

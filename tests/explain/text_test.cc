@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "attention/attention_testing.h"
 #include "core/stop.h"
 #include "explain/chosen.h"
 #include "explain/heat.h"
 #include "explain/heat_text.h"
-#include "explain/svg.h"
-#include "explain/text_units.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 
@@ -31,11 +30,8 @@ ExplainInput drawn(const SyntheticInput& choice, std::int64_t heads = 0) {
 
 std::size_t longest_line(const std::string& text) {
   std::size_t longest = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    longest = std::max(longest, end - begin);
-    begin = end + 1;
-  }
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
   return longest;
 }
 
@@ -60,17 +56,37 @@ HeadSurvey survey_of_words(std::int64_t sources) {
   return survey;
 }
 
+Tensor from(double first, std::int64_t rows, std::int64_t columns) {
+  return test::filled(rows, columns, [=](auto i, auto j) { return first + static_cast<double>(i * columns + j); });
+}
+
 HeadTrace long_trace() {
   HeadTrace trace = test::chosen_trace();
-  const auto counted = [](std::int64_t rows, std::int64_t columns, double first) {
-    return test::filled(rows, columns, [=](auto i, auto j) { return first + static_cast<double>(i * columns + j); });
-  };
   trace.keys.clear();
   for (int i = 0; i < 30; ++i) trace.keys.push_back(fmt::format("k{}", i));
-  trace.key = trace.value = counted(30, 9, 1000);
-  trace.scores = trace.logits = counted(3, 30, 2000);
-  trace.weights = trace.value_norms = counted(3, 30, 3000);
+  trace.key = trace.value = from(1000, 30, 9);
+  trace.scores = trace.logits = from(2000, 3, 30);
+  trace.weights = trace.value_norms = from(3000, 3, 30);
   return trace;
+}
+
+// More rows, columns and matrices than are shown.
+Explanation long_steps() {
+  Strings rows;
+  for (int i = 0; i < 30; ++i) rows.push_back(fmt::format("{:x<{}}", i, std::max(2, 20 - i)));
+  Explanation explanation;
+  const auto add = [&](int number, const std::vector<Quantity>& all) {
+    explanation.sections.push_back({number, "Matrices", {{{}, {}, all}}});
+  };
+  add(0, {{"few", Role::none, from(0, 20, 9), {}, true}});
+  add(1, {{"many", Role::query, from(0, 30, 40), rows, false},
+          {"small", Role::output, from(0, 21, 2), {}, true},
+          {"cube", Role::key, test::counted({5, 2, 2}, Dtype::f64), {}, false},
+          {"huge", Role::score, matrix(1, 2, {1e8, -0.5}), {}, false},
+          {"tiny", Role::score, matrix(1, 2, {1e-4, -1e-9}), {}, false}});
+  rows.resize(17);
+  add(2, {{"tall", Role::key, from(0, 17, 1), rows, false}, {"wide", Role::value, from(0, 1, 17), {}, false, rows}});
+  return explanation;
 }
 
 HeadTrace hostile_trace() {
@@ -100,10 +116,12 @@ TEST(Golden, TextsAndDrawings) {
       {"worked_heat.txt", to_text(worked, {.heat = true})},
       {"heads_heat.txt", to_text(explain(drawn({.inputs = 2, .init = Init::normal}, 2)), {.width = 60, .heat = true})},
       {"worked_colors.txt", to_text(worked, {.color = true, .width = 120})},
+      {"long.txt", to_text(long_steps())},
+      {"long_narrow.txt", to_text(long_steps(), {.width = 50})},
+      {"long.svg", to_svg(long_steps(), 2)},
       {"worked.svg", to_svg(worked)},
       {"worked_step.svg", to_svg(worked, 5)},
       {"head.txt", to_text(test::chosen_trace(), 2)},
-      {"head_list.txt", to_text(test::chosen_trace())},
       {"head_broken.txt", to_text(broken)},
       {"head_hidden.txt", to_text(hidden)},
       {"head_additive.txt", to_text(additive, 0)},
@@ -154,7 +172,11 @@ TEST(ExplainText, AsksForAStop) {
   set_threads(0);
 }
 
+// Of logits whose sum of exponentials has no room in a number it is left out.
 TEST(ExplainText, ColorsAreAllThatColorAdds) {
+  ExplainInput huge = worked_example();
+  huge.scale = 1000;
+  EXPECT_FALSE(holds(to_text(explain(huge)), "sum = exp("));
   const Explanation explanation = explain(worked_example());
   const std::string plain = to_text(explanation), colored = to_text(explanation, {.color = true});
   EXPECT_FALSE(holds(plain, "\x1b"));
@@ -192,13 +214,14 @@ TEST(ExplainText, NothingIsShortenedInFull) {
     const std::string text = squeezed(to_text(explanation, {.full = true}));
     EXPECT_FALSE(holds(text, "...") || holds(text, "--json"));
     EXPECT_TRUE(holds(to_text(explanation), "..."));
-    for (const char* name : {"inputs", "w_query", "query", "weights"}) {
-      const Tensor values = test::quantity(explanation, name);
-      const TensorView rows = values.view().reshape({values.element_count() / values.size(-1), values.size(-1)});
+    for (const Quantity& one : test::quantities(explanation)) {
+      const TensorView values = one.values;
+      if (values.rank() == 1 || one.name == "weighted_values" || format_for(one).decimals == 0) continue;
+      const TensorView rows = values.reshape({values.element_count() / values.size(-1), values.size(-1)});
       for (std::int64_t i = 0; i < rows.size(0); ++i) {
         std::string row;
         for (std::int64_t j = 0; j < rows.size(1); ++j) row += fmt::format(" {:.5f}", test::at(rows, i, j));
-        EXPECT_TRUE(holds(text, row)) << name << row;
+        EXPECT_TRUE(holds(text, row)) << one.name << row;
       }
     }
   }
@@ -209,29 +232,20 @@ TEST(ExplainText, NothingIsShortenedInFull) {
   for (int i = 0; i < 270; ++i) EXPECT_TRUE(holds(head, std::to_string(1000 + i))) << i;
 }
 
-// Sums that have no room in a number are left out.
-TEST(ExplainText, HugeLogitsHaveNoSumOfExponentials) {
-  ExplainInput huge = worked_example();
-  huge.scale = 1000;
-  EXPECT_FALSE(holds(to_text(explain(huge)), "sum = exp("));
-}
-
-HeatCells cells_of(const Tensor& values, std::int64_t rows, std::int64_t columns) {
-  return heat_cells(values, rows, columns);
-}
-
 TEST(Heat, CellsAreMeansOfBlocks) {
-  const HeatCells cells = cells_of(matrix(3, 5, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}), 2, 3);
+  const Tensor values = test::filled(3, 5, [](auto i, auto j) { return static_cast<double>(5 * i + j + 1); });
+  const HeatCells cells = heat_cells(values, 2, 3);
   EXPECT_EQ(cells.rows, 2);
   EXPECT_EQ(cells.columns, 2);
   test::expect_near(cells.values, matrix(2, 3, {4, 6, 7.5, 11.5, 13.5, 15}), 0);
-  EXPECT_FALSE(cells_of(matrix(1, 1, {5}), 16, 16).are_means());
+  EXPECT_FALSE(heat_cells(matrix(1, 1, {5}), 16, 16).are_means());
 }
 
 // A weight has the root of its share.
 TEST(Heat, ScalesOfWeightsAndOfOtherNumbers) {
-  const HeatCells own = cells_of(matrix(1, 2, {0.25, 0.5}), 2, 2), means = cells_of(matrix(1, 4, {0, 0.5, 0, 0}), 1, 2);
-  const HeatCells broken = cells_of(matrix(1, 2, {std::nan(""), -test::kInfinity}), 2, 2);
+  const HeatCells own = heat_cells(matrix(1, 2, {0.25, 0.5}), 2, 2),
+                  means = heat_cells(matrix(1, 4, {0, 0.5, 0, 0}), 1, 2);
+  const HeatCells broken = heat_cells(matrix(1, 2, {std::nan(""), -test::kInfinity}), 2, 2);
   const struct {
     HeatScale scale;
     double value, share;
@@ -247,53 +261,29 @@ TEST(Heat, ScalesOfWeightsAndOfOtherNumbers) {
   }
 }
 
-Strings lines_of(const Quantity& quantity, HeatStyle style, std::size_t width) {
-  Strings lines;
-  for (const TextBox& box : heat_boxes_of(quantity, style, {.width = width})) {
-    for (const TextLine& line : box.lines) lines.push_back(line.text);
-    EXPECT_LE(box.width, width);
-  }
-  return lines;
-}
-
-Quantity map_of(const Tensor& values) { return {.name = "w", .role = Role::weight, .values = values, .rows = {}}; }
-
-TEST(Heat, LettersWithNamesOfRowsAndColumns) {
-  Quantity quantity = map_of(matrix(2, 3, {0, 0.25, 1, std::nan(""), -test::kInfinity, test::kInfinity}));
-  quantity.rows = {"a", "long name"};
-  quantity.columns = {"x", "yz", "w"};
-  EXPECT_EQ(lines_of(quantity, HeatStyle::letters, 40), (Strings{"w",                 //
-                                                                 "            y   ",  //
-                                                                 "          x z w ",  //
-                                                                 "a           ++@@",  //
-                                                                 "long name ??xx^^"}));
-}
-
-// 8 columns of room 16 take 2 characters each, so that a line shows a row; 16 of them 1, so that it shows two.
-TEST(Heat, HalfBlocksIn256Colours) {
-  std::string block = "\xe2\x96\x80", eight;
-  for (int i = 0; i < 8; ++i) eight += block;
-  // #171c27 is nearest to grey 234 (#1c1c1c), #dcf7ff to 195 (#d7ffff).
-  EXPECT_EQ(lines_of(map_of(matrix(1, 8, {0, 0, 0, 0, 1, 1, 1, 1})), HeatStyle::colors, 16)[1],
-            "\x1b[38;5;234;48;5;234m" + eight + "\x1b[38;5;195;48;5;195m" + eight + "\x1b[0m");
-  const Tensor tall = test::filled(3, 16, [](auto i, auto j) { return i == 1 && j == 0; });
-  const Strings lines = lines_of(map_of(tall), HeatStyle::colors, 16);
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_TRUE(lines[1].starts_with("\x1b[38;5;234;48;5;195m" + block + "\x1b[38;5;234;48;5;234m" + block)) << lines[1];
-  EXPECT_TRUE(lines[2].starts_with("\x1b[0;38;5;234m" + block + block)) << lines[2];
-  const Tensor wide = Tensor::zeros({300, 300}, Dtype::f64);  // means within the width
-  for (const auto& [style, count] : {std::pair(HeatStyle::letters, 101u), std::pair(HeatStyle::colors, 51u)}) {
-    const Strings means = lines_of(map_of(wide), style, 60);
-    EXPECT_EQ(means.at(0), "w, means of 3 x 5, 0 to 0");
-    EXPECT_EQ(means.size(), count);
-  }
-}
-
-TEST(Heat, TextTakesColumns) {
-  EXPECT_EQ(columns_of("a\xcc\x81\xe4\xb8\xad"), 3u);  // a with an accent, and a wide character
-  EXPECT_EQ(fitted("a\xcc\x81\xe4\xb8\xad", 2), "a\xcc\x81 ");
-  EXPECT_EQ(Svg::cut("abcdef", 4), "abc\xe2\x80\xa6");
-  EXPECT_EQ(Svg::cut("abcd", 4), "abcd");
+// Letters with names of rows and columns: 0, 0.25 and 1 are " ", "+" and "@". 8 columns of room 16 take 2 characters
+// each, so that a line shows a row; 16 of them 1, so that it shows two. #171c27 is nearest to grey 234 (#1c1c1c),
+// #dcf7ff to 195 (#d7ffff). 300 columns are means within the width.
+TEST(Golden, HeatMaps) {
+  std::string text;
+  const auto draw = [&](const Tensor& values, HeatStyle style, std::size_t width, const Strings& rows = {},
+                        const Strings& columns = {}) {
+    const Quantity map{.name = "w", .role = Role::weight, .values = values, .rows = rows, .columns = columns};
+    for (const TextBox& box : heat_boxes_of(map, style, {.width = width})) {
+      EXPECT_LE(box.width, width);
+      for (const TextLine& line : box.lines) text += line.text + "|\n";
+    }
+  };
+  const Tensor strange = matrix(2, 3, {0, 0.25, 1, std::nan(""), -test::kInfinity, test::kInfinity});
+  const Tensor wide = test::filled(300, 300, [](auto i, auto j) { return i == j; });
+  // An accent takes no column, a wide character two.
+  draw(strange, HeatStyle::letters, 40, {"a\xcc\x81\xe4\xb8\xad", "long name"}, {"x", "yz", "w"});
+  draw(strange, HeatStyle::colors, 40, {"a", "long name"}, {"x", "yz", "w"});
+  draw(matrix(1, 8, {0, 0, 0, 0, 1, 1, 1, 1}), HeatStyle::colors, 16);
+  draw(test::filled(3, 16, [](auto i, auto j) { return i == 1 && j == 0; }), HeatStyle::colors, 16);
+  draw(wide, HeatStyle::letters, 60);
+  draw(wide, HeatStyle::colors, 60);
+  test::expect_golden("heat.txt", text);
 }
 
 }  // namespace

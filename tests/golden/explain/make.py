@@ -335,6 +335,14 @@ def check_text(name, tensors, scale):
             raise SystemExit(f"{name}.txt: not checked: {line}")
 
 
+def check_json(name, tensors):
+    for line in (HERE / f"steps_{name}.json.txt").read_text().split("\n"):
+        for block in json.loads(line)["blocks"] if line.startswith("{") else []:
+            for one in block["tensors"]:
+                values = [float(x) for x in flat(one["values"])]
+                assert is_near(values, tensors[one["name"]], 1e-8), (name, one["name"])
+
+
 if __name__ == "__main__":
     found = []
     for case, change in CASES.items():
@@ -342,6 +350,8 @@ if __name__ == "__main__":
         found.append({"name": case, "input": {**BASE, **change}, "tensors": all_tensors, "scale": factor, "hidden": mask})
     text = ",\n".join(json.dumps(plain(one)) for one in found)
     (HERE / "steps.json").write_text(f"[{text}]\n")
-    for path in sorted(HERE.glob("*.txt")):
-        if path.stem in CASES:
-            check_text(path.stem, *numbers_of(CASES[path.stem])[:2])
+    for case in CASES:
+        tensors, factor, _ = numbers_of(CASES[case])
+        check_text(case, tensors, factor)
+        if (HERE / f"steps_{case}.json.txt").exists():
+            check_json(case, tensors)
