@@ -1,5 +1,4 @@
-// Pictures: the pixels that Pillow reads, and what is refused (tests/golden/pictures/make.py made the files); reading
-// costs the pixels and little more, refusing little.
+// Pictures: the pixels that Pillow reads (golden/pictures/make.py made the files), what is refused, what both cost.
 #include "qkv/pictures.h"
 
 #include "io/exif.h"

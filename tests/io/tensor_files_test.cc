@@ -1,5 +1,4 @@
-// Files of tensors, .npy and safetensors: those that NumPy and the reference implementation wrote, read and written
-// again; and every rule broken once.
+// .npy and safetensors: files of NumPy and of the reference implementation, read and written; every rule broken once.
 
 #include "io/files_for_test.h"
 #include "io/parse.h"
@@ -41,18 +40,13 @@ TEST(Npy, ReadsAndWritesTheBytesOfNumpy) {
   const auto write = [&] { write_npy(folder / "bf16", counted({2}, Dtype::bf16)); };
   EXPECT_NE(message_of<FormatError>(write).find("bf16; convert to f32"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder / "bf16"));
-}
-
-TEST(Npy, ReadsAnyOrder) {
   for (const char* version : {"version2.npy", "version3.npy"}) {
     expect_equal(read_npy(golden(version)), counted({2, 3}, Dtype::f32));
   }
-  const Tensor array = counted({2, 3, 4}, Dtype::f32);
-  expect_equal(read_npy(golden("fortran.npy")), array);
-  const TemporaryFolder folder;
-  const Tensor turned = Tensor::copy(array.view().transpose(0, 2));
+  const Tensor large = counted({2, 3, 4}, Dtype::f32), turned = Tensor::copy(large.view().transpose(0, 2));
+  expect_equal(read_npy(golden("fortran.npy")), large);
   write_npy(folder / "view", turned.view().transpose(0, 2));  // is written in its own order
-  expect_equal(read_npy(folder / "view"), array);
+  expect_equal(read_npy(folder / "view"), large);
   const std::string keys = "{ \"shape\":(1 ,) ,'fortran_order' : True,'descr':'<f4'}";
   expect_equal(io::parse_npy(npy(keys, "\0\0\x80\x3f"s, 3), "a.npy"), Tensor::of<float>({1}, {1.0f}));
 }

@@ -1,6 +1,5 @@
-// Encoder-decoders, Marian and recurrent: every option together with every other, by the slopes of the loss, decoding
-// step by step and the folder; the recurrent ones beside torch, their masks, and what an observer sees of the gradients
-// (of Marian and Bert: tests/explain/token_measures_test.cc).
+// Marian and recurrent encoder-decoders: every option together with every other, by the slopes of the loss, decoding
+// step by step and the folder; the recurrent ones beside torch, their masks and what an observer sees of the gradients.
 #include "qkv/models/encoder_decoder.h"
 
 #include <fmt/format.h>
@@ -176,10 +175,8 @@ TEST(Seq2Seq, IsTorchs) {
     const Tensor& lengths = golden.at(name);
     return offsets_of(std::span(lengths.data<std::int64_t>(), static_cast<std::size_t>(lengths.size(0))));
   };
-  const PairBatch batch{.source = integers(golden.at("source")),
-                        .target = integers(golden.at("target")),
-                        .source_offsets = offsets("source_lengths"),
-                        .target_offsets = offsets("target_lengths")};
+  const PairBatch batch{integers(golden.at("source")), integers(golden.at("target")), offsets("source_lengths"),
+                        offsets("target_lengths")};
   // The tensors whose name begins so, by the rest of it.
   const auto part = [&](const std::string& start) {
     std::map<std::string, Tensor> tensors;
@@ -200,8 +197,7 @@ TEST(Seq2Seq, IsTorchs) {
     SCOPED_TRACE(name);
     ++cases;
     const double loss = *golden.at(name + "loss").data<double>();
-    // Relative to the largest element of all gradients: those of w_query and w_key are differences of much larger
-    // numbers.
+    // Relative to the largest of all gradients: those of w_query and w_key are differences of much larger numbers.
     double largest = 0;
     for (const auto& [key, tensor] : part(name + "gradients.")) largest = std::max(largest, testing::largest(tensor));
     for (const auto& [dtype, tolerance] : {std::pair(Dtype::f64, 1e-12), {Dtype::f32, 1e-5}}) {

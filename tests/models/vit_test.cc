@@ -60,12 +60,13 @@ TEST(VitSlow, AgreesWithOnnxRuntimeOnPhotographs) {
   const Vit model = Vit::load(folder);
   const ImageProcessor processor = ImageProcessor::load(folder);
   const auto golden = read_safetensors(expected).tensors;
-  for (const std::string name : {"china", "flower"}) {
-    const Tensor pixels = processor.process(read_picture(photographs + ("/" + name + ".jpg")));
-    EXPECT_TRUE(same_bits(pixels, golden.at(name + ".pixels").view().select(0, 0))) << name;
-  }
   for (const std::string name : {"china", "flower", "random"}) {
-    const Tensor hidden = model.forward(golden.at(name + ".pixels"));
+    const Tensor& pixels = golden.at(name + ".pixels");
+    if (name != "random") {
+      const Tensor own = processor.process(read_picture(photographs + ("/" + name + ".jpg")));
+      EXPECT_TRUE(same_bits(own, pixels.view().select(0, 0))) << name;
+    }
+    const Tensor hidden = model.forward(pixels);
     const TensorView theirs = golden.at(name + ".hidden");
     ASSERT_EQ(hidden.shape(), theirs.shape());
     // Sums of hundreds of products, 12 layers deep, in float32 on both sides.

@@ -16,11 +16,8 @@ inline std::vector<std::string> golden_texts(const std::string& name) { return n
 // Without the last, empty line; a line may be empty.
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  std::istringstream rest(text);
+  for (std::string line; std::getline(rest, line);) lines.push_back(line);
   return lines;
 }
 

@@ -1,6 +1,5 @@
 // Whole tokenizers: the same tokens, at the same offsets, and the same text back as the reference
-// (golden/tokenizer/make.py and make_schemes.py); those of Marian folders (make_marian.py), and files of theirs that
-// break a rule.
+// (golden/tokenizer/make.py and make_schemes.py); those of Marian folders (make_marian.py), and what is refused.
 #include "qkv/text/tokenizer.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
 // Every code point against what the reference does with it (golden/tokenizer, code_points.txt and
-// schemes/code_points.txt); the normalizer Precompiled against it (make_precompiled.py), and charsmaps that break a
-// rule.
+// schemes/code_points.txt); the normalizer Precompiled against it, and charsmaps that break a rule.
 #include "text/unicode.h"
 
 #include "io/base64.h"
@@ -19,8 +18,7 @@ constexpr char32_t kEnd = 0x110000;
 
 bool is_surrogate(char32_t code) { return code >= 0xD800 && code < 0xE000; }
 
-// Every code point of planes 0 to 3. Of the others, which hold tags and what is private, those near their ends, and
-// some between.
+// Every code point of planes 0 to 3; of the others, of tags and what is private, those near the ends, and some between.
 std::vector<char32_t> code_points() {
   std::vector<char32_t> codes;
   for (char32_t code = 0; code < kEnd; ++code) {

@@ -2,6 +2,8 @@
 // of BERT's; merges as they are learned, and a vocabulary of our own, whose file the reference reads (make_schemes.py).
 #include "text/vocabulary.h"
 
+#include <numeric>
+
 #include "qkv/random.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
@@ -252,9 +254,7 @@ TEST(WordPiece, TakesTheLongestPieceAndNeverTurnsBack) {
 TEST(WordPieceDecoder, JoinsPiecesAndCleansUp) {
   const auto decoded = [](bool cleanup, Words tokens) {
     WordPieceDecoder("##", cleanup).decode(tokens);
-    std::string text;
-    for (const std::string& token : tokens) text += token;
-    return text;
+    return std::accumulate(tokens.begin(), tokens.end(), std::string());
   };
   const Words tokens = {"it", "was", "too", "tir", "##ed", ",", "don", "'", "t", "##!", "?"};
   EXPECT_EQ(decoded(true, tokens), "it was too tired, don ' t!?");
