@@ -18,39 +18,34 @@ struct WrittenArray {
   Dtype dtype = Dtype::f32;
 };
 
-inline Tensor numbers_in(const std::string& text) {
-  Dims shape;
-  std::vector<double> values;
-  std::vector<std::int64_t> lists;  // at each depth
+inline double number_in(const std::string& text) {
+  if (text.starts_with("ln")) return std::log(std::stod(text.substr(2)));
+  const std::size_t slash = text.find('/');
+  return std::stod(text) / (slash == std::string::npos ? 1 : std::stod(text.substr(slash + 1)));
+}
+
+inline Tensor numbers_in(std::string text) {
+  const bool is_filled = holds(text, "{");
+  std::vector<std::int64_t> lists;  // how many at each depth
   std::size_t depth = 0;
-  const auto number = [](const char*& at) {
-    const bool is_logarithm = std::string_view(at).starts_with("ln");
-    char* end = nullptr;
-    const double value = std::strtod(is_logarithm ? at + 2 : at, &end);
-    at = end;
-    return is_logarithm ? std::log(value) : value;
-  };
-  for (const char* at = text.c_str(); *at != 0;) {
-    if (*at == '[') {
-      if (++depth > lists.size()) lists.push_back(0);
-      ++lists[depth - 1], ++at;
-    } else if (*at == ']') {
-      --depth, ++at;
-    } else if (*at == '{') {
-      while (*at != '}') shape.push_back(static_cast<std::int64_t>(number(++at)));
-      std::int64_t count = 1;
-      for (const std::int64_t size : shape) count *= size;
-      return Tensor::of<double>(shape, std::vector<double>(static_cast<std::size_t>(count), values.at(0)));
-    } else if (*at == ',') {
-      ++at;
-    } else if (*at == '/') {
-      values.back() /= number(++at);
-    } else {
-      values.push_back(number(at));
-    }
+  for (char& c : text) {
+    lists.resize(std::max(lists.size(), depth + 1));
+    if (c == '[') ++lists[depth++];
+    if (c == ']') --depth;
+    if (std::string_view("[]{},").find(c) != std::string_view::npos) c = ' ';
   }
-  lists.push_back(static_cast<std::int64_t>(values.size()));
-  for (std::size_t i = 0; i + 1 < lists.size(); ++i) shape.push_back(lists[i + 1] / lists[i]);
+  std::vector<double> values;
+  for (const std::string& word : words_of(text)) values.push_back(number_in(word));
+  Dims shape;
+  if (is_filled) {
+    std::size_t count = 1;
+    for (std::size_t i = 1; i < values.size(); ++i) shape.push_back(static_cast<std::int64_t>(values[i]));
+    for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+    values = std::vector<double>(count, values[0]);
+  } else {
+    lists.back() = static_cast<std::int64_t>(values.size());
+    for (std::size_t i = 0; i + 1 < lists.size(); ++i) shape.push_back(lists[i + 1] / lists[i]);
+  }
   return Tensor::of<double>(shape, values);
 }
 

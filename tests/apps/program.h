@@ -42,6 +42,14 @@ inline Words lines_of(const std::string& text) {
 
 inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+// The text of the element of this name in a page; empty: there is none.
+inline std::string element(const std::string& html, const std::string& id) {
+  const std::string begin = "id=\"" + id + "\">";
+  const std::size_t from = html.find(begin);
+  if (from == std::string::npos) return "";
+  return html.substr(from + begin.size(), html.find("</script>", from) - from - begin.size());
+}
+
 struct Outcome {
   int code = 0;  // as a shell reports it: 128 + n if signal n ended the program
   std::string out;

@@ -9,12 +9,7 @@ namespace {
 const std::string kTiny = "explain --model model --text 'a b a' ",
                   kSeven = "explain --model @models/digits --image @data/example/seven.png ";
 
-Json data_in(const std::string& file) {
-  const std::string html = slurp(file), begin = R"(id="data">)";
-  const std::size_t from = html.find(begin);
-  if (from == std::string::npos) return {};
-  return Json::parse(html.substr(from + begin.size(), html.find("</script>", from) - from - begin.size()));
-}
+Json data_in(const std::string& file) { return Json::parse(element(slurp(file), "data")); }
 
 // The first explanation, as text.
 std::string explained_in(const std::string& file) { return data_in(file).at("explanations").at(0).dump(); }

@@ -106,9 +106,8 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
 
   write_model(folder, per_token[1] + 1e-6);
   const std::string message = fmt::format("qkv translate: line 2: unsure ({:.1f} a token)\n", per_token[1]);
-  const Outcome marked = run(""), json = run("--json");
-  EXPECT_EQ(marked.out, plain.out);
-  EXPECT_EQ(marked.err, message);
+  const Outcome json = run("--json");
+  EXPECT_EQ(run(""), (Outcome{0, plain.out, message}));
   EXPECT_EQ(run("--length-penalty 0").err, message);  // whatever the scores are divided by
   EXPECT_EQ(json.err, message);
   EXPECT_FALSE(first_of(answers_in(json.out).at(0)).contains("unsure"));
@@ -136,10 +135,8 @@ TEST(Translate, MarksTheSentenceItIsUnsureOf) {
   write_model(folder, -0.9);
   const Outcome outcome = folder.run("translate --json --model model '" + kTooLong + "Xyzzy plugh quux.'");
   EXPECT_TRUE(outcome.err.starts_with("qkv translate: line 1, sentence 46: unsure (-")) << outcome.err;
-  const Json whole = first_of(answers_in(outcome.out).at(0));
-  EXPECT_EQ(whole.at("unsure"), true);
-  EXPECT_EQ(whole.at("sentences").at(45).at("unsure"), true);
-  EXPECT_FALSE(whole.at("sentences").at(44).contains("unsure"));
+  expect_words(outcome.out, "/translations/0/unsure = true ... /translations/0/sentences/45/unsure = true");
+  EXPECT_FALSE(first_of(answers_in(outcome.out).at(0)).at("sentences").at(44).contains("unsure"));
 }
 
 // Line i draws from stream i, however the lines arrive, and the seed decides.

@@ -4,14 +4,6 @@
 namespace qkv::test {
 namespace {
 
-// The text of the element of this name.
-std::string element(const std::string& html, const std::string& id) {
-  const std::string begin = "id=\"" + id + "\">";
-  const std::size_t from = html.find(begin);
-  if (from == std::string::npos) return "";
-  return html.substr(from + begin.size(), html.find("</script>", from) - from - begin.size());
-}
-
 // Five letters are a number below 2^32 by powers of 85; a last group with letters missing is filled up with the
 // largest.
 std::string from_base85(std::string text) {

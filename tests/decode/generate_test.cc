@@ -185,18 +185,7 @@ TEST(Generate, NoRunOfForbiddenTokensIsWritten) {
 
 // The first token has probabilities 0.5, 0.25, 0.25 for 2, 3 and the end; the second one, too.
 TEST(Generate, RepetitionPenaltyAndRenormalizingByHand) {
-  const struct {
-    double penalty;
-    bool renormalize;
-    Tokens tokens;
-    double score;
-  } cases[] = {{1, false, {2, 2}, std::log(0.25)},
-               {1, true, {2, 2}, 2 * std::log(2.0 / 3)},  // the end may not come
-               // The second 2 has log(0.5) * 3 = log(0.125), less than 3 has.
-               {3, false, {2, 3}, std::log(0.125)},
-               {3, true, {2, 3}, std::log(2.0 / 3) + std::log(0.25 / 0.375)},
-               {0.5, false, {2, 2}, std::log(0.5) + 0.5 * std::log(0.5)}};
-  for (const auto& [penalty, renormalize, tokens, score] : cases) {
+  const auto expect = [](double penalty, bool renormalize, const Tokens& tokens, double score) {
     expect_best(Table(4, {-99, ln(0.25), ln(0.5), ln(0.25)}),
                 {.ends = {1},
                  .max_length = 2,
@@ -205,7 +194,13 @@ TEST(Generate, RepetitionPenaltyAndRenormalizingByHand) {
                  .renormalize = renormalize,
                  .length_penalty = 0},
                 {1, 2}, tokens, score);
-  }
+  };
+  expect(1, false, {2, 2}, std::log(0.25));
+  expect(1, true, {2, 2}, 2 * std::log(2.0 / 3));  // the end may not come
+  // The second 2 has log(0.5) * 3 = log(0.125), less than 3 has.
+  expect(3, false, {2, 3}, std::log(0.125));
+  expect(3, true, {2, 3}, std::log(2.0 / 3) + std::log(0.25 / 0.375));
+  expect(0.5, false, {2, 2}, std::log(0.5) + 0.5 * std::log(0.5));
 }
 
 TEST(Generate, EachOfTheEndsEnds) {
@@ -230,22 +225,18 @@ TEST(Generate, NoTokensInARowComeTwice) {
   const Table turns{{0, -9, 5, 1}, {0, 0, 0, 0}, {-9, 2, 3, 5}, {-9, 2, 5, 3}};
   // 0 is the start and the most probable token: the first n tokens in a row begin with it.
   const Table starts{{5, 1, 2}, {0, 0, 0}, {5, 1, 2}};
-  const struct {
-    const Table& table;
-    std::int64_t max_length, ngram;
-    std::vector<std::int64_t> beams;
-    Tokens tokens;
-  } cases[] = {{turns, 8, 0, {1}, {2, 3, 2, 3, 2, 3, 2, 3}},
-               {turns, 8, 1, {1, 4}, {2, 3, 1}},
-               {turns, 8, 2, {1}, {2, 3, 2, 2, 1}},
-               {turns, 8, 3, {1}, {2, 3, 2, 3, 3, 2, 2, 3}},
-               {turns, 8, 100, {1}, {2, 3, 2, 3, 2, 3, 2, 3}},
-               {starts, 6, 1, {1}, {2, 1}},
-               {starts, 6, 2, {1}, {0, 2, 0, 1}},
-               {starts, 6, 3, {1}, {0, 0, 2, 0, 0, 1}}};
-  for (const auto& [table, max_length, ngram, beams, tokens] : cases) {
-    expect_best(table, {.ends = {1}, .max_length = max_length, .no_repeat_ngram = ngram}, beams, tokens);
-  }
+  const auto expect = [](const Table& table, std::int64_t max_length, std::int64_t ngram, const Tokens& tokens) {
+    expect_best(table, {.ends = {1}, .max_length = max_length, .no_repeat_ngram = ngram}, {1}, tokens);
+  };
+  expect(turns, 8, 0, {2, 3, 2, 3, 2, 3, 2, 3});
+  expect(turns, 8, 1, {2, 3, 1});
+  expect(turns, 8, 2, {2, 3, 2, 2, 1});
+  expect(turns, 8, 3, {2, 3, 2, 3, 3, 2, 2, 3});
+  expect(turns, 8, 100, {2, 3, 2, 3, 2, 3, 2, 3});
+  expect(starts, 6, 1, {2, 1});
+  expect(starts, 6, 2, {0, 2, 0, 1});
+  expect(starts, 6, 3, {0, 0, 2, 0, 0, 1});
+  expect_best(turns, {.ends = {1}, .max_length = 8, .no_repeat_ngram = 1}, {4}, {2, 3, 1});
 }
 
 TEST(Generate, EarlyStoppingTakesWhatEndedFirst) {
@@ -282,28 +273,23 @@ TEST(Generate, NeverStoppingEarlyFindsWhatOnlyLengthMakesBest) {
 TEST(Generate, SamplingFollowsTheProbabilities) {
   const Table table(4, {ln(0.1), ln(0.2), ln(0.3), ln(0.4)});
   constexpr int kDraws = 20000;
-  const auto shares = [&](Sampling sampling) {
+  const auto expect = [&](Sampling sampling, const std::vector<double>& expected) {
     Chains model(std::vector<Table>(kDraws, table));
     sampling.seed = 11;
     const auto drawn = generate(model, kDraws, {.ends = {1}, .max_length = 1, .sampling = sampling});
     std::vector<double> share(4);
     for (const auto& one : drawn) share[static_cast<std::size_t>(one[0].tokens[0])] += 1.0 / kDraws;
-    return share;
-  };
-  const std::pair<Sampling, std::vector<double>> cases[] = {
-      {{}, {0.1, 0.2, 0.3, 0.4}},
-      {{.top_k = 2}, {0, 0, 3.0 / 7, 4.0 / 7}},
-      {{.top_p = 0.65}, {0, 0, 3.0 / 7, 4.0 / 7}},
-      {{.top_p = 0.75}, {0, 2.0 / 9, 3.0 / 9, 4.0 / 9}},
-      {{.top_k = 1}, {0, 0, 0, 1}},
-      {{.temperature = 0.5}, {0.01 / 0.3, 0.04 / 0.3, 0.09 / 0.3, 0.16 / 0.3}}};
-  for (const auto& [sampling, expected] : cases) {
-    const std::vector<double> share = shares(sampling);
     for (std::size_t i = 0; i < 4; ++i) {
       // Five standard deviations of a share over 20,000 draws.
       EXPECT_NEAR(share[i], expected[i], 5 * std::sqrt(expected[i] * (1 - expected[i]) / kDraws) + 1e-12) << i;
     }
-  }
+  };
+  expect({}, {0.1, 0.2, 0.3, 0.4});
+  expect({.top_k = 2}, {0, 0, 3.0 / 7, 4.0 / 7});
+  expect({.top_p = 0.65}, {0, 0, 3.0 / 7, 4.0 / 7});
+  expect({.top_p = 0.75}, {0, 2.0 / 9, 3.0 / 9, 4.0 / 9});
+  expect({.top_k = 1}, {0, 0, 0, 1});
+  expect({.temperature = 0.5}, {0.01 / 0.3, 0.04 / 0.3, 0.09 / 0.3, 0.16 / 0.3});
 }
 
 TEST(Generate, RefusesWhatDoesNotFit) {

@@ -11,6 +11,7 @@
 
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
+#include "pipelines/refusals.h"
 #include "qkv/files.h"
 #include "text/tokenizer_files.h"
 
@@ -170,12 +171,8 @@ struct ModelFolder : test::TemporaryFolder {
   }
 };
 
-// A list of modules: this one after the Transformer, then what follows.
-std::string modules(const std::string& path = "pool", const std::string& type = "Pooling",
-                    const std::string& more = R"(, {"path": "norm", "type": "x.Normalize"})") {
-  return R"([{"path": "", "type": "x.Transformer"}, {"path": ")" + path + R"(", "type": "x.)" + type + "\"}" + more +
-         "]";
-}
+const std::string kModules = R"([{"path": "", "type": "x.Transformer"}, {"path": "pool", "type": "x.Pooling"})",
+                  kNormalize = R"({"path": "norm", "type": "x.Normalize"})";
 
 // As sentence-transformers opens a folder of an encoder alone, the embedding is the mean of the hidden states; else as
 // it says, in both of its schemas. By hand from the hidden states of the tokens.
@@ -197,7 +194,7 @@ TEST(Embedder, PoolingIsTheMeanOrTheFirstToken) {
   };
   const std::string dim = R"({"word_embedding_dimension": 12, "pooling_mode_)", in_6 = R"({"embedding_dimension": 12)";
   expect(mean, "");
-  folder.put("modules.json", modules("pool", "Pooling", ""));
+  folder.put("modules.json", kModules + "]");
   expect(first, dim + R"(cls_token": true, "pooling_mode_mean_tokens": false, "include_prompt": false})");
   expect(mean, dim + R"(cls_token": false, "pooling_mode_mean_tokens": true})");
   expect(mean, dim + R"(max_tokens": false})");  // none: sentence-transformers'
@@ -210,7 +207,7 @@ TEST(Embedder, PoolingIsTheMeanOrTheFirstToken) {
     return std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
   };
   EXPECT_GT(std::abs(length() - 1), 0.1);
-  folder.put("modules.json", modules());
+  folder.put("modules.json", kModules + ", " + kNormalize + "]");
   EXPECT_NEAR(length(), 1, 1e-6);
 }
 
@@ -265,59 +262,13 @@ TEST(Embedder, TheLongestTextMayBeThatOfTheTokenizersConfig) {
   EXPECT_EQ(length(), 5u);
 }
 
-// One file of a folder that is right otherwise, and what is said of it.
 TEST(Embedder, RefusesFilesBesideTheModel) {
-  const char *list = "modules.json", *pool = "pool/config.json", *prompts = "config_sentence_transformers.json",
-             *limits = "sentence_bert_config.json";
-  const std::string leaves = "[1].path must not leave the folder",
-                    one_mode = "pooling_mode must be \"mean\" or \"cls\"; no other is supported";
-  const struct {
-    const char* file;
-    std::string bytes, message;
-  } cases[] = {
-      {list, modules("../pool"), leaves},
-      {list, modules("pool/../../x"), leaves},
-      {list, modules("/etc"), leaves},
-      {list, modules("..\\u0000/pool"), "[1].path must not hold a zero byte"},
-      {list, modules("pool", "Dense"), "[1].type must be Pooling here"},
-      {list, R"([{"path": "pool", "type": "x.Transformer"}, {"path": "pool", "type": "x.Pooling"}])",
-       "[0].path must be empty: the model must be in the folder itself"},
-      {list, R"([{"path": "", "type": "x.Transformer"}])", "the document must list Transformer, Pooling, Normalize"},
-      {pool, R"({"word_embedding_dimension": 13})", "word_embedding_dimension is 13, must be 12 to 12"},
-      {pool, R"({"word_embedding_dimension": 12, "pooling_mode_max_tokens": true})",
-       "pooling_mode_max_tokens is not supported; set it to false (mean_tokens and cls_token are supported)"},
-      {pool, R"({"word_embedding_dimension": 12, "pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})",
-       "pooling_mode_cls_token must be false beside pooling_mode_mean_tokens"},
-      {pool, R"({"embedding_dimension": 13, "pooling_mode": "mean"})", "embedding_dimension is 13, must be 12 to 12"},
-      {pool, R"({"embedding_dimension": 12, "pooling_mode": "max"})", one_mode},
-      {pool, R"({"embedding_dimension": 12, "pooling_mode": ["cls", "mean"]})", one_mode},
-      {pool, R"({"embedding_dimension": 12, "pooling_mode": []})", one_mode},
-      {pool, R"({"embedding_dimension": 12, "include_prompt": false})",
-       "include_prompt must be true beside the default prompt of config_sentence_transformers.json"},
-      {prompts, R"({"prompts": {"query": "a "}, "default_prompt_name": "title"})",
-       "default_prompt_name must be null or one of \"prompts\""},
-      {prompts, R"({"default_prompt_name": "title"})",
-       "default_prompt_name must be null or one of \"prompts\", which are missing"},
-      {limits, R"({"max_seq_length": 0})", "max_seq_length is 0, must be 1 to 1048576"},
-      {limits, R"({"do_lower_case": true})",
-       "do_lower_case is not supported; set it to false (tokenizer.json handles case)"},
-      {"tokenizer.json", R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null,
-       "decoder": null, "model": {"type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##",
-       "max_input_chars_per_word": 100, "vocab": {"?": 0, "a": 30}}})",
-       "model.vocab.a is 30, must be 0 to 29"}};
   const ModelFolder folder;
-  folder.put(list, modules());
-  folder.put(pool, R"({"embedding_dimension": 12, "pooling_mode": "mean", "include_prompt": true})");
-  folder.put(prompts, R"({"prompts": {"query": "a "}, "default_prompt_name": "query"})");
-  folder.put(limits, R"({"max_seq_length": 3})");
-  folder.load();
-  for (const auto& [file, bytes, message] : cases) {
-    const std::string before = slurp(folder / file);
-    folder.put(file, bytes);
-    const std::string refused = test::message_of<FormatError>([&] { folder.load(); });
-    EXPECT_TRUE(refused.ends_with(std::string("/") + file + ": " + message)) << refused << ", not " << message;
-    folder.put(file, before);
-  }
+  folder.put("modules.json", kModules + ", " + kNormalize + "]");
+  folder.put("pool/config.json", R"({"embedding_dimension": 12, "pooling_mode": "mean", "include_prompt": true})");
+  folder.put("config_sentence_transformers.json", R"({"prompts": {"query": "a "}, "default_prompt_name": "query"})");
+  folder.put("sentence_bert_config.json", R"({"max_seq_length": 3})");
+  test::expect_refusals(folder, "embedder", [&] { folder.load(); });
 }
 
 // What is there, but is no file to read; optional ones are no less wrong.

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "io/files_for_test.h"
+#include "pipelines/refusals.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -158,27 +158,12 @@ TEST(Translator, ReadsTheTokenizerFilesOfMarian) {
 
 TEST(Translator, SettingsOfMarianThatChangeIdsAreRefused) {
   const MarianCopy model;
-  const char* file = "tokenizer_config.json";
-  model.put(file, R"({"source_lang": "en", "target_lang": "de", "eos_token": "</s>", "pad_token": {"content": "<pad>"},
+  model.put("tokenizer_config.json",
+            R"({"source_lang": "en", "target_lang": "de", "eos_token": "</s>", "pad_token": {"content": "<pad>"},
       "unk_token": "<unk>", "sp_model_kwargs": {}, "separate_vocabs": false,
       "added_tokens_decoder": {"0": {"content": "</s>", "lstrip": false}, "40": {"content": "<pad>"}},
       "additional_special_tokens": null, "tokenizer_class": "MarianTokenizer"})");
-  model.load();
-  const std::string others = "; others are not supported";
-  const std::pair<const char*, std::string> cases[] = {
-      {R"({"eos_token": "<eos>"})", R"(eos_token must be "</s>")" + others},
-      {R"({"pad_token": {"content": "x"}})", R"(pad_token.content must be "<pad>")" + others},
-      {R"({"sp_model_kwargs": {"enable_sampling": true}})", "sp_model_kwargs must be {}" + others},
-      {R"({"separate_vocabs": true})", "separate_vocabs must be false" + others},
-      {R"({"added_tokens_decoder": {"7": {"content": "</s>"}}})",
-       R"(added_tokens_decoder.7 is "</s>"; only </s>, <unk> and <pad> with their ids in vocab.json are supported)"},
-      {R"({"added_tokens_decoder": {"0": {"content": "</s>", "lstrip": true}}})",
-       "added_tokens_decoder.0.lstrip must be false" + others}};
-  for (const auto& [settings, message] : cases) {
-    model.put(file, settings);
-    const std::string refused = test::message_of<FormatError>([&] { model.load(); });
-    EXPECT_TRUE(refused.ends_with("/" + std::string(file) + ": " + message)) << refused << ", not " << message;
-  }
+  test::expect_refusals(model, "marian", [&] { model.load(); });
 }
 
 // Greedily CTranslate2 agrees; its beams end by another rule (docs/semantics.md).
