@@ -10,7 +10,7 @@
 
 #include "attention/attention_testing.h"
 #include "core/boolean_blocks.h"
-#include "core/each_refused.h"
+#include "core/core_for_test.h"
 #include "io/files_for_test.h"
 #include "qkv/attention/bias.h"
 #include "qkv/attention/mask.h"
@@ -24,11 +24,10 @@ namespace {
 constexpr auto kTop = Align::top_left, kBottom = Align::bottom_right;
 
 TEST(Mask, IsAnInterval) {
-  using Alignment = std::optional<Align>;
   const struct {
     const char* name;
     Mask mask;
-    Alignment align;
+    std::optional<Align> align;
     std::int64_t left, right, step = 1;
   } rows[] = {
       {"none", Mask(), {}, -1, -1},
@@ -47,10 +46,9 @@ TEST(Mask, IsAnInterval) {
       {"dilated and causal", Mask::dilated(-1, -1, 4) & Mask::causal(), kTop, -1, 0, 4},
   };
   for (const auto& row : rows) {
-    EXPECT_EQ(row.mask.align(), row.align) << row.name;
-    EXPECT_EQ(row.mask.left(), row.left) << row.name;
-    EXPECT_EQ(row.mask.right(), row.right) << row.name;
-    EXPECT_EQ(row.mask.step(), row.step) << row.name;
+    EXPECT_EQ(std::tuple(row.mask.align(), row.mask.left(), row.mask.right(), row.mask.step()),
+              std::tuple(row.align, row.left, row.right, row.step))
+        << row.name;
   }
   EXPECT_TRUE(Mask().length_views().empty() && Mask().boolean_views().empty());
   // Nothing overflows; beyond every distance of a call is the query's own position alone.
@@ -82,12 +80,6 @@ TEST(Mask, KeepsAllViews) {
   EXPECT_EQ(Mask::prefix(counts, kBottom).align(), kBottom);
 }
 
-bool bit(const TensorView& words, Dims block) {
-  const std::int64_t key_block = block[block.size() - 1];
-  block[block.size() - 1] = key_block / 64;
-  return (static_cast<std::uint64_t>(words.at<std::int64_t>(block)) >> key_block % 64 & 1) != 0;
-}
-
 // Every block of a mask [planes, queries, keys], element by element.
 void expect_blocks(const TensorView& mask, int threads) {
   const BooleanBlocks blocks(mask, threads);
@@ -102,9 +94,12 @@ void expect_blocks(const TensorView& mask, int threads) {
             seen += copy.view().at<double>({n, y, x}) != 0;
           }
         }
-        const Dims block{n, i / BooleanBlocks::kQueries, j / BooleanBlocks::kKeys};
-        EXPECT_EQ(bit(blocks.some(), block), seen > 0) << to_string(block);
-        EXPECT_EQ(bit(blocks.every(), block), seen == pairs) << to_string(block);
+        const std::int64_t row = i / BooleanBlocks::kQueries, column = j / BooleanBlocks::kKeys;
+        const auto bit = [&](const TensorView& words) {
+          return (words.at<std::int64_t>({n, row, column / 64}) >> column % 64 & 1) != 0;
+        };
+        EXPECT_EQ(bit(blocks.some()), seen > 0) << n << ", " << row << ", " << column;
+        EXPECT_EQ(bit(blocks.every()), seen == pairs) << n << ", " << row << ", " << column;
       }
     }
   }
@@ -122,19 +117,17 @@ TEST(BooleanBlocks, AreThoseOfTheElements) {
   }
 }
 
-TEST(BooleanBlocks, AnyByteButZeroIsVisibleAtAnyStride) {
+// Any byte but zero is visible, at any stride.
+TEST(BooleanBlocks, OfAnyBytes) {
   Tensor bytes = Tensor::zeros({2, 40, 48}, Dtype::u8);
   for (std::int64_t i = 0; i < bytes.element_count(); ++i)
     bytes.data<std::uint8_t>()[i] = i % 97 < 60 ? 0x80 >> i % 8 : 0;
   expect_blocks(bytes, 1);
   expect_blocks(bytes.view().transpose(1, 2), 1);
   expect_blocks(bytes.view().slice(1, 3, 4).broadcast_to({2, 20, 48}), 1);
-}
-
-TEST(BooleanBlocks, KnowNothingOfWhatHasNoBlocks) {
   const Tensor column = Tensor::zeros({8, 1}, Dtype::boolean), none = Tensor::zeros({0, 8}, Dtype::boolean);
   const Tensor numbers = Tensor::zeros({8, 8});
-  for (const Tensor* mask : {&column, &none, &numbers}) EXPECT_FALSE(BooleanBlocks(*mask, 1).are_known());
+  for (const Tensor* other : {&column, &none, &numbers}) EXPECT_FALSE(BooleanBlocks(*other, 1).are_known());
 }
 
 TEST(BooleanBlocks, AreMadeOnceAndShared) {

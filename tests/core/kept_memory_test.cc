@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/meeting.h"
+#include "core/core_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/attention.h"
 #include "qkv/memory.h"
@@ -30,11 +30,6 @@ constexpr std::int64_t kElements = 1 << 18;  // 1 MiB of floats
 #ifndef QKV_SANITIZED  // which keep nothing, or need memory of their own
 
 const float* address_of_freed(std::int64_t elements) { return Tensor::uninitialized({elements}).data<float>(); }
-
-// Of this process.
-std::size_t address_bytes() {
-  return std::stoull(test::slurp("/proc/self/statm")) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
 
 TEST(KeptMemory, ServesTheNextTensor) {
   trim_memory();
@@ -79,7 +74,7 @@ TEST(KeptMemory, KeepsItsBound) {
   trim_memory();
   std::size_t most = 0;
   std::vector<Tensor> tensors(39);
-  for (std::int64_t i = 0; Tensor & tensor : tensors) tensor = Tensor::uninitialized({++i * kElements});  // 780 MiB
+  for (std::int64_t i = 0; auto& tensor : tensors) tensor = Tensor::uninitialized({++i * kElements});  // 780 MiB
   for (Tensor& tensor : tensors) {
     tensor = {};
     most = std::max(most, kept_bytes());
@@ -95,7 +90,7 @@ TEST(KeptMemory, TrimGivesItBack) {
   const test::Memory added = test::cost([] {
     std::vector<Tensor> tensors(100);
     for (Tensor& tensor : tensors) tensor = Tensor::zeros({kElements});
-    for (int i = 0; Tensor & tensor : tensors) {
+    for (int i = 0; auto& tensor : tensors) {
       if (i++ % 10 != 0) tensor = {};
     }
     trim_memory();
@@ -124,8 +119,9 @@ TEST(KeptMemory, IsGivenBackWhereMemoryIsScarce) {
   const auto run = [] {
     trim_memory();
     address_of_freed(200 * kElements);
-    const auto addresses = static_cast<rlim_t>(address_bytes()) + 100 * test::kMebibyte;
-    const rlimit limit{addresses, addresses};
+    const rlim_t pages = std::stoull(test::slurp("/proc/self/statm"));  // of addresses
+    const rlim_t most = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + 100 * test::kMebibyte;
+    const rlimit limit{most, most};
     setrlimit(RLIMIT_AS, &limit);
     address_of_freed(250 * kElements);  // in the place of what is kept
     try {
@@ -166,19 +162,18 @@ TEST(KeptMemory, ThreadsMayTrimAtOnce) {
     std::thread other(trim);
     trim();
     other.join();
-    std::thread(trim).join();
+    std::jthread{trim};
     return 0;
   };
   for (int i = 0; i < 50; ++i) ASSERT_EQ(test::exit_code_of_child(run), 0);
 }
 
 TEST(KeptMemory, ThreadsAndForks) {
-  std::atomic<bool> ending{false};
   std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::int64_t n = 0; !ending; ++n) {
+    threads.emplace_back([&, t](const std::stop_token& ending) {
+      for (std::int64_t n = 0; !ending.stop_requested(); ++n) {
         Tensor tensor = Tensor::zeros({kElements / 8 + 1000 * (n % 7)});
         tensor.data<float>()[n % 1000] = static_cast<float>(t + 1);
         std::this_thread::yield();
@@ -189,8 +184,7 @@ TEST(KeptMemory, ThreadsAndForks) {
   }
   const auto run = [] { return Tensor::zeros({kElements}).data<float>()[0] == 0 ? 0 : 1; };
   for (int i = 0; i < 50; ++i) EXPECT_EQ(test::exit_code_of_child(run), 0);
-  ending = true;
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   EXPECT_EQ(wrong, 0);
 }
 

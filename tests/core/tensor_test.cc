@@ -1,9 +1,15 @@
-// Tensors and views: extents and strides, what borrows and what copies, what is refused, and conversion of types.
+// Tensors and views: extents and strides, what borrows and what copies, what is refused, and conversion of types; and
+// element types: names and sizes, and the two 16-bit types over every bit pattern.
 #include "qkv/tensor.h"
 
 #include <gtest/gtest.h>
 
-#include "core/each_refused.h"
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "core/core_for_test.h"
 #include "io/files_for_test.h"
 
 namespace qkv {
@@ -93,7 +99,7 @@ TEST(TensorView, BorrowsAnyPart) {
   EXPECT_EQ(written.data<float>()[4 + 2], -1);
 }
 
-TEST(Convert, CopiesAnyStrides) {
+TEST(Convert, CopiesAnyStridesAndPassesThroughEveryType) {
   const Tensor tensor = counted({2, 3}, Dtype::f32);
   const Tensor turned = Tensor::copy(tensor.view().transpose(0, 1));
   EXPECT_EQ(Numbers(turned.data<float>(), turned.data<float>() + 6), (Numbers{0, 3, 1, 4, 2, 5}));
@@ -104,17 +110,84 @@ TEST(Convert, CopiesAnyStrides) {
   EXPECT_EQ(convert(Tensor::zeros({0, 3}), Dtype::f64).shape(), (Dims{0, 3}));
   Tensor other = Tensor::zeros({3, 2});
   EXPECT_THROW(convert(tensor, other.view()), std::invalid_argument);
-}
-
-TEST(Convert, PassesThroughEveryType) {
-  const Tensor tensor = Tensor::of<float>({3}, {0, 1, 100});
+  const Tensor numbers = Tensor::of<float>({3}, {0, 1, 100});
   for (const Dtype dtype : {Dtype::f64, Dtype::bf16, Dtype::f16, Dtype::i8, Dtype::u8, Dtype::i16, Dtype::u16,
                             Dtype::i32, Dtype::u32, Dtype::i64, Dtype::u64}) {
-    const Tensor back = convert(convert(tensor, dtype), Dtype::f32);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(back.data<float>()[i], tensor.data<float>()[i]) << name_of(dtype);
+    EXPECT_EQ(values_of(convert(convert(numbers, dtype), Dtype::f32)), (Numbers{0, 1, 100})) << name_of(dtype);
   }
-  EXPECT_EQ(values_of(convert(tensor, Dtype::boolean)), (Numbers{0, 1, 1}));
+  EXPECT_EQ(values_of(convert(numbers, Dtype::boolean)), (Numbers{0, 1, 1}));
   EXPECT_EQ(values_of(convert(Tensor::of<float>({2}, {2.75f, -2.75f}), Dtype::i32)), (Numbers{2, -2}));
+}
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// What the bits mean, by the definition of a binary format: fraction bits, exponent bits, then the sign.
+double meaning(std::uint32_t bits, int fraction_bits, int exponent_bits) {
+  const int largest = (1 << exponent_bits) - 1, bias = largest / 2;
+  const int exponent = static_cast<int>(bits >> fraction_bits) & largest;
+  const std::uint32_t fraction = bits & ((1u << fraction_bits) - 1);
+  const double sign = bits >> (fraction_bits + exponent_bits) ? -1.0 : 1.0;
+  if (exponent == largest) return fraction ? std::numeric_limits<double>::quiet_NaN() : sign * kInfinity;
+  if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - fraction_bits);
+  return sign * std::ldexp(fraction + (1u << fraction_bits), exponent - bias - fraction_bits);
+}
+
+template <class Half>
+void expect_format(int fraction_bits, int exponent_bits) {
+  const auto meaning_of = [=](std::uint32_t bits) { return meaning(bits, fraction_bits, exponent_bits); };
+  const std::uint32_t infinity = ((1u << exponent_bits) - 1) << fraction_bits, sign_bit = 0x8000;
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    Half half;
+    half.bits = static_cast<std::uint16_t>(bits);
+    const auto value = static_cast<float>(half);
+    const double expected = meaning_of(bits);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(value) && std::isnan(static_cast<float>(Half(value)))) << bits;
+    } else {
+      ASSERT_EQ(static_cast<double>(value), expected) << bits;
+      ASSERT_EQ(std::signbit(value), std::signbit(expected)) << bits;
+      ASSERT_EQ(Half(value).bits, bits);
+    }
+  }
+  // Between each number and the next: the midpoint goes to the even one, its neighbours in f32 to the nearer one. The
+  // midpoint beyond the largest number goes to infinity.
+  for (std::uint32_t bits = 0; bits < infinity; ++bits) {
+    const double low = meaning_of(bits), step = bits == 0 ? meaning_of(1) : low - meaning_of(bits - 1);
+    const double high = bits + 1 == infinity ? low + step : meaning_of(bits + 1);
+    const auto middle = static_cast<float>((low + high) / 2);
+    ASSERT_EQ(static_cast<double>(middle), (low + high) / 2) << bits;
+    for (const std::uint32_t sign : {0u, sign_bit}) {
+      const float factor = sign ? -1.0f : 1.0f;
+      ASSERT_EQ(Half(factor * middle).bits, sign | (bits + bits % 2)) << bits;
+      ASSERT_EQ(Half(factor * std::nextafter(middle, 0.0f)).bits, sign | bits) << bits;
+      ASSERT_EQ(Half(factor * std::nextafter(middle, kInfinity)).bits, sign | (bits + 1)) << bits;
+    }
+  }
+  EXPECT_EQ(Half(kInfinity).bits, infinity);
+  EXPECT_EQ(Half(-kInfinity).bits, sign_bit | infinity);
+  EXPECT_EQ(Half(std::numeric_limits<float>::max()).bits, infinity);
+  for (const std::uint32_t nan : {0x7f800001u, 0xff800001u}) {  // whose payload lies in the bits that are cut off
+    EXPECT_TRUE(std::isnan(static_cast<float>(Half(std::bit_cast<float>(nan)))));
+  }
+}
+
+TEST(Dtype, BFloat16IsItsFormat) { expect_format<BFloat16>(7, 8); }
+TEST(Dtype, Float16IsItsFormat) { expect_format<Float16>(10, 5); }
+
+TEST(Dtype, NamesAndSizes) {
+  const struct {
+    Dtype dtype;
+    std::string_view name;
+    std::size_t size;
+  } rows[] = {{Dtype::f32, "f32", 4},     {Dtype::f64, "f64", 8}, {Dtype::bf16, "bf16", 2}, {Dtype::f16, "f16", 2},
+              {Dtype::i8, "i8", 1},       {Dtype::u8, "u8", 1},   {Dtype::i16, "i16", 2},   {Dtype::u16, "u16", 2},
+              {Dtype::i32, "i32", 4},     {Dtype::u32, "u32", 4}, {Dtype::i64, "i64", 8},   {Dtype::u64, "u64", 8},
+              {Dtype::boolean, "bool", 1}};
+  for (const auto& [dtype, name, size] : rows) {
+    EXPECT_EQ(name_of(dtype), name);
+    EXPECT_EQ(size_of(dtype), size) << name;
+    EXPECT_EQ(is_floating(dtype), name == "f32" || name == "f64" || name == "bf16" || name == "f16") << name;
+  }
 }
 
 }  // namespace

@@ -9,22 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "io/base64.h"
+
 namespace qkv::test {
 
-inline std::string from_base64(const std::string& text) {
-  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes;
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const char letter : text) {
-    if (letter == '=') break;
-    bits = bits << 6 | static_cast<std::uint32_t>(digits.find(letter));
-    if ((count += 6) < 8) continue;
-    count -= 8;
-    bytes += static_cast<char>(bits >> count & 255);
-  }
-  return bytes;
-}
+inline std::string from_base64(const std::string& text) { return io::decode_base64(text).value(); }
 
 // Of so many bytes.
 inline std::string inflated(const std::string& deflated, std::size_t size) {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <functional>
 
-#include "core/stop.h"
 #include "explain/example.h"
 #include "explain/json_schema.h"
 #include "qkv/error.h"
 #include "qkv/explain/explain.h"
+#include "stop_for_test.h"
 
 namespace qkv {
 namespace {
@@ -26,23 +26,14 @@ const Json& golden_steps() {
 
 ExplainInput input_of(const Json& json) {
   ExplainInput input = worked_example();
-  const std::pair<const char*, Tensor*> tensors[] = {{"inputs", &input.inputs},
-                                                     {"w_embed", &input.w_embed},
-                                                     {"w_query", &input.w_query},
-                                                     {"w_key", &input.w_key},
-                                                     {"w_value", &input.w_value},
-                                                     {"b_query", &input.b_query},
-                                                     {"b_key", &input.b_key},
-                                                     {"b_value", &input.b_value},
-                                                     {"score_w_query", &input.score_w_query},
-                                                     {"score_w_key", &input.score_w_key},
-                                                     {"score_w", &input.score_w},
-                                                     {"score_v", &input.score_v},
-                                                     {"mask", &input.mask},
-                                                     {"w_out", &input.w_out},
-                                                     {"b_out", &input.b_out}};
-  for (const auto& [name, tensor] : tensors) {
-    if (json.contains(name)) *tensor = test::tensor_of(json[name]);
+  const char* const names[] = {"inputs",  "w_embed",       "w_query",     "w_key",   "w_value",
+                               "b_query", "b_key",         "b_value",     "mask",    "w_out",
+                               "b_out",   "score_w_query", "score_w_key", "score_w", "score_v"};
+  Tensor* const tensors[] = {&input.inputs,  &input.w_embed,       &input.w_query,     &input.w_key,   &input.w_value,
+                             &input.b_query, &input.b_key,         &input.b_value,     &input.mask,    &input.w_out,
+                             &input.b_out,   &input.score_w_query, &input.score_w_key, &input.score_w, &input.score_v};
+  for (std::size_t i = 0; i < std::size(names); ++i) {
+    if (json.contains(names[i])) *tensors[i] = test::tensor_of(json[names[i]]);
   }
   const Json substitutes = json.value("substitutes", Json::object());
   for (const auto& [name, value] : substitutes.items()) {
@@ -185,12 +176,12 @@ ExplainInput synthetic(const SyntheticInput& choice, Score::Kind score = Score::
 
 TEST(SyntheticInput, GivesTheShapesAskedFor) {
   const ExplainInput input = synthetic({.inputs = 7, .dim = 5, .key_dim = 3, .value_dim = 2}, Score::Kind::additive);
-  EXPECT_EQ(input.inputs.shape(), (Dims{7, 5}));
-  EXPECT_EQ(input.w_query.shape(), (Dims{5, 3}));
-  EXPECT_EQ(input.w_key.shape(), (Dims{5, 3}));
-  EXPECT_EQ(input.w_value.shape(), (Dims{5, 2}));
-  EXPECT_EQ(input.score_w_query.shape(), (Dims{3, 3}));
-  EXPECT_EQ(input.score_v.shape(), (Dims{3}));
+  std::string shapes;
+  for (const Tensor* one : {&input.inputs, &input.w_query, &input.w_key, &input.w_value, &input.score_w_query,
+                            &input.score_w_key, &input.score_v}) {
+    shapes += to_string(one->shape());
+  }
+  EXPECT_EQ(shapes, "[7, 5][5, 3][5, 3][5, 2][3, 3][3, 3][3]");
   EXPECT_EQ(explain(input).output.shape(), (Dims{7, 2}));
   EXPECT_EQ(input.weights_origin,
             "Generated at random (xavier, seed 1): w_query, w_key, w_value, score_w_query, score_w_key, score_v. "
@@ -203,9 +194,8 @@ TEST(SyntheticInput, GivesTheShapesAskedFor) {
 // The stop token is asked once a row of all that is generated.
 TEST(SyntheticInput, AsksForAStop) {
   ExplainInput input, stopped;
-  const std::int64_t before = stop_checks();
-  generate_missing(input, {.inputs = 30, .dim = 20, .key_dim = 7});
-  EXPECT_GE(stop_checks() - before, 30 + 3 * 20);
+  const auto generate = [&] { generate_missing(input, {.inputs = 30, .dim = 20, .key_dim = 7}); };
+  EXPECT_GE(test::questions_of(generate), 30 + 3 * 20);
   std::stop_source source;
   source.request_stop();
   stopped.stop = source.get_token();

@@ -7,12 +7,12 @@
 #include <sstream>
 
 #include "attention/attention_testing.h"
-#include "core/stop.h"
 #include "explain/chosen.h"
 #include "explain/heat.h"
 #include "explain/heat_text.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
+#include "stop_for_test.h"
 
 namespace qkv {
 namespace {
@@ -152,17 +152,12 @@ TEST(Golden, TextsAndDrawings) {
 TEST(ExplainText, AsksForAStop) {
   set_threads(1);  // questions are counted by thread
   ExplainInput input = drawn({.inputs = 50, .dim = 3});
-  const auto asked = [](const auto& work) {
-    const std::int64_t before = stop_checks();
-    work();
-    return stop_checks() - before;
-  };
-  const std::int64_t shortened = asked([&] { explain(input); });
+  const std::int64_t shortened = test::questions_of([&] { explain(input); });
   input.full = true;
   Explanation explanation;
-  EXPECT_GE(asked([&] { explanation = explain(input); }) - shortened, 200);  // lines
-  EXPECT_GE(asked([&] { to_text(explanation, {.full = true}); }), 300);
-  EXPECT_GE(asked([&] { to_json(explanation); }), 300);
+  EXPECT_GE(test::questions_of([&] { explanation = explain(input); }) - shortened, 200);  // lines
+  EXPECT_GE(test::questions_of([&] { to_text(explanation, {.full = true}); }), 300);
+  EXPECT_GE(test::questions_of([&] { to_json(explanation); }), 300);
   std::stop_source source;
   source.request_stop();
   explanation.stop = input.stop = source.get_token();

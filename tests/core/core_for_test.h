@@ -1,12 +1,17 @@
-// Threads that wait for one another, a pool of a caller's own, and calls in a process of their own.
+// What the tests of core share: threads that wait for one another, a pool of a caller's own, calls in a process of
+// their own, and calls that must be refused.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "core/thread_pool.h"
 
@@ -38,6 +43,10 @@ int exit_code_of_child(const Run& run) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+inline void expect_each_refused(const std::vector<std::function<void()>>& calls) {
+  for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_THROW(calls[i](), std::invalid_argument) << "call " << i;
 }
 
 }  // namespace qkv::test
