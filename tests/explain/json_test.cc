@@ -17,7 +17,7 @@ namespace {
 using test::Json;
 using test::Strings;
 
-TEST(Golden, JsonOfChosenNumbers) {
+TEST(ExplainGolden, JsonOfChosenNumbers) {
   HeadTrace additive = test::chosen_trace();
   additive.score = Score::Kind::additive;
   additive.v = Tensor::of<double>({2}, {0.5, 2});

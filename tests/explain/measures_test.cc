@@ -91,7 +91,7 @@ void expect_traces(const Explainable& text, const Json& heads) {
   }
 }
 
-TEST(Golden, TracesAndMeasuresAreThoseOfPlainPython) {
+TEST(ExplainTokenMeasures, TracesAndMeasuresAreThoseOfPlainPython) {
   for (const Json& one : Json::parse(test::slurp(test::golden_file("measures.json")))) {
     const std::string name = one["model"];
     SCOPED_TRACE(name);

@@ -52,7 +52,7 @@ ExplainInput input_of(const Json& json) {
   return input;
 }
 
-TEST(Golden, StepsHaveTheNumbersOfPlainPython) {
+TEST(ExplainGolden, StepsHaveTheNumbersOfPlainPython) {
   for (const Json& one : golden_steps()) {
     SCOPED_TRACE(one["name"]);
     const Json& expected = one["tensors"];
@@ -78,7 +78,7 @@ TEST(Golden, StepsHaveTheNumbersOfPlainPython) {
 }
 
 // Some whole, of the others what their rules and scores change. make.py checks the numbers.
-TEST(Golden, TextsOfTheSteps) {
+TEST(ExplainGolden, TextsOfTheSteps) {
   for (const Json& one : golden_steps()) {
     const std::string name = one["name"];
     Explanation explanation = explain(name == "worked" ? worked_example() : input_of(one["input"]));
@@ -93,7 +93,7 @@ TEST(Golden, TextsOfTheSteps) {
 }
 
 // JSON of all cases by the schema, and some whole, a section a line. make.py checks the numbers, too.
-TEST(Golden, JsonOfTheSteps) {
+TEST(ExplainGolden, JsonOfTheSteps) {
   std::string rules;
   for (const Json& one : golden_steps()) {
     const std::string name = one["name"];

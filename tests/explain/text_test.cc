@@ -98,7 +98,7 @@ HeadTrace hostile_trace() {
   return trace;
 }
 
-TEST(Golden, TextsAndDrawings) {
+TEST(ExplainGolden, TextsAndDrawings) {
   HeadTrace broken = test::chosen_trace(), additive = test::chosen_trace(), hidden = test::chosen_trace();
   broken.weights.data<double>()[0] = std::nan("");
   hidden.logits.data<double>()[1] = -test::kInfinity;
@@ -259,7 +259,7 @@ TEST(Heat, ScalesOfWeightsAndOfOtherNumbers) {
 // Letters with names of rows and columns: 0, 0.25 and 1 are " ", "+" and "@". 8 columns of room 16 take 2 characters
 // each, so that a line shows a row; 16 of them 1, so that it shows two. #171c27 is nearest to grey 234 (#1c1c1c),
 // #dcf7ff to 195 (#d7ffff). 300 columns are means within the width.
-TEST(Golden, HeatMaps) {
+TEST(ExplainGolden, HeatMaps) {
   std::string text;
   const auto draw = [&](const Tensor& values, HeatStyle style, std::size_t width, const Strings& rows = {},
                         const Strings& columns = {}) {

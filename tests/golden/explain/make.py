@@ -4,7 +4,7 @@
 
 Each case is the worked example of the tutorials with some fields of ExplainInput changed. Then every table and every
 equation of the .txt files of the same names is compared with these numbers. The texts are those of the library
-(QKV_WRITE_GOLDEN=1 qkv_test_explain --gtest_filter=Golden*), and this is what their numbers are checked by; a number
+(QKV_WRITE_GOLDEN=1 qkv_test_explain --gtest_filter=Explain*), and this is what their numbers are checked by; a number
 that is in neither a table nor an equation is an error, too.
 """
 
