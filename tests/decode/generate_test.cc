@@ -75,8 +75,8 @@ Found best_of(const Table& table, const GenerateOptions& options) {
   Chains model({table});
   const auto found = generate(model, 1, options);
   EXPECT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].size(), 1u);
-  return {found[0][0].tokens, found[0][0].score, model.steps()};
+  EXPECT_EQ(found.at(0).size(), 1u);
+  return {found.at(0).at(0).tokens, found[0][0].score, model.steps()};
 }
 
 // The best sequence with each number of beams, and its score where that is known.

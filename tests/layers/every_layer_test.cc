@@ -1,6 +1,5 @@
 // What every layer is asked: gradients are slopes, parameters are listed and written, threads change no bit, what comes
 // beside a sequence does not either, work ends where it is asked to; and what torch gives.
-#include "jacobian.h"
 #include "layers/asked_layer.h"
 #include "layers/golden_file.h"
 #include "layers/stack/layer_reference.h"

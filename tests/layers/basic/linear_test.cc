@@ -66,11 +66,6 @@ TEST(Linear, RefusesWhatDoesNotFit) {
   EXPECT_THROW(linear.backward(x, grad_out, grad_out), std::invalid_argument);
 }
 
-TEST(Weights, ConvertsHalfPrecision) {
-  Weights weights({{"w", convert(Tensor::of<float>({2}, {0.5f, -3}), Dtype::bf16)}});
-  EXPECT_TRUE(same_bits(weights.take("w", {2}), Tensor::of<float>({2}, {0.5f, -3})));
-}
-
 Embedding table(std::optional<std::int32_t> padding = {}) {
   Random random(1);
   Weights weights({{"weight", testing::normal(random, {5, 3}, Dtype::f64)}}, "test", Dtype::f64);

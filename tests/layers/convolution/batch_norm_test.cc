@@ -1,7 +1,6 @@
 // BatchNorm against plain loops in double: training, running statistics; large means, what NaN reaches, refusals.
 #include "qkv/layers/batch_norm.h"
 
-#include "jacobian.h"
 #include "layers/asked_layer.h"
 #include "layers/convolution/plain_convolution.h"
 #include "qkv/layers/initial_weights.h"

@@ -3,7 +3,6 @@
 #include "qkv/layers/convolution.h"
 
 #include "io/files_for_test.h"
-#include "jacobian.h"
 #include "layers/asked_layer.h"
 #include "layers/convolution/plain_convolution.h"
 #include "qkv/layers/initial_weights.h"

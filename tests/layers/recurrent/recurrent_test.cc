@@ -1,7 +1,6 @@
 // Recurrent layers against plain loops over random shapes; states, dropout, NaN; first weights; refusals.
 #include "qkv/layers/recurrent.h"
 
-#include "jacobian.h"
 #include "layers/asked_layer.h"
 #include "qkv/error.h"
 #include "qkv/layers/initial_weights.h"
