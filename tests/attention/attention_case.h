@@ -24,32 +24,16 @@ struct Requests {
   std::int64_t rows = -1;                        // chosen ones
 };
 
+struct CaseSizes {
+  std::int64_t batch, kv_heads, group, q_len, k_len, head_dim, value_dim;
+};
+
 class AttentionCase {
  public:
   // Products of batch, heads and lengths stay below `most_pairs`.
-  AttentionCase(Choices choices, double most_pairs) : choices_(choices), random_(choices_.random()) {
-    draw_sizes(most_pairs);
-    draw_form();
-    dtype_ = pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16});
-    accumulation_ = dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-    out_dtype = chance(0.5) ? dtype_ : accumulation_;
-    draw_score();
-    draw_inputs();
-    draw_mask();
-    draw_bias();
-    draw_sinks();
-    if (chance(0.3)) draw_tables();
-    draw_functions();
-    if (chance(0.25)) options.scale = note("scale", pick<double>({0, -0.0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
-    if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.01, 0.5, 1, 3, 30, 1e6}));
-    options.threads = pick<int>({1, 1, 2, 3});
-    if (chance(0.2))
-      options.dropout = {.p = note("dropout", pick<double>({0, 0.1, 0.5, 0.9, 0.999})), .seed = choices_.below(1000)};
-    draw_hidden();
-    draw_visible();
-    draw_requests();
-    seed = choices_.below(1 << 30);
-  }
+  AttentionCase(Choices choices, double most_pairs) : AttentionCase(choices, most_pairs, nullptr) {}
+  // Of these sizes; a packed one has some shorter sequences, too.
+  AttentionCase(Choices choices, const CaseSizes& sizes) : AttentionCase(choices, 0, &sizes) {}
   AttentionCase(const AttentionCase&) = delete;
 
   TensorView q, k, v;
@@ -79,6 +63,32 @@ class AttentionCase {
   }
 
  private:
+  AttentionCase(Choices choices, double most_pairs, const CaseSizes* sizes)
+      : choices_(choices), random_(choices_.random()) {
+    if (sizes == nullptr) draw_sizes(most_pairs);
+    if (sizes != nullptr) take_sizes(*sizes);
+    draw_form();
+    dtype_ = pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16});
+    accumulation_ = dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+    out_dtype = chance(0.5) ? dtype_ : accumulation_;
+    draw_score();
+    draw_inputs();
+    draw_mask();
+    draw_bias();
+    draw_sinks();
+    if (chance(0.3)) draw_tables();
+    draw_functions();
+    if (chance(0.25)) options.scale = note("scale", pick<double>({0, -0.0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
+    if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.01, 0.5, 1, 3, 30, 1e6}));
+    options.threads = pick<int>({1, 1, 2, 3});
+    if (chance(0.2))
+      options.dropout = {.p = note("dropout", pick<double>({0, 0.1, 0.5, 0.9, 0.999})), .seed = choices_.below(1000)};
+    draw_hidden();
+    draw_visible();
+    draw_requests();
+    seed = choices_.below(1 << 30);
+  }
+
   bool chance(double probability) { return choices_.chance(probability); }
 
   template <class T>
@@ -110,6 +120,7 @@ class AttentionCase {
     const auto size = [this] {
       return pick<std::int64_t>({1, 3, 4, 8, 16, 31, 32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 256});
     };
+    double rows, sizes;
     do {
       batch_ = pick<std::int64_t>({0, 1, 1, 1, 2, 3, 3, 4, 5, 9});
       kv_heads_ = pick<std::int64_t>({1, 1, 2, 3});
@@ -119,9 +130,15 @@ class AttentionCase {
       // Large sizes are drawn, but not all at once.
       head_dim_ = size();
       value_dim_ = chance(0.5) ? head_dim_ : size();
-    } while (static_cast<double>(batch_ * heads_ * q_len_ * k_len_) *
-                 (1 + static_cast<double>(head_dim_ + value_dim_) / 64) >
-             most_pairs);
+      sizes = static_cast<double>(head_dim_ + value_dim_);
+      rows = static_cast<double>(batch_ * (heads_ * q_len_ + kv_heads_ * k_len_));
+    } while (static_cast<double>(batch_ * heads_ * q_len_ * k_len_) * (1 + sizes / 64) > most_pairs ||
+             rows * sizes > 50 * most_pairs);
+  }
+
+  void take_sizes(const CaseSizes& sizes) {
+    batch_ = sizes.batch, kv_heads_ = sizes.kv_heads, heads_ = sizes.kv_heads * sizes.group;
+    q_len_ = sizes.q_len, k_len_ = sizes.k_len, head_dim_ = sizes.head_dim, value_dim_ = sizes.value_dim;
   }
 
   void draw_form() {
@@ -260,7 +277,7 @@ class AttentionCase {
       options.mask = options.mask & Mask::window(note("left", side()), note("right", side()), align);
     }
     if (options.mask.align() == Align::bottom_right) notes_ += ", bottom-right";
-    if (!paged_ && chance(0.25)) {
+    for (int i = paged_ ? 0 : pick<int>({0, 0, 0, 0, 0, 0, 1, 2}); i > 0; --i) {
       std::vector<std::int64_t> counts;
       for (std::int64_t b = 0; b < batch_; ++b) {
         const std::int64_t most = key_length(b);
@@ -277,7 +294,7 @@ class AttentionCase {
       if (chance(0.5)) mask = mask.compiled(), notes_ += ", compiled";
       options.mask = options.mask & mask;
     }
-    if (chance(0.25)) draw_documents();
+    for (int i = pick<int>({0, 0, 0, 0, 0, 0, 1, 2}); i > 0; --i) draw_documents();
     if (chance(0.15)) {
       const std::int64_t step = note("dilated by", pick<std::int64_t>({1, 2, 3, 9, 64, 300, std::int64_t{1} << 40}));
       const std::int64_t left = side(), right = side();
@@ -453,17 +470,22 @@ class AttentionCase {
   std::vector<std::int64_t> page_lengths_;
 };
 
-// Runs one case, with what replays it in the trace of a failure.
+// What replays a case, for the trace of a failure.
 template <class Expect>
-void run_case(std::uint64_t seed, Expect&& expect) {
-  // One case in sixteen may be large enough to cross blocks of keys in every way.
-  const AttentionCase drawn(Choices(seed), seed % 16 == 0 ? 2e5 : 1e4);
-  SCOPED_TRACE(fmt::format("QKV_GRID_SEED={} on {}: {}", seed, selected_target(), drawn.describe()));
+void expect_of(const std::string& name, const AttentionCase& drawn, Expect&& expect) {
+  SCOPED_TRACE(fmt::format("{} on {}: {}", name, selected_target(), drawn.describe()));
   try {
     expect(drawn);
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
   }
+}
+
+template <class Expect>
+void run_case(std::uint64_t seed, Expect&& expect) {
+  // One case in sixteen may be large enough to cross blocks of keys in every way.
+  const AttentionCase drawn(Choices(seed), seed % 16 == 0 ? 2e5 : 1e4);
+  expect_of(fmt::format("QKV_GRID_SEED={}", seed), drawn, expect);
 }
 
 // Seeds first <= seed < first + count, dealt to the targets in turn.

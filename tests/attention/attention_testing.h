@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,33 +54,40 @@ inline std::string test_name_of_target(const ::testing::TestParamInfo<std::strin
   INSTANTIATE_TEST_SUITE_P(Target, Suite, ::testing::ValuesIn(::qkv::testing::usable_targets()), \
                            ::qkv::testing::test_name_of_target)
 
+// Of a tensor of f64.
+inline std::span<double> elements(Tensor& tensor) {
+  return {tensor.data<double>(), static_cast<std::size_t>(tensor.element_count())};
+}
+
 inline Tensor normal(Random& random, const Dims& shape, Dtype dtype = Dtype::f32, double spread = 1) {
   Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = spread * random.normal();
+  for (double& element : elements(tensor)) element = spread * random.normal();
   return convert(tensor, dtype);
 }
 
 inline Tensor filled(const Dims& shape, double value, Dtype dtype = Dtype::f32) {
-  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = value;
-  return convert(tensor, dtype);
+  Tensor tensor = Tensor::uninitialized(shape, dtype);
+  if (dtype == Dtype::f32) {
+    std::fill_n(tensor.data<float>(), tensor.element_count(), static_cast<float>(value));
+  } else {
+    convert(Tensor::of<double>({}, {value}).view().broadcast_to(shape), tensor);
+  }
+  return tensor;
 }
 
 // True with the given probability.
 inline Tensor coin_flips(Random& random, const Dims& shape, double probability, Dtype dtype = Dtype::boolean) {
   Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
-    tensor.data<double>()[i] = random.uniform() < probability ? 1 : 0;
-  }
+  for (double& element : elements(tensor)) element = random.uniform() < probability ? 1 : 0;
   return convert(tensor, dtype);
 }
 
 // Every element of a mask [..., rows, columns] becomes that of the corner of its square.
 inline void repeat_in_squares(Tensor& mask, std::int64_t side) {
   const std::int64_t rows = mask.size(-2), columns = mask.size(-1);
+  std::byte* bytes = mask.view().bytes();
   for (std::int64_t at = 0; at < mask.element_count(); ++at) {
     const std::int64_t i = at / columns % rows, j = at % columns;
-    std::byte* bytes = mask.view().bytes();
     bytes[at] = bytes[at - i % side * columns - j % side];
   }
 }
@@ -98,6 +106,21 @@ inline void put(Tensor& tensor, const Dims& index, double value) {
   Tensor wide = convert(tensor, Dtype::f64);
   wide.view().at<double>(index) = value;
   tensor = convert(wide, tensor.dtype());
+}
+
+// What is said of a call that is refused; nothing, if it is not.
+inline std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline void expect_refused(const std::string& part_of_message, const std::function<void()>& call) {
+  const std::string message = refusal(call);
+  EXPECT_NE(message.find(part_of_message), std::string::npos) << message << "\n  wanted: " << part_of_message;
 }
 
 inline double largest(const TensorView& view) {

@@ -12,49 +12,6 @@ namespace {
 
 QKV_ON_EACH_TARGET(AttentionFunction);
 
-// Whole heads, batches and chunks; rows of one query are decoded.
-TEST_P(AttentionFunction, MaskIsTheBooleanMaskOfTheSamePairs) {
-  Random random(1);
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16}) {
-    for (const std::int64_t q_len : {1, 3, 60}) {
-      const std::int64_t k_len = 1100;
-      const Tensor q = testing::normal(random, {2, 2, q_len, 8}, dtype);
-      const Tensor k = testing::normal(random, {2, 2, k_len, 8}, dtype);
-      const auto sees = [](const Pair& at) { return (at.key + 3 * at.query + at.head + 2 * at.batch) % 5 < 2; };
-      Tensor visible = Tensor::zeros({2, 2, q_len, k_len}, Dtype::u8);
-      for (std::int32_t b = 0; b < 2; ++b) {
-        for (std::int32_t h = 0; h < 2; ++h) {
-          for (std::int32_t i = 0; i < q_len; ++i) {
-            for (std::int32_t j = 0; j < k_len; ++j) {
-              visible.view().at<std::uint8_t>({b, h, i, j}) = sees({b, h, i, j, i}) ? 1 : 0;
-            }
-          }
-        }
-      }
-      const Mask other = Mask::window(1000, 1050);
-      const testing::Outcome a = testing::attend(q, k, k, {.mask = other & Mask::function(mask_function(sees))});
-      const testing::Outcome b = testing::attend(q, k, k, {.mask = other & Mask::boolean(visible)});
-      EXPECT_TRUE(testing::same_bits(a.out, b.out)) << q_len;
-      EXPECT_TRUE(testing::same_bits(a.log_sum_exp, b.log_sum_exp)) << q_len;
-      EXPECT_TRUE(testing::same_bits(a.weights, b.weights)) << q_len;
-      EXPECT_TRUE(testing::same_bits(a.logits, b.logits)) << q_len;
-    }
-  }
-}
-
-// What a function hides leaves no trace, even NaN.
-TEST_P(AttentionFunction, HiddenKeysDoNotLeak) {
-  Random random(2);
-  for (const std::int64_t q_len : {1, 20}) {
-    const Tensor q = testing::normal(random, {1, q_len, 8});
-    Tensor k = testing::normal(random, {1, 100, 8});
-    const AttentionOptions options{.mask = Mask::function(mask_function([](const Pair& at) { return at.key != 37; }))};
-    const Tensor clean = attention(q, k, k, options);
-    k.view().at<float>({0, 37, 2}) = static_cast<float>(testing::kNan);
-    EXPECT_TRUE(testing::same_bits(attention(q, k, k, options), clean));
-  }
-}
-
 TEST_P(AttentionFunction, LogitFunctionSeesLogitAndPosition) {
   Random random(3);
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
@@ -82,17 +39,6 @@ TEST_P(AttentionFunction, LogitFunctionSeesLogitAndPosition) {
         }
       }
     }
-  }
-}
-
-TEST_P(AttentionFunction, MaskFunctionsHaveGradients) {
-  const Tensor q = testing::filled({1, 2, 4}, 1), grad_out = testing::filled({1, 2, 4}, 1);
-  const Tensor k = testing::filled({1, 20, 4}, 1), log_sum_exp = testing::filled({1, 2}, std::log(10.0) + 2);
-  Tensor gradient = testing::filled({1, 20, 4}, 7);
-  const AttentionOptions options{.mask = Mask::function(mask_function([](const Pair& at) { return at.key % 2 == 0; }))};
-  attention_backward(q, k, k, q, log_sum_exp, grad_out, options, {.value = gradient});
-  for (std::int64_t j = 0; j < 20; ++j) {
-    EXPECT_NEAR(gradient.view().at<float>({0, j, 0}), j % 2 == 0 ? 0.2 : 0, 1e-6);
   }
 }
 

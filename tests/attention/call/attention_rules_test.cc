@@ -93,23 +93,5 @@ TEST_P(MasksByHand, DilatedWindowSeesEveryStepth) {
   expect_seen(Mask::dilated(1, 1, 1), {"xx...", "xxx.."});
 }
 
-QKV_ON_EACH_TARGET(MasksOfLengths);
-
-TEST_P(MasksOfLengths, LeaveTheLeast) {
-  Random random(1);
-  const Tensor first = Tensor::of<std::int32_t>({4}, {90, 5, 0, 33}),
-               second = Tensor::of<std::int64_t>({4}, {20, 80, 7, 33});
-  const Tensor least = Tensor::of<std::int32_t>({4}, {20, 5, 0, 33});
-  for (const std::int64_t q_len : {1, 40}) {
-    const Tensor q = testing::normal(random, {4, 2, q_len, 8}), k = testing::normal(random, {4, 1, 90, 8});
-    const auto attend = [&](const Mask& mask) {
-      return testing::attend(q, k, k, {.mask = mask & Mask::causal(Align::bottom_right)});
-    };
-    const testing::Outcome wanted = attend(Mask::lengths(least));
-    expect_same(wanted, attend(Mask::lengths(first) & Mask::lengths(second)));
-    expect_same(wanted, attend(Mask::lengths(second) & Mask::lengths(first)));
-  }
-}
-
 }  // namespace
 }  // namespace qkv

@@ -59,8 +59,8 @@ using Kind = HostEnvironment::Kind;
 QKV_ON_EACH_TARGET(FloatEnvironmentOf);
 
 // All numbers of a call, with subnormal ones among them.
-struct Arrays {
-  explicit Arrays(Dtype dtype, std::int64_t q_len = 20) {
+struct MixedArrays {
+  explicit MixedArrays(Dtype dtype, std::int64_t q_len = 20) {
     Random random(1);
     const auto mixed = [&](const Dims& shape) {
       Tensor tensor = normal(random, shape, Dtype::f64);
@@ -73,18 +73,50 @@ struct Arrays {
   Tensor q, k, v;
 };
 
-TEST_P(FloatEnvironmentOf, AttentionChangesNoBit) {
+// Every pass, also in a caller's own pool, whose threads have an environment of their own, and products of matrices.
+TEST_P(FloatEnvironmentOf, ChangesNoBit) {
   const Tensor slopes = Tensor::of<float>({4}, {0, 1e-40f, 1, 0.1f});
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
     for (const std::int64_t q_len : {1, 20}) {
-      const Arrays a(dtype, q_len);
+      const MixedArrays a(dtype, q_len);
+      const TensorView rows = a.k.view().reshape({280, 16}), columns = a.v.view().reshape({280, 16}).slice(0, 0, 16);
+      Random random(2);
+      const testing::MovingArrays moving(random, a.q, a.k, a.v);
+      const bool has_tangents = dtype == Dtype::f32 || dtype == Dtype::f64;
       for (const int threads : {1, 3}) {
         const AttentionOptions options{
             .mask = Mask::causal(Align::bottom_right), .bias = Bias::alibi(slopes), .threads = threads};
-        const testing::Outcome wanted = testing::attend(a.q, a.k, a.v, options);
-        const HostEnvironment host(Kind::flushes_and_rounds_up);
-        const testing::Outcome got = testing::attend(a.q, a.k, a.v, options);
-        expect_same(got, wanted);
+        const auto product = [&] {
+          Tensor out = Tensor::zeros({280, 16}, dtype);
+          matmul(rows, columns, out, {.threads = threads});
+          return out;
+        };
+        const auto run = [&] {
+          return std::tuple(testing::attend(a.q, a.k, a.v, options),
+                            testing::backward(a.q, a.k, a.v, moving.grad_out, options),
+                            has_tangents ? testing::jvp(moving, options) : testing::Moved(),
+                            has_tangents ? testing::double_backward(moving, options) : testing::SecondGradients(),
+                            has_tangents ? product() : Tensor());
+        };
+        const auto wanted = run();
+        const auto expect_wanted = [&](const auto& got) {
+          expect_same(std::get<0>(got), std::get<0>(wanted));
+          expect_same(std::get<1>(got), std::get<1>(wanted));
+          expect_same(std::get<2>(got), std::get<2>(wanted));
+          expect_same(std::get<3>(got), std::get<3>(wanted));
+          EXPECT_TRUE(testing::same_bits(std::get<4>(got), std::get<4>(wanted))) << name_of(dtype);
+        };
+        {
+          const HostEnvironment host(Kind::flushes_and_rounds_up);
+          const auto got = run();
+          expect_wanted(got);
+        }
+        set_parallel_runner([](std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
+          const HostEnvironment host(Kind::flushes);
+          for (std::int64_t index = 0; index < tasks; ++index) task(context, index, 0);
+        });
+        expect_wanted(run());
+        set_parallel_runner(nullptr);
       }
     }
   }
@@ -100,32 +132,6 @@ TEST_P(FloatEnvironmentOf, SubnormalValuesRemain) {
     const auto bits = reinterpret_cast<const std::uint32_t*>(out.data<float>());
     EXPECT_NEAR(bits[0], 71362, 1);  // 1e-40 / 2^-149
   }
-}
-
-TEST_P(FloatEnvironmentOf, DerivativesChangeNoBit) {
-  const Arrays a(Dtype::f32);
-  Random random(2);
-  const testing::MovingArrays moving(random, a.q, a.k, a.v);
-  const AttentionOptions options{.threads = 1};
-  const testing::Gradients gradients = testing::backward(a.q, a.k, a.v, moving.grad_out, options);
-  const testing::Moved moved = testing::jvp(moving, options);
-  const testing::SecondGradients second = testing::double_backward(moving, options);
-  const HostEnvironment host(Kind::flushes_and_rounds_up);
-  expect_same(testing::backward(a.q, a.k, a.v, moving.grad_out, options), gradients);
-  expect_same(testing::jvp(moving, options), moved);
-  expect_same(testing::double_backward(moving, options), second);
-}
-
-// The caller's own pool calls from threads of its own.
-TEST_P(FloatEnvironmentOf, RunnersAndNestedCallsChangeNoBit) {
-  const Arrays a(Dtype::f32);
-  const Tensor wanted = attention(a.q, a.k, a.v, {.threads = 2});
-  set_parallel_runner([](std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
-    const HostEnvironment host(Kind::flushes);
-    for (std::int64_t index = 0; index < tasks; ++index) task(context, index, 0);
-  });
-  EXPECT_TRUE(testing::same_bits(attention(a.q, a.k, a.v, {.threads = 2}), wanted));
-  set_parallel_runner(nullptr);
 }
 
 // A layered model without biases, and inputs that are all subnormal: where these count as 0, so does every output.
@@ -180,26 +186,11 @@ TEST(FloatEnvironmentOfLayers, ChangesNoBit) {
   for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(testing::same_bits(got[i], wanted[i])) << i;
 }
 
-TEST_P(FloatEnvironmentOf, MatrixProductsChangeNoBit) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-    const Arrays a(dtype);
-    const TensorView rows = a.k.view().reshape({280, 16}), columns = a.v.view().reshape({280, 16}).slice(0, 0, 16);
-    const auto product = [&] {
-      Tensor out = Tensor::zeros({280, 16}, dtype);
-      matmul(rows, columns, out, {.threads = 1});
-      return out;
-    };
-    const Tensor wanted = product();
-    const HostEnvironment host(Kind::flushes_and_rounds_up);
-    EXPECT_TRUE(testing::same_bits(product(), wanted)) << name_of(dtype);
-  }
-}
-
 // NaN, infinities, rows without keys, underflow: whatever ordinary and masked input brings about.
 TEST_P(FloatEnvironmentOf, NothingTraps) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
     for (const std::int64_t q_len : {1, 20}) {
-      Arrays a(dtype, q_len);
+      MixedArrays a(dtype, q_len);
       testing::put(a.k, {0, 0, 69, 3}, testing::kNan);
       testing::put(a.v, {0, 0, 69, 3}, testing::kInfinity);
       testing::put(a.q, {1, 1, 0, 0}, 60000);
@@ -219,7 +210,7 @@ TEST_P(FloatEnvironmentOf, NothingTraps) {
 }
 
 TEST(FloatEnvironment, OfTheCallerComesBack) {
-  const Arrays a(Dtype::f32);
+  const MixedArrays a(Dtype::f32);
   const HostEnvironment host(Kind::flushes_and_rounds_up);
   attention(a.q, a.k, a.v, {.threads = 2});
   EXPECT_EQ(HostEnvironment::subnormal(), 0);

@@ -25,8 +25,7 @@ struct GivenLogits {
   Tensor q, k, v;
 };
 
-void expect_like_reference(const TensorView& q, const TensorView& k, const TensorView& v,
-                           const AttentionOptions& options) {
+void expect_defined(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options) {
   const reference::AttentionResult exact = reference::attention(q, k, v, options);
   const Outcome outcome = attend(q, k, v, options);
   // A logit of size L is rounded by L * 2^-24 a few times; beyond 128 the cases leave no two of them close but unequal.
@@ -52,7 +51,7 @@ TEST_P(AttentionHostile, LogitsRoundTheEndsOfTheExponential) {
         SCOPED_TRACE(::testing::PrintToString(row) + ", keys " + std::to_string(k_len) + ", queries " +
                      std::to_string(q_len));
         const GivenLogits in(row, q_len, k_len);
-        expect_like_reference(in.q, in.k, in.v, {.scale = 1});
+        expect_defined(in.q, in.k, in.v, {.scale = 1});
       }
     }
   }
@@ -90,7 +89,7 @@ TEST_P(AttentionHostile, LowestFloatIsNotAMask) {
   for (const std::int64_t q_len : {1, 3}) {
     const GivenLogits some({1, 2, -3}, q_len, 130);
     const Tensor bias = testing::filled({q_len, 130}, -kLargest);
-    expect_like_reference(some.q, some.k, some.v, {.bias = Bias::view(bias), .scale = 1});
+    expect_defined(some.q, some.k, some.v, {.bias = Bias::view(bias), .scale = 1});
   }
 }
 
@@ -100,7 +99,7 @@ TEST_P(AttentionHostile, RisingMaximumOverManyBlocks) {
   for (const double step : {0.05, 1.0, -1.0}) {
     Tensor k = Tensor::zeros({2500, 1});
     for (std::int64_t j = 0; j < 2500; ++j) k.data<float>()[j] = static_cast<float>(step * static_cast<double>(j));
-    expect_like_reference(q, k, v, {.scale = 1});
+    expect_defined(q, k, v, {.scale = 1});
   }
 }
 
@@ -112,9 +111,9 @@ TEST_P(AttentionHostile, InfiniteAndUndefinedBiases) {
     SCOPED_TRACE(value);
     Tensor bias = testing::normal(random, {20, 140});
     for (std::int64_t i = 0; i < 20; i += 3) bias.view().at<float>({i, 7 * i}) = static_cast<float>(value);
-    expect_like_reference(q, k, v, {.bias = Bias::view(bias)});
+    expect_defined(q, k, v, {.bias = Bias::view(bias)});
     const Tensor everywhere = testing::filled({20, 140}, value);
-    expect_like_reference(q, k, v, {.bias = Bias::view(everywhere)});
+    expect_defined(q, k, v, {.bias = Bias::view(everywhere)});
   }
 }
 
@@ -125,14 +124,14 @@ TEST_P(AttentionHostile, ScaleAndSoftCap) {
   for (const double scale : {0.0, -0.0, -1.0, 1e-30, -3.0, 1e4}) {
     SCOPED_TRACE(scale);
     // 1e4 makes logits of 1e5, where neighbours may be closer than float tells: double only.
-    if (scale < 1e3) expect_like_reference(q, k, v, {.scale = scale});
-    expect_like_reference(convert(q, Dtype::f64), convert(k, Dtype::f64), convert(v, Dtype::f64), {.scale = scale});
+    if (scale < 1e3) expect_defined(q, k, v, {.scale = scale});
+    expect_defined(convert(q, Dtype::f64), convert(k, Dtype::f64), convert(v, Dtype::f64), {.scale = scale});
   }
-  for (const double cap : {1e-6, 0.5, 1e6}) expect_like_reference(q, k, v, {.soft_cap = cap});
+  for (const double cap : {1e-6, 0.5, 1e6}) expect_defined(q, k, v, {.soft_cap = cap});
   const GivenLogits huge({kLargest, -kLargest, 1e30f, 2}, 3, 130);
-  expect_like_reference(huge.q, huge.k, huge.v, {.scale = 1, .soft_cap = 20});
+  expect_defined(huge.q, huge.k, huge.v, {.scale = 1, .soft_cap = 20});
   const GivenLogits infinite({static_cast<float>(kInfinity), 2, static_cast<float>(-kInfinity)}, 3, 130);
-  expect_like_reference(infinite.q, infinite.k, infinite.v, {.scale = 1, .soft_cap = 20});
+  expect_defined(infinite.q, infinite.k, infinite.v, {.scale = 1, .soft_cap = 20});
 }
 
 // Every element of every input in turn, kept or masked, in every type.
@@ -150,10 +149,10 @@ TEST_P(AttentionHostile, OneBadElementAnywhere) {
           Tensor changed[] = {inputs[0], inputs[1], inputs[2]};
           changed[role].data<float>()[i] = static_cast<float>(bad);
           for (Tensor& input : changed) input = convert(input, dtype);
-          expect_like_reference(changed[0], changed[1], changed[2], {});
-          expect_like_reference(changed[0], changed[1], changed[2], {.mask = Mask::boolean(visible)});
-          expect_like_reference(changed[0].view().slice(0, 0, 1), changed[1], changed[2],
-                                {.mask = Mask::boolean(visible.view().slice(0, 0, 1))});
+          expect_defined(changed[0], changed[1], changed[2], {});
+          expect_defined(changed[0], changed[1], changed[2], {.mask = Mask::boolean(visible)});
+          expect_defined(changed[0].view().slice(0, 0, 1), changed[1], changed[2],
+                         {.mask = Mask::boolean(visible.view().slice(0, 0, 1))});
         }
       }
     }
@@ -175,7 +174,7 @@ TEST_P(AttentionHostile, ProductsBeyondFloat) {
   EXPECT_LE(testing::difference(attention(q, k, v), without), 4e-6 * testing::largest(v));
   k.data<float>()[3] = 1e30f;
   for (const double value : testing::values(attention(q, k, v))) EXPECT_TRUE(std::isnan(value));
-  expect_like_reference(convert(q, Dtype::f64), convert(k, Dtype::f64), convert(v, Dtype::f64), {});
+  expect_defined(convert(q, Dtype::f64), convert(k, Dtype::f64), convert(v, Dtype::f64), {});
 }
 
 TEST_P(AttentionHostile, Denormals) {
@@ -185,8 +184,8 @@ TEST_P(AttentionHostile, Denormals) {
   const Tensor tiny_v = testing::normal(random, {140, 8}, Dtype::f32, 1e-40);
   const Tensor q = testing::normal(random, {6, 8}), k = testing::normal(random, {140, 8}),
                v = testing::normal(random, {140, 8});
-  expect_like_reference(tiny_q, k, v, {});
-  expect_like_reference(q, tiny_k, v, {});
+  expect_defined(tiny_q, k, v, {});
+  expect_defined(q, tiny_k, v, {});
   // 140 products, each rounded to a multiple of 2^-149.
   const Tensor exact = reference::attention(q, k, tiny_v).out;
   EXPECT_LE(testing::difference(attention(q, k, tiny_v), exact), 140 * 0x1p-149);

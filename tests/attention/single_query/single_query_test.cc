@@ -59,64 +59,6 @@ TEST_P(Decode, EqualsPrefill) {
   }
 }
 
-// Heads of a group, some of which have a slope of 0: forward and backward, each as the reference says, and with the
-// bits that the head has alone.
-TEST_P(Decode, HeadsOfAGroupMayDifferInTheirSlopes) {
-  const std::vector<float> numbers = {0, 0.1f, -0.0f, 0.02f, 0, 0.3f};
-  const Tensor slopes = Tensor::of({6}, numbers), sinks = Tensor::of<float>({6}, {0, 1, 2, 0, -1e30f, -2});
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
-    for (const std::int64_t k_len : {1, 40, 1030, 2100}) {
-      for (const std::int64_t q_len : {1, 3}) {
-        Random random(11);
-        const Tensor q = normal(random, {6, q_len, 16}, dtype), k = normal(random, {2, k_len, 16}, dtype);
-        const Tensor v = normal(random, {2, k_len, 24}, dtype), grad_out = normal(random, {6, q_len, 24}, dtype);
-        for (const double scale : {0.25, -0.25}) {
-          SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << q_len << " x " << k_len << ", " << scale);
-          const AttentionOptions options{.mask = Mask::causal(Align::bottom_right),
-                                         .bias = Bias::alibi(slopes),
-                                         .scale = scale,
-                                         .sinks = scale < 0 ? sinks.view() : TensorView()};
-          const testing::Outcome found = testing::attend(q, k, v, options);
-          const reference::AttentionResult exact = reference::attention(q, k, v, options);
-          // As in the grids: roundings of the logits reach the weights.
-          const double unit = dtype == Dtype::f64 ? 0x1p-29 : 1;
-          const double tolerance = unit * (4e-6 + 5e-7 * testing::largest(exact.logits));
-          const double stored = testing::rounding(dtype) * testing::largest(v);
-          EXPECT_LE(testing::difference(found.out, exact.out), tolerance * testing::largest(v) + stored);
-          EXPECT_LE(testing::difference(found.weights, exact.weights), tolerance);
-          EXPECT_LE(testing::difference(found.log_sum_exp, exact.log_sum_exp), tolerance);
-          EXPECT_LE(testing::difference(found.logits, exact.logits), tolerance);
-
-          const Dtype wide = testing::accumulation_of(dtype);
-          const testing::Gradients gradients = testing::backward(q, k, v, grad_out, options, wide, wide);
-          const reference::AttentionGradients wanted = reference::attention_backward(q, k, v, grad_out, options);
-          const double slope =
-              2 * tolerance * testing::longest_row(grad_out) * testing::longest_row(v);  // of a row's logits
-          const auto rows = static_cast<double>(3 * q_len);                              // that share a key
-          EXPECT_LE(testing::difference(gradients.query, wanted.query), slope * 0.25 * testing::largest(k));
-          EXPECT_LE(testing::difference(gradients.key, wanted.key), slope * 0.25 * testing::largest(q) * rows);
-          EXPECT_LE(testing::difference(gradients.value, wanted.value), tolerance * testing::largest(grad_out) * rows);
-          EXPECT_LE(testing::difference(gradients.alibi_slopes[0], wanted.alibi_slopes[0]),
-                    slope * static_cast<double>(q_len * k_len));
-
-          for (std::int64_t h = 0; h < 6; ++h) {
-            const auto own = [h](const Tensor& tensor) { return tensor.view().slice(0, h, h + 1); };
-            const auto shared = [h](const Tensor& tensor) { return tensor.view().slice(0, h / 3, h / 3 + 1); };
-            AttentionOptions alone = options;
-            alone.bias = Bias::alibi(own(slopes));
-            if (options.sinks) alone.sinks = own(sinks);
-            const testing::Outcome one = testing::attend(own(q), shared(k), shared(v), alone);
-            EXPECT_TRUE(testing::same_bits(own(found.out), one.out)) << h;
-            EXPECT_TRUE(testing::same_bits(own(found.log_sum_exp), one.log_sum_exp)) << h;
-            EXPECT_TRUE(testing::same_bits(own(found.weights), one.weights)) << h;
-            EXPECT_TRUE(testing::same_bits(own(found.logits), one.logits)) << h;
-          }
-        }
-      }
-    }
-  }
-}
-
 // Chunks that are hidden whole say nothing of how large the logits of the others are.
 TEST_P(Decode, VeryLowLogitsBehindHiddenChunks) {
   Random random(12);
@@ -168,22 +110,6 @@ TEST_P(Decode, AnInfiniteProductIsCapped) {
       EXPECT_NEAR(gradients.key.view().at<float>({0, 1, 0}), of_other, 1e-5);
       for (const double gradient : testing::values(gradients.query)) EXPECT_EQ(gradient, 0);
     }
-  }
-}
-
-TEST_P(Decode, ThreadsAndBatchChangeNoBit) {
-  Random random(8);
-  const Tensor q = normal(random, {3, 8, 1, 64});
-  const Tensor k = normal(random, {3, 2, 5000, 64}), v = normal(random, {3, 2, 5000, 48});
-  const testing::Outcome one = testing::attend(q, k, v, {.threads = 1});
-  for (const int threads : {2, 3, 4, 7, 16}) {
-    const testing::Outcome many = testing::attend(q, k, v, {.threads = threads});
-    EXPECT_TRUE(testing::same_bits(many.out, one.out)) << threads;
-    EXPECT_TRUE(testing::same_bits(many.log_sum_exp, one.log_sum_exp)) << threads;
-  }
-  for (std::int64_t b = 0; b < 3; ++b) {
-    const auto part = [b](const Tensor& tensor) { return tensor.view().slice(0, b, b + 1); };
-    EXPECT_TRUE(testing::same_bits(testing::attend(part(q), part(k), part(v)).out, part(one.out))) << b;
   }
 }
 
