@@ -428,19 +428,21 @@ class AttentionCase {
     unseen.put_into_keys(v, number);
   }
 
-  // One NaN where somebody may see it.
+  // One NaN or infinity where somebody may see it.
   void draw_visible() {
     if (!chance(0.05)) return;
     const TensorView array = pick<TensorView>({q, k, v});
     if (array.element_count() == 0) return;
-    notes_ += ", NaN";
+    // What infinities give after a projection depends on the order of its sums.
+    const bool is_projected = options.score.kind() == Score::Kind::bilinear;
+    const double number = note("seen", is_projected ? kNan : pick<double>({kNan, kNan, kInfinity, -kInfinity}));
     is_finite = false;
     TensorView element = array;
     while (element.rank() > 0) {
       element =
           element.select(0, static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(element.size(0)))));
     }
-    convert(filled({}, kNan), MutableTensorView(const_cast<std::byte*>(element.bytes()), dtype_, Dims{}));
+    convert(filled({}, number), MutableTensorView(const_cast<std::byte*>(element.bytes()), dtype_, Dims{}));
   }
 
   void draw_requests() {

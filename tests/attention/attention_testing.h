@@ -216,24 +216,4 @@ inline Outcome attend(const TensorView& q, const TensorView& k, const TensorView
   return outcome;
 }
 
-// Output and log-sum-exp: nothing that keeps heads from sharing a block, or threads from sharing keys.
-struct PlainOutcome {
-  Tensor out, log_sum_exp;
-};
-
-inline PlainOutcome attend_plainly(const TensorView& q, const TensorView& k, const TensorView& v,
-                                   const AttentionOptions& options) {
-  Dims out = q.shape(), rows;
-  out[out.size() - 1] = v.size(-1);
-  for (int i = 0; i < q.rank() - 1; ++i) rows.push_back(q.size(i));
-  const Dtype wide = q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  PlainOutcome outcome{filled(out, kNan, q.dtype()), filled(rows, kNan, wide)};
-  attention(q, k, v, outcome.out, options, {.log_sum_exp = outcome.log_sum_exp.view()});
-  return outcome;
-}
-
-inline bool same_bits(const PlainOutcome& a, const PlainOutcome& b) {
-  return same_bits(a.out, b.out) && same_bits(a.log_sum_exp, b.log_sum_exp);
-}
-
 }  // namespace qkv::testing

@@ -181,7 +181,7 @@ const Rule kRules[] = {
      }},
     {"top_keys and top_weights must be given together",
      [](Call& c) { c.extras.top_keys = c.ones({2, 4, 5, 2}, Dtype::i64); }},
-    {"entropy must be [2, 4, 5], got [2, 4]", [](Call& c) { c.extras.entropy = c.ones({2, 4}); }},
+    {"entropy must be [2, 4, 5], got [1, 2, 4]", [](Call& c) { c.extras.entropy = c.ones({2, 4}); }},
     {"entropy is bf16; it must be f32", [](Call& c) { c.extras.entropy = c.ones({2, 4, 5}, Dtype::bf16); }},
     {"received must be [2, 4, 6], got [2, 4, 5]", [](Call& c) { c.extras.received = c.ones({2, 4, 5}); }},
     {"row_weights must be [1, 6], got [2, 6]",

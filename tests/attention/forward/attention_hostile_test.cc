@@ -117,46 +117,14 @@ TEST_P(AttentionHostile, InfiniteAndUndefinedBiases) {
   }
 }
 
-TEST_P(AttentionHostile, ScaleAndSoftCap) {
+TEST_P(AttentionHostile, LargeScalesAndCaps) {
   Random random(4);
-  const Tensor q = testing::normal(random, {20, 8}), k = testing::normal(random, {140, 8});
-  const Tensor v = testing::normal(random, {140, 8});
-  for (const double scale : {0.0, -0.0, -1.0, 1e-30, -3.0, 1e4}) {
-    SCOPED_TRACE(scale);
-    // 1e4 makes logits of 1e5, where neighbours may be closer than float tells: double only.
-    if (scale < 1e3) expect_defined(q, k, v, {.scale = scale});
-    expect_defined(convert(q, Dtype::f64), convert(k, Dtype::f64), convert(v, Dtype::f64), {.scale = scale});
-  }
-  for (const double cap : {1e-6, 0.5, 1e6}) expect_defined(q, k, v, {.soft_cap = cap});
+  const Tensor q = testing::normal(random, {20, 8}, Dtype::f64), k = testing::normal(random, {140, 8}, Dtype::f64);
+  expect_defined(q, k, k, {.scale = 1e4});  // logits of 1e5, where neighbours may be closer than float tells
   const GivenLogits huge({kLargest, -kLargest, 1e30f, 2}, 3, 130);
   expect_defined(huge.q, huge.k, huge.v, {.scale = 1, .soft_cap = 20});
   const GivenLogits infinite({static_cast<float>(kInfinity), 2, static_cast<float>(-kInfinity)}, 3, 130);
   expect_defined(infinite.q, infinite.k, infinite.v, {.scale = 1, .soft_cap = 20});
-}
-
-// Every element of every input in turn, kept or masked, in every type.
-TEST_P(AttentionHostile, OneBadElementAnywhere) {
-  Random random(5);
-  const Tensor inputs[] = {testing::normal(random, {5, 3}), testing::normal(random, {9, 3}),
-                           testing::normal(random, {9, 9})};
-  const Tensor visible = testing::coin_flips(random, {5, 9}, 0.6);
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
-    for (const double bad : {kNan, kInfinity, -kInfinity}) {
-      for (int role = 0; role < 3; ++role) {
-        for (std::int64_t i = 0; i < inputs[role].element_count(); ++i) {
-          SCOPED_TRACE("input " + std::to_string(role) + " of " + std::string(name_of(dtype)) + ", element " +
-                       std::to_string(i) + ", " + std::to_string(bad));
-          Tensor changed[] = {inputs[0], inputs[1], inputs[2]};
-          changed[role].data<float>()[i] = static_cast<float>(bad);
-          for (Tensor& input : changed) input = convert(input, dtype);
-          expect_defined(changed[0], changed[1], changed[2], {});
-          expect_defined(changed[0], changed[1], changed[2], {.mask = Mask::boolean(visible)});
-          expect_defined(changed[0].view().slice(0, 0, 1), changed[1], changed[2],
-                         {.mask = Mask::boolean(visible.view().slice(0, 0, 1))});
-        }
-      }
-    }
-  }
 }
 
 TEST_P(AttentionHostile, ProductsBeyondFloat) {
@@ -165,13 +133,12 @@ TEST_P(AttentionHostile, ProductsBeyondFloat) {
   const Tensor q = testing::filled({4, 1}, 1e30), v = testing::normal(random, {130, 3});
   Tensor k = Tensor::zeros({130, 1});
   k.data<float>()[3] = -1e30f;
-  const Tensor without = attention(q, Tensor::zeros({129, 1}), [&] {
-    Tensor rest = Tensor::zeros({129, 3});
-    convert(v.view().slice(0, 0, 3), rest.view().slice(0, 0, 3));
-    convert(v.view().slice(0, 4, 130), rest.view().slice(0, 3, 129));
-    return rest;
-  }());
-  EXPECT_LE(testing::difference(attention(q, k, v), without), 4e-6 * testing::largest(v));
+  std::vector<double> mean(3);  // of the other values
+  for (std::int64_t at = 0; at < 390; ++at) {
+    if (at / 3 != 3) mean[static_cast<std::size_t>(at % 3)] += v.data<float>()[at] / 129;
+  }
+  const Tensor wanted = Tensor::of({3}, mean);
+  EXPECT_LE(testing::difference(attention(q, k, v), wanted.view().broadcast_to({4, 3})), 4e-6 * testing::largest(v));
   k.data<float>()[3] = 1e30f;
   for (const double value : testing::values(attention(q, k, v))) EXPECT_TRUE(std::isnan(value));
   expect_defined(convert(q, Dtype::f64), convert(k, Dtype::f64), convert(v, Dtype::f64), {});
@@ -179,17 +146,14 @@ TEST_P(AttentionHostile, ProductsBeyondFloat) {
 
 TEST_P(AttentionHostile, Denormals) {
   Random random(7);
-  const Tensor tiny_q = testing::normal(random, {6, 8}, Dtype::f32, 1e-40);
-  const Tensor tiny_k = testing::normal(random, {140, 8}, Dtype::f32, 1e-40);
-  const Tensor tiny_v = testing::normal(random, {140, 8}, Dtype::f32, 1e-40);
-  const Tensor q = testing::normal(random, {6, 8}), k = testing::normal(random, {140, 8}),
-               v = testing::normal(random, {140, 8});
-  expect_defined(tiny_q, k, v, {});
-  expect_defined(q, tiny_k, v, {});
+  const Tensor q = testing::normal(random, {6, 8}), k = testing::normal(random, {140, 8});
+  const Tensor tiny = testing::normal(random, {140, 8}, Dtype::f32, 1e-40);
+  expect_defined(tiny, k, k, {});
+  expect_defined(q, tiny, k, {});
   // 140 products, each rounded to a multiple of 2^-149.
-  const Tensor exact = reference::attention(q, k, tiny_v).out;
-  EXPECT_LE(testing::difference(attention(q, k, tiny_v), exact), 140 * 0x1p-149);
-  EXPECT_GT(testing::largest(attention(q, k, tiny_v)), 0);
+  const Tensor out = attention(q, k, tiny);
+  EXPECT_LE(testing::difference(out, reference::attention(q, k, tiny).out), 140 * 0x1p-149);
+  EXPECT_GT(testing::largest(out), 0);
 }
 
 }  // namespace
