@@ -102,10 +102,7 @@ class AttentionCase {
     return value;
   }
 
-  TensorView keep(Tensor tensor) {
-    kept_.push_back(std::make_unique<Tensor>(std::move(tensor)));
-    return kept_.back()->view();
-  }
+  TensorView keep(Tensor tensor) { return kept_.keep(std::move(tensor)); }
 
   static std::int64_t rows(const std::vector<std::int32_t>& offsets, std::int64_t b) {
     const auto at = static_cast<std::size_t>(b);
@@ -243,20 +240,13 @@ class AttentionCase {
     return offsets.back();
   }
 
-  // Normal numbers in a random memory layout: the middle dimensions exchanged, rows with a gap, or walked backwards.
+  // Numbers in a random memory layout.
   TensorView draw_layout(const Dims& shape, double spread) {
-    const std::int64_t gap = pick<std::int64_t>({0, 0, 1, 5});
-    const bool turned = chance(0.4), reversed = shape[2] > 0 && chance(0.2);
-    Dims memory = shape;
-    if (turned) std::swap(memory[1], memory[2]);
-    memory[3] += gap;
-    TensorView view = keep(draw_numbers(choices_, memory, dtype_, spread)).slice(3, gap, memory[3]);
-    if (turned) view = view.transpose(1, 2);
-    if (!reversed) return view;
-    Dims strides = view.strides();
-    const std::byte* last = view.bytes() + (shape[2] - 1) * strides[2] * static_cast<std::int64_t>(size_of(dtype_));
-    strides[2] = -strides[2];
-    return {last, dtype_, shape, strides};
+    const Tensor numbers = draw_numbers(choices_, shape, dtype_, spread);
+    if (chance(0.4)) return kept_.keep(numbers);
+    const MutableTensorView view = scattered(kept_, shape, dtype_, random_, chance(0.3));
+    convert(numbers, view);
+    return view;
   }
 
   // A shape that broadcasts to [batch, heads, q_len, k_len].
@@ -462,7 +452,7 @@ class AttentionCase {
   Choices choices_;
   Random& random_;  // of values
   std::string notes_;
-  std::vector<std::unique_ptr<Tensor>> kept_;
+  Kept kept_;
   std::int64_t batch_, heads_, kv_heads_, q_len_, k_len_, head_dim_, value_dim_;
   bool packed_ = false;  // queries, and keys unless these are paged
   bool paged_ = false, has_infinite_bias_ = false;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -99,6 +100,40 @@ inline std::vector<double> values(const TensorView& view) {
 
 inline void expect_zeros(const TensorView& view) {
   for (const double value : values(view)) ASSERT_EQ(value, 0);
+}
+
+// Arrays that views borrow, for as long as any copy of this lives.
+class Kept {
+ public:
+  MutableTensorView keep(Tensor tensor) {
+    kept_.push_back(std::make_shared<Tensor>(std::move(tensor)));
+    return kept_.back()->view();
+  }
+
+ private:
+  std::vector<std::shared_ptr<Tensor>> kept_;
+};
+
+// A place with the first dimensions exchanged in memory, some of them backwards, and beside NaN.
+inline MutableTensorView scattered(Kept& kept, const Dims& shape, Dtype dtype, Random& random, bool backwards) {
+  Dims memory = shape;
+  const int last = shape.size() - 1;
+  const auto other = last > 1 ? static_cast<int>(random.below(static_cast<std::uint64_t>(last))) : 0;
+  if (last >= 0) memory[last] += 3;
+  if (last > 1) std::swap(memory[0], memory[other]);
+  const double beside = is_floating(dtype) ? kNan : 1;
+  MutableTensorView view = kept.keep(filled(memory, beside, dtype));
+  if (last >= 0) view = view.slice(last, 3, memory[last]);
+  if (last > 1) view = view.transpose(0, other);
+  if (!backwards || view.element_count() == 0) return view;
+  Dims strides = view.strides(), corner;
+  for (int dim = 0; dim <= last; ++dim) {
+    const bool turns = dim < last && random.below(2) == 0;
+    corner.push_back(turns ? shape[dim] - 1 : 0);
+    if (turns) strides[dim] = -strides[dim];
+  }
+  std::byte* first = view.bytes() + view.offset_of(corner) * static_cast<std::int64_t>(size_of(dtype));
+  return {first, dtype, shape, strides};
 }
 
 // Sets an element of a tensor of any floating type.

@@ -18,44 +18,10 @@ struct Output {
   TensorView values;
 };
 
-// Arrays that views borrow, for as long as any copy of this lives.
-class Kept {
- public:
-  MutableTensorView keep(Tensor tensor) {
-    kept_.push_back(std::make_shared<Tensor>(std::move(tensor)));
-    return kept_.back()->view();
-  }
-
- private:
-  std::vector<std::shared_ptr<Tensor>> kept_;
-};
-
 struct Outcome {
   std::vector<Output> outputs;
   Kept kept;
 };
-
-// The same elements, with the first dimensions exchanged in memory, some of them backwards, and beside NaN.
-inline MutableTensorView scattered(Kept& kept, const Dims& shape, Dtype dtype, Random& random, bool backwards) {
-  Dims memory = shape;
-  const int last = shape.size() - 1;
-  const auto other = last > 1 ? static_cast<int>(random.below(static_cast<std::uint64_t>(last))) : 0;
-  if (last >= 0) memory[last] += 3;
-  if (last > 1) std::swap(memory[0], memory[other]);
-  const double beside = is_floating(dtype) ? kNan : 1;
-  MutableTensorView view = kept.keep(filled(memory, beside, dtype));
-  if (last >= 0) view = view.slice(last, 3, memory[last]);
-  if (last > 1) view = view.transpose(0, other);
-  if (!backwards || view.element_count() == 0) return view;
-  Dims strides = view.strides(), corner;
-  for (int dim = 0; dim <= last; ++dim) {
-    const bool turns = dim < last && random.below(2) == 0;
-    corner.push_back(turns ? shape[dim] - 1 : 0);
-    if (turns) strides[dim] = -strides[dim];
-  }
-  std::byte* first = view.bytes() + view.offset_of(corner) * static_cast<std::int64_t>(size_of(dtype));
-  return {first, dtype, shape, strides};
-}
 
 inline std::vector<std::int64_t> integers(const TensorView& view) {
   const Tensor wide = convert(view, Dtype::i64);
@@ -82,7 +48,6 @@ struct Call {
   bool paged() const { return static_cast<bool>(options.block_table); }
   bool has_batch() const { return q.rank() == 4; }
   std::int64_t heads() const { return q.size(packed() ? 1 : -3); }
-  std::int64_t kv_heads() const { return k.size(packed() && !paged() ? 1 : paged() ? 2 : -3); }
   std::int64_t batch() const { return packed() ? options.offsets_query.size(0) - 1 : has_batch() ? q.size(0) : 1; }
   Dtype wide() const { return q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
   Dims rows() const {
@@ -280,7 +245,7 @@ struct Change {
   View pairs{};      // that broadcast to [batch, heads, queries, keys]: booleans and biases
   View sequences{};  // with an element for each: prefixes and lengths
   View query_ids{}, key_ids{};
-  View slopes{}, heads{};  // heads: sinks, and columns of tables
+  View slopes{}, sinks{};
   std::function<Pair(Pair)> pair{};
   bool drops_lengths = false;
   std::optional<Align> align{};
@@ -299,19 +264,6 @@ inline LogitFunction changed(const LogitFunction& function, const std::function<
     return logit;
   });
 }
-inline RelativeTable changed(const RelativeTable& table, const Change::View& columns) {
-  switch (table.kind()) {
-    case RelativeTable::Kind::clipped:
-      return RelativeTable::clipped(columns(table.values()));
-    case RelativeTable::Kind::t5:  // where keys after the query share bucket 0, they are of one direction
-      return RelativeTable::t5(columns(table.values()), {table.bucket(0, 1) != 0, table.max_distance()});
-    case RelativeTable::Kind::swin:
-      return RelativeTable::swin(columns(table.values()), table.height(), table.width());
-    default:
-      return table;
-  }
-}
-
 inline AttentionOptions changed(const AttentionOptions& from, const Change& change) {
   const auto apply = [](const Change::View& view, const TensorView& array) { return view ? view(array) : array; };
   AttentionOptions to = from;
@@ -337,10 +289,8 @@ inline AttentionOptions changed(const AttentionOptions& from, const Change& chan
   for (const TensorView& slopes : from.bias.alibi_slopes()) {
     to.bias = to.bias + Bias::alibi(apply(change.slopes, slopes));
   }
-  for (const RelativeTable& table : from.bias.tables()) {
-    to.bias = to.bias + Bias::table(change.heads ? changed(table, change.heads) : table);
-  }
-  if (from.sinks) to.sinks = apply(change.heads, from.sinks);
+  for (const RelativeTable& table : from.bias.tables()) to.bias = to.bias + Bias::table(table);
+  if (from.sinks) to.sinks = apply(change.sinks, from.sinks);
   if (from.logit_function && change.pair) to.logit_function = changed(from.logit_function, change.pair);
   return to;
 }

@@ -50,20 +50,13 @@ void* allocate(std::size_t size, std::size_t alignment) {
 
 }  // namespace
 
+// Those of arrays call these.
 void* operator new(std::size_t size) { return allocate(size, 0); }
-void* operator new[](std::size_t size) { return allocate(size, 0); }
 void* operator new(std::size_t size, std::align_val_t to) { return allocate(size, static_cast<std::size_t>(to)); }
-void* operator new[](std::size_t size, std::align_val_t to) { return allocate(size, static_cast<std::size_t>(to)); }
 void operator delete(void* memory) noexcept { release(memory, 0); }
-void operator delete[](void* memory) noexcept { release(memory, 0); }
 void operator delete(void* memory, std::size_t) noexcept { release(memory, 0); }
-void operator delete[](void* memory, std::size_t) noexcept { release(memory, 0); }
 void operator delete(void* memory, std::align_val_t to) noexcept { release(memory, static_cast<std::size_t>(to)); }
-void operator delete[](void* memory, std::align_val_t to) noexcept { release(memory, static_cast<std::size_t>(to)); }
 void operator delete(void* memory, std::size_t, std::align_val_t to) noexcept {
-  release(memory, static_cast<std::size_t>(to));
-}
-void operator delete[](void* memory, std::size_t, std::align_val_t to) noexcept {
   release(memory, static_cast<std::size_t>(to));
 }
 #endif

@@ -73,49 +73,49 @@ struct MixedArrays {
   Tensor q, k, v;
 };
 
-// Every pass, also in a caller's own pool, whose threads have an environment of their own, and products of matrices.
+// What every pass gives, and a product of matrices.
+std::vector<Tensor> all_of(const testing::MovingArrays& a, const AttentionOptions& options) {
+  const testing::Outcome found = testing::attend(a.q, a.k, a.v, options);
+  const testing::Gradients first = testing::backward(a.q, a.k, a.v, a.grad_out, options);
+  std::vector<Tensor> all{found.out,   found.log_sum_exp, found.weights, found.logits,
+                          first.query, first.key,         first.value};
+  if (size_of(a.q.dtype()) == 2) return all;
+  const testing::Moved moved = testing::jvp(a, options);
+  const testing::SecondGradients second = testing::double_backward(a, options);
+  Tensor product = Tensor::zeros({280, 16}, a.q.dtype());
+  matmul(a.k.view().reshape({280, 16}), a.v.view().reshape({280, 16}).slice(0, 0, 16), product, {.threads = 1});
+  all.insert(all.end(),
+             {moved.out, moved.log_sum_exp, second.query, second.key, second.value, second.grad_out, product});
+  return all;
+}
+
+void expect_bits(const std::vector<Tensor>& got, const std::vector<Tensor>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(testing::same_bits(got[i], wanted[i])) << i;
+}
+
+// Also in a caller's own pool, whose threads have an environment of their own.
 TEST_P(FloatEnvironmentOf, ChangesNoBit) {
   const Tensor slopes = Tensor::of<float>({4}, {0, 1e-40f, 1, 0.1f});
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
     for (const std::int64_t q_len : {1, 20}) {
-      const MixedArrays a(dtype, q_len);
-      const TensorView rows = a.k.view().reshape({280, 16}), columns = a.v.view().reshape({280, 16}).slice(0, 0, 16);
+      const MixedArrays mixed(dtype, q_len);
       Random random(2);
-      const testing::MovingArrays moving(random, a.q, a.k, a.v);
-      const bool has_tangents = dtype == Dtype::f32 || dtype == Dtype::f64;
+      const testing::MovingArrays a(random, mixed.q, mixed.k, mixed.v);
       for (const int threads : {1, 3}) {
         const AttentionOptions options{
             .mask = Mask::causal(Align::bottom_right), .bias = Bias::alibi(slopes), .threads = threads};
-        const auto product = [&] {
-          Tensor out = Tensor::zeros({280, 16}, dtype);
-          matmul(rows, columns, out, {.threads = threads});
-          return out;
-        };
-        const auto run = [&] {
-          return std::tuple(testing::attend(a.q, a.k, a.v, options),
-                            testing::backward(a.q, a.k, a.v, moving.grad_out, options),
-                            has_tangents ? testing::jvp(moving, options) : testing::Moved(),
-                            has_tangents ? testing::double_backward(moving, options) : testing::SecondGradients(),
-                            has_tangents ? product() : Tensor());
-        };
-        const auto wanted = run();
-        const auto expect_wanted = [&](const auto& got) {
-          expect_same(std::get<0>(got), std::get<0>(wanted));
-          expect_same(std::get<1>(got), std::get<1>(wanted));
-          expect_same(std::get<2>(got), std::get<2>(wanted));
-          expect_same(std::get<3>(got), std::get<3>(wanted));
-          EXPECT_TRUE(testing::same_bits(std::get<4>(got), std::get<4>(wanted))) << name_of(dtype);
-        };
+        const std::vector<Tensor> wanted = all_of(a, options);
         {
           const HostEnvironment host(Kind::flushes_and_rounds_up);
-          const auto got = run();
-          expect_wanted(got);
+          const std::vector<Tensor> got = all_of(a, options);
+          expect_bits(got, wanted);
         }
         set_parallel_runner([](std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
           const HostEnvironment host(Kind::flushes);
           for (std::int64_t index = 0; index < tasks; ++index) task(context, index, 0);
         });
-        expect_wanted(run());
+        expect_bits(all_of(a, options), wanted);
         set_parallel_runner(nullptr);
       }
     }
@@ -181,9 +181,7 @@ TEST(FloatEnvironmentOfLayers, ChangesNoBit) {
   const std::vector<Tensor> wanted = first.run();
   EXPECT_GT(testing::largest(wanted[0]), 0);
   const HostEnvironment host(Kind::flushes);
-  const std::vector<Tensor> got = second.run();
-  ASSERT_EQ(got.size(), wanted.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(testing::same_bits(got[i], wanted[i])) << i;
+  expect_bits(second.run(), wanted);
 }
 
 // NaN, infinities, rows without keys, underflow: whatever ordinary and masked input brings about.

@@ -1,6 +1,6 @@
 // Numbers chosen to break a softmax: around the ends of the exponential, beyond them, infinite, not a number, denormal.
 // Each has a defined outcome: what the double reference says, NaN exactly where it has NaN.
-#include "attention/attention_testing.h"
+#include "attention/backward/attention_backward_testing.h"
 #include "reference/attention.h"
 
 namespace qkv {
@@ -121,10 +121,29 @@ TEST_P(AttentionHostile, LargeScalesAndCaps) {
   Random random(4);
   const Tensor q = testing::normal(random, {20, 8}, Dtype::f64), k = testing::normal(random, {140, 8}, Dtype::f64);
   expect_defined(q, k, k, {.scale = 1e4});  // logits of 1e5, where neighbours may be closer than float tells
-  const GivenLogits huge({kLargest, -kLargest, 1e30f, 2}, 3, 130);
-  expect_defined(huge.q, huge.k, huge.v, {.scale = 1, .soft_cap = 20});
-  const GivenLogits infinite({static_cast<float>(kInfinity), 2, static_cast<float>(-kInfinity)}, 3, 130);
-  expect_defined(infinite.q, infinite.k, infinite.v, {.scale = 1, .soft_cap = 20});
+  // A product that overflows is capped like any other, beside a hidden key of NaN, and there its cap is flat.
+  const Tensor visible = Tensor::of<std::uint8_t>({1, 5}, {1, 1, 1, 1, 0});
+  const AttentionOptions options{.mask = Mask::boolean(visible), .scale = 1, .soft_cap = 2};
+  for (const double product : {1e30, static_cast<double>(kLargest), kInfinity}) {
+    for (const std::int64_t q_len : {1, 3}) {
+      GivenLogits in({static_cast<float>(product), static_cast<float>(-product), 2, -3, 0}, q_len, 5);
+      testing::put(in.k, {4, 0}, kNan);
+      expect_defined(in.q, in.k, in.v, options);
+      const testing::Gradients gradients = testing::backward(in.q, in.k, in.v, testing::filled({q_len, 9}, 1), options);
+      if (!std::isinf(product)) testing::expect_zeros(gradients.key.view().slice(0, 0, 2));
+      EXPECT_GT(testing::largest(gradients.key.view().slice(0, 2, 4)), 0.01);
+    }
+  }
+}
+
+// Chunks that are hidden whole say nothing of how large the logits of the others are.
+TEST_P(AttentionHostile, VeryLowLogitsBehindHiddenChunks) {
+  const GivenLogits in({-2000}, 1, 3000);
+  Tensor visible = testing::filled({1, 3000}, 0, Dtype::u8);
+  for (std::int64_t j = 1030; j < 3000; j += 7) visible.data<std::uint8_t>()[j] = 1;
+  for (const double cap : {0.0, 1e6}) {
+    expect_defined(in.q, in.k, in.v, {.mask = Mask::boolean(visible), .scale = 1, .soft_cap = cap});
+  }
 }
 
 TEST_P(AttentionHostile, ProductsBeyondFloat) {
