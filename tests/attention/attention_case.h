@@ -96,6 +96,10 @@ class AttentionCase {
     return choices_.pick(choices);
   }
 
+  std::int64_t up_to(std::int64_t most) {
+    return static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(most) + 1));
+  }
+
   template <class T>
   T note(const char* name, T value) {
     notes_ += fmt::format(", {} {}", name, value);
@@ -204,8 +208,7 @@ class AttentionCase {
     Tensor key_pages = filled({pages, rows, kv_heads_, head_dim_}, kNan, dtype_),
            value_pages = filled({pages, rows, kv_heads_, value_dim_}, kNan, dtype_);
     for (std::int64_t b = 0; b < batch_; ++b) {
-      const std::int64_t count =
-          b == 0 ? k_len_ : static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(k_len_) + 1));
+      const std::int64_t count = b == 0 ? k_len_ : up_to(k_len_);
       page_lengths_.push_back(note("length", count));
       for (std::int64_t first = 0; first < blocks * rows; first += rows) {
         const std::int64_t own = std::min(rows, count - first);
@@ -230,8 +233,7 @@ class AttentionCase {
                             TensorView& view) {
     offsets = {0};
     for (std::int64_t b = 0; b < batch_; ++b) {
-      const std::int64_t rows =
-          b == 0 ? longest : static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(longest) + 1));
+      const std::int64_t rows = b == 0 ? longest : up_to(longest);
       offsets.push_back(offsets.back() + static_cast<std::int32_t>(rows));
       notes_ += fmt::format("{}{}", b == 0 ? std::string(", packed ") + name + " " : "+", rows);
     }
@@ -270,9 +272,7 @@ class AttentionCase {
     for (int i = paged_ ? 0 : pick<int>({0, 0, 0, 0, 0, 0, 1, 2}); i > 0; --i) {
       std::vector<std::int64_t> counts;
       for (std::int64_t b = 0; b < batch_; ++b) {
-        const std::int64_t most = key_length(b);
-        counts.push_back(
-            note("length", static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(most) + 1))));
+        counts.push_back(note("length", up_to(key_length(b))));
       }
       options.mask = options.mask & Mask::lengths(keep(Tensor::of({batch_}, counts)));
     }
@@ -293,8 +293,7 @@ class AttentionCase {
     if (chance(0.2)) {
       std::vector<std::int32_t> counts;
       for (std::int64_t b = 0; b < batch_; ++b) {
-        const auto past_the_end = static_cast<std::uint64_t>(key_length(b)) + 3;
-        counts.push_back(note("prefix", static_cast<std::int32_t>(choices_.below(past_the_end))));
+        counts.push_back(note("prefix", static_cast<std::int32_t>(up_to(key_length(b) + 2))));
       }
       const Tensor of_32 = Tensor::of({batch_}, counts);
       options.mask = options.mask & Mask::prefix(keep(chance(0.5) ? of_32 : convert(of_32, Dtype::i64)),

@@ -221,14 +221,21 @@ const Product kProducts[] = {{"avx512-bf16",
                                 HWY_DYNAMIC_DISPATCH(attend_by_emulated_tiles)(task);
                               }}};
 
-// Of each product: by its instructions, and by what emulates them.
 class AttentionProducts : public ::testing::TestWithParam<Product> {
  protected:
   void TearDown() override { select_target(""); }
   bool select_own() const { return select(GetParam().target); }
-  bool select_emulating() const {
-    return select("avx512") || (std::string(GetParam().target) == "avx512-bf16" && select("neon"));
+  // By its instructions, and by what emulates them, as far as this CPU can.
+  template <class Expect>
+  void in_each_way(const Expect& expect) const {
+    const bool is_own = select_own();
+    if (is_own) expect(nullptr);
+    const bool is_emulated = select("avx512") || (std::string(GetParam().target) == "avx512-bf16" && select("neon"));
+    if (is_emulated) expect(GetParam().emulated);
+    if (!is_own && !is_emulated) GTEST_SKIP() << "neither here";
   }
+
+ private:
   static bool select(const char* target) {
     if (has_target(target)) select_target(target);
     return has_target(target);
@@ -239,27 +246,19 @@ INSTANTIATE_TEST_SUITE_P(Of, AttentionProducts, ::testing::ValuesIn(kProducts),
                            return product.param.dtypes.size() == 1 ? "AttentionPairs" : "AttentionTiles";
                          });
 
-void expect_sums(const Product& product, void (*kernel)(const AttentionTask&)) {
-  for (const Dtype dtype : product.dtypes) {
-    for (const std::int64_t size : {1, 2, 3, 15, 16, 17, 31, 32, 33, 64, 100}) {
-      SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << size);
-      Inputs inputs(static_cast<std::uint64_t>(size), dtype, {2, 51, 131}, size, 3);
-      const AttentionOptions options{.scale = 1, .threads = 1};
-      expect_products(inputs, inputs.attend(dtype, options, kernel).logits, product.dot);
-      inputs.scatter(static_cast<std::uint64_t>(size));
-      expect_products(inputs, inputs.attend(dtype, options, kernel).logits, product.dot);
-    }
-  }
-}
-
 TEST_P(AttentionProducts, LogitsAreTheirSums) {
-  if (!select_own()) GTEST_SKIP() << "no " << GetParam().target << " here";
-  expect_sums(GetParam(), nullptr);
-}
-
-TEST_P(AttentionProducts, LogitsOfTheEmulationToo) {
-  if (!select_emulating()) GTEST_SKIP() << "nothing emulates it here";
-  expect_sums(GetParam(), GetParam().emulated);
+  in_each_way([&](void (*kernel)(const AttentionTask&)) {
+    for (const Dtype dtype : GetParam().dtypes) {
+      for (const std::int64_t size : {1, 2, 3, 15, 16, 17, 31, 32, 33, 64, 100}) {
+        SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << size);
+        Inputs inputs(static_cast<std::uint64_t>(size), dtype, {2, 51, 131}, size, 3);
+        const AttentionOptions options{.scale = 1, .threads = 1};
+        expect_products(inputs, inputs.attend(dtype, options, kernel).logits, GetParam().dot);
+        inputs.scatter(static_cast<std::uint64_t>(size));
+        expect_products(inputs, inputs.attend(dtype, options, kernel).logits, GetParam().dot);
+      }
+    }
+  });
 }
 
 const AttentionOptions kOptions[] = {{.threads = 1},
@@ -291,36 +290,27 @@ TEST_P(AttentionProducts, InstructionsGiveTheBitsOfTheirEmulation) {
 }
 
 // The weights' pieces of tiles leave 2^-17 of a weight where the output has 16 bits, 2^-24 where it is f32.
-void expect_exact_outputs(const Product& product, void (*kernel)(const AttentionTask&)) {
-  for (const Dtype dtype : product.dtypes) {
+TEST_P(AttentionProducts, OutputsAreExact) {
+  for (const Dtype dtype : GetParam().dtypes) {
     const Inputs inputs(9, dtype, {2, 40, 200}, 48, 70);
     const Tensor sizes = testing::absolute(inputs.v);
-    for (const Dtype out : {dtype, Dtype::f32}) {
-      for (const AttentionOptions& options : kOptions) {
-        SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << name_of(out));
-        const std::vector<double> got = testing::values(inputs.attend(out, options, kernel).out);
-        const std::vector<double> exact =
-            testing::values(reference::attention(inputs.q, inputs.k, inputs.v, options).out);
-        const std::vector<double> spread =
-            testing::values(reference::attention(inputs.q, inputs.k, sizes, options).out);
-        const double pieces = out == Dtype::f32 ? 0 : 0x1p-17;
-        for (std::size_t at = 0; at < got.size(); ++at) {
-          const double bound = (pieces + 2e-6) * spread[at] + testing::rounding(out) * std::abs(exact[at]) + 0x1p-25;
-          ASSERT_NEAR(got[at], exact[at], bound) << at;
+    for (const AttentionOptions& options : kOptions) {
+      const std::vector<double> exact =
+          testing::values(reference::attention(inputs.q, inputs.k, inputs.v, options).out);
+      const std::vector<double> spread = testing::values(reference::attention(inputs.q, inputs.k, sizes, options).out);
+      in_each_way([&](void (*kernel)(const AttentionTask&)) {
+        for (const Dtype out : {dtype, Dtype::f32}) {
+          SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << name_of(out));
+          const std::vector<double> got = testing::values(inputs.attend(out, options, kernel).out);
+          const double pieces = out == Dtype::f32 ? 0 : 0x1p-17;
+          for (std::size_t at = 0; at < got.size(); ++at) {
+            const double bound = (pieces + 2e-6) * spread[at] + testing::rounding(out) * std::abs(exact[at]) + 0x1p-25;
+            ASSERT_NEAR(got[at], exact[at], bound) << at;
+          }
         }
-      }
+      });
     }
   }
-}
-
-TEST_P(AttentionProducts, OutputsAreExact) {
-  if (!select_own()) GTEST_SKIP() << "no " << GetParam().target << " here";
-  expect_exact_outputs(GetParam(), nullptr);
-}
-
-TEST_P(AttentionProducts, OutputsOfTheEmulationToo) {
-  if (!select_emulating()) GTEST_SKIP() << "nothing emulates it here";
-  expect_exact_outputs(GetParam(), GetParam().emulated);
 }
 
 TEST(AttentionPairs, LogitsOfSingleQueriesAreSumsOfPairs) {
@@ -359,36 +349,29 @@ TEST(AttentionPairs, SubnormalNumbersCount) {
   select_target("");
 }
 
-// Targets that add instructions of bf16 to those of AVX-512 have its bits where these do not multiply. has_own: whether
-// they multiply numbers of this type.
-void expect_bits_of_avx512(const std::string& target, bool (*has_own)(Dtype, std::int64_t q_len)) {
-  if (!has_target(target)) GTEST_SKIP() << "no " << target << " here";
+// Targets that add instructions of bf16 to those of AVX-512 have its bits where these do not multiply: of other numbers
+// than of bf16, and, in tiles, of single queries and of 32 bits or more.
+TEST_P(AttentionProducts, OthersHaveTheBitsOfAvx512) {
+  if (!select_own()) GTEST_SKIP() << "no " << GetParam().target << " here";
   Random random(6);
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16}) {
     for (const std::int64_t q_len : {1, 2, 130}) {
+      SCOPED_TRACE(::testing::Message() << name_of(dtype) << ", queries " << q_len);
       const Tensor q = testing::normal(random, {2, q_len, 48}, dtype),
                    k = testing::normal(random, {2, 1100, 48}, dtype);
       select_target("avx512");
       const Outcome vectors = testing::attend(q, k, k);
-      select_target(target);
+      select_target(GetParam().target);
       const Outcome own = testing::attend(q, k, k);
-      SCOPED_TRACE(::testing::Message() << name_of(dtype) << ", queries " << q_len);
-      if (has_own(dtype, q_len)) {
+      const std::vector<Dtype>& dtypes = GetParam().dtypes;
+      const bool is_own = std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
+      if (is_own && (q_len > 1 || dtypes.size() == 1)) {
         EXPECT_FALSE(testing::same_bits(own.logits, vectors.logits));
       } else {
         expect_same(own, vectors);
       }
     }
   }
-  select_target("");
-}
-
-TEST(Bf16Targets, PairsMultiplyBf16Alone) {
-  expect_bits_of_avx512("avx512-bf16", [](Dtype dtype, std::int64_t) { return dtype == Dtype::bf16; });
-}
-
-TEST(Bf16Targets, TilesMultiplySeveralQueriesOf16BitsAlone) {
-  expect_bits_of_avx512("amx", [](Dtype dtype, std::int64_t q_len) { return size_of(dtype) == 2 && q_len > 1; });
 }
 
 }  // namespace
