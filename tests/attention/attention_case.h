@@ -24,32 +24,16 @@ struct Requests {
   std::int64_t rows = -1;                        // chosen ones
 };
 
+struct CaseSizes {
+  std::int64_t batch, kv_heads, group, q_len, k_len, head_dim, value_dim;
+};
+
 class AttentionCase {
  public:
   // Products of batch, heads and lengths stay below `most_pairs`.
-  AttentionCase(Choices choices, double most_pairs) : choices_(choices), random_(choices_.random()) {
-    draw_sizes(most_pairs);
-    draw_form();
-    dtype_ = pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16});
-    accumulation_ = dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-    out_dtype = chance(0.5) ? dtype_ : accumulation_;
-    draw_score();
-    draw_inputs();
-    draw_mask();
-    draw_bias();
-    draw_sinks();
-    if (chance(0.3)) draw_tables();
-    draw_functions();
-    if (chance(0.25)) options.scale = note("scale", pick<double>({0, -0.0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
-    if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.01, 0.5, 1, 3, 30, 1e6}));
-    options.threads = pick<int>({1, 1, 2, 3});
-    if (chance(0.2))
-      options.dropout = {.p = note("dropout", pick<double>({0, 0.1, 0.5, 0.9, 0.999})), .seed = choices_.below(1000)};
-    draw_hidden();
-    draw_visible();
-    draw_requests();
-    seed = choices_.below(1 << 30);
-  }
+  AttentionCase(Choices choices, double most_pairs) : AttentionCase(choices, most_pairs, nullptr) {}
+  // Of these sizes; a packed one has some shorter sequences, too.
+  AttentionCase(Choices choices, const CaseSizes& sizes) : AttentionCase(choices, 0, &sizes) {}
   AttentionCase(const AttentionCase&) = delete;
 
   TensorView q, k, v;
@@ -79,11 +63,41 @@ class AttentionCase {
   }
 
  private:
+  AttentionCase(Choices choices, double most_pairs, const CaseSizes* sizes)
+      : choices_(choices), random_(choices_.random()) {
+    if (sizes == nullptr) draw_sizes(most_pairs);
+    if (sizes != nullptr) take_sizes(*sizes);
+    draw_form();
+    dtype_ = pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16});
+    accumulation_ = dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+    out_dtype = chance(0.5) ? dtype_ : accumulation_;
+    draw_score();
+    draw_inputs();
+    draw_mask();
+    draw_bias();
+    draw_sinks();
+    if (chance(0.3)) draw_tables();
+    draw_functions();
+    if (chance(0.25)) options.scale = note("scale", pick<double>({0, -0.0, 1, -0.5, 0.3, 1e-30}) * safe_scale_);
+    if (chance(0.2)) options.soft_cap = note("cap", pick<double>({0.01, 0.5, 1, 3, 30, 1e6}));
+    options.threads = pick<int>({1, 1, 2, 3});
+    if (chance(0.2))
+      options.dropout = {.p = note("dropout", pick<double>({0, 0.1, 0.5, 0.9, 0.999})), .seed = choices_.below(1000)};
+    draw_hidden();
+    draw_visible();
+    draw_requests();
+    seed = choices_.below(1 << 30);
+  }
+
   bool chance(double probability) { return choices_.chance(probability); }
 
   template <class T>
   T pick(std::initializer_list<T> choices) {
     return choices_.pick(choices);
+  }
+
+  std::int64_t up_to(std::int64_t most) {
+    return static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(most) + 1));
   }
 
   template <class T>
@@ -92,10 +106,7 @@ class AttentionCase {
     return value;
   }
 
-  TensorView keep(Tensor tensor) {
-    kept_.push_back(std::make_unique<Tensor>(std::move(tensor)));
-    return kept_.back()->view();
-  }
+  TensorView keep(Tensor tensor) { return kept_.keep(std::move(tensor)); }
 
   static std::int64_t rows(const std::vector<std::int32_t>& offsets, std::int64_t b) {
     const auto at = static_cast<std::size_t>(b);
@@ -110,6 +121,7 @@ class AttentionCase {
     const auto size = [this] {
       return pick<std::int64_t>({1, 3, 4, 8, 16, 31, 32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 256});
     };
+    double rows, sizes;
     do {
       batch_ = pick<std::int64_t>({0, 1, 1, 1, 2, 3, 3, 4, 5, 9});
       kv_heads_ = pick<std::int64_t>({1, 1, 2, 3});
@@ -119,9 +131,15 @@ class AttentionCase {
       // Large sizes are drawn, but not all at once.
       head_dim_ = size();
       value_dim_ = chance(0.5) ? head_dim_ : size();
-    } while (static_cast<double>(batch_ * heads_ * q_len_ * k_len_) *
-                 (1 + static_cast<double>(head_dim_ + value_dim_) / 64) >
-             most_pairs);
+      sizes = static_cast<double>(head_dim_ + value_dim_);
+      rows = static_cast<double>(batch_ * (heads_ * q_len_ + kv_heads_ * k_len_));
+    } while (static_cast<double>(batch_ * heads_ * q_len_ * k_len_) * (1 + sizes / 64) > most_pairs ||
+             rows * sizes > 50 * most_pairs);
+  }
+
+  void take_sizes(const CaseSizes& sizes) {
+    batch_ = sizes.batch, kv_heads_ = sizes.kv_heads, heads_ = sizes.kv_heads * sizes.group;
+    q_len_ = sizes.q_len, k_len_ = sizes.k_len, head_dim_ = sizes.head_dim, value_dim_ = sizes.value_dim;
   }
 
   void draw_form() {
@@ -190,8 +208,7 @@ class AttentionCase {
     Tensor key_pages = filled({pages, rows, kv_heads_, head_dim_}, kNan, dtype_),
            value_pages = filled({pages, rows, kv_heads_, value_dim_}, kNan, dtype_);
     for (std::int64_t b = 0; b < batch_; ++b) {
-      const std::int64_t count =
-          b == 0 ? k_len_ : static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(k_len_) + 1));
+      const std::int64_t count = b == 0 ? k_len_ : up_to(k_len_);
       page_lengths_.push_back(note("length", count));
       for (std::int64_t first = 0; first < blocks * rows; first += rows) {
         const std::int64_t own = std::min(rows, count - first);
@@ -216,8 +233,7 @@ class AttentionCase {
                             TensorView& view) {
     offsets = {0};
     for (std::int64_t b = 0; b < batch_; ++b) {
-      const std::int64_t rows =
-          b == 0 ? longest : static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(longest) + 1));
+      const std::int64_t rows = b == 0 ? longest : up_to(longest);
       offsets.push_back(offsets.back() + static_cast<std::int32_t>(rows));
       notes_ += fmt::format("{}{}", b == 0 ? std::string(", packed ") + name + " " : "+", rows);
     }
@@ -226,20 +242,13 @@ class AttentionCase {
     return offsets.back();
   }
 
-  // Normal numbers in a random memory layout: the middle dimensions exchanged, rows with a gap, or walked backwards.
+  // Numbers in a random memory layout.
   TensorView draw_layout(const Dims& shape, double spread) {
-    const std::int64_t gap = pick<std::int64_t>({0, 0, 1, 5});
-    const bool turned = chance(0.4), reversed = shape[2] > 0 && chance(0.2);
-    Dims memory = shape;
-    if (turned) std::swap(memory[1], memory[2]);
-    memory[3] += gap;
-    TensorView view = keep(draw_numbers(choices_, memory, dtype_, spread)).slice(3, gap, memory[3]);
-    if (turned) view = view.transpose(1, 2);
-    if (!reversed) return view;
-    Dims strides = view.strides();
-    const std::byte* last = view.bytes() + (shape[2] - 1) * strides[2] * static_cast<std::int64_t>(size_of(dtype_));
-    strides[2] = -strides[2];
-    return {last, dtype_, shape, strides};
+    const Tensor numbers = draw_numbers(choices_, shape, dtype_, spread);
+    if (chance(0.4)) return kept_.keep(numbers);
+    const MutableTensorView view = scattered(kept_, shape, dtype_, random_, chance(0.3));
+    convert(numbers, view);
+    return view;
   }
 
   // A shape that broadcasts to [batch, heads, q_len, k_len].
@@ -260,12 +269,10 @@ class AttentionCase {
       options.mask = options.mask & Mask::window(note("left", side()), note("right", side()), align);
     }
     if (options.mask.align() == Align::bottom_right) notes_ += ", bottom-right";
-    if (!paged_ && chance(0.25)) {
+    for (int i = paged_ ? 0 : pick<int>({0, 0, 0, 0, 0, 0, 1, 2}); i > 0; --i) {
       std::vector<std::int64_t> counts;
       for (std::int64_t b = 0; b < batch_; ++b) {
-        const std::int64_t most = key_length(b);
-        counts.push_back(
-            note("length", static_cast<std::int64_t>(choices_.below(static_cast<std::uint64_t>(most) + 1))));
+        counts.push_back(note("length", up_to(key_length(b))));
       }
       options.mask = options.mask & Mask::lengths(keep(Tensor::of({batch_}, counts)));
     }
@@ -277,7 +284,7 @@ class AttentionCase {
       if (chance(0.5)) mask = mask.compiled(), notes_ += ", compiled";
       options.mask = options.mask & mask;
     }
-    if (chance(0.25)) draw_documents();
+    for (int i = pick<int>({0, 0, 0, 0, 0, 0, 1, 2}); i > 0; --i) draw_documents();
     if (chance(0.15)) {
       const std::int64_t step = note("dilated by", pick<std::int64_t>({1, 2, 3, 9, 64, 300, std::int64_t{1} << 40}));
       const std::int64_t left = side(), right = side();
@@ -286,8 +293,7 @@ class AttentionCase {
     if (chance(0.2)) {
       std::vector<std::int32_t> counts;
       for (std::int64_t b = 0; b < batch_; ++b) {
-        const auto past_the_end = static_cast<std::uint64_t>(key_length(b)) + 3;
-        counts.push_back(note("prefix", static_cast<std::int32_t>(choices_.below(past_the_end))));
+        counts.push_back(note("prefix", static_cast<std::int32_t>(up_to(key_length(b) + 2))));
       }
       const Tensor of_32 = Tensor::of({batch_}, counts);
       options.mask = options.mask & Mask::prefix(keep(chance(0.5) ? of_32 : convert(of_32, Dtype::i64)),
@@ -411,19 +417,21 @@ class AttentionCase {
     unseen.put_into_keys(v, number);
   }
 
-  // One NaN where somebody may see it.
+  // One NaN or infinity where somebody may see it.
   void draw_visible() {
     if (!chance(0.05)) return;
     const TensorView array = pick<TensorView>({q, k, v});
     if (array.element_count() == 0) return;
-    notes_ += ", NaN";
+    // What infinities give after a projection depends on the order of its sums.
+    const bool is_projected = options.score.kind() == Score::Kind::bilinear;
+    const double number = note("seen", is_projected ? kNan : pick<double>({kNan, kNan, kInfinity, -kInfinity}));
     is_finite = false;
     TensorView element = array;
     while (element.rank() > 0) {
       element =
           element.select(0, static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(element.size(0)))));
     }
-    convert(filled({}, kNan), MutableTensorView(const_cast<std::byte*>(element.bytes()), dtype_, Dims{}));
+    convert(filled({}, number), MutableTensorView(const_cast<std::byte*>(element.bytes()), dtype_, Dims{}));
   }
 
   void draw_requests() {
@@ -443,7 +451,7 @@ class AttentionCase {
   Choices choices_;
   Random& random_;  // of values
   std::string notes_;
-  std::vector<std::unique_ptr<Tensor>> kept_;
+  Kept kept_;
   std::int64_t batch_, heads_, kv_heads_, q_len_, k_len_, head_dim_, value_dim_;
   bool packed_ = false;  // queries, and keys unless these are paged
   bool paged_ = false, has_infinite_bias_ = false;
@@ -453,17 +461,22 @@ class AttentionCase {
   std::vector<std::int64_t> page_lengths_;
 };
 
-// Runs one case, with what replays it in the trace of a failure.
+// What replays a case, for the trace of a failure.
 template <class Expect>
-void run_case(std::uint64_t seed, Expect&& expect) {
-  // One case in sixteen may be large enough to cross blocks of keys in every way.
-  const AttentionCase drawn(Choices(seed), seed % 16 == 0 ? 2e5 : 1e4);
-  SCOPED_TRACE(fmt::format("QKV_GRID_SEED={} on {}: {}", seed, selected_target(), drawn.describe()));
+void expect_of(const std::string& name, const AttentionCase& drawn, Expect&& expect) {
+  SCOPED_TRACE(fmt::format("{} on {}: {}", name, selected_target(), drawn.describe()));
   try {
     expect(drawn);
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
   }
+}
+
+template <class Expect>
+void run_case(std::uint64_t seed, Expect&& expect) {
+  // One case in sixteen may be large enough to cross blocks of keys in every way.
+  const AttentionCase drawn(Choices(seed), seed % 16 == 0 ? 2e5 : 1e4);
+  expect_of(fmt::format("QKV_GRID_SEED={}", seed), drawn, expect);
 }
 
 // Seeds first <= seed < first + count, dealt to the targets in turn.

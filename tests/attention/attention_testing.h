@@ -9,6 +9,8 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,33 +55,40 @@ inline std::string test_name_of_target(const ::testing::TestParamInfo<std::strin
   INSTANTIATE_TEST_SUITE_P(Target, Suite, ::testing::ValuesIn(::qkv::testing::usable_targets()), \
                            ::qkv::testing::test_name_of_target)
 
+// Of a tensor of f64.
+inline std::span<double> elements(Tensor& tensor) {
+  return {tensor.data<double>(), static_cast<std::size_t>(tensor.element_count())};
+}
+
 inline Tensor normal(Random& random, const Dims& shape, Dtype dtype = Dtype::f32, double spread = 1) {
   Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = spread * random.normal();
+  for (double& element : elements(tensor)) element = spread * random.normal();
   return convert(tensor, dtype);
 }
 
 inline Tensor filled(const Dims& shape, double value, Dtype dtype = Dtype::f32) {
-  Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.data<double>()[i] = value;
-  return convert(tensor, dtype);
+  Tensor tensor = Tensor::uninitialized(shape, dtype);
+  if (dtype == Dtype::f32) {
+    std::fill_n(tensor.data<float>(), tensor.element_count(), static_cast<float>(value));
+  } else {
+    convert(Tensor::of<double>({}, {value}).view().broadcast_to(shape), tensor);
+  }
+  return tensor;
 }
 
 // True with the given probability.
 inline Tensor coin_flips(Random& random, const Dims& shape, double probability, Dtype dtype = Dtype::boolean) {
   Tensor tensor = Tensor::uninitialized(shape, Dtype::f64);
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
-    tensor.data<double>()[i] = random.uniform() < probability ? 1 : 0;
-  }
+  for (double& element : elements(tensor)) element = random.uniform() < probability ? 1 : 0;
   return convert(tensor, dtype);
 }
 
 // Every element of a mask [..., rows, columns] becomes that of the corner of its square.
 inline void repeat_in_squares(Tensor& mask, std::int64_t side) {
   const std::int64_t rows = mask.size(-2), columns = mask.size(-1);
+  std::byte* bytes = mask.view().bytes();
   for (std::int64_t at = 0; at < mask.element_count(); ++at) {
     const std::int64_t i = at / columns % rows, j = at % columns;
-    std::byte* bytes = mask.view().bytes();
     bytes[at] = bytes[at - i % side * columns - j % side];
   }
 }
@@ -93,11 +102,60 @@ inline void expect_zeros(const TensorView& view) {
   for (const double value : values(view)) ASSERT_EQ(value, 0);
 }
 
+// Arrays that views borrow, for as long as any copy of this lives.
+class Kept {
+ public:
+  MutableTensorView keep(Tensor tensor) {
+    kept_.push_back(std::make_shared<Tensor>(std::move(tensor)));
+    return kept_.back()->view();
+  }
+
+ private:
+  std::vector<std::shared_ptr<Tensor>> kept_;
+};
+
+// A place with the first dimensions exchanged in memory, some of them backwards, and beside NaN.
+inline MutableTensorView scattered(Kept& kept, const Dims& shape, Dtype dtype, Random& random, bool backwards) {
+  Dims memory = shape;
+  const int last = shape.size() - 1;
+  const auto other = last > 1 ? static_cast<int>(random.below(static_cast<std::uint64_t>(last))) : 0;
+  if (last >= 0) memory[last] += 3;
+  if (last > 1) std::swap(memory[0], memory[other]);
+  const double beside = is_floating(dtype) ? kNan : 1;
+  MutableTensorView view = kept.keep(filled(memory, beside, dtype));
+  if (last >= 0) view = view.slice(last, 3, memory[last]);
+  if (last > 1) view = view.transpose(0, other);
+  if (!backwards || view.element_count() == 0) return view;
+  Dims strides = view.strides(), corner;
+  for (int dim = 0; dim <= last; ++dim) {
+    const bool turns = dim < last && random.below(2) == 0;
+    corner.push_back(turns ? shape[dim] - 1 : 0);
+    if (turns) strides[dim] = -strides[dim];
+  }
+  std::byte* first = view.bytes() + view.offset_of(corner) * static_cast<std::int64_t>(size_of(dtype));
+  return {first, dtype, shape, strides};
+}
+
 // Sets an element of a tensor of any floating type.
 inline void put(Tensor& tensor, const Dims& index, double value) {
   Tensor wide = convert(tensor, Dtype::f64);
   wide.view().at<double>(index) = value;
   tensor = convert(wide, tensor.dtype());
+}
+
+// What is said of a call that is refused; nothing, if it is not.
+inline std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline void expect_refused(const std::string& part_of_message, const std::function<void()>& call) {
+  const std::string message = refusal(call);
+  EXPECT_NE(message.find(part_of_message), std::string::npos) << message << "\n  wanted: " << part_of_message;
 }
 
 inline double largest(const TensorView& view) {
@@ -191,26 +249,6 @@ inline Outcome attend(const TensorView& q, const TensorView& k, const TensorView
   attention(q, k, v, outcome.out, options,
             {.log_sum_exp = outcome.log_sum_exp, .weights = outcome.weights, .logits = outcome.logits});
   return outcome;
-}
-
-// Output and log-sum-exp: nothing that keeps heads from sharing a block, or threads from sharing keys.
-struct PlainOutcome {
-  Tensor out, log_sum_exp;
-};
-
-inline PlainOutcome attend_plainly(const TensorView& q, const TensorView& k, const TensorView& v,
-                                   const AttentionOptions& options) {
-  Dims out = q.shape(), rows;
-  out[out.size() - 1] = v.size(-1);
-  for (int i = 0; i < q.rank() - 1; ++i) rows.push_back(q.size(i));
-  const Dtype wide = q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  PlainOutcome outcome{filled(out, kNan, q.dtype()), filled(rows, kNan, wide)};
-  attention(q, k, v, outcome.out, options, {.log_sum_exp = outcome.log_sum_exp.view()});
-  return outcome;
-}
-
-inline bool same_bits(const PlainOutcome& a, const PlainOutcome& b) {
-  return same_bits(a.out, b.out) && same_bits(a.log_sum_exp, b.log_sum_exp);
 }
 
 }  // namespace qkv::testing

@@ -1,6 +1,8 @@
 // Which queries see no key, and which keys no query sees: whatever they hold must not show.
 #pragma once
 
+#include <optional>
+
 #include "attention/attention_testing.h"
 #include "reference/attention.h"
 #include "reference/batch.h"
@@ -10,25 +12,28 @@ namespace qkv::testing {
 class HiddenRows {
  public:
   HiddenRows() = default;
-  // Of arrays of at least one query and one key, by the masks alone.
+  // Of arrays of at least one query and one key, not in pages, by the masks alone.
   HiddenRows(const TensorView& q, const TensorView& k, const AttentionOptions& options)
-      : q_offsets_(values(options.offsets_query)), k_offsets_(values(options.offsets_key)) {
+      : batch_(std::in_place, q, k, options), packed_(options.offsets_query) {
     AttentionOptions mask_alone{.mask = options.mask, .scale = 0};
     mask_alone.offsets_query = options.offsets_query, mask_alone.offsets_key = options.offsets_key;
-    const TensorView one = k.slice(k.rank() - 1, 0, 1);
-    const Tensor logits = reference::attention(q.slice(q.rank() - 1, 0, 1), one, one, mask_alone).logits;
-    const reference::Batch batch(q, k, options);
-    const Tensor keys = batch.in_form(k);
-    for (std::int64_t b = 0; b < batch.size(); ++b)
-      find(b, batch.queries(logits.view(), b), batch.keys(keys.view(), b));
+    const Tensor one_q = Tensor::zeros(q.slice(q.rank() - 1, 0, 1).shape());  // whatever they hold
+    const Tensor one_k = Tensor::zeros(k.slice(k.rank() - 1, 0, 1).shape());
+    const Tensor logits = reference::attention(one_q, one_k, one_k, mask_alone).logits;
+    const Tensor keys = batch_->in_form(k);
+    for (std::int64_t b = 0; b < batch_->size(); ++b) {
+      find(b, batch_->queries(logits.view(), b), batch_->keys(keys.view(), b));
+    }
   }
+
+  bool empty() const { return queries_.empty() && keys_.empty(); }
 
   // Puts the number into these rows of an array with one for each query, or for each key.
   void put_into_queries(const TensorView& array, double number) const {
-    for (const Row& row : queries_) put(row_of(array, q_offsets_, row), number);
+    for (const auto& [b, h, i] : queries_) put(batch_->queries(writable(array), b).select(0, h).select(0, i), number);
   }
   void put_into_keys(const TensorView& array, double number) const {
-    for (const Row& row : keys_) put(row_of(array, k_offsets_, row), number);
+    for (const auto& [b, h, i] : keys_) put(batch_->keys(writable(array), b).select(0, h).select(0, i), number);
   }
 
  private:
@@ -56,24 +61,18 @@ class HiddenRows {
     }
   }
 
-  static std::vector<std::int64_t> values(const TensorView& offsets) {
-    if (!offsets) return {};
-    const Tensor wide = convert(offsets, Dtype::i64);
-    return {wide.data<std::int64_t>(), wide.data<std::int64_t>() + wide.element_count()};
-  }
-
-  // Of packed rows or [batch, heads, rows, size], the latter also without a batch.
-  static MutableTensorView row_of(const TensorView& array, const std::vector<std::int64_t>& offsets, const Row& row) {
-    const MutableTensorView whole(const_cast<std::byte*>(array.bytes()), array.dtype(), array.shape(), array.strides());
-    if (!offsets.empty()) {
-      return whole.select(0, offsets[static_cast<std::size_t>(row.batch)] + row.index).select(0, row.head);
-    }
-    const MutableTensorView heads = whole.rank() == 4 ? whole.select(0, row.batch) : whole;
-    return heads.select(0, row.head).select(0, row.index);
+  // With a batch, if the array has none.
+  MutableTensorView writable(const TensorView& array) const {
+    Dims shape, strides;
+    if (array.rank() == 3 && !packed_) shape.push_back(1), strides.push_back(0);
+    for (const std::int64_t extent : array.shape()) shape.push_back(extent);
+    for (const std::int64_t stride : array.strides()) strides.push_back(stride);
+    return {const_cast<std::byte*>(array.bytes()), array.dtype(), shape, strides};
   }
   static void put(const MutableTensorView& row, double number) { convert(filled(row.shape(), number), row); }
 
-  std::vector<std::int64_t> q_offsets_, k_offsets_;
+  std::optional<reference::Batch> batch_;
+  bool packed_ = false;
   std::vector<Row> queries_, keys_;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 #include "attention/attention_testing.h"
@@ -26,6 +27,25 @@ inline float dot(const float* a, const float* b, std::int64_t size) {
   float sum = 0;
   for (std::int64_t c = 0; c < size; ++c) sum += a[c] * b[c];
   return sum;
+}
+
+// The weights of the obvious computation: every product, sum and exponential rounded to float.
+inline Tensor plain_weights(const Tensor& q, const Tensor& k, bool causal) {
+  const std::int64_t k_len = k.size(0), size = q.size(1);
+  const float scale = 1 / std::sqrt(static_cast<float>(size));
+  Tensor weights = Tensor::zeros({q.size(0), k_len});
+  for (std::int64_t i = 0; i < q.size(0); ++i) {
+    const std::span<float> own(weights.data<float>() + i * k_len,
+                               static_cast<std::size_t>(causal ? std::min(i + 1, k_len) : k_len));
+    for (std::size_t j = 0; j < own.size(); ++j) {
+      own[j] = scale * dot(row(q, i), row(k, static_cast<std::int64_t>(j)), size);
+    }
+    const float largest = *std::max_element(own.begin(), own.end());
+    float sum = 0;
+    for (float& weight : own) sum += weight = std::exp(weight - largest);
+    for (float& weight : own) weight /= sum;
+  }
+  return weights;
 }
 
 // The rule for derivatives: at most three times as far from double as plain float. The floor: one rounding of the

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <new>
+#include <optional>
 
 #include "attention/tangent/attention_tangents_testing.h"
 #include "core/kept_memory.h"
@@ -48,20 +50,13 @@ void* allocate(std::size_t size, std::size_t alignment) {
 
 }  // namespace
 
+// Those of arrays call these.
 void* operator new(std::size_t size) { return allocate(size, 0); }
-void* operator new[](std::size_t size) { return allocate(size, 0); }
 void* operator new(std::size_t size, std::align_val_t to) { return allocate(size, static_cast<std::size_t>(to)); }
-void* operator new[](std::size_t size, std::align_val_t to) { return allocate(size, static_cast<std::size_t>(to)); }
 void operator delete(void* memory) noexcept { release(memory, 0); }
-void operator delete[](void* memory) noexcept { release(memory, 0); }
 void operator delete(void* memory, std::size_t) noexcept { release(memory, 0); }
-void operator delete[](void* memory, std::size_t) noexcept { release(memory, 0); }
 void operator delete(void* memory, std::align_val_t to) noexcept { release(memory, static_cast<std::size_t>(to)); }
-void operator delete[](void* memory, std::align_val_t to) noexcept { release(memory, static_cast<std::size_t>(to)); }
 void operator delete(void* memory, std::size_t, std::align_val_t to) noexcept {
-  release(memory, static_cast<std::size_t>(to));
-}
-void operator delete[](void* memory, std::size_t, std::align_val_t to) noexcept {
   release(memory, static_cast<std::size_t>(to));
 }
 #endif
@@ -70,7 +65,6 @@ namespace qkv {
 namespace {
 
 using testing::filled;
-using testing::normal;
 
 template <class Call>
 std::int64_t most_of(const Call& call) {
@@ -104,12 +98,10 @@ class AttentionMemory : public testing::OnEachTarget {
 INSTANTIATE_TEST_SUITE_P(Target, AttentionMemory, ::testing::ValuesIn(testing::usable_targets()),
                          testing::test_name_of_target);
 
-using Plan = std::function<AttentionPlan(const AttentionOptions&)>;
-using Run = std::function<void(const AttentionOptions&)>;
-
 // The plan is never below what is allocated, and not far above. The bytes of one thread are enough as a limit; one byte
 // less is not.
-void expect_plan(AttentionOptions options, const Plan& plan, const Run& run, bool is_close = true) {
+void expect_plan(AttentionOptions options, const std::function<AttentionPlan(const AttentionOptions&)>& plan,
+                 const std::function<void(const AttentionOptions&)>& run, bool is_close = true) {
   std::int64_t least = 0;
   for (const int threads : {3, 1}) {
     options.threads = threads, options.memory_limit = 0;
@@ -130,330 +122,263 @@ void expect_plan(AttentionOptions options, const Plan& plan, const Run& run, boo
   }
 }
 
-void expect_forward(const TensorView& q, const TensorView& k, const AttentionOptions& options,
-                    const AttentionExtras& extras = {}, bool is_close = true) {
-  Tensor out = Tensor::zeros(q.shape(), q.dtype());
-  expect_plan(
-      options, [&](const AttentionOptions& with) { return plan(q, k, k, with, extras); },
-      [&](const AttentionOptions& with) { attention(q, k, k, out, with, extras); }, is_close);
-}
+// Queries and keys for all passes, whose numbers do not matter, and places for what is given.
+struct PlannedArrays {
+  PlannedArrays(const Dims& q_shape, const Dims& k_shape, Dtype dtype = Dtype::f32,
+                std::optional<Dtype> of_gradients = std::nullopt)
+      : q_(Tensor::zeros(q_shape, dtype)), k_(Tensor::zeros(k_shape, dtype)), q(q_), k(k_), gradient(of_gradients) {
+    Dims rows;
+    for (int i = 0; i + 1 < q.rank(); ++i) rows.push_back(q.size(i));
+    log_sum_exp = zeros(rows, wide());
+    out = zeros(q.shape(), dtype);
+  }
+  Dtype wide() const { return testing::accumulation_of(q.dtype()); }
+  MutableTensorView zeros(const Dims& shape, Dtype dtype = Dtype::f32) {
+    return kept_.emplace_back(std::make_unique<Tensor>(Tensor::zeros(shape, dtype)))->view();
+  }
+
+  void expect_forward(const AttentionOptions& options, const AttentionExtras& extras = {}, bool is_close = true) const {
+    expect_plan(
+        options, [&](const AttentionOptions& with) { return plan(q, k, k, with, extras); },
+        [&](const AttentionOptions& with) { attention(q, k, k, out, with, extras); }, is_close);
+  }
+  // With gradients of all that has one.
+  void expect_backward(const AttentionOptions& options) {
+    const Dtype type = gradient.value_or(Dtype::f32);
+    AttentionGradients gradients{
+        .query = zeros(q.shape(), type), .key = zeros(k.shape(), type), .value = zeros(k.shape(), type)};
+    const auto place = [&](const TensorView& of) { return of ? zeros(of.shape(), wide()) : MutableTensorView(); };
+    for (const TensorView& view : options.bias.views()) gradients.bias.push_back(place(view));
+    for (const TensorView& slopes : options.bias.alibi_slopes()) gradients.alibi_slopes.push_back(place(slopes));
+    for (const RelativeTable& table : options.bias.tables()) gradients.tables.push_back(place(table.values()));
+    gradients.sinks = place(options.sinks);
+    const Score& score = options.score;
+    gradients.score = {.w_query = place(score.w_query()), .w_key = place(score.w_key()), .v = place(score.v())};
+    expect_plan(
+        options, [&](const AttentionOptions& with) { return plan_backward(q, k, k, with, gradients); },
+        [&](const AttentionOptions& with) { attention_backward(q, k, k, q, log_sum_exp, q, with, gradients); });
+  }
+  void expect_tangents(const AttentionOptions& options) {
+    const AttentionTangents tangents{.query = q, .key = k, .value = k};
+    const AttentionOutputTangents outputs{.out = out};
+    expect_plan(
+        options, [&](const AttentionOptions& with) { return plan_jvp(q, k, k, tangents, with, outputs); },
+        [&](const AttentionOptions& with) { attention_jvp(q, k, k, q, log_sum_exp, tangents, with, outputs); });
+    for (const bool has_place : {false, true}) {
+      AttentionSecondGradients second{.query = zeros(q.shape(), wide()), .key = zeros(k.shape(), wide())};
+      if (has_place) second.grad_out = out;
+      expect_plan(
+          options, [&](const AttentionOptions& with) { return plan_double_backward(q, k, k, tangents, with, second); },
+          [&](const AttentionOptions& with) {
+            attention_double_backward(q, k, k, q, log_sum_exp, q, tangents, with, second);
+          });
+    }
+  }
+
+ private:
+  Tensor q_, k_;
+  std::vector<std::unique_ptr<Tensor>> kept_;
+
+ public:
+  TensorView q, k;  // may become parts of others
+  std::optional<Dtype> gradient;
+  MutableTensorView log_sum_exp, out;
+};
 
 TEST_P(AttentionMemory, OfBlocksOfQueries) {
-  Random random(1);
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
-    const Tensor q = normal(random, {4, 300, 64}, dtype), k = normal(random, {4, 1300, 64}, dtype);
-    const Dtype wide = testing::accumulation_of(dtype);
     for (const Precision precision : {Precision::exact, Precision::reduced}) {
-      AttentionOptions options{.mask = Mask::causal()};
-      options.precision = precision;
-      expect_forward(q, k, options);
-      Tensor entropy = filled({4, 300}, 0, wide), weights = filled({4, 300, 1300}, 0, wide);
-      expect_forward(q, k, options, {.weights = weights, .entropy = entropy});
+      const AttentionOptions options{.mask = Mask::causal(), .precision = precision};
+      PlannedArrays a({4, 300, 64}, {4, 1300, 64}, dtype), apart({4, 700, 64}, {1, 1, 64}, dtype);
+      a.expect_forward(options);
+      a.expect_forward(options, {.weights = a.zeros({4, 300, 1300}, a.wide()), .entropy = a.zeros({4, 300}, a.wide())});
       // More blocks of queries than eight, of rows that lie apart: of one tensor with others.
-      const Tensor all = normal(random, {1300, 2 * 4, 64}, dtype);
-      const TensorView apart = all.view().slice(1, 4, 8).transpose(0, 1);
-      expect_forward(all.view().slice(1, 0, 4).transpose(0, 1).slice(1, 0, 700), apart, options);
+      const TensorView all = apart.zeros({1300, 2 * 4, 64}, dtype);
+      apart.q = all.slice(1, 0, 4).transpose(0, 1).slice(1, 0, 700), apart.k = all.slice(1, 4, 8).transpose(0, 1);
+      apart.expect_forward(options);
     }
   }
 }
 
 TEST_P(AttentionMemory, OfEmptyRows) {
-  Random random(11);
-  const Tensor q = normal(random, {64, 3000, 8});
-  expect_forward(q, q.view().slice(1, 0, 5), {.empty_rows = EmptyRows::nan});
+  PlannedArrays({64, 3000, 8}, {64, 5, 8}).expect_forward({.empty_rows = EmptyRows::nan});
 }
 
-// Scratch of blocks of one sequence's queries, that of chosen rows, partial results, and decoding.
+// Scratch of blocks of one sequence's queries, that of chosen rows, partial results, and decoding; some to a block, on
+// all threads.
 TEST_P(AttentionMemory, OfChosenRows) {
-  Random random(2);
-  const Tensor rows = Tensor::of<std::int64_t>({4, 3}, {0, 0, 3, 0, 0, 5, 0, 0, 0, 0, 0, 2});
-  const Tensor one_query = Tensor::of<std::int64_t>({4, 3}, {0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0});
-  const Tensor k = normal(random, {2, 400, 64});
-  Tensor weights = Tensor::zeros({4, 400});
-  expect_forward(normal(random, {1, 8, 64}), k.view().slice(0, 0, 1), {}, {.rows = rows, .row_weights = weights});
-  expect_forward(normal(random, {2, 1, 64}), k, {}, {.rows = one_query, .row_weights = weights});
-  // Some to a block, on all threads.
-  Tensor many = Tensor::zeros({900, 3}, Dtype::i64), of_many = Tensor::zeros({900, 400});
-  for (std::int64_t n = 0; n < 900; ++n) many.data<std::int64_t>()[3 * n + 2] = n * 7 % 600;
-  expect_forward(normal(random, {2, 600, 64}), k, {}, {.rows = many, .row_weights = of_many});
+  for (const auto& [heads, q_len, count] : {std::tuple(1, 8, 4), {2, 1, 4}, {2, 600, 900}}) {
+    PlannedArrays a({heads, q_len, 64}, {heads, 400, 64});
+    const MutableTensorView rows = a.zeros({count, 3}, Dtype::i64);
+    for (std::int64_t n = 0; n < count; ++n) {
+      rows.at<std::int64_t>({n, 1}) = n % 2 % heads;
+      rows.at<std::int64_t>({n, 2}) = n * 7 % q_len;
+    }
+    a.expect_forward({}, {.rows = rows, .row_weights = a.zeros({count, 400})});
+  }
 }
 
 // Of three threads' heads, or as many as there are.
 TEST_P(AttentionMemory, OfWeightSums) {
-  Random random(12);
   for (const std::int64_t heads : {1, 2, 7}) {
-    const Tensor q = normal(random, {heads, 130, 16}), k = normal(random, {heads, 5000, 16});
-    Tensor received = Tensor::zeros({heads, 5000}), blocks = Tensor::zeros({heads, 9, 900});
-    expect_forward(q, k, {}, {.received = received});
-    expect_forward(q, k, {}, {.block_weights = blocks});
-    expect_forward(q, k, {}, {.received = received, .block_weights = blocks});
+    PlannedArrays a({heads, 130, 16}, {heads, 5000, 16});
+    const MutableTensorView received = a.zeros({heads, 5000}), blocks = a.zeros({heads, 9, 900});
+    a.expect_forward({}, {.received = received});
+    a.expect_forward({}, {.block_weights = blocks});
+    a.expect_forward({}, {.received = received, .block_weights = blocks});
   }
 }
 
 TEST_P(AttentionMemory, OfSplitKeys) {
-  Random random(3);
-  const Tensor k = normal(random, {2, 9000, 96});
-  for (const Dims& queries : {Dims{2, 8, 96}, Dims{8, 2, 96}, Dims{2, 1, 96}, Dims{16, 1, 96}}) {
-    const Tensor q = normal(random, queries);
-    expect_forward(q, k, {});
-    expect_forward(q.view().slice(0, 0, q.size(0) / 2), k.view().slice(0, 0, 1), {});
+  for (const auto& [heads, q_len] : {std::pair(2, 8), {8, 2}, {2, 1}, {16, 1}}) {
+    PlannedArrays({heads, q_len, 96}, {2, 9000, 96}).expect_forward({});
+    PlannedArrays({heads / 2, q_len, 96}, {1, 9000, 96}).expect_forward({});
   }
 }
 
 TEST_P(AttentionMemory, OfPackedSequences) {
-  Random random(4);
   const Tensor offsets_query = Tensor::of<std::int32_t>({6}, {0, 3, 4, 64, 64, 65});
   const Tensor offsets_key = Tensor::of<std::int32_t>({6}, {0, 2500, 5600, 8000, 8010, 8011});
-  AttentionOptions options{.mask = Mask::causal(Align::bottom_right)};
-  options.offsets_query = offsets_query, options.offsets_key = offsets_key;
-  expect_forward(normal(random, {65, 6, 32}), normal(random, {8011, 2, 32}), options);
+  PlannedArrays({65, 6, 32}, {8011, 2, 32})
+      .expect_forward(
+          {.mask = Mask::causal(Align::bottom_right), .offsets_query = offsets_query, .offsets_key = offsets_key});
+}
+
+// Of `count` rows, in runs, or one after the other.
+Tensor document_ids(std::int64_t count, std::int64_t run, std::int64_t documents) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < count; ++i) ids.push_back(static_cast<std::int32_t>(i / run % documents));
+  return Tensor::of({count}, ids);
 }
 
 TEST_P(AttentionMemory, OfMasksAndTables) {
   constexpr std::int64_t kLength = 3000;
   Random random(5);
-  const Tensor q = normal(random, {2, kLength, 16});
-  const Tensor visible = testing::coin_flips(random, {2, kLength, kLength}, 0.9);
-  std::vector<std::int32_t> ids, others;
-  for (std::int64_t i = 0; i < kLength; ++i) {
-    ids.push_back(static_cast<std::int32_t>(i % 3)), others.push_back(static_cast<std::int32_t>(i / 100));
-  }
-  const Tensor scattered = Tensor::of({kLength}, ids), in_runs = Tensor::of({kLength}, others);
-  const Tensor buckets = normal(random, {32, 2}), clipped = normal(random, {4001, 2}, Dtype::bf16);
-  const Tensor rows = normal(random, {401, 16}), places = normal(random, {(2 * 60 - 1) * (2 * 50 - 1), 2});
+  PlannedArrays a({2, kLength, 16}, {2, kLength, 16});
+  const Tensor visible = testing::coin_flips(random, {kLength, kLength}, 0.9);
+  const Tensor scattered = document_ids(kLength, 1, 3), in_runs = document_ids(kLength, 100, 30);
   const Mask window = Mask::window(64, 0);
   for (const Mask& mask : {Mask::boolean(visible), Mask::boolean(visible).compiled(), Mask::documents(scattered),
                            Mask::documents(in_runs), Mask::documents(in_runs) & Mask::documents(scattered)}) {
     // How many pairs of two ids there are is not known before.
-    expect_forward(q, q, {.mask = mask & window}, {}, mask.document_ids().size() < 2);
+    a.expect_forward({.mask = mask & window}, {}, mask.document_ids().size() < 2);
   }
   // A call that finds its documents takes nothing for them.
   const Mask compiled = Mask::documents(in_runs).compiled() & window;
-  const std::int64_t first = plan(q, q, q, {.mask = compiled, .threads = 1}).workspace;
-  expect_forward(q, q, {.mask = compiled});
-  EXPECT_LE(plan(q, q, q, {.mask = compiled, .threads = 1}).workspace, first - 20 * kLength);
-  for (const RelativeTable& table : {RelativeTable::t5(buckets), RelativeTable::clipped(clipped),
-                                     RelativeTable::shaw(rows), RelativeTable::swin(places, 60, 50)}) {
-    expect_forward(q, q, {.mask = window, .bias = Bias::table(table)});
+  const std::int64_t first = plan(a.q, a.k, a.k, {.mask = compiled, .threads = 1}).workspace;
+  a.expect_forward({.mask = compiled});
+  EXPECT_LE(plan(a.q, a.k, a.k, {.mask = compiled, .threads = 1}).workspace, first - 20 * kLength);
+  for (const RelativeTable& table :
+       {RelativeTable::t5(a.zeros({32, 2})), RelativeTable::clipped(a.zeros({4001, 2}, Dtype::bf16)),
+        RelativeTable::shaw(a.zeros({401, 16})),
+        RelativeTable::swin(a.zeros({(2 * 60 - 1) * (2 * 50 - 1), 2}), 60, 50)}) {
+    a.expect_forward({.mask = window, .bias = Bias::table(table)});
   }
 }
-
-// Arrays for all passes, and places for all gradients.
-struct Arrays {
-  Arrays(Dims q_shape, Dims k_shape, Dtype dtype = Dtype::f32, Dtype of_gradients = Dtype::f32) {
-    Random random(6);
-    q = normal(random, q_shape, dtype), k = normal(random, k_shape, dtype);
-    Dims rows;
-    for (int i = 0; i + 1 < q.rank(); ++i) rows.push_back(q.size(i));
-    log_sum_exp = Tensor::zeros(rows, testing::accumulation_of(dtype));
-    grad_query = Tensor::zeros(q_shape, of_gradients);
-    grad_key = Tensor::zeros(k_shape, of_gradients), grad_value = Tensor::zeros(k_shape, of_gradients);
-  }
-  AttentionGradients gradients() { return {.query = grad_query, .key = grad_key, .value = grad_value}; }
-
-  void expect_backward(const AttentionOptions& options, const AttentionGradients& gradients) const {
-    expect_plan(
-        options, [&](const AttentionOptions& with) { return plan_backward(q, k, k, with, gradients); },
-        [&](const AttentionOptions& with) { attention_backward(q, k, k, q, log_sum_exp, q, with, gradients); });
-  }
-
-  Tensor q, k, log_sum_exp, grad_query, grad_key, grad_value;
-};
 
 TEST_P(AttentionMemory, OfGradients) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16}) {
-    Arrays arrays({4, 300, 80}, {2, 2100, 80}, dtype, dtype);
-    arrays.expect_backward({.mask = Mask::causal(), .dropout = {.p = 0.1, .seed = 1}}, arrays.gradients());
+    PlannedArrays({4, 300, 80}, {2, 2100, 80}, dtype, dtype)
+        .expect_backward({.mask = Mask::causal(), .dropout = {.p = 0.1, .seed = 1}});
   }
-  Arrays wide({2, 100, 256}, {2, 3100, 256}, Dtype::bf16);
-  wide.expect_backward({}, wide.gradients());
+  PlannedArrays({2, 100, 256}, {2, 3100, 256}, Dtype::bf16).expect_backward({});
 }
 
 TEST_P(AttentionMemory, OfGradientsOfBiasesAndTables) {
-  Random random(7);
-  Arrays arrays({4, 200, 16}, {4, 3200, 16});
-  const Tensor bias = normal(random, {200, 3200}), of_keys = normal(random, {4, 1, 3200}), slopes = filled({4}, 0.1);
-  const Tensor buckets = normal(random, {4001, 4}), rows = normal(random, {401, 16}), sinks = filled({4}, 0.1);
-  Tensor of_bias = Tensor::zeros(bias.shape()), of_of_keys = Tensor::zeros(of_keys.shape());
-  Tensor of_slopes = Tensor::zeros({4}), of_buckets = Tensor::zeros(buckets.shape());
-  Tensor of_rows = Tensor::zeros(rows.shape()), of_sinks = Tensor::zeros({4});
-  AttentionGradients gradients = arrays.gradients();
-  gradients.bias = {of_bias, of_of_keys};
-  arrays.expect_backward({.bias = Bias::view(bias) + Bias::view(of_keys)}, gradients);
-  gradients = arrays.gradients();
-  gradients.tables = {of_buckets, of_rows};
-  gradients.alibi_slopes = {of_slopes};
-  gradients.sinks = of_sinks;
-  AttentionOptions options{.bias = Bias::table(RelativeTable::clipped(buckets)) +
-                                   Bias::table(RelativeTable::shaw(rows)) + Bias::alibi(slopes)};
-  options.sinks = sinks;
-  arrays.expect_backward(options, gradients);
+  PlannedArrays a({4, 200, 16}, {4, 3200, 16}), small({1, 20, 16}, {1, 60, 16});
+  a.expect_backward({.bias = Bias::view(a.zeros({200, 3200})) + Bias::view(a.zeros({4, 1, 3200}))});
+  a.expect_backward({.bias = Bias::table(RelativeTable::clipped(a.zeros({4001, 4}))) +
+                             Bias::table(RelativeTable::shaw(a.zeros({401, 16}))) + Bias::alibi(a.zeros({4})),
+                     .sinks = a.zeros({4})});
   // A table that is larger than what the threads take.
-  Arrays small({1, 20, 16}, {1, 60, 16});
-  const Tensor large = normal(random, {200001, 1});
-  Tensor of_large = Tensor::zeros(large.shape());
-  gradients = small.gradients();
-  gradients.tables = {of_large};
-  small.expect_backward({.bias = Bias::table(RelativeTable::clipped(large))}, gradients);
+  small.expect_backward({.bias = Bias::table(RelativeTable::clipped(small.zeros({200001, 1})))});
 }
 
 TEST_P(AttentionMemory, OfGradientsOfScores) {
-  const Mask window = Mask::window(20, 20);
-  Random random(8);
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     for (const std::int64_t q_len : {40, 3000}) {
-      Arrays arrays({2, q_len, 40}, {2, 1500, 40}, dtype);
-      const Tensor w = normal(random, {48, 40}), joined = normal(random, {48, 80}), factor = normal(random, {48});
-      const Tensor square = normal(random, {40, 40});
-      Tensor of_w = Tensor::zeros(w.shape()), of_w_key = Tensor::zeros(w.shape());
-      Tensor of_joined = Tensor::zeros(joined.shape()), of_factor = Tensor::zeros(factor.shape());
-      Tensor of_square = Tensor::zeros(square.shape());
-      AttentionGradients gradients = arrays.gradients();
-      gradients.score = {.w_query = of_w, .w_key = of_w_key, .v = of_factor};
-      arrays.expect_backward({.mask = window, .score = Score::additive(w, w, factor)}, gradients);
-      gradients.score = {.w_query = of_joined, .v = of_factor};
-      arrays.expect_backward({.mask = window, .score = Score::concat(joined, factor)}, gradients);
-      gradients.score = {.w_query = of_square};
-      arrays.expect_backward({.mask = window, .score = Score::bilinear(square)}, gradients);
+      PlannedArrays a({2, q_len, 40}, {2, 1500, 40}, dtype);
+      const TensorView w = a.zeros({48, 40}), factor = a.zeros({48});
+      for (const Score& score : {Score::additive(w, w, factor), Score::concat(a.zeros({48, 80}), factor),
+                                 Score::bilinear(a.zeros({40, 40}))}) {
+        a.expect_backward({.mask = Mask::window(20, 20), .score = score});
+      }
     }
   }
 }
 
 // Lists of masks and biases take more than these arrays do, and some passes copy them.
 TEST_P(AttentionMemory, OfLists) {
-  Random random(12);
-  Arrays arrays({2, 3, 8}, {2, 5, 8});
-  const Tensor visible = filled({3, 5}, 1, Dtype::u8), bias = filled({5}, 0.5), slopes = filled({2}, 0.1);
-  const Tensor clipped = normal(random, {10001, 2}), w = normal(random, {8, 8}), factor = normal(random, {8});
-  const Mask mask = Mask::boolean(visible) & Mask::boolean(visible) & Mask::boolean(visible);
-  const Bias views = Bias::view(bias) + Bias::view(bias) + Bias::view(bias);
-  const Bias alibi = Bias::alibi(slopes) + Bias::alibi(slopes) + Bias::alibi(slopes);
-  AttentionOptions options{.mask = mask, .bias = views + alibi};
-  expect_forward(arrays.q, arrays.k, options);
-  Tensor of_bias[3], of_slopes[3];
-  AttentionGradients gradients = arrays.gradients();
-  for (int n = 0; n < 3; ++n) {
-    gradients.bias.push_back(of_bias[n] = Tensor::zeros({5}));
-    gradients.alibi_slopes.push_back(of_slopes[n] = Tensor::zeros({2}));
-  }
-  for (const Score& score : {Score::dot(), Score::additive(w, w, factor), Score::bilinear(w)}) {
+  PlannedArrays a({2, 3, 8}, {2, 5, 8});
+  const TensorView bias = a.zeros({5}), slopes = a.zeros({2}), w = a.zeros({8, 8});
+  const Tensor seen = filled({3, 5}, 1, Dtype::u8);
+  const Mask mask = Mask::boolean(seen) & Mask::boolean(seen) & Mask::boolean(seen);
+  AttentionOptions options{.mask = mask,
+                           .bias = Bias::view(bias) + Bias::view(bias) + Bias::view(bias) + Bias::alibi(slopes) +
+                                   Bias::alibi(slopes) + Bias::alibi(slopes)};
+  a.expect_forward(options);
+  for (const Score& score : {Score::dot(), Score::additive(w, w, a.zeros({8})), Score::bilinear(w)}) {
     options.score = score;
-    arrays.expect_backward(options, gradients);
+    a.expect_backward(options);
   }
-  options.bias = Bias::table(RelativeTable::clipped(clipped));  // whose copy is the most that is taken
-  expect_forward(arrays.q, arrays.k, options);
+  options.bias = Bias::table(RelativeTable::clipped(a.zeros({10001, 2})));  // whose copy is the most that is taken
+  a.expect_forward(options);
 }
 
 // Bilinear scores make a problem of projected queries, which reads the documents once more.
 TEST_P(AttentionMemory, OfDocumentsOfProjectedQueries) {
-  constexpr std::int64_t kLength = 20000;
-  std::vector<std::int32_t> ids(kLength);
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 2);
-  const Tensor documents = Tensor::of({kLength}, ids), w = filled({4, 4}, 0.1);
-  Arrays arrays({1, kLength, 4}, {1, kLength, 4});
-  arrays.expect_backward({.mask = Mask::documents(documents) & Mask::window(2, 2), .score = Score::bilinear(w)},
-                         arrays.gradients());
-}
-
-TEST_P(AttentionMemory, OfCallsWithoutAPair) {
-  for (const auto& [q_len, k_len] : {std::pair(0, 500), {500, 0}, {0, 0}}) {
-    Arrays arrays({2, q_len, 64}, {2, k_len, 64});
-    const TensorView &q = arrays.q, &k = arrays.k;
-    const AttentionGradients gradients = arrays.gradients();
-    const AttentionTangents tangents{.query = q, .key = k, .value = k};
-    Tensor moved = Tensor::zeros(q.shape());
-    const AttentionSecondGradients second{.query = arrays.grad_query, .key = arrays.grad_key};
-    const AttentionOptions options{.threads = 3};
-    EXPECT_LE(most_of([&] { attention_backward(q, k, k, q, arrays.log_sum_exp, q, options, gradients); }),
-              plan_backward(q, k, k, options, gradients).workspace);
-    EXPECT_LE(most_of([&] { attention_jvp(q, k, k, q, arrays.log_sum_exp, tangents, options, {.out = moved}); }),
-              plan_jvp(q, k, k, tangents, options, {.out = moved}).workspace);
-    EXPECT_LE(most_of([&] { attention_double_backward(q, k, k, q, arrays.log_sum_exp, q, tangents, options, second); }),
-              plan_double_backward(q, k, k, tangents, options, second).workspace);
-  }
+  const Tensor documents = document_ids(20000, 1, 2);
+  PlannedArrays a({1, 20000, 4}, {1, 20000, 4});
+  a.expect_backward(
+      {.mask = Mask::documents(documents) & Mask::window(2, 2), .score = Score::bilinear(a.zeros({4, 4}))});
 }
 
 TEST_P(AttentionMemory, OfTangentsAndOfADoubleBackward) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-    Arrays arrays({4, 300, 80}, {2, 2100, 80}, dtype, dtype);
-    const AttentionTangents tangents{.query = arrays.q, .key = arrays.k, .value = arrays.k};
-    Tensor moved = Tensor::zeros(arrays.q.shape(), dtype);
-    const AttentionOutputTangents outputs{.out = moved};
-    expect_plan(
-        {.mask = Mask::causal()},
-        [&](const AttentionOptions& with) { return plan_jvp(arrays.q, arrays.k, arrays.k, tangents, with, outputs); },
-        [&](const AttentionOptions& with) {
-          attention_jvp(arrays.q, arrays.k, arrays.k, arrays.q, arrays.log_sum_exp, tangents, with, outputs);
-        });
-    for (const bool has_place : {false, true}) {
-      AttentionSecondGradients second{.query = arrays.grad_query, .key = arrays.grad_key, .value = arrays.grad_value};
-      if (has_place) second.grad_out = moved;
-      expect_plan(
-          {.mask = Mask::causal()},
-          [&](const AttentionOptions& with) {
-            return plan_double_backward(arrays.q, arrays.k, arrays.k, tangents, with, second);
-          },
-          [&](const AttentionOptions& with) {
-            attention_double_backward(arrays.q, arrays.k, arrays.k, arrays.q, arrays.log_sum_exp, arrays.q, tangents,
-                                      with, second);
-          });
-    }
+    PlannedArrays({4, 300, 80}, {2, 2100, 80}, dtype).expect_tangents({.mask = Mask::causal()});
   }
 }
 
-TEST_P(AttentionMemory, UnderOneMebibyteAThreadAtAnyLength) {
-  constexpr std::int64_t kLength = 8192, kSize = 16;
-  Random random(1);
-  const Tensor q = normal(random, {1, 1, kLength, kSize}), k = normal(random, {1, 1, kLength, kSize});
-  const Tensor v = normal(random, {1, 1, kLength, kSize});
+TEST_P(AttentionMemory, OfCallsWithoutAPair) {
+  for (const auto& [q_len, k_len] : {std::pair(0, 500), {500, 0}, {0, 0}}) {
+    PlannedArrays a({2, q_len, 64}, {2, k_len, 64});
+    const AttentionGradients gradients{.query = a.zeros(a.q.shape()), .key = a.zeros(a.k.shape())};
+    const AttentionTangents tangents{.query = a.q, .key = a.k, .value = a.k};
+    const AttentionSecondGradients second{.query = gradients.query, .key = gradients.key};
+    const AttentionOptions options{.threads = 3};
+    EXPECT_LE(most_of([&] { attention_backward(a.q, a.k, a.k, a.q, a.log_sum_exp, a.q, options, gradients); }),
+              plan_backward(a.q, a.k, a.k, options, gradients).workspace);
+    EXPECT_LE(most_of([&] { attention_jvp(a.q, a.k, a.k, a.q, a.log_sum_exp, tangents, options, {.out = a.out}); }),
+              plan_jvp(a.q, a.k, a.k, tangents, options, {.out = a.out}).workspace);
+    EXPECT_LE(
+        most_of([&] { attention_double_backward(a.q, a.k, a.k, a.q, a.log_sum_exp, a.q, tangents, options, second); }),
+        plan_double_backward(a.q, a.k, a.k, tangents, options, second).workspace);
+  }
+}
+
+// The bounds that docs/semantics.md states, at any length: of what is planned, which is never below what is taken.
+TEST_P(AttentionMemory, OfAThreadAtAnyLength) {
   const Tensor lengths = Tensor::of<std::int32_t>({1}, {300});
-  const Tensor w = normal(random, {4, kSize}), joined = normal(random, {4, 2 * kSize});
-  const Tensor factor = normal(random, {4}), square = normal(random, {kSize, kSize});
-  Tensor out = Tensor::zeros({1, 1, kLength, kSize}), log_sum_exp = Tensor::zeros({1, 1, kLength});
-  for (const Mask& mask : {Mask::window(64, 64), Mask::lengths(lengths), Mask::causal() & Mask::window(500, 0)}) {
-    for (const Score& score :
-         {Score::scaled_dot(), Score::additive(w, w, factor), Score::concat(joined, factor), Score::bilinear(square)}) {
-      for (const int threads : {1, 4}) {
-        const AttentionOptions options{.mask = mask, .score = score, .threads = threads};
-        const auto run = [&] { attention(q, k, v, out, options, {.log_sum_exp = log_sum_exp}); };
-        EXPECT_LE(most_of(run), std::int64_t{threads} << 20);
+  for (const std::int64_t size : {16, 64, 1024}) {
+    for (const std::int64_t length : {2, 8192, 1 << 20}) {
+      const MutableTensorView q(nullptr, Dtype::f32, {1, 1, length, size}),
+          k(nullptr, Dtype::f32, {1, 1, 1 << 20, size});
+      const Tensor w = Tensor::zeros({4, size}), joined = Tensor::zeros({4, 2 * size}), factor = Tensor::zeros({4});
+      const Tensor square = Tensor::zeros({size, size});
+      for (const Mask& mask : {Mask(), Mask::lengths(lengths), Mask::causal() & Mask::window(500, 0)}) {
+        for (const int threads : {1, 4}) {
+          AttentionOptions options{.mask = mask, .threads = threads};
+          const std::int64_t mebibytes = std::int64_t{threads} << 20;
+          EXPECT_LE(plan_jvp(q, k, k, {.query = q}, options, {.out = q}).workspace, mebibytes * 5 / 4);
+          EXPECT_LE(plan_backward(q, k, k, options, {.query = q, .key = k, .value = k}).workspace,
+                    mebibytes / 2 + threads * 6 * 1024 * 2 * size + 8 * length);
+          for (const Score& score : {Score::scaled_dot(), Score::additive(w, w, factor), Score::concat(joined, factor),
+                                     Score::bilinear(square)}) {
+            options.score = score;
+            EXPECT_LE(plan(q, k, k, options).workspace, mebibytes) << size << " " << length;
+          }
+        }
       }
-    }
-  }
-}
-
-// Linear in the lengths at most: what is kept of a query or a key is named in the headers.
-TEST_P(AttentionMemory, GradientsAndTheirDerivatives) {
-  constexpr std::int64_t kLength = 8192, kSize = 16;
-  Random random(4);
-  const auto drawn = [&] { return normal(random, {1, 1, kLength, kSize}); };
-  const Tensor q = drawn(), k = drawn(), v = drawn(), tq = drawn(), tk = drawn(), tv = drawn(), grad_out = drawn();
-  Tensor out = Tensor::zeros(q.shape()), log_sum_exp = Tensor::zeros({1, 1, kLength}), moved = Tensor::zeros(q.shape());
-  Tensor dq = Tensor::zeros(q.shape()), dk = Tensor::zeros(k.shape()), dv = Tensor::zeros(v.shape());
-  const AttentionTangents tangents{.query = tq, .key = tk, .value = tv};
-  for (const int threads : {1, 4}) {
-    const AttentionOptions options{.mask = Mask::causal() & Mask::window(64, 0), .threads = threads};
-    attention(q, k, v, out, options, {.log_sum_exp = log_sum_exp});
-    const auto expect_below = [&](std::int64_t limit, const auto& call) { EXPECT_LE(most_of(call), limit); };
-    const std::int64_t tiles = std::int64_t{threads} << 20, rows = kLength * 4;
-    expect_below(tiles, [&] {
-      attention_backward(q, k, v, out, log_sum_exp, grad_out, options, {.query = dq, .key = dk, .value = dv});
-    });
-    expect_below(tiles, [&] { attention_jvp(q, k, v, out, log_sum_exp, tangents, options, {.out = moved}); });
-    expect_below(tiles + (kSize + 2) * rows, [&] {
-      attention_double_backward(q, k, v, out, log_sum_exp, grad_out, tangents, options,
-                                {.query = dq, .key = dk, .value = dv});
-    });
-  }
-}
-
-TEST_P(AttentionMemory, FewQueriesOverManyKeysAndLargeHeads) {
-  Random random(2);
-  for (const std::int64_t size : {64, 1024}) {
-    for (const std::int64_t q_len : {1, 2}) {
-      const Tensor q = normal(random, {q_len, size}), k = normal(random, {4096, size});
-      Tensor out = Tensor::zeros({q_len, size});
-      EXPECT_LE(most_of([&] { attention(q, k, k, out, {.threads = 2}); }), 2 << 20);
     }
   }
 }
@@ -463,7 +388,7 @@ TEST_P(AttentionMemory, FewQueriesOverManyKeysAndLargeHeads) {
 TEST(AttentionMemorySlow, UnderOneMebibyteAThreadAtLength32768) {
   constexpr std::int64_t kLength = 32768, kSize = 16;
   Random random(2);
-  const Tensor q = normal(random, {1, 1, kLength, kSize});
+  const Tensor q = testing::normal(random, {1, 1, kLength, kSize});
   Tensor out = Tensor::zeros({1, 1, kLength, kSize});
   const AttentionOptions options{.threads = 2, .memory_limit = 2 << 20};
   attention(q.view().slice(2, 0, 100), q, q, out.view().slice(2, 0, 100), options);  // makes the threads

@@ -59,8 +59,8 @@ using Kind = HostEnvironment::Kind;
 QKV_ON_EACH_TARGET(FloatEnvironmentOf);
 
 // All numbers of a call, with subnormal ones among them.
-struct Arrays {
-  explicit Arrays(Dtype dtype, std::int64_t q_len = 20) {
+struct MixedArrays {
+  explicit MixedArrays(Dtype dtype, std::int64_t q_len = 20) {
     Random random(1);
     const auto mixed = [&](const Dims& shape) {
       Tensor tensor = normal(random, shape, Dtype::f64);
@@ -73,18 +73,50 @@ struct Arrays {
   Tensor q, k, v;
 };
 
-TEST_P(FloatEnvironmentOf, AttentionChangesNoBit) {
+// What every pass gives, and a product of matrices.
+std::vector<Tensor> all_of(const testing::MovingArrays& a, const AttentionOptions& options) {
+  const testing::Outcome found = testing::attend(a.q, a.k, a.v, options);
+  const testing::Gradients first = testing::backward(a.q, a.k, a.v, a.grad_out, options);
+  std::vector<Tensor> all{found.out,   found.log_sum_exp, found.weights, found.logits,
+                          first.query, first.key,         first.value};
+  if (size_of(a.q.dtype()) == 2) return all;
+  const testing::Moved moved = testing::jvp(a, options);
+  const testing::SecondGradients second = testing::double_backward(a, options);
+  Tensor product = Tensor::zeros({280, 16}, a.q.dtype());
+  matmul(a.k.view().reshape({280, 16}), a.v.view().reshape({280, 16}).slice(0, 0, 16), product, {.threads = 1});
+  all.insert(all.end(),
+             {moved.out, moved.log_sum_exp, second.query, second.key, second.value, second.grad_out, product});
+  return all;
+}
+
+void expect_bits(const std::vector<Tensor>& got, const std::vector<Tensor>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(testing::same_bits(got[i], wanted[i])) << i;
+}
+
+// Also in a caller's own pool, whose threads have an environment of their own.
+TEST_P(FloatEnvironmentOf, ChangesNoBit) {
   const Tensor slopes = Tensor::of<float>({4}, {0, 1e-40f, 1, 0.1f});
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
     for (const std::int64_t q_len : {1, 20}) {
-      const Arrays a(dtype, q_len);
+      const MixedArrays mixed(dtype, q_len);
+      Random random(2);
+      const testing::MovingArrays a(random, mixed.q, mixed.k, mixed.v);
       for (const int threads : {1, 3}) {
         const AttentionOptions options{
             .mask = Mask::causal(Align::bottom_right), .bias = Bias::alibi(slopes), .threads = threads};
-        const testing::Outcome wanted = testing::attend(a.q, a.k, a.v, options);
-        const HostEnvironment host(Kind::flushes_and_rounds_up);
-        const testing::Outcome got = testing::attend(a.q, a.k, a.v, options);
-        expect_same(got, wanted);
+        const std::vector<Tensor> wanted = all_of(a, options);
+        {
+          const HostEnvironment host(Kind::flushes_and_rounds_up);
+          const std::vector<Tensor> got = all_of(a, options);
+          expect_bits(got, wanted);
+        }
+        set_parallel_runner([](std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
+          const HostEnvironment host(Kind::flushes);
+          for (std::int64_t index = 0; index < tasks; ++index) task(context, index, 0);
+        });
+        expect_bits(all_of(a, options), wanted);
+        set_parallel_runner(nullptr);
       }
     }
   }
@@ -100,32 +132,6 @@ TEST_P(FloatEnvironmentOf, SubnormalValuesRemain) {
     const auto bits = reinterpret_cast<const std::uint32_t*>(out.data<float>());
     EXPECT_NEAR(bits[0], 71362, 1);  // 1e-40 / 2^-149
   }
-}
-
-TEST_P(FloatEnvironmentOf, DerivativesChangeNoBit) {
-  const Arrays a(Dtype::f32);
-  Random random(2);
-  const testing::MovingArrays moving(random, a.q, a.k, a.v);
-  const AttentionOptions options{.threads = 1};
-  const testing::Gradients gradients = testing::backward(a.q, a.k, a.v, moving.grad_out, options);
-  const testing::Moved moved = testing::jvp(moving, options);
-  const testing::SecondGradients second = testing::double_backward(moving, options);
-  const HostEnvironment host(Kind::flushes_and_rounds_up);
-  expect_same(testing::backward(a.q, a.k, a.v, moving.grad_out, options), gradients);
-  expect_same(testing::jvp(moving, options), moved);
-  expect_same(testing::double_backward(moving, options), second);
-}
-
-// The caller's own pool calls from threads of its own.
-TEST_P(FloatEnvironmentOf, RunnersAndNestedCallsChangeNoBit) {
-  const Arrays a(Dtype::f32);
-  const Tensor wanted = attention(a.q, a.k, a.v, {.threads = 2});
-  set_parallel_runner([](std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
-    const HostEnvironment host(Kind::flushes);
-    for (std::int64_t index = 0; index < tasks; ++index) task(context, index, 0);
-  });
-  EXPECT_TRUE(testing::same_bits(attention(a.q, a.k, a.v, {.threads = 2}), wanted));
-  set_parallel_runner(nullptr);
 }
 
 // A layered model without biases, and inputs that are all subnormal: where these count as 0, so does every output.
@@ -175,31 +181,14 @@ TEST(FloatEnvironmentOfLayers, ChangesNoBit) {
   const std::vector<Tensor> wanted = first.run();
   EXPECT_GT(testing::largest(wanted[0]), 0);
   const HostEnvironment host(Kind::flushes);
-  const std::vector<Tensor> got = second.run();
-  ASSERT_EQ(got.size(), wanted.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(testing::same_bits(got[i], wanted[i])) << i;
-}
-
-TEST_P(FloatEnvironmentOf, MatrixProductsChangeNoBit) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-    const Arrays a(dtype);
-    const TensorView rows = a.k.view().reshape({280, 16}), columns = a.v.view().reshape({280, 16}).slice(0, 0, 16);
-    const auto product = [&] {
-      Tensor out = Tensor::zeros({280, 16}, dtype);
-      matmul(rows, columns, out, {.threads = 1});
-      return out;
-    };
-    const Tensor wanted = product();
-    const HostEnvironment host(Kind::flushes_and_rounds_up);
-    EXPECT_TRUE(testing::same_bits(product(), wanted)) << name_of(dtype);
-  }
+  expect_bits(second.run(), wanted);
 }
 
 // NaN, infinities, rows without keys, underflow: whatever ordinary and masked input brings about.
 TEST_P(FloatEnvironmentOf, NothingTraps) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
     for (const std::int64_t q_len : {1, 20}) {
-      Arrays a(dtype, q_len);
+      MixedArrays a(dtype, q_len);
       testing::put(a.k, {0, 0, 69, 3}, testing::kNan);
       testing::put(a.v, {0, 0, 69, 3}, testing::kInfinity);
       testing::put(a.q, {1, 1, 0, 0}, 60000);
@@ -219,7 +208,7 @@ TEST_P(FloatEnvironmentOf, NothingTraps) {
 }
 
 TEST(FloatEnvironment, OfTheCallerComesBack) {
-  const Arrays a(Dtype::f32);
+  const MixedArrays a(Dtype::f32);
   const HostEnvironment host(Kind::flushes_and_rounds_up);
   attention(a.q, a.k, a.v, {.threads = 2});
   EXPECT_EQ(HostEnvironment::subnormal(), 0);

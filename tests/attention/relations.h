@@ -1,0 +1,332 @@
+// A call of attention that can be given in another form, and all that it gives: what same_bits_test.cc compares.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "attention/attention_case.h"
+#include "qkv/attention/attention_backward.h"
+
+namespace qkv::testing::relations {
+
+// What an output has a row for: each query, also with an element for each key; each key; or none of them.
+enum class Of { queries, pairs, keys, all };
+
+struct Output {
+  std::string name;
+  Of of;
+  TensorView values;
+};
+
+struct Outcome {
+  std::vector<Output> outputs;
+  Kept kept;
+};
+
+inline std::vector<std::int64_t> integers(const TensorView& view) {
+  const Tensor wide = convert(view, Dtype::i64);
+  return {wide.data<std::int64_t>(), wide.data<std::int64_t>() + wide.element_count()};
+}
+
+struct Call {
+  explicit Call(const AttentionCase& drawn)
+      : q(drawn.q), k(drawn.k), v(drawn.v), options(drawn.options), out_dtype(drawn.out_dtype) {
+    Choices choices(drawn.seed);
+    grad_out = kept.keep(draw_numbers(choices, shape_of_out(), out_dtype));
+    drawn.unseen.put_into_queries(grad_out, kNan);
+    is_finite = drawn.is_finite;
+  }
+
+  TensorView q, k, v, grad_out;
+  AttentionOptions options;
+  Dtype out_dtype;
+  bool is_finite;              // as in AttentionCase
+  Random* scatters = nullptr;  // where outputs lie, if not row by row
+  Kept kept;
+
+  bool packed() const { return static_cast<bool>(options.offsets_query); }
+  bool paged() const { return static_cast<bool>(options.block_table); }
+  bool has_batch() const { return q.rank() == 4; }
+  std::int64_t heads() const { return q.size(packed() ? 1 : -3); }
+  std::int64_t batch() const { return packed() ? options.offsets_query.size(0) - 1 : has_batch() ? q.size(0) : 1; }
+  Dtype wide() const { return q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
+  Dims rows() const {
+    Dims rows;
+    for (int dim = 0; dim + 1 < q.rank(); ++dim) rows.push_back(q.size(dim));
+    return rows;
+  }
+  Dims shape_of_out() const {
+    Dims shape = rows();
+    shape.push_back(v.size(-1));
+    return shape;
+  }
+  std::int64_t query_length(std::int64_t b) const {
+    return packed() ? length_in(options.offsets_query, b) : q.size(-2);
+  }
+  // Of an array of keys, before lengths cut it.
+  std::int64_t most_keys(std::int64_t b) const {
+    if (paged()) return options.block_table.size(1) * k.size(1);
+    return packed() ? length_in(options.offsets_key, b) : k.size(-2);
+  }
+  std::int64_t key_length(std::int64_t b) const {
+    std::int64_t length = most_keys(b);
+    for (const TensorView& counts : options.mask.length_views()) length = std::min(length, integers(counts)[at(b)]);
+    return length;
+  }
+  std::int64_t longest(std::int64_t (Call::*length)(std::int64_t) const) const {
+    std::int64_t longest = 0;
+    for (std::int64_t b = 0; b < batch(); ++b) longest = std::max(longest, (this->*length)(b));
+    return longest;
+  }
+  // As long as rows of weights are.
+  std::int64_t longest_keys() const {
+    return packed() || paged() ? longest(paged() ? &Call::key_length : &Call::most_keys) : k.size(-2);
+  }
+
+  // Rows of sequence b, [heads, length, ...].
+  TensorView of_queries(const TensorView& array, std::int64_t b) const {
+    return packed() ? rows_in(array, options.offsets_query, b) : has_batch() ? array.select(0, b) : array;
+  }
+  TensorView of_keys(const TensorView& array, std::int64_t b) const {
+    const TensorView own = packed() && !paged() ? rows_in(array, options.offsets_key, b)
+                           : has_batch()        ? array.select(0, b)
+                                                : array;
+    return own.slice(1, 0, key_length(b));
+  }
+  // The keys or values of sequence b, wherever they lie.
+  TensorView keys_of(Kept& to, const TensorView& array, std::int64_t b) const {
+    if (!paged()) return of_keys(array, b);
+    Tensor own = Tensor::uninitialized({array.size(2), key_length(b), array.size(3)}, array.dtype());
+    for (std::int64_t j = 0; j < key_length(b); ++j) {
+      const auto page = options.block_table.at<std::int32_t>({b, j / array.size(1)});
+      convert(array.select(0, page).select(0, j % array.size(1)), own.view().select(1, j));
+    }
+    return to.keep(std::move(own));
+  }
+
+ private:
+  static std::size_t at(std::int64_t b) { return static_cast<std::size_t>(b); }
+  static std::int64_t length_in(const TensorView& offsets, std::int64_t b) {
+    return integers(offsets)[at(b) + 1] - integers(offsets)[at(b)];
+  }
+  static TensorView rows_in(const TensorView& array, const TensorView& offsets, std::int64_t b) {
+    return array.slice(0, integers(offsets)[at(b)], integers(offsets)[at(b) + 1]).transpose(0, 1);
+  }
+};
+
+// A place for an output, with NaN, or 77, in it.
+inline MutableTensorView place(Outcome& outcome, const Call& call, const std::string& name, Of of, const Dims& shape,
+                               Dtype dtype) {
+  const double before = dtype == Dtype::i64 ? 77 : kNan;
+  const MutableTensorView view = call.scatters != nullptr
+                                     ? scattered(outcome.kept, shape, dtype, *call.scatters, /*backwards=*/false)
+                                     : outcome.kept.keep(filled(shape, before, dtype));
+  outcome.outputs.push_back({name, of, view});
+  return view;
+}
+
+using Wants = std::function<bool(const std::string& output)>;
+inline bool everything(const std::string&) { return true; }
+// What keeps neither heads from sharing a block nor threads from sharing keys.
+inline bool plain(const std::string& output) { return output == "log-sum-exp"; }
+inline bool nothing(const std::string&) { return false; }
+
+// The output, and what else is wanted of it.
+inline Outcome attend(const Call& call, const Wants& wants = everything) {
+  const auto with = [&](std::int64_t last) {
+    Dims shape = call.rows();
+    shape.push_back(last);
+    return shape;
+  };
+  const std::int64_t k_len = call.longest_keys();
+  Outcome outcome;
+  AttentionExtras extras;
+  const auto ask = [&](MutableTensorView& view, const char* name, Of of, const Dims& shape, Dtype dtype) {
+    if (wants(name)) view = place(outcome, call, name, of, shape, dtype);
+  };
+  const MutableTensorView out = place(outcome, call, "output", Of::queries, call.shape_of_out(), call.out_dtype);
+  ask(extras.log_sum_exp, "log-sum-exp", Of::queries, call.rows(), call.wide());
+  ask(extras.weights, "weights", Of::pairs, with(k_len), call.wide());
+  ask(extras.logits, "logits", Of::pairs, with(k_len), call.wide());
+  if (call.is_finite) {  // of NaN there are no statistics
+    ask(extras.row_maximum, "row maximum", Of::queries, call.rows(), call.wide());
+    ask(extras.entropy, "entropy", Of::queries, call.rows(), call.wide());
+    if (wants("top keys")) {
+      extras.top_keys = place(outcome, call, "top keys", Of::queries, with(3), Dtype::i64);
+      extras.top_weights = place(outcome, call, "top weights", Of::queries, with(3), call.wide());
+    }
+    Dims keys = call.rows();
+    (call.packed() ? keys[0] : keys[keys.size() - 1]) = call.packed() ? call.k.size(0) : k_len;
+    if (!call.packed() || !call.paged()) ask(extras.received, "received", Of::keys, keys, call.wide());
+    Dims blocks = call.packed() || call.has_batch() ? Dims{call.batch(), call.heads(), 3, 2} : Dims{call.heads(), 3, 2};
+    ask(extras.block_weights, "block weights", Of::all, blocks, call.wide());
+  }
+  attention(call.q, call.k, call.v, out, call.options, extras);
+  return outcome;
+}
+
+inline Outcome differentiate(const Call& call) {
+  const Outcome kept = attend(call, plain);
+  Outcome outcome;
+  const auto ask = [&](const char* name, Of of, const TensorView& like, Dtype dtype) {
+    return like ? place(outcome, call, name, of, like.shape(), dtype) : MutableTensorView();
+  };
+  const Dtype of_inputs = call.out_dtype;  // the type of q or of the accumulation, too
+  AttentionGradients places{.query = ask("gradient of queries", Of::queries, call.q, of_inputs),
+                            .key = ask("gradient of keys", Of::keys, call.k, of_inputs),
+                            .value = ask("gradient of values", Of::keys, call.v, of_inputs)};
+  const auto ask_each = [&](std::vector<MutableTensorView>& to, const char* name, const TensorView& like) {
+    to.push_back(ask(name, Of::all, like, call.wide()));
+  };
+  const Bias& bias = call.options.bias;
+  for (const TensorView& view : bias.views()) ask_each(places.bias, "gradient of a bias", view);
+  for (const RelativeTable& table : bias.tables()) ask_each(places.tables, "gradient of a table", table.values());
+  for (const TensorView& slopes : bias.alibi_slopes()) ask_each(places.alibi_slopes, "gradient of slopes", slopes);
+  const Score& score = call.options.score;
+  places.sinks = ask("gradient of sinks", Of::all, call.options.sinks, call.wide());
+  places.score = {.w_query = ask("gradient of w", Of::all, score.w_query(), call.wide()),
+                  .w_key = ask("gradient of w_key", Of::all, score.w_key(), call.wide()),
+                  .v = ask("gradient of the score's v", Of::all, score.v(), call.wide())};
+  attention_backward(call.q, call.k, call.v, kept.outputs[0].values, kept.outputs[1].values, call.grad_out,
+                     call.options, places);
+  return outcome;
+}
+
+// Sequence b of an outcome: outputs [heads, queries, ...], [heads, queries, keys] and [heads, keys, ...].
+inline Outcome sequence(const Call& call, const Outcome& outcome, std::int64_t b) {
+  Outcome own{.outputs = {}, .kept = outcome.kept};
+  for (const auto& [name, of, values] : outcome.outputs) {
+    if (of == Of::queries) own.outputs.push_back({name, of, call.of_queries(values, b)});
+    if (of == Of::keys) own.outputs.push_back({name, of, call.of_keys(values, b)});
+    if (of != Of::pairs) continue;
+    const TensorView rows = call.of_queries(values, b);
+    own.outputs.push_back({name, of, rows.slice(2, 0, call.key_length(b))});
+  }
+  return own;
+}
+
+// Rows that a view maps, of the outputs that have such rows.
+inline Outcome part(const Outcome& whole, Of of, const std::function<TensorView(const TensorView&)>& view) {
+  Outcome part{.outputs = {}, .kept = whole.kept};
+  for (const Output& output : whole.outputs) {
+    if (output.of == of) part.outputs.push_back({output.name, of, view(output.values)});
+  }
+  return part;
+}
+
+// Nothing, or the first element whose bits differ; NaN is NaN.
+inline std::string other_bits(const TensorView& a, const TensorView& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return to_string(a.shape()) + " " + to_string(b.shape());
+  if (same_bits(a, b)) return "";
+  const std::vector<double> x = values(a), y = values(b);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool same = x[i] == y[i] && std::signbit(x[i]) == std::signbit(y[i]);
+    if (!same && !(std::isnan(x[i]) && std::isnan(y[i]))) return fmt::format("element {}: {} and {}", i, x[i], y[i]);
+  }
+  return "";
+}
+
+// Of all outputs that both have; returns how many these are.
+inline int expect_same(const Outcome& a, const Outcome& b) {
+  int compared = 0;
+  for (std::size_t n = 0, m = 0; n < a.outputs.size() && m < b.outputs.size(); ++n) {
+    std::size_t at = m;
+    while (at < b.outputs.size() && b.outputs[at].name != a.outputs[n].name) ++at;
+    if (at == b.outputs.size()) continue;
+    EXPECT_EQ(other_bits(a.outputs[n].values, b.outputs[at].values), "") << a.outputs[n].name;
+    ++compared, m = at + 1;
+  }
+  return compared;
+}
+
+// What becomes of the arrays and functions of some options; what is not set stays.
+struct Change {
+  using View = std::function<TensorView(const TensorView&)>;
+  View pairs{};      // that broadcast to [batch, heads, queries, keys]: booleans and biases
+  View sequences{};  // with an element for each: prefixes and lengths
+  View query_ids{}, key_ids{};
+  View slopes{}, sinks{};
+  std::function<Pair(Pair)> pair{};
+  bool drops_lengths = false;
+  std::optional<Align> align{};
+};
+
+inline MaskFunction changed(const MaskFunction& function, const std::function<Pair(Pair)>& pair) {
+  return mask_function([function, pair](const Pair& at) {
+    std::uint8_t visible = 0;
+    function.fill({pair(at), 1, 1, 1, 1, &visible});
+    return visible != 0;
+  });
+}
+inline LogitFunction changed(const LogitFunction& function, const std::function<Pair(Pair)>& pair) {
+  return logit_function([function, pair](auto logit, const Pair& at) {
+    function.change_tile(PairTile<decltype(logit)>{pair(at), 1, 1, 1, 1, &logit});
+    return logit;
+  });
+}
+inline AttentionOptions changed(const AttentionOptions& from, const Change& change) {
+  const auto apply = [](const Change::View& view, const TensorView& array) { return view ? view(array) : array; };
+  AttentionOptions to = from;
+  const std::optional<Align> align = change.align ? change.align : from.mask.align();
+  to.mask = Mask::window(from.mask.left(), from.mask.right(), align) & Mask::dilated(-1, -1, from.mask.step());
+  for (const TensorView& counts : from.mask.prefix_views()) {
+    to.mask = to.mask & Mask::prefix(apply(change.sequences, counts), align.value());
+  }
+  for (const TensorView& counts : from.mask.length_views()) {
+    if (!change.drops_lengths) to.mask = to.mask & Mask::lengths(apply(change.sequences, counts));
+  }
+  for (const TensorView& view : from.mask.boolean_views()) {
+    to.mask = to.mask & Mask::boolean(apply(change.pairs, view));
+  }
+  for (const auto& [query, key] : from.mask.document_ids()) {
+    to.mask = to.mask & Mask::documents(apply(change.query_ids, query), apply(change.key_ids, key));
+  }
+  for (const MaskFunction& function : from.mask.functions()) {
+    to.mask = to.mask & Mask::function(change.pair ? changed(function, change.pair) : function);
+  }
+  to.bias = Bias();
+  for (const TensorView& view : from.bias.views()) to.bias = to.bias + Bias::view(apply(change.pairs, view));
+  for (const TensorView& slopes : from.bias.alibi_slopes()) {
+    to.bias = to.bias + Bias::alibi(apply(change.slopes, slopes));
+  }
+  for (const RelativeTable& table : from.bias.tables()) to.bias = to.bias + Bias::table(table);
+  if (from.sinks) to.sinks = apply(change.sinks, from.sinks);
+  if (from.logit_function && change.pair) to.logit_function = changed(from.logit_function, change.pair);
+  return to;
+}
+
+// Indices of an array's dimension, counted from the last; an extent of 1 repeats.
+inline TensorView cut(const TensorView& array, int from_end, std::int64_t begin, std::int64_t end) {
+  if (array.rank() < from_end || array.size(-from_end) == 1) return array;
+  return array.slice(array.rank() - from_end, begin, std::min(end, array.size(-from_end)));
+}
+inline TensorView of_sequence(const TensorView& array, int rank, std::int64_t b) {
+  return array.rank() < rank ? array : array.select(0, array.size(0) == 1 ? 0 : b);
+}
+
+// Sequence b by itself: [heads, length, size], without lengths, offsets and pages.
+inline Call alone(const Call& call, std::int64_t b) {
+  Call one = call;
+  const std::int64_t q_len = call.query_length(b), k_len = call.key_length(b);
+  one.q = call.of_queries(call.q, b), one.grad_out = call.of_queries(call.grad_out, b);
+  one.k = call.keys_of(one.kept, call.k, b), one.v = call.keys_of(one.kept, call.v, b);
+  const auto own_ids = [b](const TensorView& ids, const TensorView& offsets, std::int64_t length) {
+    if (!offsets) return cut(of_sequence(ids, 2, b), 1, 0, length);
+    const std::int64_t first = integers(offsets)[static_cast<std::size_t>(b)];
+    return ids.slice(0, first, first + length);
+  };
+  const auto change_pair = [b](Pair at) { return at.batch += static_cast<std::int32_t>(b), at; };
+  one.options = changed(
+      call.options,
+      {.pairs = [=](const TensorView& view) { return cut(cut(of_sequence(view, 4, b), 2, 0, q_len), 1, 0, k_len); },
+       .sequences = [=](const TensorView& counts) { return counts.slice(0, b, b + 1); },
+       .query_ids = [&](const TensorView& view) { return own_ids(view, call.options.offsets_query, q_len); },
+       .key_ids = [&](const TensorView& view) { return own_ids(view, call.options.offsets_key, k_len); },
+       .slopes = [=](const TensorView& slopes) { return of_sequence(slopes, 2, b); },
+       .pair = change_pair,
+       .drops_lengths = true});
+  one.options.offsets_query = one.options.offsets_key = one.options.block_table = TensorView();
+  return one;
+}
+
+}  // namespace qkv::testing::relations

@@ -1,0 +1,473 @@
+// What docs/semantics.md promises of bits, as relations: a random call, and the same in another form or with other
+// company, have the same bits. Every option is crossed with every relation, on every target in turn. A failure names
+// its seed; QKV_GRID_SEED=seed with --gtest_filter=*SameBits.Replay/RELATION runs that one again.
+#include "attention/relations.h"
+#include "qkv/attention/attention_plan.h"
+#include "qkv/attention/key_value_cache.h"
+#include "qkv/threads.h"
+
+namespace qkv::testing::relations {
+namespace {
+
+// A call, and the pass whose outputs are compared.
+struct Subject {
+  Call call;
+  bool is_backward;
+  Random random;
+
+  Outcome run(const Call& changed, const Wants& wants = everything) const {
+    return is_backward ? differentiate(changed) : attend(changed, wants);
+  }
+  std::int64_t below(std::int64_t bound) {
+    return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(bound)));
+  }
+  // Everything, or what leaves more to threads and heads.
+  const Wants& some() { return wants_[random.below(3)]; }
+
+  static inline const Wants wants_[] = {everything, plain, nothing};
+};
+
+// How often the relation was exercised: 0 where it does not apply.
+using Relation = int (*)(Subject&);
+
+bool has_dropout(const Call& call) { return call.options.dropout.p > 0; }
+
+// Whether the first sequence alone is as good as any: others draw other weights to drop.
+std::int64_t any_sequence(Subject& subject) {
+  return has_dropout(subject.call) ? 0 : subject.below(subject.call.batch());
+}
+
+// Sequences one after the other and each by itself.
+int each_alone(Subject& subject) {
+  const Call& call = subject.call;
+  const Outcome whole = subject.run(call, subject.some());
+  int compared = 0;
+  for (std::int64_t b = 0; b < (has_dropout(call) ? std::min<std::int64_t>(call.batch(), 1) : call.batch()); ++b) {
+    if (subject.is_backward && call.query_length(b) == 0) continue;  // its gradients are 0, among others -0
+    SCOPED_TRACE(fmt::format("sequence {}", b));
+    compared += expect_same(sequence(call, whole, b), subject.run(alone(call, b), subject.some()));
+  }
+  return compared;
+}
+
+int packing(Subject& subject) { return subject.call.packed() ? each_alone(subject) : 0; }
+int pages(Subject& subject) { return subject.call.paged() ? each_alone(subject) : 0; }
+int padding_cropped(Subject& subject) {
+  return subject.call.options.mask.length_views().empty() ? 0 : each_alone(subject);
+}
+
+int permuted_batch(Subject& subject) {
+  const Call& call = subject.call;
+  if (!call.has_batch() || call.packed() || call.batch() < 2 || has_dropout(call)) return 0;
+  const std::int64_t batch = call.batch(), turn = 1 + subject.below(batch - 1);
+  Call other = call;
+  const auto turned = [&](const TensorView& array) {
+    if (array.size(0) != batch) return array;
+    const MutableTensorView all = other.kept.keep(Tensor::uninitialized(array.shape(), array.dtype()));
+    for (std::int64_t b = 0; b < batch; ++b) convert(array.select(0, (b + turn) % batch), all.select(0, b));
+    return TensorView(all);
+  };
+  const auto of_rank = [&](int rank) {
+    return [&, rank](const TensorView& array) { return array.rank() < rank ? array : turned(array); };
+  };
+  other.options = changed(call.options, {.pairs = of_rank(4),
+                                         .sequences = of_rank(1),
+                                         .query_ids = of_rank(2),
+                                         .key_ids = of_rank(2),
+                                         .slopes = of_rank(2),
+                                         .pair = [=](Pair at) {
+                                           at.batch = static_cast<std::int32_t>((at.batch + turn) % batch);
+                                           return at;
+                                         }});
+  other.q = turned(call.q), other.grad_out = turned(call.grad_out);
+  if (call.paged()) other.options.block_table = turned(call.options.block_table);
+  if (!call.paged()) other.k = turned(call.k), other.v = turned(call.v);
+  const Outcome whole = subject.run(call, subject.some()), permuted = subject.run(other, subject.some());
+  int compared = 0;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    compared += expect_same(sequence(other, permuted, b), sequence(call, whole, (b + turn) % batch));
+  }
+  return compared;
+}
+
+// A caller's pool of one thread, the last task first.
+void backwards(std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
+  for (std::int64_t index = tasks; index-- > 0;) task(context, index, 0);
+}
+
+int threads(Subject& subject) {
+  Call one = subject.call, more = subject.call;
+  one.options.threads = 1, more.options.threads = std::array{2, 3, 4, 7, 16}[subject.random.below(5)];
+  const Outcome alone = subject.run(one, subject.some());
+  int compared = expect_same(alone, subject.run(more, subject.some()));
+  set_parallel_runner(backwards);
+  compared += expect_same(alone, subject.run(more, subject.some()));
+  set_parallel_runner(nullptr);
+  const bool share = subject.is_backward || plan(more.q, more.k, more.v, more.options).threads > 1;
+  return share ? compared : 0;
+}
+
+// What is asked for alone, beside everything else.
+int optional_outputs(Subject& subject) {
+  const Outcome all = attend(subject.call);
+  int compared = expect_same(all, attend(subject.call, nothing));
+  for (std::size_t n = 1; n < all.outputs.size(); ++n) {
+    compared +=
+        expect_same(all, attend(subject.call, [&](const std::string& name) { return name == all.outputs[n].name; }));
+  }
+  return compared;
+}
+
+// Wider rows, dimensions in another order or walked backwards, of all arrays, outputs among them.
+int strides(Subject& subject) {
+  const Call& call = subject.call;
+  Call other = call;
+  const auto scatter = [&](const TensorView& array) {
+    if (array.rank() < 2) return array;
+    const MutableTensorView to =
+        scattered(other.kept, array.shape(), array.dtype(), subject.random, /*backwards=*/true);
+    convert(array, to);
+    return TensorView(to);
+  };
+  for (TensorView Call::* array : {&Call::q, &Call::k, &Call::v, &Call::grad_out}) other.*array = scatter(call.*array);
+  other.options = changed(call.options, {.pairs = scatter, .query_ids = scatter, .key_ids = scatter});
+  other.scatters = &subject.random;
+  return expect_same(subject.run(call, subject.some()), subject.run(other, subject.some()));
+}
+
+// Chunks of at least two queries, each at its position among the keys up to its own. Other masks than causal need all
+// keys, at other positions.
+int chunks_of_queries(Subject& subject) {
+  if (subject.call.batch() == 0 || has_dropout(subject.call)) return 0;
+  const Call whole = alone(subject.call, subject.below(subject.call.batch()));
+  const Mask& mask = whole.options.mask;
+  const Bias& bias = whole.options.bias;
+  const std::int64_t q_len = whole.q.size(1), k_len = whole.k.size(1);
+  const bool has_positions = mask.left() >= 0 || mask.right() >= 0 || mask.step() > 1 || !bias.tables().empty() ||
+                             !bias.alibi_slopes().empty() || whole.options.logit_function;
+  if (q_len < 4 || !mask.prefix_views().empty() || (has_positions && mask.right() != 0)) return 0;
+  const std::int64_t first = subject.below(q_len - 3), last = first + 2 + subject.below(q_len - first - 2);
+  const std::int64_t offset = mask.align() == Align::bottom_right ? k_len - q_len : 0;
+  const std::int64_t end = has_positions ? offset + last : k_len;
+  if (end < 0 || end > k_len) return 0;
+  const auto queries = [&](const TensorView& array) { return array.slice(1, first, last); };
+  const auto key_rows = [&](const TensorView& array) { return array.slice(1, 0, end); };
+  Call chunk = whole;
+  chunk.q = queries(whole.q), chunk.k = key_rows(whole.k), chunk.v = key_rows(whole.v);
+  const auto later = [=](Pair at) { return at.query += static_cast<std::int32_t>(first), at; };
+  chunk.options = changed(whole.options,
+                          {.pairs = [&](const TensorView& array) { return cut(cut(array, 2, first, last), 1, 0, end); },
+                           .query_ids = [&](const TensorView& ids) { return cut(ids, 1, first, last); },
+                           .key_ids = [&](const TensorView& ids) { return cut(ids, 1, 0, end); },
+                           .pair = later,
+                           .align = has_positions ? Align::bottom_right : mask.align()});
+  const Outcome all = attend(whole, subject.some()), own = attend(chunk, subject.some());
+  const auto pairs = [&](const TensorView& array) { return queries(array).slice(2, 0, end); };
+  return expect_same(part(all, Of::queries, queries), own) + expect_same(part(all, Of::pairs, pairs), own);
+}
+
+// A head by itself; together with others of its keys it may share a block. (Tables have a column for each head.)
+int one_head(Subject& subject) {
+  if (subject.call.batch() == 0 || !subject.call.options.bias.tables().empty()) return 0;
+  const Call group = alone(subject.call, any_sequence(subject));
+  const std::int64_t h = has_dropout(group) ? 0 : subject.below(group.q.size(0)),
+                     of_keys = group.q.size(0) / group.k.size(0);
+  const auto head = [h](const TensorView& array) { return array.slice(0, h, h + 1); };
+  const auto key_head = [&](const TensorView& array) { return array.slice(0, h / of_keys, h / of_keys + 1); };
+  Call one = group;
+  one.q = head(group.q), one.grad_out = head(group.grad_out), one.k = key_head(group.k), one.v = key_head(group.v);
+  one.options = changed(group.options, {.pairs = [h](const TensorView& array) { return cut(array, 3, h, h + 1); },
+                                        .slopes = [h](const TensorView& slopes) { return cut(slopes, 1, h, h + 1); },
+                                        .sinks = [h](const TensorView& sinks) { return sinks.slice(0, h, h + 1); },
+                                        .pair = [h](Pair at) { return at.head += static_cast<std::int32_t>(h), at; }});
+  const Outcome all = subject.run(group, subject.some()), own = subject.run(one, subject.some());
+  return expect_same(part(all, Of::queries, head), own) + expect_same(part(all, Of::pairs, head), own);
+}
+
+// [heads, queries, keys]: 1 where the masks of one sequence let a query see a key.
+Tensor visible_pairs(const Call& one) {
+  const TensorView q = one.q.slice(2, 0, 1), k = one.k.slice(2, 0, 1);
+  const Tensor zero_q = Tensor::zeros(q.shape()), zero_k = Tensor::zeros(k.shape());
+  const Tensor logits = reference::attention(zero_q, zero_k, zero_k, {.mask = one.options.mask}).logits;
+  Tensor visible = Tensor::zeros({q.size(0), q.size(1), k.size(1)}, Dtype::boolean);
+  for (std::int64_t i = 0; i < visible.element_count(); ++i) visible.data<bool>()[i] = logits.data<double>()[i] == 0;
+  return visible;
+}
+
+// All masks as an array of the pairs that they let through, compiled or not, or as a function.
+int mask_as_array(Subject& subject) {
+  if (subject.call.batch() == 0) return 0;
+  const Call one = alone(subject.call, any_sequence(subject));
+  // Chunks of a single query begin at the first key that an interval shows, and gradients without keys are never -0.
+  if (one.q.size(1) < 2 || (subject.is_backward && std::signbit(one.options.scale.value_or(1)))) return 0;
+  const Tensor visible = visible_pairs(one);
+  Mask mask = Mask::boolean(visible);
+  if (subject.random.below(3) == 0) mask = mask.compiled();
+  if (subject.random.below(3) == 0) {
+    mask = Mask::function(
+        mask_function([&](const Pair& at) { return visible.view().at<bool>({at.head, at.query, at.key}); }));
+  }
+  Call other = one;
+  other.options.mask = mask & Mask::window(-1, -1, one.options.mask.align());
+  return expect_same(subject.run(one, subject.some()), subject.run(other, subject.some()));
+}
+
+int compiled_mask(Subject& subject) {
+  if (subject.call.options.mask.boolean_views().empty() && subject.call.options.mask.document_ids().empty()) return 0;
+  Call plain_mask = subject.call, compiled = subject.call;
+  plain_mask.options = changed(subject.call.options, {});
+  compiled.options.mask = compiled.options.mask.compiled();
+  const Outcome wanted = subject.run(plain_mask, subject.some());
+  const int compared = expect_same(wanted, subject.run(compiled, subject.some()));
+  return compared + expect_same(wanted, subject.run(compiled, subject.some()));  // which keeps what the first one made
+}
+
+const double kOdd[] = {kNan, kInfinity, -kInfinity, 1e30, -3e38, 0x1p-130, 7};
+
+// Whatever keys and values hold that no query sees, and queries that see no key.
+int hidden_numbers(Subject& subject) {
+  const Call& call = subject.call;
+  if (call.paged() || call.q.element_count() == 0 || call.k.element_count() == 0) return 0;
+  const HiddenRows hidden(call.q, call.k, call.options);
+  const double number = kOdd[subject.random.below(std::size(kOdd))];
+  Call other = call;
+  for (TensorView Call::* array : {&Call::q, &Call::k, &Call::v, &Call::grad_out}) {
+    other.*array = other.kept.keep(Tensor::copy(call.*array));
+  }
+  for (const TensorView& queries : {other.q, other.grad_out}) hidden.put_into_queries(queries, number);
+  for (const TensorView& keys : {other.k, other.v}) hidden.put_into_keys(keys, number);
+  const int compared = expect_same(subject.run(call, subject.some()), subject.run(other, subject.some()));
+  return hidden.empty() ? 0 : compared;
+}
+
+// One odd row of an array reaches those who see it: of all other queries each bit stays, and of gradients of keys that
+// none of these see.
+int one_odd_row(Subject& subject) {
+  if (subject.call.batch() == 0) return 0;
+  const Call one = alone(subject.call, any_sequence(subject));
+  const std::int64_t q_len = one.q.size(1), k_len = one.k.size(1), group = one.q.size(0) / one.k.size(0);
+  if (q_len == 0 || k_len == 0) return 0;
+  const Tensor visible = visible_pairs(one);
+  const auto sees = [&](std::int64_t h, std::int64_t i, std::int64_t j) {
+    return visible.data<bool>()[(h * q_len + i) * k_len + j];
+  };
+  Call other = one;
+  TensorView Call::* const arrays[] = {&Call::q, &Call::k, &Call::v, &Call::grad_out};
+  TensorView Call::* const array = arrays[subject.random.below(subject.is_backward ? 4 : 3)];
+  const std::int64_t head = subject.below((one.*array).size(0)), row = subject.below((one.*array).size(1));
+  const MutableTensorView odd = other.kept.keep(Tensor::copy(one.*array));
+  convert(filled({odd.size(2)}, kOdd[subject.random.below(std::size(kOdd))]), odd.select(0, head).select(0, row));
+  other.*array = odd;
+  const bool of_query = array == &Call::q || array == &Call::grad_out;
+  const auto is_reached = [&](std::int64_t h, std::int64_t i) {
+    return of_query ? h == head && i == row : h / group == head && sees(h, i, row);
+  };
+  const auto is_key_reached = [&](std::int64_t g, std::int64_t j) {
+    for (std::int64_t at = 0; at < group * q_len; ++at) {
+      const std::int64_t h = g * group + at / q_len, i = at % q_len;
+      if (is_reached(h, i) && sees(h, i, j)) return true;
+    }
+    return false;
+  };
+  // Rows that are reached become 0 in both.
+  const auto others = [&](const Outcome& outcome) {
+    Outcome kept{.outputs = {}, .kept = outcome.kept};
+    for (const auto& [name, of, values] : outcome.outputs) {
+      if (of == Of::all || (of == Of::keys && !subject.is_backward)) continue;  // sums of reached weights, too
+      const MutableTensorView left = kept.kept.keep(Tensor::copy(values));
+      for (std::int64_t h = 0; h < left.size(0); ++h) {
+        for (std::int64_t i = 0; i < left.size(1); ++i) {
+          if (of == Of::keys ? !is_key_reached(h, i) : !is_reached(h, i)) continue;
+          const MutableTensorView row_of_it = left.select(0, h).select(0, i);
+          convert(filled(row_of_it.shape(), 0), row_of_it);
+        }
+      }
+      kept.outputs.push_back({name, of, left});
+    }
+    return kept;
+  };
+  return expect_same(others(subject.run(one, subject.some())), others(subject.run(other, subject.some())));
+}
+
+// Numbers of 16 bits give the bits of the same ones in f32, but where a target multiplies them in its own way.
+int sixteen_bits(Subject& subject) {
+  const Call& narrow = subject.call;
+  const std::string target(selected_target());
+  const bool has_own = target == "amx" || (target == "avx512-bf16" && narrow.q.dtype() == Dtype::bf16);
+  if (size_of(narrow.q.dtype()) != 2 || has_own || narrow.options.precision == Precision::reduced) return 0;
+  Call wide = narrow;
+  for (TensorView Call::* array : {&Call::q, &Call::k, &Call::v}) {
+    wide.*array = wide.kept.keep(convert(narrow.*array, Dtype::f32));
+  }
+  wide.out_dtype = Dtype::f32;
+  Outcome wanted = attend(wide, subject.some());
+  wanted.outputs[0].values = wanted.kept.keep(convert(wanted.outputs[0].values, narrow.out_dtype));
+  return expect_same(wanted, attend(narrow, subject.some()));
+}
+
+// empty_rows = nan: NaN over the sequence's keys where the log-sum-exp is -infinity, every other bit as without it.
+int empty_rows(Subject& subject) {
+  Call call = subject.call;
+  if (call.batch() == 0) return 0;
+  call.options.empty_rows = EmptyRows::zero;
+  const Call one = alone(call, any_sequence(subject));
+  Call other = one;
+  other.options.empty_rows = EmptyRows::nan;
+  Outcome wanted = attend(one);
+  const std::vector<double> sums = values(wanted.outputs[1].values);
+  const std::int64_t q_len = one.q.size(1);
+  int empty = 0;
+  for (const int at : {0, 2}) {  // output and weights
+    const MutableTensorView rows = wanted.kept.keep(Tensor::copy(wanted.outputs[at].values));
+    wanted.outputs[at].values = rows;
+    for (std::size_t row = 0; row < sums.size(); ++row) {
+      const auto h = static_cast<std::int64_t>(row) / q_len, i = static_cast<std::int64_t>(row) % q_len;
+      if (sums[row] != -kInfinity) continue;
+      convert(filled({rows.size(2)}, kNan), rows.select(0, h).select(0, i)), ++empty;
+    }
+  }
+  const int compared = expect_same(wanted, attend(other)) + expect_same(wanted, attend(other, nothing));
+  return empty > 0 ? compared : 0;
+}
+
+// Keys that come to a cache in pieces, in any order of sequences: first those of all up to some one, then each sequence
+// goes on from a parent.
+int kept_cache(Subject& subject) {
+  Call call = subject.call;
+  const Mask& mask = call.options.mask;
+  if (call.packed() || call.paged() || !call.has_batch() || call.batch() == 0) return 0;
+  // A cache names its own alignment and lengths; positions of Swin's tables would lie outside.
+  if (mask.align() == Align::top_left || !mask.length_views().empty()) return 0;
+  const auto& tables = call.options.bias.tables();
+  const auto is_swin = [](const RelativeTable& table) { return table.kind() == RelativeTable::Kind::swin; };
+  if (std::any_of(tables.begin(), tables.end(), is_swin)) return 0;
+  const std::int64_t batch = call.batch(), k_len = call.k.size(2), common = subject.below(k_len + 1);
+  KeyValueCache cache({.batch = batch,
+                       .kv_heads = call.k.size(1),
+                       .head_dim = call.k.size(3),
+                       .value_dim = call.v.size(3),
+                       .dtype = call.k.dtype(),
+                       .page_rows = 1 + subject.below(20)});
+  const auto append = [&](std::int64_t begin, std::int64_t end) {
+    cache.append(call.k.slice(2, begin, end), call.v.slice(2, begin, end));
+  };
+  std::vector<std::int64_t> parents;
+  for (std::int64_t b = 0; b < batch; ++b) parents.push_back(subject.below(batch));
+  append(0, common);
+  cache.reorder(parents);
+  for (std::int64_t begin = common, end; begin < k_len; begin = end) {
+    end = std::min(k_len, begin + 1 + subject.below(40));
+    append(begin, end);
+  }
+  for (TensorView Call::* array : {&Call::k, &Call::v}) {
+    const MutableTensorView chosen = call.kept.keep(Tensor::copy(call.*array));
+    for (std::int64_t b = 0; b < batch; ++b) {
+      const TensorView parent = (call.*array).select(0, parents[static_cast<std::size_t>(b)]);
+      convert(parent.slice(1, 0, common), chosen.select(0, b).slice(1, 0, common));
+    }
+    call.*array = chosen;
+  }
+  Outcome cached;
+  const MutableTensorView out = place(cached, call, "output", Of::queries, call.shape_of_out(), call.out_dtype);
+  attention(call.q, cache, out, call.options);
+  call.options.mask = mask & Mask::window(-1, -1, Align::bottom_right);
+  return expect_same(attend(call, subject.some()), cached);
+}
+
+struct Row {
+  const char* name;
+  Relation relation;
+  bool is_backward;
+  int least;              // of a hundred cases, so many exercise it
+  bool is_large = false;  // asked of large cases, too
+};
+
+const Row kRows[] = {{"Threads", threads, false, 30, true},
+                     {"Packing", packing, false, 12},
+                     {"Pages", pages, false, 8},
+                     {"PaddingCropped", padding_cropped, false, 12},
+                     {"EachAlone", each_alone, false, 60, true},
+                     {"PermutedBatch", permuted_batch, false, 15},
+                     {"ChunksOfQueries", chunks_of_queries, false, 5, true},
+                     {"OneHead", one_head, false, 30, true},
+                     {"Strides", strides, false, 90, true},
+                     {"OptionalOutputs", optional_outputs, false, 90},
+                     {"MaskAsArray", mask_as_array, false, 30, true},
+                     {"CompiledMask", compiled_mask, false, 30},
+                     {"HiddenNumbers", hidden_numbers, false, 20},
+                     {"OneOddRow", one_odd_row, false, 30},
+                     {"SixteenBits", sixteen_bits, false, 8, true},
+                     {"EmptyRows", empty_rows, false, 20},
+                     {"KeptCache", kept_cache, false, 10},
+                     {"Threads", threads, true, 30, true},
+                     {"Packing", packing, true, 8, true},
+                     {"PaddingCropped", padding_cropped, true, 8},
+                     {"PermutedBatch", permuted_batch, true, 10},
+                     {"OneHead", one_head, true, 20},
+                     {"Strides", strides, true, 50, true},
+                     {"MaskAsArray", mask_as_array, true, 20},
+                     {"CompiledMask", compiled_mask, true, 20},
+                     {"HiddenNumbers", hidden_numbers, true, 15},
+                     {"OneOddRow", one_odd_row, true, 20}};
+
+// How often the case exercises the relation. Every third one multiplies with reduced precision, where there is such a
+// kernel.
+int same_bits(const AttentionCase& drawn, const Row& row) {
+  if (row.is_backward && (drawn.options.logit_function || drawn.paged())) return 0;  // have no derivative
+  Subject subject{Call(drawn), row.is_backward, Random(drawn.seed)};
+  if (!row.is_backward && drawn.seed % 3 == 0) subject.call.options.precision = Precision::reduced;
+  return row.relation(subject);
+}
+
+class SameBits : public ::testing::TestWithParam<Row> {
+ protected:
+  void TearDown() override { select_target(""); }
+  std::uint64_t number() const {
+    return static_cast<std::uint64_t>(std::find_if(std::begin(kRows), std::end(kRows),
+                                                   [](const Row& row) {
+                                                     return row.relation == GetParam().relation &&
+                                                            row.is_backward == GetParam().is_backward;
+                                                   }) -
+                                      std::begin(kRows));
+  }
+  void expect(std::uint64_t first, std::uint64_t count) const {
+    std::uint64_t exercised = 0;
+    run_cases(first + 10'000 * number(), count,
+              [&](const AttentionCase& drawn) { exercised += same_bits(drawn, GetParam()) > 0 ? 1 : 0; });
+#ifdef QKV_SANITIZED
+    count /= 16;
+#endif
+    EXPECT_GE(100 * exercised, count * static_cast<std::uint64_t>(GetParam().least));
+  }
+};
+
+TEST_P(SameBits, RandomCases) { expect(7'000'000, 300); }
+TEST_P(SameBits, RandomCasesSlow) { expect(8'000'000, 5'000); }
+TEST_P(SameBits, Replay) {
+  replay_case([](const AttentionCase& drawn) { same_bits(drawn, GetParam()); });
+}
+
+// Several blocks of queries, chunks of keys and more of both than a thread keeps at a time; few queries over many keys;
+// sizes beyond those of tiles. Each on one of the targets.
+const CaseSizes kLarge[] = {{1, 8, 1, 100, 1300, 256, 256}, {1, 1, 8, 60, 1300, 128, 128},
+                            {1, 1, 1, 50, 70, 1024, 1000},  {1, 2, 5, 2, 8200, 16, 16},
+                            {1, 2, 1, 53, 4200, 32, 24},    {1, 1, 1, 2, 6000, 16, 1000},
+                            {1, 1, 2, 400, 1000, 80, 80},   {3, 2, 2, 150, 150, 24, 24},
+                            {5, 1, 2, 60, 1140, 16, 24},    {1, 1, 8, 1, 9000, 64, 48}};
+
+TEST_P(SameBits, LargeCases) {
+  if (!GetParam().is_large) GTEST_SKIP() << "the others say nothing of sizes";
+  const std::vector<std::string> targets = usable_targets();
+  for (std::uint64_t n = 0; n < std::size(kLarge); ++n) {
+    select_target(targets[(n + number()) % targets.size()]);
+    const AttentionCase drawn(Choices(100 * number() + n), kLarge[n]);
+    expect_of(fmt::format("large case {}", n), drawn, [](const AttentionCase& large) { same_bits(large, GetParam()); });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Relation, SameBits, ::testing::ValuesIn(kRows), [](const ::testing::TestParamInfo<Row>& row) {
+  return std::string(row.param.is_backward ? "Backward" : "Forward") + row.param.name;
+});
+
+}  // namespace
+}  // namespace qkv::testing::relations
