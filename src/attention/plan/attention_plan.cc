@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "attention/backward/double_backward_call.h"
-#include "attention/backward/score_gradients.h"
+#include "attention/backward/backward_schedule.h"
+#include "attention/backward/score_parameters.h"
 #include "attention/call/kernel_choice.h"
 #include "attention/call/planned_views.h"
-#include "attention/forward/forward_call.h"
+#include "attention/forward/forward_schedule.h"
 #include "attention/plan/attention_remarks.h"
 #include "attention/tile/interval_masks.h"
 #include "core/boolean_blocks.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "attention/call/attention_problem.h"
-#include "attention/forward/forward_call.h"
+#include "attention/forward/forward_schedule.h"
 #include "qkv/attention/attention_plan.h"
 
 namespace qkv::inline attending {
