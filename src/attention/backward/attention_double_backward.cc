@@ -3,7 +3,7 @@
 
 #include "attention/backward/backward_call.h"
 #include "attention/call/apart.h"
-#include "attention/call/planned_views.h"
+#include "attention/call/view_checks.h"
 #include "core/float_environment.h"
 #include "qkv/stop.h"
 #include "simd/dispatch.h"

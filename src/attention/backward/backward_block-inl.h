@@ -13,9 +13,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "attention/backward/additive_gradients-inl.h"
 #include "attention/backward/backward_kernel.h"
-#include "attention/backward/bias_gradients-inl.h"
 #include "attention/backward/double_backward-inl.h"
 #include "attention/backward/parameter_gradients-inl.h"
 #include "attention/tile/accumulate-inl.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "attention/backward/backward_call.h"
-#include "attention/call/planned_views.h"
+#include "attention/call/view_checks.h"
 #include "core/divide_up.h"
 #include "qkv/threads.h"
 

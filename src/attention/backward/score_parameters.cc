@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "attention/call/planned_views.h"
+#include "attention/call/view_checks.h"
 #include "core/divide_up.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"

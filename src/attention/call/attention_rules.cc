@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "attention/call/documents.h"
+#include "attention/call/table_biases.h"
 #include "attention/call/view_checks.h"
 #include "core/boolean_blocks.h"
 

@@ -12,6 +12,7 @@
 
 #include "attention/call/kernel_choice.h"
 #include "attention/extras/weight_sums.h"
+#include "attention/forward/folded_heads.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "qkv/threads.h"

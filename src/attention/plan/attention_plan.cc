@@ -7,7 +7,7 @@
 #include "attention/backward/backward_schedule.h"
 #include "attention/backward/score_parameters.h"
 #include "attention/call/kernel_choice.h"
-#include "attention/call/planned_views.h"
+#include "attention/call/view_checks.h"
 #include "attention/forward/forward_schedule.h"
 #include "attention/plan/attention_remarks.h"
 #include "attention/tile/interval_masks.h"
