@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "command_line.h"
-#include "io/array_path.h"
+#include "io/array_formats.h"
 #include "io/descriptor.h"
 #include "qkv/error.h"
 

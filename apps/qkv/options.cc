@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "io/array_path.h"
+#include "io/array_formats.h"
 #include "qkv/files.h"
 #include "qkv/threads.h"
 

@@ -1,9 +1,9 @@
 // Deflates by zlib.
-#include "explain/deflate.h"
-
 #include <zlib.h>
 
 #include <new>
+
+#include "explain/page_bytes.h"
 
 namespace qkv::inline explaining {
 

@@ -7,8 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "explain/base64.h"
-#include "explain/deflate.h"
+#include "explain/page_bytes.h"
 #include "explain/pyramid.h"
 
 namespace qkv::inline explaining {

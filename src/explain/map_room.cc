@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "explain/base64.h"
+#include "explain/page_bytes.h"
 #include "explain/pyramid.h"
 #include "explain/require.h"
 #include "qkv/explain/attention_maps.h"

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "core/refuse.h"
-#include "explain/base85.h"
 #include "explain/html_text.h"
 #include "explain/json_object.h"
+#include "explain/page_bytes.h"
 #include "explain/report_page.h"
 #include "explain/report_tables.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/stop.h"
-#include "io/parse.h"
+#include "io/array_formats.h"
 #include "io/quote.h"
 #include "qkv/error.h"
 

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -42,5 +43,9 @@ auto retry(Call call) {
     if (result >= 0 || errno != EINTR) return result;
   }
 }
+
+// Whether a path names anything at all. A file that is there in any way must be read: one that cannot be, such as a
+// broken link, is no missing one.
+bool is_there(const std::filesystem::path& path);
 
 }  // namespace qkv::io

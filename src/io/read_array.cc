@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "io/array_path.h"
+#include "io/array_formats.h"
 #include "io/quote.h"
 #include "qkv/error.h"
 #include "qkv/files.h"

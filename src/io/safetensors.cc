@@ -8,10 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "io/array_formats.h"
 #include "io/atomic_file.h"
 #include "io/byte_source.h"
-#include "io/elements.h"
-#include "io/parse.h"
 #include "io/quote.h"
 #include "io/safetensors_header.h"
 #include "qkv/error.h"

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <set>
 
-#include "io/elements.h"
-#include "io/is_there.h"
+#include "io/byte_source.h"
+#include "io/descriptor.h"
 #include "io/quote.h"
-#include "io/safetensors_index.h"
+#include "io/safetensors_header.h"
 #include "layers/basic/expect_tensor.h"
 #include "qkv/error.h"
 

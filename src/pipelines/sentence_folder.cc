@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "io/is_there.h"
+#include "io/descriptor.h"
 #include "io/json_document.h"
 #include "layers/basic/check_size.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "io/quote.h"
 
 namespace qkv::text {

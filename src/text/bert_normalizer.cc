@@ -1,7 +1,7 @@
 // Normalizes text as BERT does.
 #include "text/bert_normalizer.h"
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/normalizers.h"
 #include "text/unicode_form.h"
 

@@ -1,7 +1,7 @@
 // Splits text at white space and punctuation.
 #include "text/bert_pre_tokenizer.h"
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 
 namespace qkv::text {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/trie.h"
 
 namespace qkv::text {

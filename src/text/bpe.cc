@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "io/quote.h"
 
 namespace qkv::text {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 
 namespace qkv::text {
 namespace {

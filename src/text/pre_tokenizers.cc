@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/byte_alphabet.h"
 #include "text/normalizers.h"
 

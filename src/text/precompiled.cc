@@ -1,7 +1,7 @@
 // Applies a charsmap cluster by cluster.
 #include "text/precompiled.h"
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/clusters.h"
 
 namespace qkv::text {

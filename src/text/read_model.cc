@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/bpe.h"
 #include "text/unigram.h"
 #include "text/wordpiece.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/best_cut.h"
 
 namespace qkv::text {

@@ -1,7 +1,7 @@
 // Replaces text and spaces as sentencepiece does.
 #include "text/sentence_piece_normalizer.h"
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 
 namespace qkv::text {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 
 namespace qkv::text {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/best_cut.h"
 
 namespace qkv::text {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "io/quote.h"
 
 namespace qkv::text {

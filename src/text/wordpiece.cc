@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "io/quote.h"
 
 namespace qkv::text {

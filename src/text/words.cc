@@ -1,7 +1,7 @@
 // Normalizes a text and splits it into words, around its added tokens.
 #include "text/words.h"
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 
 namespace qkv::text {
 namespace {

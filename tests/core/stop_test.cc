@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "core/stop_turns.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 

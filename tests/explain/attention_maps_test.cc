@@ -10,9 +10,9 @@
 #include <numeric>
 
 #include "attention/attention_testing.h"
-#include "explain/base64.h"
 #include "explain/json_schema.h"
 #include "explain/map_bytes.h"
+#include "explain/page_bytes.h"
 #include "explain/pyramid.h"
 #include "io/files_for_test.h"
 #include "qkv/explain/report.h"

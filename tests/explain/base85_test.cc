@@ -1,7 +1,7 @@
 // Bytes as letters, beside arithmetic by hand and the example of Z85's specification.
-#include "explain/base85.h"
-
 #include <gtest/gtest.h>
+
+#include "explain/page_bytes.h"
 
 namespace qkv {
 namespace {

@@ -1,9 +1,8 @@
 // Bytes that are deflated are inflated to what they were, and take no more room than is said.
-#include "explain/deflate.h"
-
 #include <gtest/gtest.h>
 
 #include "explain/map_bytes.h"
+#include "explain/page_bytes.h"
 #include "qkv/random.h"
 
 namespace qkv {

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "explain/base64.h"
 #include "explain/json_schema.h"
 #include "explain/map_bytes.h"
+#include "explain/page_bytes.h"
 #include "io/files_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/explain/explain_model.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "io/array_formats.h"
 #include "io/files_for_test.h"
-#include "io/parse.h"
 #include "qkv/files.h"
 
 namespace qkv {

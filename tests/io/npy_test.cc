@@ -1,8 +1,8 @@
 // .npy files: round trips, files that NumPy wrote, and every rule broken once.
 #include <gtest/gtest.h>
 
+#include "io/array_formats.h"
 #include "io/files_for_test.h"
-#include "io/parse.h"
 #include "qkv/files.h"
 
 namespace qkv {

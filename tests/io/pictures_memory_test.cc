@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/exif.h"
+#include "io/picture_formats.h"
 #include "io/pictures_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/pictures.h"

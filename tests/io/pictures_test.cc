@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <random>
 
-#include "io/exif.h"
+#include "io/picture_formats.h"
 #include "io/pictures_for_test.h"
 #include "qkv/files.h"
 

@@ -1,9 +1,8 @@
 // The index of weights in several files: what it must say, and every rule that one can break.
-#include "io/safetensors_index.h"
-
 #include <fmt/format.h>
 
 #include "io/files_for_test.h"
+#include "io/safetensors_header.h"
 
 namespace qkv::io {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <limits>
 
+#include "io/array_formats.h"
 #include "io/files_for_test.h"
-#include "io/parse.h"
 #include "qkv/files.h"
 
 namespace qkv {

@@ -7,7 +7,7 @@
 #include "core/divide_up.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/check_size.h"
 #include "qkv/threads.h"
