@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "commands.h"
-#include "io/array_formats.h"
+#include "io/files.h"
 #include "model_heads.h"
 #include "options.h"
 #include "qkv/files.h"

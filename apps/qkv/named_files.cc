@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include "command_line.h"
-#include "io/array_formats.h"
 #include "io/descriptor.h"
+#include "io/files.h"
 #include "qkv/error.h"
 
 namespace qkv::app {

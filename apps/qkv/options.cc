@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "io/array_formats.h"
+#include "io/files.h"
 #include "qkv/files.h"
 #include "qkv/threads.h"
 

@@ -12,7 +12,7 @@
 
 #include "commands.h"
 #include "explain/painted.h"
-#include "io/json_number.h"
+#include "io/json_events.h"
 #include "kept_heads.h"
 #include "left_out_options.h"
 #include "lines.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "io/json_number.h"
+#include "io/json_events.h"
 #include "qkv/tensor.h"
 
 namespace qkv::inline explaining {

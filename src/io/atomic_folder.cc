@@ -16,7 +16,7 @@
 #include "io/crc32.h"
 #include "io/descriptor.h"
 #include "io/json_document.h"
-#include "io/quote.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 

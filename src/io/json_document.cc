@@ -8,7 +8,7 @@
 
 #include "core/stop.h"
 #include "io/json_events.h"
-#include "io/quote.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 

@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "io/array_formats.h"
 #include "io/atomic_file.h"
 #include "io/byte_source.h"
-#include "io/quote.h"
+#include "io/files.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/tensor.h"

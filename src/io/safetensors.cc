@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "io/array_formats.h"
 #include "io/atomic_file.h"
 #include "io/byte_source.h"
-#include "io/quote.h"
+#include "io/files.h"
 #include "io/safetensors_header.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 

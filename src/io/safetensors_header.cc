@@ -14,7 +14,7 @@
 #include "io/byte_source.h"
 #include "io/json_document.h"
 #include "io/json_events.h"
-#include "io/quote.h"
+#include "io/text.h"
 #include "qkv/files.h"
 
 namespace qkv::io {

@@ -10,8 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/quote.h"
-#include "io/utf8.h"
+#include "io/text.h"
 #include "qkv/error.h"
 
 namespace qkv::io {

@@ -8,8 +8,8 @@
 
 #include "io/byte_source.h"
 #include "io/descriptor.h"
-#include "io/quote.h"
 #include "io/safetensors_header.h"
+#include "io/text.h"
 #include "layers/basic/expect_tensor.h"
 #include "qkv/error.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "io/json_document.h"
-#include "io/quote.h"
+#include "io/text.h"
 #include "models/model_config.h"
 #include "qkv/files.h"
 #include "qkv/models/image_processor.h"

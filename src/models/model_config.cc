@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "io/quote.h"
+#include "io/text.h"
 #include "layers/basic/check_size.h"
 #include "models/activation_names.h"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "qkv/threads.h"
 
 namespace qkv::inline models {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "core/stop.h"
-#include "io/quote.h"
+#include "io/text.h"
 
 namespace qkv::text {
 

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "core/stop.h"
-#include "io/quote.h"
+#include "io/text.h"
 
 namespace qkv::text {
 namespace {

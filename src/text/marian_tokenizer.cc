@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "io/json_document.h"
-#include "io/quote.h"
 #include "io/sentence_piece.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "text/decoders.h"

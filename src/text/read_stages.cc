@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base64.h"
+#include "io/text.h"
 #include "text/bert_normalizer.h"
 #include "text/bert_pre_tokenizer.h"
 #include "text/decoders.h"

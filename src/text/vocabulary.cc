@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "core/stop.h"
-#include "io/quote.h"
+#include "io/text.h"
 
 namespace qkv::text {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "qkv/threads.h"
 
 namespace qkv::training {

@@ -11,7 +11,7 @@
 
 #include "io/descriptor.h"
 #include "io/json_document.h"
-#include "io/json_number.h"
+#include "io/json_events.h"
 #include "qkv/files.h"
 
 namespace qkv::training {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/pairs.h"
+#include "io/files.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/train/train_translator.h"
 #include "train/train_config.h"

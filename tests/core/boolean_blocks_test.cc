@@ -1,11 +1,10 @@
 // Blocks of boolean views against a scan of every pair.
-#include "core/boolean_blocks.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "attention/attention_testing.h"
+#include "core/compiled_mask.h"
 #include "qkv/attention/mask.h"
 
 namespace qkv {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "io/array_formats.h"
+#include "io/files.h"
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 

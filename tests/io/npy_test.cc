@@ -1,7 +1,7 @@
 // .npy files: round trips, files that NumPy wrote, and every rule broken once.
 #include <gtest/gtest.h>
 
-#include "io/array_formats.h"
+#include "io/files.h"
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 

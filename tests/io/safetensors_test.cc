@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "io/array_formats.h"
+#include "io/files.h"
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "ops/matmul/matmul_panel.h"
-#include "simd/peak.h"
+#include "simd/dispatch.h"
 
 namespace qkv {
 namespace {

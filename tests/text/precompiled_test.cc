@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "io/base64.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/text/tokenizer.h"
 #include "text/tokenizer_expected.h"

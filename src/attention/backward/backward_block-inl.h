@@ -22,7 +22,7 @@
 #include "attention/tile/recompute-inl.h"
 #include "attention/tile/sinks-inl.h"
 #include "attention/tile/tile_walk-inl.h"
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {

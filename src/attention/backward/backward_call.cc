@@ -12,7 +12,7 @@
 #include "attention/backward/parameter_sums.h"
 #include "attention/call/view_checks.h"
 #include "attention/tile/interval_masks.h"
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/ordered_sum.h"
 #include "core/refuse.h"
 #include "core/stop.h"

@@ -5,7 +5,7 @@
 
 #include "attention/backward/backward_call.h"
 #include "attention/call/view_checks.h"
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "qkv/threads.h"
 
 namespace qkv::inline attending {

@@ -9,7 +9,7 @@
 #include "attention/backward/parameter_sums.h"
 #include "attention/call/attention_problem.h"
 #include "attention/call/memory_count.h"
-#include "attention/tangent/jvp_call.h"
+#include "attention/tangent/jvp_schedule.h"
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_double_backward.h"
 

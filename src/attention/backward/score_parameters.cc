@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "attention/call/view_checks.h"
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "ops/matmul/matmul_panel.h"

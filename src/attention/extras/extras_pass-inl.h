@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "attention/extras/sum_turn.h"
+#include "attention/extras/weight_sums.h"
 #include "attention/tile/attention_task.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/sinks-inl.h"

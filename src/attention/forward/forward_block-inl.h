@@ -19,10 +19,9 @@
 #include "attention/tile/sinks-inl.h"
 #include "attention/tile/softmax_state-inl.h"
 #include "attention/tile/tile_walk-inl.h"
-#include "core/divide_up.h"
 #include "core/mathematics.h"
-#include "simd/prefetch.h"
 #include "simd/rows-inl.h"
+#include "simd/rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {

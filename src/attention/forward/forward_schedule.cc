@@ -6,7 +6,7 @@
 #include "attention/call/kernel_choice.h"
 #include "attention/call/view_checks.h"
 #include "attention/tile/interval_masks.h"
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "qkv/threads.h"
 
 namespace qkv::inline attending {

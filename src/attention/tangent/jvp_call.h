@@ -18,11 +18,6 @@ void require_type_of_q(const AttentionProblem& problem, std::string_view name, c
 // The same of an output, of which no two elements share an address either.
 void require_output(const AttentionProblem& problem, std::string_view name, const TensorView& view);
 
-// What is known of the outputs' tangents, or views for it: of out and log_sum_exp, and the sums of jvp_kernel.h.
-struct MovedOutputs {
-  MutableTensorView out{}, log_sum_exp{}, weight_sum{};
-};
-
 // attention_jvp() of a checked problem.
 void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
                   const AttentionTangents& tangents, const JvpSchedule& schedule, const MovedOutputs& outputs);

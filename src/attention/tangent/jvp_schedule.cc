@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "qkv/threads.h"
 
 namespace qkv::inline attending {

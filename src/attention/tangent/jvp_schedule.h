@@ -6,8 +6,14 @@
 
 #include "attention/call/attention_problem.h"
 #include "attention/tangent/jvp_kernel.h"
+#include "qkv/tensor.h"
 
 namespace qkv::inline attending {
+
+// What is known of the outputs' tangents, or views for it: of out and log_sum_exp, and the sums of jvp_kernel.h.
+struct MovedOutputs {
+  MutableTensorView out{}, log_sum_exp{}, weight_sum{};
+};
 
 struct JvpSchedule {
   // `outer`: bytes that the caller holds meanwhile. std::invalid_argument if the memory limit cannot be kept.

@@ -12,7 +12,7 @@
 
 #include "attention/tile/mask_lanes-inl.h"
 #include "attention/tile/mask_words-inl.h"
-#include "core/boolean_blocks.h"
+#include "core/compiled_mask.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();

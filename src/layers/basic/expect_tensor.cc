@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "io/quote.h"
+#include "io/text.h"
 #include "qkv/error.h"
 
 namespace qkv::inline layers {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/layer_dropout.h"
 #include "layers/basic/rows.h"

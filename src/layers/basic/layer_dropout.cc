@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/visit_dtype.h"
 #include "ops/rowwise/dropout_rows.h"
 #include "qkv/random.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/divide_up.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/stop.h"

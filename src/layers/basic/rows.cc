@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"

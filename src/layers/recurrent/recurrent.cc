@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "layers/basic/check_size.h"
 #include "layers/recurrent/recurrent_batch.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 
 namespace qkv::inline layers {

@@ -9,7 +9,7 @@
 #define QKV_OPS_MATMUL_INT8_GROUPS_TILES_INL_H_
 #endif
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "ops/matmul/int8_groups-inl.h"
 #include "ops/matmul/int8_store-inl.h"
 #include "simd/amx_tiles.h"

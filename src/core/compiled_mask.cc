@@ -1,10 +1,10 @@
 // Reads a boolean view once and records for each block whether some or all pairs are visible.
-#include "core/boolean_blocks.h"
+#include "core/compiled_mask.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/stop.h"
 #include "core/worth_waking.h"
 #include "qkv/threads.h"

@@ -1,14 +1,17 @@
-// Files of arrays, beyond files.h: bytes that are in memory already, several files that belong together, and what the
-// name of an array on a command line says.
+// Files of arrays and of pairs, beyond what qkv/files.h offers: bytes that are in memory already, several files that
+// belong together, what the name of an array on a command line says, and what is wrong with lines.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "qkv/files.h"
 #include "qkv/tensor.h"
+#include "qkv/text_lines.h"
 
 namespace qkv::io {
 
@@ -34,5 +37,17 @@ ArrayPath parse_array_path(const std::string& path);
 
 // Whether a path ends so, in small letters or capitals; `ending` is in small letters.
 bool has_ending(std::string_view path, std::string_view ending);
+
+// A file of pairs, line by line: what is one, and what is wrong with the others.
+struct PairLines {
+  std::vector<TextPair> pairs{};
+  std::vector<std::int64_t> numbers{};  // of the line of each pair, from 1
+  std::vector<std::string> faults{};    // "FILE: line 7 is blank"
+};
+
+// Lines as text_lines.h and its `options` have them. At fault are blank ones but the last, those of more or fewer than
+// two columns or with an empty one, bytes that are not UTF-8, and texts that hold one of `reserved`.
+PairLines read_pair_lines(const std::string& path, std::span<const std::string> reserved = {},
+                          const TextLineOptions& options = {});
 
 }  // namespace qkv::io
