@@ -13,7 +13,6 @@
 #include "core/mathematics_tables.h"
 
 namespace qkv::inline core {
-
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity(), kNone = std::numeric_limits<double>::quiet_NaN();

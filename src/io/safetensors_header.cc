@@ -18,7 +18,6 @@
 #include "qkv/files.h"
 
 namespace qkv::io {
-
 namespace {
 
 constexpr std::array<std::pair<std::string_view, Dtype>, 13> kTypeNames = {{{"F32", Dtype::f32},

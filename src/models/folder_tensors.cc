@@ -10,11 +10,10 @@
 #include "io/descriptor.h"
 #include "io/safetensors_header.h"
 #include "io/text.h"
-#include "layers/basic/expect_tensor.h"
+#include "layers/basic/layer_checks.h"
 #include "qkv/error.h"
 
 namespace qkv::inline models {
-
 namespace {
 
 constexpr const char* kIndex = "model.safetensors.index.json";

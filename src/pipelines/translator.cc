@@ -7,7 +7,7 @@
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
-#include "pipelines/generation_folder.h"
+#include "pipelines/pipeline_folder.h"
 #include "qkv/error.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/stop.h"

@@ -1,7 +1,7 @@
 // Lists every key of a translator's training, with its type, bounds, default and meaning.
 #include "train/train_keys.h"
 
-#include "models/activation_names.h"
+#include "models/model_config.h"
 #include "models/seq2seq_folder.h"
 #include "train/training_keys.h"
 

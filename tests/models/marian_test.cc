@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/files_for_test.h"
-#include "models/marian_names.h"
+#include "models/marian_folder.h"
 #include "qkv/files.h"
 #include "qkv/random.h"
 #include "qkv/threads.h"

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "io/files_for_test.h"
-#include "models/activation_names.h"
 #include "qkv/models/bert.h"
 #include "qkv/models/marian.h"
 

@@ -11,7 +11,6 @@
 #include "qkv/threads.h"
 
 namespace qkv::inline attending {
-
 namespace {
 
 MutableTensorView output(std::string_view name, const TensorView& view) {

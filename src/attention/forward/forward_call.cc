@@ -19,7 +19,6 @@
 #include "simd/scratch.h"
 
 namespace qkv::inline attending {
-
 namespace {
 
 // One checked call and the threads that carry it out.

@@ -10,7 +10,7 @@
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/rows.h"
-#include "ops/rowwise/cross_entropy.h"
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/threads.h"
 
 namespace qkv {

@@ -4,7 +4,7 @@
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "layers/basic/rows.h"
 
 namespace qkv {

@@ -6,8 +6,8 @@
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
+#include "layers/recurrent/recurrent_batch.h"
 #include "layers/recurrent/recurrent_pass.h"
-#include "layers/recurrent/recurrent_states.h"
 #include "qkv/layers/recurrent.h"
 #include "qkv/threads.h"
 

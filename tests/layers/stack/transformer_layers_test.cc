@@ -4,7 +4,7 @@
 
 #include "attention/attention_testing.h"
 #include "jacobian.h"
-#include "layers/basic/layer_dropout.h"
+#include "layers/basic/rows.h"
 #include "qkv/layers/transformer_layer.h"
 
 namespace qkv {

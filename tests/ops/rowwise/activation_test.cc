@@ -1,11 +1,10 @@
 // Activations against the C library in double, over a table of ranges.
-#include "ops/rowwise/activation.h"
-
 #include <cmath>
 #include <functional>
 #include <numbers>
 
 #include "attention/attention_testing.h"
+#include "ops/rowwise/row_kernels.h"
 
 namespace qkv {
 namespace {

@@ -1,10 +1,9 @@
 // Largest logits and sums of rows of a vocabulary against plain loops.
-#include "ops/rowwise/vocabulary_row.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "attention/attention_testing.h"
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/random.h"
 
 namespace qkv {

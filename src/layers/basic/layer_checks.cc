@@ -1,12 +1,18 @@
-// Checks the name, shape and type of a tensor of a file.
-#include "layers/basic/expect_tensor.h"
+// Checks sizes, and the names, shapes and types of tensors.
+#include "layers/basic/layer_checks.h"
 
 #include <fmt/format.h>
 
+#include "core/refuse.h"
 #include "io/text.h"
 #include "qkv/error.h"
 
 namespace qkv::inline layers {
+
+void check_size(std::string_view layer, std::string_view name, std::int64_t value) {
+  if (value >= 1 && value <= kMaxLayerSize) return;
+  refuse(layer, "{} is {}; it must be 1 to {}", name, value, kMaxLayerSize);
+}
 
 void expect_tensor(const std::string& origin, const std::string& name, const std::optional<TensorForm>& found,
                    const Dims& shape) {

@@ -1,13 +1,21 @@
-// What a layer may expect of the tensor that a file has under a name.
+// What layers ask of the sizes in their configs, and of the tensors that files have.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "qkv/tensor.h"
 
 namespace qkv::inline layers {
+
+// At least 1, and small enough that products of three cannot overflow.
+inline constexpr std::int64_t kMaxLayerSize = std::int64_t{1} << 20;
+
+// std::invalid_argument "LAYER: NAME is VALUE; it must be 1 to 1048576".
+void check_size(std::string_view layer, std::string_view name, std::int64_t value);
 
 struct TensorForm {
   Dims shape;

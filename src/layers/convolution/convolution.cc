@@ -1,5 +1,6 @@
-// Gathers windows, multiplies them by the filters, and adds the gradients of windows to the rows that they see.
-#include "layers/convolution/convolve.h"
+// Conv1d and Conv2d: windows of sequences or pictures are gathered, multiplied by the filters, and the gradients of
+// windows added to the rows that they see.
+#include "qkv/layers/convolution.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,9 +12,10 @@
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/rows.h"
+#include "layers/convolution/windows.h"
 #include "qkv/threads.h"
 
-namespace qkv::inline layers {
+namespace qkv {
 namespace {
 
 // Numbers of windows that are gathered and multiplied together: they stay in the second cache, and are work enough for
@@ -165,8 +167,7 @@ class Backward {
   Tensor block_;
 };
 
-}  // namespace
-
+// The output, of x [..., in]. std::invalid_argument, naming the layer, if the types differ.
 Tensor convolve(std::string_view layer, const ConvolutionFilters& filters, const Windows& windows, const TensorView& x,
                 int threads) {
   check_type(layer, "the input", x.dtype(), filters);
@@ -193,6 +194,8 @@ Tensor convolve(std::string_view layer, const ConvolutionFilters& filters, const
   return out;
 }
 
+// Adds to the gradients of the filters that want them, and to grad_x if it is given. std::invalid_argument if shapes or
+// types do not fit.
 void convolve_backward(std::string_view layer, ConvolutionFilters& filters, const Windows& windows, const TensorView& x,
                        const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
   const auto& config = filters.config();
@@ -214,4 +217,95 @@ void convolve_backward(std::string_view layer, ConvolutionFilters& filters, cons
   visit_f32_f64(x.dtype(), run);
 }
 
-}  // namespace qkv::inline layers
+}  // namespace
+
+namespace {
+
+WindowAxis axis_of(const Conv1dConfig& config) {
+  const std::int64_t reach = (config.kernel - 1) * config.dilation;
+  return {.kernel = config.kernel,
+          .stride = config.stride,
+          .dilation = config.dilation,
+          .before = config.causal ? reach : config.padding,
+          .after = config.padding};
+}
+
+ConvolutionFilters::Config checked(const Conv1dConfig& config) {
+  check_axis("conv1d", axis_of(config));
+  if (config.causal && config.padding != 0) {
+    refuse("conv1d", "causal with a padding of {}; it must be 0", config.padding);
+  }
+  return {.in = config.in, .out = config.out, .groups = config.groups, .kernel = {config.kernel}, .bias = config.bias};
+}
+
+}  // namespace
+
+Conv1d::Conv1d(const Conv1dConfig& config, Weights& weights, const std::string& scope)
+    : config_(config), filters_(checked(config), weights, scope) {}
+
+std::int64_t Conv1d::out_length(std::int64_t length) const { return axis_of(config_).count(length); }
+
+Tensor Conv1d::out_offsets(const TensorView& offsets) const {
+  return window_offsets("conv1d", axis_of(config_), offsets);
+}
+
+Tensor Conv1d::forward(const Sequences& x, int threads) const {
+  const Windows windows = Windows::of_sequences("conv1d", axis_of(config_), x, config_.in);
+  return convolve("conv1d", filters_, windows, x.rows, threads);
+}
+
+void Conv1d::backward(const Sequences& x, const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
+  const Windows windows = Windows::of_sequences("conv1d", axis_of(config_), x, config_.in);
+  convolve_backward("conv1d", filters_, windows, x.rows, grad_out, grad_x, threads);
+}
+
+namespace {
+
+WindowAxis vertical(const Conv2dConfig& config) {
+  return {.kernel = config.kernel.height,
+          .stride = config.stride.height,
+          .dilation = config.dilation.height,
+          .before = config.padding.height,
+          .after = config.padding.height};
+}
+
+WindowAxis horizontal(const Conv2dConfig& config) {
+  return {.kernel = config.kernel.width,
+          .stride = config.stride.width,
+          .dilation = config.dilation.width,
+          .before = config.padding.width,
+          .after = config.padding.width};
+}
+
+ConvolutionFilters::Config checked(const Conv2dConfig& config) {
+  check_axis("conv2d", vertical(config));
+  check_axis("conv2d", horizontal(config));
+  return {.in = config.in,
+          .out = config.out,
+          .groups = config.groups,
+          .kernel = {config.kernel.height, config.kernel.width},
+          .bias = config.bias};
+}
+
+Windows windows_of(const Conv2dConfig& config, const TensorView& x) {
+  return Windows::of_pictures("conv2d", vertical(config), horizontal(config), x, config.in);
+}
+
+}  // namespace
+
+Conv2d::Conv2d(const Conv2dConfig& config, Weights& weights, const std::string& scope)
+    : config_(config), filters_(checked(config), weights, scope) {}
+
+PictureSize Conv2d::out_size(const PictureSize& size) const {
+  return {vertical(config_).count(size.height), horizontal(config_).count(size.width)};
+}
+
+Tensor Conv2d::forward(const TensorView& x, int threads) const {
+  return convolve("conv2d", filters_, windows_of(config_, x), x, threads);
+}
+
+void Conv2d::backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
+  convolve_backward("conv2d", filters_, windows_of(config_, x), x, grad_out, grad_x, threads);
+}
+
+}  // namespace qkv
