@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "text/bert_normalizer.h"
+#include "text/normalizers.h"
 
 namespace qkv::text {
 namespace {

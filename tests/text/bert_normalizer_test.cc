@@ -1,7 +1,7 @@
 // BERT's normalization of texts, by hand.
-#include "text/bert_normalizer.h"
-
 #include <gtest/gtest.h>
+
+#include "text/normalizers.h"
 
 namespace qkv::text {
 namespace {

@@ -1,7 +1,7 @@
 // Words at white space and punctuation, by hand.
-#include "text/bert_pre_tokenizer.h"
-
 #include <gtest/gtest.h>
+
+#include "text/pre_tokenizers.h"
 
 namespace qkv::text {
 namespace {

@@ -1,11 +1,11 @@
 // Learned merges against a plain count of all pairs.
-#include "text/byte_pairs.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <random>
+
+#include "text/bpe.h"
 
 namespace qkv::text {
 namespace {

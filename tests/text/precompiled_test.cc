@@ -1,7 +1,5 @@
 // The normalizer Precompiled against the `tokenizers` library (golden/tokenizer/make_precompiled.py), and charsmaps
 // that break a rule.
-#include "text/precompiled.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +7,7 @@
 #include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/text/tokenizer.h"
+#include "text/normalizers.h"
 #include "text/tokenizer_expected.h"
 
 namespace qkv::text {

@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-#include "text/bert_normalizer.h"
-#include "text/bert_pre_tokenizer.h"
+#include "text/normalizers.h"
+#include "text/pre_tokenizers.h"
 #include "text/tokenizer_files.h"
 
 namespace qkv::text {

@@ -1,7 +1,7 @@
 // WordPiece tokens joined to text, by hand.
-#include "text/wordpiece_decoder.h"
-
 #include <gtest/gtest.h>
+
+#include "text/decoders.h"
 
 namespace qkv::text {
 namespace {

@@ -1,5 +1,5 @@
 // Normalizes a text and splits it into words, around its added tokens.
-#include "text/words.h"
+#include "text/tokenizer_parts.h"
 
 #include "core/stop.h"
 
