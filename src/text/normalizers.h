@@ -115,9 +115,9 @@ class BertNormalizer : public Normalizer {
 };
 
 // The normalizer "Precompiled" of tokenizer.json: the rules of a SentencePiece normalizer, as the `tokenizers` library
-// applies them. sentencepiece itself applies them otherwise (sentence_piece_normalizer.h).
-// A grapheme cluster of less than six bytes that begins with a string that has a replacement becomes that of the
-// shortest such string, whole; else its characters are replaced one by one.
+// applies them. sentencepiece itself applies them otherwise (SentencePieceNormalizer). A grapheme cluster of less than
+// six bytes that begins with a string that has a replacement becomes that of the shortest such string, whole; else its
+// characters are replaced one by one.
 class Precompiled : public Normalizer {
  public:
   explicit Precompiled(Charsmap rules) : rules_(std::move(rules)) {}

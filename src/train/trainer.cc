@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
@@ -14,19 +16,74 @@
 #include "qkv/files.h"
 #include "qkv/train/training.h"
 #include "train/batches.h"
-#include "train/check_training.h"
 #include "train/checkpoints.h"
-#include "train/gradient_norm.h"
-#include "train/loss_curve.h"
+#include "train/elements.h"
 #include "train/run_identity.h"
-#include "train/streams.h"
 #include "train/training_log.h"
-#include "train/validation.h"
 
 namespace qkv {
 namespace {
 
 using namespace training;
+
+// std::invalid_argument if the config is invalid or the data is empty.
+void check(const TrainingConfig& config, const TrainingTask& task) {
+  const auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
+    if (value < least) refuse("train", "{} is {}; it must be {} or more", name, value, least);
+  };
+  at_least("epochs", config.epochs, 0);
+  at_least("steps", config.steps, config.epochs > 0 ? 0 : 1);
+  at_least("batch_tokens", config.batch_tokens, 1);
+  at_least("accumulate", config.accumulate, 1);
+  at_least("warmup", config.schedule.warmup, 0);
+  at_least("log_every", config.log_every, 1);
+  at_least("validate_every", config.validate_every, 1);
+  at_least("patience", config.patience, 0);
+  at_least("average", config.average, 1);
+  if (!(config.schedule.rate > 0) || !std::isfinite(config.schedule.rate)) {
+    refuse("train", "rate is {}; it must be above 0", config.schedule.rate);
+  }
+  if (!(config.clip >= 0)) {
+    refuse("train", "clip is {}; it must be 0 or more", config.clip);
+  }
+  if (!(config.checkpoint_minutes >= 0)) {
+    refuse("train", "checkpoint_minutes is {}; it must be 0 or more", config.checkpoint_minutes);
+  }
+  for (const auto& [name, examples] : {std::pair("train", &task.train), std::pair("valid", &task.valid)}) {
+    if (examples->count() > 0) continue;
+    refuse("train", "the {} data has no {}", name, examples->kind());
+  }
+}
+
+// Means over all validation examples.
+struct Measures {
+  double loss = 0;
+  std::optional<double> metric{};  // where the model has one (Trainable::metric_name)
+};
+
+void add(const LossSum& part, LossSum& sum) {
+  sum.sum += part.sum;
+  sum.nll += part.nll;
+  sum.count += part.count;
+  sum.metric += part.metric;
+}
+
+Measures measure(const TrainingTask& task, const TrainingConfig& config) {
+  LossSum sum;
+  for (const auto& chosen : make_batches(task.valid, config.batch_tokens, config.seed, 0)) {
+    add(task.loss(chosen), sum);
+  }
+  const auto count = static_cast<double>(sum.count);
+  Measures mean{.loss = sum.sum / count};
+  if (!task.model.metric_name().empty()) mean.metric = sum.metric / count;
+  return mean;
+}
+
+// The higher metric; without one, or with equal ones, the lower loss.
+bool is_better(const Measures& one, const Measures& other) {
+  if (one.metric && other.metric && *one.metric != *other.metric) return *one.metric > *other.metric;
+  return one.loss < other.loss;
+}
 
 std::int64_t peak_memory() {
   struct rusage usage{};
@@ -280,7 +337,7 @@ class Training {
 TrainingResult train(const TrainingTask& task, const TrainingConfig& config, const std::string& folder,
                      const TrainingOptions& options) {
   const StopScope stop(options.stop);
-  training::check(config, task);
+  check(config, task);
   return Training(task, config, folder, options).run();
 }
 

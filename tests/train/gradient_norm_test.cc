@@ -1,9 +1,8 @@
 // The norm of gradients against a plain sum, for any number of threads.
-#include "train/gradient_norm.h"
-
 #include <gtest/gtest.h>
 
 #include "qkv/threads.h"
+#include "train/elements.h"
 #include "train/tiny_model.h"
 
 namespace qkv {

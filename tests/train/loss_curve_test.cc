@@ -1,7 +1,7 @@
 // The picture of the losses of a training.
-#include "train/loss_curve.h"
-
 #include <gtest/gtest.h>
+
+#include "train/training_log.h"
 
 namespace qkv {
 namespace {

@@ -1,11 +1,10 @@
 // The table of keys: that the documentation has it, that it says what the reader does, and what a user sees of it.
-#include "train/train_keys.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "io/files_for_test.h"
+#include "train/train_config.h"
 
 namespace qkv {
 namespace {

@@ -1,12 +1,12 @@
 // Computes the norm of all gradients, in a fixed order.
-#include "train/gradient_norm.h"
+
+#include "train/elements.h"
 
 #include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "core/visit_dtype.h"
-#include "train/elements.h"
 
 namespace qkv::training {
 namespace {
