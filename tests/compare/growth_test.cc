@@ -1,9 +1,9 @@
 // Exponents of powers that are known.
-#include "compare/growth.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "compare/cost.h"
 
 namespace qkv::comparison {
 namespace {

@@ -1,10 +1,8 @@
 // What is left of a gradient over 128 steps, at the start of training.
-#include "compare/input_gradients.h"
-
 #include <gtest/gtest.h>
 
 #include "compare/catalog.h"
-#include "compare/model_size.h"
+#include "compare/measurable.h"
 #include "compare/sequence_tasks.h"
 
 namespace qkv::comparison {

@@ -1,11 +1,10 @@
 // Memory that is taken for a moment, and memory that is kept.
-#include "compare/memory_use.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
 
+#include "compare/cost.h"
 #include "sanitizers.h"
 
 namespace qkv::comparison {

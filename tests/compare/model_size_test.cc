@@ -1,5 +1,4 @@
 // Models of one task have the same size, but for 3 %.
-#include "compare/model_size.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,7 @@
 // Results of trainings, out to a file and in again.
-#include "compare/run_result.h"
-
 #include <gtest/gtest.h>
 
+#include "compare/run.h"
 #include "io/files_for_test.h"
 #include "qkv/error.h"
 
