@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "commands.h"
-#include "explain/painted.h"
+#include "explain/text_parts.h"
 #include "io/json_events.h"
 #include "kept_heads.h"
 #include "left_out_options.h"

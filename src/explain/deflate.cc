@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "explain/page_bytes.h"
+#include "explain/report_page.h"
 
 namespace qkv::inline explaining {
 

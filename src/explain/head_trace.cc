@@ -1,5 +1,4 @@
 // Collects the intermediates of one head from a run, and finds tokens and keys in them.
-#include "explain/head_trace.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +15,7 @@
 #include "explain/observe.h"
 #include "explain/require.h"
 #include "explain/token_names.h"
-#include "explain/value_norms.h"
+#include "explain/weight_measures.h"
 #include "qkv/target.h"
 
 namespace qkv {

@@ -4,7 +4,6 @@
 #include "core/mathematics.h"
 #include "explain/cost.h"
 #include "explain/explanation_context.h"
-#include "explain/head_map_json.h"
 #include "explain/json_object.h"
 #include "explain/left_out_masks.h"
 #include "qkv/explain/explain_model.h"

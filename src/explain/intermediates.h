@@ -1,13 +1,16 @@
 // Every intermediate of one self-attention, computed by the production kernels, with or without substitutions.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "qkv/attention/attention_plan.h"
 #include "qkv/explain/explain.h"
+#include "qkv/explain/explain_model.h"
 
 namespace qkv::inline explaining {
 
@@ -53,5 +56,8 @@ double largest_difference(const Tensor& a, const Tensor& b);
 
 // The larger one; NaN if one is NaN.
 double larger(double a, double b);
+
+// The part of a head's trace that is derived from what the kernel computed. `special` as Encoding has it, for the keys.
+void complete(HeadTrace& trace, std::span<const std::uint8_t> special);
 
 }  // namespace qkv::inline explaining

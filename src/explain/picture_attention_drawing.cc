@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "explain/heat.h"
-#include "explain/page_bytes.h"
+#include "explain/report_page.h"
 #include "explain/require.h"
 #include "qkv/explain/picture_attention.h"
 

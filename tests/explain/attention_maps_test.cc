@@ -12,8 +12,8 @@
 #include "attention/attention_testing.h"
 #include "explain/json_schema.h"
 #include "explain/map_bytes.h"
-#include "explain/page_bytes.h"
 #include "explain/pyramid.h"
+#include "explain/report_page.h"
 #include "io/files_for_test.h"
 #include "qkv/explain/report.h"
 

@@ -1,7 +1,7 @@
 // Bytes as letters, beside arithmetic by hand and the example of Z85's specification.
 #include <gtest/gtest.h>
 
-#include "explain/page_bytes.h"
+#include "explain/report_page.h"
 
 namespace qkv {
 namespace {

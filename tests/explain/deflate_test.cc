@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "explain/map_bytes.h"
-#include "explain/page_bytes.h"
+#include "explain/report_page.h"
 #include "qkv/random.h"
 
 namespace qkv {

@@ -9,7 +9,7 @@
 
 #include "attention/attention_testing.h"
 #include "explain/example.h"
-#include "explain/head_trace.h"
+#include "explain/intermediates.h"
 #include "explain/plain_models.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"

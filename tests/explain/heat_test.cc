@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "explain/example.h"
-#include "explain/heat_text.h"
+#include "explain/matrix_text.h"
 #include "explain/svg.h"
-#include "explain/text_units.h"
+#include "explain/text_parts.h"
 #include "qkv/explain/explain_model.h"
 
 namespace qkv {

@@ -1,11 +1,11 @@
 // Spearman's rank correlation, by hand; the ties as scipy.stats.spearmanr has them.
-#include "explain/rank_correlation.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
+
+#include "explain/weight_measures.h"
 
 namespace qkv {
 namespace {

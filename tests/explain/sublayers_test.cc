@@ -1,5 +1,4 @@
 // What sublayers pass on: their order and shapes, and lengths against plain sums over what an observer receives.
-#include "explain/sublayers.h"
 
 #include <gtest/gtest.h>
 

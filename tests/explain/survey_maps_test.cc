@@ -10,7 +10,7 @@
 
 #include "explain/json_schema.h"
 #include "explain/map_bytes.h"
-#include "explain/page_bytes.h"
+#include "explain/report_page.h"
 #include "io/files_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/explain/explain_model.h"

@@ -8,9 +8,8 @@
 
 #include "attention/attention_testing.h"
 #include "explain/example.h"
-#include "explain/gradient_weights.h"
 #include "explain/plain_models.h"
-#include "explain/rank_correlation.h"
+#include "explain/weight_measures.h"
 #include "io/files_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/explain/encoded_picture.h"

@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "explain/gradient_weights.h"
+#include "explain/weight_measures.h"
 #include "io/files_for_test.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/translated_text.h"

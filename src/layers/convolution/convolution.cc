@@ -217,10 +217,6 @@ void convolve_backward(std::string_view layer, ConvolutionFilters& filters, cons
   visit_f32_f64(x.dtype(), run);
 }
 
-}  // namespace
-
-namespace {
-
 WindowAxis axis_of(const Conv1dConfig& config) {
   const std::int64_t reach = (config.kernel - 1) * config.dilation;
   return {.kernel = config.kernel,

@@ -1,5 +1,5 @@
 // Measures the vectors that sublayers pass on.
-#include "explain/sublayers.h"
+#include "explain/observe.h"
 
 #include <cmath>
 #include <utility>

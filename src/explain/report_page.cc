@@ -1,5 +1,5 @@
 // Writes bytes as letters, three or four at a time.
-#include "explain/page_bytes.h"
+#include "explain/report_page.h"
 
 #include <algorithm>
 #include <array>

@@ -1,12 +1,40 @@
-// Writes matrices as HTML tables.
-#include "explain/html_table.h"
+// Text in HTML.
+#include "explain/html.h"
 
 #include <fmt/format.h>
 
-#include "explain/html_text.h"
-#include "explain/numbers.h"
+#include "explain/json_object.h"
+#include "explain/text_parts.h"
 
 namespace qkv::inline explaining {
+
+std::string html_text(std::string_view text) {
+  const auto valid = OrderedJson::parse(json_text(std::string(text))).get<std::string>();
+  std::string html;
+  for (char c : valid) {
+    switch (c) {
+      case '&':
+        html += "&amp;";
+        break;
+      case '<':
+        html += "&lt;";
+        break;
+      case '>':
+        html += "&gt;";
+        break;
+      case '"':
+        html += "&quot;";
+        break;
+      case '\'':
+        html += "&#39;";
+        break;
+      default:
+        const bool control = (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == '\x7f';
+        html += control ? std::string("\xEF\xBF\xBD") : std::string(1, c);
+    }
+  }
+  return html;
+}
 
 std::string html_element(const char* tag, const std::string& text) { return fmt::format("<{0}>{1}</{0}>", tag, text); }
 std::string html_cell(double value) { return html_element("td", fixed_text(value, 5)); }

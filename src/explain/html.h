@@ -1,13 +1,18 @@
-// Matrices as HTML tables: numbers with five decimals.
+// Text in HTML: nothing in it is markup, whatever it holds.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkv/tensor.h"
 
 namespace qkv::inline explaining {
 
+// Bytes that are not UTF-8, and controls, become U+FFFD.
+std::string html_text(std::string_view text);
+
+// Matrices as HTML tables: numbers with five decimals.
 std::string html_element(const char* tag, const std::string& html);
 std::string html_cell(double value);
 std::string html_row_head(const std::string& name);

@@ -1,17 +1,37 @@
-// Lists the attentions of a BERT-family model over a text.
-#include "qkv/explain/encoded_text.h"
+// Lists the attentions of encoders: of a BERT-family model over a text, and of a Vision Transformer over a picture.
+#include <fmt/format.h>
 
 #include <cctype>
+#include <utility>
 
-#include "explain/encoder_attentions.h"
+#include "explain/left_out_masks.h"
 #include "explain/require.h"
 #include "explain/token_names.h"
+#include "qkv/explain/encoded_picture.h"
+#include "qkv/explain/encoded_text.h"
 #include "qkv/layers/sequences.h"
 #include "text/byte_alphabet.h"
 #include "text/unicode.h"
 
 namespace qkv {
 namespace {
+
+// `config`: with layers, heads and model_dim. `bias`: of every layer. Errors as check_left_out().
+template <class Config>
+Attentions encoder_attentions(const Config& config, AttentionSequence tokens, LeftOut left_out,
+                              const std::optional<RelativeTable>& bias = {}) {
+  Attentions attentions{.sequences = {std::move(tokens)},
+                        .sites = {{.name = "attention",
+                                   .before = "layers.",
+                                   .after = ".",
+                                   .layers = config.layers,
+                                   .heads = config.heads,
+                                   .model_dim = config.model_dim,
+                                   .bias = bias}},
+                        .left_out = std::move(left_out)};
+  check_left_out(attentions, attentions.left_out);
+  return attentions;
+}
 
 const std::string kSpace = "\xe2\x96\x81";  // of unigram vocabularies
 
@@ -91,6 +111,31 @@ Tensor EncodedText::forward(const LeftOut& more, Observer* observer) const {
   BertOptions options = options_;
   options.masks = masks.of(0);
   return model_.forward(tokens_, options, observer);
+}
+
+EncodedPicture::EncodedPicture(const Vit& model, Tensor pixels, const VitOptions& options, LeftOut left_out)
+    : model_(model), pixels_(std::move(pixels)), options_(options) {
+  require(pixels_.rank() == 3, "the picture must be [height, width, channels], got {}", to_string(pixels_.shape()));
+  grid_ = model.grid_of({pixels_.size(0), pixels_.size(1)});
+  AttentionSequence tokens{.name = "tokens", .tokens = {"class"}, .special = {1}};
+  for (std::int64_t y = 0; y < grid_.height; ++y) {
+    for (std::int64_t x = 0; x < grid_.width; ++x) tokens.tokens.push_back(fmt::format("{},{}", y, x));
+  }
+  tokens.special.resize(tokens.tokens.size());
+  attentions_ = encoder_attentions(model.config(), std::move(tokens), std::move(left_out));
+}
+
+Tensor EncodedPicture::forward(const LeftOut& more, Observer* observer) const {
+  const LeftOutMasks masks(attentions_, more);
+  VitOptions options = options_;
+  options.masks = masks.of(0);
+  return model_.forward(pixels_.view().reshape({1, pixels_.size(0), pixels_.size(1), pixels_.size(2)}), options,
+                        observer);
+}
+
+Outcome EncodedPicture::outcome(const LeftOut& more) const {
+  const Tensor hidden = forward(more, nullptr);
+  return {.outputs = Tensor::copy(hidden.view().select(0, 0))};
 }
 
 }  // namespace qkv
