@@ -10,7 +10,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "attention_sizes.h"
 #include "commands.h"
 #include "options.h"
 #include "qkv/attention.h"

@@ -19,7 +19,7 @@
 #include "qkv/files.h"
 #include "report_file.h"
 #include "signals.h"
-#include "text_style.h"
+#include "surroundings.h"
 
 namespace qkv::app {
 namespace {
