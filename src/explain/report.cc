@@ -12,7 +12,6 @@
 
 #include "core/refuse.h"
 #include "core/stop.h"
-#include "explain/html.h"
 #include "explain/json_object.h"
 #include "explain/pyramid.h"
 #include "explain/report_page.h"

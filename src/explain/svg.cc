@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "explain/html.h"
+#include "explain/report_page.h"
 #include "explain/text_parts.h"
 
 namespace qkv::inline explaining {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "io/byte_source.h"
-#include "io/crc32.h"
 #include "io/descriptor.h"
 #include "io/json_document.h"
 #include "io/text.h"

@@ -73,4 +73,8 @@ Tensor read_elements(ByteSource& source, const Dims& shape, Dtype dtype, const s
 // The elements of a row-major view as bytes.
 std::string_view bytes_of(const TensorView& view);
 
+// CRC-32 of ISO-HDLC (zip, PNG): tells whether bytes are still those that were written. No defence against intent. Of
+// bytes that follow those whose checksum is `before`.
+std::uint32_t crc32(std::string_view bytes, std::uint32_t before = 0);
+
 }  // namespace qkv::io

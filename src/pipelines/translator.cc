@@ -12,8 +12,8 @@
 #include "qkv/layers/sequences.h"
 #include "qkv/stop.h"
 #include "qkv/threads.h"
-#include "text/marian_tokenizer.h"
 #include "text/sentences.h"
+#include "text/tokenizer_parts.h"
 
 namespace qkv {
 namespace {

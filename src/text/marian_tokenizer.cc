@@ -1,5 +1,4 @@
 // Makes the stages of a Marian tokenizer.
-#include "text/marian_tokenizer.h"
 
 #include <fmt/format.h>
 

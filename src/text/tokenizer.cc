@@ -9,7 +9,6 @@
 
 #include "qkv/files.h"
 #include "text/byte_alphabet.h"
-#include "text/marian_tokenizer.h"
 #include "text/tokenizer_parts.h"
 
 namespace qkv {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "io/text.h"
+#include "text/charsmap.h"
 #include "text/decoders.h"
 #include "text/json_fields.h"
 #include "text/normalizers.h"

@@ -1,4 +1,5 @@
-// A tokenizer taken apart: what tokenizer.json is read into (tokenizer_json.cc, read_model.cc), what Tokenizer runs
+// A tokenizer taken apart: what tokenizer.json is read into (tokenizer_json.cc, read_model.cc), or
+// the files of a Marian folder (marian_tokenizer.cc), what Tokenizer runs
 // (tokenizer.cc), and the words that the parts make of a text.
 #pragma once
 
@@ -51,6 +52,20 @@ namespace text {
 // Checks everything; FormatError names the file, the field and the rule. Ids must be below `vocab`. The document is
 // gone before the model makes its index: of large vocabularies both are large.
 Tokenizer::Parts read_tokenizer_json(std::unique_ptr<const io::JsonDocument> document, std::int64_t vocab);
+
+// The tokenizer of a Marian folder, a SentencePiece model beside a vocabulary of both sides: what
+// Tokenizer::load_marian() says.
+Tokenizer::Parts read_marian_tokenizer(const std::string& pieces, const std::string& vocabulary, std::int64_t vocab);
+// The same from the contents of the files; the names are those in messages.
+struct NamedBytes {
+  std::string_view bytes;
+  std::string name;
+};
+Tokenizer::Parts parse_marian_tokenizer(const NamedBytes& pieces, const NamedBytes& vocabulary, std::int64_t vocab);
+
+// FormatError if the folder's tokenizer_config.json asks for ids that are not those of this tokenizer. `is_separate`:
+// whether the target has a vocabulary of its own.
+void check_marian_settings(const std::string& path, const Tokenizer& tokenizer, bool is_separate);
 
 // The model by its "type". FormatError names the field and the rule. Its index is not built yet.
 std::unique_ptr<Model> read_model(const JsonValue& stage, const TokenLimits& limits);

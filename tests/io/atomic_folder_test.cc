@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/crc32.h"
+#include "io/byte_source.h"
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/crc32.h"
+#include "io/byte_source.h"
 #include "io/files_for_test.h"
 
 namespace qkv::test {

@@ -1,5 +1,4 @@
 // The specification of the gradients against finite differences of the specification of attention, for every option.
-#include "reference/attention_backward.h"
 
 #include "attention/attention_testing.h"
 #include "jacobian.h"

@@ -1,11 +1,9 @@
 // The specifications of forward-mode derivative and double backward against finite differences of those of attention
 // and of its gradients.
-#include "reference/attention_tangents.h"
 
 #include "attention/tangent/attention_tangents_testing.h"
 #include "jacobian.h"
 #include "reference/attention.h"
-#include "reference/attention_backward.h"
 
 namespace qkv {
 namespace {

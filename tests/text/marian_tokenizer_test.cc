@@ -1,12 +1,11 @@
 // Tokenizers of Marian folders against transformers and sentencepiece (golden/tokenizer/make_marian.py), and files that
 // break a rule.
-#include "text/marian_tokenizer.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "text/tokenizer_files.h"
+#include "text/tokenizer_parts.h"
 
 namespace qkv {
 namespace {

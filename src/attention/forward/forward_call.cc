@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention/call/kernel_choice.h"
+#include "attention/call/attention_problem.h"
 #include "attention/extras/weight_sums.h"
 #include "attention/forward/folded_heads.h"
 #include "core/stop.h"

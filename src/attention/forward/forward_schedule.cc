@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "attention/call/kernel_choice.h"
+#include "attention/call/attention_problem.h"
 #include "attention/call/view_checks.h"
 #include "attention/tile/interval_masks.h"
 #include "core/mathematics.h"

@@ -6,7 +6,7 @@
 
 #include "attention/backward/backward_schedule.h"
 #include "attention/backward/score_parameters.h"
-#include "attention/call/kernel_choice.h"
+#include "attention/call/attention_problem.h"
 #include "attention/call/view_checks.h"
 #include "attention/forward/forward_schedule.h"
 #include "attention/plan/attention_remarks.h"

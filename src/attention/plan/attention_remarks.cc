@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "attention/call/kernel_choice.h"
+#include "attention/call/attention_problem.h"
 #include "qkv/target.h"
 
 namespace qkv::inline attending {

@@ -4,7 +4,7 @@
 
 #include "attention/backward/attention_backward_testing.h"
 #include "qkv/threads.h"
-#include "reference/attention_backward.h"
+#include "reference/attention.h"
 
 namespace qkv {
 namespace {

@@ -5,7 +5,6 @@
 #include "attention/attention_expectation.h"
 #include "attention/backward/attention_backward_testing.h"
 #include "reference/attention.h"
-#include "reference/attention_backward.h"
 
 namespace qkv {
 namespace {

@@ -5,7 +5,6 @@
 #include "attention/backward/attention_backward_testing.h"
 #include "attention/choices.h"
 #include "reference/attention.h"
-#include "reference/attention_backward.h"
 
 namespace qkv {
 namespace {

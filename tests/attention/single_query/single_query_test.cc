@@ -4,7 +4,7 @@
 
 #include "attention/attention_expectation.h"
 #include "attention/backward/attention_backward_testing.h"
-#include "reference/attention_backward.h"
+#include "reference/attention.h"
 
 namespace qkv {
 namespace {

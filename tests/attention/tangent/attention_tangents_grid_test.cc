@@ -4,8 +4,7 @@
 #include "attention/attention_case.h"
 #include "attention/attention_expectation.h"
 #include "attention/tangent/attention_tangents_testing.h"
-#include "reference/attention_backward.h"
-#include "reference/attention_tangents.h"
+#include "reference/attention.h"
 
 namespace qkv {
 namespace {

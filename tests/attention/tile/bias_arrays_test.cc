@@ -2,8 +2,6 @@
 // one by one. Random combinations: attention_grid_test.cc and its siblings.
 #include "attention/tangent/attention_tangents_testing.h"
 #include "reference/attention.h"
-#include "reference/attention_backward.h"
-#include "reference/attention_tangents.h"
 
 namespace qkv {
 namespace {

@@ -6,7 +6,6 @@
 #include "qkv/attention/attention_jvp.h"
 #include "qkv/files.h"
 #include "reference/attention.h"
-#include "reference/attention_backward.h"
 
 namespace qkv {
 namespace {
