@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/mathematics.h"
-#include "explain/cost.h"
 #include "explain/explanation_context.h"
+#include "explain/intermediates.h"
 #include "explain/require.h"
 #include "explain/text_parts.h"
 #include "qkv/layers/multi_head_attention.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/mathematics.h"
-#include "explain/cost.h"
+#include "explain/intermediates.h"
 #include "explain/observe.h"
 #include "explain/pyramid.h"
 #include "explain/require.h"

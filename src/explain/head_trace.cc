@@ -9,7 +9,6 @@
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
-#include "explain/cost.h"
 #include "explain/intermediates.h"
 #include "explain/left_out_masks.h"
 #include "explain/observe.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "core/mathematics.h"
-#include "explain/cost.h"
 #include "explain/explanation_context.h"
 #include "explain/json_object.h"
 #include "explain/left_out_masks.h"

@@ -110,4 +110,24 @@ OrderedJson to_object(const MapViews& map) {
           {"rows", std::move(rows)}};
 }
 
+OrderedJson to_object(const AttentionPlan& plan) {
+  return {{"kernel", plan.kernel},
+          {"target", plan.target},
+          {"precision", plan.precision == Precision::reduced ? "reduced" : "exact"},
+          {"threads", plan.threads},
+          {"block_queries", plan.block_queries},
+          {"tile_keys", plan.tile_keys},
+          {"chunk_keys", plan.chunk_keys},
+          {"tiles", plan.tiles},
+          {"skipped_tiles", plan.skipped_tiles},
+          {"operations", plan.operations},
+          {"bytes", plan.bytes},
+          {"workspace", plan.workspace},
+          {"remarks", plan.remarks}};
+}
+
+OrderedJson to_object(const std::optional<AttentionPlan>& plan) {
+  return plan ? to_object(*plan) : OrderedJson(nullptr);
+}
+
 }  // namespace qkv::inline explaining

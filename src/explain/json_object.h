@@ -1,13 +1,15 @@
-// What objects of `explain --json` begin with, their numbers, and maps of heads (docs/explain_json.md). JSON as text
-// that is always valid.
+// What objects of `explain --json` begin with, their numbers, plans, and maps of heads (docs/explain_json.md). JSON as
+// text that is always valid.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "io/json_events.h"
+#include "qkv/attention/attention_plan.h"
 #include "qkv/tensor.h"
 
 namespace qkv::inline explaining {
@@ -25,6 +27,9 @@ OrderedJson json_numbers(const TensorView& values, Dtype dtype = Dtype::f64);
 
 // One line; bytes that are not UTF-8 become U+FFFD.
 std::string json_text(const OrderedJson& value);
+
+OrderedJson to_object(const AttentionPlan& plan);
+OrderedJson to_object(const std::optional<AttentionPlan>& plan);  // null: there is none
 
 // Of weights [queries, keys]; a view that is not given: not kept.
 struct MapViews {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "explain/cost.h"
 #include "explain/json_object.h"
 #include "qkv/explain/attention_maps.h"
 #include "qkv/target.h"

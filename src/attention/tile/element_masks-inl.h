@@ -19,7 +19,6 @@
 #include <cstring>
 
 #include "attention/tile/mask_lanes-inl.h"
-#include "attention/tile/mask_words-inl.h"
 #include "core/compiled_mask.h"
 
 HWY_BEFORE_NAMESPACE();
