@@ -1,4 +1,5 @@
-// qkv completions: what the help says as a script that completes command lines in a shell.
+// qkv completions: what the help says as a script that completes command lines in a shell, one for each of three
+// shells.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

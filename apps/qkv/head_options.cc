@@ -1,4 +1,4 @@
-// Reads how options name heads and tokens.
+// Reads which heads and tokens options name: those whose weights a report keeps, and those that a run does without.
 #include "head_options.h"
 
 #include "command_line.h"

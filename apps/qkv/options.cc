@@ -1,4 +1,5 @@
-// Declares options that several commands share, and checks their values.
+// Declares options that several commands share, checks their values, and the files that are written against those that
+// are read.
 #include "options.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Options that several subcommands share, and the arrays that they name.
+// Options that several subcommands share: files, masks, scores, sizes; and the arrays that they name.
 #pragma once
 
 #include <algorithm>

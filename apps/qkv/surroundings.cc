@@ -1,4 +1,4 @@
-// Finds the program's own files.
+// Finds the program's own files, and asks the terminal for its width and colours.
 #include "surroundings.h"
 
 #include <dlfcn.h>

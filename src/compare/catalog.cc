@@ -1,4 +1,4 @@
-// The lists of tasks and models.
+// The lists of tasks and models, and the sizes of models.
 #include "compare/catalog.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// compare(): checks what is wanted, finishes the trainings, and puts together what they and the layers say.
+// compare(): checks what is wanted, finishes the trainings, and puts together and draws what they and the layers say.
 #include "qkv/compare.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Times updates and answers of a model, and how much memory they take.
+// Counts what the layers say, times updates and answers of a model, and sees how much memory they take.
 #include "compare/cost.h"
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-// What is measured of sequence models and of translators.
+// What is measured of sequence models and of translators, and the gradients that reach inputs.
 #include "compare/measurable.h"
 
 #include <algorithm>

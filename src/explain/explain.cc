@@ -1,4 +1,5 @@
-// explain(): puts the steps and remarks of a walk-through together and checks its input.
+// explain(): puts the steps and remarks of a walk-through together and checks its input; and the example that the
+// well-known tutorials share.
 #include "qkv/explain/explain.h"
 
 #include <fmt/format.h>

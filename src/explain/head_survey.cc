@@ -1,4 +1,4 @@
-// Summarizes all heads of a model in one run.
+// Summarizes all heads of a model in one run, and keeps their weights or maps of them.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

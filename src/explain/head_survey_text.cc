@@ -1,4 +1,5 @@
-// A survey of heads, and the words that its alignment joins, as text: sections for the writer of text.cc.
+// A survey of heads, those that stand out, and the words that its alignment joins, as text: sections for the writer of
+// text.cc.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Computes every intermediate with the production kernels, with or without substitutions.
+// Computes every intermediate with the production kernels, with or without substitutions, and plans the calls of
+// layers.
 #include "explain/intermediates.h"
 
 #include <fmt/format.h>

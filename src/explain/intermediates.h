@@ -1,4 +1,5 @@
-// Every intermediate of one self-attention, computed by the production kernels, with or without substitutions.
+// Every intermediate of one self-attention, computed by the production kernels, with or without substitutions; and what
+// their calls cost.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Begins JSON objects and writes their numbers.
+// Begins JSON objects, and writes their numbers, plans, and maps of heads: cells as deflated bytes, kept numbers as the
+// bytes of their type, in base64.
 #include "explain/json_object.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Formats matrices and pictures as text.
+// Formats matrices and pictures as text, and as heat maps of a terminal.
 #include "explain/matrix_text.h"
 
 #include <fmt/format.h>

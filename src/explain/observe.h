@@ -1,4 +1,5 @@
-// A run of an input with a function for its observer.
+// A run of an input with a function for its observer, and what its sublayers pass on: shapes and lengths of their
+// vectors.
 #pragma once
 
 #include <functional>

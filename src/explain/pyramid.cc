@@ -1,4 +1,5 @@
-// Builds pyramids of block averages.
+// Builds pyramids of block averages, and adds up what maps take as text in base64. Tiles count as they are before they
+// are deflated: so they fit whatever the weights are.
 #include "explain/pyramid.h"
 
 #include <algorithm>

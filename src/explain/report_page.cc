@@ -1,4 +1,4 @@
-// Writes bytes as letters, three or four at a time.
+// Writes bytes as letters, three or four at a time, and text and matrices as HTML.
 #include "explain/report_page.h"
 
 #include <fmt/format.h>

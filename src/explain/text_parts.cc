@@ -1,4 +1,4 @@
-// Formats numbers for the walk-through.
+// Formats numbers, and cuts text into the columns of a terminal.
 #include "explain/text_parts.h"
 
 #include <fmt/format.h>

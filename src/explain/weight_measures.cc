@@ -1,4 +1,5 @@
-// Joins the weights and values of a run with the gradients of the heads' outputs.
+// Joins the weights and values of a run with the gradients of the heads' outputs, or with the lengths of their values;
+// and correlates ranks.
 #include "explain/weight_measures.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Reads bytes in order from a file or from memory.
+// Reads bytes in order from a file or from memory, the elements of tensors from them, and computes their checksum.
 #include "io/byte_source.h"
 
 #include <fcntl.h>

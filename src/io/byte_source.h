@@ -1,5 +1,6 @@
-// Bytes in order, from a file or from memory. Their number is known beforehand, so that a reader can hold every size
-// that a file claims against what is really there before it allocates or reads.
+// Bytes in order, from a file or from memory; the elements of tensors in them, and their checksum. Their number is
+// known beforehand, so that a reader can hold every size that a file claims against what is really there before it
+// allocates or reads.
 #pragma once
 
 #include <cstddef>

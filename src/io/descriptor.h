@@ -1,4 +1,4 @@
-// An open file that closes itself, and system calls whose failure is an IoError.
+// An open file that closes itself, system calls whose failure is an IoError, and whether a file is there.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// Reads values of a JSON document, and refuses them by field and rule.
+// Writes a JSON text's values one behind the other as its events come, reads them, and refuses them by field and rule.
 #include "io/json_document.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The formats of read_picture, one library behind each.
+// The formats of read_picture, one library behind each, and the orientation of photographs.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Parses and writes the header of a safetensors file.
+// Parses and writes the header of a safetensors file, and reads the index of several.
 #include "io/safetensors_header.h"
 
 #include <fmt/format.h>

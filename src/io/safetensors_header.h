@@ -1,4 +1,5 @@
-// The header of a safetensors file: which tensor lies where. https://github.com/huggingface/safetensors
+// The header of a safetensors file: which tensor lies where. https://github.com/huggingface/safetensors. And the index
+// of weights that lie in several files.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Reads and checks a SentencePiece model.
+// Reads and checks a SentencePiece model, a message of protocol buffers.
 #include "io/sentence_piece.h"
 
 #include <fmt/format.h>

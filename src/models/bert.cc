@@ -1,4 +1,4 @@
-// Bert: embeddings and encoder layers.
+// Bert: finds the kind of a folder's encoder, and its tensors by the names of that kind; embeddings and encoder layers.
 #include "qkv/models/bert.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// Resizes and crops in 8 bits, then looks each pixel's number up.
+// Resizes and crops in 8 bits (with the arithmetic of Image.resize in Pillow 13, libImaging/Resample.c: one direction,
+// by weights in fixed point of 22 bits, rounded to 8 bits, then the other), then looks each pixel's number up. Reads
+// and writes preprocessor_config.json.
 #include "qkv/models/image_processor.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Reads the keys of a config.json with their rules.
+// Reads the keys of a config.json with their rules, and lists the names of activations once.
 #include "models/model_config.h"
 
 #include <fmt/format.h>

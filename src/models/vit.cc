@@ -1,4 +1,4 @@
-// Vit: embeddings, encoder and classifier, forward and backward.
+// Vit: embeddings, encoder and classifier, forward and backward; its folder, in and out.
 #include "qkv/models/vit.h"
 
 #include <fmt/format.h>

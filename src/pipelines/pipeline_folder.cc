@@ -1,4 +1,4 @@
-// Reads the files of sentence-transformers beside a model.
+// Reads the files of sentence-transformers beside a model, and how a folder's model is to generate.
 #include "pipelines/pipeline_folder.h"
 
 #include <fmt/format.h>

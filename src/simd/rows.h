@@ -1,4 +1,4 @@
-// Rows of elements where they lie, one after the other or in pages.
+// Rows of elements where they lie, one after the other or in pages; and those that are fetched before they are needed.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Joins the pieces of a word by the merges of a byte-pair vocabulary.
+// Joins the pieces of a word by the merges of a byte-pair vocabulary, and learns merges.
 #include "text/bpe.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Detokenizers of byte-pair and unigram vocabularies.
+// Detokenizers of byte-pair, unigram and WordPiece vocabularies.
 #include "text/decoders.h"
 
 #include <array>

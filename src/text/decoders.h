@@ -1,4 +1,4 @@
-// The detokenizers ("decoders") of byte-pair and unigram vocabularies.
+// The detokenizers ("decoders"): tokens to text.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The small normalizers.
+// The normalizers of tokenizer.json, and that of sentencepiece.
 #include "text/normalizers.h"
 
 #include <utf8proc.h>

@@ -1,4 +1,4 @@
-// The pre-tokenizers of byte-pair and unigram vocabularies.
+// The pre-tokenizers of byte-pair and unigram vocabularies, and BERT's.
 #include "text/pre_tokenizers.h"
 
 #include <algorithm>

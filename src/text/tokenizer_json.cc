@@ -1,4 +1,4 @@
-// Reads and checks tokenizer.json, version 1.0: each stage by its "type".
+// Reads and checks tokenizer.json, version 1.0: each stage but the model by its "type".
 #include <memory>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
-// A tokenizer taken apart: what tokenizer.json is read into (tokenizer_json.cc, read_model.cc), or
-// the files of a Marian folder (marian_tokenizer.cc), what Tokenizer runs
-// (tokenizer.cc), and the words that the parts make of a text.
+// A tokenizer taken apart: what tokenizer.json is read into (tokenizer_json.cc, read_model.cc), or the files of a
+// Marian folder (marian_tokenizer.cc); what Tokenizer runs (tokenizer.cc); and the words that the parts make of a text.
 #pragma once
 
 #include <cstdint>

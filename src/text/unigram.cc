@@ -1,4 +1,5 @@
-// Finds the cut of a word with the largest sum of scores.
+// Of all ways to cut a word into pieces, finds the one whose scores have the largest sum (Viterbi's algorithm): of
+// vocabularies, and with the numbers of sentencepiece, whose sums are float32.
 #include "text/unigram.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Unigram: of all ways to cut a word into pieces of the vocabulary, the one whose scores have the largest sum.
-// Source: Kudo, "Subword regularization" (2018).
+// Unigram: of all ways to cut a word into pieces of the vocabulary, the one whose scores have the largest sum. Source:
+// Kudo, "Subword regularization" (2018). Of tokenizer.json, and of a SentencePiece file.
 #pragma once
 
 #include <vector>

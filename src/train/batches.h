@@ -1,4 +1,5 @@
-// Examples in batches of about one cost, those of like length together, in an order drawn anew for each epoch.
+// Examples in batches of about one cost, those of like length together, in an order drawn anew for each epoch; and the
+// random numbers of a training.
 #pragma once
 
 #include <cstdint>

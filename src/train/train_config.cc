@@ -1,4 +1,4 @@
-// Reads and checks the config of a training.
+// Lists the keys of a training, and reads and checks its config.
 #include "train/train_config.h"
 
 #include <fmt/format.h>

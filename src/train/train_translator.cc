@@ -1,4 +1,4 @@
-// train_translator(): checks files and folder, makes tokenizer and model, and trains.
+// train_translator(): checks files and folder, reads pairs, makes tokenizers and model, and trains.
 #include "qkv/train/train_translator.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Writes log.jsonl and the curve of the losses.
+// Writes log.jsonl, and the curve of the losses as a picture.
 #include "train/training_log.h"
 
 #include <fcntl.h>

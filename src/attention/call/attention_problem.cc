@@ -1,4 +1,4 @@
-// Checks the options of a call and where it writes, and makes the task of each head.
+// Checks the options of a call and where it writes, chooses the kernels, and makes the task of each head.
 #include "attention/call/attention_problem.h"
 
 #include <algorithm>

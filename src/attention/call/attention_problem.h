@@ -1,5 +1,5 @@
-// A call of attention() after every argument was checked: what all heads have in common, and the task of each head.
-// Forward, backward and tangents begin here.
+// A call of attention() after every argument was checked: what all heads have in common, the task of each head, and the
+// kernel that computes it. Forward, backward and tangents begin here.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The extras pass: a second pass over the keys of a block of queries that writes the requested weights, logits,
-// sums and entropy, from the maximum and sum of each row and the same logits, bit for bit. Included once per CPU
-// target.
+// The extras pass: a second pass over the keys of a block of queries that writes the requested weights, logits, sums
+// and entropy, from the maximum and sum of each row and the same logits, bit for bit. And the largest weights, whose
+// keys the first pass gathers. Included once per CPU target.
 
 #if defined(QKV_ATTENTION_EXTRAS_EXTRAS_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_ATTENTION_EXTRAS_EXTRAS_PASS_INL_H_

@@ -1,5 +1,5 @@
-// One task per block of queries of each head, each over all keys in their order. Options without derivatives are
-// refused.
+// Carries out attention_jvp(): one task per block of queries of each head, each over all keys in their order. Options
+// without derivatives are refused.
 #include "attention/tangent/jvp_call.h"
 
 #include <algorithm>

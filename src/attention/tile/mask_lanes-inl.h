@@ -1,4 +1,5 @@
-// What the masks of single pairs know of a tile, and the one that compares numbers. Included once per CPU target.
+// What the masks of single pairs know of a tile, what hides single numbers in words of bytes, and the one that compares
+// numbers. Included once per CPU target.
 
 #if defined(QKV_ATTENTION_TILE_MASK_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_ATTENTION_TILE_MASK_LANES_INL_H_

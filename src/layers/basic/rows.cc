@@ -1,4 +1,4 @@
-// Checks the rows that layers take, and adds and stacks rows.
+// Checks the rows that layers take, adds, stacks and drops rows, and computes the offsets of sequences.
 #include "layers/basic/rows.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Lists the parameters of multi-head attention, and the shares that the projections have of them.
+// Lists the parameters of multi-head attention and the shares that the projections have of them, converts weights from
+// one layout to another, and computes their gradients in each.
 #include "layers/heads/head_layout.h"
 
 #include <algorithm>

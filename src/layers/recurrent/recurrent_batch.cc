@@ -1,4 +1,4 @@
-// Checks the offsets of a batch, and deals its sequences out.
+// Checks the offsets of a batch, deals its sequences out, copies states, and drops elements sequence by sequence.
 #include "layers/recurrent/recurrent_batch.h"
 
 #include <algorithm>
