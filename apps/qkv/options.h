@@ -85,7 +85,7 @@ Dtype accumulation_of(Dtype dtype);
 // could round; numbers in text (.csv, .json) have no type of their own and take the one asked for.
 Tensor read_parameter(const std::string& option, const std::string& path, Dtype dtype);
 
-// Views that are not given ask for nothing.
+// The masks that options ask for, combined: one list for every command. Views that are not given ask for nothing.
 struct MaskArrays {
   Mask window{};                                  // of window_options()
   std::optional<Align> causal{}, align{};         // align: where the call is not causal
@@ -96,6 +96,7 @@ struct MaskArrays {
   Mask combined() const;
 };
 
+// The sizes of a call of attention, for commands that generate its arrays or need none.
 struct AttentionSizes {
   std::int64_t batch = 1;
   std::int64_t heads = 1;

@@ -196,6 +196,7 @@ Section project_out(const HeadsContext& context) {
   return {8, "Project out", {block}};
 }
 
+// Steps 2 to 8: projected, split, each head's own attention, merged, projected out.
 std::vector<Section> head_steps(const HeadsContext& context) {
   const char* masked = context.masked ? "; -inf where a key is hidden" : "";
   return {

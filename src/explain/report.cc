@@ -68,6 +68,7 @@ std::string written(const Alignment& alignment) {
   return text + "</table>\n";
 }
 
+// What a report holds as HTML tables, for those who read it without scripts.
 std::string report_tables(const Explanation& explanation) {
   const StopScope stop(explanation.stop);
   std::string text;

@@ -12,8 +12,8 @@
 namespace qkv::text {
 namespace {
 
-// `from` is not empty.
-inline std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+// Every occurrence of a string in a text, from left to right, replaced by another. `from` is not empty.
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
   std::string result;
   for (;;) {
     const std::size_t at = text.find(from);

@@ -212,6 +212,9 @@ Characters BertNormalizer::normalize(CharacterSpan text) const {
 
 namespace {
 
+// Extended grapheme clusters: what a reader takes for one character (Unicode Standard Annex 29), with the properties of
+// Unicode 17.0, as the `tokenizers` library has them, but without rule GB9c for conjuncts of Indic consonants. By
+// utf8proc, with what came after its Unicode 15.0.
 struct Extenders {
   char32_t first;
   char32_t last;

@@ -45,6 +45,7 @@ struct TrainConfig {
 // FormatError, naming the file, the field and the rule.
 TrainConfig read_train_config(const std::string& path);
 
+// Every key of a translator's training, once: the reader, `qkv train --help` and docs/training.md go by this table.
 using TrainKey = ConfigKey<TrainConfig>;
 
 // In the order of the sections, and of importance.

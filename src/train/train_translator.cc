@@ -54,7 +54,7 @@ std::vector<std::int32_t> encode(const SideTokens& side, const std::string& text
 }
 
 // The pairs of `path`, one of the files. FormatError for the first bad line; or they are left out, which is noticed.
-// `reserved` as in io/pairs.h.
+// `reserved` as in io/files.h.
 io::PairLines read_training_pairs(const std::string& path, std::span<const std::string> reserved,
                                   const TrainTranslatorFiles& files, const Notice& notice) {
   io::PairLines lines = io::read_pair_lines(path, reserved, files.lines);
@@ -122,6 +122,7 @@ constexpr const char* kEnd = "</s>";
 constexpr const char* kPadding = "<pad>";
 constexpr const char* kUnknown = "<unk>";
 
+// The tokenizers of a training: one for both sides, or one for each; given, or the folder's own, or learned.
 class Vocabulary {
  public:
   // The tokenizer in the file that is given, or that the folder has in `name`; with neither, the smallest one, until
