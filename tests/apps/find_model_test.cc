@@ -1,6 +1,4 @@
-// A model named ORG/NAME is opened from the local cache of the Hugging Face hub.
-#include <cstdio>
-
+// Where commands find models and files: a folder, the cache of the Hugging Face hub, or beside the program.
 #include "apps/program.h"
 
 namespace qkv::test {
@@ -8,72 +6,103 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::string kWelcome = " 'You are welcome'";
+
 class FindModel : public ::testing::Test {
  protected:
+  // A file or folder of the source, as `name` in the folder.
+  void link(const std::string& source, const std::string& name) {
+    fs::create_directories(fs::path(folder_ / name).parent_path());
+    fs::create_symlink(source, folder_ / name);
+  }
   // A cache in `hub` with the shipped model as org/en-es, at commit abc123.
   void make_cache(const std::string& hub) {
-    const std::string entry = folder_ / hub + "/models--org--en-es";
-    fs::create_directories(entry + "/refs");
-    fs::create_directories(entry + "/snapshots");
-    fs::create_symlink(QKV_SOURCE_DIR "/models/en-es", entry + "/snapshots/abc123");
-    put(entry + "/refs/main", "abc123");
+    const std::string entry = hub + "/models--org--en-es";
+    link(QKV_SOURCE_DIR "/models/en-es", entry + "/snapshots/abc123");
+    fs::create_directories(folder_ / entry + "/refs");
+    folder_.put(entry + "/refs/main", "abc123");
   }
 
-  static void put(const std::string& path, const std::string& content) { std::ofstream(path) << content; }
-
-  // What a command says, and its exit code; no other variable of the environment names a cache.
-  std::string run(const std::string& variable, const std::string& command) {
-    const std::string line = "cd '" + folder_ / "" + "' && env -u HF_HUB_CACHE -u HF_HOME -u XDG_CACHE_HOME " +
-                             variable + " '" QKV_PROGRAM "' " + command + " 2>&1; echo $?";
-    FILE* output = popen(line.c_str(), "r");
-    std::string text;
-    for (int c = fgetc(output); c != EOF; c = fgetc(output)) text += static_cast<char>(c);
-    pclose(output);
-    return text;
+  // What the program says, and its exit code, started by a shell in the folder; no other variable names a place.
+  std::string run(const std::string& variables, const std::string& arguments, const char* program = QKV_PROGRAM) {
+    const std::string line = "cd '" + folder_.path() + "' && env -u HF_HUB_CACHE -u HF_HOME -u XDG_CACHE_HOME " +
+                             "QKV_MODEL= " + variables + " '" + program + "' " + arguments +
+                             " >said 2>&1; echo $? >>said";
+    EXPECT_EQ(std::system(line.c_str()), 0);
+    return slurp(folder_ / "said");
   }
 
-  const TempFolder folder_;
+  const Folder folder_;
 };
 
-constexpr const char* kTranslateFromHub = "translate --model org/en-es 'You are welcome'";
-
 TEST_F(FindModel, EveryVariableNamesTheCache) {
-  make_cache("hub");
-  EXPECT_EQ(run("HF_HUB_CACHE=hub HF_HOME=/nowhere", kTranslateFromHub), "De nada\n0\n");
-  EXPECT_EQ(run("HF_HOME=. XDG_CACHE_HOME=/nowhere", kTranslateFromHub), "De nada\n0\n");
-  make_cache("x/huggingface/hub");
-  EXPECT_EQ(run("XDG_CACHE_HOME=x HOME=/nowhere", kTranslateFromHub), "De nada\n0\n");
-  make_cache("home/.cache/huggingface/hub");
-  EXPECT_EQ(run("HOME=home", kTranslateFromHub), "De nada\n0\n");
-}
-
-TEST_F(FindModel, AFolderComesFirst) {
-  make_cache("hub");
-  fs::create_directories(folder_ / "org/en-es");
-  EXPECT_EQ(run("HF_HUB_CACHE=hub", kTranslateFromHub).find("qkv translate: org/en-es/config.json"), 0u);
+  for (const char* hub : {"hub", "x/huggingface/hub", "home/.cache/huggingface/hub"}) make_cache(hub);
+  const std::string translate = "translate --model org/en-es" + kWelcome;
+  for (const char* variables : {"HF_HUB_CACHE=hub HF_HOME=/nowhere", "HF_HOME=. XDG_CACHE_HOME=/nowhere",
+                                "XDG_CACHE_HOME=x HOME=/nowhere", "HOME=home"}) {
+    EXPECT_EQ(run(variables, translate), "De nada\n0\n") << variables;
+  }
+  fs::create_directories(folder_ / "org/en-es");  // a folder comes first
+  EXPECT_TRUE(run("HF_HUB_CACHE=hub", translate).starts_with("qkv translate: org/en-es/config.json"));
 }
 
 TEST_F(FindModel, EveryCommandLooksThereAndSaysSo) {
   for (const std::string command :
        {"translate --model org/no a", "embed --model org/no", "explain --model org/no --text a",
         "classify --model org/no --image a.png", "web --model org/no --out page.html"}) {
-    EXPECT_EQ(
-        run("HF_HUB_CACHE=hub", command),
-        "qkv " + command.substr(0, command.find(' ')) +
-            ": org/no is no folder, and not in the cache of the Hugging Face hub: hub/models--org--no/refs/main is "
-            "not there\n4\n");
+    EXPECT_EQ(run("HF_HUB_CACHE=hub", command),
+              "qkv " + words_of(command)[0] +
+                  ": org/no is no folder, and not in the cache of the Hugging Face hub: "
+                  "hub/models--org--no/refs/main is not there\n4\n");
   }
 }
 
 TEST_F(FindModel, ACacheThatIsNotWholeIsRefused) {
+  const std::string entry = "hub/models--org--en-es", translate = "translate --model org/en-es a";
   make_cache("hub");
-  fs::remove(folder_ / "hub/models--org--en-es/snapshots/abc123");
-  EXPECT_EQ(run("HF_HUB_CACHE=hub", kTranslateFromHub),
-            "qkv translate: org/en-es is no folder, and not whole in the cache of the Hugging Face hub: "
-            "hub/models--org--en-es/snapshots/abc123 is not there\n4\n");
-  put(folder_ / "hub/models--org--en-es/refs/main", "../../..");
-  EXPECT_EQ(run("HF_HUB_CACHE=hub", kTranslateFromHub),
-            "qkv translate: hub/models--org--en-es/refs/main: is \"../../..\", no commit\n3\n");
+  fs::remove(folder_ / entry + "/snapshots/abc123");
+  EXPECT_EQ(run("HF_HUB_CACHE=hub", translate),
+            "qkv translate: org/en-es is no folder, and not whole in the cache of the Hugging Face hub: " + entry +
+                "/snapshots/abc123 is not there\n4\n");
+  folder_.put(entry + "/refs/main", "../../..");
+  EXPECT_EQ(run("HF_HUB_CACHE=hub", translate),
+            "qkv translate: " + entry + "/refs/main: is \"../../..\", no commit\n3\n");
+}
+
+// A program as it was copied finds its own files beside it, wherever that is.
+class Places : public FindModel {
+ protected:
+  Places() {
+    fs::create_directories(folder_ / "a place/bin");
+    fs::copy_file(QKV_PROGRAM, place_ + "/bin/qkv");
+  }
+  std::string run_copy(const std::string& arguments, const std::string& variables = "") {
+    return run(variables, arguments, (place_ + "/bin/qkv").c_str());
+  }
+
+  const std::string place_ = folder_ / "a place";
+};
+
+TEST_F(Places, ModelsBesideTheProgramOrOfTheEnvironment) {
+  const std::string model = QKV_SOURCE_DIR "/models/en-es", what = "qkv translate: the model English to Spanish",
+                    advice = "; name a model's folder by --model or QKV_MODEL, or install qkv-en-es\n4\n";
+  EXPECT_EQ(run_copy("translate a"),
+            what + " is not there: " + place_ + "/share/qkv/models/en-es, " + place_ + "/qkv_en_es" + advice);
+  EXPECT_EQ(run_copy("translate" + kWelcome, "QKV_MODEL='" + model + "'"), "De nada\n0\n");
+  link(model, "a place/qkv_en_es");  // the Python package
+  EXPECT_EQ(run_copy("translate" + kWelcome), "De nada\n0\n");
+  fs::remove(place_ + "/qkv_en_es");
+  link(model, "a place/share/qkv/models/en-es");
+  EXPECT_EQ(run_copy("translate" + kWelcome), "De nada\n0\n");
+  EXPECT_TRUE(holds(run_copy("explain --text" + kWelcome), "encoder"));
+  EXPECT_EQ(run_copy("translate a", "QKV_MODEL=/nowhere"), what + " is not there: /nowhere" + advice);
+}
+
+TEST_F(Places, NoPhrases) {
+  EXPECT_EQ(run_copy("compare --quick --out out"), "qkv compare: the phrase book is not there: " + place_ +
+                                                       "/share/qkv/phrases.es.tsv, " + place_ +
+                                                       "/bin/share/qkv/phrases.es.tsv; it comes with the program\n4\n");
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
 }  // namespace

@@ -1,65 +1,50 @@
-// Runs the built program as a shell would, and gives its tests a folder of their own.
+// Runs the built program as a shell would, in a folder of the test's own, and asks what it refuses.
 #pragma once
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/capability.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <iomanip>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "io/files_for_test.h"
+
 namespace qkv::test {
 
-inline const std::string kIdsModel = QKV_TEST_DATA "/golden/translate/relu";  // no tokenizer; 41 tokens, 32 positions
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
 
-// A folder that disappears with its owner.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "qkv_apps_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
+// The words of a command line: 'some words' are one, @path is a path in the source.
+inline Words words_of(const std::string& line) {
+  Words all;
+  std::istringstream rest(line);
+  for (std::string word; rest >> std::quoted(word, '\'');) {
+    all.push_back(word.starts_with('@') ? QKV_SOURCE_DIR "/" + word.substr(1) : word);
   }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
+  return all;
+}
 
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  // The path of a file with these bytes.
-  std::string put(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return path_ / name;
-  }
-  // Names of all files inside, sorted.
-  std::vector<std::string> names() const {
-    std::vector<std::string> list;
-    for (const auto& entry : std::filesystem::directory_iterator(path_))
-      list.push_back(entry.path().filename().string());
-    std::sort(list.begin(), list.end());
-    return list;
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string contents(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
+inline Words lines_of(const std::string& text) {
+  Words lines;
+  std::istringstream rest(text);
+  for (std::string line; std::getline(rest, line);) lines.push_back(line);
+  return lines;
 }
 
 inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+inline void expect_to_hold(const std::string& text, const Words& parts) {
+  for (const std::string& part : parts) EXPECT_TRUE(holds(text, part)) << part << " in " << text;
+}
 
 struct Outcome {
   int code = 0;  // as a shell reports it: 128 + n if signal n ended the program
@@ -68,19 +53,18 @@ struct Outcome {
 };
 
 struct Surroundings {
-  std::vector<std::string> environment{};  // "NAME=value", beside the test's own
-  std::string output{};                    // where standard output goes; empty: it is captured; "-": it is closed
-  std::string input{};                     // file that standard input comes from; empty: the test's own
-  int interrupt_after_ms = 0;              // sends `signal` then; 0: never
-  bool interrupt_once_watched = false;     // sends `signal` once the program has taken it over
-  int signal = SIGINT;
-  std::size_t memory = 0;          // bytes of memory of its own that it may have; 0: any number
-  bool heeds_permissions = false;  // of files, even where the test runs as root
-  std::size_t file_size = 0;       // bytes that a file may have, as with ulimit -f; 0: any number
+  std::string folder{};       // where the program starts; empty: where the test is
+  Words environment{};        // "NAME=value", beside the test's own
+  std::string output{};       // where standard output goes; empty: it is captured; "-": it is closed
+  std::string input{};        // standard input
+  int interrupted_by = 0;     // this signal, once the program has taken it over; 0: by none
+  std::size_t memory = 0;     // bytes of memory of its own that it may have; 0: any number
+  std::size_t file_size = 0;  // bytes that a file may have, as with ulimit -f; 0: any number
 };
 
 // To call in a process of its own, which becomes the program.
-[[noreturn]] inline void become_program(const std::vector<std::string>& arguments) {
+[[noreturn]] inline void become_program(const Words& arguments) {
+  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);  // whoever started the tests may ignore them
   std::vector<char*> argv{const_cast<char*>(QKV_PROGRAM)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -94,64 +78,127 @@ inline void wait_until_watched(pid_t process, int signal) {
   for (int waited = 0; waited < 30'000; ++waited) {
     if (waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0)
       return;
-    std::ifstream status("/proc/" + std::to_string(process) + "/status");
-    for (std::string line; std::getline(status, line);) {
+    for (const std::string& line : lines_of(slurp("/proc/" + std::to_string(process) + "/status"))) {
       if (line.starts_with("SigBlk:") && (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0) return;
     }
     usleep(1000);
   }
 }
 
-inline Outcome run_program(const std::vector<std::string>& arguments, const Surroundings& surroundings = {}) {
-  const TempFolder folder;
-  const std::string out = surroundings.output.empty() ? folder / "out" : surroundings.output;
-  const std::string err = folder / "err";
+inline int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+inline Outcome run_program(const Words& arguments, const Surroundings& around = {}) {
+  const TemporaryFolder folder;
+  const std::string out = around.output.empty() ? folder / "out" : around.output;
   const pid_t child = fork();
   if (child == 0) {
-    for (const std::string& variable : surroundings.environment) putenv(const_cast<char*>(variable.c_str()));
-    if (!surroundings.input.empty()) dup2(open(surroundings.input.c_str(), O_RDONLY), STDIN_FILENO);
-    if (surroundings.memory > 0) {
-      const rlimit limit{surroundings.memory, surroundings.memory};
-      setrlimit(RLIMIT_DATA, &limit);
-    }
-    if (surroundings.file_size > 0) {
-      const rlimit limit{surroundings.file_size, surroundings.file_size};
-      setrlimit(RLIMIT_FSIZE, &limit);
-    }
-    if (surroundings.heeds_permissions) {
-      for (const int capability : {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH}) prctl(PR_CAPBSET_DROP, capability);
-    }
+    const auto limit = [](auto resource, std::size_t bytes) {
+      const rlimit both{bytes, bytes};
+      if (bytes > 0) setrlimit(resource, &both);
+    };
+    const auto become = [](int descriptor, const std::string& path, int flags) {
+      const int file = open(path.c_str(), flags, 0600);
+      dup2(file, descriptor);
+      if (file != descriptor) close(file);
+    };
+    for (const std::string& variable : around.environment) putenv(const_cast<char*>(variable.c_str()));
+    become(STDIN_FILENO, folder.put("in", around.input), O_RDONLY);
+    become(STDERR_FILENO, folder / "err", O_WRONLY | O_CREAT);
     close(STDOUT_FILENO);
-    if (out != "-") open(out.c_str(), O_WRONLY | O_CREAT, 0600);
-    const int err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
-    dup2(err_file, STDERR_FILENO);
-    close(err_file);
+    if (out != "-") become(STDOUT_FILENO, out, O_WRONLY | O_CREAT);
+    if (!around.folder.empty() && chdir(around.folder.c_str()) != 0) _exit(126);
+    limit(RLIMIT_DATA, around.memory);
+    limit(RLIMIT_FSIZE, around.file_size);
     become_program(arguments);
   }
-  if (surroundings.interrupt_after_ms > 0) {
-    usleep(static_cast<useconds_t>(surroundings.interrupt_after_ms) * 1000);
-    kill(child, surroundings.signal);
-  }
-  if (surroundings.interrupt_once_watched) {
-    wait_until_watched(child, surroundings.signal);
-    kill(child, surroundings.signal);
+  if (around.interrupted_by > 0) {
+    wait_until_watched(child, around.interrupted_by);
+    kill(child, around.interrupted_by);
   }
   int status = 0;
   waitpid(child, &status, 0);
-  Outcome outcome;
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.out = surroundings.output.empty() ? contents(out) : "";
-  outcome.err = contents(err);
-  return outcome;
+  return {exit_code(status), around.output.empty() ? slurp(out) : "", slurp(folder / "err")};
 }
 
-// The program ended with `code`, and its only message was one line that begins with `begin` and holds `part`.
-inline void expect_message(const Outcome& outcome, int code, const std::string& begin, const std::string& part) {
+// NAME=VALUE before a command.
+inline bool is_variable(const std::string& word) { return std::isupper(word[0]) != 0 && holds(word, "="); }
+
+inline Outcome run_program(const std::string& line, Surroundings around = {}) {
+  Words words = words_of(line);
+  for (; !words.empty() && is_variable(words[0]); words.erase(words.begin())) around.environment.push_back(words[0]);
+  return run_program(words, around);
+}
+
+// What a command without anything to complain about prints.
+inline std::string text_of(const std::string& line, const Surroundings& around = {}) {
+  const Outcome outcome = run_program(line, around);
+  EXPECT_EQ(outcome.code, 0) << line << "\n" << outcome.err;
+  EXPECT_EQ(outcome.err, "") << line;
+  return outcome.out;
+}
+
+// A folder that disappears with its owner, in which the program runs.
+struct Folder : TemporaryFolder {
+  std::string path() const { return *this / ""; }
+
+  // All files below, with their bytes.
+  std::map<std::string, std::string> files() const {
+    std::map<std::string, std::string> all;
+    std::error_code loop;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path())) {
+      all[entry.path()] = entry.is_regular_file(loop) ? slurp(entry.path()) : "";
+    }
+    return all;
+  }
+
+  Outcome run(const std::string& line, Surroundings around = {}) const {
+    around.folder = path();
+    return run_program(line, around);
+  }
+  std::string text(const std::string& line, Surroundings around = {}) const {
+    around.folder = path();
+    return text_of(line, around);
+  }
+  Json json(const std::string& line) const { return Json::parse(text(line), nullptr, false); }
+};
+
+// The program ended with `code`, and its only message was one line of `command` that holds `part`, or is it.
+inline void expect_message(const Outcome& outcome, int code, const std::string& command, const std::string& part) {
   EXPECT_EQ(outcome.code, code) << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  EXPECT_TRUE(outcome.err.starts_with(begin + ": ")) << outcome.err;
-  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with(command + ": ") && outcome.err.ends_with('\n')) << outcome.err;
+  EXPECT_EQ(outcome.err.ends_with(" (see " + command + " --help)\n"), code == 2) << outcome.err;
+  EXPECT_TRUE(part.starts_with("qkv ") ? outcome.err == part + "\n" : holds(outcome.err, part)) << outcome.err << part;
+}
+
+// What a command line answers: its exit code, and words of what it prints, or of its message where it is refused.
+struct Answer {
+  std::string line;
+  int code;
+  std::string words;  // in this order where there is " ... " between them
+};
+
+// Nothing is written anywhere by what is refused.
+inline void expect_answers(const Folder& folder, const std::string& before, const std::vector<Answer>& answers) {
+  const auto files = folder.files();
+  for (const auto& [line, code, words] : answers) {
+    SCOPED_TRACE(before + line);
+    if (code == 0) {
+      std::string text = folder.text(before + line), rest = words + " ... ";
+      for (std::size_t end = 0; (end = rest.find(" ... ")) != std::string::npos; rest.erase(0, end + 5)) {
+        const std::size_t at = text.find(rest.substr(0, end));
+        EXPECT_NE(at, std::string::npos) << rest << " in " << text;
+        text.erase(0, at);
+      }
+      continue;
+    }
+    Words command = words_of(before + line);
+    while (is_variable(command[0])) command.erase(command.begin());
+    const bool in_two = command[0] == "bench" || command[0] == "tokenizer";
+    expect_message(folder.run(before + line), code, "qkv " + command[0] + (in_two ? " " + command[1] : ""), words);
+    EXPECT_TRUE(folder.files() == files);
+  }
 }
 
 }  // namespace qkv::test

@@ -1,6 +1,10 @@
 // A program that runs beside its test, which writes to it and reads from it as a user at a terminal does.
 #pragma once
 
+#include <sys/ioctl.h>
+
+#include <thread>
+
 #include "apps/program.h"
 
 namespace qkv::test {
@@ -8,7 +12,7 @@ namespace qkv::test {
 class RunningProgram {
  public:
   // Input comes from write(), or from the open file `input`.
-  explicit RunningProgram(const std::vector<std::string>& arguments, int input = -1) {
+  explicit RunningProgram(const std::string& line, int input = -1) {
     int in[2], out[2];
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
     fcntl(out[1], F_SETPIPE_SZ, 4096);  // what is not read soon stops the program
@@ -17,7 +21,7 @@ class RunningProgram {
       dup2(input < 0 ? in[0] : input, STDIN_FILENO);
       dup2(out[1], STDOUT_FILENO);
       dup2(open((folder_ / "err").c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
-      become_program(arguments);
+      become_program(words_of(line));
     }
     close(in[0]), close(out[1]);
     input_ = in[1], output_ = out[0];
@@ -39,7 +43,7 @@ class RunningProgram {
   // Waits for a line of standard output; what there is at its end.
   std::string read_line() {
     std::string line;
-    for (char c = 0; ::read(output_, &c, 1) == 1 && c != '\n';) line += c;
+    for (char c = 0; (c = read_character()) != 0 && c != '\n';) line += c;
     return line;
   }
 
@@ -53,17 +57,38 @@ class RunningProgram {
       usleep(1000);
     }
     process_ = 0;
-    Outcome outcome{.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .out = {}, .err = {}};
-    for (char c = 0; ::read(output_, &c, 1) == 1;) outcome.out += c;
-    outcome.err = contents(folder_ / "err");
+    Outcome outcome{.code = exit_code(status), .out = {}, .err = slurp(folder_ / "err")};
+    for (char c = 0; (c = read_character()) != 0;) outcome.out += c;
     close(input_), close(output_);
     return outcome;
   }
 
  private:
-  TempFolder folder_{};
+  TemporaryFolder folder_{};
   pid_t process_ = 0;
   int input_ = -1, output_ = -1;
 };
+
+// What the program writes on standard output if that is a terminal of so many columns.
+inline std::string shown_on_terminal(const std::string& line, Surroundings around, unsigned short columns = 0) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+  around.output = ptsname(terminal);
+  const int held = open(around.output.c_str(), O_RDWR | O_NOCTTY);  // reading ends when the last holder lets go
+  const winsize size{.ws_row = 25, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  EXPECT_EQ(ioctl(held, TIOCSWINSZ, &size), 0);
+  std::string text;
+  std::thread reader([&] {
+    char buffer[4096];
+    for (ssize_t count = 0; (count = read(terminal, buffer, sizeof buffer)) > 0;) {
+      text.append(buffer, static_cast<std::size_t>(count));
+    }
+  });
+  EXPECT_EQ(run_program(line, around).code, 0);
+  close(held);
+  reader.join();
+  close(terminal);
+  return text;
+}
 
 }  // namespace qkv::test

@@ -19,6 +19,27 @@ inline double longest_row(const TensorView& view) {
   return largest;
 }
 
+// The most weight that a key receives from all queries: the gradient of its value under a grad_out of ones.
+inline double most_received(const TensorView& q, const TensorView& k, const AttentionOptions& options,
+                            const Tensor& weights) {
+  const int of_heads = options.offsets_query ? 1 : q.rank() - 3;
+  const std::int64_t kv_heads = k.size(of_heads), longest = weights.size(-1);
+  const reference::Batch batch(q, k, options);
+  double most = 0;
+  for (std::int64_t b = 0; b < batch.size(); ++b) {
+    const TensorView own = batch.queries(weights.view(), b);
+    std::vector<double> received(static_cast<std::size_t>(kv_heads * longest));
+    for (std::int64_t h = 0; h < own.size(0); ++h) {
+      double* sums = received.data() + h * kv_heads / own.size(0) * longest;
+      for (std::int64_t i = 0; i < own.size(1); ++i) {
+        for (std::int64_t j = 0; j < longest; ++j) sums[j] += own.at<double>({h, i, j});
+      }
+    }
+    for (const double sum : received) most = std::max(most, sum);
+  }
+  return most;
+}
+
 // How large the sums are whose roundings reach a logit before cap and bias, as far as lengths of rows say: halfway in a
 // chain of products of either sign they are half as long as both rows together. Rows of an additive score's W have a
 // length of about 1, and its v takes hidden units of all signs; a bilinear W shortens a key by the root of head_dim.

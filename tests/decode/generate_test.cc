@@ -13,6 +13,7 @@ namespace qkv {
 namespace {
 
 using Table = std::vector<std::vector<float>>;  // [last token][next token]: logits
+using Tokens = std::vector<std::int32_t>;
 
 // Each sequence of the batch may have a table of its own. Follows its rows by their parents, as a cache would.
 class Chains final : public NextTokens {
@@ -64,29 +65,46 @@ const Table kGarden{{ln(0.001), ln(0.001), ln(0.598), ln(0.4)},
                     {ln(0.001), ln(0.3), ln(0.299), ln(0.4)},
                     {ln(0.02), ln(0.9), ln(0.04), ln(0.04)}};
 
-TEST(Generate, GreedyTakesTheMostProbableToken) {
-  Chains model({kGarden});
-  const auto best = generate(model, 1, {.start = 0, .ends = {1}});
-  ASSERT_EQ(best.size(), 1u);
-  ASSERT_EQ(best[0].size(), 1u);
-  EXPECT_EQ(best[0][0].tokens, (std::vector<std::int32_t>{2, 3, 1}));
-  EXPECT_NEAR(best[0][0].score, std::log(0.598 * 0.4 * 0.9) / 3, 1e-5);
-  EXPECT_EQ(model.steps(), 3);
+struct Found {
+  Tokens tokens;
+  double score;
+  int steps;
+};
+
+Found best_of(const Table& table, const GenerateOptions& options) {
+  Chains model({table});
+  const auto found = generate(model, 1, options);
+  EXPECT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].size(), 1u);
+  return {found[0][0].tokens, found[0][0].score, model.steps()};
 }
 
-TEST(Generate, BeamsFindWhatGreedyMisses) {
+// The best sequence with each number of beams, and its score where that is known.
+void expect_best(const Table& table, GenerateOptions options, const std::vector<std::int64_t>& beams,
+                 const Tokens& tokens, std::optional<double> score = {}) {
+  for (const std::int64_t count : beams) {
+    options.beams = count;
+    const Found found = best_of(table, options);
+    EXPECT_EQ(found.tokens, tokens) << count << " beams";
+    EXPECT_NEAR(found.score, score.value_or(found.score), 1e-6) << count << " beams";
+  }
+}
+
+TEST(Generate, GreedyTakesTheMostProbableTokenAndBeamsFindWhatItMisses) {
+  expect_best(kGarden, {.ends = {1}}, {1}, {2, 3, 1}, std::log(0.598 * 0.4 * 0.9) / 3);
+  EXPECT_EQ(best_of(kGarden, {.ends = {1}}).steps, 3);
   Chains model({kGarden});
-  const auto best = generate(model, 1, {.start = 0, .ends = {1}, .beams = 2, .nbest = 2, .length_penalty = 0});
-  ASSERT_EQ(best[0].size(), 2u);
-  EXPECT_EQ(best[0][0].tokens, (std::vector<std::int32_t>{3, 1}));  // 0.36
-  EXPECT_NEAR(best[0][0].score, std::log(0.4 * 0.9), 1e-5);
-  EXPECT_EQ(best[0][1].tokens, (std::vector<std::int32_t>{2, 3, 1}));  // 0.215
-  EXPECT_NEAR(best[0][1].score, std::log(0.598 * 0.4 * 0.9), 1e-5);
+  const auto both = generate(model, 1, {.ends = {1}, .beams = 2, .nbest = 2, .length_penalty = 0});
+  ASSERT_EQ(both[0].size(), 2u);
+  EXPECT_EQ(both[0][0].tokens, (Tokens{3, 1}));  // 0.36
+  EXPECT_NEAR(both[0][0].score, std::log(0.4 * 0.9), 1e-6);
+  EXPECT_EQ(both[0][1].tokens, (Tokens{2, 3, 1}));  // 0.215
+  EXPECT_NEAR(both[0][1].score, std::log(0.598 * 0.4 * 0.9), 1e-6);
 }
 
 // All sequences that end, or that max_length cuts, with their normalised scores.
-void enumerate(const Table& table, std::vector<std::int32_t>& tokens, double score, std::size_t length, double penalty,
-               const std::function<void(const std::vector<std::int32_t>&, double)>& visit) {
+void enumerate(const Table& table, Tokens& tokens, double score, std::size_t length, double penalty,
+               const std::function<void(const Tokens&, double)>& visit) {
   const auto& logits = table[static_cast<std::size_t>(tokens.empty() ? 0 : tokens.back())];
   double sum = 0;
   for (const float x : logits) sum += std::exp(static_cast<double>(x));
@@ -106,16 +124,12 @@ TEST(Generate, EnoughBeamsFindTheBestOfAll) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     for (const double penalty : {0.0, 0.6, 1.0, 2.0}) {
       const Table table = random_table(4, seed);
-      std::vector<std::int32_t> best, tokens;
+      Tokens best, tokens;
       double best_score = -1e30;
-      enumerate(table, tokens, 0, 4, penalty, [&](const std::vector<std::int32_t>& found, double score) {
+      enumerate(table, tokens, 0, 4, penalty, [&](const Tokens& found, double score) {
         if (score > best_score) best = found, best_score = score;
       });
-      Chains model({table});
-      const auto result =
-          generate(model, 1, {.start = 0, .ends = {1}, .max_length = 4, .beams = 256, .length_penalty = penalty});
-      EXPECT_EQ(result[0][0].tokens, best) << seed << " " << penalty;
-      EXPECT_NEAR(result[0][0].score, best_score, 1e-5);
+      expect_best(table, {.ends = {1}, .max_length = 4, .length_penalty = penalty}, {256}, best, best_score);
     }
   }
 }
@@ -123,125 +137,82 @@ TEST(Generate, EnoughBeamsFindTheBestOfAll) {
 TEST(Generate, ASequenceDoesNotKnowItsCompany) {
   std::vector<Table> tables;
   for (std::uint64_t seed = 0; seed < 9; ++seed) tables.push_back(random_table(12, seed));
-  for (const std::int64_t beams : {1, 3}) {
-    for (const bool sampled : {false, true}) {
-      if (sampled && beams > 1) continue;
-      GenerateOptions options{.start = 0, .ends = {1}, .max_length = 20, .beams = beams, .nbest = beams};
-      if (sampled) options.sampling = Sampling{.seed = 5};
-      Chains together(tables);
-      const auto all = generate(together, 9, options);
-      for (std::uint64_t i = 0; i < 9; ++i) {
-        Chains alone({tables[i]});
-        const auto one = generate(alone, 1, options, std::vector<RandomStream>{{i}});
-        ASSERT_EQ(one[0].size(), all[i].size());
-        for (std::size_t n = 0; n < one[0].size(); ++n) {
-          EXPECT_EQ(one[0][n].tokens, all[i][n].tokens);
-          EXPECT_EQ(one[0][n].score, all[i][n].score);
-        }
+  const GenerateOptions cases[] = {{.ends = {1}, .max_length = 20},
+                                   {.ends = {1}, .max_length = 20, .sampling = Sampling{.seed = 5}},
+                                   {.ends = {1}, .max_length = 20, .beams = 3, .nbest = 3}};
+  for (const GenerateOptions& options : cases) {
+    Chains together(tables);
+    const auto all = generate(together, 9, options);
+    for (std::uint64_t i = 0; i < 9; ++i) {
+      Chains alone({tables[i]});
+      const auto one = generate(alone, 1, options, std::vector<RandomStream>{{i}});
+      ASSERT_EQ(one[0].size(), all[i].size());
+      for (std::size_t n = 0; n < one[0].size(); ++n) {
+        EXPECT_EQ(one[0][n].tokens, all[i][n].tokens);
+        EXPECT_EQ(one[0][n].score, all[i][n].score);
       }
     }
   }
 }
 
 TEST(Generate, MaxLengthCutsOrForcesTheEnd) {
-  Table endless(3, std::vector<float>{0, -100, 1});
-  for (const std::int64_t beams : {1, 2}) {
-    Chains cut({endless});
-    const auto result = generate(cut, 1, {.start = 0, .ends = {1}, .max_length = 4, .beams = beams});
-    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{2, 2, 2, 2}));
-    Chains forced({endless});
-    const auto ended = generate(forced, 1, {.start = 0, .ends = {1}, .forced_end = 1, .max_length = 4, .beams = beams});
-    EXPECT_EQ(ended[0][0].tokens, (std::vector<std::int32_t>{2, 2, 2, 1}));
-    EXPECT_NEAR(ended[0][0].score, 3 * std::log(std::exp(1.0) / (1 + std::exp(1.0))) / 4, 1e-6);
-  }
+  const Table endless(3, {0, -100, 1});
+  expect_best(endless, {.ends = {1}, .max_length = 4}, {1, 2}, {2, 2, 2, 2});
+  expect_best(endless, {.ends = {1}, .forced_end = 1, .max_length = 4}, {1, 2}, {2, 2, 2, 1},
+              3 * std::log(std::exp(1.0) / (1 + std::exp(1.0))) / 4);
 }
 
-TEST(Generate, ForbiddenTokensAreNeverWritten) {
-  for (const std::int64_t beams : {1, 3}) {
-    Chains model({kGarden});
-    const auto result =
-        generate(model, 1, {.start = 0, .ends = {1}, .forbidden = {{2}}, .beams = beams, .length_penalty = 0});
-    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{3, 1}));
-    EXPECT_NEAR(result[0][0].score, std::log(0.4 * 0.9), 1e-5);  // the forbidden token keeps its probability
-  }
-}
-
-TEST(Generate, TheFirstTokenMayBeForced) {
-  for (const std::int64_t beams : {1, 3}) {
-    Chains model({kGarden});
-    const auto result =
-        generate(model, 1, {.start = 0, .ends = {1}, .forced_begin = 3, .beams = beams, .length_penalty = 0});
-    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{3, 1}));
-    EXPECT_NEAR(result[0][0].score, std::log(0.9), 1e-5);  // the forced token has probability 1
-    Chains short_one({kGarden});                           // where both are forced the end wins
-    const auto one = generate(
-        short_one, 1, {.start = 0, .ends = {1}, .forced_begin = 3, .forced_end = 1, .max_length = 1, .beams = beams});
-    EXPECT_EQ(one[0][0].tokens, (std::vector<std::int32_t>{1}));
-  }
-}
-
-TEST(Generate, TheEndWaitsForMinLength) {
-  for (const std::int64_t beams : {1, 2}) {
-    Table table(3, std::vector<float>{-100, 1, 0});
-    Chains model({table});
-    const auto result = generate(model, 1, {.start = 0, .ends = {1}, .min_length = 3, .beams = beams});
-    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{2, 2, 2, 1}));
-    // The end keeps its probability.
-    EXPECT_NEAR(result[0][0].score, (1 - 4 * std::log(1 + std::exp(1.0))) / 4, 1e-6);
-  }
+TEST(Generate, TokensMayBeForbiddenOrForced) {
+  // The forbidden token keeps its probability, and so does an end that waits for min_length; the forced one has 1.
+  expect_best(kGarden, {.ends = {1}, .forbidden = {{2}}, .length_penalty = 0}, {1, 3}, {3, 1}, std::log(0.4 * 0.9));
+  expect_best(kGarden, {.ends = {1}, .forced_begin = 3, .length_penalty = 0}, {1, 3}, {3, 1}, std::log(0.9));
+  // Where both are forced the end wins.
+  expect_best(kGarden, {.ends = {1}, .forced_begin = 3, .forced_end = 1, .max_length = 1}, {1, 3}, {1});
+  expect_best(Table(3, {-100, 1, 0}), {.ends = {1}, .min_length = 3}, {1, 2}, {2, 2, 2, 1},
+              (1 - 4 * std::log(1 + std::exp(1.0))) / 4);
 }
 
 TEST(Generate, NoRunOfForbiddenTokensIsWritten) {
   const Table table{{5, -9, 4, 3}, {0, 0, 0, 0}, {-9, 1, 5, 3}, {-9, 2, 1, 5}};
-  const auto written = [&](const std::vector<std::vector<std::int32_t>>& forbidden) {
-    Chains model({table});
-    return generate(model, 1, {.start = 0, .ends = {1}, .forbidden = forbidden, .max_length = 4})[0][0].tokens;
-  };
-  EXPECT_EQ(written({}), (std::vector<std::int32_t>{0, 0, 0, 0}));
-  EXPECT_EQ(written({{0}, {2, 2, 2}}), (std::vector<std::int32_t>{2, 2, 3, 3}));
-  EXPECT_EQ(written({{0}, {2, 2, 2}, {3, 3}, {2, 2, 3}}), (std::vector<std::int32_t>{2, 2, 1}));
-  EXPECT_EQ(written({{0, 0}, {0, 2, 2}, {0, 2, 3}}), (std::vector<std::int32_t>{2, 1}));  // the start counts
+  const std::pair<std::vector<Tokens>, Tokens> cases[] = {{{}, {0, 0, 0, 0}},
+                                                          {{{0}, {2, 2, 2}}, {2, 2, 3, 3}},
+                                                          {{{0}, {2, 2, 2}, {3, 3}, {2, 2, 3}}, {2, 2, 1}},
+                                                          {{{0, 0}, {0, 2, 2}, {0, 2, 3}}, {2, 1}}};  // with the start
+  for (const auto& [forbidden, tokens] : cases) {
+    expect_best(table, {.ends = {1}, .forbidden = forbidden, .max_length = 4}, {1}, tokens);
+  }
 }
 
 // The first token has probabilities 0.5, 0.25, 0.25 for 2, 3 and the end; the second one, too.
 TEST(Generate, RepetitionPenaltyAndRenormalizingByHand) {
-  const Table table(4, {-99, ln(0.25), ln(0.5), ln(0.25)});
-  const auto found = [&](double penalty, bool renormalize, std::int64_t beams) {
-    Chains model({table});
-    return generate(model, 1,
-                    {.start = 0,
-                     .ends = {1},
-                     .max_length = 2,
-                     .min_length = 2,
-                     .repetition_penalty = penalty,
-                     .renormalize = renormalize,
-                     .beams = beams,
-                     .length_penalty = 0})[0][0];
-  };
-  for (const std::int64_t beams : {1, 2}) {
-    EXPECT_EQ(found(1, false, beams).tokens, (std::vector<std::int32_t>{2, 2}));
-    EXPECT_NEAR(found(1, false, beams).score, std::log(0.25), 1e-6);
-    EXPECT_NEAR(found(1, true, beams).score, 2 * std::log(2.0 / 3), 1e-6);  // the end may not come
-    // The second 2 has log(0.5) * 3 = log(0.125), less than 3 has.
-    EXPECT_EQ(found(3, false, beams).tokens, (std::vector<std::int32_t>{2, 3}));
-    EXPECT_NEAR(found(3, false, beams).score, std::log(0.125), 1e-6);
-    EXPECT_NEAR(found(3, true, beams).score, std::log(2.0 / 3) + std::log(0.25 / 0.375), 1e-6);
-    EXPECT_NEAR(found(0.5, false, beams).score, std::log(0.5) + 0.5 * std::log(0.5), 1e-6);
+  const struct {
+    double penalty;
+    bool renormalize;
+    Tokens tokens;
+    double score;
+  } cases[] = {{1, false, {2, 2}, std::log(0.25)},
+               {1, true, {2, 2}, 2 * std::log(2.0 / 3)},  // the end may not come
+               // The second 2 has log(0.5) * 3 = log(0.125), less than 3 has.
+               {3, false, {2, 3}, std::log(0.125)},
+               {3, true, {2, 3}, std::log(2.0 / 3) + std::log(0.25 / 0.375)},
+               {0.5, false, {2, 2}, std::log(0.5) + 0.5 * std::log(0.5)}};
+  for (const auto& [penalty, renormalize, tokens, score] : cases) {
+    expect_best(Table(4, {-99, ln(0.25), ln(0.5), ln(0.25)}),
+                {.ends = {1},
+                 .max_length = 2,
+                 .min_length = 2,
+                 .repetition_penalty = penalty,
+                 .renormalize = renormalize,
+                 .length_penalty = 0},
+                {1, 2}, tokens, score);
   }
 }
 
 TEST(Generate, EachOfTheEndsEnds) {
   // After the start comes 2 or 3, after 3 comes 1.
   const Table table{{-99, -99, ln(0.6), ln(0.4)}, {0, 0, 0, 0}, {-99, -99, 0, 0}, {-99, ln(0.9), -99, ln(0.1)}};
-  for (const std::int64_t beams : {1, 3}) {
-    Chains model({table});
-    const auto result = generate(model, 1, {.start = 0, .ends = {3, 2, 1}, .max_length = 5, .beams = beams});
-    EXPECT_EQ(result[0][0].tokens, (std::vector<std::int32_t>{2}));
-    Chains later({table});
-    const auto waits =
-        generate(later, 1, {.start = 0, .ends = {1, 2}, .max_length = 5, .min_length = 1, .beams = beams});
-    EXPECT_EQ(waits[0][0].tokens, (std::vector<std::int32_t>{3, 1}));
-  }
+  expect_best(table, {.ends = {3, 2, 1}, .max_length = 5}, {1, 3}, {2});
+  expect_best(table, {.ends = {1, 2}, .max_length = 5, .min_length = 1}, {1, 3}, {3, 1});
 }
 
 // Both beams could end in two ways that are each more probable than to go on; what goes on is best in the end.
@@ -250,40 +221,31 @@ TEST(Generate, ManyEndsLeaveEnoughBeginnings) {
   table[0][3] = table[0][4] = ln(0.5);
   table[3] = table[4] = {-30, ln(0.4), ln(0.4), -30, -30, ln(0.2)};
   table[5][5] = 0;
-  Chains model({table});
-  const auto found = generate(
-      model, 1, {.start = 0, .ends = {1, 2}, .max_length = 12, .beams = 2, .early_stopping = EarlyStopping::never});
-  EXPECT_EQ(found[0][0].tokens, (std::vector<std::int32_t>{3, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5}));
-  EXPECT_NEAR(found[0][0].score, std::log(0.1) / 12, 1e-6);
+  expect_best(table, {.ends = {1, 2}, .max_length = 12, .early_stopping = EarlyStopping::never}, {2},
+              {3, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5}, std::log(0.1) / 12);
 }
 
-// After 0 comes 2, after 2 comes 3, after 3 comes 2; else the next best.
 TEST(Generate, NoTokensInARowComeTwice) {
-  const Table table{{0, -9, 5, 1}, {0, 0, 0, 0}, {-9, 2, 3, 5}, {-9, 2, 5, 3}};
-  const auto written = [&](std::int64_t ngram, std::int64_t beams) {
-    Chains model({table});
-    return generate(model, 1,
-                    {.start = 0, .ends = {1}, .max_length = 8, .no_repeat_ngram = ngram, .beams = beams})[0][0]
-        .tokens;
-  };
-  EXPECT_EQ(written(0, 1), (std::vector<std::int32_t>{2, 3, 2, 3, 2, 3, 2, 3}));
-  EXPECT_EQ(written(1, 1), (std::vector<std::int32_t>{2, 3, 1}));
-  EXPECT_EQ(written(2, 1), (std::vector<std::int32_t>{2, 3, 2, 2, 1}));
-  EXPECT_EQ(written(3, 1), (std::vector<std::int32_t>{2, 3, 2, 3, 3, 2, 2, 3}));
-  EXPECT_EQ(written(100, 1), written(0, 1));
-  EXPECT_EQ(written(1, 4), (std::vector<std::int32_t>{2, 3, 1}));
-}
-
-// 0 is the start and the most probable token: the first n tokens in a row begin with it.
-TEST(Generate, TheStartIsPartOfTheFirstTokensInARow) {
-  const Table table{{5, 1, 2}, {0, 0, 0}, {5, 1, 2}};
-  const auto written = [&](std::int64_t ngram) {
-    Chains model({table});
-    return generate(model, 1, {.start = 0, .ends = {1}, .max_length = 6, .no_repeat_ngram = ngram})[0][0].tokens;
-  };
-  EXPECT_EQ(written(1), (std::vector<std::int32_t>{2, 1}));
-  EXPECT_EQ(written(2), (std::vector<std::int32_t>{0, 2, 0, 1}));
-  EXPECT_EQ(written(3), (std::vector<std::int32_t>{0, 0, 2, 0, 0, 1}));
+  // After 0 comes 2, after 2 comes 3, after 3 comes 2; else the next best.
+  const Table turns{{0, -9, 5, 1}, {0, 0, 0, 0}, {-9, 2, 3, 5}, {-9, 2, 5, 3}};
+  // 0 is the start and the most probable token: the first n tokens in a row begin with it.
+  const Table starts{{5, 1, 2}, {0, 0, 0}, {5, 1, 2}};
+  const struct {
+    const Table& table;
+    std::int64_t max_length, ngram;
+    std::vector<std::int64_t> beams;
+    Tokens tokens;
+  } cases[] = {{turns, 8, 0, {1}, {2, 3, 2, 3, 2, 3, 2, 3}},
+               {turns, 8, 1, {1, 4}, {2, 3, 1}},
+               {turns, 8, 2, {1}, {2, 3, 2, 2, 1}},
+               {turns, 8, 3, {1}, {2, 3, 2, 3, 3, 2, 2, 3}},
+               {turns, 8, 100, {1}, {2, 3, 2, 3, 2, 3, 2, 3}},
+               {starts, 6, 1, {1}, {2, 1}},
+               {starts, 6, 2, {1}, {0, 2, 0, 1}},
+               {starts, 6, 3, {1}, {0, 0, 2, 0, 0, 1}}};
+  for (const auto& [table, max_length, ngram, beams, tokens] : cases) {
+    expect_best(table, {.ends = {1}, .max_length = max_length, .no_repeat_ngram = ngram}, beams, tokens);
+  }
 }
 
 TEST(Generate, EarlyStoppingTakesWhatEndedFirst) {
@@ -294,15 +256,11 @@ TEST(Generate, EarlyStoppingTakesWhatEndedFirst) {
   table[3][3] = ln(0.9);
   table[3][1] = ln(0.1);
   table[4][1] = 0;
-  GenerateOptions options{.start = 0, .ends = {1}, .max_length = 12, .beams = 2};
-  options.early_stopping = EarlyStopping::yes;
-  Chains early({table});
-  const auto first = generate(early, 1, options);
-  options.early_stopping = EarlyStopping::no;
-  Chains patient({table});
-  const auto best = generate(patient, 1, options);
-  EXPECT_LT(early.steps(), patient.steps());
-  EXPECT_GT(best[0][0].score, first[0][0].score);
+  const GenerateOptions patient{.ends = {1}, .max_length = 12, .beams = 2};
+  GenerateOptions early = patient;
+  early.early_stopping = EarlyStopping::yes;
+  EXPECT_LT(best_of(table, early).steps, best_of(table, patient).steps);
+  EXPECT_GT(best_of(table, patient).score, best_of(table, early).score);
 }
 
 // Two of three beginnings end at once; the third one has the worst probability, and the best one per token if it may go
@@ -312,17 +270,13 @@ TEST(Generate, NeverStoppingEarlyFindsWhatOnlyLengthMakesBest) {
   table[0] = {-30, ln(0.45), ln(0.35), ln(0.2)};
   table[3][3] = ln(0.95);
   table[3][1] = ln(0.05);
-  GenerateOptions options{.start = 0, .ends = {1, 2}, .max_length = 12, .beams = 2};
-  Chains usual({table});
-  const auto found = generate(usual, 1, options);
+  GenerateOptions options{.ends = {1, 2}, .max_length = 12};
+  expect_best(table, options, {2}, {1});
+  options.beams = 2;
+  EXPECT_EQ(best_of(table, options).steps, 1);
   options.early_stopping = EarlyStopping::never;
-  Chains never({table});
-  const auto best = generate(never, 1, options);
-  EXPECT_EQ(never.steps(), 12);
-  EXPECT_EQ(best[0][0].tokens, std::vector<std::int32_t>(12, 3));
-  EXPECT_NEAR(best[0][0].score, (std::log(0.2) + 11 * std::log(0.95)) / 12, 1e-6);
-  EXPECT_EQ(usual.steps(), 1);
-  EXPECT_EQ(found[0][0].tokens, std::vector<std::int32_t>{1});
+  expect_best(table, options, {2}, Tokens(12, 3), (std::log(0.2) + 11 * std::log(0.95)) / 12);
+  EXPECT_EQ(best_of(table, options).steps, 12);
 }
 
 TEST(Generate, SamplingFollowsTheProbabilities) {
@@ -331,67 +285,69 @@ TEST(Generate, SamplingFollowsTheProbabilities) {
   const auto shares = [&](Sampling sampling) {
     Chains model(std::vector<Table>(kDraws, table));
     sampling.seed = 11;
-    const auto drawn = generate(model, kDraws, {.start = 0, .ends = {1}, .max_length = 1, .sampling = sampling});
+    const auto drawn = generate(model, kDraws, {.ends = {1}, .max_length = 1, .sampling = sampling});
     std::vector<double> share(4);
     for (const auto& one : drawn) share[static_cast<std::size_t>(one[0].tokens[0])] += 1.0 / kDraws;
     return share;
   };
-  const auto expect = [](const std::vector<double>& share, const std::vector<double>& expected) {
+  const std::pair<Sampling, std::vector<double>> cases[] = {
+      {{}, {0.1, 0.2, 0.3, 0.4}},
+      {{.top_k = 2}, {0, 0, 3.0 / 7, 4.0 / 7}},
+      {{.top_p = 0.65}, {0, 0, 3.0 / 7, 4.0 / 7}},
+      {{.top_p = 0.75}, {0, 2.0 / 9, 3.0 / 9, 4.0 / 9}},
+      {{.top_k = 1}, {0, 0, 0, 1}},
+      {{.temperature = 0.5}, {0.01 / 0.3, 0.04 / 0.3, 0.09 / 0.3, 0.16 / 0.3}}};
+  for (const auto& [sampling, expected] : cases) {
+    const std::vector<double> share = shares(sampling);
     for (std::size_t i = 0; i < 4; ++i) {
       // Five standard deviations of a share over 20,000 draws.
       EXPECT_NEAR(share[i], expected[i], 5 * std::sqrt(expected[i] * (1 - expected[i]) / kDraws) + 1e-12) << i;
     }
-  };
-  expect(shares({}), {0.1, 0.2, 0.3, 0.4});
-  expect(shares({.top_k = 2}), {0, 0, 3.0 / 7, 4.0 / 7});
-  expect(shares({.top_p = 0.65}), {0, 0, 3.0 / 7, 4.0 / 7});
-  expect(shares({.top_p = 0.75}), {0, 2.0 / 9, 3.0 / 9, 4.0 / 9});
-  expect(shares({.top_k = 1}), {0, 0, 0, 1});
-  expect(shares({.temperature = 0.5}), {0.01 / 0.3, 0.04 / 0.3, 0.09 / 0.3, 0.16 / 0.3});
+  }
 }
 
 TEST(Generate, RefusesWhatDoesNotFit) {
-  const auto refused = [](const GenerateOptions& options) {
+  const double nan = std::nan("");
+  const GenerateOptions cases[] = {{.start = 4},
+                                   {.ends = {-1}},
+                                   {.ends = {}},
+                                   {.ends = {1, 4}},
+                                   {.forbidden = {{4}}},
+                                   {.forbidden = {{2, 4}}},
+                                   {.forbidden = {{}}},
+                                   {.forced_end = 4},
+                                   {.forced_begin = 4},
+                                   {.max_length = 0},
+                                   {.min_length = -1},
+                                   {.no_repeat_ngram = -1},
+                                   {.repetition_penalty = 0},
+                                   {.repetition_penalty = nan},
+                                   {.beams = 0},
+                                   {.beams = 2, .nbest = 3},
+                                   {.length_penalty = nan},
+                                   {.beams = 2, .sampling = Sampling{}},
+                                   {.sampling = Sampling{.temperature = 0}},
+                                   {.sampling = Sampling{.top_k = -1}},
+                                   {.sampling = Sampling{.top_p = 0}}};
+  for (const GenerateOptions& options : cases) {
     Chains model({kGarden});
-    EXPECT_THROW(generate(model, 1, options), std::invalid_argument);
+    EXPECT_THROW(generate(model, 1, options), std::invalid_argument) << &options - cases;
     EXPECT_EQ(model.steps(), 0);
-  };
-  refused({.start = 4, .ends = {1}});
-  refused({.start = 0, .ends = {-1}});
-  refused({.start = 0, .ends = {}});
-  refused({.start = 0, .ends = {1, 4}});
-  refused({.start = 0, .ends = {1}, .forbidden = {{4}}});
-  refused({.start = 0, .ends = {1}, .forbidden = {{2, 4}}});
-  refused({.start = 0, .ends = {1}, .forbidden = {{}}});
-  refused({.start = 0, .ends = {1}, .forced_end = 4});
-  refused({.start = 0, .ends = {1}, .repetition_penalty = 0});
-  refused({.start = 0, .ends = {1}, .repetition_penalty = std::nan("")});
-  refused({.start = 0, .ends = {1}, .forced_begin = 4});
-  refused({.start = 0, .ends = {1}, .max_length = 0});
-  refused({.start = 0, .ends = {1}, .min_length = -1});
-  refused({.start = 0, .ends = {1}, .no_repeat_ngram = -1});
-  refused({.start = 0, .ends = {1}, .beams = 0});
-  refused({.start = 0, .ends = {1}, .beams = 2, .nbest = 3});
-  refused({.start = 0, .ends = {1}, .length_penalty = std::nan("")});
-  refused({.start = 0, .ends = {1}, .beams = 2, .sampling = Sampling{}});
-  refused({.start = 0, .ends = {1}, .sampling = Sampling{.temperature = 0}});
-  refused({.start = 0, .ends = {1}, .sampling = Sampling{.top_k = -1}});
-  refused({.start = 0, .ends = {1}, .sampling = Sampling{.top_p = 0}});
-
+  }
   for (const float hostile : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     Table table = kGarden;
     table[0][3] = hostile;
     Chains model({table});
-    EXPECT_THROW(generate(model, 1, {.start = 0, .ends = {1}}), std::invalid_argument);
+    EXPECT_THROW(generate(model, 1, {.ends = {1}}), std::invalid_argument);
   }
 }
 
 TEST(Generate, EmptyBatchAndStop) {
   Chains model({kGarden});
-  EXPECT_TRUE(generate(model, 0, {.start = 0, .ends = {1}}).empty());
+  EXPECT_TRUE(generate(model, 0, {.ends = {1}}).empty());
   std::stop_source source;
   source.request_stop();
-  EXPECT_THROW(generate(model, 1, {.start = 0, .ends = {1}, .stop = source.get_token()}), Stopped);
+  EXPECT_THROW(generate(model, 1, {.ends = {1}, .stop = source.get_token()}), Stopped);
 }
 
 }  // namespace

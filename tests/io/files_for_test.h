@@ -97,15 +97,32 @@ struct Malformed {
 template <class Read>
 void expect_refused(const std::vector<Malformed>& files, const std::string& name, Read read) {
   const TemporaryFolder folder;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    SCOPED_TRACE("file " + std::to_string(i) + ": " + files[i].fragment);
-    const std::string path = folder.put(name, files[i].bytes);
+  for (const auto& [bytes, fragment] : files) {
+    const std::string path = folder.put(name, bytes);
     const std::string message = message_of<FormatError>([&] { read(path); });
-    EXPECT_EQ(message.substr(0, path.size() + 2), path + ": ");
-    EXPECT_NE(message.find(files[i].fragment), std::string::npos) << message;
-    EXPECT_EQ(message.find('\n'), std::string::npos);
+    EXPECT_TRUE(message.starts_with(path + ": ") && message.find(fragment) != std::string::npos)
+        << fragment << " is not said, but " << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }
 }
+
+// A part of a message, and the files that are refused with it.
+using Refusals = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+template <class Read>
+void expect_all_refused(const Refusals& refusals, const std::string& name, Read read) {
+  std::vector<Malformed> files;
+  for (const auto& [fragment, all] : refusals) {
+    for (const std::string& bytes : all) files.push_back({bytes, fragment});
+  }
+  expect_refused(files, name, read);
+}
+
+// As NumPy names them.
+inline constexpr std::pair<const char*, Dtype> kNumpyTypes[] = {
+    {"f2", Dtype::f16}, {"f4", Dtype::f32}, {"f8", Dtype::f64}, {"i1", Dtype::i8},
+    {"i2", Dtype::i16}, {"i4", Dtype::i32}, {"i8", Dtype::i64}, {"u1", Dtype::u8},
+    {"u2", Dtype::u16}, {"u4", Dtype::u32}, {"u8", Dtype::u64}};
 
 // Values of a tensor as double, for comparisons.
 inline std::vector<double> values_of(const TensorView& view) {

@@ -1,8 +1,12 @@
 // Refusals of JSON files: a good one with one value changed.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
 namespace qkv::test {
 
@@ -12,11 +16,42 @@ struct JsonEdit {
   std::string message;  // of the refusal, behind the name of the file
 };
 
-inline std::string edited(nlohmann::json file, const std::string& place, const std::string& value) {
-  const nlohmann::json::json_pointer pointer(place);
-  if (value.empty()) return file.patch({{{"op", "remove"}, {"path", place}}}).dump();
-  file[pointer] = nlohmann::json::parse(value);
+// A table of lines "PLACE = VALUE => MESSAGE", or "PLACE => MESSAGE" where the value goes; a line that begins with a
+// space goes on with the one above, and "." is the place of the document.
+inline std::vector<JsonEdit> json_edits(const std::string& table) {
+  std::vector<std::string> rows;
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(' ')) {
+      rows.back() += line.substr(line.find_first_not_of(' ') - 1);
+    } else if (!line.empty()) {
+      rows.push_back(line);
+    }
+  }
+  std::vector<JsonEdit> edits;
+  for (const std::string& row : rows) {
+    const std::size_t arrow = row.find(" => "), equals = std::min(row.find(" = "), arrow);
+    const std::string place = row.substr(0, equals), message = row.substr(arrow + 4);
+    const std::string value = equals < arrow ? row.substr(equals + 3, arrow - equals - 3) : "";
+    edits.push_back({place == "." ? "" : place, value, message});
+  }
+  return edits;
+}
+
+inline std::string edited(nlohmann::json file, const JsonEdit& edit) {
+  if (edit.value.empty()) return file.patch({{{"op", "remove"}, {"path", edit.place}}}).dump();
+  file[nlohmann::json::json_pointer(edit.place)] = nlohmann::json::parse(edit.value);
   return file.dump();
+}
+
+// refusal() of each text, a good one edited, says what the table says, behind this beginning.
+template <class Refusal>
+void expect_edits_refused(const nlohmann::json& good, const std::string& table, const std::string& beginning,
+                          const Refusal& refusal) {
+  for (const JsonEdit& edit : json_edits(table)) {
+    const bool names_file = edit.message.starts_with("model.safetensors: ");
+    EXPECT_EQ(refusal(edited(good, edit)), (names_file ? "" : beginning) + edit.message) << edit.place;
+  }
 }
 
 }  // namespace qkv::test

@@ -7,6 +7,7 @@
 namespace qkv {
 namespace {
 
+using std::string_literals::operator""s;
 using test::message_of;
 
 const std::string kMark = "\ufeff";
@@ -27,11 +28,11 @@ TEST(TextLines, AreTextsWithoutWhatSystemsAdd) {
                           {kMark, 1, ""},
                           {kMark + kMark + "a", 1, kMark + "a"},
                           {kMark + "a", 2, kMark + "a"},  // there it is a character
-                          {std::string("a\0b", 3), 1, std::string("a\0b", 3)},
+                          {"a\0b"s, 1, "a\0b"s},
                           {"\u20ac \U0001F600", 7, "\u20ac \U0001F600"}}) {
     EXPECT_EQ(text_of_line(one.line, one.number), one.text) << one.line;
   }
-  for (const std::string& line : {kMark + "a\u00a0b\r", std::string("\xff\r"), std::string("a\0b", 3)}) {
+  for (const std::string& line : {kMark + "a\u00a0b\r", std::string("\xff\r"), "a\0b"s}) {
     EXPECT_EQ(text_of_line(line, 1, {.exact = true}), line);
   }
 }

@@ -18,28 +18,34 @@ namespace {
 using Json = nlohmann::json;
 using Sources = std::vector<std::vector<std::int32_t>>;
 
-const std::string kGolden = QKV_TEST_DATA "/golden/translate/";
+const std::string kGoldenModels = QKV_TEST_DATA "/golden/translate/";
 
-Json golden(const std::string& name) { return Json::parse(std::ifstream(kGolden + name + ".json")); }
+Json golden_of(const std::string& name) { return Json::parse(test::slurp(kGoldenModels + name + ".json")); }
 
-class TranslatorModels : public testing::TestWithParam<const char*> {
- protected:
-  const Json golden_ = golden(GetParam());
-  const Sources sources_ = golden_.at("sources").get<Sources>();
-  const Translator translator_ = Translator::load(kGolden + GetParam());
-  TranslateOptions options() const { return {.max_length = golden_.at("max_new_tokens").get<std::int64_t>()}; }
-};
+// The tokens of the best hypothesis of each source.
+Sources best_of(const std::vector<std::vector<Hypothesis>>& found) {
+  Sources best;
+  for (const auto& hypotheses : found) best.push_back(hypotheses.at(0).tokens);
+  return best;
+}
 
-INSTANTIATE_TEST_SUITE_P(All, TranslatorModels, testing::Values("relu", "swish", "gelu", "bart", "bart_scaled"));
-
-TEST_P(TranslatorModels, GreedyIsThatOfTransformers) {
-  TranslateOptions greedy = options();
-  greedy.beams = 1;
-  const auto found = translator_.generate(sources_, greedy);
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    EXPECT_EQ(found[i].at(0).tokens, golden_["greedy"][i].get<std::vector<std::int32_t>>()) << i;
+void expect_same(const std::vector<Hypothesis>& found, const std::vector<Hypothesis>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    EXPECT_EQ(found[n].tokens, expected[n].tokens);
+    EXPECT_EQ(found[n].score, expected[n].score);
   }
 }
+
+class TranslatorModels : public ::testing::TestWithParam<const char*> {
+ protected:
+  const Json golden_ = golden_of(GetParam());
+  const Sources sources_ = golden_.at("sources").get<Sources>();
+  const Translator translator_ = Translator::load(kGoldenModels + GetParam());
+  const std::int64_t max_length_ = golden_.at("max_new_tokens");
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TranslatorModels, ::testing::Values("relu", "swish", "gelu", "bart", "bart_scaled"));
 
 // transformers adds up log-probabilities in float: some roundings of numbers of size 10 for each token.
 constexpr double kRounding = 1e-5;
@@ -60,54 +66,45 @@ void expect_hypotheses(const std::vector<Hypothesis>& found, const Json& expecte
   }
 }
 
-TEST_P(TranslatorModels, BeamsAreThoseOfTransformers) {
-  TranslateOptions beams = options();
-  beams.nbest = 4;  // the folder says four beams
-  const auto found = translator_.generate(sources_, beams);
+TEST_P(TranslatorModels, FindWhatTransformersFinds) {
+  const auto greedy = translator_.generate(sources_, {.beams = 1, .max_length = max_length_});
+  EXPECT_EQ(best_of(greedy), golden_["greedy"].get<Sources>());
+  const auto found = translator_.generate(sources_, {.max_length = max_length_, .nbest = 4});  // the folder says four
   for (std::size_t i = 0; i < sources_.size(); ++i) expect_hypotheses(found[i], golden_["beams"][i]);
 }
 
 TEST_P(TranslatorModels, ASentenceIsTheSameInAnyCompanyAndOnAnyThreads) {
-  TranslateOptions together = options();
-  together.nbest = 4;
-  together.threads = 1;
-  const auto all = translator_.generate(sources_, together);
+  TranslateOptions options{.max_length = max_length_, .nbest = 4, .threads = 1};
+  const auto all = translator_.generate(sources_, options);
   for (const int threads : {2, 3}) {
-    together.threads = threads;
-    const auto again = translator_.generate(sources_, together);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      for (std::size_t n = 0; n < all[i].size(); ++n) {
-        EXPECT_EQ(again[i][n].tokens, all[i][n].tokens);
-        EXPECT_EQ(again[i][n].score, all[i][n].score);
-      }
-    }
+    options.threads = threads;
+    const auto again = translator_.generate(sources_, options);
+    for (std::size_t i = 0; i < all.size(); ++i) expect_same(again[i], all[i]);
   }
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    const auto alone = translator_.generate(std::span(&sources_[i], 1), together);
-    EXPECT_EQ(alone[0][0].tokens, all[i][0].tokens);
-    EXPECT_EQ(alone[0][0].score, all[i][0].score);
+    expect_same(translator_.generate(std::span(&sources_[i], 1), options)[0], all[i]);
   }
 }
 
 std::vector<std::string> names_of_searches() {
-  const Json models = golden("searches");
+  const Json models = golden_of("searches");
   std::vector<std::string> names;
   for (const auto& [name, model] : models.items()) names.push_back(name);
   return names;
 }
 
-class Searches : public testing::TestWithParam<std::string> {};
+class Searches : public ::testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(All, Searches, testing::ValuesIn(names_of_searches()),
+INSTANTIATE_TEST_SUITE_P(All, Searches, ::testing::ValuesIn(names_of_searches()),
                          [](const auto& test) { return test.param; });
 
 // Numbers of beams, length penalties and every setting of a generation_config.json that changes what is written.
 TEST_P(Searches, SettingsOfTheFolderAreThoseOfTransformers) {
   const test::TemporaryFolder folder;
   const std::string path = folder / "model";
-  std::filesystem::copy(kGolden + GetParam(), path);
+  std::filesystem::copy(kGoldenModels + GetParam(), path);
   const Json own = Json::parse(std::ifstream(path + "/generation_config.json"));
-  const Json golden_model = golden("searches").at(GetParam());
+  const Json golden_model = golden_of("searches").at(GetParam());
   const Sources sources = golden_model.at("sources").get<Sources>();
   for (const Json& example : golden_model.at("cases")) {
     Json config = own;
@@ -128,30 +125,23 @@ void expect_texts(const std::string& folder, const Json& expected) {
   Sources sources;
   for (const std::string& text : texts) sources.push_back(translator.tokenizer().encode(text).ids);
   EXPECT_EQ(Json(sources), expected["ids"]);
-  const auto tokens = [&](std::int64_t beams) {
-    Json all = Json::array();
-    for (const auto& found :
-         translator.generate(sources, {.beams = beams, .max_length = expected["max_new_tokens"].get<std::int64_t>()})) {
-      all.push_back(found.at(0).tokens);
-    }
-    return all;
-  };
-  EXPECT_EQ(tokens(1), expected["greedy"]);
-  EXPECT_EQ(tokens(4), expected["beams"]);
-  const auto translations = translator.translate(texts);
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    EXPECT_EQ(translations[i].at(0).text, expected["text"][i].get<std::string>()) << texts[i];
+  for (const auto& [beams, name] : {std::pair(1, "greedy"), {4, "beams"}}) {
+    const std::int64_t max_length = expected["max_new_tokens"];
+    const auto found = translator.generate(sources, {.beams = beams, .max_length = max_length});
+    EXPECT_EQ(Json(best_of(found)), expected[name]);
   }
+  const auto translations = translator.translate(texts);
+  for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(Json(translations[i].at(0).text), expected["text"][i]);
 }
 
 // A model without tokenizer.json, with Marian's own files; its vocabulary has 41 tokens, the last of them padding.
 std::string folder_of_marian(const test::TemporaryFolder& folder) {
   const std::string path = folder / "model", files = QKV_TEST_DATA "/golden/tokenizer/marian/";
-  std::filesystem::copy(kGolden + "relu", path);
+  std::filesystem::copy(kGoldenModels + "relu", path);
   std::filesystem::copy(files + "source.spm", path + "/source.spm");
   std::filesystem::copy(files + "source.spm", path + "/target.spm");
   Json vocabulary = {{"<pad>", 40}};
-  const Json whole = Json::parse(std::ifstream(files + "vocab.json"));
+  const Json whole = Json::parse(test::slurp(files + "vocab.json"));
   for (const auto& [token, id] : whole.items()) {
     if (id < 40) vocabulary[token] = id;
   }
@@ -176,57 +166,50 @@ TEST(Translator, ReadsTheTokenizerFilesOfMarian) {
 TEST(Translator, SettingsOfMarianThatChangeIdsAreRefused) {
   const test::TemporaryFolder folder;
   const std::string path = folder_of_marian(folder), file = path + "/tokenizer_config.json";
-  const auto refusal = [&](const std::string& settings) {
+  std::ofstream(file)
+      << R"({"source_lang": "en", "target_lang": "de", "eos_token": "</s>", "pad_token": {"content": "<pad>"},
+             "unk_token": "<unk>", "sp_model_kwargs": {}, "separate_vocabs": false,
+             "added_tokens_decoder": {"0": {"content": "</s>", "lstrip": false}, "40": {"content": "<pad>"}},
+             "additional_special_tokens": null, "tokenizer_class": "MarianTokenizer"})";
+  Translator::load(path);
+  const std::string others = "; others are not supported";
+  const std::pair<const char*, std::string> cases[] = {
+      {R"({"eos_token": "<eos>"})", R"(eos_token must be "</s>")" + others},
+      {R"({"pad_token": {"content": "x"}})", R"(pad_token.content must be "<pad>")" + others},
+      {R"({"sp_model_kwargs": {"enable_sampling": true}})", "sp_model_kwargs must be {}" + others},
+      {R"({"separate_vocabs": true})", "separate_vocabs must be false" + others},
+      {R"({"added_tokens_decoder": {"7": {"content": "</s>"}}})",
+       R"(added_tokens_decoder.7 is "</s>"; only </s>, <unk> and <pad> with their ids in vocab.json are supported)"},
+      {R"({"added_tokens_decoder": {"0": {"content": "</s>", "lstrip": true}}})",
+       "added_tokens_decoder.0.lstrip must be false" + others}};
+  for (const auto& [settings, message] : cases) {
     std::ofstream(file) << settings;
-    try {
-      Translator::load(path);
-    } catch (const FormatError& error) {
-      return std::string(error.what()).substr(file.size() + 2);
-    }
-    return std::string("accepted");
-  };
-  EXPECT_EQ(
-      refusal(R"({"source_lang": "en", "target_lang": "de", "eos_token": "</s>", "pad_token": {"content": "<pad>"},
-                        "unk_token": "<unk>", "sp_model_kwargs": {}, "separate_vocabs": false,
-                        "added_tokens_decoder": {"0": {"content": "</s>", "lstrip": false}, "40": {"content": "<pad>"}},
-                        "additional_special_tokens": null, "tokenizer_class": "MarianTokenizer"})"),
-      "accepted");
-  EXPECT_EQ(refusal(R"({"eos_token": "<eos>"})"), R"(eos_token must be "</s>"; others are not supported)");
-  EXPECT_EQ(refusal(R"({"pad_token": {"content": "x"}})"),
-            R"(pad_token.content must be "<pad>"; others are not supported)");
-  EXPECT_EQ(refusal(R"({"sp_model_kwargs": {"enable_sampling": true}})"),
-            "sp_model_kwargs must be {}; others are not supported");
-  EXPECT_EQ(refusal(R"({"separate_vocabs": true})"), "separate_vocabs must be false; others are not supported");
-  EXPECT_EQ(
-      refusal(R"({"added_tokens_decoder": {"7": {"content": "</s>"}}})"),
-      R"(added_tokens_decoder.7 is "</s>"; only </s>, <unk> and <pad> with their ids in vocab.json are supported)");
-  EXPECT_EQ(refusal(R"({"added_tokens_decoder": {"0": {"content": "</s>", "lstrip": true}}})"),
-            "added_tokens_decoder.0.lstrip must be false; others are not supported");
+    EXPECT_EQ(test::message_of<FormatError>([&] { Translator::load(path); }), file + ": " + message);
+  }
 }
 
 // Greedily CTranslate2 agrees; its beams end by another rule (docs/semantics.md).
 TEST(Translator, TheShippedModelIsThatOfTransformersAndGreedilyOfCTranslate2) {
-  const Json expected = golden("shipped");
+  const Json expected = golden_of("shipped"), &other = expected.at("ctranslate2");
   expect_texts(QKV_SOURCE_DIR "/models/en-es", expected);
-  EXPECT_EQ(expected.at("greedy"), expected.at("ctranslate2").at("greedy"));
+  EXPECT_EQ(expected.at("greedy"), other.at("greedy"));
   std::size_t same = 0;
-  for (std::size_t i = 0; i < expected.at("texts").size(); ++i) {
-    same += expected.at("beams")[i] == expected.at("ctranslate2").at("beams")[i] ? 1 : 0;
-  }
+  for (std::size_t i = 0; i < other.at("beams").size(); ++i) same += expected.at("beams")[i] == other.at("beams")[i];
   EXPECT_EQ(same, expected.at("texts").size() - 1);
 }
 
-// Byte-level pairs, and a first token that is forced.
-TEST(Translator, ABartReadsAndWritesText) { expect_texts(kGolden + "bart_text", golden("bart_text")); }
-
-// Unigrams, and renormalize_logits.
-TEST(Translator, AFolderLikeThoseOfOpusReadsAndWritesText) { expect_texts(kGolden + "opus_text", golden("opus_text")); }
-
-TEST(Translator, EachSideMayHaveItsOwnVocabulary) { expect_texts(kGolden + "opus_separate", golden("opus_separate")); }
+// Byte-level pairs and a first token that is forced, as of BART; unigrams and renormalize_logits, as of OPUS; a
+// vocabulary for each side.
+TEST(Translator, OtherFoldersReadAndWriteText) {
+  for (const char* name : {"bart_text", "opus_text", "opus_separate"}) {
+    SCOPED_TRACE(name);
+    expect_texts(kGoldenModels + name, golden_of(name));
+  }
+}
 
 // The model has 24 positions.
 TEST(Translator, TranslatesTheBeginningOfWhatIsTooLong) {
-  const Translator translator = Translator::load(kGolden + "bart_text");
+  const Translator translator = Translator::load(kGoldenModels + "bart_text");
   std::string text = "Good morning";
   EXPECT_EQ(translator.translate(text).cut, 0);
   while (translator.tokenizer().encode(text).ids.size() <= 24) text += " you";
@@ -241,7 +224,7 @@ TEST(Translator, TranslatesTheBeginningOfWhatIsTooLong) {
 
 // What a text that does not fit must become: each of its sentences alone, and all of them together.
 TEST(Translator, ATextThatDoesNotFitIsSplit) {
-  const Translator translator = Translator::load(kGolden + "bart_text");
+  const Translator translator = Translator::load(kGoldenModels + "bart_text");
   std::string long_one = "Good night";
   while (translator.tokenizer().encode(long_one).ids.size() <= 24) long_one += " you";
   const std::vector<std::string> sentences = {"Thank you.", "You are welcome!", long_one + ".", "Good morning"};
@@ -284,7 +267,7 @@ TEST(Translator, ATextThatDoesNotFitIsSplit) {
 
 // A text that fits stays whole, whatever marks it has; what has nothing but marks stays what it is.
 TEST(Translator, OnlyATextThatDoesNotFitIsSplit) {
-  const Translator translator = Translator::load(kGolden + "bart_text");
+  const Translator translator = Translator::load(kGoldenModels + "bart_text");
   EXPECT_EQ(translator.sentences("You! You. You?"), std::vector<std::string>{"You! You. You?"});
   EXPECT_TRUE(translator.translate("You! You. You?").sentences.empty());
   const std::string spaces(100, ' ');
@@ -293,7 +276,7 @@ TEST(Translator, OnlyATextThatDoesNotFitIsSplit) {
 
 // Line i of a call has stream i, whichever batch it is in and whatever has no tokens before it; sentence s has part s.
 TEST(Translator, EachLineDrawsFromItsOwnStream) {
-  const Translator translator = Translator::load(kGolden + "bart_text");
+  const Translator translator = Translator::load(kGoldenModels + "bart_text");
   std::string split = "Good night, you! How are you? See you tomorrow. Good morning.";
   std::vector<std::string> texts;
   for (int i = 0; i < 300; ++i) texts.push_back(i % 7 == 0 ? "" : i % 50 == 1 ? split : "Good night");
@@ -324,9 +307,8 @@ TEST(Translator, EachLineDrawsFromItsOwnStream) {
 
 // The model has 32 positions, and writes without end.
 TEST(Translator, NoTranslationIsLongerThanTheModelHasPositions) {
-  const Translator translator = Translator::load(kGolden + "swish");
-  const Json golden_model = golden("swish");
-  const Sources sources{golden_model.at("sources")[0].get<std::vector<std::int32_t>>()};
+  const Translator translator = Translator::load(kGoldenModels + "swish");
+  const Sources sources{golden_of("swish").at("sources")[0].get<std::vector<std::int32_t>>()};
   for (const std::int64_t max_length : {32, 33, 1000}) {
     const auto tokens = translator.generate(sources, {.beams = 1, .max_length = max_length})[0][0].tokens;
     ASSERT_EQ(tokens.size(), 32u);
@@ -335,75 +317,61 @@ TEST(Translator, NoTranslationIsLongerThanTheModelHasPositions) {
 }
 
 TEST(Translator, RefusesWhatItCannotDo) {
-  const Translator translator = Translator::load(kGolden + "relu");
+  const Translator translator = Translator::load(kGoldenModels + "relu");
   EXPECT_THROW(translator.translate("text"), FormatError);  // no tokenizer.json
-  EXPECT_THROW(translator.generate(Sources{{}}), std::invalid_argument);
-  EXPECT_THROW(translator.generate(Sources{{41}}), std::invalid_argument);
-  EXPECT_THROW(translator.generate(Sources{{-1}}), std::invalid_argument);
-  EXPECT_THROW(translator.generate(Sources{std::vector<std::int32_t>(33, 1)}), std::invalid_argument);
+  for (const Sources& sources : {Sources{{}}, {{41}}, {{-1}}, {std::vector<std::int32_t>(33, 1)}}) {
+    EXPECT_THROW(translator.generate(sources), std::invalid_argument);
+  }
   EXPECT_THROW(translator.generate(Sources{{1}}, {.max_length = 0}), std::invalid_argument);
   EXPECT_TRUE(translator.generate(Sources{}).empty());
 }
 
+// A copy of a golden model, whose files can be changed.
+struct ModelCopy : test::TemporaryFolder {
+  explicit ModelCopy(const std::string& name = "relu") { std::filesystem::copy(kGoldenModels + name, *this / "model"); }
+  std::string path() const { return *this / "model"; }
+  Json read(const std::string& file) const { return Json::parse(test::slurp(*this / "model/" + file)); }
+  void write(const std::string& file, const Json& config) const { put("model/" + file, config.dump()); }
+};
+
 TEST(Translator, SeveralEndsMayStandInEitherConfig) {
-  const test::TemporaryFolder folder;
-  const auto changed = [&](const std::string& name, const std::string& file, const Json& ends) {
-    const std::string path = folder / name;
-    std::filesystem::copy(kGolden + "relu", path);
-    Json config = Json::parse(std::ifstream(path + "/" + file));
+  const auto changed = [&](const std::string& file, const Json& ends) {
+    const ModelCopy model;
+    Json config = model.read(file);
     config["eos_token_id"] = ends;
     if (file == "config.json") {
       config.update(Json::parse(R"({"bad_words_ids": [[40]], "num_beams": 4})"));
-      std::filesystem::remove(path + "/generation_config.json");
+      std::filesystem::remove(model / "model/generation_config.json");
     }
-    std::ofstream(path + "/" + file) << config;
-    return Translator::load(path);
+    model.write(file, config);
+    return Translator::load(model.path());
   };
-  const Json golden_model = golden("relu");
+  const Json golden_model = golden_of("relu");
   const Sources sources = golden_model.at("sources").get<Sources>();
-  const std::int32_t other = golden_model.at("greedy")[3][0].get<std::int32_t>();
+  const std::int32_t other = golden_model.at("greedy")[3][0];
   const TranslateOptions options{.beams = 1, .max_length = 14};
-  const auto one = changed("one", "config.json", {0, other}).generate(sources, options);
-  const auto two = changed("two", "generation_config.json", {0, other}).generate(sources, options);
-  EXPECT_EQ(one[3][0].tokens, std::vector<std::int32_t>{other});
-  for (std::size_t i = 0; i < sources.size(); ++i) EXPECT_EQ(one[i][0].tokens, two[i][0].tokens);
-  EXPECT_THROW(changed("none", "config.json", Json::array()), FormatError);
+  const Sources one = best_of(changed("config.json", {0, other}).generate(sources, options));
+  EXPECT_EQ(one[3], std::vector<std::int32_t>{other});
+  EXPECT_EQ(best_of(changed("generation_config.json", {0, other}).generate(sources, options)), one);
+  EXPECT_THROW(changed("config.json", Json::array()), FormatError);
 }
 
 TEST(Translator, RefusesWaysOfGeneratingThatItDoesNotKnow) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "model";
-  std::filesystem::copy(kGolden + "relu", path);
-  const Json config = Json::parse(std::ifstream(path + "/generation_config.json"));
-  const auto refused = [&](const std::string& key, const Json& value, const std::string& part) {
+  const ModelCopy model;
+  const Json config = model.read("generation_config.json");
+  for (const auto& [key, value] : Json::parse(R"([
+           ["num_beams", 0], ["do_sample", true], ["no_repeat_ngram_size", -1], ["no_repeat_ngram_size", 1.5],
+           ["encoder_no_repeat_ngram_size", 3], ["min_length", -1], ["min_new_tokens", "2"], ["repetition_penalty", 0],
+           ["early_stopping", "always"], ["eos_token_id", [0, 41]], ["eos_token_id", []], ["renormalize_logits", 1],
+           ["bad_words_ids", [[]]], ["bad_words_ids", [[1, 41]]], ["decoder_start_token_id", 41],
+           ["forced_eos_token_id", 41], ["forced_bos_token_id", 41], ["max_length", 1]])")
+                                      .get<std::vector<std::pair<std::string, Json>>>()) {
     Json changed = config;
     changed[key] = value;
-    std::ofstream(path + "/generation_config.json") << changed;
-    try {
-      Translator::load(path);
-      ADD_FAILURE() << key;
-    } catch (const FormatError& error) {
-      EXPECT_NE(std::string(error.what()).find("generation_config.json: " + part), std::string::npos) << error.what();
-    }
-  };
-  refused("num_beams", 0, "num_beams");
-  refused("do_sample", true, "do_sample");
-  refused("no_repeat_ngram_size", -1, "no_repeat_ngram_size");
-  refused("no_repeat_ngram_size", 1.5, "no_repeat_ngram_size");
-  refused("encoder_no_repeat_ngram_size", 3, "encoder_no_repeat_ngram_size");
-  refused("min_length", -1, "min_length");
-  refused("min_new_tokens", "2", "min_new_tokens");
-  refused("repetition_penalty", 0, "repetition_penalty");
-  refused("early_stopping", "always", "early_stopping");
-  refused("eos_token_id", Json::array({0, 41}), "eos_token_id");
-  refused("eos_token_id", Json::array(), "eos_token_id");
-  refused("renormalize_logits", 1, "renormalize_logits");
-  refused("bad_words_ids", Json::array({Json::array()}), "bad_words_ids");
-  refused("bad_words_ids", Json::array({Json::array({1, 41})}), "bad_words_ids");
-  refused("decoder_start_token_id", 41, "decoder_start_token_id");
-  refused("forced_eos_token_id", 41, "forced_eos_token_id");
-  refused("forced_bos_token_id", 41, "forced_bos_token_id");
-  refused("max_length", 1, "max_length");
+    model.write("generation_config.json", changed);
+    const std::string message = test::message_of<FormatError>([&] { Translator::load(model.path()); });
+    EXPECT_NE(message.find("generation_config.json: " + key), std::string::npos) << message;
+  }
 }
 
 }  // namespace

@@ -18,42 +18,40 @@
 namespace qkv {
 namespace {
 
-constexpr int kSide = 16;  // rows, and words of a row
+constexpr std::size_t kSide = 16;  // rows, and words of a row
 
-std::vector<float> draw(Random& random, std::size_t count) {
-  std::vector<float> numbers(count);
+// Words of two neighbouring bf16, of random numbers, or now and then of any kind: subnormal, huge, infinite, no number.
+std::vector<float> draw_pairs(Random& random, std::size_t count, int exponent = 0, bool any_kind = false) {
+  std::vector<float> words(count);
+  for (float& word : words) {
+    const bool any = any_kind && random.below(50) == 0;
+    const auto bits = [&] {
+      if (any) return static_cast<std::uint32_t>(random.below(0x10000));
+      return std::uint32_t{BFloat16(static_cast<float>(std::ldexp(random.normal(), exponent))).bits};
+    };
+    word = std::bit_cast<float>(bits() << 16 | bits());
+  }
+  return words;
+}
+
+std::vector<float> draw(Random& random) {
+  std::vector<float> numbers(kSide * kSide);
   for (float& x : numbers) x = static_cast<float>(random.normal());
   return numbers;
 }
 
-// Words of two neighbouring bf16, and the numbers they hold.
-struct Pairs {
-  Pairs(Random& random, std::size_t count) : words(count), numbers(2 * count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      std::uint32_t word = 0;
-      for (std::size_t half = 0; half < 2; ++half) {
-        const BFloat16 number(static_cast<float>(random.normal()));
-        numbers[2 * i + half] = static_cast<float>(number);
-        word |= std::uint32_t{number.bits} << (16 * half);
-      }
-      words[i] = std::bit_cast<float>(word);
-    }
-  }
-  std::vector<float> words, numbers;
-};
-
 TEST(AmxTiles, AddUpEvenAndOddProductsApart) {
   if (!borrow_tiles()) GTEST_SKIP() << "no tiles here";
   Random random(3);
-  constexpr int kStep = 3 * kSide;  // rows may lie apart
-  const Pairs left(random, kSide * kSide), right(random, kSide * kStep);
-  const std::vector<float> before = draw(random, kSide * kSide);
+  constexpr std::size_t kStep = 3 * kSide;  // rows may lie apart
+  const std::vector<float> left = draw_pairs(random, kSide * kSide), right = draw_pairs(random, kSide * kStep);
+  const std::vector<float> before = draw(random);
   std::vector<float> sums = before;
   {
     const TileSession session;
     load_tile<2>(sums.data(), kSide);
-    load_tile<5>(left.words.data(), kSide);
-    load_tile<7>(right.words.data(), kStep);
+    load_tile<5>(left.data(), kSide);
+    load_tile<7>(right.data(), kStep);
     multiply_tiles<2, 5, 7>();
     store_tile<2>(sums.data(), kSide);
   }
@@ -61,9 +59,9 @@ TEST(AmxTiles, AddUpEvenAndOddProductsApart) {
     for (std::size_t j = 0; j < kSide; ++j) {
       float even = 0, odd = 0;
       for (std::size_t w = 0; w < kSide; ++w) {
-        const float *of_left = &left.numbers[2 * (i * kSide + w)], *of_right = &right.numbers[2 * (w * kStep + j)];
-        even = std::fma(of_left[0], of_right[0], even);
-        odd = std::fma(of_left[1], of_right[1], odd);
+        const testing::Pair a = testing::of_pairs(left[i * kSide + w]), b = testing::of_pairs(right[w * kStep + j]);
+        even = std::fma(a.lower, b.lower, even);
+        odd = std::fma(a.upper, b.upper, odd);
       }
       EXPECT_EQ(sums[i * kSide + j], before[i * kSide + j] + (even + odd)) << i << ", " << j;
     }
@@ -105,7 +103,6 @@ TEST(AmxTiles, AddUpProductsOfBytes) {
   }
 }
 
-// Of pairs of all kinds: subnormal, huge, infinite, no number.
 TEST(AmxTiles, HaveTheBitsOfTheirEmulation) {
   if (!borrow_tiles()) GTEST_SKIP() << "no tiles here";
   using Emulated = testing::EmulatedTiles;
@@ -113,15 +110,7 @@ TEST(AmxTiles, HaveTheBitsOfTheirEmulation) {
   for (int round = 0; round < 200; ++round) {
     std::vector<float> operands[3];
     for (std::vector<float>& words : operands) {
-      words.resize(kSide * kSide);
-      for (float& word : words) {
-        const bool any = round % 2 == 0 && random.below(50) == 0;
-        const auto number = [&] {
-          if (any) return static_cast<std::uint32_t>(random.below(0x10000));
-          return std::uint32_t{BFloat16(static_cast<float>(std::ldexp(random.normal(), round / 2 - 63))).bits};
-        };
-        word = std::bit_cast<float>(number() << 16 | number());
-      }
+      words = draw_pairs(random, kSide * kSide, round / 2 - 63, /*any_kind=*/round % 2 == 0);
     }
     float got[kSide * kSide], expected[kSide * kSide];
     {
@@ -137,17 +126,14 @@ TEST(AmxTiles, HaveTheBitsOfTheirEmulation) {
     Emulated::load<2>(operands[2].data(), kSide);
     Emulated::multiply<0, 1, 2>();
     Emulated::store<0>(expected, kSide);
-    for (std::size_t i = 0; i < kSide * kSide; ++i) {
-      if (std::isnan(got[i]) && std::isnan(expected[i])) continue;
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(expected[i])) << round << ", " << i;
-    }
+    testing::expect_same_floats(got, expected);
   }
 }
 
 TEST(AmxTiles, AreClearedAndKeptApart) {
   if (!borrow_tiles()) GTEST_SKIP() << "no tiles here";
   Random random(4);
-  const std::vector<float> numbers = draw(random, kSide * kSide);
+  const std::vector<float> numbers = draw(random);
   std::vector<float> kept(kSide * kSide), cleared = numbers;
   {
     const TileSession session;

@@ -39,7 +39,7 @@ HWY_EXPORT(exp2_doubles);
 
 QKV_ON_EACH_TARGET(Exp2);
 
-constexpr std::int64_t kBatch = 1024;
+constexpr std::uint32_t kBatch = 1024;
 
 template <class T>
 std::vector<T> exp2_of(std::vector<T> x) {
@@ -66,20 +66,16 @@ double ulps(T y, Wide exact) {
 // Largest error over every `stride`-th float of [-126, -2^-24] and [2^-24, 8].
 double largest_error(std::uint32_t stride) {
   double largest = 0;
-  std::vector<float> x;
-  const auto check = [&] {
-    const std::vector<float> y = exp2_of(x);
-    for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, ulps(y[i], std::exp2(double{x[i]})));
-    x.clear();
-  };
+  const auto bits_of = [](float x) { return std::bit_cast<std::uint32_t>(x); };
   for (const auto& [sign, last] : {std::pair(-1.0f, 126.0f), std::pair(1.0f, 8.0f)}) {
-    for (auto bits = std::bit_cast<std::uint32_t>(0x1p-24f); bits <= std::bit_cast<std::uint32_t>(last);
-         bits += stride) {
-      x.push_back(sign * std::bit_cast<float>(bits));
-      if (x.size() == static_cast<std::size_t>(kBatch)) check();
+    for (std::uint32_t begin = bits_of(0x1p-24f); begin <= bits_of(last); begin += kBatch * stride) {
+      std::vector<float> x;
+      const std::uint32_t end = std::min<std::uint32_t>(begin + kBatch * stride - 1, bits_of(last));
+      for (std::uint32_t bits = begin; bits <= end; bits += stride) x.push_back(sign * std::bit_cast<float>(bits));
+      const std::vector<float> y = exp2_of(x);
+      for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, ulps(y[i], std::exp2(double{x[i]})));
     }
   }
-  check();
   return largest;
 }
 
@@ -107,30 +103,24 @@ TEST_P(Exp2, DoublesAreWithinOneUlp) {
 
 template <class T>
 void check_special_values(T least_exponent) {
-  const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
-  const std::vector<T> x = {0,
-                            T(-0.0),
-                            1,
-                            8,
-                            -1,
-                            -3,
-                            127,
-                            -infinity,
-                            -nan,
-                            nan,
-                            least_exponent,
-                            std::nextafter(least_exponent, -infinity),
-                            -std::numeric_limits<T>::max(),
-                            std::numeric_limits<T>::denorm_min()};
+  using Limits = std::numeric_limits<T>;
+  const std::pair<T, T> exact[] = {{0, 1},
+                                   {T(-0.0), 1},
+                                   {1, 2},
+                                   {8, 256},
+                                   {-1, T(0.5)},
+                                   {-3, T(0.125)},
+                                   {127, T(0x1p127)},
+                                   {-Limits::infinity(), 0},
+                                   {least_exponent, Limits::min()},
+                                   {std::nextafter(least_exponent, -Limits::infinity()), 0},
+                                   {-Limits::max(), 0},
+                                   {Limits::denorm_min(), 1}};
+  std::vector<T> x;
+  for (const auto& [from, to] : exact) x.push_back(from);
   const std::vector<T> y = exp2_of(x);
-  const std::vector<T> whole = {1, 1, 2, 256, T(0.5), T(0.125), T(0x1p127), 0};
-  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(y[i], whole[i]) << x[i];
-  EXPECT_TRUE(std::isnan(y[8]));
-  EXPECT_TRUE(std::isnan(y[9]));
-  EXPECT_EQ(y[10], std::numeric_limits<T>::min());
-  EXPECT_EQ(y[11], 0);  // below the smallest normal number
-  EXPECT_EQ(y[12], 0);
-  EXPECT_EQ(y[13], 1);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], exact[i].second) << x[i];
+  for (const T number : exp2_of<T>({Limits::quiet_NaN(), -Limits::quiet_NaN()})) EXPECT_TRUE(std::isnan(number));
 }
 
 TEST_P(Exp2, SpecialValuesAreExact) {

@@ -1,9 +1,12 @@
 // What the instruction of AVX512-BF16 makes of a pair, one number at a time.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 namespace qkv::testing {
 
@@ -24,6 +27,14 @@ inline float instruction(float left, float right, float sum) {
   const Pair a = of_pairs(left), b = of_pairs(right);
   sum = flushed(std::fma(flushed(a.upper), flushed(b.upper), flushed(sum)));
   return flushed(std::fma(flushed(a.lower), flushed(b.lower), sum));
+}
+
+// NaN agrees with NaN, other numbers in their bits.
+inline void expect_same_floats(std::span<const float> got, std::span<const float> expected) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(got[i]) && std::isnan(expected[i])) continue;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(expected[i])) << i;
+  }
 }
 
 }  // namespace qkv::testing

@@ -1,12 +1,10 @@
 // The targets: which ones there are, and that the one asked for is the one that runs.
 #include "qkv/target.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
-#include <stdexcept>
-#include <string>
 
+#include "attention/attention_testing.h"
+#include "io/files_for_test.h"
 #include "ops/matmul/matmul_panel.h"
 #include "simd/dispatch.h"
 
@@ -24,15 +22,11 @@ TEST(Target, ListsThePlainestOneLast) {
   EXPECT_EQ(list.back().name, "portable");
   EXPECT_EQ(list.back().lanes, 1);
 #endif
-  int selected = 0;
+  EXPECT_TRUE(testing::has_target(selected_target()));
   for (const Target& target : list) {
-    selected += target.selected;
+    EXPECT_EQ(target.selected, target.name == selected_target()) << target.name;
     EXPECT_TRUE(target.usable || !target.selected) << target.name;
-    if (target.selected) {
-      EXPECT_EQ(target.name, selected_target());
-    }
   }
-  EXPECT_EQ(selected, 1);
 }
 
 TEST(Target, TheForcedOneRuns) {
@@ -55,22 +49,17 @@ TEST(Target, DefaultIsTheEnvironmentsOrTheBest) {
   const char* wanted = std::getenv("QKV_TARGET");
   select_target(last_target());
   select_target("");
-  std::string best;
-  for (const Target& target : targets()) {
-    if (target.usable && best.empty()) best = target.name;
-  }
-  EXPECT_EQ(selected_target(), wanted != nullptr && *wanted != '\0' ? wanted : best);
+  EXPECT_EQ(selected_target(), wanted != nullptr && *wanted != '\0' ? wanted : testing::usable_targets().front());
+}
+
+std::string refusal(const char* name) {
+  return test::message_of<std::invalid_argument>([&] { select_target(name); });
 }
 
 TEST(Target, UnknownNameIsRefusedAndChangesNothing) {
-  const std::string before = selected_target();
-  try {
-    select_target("abacus");
-    FAIL() << "nothing was thrown";
-  } catch (const std::invalid_argument& error) {
-    EXPECT_EQ(std::string(error.what()).find("target \"abacus\" is not usable here; usable: "), 0u) << error.what();
-    EXPECT_NE(std::string(error.what()).find(last_target()), std::string::npos) << error.what();
-  }
+  const std::string before = selected_target(), message = refusal("abacus");
+  EXPECT_EQ(message.find("target \"abacus\" is not usable here; usable: "), 0u) << message;
+  EXPECT_NE(message.find(last_target()), std::string::npos) << message;
   EXPECT_EQ(selected_target(), before);
 }
 
@@ -79,14 +68,9 @@ TEST(Target, OneThatWasNotBuiltIsRefusedWithTheWayToIt) {
   const std::vector<Target> built = targets();
   for (const char* name : {"avx2", "sse4"}) {
     if (std::any_of(built.begin(), built.end(), [&](const Target& target) { return target.name == name; })) continue;
-    try {
-      select_target(name);
-      FAIL() << name;
-    } catch (const std::invalid_argument& error) {
-      const std::string message = error.what();
-      EXPECT_NE(message.find("is not in this build; usable: "), std::string::npos) << message;
-      EXPECT_NE(message.find("cmake -DQKV_TARGETS=all"), std::string::npos) << message;
-    }
+    const std::string message = refusal(name);
+    EXPECT_NE(message.find("is not in this build; usable: "), std::string::npos) << message;
+    EXPECT_NE(message.find("cmake -DQKV_TARGETS=all"), std::string::npos) << message;
   }
 }
 

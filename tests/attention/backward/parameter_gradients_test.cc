@@ -33,7 +33,7 @@ std::vector<std::vector<Dims>> broadcast_shapes(const Dims& whole) {
   return fours;
 }
 
-constexpr Dtype kFloating[] = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
+constexpr Dtype kFloatingTypes[] = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
 
 // Queries of size 8, values of size 6; keys of another size than queries where the score allows it.
 struct ParameterCall {
@@ -101,7 +101,7 @@ QKV_ON_EACH_TARGET(ParameterGradients);
 
 TEST_P(ParameterGradients, EveryScoreAndEveryBiasInEveryType) {
   for (const Score::Kind kind : kKinds) {
-    for (const Dtype dtype : kFloating) {
+    for (const Dtype dtype : kFloatingTypes) {
       SCOPED_TRACE(fmt::format("{} score {}", name_of(dtype), static_cast<int>(kind)));
       ParameterCall(kind, dtype, {1, 4, 53}, {1, 2, 70}).expect_like_reference();
       if (kind != Score::Kind::scaled_dot) continue;

@@ -10,6 +10,8 @@ namespace qkv {
 namespace {
 
 using testing::AttentionCase;
+using testing::largest;
+using testing::longest_row;
 
 void expect_like_reference(const AttentionCase& drawn) {
   const Score::Kind score = drawn.options.score.kind();
@@ -38,30 +40,25 @@ void expect_like_reference(const AttentionCase& drawn) {
       reference::attention_double_backward(a.q, a.k, a.v, a.grad_out, a.tangents(), options);
 
   // Weights, and whatever is a dot product, are off by the fraction `tolerance` (as in the forward grid) of the largest
-  // one; so is what is made of them, by the product rule. Errors of a key add up over the queries, each by its weight;
-  // the sum of a key's weights is the gradient of its value under a grad_out of ones.
+  // one; so is what is made of them, by the product rule. Errors of a key add up over the queries, each by its weight.
   const double unit = dtype == Dtype::f64 ? 0x1p-29 : 1;
-  const double tolerance =
-      2 * unit * (4e-6 + 5e-7 * testing::largest(reference::attention(a.q, a.k, a.v, options).logits));
-  const double scale = std::abs(
-      options.scale.value_or(score == Score::Kind::dot ? 1 : 1 / std::sqrt(static_cast<double>(a.q.size(-1)))));
-  const double slope =
-      2 * scale *
-      (testing::longest_row(a.tq) * testing::longest_row(a.k) + testing::longest_row(a.q) * testing::longest_row(a.tk));
-  const double product = 2 * testing::longest_row(a.grad_out) * testing::longest_row(a.v);
-  const double logit = slope * product + 2 * testing::longest_row(a.grad_out) * testing::longest_row(a.tv);
-  const Tensor ones = testing::filled(a.grad_out.shape(), 1);
-  const double received = testing::largest(reference::attention_backward(a.q, a.k, a.v, ones, options).value);
-  const auto size = [](const Tensor& x) { return testing::largest(x); };
+  const reference::AttentionResult forward = reference::attention(a.q, a.k, a.v, options);
+  const double tolerance = 2 * unit * (4e-6 + 5e-7 * largest(forward.logits));
+  const double default_scale = reference::Scorer(options.score).default_scale(a.q.size(-1));
+  const double scale = std::abs(options.scale.value_or(default_scale));
+  const double slope = 2 * scale * (longest_row(a.tq) * longest_row(a.k) + longest_row(a.q) * longest_row(a.tk));
+  const double product = 2 * longest_row(a.grad_out) * longest_row(a.v);
+  const double logit = slope * product + 2 * longest_row(a.grad_out) * longest_row(a.tv);
+  const double received = testing::most_received(a.q, a.k, options, forward.weights);
   const auto check = [&](const char* name, const Tensor& got, const Tensor& wanted, double bound) {
     const double tiny = dtype == Dtype::f64 ? 0x1p-1022 : 0x1p-126;
     EXPECT_EQ(testing::mismatch(got, wanted, tolerance * bound + tiny, 0), "") << name;
   };
-  check("tangent of out", moved.out, exact_moved.out, slope * size(a.v) + size(a.tv));
+  check("tangent of out", moved.out, exact_moved.out, slope * largest(a.v) + largest(a.tv));
   check("tangent of log-sum-exp", moved.log_sum_exp, exact_moved.log_sum_exp, slope);
-  check("queries", second.query, exact.query, scale * (logit * size(a.k) + product * size(a.tk)));
-  check("keys", second.key, exact.key, scale * received * (logit * size(a.q) + product * size(a.tq)));
-  check("values", second.value, exact.value, slope * size(a.grad_out) * received);
+  check("queries", second.query, exact.query, scale * (logit * largest(a.k) + product * largest(a.tk)));
+  check("keys", second.key, exact.key, scale * received * (logit * largest(a.q) + product * largest(a.tq)));
+  check("values", second.value, exact.value, slope * largest(a.grad_out) * received);
   EXPECT_TRUE(testing::same_bits(second.grad_out, moved.out)) << "grad_out";
 }
 

@@ -1,6 +1,4 @@
 // Activations against the C library in double, over a table of ranges.
-#include <cmath>
-#include <functional>
 #include <numbers>
 
 #include "attention/attention_testing.h"
@@ -9,11 +7,51 @@
 namespace qkv {
 namespace {
 
-double exact_gelu(double x) { return x * 0.5 * std::erfc(-x * std::sqrt(0.5)); }
+double gelu(double x) { return x * 0.5 * std::erfc(-x * std::sqrt(0.5)); }
+double gelu_slope(double x) {
+  return 0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
+}
+double tanh_argument(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
+double gelu_tanh(double x) { return 0.5 * x * (1 + std::tanh(tanh_argument(x))); }
+double gelu_tanh_slope(double x) {
+  const double u = tanh_argument(x), slope = std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
+  return 1 / (1 + std::exp(-2 * u)) + 0.5 * x / (std::cosh(u) * std::cosh(u)) * slope;
+}
+double silu(double x) { return x / (1 + std::exp(-x)); }
+double silu_slope(double x) { return (1 + x - silu(x)) / (1 + std::exp(-x)); }
+double relu(double x) { return std::max(x, 0.0); }
+double relu_slope(double x) { return x > 0 ? 1 : 0; }
 
+// The largest |got - exact(x)| / max(|x|, least).
+template <class T>
+double worst_error(const std::vector<T>& x, const std::vector<T>& got, double (*exact)(double), double least) {
+  double worst = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto at = static_cast<double>(x[i]);
+    worst = std::max(worst, std::abs(static_cast<double>(got[i]) - exact(at)) / std::max(std::abs(at), least));
+  }
+  return worst;
+}
+
+// So many numbers from `begin` to `end`.
+template <class T>
+std::vector<T> spread(double begin, double end, int count) {
+  std::vector<T> x;
+  for (int i = 0; i < count; ++i) x.push_back(static_cast<T>(begin + (end - begin) * i / (count - 1)));
+  return x;
+}
+
+template <class T>
+std::vector<T> activated(Activation activation, std::vector<T> x) {
+  activate(activation, x.data(), static_cast<std::int64_t>(x.size()));
+  return x;
+}
+
+QKV_ON_EACH_TARGET(ActivationKernel);
+
+// Of GELU: bounds of |error| / max(|x|, smallest normal number), what a weight of the next layer sees.
 struct Range {
-  double begin, end;
-  double f32, f64;  // bounds of |error| / max(|x|, smallest normal number): what a weight of the next layer sees
+  double begin, end, f32, f64;
 };
 
 // Around 0 the tail is half of x and has some eight roundings behind it, of 6e-8 and 1.1e-16 each; above 4 only the
@@ -24,50 +62,31 @@ constexpr Range kRanges[] = {
     {-14, -4, 1e-10, 1e-18},  {-1e30, -14, 1e-20, 1e-30},
 };
 
-QKV_ON_EACH_TARGET(ActivationKernel);
-
 template <class T>
-void expect_range(const Range& range, double bound) {
-  constexpr int kCount = 20001;
-  std::vector<T> x(kCount), y;
-  for (int i = 0; i < kCount; ++i)
-    x[static_cast<std::size_t>(i)] = static_cast<T>(range.begin + (range.end - range.begin) * i / (kCount - 1));
-  y = x;
-  activate(Activation::gelu, y.data(), kCount);
-  double worst = 0;
-  for (int i = 0; i < kCount; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const double size =
-        std::max(std::abs(static_cast<double>(x[at])), static_cast<double>(std::numeric_limits<T>::min()));
-    worst = std::max(worst, std::abs(static_cast<double>(y[at]) - exact_gelu(static_cast<double>(x[at]))) / size);
-  }
-  EXPECT_LE(worst, bound) << range.begin << " to " << range.end;
+double worst_in(const Range& range) {
+  const std::vector<T> x = spread<T>(range.begin, range.end, 20001);
+  return worst_error(x, activated(Activation::gelu, x), gelu, static_cast<double>(std::numeric_limits<T>::min()));
 }
 
 TEST_P(ActivationKernel, GeluIsExact) {
   for (const Range& range : kRanges) {
-    expect_range<float>(range, range.f32);
-    expect_range<double>(range, range.f64);
+    EXPECT_LE(worst_in<float>(range), range.f32) << range.begin << " to " << range.end;
+    EXPECT_LE(worst_in<double>(range), range.f64) << range.begin << " to " << range.end;
   }
 }
 
 template <class T>
 void expect_edges() {
-  const T infinity = std::numeric_limits<T>::infinity();
-  std::vector<T> x{T(0), infinity, -infinity, std::numeric_limits<T>::quiet_NaN(), T(2), T(-1e30)};
-  activate(Activation::gelu, x.data(), 6);
-  EXPECT_EQ(x[0], T(0));
-  EXPECT_EQ(x[1], infinity);
-  EXPECT_EQ(x[2], T(0));
-  EXPECT_TRUE(std::isnan(x[3]));
-  EXPECT_EQ(x[5], T(0));
-  std::vector<T> y{T(-1), T(0), T(3), infinity, -infinity, std::numeric_limits<T>::quiet_NaN()};
-  activate(Activation::relu, y.data(), 6);
-  EXPECT_EQ(y[0], T(0));
-  EXPECT_EQ(y[2], T(3));
-  EXPECT_EQ(y[3], infinity);
-  EXPECT_EQ(y[4], T(0));
-  EXPECT_TRUE(std::isnan(y[5]));
+  const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
+  const std::vector<T> x{T(0), infinity, -infinity, T(-1e30), T(-1), T(3), nan};
+  for (const Activation activation : {Activation::gelu, Activation::relu}) {
+    const std::vector<T> y = activated(activation, x), wanted{T(0), infinity, T(0), T(0)};
+    EXPECT_EQ(std::vector<T>(y.begin(), y.begin() + 4), wanted);
+    EXPECT_TRUE(std::isnan(y.back()));
+    if (activation != Activation::relu) continue;
+    EXPECT_EQ(y[4], T(0));
+    EXPECT_EQ(y[5], T(3));
+  }
 }
 
 TEST_P(ActivationKernel, InfinitiesAndNan) {
@@ -75,55 +94,30 @@ TEST_P(ActivationKernel, InfinitiesAndNan) {
   expect_edges<double>();
 }
 
-double exact_silu(double x) { return x / (1 + std::exp(-x)); }
-
-double exact_gelu_tanh(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
-
-double exact_derivative(Activation activation, double x) {
-  if (activation == Activation::gelu_tanh) {
-    const double root = std::sqrt(2 / std::numbers::pi), u = root * (x + 0.044715 * x * x * x);
-    return 1 / (1 + std::exp(-2 * u)) + 0.5 * x / (std::cosh(u) * std::cosh(u)) * root * (1 + 3 * 0.044715 * x * x);
-  }
-  if (activation == Activation::relu) return x > 0 ? 1 : 0;
-  if (activation == Activation::silu) {
-    const double s = 1 / (1 + std::exp(-x));
-    return s * (1 + x * (1 - s));
-  }
-  return 0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
-}
-
 // Some ten roundings, of numbers that grow with x: SiLU itself, and x times a distance from 1 in its derivative.
 template <class T>
-void expect_derivatives(double unit) {
-  constexpr int kCount = 4001;
-  std::vector<T> x(kCount), gradient(kCount), silu, gelu_tanh;
-  for (int i = 0; i < kCount; ++i) x[static_cast<std::size_t>(i)] = static_cast<T>(20.0 * (2 * i - kCount) / kCount);
-  const auto worst = [&](const std::vector<T>& given, const std::function<double(double)>& exact) {
-    double most = 0;
-    for (std::size_t i = 0; i < kCount; ++i) {
-      const double at = static_cast<double>(x[i]);
-      most = std::max(most, std::abs(static_cast<double>(given[i]) - exact(at)) / std::max(1.0, std::abs(at)));
-    }
-    return most;
-  };
-  silu = x;
-  activate(Activation::silu, silu.data(), kCount);
-  EXPECT_LE(worst(silu, exact_silu), 10 * unit);
-  gelu_tanh = x;
-  activate(Activation::gelu_tanh, gelu_tanh.data(), kCount);
-  EXPECT_LE(worst(gelu_tanh, exact_gelu_tanh), 10 * unit);
-  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
-    std::fill(gradient.begin(), gradient.end(), T(2));
-    activate_backward(activation, x.data(), gradient.data(), kCount);
-    EXPECT_LE(worst(gradient, [&](double at) { return 2 * exact_derivative(activation, at); }), 20 * unit);
+void expect_values_and_derivatives(double unit) {
+  const std::vector<T> x = spread<T>(-20, 19.99, 4001);
+  const struct {
+    Activation activation;
+    double (*value)(double), (*slope)(double);
+  } all[] = {{Activation::relu, relu, relu_slope},
+             {Activation::gelu, gelu, gelu_slope},
+             {Activation::gelu_tanh, gelu_tanh, gelu_tanh_slope},
+             {Activation::silu, silu, silu_slope}};
+  for (const auto& [activation, value, slope] : all) {
+    SCOPED_TRACE(static_cast<int>(activation));
+    EXPECT_LE(worst_error(x, activated(activation, x), value, 1), 10 * unit);
+    std::vector<T> gradient(x.size(), T(2));
+    activate_backward(activation, x.data(), gradient.data(), static_cast<std::int64_t>(x.size()));
+    for (T& number : gradient) number /= 2;
+    EXPECT_LE(worst_error(x, gradient, slope, 1), 10 * unit);
   }
 }
 
-TEST_P(ActivationKernel, SiluAndDerivatives) {
-  expect_derivatives<float>(6e-8);
-  expect_derivatives<double>(1.1e-16);
+TEST_P(ActivationKernel, ValuesAndDerivatives) {
+  expect_values_and_derivatives<float>(6e-8);
+  expect_values_and_derivatives<double>(1.1e-16);
 }
 
 // An element's bits do not depend on its place or its neighbours, and nothing beyond the count is touched.
@@ -131,16 +125,13 @@ TEST_P(ActivationKernel, EveryCount) {
   Random random(1);
   std::vector<float> x(70);
   for (float& value : x) value = static_cast<float>(2 * random.normal());
-  std::vector<float> all = x;
-  activate(Activation::gelu, all.data(), 70);
+  const std::vector<float> all = activated(Activation::gelu, x);
   for (int begin = 0; begin < 3; ++begin) {
     for (int count = 0; begin + count <= 67; ++count) {
-      std::vector<float> some = x;
+      std::vector<float> some = x, wanted = x;
       activate(Activation::gelu, some.data() + begin, count);
-      for (int i = 0; i < 70; ++i) {
-        const auto at = static_cast<std::size_t>(i);
-        EXPECT_EQ(some[at], i >= begin && i < begin + count ? all[at] : x[at]);
-      }
+      std::copy_n(all.begin() + begin, count, wanted.begin() + begin);
+      EXPECT_EQ(some, wanted) << begin << ", " << count;
     }
   }
 }

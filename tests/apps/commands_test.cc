@@ -1,0 +1,255 @@
+// What every command says of itself: its help, its page of the manual, and what each shell completes of it.
+#include <poll.h>
+#include <pty.h>
+
+#include "apps/program.h"
+
+namespace qkv::test {
+namespace {
+
+struct Named {
+  Words words;  // behind "qkv"
+  Outcome help;
+  // Joins them to "qkv".
+  std::string with(const std::string& between) const {
+    std::string all = "qkv";
+    for (const std::string& word : words) all += between + word;
+    return all;
+  }
+};
+
+// The program and every command: those that a help lists under "Subcommands". Each is asked once.
+const std::vector<Named>& commands() {
+  static const std::vector<Named> all = [] {
+    std::vector<Named> found{{{}, run_program("--help")}};
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      bool listed = false;
+      const Words before = found[i].words;
+      for (const std::string& line : lines_of(found[i].help.out)) {
+        if (listed && line.starts_with("  ") && line[2] != ' ') {
+          Words words = before;
+          words.push_back(line.substr(2, line.find(' ', 2) - 2));
+          Words asked = words;
+          asked.emplace_back("--help");
+          found.push_back({words, run_program(asked)});
+        }
+        listed = line.starts_with("Subcommands:") || (listed && line.starts_with("  "));
+      }
+    }
+    return found;
+  }();
+  return all;
+}
+
+// The names of a command's options in its help, sorted: "  -h,--help   Print ...".
+Words options_in(const std::string& help) {
+  Words names;
+  for (const std::string& line : lines_of(help)) {
+    if (!line.starts_with("  -")) continue;
+    std::istringstream listed(line.substr(2, line.find(' ', 2) - 2));
+    for (std::string name; std::getline(listed, name, ',');) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(Program, EveryCommandHasHelp) {
+  std::string names;
+  for (const Named& command : commands()) {
+    const std::string name = command.with(" ");
+    names += name + ", ";
+    EXPECT_EQ(command.help.code, 0) << name;
+    EXPECT_EQ(command.help.err, "") << name;
+    EXPECT_TRUE(holds(command.help.out, "Usage: " + name + " ")) << command.help.out;
+    const Words options = options_in(command.help.out);
+    for (const char* option : {"--help", "-h", "--version"}) EXPECT_EQ(std::ranges::count(options, option), 1) << name;
+  }
+  EXPECT_GE(commands().size(), 15u);
+  for (const char* name : {"qkv attend, ", "qkv train, ", "qkv tokenizer encode, "}) EXPECT_TRUE(holds(names, name));
+  EXPECT_EQ(run_program("attend -h").out, run_program("attend --help").out);
+  const std::string version = run_program("--version").out;
+  EXPECT_TRUE(version.starts_with("qkv ")) << version;
+  for (const std::string command : {"attend", "tokenizer encode"}) {
+    const Outcome own = run_program(command + " --version");
+    EXPECT_EQ(own.code, 0);
+    EXPECT_EQ(own.out + own.err, version);
+  }
+}
+
+// A page as it is read: its requests dropped, its characters in place of their names.
+std::string plain(const std::string& page) {
+  std::string text;
+  for (std::size_t at = 0; at < page.size(); ++at) {
+    const std::string_view rest = std::string_view(page).substr(at);
+    if (rest.starts_with("\\f")) {
+      at += 2;
+    } else if (rest.starts_with("\\&")) {
+      at += 1;
+    } else if (rest.starts_with("\\-")) {
+      text += '-', at += 1;
+    } else if (rest.starts_with("\\(")) {
+      const std::string_view name = rest.substr(2, 2);
+      text += name == "aq" ? '\'' : name == "ga" ? '`' : name == "ha" ? '^' : name == "ti" ? '~' : '?';
+      at += 3;
+    } else {
+      text += page[at];
+    }
+  }
+  return text;
+}
+
+// Formatters read the pages in tests/packages.
+TEST(Manual, EveryCommandHasAPageWithItsOptions) {
+  const Folder folder;
+  EXPECT_EQ(folder.text("manual --out of/pages"), "");
+  const auto page_of = [&](const std::string& name) { return plain(slurp(folder / ("of/pages/" + name + ".1"))); };
+  for (const Named& command : commands()) {
+    const std::string name = command.with("-"), page = page_of(name);
+    EXPECT_TRUE(holds(page, "\n.SH NAME\n" + name + " - ")) << name;
+    EXPECT_TRUE(holds(page, "\n.SH SYNOPSIS\n" + command.with(" ") + " ")) << page;
+    for (const std::string& option : options_in(command.help.out)) {
+      EXPECT_TRUE(holds(page, "\n.TP\n" + option) || holds(page, ", " + option)) << name << " " << option;
+    }
+  }
+  EXPECT_EQ(folder.files().size(), commands().size() + 2);  // and two folders
+  const std::string attend = page_of("qkv-attend"), program = page_of("qkv");
+  for (const char* part :
+       {"\nqkv attend --query FILE --key FILE --value FILE --out FILE [OPTIONS]\n",
+        "\n--top-keys FILE\neach row's keys of largest weight to write, i64 [..., heads, q_len, n]. Needs "
+        "--top-weights. Not with --html.\n",
+        "\n.SH NOTES\nArrays: .npy"}) {
+    EXPECT_TRUE(holds(attend, part)) << part;
+  }
+  for (const char* part : {"\n.SH COMMANDS\n", "Exit codes: 0 success", ".BR qkv-attend (1)"}) {
+    EXPECT_TRUE(holds(program, part)) << part;
+  }
+}
+
+// A shell at a terminal, to which a test types as a user does.
+class Shell {
+ public:
+  // In `folder`, which is the home, too. qkv is a function there that prints the words it gets, each in <>.
+  Shell(const std::string& command, const std::string& folder, const std::string& function,
+        const std::string& completions) {
+    const winsize size{.ws_row = 50, .ws_col = 200, .ws_xpixel = 0, .ws_ypixel = 0};
+    process_ = forkpty(&terminal_, nullptr, nullptr, &size);
+    if (process_ == 0) {
+      for (const char* name : {"HOME", "ZDOTDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}) setenv(name, folder.c_str(), 1);
+      setenv("TERM", "dumb", 1);
+      Words words = words_of(command);
+      std::vector<char*> argv;
+      for (std::string& word : words) argv.push_back(word.data());
+      argv.push_back(nullptr);
+      if (chdir(folder.c_str()) == 0) execvp(argv.front(), argv.data());
+      _exit(127);
+    }
+    type(function + "\n" + completions + "\n");
+    type("qkv 'the beginning'\n");
+    wait_for("<the beginning><end>");
+  }
+  ~Shell() {
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+    close(terminal_);
+  }
+  Shell(const Shell&) = delete;
+  Shell& operator=(const Shell&) = delete;
+
+  // The words of the command line that these keys make: "<attend><--causal>".
+  std::string words(const std::string& keys) {
+    shown_.clear();
+    type("qkv " + keys + "\n");
+    wait_for("<end>");
+    const std::size_t end = shown_.find("<end>"), line = shown_.rfind('\n', end), begin = shown_.find('<', line);
+    return shown_.substr(begin, end - begin);
+  }
+
+ private:
+  void type(const std::string& keys) {
+    EXPECT_EQ(write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+
+  void wait_for(const std::string& text) {
+    while (!holds(shown_, text)) {
+      char buffer[4096];
+      pollfd ready{.fd = terminal_, .events = POLLIN, .revents = 0};
+      constexpr int kPatience = 60'000;  // milliseconds
+      const ssize_t count = poll(&ready, 1, kPatience) == 1 ? read(terminal_, buffer, sizeof buffer) : 0;
+      if (count <= 0) throw std::runtime_error("the shell shows no " + text + ":\n" + shown_);
+      shown_.append(buffer, static_cast<std::size_t>(count));
+    }
+  }
+
+  pid_t process_ = 0;
+  int terminal_ = -1;
+  std::string shown_{};
+};
+
+struct OfAShell {
+  const char *name, *arguments, *function, *before;
+};
+
+class Completions : public testing::TestWithParam<OfAShell> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    , Completions,
+    testing::Values(OfAShell{"bash", " --norc --noprofile -i", "qkv() { printf '<%s>' \"$@\" end; echo; }",
+                             "bind 'set enable-bracketed-paste off'; "},
+                    OfAShell{"zsh", " -f -i", "qkv() { printf '<%s>' \"$@\" end; echo }",
+                             "autoload -Uz compinit; compinit -u -D; "},
+                    OfAShell{"fish", " -N -i", "function qkv; printf '<%s>' $argv end; echo; end", ""}),
+    [](const auto& shell) { return std::string(shell.param.name); });
+
+// The same keys in each shell; a tab completes.
+TEST_P(Completions, OfWhatIsTyped) {
+  const auto& [name, arguments, function, before] = GetParam();
+  if (access((std::string("/bin/") + name).c_str(), X_OK) != 0 &&
+      access((std::string("/usr/bin/") + name).c_str(), X_OK) != 0) {
+    GTEST_SKIP() << name << " is not installed";
+  }
+  const Folder folder;
+  folder.put("the script", folder.text(std::string("completions ") + name));
+  for (const char* file : {"query of mine.npy", "one.png", "two.png", "model.txt"}) folder.put(file, "");
+  std::filesystem::create_directory(folder / "model_folder");
+  Shell shell(std::string(name) + arguments, folder.path(), function, std::string(before) + "source './the script'");
+  const std::pair<const char*, const char*> cases[] = {
+      {"att\t", "<attend>"},
+      {"bench mat\t--dt\tf6\t", "<bench><matmul><--dtype><f64>"},
+      {"tokenizer tr\t--voc\t", "<tokenizer><train><--vocab>"},
+      {"train --conf\t", "<train><--config>"},
+      {"--vers\t", "<--version>"},
+      {"completions fi\t", "<completions><fish>"},
+      {"attend --cau\tb\t", "<attend><--causal><bottom-right>"},
+      {"attend --causal t\t--dtype b\t", "<attend><--causal><top-left><--dtype><bf16>"},
+      {"attend --query qu\t", "<attend><--query><query of mine.npy>"},
+      {"explain --input qu\t", "<explain><--input><query of mine.npy>"},
+      {"web --model mo\t", "<web><--model><model_folder>"},
+      {"classify --image one.png tw\t--js\t", "<classify><--image><one.png><two.png><--json>"},
+      {"info --threads o\t", "<info><--threads><o>"},  // a number is no file
+      {"translate o\t", "<translate><o>"}};            // nor is a sentence
+  for (const auto& [keys, words] : cases) {
+    std::string found = shell.words(keys);
+    if (const std::size_t slash = found.rfind("/>"); slash != std::string::npos) found.erase(slash, 1);
+    EXPECT_EQ(found, words);
+  }
+}
+
+TEST(CompletionsOfBash, KnowEveryOptionOfTheHelp) {
+  const Folder folder;
+  std::string script = folder.text("completions bash");
+  for (const Named& command : commands()) {
+    script += "COMP_WORDS=(" + command.with(" ") + " -) COMP_CWORD=" + std::to_string(command.words.size() + 1) +
+              "\n_qkv\necho \"${COMPREPLY[@]}\"\n";
+  }
+  ASSERT_EQ(std::system(("bash '" + folder.put("script", script) + "' >'" + (folder / "out") + "'").c_str()), 0);
+  const Words lines = lines_of(slurp(folder / "out"));
+  ASSERT_EQ(lines.size(), commands().size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    Words offered = words_of(lines[i]);
+    std::sort(offered.begin(), offered.end());
+    EXPECT_EQ(offered, options_in(commands()[i].help.out)) << commands()[i].with(" ");
+  }
+}
+
+}  // namespace
+}  // namespace qkv::test
