@@ -62,6 +62,19 @@ void expect_parameter_gradients(Layer& layer, const std::function<double()>& los
   }
 }
 
+// A layer without those of its parameters that have no gradient: statistics, and what nobody wants.
+template <class Layer>
+struct Trained {
+  Layer& layer;
+
+  void visit(const ParameterVisitor& visitor) const {
+    layer.visit([&](const std::string& name, const Parameter& own) {
+      if (own.has_gradient()) visitor(name, own);
+    });
+  }
+  void update(const ParameterUpdater& updater) { layer.update(updater); }
+};
+
 // sum of a * b, f64.
 inline double dot(const Tensor& a, const Tensor& b) {
   double sum = 0;

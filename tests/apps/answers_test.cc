@@ -1,6 +1,7 @@
 // The command lines of answers.txt.
 #include "apps/attend.h"
 #include "apps/tiny_bert.h"
+#include "train/translator_files.h"
 
 namespace qkv::test {
 namespace {
@@ -40,18 +41,14 @@ class ProgramAnswers : public testing::TestWithParam<OfACommand> {
   // The worked example and what else the lines name.
   static void SetUpTestSuite() {
     folder_ = std::make_unique<TinyBert>();
+    tiny_training(*folder_);
     std::filesystem::copy(TinyBert("encoders/distilbert") / "model", *folder_ / "distilbert");
-    save_worked_example<float>(*folder_);
-    save<std::int32_t>(*folder_, "four.npy", {1}, {4});
-    save<std::int32_t>(*folder_, "minus.npy", {1}, {-1});
-    save<std::int64_t>(*folder_, "row3.npy", {1, 3}, {0, 0, 3});
-    save<std::int32_t>(*folder_, "starts.npy", {3}, {0, 1, 3});
-    save<std::int32_t>(*folder_, "far.npy", {3}, {0, 3, 1000000000});
-    save<std::int32_t>(*folder_, "x.npy", {3, 4}, {1, 0, 1, 0, 0, 2, 0, 2, 1, 1, 1, 1});
+    save_arrays(*folder_, worked_example() + "four:i32 [4] minus:i32 [-1] row3:i64 [[0,0,3]] starts:i32 [0,1,3] " +
+                              "far:i32 [0,3,1000000000] x:i32 [[1,0,1,0],[0,2,0,2],[1,1,1,1]]");
     for (const std::int64_t size : {96, 128}) {
       std::vector<std::int32_t> turns;
-      for (std::int64_t i = 0; i < size; ++i) turns.push_back(i % 2);
-      save(*folder_, "turns_" + std::to_string(size) + ".npy", {1, size}, turns);
+      for (std::int32_t i = 0; i < size; ++i) turns.push_back(i % 2);
+      write_npy(*folder_ / ("turns_" + std::to_string(size) + ".npy"), Tensor::of({1, size}, turns));
     }
     for (const char* name : {"bad", "folder.npy"}) std::filesystem::create_directory(*folder_ / name);
     for (const char* name : {"loop", "loop.npy"}) std::filesystem::create_symlink(name, *folder_ / name);
@@ -67,7 +64,8 @@ class ProgramAnswers : public testing::TestWithParam<OfACommand> {
         {"k.csv", "0,0,1\n1,1,0\n0,1,0\n1,1,0\n"},
         {"steps.json", R"({"schema": "qkv/explain/1", "kind": "steps"})"},
         {"newer.json", R"({"schema": "qkv/explain/2", "kind": "steps"})"},
-        {"notes.json", "no JSON"}};
+        {"notes.json", "no JSON"},
+        {"empty.json", R"({"model": {}})"}};
     for (const auto& [name, bytes] : files) folder_->put(name, bytes);
     for (const OfACommand& command : listed_answers()) {
       for (const Answer& answer : command.answers) put_zeros(words_of(command.before + answer.line));

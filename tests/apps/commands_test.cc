@@ -2,36 +2,29 @@
 #include <poll.h>
 #include <pty.h>
 
+#include <regex>
+
 #include "apps/program.h"
 
 namespace qkv::test {
 namespace {
 
 struct Named {
-  Words words;  // behind "qkv"
+  std::string words;  // "qkv bench attention"
   Outcome help;
-  // Joins them to "qkv".
-  std::string with(const std::string& between) const {
-    std::string all = "qkv";
-    for (const std::string& word : words) all += between + word;
-    return all;
-  }
 };
 
 // The program and every command: those that a help lists under "Subcommands". Each is asked once.
 const std::vector<Named>& commands() {
   static const std::vector<Named> all = [] {
-    std::vector<Named> found{{{}, run_program("--help")}};
+    std::vector<Named> found{{"qkv", run_program("--help")}};
     for (std::size_t i = 0; i < found.size(); ++i) {
       bool listed = false;
-      const Words before = found[i].words;
+      const std::string before = found[i].words;
       for (const std::string& line : lines_of(found[i].help.out)) {
         if (listed && line.starts_with("  ") && line[2] != ' ') {
-          Words words = before;
-          words.push_back(line.substr(2, line.find(' ', 2) - 2));
-          Words asked = words;
-          asked.emplace_back("--help");
-          found.push_back({words, run_program(asked)});
+          const std::string words = before + " " + line.substr(2, line.find(' ', 2) - 2);
+          found.push_back({words, run_program(words.substr(4) + " --help")});
         }
         listed = line.starts_with("Subcommands:") || (listed && line.starts_with("  "));
       }
@@ -56,7 +49,7 @@ Words options_in(const std::string& help) {
 TEST(Program, EveryCommandHasHelp) {
   std::string names;
   for (const Named& command : commands()) {
-    const std::string name = command.with(" ");
+    const std::string& name = command.words;
     names += name + ", ";
     EXPECT_EQ(command.help.code, 0) << name;
     EXPECT_EQ(command.help.err, "") << name;
@@ -77,25 +70,12 @@ TEST(Program, EveryCommandHasHelp) {
 }
 
 // A page as it is read: its requests dropped, its characters in place of their names.
-std::string plain(const std::string& page) {
-  std::string text;
-  for (std::size_t at = 0; at < page.size(); ++at) {
-    const std::string_view rest = std::string_view(page).substr(at);
-    if (rest.starts_with("\\f")) {
-      at += 2;
-    } else if (rest.starts_with("\\&")) {
-      at += 1;
-    } else if (rest.starts_with("\\-")) {
-      text += '-', at += 1;
-    } else if (rest.starts_with("\\(")) {
-      const std::string_view name = rest.substr(2, 2);
-      text += name == "aq" ? '\'' : name == "ga" ? '`' : name == "ha" ? '^' : name == "ti" ? '~' : '?';
-      at += 3;
-    } else {
-      text += page[at];
-    }
-  }
-  return text;
+std::string plain(std::string page) {
+  const std::pair<const char*, const char*> characters[] = {{R"(\\f.|\\&)", ""}, {R"(\\-)", "-"},
+                                                            {R"(\\\(aq)", "'"},  {R"(\\\(ga)", "`"},
+                                                            {R"(\\\(ha)", "^"},  {R"(\\\(ti)", "~"}};
+  for (const auto& [name, character] : characters) page = std::regex_replace(page, std::regex(name), character);
+  return page;
 }
 
 // Formatters read the pages in tests/packages.
@@ -104,25 +84,23 @@ TEST(Manual, EveryCommandHasAPageWithItsOptions) {
   EXPECT_EQ(folder.text("manual --out of/pages"), "");
   const auto page_of = [&](const std::string& name) { return plain(slurp(folder / ("of/pages/" + name + ".1"))); };
   for (const Named& command : commands()) {
-    const std::string name = command.with("-"), page = page_of(name);
+    std::string name = command.words;
+    std::ranges::replace(name, ' ', '-');
+    const std::string page = page_of(name);
     EXPECT_TRUE(holds(page, "\n.SH NAME\n" + name + " - ")) << name;
-    EXPECT_TRUE(holds(page, "\n.SH SYNOPSIS\n" + command.with(" ") + " ")) << page;
+    EXPECT_TRUE(holds(page, "\n.SH SYNOPSIS\n" + command.words + " ")) << page;
     for (const std::string& option : options_in(command.help.out)) {
       EXPECT_TRUE(holds(page, "\n.TP\n" + option) || holds(page, ", " + option)) << name << " " << option;
     }
   }
   EXPECT_EQ(folder.files().size(), commands().size() + 2);  // and two folders
   const std::string attend = page_of("qkv-attend"), program = page_of("qkv");
-  for (const char* part :
-       {"\nqkv attend --query FILE --key FILE --value FILE --out FILE [OPTIONS]\n",
-        "\n--top-keys FILE\neach row's keys of largest weight to write, i64 [..., heads, q_len, n]. Needs "
-        "--top-weights. Not with --html.\n",
-        "\n.SH NOTES\nArrays: .npy"}) {
-    EXPECT_TRUE(holds(attend, part)) << part;
-  }
-  for (const char* part : {"\n.SH COMMANDS\n", "Exit codes: 0 success", ".BR qkv-attend (1)"}) {
-    EXPECT_TRUE(holds(program, part)) << part;
-  }
+  expect_words(
+      attend, "\nqkv attend --query FILE --key FILE --value FILE --out FILE [OPTIONS]\n ... \n.SH NOTES\nArrays: .npy");
+  expect_words(attend,
+               "\n--top-keys FILE\neach row's keys of largest weight to write, i64 [..., heads, q_len, n]. Needs "
+               "--top-weights. Not with --html.\n");
+  expect_words(program, "\n.SH COMMANDS\n ... Exit codes: 0 success ... .BR qkv-attend (1)");
 }
 
 // A shell at a terminal, to which a test types as a user does.
@@ -238,7 +216,7 @@ TEST(CompletionsOfBash, KnowEveryOptionOfTheHelp) {
   const Folder folder;
   std::string script = folder.text("completions bash");
   for (const Named& command : commands()) {
-    script += "COMP_WORDS=(" + command.with(" ") + " -) COMP_CWORD=" + std::to_string(command.words.size() + 1) +
+    script += "COMP_WORDS=(" + command.words + " -) COMP_CWORD=" + std::to_string(words_of(command.words).size()) +
               "\n_qkv\necho \"${COMPREPLY[@]}\"\n";
   }
   ASSERT_EQ(std::system(("bash '" + folder.put("script", script) + "' >'" + (folder / "out") + "'").c_str()), 0);
@@ -247,7 +225,7 @@ TEST(CompletionsOfBash, KnowEveryOptionOfTheHelp) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     Words offered = words_of(lines[i]);
     std::sort(offered.begin(), offered.end());
-    EXPECT_EQ(offered, options_in(commands()[i].help.out)) << commands()[i].with(" ");
+    EXPECT_EQ(offered, options_in(commands()[i].help.out)) << commands()[i].words;
   }
 }
 

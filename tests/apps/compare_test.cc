@@ -25,11 +25,8 @@ void expect_sizes(const Json& result, std::size_t tasks, std::size_t gradients, 
   expect_structure(result);
 }
 
-void expect_parts(const Folder& folder, const std::string& text, std::initializer_list<const char*> tasks) {
-  for (const char* task : tasks) EXPECT_TRUE(holds(text, task)) << task;
-  for (const char* part : {"gradient of a loss", "counted from the layers", "time and memory per token"}) {
-    EXPECT_TRUE(holds(text, part)) << part;
-  }
+void expect_text(const Folder& folder, const std::string& text, const std::string& tasks) {
+  expect_words(text, tasks + " ... gradient of a loss ... counted from the layers ... time and memory per token");
   for (const std::string name : {"accuracy.svg", "gradient.svg", "cost.svg", "translating.svg"}) {
     EXPECT_TRUE(slurp(folder / "out/" + name).starts_with("<svg ")) << name;
   }
@@ -42,21 +39,18 @@ TEST(CompareCommand, GoesOnAfterAnInterruption) {
   EXPECT_EQ(interrupted.code, 130) << interrupted.err;
   const Outcome text = folder.run(some);
   EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_TRUE(holds(text.err, "100 %")) << text.err;
-  expect_parts(folder, text.out, {"copy: ", "reversal: "});
+  expect_words(text.err, "100 %");
+  expect_text(folder, text.out, "copy:  ... reversal: ");
   // What is done is read again.
-  const Outcome json = folder.run(some + " --json --threads 1");
-  ASSERT_EQ(json.code, 0) << json.err;
-  const Json result = Json::parse(json.out);
+  const Json result = Json::parse(folder.run(some + " --json --threads 1").out);
   EXPECT_EQ(result, Json::parse(slurp(folder / "out/comparison.json")));
   expect_sizes(result, 2, 1, 2, 8);
 }
 
 TEST(CompareCommand, SlowQuickHasEveryRow) {
   const Folder folder;
-  const Outcome text = folder.run("compare --quick --out out");
-  ASSERT_EQ(text.code, 0) << text.err;
-  expect_parts(folder, text.out, {"recall: ", "copy: ", "key-value: ", "reversal: ", "phrases: ", "clipped at 1"});
+  const std::string text = folder.run("compare --quick --out out").out;
+  expect_text(folder, text, "recall:  ... copy:  ... key-value:  ... reversal:  ... phrases:  ... clipped at 1");
   // 3 tasks of 5 models, 2 of 4
   expect_sizes(Json::parse(slurp(folder / "out/comparison.json")), 23, 11, 9, 36);
 }

@@ -58,10 +58,6 @@ TEST(ExplainProgram, EveryScoreRuns) {
     EXPECT_EQ(json["score"], score);
     EXPECT_LT(json["largest_difference_from_reference"].get<double>(), 1e-12) << score;
   }
-  const Json json = folder.json("explain --json --inputs 5 --dim 6 --key-dim 3 --value-dim 2 --init kaiming");
-  EXPECT_EQ(json["output"].size(), 5u);
-  EXPECT_EQ(json["output"][0].size(), 2u);
-  EXPECT_EQ(json["sections"][3]["blocks"][1]["tensors"][1]["shape"], Json({5, 3}));
 }
 
 TEST(ExplainProgram, DigitsLookAtDigits) {
@@ -69,7 +65,7 @@ TEST(ExplainProgram, DigitsLookAtDigits) {
   ASSERT_EQ(digits.shape(), (Dims{16, 64}));
   EXPECT_EQ(std::accumulate(digits.data<double>(), digits.data<double>() + 64, 0.0), 294);  // of the source's first
   const std::string line = "explain --input @data/digits.csv --init xavier --seed ", text = text_of(line + "1");
-  expect_to_hold(text, {"inputs [16, 64]", "digit 0a attends most to digit ", "digit 5b attends most to digit "});
+  expect_words(text, "inputs [16, 64] ... digit 0a attends most to digit  ... digit 5b attends most to digit ");
   EXPECT_EQ(text, text_of(line + "1"));
   EXPECT_NE(text, text_of(line + "2"));
   EXPECT_LE(longest_line(text), 98u);
@@ -109,26 +105,6 @@ TEST(ExplainModel, ShowsOneHeadAndABiasWhereThereIsOne) {
     const std::string line = "explain --model " + model + " --text 'cat' --layer 0 --head 0 --token 0";
     EXPECT_FALSE(holds(distilbert.text(line), "bias")) << model;
   }
-}
-
-TEST(ExplainModel, WritesJson) {
-  const TinyBert model;
-  const std::string json = "explain --model model --text 'a b a c' --json ";
-  EXPECT_EQ(model.json(json).at("attentions").at(0).at("all").size(), 6u);
-  const Json whole = model.json(json + "--weights");
-  EXPECT_EQ(whole.at("attentions").at(0).at("all").at(5).at("weights").at(3).size(), 4u);
-  const Json trace = model.json(json + "--layer 0 --head 1 --token b");
-  EXPECT_EQ(trace.at("token"), 1);
-  EXPECT_EQ(trace.at("weights").size(), 4u);
-  const Json token = model.json(json + "--token b");
-  EXPECT_EQ(token.at("kind"), "token");
-  EXPECT_EQ(token.at("heads").at("all").size(), 6u);
-  const Json without = model.json(json + "--without-head 1.2 --without-key b --weights"),
-             heads = without.at("attentions").at(0).at("all");
-  EXPECT_EQ(without.at("left_out"), Json::parse(R"({"heads": [{"attention": "attention", "layer": 1, "head": 2}],
-                                                    "keys": [{"attention": "attention", "key": 1}]})"));
-  EXPECT_EQ(heads.at(5).at("weights").at(0), Json({0, 0, 0, 0}));
-  EXPECT_EQ(heads.at(0).at("weights").at(0).at(1), 0);
 }
 
 }  // namespace

@@ -9,48 +9,35 @@ namespace {
 const std::string kEncode = "tokenizer encode --tokenizer @models/en-es/tokenizer.json ", kMark = "\xef\xbb\xbf";
 const std::string kAnswerIds = "translate --model @tests/golden/translate/relu --ids ";
 
-Outcome encode(const std::string& text, const std::string& option = "") {
-  return run_program(kEncode + option, {.input = text});
+std::string encode(const std::string& text, const std::string& option = "") {
+  return text_of(kEncode + option, {.input = text});
 }
 
 TEST(Lines, AreTextsHoweverTheyWereWritten) {
-  const std::string plain = encode("Thank you\nYou are welcome\n\nThank you\n").out;
+  const std::string plain = encode("Thank you\nYou are welcome\n\nThank you\n");
   EXPECT_EQ(lines_of(plain).size(), 4u);
-  EXPECT_EQ(encode(kMark + "Thank you\r\nYou are\u00a0welcome\r\n\r\nThank\u3000you").out, plain);
+  EXPECT_EQ(encode(kMark + "Thank you\r\nYou are\u00a0welcome\r\n\r\nThank\u3000you"), plain);
   for (const auto& [other, usual] : {std::pair(std::string("You are\u00a0welcome\n"), "You are welcome\n"),
                                      {"Thank you\r\n", "Thank you\n"},
                                      {kMark + "Thank you\n", "Thank you\n"}}) {
-    const Outcome exact = encode(other, "--exact-text");
-    EXPECT_EQ(exact.code, 0);
-    EXPECT_NE(exact.out, encode(usual).out);
+    EXPECT_NE(encode(other, "--exact-text"), encode(usual));
   }
 }
 
 TEST(Lines, BytesThatAreNotUtf8AreRefusedAfterTheAnswersBefore) {
-  const std::string before = encode("Thank you\nYou are welcome\n").out;
-  const std::string text = "Thank you\nYou are welcome\ncaf\xe9\nThank you\n";
-  const Outcome refused = encode(text);
-  EXPECT_EQ(refused.code, 3);
-  EXPECT_EQ(refused.out, before);
-  EXPECT_EQ(refused.err, "qkv tokenizer encode: line 3: byte 4 (0xe9) is not UTF-8, which texts must be\n");
-  const std::string replaced = encode("Thank you\nYou are welcome\ncaf\xef\xbf\xbd\nThank you\n").out;
-  for (const char* option : {"--replace-invalid", "--exact-text"}) {
-    const Outcome outcome = encode(text, option);
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_EQ(outcome.out, replaced);
-  }
-  const Outcome both = encode("", "--replace-invalid --exact-text");
-  expect_message(both, 2, "qkv tokenizer encode", "--replace-invalid");
+  const std::string before = "Thank you\nYou are welcome\n", text = before + "caf\xe9\nThank you\n",
+                    said = "qkv tokenizer encode: line 3: byte 4 (0xe9) is not UTF-8, which texts must be\n";
+  EXPECT_EQ(run_program(kEncode, {.input = text}), (Outcome{3, encode(before), said}));
+  const std::string replaced = encode(before + "caf\xef\xbf\xbd\nThank you\n");
+  for (const char* option : {"--replace-invalid", "--exact-text"}) EXPECT_EQ(encode(text, option), replaced);
 }
 
 // The same reader, so that one line is enough for the others.
 TEST(Lines, AreReadTheSameByTranslate) {
   const Surroundings around{.input = kMark + "You are\u00a0welcome\r\nThank you\n\xff\n"};
-  const Outcome outcome = run_program("translate", around);
-  EXPECT_EQ(outcome.code, 3);
-  EXPECT_EQ(outcome.out, "De nada\nGracias\n");
-  EXPECT_EQ(outcome.err, "qkv translate: line 3: byte 1 (0xff) is not UTF-8, which texts must be\n");
-  EXPECT_EQ(run_program("translate --replace-invalid", around).code, 0);
+  const std::string said = "qkv translate: line 3: byte 1 (0xff) is not UTF-8, which texts must be\n";
+  EXPECT_EQ(run_program("translate", around), (Outcome{3, "De nada\nGracias\n", said}));
+  succeed("translate --replace-invalid", around);
 }
 
 TEST(Lines, TokenizersLearnFromTheSameTexts) {
@@ -84,7 +71,7 @@ TEST(Lines, TheFirstAnswersDoNotWaitForAThousandLines) {
   std::string input;
   for (int i = 0; i < 2000; ++i) input += fmt::format("{:<1023}\n", "20 19 20 7 3 11 0");
   const int in = open(folder.put("in", input).c_str(), O_RDONLY | O_CLOEXEC);
-  RunningProgram program(kAnswerIds + "--beams 7 --nbest 7", in);
+  RunningProgram program(kAnswerIds + "--beams 7 --nbest 7", ".", in);
   EXPECT_TRUE(program.read_line().starts_with("1\t"));
   EXPECT_LE(lseek(in, 0, SEEK_CUR), 2 * 32 * 1024);
   close(in);

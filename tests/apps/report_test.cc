@@ -16,10 +16,11 @@ Json data_in(const std::string& file) {
   return Json::parse(html.substr(from + begin.size(), html.find("</script>", from) - from - begin.size()));
 }
 
-Json explained_in(const std::string& file) { return data_in(file).at("explanations").at(0); }
+// The first explanation, as text.
+std::string explained_in(const std::string& file) { return data_in(file).at("explanations").at(0).dump(); }
 
-// The first explanation of the report that this command writes beside what it prints.
-Json explained(const Folder& folder, const std::string& line) {
+// That of the report that this command writes beside what it prints.
+std::string explained(const Folder& folder, const std::string& line) {
   folder.put("a.html", "older");
   EXPECT_TRUE(folder.text(line + "--html a.html") == folder.text(line));
   EXPECT_TRUE(slurp(folder / "a.html").starts_with("<!doctype html>"));
@@ -29,25 +30,19 @@ Json explained(const Folder& folder, const std::string& line) {
 
 TEST(ReportFile, HoldsEachKind) {
   const TinyBert model;
-  EXPECT_EQ(explained(model, "explain ").at("kind"), "steps");
-  const Json heads = explained(model, kTiny);
-  EXPECT_EQ(heads.at("kind"), "heads");
-  EXPECT_EQ(heads.at("attentions").at(0).at("all").at(0).at("weights").size(), 3u);
-  EXPECT_EQ(explained(model, kTiny + "--layer 0 --head 1 --token b ").at("token"), 1);
-  EXPECT_EQ(explained(model, kSeven).at("pixels").size(), 8u);
-  const Json printed = model.json(kTiny + "--json --html a.html");
-  EXPECT_TRUE(printed.at("attentions").at(0).at("all").at(0).at("weights").is_null());
+  expect_words(explained(model, "explain "), "/kind = \"steps\"");
+  expect_words(explained(model, kTiny), "/kind = \"heads\" ... /attentions/0/all/0/weights # 3");
+  expect_words(explained(model, kTiny + "--layer 0 --head 1 --token b "), "/token = 1");
+  expect_words(explained(model, kSeven), "/pixels # 8");
+  expect_words(model.text(kTiny + "--json --html a.html"), "/attentions/0/all/0/weights = null");
 }
 
 TEST(ReportFile, HasAnExplanationForEachSentence) {
   const Folder folder;
-  run_program(
-      Words{"translate", "--explain", "--html", folder / "a.html", "You are welcome", "Thank you.", "I'm home"});
+  folder.text("translate --explain --html a.html 'You are welcome' 'Thank you.' 'I\\'m home'");
   const Json data = data_in(folder / "a.html");
-  ASSERT_EQ(data.at("explanations").size(), 3u);
-  EXPECT_EQ(data.at("explanations").at(1).at("translation").at("source_text"), "Thank you.");
-  EXPECT_EQ(data.at("command"),
-            "qkv translate --explain --html " + folder / "a.html" + " 'You are welcome' 'Thank you.' 'I'\\''m home'");
+  expect_words(data.dump(), "/explanations # 3 ... /explanations/1/translation/source_text = \"Thank you.\"");
+  EXPECT_EQ(data.at("command"), "qkv translate --explain --html a.html 'You are welcome' 'Thank you.' 'I'\\''m home'");
 }
 
 TEST(ReportFile, StandsBesideARunThatWasRecorded) {
@@ -72,8 +67,7 @@ TEST(ReportFile, StandsBesideARunThatWasRecorded) {
 TEST(ReportFile, WritesNothingHalf) {
   const Folder folder;
   folder.put("a.html", "older");
-  const Outcome outcome = folder.run("explain --html a.html", {.file_size = 50'000});
-  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_EQ(folder.run("explain --html a.html", {.file_size = 50'000}).code, 4);
   EXPECT_EQ(slurp(folder / "a.html"), "older");
   EXPECT_EQ(folder.names(), Words{"a.html"});
 }
@@ -99,27 +93,24 @@ struct LongBert : TinyBert {
   }
 };
 
-const Json& head_in(const Json& heads, std::size_t at) { return heads.at("attentions").at(0).at("all").at(at); }
-
 TEST(LongReport, HoldsMapsOfMoreThan64Tokens) {
   const LongBert model;
   model.explain(64, "--html a.html --keep 1.2");
-  const Json whole = explained_in(model / "a.html");
-  EXPECT_EQ(head_in(whole, 5).at("weights").size(), 64u);
-  EXPECT_FALSE(head_in(whole, 5).contains("map"));
-  const std::string plain = model.explain(65, "");
+  const std::string whole = explained_in(model / "a.html"), plain = model.explain(65, "");
+  expect_words(whole, "/attentions/0/all/5/weights # 64");
   EXPECT_TRUE(model.explain(65, "--html a.html") == plain);  // a report does not change what is printed
-  EXPECT_FALSE(holds(plain, "\"map\""));
-  const Json maps = explained_in(model / "a.html");
-  EXPECT_TRUE(head_in(maps, 0).at("weights").is_null());
-  EXPECT_EQ(head_in(maps, 0).at("map").at("levels").at(0).at("rows"), 65);
-  EXPECT_TRUE(head_in(maps, 0).at("map").at("top").is_null());
+  for (const std::string& text : {whole, plain}) EXPECT_FALSE(holds(text, "\"map\""));
+  expect_words(explained_in(model / "a.html"),
+               "/attentions/0/all/0/weights = null ... /attentions/0/all/0/map/top = null "
+               "... /attentions/0/all/0/map/levels/0/rows = 65");
 }
+
+const Json& head_in(const Json& heads, std::size_t at) { return heads.at("attentions").at(0).at("all").at(at); }
 
 TEST(LongReport, KeepsWhatIsAskedFor) {
   const LongBert model;
   const Json printed = Json::parse(model.explain(80, "--html a.html --keep 1.2,0.0 --keep-rows 0,79"));
-  EXPECT_EQ(printed, explained_in(model / "a.html"));
+  EXPECT_EQ(printed, Json::parse(explained_in(model / "a.html")));
   const Json all = Json::parse(model.explain(80, "--weights"));
   for (const std::size_t at : {0u, 5u}) {
     const Json &map = head_in(printed, at).at("map"), &weights = head_in(all, at).at("weights");
@@ -135,25 +126,14 @@ TEST(LongReport, KeepsWhatIsAskedFor) {
   }
 }
 
-class AttendReport : public Attend {};
-
-TEST_F(AttendReport, HoldsEveryWeightOfShortInputs) {
-  save_worked_example<float>(folder_);
-  expect("--scale 1 --html a.html", {});
-  const Json maps = explained_in(folder_ / "a.html");
-  EXPECT_EQ(maps.at("kind"), "maps");
-  EXPECT_EQ(maps.at("whole"), true);
-  EXPECT_EQ(maps.at("heads").at(0).at("rows").size(), 3u);
-  EXPECT_TRUE(holds(slurp(folder_ / "a.html"), "<td>0.98201</td>"));
-}
-
-TEST_F(AttendReport, KeepsWhatIsAskedFor) {
-  const std::vector<float> numbers(100, 1);
-  save_inputs({100, 1}, numbers, {100, 1}, numbers, {100, 1}, numbers);
-  expect("--html a.html --keep 0.0 --keep-rows 5,99", {});
-  const Json head = explained_in(folder_ / "a.html").at("heads").at(0);
-  EXPECT_EQ(head.at("top").at("count"), 32);
-  EXPECT_EQ(head.at("rows").at(1).at("query"), 99);
+TEST_F(Attend, ReportHoldsEveryWeightOfShortInputsAndWhatIsToBeKept) {
+  save(worked_example());
+  expect("--scale 1 --html a.html", "");
+  expect_words(explained_in(folder_ / "a.html"), "/kind = \"maps\" ... /whole = true ... /heads/0/rows # 3");
+  expect_words(slurp(folder_ / "a.html"), "<td>0.98201</td>");
+  save("q 1{100,1} k 1{100,1} v 1{100,1}");
+  expect("--html a.html --keep 0.0 --keep-rows 5,99", "");
+  expect_words(explained_in(folder_ / "a.html"), "/heads/0/top/count = 32 ... /heads/0/rows/1/query = 99");
 }
 
 }  // namespace

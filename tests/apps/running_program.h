@@ -12,7 +12,7 @@ namespace qkv::test {
 class RunningProgram {
  public:
   // Input comes from write(), or from the open file `input`.
-  explicit RunningProgram(const std::string& line, int input = -1) {
+  explicit RunningProgram(const std::string& line, const std::string& folder = ".", int input = -1) {
     int in[2], out[2];
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
     fcntl(out[1], F_SETPIPE_SZ, 4096);  // what is not read soon stops the program
@@ -21,7 +21,8 @@ class RunningProgram {
       dup2(input < 0 ? in[0] : input, STDIN_FILENO);
       dup2(out[1], STDOUT_FILENO);
       dup2(open((folder_ / "err").c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
-      become_program(words_of(line));
+      if (chdir(folder.c_str()) == 0) become_program(words_of(line));
+      _exit(126);
     }
     close(in[0]), close(out[1]);
     input_ = in[1], output_ = out[0];

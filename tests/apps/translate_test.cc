@@ -16,10 +16,9 @@ std::string repeated(const std::string& text, int times) {
 }
 
 // Each line of JSON.
-std::vector<Json> answers_of(const Outcome& outcome) {
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
+std::vector<Json> answers_in(const std::string& text) {
   std::vector<Json> all;
-  for (const std::string& line : lines_of(outcome.out)) all.push_back(Json::parse(line));
+  for (const std::string& line : lines_of(text)) all.push_back(Json::parse(line));
   return all;
 }
 
@@ -28,30 +27,24 @@ Json first_of(const Json& answer) { return answer.at("translations").at(0); }
 TEST(Translate, OneLineForEachInOrder) {
   const std::string text = "You are welcome\r\n\n" + repeated("Thank you\nYou are welcome\n", 25) + "Thank you";
   for (const std::string options : {"--threads 1", "--threads 3", "--weights bf16", "--weights int8"}) {
-    const Outcome outcome = run_program("translate " + options, {.input = text});
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_EQ(outcome.out, "De nada\n\n" + repeated("Gracias\nDe nada\n", 25) + "Gracias\n") << options;
+    EXPECT_EQ(text_of("translate " + options, {.input = text}),
+              "De nada\n\n" + repeated("Gracias\nDe nada\n", 25) + "Gracias\n");
   }
-  const Outcome none = run_program("translate");
-  EXPECT_EQ(none.code, 0);
-  EXPECT_EQ(none.out, "");
-  EXPECT_EQ(run_program("translate 'You are welcome' 'Thank you'").out, "De nada\nGracias\n");
+  EXPECT_EQ(text_of("translate"), "");
+  EXPECT_EQ(text_of("translate 'You are welcome' 'Thank you'"), "De nada\nGracias\n");
 }
 
 TEST(Translate, SaysWhatItCutsOff) {
   const std::string much = repeated("x ", 300);
   const Surroundings around{.input = "You are welcome\n" + much};
-  const Outcome text = run_program("translate --max-length 3", around);
-  EXPECT_EQ(text.code, 0);
+  const Outcome text = succeed("translate --max-length 3", around);
   EXPECT_TRUE(text.out.starts_with("De nada\n")) << text.out;
   EXPECT_TRUE(text.err.starts_with("qkv translate: line 2: the last ")) << text.err;
-  EXPECT_TRUE(holds(text.err, " tokens are cut off; the model reads at most 256\n")) << text.err;
-  const auto answers = answers_of(run_program("translate --json --max-length 3", around));
+  expect_words(text.err, " tokens are cut off; the model reads at most 256\n");
+  const auto answers = answers_in(succeed("translate --json --max-length 3", around).out);
   EXPECT_FALSE(answers.at(0).contains("cut"));
-  EXPECT_GT(answers.at(1).at("cut").get<int>(), 40);
-  const std::string sentences = "'Thank you. " + much + ". You are welcome.'";
-  const Outcome one = run_program("translate --beams 1 --max-length 3 " + sentences);
-  EXPECT_EQ(one.code, 0);
+  EXPECT_GT(answers.at(1).at("cut"), 40);
+  const Outcome one = succeed("translate --beams 1 --max-length 3 'Thank you. " + much + ". You are welcome.'");
   EXPECT_TRUE(one.err.starts_with("qkv translate: line 1, sentence 2: the last ")) << one.err;
   EXPECT_EQ(lines_of(one.err).size(), 1u) << one.err;
 }
@@ -61,33 +54,28 @@ const std::string kTooLong = repeated("Thank you. You are welcome.How are you?  
 
 TEST(Translate, SplitsWhatIsTooLong) {
   const std::string too_long = "'" + kTooLong + "' ";
-  const Json alone = first_of(answers_of(run_program("translate --json 'Thank you.'")).at(0));
-  const Outcome json = run_program("translate --json --nbest 2 " + too_long + "'Thank you.'");
-  EXPECT_EQ(json.err, "");
-  const auto answers = answers_of(json);
-  EXPECT_FALSE(first_of(answers.at(1)).contains("sentences"));
+  const auto answers = answers_in(text_of("translate --json --nbest 2 " + too_long + "'Thank you.'"));
   EXPECT_FALSE(answers.at(0).contains("cut"));
   EXPECT_EQ(answers.at(0).at("translations").size(), 2u);
   const Json whole = first_of(answers.at(0)), sentences = whole.at("sentences");
   ASSERT_EQ(sentences.size(), 45u);
-  EXPECT_EQ(sentences.at(3).at("source"), "Thank you.");
-  EXPECT_EQ(sentences.at(3).at("text"), alone.at("text"));
-  EXPECT_EQ(sentences.at(3).at("ids"), alone.at("ids"));
-  EXPECT_EQ(sentences.at(4).at("source"), "You are welcome.");
-  EXPECT_EQ(sentences.at(5).at("source"), "How are you?");
+  const Json sources{sentences[3]["source"], sentences[4]["source"], sentences[5]["source"]};
+  EXPECT_EQ(sources, Json({"Thank you.", "You are welcome.", "How are you?"}));
+  Json alone = first_of(answers.at(1));
+  alone["source"] = "Thank you.";
+  EXPECT_EQ(sentences[3], alone);
   std::string joined;
   for (const Json& one : sentences) joined += (joined.empty() ? "" : " ") + one.at("text").get<std::string>();
   EXPECT_EQ(whole.at("text"), joined);
-  EXPECT_EQ(run_program("translate " + too_long).out, joined + "\n");
-  const Outcome cut = run_program("translate --no-split --max-length 3 " + too_long);
-  EXPECT_EQ(cut.code, 0);
+  EXPECT_EQ(text_of("translate " + too_long), joined + "\n");
+  const Outcome cut = succeed("translate --no-split --max-length 3 " + too_long);
   EXPECT_NE(cut.out, joined + "\n");
   EXPECT_TRUE(cut.err.starts_with("qkv translate: line 1: the last ")) << cut.err;
   // And explains each of them.
   const std::string explain = "translate --explain --json --beams 1 ";
-  const Outcome explained = run_program(explain + too_long);
-  EXPECT_EQ(lines_of(explained.out).size(), 45u) << explained.err;
-  EXPECT_EQ(lines_of(explained.out).at(0) + "\n", run_program(explain + "'Thank you.'").out);
+  const Words explained = lines_of(text_of(explain + too_long));
+  EXPECT_EQ(explained.size(), 45u);
+  EXPECT_EQ(explained.at(0) + "\n", text_of(explain + "'Thank you.'"));
 }
 
 // The shipped model with a bound of its own, in model/.
@@ -108,7 +96,7 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
   const Outcome plain = run("");
   EXPECT_EQ(plain.err, "");
   std::vector<double> per_token;  // the sum over the tokens is score * length
-  for (const Json& answer : answers_of(run("--json"))) {
+  for (const Json& answer : answers_in(run("--json").out)) {
     EXPECT_FALSE(first_of(answer).contains("unsure"));
     per_token.push_back(first_of(answer).at("score"));
   }
@@ -123,26 +111,24 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
   EXPECT_EQ(marked.err, message);
   EXPECT_EQ(run("--length-penalty 0").err, message);  // whatever the scores are divided by
   EXPECT_EQ(json.err, message);
-  EXPECT_FALSE(first_of(answers_of(json).at(0)).contains("unsure"));
-  EXPECT_EQ(first_of(answers_of(json).at(1)).at("unsure"), true);
+  EXPECT_FALSE(first_of(answers_in(json.out).at(0)).contains("unsure"));
+  EXPECT_EQ(first_of(answers_in(json.out).at(1)).at("unsure"), true);
   write_model(folder, 0);  // above any of its scores
-  const Outcome ids = folder.run("translate --ids --model model '7 9 11 7 9 11 0'");
-  EXPECT_TRUE(ids.err.starts_with("qkv translate: line 1: unsure (-")) << ids.err;
+  const std::string ids = folder.run("translate --ids --model model '7 9 11 7 9 11 0'").err;
+  EXPECT_TRUE(ids.starts_with("qkv translate: line 1: unsure (-")) << ids;
 }
 
 TEST(Translate, DimsWhatItIsUnsureOfOnATerminal) {
   const Folder folder;
-  const struct {
-    double unsure_below;
-    const char *no_color, *shown;
-  } cases[] = {{0, "NO_COLOR=", "\x1b[2mDe nada\x1b[0m\r\n"},
-               {0, "NO_COLOR=1", "De nada\r\n"},
-               {-1e9, "NO_COLOR=", "De nada\r\n"}};
-  for (const auto& [unsure_below, no_color, shown] : cases) {
-    write_model(folder, unsure_below);
-    const Surroundings around{.folder = folder.path(), .environment = {"TERM=xterm", no_color}};
-    EXPECT_EQ(shown_on_terminal("translate --model model 'You are welcome'", around), shown);
-  }
+  const auto shown = [&](const std::string& variable) {
+    return shown_on_terminal("TERM=xterm " + variable + " translate --model model 'You are welcome'",
+                             {.folder = folder.path()});
+  };
+  write_model(folder, 0);
+  EXPECT_EQ(shown("NO_COLOR="), "\x1b[2mDe nada\x1b[0m\r\n");
+  EXPECT_EQ(shown("NO_COLOR=1"), "De nada\r\n");
+  write_model(folder, -1e9);
+  EXPECT_EQ(shown("NO_COLOR="), "De nada\r\n");
 }
 
 TEST(Translate, MarksTheSentenceItIsUnsureOf) {
@@ -150,7 +136,7 @@ TEST(Translate, MarksTheSentenceItIsUnsureOf) {
   write_model(folder, -0.9);
   const Outcome outcome = folder.run("translate --json --model model '" + kTooLong + "Xyzzy plugh quux.'");
   EXPECT_TRUE(outcome.err.starts_with("qkv translate: line 1, sentence 46: unsure (-")) << outcome.err;
-  const Json whole = first_of(answers_of(outcome).at(0));
+  const Json whole = first_of(answers_in(outcome.out).at(0));
   EXPECT_EQ(whole.at("unsure"), true);
   EXPECT_EQ(whole.at("sentences").at(45).at("unsure"), true);
   EXPECT_FALSE(whole.at("sentences").at(44).contains("unsure"));
@@ -160,44 +146,43 @@ TEST(Translate, MarksTheSentenceItIsUnsureOf) {
 TEST(Translate, SamplingIsTheSameHoweverLinesArrive) {
   const std::string line = "translate --sample --temperature 3 --max-length 6 --seed ",
                     text = repeated("Good morning, my friend\n", 3) + "\n" + repeated("Good morning, my friend\n", 20);
-  const std::string at_once = run_program(line + "3", {.input = text}).out;
-  std::string one_by_one;
+  const Words at_once = lines_of(succeed(line + "3", {.input = text}).out);
   RunningProgram program(line + "3");
+  Words one_by_one;
   for (const std::string& sentence : lines_of(text)) {
     program.write(sentence + "\n");
-    one_by_one += program.read_line() + "\n";
+    one_by_one.push_back(program.read_line());
   }
   EXPECT_EQ(one_by_one, at_once);
-  EXPECT_NE(lines_of(at_once).front(), lines_of(at_once).back());
-  EXPECT_NE(run_program(line + "4", {.input = text}).out, at_once);
+  EXPECT_NE(at_once.front(), at_once.back());
+  EXPECT_NE(lines_of(succeed(line + "4", {.input = text}).out), at_once);
 }
 
 // Nearly every token is as probable as another one then, the line break among them.
 TEST(Translate, ALineBreakWithinATranslationIsASpace) {
   const std::string line = "translate --model @tests/golden/translate/bart_text --temperature 50 --sample ";
   const Surroundings around{.input = repeated("Thank you\n", 100)};
-  EXPECT_TRUE(holds(run_program(line + "--json", around).out, "\\n"));
-  const std::string text = run_program(line, around).out;
+  expect_words(text_of(line + "--json", around), "\\n");
+  const std::string text = text_of(line, around);
   EXPECT_EQ(lines_of(text).size(), 100u);
   EXPECT_FALSE(holds(text, "\r"));
 }
 
 TEST(Translate, IdsAreTakenVerbatim) {
   // tests/golden/translate/relu.json: greedy
-  EXPECT_TRUE(run_program(kIds + "--beams 1", {.input = "31 0\n20 19 0\n"}).out.starts_with("0\n"));
+  EXPECT_TRUE(text_of(kIds + "--beams 1", {.input = "31 0\n20 19 0\n"}).starts_with("0\n"));
   std::string good;
   for (int i = 0; i < 50; ++i) good += fmt::format("{} 20 19 0\n", 1 + i % 39);
-  const Outcome outcome = run_program(kIds + "--beams 1", {.input = good + "1 x 0\n20 19 0\n"});
-  EXPECT_EQ(outcome.code, 3);
-  EXPECT_EQ(outcome.err, "qkv translate: line 51: \"1 x 0\" must be ids: whole numbers separated by spaces\n");
-  EXPECT_EQ(outcome.out, run_program(kIds + "--beams 1", {.input = good}).out);
+  const std::string said = "qkv translate: line 51: \"1 x 0\" must be ids: whole numbers separated by spaces\n";
+  EXPECT_EQ(run_program(kIds + "--beams 1", {.input = good + "1 x 0\n20 19 0\n"}),
+            (Outcome{3, text_of(kIds + "--beams 1", {.input = good}), said}));
 }
 
 TEST(Translate, TextOfNbestTellsLinesApart) {
   const std::string line = "translate --beams 3 --nbest 2 ";
   const Surroundings around{.input = "You are welcome\n\nThank you\n"};
-  const auto answers = answers_of(run_program(line + "--json", around));
-  std::istringstream text(run_program(line, around).out);
+  const auto answers = answers_in(text_of(line + "--json", around));
+  std::istringstream text(text_of(line, around));
   int rows = 0;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     for (const Json& one : answers[i].at("translations")) {
@@ -212,17 +197,15 @@ TEST(Translate, TextOfNbestTellsLinesApart) {
   EXPECT_EQ(rows, 5);
   EXPECT_GE(answers[0].at("translations")[0].at("score"), answers[0].at("translations")[1].at("score"));
   EXPECT_EQ(text.peek(), std::char_traits<char>::eof());
-  EXPECT_TRUE(run_program(kIds + "--nbest 1 0").out.starts_with("1\t"));
+  EXPECT_TRUE(text_of(kIds + "--nbest 1 0").starts_with("1\t"));
 }
 
 #ifndef QKV_SANITIZED  // sanitizers need memory of their own
 TEST(Translate, MemoryDoesNotGrowWithTheInput) {
   std::string input;
   for (int i = 0; i < 10000; ++i) input += fmt::format("{} 20 19 0\n", 1 + i % 39);
-  const Outcome outcome =
-      run_program(kIds + "--threads 1 --beams 1 --max-length 8", {.input = input, .memory = std::size_t{64} << 20});
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(lines_of(outcome.out).size(), 10000u);
+  const Surroundings around{.input = input, .memory = std::size_t{64} << 20};
+  EXPECT_EQ(lines_of(text_of(kIds + "--threads 1 --beams 1 --max-length 8", around)).size(), 10000u);
 }
 #endif
 
@@ -230,18 +213,17 @@ TEST(Translate, MemoryDoesNotGrowWithTheInput) {
 TEST(Translate, ExplainsWithoutAHeadOrAKey) {
   const std::string left_out = " --without-head encoder-decoder.1.3 --without-key encoder.You",
                     line = "translate --explain 'You are welcome' 'Can You come?'" + left_out;
-  const std::string text = run_program(line).out;
+  const std::string text = text_of(line);
   EXPECT_TRUE(
       text.starts_with("You are welcome  ->  De nada without encoder-decoder head 1.3 and encoder key 0, \"You\"\n"))
       << text;
-  EXPECT_TRUE(holds(text, "qkv explain --text \"You are welcome\"" + left_out + "\n")) << text;
-  const auto both = answers_of(run_program(line + " --json"));
+  expect_words(text, "qkv explain --text \"You are welcome\"" + left_out + "\n");
+  const auto both = answers_in(text_of(line + " --json"));
   const std::string explain = "explain --text 'You are welcome' --json";
-  const Json whole = answers_of(run_program(explain)).at(0), without = both.at(0);
-  EXPECT_EQ(without, answers_of(run_program(explain + left_out)).at(0));
-  EXPECT_EQ(without.at("translation").at("target_text"), "De nada");
-  EXPECT_EQ(without.at("translation").at("target_words"), Json({"De", "nada"}));
-  EXPECT_NE(without.at("translation").at("written"), whole.at("translation").at("written"));
+  EXPECT_EQ(both.at(0), Json::parse(text_of(explain + left_out)));
+  const Json whole = Json::parse(text_of(explain)).at("translation"), without = both.at(0).at("translation");
+  EXPECT_EQ(without.at("target_text"), "De nada");
+  EXPECT_NE(without.at("written"), whole.at("written"));
   EXPECT_EQ(both.at(1).at("left_out").at("keys").at(0).at("key"), 1);
 }
 

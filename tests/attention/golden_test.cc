@@ -116,6 +116,8 @@ struct Golden {
                         // roundings of the largest number
 };
 
+void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
+
 // Gradients are below 10 in size, second derivatives below 30.
 const Golden kGoldens[] = {
     {"Outputs", "attention/sdpa", 17, kOutputs, reference_outputs, outputs, {}, 1e-14, 2, 2e-7},
@@ -172,7 +174,7 @@ TEST_P(AttentionGolden, Kernels) {
   select_target("");
 }
 
-INSTANTIATE_TEST_SUITE_P(File, AttentionGolden, ::testing::ValuesIn(kGoldens),
+INSTANTIATE_TEST_SUITE_P(AttentionFile, AttentionGolden, ::testing::ValuesIn(kGoldens),
                          [](const auto& golden) { return std::string(golden.param.name); });
 
 // Three inputs, three roles, computed by hand in float64.

@@ -53,16 +53,10 @@ TEST(Mask, IsAnInterval) {
     EXPECT_EQ(row.mask.step(), row.step) << row.name;
   }
   EXPECT_TRUE(Mask().length_views().empty() && Mask().boolean_views().empty());
-}
-
-// Nothing overflows; beyond every distance of a call is the query's own position alone.
-TEST(Mask, FarStepsStayFar) {
+  // Nothing overflows; beyond every distance of a call is the query's own position alone.
   constexpr std::int64_t kFar = std::int64_t{1} << 31;
   EXPECT_GE(Mask::dilated(std::int64_t{1} << 62, 1, 1 << 20).left(), kFar);
   EXPECT_GT((Mask::dilated(-1, -1, kFar - 1) & Mask::dilated(-1, -1, kFar / 2 + 1)).step(), kFar);
-}
-
-TEST(Mask, Refuses) {
   const Tensor counts = Tensor::zeros({2}, Dtype::i32);
   test::expect_each_refused(
       {[] { Mask::causal(kTop) & Mask::causal(kBottom); }, [&] { Mask::prefix(counts) & Mask::causal(kBottom); },
@@ -191,9 +185,6 @@ TEST(Score, KeepsItsParameters) {
     EXPECT_EQ(row.score.w_key().bytes(), row.w_key.bytes());
     EXPECT_EQ(row.score.v().bytes(), row.v.bytes());
   }
-}
-
-TEST(Score, RefusesShapesThatDoNotFit) {
   test::expect_each_refused({[] { Score::additive(kCube, kHiddenByFive, kHidden); },
                              [] { Score::additive(kHiddenByFour, kOtherByFive, kHidden); },
                              [] { Score::additive(kHiddenByFour, kHiddenByFive, kOther); },

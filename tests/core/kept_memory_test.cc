@@ -21,7 +21,6 @@
 #include "qkv/random.h"
 #include "qkv/tensor.h"
 #include "sanitizers.h"
-#include "simd/scratch.h"
 
 namespace qkv {
 namespace {
@@ -62,24 +61,6 @@ TEST(KeptMemory, JoinsNeighbours) {
     (first_is_freed_first ? second : first) = {};
     EXPECT_EQ(address_of_freed(2 * kElements), begin);
   }
-}
-
-// The tiles of a call too: a second one takes no more from the system.
-TEST(KeptMemory, ServesTheNextScratch) {
-  trim_memory();
-  const std::byte* first = nullptr;
-  for (int call = 0; call < 3; ++call) {
-    Scratch scratch;
-    const std::byte* begin = scratch.get(1 << 20).take_bytes(1 << 20);
-    if (call == 0) first = begin;
-    EXPECT_EQ(begin, first);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin) % 64, 0u);
-    for (std::size_t i = 0; i < Scratch::kFreshBytes; ++i) ASSERT_EQ(begin[i], std::byte{0});
-    std::memset(scratch.get(1 << 20).take_bytes(1 << 20), 1, 1 << 20);
-  }
-  EXPECT_GE(kept_bytes(), std::size_t{1} << 20);
-  trim_memory();
-  EXPECT_EQ(kept_bytes(), 0u);
 }
 
 // What attention() takes for its tiles, of a call that needs more than the C library keeps.

@@ -73,13 +73,6 @@ Tensor mask(const Dropout& dropout, const Dims& shape, const DropoutIndex& first
   return kept;
 }
 
-std::vector<double> numbers(const TensorView& kept) { return test::values_of(kept); }
-
-double share(const Tensor& kept) {
-  const std::vector<double> all = numbers(kept);
-  return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
-}
-
 TEST(DropoutMask, GoldenMasks) {
   const Tensor whole = read_array(QKV_TEST_DATA "/golden/dropout/whole.npy");
   const Tensor part = read_array(QKV_TEST_DATA "/golden/dropout/part.npy");
@@ -112,27 +105,10 @@ TEST(DropoutMask, KeepsTheRateThatItDividesBy) {
     EXPECT_EQ(rule.factor, rate == 0 ? 0 : 1 / rate);
     // Five standard deviations of the share of 200,000.
     const double deviation = std::sqrt(rate * (1 - rate) / 200000);
-    EXPECT_NEAR(share(mask({.p = p, .seed = 3}, {1, 4, 250, 200})), rate, 5 * deviation);
+    const std::vector<double> kept = test::values_of(mask({.p = p, .seed = 3}, {1, 4, 250, 200}));
+    EXPECT_NEAR(std::accumulate(kept.begin(), kept.end(), 0.0) / 200000, rate, 5 * deviation);
   }
   EXPECT_FALSE(DropoutRule(Dropout{}).is_on());
-}
-
-TEST(DropoutMask, SeedsAndIndicesGiveOtherMasks) {
-  const std::vector<double> first = numbers(mask({.p = 0.5, .seed = 1}, {100, 100}));
-  const std::pair<Dropout, DropoutIndex> others[] = {
-      {{.p = 0.5, .seed = 2}, {}},
-      {{.p = 0.5, .seed = 1 | std::uint64_t{1} << 63}, {}},
-      {{.p = 0.5, .seed = 1}, {1, 0, 0, 0}},
-      {{.p = 0.5, .seed = 1}, {0, 1, 0, 0}},
-      {{.p = 0.5, .seed = 1}, {0, 0, 100, 0}},
-      {{.p = 0.5, .seed = 1}, {0, 0, 0, 100}},
-  };
-  for (const auto& [dropout, index] : others) {
-    const std::vector<double> other = numbers(mask(dropout, {100, 100}, index));
-    double equal = 0;
-    for (std::size_t i = 0; i < first.size(); ++i) equal += first[i] == other[i];
-    EXPECT_NEAR(equal / static_cast<double>(first.size()), 0.5, 0.05);  // ten standard deviations
-  }
 }
 
 TEST(DropoutMask, RefusesWhatDoesNotFit) {

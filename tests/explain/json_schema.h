@@ -1,16 +1,26 @@
 // Checks JSON by a JSON Schema, as far as docs/explain.schema.json uses it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 
+#include "io/files_for_test.h"
+
 namespace qkv::test {
 
 class JsonSchema {
  public:
-  explicit JsonSchema(nlohmann::json schema) : root_(std::move(schema)) {}
+  // Of one kind, so that the reason is named.
+  explicit JsonSchema(const std::string& kind) : root_(Json::parse(slurp(QKV_SOURCE_DIR "/docs/explain.schema.json"))) {
+    const auto is_kind = [&](const Json& one) { return one.at("$ref") == "#/$defs/" + kind; };
+    if (std::ranges::count_if(root_.at("oneOf"), is_kind) != 1) throw std::invalid_argument(kind + " is no kind");
+    root_.erase("oneOf");
+    root_["$ref"] = "#/$defs/" + kind;
+  }
 
   // What is wrong, with its place; empty: nothing.
   std::string check(const nlohmann::json& value) const { return check(root_, value, "$"); }
@@ -19,58 +29,43 @@ class JsonSchema {
   using Json = nlohmann::json;
 
   static bool is_of(const std::string& type, const Json& value) {
-    return type == "object"    ? value.is_object()
-           : type == "array"   ? value.is_array()
-           : type == "string"  ? value.is_string()
-           : type == "number"  ? value.is_number()
-           : type == "integer" ? value.is_number_integer()
-           : type == "boolean" ? value.is_boolean()
-                               : value.is_null();
+    if (type == "integer") return value.is_number_integer();
+    return type == "number" ? value.is_number() : type == value.type_name();
   }
 
   std::string check(const Json& schema, const Json& value, const std::string& at) const {
-    if (schema.contains("type") && !is_of(schema.at("type"), value)) {
-      return at + " is no " + schema.at("type").get<std::string>();
-    }
+    if (schema.contains("type") && !is_of(schema["type"], value)) return at + " is no " + schema["type"].dump();
     for (const auto& [key, rule] : schema.items()) {
       std::string wrong;
+      const auto unless = [&](bool fits, const std::string& reason) {
+        if (wrong.empty() && !fits) wrong = at + reason;
+      };
+      const auto inside = [&](const Json& part, const Json& one, const std::string& place) {
+        if (wrong.empty()) wrong = check(part, one, at + place);
+      };
       if (key == "$ref") {
-        wrong = check(root_.at("$defs").at(rule.get<std::string>().substr(8)), value, at);
+        inside(root_.at("$defs").at(rule.get<std::string>().substr(8)), value, "");
       } else if (key == "const") {
-        if (value != rule) wrong = at + " is not " + rule.dump();
+        unless(value == rule, " is not " + rule.dump());
       } else if (key == "enum") {
-        if (std::find(rule.begin(), rule.end(), value) == rule.end()) wrong = at + " is " + value.dump().substr(0, 60);
+        unless(std::ranges::count(rule, value) > 0, " is " + value.dump().substr(0, 60));
       } else if (key == "minimum" || key == "maximum") {
-        const bool below = value.get<double>()<rule.get<double>(), above = value.get<double>()> rule.get<double>();
-        if (key == "minimum" ? below : above) wrong = at + " is out of its bounds";
+        unless(key == "minimum" ? value >= rule : value <= rule, " is out of its bounds");
       } else if (key == "minItems" || key == "maxItems") {
-        const bool few = value.size()<rule.get<std::size_t>(), many = value.size()> rule.get<std::size_t>();
-        if (key == "minItems" ? few : many) wrong = at + " has " + std::to_string(value.size()) + " items";
+        unless(key == "minItems" ? value.size() >= rule : value.size() <= rule, " has too few or too many items");
       } else if (key == "items") {
-        for (std::size_t i = 0; i < value.size() && wrong.empty(); ++i) {
-          wrong = check(rule, value[i], at + "[" + std::to_string(i) + "]");
-        }
+        for (std::size_t i = 0; i < value.size(); ++i) inside(rule, value[i], "[" + std::to_string(i) + "]");
       } else if (key == "required") {
-        for (const Json& name : rule) {
-          if (!value.contains(name.get<std::string>())) wrong = at + " lacks " + name.get<std::string>();
-        }
+        for (const std::string name : rule) unless(value.contains(name), " lacks " + name);
       } else if (key == "properties") {
-        for (const auto& [name, member] : value.items()) {
-          if (wrong.empty() && rule.contains(name)) wrong = check(rule.at(name), member, at + "." + name);
-        }
+        for (const auto& [name, member] : value.items()) inside(rule.value(name, Json::object()), member, "." + name);
       } else if (key == "additionalProperties") {
-        for (const auto& [name, member] : value.items()) {
-          if (!schema.at("properties").contains(name)) wrong = at + " has an unknown " + name;
-        }
-      } else if (key == "anyOf" || key == "oneOf") {
-        std::string last;
-        std::size_t fit = 0;
-        for (const Json& one : rule) {
-          const std::string own = check(one, value, at);
-          fit += own.empty() ? 1 : 0;
-          if (own.find(".kind") == std::string::npos && !own.empty()) last = own;
-        }
-        if (fit == 0 || (key == "oneOf" && fit > 1)) wrong = last.empty() ? at + " fits nothing" : last;
+        for (const auto& [name, _] : value.items())
+          unless(schema["properties"].contains(name), " has an unknown " + name);
+      } else if (key == "anyOf") {
+        std::string last = " ";
+        for (const Json& one : rule) last = last.empty() ? last : check(one, value, at);
+        if (!last.empty()) wrong = last;
       } else if (key != "type" && key != "$schema" && key != "title" && key != "$defs") {
         throw std::invalid_argument("json schema: " + key + " is not known here");
       }
@@ -81,5 +76,10 @@ class JsonSchema {
 
   Json root_;
 };
+
+inline void expect_valid(const nlohmann::json& json, const std::string& kind) {
+  EXPECT_EQ(json.at("kind"), kind);
+  EXPECT_EQ(JsonSchema(kind).check(json), "");
+}
 
 }  // namespace qkv::test

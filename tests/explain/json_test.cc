@@ -1,186 +1,172 @@
-// The walk-through as JSON: valid, complete, every number in full.
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
+// JSON of explanations: golden files of chosen numbers, all kinds by docs/explain.schema.json, and what is left out.
+#include <gtest/gtest.h>
 
-#include "explain/example.h"
-#include "qkv/explain/explain.h"
+#include <cmath>
+
+#include "attention/attention_testing.h"
+#include "explain/chosen.h"
+#include "explain/json_schema.h"
+#include "explain/map_bytes.h"
+#include "explain/report_page.h"
 
 namespace qkv {
 namespace {
 
-using Json = nlohmann::json;
+using test::Json;
+using test::Strings;
 
-// The tensors of a step, one block after the other.
-std::vector<Json> tensors_of(const Json& json, int number) {
-  std::vector<Json> all;
-  for (const Json& section : json["sections"]) {
-    if (section["number"] != number) continue;
-    for (const Json& block : section["blocks"]) {
-      all.insert(all.end(), block["tensors"].begin(), block["tensors"].end());
+TEST(Golden, JsonOfChosenNumbers) {
+  HeadTrace additive = test::chosen_trace();
+  additive.score = Score::Kind::additive;
+  additive.v = Tensor::of<double>({2}, {0.5, 2});
+  additive.bias = additive.scores;
+  additive.causal = true;
+  HeadSurvey translated = test::chosen_survey();
+  translated.attentions.alignment = Alignment{.source_text = "a",
+                                              .target_text = "b",
+                                              .source = {{"a"}, {0}},
+                                              .target = {{"b"}, {0, -1}},
+                                              .written = {{{"b", 7, 0.5}, {{"b", 7, 0.5}, {"c", 9, 0.25}}}},
+                                              .cut = 2};
+  translated.word_alignment = translated.word_weights = test::matrix(1, 1, {1});
+  const std::pair<const char*, std::string> rows[] = {
+      {"head", to_json(test::chosen_trace(), 2)},  {"head_additive", to_json(additive)},
+      {"heads", to_json(test::chosen_survey())},   {"heads_translated", to_json(translated)},
+      {"token", to_json(test::chosen_measures())}, {"picture", to_json(test::chosen_picture(), test::chosen_view())},
+  };
+  for (const auto& [name, text] : rows) {
+    Json json = Json::parse(text);
+    test::expect_valid(json, std::string(name).substr(0, std::string(name).find('_')));
+    for (const char* member : {"version", "target"}) EXPECT_EQ(json.erase(member), 1u);
+    std::string lines;
+    for (const auto& [member, value] : json.items()) lines += member + ": " + value.dump() + "\n";
+    test::expect_golden(name + std::string(".json.txt"), lines);
+  }
+}
+
+TEST(ExplainSchema, HoldsForModels) {
+  const Translator bart = Translator::load(QKV_TEST_DATA "/golden/translate/bart_text");
+  const LeftOut some{.keys = {{1, 2}}, .heads = {{0, 1, 0}}};
+  const TranslatedText text(test::shipped(), "You are welcome"), whole(bart, "Good morning"),
+      without(bart, "Good morning", TranslateOptions(), some);
+  const Bert mpnet = Bert::load(QKV_TEST_DATA "/golden/encoders/mpnet");
+  const Vit vit = Vit::load(QKV_TEST_DATA "/golden/vit/dinov2");
+  Random random(5);
+  const EncodedPicture small(vit, testing::normal(random, {14, 7, 3})),
+      large(vit, testing::normal(random, {30, 24, 3}));
+  const std::pair<const char*, std::string> rows[] = {
+      {"heads", to_json(survey_heads(text))},
+      {"heads", to_json(survey_heads(without, {.keep_weights = true}))},
+      {"head", to_json(trace_head(text, {.layer = 0, .head = 1, .site = 1}), 1)},
+      {"head", to_json(trace_head(EncodedText(mpnet, test::encoding_of({"<s>", "d", "</s>"})), {}))},
+      {"token", to_json(measure_token(whole, 0))},
+      {"token", to_json(measure_token(without, 1))},
+      {"token", to_json(measure_token(small, 0))},
+      {"picture", to_json(survey_picture(large), Tensor::zeros({28, 21, 3}, Dtype::u8))},
+  };
+  for (const auto& [kind, json] : rows) test::expect_valid(Json::parse(json), kind);
+}
+
+// A schema that lets everything through would show nothing.
+TEST(ExplainSchema, RefusesWhatItDoesNotSay) {
+  const test::JsonSchema schema("steps");
+  const Json good = Json::parse(to_json(explain(worked_example())));
+  const std::pair<Json, std::string> rows[] = {
+      {{{"op", "replace"}, {"path", "/schema"}, {"value", "qkv/explain/2"}}, "$.schema is not \"qkv/explain/1\""},
+      {{{"op", "remove"}, {"path", "/scale"}}, "$ lacks scale"},
+      {{{"op", "add"}, {"path", "/more"}, {"value", 1}}, "$ has an unknown more"},
+      {{{"op", "replace"}, {"path", "/output/0/0"}, {"value", nullptr}}, "$.output[0][0] is null"},
+      {{{"op", "replace"}, {"path", "/kind"}, {"value", "heads"}}, "$.kind is not \"steps\""},
+  };
+  for (const auto& [change, wrong] : rows) {
+    EXPECT_EQ(schema.check(good.patch(Json::array({change}))), wrong);
+  }
+  EXPECT_EQ(schema.check(good), "");
+}
+
+// Without `full` tensors of all pairs end at 256 inputs, those of pairs and sizes at 12.
+TEST(ExplainJson, LargeTensorsAreLeftOut) {
+  const struct {
+    std::int64_t inputs;
+    bool full;
+    std::string left_out;
+  } rows[] = {{12, false, ""},          {13, false, "triples "},        {13, true, ""},
+              {256, false, "triples "}, {257, false, "pairs triples "}, {257, true, ""}};
+  for (const auto& [inputs, full, left_out] : rows) {
+    Explanation explanation;
+    explanation.inputs = inputs;
+    explanation.full = full;
+    explanation.output = explanation.true_output = Tensor::zeros({1, 1}, Dtype::f64);
+    Block block;
+    for (const auto& [name, shape] : {std::pair("numbers", Dims{inputs}),
+                                      {"sizes", {inputs, 2}},
+                                      {"pairs", {inputs, inputs}},
+                                      {"triples", {inputs, inputs, 1}},
+                                      {"of heads", {2, inputs, 3}}}) {
+      block.quantities.push_back({.name = name, .values = Tensor::zeros(shape, Dtype::f64), .rows = {}});
     }
+    explanation.sections = {{0, "", {block}}};
+    std::string found;
+    const Json json = Json::parse(to_json(explanation));
+    for (const Json& tensor : json["sections"][0]["blocks"][0]["tensors"]) {
+      if (tensor["values"].is_null()) found += tensor["name"].get<std::string>() + " ";
+    }
+    EXPECT_EQ(found, left_out) << inputs;
   }
-  return all;
-}
-
-TEST(ExplainJson, HoldsEveryIntermediateInFull) {
-  const Explanation explanation = explain(worked_example());
-  const Json json = Json::parse(to_json(explanation));
-  const std::vector<std::vector<std::string>> expected = {
-      {"inputs"},
-      {"w_query", "w_key", "w_value"},
-      {"query", "key", "value"},
-      {"logits of input 1"},
-      {"weights of input 1"},
-      {"weighted_values of input 1"},
-      {"output of input 1"},
-      {"logits", "weights", "log_sum_exp", "weighted_values", "output"}};
-  for (std::size_t i = 0; i < 8; ++i) {
-    std::vector<std::string> names;
-    for (const Json& tensor : tensors_of(json, static_cast<int>(i) + 1)) names.push_back(tensor["name"]);
-    EXPECT_EQ(names, expected[i]);
-  }
-  EXPECT_EQ(tensors_of(json, 3)[1]["values"], Json::parse("[[0,1,1],[4,4,0],[2,3,1]]"));
-  EXPECT_EQ(tensors_of(json, 3)[1]["role"], "key");
-  EXPECT_EQ(tensors_of(json, 8)[3]["shape"], Json::parse("[3,3,3]"));
-  for (std::size_t i = 0; i < 9; ++i) {  // bit for bit
-    EXPECT_EQ(json["output"][i / 3][i % 3].get<double>(), explanation.output.data<double>()[i]);
-  }
-  EXPECT_EQ(json["score"], "dot");
-  EXPECT_EQ(json["scale"], 1);
-  EXPECT_EQ(json["dtype"], "f64");
-  EXPECT_EQ(json["largest_difference_from_reference"].get<double>(), explanation.largest_difference);
-  EXPECT_TRUE(json["substituted"].empty());
-}
-
-TEST(ExplainJson, LargeTensorsAreNotShortened) {
-  ExplainInput input;
-  generate_missing(input, {.inputs = 100, .dim = 40});
-  const Json json = Json::parse(to_json(explain(input)));
-  EXPECT_EQ(tensors_of(json, 1)[0]["values"].size(), 100u);
-  EXPECT_EQ(tensors_of(json, 1)[0]["values"][50].size(), 40u);
-  EXPECT_EQ(json["output"].size(), 100u);
-}
-
-TEST(ExplainJson, HiddenLogitsAreInfinities) {
-  ExplainInput input = worked_example();
-  input.causal = Align::top_left;
-  const Json json = Json::parse(to_json(explain(input)));
-  EXPECT_EQ(tensors_of(json, 4)[0]["values"][1], "-inf");
-}
-
-TEST(ExplainJson, TellsNaNFromInfinities) {
-  ExplainInput input = worked_example();
-  input.substitutes["value"] = test::matrix(3, 3, {1, 2, -std::nan(""), 3, 4, test::kInfinity, 5, -test::kInfinity, 6});
-  const Json json = Json::parse(to_json(explain(input)));
-  EXPECT_EQ(tensors_of(json, 3)[2]["values"][0], Json::parse("[1, 2, \"nan\"]"));
-  EXPECT_EQ(json["output"][0][1], "-inf");
-  EXPECT_EQ(json["output"][0][2], "nan");
-  EXPECT_EQ(json["largest_difference_from_reference"], "nan");
-}
-
-TEST(ExplainJson, TellsWhatWasSubstituted) {
-  ExplainInput input = worked_example();
-  input.substitutes["weights"] = test::matrix(3, 3, {0, .5, .5, 0, 1, 0, 0, .9, .1});
-  const Json json = Json::parse(to_json(explain(input)));
-  EXPECT_EQ(json["substituted"], Json::parse(R"(["weights"])"));
-  EXPECT_EQ(json["output"][0], Json::parse("[2.0, 7.0, 1.5]"));
-  EXPECT_NEAR(json["true_output"][0][0].get<double>(), 1.93662106, 5e-9);
 }
 
 TEST(ExplainJson, LabelsOfAnyBytesGiveValidJson) {
   ExplainInput input = worked_example();
   input.labels = {"a\"b", "\x80\xff", "c\n\x1b"};
   const Json json = Json::parse(to_json(explain(input)));
-  EXPECT_EQ(tensors_of(json, 1)[0]["rows"][0], "a\"b");
+  EXPECT_EQ(json["sections"][1]["blocks"][0]["tensors"][0]["rows"],
+            Json({"a\"b", "\xef\xbf\xbd\xef\xbf\xbd", "c\n\x1b"}));
 }
 
-TEST(ExplainJson, SectionsComeInOrderWithRolesOfWords) {
-  const Explanation explanation = explain(worked_example());
-  const Json json = Json::parse(to_json(explanation));
-  ASSERT_EQ(json["sections"].size(), explanation.sections.size());
-  for (std::size_t i = 0; i < explanation.sections.size(); ++i) {
-    EXPECT_EQ(json["sections"][i]["number"], explanation.sections[i].number);
-    EXPECT_EQ(json["sections"][i]["title"], explanation.sections[i].title);
+std::string letters(std::string_view bytes) {
+  std::string text;
+  append_base85(text, bytes);
+  return text;
+}
+
+// The specification of Z85, and powers of 85 by hand; an end has a letter more than it has bytes.
+TEST(Base85, IsZ85) {
+  const std::string zeros(6, '\0');
+  EXPECT_EQ(letters("\x86\x4F\xD2\x6F\xB5\x59\xF7\x5B"), "HelloWorld");
+  EXPECT_EQ(letters("\xFF\xFF\xFF\xFF"), "%nSc0");  // 82 23 54 12 0
+  for (const auto& [bytes, count] : {std::pair(0, 0), {1, 2}, {4, 5}, {6, 8}}) {
+    EXPECT_EQ(letters(zeros.substr(0, static_cast<std::size_t>(bytes))),
+              std::string(static_cast<std::size_t>(count), '0'));
   }
-  const std::vector<Json> pairs = tensors_of(json, 8);
-  EXPECT_EQ(pairs[1]["rows"], Json({"query 1", "query 2", "query 3"}));
-  EXPECT_EQ(pairs[1]["columns"], Json({"key 1", "key 2", "key 3"}));
-  bool has_query = false;
-  for (const Json& section : json["sections"]) {
-    if (section["number"] != 4) continue;
-    for (const Json& piece : section["blocks"][0]["lines"][0]) {
-      has_query = has_query || (piece["text"] == "query" && piece["role"] == "query");
-    }
-  }
-  EXPECT_TRUE(has_query);
+  std::string all;
+  for (int i = 0; i < 1 << 16; ++i) all += static_cast<char>(i * 2654435761u >> 13);
+  EXPECT_EQ(letters(all).find_first_of("<\"'\\ "), std::string::npos);  // which would end an element
 }
 
-TEST(ExplainJson, PicturesAreThere) {
-  ExplainInput input = worked_example();
-  input.picture = {2, 2};
-  const Json json = Json::parse(to_json(explain(input)));
-  for (const Json& section : json["sections"]) {
-    if (section["number"] != 1) continue;
-    ASSERT_EQ(section["blocks"][0]["pictures"].size(), 3u);
-    EXPECT_EQ(section["blocks"][0]["pictures"][1]["pixels"], Json::parse("[[0, 2], [0, 2]]"));
+// RFC 4648, section 10.
+TEST(Base64, KnownTexts) {
+  for (const auto& [bytes, text] : {std::pair("", ""), std::pair("f", "Zg=="), std::pair("fo", "Zm8="),
+                                    std::pair("foo", "Zm9v"), std::pair("foobar", "Zm9vYmFy")}) {
+    std::string written;
+    append_base64(written, bytes);
+    EXPECT_EQ(written, text);
+    EXPECT_EQ(base64_size(std::string_view(bytes).size()), written.size());
   }
 }
 
-// Without `full` tensors of all pairs end at 256 inputs, those of pairs and sizes at 12.
-TEST(ExplainJson, LargeTensorsAreLeftOut) {
-  const auto kept = [](std::int64_t inputs, bool full, std::int64_t heads) {
-    ExplainInput input;
-    input.full = full;
-    input.heads = heads;
-    generate_missing(input, {.inputs = inputs, .dim = 2});
-    const Json json = Json::parse(to_json(explain(input)));
-    std::string names;
-    for (int step = 1; step <= 8; ++step) {
-      for (const Json& tensor : tensors_of(json, step)) {
-        EXPECT_FALSE(tensor["shape"].empty());
-        if (tensor["values"].is_null()) names += " " + tensor["name"].get<std::string>();
-      }
+// And takes no more room than is said.
+TEST(Deflated, InflatesToWhatItWas) {
+  Random random(1);
+  for (const std::size_t size : {0u, 1u, 2u, 1000u, 512u * 512u}) {
+    std::string same(size, 'a'), noise(size, '\0');
+    for (char& byte : noise) byte = static_cast<char>(random.bits());
+    for (const std::string& bytes : {same, noise}) {
+      const std::string small = deflated(bytes);
+      EXPECT_EQ(test::inflated(small, size), bytes);
+      EXPECT_LE(small.size(), size + size / 2048 + 16);
     }
-    return names;
-  };
-  EXPECT_EQ(kept(12, false, 0), "");
-  EXPECT_EQ(kept(13, false, 0), " weighted_values");
-  EXPECT_EQ(kept(13, true, 0), "");
-  EXPECT_EQ(kept(256, false, 0), " weighted_values");
-  EXPECT_EQ(kept(257, false, 0), " scores logits weights weighted_values");
-  EXPECT_EQ(kept(257, true, 0), "");
-  EXPECT_EQ(kept(257, false, 2), " logits weights");
-}
-
-// Every pair is hidden by the first rule that hides it, and hidden is what has the logit -inf.
-TEST(ExplainJson, SaysWhichRuleHidesAKey) {
-  const auto explained = [](const auto& change) {
-    ExplainInput input;
-    change(input);
-    generate_missing(input, {.inputs = 5, .dim = 3});
-    const Explanation explanation = explain(input);
-    EXPECT_TRUE(explanation.mask.has_value());
-    const Tensor logits = test::quantity(explanation, "logits");
-    for (std::int64_t i = 0; i < 25; ++i) {
-      EXPECT_EQ(explanation.mask->hidden.data<double>()[i] > 0, std::isinf(logits.data<double>()[i])) << i;
-    }
-    return Json::parse(to_json(explanation))["mask"];
-  };
-  EXPECT_EQ(explained([](ExplainInput& input) { input.causal = Align::top_left; })["hidden"][1], Json({0, 0, 1, 1, 1}));
-  EXPECT_EQ(explained([](ExplainInput& input) { input.prefix = 2; })["hidden"][0], Json({0, 0, 1, 1, 1}));
-  EXPECT_EQ(explained([](ExplainInput& input) { input.window = Mask::window(1, 0); })["hidden"][3],
-            Json({1, 1, 0, 0, 2}));
-  EXPECT_EQ(explained([](ExplainInput& input) { input.window = Mask::dilated(1, 1, 2); })["hidden"][4],
-            Json({1, 1, 0, 3, 0}));
-  const Json both = explained([](ExplainInput& input) {
-    input.causal = Align::top_left;
-    input.mask = test::matrix(1, 5, {1, 0, 1, 1, 0});
-  });
-  EXPECT_EQ(both["hidden"][2], Json({0, 2, 0, 1, 1}));
-  EXPECT_EQ(both["rules"].size(), 2u);
-  ExplainInput open = worked_example();
-  EXPECT_TRUE(Json::parse(to_json(explain(open)))["mask"].is_null());
+    EXPECT_LE(deflated(same).size(), size / 20 + 20);
+  }
 }
 
 }  // namespace

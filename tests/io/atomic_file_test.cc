@@ -1,28 +1,20 @@
-// Reading and writing whole files: what the system refuses, with its error number, and that a failed write changes
-// nothing.
-#include <gtest/gtest.h>
-#include <sys/mount.h>
+// Reading and writing whole files and folders: what the system refuses, with its error number; a write that fails
+// changes nothing, a folder appears whole or not at all, and tells when it was damaged.
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <functional>
 
+#include "io/atomic_folder.h"
+#include "io/byte_source.h"
 #include "io/files_for_test.h"
-#include "qkv/files.h"
 #include "qkv/models/find_model.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
-using test::message_of;
-
-struct SystemRefusal {
-  std::string message;
-  int error_number;
-  std::function<void()> call;
-};
+namespace fs = std::filesystem;
 
 int error_number_of(const std::function<void()>& refused) {
   try {
@@ -33,93 +25,75 @@ int error_number_of(const std::function<void()>& refused) {
   return 0;
 }
 
-void expect_io_errors(const std::vector<SystemRefusal>& refusals) {
-  for (const SystemRefusal& refusal : refusals) {
-    EXPECT_EQ(message_of<IoError>(refusal.call), refusal.message);
-    EXPECT_EQ(error_number_of(refusal.call), refusal.error_number) << refusal.message;
-  }
+void expect_io_error(const std::string& message, int number, const std::function<void()>& refused) {
+  EXPECT_EQ(message_of<IoError>(refused), message);
+  EXPECT_EQ(error_number_of(refused), number) << message;
 }
 
 TEST(ReadFile, ReturnsTheBytesUpToTheLimit) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string bytes("a\0b\r\n", 5), path = folder.put("a", bytes);
   EXPECT_EQ(read_file(path), bytes);
   EXPECT_EQ(read_file(path, 5), bytes);
   EXPECT_EQ(message_of<FormatError>([&] { read_file(path, 4); }), path + ": 5 bytes exceed the limit of 4");
   EXPECT_EQ(read_file(folder.put("empty", "")), "");
-}
-
-TEST(ReadFile, RefusesWhatIsNoRegularFile) {
-  const test::TemporaryFolder folder;
-  const std::string fifo = folder / "fifo", file = folder.put("file", "bytes"), none = folder / "none";
-  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  const std::string irregular = ": cannot read: not a regular file",
-                    missing = ": cannot read: No such file or directory";
-  expect_io_errors({{fifo + irregular, EINVAL, [&] { read_file(fifo); }},
-                    {fifo + irregular, EINVAL, [&] { read_npy(fifo); }},
-                    {folder / "" + irregular, EISDIR, [&] { read_file(folder / ""); }},
-                    {folder / "" + irregular, EISDIR, [&] { read_csv(folder / ""); }},
-                    {"/dev/zero" + irregular, EINVAL, [&] { read_json_matrix("/dev/zero"); }},
-                    {none + missing, ENOENT, [&] { read_file(none); }},
-                    {none + missing, ENOENT, [&] { read_npy(none); }},
-                    {none + missing, ENOENT, [&] { read_safetensors(none); }},
-                    {file + "/below: cannot read: Not a directory", ENOTDIR, [&] { read_file(file + "/below"); }}});
   EXPECT_EQ(error_number_of([] { find_model("no-such-organization/no-such-model"); }), ENOENT);
 }
 
-TEST(WriteFile, CreatesAndReplaces) {
-  const test::TemporaryFolder folder;
-  const std::string name(255, 'n');  // the longest
-  for (const char* bytes : {"first", ""}) {
-    write_file(folder / name, bytes);
-    EXPECT_EQ(test::slurp(folder / name), bytes);
-  }
-  EXPECT_EQ(folder.names(), std::vector<std::string>{name});
-}
-
-TEST(WriteFile, KeepsPermissionsAndFollowsLinks) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder.put("a", "old");
-  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
-  std::filesystem::create_symlink("a", folder / "link");
-  write_file(folder / "link", "new");
-  EXPECT_EQ(test::slurp(path), "new");
-  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
-  struct stat status;
-  ASSERT_EQ(::stat(path.c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0640u);
-}
-
-TEST(WriteFile, RefusesPathsThatCannotBeWritten) {
-  const test::TemporaryFolder folder;
-  const std::string file = folder.put("file", "bytes"), sub = folder / "sub";
-  std::filesystem::create_directory(sub);
-  const std::tuple<std::string, std::string, int> paths[] = {{folder / "none/a", "No such file or directory", ENOENT},
+TEST(ReadFile, AndWriteFileRefuseWhatIsNoRegularFile) {
+  const TemporaryFolder folder;
+  const std::string fifo = folder / "fifo", file = folder.put("file", "bytes");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const std::tuple<std::string, std::string, int> paths[] = {{fifo, "not a regular file", EINVAL},
+                                                             {"/dev/zero", "not a regular file", EINVAL},
+                                                             {"/dev/full", "not a regular file", EINVAL},
+                                                             {folder / "", "not a regular file", EISDIR},
+                                                             {folder / "none/a", "No such file or directory", ENOENT},
                                                              {folder / "new/", "No such file or directory", ENOENT},
                                                              {"", "No such file or directory", ENOENT},
-                                                             {file + "/below", "Not a directory", ENOTDIR},
-                                                             {sub, "not a regular file", EISDIR},
-                                                             {"/dev/null", "not a regular file", EINVAL},
-                                                             {"/dev/full", "not a regular file", EINVAL}};
+                                                             {file + "/below", "Not a directory", ENOTDIR}};
   for (const auto& [path, why, number] : paths) {
-    expect_io_errors({{path + ": cannot write: " + why, number, [path = path] { write_file(path, "x"); }}});
+    const std::string reading = path + ": cannot read: " + why, writing = path + ": cannot write: " + why, &bad = path;
+    expect_io_error(reading, number, [&] { read_file(bad); });
+    expect_io_error(reading, number, [&] { read_npy(bad); });
+    expect_io_error(reading, number, [&] { read_safetensors(bad); });
+    expect_io_error(reading, number, [&] { read_csv(bad); });
+    expect_io_error(reading, number, [&] { read_json_matrix(bad); });
+    expect_io_error(writing, number, [&] { write_file(bad, "x"); });
   }
   EXPECT_EQ(folder.names().size(), 2u);
 }
 
-TEST(WriteFile, FailingHalfWayLeavesTheOldFile) {
-  const test::TemporaryFolder folder;
-  const std::string old_path = folder.put("old", "old bytes"), too_large = ": cannot write: File too large";
-  const Tensor array = Tensor::zeros({10000});
-  const SafeTensors content{.tensors = {{"a", array}}, .metadata = {}};
-  {
-    const test::FileSizeLimit limit(1000);
-    expect_io_errors({{old_path + too_large, EFBIG, [&] { write_file(old_path, std::string(2000, 'x')); }},
-                      {folder / "new" + too_large, EFBIG, [&] { write_file(folder / "new", std::string(2000, 'x')); }},
-                      {old_path + too_large, EFBIG, [&] { write_npy(old_path, array); }},
-                      {old_path + too_large, EFBIG, [&] { write_safetensors(old_path, content); }}});
+TEST(WriteFile, CreatesAndReplacesKeepsPermissionsAndFollowsLinks) {
+  const TemporaryFolder folder;
+  const std::string name(255, 'n'), path = folder / name;  // the longest
+  for (const char* bytes : {"first", ""}) {
+    write_file(path, bytes);
+    EXPECT_EQ(slurp(path), bytes);
   }
-  EXPECT_EQ(test::slurp(old_path), "old bytes");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{name});
+  fs::permissions(path, fs::perms{0640});
+  fs::create_symlink(name, folder / "link");
+  write_file(folder / "link", "new");
+  EXPECT_EQ(slurp(path), "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms{0640});
+}
+
+TEST(WriteFile, FailingHalfWayLeavesTheOldFile) {
+  const TemporaryFolder folder;
+  const std::string old_path = folder.put("old", "old bytes"), new_path = folder / "new";
+  const Tensor array = Tensor::zeros({10000});
+  {
+    const FileSizeLimit limit(1000);
+    for (const std::string& path : {old_path, new_path}) {
+      const std::string message = path + ": cannot write: File too large";
+      expect_io_error(message, EFBIG, [&] { write_file(path, std::string(2000, 'x')); });
+      expect_io_error(message, EFBIG, [&] { write_npy(path, array); });
+      expect_io_error(message, EFBIG, [&] { write_safetensors(path, {.tensors = {{"a", array}}, .metadata = {}}); });
+    }
+  }
+  EXPECT_EQ(slurp(old_path), "old bytes");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"old"});
 }
 
@@ -137,24 +111,102 @@ int error_number_of_nobody(const std::function<void()>& refused) {
 }
 
 TEST(IoError, WithoutPermission) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string file = folder.put("file", "bytes");
-  ASSERT_EQ(::chmod(file.c_str(), 0), 0);
+  fs::permissions(file, fs::perms::none);
   EXPECT_EQ(error_number_of_nobody([&] { read_file(file); }), EACCES);
-  ASSERT_EQ(::chmod((folder / "").c_str(), 0500), 0);
+  fs::permissions(folder / "", fs::perms{0500});
   EXPECT_EQ(error_number_of_nobody([&] { write_file(folder / "new", "x"); }), EACCES);
 }
 
-TEST(IoError, OfAFullDisk) {
-  const test::TemporaryFolder folder;
-  const std::string disk = folder / "disk";
-  std::filesystem::create_directory(disk);
-  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "no right to mount";
-  expect_io_errors({{disk + "/file: cannot write: No space left on device", ENOSPC,
-                     [&] { write_file(disk + "/file", std::string(100'000, 'x')); }}});
-  EXPECT_TRUE(std::filesystem::is_empty(disk));
-  EXPECT_EQ(::umount(disk.c_str()), 0);
+// The check value of the catalogue of CRC algorithms (CRC-32/ISO-HDLC), and what Python's zlib.crc32 gives.
+TEST(Crc32, GivesTheKnownAnswers) {
+  EXPECT_EQ(io::crc32("123456789"), 0xCBF43926u);
+  EXPECT_EQ(io::crc32(""), 0u);
+  EXPECT_EQ(io::crc32(std::string(1000, '\xff')), 0xE0533230u);
+  const std::string text = "The quick brown fox jumps over the lazy dog";
+  for (std::size_t i = 0; i <= text.size(); ++i) {  // goes on where it stopped
+    EXPECT_EQ(io::crc32(text.substr(i), io::crc32(text.substr(0, i))), 0x414FA339u) << i;
+  }
+}
+
+void make(const std::string& path) {
+  io::AtomicFolder folder(path);
+  write_file(folder.unfinished() + "/a", "first file");
+  write_file(folder.unfinished() + "/b", "");
+  folder.commit();
+}
+
+TEST(AtomicFolder, AppearsWhenCommittedAlone) {
+  const TemporaryFolder above;
+  std::string left;
+  {
+    io::AtomicFolder folder(above / "x");
+    left = folder.unfinished();
+    EXPECT_TRUE(io::AtomicFolder::is_unfinished(left));
+    write_file(left + "/a", "bytes");
+  }
+  EXPECT_TRUE(above.names().empty());
+  EXPECT_FALSE(io::AtomicFolder::is_unfinished(above / "x"));
+  fs::create_directory(left);  // as a dead process leaves it
+  write_file(left + "/old", "bytes");
+  make(above / "x");
+  EXPECT_EQ(above.names(), std::vector<std::string>{"x"});
+  EXPECT_FALSE(fs::exists(above / "x/old"));
+  EXPECT_EQ(slurp(above / "x/a"), "first file");
+  io::verify_folder(above / "x");
+}
+
+TEST(AtomicFolder, EveryDamageIsFound) {
+  const TemporaryFolder above;
+  make(above / "x");
+  for (const std::string name : {"a", "manifest.json"}) {
+    const std::string whole = slurp(above / ("x/" + name));
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      std::string damaged = whole;
+      damaged[i] = static_cast<char>(damaged[i] ^ 4);
+      above.put("x/" + name, damaged);
+      EXPECT_THROW(io::verify_folder(above / "x"), std::runtime_error) << name << " " << i;
+      if (name != "a" && i + 1 == whole.size()) continue;  // the last byte of the manifest is a line end
+      above.put("x/" + name, whole.substr(0, i));
+      EXPECT_THROW(io::verify_folder(above / "x"), std::runtime_error) << name << " " << i;
+    }
+    above.put("x/" + name, whole);
+  }
+  above.put("x/b", "more");
+  EXPECT_EQ(message_of<FormatError>([&] { io::verify_folder(above / "x"); }),
+            (above / "x/b") + ": 4 bytes; the manifest says 0");
+  for (const char* missing : {"x/b", "x/manifest.json"}) {
+    fs::remove(above / missing);
+    EXPECT_THROW(io::verify_folder(above / "x"), IoError);
+  }
+}
+
+// A manifest answers for its own folder alone, whatever is said of other files.
+TEST(AtomicFolder, NamesOutsideItAreRefused) {
+  const TemporaryFolder above;
+  make(above / "x");
+  above.put("a", slurp(above / "x/a"));
+  const std::string manifest = slurp(above / "x/manifest.json");
+  for (const std::string name : {"../a", "/etc/hostname", "..", ".", "", "y/a"}) {
+    std::string other = manifest;
+    above.put("x/manifest.json", other.replace(other.find("\"a\""), 3, "\"" + name + "\""));
+    EXPECT_EQ(message_of<FormatError>([&] { io::verify_folder(above / "x"); }),
+              (above / "x/manifest.json") + ": \"" + name + "\" must be the name of a file beside it");
+  }
+}
+
+TEST(AtomicFolder, FailingHalfWayLeavesNothing) {
+  const TemporaryFolder above;
+  {
+    const FileSizeLimit limit(1000);
+    io::AtomicFolder folder(above / "x");
+    write_file(folder.unfinished() + "/a", "small");
+    EXPECT_THROW(write_file(folder.unfinished() + "/b", std::string(2000, 'x')), IoError);
+  }
+  EXPECT_TRUE(above.names().empty());
+  EXPECT_THROW(io::AtomicFolder(above / "none/x"), IoError);
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

@@ -1,4 +1,5 @@
-// A folder that vanishes after the test, and the check that a file is refused with the expected words.
+// What tests of files need, and nearly all others too: a folder that vanishes after the test, the check that a file is
+// refused with the expected words, tensors compared.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,13 +7,19 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <limits>
+#include <map>
+#include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "qkv/error.h"
+#include "qkv/files.h"
 #include "qkv/tensor.h"
 
 namespace qkv::test {
@@ -57,9 +64,8 @@ inline std::string golden(const std::string& name) { return QKV_TEST_DATA "/gold
 // Files of this process may not grow beyond `bytes` while this lives: writes fail half-way, as on a full disk.
 class FileSizeLimit {
  public:
-  explicit FileSizeLimit(rlim_t bytes) {
+  explicit FileSizeLimit(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
     ::getrlimit(RLIMIT_FSIZE, &before_);
-    handler_ = ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{bytes, before_.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &limit);
   }
@@ -117,12 +123,6 @@ void expect_all_refused(const Refusals& refusals, const std::string& name, Read 
   }
   expect_refused(files, name, read);
 }
-
-// As NumPy names them.
-inline constexpr std::pair<const char*, Dtype> kNumpyTypes[] = {
-    {"f2", Dtype::f16}, {"f4", Dtype::f32}, {"f8", Dtype::f64}, {"i1", Dtype::i8},
-    {"i2", Dtype::i16}, {"i4", Dtype::i32}, {"i8", Dtype::i64}, {"u1", Dtype::u8},
-    {"u2", Dtype::u16}, {"u4", Dtype::u32}, {"u8", Dtype::u64}};
 
 // Values of a tensor as double, for comparisons.
 inline std::vector<double> values_of(const TensorView& view) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -16,24 +17,27 @@ struct JsonEdit {
   std::string message;  // of the refusal, behind the name of the file
 };
 
-// A table of lines "PLACE = VALUE => MESSAGE", or "PLACE => MESSAGE" where the value goes; a line that begins with a
-// space goes on with the one above, and "." is the place of the document.
-inline std::vector<JsonEdit> json_edits(const std::string& table) {
-  std::vector<std::string> rows;
-  std::istringstream lines(table);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(' ')) {
-      rows.back() += line.substr(line.find_first_not_of(' ') - 1);
-    } else if (!line.empty()) {
-      rows.push_back(line);
-    }
-  }
+// A table of lines "PLACE = VALUE => MESSAGE", or "PLACE => MESSAGE" where the value goes, or "PLACES => each is
+// missing"; a line that begins with four spaces goes on with the one above, and "." is the place of the document.
+inline std::vector<JsonEdit> json_edits(std::string table) {
+  for (std::size_t at; (at = table.find("\n    ")) != std::string::npos;) table.replace(at, 5, " ");
   std::vector<JsonEdit> edits;
-  for (const std::string& row : rows) {
+  std::istringstream rows(table);
+  for (std::string row; std::getline(rows, row);) {
+    if (row.empty()) continue;
     const std::size_t arrow = row.find(" => "), equals = std::min(row.find(" = "), arrow);
     const std::string place = row.substr(0, equals), message = row.substr(arrow + 4);
     const std::string value = equals < arrow ? row.substr(equals + 3, arrow - equals - 3) : "";
-    edits.push_back({place == "." ? "" : place, value, message});
+    if (message != "each is missing") {
+      edits.push_back({place == "." ? "" : place, value, message});
+      continue;
+    }
+    std::istringstream places(place);
+    for (std::string one; places >> one;) {
+      std::string path = one.substr(1);
+      std::replace(path.begin(), path.end(), '/', '.');
+      edits.push_back({one, "", path + " is missing"});
+    }
   }
   return edits;
 }

@@ -1,11 +1,6 @@
 // PNGs and JPEGs made by hand.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "io/byte_source.h"
 #include "io/files_for_test.h"
 

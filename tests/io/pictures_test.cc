@@ -1,36 +1,21 @@
-// Pictures: the pixels that Pillow reads, and what is refused (tests/golden/pictures/make.py made the files); reading
-// costs the pixels and little more, refusing little.
+// Pictures: the pixels that Pillow reads (golden/pictures/make.py made the files), what is refused, what both cost.
 #include "qkv/pictures.h"
-
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <random>
 
 #include "io/picture_formats.h"
 #include "io/pictures_for_test.h"
 #include "memory_for_test.h"
-#include "qkv/files.h"
+#include "qkv/random.h"
 #include "sanitizers.h"
 
-namespace qkv {
+namespace qkv::test {
 namespace {
 
 using std::string_literals::operator""s;
-using test::expect_equal;
-using test::golden_picture;
-using test::png;
-using test::png_chunk;
-using test::png_of;
 
-std::vector<std::string> golden_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(golden_picture(""))) {
-    const std::string ending = entry.path().extension();
-    if (ending == ".png" || ending == ".jpg") names.push_back(entry.path().filename());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
+// By the names of the pictures.
+const std::map<std::string, Tensor>& golden_pixels() {
+  static const SafeTensors pixels = read_safetensors(golden_picture("pixels.safetensors"));
+  return pixels.tensors;
 }
 
 Tensor parse(const std::string& bytes) { return parse_picture(bytes, "x"); }
@@ -42,17 +27,15 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 }
 
 TEST(Pictures, ReadsThePixelsThatPillowReads) {
-  const test::TemporaryFolder folder;
-  const SafeTensors pixels = read_safetensors(golden_picture("pixels.safetensors"));
-  const std::vector<std::string> names = golden_names();
-  ASSERT_EQ(names.size(), pixels.tensors.size());
-  ASSERT_GE(names.size(), 60u);
-  for (const std::string& name : names) {
+  const TemporaryFolder folder;
+  ASSERT_GE(golden_pixels().size(), 60u);
+  for (const auto& [name, pixels] : golden_pixels()) {
     SCOPED_TRACE(name);
-    const std::string bytes = test::slurp(golden_picture(name));
-    expect_equal(parse(bytes), pixels.tensors.at(name));
+    const std::string bytes = slurp(golden_picture(name));
+    expect_equal(parse(bytes), pixels);
+    expect_equal(parse(bytes + "more"), pixels);  // is not read
     // The content tells the kind, whatever the ending says.
-    expect_equal(read_picture(folder.put(name.ends_with(".png") ? "a.jpg" : "a.png", bytes)), pixels.tensors.at(name));
+    expect_equal(read_picture(folder.put(name.ends_with(".png") ? "a.jpg" : "a.png", bytes)), pixels);
   }
   EXPECT_THROW(read_picture(folder / "none.png"), IoError);
   EXPECT_THROW(read_picture(folder / ""), IoError);
@@ -60,7 +43,7 @@ TEST(Pictures, ReadsThePixelsThatPillowReads) {
 
 // Where pixel [y, x] of a stored picture goes, by orientation, after the table of the EXIF standard.
 TEST(Pictures, TurnsEachOrientationUpright) {
-  const std::string jpeg = test::slurp(golden_picture("orientation_1.jpg"));  // whose EXIF data is big-endian
+  const std::string jpeg = slurp(golden_picture("orientation_1.jpg"));  // whose EXIF data is big-endian
   const Tensor stored = parse(jpeg);
   const std::int64_t height = stored.size(0), width = stored.size(1);
   for (char orientation = 1; orientation <= 8; ++orientation) {
@@ -97,44 +80,33 @@ TEST(Pictures, OrientationOfExifDataThatIsOdd) {
   }
 }
 
-TEST(Pictures, TheFirstExifSegmentCounts) {
-  const std::string jpeg = test::slurp(golden_picture("rgb_444.jpg"));
+TEST(Pictures, OtherSegmentsArePassedOver) {
+  const std::string jpeg = slurp(golden_picture("rgb_444.jpg")), gray = gray_jpeg(64, 64);
+  const auto with = [](const std::string& picture, const std::string& segments) {
+    return parse(picture.substr(0, 2) + segments + picture.substr(2));
+  };
   const auto exif = [](char orientation) {
     const std::string entry = "II\x2a\0\x8\0\0\0\1\0\x12\1\3\0\1\0\0\0"s + orientation + std::string(7, '\0');
-    return test::jpeg_segment('\xe1', std::string(io::kExifMagic) + entry);
+    return jpeg_segment('\xe1', std::string(io::kExifMagic) + entry);
   };
-  const std::string other = test::jpeg_segment('\xe1', "http://ns.adobe.com/xap/1.0/");
-  const Tensor turned = parse(jpeg.substr(0, 2) + other + exif(6) + exif(1) + jpeg.substr(2));
+  const Tensor turned = with(jpeg, jpeg_segment('\xe1', "http://ns.adobe.com/xap/1.0/") + exif(6) + exif(1));
   EXPECT_EQ(turned.shape(), (Dims{parse(jpeg).size(1), parse(jpeg).size(0), 3}));
-  expect_equal(turned, parse(jpeg.substr(0, 2) + exif(6) + jpeg.substr(2)));
-}
-
-TEST(Pictures, BytesOutsideAreNotRead) {
-  for (const char* name : {"rgb8.png", "rgb_444.jpg"}) {
-    const std::string bytes = test::slurp(golden_picture(name));
-    expect_equal(parse(bytes + "more"), parse(bytes));
-  }
-  const std::string gray = test::gray_jpeg(64, 64);
-  EXPECT_EQ(test::values_of(parse(gray)), std::vector<double>(64 * 64 * 3, 128));
+  expect_equal(turned, with(jpeg, exif(6)));  // the first one counts
+  EXPECT_EQ(values_of(parse(gray)), std::vector<double>(64 * 64 * 3, 128));
   const std::size_t frame = gray.find("\xff\xc0");
   expect_equal(parse(gray.substr(0, frame) + "ab" + gray.substr(frame)), parse(gray));
-}
-
-TEST(Pictures, LongNotesArePassedOver) {
-  const std::string notes = std::string(9'000'000, 'x');
-  const Tensor gray = Tensor::of<std::uint8_t>({1, 1, 3}, {7, 7, 7});
+  const std::string notes(9'000'000, 'x');
   for (const char* kind : {"tEXt", "iCCP", "eXIf", "qkVs"}) {
-    expect_equal(parse(png_of({}, "\0\7"s, png_chunk(kind, notes))), gray);
+    EXPECT_EQ(values_of(parse(png_of({}, "\0\7"s, png_chunk(kind, notes)))), std::vector<double>(3, 7));
   }
   std::string segments;
-  for (int i = 0; i < 150; ++i) segments += test::jpeg_segment('\xe2', std::string(65533, 'x'));
-  const std::string jpeg = test::gray_jpeg(8, 8);
-  expect_equal(parse(jpeg.substr(0, 2) + segments + jpeg.substr(2)), parse(jpeg));
+  for (int i = 0; i < 150; ++i) segments += jpeg_segment('\xe2', notes.substr(0, 65533));
+  expect_equal(with(gray, segments), parse(gray));
 }
 
 // A gray JPEG with a frame of other components, and scans of one of them each, in turn.
 std::string with_components(const std::string& frame, int scans) {
-  const std::string gray = test::gray_jpeg(8, 8);
+  const std::string gray = gray_jpeg(8, 8);
   const std::size_t scan = gray.find("\xff\xda");
   std::string jpeg = replaced(gray.substr(0, scan), "\xff\xc0\0\x0b\x08\0\x08\0\x08\1\1\x11\0"s, frame);
   for (int i = 0; i < scans; ++i) {
@@ -149,14 +121,14 @@ TEST(Pictures, RefusesEveryBrokenRule) {
     return png({.width = width, .height = height, .colour = 2}, png_chunk("IDAT", data));
   };
   const auto large_jpeg = [](const char* name, int height, int width) {
-    return test::with_jpeg_size(test::slurp(golden_picture(name)), height, width);
+    return with_jpeg_size(slurp(golden_picture(name)), height, width);
   };
-  const std::string jpeg = test::slurp(golden_picture("gray.jpg")), gray = test::gray_jpeg(64, 64);
+  const std::string jpeg = slurp(golden_picture("gray.jpg")), gray = gray_jpeg(64, 64);
   const std::string three = "\xff\xc0\0\x11\x08\0\x08\0\x08\3\1\x11\0\2\x11\0\3\x11\0"s;
   for (const int scans : {3, 99}) {
-    EXPECT_EQ(test::values_of(parse(with_components(three, scans))), std::vector<double>(192, 128));
+    EXPECT_EQ(values_of(parse(with_components(three, scans))), std::vector<double>(192, 128));
   }
-  const test::Refusals refusals = {
+  const Refusals refusals = {
       {"not a picture: neither PNG nor JPEG", {"", "\xff\xd8", "GIF89a"}},
       {"PNG: the file is cut", {"\x89PN"}},
       {"JPEG: the file is cut", {jpeg.substr(0, 3)}},
@@ -165,20 +137,20 @@ TEST(Pictures, RefusesEveryBrokenRule) {
         png({.depth = 16, .colour = 3}, ""), png({.compression = 1}, ""), png({.filter = 1}, ""),
         png({.interlacing = 2}, ""), png({}, png_chunk("IEND", "")), png_of({.height = 2}, std::string(2, '\0')),
         png_of({.width = 2}, "\0\1\2"s).replace(41, 2, "\x79\x01"),
-        replaced(test::slurp(golden_picture("rgb8.png")), "IDAT", "IDAU")}},
+        replaced(slurp(golden_picture("rgb8.png")), "IDAT", "IDAU")}},
       {"PNG: IDAT: Missing PLTE before IDAT", {png_of({.colour = 3}, std::string(2, '\0'))}},
       {"PNG: row 0, column 2: colour 2 of a palette of 2",
        {png_of({.width = 3, .depth = 2, .colour = 3}, "\0\x18"s, png_chunk("PLTE", "abcdef"))}},
       {"JPEG: ",
-       {test::with_jpeg_size(jpeg, 0, 5), test::with_jpeg_size(jpeg, 5, 0), replaced(jpeg, "\xff\xc0", "\xff\xc3"),
+       {with_jpeg_size(jpeg, 0, 5), with_jpeg_size(jpeg, 5, 0), replaced(jpeg, "\xff\xc0", "\xff\xc3"),
         replaced(jpeg, "\xff\xc0\0\x0b\x08"s, "\xff\xc0\0\x0b\x0c"s), replaced(jpeg, "\1\1\x11\0"s, "\2\1\x11\0"s)}},
       {"JPEG: arithmetic coding is not supported", {replaced(jpeg, "\xff\xc0", "\xff\xc9")}},
-      {"JPEG: a segment of fewer than 2 bytes", {"\xff\xd8" + test::jpeg_segment('\xe1', "").replace(3, 1, "\1")}},
+      {"JPEG: a segment of fewer than 2 bytes", {"\xff\xd8" + jpeg_segment('\xe1', "").replace(3, 1, "\1")}},
       {"JPEG: 2 components; 1, 3 and 4 are supported",
        {with_components("\xff\xc0\0\x0e\x08\0\x08\0\x08\2\1\x11\0\2\x11\0"s, 2)}},
       {"JPEG: more than 100 scans", {with_components(three, 102)}},
       // A restart marker that is not the next one, and bits that end before the picture does.
-      {"JPEG: Corrupt JPEG data", {replaced(test::slurp(golden_picture("rgb_restart.jpg")), "\xff\xd1", "\xff\xd5")}},
+      {"JPEG: Corrupt JPEG data", {replaced(slurp(golden_picture("rgb_restart.jpg")), "\xff\xd1", "\xff\xd5")}},
       {"premature end of data", {gray.substr(0, gray.size() - 6) + "\xff\xd9"}},
       // Too many pixels, by the header; then more than the bytes can hold.
       {"8001 x 8000 pixels; at most 64000000 in all and 1000000 along an edge are read", {large_png(8001, 8000)}},
@@ -189,12 +161,12 @@ TEST(Pictures, RefusesEveryBrokenRule) {
       {"the pixels take 125000 bytes at least, but",
        {large_jpeg("gray.jpg", 8000, 8000), large_jpeg("rgb_420.jpg", 8000, 8000),
         large_jpeg("rgb_420_progressive.jpg", 8000, 8000), large_jpeg("cmyk.jpg", 8000, 8000)}}};
-  test::expect_all_refused(refusals, "bad.png", read_picture);
+  expect_all_refused(refusals, "bad.png", read_picture);
 }
 
 TEST(Pictures, RefusesTruncationAtEveryByte) {
-  for (const std::string& name : golden_names()) {
-    const std::string bytes = test::slurp(golden_picture(name));
+  for (const auto& [name, pixels] : golden_pixels()) {
+    const std::string bytes = slurp(golden_picture(name));
     for (std::size_t length = 0; length < bytes.size(); ++length) {
       EXPECT_THROW(parse(bytes.substr(0, length)), FormatError) << name << " " << length;
     }
@@ -202,37 +174,32 @@ TEST(Pictures, RefusesTruncationAtEveryByte) {
 }
 
 TEST(Pictures, RandomFaultsAreReadOrRefusedInSilence) {
-  std::mt19937 random(3);
+  Random random(3);
+  const auto any_char = [&] { return static_cast<char>(random.below(256)); };
   testing::internal::CaptureStderr();
   testing::internal::CaptureStdout();
   int refused = 0, read = 0;
-  for (const std::string& name : golden_names()) {
-    const std::string bytes = test::slurp(golden_picture(name));
-    for (int i = 0; i < 60; ++i) {
-      std::string broken = bytes;
-      for (unsigned faults = random() % 3 + 1; faults > 0; --faults) {
-        const std::size_t at = random() % broken.size();
-        const unsigned kind = random() % 3;
-        if (kind == 0) broken[at] = static_cast<char>(random());
-        if (kind == 1) broken.erase(at, random() % 4);
-        if (kind == 2) broken.insert(at, 1 + random() % 4, static_cast<char>(random()));
-      }
-      try {
-        const Tensor picture = parse(broken);
-        EXPECT_LE(picture.size(0) * picture.size(1), kMostPixels);
-        EXPECT_EQ(picture.size(2), 3);
-        ++read;
-      } catch (const FormatError& error) {
-        const std::string message = error.what();
-        EXPECT_TRUE(message.starts_with("x: ")) << message;
-        EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-        EXPECT_LT(message.size(), 300u);
-        ++refused;
-      }
+  for (int i = 0; i < 4000; ++i) {
+    const auto& [name, pixels] = *std::next(golden_pixels().begin(), i % std::ssize(golden_pixels()));
+    std::string broken = slurp(golden_picture(name));
+    for (std::uint64_t faults = 1 + random.below(3); faults > 0; --faults) {
+      const std::size_t at = random.below(broken.size()), kind = random.below(3);
+      if (kind == 0) broken[at] = any_char();
+      if (kind == 1) broken.erase(at, random.below(4));
+      if (kind == 2) broken.insert(at, 1 + random.below(4), any_char());
+    }
+    try {
+      const Tensor picture = parse(broken);
+      EXPECT_TRUE(picture.size(0) * picture.size(1) <= kMostPixels && picture.size(2) == 3);
+      ++read;
+    } catch (const FormatError& error) {
+      const std::string message = error.what();
+      EXPECT_TRUE(message.starts_with("x: ") && message.find('\n') == std::string::npos) << message;
+      EXPECT_LT(message.size(), 300u);
+      ++refused;
     }
   }
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout(), "");
   EXPECT_GT(refused, 1000);
   EXPECT_GT(read, 100);
 }
@@ -242,23 +209,23 @@ TEST(Pictures, RandomFaultsAreReadOrRefusedInSilence) {
 TEST(PicturesMemory, ThePixelsOnce) {
   constexpr std::int64_t kEdge = 3072;
   // Beside the pixels: what else is read, and what the large pages at their ends hold of other blocks, or of none.
-  constexpr std::int64_t kBeside = 4 * test::kMebibyte, kLargePages = 2 * 2 * test::kMebibyte;
-  const test::TemporaryFolder folder;
+  constexpr std::int64_t kBeside = 4 * kMebibyte, kLargePages = 2 * 2 * kMebibyte;
+  const TemporaryFolder folder;
   const std::string row = "\0"s + std::string(kEdge * 3, '\x55');
   std::string rows;
   for (std::int64_t y = 0; y < kEdge; ++y) rows += row;
   const std::string paths[] = {folder.put("a.png", png_of({.width = kEdge, .height = kEdge, .colour = 2}, rows)),
-                               folder.put("a.jpg", test::gray_jpeg(kEdge, kEdge))};
+                               folder.put("a.jpg", gray_jpeg(kEdge, kEdge))};
   for (const std::string& path : paths) {
-    const test::Memory added = test::cost([&] { return read_picture(path); });
+    const Memory added = cost([&] { return read_picture(path); });
     EXPECT_GE(added.resident, kEdge * kEdge * 3);
     EXPECT_LE(added.peak, kEdge * kEdge * 3 + kBeside + kLargePages) << path;
   }
 }
 
 TEST(PicturesMemory, NothingForAHeaderAlone) {
-  const std::string jpeg = test::slurp(golden_picture("rgb_420_progressive.jpg"));
-  const std::string exif = test::jpeg_segment('\xe1', std::string(io::kExifMagic) + std::string(65527, 'x'));
+  const std::string jpeg = slurp(golden_picture("rgb_420_progressive.jpg"));
+  const std::string exif = jpeg_segment('\xe1', std::string(io::kExifMagic) + std::string(65527, 'x'));
   const std::string text = png_chunk("tEXt", "a\0"s + std::string(65533, 'x'));
   std::string segments = "\xff\xd8", texts;
   for (int i = 0; i < 400; ++i) {
@@ -268,19 +235,19 @@ TEST(PicturesMemory, NothingForAHeaderAlone) {
   const std::string files[] = {png({.width = 8000, .height = 8000, .colour = 2}, png_chunk("IDAT", "")),
                                png({.width = 60000, .height = 60000, .colour = 2}, png_chunk("IDAT", "")),
                                png({}, texts),
-                               test::with_jpeg_size(jpeg, 8000, 8000),
-                               test::with_jpeg_size(jpeg, 60000, 60000),
+                               with_jpeg_size(jpeg, 8000, 8000),
+                               with_jpeg_size(jpeg, 60000, 60000),
                                segments};
   for (const std::string& file : files) {
-    const test::Memory added = test::cost([&] {
+    const Memory added = cost([&] {
       EXPECT_THROW(parse_picture(file, "x"), FormatError);
       return 0;
     });
-    EXPECT_LE(added.peak, 16 * test::kMebibyte);  // most of it pages of the program that throwing reads
+    EXPECT_LE(added.peak, 16 * kMebibyte);  // most of it pages of the program that throwing reads
   }
 }
 
 #endif
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test

@@ -131,17 +131,6 @@ struct Training {
   std::vector<Tensor> grad_in{};
 };
 
-// Those parameters that have a gradient.
-struct Trained {
-  AskedLayer& layer;
-  void visit(const ParameterVisitor& visitor) const {
-    layer.visit([&](const std::string& name, const Parameter& own) {
-      if (own.has_gradient()) visitor(name, own);
-    });
-  }
-  void update(const ParameterUpdater& updater) { layer.update(updater); }
-};
-
 // Of twice the outputs times some numbers: what backward adds in two turns.
 inline void expect_slopes(AskedLayer& layer, double tolerance = 1e-8) {
   const Training done(layer, 0, 2);
@@ -154,7 +143,7 @@ inline void expect_slopes(AskedLayer& layer, double tolerance = 1e-8) {
   for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
     expect_gradient(loss, layer.inputs[i], done.grad_in[i], tolerance);
   }
-  Trained trained{layer};
+  Trained<AskedLayer> trained{layer};
   expect_parameter_gradients(trained, loss, tolerance);
 }
 

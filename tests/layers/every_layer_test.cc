@@ -96,7 +96,7 @@ TEST_P(EveryLayer, PaddedIsRaggedOfEqualLengths) {
 TEST_P(EveryLayer, GivesEachGradientAlone) {
   const auto layer = make(ragged());
   const Training done(*layer, 0);
-  Trained{*layer}.visit([&](const std::string& wanted, const Parameter& own) {
+  Trained<AskedLayer>{*layer}.visit([&](const std::string& wanted, const Parameter& own) {
     const auto other = make(ragged());
     other->update([&](const std::string& name, Parameter& parameter) {
       if (name == wanted) parameter.want_gradient();

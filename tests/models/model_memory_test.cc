@@ -6,85 +6,71 @@
 
 #ifndef QKV_SANITIZED  // sanitizers need memory of their own
 
-namespace qkv {
+namespace qkv::test {
 namespace {
-
-using test::cost;
-using test::kMebibyte;
-using test::Memory;
-
-// Of what the layers round up to panels, of the program's own pages, and of a large page: where the system has one, the
-// last of the weights takes the whole of it (without them the tests hold with 2 MiB less).
-std::int64_t allowed(std::int64_t weights) { return weights * 115 / 100 + 6 * kMebibyte; }
 
 Weights zero_weights(WeightStorage storage = WeightStorage::full) {
   return Weights([](const std::string&, const Dims& shape) { return Tensor::zeros(shape); }, Dtype::f32, storage);
 }
 
+template <class Model>
+std::int64_t count_of(const Model& model) {
+  std::int64_t count = 0;
+  model.visit([&](const std::string&, const Parameter& own) { count += own.value.element_count(); });
+  return count;
+}
+
+// Beside the weights is what the layers round up to panels, the program's own pages, and a large page: where the system
+// has one, the last of the weights takes the whole of it (without them the tests hold with 2 MiB less).
+template <class Load>
+void expect_memory(const Load& load, std::int64_t weights, std::int64_t while_loading) {
+  const Memory added = cost(load);
+  EXPECT_LE(added.resident, weights * 115 / 100 + 6 * kMebibyte) << weights;
+  EXPECT_LE(added.peak, weights * 115 / 100 + 6 * kMebibyte + while_loading) << weights;
+}
+
 TEST(ModelMemory, AnEncoderKeepsItsWeightsOnce) {
   const BertConfig config{
       .vocab = 8000, .positions = 64, .types = 2, .model_dim = 512, .layers = 4, .heads = 8, .ff_dim = 2048};
-  std::int64_t bytes = 0;
-  {
-    Weights weights = zero_weights();
-    Bert(config, weights).visit([&](const std::string&, const Parameter& own) {
-      bytes += own.value.element_count() * 4;
-    });
-  }
+  const auto build = [&](WeightStorage storage) {
+    Weights weights = zero_weights(storage);
+    return Bert(config, weights);
+  };
+  const std::int64_t bytes = 4 * count_of(build(WeightStorage::full)), table = 8000 * 512 * 4, layers = bytes - table;
   EXPECT_GT(bytes, 60 * kMebibyte);
-  const std::int64_t table = 8000 * 512 * 4, layers = bytes - table;
+  expect_memory([&] { return build(WeightStorage::full); }, bytes, table);
+  expect_memory([&] { return build(WeightStorage::bf16); }, layers / 2 + table, table);
   // In groups of 32 a weight of 8 bits has a scale and a sum beside it, of 4 bytes each.
-  for (const auto& [storage, expected] : {std::pair{WeightStorage::full, bytes},
-                                          {WeightStorage::bf16, layers / 2 + table},
-                                          {WeightStorage::int8_groups, layers * 5 / 16 + table}}) {
-    SCOPED_TRACE(expected);
-    const Memory added = cost([&, kept = storage] {
-      Weights weights = zero_weights(kept);
-      return Bert(config, weights);
-    });
-    EXPECT_LE(added.resident, allowed(expected));
-    EXPECT_LE(added.peak, allowed(expected) + table);
-  }
+  expect_memory([&] { return build(WeightStorage::int8_groups); }, layers * 5 / 16 + table, table);
 }
 
 TEST(ModelMemory, ATranslatorKeepsItsWeightsOnceAndLoadsThemOneByOne) {
-  const MarianConfig config{.vocab = 8000,
-                            .positions = 64,
-                            .model_dim = 512,
-                            .encoder_layers = 2,
-                            .decoder_layers = 2,
-                            .encoder_heads = 8,
-                            .decoder_heads = 8,
-                            .encoder_ff_dim = 2048,
-                            .decoder_ff_dim = 2048,
-                            .padding = 1};
-  const test::TemporaryFolder folder;
-  std::int64_t count = 0;
-  {
-    Weights weights = zero_weights();
-    const Marian model(config, weights);
-    model.visit([&](const std::string&, const Parameter& own) { count += own.value.element_count(); });
-    model.save(folder / "");
-  }
-  const std::int64_t table = config.vocab * config.model_dim;
+  const TemporaryFolder folder;
+  Weights weights = zero_weights();
+  std::optional<Marian> model(std::in_place,
+                              MarianConfig{.vocab = 8000,
+                                           .positions = 64,
+                                           .model_dim = 512,
+                                           .encoder_layers = 2,
+                                           .decoder_layers = 2,
+                                           .encoder_heads = 8,
+                                           .decoder_heads = 8,
+                                           .encoder_ff_dim = 2048,
+                                           .decoder_ff_dim = 2048,
+                                           .padding = 1},
+                              weights);
+  model->save(folder / "");
+  const std::int64_t count = count_of(*model), table = 4 * 8000 * 512;
+  model.reset();
   EXPECT_GT(count, 15'000'000);
-  struct Case {
-    WeightStorage storage;
-    std::int64_t bytes;
-  };
+  const auto load = [&](WeightStorage storage) { return Marian::load(folder / "", storage); };
+  expect_memory([&] { return load(WeightStorage::full); }, 4 * count, table);
   // In fewer bits the table is kept exactly as well, for what is looked up in it.
-  const Case cases[] = {{WeightStorage::full, 4 * count},
-                        {WeightStorage::bf16, 2 * count + 4 * table},
-                        {WeightStorage::int8, count + 4 * table}};
-  for (const auto& [storage, bytes] : cases) {
-    SCOPED_TRACE(bytes);
-    const Memory added = cost([&, kept = storage] { return Marian::load(folder / "", kept); });
-    EXPECT_LE(added.resident, allowed(bytes));
-    EXPECT_LE(added.peak, allowed(bytes) + 4 * table);
-  }
+  expect_memory([&] { return load(WeightStorage::bf16); }, 2 * count + table, table);
+  expect_memory([&] { return load(WeightStorage::int8); }, count + table, table);
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::test
 
 #endif  // QKV_SANITIZED

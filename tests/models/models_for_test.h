@@ -2,15 +2,9 @@
 // slopes of the loss.
 #pragma once
 
-#include <algorithm>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "io/json_edits_for_test.h"
-#include "qkv/files.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/models/encoder_decoder.h"
 
@@ -42,8 +36,6 @@ struct GoldenCopy : TemporaryFolder {
       : config(nlohmann::json::parse(slurp(golden_path(name) + "/config.json"))) {
     std::filesystem::copy(golden_path(name), *this / "");
   }
-  void put_config() const { put("config.json", config.dump()); }
-
   nlohmann::json config;
 };
 
@@ -65,6 +57,17 @@ void expect_configs_refused(const std::string& name, const std::string& edits) {
     return refusal_of<Model>(folder);
   });
 }
+
+// What an observer received: names and shapes in turn, and the last value of each name.
+struct SeenByName : Observer {
+  void receive(std::string_view name, const TensorView& value) override {
+    names.push_back(std::string(name) + to_string(value.shape()));
+    all[std::string(name)] = convert(value, Dtype::f64);
+  }
+
+  std::vector<std::string> names{};
+  std::map<std::string, Tensor> all{};
+};
 
 inline PairBatch pairs_of(const std::vector<TokenPair>& pairs) {
   PairBatch batch;

@@ -37,6 +37,14 @@ void expect_same(const std::vector<Hypothesis>& found, const std::vector<Hypothe
   }
 }
 
+// A copy of a golden model, whose files can be changed.
+struct ModelCopy : test::TemporaryFolder {
+  explicit ModelCopy(const std::string& name = "relu") { std::filesystem::copy(kGoldenModels + name, *this / ""); }
+  Json read(const std::string& file) const { return Json::parse(test::slurp(*this / file)); }
+  void write(const std::string& file, const Json& config) const { put(file, config.dump()); }
+  Translator load() const { return Translator::load(*this / ""); }
+};
+
 class TranslatorModels : public ::testing::TestWithParam<const char*> {
  protected:
   const Json golden_ = golden_of(GetParam());
@@ -86,36 +94,22 @@ TEST_P(TranslatorModels, ASentenceIsTheSameInAnyCompanyAndOnAnyThreads) {
   }
 }
 
-std::vector<std::string> names_of_searches() {
-  const Json models = golden_of("searches");
-  std::vector<std::string> names;
-  for (const auto& [name, model] : models.items()) names.push_back(name);
-  return names;
-}
-
-class Searches : public ::testing::TestWithParam<std::string> {};
-
-INSTANTIATE_TEST_SUITE_P(All, Searches, ::testing::ValuesIn(names_of_searches()),
-                         [](const auto& test) { return test.param; });
-
 // Numbers of beams, length penalties and every setting of a generation_config.json that changes what is written.
-TEST_P(Searches, SettingsOfTheFolderAreThoseOfTransformers) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder / "model";
-  std::filesystem::copy(kGoldenModels + GetParam(), path);
-  const Json own = Json::parse(std::ifstream(path + "/generation_config.json"));
-  const Json golden_model = golden_of("searches").at(GetParam());
-  const Sources sources = golden_model.at("sources").get<Sources>();
-  for (const Json& example : golden_model.at("cases")) {
+TEST_P(TranslatorModels, SettingsOfTheFolderAreThoseOfTransformers) {
+  const ModelCopy model(GetParam());
+  const Json own = model.read("generation_config.json"), searches = golden_of("searches").at(GetParam());
+  const std::int64_t max_length = searches.at("max_new_tokens");
+  const Sources sources = searches.at("sources");
+  for (const Json& example : searches.at("cases")) {
+    const Json& settings = example.at("settings");
     Json config = own;
-    config.update(example.at("settings"));
-    std::ofstream(path + "/generation_config.json") << config;
-    const auto found =
-        Translator::load(path).generate(sources, {.max_length = golden_model.at("max_new_tokens").get<std::int64_t>(),
-                                                  .nbest = example.at("settings").at("num_beams").get<std::int64_t>()});
-    const double penalty = example.at("settings").value("length_penalty", 1.0);
+    config.update(settings);
+    model.write("generation_config.json", config);
+    const std::int64_t beams = settings.at("num_beams");
+    const auto found = model.load().generate(sources, {.max_length = max_length, .nbest = beams});
+    const double penalty = settings.value("length_penalty", 1.0);
     for (std::size_t i = 0; i < sources.size(); ++i) expect_hypotheses(found[i], example.at("found")[i], penalty);
-    if (HasFailure()) FAIL() << example.at("settings");
+    if (HasFailure()) FAIL() << settings;
   }
 }
 
@@ -135,43 +129,41 @@ void expect_texts(const std::string& folder, const Json& expected) {
 }
 
 // A model without tokenizer.json, with Marian's own files; its vocabulary has 41 tokens, the last of them padding.
-std::string folder_of_marian(const test::TemporaryFolder& folder) {
-  const std::string path = folder / "model", files = QKV_TEST_DATA "/golden/tokenizer/marian/";
-  std::filesystem::copy(kGoldenModels + "relu", path);
-  std::filesystem::copy(files + "source.spm", path + "/source.spm");
-  std::filesystem::copy(files + "source.spm", path + "/target.spm");
-  Json vocabulary = {{"<pad>", 40}};
-  const Json whole = Json::parse(test::slurp(files + "vocab.json"));
-  for (const auto& [token, id] : whole.items()) {
-    if (id < 40) vocabulary[token] = id;
+struct MarianCopy : ModelCopy {
+  MarianCopy() {
+    const std::string files = QKV_TEST_DATA "/golden/tokenizer/marian/";
+    for (const char* name : {"source.spm", "target.spm"}) std::filesystem::copy(files + "source.spm", *this / name);
+    Json vocabulary = {{"<pad>", 40}};
+    const Json whole = Json::parse(test::slurp(files + "vocab.json"));
+    for (const auto& [token, id] : whole.items()) {
+      if (id < 40) vocabulary[token] = id;
+    }
+    write("vocab.json", vocabulary);
   }
-  std::ofstream(path + "/vocab.json") << vocabulary;
-  return path;
-}
+};
 
 TEST(Translator, ReadsTheTokenizerFilesOfMarian) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder_of_marian(folder), text = "the cat sat on a mat";
-  const Translator translator = Translator::load(path);
-  const auto ids = Tokenizer::load_marian(path + "/source.spm", path + "/vocab.json").encode(text).ids;
+  const MarianCopy model;
+  const std::string text = "the cat sat on a mat";
+  const Translator translator = model.load();
+  const auto ids = Tokenizer::load_marian(model / "source.spm", model / "vocab.json").encode(text).ids;
   EXPECT_EQ(translator.tokenizer().encode(text).ids, ids);
   EXPECT_EQ(translator.target_tokenizer().encode(text).ids, ids);
   const Hypothesis best = translator.generate(Sources{ids}, {.max_length = 8}).at(0).at(0);
-  const Translation translation = translator.translate(std::vector{text}, {.max_length = 8}).at(0).at(0);
+  const Translation translation = translator.translate(text, {.max_length = 8});
   EXPECT_EQ(translation.text, translator.target_tokenizer().decode(best.tokens));
-  std::filesystem::remove(path + "/target.spm");
-  EXPECT_THROW(Translator::load(path), IoError);
+  std::filesystem::remove(model / "target.spm");
+  EXPECT_THROW(model.load(), IoError);
 }
 
 TEST(Translator, SettingsOfMarianThatChangeIdsAreRefused) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder_of_marian(folder), file = path + "/tokenizer_config.json";
-  std::ofstream(file)
-      << R"({"source_lang": "en", "target_lang": "de", "eos_token": "</s>", "pad_token": {"content": "<pad>"},
-             "unk_token": "<unk>", "sp_model_kwargs": {}, "separate_vocabs": false,
-             "added_tokens_decoder": {"0": {"content": "</s>", "lstrip": false}, "40": {"content": "<pad>"}},
-             "additional_special_tokens": null, "tokenizer_class": "MarianTokenizer"})";
-  Translator::load(path);
+  const MarianCopy model;
+  const char* file = "tokenizer_config.json";
+  model.put(file, R"({"source_lang": "en", "target_lang": "de", "eos_token": "</s>", "pad_token": {"content": "<pad>"},
+      "unk_token": "<unk>", "sp_model_kwargs": {}, "separate_vocabs": false,
+      "added_tokens_decoder": {"0": {"content": "</s>", "lstrip": false}, "40": {"content": "<pad>"}},
+      "additional_special_tokens": null, "tokenizer_class": "MarianTokenizer"})");
+  model.load();
   const std::string others = "; others are not supported";
   const std::pair<const char*, std::string> cases[] = {
       {R"({"eos_token": "<eos>"})", R"(eos_token must be "</s>")" + others},
@@ -183,8 +175,9 @@ TEST(Translator, SettingsOfMarianThatChangeIdsAreRefused) {
       {R"({"added_tokens_decoder": {"0": {"content": "</s>", "lstrip": true}}})",
        "added_tokens_decoder.0.lstrip must be false" + others}};
   for (const auto& [settings, message] : cases) {
-    std::ofstream(file) << settings;
-    EXPECT_EQ(test::message_of<FormatError>([&] { Translator::load(path); }), file + ": " + message);
+    model.put(file, settings);
+    const std::string refused = test::message_of<FormatError>([&] { model.load(); });
+    EXPECT_TRUE(refused.ends_with("/" + std::string(file) + ": " + message)) << refused << ", not " << message;
   }
 }
 
@@ -207,12 +200,16 @@ TEST(Translator, OtherFoldersReadAndWriteText) {
   }
 }
 
-// The model has 24 positions.
+// A text of more tokens than the model has positions, which are 24.
+std::string too_long(const Translator& translator, std::string text) {
+  while (translator.tokenizer().encode(text).ids.size() <= 24) text += " you";
+  return text;
+}
+
 TEST(Translator, TranslatesTheBeginningOfWhatIsTooLong) {
   const Translator translator = Translator::load(kGoldenModels + "bart_text");
-  std::string text = "Good morning";
-  EXPECT_EQ(translator.translate(text).cut, 0);
-  while (translator.tokenizer().encode(text).ids.size() <= 24) text += " you";
+  EXPECT_EQ(translator.translate("Good morning").cut, 0);
+  const std::string text = too_long(translator, "Good morning");
   const auto all = translator.tokenizer().encode(text).ids;
   std::vector<std::int32_t> read(all.begin(), all.begin() + 23);
   read.push_back(2);  // the end token stays
@@ -225,8 +222,7 @@ TEST(Translator, TranslatesTheBeginningOfWhatIsTooLong) {
 // What a text that does not fit must become: each of its sentences alone, and all of them together.
 TEST(Translator, ATextThatDoesNotFitIsSplit) {
   const Translator translator = Translator::load(kGoldenModels + "bart_text");
-  std::string long_one = "Good night";
-  while (translator.tokenizer().encode(long_one).ids.size() <= 24) long_one += " you";
+  const std::string long_one = too_long(translator, "Good night");
   const std::vector<std::string> sentences = {"Thank you.", "You are welcome!", long_one + ".", "Good morning"};
   const std::string text = "Thank you. You are welcome!  " + long_one + ". Good morning";
   ASSERT_EQ(translator.sentences(text), sentences);
@@ -277,7 +273,7 @@ TEST(Translator, OnlyATextThatDoesNotFitIsSplit) {
 // Line i of a call has stream i, whichever batch it is in and whatever has no tokens before it; sentence s has part s.
 TEST(Translator, EachLineDrawsFromItsOwnStream) {
   const Translator translator = Translator::load(kGoldenModels + "bart_text");
-  std::string split = "Good night, you! How are you? See you tomorrow. Good morning.";
+  const std::string split = "Good night, you! How are you? See you tomorrow. Good morning.";
   std::vector<std::string> texts;
   for (int i = 0; i < 300; ++i) texts.push_back(i % 7 == 0 ? "" : i % 50 == 1 ? split : "Good night");
   TranslateOptions options{.sampling = Sampling{.temperature = 3, .seed = 1}};
@@ -326,14 +322,6 @@ TEST(Translator, RefusesWhatItCannotDo) {
   EXPECT_TRUE(translator.generate(Sources{}).empty());
 }
 
-// A copy of a golden model, whose files can be changed.
-struct ModelCopy : test::TemporaryFolder {
-  explicit ModelCopy(const std::string& name = "relu") { std::filesystem::copy(kGoldenModels + name, *this / "model"); }
-  std::string path() const { return *this / "model"; }
-  Json read(const std::string& file) const { return Json::parse(test::slurp(*this / "model/" + file)); }
-  void write(const std::string& file, const Json& config) const { put("model/" + file, config.dump()); }
-};
-
 TEST(Translator, SeveralEndsMayStandInEitherConfig) {
   const auto changed = [&](const std::string& file, const Json& ends) {
     const ModelCopy model;
@@ -341,10 +329,10 @@ TEST(Translator, SeveralEndsMayStandInEitherConfig) {
     config["eos_token_id"] = ends;
     if (file == "config.json") {
       config.update(Json::parse(R"({"bad_words_ids": [[40]], "num_beams": 4})"));
-      std::filesystem::remove(model / "model/generation_config.json");
+      std::filesystem::remove(model / "generation_config.json");
     }
     model.write(file, config);
-    return Translator::load(model.path());
+    return model.load();
   };
   const Json golden_model = golden_of("relu");
   const Sources sources = golden_model.at("sources").get<Sources>();
@@ -369,7 +357,7 @@ TEST(Translator, RefusesWaysOfGeneratingThatItDoesNotKnow) {
     Json changed = config;
     changed[key] = value;
     model.write("generation_config.json", changed);
-    const std::string message = test::message_of<FormatError>([&] { Translator::load(model.path()); });
+    const std::string message = test::message_of<FormatError>([&] { model.load(); });
     EXPECT_NE(message.find("generation_config.json: " + key), std::string::npos) << message;
   }
 }

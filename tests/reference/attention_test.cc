@@ -50,36 +50,6 @@ TEST(ReferenceAttentionBackward, ParametersOfBiasAndSinks) {
   });
 }
 
-TEST(ReferenceAttentionBackward, EveryOption) {
-  const Tensor slopes = Tensor::of<float>({4}, {0.1f, 0.5f, 0, 1});
-  const Tensor lengths = Tensor::of<std::int32_t>({2}, {6, 0});
-  Random random(2);
-  const Tensor bias = normal(random, {2, 1, 5, 7}, Dtype::f64), visible = testing::coin_flips(random, {4, 5, 7}, 0.4);
-  const AttentionOptions cases[] = {
-      {},
-      {.scale = -0.7},
-      {.score = Score::dot()},
-      {.soft_cap = 1.5},
-      {.mask = Mask::causal()},
-      {.mask = Mask::causal(Align::bottom_right)},
-      {.mask = Mask::window(2, 1)},
-      {.mask = Mask::lengths(lengths)},
-      {.mask = Mask::boolean(visible)},
-      {.bias = Bias::view(bias)},
-      {.bias = Bias::alibi(slopes)},
-      {.dropout = {.p = 0.3, .seed = 1}},
-      {.mask = Mask::boolean(visible) & Mask::causal(Align::bottom_right),
-       .bias = Bias::view(bias) + Bias::alibi(slopes),
-       .scale = 0.9,
-       .soft_cap = 2,
-       .dropout = {.p = 0.2, .seed = 2}},
-  };
-  for (std::size_t i = 0; i < std::size(cases); ++i) {
-    SCOPED_TRACE(i);
-    expect_gradients_of_inputs(padded(), cases[i]);
-  }
-}
-
 TEST(ReferenceAttentionBackward, BiasesOfEveryBroadcastShape) {
   for (int shape = 0; shape < 16; ++shape) {
     SCOPED_TRACE(shape);
@@ -150,45 +120,60 @@ Tensor moved(const Tensor& x, const Tensor& tangent, double step) {
 }
 
 // The slope of attention along the tangents, and the gradients of its gradients, element by element.
-TEST(ReferenceAttentionTangents, AreThoseOfFiniteDifferences) {
+void expect_tangents(MovingArrays a, const AttentionOptions& options) {
+  const auto at = [&](double step) {
+    return reference::attention(moved(a.q, a.tq, step), moved(a.k, a.tk, step), moved(a.v, a.tv, step), options);
+  };
+  constexpr double kStep = 1e-5;
+  const reference::AttentionResult above = at(kStep), below = at(-kStep);
+  const reference::OutputTangents given = reference::attention_jvp(a.q, a.k, a.v, a.tangents(), options);
+  const auto expect_slope = [](const Tensor& up, const Tensor& down, const Tensor& tangent) {
+    const std::vector<double> x = testing::values(up), y = testing::values(down), wanted = testing::values(tangent);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double slope = x[i] == y[i] ? 0 : (x[i] - y[i]) / (2 * kStep);  // also of -infinity
+      ASSERT_NEAR(slope, wanted[i], 1e-8 * std::max(1.0, std::abs(wanted[i]))) << "element " << i;
+    }
+  };
+  expect_slope(above.out, below.out, given.out);
+  expect_slope(above.log_sum_exp, below.log_sum_exp, given.log_sum_exp);
+
+  const auto loss = [&] {
+    const AttentionGradients first = reference::attention_backward(a.q, a.k, a.v, a.grad_out, options);
+    return testing::dot(a.tq, first.query) + testing::dot(a.tk, first.key) + testing::dot(a.tv, first.value);
+  };
+  const reference::SecondGradients second =
+      reference::attention_double_backward(a.q, a.k, a.v, a.grad_out, a.tangents(), options);
+  testing::expect_gradient(loss, a.q, second.query);
+  testing::expect_gradient(loss, a.k, second.key);
+  testing::expect_gradient(loss, a.v, second.value);
+  testing::expect_gradient(loss, a.grad_out, second.grad_out);
+}
+
+TEST(ReferenceAttentionDerivatives, EveryOption) {
   const Tensor slopes = Tensor::of<float>({4}, {0.1f, 0.5f, 0, 1}), sinks = Tensor::of<double>({4}, {0.5, -1, 2, 0});
   const Tensor lengths = Tensor::of<std::int32_t>({2}, {6, 0});
-  const AttentionOptions cases[] = {{},
-                                    {.scale = -0.7},
-                                    {.score = Score::dot()},
-                                    {.mask = Mask::causal()},
-                                    {.mask = Mask::causal(Align::bottom_right) & Mask::lengths(lengths)},
-                                    {.mask = Mask::window(2, 1), .bias = Bias::alibi(slopes), .sinks = sinks}};
-  for (std::size_t n = 0; n < std::size(cases); ++n) {
-    SCOPED_TRACE(n);
-    const AttentionOptions& options = cases[n];
-    MovingArrays a = padded();
-    const auto at = [&](double step) {
-      return reference::attention(moved(a.q, a.tq, step), moved(a.k, a.tk, step), moved(a.v, a.tv, step), options);
-    };
-    constexpr double kStep = 1e-5;
-    const reference::AttentionResult above = at(kStep), below = at(-kStep);
-    const reference::OutputTangents given = reference::attention_jvp(a.q, a.k, a.v, a.tangents(), options);
-    const auto expect_slope = [](const Tensor& up, const Tensor& down, const Tensor& tangent) {
-      const std::vector<double> x = testing::values(up), y = testing::values(down), wanted = testing::values(tangent);
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        const double slope = x[i] == y[i] ? 0 : (x[i] - y[i]) / (2 * kStep);  // also of -infinity
-        ASSERT_NEAR(slope, wanted[i], 1e-8 * std::max(1.0, std::abs(wanted[i]))) << "element " << i;
-      }
-    };
-    expect_slope(above.out, below.out, given.out);
-    expect_slope(above.log_sum_exp, below.log_sum_exp, given.log_sum_exp);
-
-    const auto loss = [&] {
-      const AttentionGradients first = reference::attention_backward(a.q, a.k, a.v, a.grad_out, options);
-      return testing::dot(a.tq, first.query) + testing::dot(a.tk, first.key) + testing::dot(a.tv, first.value);
-    };
-    const reference::SecondGradients second =
-        reference::attention_double_backward(a.q, a.k, a.v, a.grad_out, a.tangents(), options);
-    testing::expect_gradient(loss, a.q, second.query);
-    testing::expect_gradient(loss, a.k, second.key);
-    testing::expect_gradient(loss, a.v, second.value);
-    testing::expect_gradient(loss, a.grad_out, second.grad_out);
+  Random random(2);
+  const Tensor bias = normal(random, {2, 1, 5, 7}, Dtype::f64), visible = testing::coin_flips(random, {4, 5, 7}, 0.4);
+  const AttentionOptions cases[] = {
+      {},
+      {.scale = -0.7},
+      {.score = Score::dot()},
+      {.soft_cap = 1.5},
+      {.mask = Mask::causal()},
+      {.mask = Mask::causal(Align::bottom_right) & Mask::lengths(lengths)},
+      {.mask = Mask::boolean(visible), .bias = Bias::view(bias)},
+      {.mask = Mask::window(2, 1), .bias = Bias::alibi(slopes), .sinks = sinks},
+      {.dropout = {.p = 0.3, .seed = 1}},
+      {.mask = Mask::boolean(visible) & Mask::causal(Align::bottom_right),
+       .bias = Bias::view(bias) + Bias::alibi(slopes),
+       .scale = 0.9,
+       .soft_cap = 2,
+       .dropout = {.p = 0.2, .seed = 2}},
+  };
+  for (std::size_t i = 0; i < std::size(cases); ++i) {
+    SCOPED_TRACE(i);
+    expect_gradients_of_inputs(padded(), cases[i]);
+    if (cases[i].soft_cap == 0 && cases[i].dropout.p == 0) expect_tangents(padded(), cases[i]);
   }
 }
 

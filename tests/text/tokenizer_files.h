@@ -1,10 +1,7 @@
 // Files that the tokenizer tests share.
 #pragma once
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "io/files_for_test.h"
 
@@ -19,11 +16,8 @@ inline std::vector<std::string> golden_texts(const std::string& name) { return n
 // Without the last, empty line; a line may be empty.
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  std::istringstream rest(text);
+  for (std::string line; std::getline(rest, line);) lines.push_back(line);
   return lines;
 }
 
@@ -31,9 +25,8 @@ inline std::vector<std::string> lines_of(const std::string& text) {
 inline std::string minilm_folder() {
   const auto variable = [](const char* name) { return std::string(std::getenv(name) ? std::getenv(name) : ""); };
   if (!variable("QKV_MINILM").empty()) return variable("QKV_MINILM");
-  const std::string cache =
-      variable("XDG_CACHE_HOME").empty() ? variable("HOME") + "/.cache" : variable("XDG_CACHE_HOME");
-  return cache + "/qkv/all-MiniLM-L6-v2";
+  const std::string cache = variable("XDG_CACHE_HOME");
+  return (cache.empty() ? variable("HOME") + "/.cache" : cache) + "/qkv/all-MiniLM-L6-v2";
 }
 
 }  // namespace qkv

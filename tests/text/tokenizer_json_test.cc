@@ -1,7 +1,6 @@
 // Each rule of tokenizer.json, broken once; and what a vocabulary of XLM-RoBERTa's size takes while it is read.
 #include <fmt/format.h>
 
-#include "io/files_for_test.h"
 #include "io/json_edits_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/text/tokenizer.h"
@@ -14,18 +13,18 @@ using nlohmann::json;
 
 json valid() {
   return json::parse(R"({
-    "version": "1.0", "truncation": null, "padding": null,
-    "added_tokens": [
-      {"id": 0, "content": "[UNK]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
-      {"id": 1, "content": "[CLS]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
-    "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
-    "pre_tokenizer": {"type": "BertPreTokenizer"},
-    "post_processor": {"type": "TemplateProcessing",
+    "version": "1.0", "truncation": null, "padding": null, "added_tokens": [
+      {"id": 0, "content": "[UNK]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+       "special": true},
+      {"id": 1, "content": "[CLS]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+       "special": true}],
+    "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+      "lowercase": true}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "TemplateProcessing", "pair": [],
       "single": [{"SpecialToken": {"id": "C", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 3}}],
-      "pair": [],
       "special_tokens": {"C": {"id": "C", "ids": [1], "tokens": ["[CLS]"]}}},
-    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
-    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true}, "model": {"type": "WordPiece",
+      "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
       "vocab": {"[UNK]": 0, "[CLS]": 1, "a": 2, "##b": 3}}})");
 }
 
@@ -59,18 +58,15 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
   const std::string far(1025, 'a');
   expect_refused(valid(), "/model/vocab/" + far + " = 9 => model.vocab." + far + " is longer than 1024 characters");
   expect_refused(valid(), R"(
-/model => model is missing
+/model /model/type /model/unk_token /model/continuing_subword_prefix /model/max_input_chars_per_word => each is missing
+/model/vocab /normalizer/type /normalizer/clean_text /normalizer/lowercase /decoder/prefix => each is missing
+/post_processor/single /post_processor/special_tokens/C => each is missing
 /model = [] => model must be an object, is array
-/model/type => model.type is missing
 /model/type = "WordLevel" => model.type is "WordLevel"; supported: WordPiece, BPE, Unigram
 /model/type = 1 => model.type must be a string, is number
-/model/unk_token => model.unk_token is missing
 /model/unk_token = "?" => model.unk_token breaks a rule: unknown token "?" is not in the vocabulary
-/model/continuing_subword_prefix => model.continuing_subword_prefix is missing
-/model/max_input_chars_per_word => model.max_input_chars_per_word is missing
 /model/max_input_chars_per_word = -1 => model.max_input_chars_per_word is -1, must be 0 to 2147483647
 /model/max_input_chars_per_word = 1.5 => model.max_input_chars_per_word must be an integer, is number
-/model/vocab => model.vocab is missing
 /model/vocab = ["a"] => model.vocab must be an object, is array
 /model/vocab/a = 2147483648 => model.vocab.a is 2147483648, must be 0 to 2147483647
 /model/vocab/a = 18446744073709551615 => model.vocab.a is 18446744073709551615, must be 0 to 2147483647
@@ -78,19 +74,15 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
 /model/vocab/a = "2" => model.vocab.a must be an integer, is string
 /model/vocab/a = null => model.vocab.a must be an integer, is null
 /model/vocab/##b = 2 => model.vocab breaks a rule: tokens "##b" and "a" share the id 2
-/normalizer/type => normalizer.type is missing
 /normalizer/type = "Nmt" => normalizer.type is "Nmt"; supported: BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase,
     StripAccents, Strip, Prepend, Precompiled, Replace, Sequence
 /normalizer = "BertNormalizer" => normalizer must be an object, is string
-/normalizer/clean_text => normalizer.clean_text is missing
 /normalizer/handle_chinese_chars = 1 => normalizer.handle_chinese_chars must be true or false, is number
 /normalizer/strip_accents = "yes" => normalizer.strip_accents must be true or false, is string
-/normalizer/lowercase => normalizer.lowercase is missing
 /pre_tokenizer/type = "Split" => pre_tokenizer.type is "Split"; supported: BertPreTokenizer, ByteLevel, Metaspace,
     Whitespace, WhitespaceSplit, Sequence
 /decoder/type = "CTC" => decoder.type is "CTC"; supported: WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback,
     Replace, Fuse, Strip, Sequence
-/decoder/prefix => decoder.prefix is missing
 /decoder/cleanup = "" => decoder.cleanup must be true or false, is string
 /version = "2.0" => version is "2.0"; supported: "1.0"
 /added_tokens = {} => added_tokens must be an array, is object
@@ -109,13 +101,11 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
 /post_processor/type = "ByteLevel" => post_processor.trim_offsets is missing
 /post_processor = {"type": "Sequence", "processors": []}
     => post_processor.processors must be ByteLevel and at most one more
-/post_processor/single => post_processor.single is missing
 /post_processor/single/1 => post_processor.single must contain the text, Sequence "A"
 /post_processor/single/- = {"Sequence": {"id": "A", "type_id": 3}}
     => post_processor.single[2] must not contain the text a second time
 /post_processor/single/1/Sequence/id = "B" => post_processor.single[1].Sequence.id must be "A", the only text
 /post_processor/single/0 = {} => post_processor.single[0].SpecialToken is missing
-/post_processor/special_tokens/C => post_processor.special_tokens.C is missing
 /post_processor/special_tokens/C/ids = [1, 2] => post_processor.special_tokens.C.ids must be as many as tokens
 /post_processor/special_tokens/C/ids = [2]
     => post_processor.special_tokens.C.ids[0] is 2, which is not the id of "[CLS]"
@@ -210,18 +200,12 @@ TEST(TokenizerJson, TextThatIsNotJsonIsRefused) {
 
 #ifndef QKV_SANITIZED  // sanitizers need memory of their own
 
-// 250,002 pieces of five or six letters, half of them Cyrillic, indented as `tokenizers` writes them.
+// 250,002 pieces of five to ten bytes, half of them partly Cyrillic, indented as `tokenizers` writes them.
 std::string large_tokenizer_json() {
   std::string file = R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0])";
   for (int i = 1; i < 250'002; ++i) {
-    std::string piece = i % 3 == 0 ? "_" : "";
-    for (const int number : {i, 1 + i % 19}) {
-      for (int left = number; left > 0; left /= 20) {
-        if (i % 2 == 0) piece += "\xD0";
-        piece += static_cast<char>((i % 2 == 0 ? 0x90 : 'a') + left % 20);
-      }
-    }
-    file += fmt::format(",\n        [\n          \"{}\",\n          -{}.{:05}\n        ]", piece, 8 + i % 7, i % 99991);
+    file += fmt::format(",\n        [\n          \"{}{}{:05x}\",\n          -{}.{:05}\n        ]",
+                        i % 3 == 0 ? "_" : "", i % 2 == 0 ? "\u0436\u0434" : "", i, 8 + i % 7, i % 99991);
   }
   return file + "]}}";
 }
@@ -229,10 +213,10 @@ std::string large_tokenizer_json() {
 // As one that is refused: its own size and 64 MiB.
 TEST(TokenizerMemory, OfALargeVocabularyIsBounded) {
   const test::TemporaryFolder folder;
-  folder.put("tokenizer.json", large_tokenizer_json());
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(folder / "tokenizer.json"));
+  const std::string path = folder.put("tokenizer.json", large_tokenizer_json());
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
   ASSERT_GT(bytes, 15'000'000);
-  const test::Memory taken = test::cost([&] { return Tokenizer::load(folder / "tokenizer.json"); });
+  const test::Memory taken = test::cost([&] { return Tokenizer::load(path); });
   EXPECT_LT(taken.peak, bytes + 64 * test::kMebibyte);
 }
 

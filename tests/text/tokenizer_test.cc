@@ -1,62 +1,42 @@
 // Whole tokenizers: the same tokens, at the same offsets, and the same text back as the reference
-// (golden/tokenizer/make.py and make_schemes.py).
+// (golden/tokenizer/make.py and make_schemes.py); those of Marian folders (make_marian.py), and what is refused.
 #include "qkv/text/tokenizer.h"
 
-#include <gtest/gtest.h>
+#include <fmt/format.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <stdexcept>
-
-#include "qkv/error.h"
 #include "text/tokenizer_files.h"
+#include "text/tokenizer_parts.h"
+#include "text/unicode.h"
 
 namespace qkv {
 namespace {
 
 // As make.py and make_schemes.py write them: "id:begin:end" for each token, positions counted in characters.
-std::string described(const Encoding& encoding, std::string_view text) {
-  std::vector<std::size_t> character_at(text.size() + 1);
-  std::size_t seen = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    character_at[i] = seen;
-    if (i + 1 == text.size() || (static_cast<unsigned char>(text[i + 1]) & 0xC0) != 0x80) ++seen;
-  }
-  character_at[text.size()] = seen;
+std::string described(const Encoding& encoding, const std::string& whole) {
+  const auto characters = [&](std::size_t bytes) { return text::to_characters(whole.substr(0, bytes)).size(); };
   std::string result;
   for (std::size_t i = 0; i < encoding.ids.size(); ++i) {
-    const TextSpan span = encoding.offsets[i];
-    result += (i == 0 ? "" : " ") + std::to_string(encoding.ids[i]) + ":" + std::to_string(character_at[span.begin]) +
-              ":" + std::to_string(character_at[span.end]);
+    const auto [begin, end] = encoding.offsets[i];
+    result += fmt::format("{}{}:{}:{}", i == 0 ? "" : " ", encoding.ids[i], characters(begin), characters(end));
   }
   return result;
 }
 
+// Of the first texts, as many as are expected.
 void expect_tokens(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
                    const std::vector<std::string>& expected) {
-  ASSERT_FALSE(texts.empty());
-  ASSERT_EQ(texts.size(), expected.size());
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const std::string tokens = described(tokenizer.encode(texts[i]), texts[i]);
-    if (tokens == expected[i]) continue;
-    ADD_FAILURE() << "text " << i << " " << nlohmann::json(texts[i]).dump(-1, ' ', true) << "\n  is " << tokens
-                  << "\n  not " << expected[i];
-    if (++wrong == 10) FAIL() << "further differences are not shown";
+  ASSERT_TRUE(!expected.empty() && expected.size() <= texts.size());
+  for (std::size_t i = 0; i < expected.size() && !testing::Test::HasFailure(); ++i) {
+    EXPECT_EQ(described(tokenizer.encode(texts[i]), texts[i]), expected[i]) << texts[i];
   }
 }
 
 // Of each tokenizer the file, its tokens and its texts, under one name.
 class TokenizerSchemes : public ::testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override {
-    decoded_ = golden_texts(name_ + "_decoded.json");
-    texts_.resize(decoded_.size());
-  }
-
   const std::string name_ = GetParam();
   const Tokenizer tokenizer_ = Tokenizer::parse(golden(name_ + ".json"), name_);
-  std::vector<std::string> texts_ = golden_texts("texts.json"), decoded_;
+  const std::vector<std::string> texts_ = golden_texts("texts.json");
 };
 
 TEST_P(TokenizerSchemes, GivesTheTokensOfTheReference) {
@@ -64,13 +44,14 @@ TEST_P(TokenizerSchemes, GivesTheTokensOfTheReference) {
 }
 
 TEST_P(TokenizerSchemes, DecodesAsTheReferenceWholeAndInPieces) {
-  for (std::size_t i = 0; i < texts_.size(); ++i) {
-    const std::vector<std::int32_t> ids = tokenizer_.encode(texts_[i]).ids;
-    EXPECT_EQ(tokenizer_.decode(ids), decoded_[i]) << "text " << i;
+  const std::vector<std::string> expected = golden_texts(name_ + "_decoded.json");
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::vector<std::int32_t> ids = tokenizer_.encode(texts_.at(i)).ids;
+    EXPECT_EQ(tokenizer_.decode(ids), expected[i]) << "text " << i;
     DecodeStream stream(tokenizer_);
     std::string pieces;
     for (const std::int32_t id : ids) pieces += stream.put(id);
-    EXPECT_EQ(pieces + stream.finish(), decoded_[i]) << "text " << i;
+    EXPECT_EQ(pieces + stream.finish(), expected[i]) << "text " << i;
   }
 }
 
@@ -91,21 +72,22 @@ TEST(Tokenizer, MiniLmGivesTheTokensOfTheReference) {
 TEST(TokenizerSlow, CorpusGivesTheTokensOfTheReference) {
   const char* corpus = std::getenv("QKV_TOKENIZER_CORPUS");
   const char* expected = std::getenv("QKV_TOKENIZER_EXPECTED");
-  if (corpus == nullptr || expected == nullptr) {
-    GTEST_SKIP() << "run tests/tokenizer_corpus, which names a corpus and its tokens";
-  }
+  if (corpus == nullptr || expected == nullptr) GTEST_SKIP() << "run tests/tokenizer_corpus, which names both files";
   const char* file = std::getenv("QKV_TOKENIZER_FILE");
   expect_tokens(Tokenizer::load(file != nullptr ? file : minilm_folder() + "/tokenizer.json"), lines_of(slurp(corpus)),
                 lines_of(slurp(expected)));
 }
 
-TEST(Tokenizer, TokensAndMask) {
+TEST(Tokenizer, TokensAndPlaces) {
   const Encoding encoding = small().encode("Caf\xC3\xA9 [MASK]");
   EXPECT_EQ(encoding.tokens, (std::vector<std::string>{"[CLS]", "c", "##a", "##f", "##e", " [MASK]", "[SEP]"}));
   EXPECT_EQ(encoding.special, (std::vector<std::uint8_t>{1, 0, 0, 0, 0, 0, 1}));
   EXPECT_EQ(encoding.type_ids, std::vector<std::int32_t>(7, 0));
   EXPECT_EQ(encoding.offsets[4], (TextSpan{3, 5}));  // two bytes
   EXPECT_EQ(encoding.offsets[5], (TextSpan{5, 12}));
+  // Bad bytes do not stop a line.
+  EXPECT_EQ(small().encode("the \xFF\xC3 animal\xE2\x82").ids, small().encode("the animal").ids);
+  EXPECT_EQ(small().encode("the\xED\xA0\x80").offsets[1], (TextSpan{0, 3}));
 }
 
 TEST(Tokenizer, CutsTheEndOff) {
@@ -121,26 +103,17 @@ TEST(Tokenizer, CutsTheEndOff) {
   EXPECT_THROW(tokenizer.encode("the", {.max_length = 1}), std::invalid_argument);
 }
 
-TEST(Tokenizer, BadBytesDoNotStopALine) {
+TEST(Tokenizer, LooksUpAndDecodes) {
   const Tokenizer tokenizer = small();
-  EXPECT_EQ(tokenizer.encode("the \xFF\xC3 animal\xE2\x82").ids, tokenizer.encode("the animal").ids);
-  EXPECT_EQ(tokenizer.encode("the\xED\xA0\x80").offsets[1], (TextSpan{0, 3}));
-}
-
-TEST(Tokenizer, LooksUp) {
-  const Tokenizer tokenizer = small();
-  EXPECT_EQ(tokenizer.id_of("[PAD]"), 0);
-  EXPECT_EQ(tokenizer.token_of(0), "[PAD]");
+  const auto last = static_cast<std::int32_t>(tokenizer.vocab()) - 1;
+  for (const auto& [token, id] : {std::pair("[PAD]", 0), {"Mixed Case", last}}) {  // the last was added
+    EXPECT_EQ(tokenizer.id_of(token), id);
+    EXPECT_EQ(tokenizer.token_of(id), token);
+  }
   EXPECT_FALSE(tokenizer.id_of("not there"));
-  EXPECT_EQ(tokenizer.token_of(static_cast<std::int32_t>(tokenizer.vocab()) - 1), "Mixed Case");  // added last
-  EXPECT_EQ(tokenizer.id_of("Mixed Case"), tokenizer.vocab() - 1);
   EXPECT_THROW(Tokenizer::load("/nonexistent/tokenizer.json"), IoError);
   EXPECT_THROW(tokenizer.token_of(-1), std::invalid_argument);
   EXPECT_THROW(tokenizer.decode(std::vector<std::int32_t>{1 << 30}), std::invalid_argument);
-}
-
-TEST(Tokenizer, DecodeKeepsSpecialTokensOnRequest) {
-  const Tokenizer tokenizer = small();
   const std::vector<std::int32_t> ids = tokenizer.encode("the animal").ids;
   EXPECT_EQ(tokenizer.decode(ids), "the animal");
   EXPECT_EQ(tokenizer.decode(ids, {.skip_special_tokens = false}), "[CLS] the animal [SEP]");
@@ -156,6 +129,93 @@ TEST(TokenizerSlow, LongLinesTakeLinearTime) {
   std::string accents;
   for (std::size_t i = 0; i < kLength / 4; ++i) accents += i % 2 == 0 ? "\xCC\x81" : "\xCC\x96";
   EXPECT_EQ(tokenizer.encode(accents).ids.size(), 2u);
+}
+
+const std::string kFolder = QKV_TEST_DATA "/golden/tokenizer/marian/";
+
+Tokenizer load() { return Tokenizer::load_marian(kFolder + "source.spm", kFolder + "vocab.json"); }
+
+// QKV_MARIAN_EXPECTED may name a longer file of tests/golden/tokenizer/make_marian.py.
+TEST(MarianTokenizer, GivesTheIdsAndTextsOfTheReference) {
+  const char* more = std::getenv("QKV_MARIAN_EXPECTED");
+  const auto expected = nlohmann::json::parse(slurp(more != nullptr ? more : kFolder + "ids.json"));
+  const std::vector<std::string> texts = expected.at("texts"), decoded = expected.at("decoded");
+  const std::vector<std::vector<std::int32_t>> ids = expected.at("ids");
+  const Tokenizer tokenizer = load();
+  ASSERT_FALSE(texts.empty());
+  for (std::size_t i = 0; i < texts.size() && !testing::Test::HasFailure(); ++i) {
+    EXPECT_EQ(tokenizer.encode(texts[i]).ids, ids[i]) << texts[i];
+    EXPECT_EQ(tokenizer.decode(ids[i]), decoded[i]) << texts[i];
+  }
+}
+
+TEST(MarianTokenizer, CodesOfLanguagesAreTokens) {
+  const Tokenizer tokenizer = load();
+  const Encoding known = tokenizer.encode(">>fr<< the cat"), unknown = tokenizer.encode(">>yy<< the cat");
+  EXPECT_EQ(known.ids[0], tokenizer.id_of(">>fr<<"));
+  EXPECT_EQ(known.offsets[0], (TextSpan{0, 6}));
+  EXPECT_EQ(unknown.ids[0], tokenizer.id_of("<unk>"));
+  EXPECT_TRUE(std::equal(known.ids.begin() + 1, known.ids.end(), unknown.ids.begin() + 1, unknown.ids.end()));
+}
+
+// Messages of protocol buffers, by hand: a field of bytes, of an integer below 128, of a float.
+std::string bytes(int field, const std::string& content) {
+  return std::string{static_cast<char>(field << 3 | 2), static_cast<char>(content.size())} + content;
+}
+std::string integer(int field, int value) { return {static_cast<char>(field << 3), static_cast<char>(value)}; }
+const std::string kMinusOne("\x15\0\0\x80\xBF", 5), kNan("\x15\0\0\xC0\x7F", 5);  // scores
+std::string piece(const std::string& text, int type) { return bytes(1, bytes(1, text) + kMinusOne + integer(3, type)); }
+
+void parse_marian(const std::string& pieces, const std::string& vocabulary) {
+  text::parse_marian_tokenizer({pieces, "spm"}, {vocabulary, "vocab"}, 1000);
+}
+
+TEST(MarianTokenizer, EveryBrokenRuleIsNamed) {
+  const std::string good = R"({"</s>": 0, "<unk>": 1, "a": 2})", unknown = piece("<unk>", 2), a = piece("a", 1);
+  parse_marian(unknown + a, good);
+  const std::tuple<std::string, std::string, std::string> cases[] = {
+      {R"(vocab: "<unk>" is missing)", unknown + a, R"({"</s>": 0, "a": 2})"},
+      {R"(vocab: "</s>" is missing)", unknown + a, R"({"<unk>": 0, "a": 2})"},
+      {R"(vocab: "</s>" is 1000, must be 0 to 999)", unknown + a, R"({"</s>": 1000})"},
+      {"spm: has 0 pieces of type 2 (unknown), must be 1", a, good},
+      {"spm: has 2 pieces of type 2 (unknown), must be 1", unknown + piece("u", 2), good},
+      {"spm: piece \"a\" appears twice", unknown + a + a, good},
+      {"spm: pieces[1] is empty", unknown + piece("", 1), good},
+      {"spm: pieces[1] is \"\\xff\", which is not UTF-8", unknown + piece("\xFF", 1), good},
+      {"spm: pieces[1].type is 7, must be 1 to 6", unknown + piece("a", 7), good},
+      {"spm: pieces[1] has the score nan, must be finite", unknown + bytes(1, bytes(1, "a") + kNan), good},
+      {"spm: pieces[1].piece must be bytes, is of wire type 0", unknown + bytes(1, integer(1, 1)), good},
+      {"spm: has 1 pieces of type 6 (byte), must be 0: trainer_spec.byte_fallback is false",
+       unknown + piece("<0x00>", 6), good},
+      {"spm: trainer_spec.model_type is 2 (bpe), only 1 (unigram) is supported", unknown + a + bytes(2, integer(3, 2)),
+       good},
+      {"spm: normalizer_spec.add_dummy_prefix must be true; others are not supported",
+       unknown + a + bytes(3, integer(3, 0)), good},
+      {"spm: the charsmap has 3 bytes, at least 4 are needed", unknown + a + bytes(3, bytes(2, "abc")), good},
+      {"spm: a field has 1 bytes, but 0 are left in its message", "\x0A", good},
+      {"spm: a field has 5 bytes, but 1 are left in its message", "\x0A\x05x", good},
+      {"spm: field 1 is of wire type 3, must be 0, 1, 2 or 5", "\x0B", good},
+      {"spm: a field has the key 0, which no field has", std::string(1, '\0'), good},
+      {"spm: a number has more than 64 bits", "\x08" + std::string(10, '\xFF'), good}};
+  for (const auto& [message, pieces, vocabulary] : cases) {
+    const auto refused = [&, &spm = pieces, &json = vocabulary] { parse_marian(spm, json); };
+    EXPECT_EQ(test::message_of<FormatError>(refused), message);
+  }
+}
+
+// No beginning of a good file, and no change of one byte, does more than be read or refused.
+TEST(MarianTokenizer, DamagedFilesAreReadOrRefused) {
+  const std::string pieces = slurp(kFolder + "source.spm"), vocabulary = slurp(kFolder + "vocab.json");
+  for (std::size_t at = 0; at < pieces.size(); at += 7) {
+    std::string changed = pieces;
+    changed[at] = static_cast<char>(changed[at] ^ 0x41);
+    for (const std::string& damaged : {pieces.substr(0, at), changed}) {
+      try {
+        parse_marian(damaged, vocabulary);
+      } catch (const FormatError&) {
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,13 +1,9 @@
 // Every code point against what the reference does with it (golden/tokenizer, code_points.txt and
-// schemes/code_points.txt).
+// schemes/code_points.txt); the normalizer Precompiled against it, and charsmaps that break a rule.
 #include "text/unicode.h"
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <map>
-#include <sstream>
-
+#include "io/text.h"
+#include "qkv/text/tokenizer.h"
 #include "text/normalizers.h"
 #include "text/pre_tokenizers.h"
 #include "text/tokenizer_files.h"
@@ -15,12 +11,13 @@
 namespace qkv::text {
 namespace {
 
+using std::string_literals::operator""s;
+
 constexpr char32_t kEnd = 0x110000;
 
 bool is_surrogate(char32_t code) { return code >= 0xD800 && code < 0xE000; }
 
-// Every code point of planes 0 to 3. Of the others, which hold tags and what is private, those near their ends, and
-// some between.
+// Every code point of planes 0 to 3; of the others, of tags and what is private, those near the ends, and some between.
 std::vector<char32_t> code_points() {
   std::vector<char32_t> codes;
   for (char32_t code = 0; code < kEnd; ++code) {
@@ -122,12 +119,9 @@ TEST(Unicode, HangulDecomposesIntoJamo) {
   for (char32_t code = 0xAC00; code <= 0xD7A3; ++code) {
     const char32_t index = code - 0xAC00;
     const Decomposition parts = decompose(code);
-    ASSERT_EQ(parts.size, index % 28 == 0 ? 2 : 3);
-    ASSERT_EQ(parts.codes[0], 0x1100 + index / 588);
-    ASSERT_EQ(parts.codes[1], 0x1161 + index % 588 / 28);
-    if (parts.size == 3) {
-      ASSERT_EQ(parts.codes[2], 0x11A7 + index % 28);
-    }
+    std::u32string expected = {0x1100 + index / 588, 0x1161 + index % 588 / 28};
+    if (index % 28 != 0) expected += 0x11A7 + index % 28;
+    ASSERT_EQ(std::u32string(parts.codes, static_cast<std::size_t>(parts.size)), expected);
   }
 }
 
@@ -142,17 +136,93 @@ TEST(Unicode, BytesThatAreNotUtf8BecomeReplacementCharacters) {
       {"\xE2\x82", bad(1)},
       {"\U0001F600\u20AC\u00E9z", U"\U0001F600\u20AC\u00E9z"}};
   for (const auto& [bytes, codes] : cases) EXPECT_EQ(to_code_points(bytes), codes);
-}
-
-TEST(Unicode, Utf8RoundTrip) {
   for (char32_t code = 0; code < kEnd; ++code) {
     if (is_surrogate(code)) continue;
     std::string bytes;
     append_utf8(bytes, code);
     const Decoded back = decode_utf8(bytes);
-    ASSERT_EQ(back.code, code);
-    ASSERT_EQ(back.size, bytes.size());
+    ASSERT_TRUE(back.code == code && back.size == bytes.size()) << std::hex << std::uint32_t{code};
   }
+}
+
+nlohmann::json precompiled_golden() { return nlohmann::json::parse(golden("precompiled.json")); }
+
+std::string charsmap() { return *io::decode_base64(precompiled_golden().at("charsmap").get<std::string>()); }
+
+TEST(Precompiled, GivesTheTextsAndPlacesOfTheReference) {
+  const Precompiled normalizer{Charsmap(charsmap())};
+  const nlohmann::json golden = precompiled_golden();
+  const std::vector<std::string> texts = golden.at("texts"), normalized = golden.at("normalized");
+  ASSERT_GT(texts.size(), 1000u);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(to_utf8(normalizer.normalize(to_characters(texts[i]))), normalized[i]) << "text " << i;
+  }
+  // A with umlaut (2 bytes) becomes Ae; what follows keeps its place.
+  const Characters result = normalizer.normalize(to_characters("c\u00c4d"));
+  ASSERT_EQ(to_utf8(result), "cAed");
+  EXPECT_EQ(result[1].begin, 1u);
+  EXPECT_EQ(result[2].begin, 1u);
+  EXPECT_EQ(result[2].end, 3u);
+  EXPECT_EQ(result[3].begin, 3u);
+}
+
+TEST(Charsmap, FindsTheShortestAndTheLongest) {
+  const Charsmap rules(charsmap());  // a -> X, ab -> Y
+  const Characters text = to_characters("abc");
+  const auto shortest = rules.shortest(text), longest = rules.longest(text);
+  EXPECT_TRUE(shortest.length == 1 && shortest.replacement == "X");
+  EXPECT_TRUE(longest.length == 2 && longest.replacement == "Y");
+  EXPECT_EQ(rules.longest(to_characters("ca")).length, 0u);
+  EXPECT_EQ(Charsmap("").longest(text).length, 0u);
+}
+
+// A trie of `units` zeros, which lead nowhere, and two replacements: "" and "x".
+std::string blob_of(std::uint32_t units, const std::string& replacements = "\0x\0"s) {
+  std::string blob;
+  for (int i = 0; i < 4; ++i) blob.push_back(static_cast<char>(units * 4 >> 8 * i & 0xFF));
+  return blob + std::string(units * 4, '\0') + replacements;
+}
+
+TEST(Charsmap, RefusesWhatLeadsOutside) {
+  const std::string good = blob_of(256);
+  std::string far = good, value = good;
+  far[4 + 4 * 5 + 2] = 4;    // unit 5: offset (4 << 16) >> 10 = 256
+  value[4 + 4 * 5 + 1] = 1;  // unit 5 has a value in unit 5, itself: 256
+  Charsmap{good};
+  const std::pair<std::string, std::string> cases[] = {
+      {"abc", "3 bytes, at least 4 are needed"},
+      {blob_of(0), "a trie of 0 bytes, must be a multiple of 1024"},
+      {blob_of(255), "a trie of 1020 bytes, must be a multiple of 1024"},
+      {blob_of(256, ""), "a trie of 1024 bytes, but 1024 in all after its size"},
+      {blob_of(256, "x"), "a last replacement without a zero byte at its end"},
+      {blob_of(256, "x\xFF\0"s), "replacements that are not UTF-8 at byte 1"},
+      {far, "a unit 5 with children at 261, there are 256 units"},
+      {value, "a unit 5 with its replacement at byte 256 of 3, where no character begins"}};
+  for (const auto& [blob, fault] : cases) {
+    EXPECT_EQ(test::message_of<std::invalid_argument>([&, &bytes = blob] { Charsmap{bytes}; }),
+              "the charsmap has " + fault);
+  }
+}
+
+TEST(Base64, IsWholeOrNothing) {
+  const std::pair<const char*, std::string> cases[] = {
+      {"", ""}, {"Zg==", "f"}, {"Zm8=", "fo"}, {"Zm9v", "foo"}, {"+/8A", "\xFB\xFF\0"s}};
+  for (const auto& [text, bytes] : cases) EXPECT_EQ(io::decode_base64(text), bytes) << text;
+  for (const char* broken : {"Z", "Zg=", "Zh==", "Zm9=", "Z===", "====", "Zm 9", "Zm9-", "Zg==Zg=="}) {
+    EXPECT_EQ(io::decode_base64(broken), std::nullopt) << broken;
+  }
+}
+
+TEST(TokenizerJson, ReadsPrecompiledAndRunsOfSpaces) {
+  nlohmann::json file = nlohmann::json::parse(R"({
+      "normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Precompiled"}, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]},
+      "model": {"type": "Unigram", "unk_id": 0, "vocab": [["?", 0], ["X", -1], [" ", -1], ["Y", -1]]}})");
+  file["normalizer"]["normalizers"][0]["precompiled_charsmap"] = precompiled_golden().at("charsmap");
+  // "a" becomes X, a tab a space; of three spaces one stays, as does a single one.
+  const Encoding encoding = Tokenizer::parse(file.dump(), "f").encode("a  \ta X");
+  EXPECT_EQ(encoding.ids, (std::vector<std::int32_t>{1, 2, 1, 2, 1}));
+  EXPECT_EQ(encoding.offsets[1], (TextSpan{3, 4}));  // the span of the last of them
 }
 
 }  // namespace

@@ -9,20 +9,17 @@
 namespace qkv {
 namespace {
 
-namespace fs = std::filesystem;
-using training::PictureFiles;
-
-const std::string kPictures = QKV_TEST_DATA "/golden/pictures/";
-
 TEST(PictureFolders, AreReadClassByClass) {
+  namespace fs = std::filesystem;
+  const std::string pictures = QKV_TEST_DATA "/golden/pictures/";
   const test::TemporaryFolder folder;
-  for (const char* name : {"data/cat", "data/ant", "data/.hidden"}) fs::create_directories(folder / name);
-  fs::copy_file(kPictures + "rgb8.png", folder / "data/cat/2.png");
-  fs::copy_file(kPictures + "rgb_444.jpg", folder / "data/cat/1.png");  // told by its content
-  fs::copy_file(kPictures + "gray8.png", folder / "data/ant/x");
-  folder.put("data/ant/.DS_Store", "no picture");
+  for (const char* name : {"cat", "ant", ".hidden"}) fs::create_directories(folder / name);
+  fs::copy_file(pictures + "rgb8.png", folder / "cat/2.png");
+  fs::copy_file(pictures + "rgb_444.jpg", folder / "cat/1.png");  // told by its content
+  fs::copy_file(pictures + "gray8.png", folder / "ant/x");
+  folder.put("ant/.DS_Store", "no picture");
   const ImageProcessor processor({.resize = ImageProcessorConfig::Resize{.size = {4, 5}}});
-  const PictureFiles read = training::read_labelled_pictures(folder / "data", 255, processor);
+  const training::PictureFiles read = training::read_labelled_pictures(folder / "", 255, processor);
   EXPECT_EQ(read.labels, (std::vector<std::string>{"ant", "cat"}));
   EXPECT_EQ(read.classes, (std::vector<std::int32_t>{0, 1, 1}));
   for (const Tensor& picture : read.pictures) EXPECT_EQ(picture.shape(), (Dims{4, 5, 3}));

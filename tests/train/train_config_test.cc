@@ -1,90 +1,97 @@
-// Configs of trainings: values, defaults, and a refusal for each rule.
+// Configs of trainings: values, a refusal for each rule, the table of keys, which the documentation has. Every option
+// of a model that a config can ask for, and every kind of recurrent translator: it trains, goes on after an
+// interruption with the same bits, and its folder opens again, translates and, of the latter, is explained.
 #include "train/train_config.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+
 #include "io/files_for_test.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/translated_text.h"
+#include "qkv/models/translator.h"
+#include "qkv/train/train_translator.h"
+#include "train/classifier_config.h"
+#include "train/translator_files.h"
+#include "train/watcher.h"
 
 namespace qkv {
 namespace {
 
 using training::read_train_config;
+using training::train_keys;
 using training::TrainConfig;
+using training::TrainKey;
 
 const std::string kSmallest =
     R"({"model": {"model_dim": 8, "heads": 2, "ff_dim": 16, "encoder_layers": 1, "decoder_layers": 2},
  "tokenizer": {"vocab": 300}, "training": {"steps": 500, "rate": 0.25}})";
 
-std::string with(const std::string& from, const std::string& to) {
-  std::string changed = kSmallest;
-  const std::size_t begin = changed.find(from);
-  EXPECT_NE(begin, std::string::npos) << from;
-  return changed.replace(begin, from.size(), to);
+std::string with(const std::string& from, const std::string& to) { return test::edited(kSmallest, from, to); }
+
+TrainConfig read_text(const std::string& text) {
+  const test::TemporaryFolder folder;
+  return read_train_config(folder.put("c", text));
 }
 
 TEST(TrainConfig, ReadsTheSmallest) {
-  const test::TemporaryFolder folder;
-  const TrainConfig config = read_train_config(folder.put("c", kSmallest));
-  EXPECT_EQ(config.model.model_dim, 8);
-  EXPECT_EQ(config.model.encoder_heads, 2);
-  EXPECT_EQ(config.model.decoder_heads, 2);
-  EXPECT_EQ(config.model.decoder_ff_dim, 16);
-  EXPECT_EQ(config.model.encoder_layers, 1);
-  EXPECT_EQ(config.model.decoder_layers, 2);
+  const TrainConfig config = read_text(kSmallest);
+  EXPECT_TRUE(config.model == (MarianConfig{.positions = 512,
+                                            .model_dim = 8,
+                                            .encoder_layers = 1,
+                                            .decoder_layers = 2,
+                                            .encoder_heads = 2,
+                                            .decoder_heads = 2,
+                                            .encoder_ff_dim = 16,
+                                            .decoder_ff_dim = 16}));
   EXPECT_EQ(config.vocab, 300);
   EXPECT_EQ(config.training.steps, 500);
   EXPECT_EQ(config.training.schedule.rate, 0.25);
-  EXPECT_EQ(config.training.batch_tokens, TrainingConfig().batch_tokens);
-  EXPECT_EQ(config.dropout, 0);
-  EXPECT_EQ(config.dtype, Dtype::f32);
-  EXPECT_EQ(config.max_length, 512);
-  EXPECT_EQ(config.long_pairs, training::LongPairs::leave_out);
+  EXPECT_EQ(read_text(with("\"steps\": 500", "\"epochs\": 3")).training.epochs, 3);
 }
 
 TEST(TrainConfig, ReadsEveryKey) {
-  const test::TemporaryFolder folder;
-  const TrainConfig config = read_train_config(folder.put("c", R"({
+  const TrainConfig config = read_text(R"({
  "model": {"model_dim": 8, "heads": 2, "ff_dim": 16, "encoder_layers": 1, "decoder_layers": 2, "activation": "silu",
-           "positions": 40, "dropout": 0.5, "dtype": "f16"},
- "tokenizer": {"vocab": 300},
- "training": {"seed": 9, "steps": 500, "batch_tokens": 11, "accumulate": 12, "log_every": 13, "validate_every": 14,
-              "patience": 15, "average": 16, "epochs": 18, "checkpoint_minutes": 0.5, "clip": 0.125, "optimizer": "adamw", "beta1": 0.25, "beta2": 0.75,
-              "epsilon": 0.5, "weight_decay": 2, "rate": 3, "schedule": "cosine", "warmup": 17, "label_smoothing": 0.375,
-              "max_length": 30, "long_pairs": "truncate"}
-})"));
-  EXPECT_EQ(config.model.activation, Activation::silu);
-  EXPECT_EQ(config.model.positions, 40);
-  EXPECT_EQ(config.dropout, 0.5);
-  EXPECT_EQ(config.dtype, Dtype::f16);
-  EXPECT_EQ(config.label_smoothing, 0.375);
-  EXPECT_EQ(config.max_length, 30);
+           "positions": 40, "encoder_heads": 4, "decoder_heads": 1, "encoder_ff_dim": 5, "decoder_ff_dim": 6,
+           "kind": "bart", "norm_order": "pre", "normalization": "rms", "position_kind": "rotary", "dropout": 0.5,
+           "dtype": "f16"},
+ "tokenizer": {"vocab": 300, "vocabularies": "separate"},
+ "training": {"seed": 9, "steps": 10, "batch_tokens": 11, "accumulate": 12, "log_every": 13, "validate_every": 14,
+              "patience": 15, "average": 16, "warmup": 17, "epochs": 18, "max_length": 30,
+              "checkpoint_minutes": 0.5, "clip": 0.125, "beta1": 0.25, "beta2": 0.75, "epsilon": 0.0625,
+              "weight_decay": 2, "rate": 3, "label_smoothing": 0.375,
+              "optimizer": "adamw", "schedule": "cosine", "long_pairs": "truncate"}
+})");
+  EXPECT_TRUE(config.model == (MarianConfig{.kind = MarianKind::bart,
+                                            .positions = 40,
+                                            .model_dim = 8,
+                                            .encoder_layers = 1,
+                                            .decoder_layers = 2,
+                                            .encoder_heads = 4,
+                                            .decoder_heads = 1,
+                                            .encoder_ff_dim = 5,
+                                            .decoder_ff_dim = 6,
+                                            .activation = Activation::silu,
+                                            .norm_order = NormOrder::pre,
+                                            .normalization = Normalization::rms,
+                                            .position_kind = MarianPositions::rotary}));
+  const TrainingConfig& t = config.training;
+  EXPECT_EQ(t.seed, 9u);
+  EXPECT_EQ((std::vector<std::int64_t>{t.steps, t.batch_tokens, t.accumulate, t.log_every, t.validate_every, t.patience,
+                                       t.average, t.schedule.warmup, t.epochs, config.max_length}),
+            (std::vector<std::int64_t>{10, 11, 12, 13, 14, 15, 16, 17, 18, 30}));
+  EXPECT_EQ((std::vector<double>{t.checkpoint_minutes, t.clip, t.adam.beta1, t.adam.beta2, t.adam.epsilon,
+                                 t.adam.weight_decay, t.schedule.rate, config.label_smoothing, config.dropout}),
+            (std::vector<double>{0.5, 0.125, 0.25, 0.75, 0.0625, 2, 3, 0.375, 0.5}));
+  EXPECT_EQ(t.adam.decay, WeightDecay::decoupled);
+  EXPECT_EQ(t.schedule.decay, Decay::cosine);
   EXPECT_EQ(config.long_pairs, training::LongPairs::truncate);
-  const TrainingConfig& training = config.training;
-  EXPECT_EQ(training.seed, 9u);
-  EXPECT_EQ(training.batch_tokens, 11);
-  EXPECT_EQ(training.accumulate, 12);
-  EXPECT_EQ(training.log_every, 13);
-  EXPECT_EQ(training.validate_every, 14);
-  EXPECT_EQ(training.patience, 15);
-  EXPECT_EQ(training.average, 16);
-  EXPECT_EQ(training.epochs, 18);
-  EXPECT_EQ(training.checkpoint_minutes, 0.5);
-  EXPECT_EQ(training.clip, 0.125);
-  EXPECT_EQ(training.adam.decay, WeightDecay::decoupled);
-  EXPECT_EQ(training.adam.beta1, 0.25);
-  EXPECT_EQ(training.adam.beta2, 0.75);
-  EXPECT_EQ(training.adam.epsilon, 0.5);
-  EXPECT_EQ(training.adam.weight_decay, 2);
-  EXPECT_EQ(training.schedule.rate, 3);
-  EXPECT_EQ(training.schedule.decay, Decay::cosine);
-  EXPECT_EQ(training.schedule.warmup, 17);
-}
-
-TEST(TrainConfig, EpochsMayStandForSteps) {
-  const test::TemporaryFolder folder;
-  const TrainConfig config = read_train_config(folder.put("c", with("\"steps\": 500", "\"epochs\": 3")));
-  EXPECT_EQ(config.training.steps, 0);
-  EXPECT_EQ(config.training.epochs, 3);
+  EXPECT_EQ(config.vocabularies, training::Vocabularies::separate);
+  EXPECT_EQ(config.dtype, Dtype::f16);
 }
 
 TEST(TrainConfig, ReadsThoseThatAreShipped) {
@@ -92,6 +99,12 @@ TEST(TrainConfig, ReadsThoseThatAreShipped) {
 }
 
 TEST(TrainConfig, RefusesTheRest) {
+  // A recurrent translator.
+  const auto recurrent = [](const std::string& keys) {
+    return R"({"model": {"model_dim": 15, )" + keys +
+           R"(}, "tokenizer": {"vocab": 300}, "training": {"steps": 1, "rate": 1}})";
+  };
+  const auto plus = [](const std::string& keys) { return with("\"rate\": 0.25", "\"rate\": 1, " + keys); };
   test::expect_refused(
       {{with("\"steps\"", "\"step\": 1, \"steps\""), "training.step is unknown; known are accumulate, average"},
        {with("\"ff_dim\"", "\"dropuot\": 0, \"ff_dim\""), "model.dropuot is unknown"},
@@ -99,17 +112,147 @@ TEST(TrainConfig, RefusesTheRest) {
        {with("{\"model\"", "{\"data\": {}, \"model\""), "data is unknown; known are model, tokenizer, training"},
        {with("\"rate\": 0.25", "\"seed\": 1"), "training.rate is missing"},
        {with("\"rate\": 0.25", "\"rate\": -1"), "training.rate must be 0 or more"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"beta1\": 1"), "training.beta1 must be below 1"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"optimizer\": \"sgd\""), "training.optimizer must be one of adam, adamw"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"max_length\": 513"), "training.max_length is 513"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"max_length\": 1"), "training.max_length is 1"},
-       {with("\"rate\": 0.25", "\"rate\": 1, \"long_pairs\": \"cut\""),
-        "training.long_pairs must be one of leave_out, truncate"},
+       {plus("\"beta1\": 1"), "training.beta1 must be below 1"},
+       {plus("\"optimizer\": \"sgd\""), "training.optimizer must be one of adam, adamw"},
+       {plus("\"max_length\": 513"), "training.max_length is 513"},
+       {plus("\"max_length\": 1"), "training.max_length is 1"},
+       {plus("\"long_pairs\": \"cut\""), "training.long_pairs must be one of leave_out, truncate"},
        {with("\"heads\": 2", "\"heads\": 3"), "model.heads is 3, must divide model_dim, 8"},
+       {with("\"heads\": 2", "\"heads\": 2, \"encoder_heads\": 3"),
+        "model.encoder_heads is 3, must divide model_dim, 8"},
+       {with("\"heads\": 2", "\"heads\": 8, \"position_kind\": \"rotary\""),
+        "model.heads is 8: rotary positions need an even"},
+       {with("\"heads\": 2", "\"heads\": 2, \"kind\": \"t5\""), "model.kind must be one of marian, bart"},
+       {recurrent("\"attention\": \"multiplied\""), "model.attention must be one of fixed, additive, dot, bilinear"},
+       {recurrent("\"attention\": \"dot\", \"cell\": \"rnn\""),
+        "model.cell must be one of rnn_tanh, rnn_relu, lstm, gru, gru_reset_first"},
+       {recurrent("\"attention\": \"dot\", \"directions\": 2"),
+        "model.model_dim must be even: the encoder has two directions"},
+       {recurrent("\"attention\": \"dot\", \"directions\": 3"), "model.directions is 3, must be 1 to 2"},
+       {recurrent("\"attention\": \"dot\", \"heads\": 2"), "model.heads is unknown; known are attention, cell"},
        {with("\"steps\": 500", "\"steps\": 0"), "training must have steps or epochs above 0"},
        {with("\"steps\": 500", "\"seed\": 0"), "training must have steps or epochs above 0"},
        {with("\"model_dim\": 8", "\"model_dim\": \"8\""), "model.model_dim must be an integer"}},
       "config", [](const std::string& path) { read_train_config(path); });
+}
+
+TEST(TrainKeys, AreThoseOfTheDocumentation) {
+  const std::string page = test::slurp(QKV_SOURCE_DIR "/docs/training.md");
+  test::expect_contains(page, "<!-- keys -->\n" + training::train_keys_markdown() + "<!-- end of keys -->");
+  test::expect_contains(page, "<!-- keys of a recurrent translator -->\n" + training::seq2seq_keys_markdown() +
+                                  "<!-- end of keys of a recurrent");
+  test::expect_contains(page, training::classifier_keys_markdown());
+}
+
+TEST(TrainKeys, AreInTheHelp) {
+  for (const TrainKey& key : train_keys()) test::expect_contains(training::train_keys_text(), "\n  " + key.name + " ");
+}
+
+// Of `model`'s keys behind those of every model of 16 dimensions.
+std::string options_config(const std::string& model, int steps, const std::string& tokenizer = "") {
+  return R"({"model": {"model_dim": 16, "positions": 24, "dropout": 0.1, )" + model +
+         R"(}, "tokenizer": {"vocab": 280)" + tokenizer + R"(}, "training": {"steps": )" + std::to_string(steps) +
+         R"(, "batch_tokens": 200, "rate": 0.02, "schedule": "cosine", "warmup": 5, "clip": 1, "log_every": 5,
+           "validate_every": )" +
+         std::to_string((steps + 1) / 2) + "}}";
+}
+
+// Eight updates, whole and in two parts; `type` of a model that no class of transformers fits.
+void expect_trains(const std::string& config, const std::string& type) {
+  SCOPED_TRACE(config);
+  const test::TemporaryFolder folder;
+  TrainTranslatorFiles files = test::tiny_training(folder);
+  files.config = folder.put("config.json", config);
+  test::Watcher watcher;
+  const TrainingResult result = train_translator(files, {.observer = &watcher});
+  EXPECT_LT(result.best_loss, watcher.validations.front().loss);  // it learns
+  const std::string notice =
+      "no class of transformers fits this model: its model_type is \"" + type + "\", which only qkv opens";
+  EXPECT_EQ(std::ranges::count(watcher.notices, notice), type.empty() ? 0 : 1);
+  const std::string whole = test::slurp(files.out + "/model.safetensors");
+  const Translation before = Translator::load(files.out).translate("one two three");
+  EXPECT_LT(before.score, 0);
+  const bool separate = config.find("separate") != std::string::npos;
+  EXPECT_EQ(std::filesystem::exists(files.out + "/target_tokenizer.json"), separate);
+  EXPECT_EQ(Translator::load(files.out).model().tokens().target_vocab > 0, separate);
+
+  files.out = folder / "interrupted";
+  EXPECT_THROW(train_translator(files, test::Stopper(5).options()), Stopped);
+  train_translator(files);
+  EXPECT_EQ(test::slurp(files.out + "/model.safetensors"), whole);
+  EXPECT_EQ(Translator::load(files.out).translate("one two three").ids, before.ids);
+}
+
+TEST(TrainOptions, EachTrains) {
+  const std::string separate = ", \"vocabularies\": \"separate\"",
+                    all = R"("norm_order": "pre", "normalization": "rms", "position_kind": "rotary")";
+  for (const auto& [model, tokenizer, type] : std::vector<std::array<std::string, 3>>{
+           {R"("kind": "bart")", "", ""},
+           {R"("activation": "gelu")", separate, ""},
+           {R"("norm_order": "pre", "encoder_heads": 4, "decoder_ff_dim": 24)", "", "qkv"},
+           {R"("normalization": "rms", "activation": "silu")", "", "qkv"},
+           {R"("position_kind": "rotary", "decoder_heads": 1, "encoder_ff_dim": 40)", "", "qkv"},
+           {R"("kind": "bart", )" + all, separate, "qkv"}}) {
+    const std::string sizes = R"("heads": 2, "ff_dim": 32, "encoder_layers": 1, "decoder_layers": 1, )";
+    expect_trains(options_config(sizes + model, 8, tokenizer), type);
+  }
+}
+
+TEST(TrainOptions, ATargetTokenizerNeedsASeparateVocabulary) {
+  const test::TemporaryFolder folder;
+  TrainTranslatorFiles files = test::tiny_training(folder);
+  files.target_tokenizer = files.config;
+  test::expect_refusal<std::invalid_argument>([&] { train_translator(files); },
+                                              "set tokenizer.vocabularies to \"separate\"");
+  EXPECT_FALSE(std::filesystem::exists(files.out));
+}
+
+TEST(TrainSeq2Seq, EachTrainsAndResumes) {
+  for (const std::string keys :
+       {R"("attention": "fixed", "cell": "gru")", R"("attention": "additive", "cell": "lstm", "directions": 2)",
+        R"("attention": "dot", "cell": "rnn_tanh", "layers": 2)",
+        R"("attention": "bilinear", "cell": "gru_reset_first", "directions": 2, "layers": 2)"}) {
+    expect_trains(options_config(keys, 8), "qkv-seq2seq");
+  }
+}
+
+TEST(TrainSeq2Seq, LearnsAnAlignmentThatIsExplained) {
+  for (const std::string kind : {"additive", "dot", "bilinear", "fixed"}) {
+    SCOPED_TRACE(kind);
+    const test::TemporaryFolder folder;
+    TrainTranslatorFiles files = test::tiny_training(folder);
+    files.valid = files.train;  // the model that is kept knows its pairs, whatever the target's bits
+    files.config =
+        folder.put("config.json", options_config("\"attention\": \"" + kind + "\"", kind == "fixed" ? 2 : 400));
+    train_translator(files);
+    const Translator translator = Translator::load(files.out);
+    if (kind == "fixed") {
+      EXPECT_EQ(test::message_of<std::invalid_argument>([&] { TranslatedText(translator, "one two"); }),
+                "explain: the model has no attention: its decoder sees one vector of the whole source");
+      continue;
+    }
+    const TranslatedText text(translator, "three two");
+    EXPECT_EQ(text.attentions().alignment->target_text, "tres dos");
+    const HeadSurvey survey = survey_heads(text, {.keep_weights = true});
+    ASSERT_EQ(survey.heads.size(), 1u);
+    const TensorView words = survey.word_weights;
+    ASSERT_EQ(words.shape(), (Dims{2, 2}));
+    EXPECT_GT(words.at<double>({0, 0}), words.at<double>({0, 1}));
+
+    const HeadTrace trace = trace_head(text, {});
+    EXPECT_LT(trace.logits_difference, 2e-5);
+    EXPECT_LT(trace.output_difference, 1e-6);
+    // The score by hand: of what the observer saw, as the formula says.
+    double score = 0;
+    for (std::int64_t e = 0; e < 16; ++e) {
+      const double q = trace.query.view().at<double>({0, e}), k = trace.key.view().at<double>({1, e});
+      score += kind == "additive" ? trace.v.view().at<double>({e}) * std::tanh(q + k) : q * k;
+    }
+    EXPECT_NEAR(trace.logits.view().at<double>({0, 1}), score, 2e-5);
+    const std::string shown = to_text(trace, 0);
+    test::expect_contains(shown, kind == "additive" ? "score = v . tanh(query + key)" : "score = query . key");
+    EXPECT_EQ(shown.find("1/sqrt"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
 // The passes of derivatives: how they agree with each other, their bits, what masks hide, and what may be left out.
 #include <numeric>
-#include <stop_token>
 
 #include "attention/tangent/attention_tangents_testing.h"
 #include "jacobian.h"
-#include "qkv/error.h"
 
 namespace qkv {
 namespace {
@@ -72,75 +70,48 @@ TEST_P(AttentionDerivatives, ARowDoesNotDependOnItsNeighbours) {
   EXPECT_TRUE(testing::same_bits(part.out, whole.out.view().select(0, 1).slice(1, 5, 69)));
 }
 
-// Keys 0, 70 and 139 are hidden from everybody, keys 3 and 90 from every second query; query 11 sees nothing, or a
-// sink.
-TEST_P(AttentionDerivatives, HiddenKeysAndRowsWithoutKeys) {
+// NaN and infinities of a query reach no key that it does not see, those of a key no query that does not see it; a
+// query that sees nothing takes no part, with a sink or without. What a mask hides from everybody:
+// derivatives_grid_test.cc.
+TEST_P(AttentionDerivatives, NanReachesWhatSeesItAlone) {
   const Tensor sinks = Tensor::of<float>({2}, {0.5f, -2});
-  Tensor visible = filled({30, 140}, 1, Dtype::u8);
-  for (std::int64_t i = 0; i < 30; ++i) {
-    for (std::int64_t j = 0; j < 140; ++j) {
-      const bool is_hidden = i == 11 || j % 70 == 0 || j == 139 || (i % 2 == 0 && (j == 3 || j == 90));
-      if (is_hidden) visible.view().at<std::uint8_t>({i, j}) = 0;
+  const Mask mask = Mask::causal(Align::bottom_right);  // query i sees the keys up to i - 20
+  const auto expect_same_rows = [](const std::vector<std::pair<const Tensor*, const Tensor*>>& pairs, auto begin,
+                                   auto end) {
+    for (const auto& [x, y] : pairs) {
+      EXPECT_TRUE(testing::same_bits(x->view().slice(1, begin, end), y->view().slice(1, begin, end)));
     }
-  }
-  const Mask mask = Mask::boolean(visible);
+  };
   for (const AttentionOptions& options : {AttentionOptions{.mask = mask}, {.mask = mask, .sinks = sinks}}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-      const MovingArrays clean({2, 30, 16}, {1, 140, 16}, 24, dtype);
+      const MovingArrays clean({2, 60, 16}, {1, 40, 16}, 24, dtype);
       const Derivatives wanted = differentiate(clean, options);
       const auto& [first, moved, second] = wanted;
-      for (const Tensor* x : {&first.query, &moved.out, &moved.log_sum_exp, &second.query, &second.grad_out}) {
-        expect_zeros(x->view().select(1, 11));
-      }
-      for (const std::int64_t j : {0, 70, 139}) {
-        for (const Tensor* x : {&first.key, &first.value, &second.key, &second.value}) {
-          expect_zeros(x->view().select(1, j));
-        }
-      }
-      for (const double poison : {kNan, kInfinity}) {
-        MovingArrays poisoned = clean;
-        for (const std::int64_t j : {0, 70, 139}) {
-          for (Tensor* x : {&poisoned.k, &poisoned.tk, &poisoned.v, &poisoned.tv}) put(*x, {0, j, 5}, poison);
-        }
-        put(poisoned.q, {1, 11, 3}, poison);
-        put(poisoned.tq, {0, 11, 3}, poison);
-        put(poisoned.grad_out, {0, 11, 3}, poison);
-        testing::expect_same(wanted, differentiate(poisoned, options));
-      }
-      // NaN that half of the queries see reaches these.
-      for (Tensor MovingArrays::* x : {&MovingArrays::tk, &MovingArrays::tv}) {
-        MovingArrays seen = clean;
-        put(seen.*x, {0, 3, 2}, kNan);
-        const Derivatives got = differentiate(seen, options);
-        for (std::int64_t i = 0; i < 30; ++i) {
-          for (const Tensor* y : {&got.moved.out, &got.second.query}) {
-            const std::vector<double> row = testing::values(y->view().select(0, 1).select(0, i));
-            const double sum = std::accumulate(row.begin(), row.end(), 0.0);
-            ASSERT_EQ(std::isnan(sum), i % 2 == 1 && i != 11) << "query " << i;
-          }
-        }
-      }
-    }
-  }
-}
-
-// NaN and infinities of a query and of its tangent reach no key that it does not see, with a sink or without.
-TEST_P(AttentionDerivatives, KeysThatAQueryDoesNotSeeAreClean) {
-  const Tensor sinks = Tensor::of<float>({2}, {0.5f, -2});
-  const Mask mask = Mask::causal();
-  const auto unseen = [](const Tensor& x) { return Tensor::copy(x.view().slice(1, 10, 140)); };
-  for (const AttentionOptions& options : {AttentionOptions{.mask = mask}, {.mask = mask, .sinks = sinks}}) {
-    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-      const MovingArrays clean({2, 30, 16}, {1, 140, 16}, 24, dtype);
-      const testing::SecondGradients wanted = double_backward(clean, options);
       for (const double poison : {kNan, kInfinity, -kInfinity}) {
         for (Tensor MovingArrays::* x : {&MovingArrays::q, &MovingArrays::tq, &MovingArrays::grad_out}) {
           MovingArrays poisoned = clean;
-          put(poisoned.*x, {1, 9, 0}, poison);
-          const testing::SecondGradients got = double_backward(poisoned, options);
-          EXPECT_TRUE(testing::same_bits(unseen(got.key), unseen(wanted.key)));
-          EXPECT_TRUE(testing::same_bits(unseen(got.value), unseen(wanted.value)));
-          EXPECT_FALSE(std::isfinite(testing::values(got.key)[0])) << "what it sees is not";
+          put(poisoned.*x, {1, 11, 3}, poison);
+          testing::expect_same(wanted, differentiate(poisoned, options));
+          put(poisoned.*x, {1, 29, 0}, poison);
+          const Derivatives got = differentiate(poisoned, options);
+          expect_same_rows({{&got.first.key, &first.key},
+                            {&got.first.value, &first.value},
+                            {&got.second.key, &second.key},
+                            {&got.second.value, &second.value}},
+                           10, 40);
+          EXPECT_FALSE(std::isfinite(testing::values(got.second.key)[0])) << "what it sees is not clean";
+        }
+        for (Tensor MovingArrays::* x : {&MovingArrays::k, &MovingArrays::tk, &MovingArrays::v, &MovingArrays::tv}) {
+          MovingArrays poisoned = clean;
+          put(poisoned.*x, {0, 9, 2}, poison);
+          const Derivatives got = differentiate(poisoned, options);
+          expect_same_rows({{&got.first.query, &first.query},
+                            {&got.moved.out, &moved.out},
+                            {&got.second.query, &second.query},
+                            {&got.second.grad_out, &second.grad_out}},
+                           0, 29);
+          const std::vector<double> seen = testing::values(got.moved.out.view().select(1, 29));
+          EXPECT_FALSE(std::isfinite(std::accumulate(seen.begin(), seen.end(), 0.0))) << "what sees it is not clean";
         }
       }
     }
@@ -159,6 +130,12 @@ TEST_P(AttentionDerivatives, RowsOfALargeSinkAloneDoNotMove) {
       expect_zeros(moved.log_sum_exp);
     }
   }
+}
+
+std::vector<Tensor*> all_of(Derivatives& derivatives) {
+  auto& [first, moved, second] = derivatives;
+  return {&first.query,  &first.key,  &first.value,  &moved.out,      &moved.log_sum_exp,
+          &second.query, &second.key, &second.value, &second.grad_out};
 }
 
 // The passes over these arrays, after the forward pass, with some of the outputs.
@@ -181,11 +158,8 @@ TEST_P(AttentionDerivatives, EachAloneHasTheBitsOfAllTogether) {
   const MovingArrays a({2, 70, 16}, {1, 1100, 16}, 8);
   const Derivatives all = differentiate(a);
   Derivatives alone = all;
+  for (Tensor* x : all_of(alone)) *x = filled(x->shape(), 7);
   auto& [first, moved, second] = alone;
-  for (Tensor* x : {&first.query, &first.key, &first.value, &moved.out, &moved.log_sum_exp, &second.query, &second.key,
-                    &second.value, &second.grad_out}) {
-    *x = filled(x->shape(), 7);
-  }
   const Passes passes{a, {.threads = 2}};
   passes.backward({.query = first.query});
   passes.backward({.key = first.key});
@@ -205,17 +179,12 @@ TEST_P(AttentionDerivatives, EachAloneHasTheBitsOfAllTogether) {
 TEST_P(AttentionDerivatives, WhatIsNotGivenIsZero) {
   const MovingArrays a({20, 8}, {33, 8}, 5, Dtype::f64);
   const Passes passes{a};
+  Tensor all = Tensor::zeros({20 + 20 + 33, 8}, Dtype::f64);
+  const MutableTensorView out = all.view().slice(0, 0, 20).slice(1, 0, 5), query = all.view().slice(0, 20, 40);
   const auto along = [&](const AttentionTangents& tangents) {
-    Tensor out = filled({20, 5}, kNan, Dtype::f64), query = filled({20, 8}, kNan, Dtype::f64);
-    Tensor key = filled({33, 8}, kNan, Dtype::f64);
     passes.jvp(tangents, {.out = out});
-    passes.double_backward(tangents, {.query = query, .key = key});
-    std::vector<double> all = testing::values(out);
-    for (const Tensor* x : {&query, &key}) {
-      const std::vector<double> more = testing::values(*x);
-      all.insert(all.end(), more.begin(), more.end());
-    }
-    return all;
+    passes.double_backward(tangents, {.query = query, .key = all.view().slice(0, 40, 73)});
+    return testing::values(all);
   };
   const std::vector<double> of_q = along({.query = a.tq}), of_k = along({.key = a.tk}), of_v = along({.value = a.tv});
   const std::vector<double> of_all = along(a.tangents());
@@ -228,30 +197,13 @@ TEST_P(AttentionDerivatives, EmptySizes) {
     SCOPED_TRACE(to_string(size));  // [batch, heads, q_len, k_len]
     const Dims query{size[0], size[1], size[2], 8}, key{size[0], 1, size[3], 8};
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-      const auto& [first, moved, second] = differentiate({query, key, 8, dtype});
-      for (const Tensor* x : {&first.query, &first.key, &first.value, &moved.out, &second.query, &second.key,
-                              &second.value, &second.grad_out}) {
-        expect_zeros(*x);
-      }
+      Derivatives all = differentiate({query, key, 8, dtype});
+      for (const Tensor* x : all_of(all)) expect_zeros(*x);
     }
     const Tensor q = filled(query, 1, Dtype::bf16), k = filled(key, 1, Dtype::bf16);
     const testing::Gradients halves = testing::backward(q, k, k, q);
     for (const Tensor* x : {&halves.query, &halves.key, &halves.value}) expect_zeros(*x);
   }
-}
-
-TEST_P(AttentionDerivatives, StopToken) {
-  const MovingArrays a({2, 300, 8}, {1, 60, 8}, 3);
-  std::stop_source source;
-  const Passes passes{a, {.threads = 3, .stop = source.get_token()}};
-  Derivatives got = differentiate(a);
-  const Tensor wanted = got.first.query;
-  passes.backward({.query = got.first.query});  // a token that asks for nothing changes nothing
-  EXPECT_TRUE(testing::same_bits(got.first.query, wanted));
-  source.request_stop();
-  EXPECT_THROW(passes.backward({.query = got.first.query}), Stopped);
-  EXPECT_THROW(passes.jvp(a.tangents(), {.out = got.moved.out}), Stopped);
-  EXPECT_THROW(passes.double_backward(a.tangents(), {.query = got.second.query}), Stopped);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Gradients of parameters: of bias views, over whatever dimensions one broadcasts along, and of scores, beside those of
-// queries, keys and values. Tables, slopes and sinks: attention_backward_grid_test.cc.
+// queries, keys and values. Tables, slopes, sinks, masks, caps, dropout, packed rows and empty sizes:
+// derivatives_grid_test.cc.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -15,13 +16,13 @@
 namespace qkv {
 namespace {
 
-using testing::filled;
 using testing::Gradients;
-using testing::kNan;
 using testing::normal;
 
 constexpr Score::Kind kKinds[] = {Score::Kind::scaled_dot, Score::Kind::additive, Score::Kind::concat,
                                   Score::Kind::bilinear};
+constexpr Dtype kFloatingTypes[] = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
+
 // Each shape that broadcasts to the whole, in fours, as many as a call takes.
 std::vector<std::vector<Dims>> broadcast_shapes(const Dims& whole) {
   std::vector<std::vector<Dims>> fours(4);
@@ -33,13 +34,11 @@ std::vector<std::vector<Dims>> broadcast_shapes(const Dims& whole) {
   return fours;
 }
 
-constexpr Dtype kFloatingTypes[] = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
-
 // Queries of size 8, values of size 6; keys of another size than queries where the score allows it.
 struct ParameterCall {
   // Shapes without the sizes of the rows.
-  ParameterCall(Score::Kind kind, Dtype type, const Dims& queries, const Dims& keys, std::int64_t hidden = 7)
-      : dtype(type) {
+  ParameterCall(Score::Kind kind, Dtype type, const Dims& queries, const Dims& keys) : dtype(type) {
+    constexpr std::int64_t kHidden = 20;
     const std::int64_t k_dim = kind == Score::Kind::scaled_dot ? 8 : 5;
     const auto rows = [&](Dims shape, std::int64_t size) {
       shape.push_back(size);
@@ -50,9 +49,9 @@ struct ParameterCall {
     if (kind == Score::Kind::bilinear) {
       options.score = Score::bilinear(draw({8, k_dim}, small / std::sqrt(static_cast<double>(k_dim))));
     } else if (kind == Score::Kind::concat) {
-      options.score = Score::concat(draw({hidden, 8 + k_dim}, small), draw({hidden}));
+      options.score = Score::concat(draw({kHidden, 8 + k_dim}, small), draw({kHidden}));
     } else if (kind == Score::Kind::additive) {
-      options.score = Score::additive(draw({hidden, 8}, small), draw({hidden, k_dim}, small), draw({hidden}));
+      options.score = Score::additive(draw({kHidden, 8}, small), draw({kHidden, k_dim}, small), draw({kHidden}));
     }
   }
 
@@ -63,16 +62,14 @@ struct ParameterCall {
     options.bias = {};
     for (const Dims& shape : shapes) options.bias = options.bias + Bias::view(draw(shape));
   }
-  Gradients gradients(std::optional<Dtype> of_type = std::nullopt) const {
-    return testing::backward(q, k, v, grad_out, options, of_type);
-  }
+  Gradients gradients() const { return testing::backward(q, k, v, grad_out, options); }
 
-  // `error`: of a sum of numbers near 1; if not given, some hundred roundings of f32 or f64. Halves also round the
-  // output that is subtracted, and the gradients.
-  void expect_like_reference(std::optional<double> error = {}, std::optional<Dtype> of_type = {}) const {
-    const double of_sum = error.value_or(dtype == Dtype::f64 ? 2e-14 : 1e-5 + 8 * testing::rounding(dtype));
+  // Within some hundred roundings, of f32 or f64, of a sum of numbers near 1. Halves also round the output that is
+  // subtracted, and the gradients.
+  void expect_like_reference() const {
+    const double of_sum = dtype == Dtype::f64 ? 2e-14 : 1e-5 + 8 * testing::rounding(dtype);
     const reference::AttentionGradients exact = reference::attention_backward(q, k, v, grad_out, options);
-    const Gradients got = gradients(of_type);
+    const Gradients got = gradients();
     const auto check = [&](const std::string& name, const Tensor& own, const Tensor& wanted, double size = 1) {
       EXPECT_LE(testing::difference(own, wanted), of_sum * std::max(size, testing::largest(wanted))) << name;
     };
@@ -104,6 +101,7 @@ TEST_P(ParameterGradients, EveryScoreAndEveryBiasInEveryType) {
     for (const Dtype dtype : kFloatingTypes) {
       SCOPED_TRACE(fmt::format("{} score {}", name_of(dtype), static_cast<int>(kind)));
       ParameterCall(kind, dtype, {1, 4, 53}, {1, 2, 70}).expect_like_reference();
+      ParameterCall(kind, dtype, {5}, {1100}).expect_like_reference();
       if (kind != Score::Kind::scaled_dot) continue;
       ParameterCall call(kind, dtype, {2, 4, 53}, {2, 2, 70});
       for (const std::vector<Dims>& shapes : broadcast_shapes({2, 4, 53, 70})) {
@@ -114,72 +112,11 @@ TEST_P(ParameterGradients, EveryScoreAndEveryBiasInEveryType) {
   }
 }
 
-TEST_P(ParameterGradients, WideGradientsOfHalves) {
-  for (const Score::Kind kind : kKinds) {
-    ParameterCall(kind, Dtype::bf16, {20}, {30}).expect_like_reference(0.03, Dtype::f32);
-  }
-}
-
-TEST_P(ParameterGradients, UnderMasksCapAndDropout) {
-  Random random(2);
-  const Tensor visible = testing::coin_flips(random, {2, 1, 30, 130}, 0.6);
-  const Tensor lengths = Tensor::of<std::int32_t>({2}, {90, 0}), slopes = Tensor::of<float>({2}, {0.1f, -0.2f});
-  for (const Score::Kind kind : kKinds) {
-    for (const Mask& mask :
-         {Mask::boolean(visible), Mask::causal(Align::bottom_right), Mask::window(20, 3), Mask::lengths(lengths)}) {
-      ParameterCall call(kind, Dtype::f32, {2, 2, 30}, {2, 1, 130}, 20);
-      call.set_biases({{130}, {2, 1, 30, 130}, {2, 30, 1}});
-      call.options.bias = call.options.bias + Bias::alibi(slopes);
-      call.options.mask = mask;
-      call.options.scale = -0.8;
-      if (kind == Score::Kind::scaled_dot) call.expect_like_reference(2e-5);
-      call.options.soft_cap = 2;
-      call.options.dropout = {.p = 0.3, .seed = 4};
-      call.expect_like_reference(2e-5);
-    }
-  }
-}
-
-TEST_P(ParameterGradients, Packed) {
-  const Tensor q_offsets = Tensor::of<std::int32_t>({4}, {0, 60, 60, 71});
-  const Tensor k_offsets = Tensor::of<std::int32_t>({4}, {0, 9, 40, 110});
-  for (const Score::Kind kind : kKinds) {
-    ParameterCall call(kind, Dtype::f64, {71, 2}, {110, 1});
-    call.options.offsets_query = q_offsets;
-    call.options.offsets_key = k_offsets;
-    for (const std::vector<Dims>& shapes : broadcast_shapes({3, 2, 60, 70})) {
-      call.set_biases(shapes);
-      call.expect_like_reference();
-    }
-  }
-}
-
-// What a mask hides reaches no parameter, even if it holds NaN.
-TEST_P(ParameterGradients, HiddenKeysAndRowsWithoutKeysTakeNoPart) {
-  Tensor visible = filled({20, 70}, 1, Dtype::u8);
-  for (std::int64_t i = 0; i < 20; ++i) visible.view().at<std::uint8_t>({i, 33}) = 0;
-  for (std::int64_t j = 0; j < 70; ++j) visible.view().at<std::uint8_t>({11, j}) = 0;
-  for (const Score::Kind kind : kKinds) {
-    for (const double cap : {0.0, 2.0}) {
-      ParameterCall clean(kind, Dtype::f32, {1, 2, 20}, {1, 2, 70});
-      clean.set_biases({{20, 70}});
-      clean.options.mask = Mask::boolean(visible);
-      clean.options.soft_cap = cap;
-      ParameterCall poisoned = clean;
-      testing::put(poisoned.k, {0, 1, 33, 2}, kNan);
-      testing::put(poisoned.v, {0, 1, 33, 2}, kNan);
-      testing::put(poisoned.q, {0, 0, 11, 3}, testing::kInfinity);
-      testing::expect_same(clean.gradients(), poisoned.gradients());
-      clean.expect_like_reference(2e-5);
-    }
-  }
-}
-
 // Chunks of keys, of which the second sequence has one; heads that share a key.
 TEST_P(ParameterGradients, AnyNumberOfThreads) {
   const Tensor lengths = Tensor::of<std::int32_t>({2}, {2100, 40});
   for (const Score::Kind kind : kKinds) {
-    ParameterCall call(kind, Dtype::f32, {2, 2, 50}, {2, 1, 2100}, 5);
+    ParameterCall call(kind, Dtype::f32, {2, 2, 50}, {2, 1, 2100});
     call.set_biases({{2, 2, 50, 2100}, {1, 1, 50, 2100}, {2, 2, 1, 2100}, {1}});
     call.options.mask = Mask::lengths(lengths);
     call.options.threads = 1;
@@ -211,27 +148,12 @@ TEST_P(ParameterGradients, AnyOrderOfTasks) {
 TEST_P(ParameterGradients, PlacesWithStridesAndPlacesNotGiven) {
   ParameterCall call(Score::Kind::scaled_dot, Dtype::f32, {1, 2, 20}, {1, 2, 40});
   call.set_biases({{2, 20, 40}, {20, 40}});
-  Tensor turned = filled({40, 20}, kNan);
+  Tensor turned = testing::filled({40, 20}, testing::kNan);
   const MutableTensorView place = turned.view().transpose(0, 1);
   const testing::Forward kept = testing::forward(call.q, call.k, call.v, call.options);
   attention_backward(call.q, call.k, call.v, kept.out, kept.log_sum_exp, call.grad_out, call.options,
                      {.bias = {{}, place}});
   EXPECT_TRUE(testing::same_bits(place, call.gradients().bias[1]));
-}
-
-TEST_P(ParameterGradients, EmptySizes) {
-  for (const Score::Kind kind : kKinds) {
-    for (const Dims& size : {Dims{0, 2, 3, 4}, Dims{1, 2, 0, 4}, Dims{1, 2, 3, 0}}) {  // [batch, heads, q_len, k_len]
-      SCOPED_TRACE(to_string(size));
-      ParameterCall call(kind, Dtype::f32, {size[0], size[1], size[2]}, {size[0], 1, size[3]});
-      call.set_biases({{size[2], 1}});
-      const Gradients got = call.gradients();
-      for (const Tensor* x :
-           {&got.query, &got.key, &got.value, &got.score_w_query, &got.score_w_key, &got.score_v, &got.bias[0]}) {
-        testing::expect_zeros(*x);
-      }
-    }
-  }
 }
 
 // Shares of chunks whose sum in order is 0, and in any other order is not.

@@ -1,6 +1,7 @@
 // Biases that are arrays, wherever their numbers lie: like the reference, and with the bits of numbers that are read
-// one by one. Random combinations: attention_grid_test.cc and its siblings.
+// one by one. Random combinations, also of tables: the grids; torch's numbers of Shaw's table: golden_test.cc.
 #include "attention/tangent/attention_tangents_testing.h"
+#include "io/files_for_test.h"
 #include "reference/attention.h"
 
 namespace qkv {
@@ -13,37 +14,35 @@ using testing::normal;
 
 // The same numbers [batch, heads, queries, keys] in memory of another shape, among NaN.
 struct PlacedBias {
-  template <class Find>
-  PlacedBias(const char* layout, const Tensor& values, const Dims& shape, const Find& find)
-      : name(layout), memory(testing::filled(shape, kNan, values.dtype())) {
-    const MutableTensorView place = find(memory.view());
-    convert(values, place);
-    view = place;
-  }
-  const char* name;
+  const char* layout;
   Tensor memory;
   TensorView view;
 };
 
 // The first one is read number by number.
 std::vector<PlacedBias> every_layout(const Tensor& values) {
-  const std::int64_t batch = values.size(0), heads = values.size(1), rows = values.size(2), columns = values.size(3);
   using View = MutableTensorView;
+  const std::int64_t batch = values.size(0), heads = values.size(1), rows = values.size(2), columns = values.size(3);
   std::vector<PlacedBias> all;
-  all.emplace_back("every second", values, Dims{batch, heads, rows + 1, columns + 1, 2},
-                   [&](const View& memory) { return memory.select(4, 1).slice(2, 0, rows).slice(3, 0, columns); });
-  all.emplace_back("row-major", values, values.shape(), [](const View& memory) { return memory; });
-  all.emplace_back("rows apart", values, Dims{batch, heads, rows + 1, columns + 13},
-                   [&](const View& memory) { return memory.slice(2, 1, rows + 1).slice(3, 3, columns + 3); });
-  all.emplace_back("keys by queries", values, Dims{batch, heads, columns, rows + 2},
-                   [&](const View& memory) { return memory.slice(3, 1, rows + 1).transpose(2, 3); });
-  all.emplace_back("heads last", values, Dims{batch, rows, columns, heads},
-                   [](const View& memory) { return memory.transpose(1, 3).transpose(2, 3); });
-  all.emplace_back("queries backwards", values, Dims{batch, heads, rows, columns}, [&](const View& memory) {
+  const auto add = [&](const char* layout, const Dims& shape, const auto& place_in) {
+    all.push_back({layout, testing::filled(shape, kNan, values.dtype()), {}});
+    const View place = place_in(all.back().memory.view());
+    convert(values, place);
+    all.back().view = place;
+  };
+  add("every second", {batch, heads, rows + 1, columns + 1, 2},
+      [&](const View& memory) { return memory.select(4, 1).slice(2, 0, rows).slice(3, 0, columns); });
+  add("row-major", values.shape(), [](const View& memory) { return memory; });
+  add("rows apart", {batch, heads, rows + 1, columns + 13},
+      [&](const View& memory) { return memory.slice(2, 1, rows + 1).slice(3, 3, columns + 3); });
+  add("keys by queries", {batch, heads, columns, rows + 2},
+      [&](const View& memory) { return memory.slice(3, 1, rows + 1).transpose(2, 3); });
+  add("heads last", {batch, rows, columns, heads},
+      [](const View& memory) { return memory.transpose(1, 3).transpose(2, 3); });
+  add("queries backwards", values.shape(), [&](const View& memory) {
     Dims strides = memory.strides();
-    const std::int64_t last = (rows - 1) * strides[2] * static_cast<std::int64_t>(size_of(values.dtype()));
     strides[2] = -strides[2];
-    return View(memory.bytes() + last, values.dtype(), values.shape(), strides);
+    return View(memory.slice(2, rows - 1, rows).bytes(), values.dtype(), values.shape(), strides);
   });
   return all;
 }
@@ -53,7 +52,7 @@ template <class Compute, class ExpectRight>
 void expect_every_layout(const Tensor& values, const Compute& compute, const ExpectRight& expect_right) {
   std::optional<decltype(compute(TensorView()))> first;
   for (const PlacedBias& bias : every_layout(values)) {
-    SCOPED_TRACE(bias.name);
+    SCOPED_TRACE(bias.layout);
     const auto got = compute(bias.view);
     if (first) {
       expect_same(got, *first);
@@ -81,9 +80,14 @@ AttentionOptions options_of(const TensorView& view, const Mask& mask = {}) {
   return {.mask = mask, .bias = Bias::view(view) + Bias::view(view)};
 }
 
+// Of inputs of 16 bits, the outputs alone.
 Results compute(const MovingArrays& a, const AttentionOptions& options) {
-  return {testing::attend(a.q, a.k, a.v, options), testing::backward(a.q, a.k, a.v, a.grad_out, options),
-          testing::jvp(a, options)};
+  Results results;
+  results.outcome = testing::attend(a.q, a.k, a.v, options);
+  if (size_of(a.q.dtype()) == 2) return results;
+  results.gradients = testing::backward(a.q, a.k, a.v, a.grad_out, options);
+  results.moved = testing::jvp(a, options);
+  return results;
 }
 
 // Products of a few dozen numbers near 1, and sums of as many: some tens of their rounding errors.
@@ -93,6 +97,8 @@ void expect_like_reference(const Results& got, const MovingArrays& a, const Atte
     EXPECT_LE(testing::difference(ours, exact), tolerance * (1 + testing::largest(exact)));
   };
   const auto exact = reference::attention(a.q, a.k, a.v, options);
+  expect_near(got.outcome.logits, exact.logits);
+  if (size_of(a.q.dtype()) == 2) return;
   expect_near(got.outcome.out, exact.out);
   expect_near(got.outcome.log_sum_exp, exact.log_sum_exp);
   const auto gradients = reference::attention_backward(a.q, a.k, a.v, a.grad_out, options);
@@ -110,14 +116,15 @@ void expect_every_layout(const MovingArrays& a, const Tensor& values) {
 QKV_ON_EACH_TARGET(BiasArrays);
 
 TEST_P(BiasArrays, EveryLayoutAndBroadcast) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
     for (const auto& [q_len, k_len] : {std::pair(1, 1), {1, 130}, {5, 3}, {16, 8}, {50, 33}, {49, 70}}) {
       const MovingArrays arrays({1, 2, q_len, 8}, {1, 2, k_len, 8}, 8, dtype);
       for (int bits = 0; bits < 8; ++bits) {
         SCOPED_TRACE(fmt::format("{} {} x {}, {}", name_of(dtype), q_len, k_len, bits));
         const auto size = [&](int bit, std::int64_t whole) { return (bits >> bit & 1) != 0 ? 1 : whole; };
         Random random(static_cast<std::uint64_t>(bits));
-        expect_every_layout(arrays, normal(random, {1, size(0, 2), size(1, q_len), size(2, k_len)}, dtype));
+        expect_every_layout(
+            arrays, normal(random, {1, size(0, 2), size(1, q_len), size(2, k_len)}, testing::accumulation_of(dtype)));
       }
     }
   }
@@ -156,17 +163,21 @@ TEST_P(BiasArrays, NanBehindAMask) {
   expect_every_layout(values, masked, [&](const Results& got) { expect_same(got, masked(visible)); });
 }
 
-// Inputs of 16 bits, biases in f32.
-TEST_P(BiasArrays, HalfTypes) {
-  for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
-    Random random(4);
-    const Tensor q = normal(random, {1, 2, 50, 16}, dtype), k = normal(random, {1, 2, 45, 16}, dtype);
-    const Tensor values = normal(random, {1, 2, 50, 45});
-    const Tensor exact = reference::attention(q, k, k, {.bias = Bias::view(values)}).logits;
-    expect_every_layout(
-        values, [&](const TensorView& view) { return testing::attend(q, k, k, {.bias = Bias::view(view)}); },
-        [&](const testing::Outcome& got) { EXPECT_LE(testing::difference(got.logits, exact), 1e-5); });
-  }
+TEST(RelativeRowsArguments, Refused) {
+  const Tensor q = Tensor::zeros({1, 2, 5, 8}), table = Tensor::zeros({7, 8}), other = Tensor::zeros({7, 6});
+  const Tensor even = Tensor::zeros({6, 8}), wide = Tensor::zeros({2 * 513 + 1, 8}), w = Tensor::zeros({8, 8});
+  const Bias bias = Bias::table(RelativeTable::shaw(table));
+  EXPECT_NO_THROW(attention(q, q, q, {.bias = bias}));
+  const auto expect_refused = [](const char* part, const auto& call) {
+    const std::string message = test::message_of<std::invalid_argument>(call);
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect_refused("at most one table of Shaw's", [&] { attention(q, q, q, {.bias = bias + bias}); });
+  expect_refused("[7, 6] must have rows of head_dim 8",
+                 [&] { attention(q, q, q, {.bias = Bias::table(RelativeTable::shaw(other))}); });
+  expect_refused("score dot or scaled dot", [&] { attention(q, q, q, {.bias = bias, .score = Score::bilinear(w)}); });
+  expect_refused("2 n + 1 rows, n at most 512", [&] { RelativeTable::shaw(even); });
+  expect_refused("2 n + 1 rows, n at most 512", [&] { RelativeTable::shaw(wide); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Weights kept in fewer bits: the products are those of the rounded weights, to the last bit.
 #include <numeric>
+#include <span>
 
 #include "attention/attention_testing.h"
 #include "qkv/matmul.h"
@@ -31,7 +32,7 @@ TEST_P(MatmulStorage, Bf16IsTheProductWithRoundedWeights) {
     const Tensor a = random_matrix({m, k}, 1), b = random_matrix({n, k}, 2), bias = random_matrix({n}, 3);
     const Tensor rounded = convert(convert(b, Dtype::bf16), Dtype::f32);
     Tensor out = Tensor::uninitialized({m, n}), expected = out;
-    matmul(a, PackedMatrix(b.view().transpose(0, 1), 0, WeightStorage::bf16), out, {.bias = bias});
+    matmul(a, PackedMatrix(b.view().transpose(0, 1), 0, WeightStorage::bf16), out, {.bias = bias, .threads = 3});
     matmul(a, PackedMatrix(rounded.view().transpose(0, 1)), expected, {.bias = bias});
     expect_equal(out, expected);
   }
@@ -115,7 +116,7 @@ void expect_whole_products(const Tensor& a, const Tensor& b, WeightStorage stora
       if (accumulate) value = before.data<float>()[at] + value;
       value += bias.data<float>()[at % n];
     }
-    matmul(a, packed, out, {.bias = bias, .accumulate = accumulate});
+    matmul(a, packed, out, {.bias = bias, .accumulate = accumulate, .threads = accumulate ? 3 : 1});
     expect_equal(out, expected);
   }
 }
@@ -135,23 +136,27 @@ TEST_P(MatmulStorage, Int8GroupsOfAnyNumberOfRows) {
   }
 }
 
-// The ends of the whole numbers, zeros of either sign, and groups of nothing else; the largest everywhere, whose sums
-// would overflow few bits.
-TEST_P(MatmulStorage, Int8GroupsOfExtremes) {
-  constexpr float kExtremes[] = {127, -127, 0, -0.0f};
+// The ends of the whole numbers, what lies in the middle of two of them, of int8, whose unit is 1, zeros of either
+// sign, and groups of nothing else; the largest everywhere, whose sums would overflow few bits.
+TEST_P(MatmulStorage, Int8OfExtremes) {
+  constexpr float kExtremes[] = {127, -127, 0, -0.0f}, kTies[] = {0.5f, 1.5f, -2.5f, -3.5f, 126.5f, -126.5f, 125.5f};
   Random random(5);
-  const auto extremes = [&](const Dims& shape, std::int64_t zeros) {
+  const auto draw = [&](const Dims& shape, std::int64_t zeros, std::span<const float> numbers) {
     Tensor tensor = Tensor::zeros(shape);
-    for (std::int64_t i = zeros; i < tensor.element_count(); ++i) tensor.data<float>()[i] = kExtremes[random.below(4)];
+    for (std::int64_t i = zeros; i < tensor.element_count(); ++i) {
+      tensor.data<float>()[i] = i % shape[1] == 0 ? 127 : numbers[random.below(numbers.size())];
+    }
     return tensor;
   };
-  for (const std::int64_t m : {5, 16, 35}) {
-    expect_whole_products(extremes({m, 97}, 64), extremes({51, 97}, 40), WeightStorage::int8_groups);
-  }
-  for (const double left : {255.0, -255.0}) {
-    for (const double right : {64.0, -64.0}) {
-      expect_whole_products(testing::filled({25, 96}, left), testing::filled({5, 96}, right),
-                            WeightStorage::int8_groups);
+  for (const WeightStorage storage : {WeightStorage::int8, WeightStorage::int8_groups}) {
+    for (const std::int64_t m : {5, 16, 35}) {
+      expect_whole_products(draw({m, 97}, 64, kExtremes), draw({51, 97}, 40, kExtremes), storage);
+      expect_whole_products(draw({m, 45}, 0, kTies), draw({51, 45}, 0, kTies), storage);
+    }
+    for (const double left : {255.0, -255.0}) {
+      for (const double right : {64.0, -64.0}) {
+        expect_whole_products(testing::filled({25, 96}, left), testing::filled({5, 96}, right), storage);
+      }
     }
   }
 }
@@ -191,43 +196,6 @@ TEST_P(MatmulStorage, Int8GroupsUnpackToTheirNumbers) {
     for (std::int64_t k = 0; k < 100; ++k) {
       const auto [whole, unit] = packed_numbers(packed, j + 10, k / 32 * 32);
       EXPECT_EQ(unpacked.view().at<float>({k, j}), unit * static_cast<float>(whole[static_cast<std::size_t>(k % 32)]));
-    }
-  }
-}
-
-// What lies in the middle of two whole numbers becomes the even one, in rows and in weights. The largest number of each
-// is 127, so that their unit is 1.
-TEST_P(MatmulStorage, Int8RoundsTiesToEven) {
-  constexpr float kTies[] = {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 3.5f, 125.5f, 126.5f, -126.5f, -125.5f};
-  constexpr float kEven[] = {0, 2, 2, 0, -2, -2, 4, 126, 126, -126, -126};
-  constexpr std::int64_t kCount = 45;  // whole vectors and a rest
-  Tensor numbers = Tensor::zeros({1, kCount}), unit = Tensor::zeros({kCount, kCount}), expected = numbers;
-  for (std::int64_t i = 0; i < kCount; ++i) {
-    const bool is_largest = i % 32 == 0;
-    numbers.data<float>()[i] = is_largest ? 127 : kTies[i % 11];
-    expected.data<float>()[i] = 127 * (is_largest ? 127 : kEven[i % 11]);
-    unit.view().at<float>({i, i}) = 127;
-  }
-  Tensor row = Tensor::uninitialized({1, kCount}), column = Tensor::uninitialized({kCount, 1});
-  matmul(numbers, PackedMatrix(unit, 0, WeightStorage::int8), row);
-  EXPECT_EQ(testing::values(row), testing::values(expected));
-  matmul(unit, PackedMatrix(numbers.view().transpose(0, 1), 0, WeightStorage::int8), column);
-  EXPECT_EQ(testing::values(column), testing::values(expected));
-}
-
-TEST_P(MatmulStorage, ARowHasTheSameBitsInAnyCompany) {
-  const Tensor a = random_matrix({37, 300}, 1), b = random_matrix({300, 130}, 2);
-  for (const WeightStorage storage : {WeightStorage::bf16, WeightStorage::int8, WeightStorage::int8_groups}) {
-    const PackedMatrix packed(b, 0, storage);
-    Tensor all = Tensor::uninitialized({37, 130}), out = all;
-    matmul(a, packed, all, {.threads = 1});
-    for (const int threads : {2, 3, 7}) {
-      matmul(a, packed, out, {.threads = threads});
-      expect_equal(out, all);
-    }
-    for (std::int64_t i = 0; i < 37; ++i) {
-      matmul(a.view().slice(0, i, i + 1), packed, out.view().slice(0, 36 - i, 37 - i));
-      ASSERT_TRUE(testing::same_bits(out.view().select(0, 36 - i), all.view().select(0, i))) << i;
     }
   }
 }

@@ -78,14 +78,9 @@ TEST_P(ActivationKernel, GeluIsExact) {
 template <class T>
 void expect_edges() {
   const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
-  const std::vector<T> x{T(0), infinity, -infinity, T(-1e30), T(-1), T(3), nan};
   for (const Activation activation : {Activation::gelu, Activation::relu}) {
-    const std::vector<T> y = activated(activation, x), wanted{T(0), infinity, T(0), T(0)};
-    EXPECT_EQ(std::vector<T>(y.begin(), y.begin() + 4), wanted);
-    EXPECT_TRUE(std::isnan(y.back()));
-    if (activation != Activation::relu) continue;
-    EXPECT_EQ(y[4], T(0));
-    EXPECT_EQ(y[5], T(3));
+    EXPECT_EQ(activated<T>(activation, {0, infinity, -infinity, T(-1e30)}), (std::vector<T>{0, infinity, 0, 0}));
+    EXPECT_TRUE(std::isnan(activated<T>(activation, {1, nan})[1]));
   }
 }
 
