@@ -20,6 +20,7 @@
 #include "train/elements.h"
 #include "train/run_identity.h"
 #include "train/training_log.h"
+#include "train/validation.h"
 
 namespace qkv {
 namespace {
@@ -53,36 +54,6 @@ void check(const TrainingConfig& config, const TrainingTask& task) {
     if (examples->count() > 0) continue;
     refuse("train", "the {} data has no {}", name, examples->kind());
   }
-}
-
-// Means over all validation examples.
-struct Measures {
-  double loss = 0;
-  std::optional<double> metric{};  // where the model has one (Trainable::metric_name)
-};
-
-void add(const LossSum& part, LossSum& sum) {
-  sum.sum += part.sum;
-  sum.nll += part.nll;
-  sum.count += part.count;
-  sum.metric += part.metric;
-}
-
-Measures measure(const TrainingTask& task, const TrainingConfig& config) {
-  LossSum sum;
-  for (const auto& chosen : make_batches(task.valid, config.batch_tokens, config.seed, 0)) {
-    add(task.loss(chosen), sum);
-  }
-  const auto count = static_cast<double>(sum.count);
-  Measures mean{.loss = sum.sum / count};
-  if (!task.model.metric_name().empty()) mean.metric = sum.metric / count;
-  return mean;
-}
-
-// The higher metric; without one, or with equal ones, the lower loss.
-bool is_better(const Measures& one, const Measures& other) {
-  if (one.metric && other.metric && *one.metric != *other.metric) return *one.metric > *other.metric;
-  return one.loss < other.loss;
 }
 
 std::int64_t peak_memory() {
