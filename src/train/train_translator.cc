@@ -5,19 +5,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/refuse.h"
 #include "io/byte_source.h"
-#include "io/files.h"
 #include "models/folder_tensors.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
@@ -26,7 +22,6 @@
 #include "qkv/stop.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
-#include "qkv/threads.h"
 #include "train/checkpoints.h"
 #include "train/train_config.h"
 #include "train/training_pairs.h"
