@@ -1,5 +1,5 @@
 // Any bytes as a generation_config.json for a vocabulary of 100: tokens are inside of it, lengths and beams in bounds.
-#include "pipelines/generation_folder.h"
+#include "pipelines/pipeline_folder.h"
 #include "reader.h"
 
 void read(std::string_view bytes) {

@@ -1,7 +1,6 @@
 // Any bytes as the SentencePiece model of a Marian tokenizer.
-#include "text/marian_tokenizer.h"
-
 #include "reader.h"
+#include "text/tokenizer_parts.h"
 
 void read(std::string_view bytes) {
   constexpr const char* kVocabulary = R"({"</s>": 0, "<unk>": 1, "a": 2})";

@@ -1,6 +1,5 @@
 // Any bytes as the index of weights in several files: no name in it leaves the folder.
-#include "io/safetensors_index.h"
-
+#include "io/safetensors_header.h"
 #include "reader.h"
 
 void read(std::string_view bytes) {

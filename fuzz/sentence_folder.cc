@@ -1,6 +1,5 @@
 // Behind a digit any bytes as one of the files of sentence-transformers; the others are as they should be.
-#include "pipelines/sentence_folder.h"
-
+#include "pipelines/pipeline_folder.h"
 #include "qkv/error.h"
 #include "reader.h"
 

@@ -1,7 +1,7 @@
 // Declares, reads and writes the arrays of a command.
 #include "array_files.h"
 
-#include "io/npy_files.h"
+#include "io/files.h"
 #include "options.h"
 #include "qkv/files.h"
 #include "signals.h"

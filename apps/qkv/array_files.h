@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "command_line.h"
-#include "named_files.h"
+#include "options.h"
 #include "qkv/tensor.h"
 
 namespace qkv::app {

@@ -5,19 +5,145 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "array_files.h"
-#include "attend_cache.h"
 #include "attend_derivatives.h"
-#include "attend_maps.h"
 #include "attend_outputs.h"
 #include "attend_rules.h"
 #include "commands.h"
+#include "head_options.h"
 #include "options.h"
+#include "qkv/attention/key_value_cache.h"
 #include "qkv/attention/verify_attention.h"
+#include "qkv/explain/attention_maps.h"
+#include "qkv/files.h"
+#include "report_file.h"
 
 namespace qkv::app {
 namespace {
+
+// Keys and values of earlier tokens on the command line of `attend`, to which those of the call are appended.
+class AttendCache {
+ public:
+  explicit AttendCache(ArrayFiles& files) : files_(files) {}
+
+  bool given() const { return past_key_.given(); }
+  InputArray& past_key() { return past_key_; }
+  InputArray& past_value() { return past_value_; }
+
+  // Keys of a sequence once these are appended.
+  std::int64_t length(const TensorView& key) const { return past_key_.view().size(2) + key.size(-2); }
+  // What there is then, in memory and in the files for it.
+  KeyValueCache append(const TensorView& key, const TensorView& value) const;
+  void allocate(const TensorView& key, const TensorView& value, Dtype dtype) const;
+
+ private:
+  ArrayFiles& files_;
+  // Queries behind a cache are padded; it has no derivatives.
+  InputArray& past_key_ =
+      files_.input("--past-key",
+                   "[batch, kv_heads, past, head_dim]: keys of earlier tokens, to which --key is appended; the queries "
+                   "are at the end of all",
+                   needs("--past-value") & excludes("--offsets-query", "--block-table", "--received", "--grad-out",
+                                                    "--tangent-query", "--tangent-key", "--tangent-value", "--verify"));
+  InputArray& past_value_ = files_.input(
+      "--past-value", "[batch, kv_heads, past, value_dim]: the values of these tokens", needs("--past-key"));
+  ArrayOption& present_key_ =
+      files_.output("--present-key", "all keys to write, the appended ones last", needs("--past-key"));
+  ArrayOption& present_value_ = files_.output("--present-value", "all values to write", needs("--past-key"));
+};
+
+KeyValueCache AttendCache::append(const TensorView& key, const TensorView& value) const {
+  const TensorView past = past_key_.view();
+  const auto extent = [](const TensorView& array, int dim) { return array.rank() == 4 ? array.size(dim) : 1; };
+  KeyValueCache cache({.batch = extent(past, 0),
+                       .kv_heads = extent(past, 1),
+                       .head_dim = extent(past, 3),
+                       .value_dim = extent(past_value_.view(), 3),
+                       .dtype = past.dtype()});
+  cache.append(past, past_value_.view());  // refuses what has not four dimensions
+  cache.append(key, value);
+  return cache;
+}
+
+void AttendCache::allocate(const TensorView& key, const TensorView& value, Dtype dtype) const {
+  const auto join = [&](const ArrayOption& output, const TensorView& past, const TensorView& appended) {
+    if (!output.given()) return;
+    const std::int64_t before = past.size(2), all = before + appended.size(2);
+    const MutableTensorView joined = files_.allocate(output, {past.size(0), past.size(1), all, past.size(3)}, dtype);
+    convert(past, joined.slice(2, 0, before));
+    convert(appended, joined.slice(2, before, all));
+  };
+  join(present_key_, past_key_.view(), key);
+  join(present_value_, past_value_.view(), value);
+}
+
+// attend --html: the weights as a report, of long inputs as averages over blocks (qkv/explain/attention_maps.h).
+class AttendMaps {
+ public:
+  explicit AttendMaps(Command& command);
+
+  // UsageError or IoError for a report that would lose one of these files or could not be written.
+  void check(const std::vector<NamedFile>& files) const;
+  // Adds what the report needs to what attention() writes; nothing if none is wanted.
+  void allocate(const RowShapes& shapes, AttentionExtras& extras);
+  // If one is wanted.
+  bool wanted() const { return maps_.has_value(); }
+  void set_cost(const AttentionPlan& cost) { maps_->set_cost(cost); }
+  // Once attention() is done.
+  void draw(const std::string& command);
+  void write() const;
+
+ private:
+  ReportFile report_{};
+  KeptHeads keep_{};
+  std::optional<AttentionMaps> maps_{};
+  std::string text_{};
+};
+
+MapHead parse_head(const std::string& text) {
+  const std::size_t point = text.find('.');
+  const auto batch = parse_whole(text.substr(0, point));
+  const auto head = point == std::string::npos ? std::nullopt : parse_whole(text.substr(point + 1));
+  if (!batch || !head) {
+    throw UsageError("--keep", "\"" + text + "\" must be two numbers, BATCH.HEAD, 0.2 for head 2 without a batch");
+  }
+  return {*batch, *head};
+}
+
+AttendMaps::AttendMaps(Command& command) {
+  command.add({html_option(
+      report_, excludes("--block-weights", "--top-keys", "--row-weights", "--offsets-query", "--offsets-key"))});
+  command.add(kept_head_options(keep_, "BATCH.HEAD", needs("--html")));
+}
+
+void AttendMaps::check(const std::vector<NamedFile>& files) const { report_.check(files); }
+
+void AttendMaps::allocate(const RowShapes& shapes, AttentionExtras& extras) {
+  if (!report_.wanted()) return;
+  AttentionMapsOptions options{.keep_rows = keep_.rows};
+  for (const std::string& head : keep_.heads) options.keep.push_back(parse_head(head));
+  maps_.emplace(shapes.rows, shapes.length, shapes.dtype, options);
+  const AttentionExtras own = maps_->extras();
+  extras.block_weights = own.block_weights;
+  extras.top_keys = own.top_keys;
+  extras.top_weights = own.top_weights;
+  extras.rows = own.rows;
+  extras.row_weights = own.row_weights;
+}
+
+void AttendMaps::draw(const std::string& command) {
+  if (!maps_) return;
+  report_.report.add(*maps_);
+  text_ =
+      report_.report.html(fmt::format("Attention of {} queries to {} keys", maps_->queries(), maps_->keys()), command);
+}
+
+void AttendMaps::write() const {
+  if (maps_) write_file(report_.path, text_);
+}
 
 // Query, key or value: in its own type, which must then be the query's, or in the type that was asked for.
 void read_vectors(InputArray& file, std::optional<Dtype> dtype) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "mask_arrays.h"
+#include "options.h"
 #include "signals.h"
 
 namespace qkv::app {

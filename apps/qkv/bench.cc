@@ -10,7 +10,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "attention_sizes.h"
 #include "commands.h"
 #include "options.h"
 #include "qkv/attention.h"
@@ -22,7 +21,7 @@
 #include "qkv/target.h"
 #include "qkv/threads.h"
 #include "signals.h"
-#include "simd/peak.h"
+#include "simd/dispatch.h"
 
 namespace qkv::app {
 namespace {
@@ -153,7 +152,7 @@ void bench_attention(AttentionBench& bench) {
       passes * 2 * size * product(sizes.batch, sizes.heads, sizes.q_len, sizes.k_len) * (sizes.causal ? 0.5 : 1);
   const char* name = bench.pass == BenchPass::forward    ? "attention"
                      : bench.pass == BenchPass::backward ? "attention backward"
-                                                    : "attention forward and backward";
+                                                         : "attention forward and backward";
   report(fmt::format("{}, q {}, k {}, v {}{}, {}", name, to_string(query.shape()), to_string(key.shape()),
                      to_string(value.shape()), sizes.causal ? ", causal" : "", name_of(dtype)) +
              (plan(query, key, value, options).precision == Precision::reduced ? ", products in bf16" : ""),
@@ -183,7 +182,8 @@ void bench_matmul(const MatmulSizes& sizes) {
 void add_bench_attention(Command& bench) {
   Command& command = bench.add_command("attention", "Time attention over synthetic inputs");
   const auto request = std::make_shared<AttentionBench>();
-  const Names<BenchPass> passes = {{"forward", BenchPass::forward}, {"backward", BenchPass::backward}, {"both", BenchPass::both}};
+  const Names<BenchPass> passes = {
+      {"forward", BenchPass::forward}, {"backward", BenchPass::backward}, {"both", BenchPass::both}};
   command.add(size_options(request->sizes));
   command.add(dropout_options(request->dropout));
   command.add({{"--pass", choice(request->pass, passes), "what to time (default: forward)"},

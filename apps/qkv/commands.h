@@ -1,4 +1,5 @@
-// One function per command: adds it to the program, with its options and what runs it.
+// The program: its commands on one command line, and a function per command, which adds it with its options and what
+// runs it.
 #pragma once
 
 #include "command_line.h"
@@ -21,5 +22,8 @@ void add_tokenizer(Command& program);
 void add_train(Command& program);
 void add_translate(Command& program);
 void add_web(Command& program);
+
+// Runs the command that the arguments name, among those that `add_commands` adds. The exit code: docs/exit_codes.md.
+int run_program(int argc, char** argv, void (*add_commands)(Command&));
 
 }  // namespace qkv::app

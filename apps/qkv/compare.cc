@@ -10,8 +10,8 @@
 
 #include "commands.h"
 #include "options.h"
-#include "places.h"
 #include "signals.h"
+#include "surroundings.h"
 
 namespace qkv::app {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "commands.h"
-#include "io/json_number.h"
+#include "io/json_events.h"
 #include "lines.h"
 #include "options.h"
 #include "qkv/models/embedder.h"

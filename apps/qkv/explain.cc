@@ -13,13 +13,13 @@
 #include <string_view>
 
 #include "commands.h"
-#include "io/array_path.h"
+#include "io/files.h"
 #include "model_heads.h"
 #include "options.h"
 #include "qkv/files.h"
 #include "report_file.h"
 #include "signals.h"
-#include "text_style.h"
+#include "surroundings.h"
 
 namespace qkv::app {
 namespace {

@@ -1,5 +1,4 @@
 // The program.
 #include "commands.h"
-#include "program.h"
 
 int main(int argc, char** argv) { return qkv::app::run_program(argc, argv, qkv::app::add_commands); }

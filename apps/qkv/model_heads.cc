@@ -7,7 +7,6 @@
 #include <limits>
 #include <string_view>
 
-#include "places.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
@@ -16,6 +15,7 @@
 #include "qkv/files.h"
 #include "qkv/models/find_model.h"
 #include "signals.h"
+#include "surroundings.h"
 
 namespace qkv::app {
 namespace {

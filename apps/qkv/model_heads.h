@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "command_line.h"
-#include "kept_heads.h"
-#include "left_out_options.h"
+#include "head_options.h"
 #include "qkv/explain/explain.h"
 #include "report_file.h"
 

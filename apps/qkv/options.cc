@@ -1,16 +1,68 @@
-// Declares options that several commands share, and checks their values.
+// Declares options that several commands share, checks their values, and the files that are written against those that
+// are read.
 #include "options.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
-#include "io/array_path.h"
+#include "command_line.h"
+#include "io/descriptor.h"
+#include "io/files.h"
+#include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/threads.h"
 
 namespace qkv::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A form that is the same for two names of one file; the name itself where the system cannot follow it.
+fs::path same_file_key(const std::string& path) {
+  std::error_code error;
+  const fs::path name = io::parse_array_path(path).file,
+                 canonical = fs::weakly_canonical(fs::absolute(name, error), error);
+  return error ? name : canonical;
+}
+
+// IoError if the file could not be written.
+void check_writable(const std::string& name) {
+  const fs::path path(name), folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::error_code error;
+  const bool has_folder = fs::is_directory(folder, error), is_folder = fs::is_directory(path, error);
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+    io::throw_io_error(name, "write", error);
+  }
+  if (!has_folder) throw IoError(fmt::format("{}: the folder {} does not exist", name, folder.string()), ENOENT);
+  if (is_folder) throw IoError(name + ": is a folder", EISDIR);
+}
+
+}  // namespace
+
+void check_output(const std::vector<NamedFile>& inputs, const NamedFile& output) {
+  for (const NamedFile& other : inputs) {
+    if (other.given() && same_file_key(other.path) == same_file_key(output.path)) {
+      throw UsageError(output.option,
+                       fmt::format("{} is also the file of {}; it must be another file", output.path, other.option));
+    }
+  }
+  check_writable(output.path);
+}
+
+void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs) {
+  std::vector<NamedFile> taken = inputs;
+  for (const NamedFile& file : outputs) {
+    if (!file.given()) continue;
+    if (!io::has_ending(file.path, ".npy")) throw UsageError(file.option, file.path + " must end in .npy");
+    check_output(taken, file);
+    taken.push_back(file);
+  }
+}
+
 namespace {
 
 const Names<Align> kAligns = {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}};
@@ -211,6 +263,39 @@ Tensor read_parameter(const std::string& option, const std::string& path, Dtype 
                     dtype == Dtype::f64 ? "a floating type" : "f32, or f64 where the queries are f64"));
   }
   return convert(array, dtype);
+}
+
+Mask MaskArrays::combined() const {
+  Mask mask = window;
+  if (causal) mask = mask & Mask::causal(*causal);
+  if (align) mask = mask & Mask::window(-1, -1, *align);
+  if (prefix) mask = mask & Mask::prefix(prefix, align.value_or(Align::top_left));
+  if (lengths) mask = mask & Mask::lengths(lengths);
+  if (documents_query) mask = mask & Mask::documents(documents_query, documents_key ? documents_key : documents_query);
+  for (const TensorView& visible : booleans) mask = mask & Mask::boolean(visible);
+  return mask;
+}
+
+std::vector<Option> size_options(AttentionSizes& sizes) {
+  return {
+      {"--batch", size(sizes.batch), "sequences (default: 1)"},
+      {"--heads", size(sizes.heads), "query heads (default: 1)"},
+      {"--kv-heads", size(sizes.kv_heads), "key and value heads (default: --heads)"},
+      {"--q-len", size(sizes.q_len), "queries of a sequence", required()},
+      {"--k-len", size(sizes.k_len), "keys of a sequence", required()},
+      {"--head-dim", size(sizes.head_dim, 1024), "size of a query and a key (default: 64)"},
+      {"--value-dim", size(sizes.value_dim, 1024), "size of a value (default: --head-dim)"},
+      causal_option(sizes.causal),
+      dtype_option(sizes.dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}, "type of the arrays (default: f32)"),
+      precision_option(sizes.precision),
+      threads_option()};
+}
+
+void AttentionSizes::complete() {
+  if (kv_heads == 0) kv_heads = heads;
+  if (value_dim == 0) value_dim = head_dim;
+  if (!dtype) dtype = Dtype::f32;
+  if (heads % kv_heads != 0) throw UsageError("--kv-heads", fmt::format("{} must divide --heads {}", kv_heads, heads));
 }
 
 }  // namespace qkv::app

@@ -1,12 +1,13 @@
-// Options that several subcommands share, and the arrays that they name.
+// Options that several subcommands share: files, masks, scores, sizes; and the arrays that they name.
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "command_line.h"
-#include "named_files.h"
 #include "qkv/attention/dropout.h"
 #include "qkv/attention/empty_rows.h"
 #include "qkv/attention/mask.h"
@@ -15,6 +16,22 @@
 #include "qkv/tensor.h"
 
 namespace qkv::app {
+
+// A file, and the option that names it. Without a path it was not given.
+struct NamedFile {
+  const char* option;
+  std::string path{};
+
+  bool given() const { return !path.empty(); }
+};
+
+inline bool any_given(std::span<const NamedFile> files) { return std::ranges::any_of(files, &NamedFile::given); }
+
+// Refuses a file to be written that is one of these, or could not be written, before any work.
+void check_output(const std::vector<NamedFile>& inputs, const NamedFile& output);
+
+// Refuses outputs that would lose data (no two files may be one) or could not be written, before any work.
+void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs);
 
 // --threads N: the threads of everything that the program computes.
 Option threads_option();
@@ -67,5 +84,41 @@ Dtype accumulation_of(Dtype dtype);
 // The array in `path`, which `option` named, as `dtype` (f32 or f64). Other types are refused where the conversion
 // could round; numbers in text (.csv, .json) have no type of their own and take the one asked for.
 Tensor read_parameter(const std::string& option, const std::string& path, Dtype dtype);
+
+// The masks that options ask for, combined: one list for every command. Views that are not given ask for nothing.
+struct MaskArrays {
+  Mask window{};                                  // of window_options()
+  std::optional<Align> causal{}, align{};         // align: where the call is not causal
+  TensorView prefix{}, lengths{};                 // [batch]
+  TensorView documents_query{}, documents_key{};  // key: if not those of the queries
+  std::vector<TensorView> booleans{};
+
+  Mask combined() const;
+};
+
+// The sizes of a call of attention, for commands that generate its arrays or need none.
+struct AttentionSizes {
+  std::int64_t batch = 1;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 0;  // 0: heads
+  std::int64_t q_len = 0;
+  std::int64_t k_len = 0;
+  std::int64_t head_dim = 64;
+  std::int64_t value_dim = 0;  // 0: head_dim
+  std::optional<Align> causal{};
+  std::optional<Dtype> dtype{};
+  Precision precision = Precision::exact;
+
+  // To call once the command line is read: the defaults put in. UsageError if kv_heads do not divide heads.
+  void complete();
+
+  Dims query() const { return {batch, heads, q_len, head_dim}; }
+  Dims key() const { return {batch, kv_heads, k_len, head_dim}; }
+  Dims value() const { return {batch, kv_heads, k_len, value_dim}; }
+  Dims out() const { return {batch, heads, q_len, value_dim}; }
+};
+
+// --batch, --heads, ..., --causal, --dtype, --precision and --threads.
+std::vector<Option> size_options(AttentionSizes& sizes);
 
 }  // namespace qkv::app

@@ -6,10 +6,8 @@
 #include <memory>
 #include <stdexcept>
 
-#include "attention_sizes.h"
 #include "commands.h"
-#include "mask_arrays.h"
-#include "named_files.h"
+#include "options.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/explain/cost.h"
 #include "qkv/files.h"
@@ -170,9 +168,9 @@ void add_plan(Command& program) {
   Command& command = program.add_command("plan", "Show what a call of attention would do, without running it");
   const auto request = std::make_shared<PlanRequest>();
   const Names<PlanPass> passes = {{"forward", PlanPass::forward},
-                              {"backward", PlanPass::backward},
-                              {"jvp", PlanPass::jvp},
-                              {"double-backward", PlanPass::double_backward}};
+                                  {"backward", PlanPass::backward},
+                                  {"jvp", PlanPass::jvp},
+                                  {"double-backward", PlanPass::double_backward}};
   const auto array = [](NamedFile& named, const char* help, const Rules& rules = {}) -> Option {
     return {named.option, file(named.path), help, rules};
   };

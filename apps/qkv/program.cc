@@ -1,6 +1,4 @@
 // Reports whatever goes wrong as one line on standard error and an exit code.
-#include "program.h"
-
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -13,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "commands.h"
 #include "qkv/error.h"
 #include "qkv/stop.h"
 #include "qkv/target.h"

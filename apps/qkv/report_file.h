@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "command_line.h"
-#include "named_files.h"
+#include "options.h"
 #include "qkv/explain/report.h"
 
 namespace qkv::app {

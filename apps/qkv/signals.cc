@@ -81,7 +81,8 @@ void write_output(std::string_view text) {
   constexpr std::size_t kPipePart = PIPE_BUF;  // so much a pipe takes at once where it takes any
   while (!text.empty()) {
     wait_for(STDOUT_FILENO, POLLOUT, {});
-    const ssize_t written = io::retry([&] { return write(STDOUT_FILENO, text.data(), std::min(text.size(), kPipePart)); });
+    const ssize_t written =
+        io::retry([&] { return write(STDOUT_FILENO, text.data(), std::min(text.size(), kPipePart)); });
     if (written < 0) throw IoError("standard output: " + std::system_category().message(errno), errno);
     text.remove_prefix(static_cast<std::size_t>(written));
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "command_line.h"
-#include "named_files.h"
+#include "options.h"
 #include "qkv/attention/bias.h"
 
 namespace qkv::app {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "commands.h"
-#include "io/array_path.h"
+#include "io/files.h"
 #include "lines.h"
 #include "qkv/files.h"
 #include "qkv/text/train_tokenizer.h"

@@ -16,7 +16,7 @@
 #include "qkv/train/train_translator.h"
 #include "signals.h"
 #include "train/classifier_config.h"
-#include "train/train_keys.h"
+#include "train/train_config.h"
 
 namespace qkv::app {
 namespace {

@@ -11,13 +11,11 @@
 #include <vector>
 
 #include "commands.h"
-#include "explain/painted.h"
-#include "io/json_number.h"
-#include "kept_heads.h"
-#include "left_out_options.h"
+#include "explain/text_parts.h"
+#include "head_options.h"
+#include "io/json_events.h"
 #include "lines.h"
 #include "options.h"
-#include "places.h"
 #include "qkv/error.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/translated_text.h"
@@ -25,7 +23,7 @@
 #include "qkv/models/translator.h"
 #include "report_file.h"
 #include "signals.h"
-#include "text_style.h"
+#include "surroundings.h"
 
 namespace qkv::app {
 namespace {

@@ -5,13 +5,12 @@
 #include <string>
 
 #include "commands.h"
-#include "engine_module.h"
 #include "model_heads.h"
-#include "named_files.h"
 #include "options.h"
 #include "qkv/files.h"
 #include "qkv/models/find_model.h"
 #include "report_file.h"
+#include "surroundings.h"
 
 namespace qkv::app {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
-#include "ops/rowwise/activation.h"
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/layers/cross_entropy.h"
 
 namespace qkv::bench {

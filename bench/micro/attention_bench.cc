@@ -16,7 +16,7 @@
 #include "qkv/attention/attention_jvp.h"
 #include "qkv/random.h"
 #include "random_tensor.h"
-#include "simd/peak.h"
+#include "simd/dispatch.h"
 
 namespace qkv::bench {
 namespace {

@@ -22,7 +22,7 @@
 #include "qkv/attention/attention_backward.h"
 #include "qkv/files.h"
 #include "qkv/threads.h"
-#include "simd/peak.h"
+#include "simd/dispatch.h"
 
 namespace qkv::bench {
 namespace {

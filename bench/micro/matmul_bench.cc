@@ -9,7 +9,7 @@
 
 #include "qkv/matmul.h"
 #include "qkv/random.h"
-#include "simd/peak.h"
+#include "simd/dispatch.h"
 
 namespace qkv::bench {
 namespace {

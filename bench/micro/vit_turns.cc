@@ -9,7 +9,7 @@
 
 #include "qkv/models/vit.h"
 #include "qkv/random.h"
-#include "simd/peak.h"
+#include "simd/dispatch.h"
 
 int main(int count, char** arguments) {
   using namespace qkv;

@@ -15,7 +15,7 @@
 #include "qkv/matmul.h"
 #include "qkv/random.h"
 #include "qkv/target.h"
-#include "simd/peak.h"
+#include "simd/dispatch.h"
 
 namespace qkv::bench {
 namespace {

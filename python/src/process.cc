@@ -6,7 +6,6 @@
 #include "bindings.h"
 #include "calls.h"
 #include "commands.h"
-#include "program.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
 #include "qkv/version.h"

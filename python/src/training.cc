@@ -8,11 +8,11 @@
 #include "bindings.h"
 #include "calls.h"
 #include "keywords.h"
-#include "places.h"
 #include "qkv/compare.h"
 #include "qkv/stop.h"
 #include "qkv/train/train_classifier.h"
 #include "qkv/train/train_translator.h"
+#include "surroundings.h"
 
 namespace qkv::python {
 namespace {

@@ -1,4 +1,4 @@
-// Which models are compared, and on which tasks.
+// Which models are compared, on which tasks, and at which sizes models of all kinds have the same number of parameters.
 #pragma once
 
 #include <cstdint>
@@ -39,5 +39,11 @@ bool is_translator(const std::string& model);
 SequenceTask sequence_task(const std::string& task);
 SequenceKind sequence_kind(const std::string& model);
 TranslatorKind translator_kind(const std::string& model);
+
+// A sequence model of this vocabulary whose number of parameters is as near to `parameters` as can be.
+SequenceModelConfig sized(SequenceKind kind, std::int64_t vocab, std::int64_t parameters);
+
+// A translator of about `parameters`: within 1.5 % of the number that all kinds come nearest to.
+TranslatorConfig sized(TranslatorKind kind, const EncoderDecoderTokens& tokens, std::int64_t parameters);
 
 }  // namespace qkv::comparison

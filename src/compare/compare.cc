@@ -1,21 +1,22 @@
-// compare(): checks what is wanted, finishes the trainings, and puts together what they and the layers say.
+// compare(): checks what is wanted, finishes the trainings, and puts together and draws what they and the layers say.
 #include "qkv/compare.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
 
 #include "compare/catalog.h"
-#include "compare/comparison_drawings.h"
+#include "compare/chart.h"
 #include "compare/cost.h"
-#include "compare/gather.h"
-#include "compare/input_gradients.h"
-#include "compare/model_size.h"
+#include "compare/measurable.h"
 #include "compare/pair_tasks.h"
-#include "compare/progress.h"
 #include "compare/run.h"
-#include "compare/structure.h"
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "qkv/files.h"
@@ -25,6 +26,167 @@ namespace qkv {
 namespace {
 
 using namespace comparison;
+
+// The row for which `is_it` holds; `fresh`, behind the others, if there is none yet.
+template <class Row, class IsIt>
+Row& row_of(std::vector<Row>& rows, const IsIt& is_it, Row fresh) {
+  const auto found = std::find_if(rows.begin(), rows.end(), is_it);
+  return found == rows.end() ? rows.emplace_back(std::move(fresh)) : *found;
+}
+
+void add_points(const std::map<std::int64_t, double>& values, std::vector<ComparedPoint>& points) {
+  for (const auto& [at, value] : values) {
+    row_of(points, [wanted = at](const ComparedPoint& point) { return point.at == wanted; }, {.at = at})
+        .values.push_back(value);
+  }
+}
+
+double mean_of(const std::map<std::int64_t, double>& values) {
+  double sum = 0;
+  for (const auto& [at, value] : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+void add_gradients(Comparison& comparison, const std::string& model, const std::string& when,
+                   const std::map<std::int64_t, double>& norms) {
+  const auto is_it = [&](const ComparedGradient& row) { return row.model == model && row.when == when; };
+  add_points(norms, row_of(comparison.gradients, is_it, {.model = model, .when = when}).norm);
+}
+
+// What one seed found.
+void add_run(Comparison& comparison, const Run& run, const RunResult& result) {
+  if (is_clipped_or_not(run)) {
+    const auto is_it = [&](const ComparedClipping& row) { return row.clip == run.clip; };
+    ComparedClipping& row = row_of(comparison.clipping, is_it, {.model = run.model, .clip = run.clip});
+    row.largest.push_back(result.norms.largest);
+    row.median.push_back(result.norms.median);
+    row.accuracy.push_back(mean_of(result.accuracy));
+  }
+  if (run.clip == 0) return;
+  const auto is_it = [&](const ComparedTask& row) { return row.task == run.task && row.model == run.model; };
+  add_points(result.accuracy, row_of(comparison.tasks, is_it,
+                                     {.task = run.task,
+                                      .model = run.model,
+                                      .parameters = result.parameters,
+                                      .asked = result.asked,
+                                      .chance = catalog_task(run.task).chance})
+                                  .accuracy);
+  if (!result.gradients.empty()) add_gradients(comparison, run.model, "end", result.gradients);
+}
+
+// Work is counted in tokens of training. Safe for concurrent calls.
+class Progress {
+ public:
+  Progress(CompareObserver* observer, double total) : observer_(observer), total_(total) {}
+
+  void add(double work, const std::string& doing) { advance(work, doing, true); }
+  // What an earlier call had done: it says nothing of the speed.
+  void skip(double work, const std::string& doing) { advance(work, doing, false); }
+
+ private:
+  void advance(double work, const std::string& doing, bool counts) {
+    const std::lock_guard lock(mutex_);
+    (counts ? done_ : skipped_) += work;
+    if (observer_ == nullptr) return;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const double left = std::max(0.0, total_ - done_ - skipped_);
+    observer_->receive(
+        {.doing = doing, .done = 1 - left / total_, .seconds_left = done_ > 0 ? seconds / done_ * left : 0});
+  }
+
+  CompareObserver* observer_;
+  const double total_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::mutex mutex_;
+  double done_ = 0, skipped_ = 0;
+};
+
+ChartSeries series_of(const std::string& model, const std::vector<ComparedPoint>& points) {
+  ChartSeries series{.name = model};
+  for (const ComparedPoint& point : points) {
+    const auto [least, most] = std::minmax_element(point.values.begin(), point.values.end());
+    series.points.push_back({.x = static_cast<double>(point.at), .y = point.mean(), .low = *least, .high = *most});
+  }
+  return series;
+}
+
+ChartSeries series_of(const std::string& model, const ComparedGrowth& growth, double scale) {
+  ChartSeries series{.name = model};
+  for (std::size_t i = 0; i < growth.lengths.size(); ++i) {
+    const double y = growth.values[i] * scale;
+    series.points.push_back({.x = static_cast<double>(growth.lengths[i]), .y = y, .low = y, .high = y});
+  }
+  return series;
+}
+
+std::vector<Chart> accuracy_charts(const Comparison& comparison) {
+  std::vector<Chart> charts;
+  for (const ComparedTask& result : comparison.tasks) {
+    const CatalogTask& task = catalog_task(result.task);
+    if (charts.empty() || !charts.back().title.starts_with(task.name + ":")) {
+      charts.push_back({.title = task.name + ": share of right answers", .x_name = task.at, .rule = result.chance});
+    }
+    charts.back().series.push_back(series_of(result.model, result.accuracy));
+  }
+  return charts;
+}
+
+std::vector<Chart> gradient_charts(const Comparison& comparison) {
+  constexpr double kLeast = 1e-16;
+  std::vector<Chart> charts;
+  for (const std::string when : {"start", "end"}) {
+    Chart chart{.title = fmt::format("gradient of the loss at a token, at the {} of training", when),
+                .x_name = "how many tokens before",
+                .scale = ChartScale::decades,
+                .least = kLeast};
+    for (const ComparedGradient& gradient : comparison.gradients) {
+      if (gradient.when == when) chart.series.push_back(series_of(gradient.model, gradient.norm));
+    }
+    if (!chart.series.empty()) charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
+// Of what reads, and of what translates.
+std::vector<Chart> cost_charts(const Comparison& comparison, const std::string& work) {
+  const auto chart_of = [&](const std::string& title) {
+    return Chart{.title = work + ": " + title, .x_name = "tokens of the sequence", .scale = ChartScale::decades};
+  };
+  Chart steps = chart_of("sequential steps"), operations = chart_of("operations of a token, after so many others");
+  for (const ComparedStructure& one : comparison.structure) {
+    if (one.work != work) continue;
+    steps.series.push_back(series_of(one.model, one.sequential_steps, 1));
+    operations.series.push_back(series_of(one.model, one.operations_in_turn, 1));
+  }
+  if (steps.series.empty()) return {};
+  std::vector<Chart> charts{std::move(steps), std::move(operations)};
+  for (const std::string phase : {"training", "answering"}) {
+    Chart time = chart_of(phase + ", microseconds per token, one thread");
+    Chart memory = chart_of(phase + ", bytes per token");
+    for (const ComparedCost& cost : comparison.cost) {
+      if (cost.work != work || cost.phase != phase || cost.threads != 1) continue;
+      time.series.push_back(series_of(cost.model, cost.seconds, 1e6));
+      if (cost.memory) memory.series.push_back(series_of(cost.model, *cost.memory, 1));
+    }
+    charts.push_back(std::move(time));
+    if (!memory.series.empty()) charts.push_back(std::move(memory));
+  }
+  return charts;
+}
+
+// SVG by the name of its file: accuracy.svg, gradient.svg, cost.svg and translating.svg, those that there is something
+// to draw for.
+std::map<std::string, std::string> drawings_of(const Comparison& comparison) {
+  std::map<std::string, std::string> drawings;
+  const auto add = [&](const char* name, const std::vector<Chart>& charts) {
+    if (!charts.empty()) drawings[name] = charts_svg(charts);
+  };
+  add("accuracy.svg", accuracy_charts(comparison));
+  add("gradient.svg", gradient_charts(comparison));
+  add("cost.svg", cost_charts(comparison, "reading"));
+  add("translating.svg", cost_charts(comparison, "translating"));
+  return drawings;
+}
 
 constexpr std::int64_t kQuickSteps = 10, kQuickTokens = 512, kQuickExamples = 20;
 constexpr std::int64_t kGradientSeeds = 3;
@@ -197,6 +359,19 @@ std::vector<std::string> compared_models() { return model_names(); }
 Comparison compare(const CompareOptions& options, const std::string& folder) {
   const StopScope stop(options.stop);
   return Comparing(options, folder).run();
+}
+
+double ComparedPoint::mean() const {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+double ComparedGradient::ratio() const {
+  double sum = 0;
+  const std::vector<double>&near = norm.front().values, &far = norm.back().values;
+  for (std::size_t i = 0; i < near.size(); ++i) sum += far[i] / near[i];
+  return sum / static_cast<double>(near.size());
 }
 
 }  // namespace qkv

@@ -1,7 +1,7 @@
 // A comparison as JSON.
 #include <nlohmann/json.hpp>
 
-#include "io/json_number.h"
+#include "io/json_events.h"
 #include "qkv/compare.h"
 
 namespace qkv {

@@ -1,16 +1,98 @@
-// Times updates and answers of a model, and how much memory they take.
+// Counts what the layers say, times updates and answers of a model, and sees how much memory they take.
 #include "compare/cost.h"
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <limits>
+#include <string>
 
-#include "compare/growth.h"
-#include "compare/memory_use.h"
+#include "core/mathematics.h"
 #include "core/stop.h"
 #include "qkv/threads.h"
 
 namespace qkv::comparison {
+namespace {
+
+const std::vector<std::int64_t> kGraphLengths = {16, 32, 64, 128};
+const std::vector<std::int64_t> kOperationLengths = {64, 128, 256, 512, 1024};
+
+}  // namespace
+
+ComparedStructure structure_of(const Measurable& model, std::uint64_t seed) {
+  ComparedStructure structure{.parameters = model.parameters()};
+  structure.sequential_steps = growth_of(kGraphLengths, [&](std::int64_t length) {
+    return static_cast<double>(model.graph(length).graph.sequential_steps());
+  });
+  structure.longest_path = growth_of(
+      kGraphLengths, [&](std::int64_t length) { return static_cast<double>(longest_path(model.graph(length))); });
+  structure.operations_at_once =
+      growth_of(kOperationLengths, [&](std::int64_t length) { return model.operations_at_once(length); });
+  structure.operations_in_turn =
+      growth_of(kOperationLengths, [&](std::int64_t length) { return model.operations_in_turn(length); });
+  structure.reach_length = kGraphLengths.back();
+  structure.reach = reach(model.graph(structure.reach_length));
+  structure.measured_reach = model.measured_reach(structure.reach_length, seed);
+  return structure;
+}
+
+namespace {
+
+// Of /proc/self/status, in bytes.
+std::optional<std::int64_t> peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  }
+  return std::nullopt;
+}
+
+// Makes the peak what is in use now.
+bool reset_peak() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5" << std::flush;
+  return static_cast<bool>(file);
+}
+
+}  // namespace
+
+std::optional<std::int64_t> peak_growth(const std::function<void()>& work) {
+  malloc_trim(0);
+  const bool is_reset = reset_peak();
+  const std::optional<std::int64_t> before = peak_memory();
+  work();
+  const std::optional<std::int64_t> after = peak_memory();
+  if (!is_reset || !before || !after) return std::nullopt;
+  return std::max<std::int64_t>(0, *after - *before);
+}
+
+std::int64_t allocated_bytes() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
+}
+
+double fitted_exponent(const std::vector<std::int64_t>& lengths, const std::vector<double>& values) {
+  double x = 0, y = 0, xx = 0, xy = 0;
+  const auto count = static_cast<double>(lengths.size());
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (!(values[i] > 0)) return 0;
+    const double length = log(static_cast<double>(lengths[i])), value = log(values[i]);
+    x += length, y += value, xx += length * length, xy += length * value;
+  }
+  const double spread = count * xx - x * x;
+  return spread > 0 ? (count * xy - x * y) / spread : 0;
+}
+
+ComparedGrowth growth_of(const std::vector<std::int64_t>& lengths, const std::function<double(std::int64_t)>& value) {
+  ComparedGrowth growth{.lengths = lengths};
+  for (const std::int64_t length : lengths) growth.values.push_back(value(length));
+  growth.exponent = fitted_exponent(lengths, growth.values);
+  return growth;
+}
+
 namespace {
 
 constexpr std::int64_t kSequences = 8;  // of an update

@@ -1,7 +1,10 @@
-// Time and memory of a model.
+// What a model costs: steps, paths, reach and operations, counted from its layers; time and memory, as far as the
+// system says; and how these grow with the length of a sequence.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "compare/measurable.h"
@@ -9,7 +12,22 @@
 
 namespace qkv::comparison {
 
-// In training and in answering, on one and on two threads. Stopped.
+// By how much the memory of the process is larger, at most, while `work` runs. None where /proc does not say.
+std::optional<std::int64_t> peak_growth(const std::function<void()>& work);
+
+// Bytes that are allocated and not freed.
+std::int64_t allocated_bytes();
+
+// The exponent of the power of the length that fits best: least squares of the logarithms. 0 where a value is not above
+// 0.
+double fitted_exponent(const std::vector<std::int64_t>& lengths, const std::vector<double>& values);
+
+ComparedGrowth growth_of(const std::vector<std::int64_t>& lengths, const std::function<double(std::int64_t)>& value);
+
+// What is counted from the layers, and the measured reach beside it.
+ComparedStructure structure_of(const Measurable& model, std::uint64_t seed);
+
+// Time and memory in training and in answering, on one and on two threads. Stopped.
 std::vector<ComparedCost> cost_of(Measurable& model, const std::vector<std::int64_t>& lengths);
 
 }  // namespace qkv::comparison

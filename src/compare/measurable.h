@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -33,5 +34,11 @@ class Measurable {
 // The models must outlive them.
 std::unique_ptr<Measurable> measurable(SequenceModel& model);
 std::unique_ptr<Measurable> measurable(TranslatorModel& model);
+
+// By distance (1, 2, 4 ... 128), for a model of recall: the norm of the gradient of the loss at the last token with
+// respect to the embedding of the symbol that it asks for, the root of the mean square over examples of one length. The
+// loss is that of a wrong answer, as that of a right one has no gradient once it is learnt. In f64, since what is left
+// of it can be far below the smallest f32.
+std::map<std::int64_t, double> input_gradients(const SequenceModel& model, std::uint64_t seed);
 
 }  // namespace qkv::comparison

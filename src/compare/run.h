@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace qkv::comparison {
@@ -30,7 +31,7 @@ struct RunResult {
   std::int64_t parameters = 0;
   std::int64_t asked = 0;                      // targets at a point, at least
   std::map<std::int64_t, double> accuracy{};   // by distance, length or number
-  std::map<std::int64_t, double> gradients{};  // recall alone: input_gradients.h, of the trained model
+  std::map<std::int64_t, double> gradients{};  // recall alone: input_gradients(), of the trained model
   GradientNorms norms{};
 };
 
@@ -48,5 +49,10 @@ RunResult finish(const Run& run, const RunFiles& files, const std::function<void
 
 // Of a run that is finished.
 bool is_finished(const Run& run, const RunFiles& files);
+
+// The result as a file. `identity` is what it depends on.
+void write_result(const std::string& path, const std::string& identity, const RunResult& result);
+// None if there is no such file. std::invalid_argument for one of another identity; FormatError; IoError.
+std::optional<RunResult> read_result(const std::string& path, const std::string& identity);
 
 }  // namespace qkv::comparison

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "core/half.h"
+#include "core/visit_dtype.h"
 
 namespace qkv {
 namespace {

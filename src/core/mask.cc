@@ -8,8 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/boolean_blocks.h"
-#include "core/kept_documents.h"
+#include "core/compiled_mask.h"
 #include "core/refuse.h"
 
 namespace qkv {

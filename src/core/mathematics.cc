@@ -304,4 +304,12 @@ float log(float x) {
                             (r + r2 * (-1.0 / 2 + r * (1.0 / 3) + r2 * (-1.0 / 4))));
 }
 
+template <class T>
+T log_sum_exp(T maximum, T sum, double unit) {
+  if (sum == 0) return -std::numeric_limits<T>::infinity();
+  return static_cast<T>(unit * static_cast<double>(maximum) + log(static_cast<double>(sum)));
+}
+template float log_sum_exp(float, float, double);
+template double log_sum_exp(double, double, double);
+
 }  // namespace qkv::inline core

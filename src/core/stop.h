@@ -2,6 +2,7 @@
 // kernels that are compiled for wide CPU targets.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "qkv/stop.h"
@@ -35,5 +36,16 @@ std::int64_t stop_checks();
 
 // Called at every question, before the answer; nullptr for nothing. For tests.
 void set_stop_observer(void (*observer)());
+
+// Asks at every 4096th turn, each of which is as little work as a token, or a row of a table.
+class StopTurns {
+ public:
+  void next() {
+    if (++turns_ % 4096 == 0) check_stop();
+  }
+
+ private:
+  std::size_t turns_ = 0;
+};
 
 }  // namespace qkv::inline core

@@ -10,7 +10,6 @@
 #include <new>
 
 #include "core/float_environment.h"
-#include "core/half.h"
 #include "core/kept_memory.h"
 #include "core/refuse.h"
 #include "core/stop.h"

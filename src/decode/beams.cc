@@ -3,7 +3,7 @@
 
 #include "core/mathematics.h"
 #include "decode/search.h"
-#include "ops/rowwise/vocabulary_row.h"
+#include "ops/rowwise/row_kernels.h"
 
 namespace qkv::inline decoding {
 namespace {

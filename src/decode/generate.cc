@@ -10,7 +10,7 @@
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "decode/search.h"
-#include "ops/rowwise/vocabulary_row.h"
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 

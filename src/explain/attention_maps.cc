@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "explain/map_room.h"
+#include "explain/pyramid.h"
 #include "explain/require.h"
 
 namespace qkv {

@@ -1,9 +1,9 @@
 // Deflates by zlib.
-#include "explain/deflate.h"
-
 #include <zlib.h>
 
 #include <new>
+
+#include "explain/report_page.h"
 
 namespace qkv::inline explaining {
 

@@ -3,7 +3,7 @@
 
 #include "core/stop.h"
 #include "explain/explanation_context.h"
-#include "explain/numbers.h"
+#include "explain/text_parts.h"
 
 namespace qkv::inline explaining {
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,5 +56,8 @@ Section about_roles(const ExplanationContext& context);
 Section about_attention_between(const ExplanationContext& context);
 std::vector<Section> about_tutorials(const ExplanationContext& context);
 Section about_check(const ExplanationContext& context, const std::string& target);
+
+// Which rule of the mask hides which key, of n inputs; nothing if all keys are seen.
+std::optional<ExplainedMask> explained_mask(const ExplainInput& input, std::int64_t n);
 
 }  // namespace qkv::inline explaining

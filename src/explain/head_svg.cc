@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "explain/numbers.h"
 #include "explain/svg.h"
+#include "explain/text_parts.h"
 #include "qkv/explain/explain_model.h"
 
 namespace qkv {

@@ -1,5 +1,4 @@
 // Collects the intermediates of one head from a run, and finds tokens and keys in them.
-#include "explain/head_trace.h"
 
 #include <fmt/format.h>
 
@@ -10,13 +9,12 @@
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
-#include "explain/cost.h"
 #include "explain/intermediates.h"
 #include "explain/left_out_masks.h"
 #include "explain/observe.h"
 #include "explain/require.h"
 #include "explain/token_names.h"
-#include "explain/value_norms.h"
+#include "explain/weight_measures.h"
 #include "qkv/target.h"
 
 namespace qkv {

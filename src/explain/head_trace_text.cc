@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "explain/explanation_context.h"
-#include "explain/numbers.h"
+#include "explain/text_parts.h"
 #include "explain/token_names.h"
 #include "qkv/explain/explain_model.h"
 

@@ -2,9 +2,7 @@
 #include <algorithm>
 
 #include "core/mathematics.h"
-#include "explain/cost.h"
 #include "explain/explanation_context.h"
-#include "explain/head_map_json.h"
 #include "explain/json_object.h"
 #include "explain/left_out_masks.h"
 #include "qkv/explain/explain_model.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/stop.h"
-#include "explain/numbers.h"
+#include "explain/text_parts.h"
 
 namespace qkv::inline explaining {
 

@@ -1,4 +1,5 @@
-// Computes every intermediate with the production kernels, with or without substitutions.
+// Computes every intermediate with the production kernels, with or without substitutions, and plans the calls of
+// layers.
 #include "explain/intermediates.h"
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "core/stop.h"
+#include "explain/left_out_masks.h"
 #include "explain/require.h"
 #include "qkv/attention.h"
 #include "qkv/matmul.h"
@@ -273,6 +275,33 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
     all.cost.reset();
   }
   return all;
+}
+
+AttentionPlan plan_of(const HeadsCall& call, const Mask& mask, const Bias& bias) {
+  const auto without_elements = [&](std::int64_t rows, std::int64_t size) {
+    return MutableTensorView(nullptr, call.dtype, {1, call.heads, rows, size});
+  };
+  static std::byte nowhere{};  // optional outputs are asked for by not being empty
+  const MutableTensorView planes(&nowhere, call.dtype, {1, call.heads, call.queries, call.keys});
+  return plan(without_elements(call.queries, call.head_dim), without_elements(call.keys, call.head_dim),
+              without_elements(call.keys, call.value_dim), {.mask = mask, .bias = bias},
+              {.weights = planes, .logits = planes});
+}
+
+std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const HeadIndex& layer, std::int64_t head_dim,
+                                           std::int64_t value_dim) {
+  const AttentionSite& site = attentions.sites[layer.site];
+  if (!is_dot_product(site.score)) return {};
+  const LeftOutMasks masks(attentions);
+  const std::span<const Mask> of_layers = masks.of(layer.site);
+  Mask mask = of_layers.empty() ? Mask() : of_layers[static_cast<std::size_t>(layer.layer)];
+  if (site.causal) mask = mask & Mask::causal(Align::top_left);
+  return plan_of({.heads = site.heads,
+                  .queries = std::ssize(attentions.sequences[site.queries].tokens),
+                  .keys = std::ssize(attentions.sequences[site.keys].tokens),
+                  .head_dim = head_dim,
+                  .value_dim = value_dim},
+                 mask, site.bias ? Bias::table(*site.bias) : Bias());
 }
 
 }  // namespace qkv::inline explaining

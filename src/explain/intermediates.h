@@ -1,13 +1,18 @@
-// Every intermediate of one self-attention, computed by the production kernels, with or without substitutions.
+// Every intermediate of one self-attention, computed by the production kernels, with or without substitutions; and what
+// their calls cost.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "qkv/attention/attention_plan.h"
 #include "qkv/explain/explain.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/explainable.h"
 
 namespace qkv::inline explaining {
 
@@ -53,5 +58,22 @@ double largest_difference(const Tensor& a, const Tensor& b);
 
 // The larger one; NaN if one is NaN.
 double larger(double a, double b);
+
+// What a layer of a model calls: a sequence of queries [heads, queries, head_dim] and its keys.
+struct HeadsCall {
+  std::int64_t heads = 0, queries = 0, keys = 0;
+  std::int64_t head_dim = 0, value_dim = 0;
+  Dtype dtype = Dtype::f32;
+};
+
+// Of the call that also writes weights and logits, as an observer asks for.
+AttentionPlan plan_of(const HeadsCall& call, const Mask& mask, const Bias& bias = {});
+
+// Of a layer of a model; none: its scores are no dot products.
+std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const HeadIndex& layer, std::int64_t head_dim,
+                                           std::int64_t value_dim);
+
+// The part of a head's trace that is derived from what the kernel computed. `special` as Encoding has it, for the keys.
+void complete(HeadTrace& trace, std::span<const std::uint8_t> special);
 
 }  // namespace qkv::inline explaining

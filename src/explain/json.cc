@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/stop.h"
-#include "explain/cost.h"
 #include "explain/json_object.h"
+#include "qkv/explain/cost.h"
 #include "qkv/explain/explain.h"
 
 namespace qkv {
@@ -131,5 +131,7 @@ std::string to_json(const Explanation& explanation) {
   const StopScope stop(explanation.stop);
   return JsonWriter(explanation).write();
 }
+
+std::string to_json(const AttentionPlan& plan) { return json_text(to_object(plan)); }
 
 }  // namespace qkv

@@ -1,11 +1,15 @@
-// What objects of `explain --json` begin with, and their numbers (docs/explain_json.md). JSON as text that is always
-// valid.
+// What objects of `explain --json` begin with, their numbers, plans, and maps of heads (docs/explain_json.md). JSON as
+// text that is always valid.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 
-#include "io/json_number.h"
+#include "io/json_events.h"
+#include "qkv/attention/attention_plan.h"
 #include "qkv/tensor.h"
 
 namespace qkv::inline explaining {
@@ -23,5 +27,23 @@ OrderedJson json_numbers(const TensorView& values, Dtype dtype = Dtype::f64);
 
 // One line; bytes that are not UTF-8 become U+FFFD.
 std::string json_text(const OrderedJson& value);
+
+OrderedJson to_object(const AttentionPlan& plan);
+OrderedJson to_object(const std::optional<AttentionPlan>& plan);  // null: there is none
+
+// Of weights [queries, keys]; a view that is not given: not kept.
+struct MapViews {
+  std::int64_t queries = 0, keys = 0;
+  TensorView blocks{};                   // [r, c]
+  TensorView top_keys{}, top_weights{};  // [queries, top]
+  TensorView rows{};                     // [kept rows, keys]
+  std::span<const std::int64_t> row_numbers{};
+};
+
+// Rows and columns of a tile, as which levels are written.
+inline constexpr std::int64_t kMapTile = 512;
+
+// levels, top and rows.
+OrderedJson to_object(const MapViews& map);
 
 }  // namespace qkv::inline explaining

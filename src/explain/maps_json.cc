@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "explain/cost.h"
-#include "explain/head_map_json.h"
+#include "explain/json_object.h"
 #include "qkv/explain/attention_maps.h"
 #include "qkv/target.h"
 

@@ -1,11 +1,10 @@
 // Names the rules of a mask and applies them pair by pair, in words and by the definition of each.
-#include "explain/mask_rules.h"
-
 #include <fmt/format.h>
 
 #include <functional>
 
 #include "core/stop.h"
+#include "explain/explanation_context.h"
 #include "explain/intermediates.h"
 
 namespace qkv::inline explaining {

@@ -1,9 +1,12 @@
-// A run of an input with a function for its observer.
+// A run of an input with a function for its observer, and what its sublayers pass on: shapes and lengths of their
+// vectors.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string_view>
 
+#include "qkv/explain/explain_model.h"
 #include "qkv/explain/explainable.h"
 
 namespace qkv::inline explaining {
@@ -52,5 +55,13 @@ void observe_layers(const Explainable& input, const Function& f, const Receiver&
 
 // One head's part of an intermediate, [tokens, heads, size], as f64.
 inline Tensor part_of(const TensorView& value, std::int64_t head) { return convert(value.select(1, head), Dtype::f64); }
+
+// The part of a model whose output an observer receives under this name: "embedding", "positions", "attention",
+// "feed_forward", "norm" or "recurrent"; "" for what is no vector for each token.
+std::string_view part_of_model(std::string_view name);
+
+// Adds an output, [tokens, size], of one of these sequences; nothing else.
+void add_sublayer(std::vector<SublayerVectors>& sublayers, const std::vector<AttentionSequence>& sequences,
+                  std::string_view name, const TensorView& value);
 
 }  // namespace qkv::inline explaining

@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 
-#include "explain/base64.h"
 #include "explain/heat.h"
+#include "explain/report_page.h"
 #include "explain/require.h"
 #include "qkv/explain/picture_attention.h"
 

@@ -7,8 +7,8 @@
 #include <array>
 #include <cmath>
 
-#include "explain/html_text.h"
-#include "explain/text_units.h"
+#include "explain/report_page.h"
+#include "explain/text_parts.h"
 
 namespace qkv::inline explaining {
 namespace {

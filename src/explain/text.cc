@@ -2,9 +2,8 @@
 #include <algorithm>
 
 #include "core/stop.h"
-#include "explain/heat_text.h"
 #include "explain/matrix_text.h"
-#include "explain/painted.h"
+#include "explain/text_parts.h"
 #include "qkv/explain/explain.h"
 
 namespace qkv {

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "explain/gradient_weights.h"
 #include "explain/observe.h"
-#include "explain/rank_correlation.h"
 #include "explain/require.h"
 #include "explain/rollout.h"
-#include "explain/value_norms.h"
+#include "explain/weight_measures.h"
 
 namespace qkv {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "explain/explanation_context.h"
 #include "explain/left_out_masks.h"
-#include "explain/numbers.h"
+#include "explain/text_parts.h"
 #include "explain/token_names.h"
 #include "qkv/explain/token_measures.h"
 

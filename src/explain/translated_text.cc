@@ -9,7 +9,7 @@
 #include "explain/left_out_masks.h"
 #include "explain/require.h"
 #include "explain/token_names.h"
-#include "ops/rowwise/vocabulary_row.h"
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/layers/sequences.h"
 
 namespace qkv {

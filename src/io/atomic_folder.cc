@@ -13,10 +13,9 @@
 #include <vector>
 
 #include "io/byte_source.h"
-#include "io/crc32.h"
 #include "io/descriptor.h"
 #include "io/json_document.h"
-#include "io/quote.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 

@@ -1,13 +1,17 @@
-// Bytes in order, from a file or from memory. Their number is known beforehand, so that a reader can hold every size
-// that a file claims against what is really there before it allocates or reads.
+// Bytes in order, from a file or from memory; the elements of tensors in them, and their checksum. Their number is
+// known beforehand, so that a reader can hold every size that a file claims against what is really there before it
+// allocates or reads.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "io/descriptor.h"
+#include "qkv/tensor.h"
 
 namespace qkv::io {
 
@@ -59,5 +63,19 @@ class FileSource : public ByteSource {
   std::string path_;
   Descriptor file_;
 };
+
+// Bytes of the elements of this shape. Nothing if the product of the extents, zeros left out, exceeds 2^62 bytes: an
+// extent of 0 must not excuse others that overflow.
+std::optional<std::uint64_t> byte_count(std::span<const std::uint64_t> shape, Dtype dtype);
+
+// The next elements of the source, which must have them. FormatError beginning with `where` if a bool is not 0 or 1.
+Tensor read_elements(ByteSource& source, const Dims& shape, Dtype dtype, const std::string& where);
+
+// The elements of a row-major view as bytes.
+std::string_view bytes_of(const TensorView& view);
+
+// CRC-32 of ISO-HDLC (zip, PNG): tells whether bytes are still those that were written. No defence against intent. Of
+// bytes that follow those whose checksum is `before`.
+std::uint32_t crc32(std::string_view bytes, std::uint32_t before = 0);
 
 }  // namespace qkv::io

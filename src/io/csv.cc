@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/stop.h"
-#include "io/parse.h"
-#include "io/quote.h"
+#include "io/files.h"
+#include "io/text.h"
 #include "qkv/error.h"
 
 namespace qkv {

@@ -27,4 +27,9 @@ void check_regular(const std::string& path, const char* action, mode_t mode) {
   throw IoError(path + ": cannot " + action + ": not a regular file", S_ISDIR(mode) ? EISDIR : EINVAL);
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found;
+}
+
 }  // namespace qkv::io

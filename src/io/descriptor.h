@@ -1,9 +1,10 @@
-// An open file that closes itself, and system calls whose failure is an IoError.
+// An open file that closes itself, system calls whose failure is an IoError, and whether a file is there.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -42,5 +43,9 @@ auto retry(Call call) {
     if (result >= 0 || errno != EINTR) return result;
   }
 }
+
+// Whether a path names anything at all. A file that is there in any way must be read: one that cannot be, such as a
+// broken link, is no missing one.
+bool is_there(const std::filesystem::path& path);
 
 }  // namespace qkv::io

@@ -1,7 +1,7 @@
 // Looks for one tag in EXIF data, which is a TIFF file without pictures. Format: Exif 2.32 (CIPA DC-008), section 4.6.
-#include "io/exif.h"
-
 #include <cstdint>
+
+#include "io/picture_formats.h"
 
 namespace qkv::io {
 namespace {

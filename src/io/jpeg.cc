@@ -13,7 +13,6 @@
 
 #include "core/stop.h"
 #include "io/decoder_failure.h"
-#include "io/exif.h"
 #include "io/picture_formats.h"
 #include "qkv/error.h"
 // clang-format off: jpeglib.h needs <cstdio>, and jerror.h the version in jpeglib.h

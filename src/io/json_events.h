@@ -1,10 +1,12 @@
-// Strict reading of untrusted JSON, event by event, so that nothing is stored before it is checked. A format is a
+// Strict reading of untrusted JSON, event by event, so that nothing is stored before it is checked; and how numbers are
+// written. A format is a
 // handler derived from this one: it overrides what it allows; every other value is refused.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -111,5 +113,11 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
   std::string name_;
   std::string_view text_;
 };
+
+// A number as it is written: JSON has no words for some, "nan", "inf" and "-inf" are strings.
+inline nlohmann::ordered_json json_number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+}
 
 }  // namespace qkv::io

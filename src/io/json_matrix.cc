@@ -24,7 +24,7 @@ class MatrixEvents : public JsonEvents {
   bool number_unsigned(std::uint64_t value) override { return number(static_cast<double>(value)); }
   bool number_float(double value, const std::string&) override { return number(value); }
 
-  // As json_number.h writes them.
+  // As json_events.h writes them.
   bool string(std::string& text) override {
     const double infinity = std::numeric_limits<double>::infinity();
     if (text == "inf") return number(infinity);

@@ -1,12 +1,11 @@
 // Reads a file of pairs and says what is wrong with lines that are not pairs.
-#include "io/pairs.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "core/stop.h"
+#include "io/files.h"
 #include "qkv/error.h"
 
 namespace qkv {

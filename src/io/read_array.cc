@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "io/array_path.h"
-#include "io/quote.h"
+#include "io/files.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 

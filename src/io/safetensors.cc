@@ -10,10 +10,9 @@
 
 #include "io/atomic_file.h"
 #include "io/byte_source.h"
-#include "io/elements.h"
-#include "io/parse.h"
-#include "io/quote.h"
+#include "io/files.h"
 #include "io/safetensors_header.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 

@@ -1,9 +1,11 @@
-// The header of a safetensors file: which tensor lies where. https://github.com/huggingface/safetensors
+// The header of a safetensors file: which tensor lies where. https://github.com/huggingface/safetensors. And the index
+// of weights that lie in several files.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,5 +48,16 @@ std::map<std::string, Tensor> read_safetensors_elements(ByteSource& source, cons
 
 // "F32" ...: the name of a type in the format.
 std::string_view safetensors_name(Dtype dtype);
+
+// The index of weights that lie in several files: which file has which tensor. transformers writes it as
+// model.safetensors.index.json: {"metadata": {"total_size": 48}, "weight_map": {"a.weight": "a.safetensors", ...}}.
+inline constexpr std::size_t kMostShards = 512;  // all are open at once
+
+// The names of the tensors of each file.
+using SafetensorsIndex = std::map<std::string, std::set<std::string>>;
+
+// FormatError beginning with `name`; a file is one of the index's own folder.
+SafetensorsIndex parse_safetensors_index(std::string_view json, const std::string& name);
+SafetensorsIndex read_safetensors_index(const std::string& path);
 
 }  // namespace qkv::io

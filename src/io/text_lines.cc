@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/stop.h"
-#include "io/utf8.h"
+#include "io/text.h"
 #include "qkv/error.h"
 
 namespace qkv {

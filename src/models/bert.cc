@@ -1,12 +1,59 @@
-// Bert: embeddings and encoder layers.
+// Bert: finds the kind of a folder's encoder, and its tensors by the names of that kind; embeddings and encoder layers.
 #include "qkv/models/bert.h"
 
+#include <algorithm>
+#include <string>
+
 #include "core/refuse.h"
-#include "models/bert_folder.h"
+#include "models/folder_tensors.h"
+#include "models/model_kinds.h"
 #include "qkv/stop.h"
 
 namespace qkv {
 namespace {
+
+// What Bert::load() and check() read: everything but the weights' elements is checked when it is made.
+class BertFolder {
+ public:
+  explicit BertFolder(const std::string& folder);
+
+  const BertConfig& config() const { return config_; }
+  // Under our names; the folder must outlive them.
+  Weights weights(WeightStorage storage) { return tensors_.weights(storage); }
+
+ private:
+  BertConfig config_;
+  FolderTensors tensors_;
+};
+
+const EncoderKind& kind_of(const ModelConfig& json) {
+  const auto type = json.find("model_type");
+  return type ? part_of_kind(*type, &ModelKind::encoder, "encoders") : kBert;
+}
+
+void expect_tensors(FolderTensors& file, const EncoderKind& kind, const BertConfig& config) {
+  const std::string whole = kind.prefix;
+  const std::string prefix = file.contains(whole + "embeddings.word_embeddings.weight") ? whole : "";
+  const auto is_passed_over = [&](std::string_view name) {
+    return std::ranges::any_of(kind.passed_over, [&](std::string_view begin) { return name.starts_with(begin); });
+  };
+  file.pass_over([&](std::string_view name) {
+    return is_passed_over(name) || (name.starts_with(prefix) && is_passed_over(name.substr(prefix.size())));
+  });
+  TensorNames names(prefix);
+  kind.name(config, names);
+  file.expect(names.all());
+}
+
+// As Bert::read_config().
+BertConfig read_bert_config(const std::string& folder) {
+  const ModelConfig json(folder);
+  return kind_of(json).read(json);
+}
+
+BertFolder::BertFolder(const std::string& folder) : config_(read_bert_config(folder)), tensors_(folder) {
+  expect_tensors(tensors_, kind_of(ModelConfig(folder)), config_);
+}
 
 StackConfig stack_config(const BertConfig& config) {
   return {.layer = {.model_dim = config.model_dim,

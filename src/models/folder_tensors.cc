@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <set>
 
-#include "io/elements.h"
-#include "io/is_there.h"
-#include "io/quote.h"
-#include "io/safetensors_index.h"
-#include "layers/basic/expect_tensor.h"
+#include "io/byte_source.h"
+#include "io/descriptor.h"
+#include "io/safetensors_header.h"
+#include "io/text.h"
+#include "layers/basic/layer_checks.h"
 #include "qkv/error.h"
 
 namespace qkv::inline models {
-
 namespace {
 
 constexpr const char* kIndex = "model.safetensors.index.json";

@@ -5,13 +5,10 @@
 #include <cmath>
 
 #include "layers/basic/affine.h"
-#include "layers/basic/layer_dropout.h"
 #include "layers/basic/rows.h"
 #include "layers/basic/scoped_observer.h"
 #include "layers/stack/layer_parts.h"
-#include "models/marian_config.h"
 #include "models/marian_folder.h"
-#include "models/marian_names.h"
 #include "models/target_tokens.h"
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/initial_weights.h"

@@ -1,11 +1,12 @@
-// Reads the keys of a config.json with their rules.
+// Reads the keys of a config.json with their rules, and lists the names of activations once.
 #include "models/model_config.h"
 
 #include <fmt/format.h>
 
-#include "io/quote.h"
-#include "layers/basic/check_size.h"
-#include "models/activation_names.h"
+#include <algorithm>
+
+#include "io/text.h"
+#include "layers/basic/layer_checks.h"
 
 namespace qkv::inline models {
 namespace {
@@ -75,6 +76,19 @@ void ModelConfig::expect(std::span<const FixedKey> keys) const {
 void ModelConfig::expect_one(const FixedKey& fixed) const {
   const auto value = find(fixed.key);
   if (value && !value->is(fixed.value)) value->refuse(fmt::format("must be {} for this model", fixed.value));
+}
+
+const std::vector<std::pair<std::string, Activation>>& activation_names() {
+  static const std::vector<std::pair<std::string, Activation>> names = {
+      {"relu", Activation::relu},          {"gelu", Activation::gelu},
+      {"gelu_new", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"swish", Activation::silu},         {"silu", Activation::silu}};
+  return names;
+}
+
+const std::string& name_of(Activation activation) {
+  const auto& names = activation_names();
+  return std::find_if(names.begin(), names.end(), [&](const auto& named) { return named.second == activation; })->first;
 }
 
 }  // namespace qkv::inline models

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/json_document.h"
@@ -47,10 +48,17 @@ class ModelConfig {
   io::JsonDocument document_;
 };
 
+// The longest edge of a picture that a model is given, in pixels: its square is kMostPixels.
+inline constexpr std::int64_t kLongestProcessedEdge = 8000;
+
 // What a config.json calls the type of a model's weights.
 const char* transformers_dtype(Dtype dtype);
 
 // "a", "b" and "c", where the last word is "and".
 std::string quoted_list(const std::vector<std::string>& names, std::string_view word);
+
+// The first name of an activation is the one that is written.
+const std::vector<std::pair<std::string, Activation>>& activation_names();
+const std::string& name_of(Activation activation);
 
 }  // namespace qkv::inline models

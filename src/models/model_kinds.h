@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/quote.h"
+#include "io/text.h"
 #include "models/encoder_kind.h"
 #include "models/model_config.h"
 #include "qkv/models/marian.h"

@@ -16,7 +16,8 @@ BertConfig read_roberta(const ModelConfig& json) {
 
 }  // namespace
 
-const EncoderKind kRoberta{.read = read_roberta, .name = name_bert, .prefix = "roberta.", .passed_over = kRobertaPassedOver};
+const EncoderKind kRoberta{
+    .read = read_roberta, .name = name_bert, .prefix = "roberta.", .passed_over = kRobertaPassedOver};
 
 void begin_positions_after(std::int32_t padding, std::string_view name, const ModelConfig& json, BertConfig& config) {
   const std::int64_t rows = config.positions;

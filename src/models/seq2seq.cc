@@ -9,9 +9,8 @@
 
 #include "core/refuse.h"
 #include "layers/basic/affine.h"
-#include "layers/basic/layer_dropout.h"
 #include "layers/basic/rows.h"
-#include "models/marian_names.h"
+#include "models/marian_folder.h"
 #include "models/seq2seq_decoder.h"
 #include "models/seq2seq_folder.h"
 #include "models/target_tokens.h"

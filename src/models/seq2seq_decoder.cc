@@ -6,7 +6,6 @@
 #include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/layer_dropout.h"
 #include "layers/basic/rows.h"
 #include "layers/basic/scoped_observer.h"
 

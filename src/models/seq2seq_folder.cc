@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "layers/recurrent/recurrent_pass.h"
-#include "models/marian_names.h"
+#include "models/marian_folder.h"
 #include "models/model_kinds.h"
 #include "models/target_tokens.h"
 #include "models/tensor_names.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/refuse.h"
-#include "pipelines/sentence_folder.h"
+#include "pipelines/pipeline_folder.h"
 #include "qkv/stop.h"
 #include "qkv/threads.h"
 

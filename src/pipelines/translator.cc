@@ -7,13 +7,13 @@
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
-#include "pipelines/generation_folder.h"
+#include "pipelines/pipeline_folder.h"
 #include "qkv/error.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/stop.h"
 #include "qkv/threads.h"
-#include "text/marian_tokenizer.h"
 #include "text/sentences.h"
+#include "text/tokenizer_parts.h"
 
 namespace qkv {
 namespace {

@@ -1,6 +1,5 @@
 // The specification of attention's gradients: differentiate() is the chain rule for one query of one head, and
 // add_parameters() hands the gradients of the logits on to what was added to them.
-#include "reference/attention_backward.h"
 
 #include <algorithm>
 #include <cmath>

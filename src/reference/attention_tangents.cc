@@ -1,6 +1,5 @@
 // The specification of attention_jvp() and attention_double_backward(): move() is the product rule for one query of one
 // head, differentiate() the chain rule for the sum that it computes.
-#include "reference/attention_tangents.h"
 
 #include <cmath>
 #include <limits>

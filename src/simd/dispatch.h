@@ -1,5 +1,7 @@
-// What every dispatched kernel calls first.
+// What every dispatched kernel calls first, and how fast kernels can be on the selected target.
 #pragma once
+
+#include "qkv/dtype.h"
 
 namespace qkv::inline simd {
 
@@ -17,5 +19,10 @@ bool uses_amx();
 
 // The same of tiles that multiply bytes.
 bool uses_byte_tiles();
+
+// The yardstick of the kernels: how fast one thread can multiply and add when nothing but the arithmetic units limits
+// it. Billions of operations per second (a fused multiply-add counts two) of one thread on the selected target, f32 or
+// f64. Takes about 50 ms. std::invalid_argument for other types.
+double peak_gflops(Dtype dtype);
 
 }  // namespace qkv::inline simd

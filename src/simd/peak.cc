@@ -1,5 +1,4 @@
 // Multiply-adds on a full tile of registers, in bursts of about a millisecond; the best burst counts.
-#include "simd/peak.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "simd/peak.cc"

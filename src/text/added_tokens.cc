@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "core/stop_turns.h"
-#include "io/quote.h"
+#include "core/stop.h"
+#include "io/text.h"
 
 namespace qkv::text {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/unicode.h"
 
 namespace qkv::text {

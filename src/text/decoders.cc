@@ -1,14 +1,59 @@
-// Detokenizers of byte-pair and unigram vocabularies.
+// Detokenizers of byte-pair, unigram and WordPiece vocabularies.
 #include "text/decoders.h"
 
+#include <array>
 #include <charconv>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "text/byte_alphabet.h"
-#include "text/replace_all.h"
 
 namespace qkv::text {
+namespace {
+
+// Every occurrence of a string in a text, from left to right, replaced by another. `from` is not empty.
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  for (;;) {
+    const std::size_t at = text.find(from);
+    result += text.substr(0, at);
+    if (at == std::string_view::npos) return result;
+    result += to;
+    text.remove_prefix(at + from.size());
+  }
+}
+
+struct Replacement {
+  std::string_view from;
+  std::string_view to;
+};
+
+// In this order, each over the whole token.
+constexpr std::array<Replacement, 11> kCleanup = {{{" .", "."},
+                                                   {" ?", "?"},
+                                                   {" !", "!"},
+                                                   {" ,", ","},
+                                                   {" ' ", "'"},
+                                                   {" n't", "n't"},
+                                                   {" 'm", "'m"},
+                                                   {" do not", " don't"},
+                                                   {" 's", "'s"},
+                                                   {" 've", "'ve"},
+                                                   {" 're", "'re"}}};
+
+}  // namespace
+
+void WordPieceDecoder::decode(std::vector<std::string>& tokens) const {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    std::string& token = tokens[i];
+    const bool continues = i > 0 && token.starts_with(prefix_);
+    token = (i > 0 && !continues ? " " : "") + token.substr(continues ? prefix_.size() : 0);
+    if (!cleanup_) continue;
+    for (const Replacement& rule : kCleanup) token = replace_all(token, rule.from, rule.to);
+  }
+}
+
 namespace {
 
 // "<0x41>" is the byte 0x41.

@@ -1,4 +1,4 @@
-// The detokenizers ("decoders") of byte-pair and unigram vocabularies.
+// The detokenizers ("decoders"): tokens to text.
 #pragma once
 
 #include <memory>
@@ -81,6 +81,18 @@ class DecoderSequence : public Decoder {
 
  private:
   std::vector<std::unique_ptr<Decoder>> steps_;
+};
+
+// Tokens to text: pieces that continue a word are joined to it, all others follow a space.
+class WordPieceDecoder : public Decoder {
+ public:
+  // `cleanup`: no space before punctuation and English contractions.
+  WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+  void decode(std::vector<std::string>& tokens) const override;
+
+ private:
+  std::string prefix_;
+  bool cleanup_;
 };
 
 }  // namespace qkv::text

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "io/json_document.h"
-#include "io/quote.h"
+#include "io/text.h"
 #include "text/unicode.h"
 
 namespace qkv::text {

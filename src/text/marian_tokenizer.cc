@@ -1,21 +1,58 @@
 // Makes the stages of a Marian tokenizer.
-#include "text/marian_tokenizer.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "io/json_document.h"
-#include "io/quote.h"
 #include "io/sentence_piece.h"
+#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "text/decoders.h"
 #include "text/json_fields.h"
-#include "text/marian_words.h"
-#include "text/read_model.h"
-#include "text/sentence_piece.h"
+#include "text/normalizers.h"
+#include "text/stages.h"
+#include "text/tokenizer_parts.h"
+#include "text/unigram.h"
 
 namespace qkv::text {
 namespace {
+
+// The words of Marian's tokenizer: a code of the target language, ">>fr<<", as it is, then all else as sentencepiece
+// normalizes it.
+class MarianWords : public PreTokenizer {
+ public:
+  explicit MarianWords(SentencePieceNormalizer normalizer) : normalizer_(std::move(normalizer)) {}
+  std::vector<Word> split(Characters& text) const override;
+
+ private:
+  SentencePieceNormalizer normalizer_;
+};
+
+// The length of the code that the text begins with: from ">>" to the first "<<". 0: there is none.
+std::size_t code_length(CharacterSpan text) {
+  const auto are_both = [](char32_t bracket) {
+    return [bracket](const Character& a, const Character& b) { return a.code == bracket && b.code == bracket; };
+  };
+  if (std::ranges::adjacent_find(text, are_both('>')) != text.begin()) return 0;
+  const auto end = std::ranges::adjacent_find(text, are_both('<'));
+  return end == text.end() ? 0 : static_cast<std::size_t>(end - text.begin()) + 2;
+}
+
+std::vector<Word> MarianWords::split(Characters& text) const {
+  const std::size_t code = text.empty() ? 0 : code_length(text);
+  const Characters normalized = normalizer_.normalize(CharacterSpan(text).subspan(code));
+  text.resize(code);
+  text.insert(text.end(), normalized.begin(), normalized.end());
+  std::vector<Word> words;
+  if (code > 0) words.push_back({0, code});
+  if (!normalized.empty()) words.push_back({code, text.size()});
+  return words;
+}
+
+// Whether a word is such a code: all other words begin with U+2581.
+bool is_language_code(CharacterSpan word) { return word.front().code == '>'; }
 
 constexpr const char* kEnd = "</s>";
 constexpr const char* kUnknown = "<unk>";

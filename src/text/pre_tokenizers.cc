@@ -1,10 +1,10 @@
-// The pre-tokenizers of byte-pair and unigram vocabularies.
+// The pre-tokenizers of byte-pair and unigram vocabularies, and BERT's.
 #include "text/pre_tokenizers.h"
 
 #include <algorithm>
 #include <string_view>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/byte_alphabet.h"
 #include "text/normalizers.h"
 
@@ -122,6 +122,33 @@ std::vector<Word> PreTokenizerSequence::split(Characters& text) const {
     text = std::move(rewritten);
     words = std::move(finer);
   }
+  return words;
+}
+
+namespace {
+
+// All of ASCII that is neither a control, a space, a letter nor a digit counts, symbols such as $ and + included.
+bool ends_word(char32_t code) {
+  if (code >= 0x80) return is_punctuation(code);
+  return (code >= 33 && code <= 47) || (code >= 58 && code <= 64) || (code >= 91 && code <= 96) ||
+         (code >= 123 && code <= 126);
+}
+
+}  // namespace
+
+std::vector<Word> BertPreTokenizer::split(Characters& text) const {
+  std::vector<Word> words;
+  std::size_t begin = 0;
+  StopTurns turns;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    turns.next();
+    const bool alone = ends_word(text[i].code);
+    if (!alone && !is_white_space(text[i].code)) continue;
+    if (begin < i) words.push_back({begin, i});
+    if (alone) words.push_back({i, i + 1});
+    begin = i + 1;
+  }
+  if (begin < text.size()) words.push_back({begin, text.size()});
   return words;
 }
 

@@ -54,4 +54,10 @@ class PreTokenizerSequence : public PreTokenizer {
   std::vector<std::unique_ptr<PreTokenizer>> steps_;
 };
 
+// Words end at white space, which is dropped, and around punctuation, each character of which is a word.
+class BertPreTokenizer : public PreTokenizer {
+ public:
+  std::vector<Word> split(Characters& text) const override;
+};
+
 }  // namespace qkv::text

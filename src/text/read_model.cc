@@ -1,10 +1,9 @@
 // Reads the model of a tokenizer.json, by its type.
-#include "text/read_model.h"
-
 #include <vector>
 
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "text/bpe.h"
+#include "text/tokenizer_parts.h"
 #include "text/unigram.h"
 #include "text/wordpiece.h"
 

@@ -9,8 +9,7 @@
 
 #include "qkv/files.h"
 #include "text/byte_alphabet.h"
-#include "text/marian_tokenizer.h"
-#include "text/words.h"
+#include "text/tokenizer_parts.h"
 
 namespace qkv {
 namespace {

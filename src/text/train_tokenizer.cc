@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "text/bpe.h"
 #include "text/byte_alphabet.h"
-#include "text/byte_pairs.h"
-#include "text/words.h"
+#include "text/tokenizer_parts.h"
 
 namespace qkv {
 namespace {

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "core/stop_turns.h"
-#include "io/quote.h"
+#include "core/stop.h"
+#include "io/text.h"
 
 namespace qkv::text {
 

@@ -5,8 +5,8 @@
 
 #include <stdexcept>
 
-#include "core/stop_turns.h"
-#include "io/quote.h"
+#include "core/stop.h"
+#include "io/text.h"
 
 namespace qkv::text {
 

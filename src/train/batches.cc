@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "qkv/random.h"
-#include "train/streams.h"
 
 namespace qkv::training {
 namespace {

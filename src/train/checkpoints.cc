@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/refuse.h"
 #include "io/atomic_folder.h"
 #include "io/json_document.h"
 #include "qkv/error.h"
@@ -272,6 +273,17 @@ void Checkpoints::average(const std::vector<std::int64_t>& steps, Trainable& mod
     for (std::int64_t i = 0; i < sum.element_count(); ++i) sum.data<double>()[i] /= count;
     convert(sum, parameter.value);
   });
+}
+
+void expect_own_files(const std::string& out, std::initializer_list<const char*> names,
+                      const std::function<bool(const std::string& path)>& is_input) {
+  if (Checkpoints::exist(out + "/checkpoints")) return;
+  for (const char* name : names) {
+    const std::string path = out + "/" + name;
+    if (!std::filesystem::exists(path) || (is_input && is_input(path))) continue;
+    refuse(path,
+           "already exists, and the folder has no checkpoints to resume from; train into another folder, or remove it");
+  }
 }
 
 }  // namespace qkv::training

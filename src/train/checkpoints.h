@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -72,5 +73,10 @@ class Checkpoints {
   std::function<void(const std::string&)> notice_;
   io::Descriptor lock_;
 };
+
+// std::invalid_argument if `out` has one of the files but no checkpoints that a training could go on from; one that
+// `is_input` may be there.
+void expect_own_files(const std::string& out, std::initializer_list<const char*> names,
+                      const std::function<bool(const std::string& path)>& is_input = {});
 
 }  // namespace qkv::training

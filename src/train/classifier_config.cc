@@ -1,8 +1,7 @@
 // Lists and reads the keys of a classifier's training.
 #include "train/classifier_config.h"
 
-#include "models/activation_names.h"
-#include "models/image_processor_config.h"
+#include "models/model_config.h"
 #include "qkv/train/train_classifier.h"
 #include "train/training_keys.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "io/json_document.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 
 namespace qkv::training {
 

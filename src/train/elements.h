@@ -1,10 +1,11 @@
-// Work on all elements of a tensor, in blocks of a fixed size: the same blocks for any number of threads.
+// Work on all elements of tensors, in blocks of a fixed size: the same blocks for any number of threads.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
+#include "qkv/models/trainable.h"
 #include "qkv/threads.h"
 
 namespace qkv::training {
@@ -22,5 +23,9 @@ void for_each_block(std::int64_t elements, const Body& body) {
     body(begin, std::min(begin + kBlockElements, elements), block);
   });
 }
+
+// The norm of all gradients of a model together: the square root of the sum of all squares, summed in double in one
+// fixed order.
+double gradient_norm(const Trainable& model);
 
 }  // namespace qkv::training

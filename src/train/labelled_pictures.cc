@@ -10,7 +10,7 @@
 #include <set>
 
 #include "core/stop.h"
-#include "io/crc32.h"
+#include "io/byte_source.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/pictures.h"

@@ -1,7 +1,7 @@
 // Pairs of token sequences as examples: their sizes, checksum and batches.
 
 #include "core/refuse.h"
-#include "io/crc32.h"
+#include "io/byte_source.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/train/examples.h"
 

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "qkv/stop.h"
+#include "train/checkpoints.h"
 #include "train/classifier_config.h"
 #include "train/labelled_pictures.h"
-#include "train/out_folder.h"
 
 namespace qkv {
 namespace {

@@ -7,16 +7,18 @@
 //     "training": {"steps": 20000, "rate": 0.001, "schedule": "inverse_sqrt", "warmup": 1000, ...}
 //   }
 //
-// Its keys are in train_keys.cc, and in docs/training.md; others are refused. A "model" with "attention" is a recurrent
-// encoder-decoder, with keys of its own.
+// Its keys are in train_config.cc, and in docs/training.md; others are refused. A "model" with "attention" is a
+// recurrent encoder-decoder, with keys of its own.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "qkv/models/marian.h"
 #include "qkv/models/seq2seq.h"
 #include "qkv/train/training.h"
+#include "train/config_keys.h"
 
 namespace qkv::training {
 
@@ -42,5 +44,19 @@ struct TrainConfig {
 
 // FormatError, naming the file, the field and the rule.
 TrainConfig read_train_config(const std::string& path);
+
+// Every key of a translator's training, once: the reader, `qkv train --help` and docs/training.md go by this table.
+using TrainKey = ConfigKey<TrainConfig>;
+
+// In the order of the sections, and of importance.
+const std::vector<TrainKey>& train_keys();
+// Of a config whose model has "attention": a recurrent encoder-decoder.
+const std::vector<TrainKey>& seq2seq_keys();
+
+// The table as text for a terminal, and as a table of Markdown.
+std::string train_keys_text();
+std::string train_keys_markdown();
+// Those of "model" that only such a config has.
+std::string seq2seq_keys_markdown();
 
 }  // namespace qkv::training

@@ -1,4 +1,4 @@
-// train_translator(): checks files and folder, makes tokenizer and model, and trains.
+// train_translator(): checks files and folder, makes tokenizers and model, and trains.
 #include "qkv/train/train_translator.h"
 
 #include <fmt/format.h>
@@ -9,8 +9,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
+#include <vector>
 
-#include "io/crc32.h"
+#include "core/refuse.h"
+#include "io/byte_source.h"
 #include "models/folder_tensors.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
@@ -18,21 +21,96 @@
 #include "qkv/models/seq2seq.h"
 #include "qkv/stop.h"
 #include "qkv/text/tokenizer.h"
-#include "train/out_folder.h"
+#include "qkv/text/train_tokenizer.h"
+#include "train/checkpoints.h"
 #include "train/train_config.h"
 #include "train/training_pairs.h"
-#include "train/vocabularies.h"
 
 namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
-using training::kEnd;
-using training::kPadding;
-using training::kUnknown;
+using training::encode_pairs;
+using training::Notice;
+using training::notice_shared_pairs;
+using training::read_training_pairs;
+using training::SideTokens;
 using training::TrainConfig;
 using training::Vocabularies;
-using training::Vocabulary;
+
+// Names of the files in a folder.
+constexpr const char* kTokenizerFile = "tokenizer.json";
+constexpr const char* kTargetTokenizerFile = "target_tokenizer.json";
+
+constexpr const char* kEnd = "</s>";
+constexpr const char* kPadding = "<pad>";
+constexpr const char* kUnknown = "<unk>";
+
+// The tokenizers of a training: one for both sides, or one for each; given, or the folder's own, or learned.
+class Vocabulary {
+ public:
+  // The tokenizer in the file that is given, or that the folder has in `name`; with neither, the smallest one, until
+  // learn().
+  Vocabulary(const TrainTranslatorFiles& files, const std::string& name, const std::string& given);
+
+  // From texts, if there was no tokenizer; notices that it came out smaller than asked for.
+  void learn(const std::vector<const std::string*>& texts, std::int64_t vocab, const Notice& notice);
+
+  bool is_given() const { return is_given_; }
+  const std::string& name() const { return name_; }  // of its file in the folder
+  const std::string& path() const { return path_; }  // for messages
+  const std::string& json() const { return json_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  std::int32_t need(const std::string& token) const;  // its id; FormatError without such a token
+
+ private:
+  std::string name_, path_;
+  bool is_given_, is_found_;
+  std::string json_;
+  Tokenizer tokenizer_;
+};
+
+std::string given_tokenizer(const TrainTranslatorFiles& files, const std::string& option, const std::string& name) {
+  return option.empty() && !files.from.empty() ? files.from + "/" + name : option;
+}
+
+Vocabulary::Vocabulary(const TrainTranslatorFiles& files, const std::string& name, const std::string& given)
+    : name_(name),
+      path_(given.empty() ? files.out + "/" + name : given),
+      is_given_(!given.empty()),
+      is_found_(is_given_ || std::filesystem::exists(path_)),
+      json_(is_found_ ? read_file(path_) : TokenizerTrainer().train(TokenizerTrainer::kSmallestVocab)),
+      tokenizer_(Tokenizer::parse(json_, path_)) {}
+
+void Vocabulary::learn(const std::vector<const std::string*>& texts, std::int64_t vocab, const Notice& notice) {
+  if (is_found_) return;
+  TokenizerTrainer trainer;
+  for (const std::string* text : texts) trainer.add(*text);
+  json_ = trainer.train(vocab);
+  tokenizer_ = Tokenizer::parse(json_, path_);
+  if (tokenizer_.vocab() == vocab) return;
+  notice(fmt::format("{}: {} tokens instead of {}: no other pair of neighbours occurs twice", name_, tokenizer_.vocab(),
+                     vocab));
+}
+
+std::int32_t Vocabulary::need(const std::string& token) const {
+  const auto id = tokenizer_.id_of(token);
+  if (!id) throw FormatError(fmt::format("{}: has no token \"{}\"", path_, token));
+  return *id;
+}
+
+// The one of both sides; or the source's, then the target's.
+std::vector<Vocabulary> find_vocabularies(const TrainTranslatorFiles& files, Vocabularies sides) {
+  if (sides == Vocabularies::shared && !files.target_tokenizer.empty()) {
+    refuse("train", "{} is for targets only; set tokenizer.vocabularies to \"separate\"", files.target_tokenizer);
+  }
+  std::vector<Vocabulary> all;
+  all.emplace_back(files, kTokenizerFile, given_tokenizer(files, files.tokenizer, kTokenizerFile));
+  if (sides == Vocabularies::separate) {
+    all.emplace_back(files, kTargetTokenizerFile, given_tokenizer(files, files.target_tokenizer, kTargetTokenizerFile));
+  }
+  return all;
+}
 
 // The model with the options of its training.
 class TrainedTranslator : public TrainableOn<PairBatch> {
@@ -154,27 +232,27 @@ void write_tokenizer_config(const std::string& folder, const Tokenizer& tokenize
 
 TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options) {
   const StopScope stop(options.stop);
-  const training::Notice notice = [&](const std::string& text) {
+  const Notice notice = [&](const std::string& text) {
     if (options.observer != nullptr) options.observer->notice(text);
   };
   TrainConfig config = training::read_train_config(files.config);
-  std::vector<Vocabulary> vocabularies = training::find_vocabularies(files, config.vocabularies);
+  std::vector<Vocabulary> vocabularies = find_vocabularies(files, config.vocabularies);
   Vocabulary &source = vocabularies.front(), &target = vocabularies.back();
   std::vector<std::string> reserved;
   for (const Vocabulary& own : vocabularies) {
     for (std::string& token : own.tokenizer().special_tokens()) reserved.push_back(std::move(token));
   }
-  const io::PairLines train_texts = training::read_training_pairs(files.train, reserved, files, notice);
-  const io::PairLines valid_texts = training::read_training_pairs(files.valid, reserved, files, notice);
+  const io::PairLines train_texts = read_training_pairs(files.train, reserved, files, notice);
+  const io::PairLines valid_texts = read_training_pairs(files.valid, reserved, files, notice);
   const auto is_given = [&](const std::string& path) {
     return std::ranges::any_of(
         vocabularies, [&](const Vocabulary& own) { return own.is_given() && fs::equivalent(path, own.path()); });
   };
   training::expect_own_files(files.out,
-                             {"model.safetensors", "config.json", "generation_config.json", training::kTokenizerFile,
-                              training::kTargetTokenizerFile, "tokenizer_config.json"},
+                             {"model.safetensors", "config.json", "generation_config.json", kTokenizerFile,
+                              kTargetTokenizerFile, "tokenizer_config.json"},
                              is_given);
-  training::notice_shared_pairs(train_texts, valid_texts, files.valid, notice);
+  notice_shared_pairs(train_texts, valid_texts, files.valid, notice);
   for (Vocabulary& own : vocabularies) {
     std::vector<const std::string*> texts;
     for (const TextPair& pair : train_texts.pairs) {
@@ -184,10 +262,10 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
     own.learn(texts, config.vocab, notice);
   }
   set_tokens(source, target, config);
-  const training::SideTokens source_tokens{source.tokenizer(), source.need(kEnd)};
-  const training::SideTokens target_tokens{target.tokenizer(), target.need(kEnd)};
+  const SideTokens source_tokens{source.tokenizer(), source.need(kEnd)};
+  const SideTokens target_tokens{target.tokenizer(), target.need(kEnd)};
   const auto encode = [&](const io::PairLines& texts, const std::string& path) {
-    return training::encode_pairs(texts, source_tokens, target_tokens, config, path, notice);
+    return encode_pairs(texts, source_tokens, target_tokens, config, path, notice);
   };
   const std::vector<TokenPair> train_pairs = encode(train_texts, files.train),
                                valid_pairs = encode(valid_texts, files.valid);

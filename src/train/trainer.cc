@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
@@ -14,12 +16,9 @@
 #include "qkv/files.h"
 #include "qkv/train/training.h"
 #include "train/batches.h"
-#include "train/check_training.h"
 #include "train/checkpoints.h"
-#include "train/gradient_norm.h"
-#include "train/loss_curve.h"
+#include "train/elements.h"
 #include "train/run_identity.h"
-#include "train/streams.h"
 #include "train/training_log.h"
 #include "train/validation.h"
 
@@ -27,6 +26,35 @@ namespace qkv {
 namespace {
 
 using namespace training;
+
+// std::invalid_argument if the config is invalid or the data is empty.
+void check(const TrainingConfig& config, const TrainingTask& task) {
+  const auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
+    if (value < least) refuse("train", "{} is {}; it must be {} or more", name, value, least);
+  };
+  at_least("epochs", config.epochs, 0);
+  at_least("steps", config.steps, config.epochs > 0 ? 0 : 1);
+  at_least("batch_tokens", config.batch_tokens, 1);
+  at_least("accumulate", config.accumulate, 1);
+  at_least("warmup", config.schedule.warmup, 0);
+  at_least("log_every", config.log_every, 1);
+  at_least("validate_every", config.validate_every, 1);
+  at_least("patience", config.patience, 0);
+  at_least("average", config.average, 1);
+  if (!(config.schedule.rate > 0) || !std::isfinite(config.schedule.rate)) {
+    refuse("train", "rate is {}; it must be above 0", config.schedule.rate);
+  }
+  if (!(config.clip >= 0)) {
+    refuse("train", "clip is {}; it must be 0 or more", config.clip);
+  }
+  if (!(config.checkpoint_minutes >= 0)) {
+    refuse("train", "checkpoint_minutes is {}; it must be 0 or more", config.checkpoint_minutes);
+  }
+  for (const auto& [name, examples] : {std::pair("train", &task.train), std::pair("valid", &task.valid)}) {
+    if (examples->count() > 0) continue;
+    refuse("train", "the {} data has no {}", name, examples->kind());
+  }
+}
 
 std::int64_t peak_memory() {
   struct rusage usage{};
@@ -280,7 +308,7 @@ class Training {
 TrainingResult train(const TrainingTask& task, const TrainingConfig& config, const std::string& folder,
                      const TrainingOptions& options) {
   const StopScope stop(options.stop);
-  training::check(config, task);
+  check(config, task);
   return Training(task, config, folder, options).run();
 }
 

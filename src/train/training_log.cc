@@ -1,4 +1,4 @@
-// Writes log.jsonl and the curve of the losses.
+// Writes log.jsonl, and the curve of the losses as a picture.
 #include "train/training_log.h"
 
 #include <fcntl.h>
@@ -6,12 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "core/mathematics.h"
 #include "io/descriptor.h"
 #include "io/json_document.h"
-#include "io/json_number.h"
+#include "io/json_events.h"
 #include "qkv/files.h"
 
 namespace qkv::training {
@@ -85,6 +88,97 @@ void TrainingLog::append(const std::string& line) {
     if (done < 0) io::throw_io_error(path_, "write");
     rest.remove_prefix(static_cast<std::size_t>(done));
   }
+}
+
+namespace {
+
+constexpr double kWidth = 720, kHeight = 360, kLeft = 52, kRight = 16, kTop = 28, kBottom = 36;
+constexpr const char* kTrainingColor = "#0969da";
+constexpr const char* kValidationColor = "#cf222e";
+
+// 1, 2 or 5 times a power of ten, of which a range holds about five.
+double tick_distance(double range) {
+  const double rough = range / 5, power = pow(10, std::floor(log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (rough <= factor * power) return factor * power;
+  }
+  return 10 * power;
+}
+
+// From numbers to positions in the picture. Losses begin at 0, so that the height of a curve says what is left.
+struct Axes {
+  double steps = 1, loss = 1;
+
+  double x(double step) const { return kLeft + (kWidth - kLeft - kRight) * step / steps; }
+  double y(double value) const { return kHeight - kBottom - (kHeight - kTop - kBottom) * value / loss; }
+};
+
+void draw_axes(std::string& svg, const Axes& axes) {
+  const auto to = std::back_inserter(svg);
+  const double loss_tick = tick_distance(axes.loss), step_tick = std::max(1.0, tick_distance(axes.steps));
+  for (int i = 0; i * loss_tick <= axes.loss; ++i) {
+    const double y = axes.y(i * loss_tick);
+    fmt::format_to(to, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#d0d7de\"/>", kLeft, y, kWidth - kRight);
+    fmt::format_to(to, "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n", kLeft - 6, y + 4,
+                   i * loss_tick);
+  }
+  for (int i = 0; i * step_tick <= axes.steps; ++i) {
+    fmt::format_to(to, "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:.0f}</text>\n", axes.x(i * step_tick),
+                   kHeight - kBottom + 18, i * step_tick);
+  }
+}
+
+void draw_curve(std::string& svg, const Axes& axes, std::span<const CurvePoint> points, const char* color) {
+  if (points.empty()) return;
+  const auto to = std::back_inserter(svg);
+  fmt::format_to(to, "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" points=\"", color);
+  for (const CurvePoint& point : points) {
+    fmt::format_to(to, "{:.1f},{:.1f} ", axes.x(static_cast<double>(point.step)), axes.y(point.loss));
+  }
+  fmt::format_to(to, "\"/>\n");
+}
+
+// The lowest point of the validation: its step is the one that a training calls its best.
+void draw_best(std::string& svg, const Axes& axes, std::span<const CurvePoint> validation) {
+  if (validation.empty()) return;
+  const CurvePoint& best = *std::min_element(validation.begin(), validation.end(),
+                                             [](const auto& a, const auto& b) { return a.loss < b.loss; });
+  const double x = axes.x(static_cast<double>(best.step)), y = axes.y(best.loss);
+  const bool right = x > kWidth / 2;
+  fmt::format_to(std::back_inserter(svg),
+                 "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"none\" stroke=\"{}\"/><text x=\"{:.1f}\" "
+                 "y=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">best: {:.4f} at step {}</text>\n",
+                 x, y, kValidationColor, x + (right ? -8 : 8), y - 8, right ? "end" : "start", kValidationColor,
+                 best.loss, best.step);
+}
+
+}  // namespace
+
+std::string loss_curve_svg(std::span<const CurvePoint> training, std::span<const CurvePoint> validation) {
+  Axes axes;
+  for (const auto& points : {training, validation}) {
+    for (const CurvePoint& point : points) {
+      axes.steps = std::max(axes.steps, static_cast<double>(point.step));
+      axes.loss = std::max(axes.loss, point.loss);
+    }
+  }
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "font-family=\"sans-serif\" font-size=\"12\" fill=\"#57606a\">\n<rect width=\"100%\" height=\"100%\" "
+      "fill=\"#ffffff\"/>\n",
+      kWidth, kHeight);
+  draw_axes(svg, axes);
+  draw_curve(svg, axes, training, kTrainingColor);
+  draw_curve(svg, axes, validation, kValidationColor);
+  draw_best(svg, axes, validation);
+  fmt::format_to(std::back_inserter(svg),
+                 "<text x=\"{:.0f}\" y=\"18\" fill=\"{}\">training, dropout included</text><text x=\"{:.0f}\" y=\"18\" "
+                 "fill=\"{}\">"
+                 "validation</text><text x=\"{:.0f}\" y=\"18\" text-anchor=\"end\">nats per target token without label "
+                 "smoothing, over steps</text>\n"
+                 "</svg>\n",
+                 kLeft, kTrainingColor, kLeft + 170, kValidationColor, kWidth - kRight);
+  return svg;
 }
 
 }  // namespace qkv::training

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,5 +36,8 @@ class TrainingLog {
   std::string path_;
   std::vector<CurvePoint> training_, validation_;
 };
+
+// SVG with both curves over the steps, and the best step marked; the same bytes for the same points.
+std::string loss_curve_svg(std::span<const CurvePoint> training, std::span<const CurvePoint> validation);
 
 }  // namespace qkv::training

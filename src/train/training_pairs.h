@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/pairs.h"
+#include "io/files.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/train/train_translator.h"
 #include "train/train_config.h"
@@ -16,7 +16,7 @@ namespace qkv::training {
 using Notice = std::function<void(const std::string&)>;
 
 // The pairs of `path`, one of the files. FormatError for the first bad line; or they are left out, which is noticed.
-// `reserved` as in io/pairs.h.
+// `reserved` as in io/files.h.
 io::PairLines read_training_pairs(const std::string& path, std::span<const std::string> reserved,
                                   const TrainTranslatorFiles& files, const Notice& notice);
 

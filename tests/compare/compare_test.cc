@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "compare/run_result.h"
+#include "compare/run.h"
 #include "io/files_for_test.h"
 #include "qkv/threads.h"
 

@@ -5,11 +5,8 @@
 #include <memory>
 
 #include "compare/catalog.h"
-#include "compare/growth.h"
-#include "compare/input_gradients.h"
+#include "compare/cost.h"
 #include "compare/measurable.h"
-#include "compare/memory_use.h"
-#include "compare/model_size.h"
 #include "compare/pair_tasks.h"
 #include "compare/perturbed.h"
 #include "compare/sequence_tasks.h"

@@ -6,7 +6,6 @@
 
 #include "compare/catalog.h"
 #include "compare/dependencies.h"
-#include "compare/model_size.h"
 #include "compare/pair_tasks.h"
 #include "compare/perturbed.h"
 #include "compare/sequence_tasks.h"

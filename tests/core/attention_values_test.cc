@@ -9,7 +9,7 @@
 #include <string>
 
 #include "attention/attention_testing.h"
-#include "core/boolean_blocks.h"
+#include "core/compiled_mask.h"
 #include "core/core_for_test.h"
 #include "io/files_for_test.h"
 #include "qkv/attention/bias.h"

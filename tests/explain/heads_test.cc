@@ -5,9 +5,8 @@
 #include <cmath>
 
 #include "explain/chosen.h"
-#include "explain/head_trace.h"
+#include "explain/intermediates.h"
 #include "explain/observe.h"
-#include "explain/sublayers.h"
 #include "qkv/explain/attention_maps.h"
 #include "qkv/explain/cost.h"
 

@@ -4,12 +4,10 @@
 #include <cmath>
 
 #include "attention/attention_testing.h"
-#include "explain/base64.h"
-#include "explain/base85.h"
 #include "explain/chosen.h"
-#include "explain/deflate.h"
 #include "explain/json_schema.h"
 #include "explain/map_bytes.h"
+#include "explain/report_page.h"
 
 namespace qkv {
 namespace {

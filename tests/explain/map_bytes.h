@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base64.h"
+#include "io/text.h"
 
 namespace qkv::test {
 

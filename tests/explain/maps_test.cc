@@ -8,11 +8,11 @@
 #include <numeric>
 
 #include "attention/attention_testing.h"
-#include "explain/base64.h"
 #include "explain/example.h"
 #include "explain/json_schema.h"
 #include "explain/map_bytes.h"
 #include "explain/pyramid.h"
+#include "explain/report_page.h"
 #include "memory_for_test.h"
 #include "qkv/explain/attention_maps.h"
 #include "qkv/explain/explain_model.h"

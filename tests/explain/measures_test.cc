@@ -8,7 +8,7 @@
 
 #include "attention/attention_testing.h"
 #include "explain/chosen.h"
-#include "explain/rank_correlation.h"
+#include "explain/weight_measures.h"
 #include "memory_for_test.h"
 #include "qkv/layers/initial_weights.h"
 #include "qkv/target.h"

@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "explain/example.h"
-#include "explain/gradient_weights.h"
+#include "explain/weight_measures.h"
 #include "explain/word_alignment.h"
 #include "qkv/explain/explain_model.h"
 

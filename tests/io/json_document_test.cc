@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "io/files_for_test.h"
-#include "io/safetensors_index.h"
+#include "io/safetensors_header.h"
 
 namespace qkv::io {
 namespace {

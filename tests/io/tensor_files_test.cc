@@ -1,7 +1,7 @@
 // .npy and safetensors: files of NumPy and of the reference implementation, read and written; every rule broken once.
 
+#include "io/files.h"
 #include "io/files_for_test.h"
-#include "io/parse.h"
 
 namespace qkv::test {
 namespace {

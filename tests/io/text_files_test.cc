@@ -1,7 +1,7 @@
 // Files of text: lines and pairs of them, matrices in CSV and JSON, and arrays by the ending of their path.
 
+#include "io/files.h"
 #include "io/files_for_test.h"
-#include "io/parse.h"
 #include "qkv/text_lines.h"
 
 namespace qkv::test {

@@ -3,7 +3,7 @@
 #include "qkv/models/marian.h"
 
 #include "jacobian.h"
-#include "models/marian_names.h"
+#include "models/marian_folder.h"
 #include "models/models_for_test.h"
 #include "qkv/random.h"
 #include "qkv/threads.h"

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "models/activation_names.h"
 #include "models/models_for_test.h"
 #include "qkv/models/bert.h"
 #include "qkv/models/marian.h"

@@ -5,8 +5,6 @@
 #include "attention/tangent/attention_tangents_testing.h"
 #include "jacobian.h"
 #include "qkv/error.h"
-#include "reference/attention_backward.h"
-#include "reference/attention_tangents.h"
 
 namespace qkv {
 namespace {

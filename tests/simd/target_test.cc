@@ -6,7 +6,7 @@
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "ops/matmul/matmul_panel.h"
-#include "simd/peak.h"
+#include "simd/dispatch.h"
 
 namespace qkv {
 namespace {

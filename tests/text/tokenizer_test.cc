@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "text/marian_tokenizer.h"
 #include "text/tokenizer_files.h"
+#include "text/tokenizer_parts.h"
 #include "text/unicode.h"
 
 namespace qkv {

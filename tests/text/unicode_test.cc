@@ -2,11 +2,10 @@
 // schemes/code_points.txt); the normalizer Precompiled against it, and charsmaps that break a rule.
 #include "text/unicode.h"
 
-#include "io/base64.h"
+#include "io/text.h"
 #include "qkv/text/tokenizer.h"
-#include "text/bert_normalizer.h"
-#include "text/bert_pre_tokenizer.h"
-#include "text/precompiled.h"
+#include "text/normalizers.h"
+#include "text/pre_tokenizers.h"
 #include "text/tokenizer_files.h"
 
 namespace qkv::text {

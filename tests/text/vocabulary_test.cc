@@ -8,13 +8,13 @@
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
 #include "text/added_tokens.h"
-#include "text/bert_normalizer.h"
-#include "text/bert_pre_tokenizer.h"
-#include "text/byte_pairs.h"
+#include "text/bpe.h"
+#include "text/decoders.h"
+#include "text/normalizers.h"
+#include "text/pre_tokenizers.h"
 #include "text/tokenizer_files.h"
 #include "text/trie.h"
 #include "text/wordpiece.h"
-#include "text/wordpiece_decoder.h"
 
 namespace qkv::text {
 namespace {

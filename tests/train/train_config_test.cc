@@ -15,7 +15,6 @@
 #include "qkv/models/translator.h"
 #include "qkv/train/train_translator.h"
 #include "train/classifier_config.h"
-#include "train/train_keys.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
 

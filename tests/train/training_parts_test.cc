@@ -14,8 +14,7 @@
 #include "qkv/train/examples.h"
 #include "qkv/train/schedule.h"
 #include "train/batches.h"
-#include "train/gradient_norm.h"
-#include "train/loss_curve.h"
+#include "train/elements.h"
 #include "train/training_log.h"
 #include "train/watcher.h"
 

@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "apps/qkv/commands.h"
-#include "apps/qkv/places.h"
-#include "apps/qkv/program.h"
 #include "apps/qkv/signals.h"
-#include "apps/qkv/text_style.h"
+#include "apps/qkv/surroundings.h"
 #include "explain/report_page.h"
 
 namespace qkv::app {

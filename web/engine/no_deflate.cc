@@ -1,5 +1,5 @@
 // Stands for deflate.cc: a page that computes asks for every weight, and for no maps.
-#include "explain/deflate.h"
+#include "explain/report_page.h"
 #include "explain/require.h"
 
 namespace qkv::inline explaining {

@@ -1,10 +1,9 @@
 // attention_double_backward(): the tangents of out and log-sum-exp, and then a backward pass that goes once deeper.
 #include "qkv/attention/attention_double_backward.h"
 
-#include "attention/backward/double_backward_call.h"
-#include "attention/backward/score_gradients.h"
+#include "attention/backward/backward_call.h"
 #include "attention/call/apart.h"
-#include "attention/call/planned_views.h"
+#include "attention/call/view_checks.h"
 #include "core/float_environment.h"
 #include "qkv/stop.h"
 #include "simd/dispatch.h"
@@ -24,28 +23,7 @@ void check_places(const AttentionProblem& problem, const AttentionSecondGradient
   check("the gradient of grad_out", gradients.grad_out, true, problem.value_dim);
 }
 
-AttentionGradients inner_gradients(const AttentionSecondGradients& gradients) {
-  AttentionGradients inner;
-  inner.query = gradients.query, inner.key = gradients.key, inner.value = gradients.value;
-  return inner;
-}
-
-BackwardSchedule schedule_gradients(const AttentionProblem& problem, BackwardInputs inputs,
-                                    const AttentionOptions& options, const AttentionSecondGradients& gradients,
-                                    std::size_t outer) {
-  inputs.moved = {.out = {unallocated(), problem.storage, inputs.out.shape()},
-                  .log_sum_exp = {unallocated(), problem.storage, inputs.log_sum_exp.shape()},
-                  .weight_sum = {unallocated(), problem.storage, inputs.log_sum_exp.shape()}};
-  return schedule_scores(problem, inputs, options, inner_gradients(gradients), {.meanwhile = outer});
-}
-
 }  // namespace
-
-DoubleBackwardSchedule::DoubleBackwardSchedule(const AttentionProblem& problem, const BackwardInputs& inputs,
-                                               const AttentionOptions& options, const AttentionSecondGradients& second)
-    : outer(moved_bytes(problem, static_cast<bool>(second.grad_out))),
-      tangents(problem, options, outer),
-      gradients(schedule_gradients(problem, inputs, options, second, outer)) {}
 
 void attention_double_backward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out,
                                const TensorView& log_sum_exp, const TensorView& grad_out,
@@ -79,7 +57,7 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
                   .log_sum_exp = log_sum_exp_tangent,
                   .weight_sum = weight_sum};
   move_outputs(problem, out, log_sum_exp, tangents, schedule.tangents, inputs.moved);
-  differentiate_scores(problem, inputs, options, inner_gradients(gradients), {.meanwhile = schedule.outer});
+  differentiate_scores(problem, inputs, options, first_gradients(gradients), {.meanwhile = schedule.outer});
 }
 
 }  // namespace qkv

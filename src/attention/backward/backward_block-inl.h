@@ -13,9 +13,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "attention/backward/additive_gradients-inl.h"
 #include "attention/backward/backward_kernel.h"
-#include "attention/backward/bias_gradients-inl.h"
 #include "attention/backward/double_backward-inl.h"
 #include "attention/backward/parameter_gradients-inl.h"
 #include "attention/tile/accumulate-inl.h"
@@ -24,7 +22,7 @@
 #include "attention/tile/recompute-inl.h"
 #include "attention/tile/sinks-inl.h"
 #include "attention/tile/tile_walk-inl.h"
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {

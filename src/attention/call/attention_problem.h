@@ -1,17 +1,49 @@
-// A call of attention() after every argument was checked: what all heads have in common, and the task of each head.
-// Forward, backward and tangents begin here.
+// A call of attention() after every argument was checked: what all heads have in common, the task of each head, and the
+// kernel that computes it. Forward, backward and tangents begin here.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "attention/call/attention_inputs.h"
-#include "attention/call/attention_outputs.h"
 #include "attention/call/attention_rules.h"
 #include "attention/tile/attention_task.h"
 #include "qkv/attention.h"
 
 namespace qkv::inline attending {
+
+// Where attention() writes, after it was checked: the output and the optional outputs.
+class AttentionOutputs {
+ public:
+  // std::invalid_argument, naming sizes, for views that do not fit.
+  AttentionOutputs(const AttentionInputs& inputs, const MutableTensorView& out, const AttentionExtras& extras);
+
+  // A log-sum-exp of its own, if none was asked for.
+  static std::size_t log_sum_exp_bytes(const AttentionInputs& inputs);
+  void add_log_sum_exp(const AttentionInputs& inputs);
+  bool has_log_sum_exp() const { return static_cast<bool>(log_sum_exp_); }
+  // Rows of weights or logits are asked for.
+  bool has_planes() const { return weights_ || logits_; }
+
+  // Sorted by sequence, head and query.
+  const std::vector<ChosenRow>& chosen_rows() const { return chosen_rows_; }
+  static std::size_t chosen_rows_bytes(const AttentionExtras& extras);
+
+  void set(CommonTask& common) const;
+  // Of head h of sequence b.
+  void set(AttentionTask& task, const AttentionInputs& inputs, std::int64_t b, std::int64_t h) const;
+
+ private:
+  void set_chosen_rows(const AttentionInputs& inputs, const TensorView& rows);
+  void check_statistics(const AttentionInputs& inputs, const AttentionExtras& extras);
+
+  MutableTensorView out_, log_sum_exp_, weights_, logits_, row_weights_;
+  std::vector<ChosenRow> chosen_rows_;
+  Tensor own_log_sum_exp_;
+  MutableTensorView row_maximum_, entropy_, top_keys_, top_weights_, received_, block_weights_;
+};
 
 // Built in order: inputs, rules, what both make common to all heads; then the outputs, if there are any.
 class AttentionProblem : public AttentionInputs {
@@ -59,5 +91,16 @@ int threads_of(const AttentionOptions& options);
 
 // Those of them that the work of a pass is worth waking for, which makes `products` of each query and key.
 int useful_threads(const AttentionProblem& problem, int threads, double products);
+
+// Sets the kernel of a task whose rules are set, its precision (`asked` where there is a kernel for it), what
+// multiplies in blocks and whether its logits are plain. A query that is alone in its sequence has a kernel of its own
+// if its score is a dot product.
+void choose_kernel(AttentionTask& task, Precision asked);
+
+inline constexpr std::int64_t kMostReducedDim = 512;  // of heads and values: a thread stays below 1 MiB
+
+// Empty if the selected target of this CPU has a kernel for several queries that multiplies in bf16; else the reason, a
+// line.
+std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_dim, std::int64_t value_dim);
 
 }  // namespace qkv::inline attending

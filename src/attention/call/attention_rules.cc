@@ -5,8 +5,10 @@
 #include <cmath>
 #include <utility>
 
+#include "attention/call/documents.h"
+#include "attention/call/table_biases.h"
 #include "attention/call/view_checks.h"
-#include "core/boolean_blocks.h"
+#include "core/compiled_mask.h"
 
 namespace qkv::inline attending {
 namespace {

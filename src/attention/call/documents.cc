@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "attention/call/view_checks.h"
-#include "core/kept_documents.h"
+#include "core/compiled_mask.h"
 
 namespace qkv::inline attending {
 namespace {

@@ -9,7 +9,7 @@
 #include "attention/call/attention_inputs.h"
 #include "attention/call/memory_count.h"
 #include "attention/tile/attention_task.h"
-#include "core/kept_vector.h"
+#include "core/kept_memory.h"
 #include "qkv/attention/mask.h"
 
 namespace qkv::inline attending {

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "attention/call/view_checks.h"
+
 namespace qkv::inline attending {
 
 inline constexpr std::size_t kSharedBytes = 2 * sizeof(void*);  // beside an object that is shared
@@ -18,12 +20,20 @@ class MemoryCount {
 
   MemoryCount() = default;
   // 0: no limit. std::invalid_argument below 0.
-  explicit MemoryCount(std::int64_t limit);
+  explicit MemoryCount(std::int64_t limit) : limit_(static_cast<std::size_t>(limit)) {
+    if (limit < 0) fail("memory_limit must be 0 (none) or more bytes, got {}", limit);
+  }
 
   // Bytes that are kept until the call ends, and bytes that are needed for a while beside those kept so far.
   // std::invalid_argument if the limit does not allow them.
-  void keep(std::size_t bytes);
-  void borrow(std::size_t bytes);
+  void keep(std::size_t bytes) {
+    kept_ += bytes;
+    borrow(0);
+  }
+  void borrow(std::size_t bytes) {
+    most_ = most_with(bytes);
+    if (exceeds(most_)) refuse(most_);
+  }
 
   std::size_t kept() const { return kept_; }
 
@@ -41,7 +51,9 @@ class MemoryCount {
 
  private:
   bool exceeds(std::size_t bytes) const { return limit_ > 0 && bytes > limit_; }
-  [[noreturn]] void refuse(std::size_t bytes) const;
+  [[noreturn]] void refuse(std::size_t bytes) const {
+    fail("one thread needs {} bytes besides inputs and outputs, memory_limit is {}", bytes, limit_);
+  }
 
   std::size_t limit_ = 0, kept_ = 0, most_ = 0;
 };

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "attention/call/view_checks.h"
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 
 namespace qkv::inline attending {
 namespace {

@@ -39,4 +39,16 @@ void keep_least(std::vector<std::int64_t>& least, const std::vector<std::int64_t
 // Address of the elements of sequence b and head h in a view [batch dimensions ..., heads, ...].
 const std::byte* head_address(const TensorView& view, const Dims& batch_shape, std::int64_t b, std::int64_t h);
 
+// For views of what is only planned: addresses are computed, though nothing is read or written there.
+inline std::byte* unallocated() {
+  static std::byte byte{};
+  return &byte;
+}
+
+// A view that was given without elements gets an address.
+template <class View>
+View with_address(const View& view) {
+  return view && view.bytes() == nullptr ? View(unallocated(), view.dtype(), view.shape(), view.strides()) : view;
+}
+
 }  // namespace qkv::inline attending

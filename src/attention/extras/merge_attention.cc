@@ -5,7 +5,7 @@
 #include "core/float_environment.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "qkv/attention.h"
 
 namespace qkv {

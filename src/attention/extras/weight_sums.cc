@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "attention/extras/sum_turn.h"
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 
 namespace qkv::inline attending {
 namespace {

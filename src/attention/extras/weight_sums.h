@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "attention/tile/attention_task.h"
@@ -46,6 +47,24 @@ class WeightSums {
   const std::int64_t heads_of_sequence_, at_once_;  // heads that have memory
   std::vector<double> sums_;
   OrderedSums order_;  // of each head: its segments, and whether it is written
+};
+
+// A block's turn to add its weights, of a task that was begun.
+class SumTurn {
+ public:
+  SumTurn(const AttentionTask& task, std::int64_t block) : task_(task), block_(block) {}
+
+  // Before those of keys first <= j < last: all in front of them are added.
+  void reach(std::int64_t first, std::int64_t last);
+  void finish();
+
+ private:
+  void wait_up_to(std::int64_t segment);
+  void leave_up_to(std::int64_t segment);
+
+  const AttentionTask& task_;
+  const std::int64_t block_;
+  std::int64_t reached_ = 0, left_ = 0;  // segments
 };
 
 }  // namespace qkv::inline attending

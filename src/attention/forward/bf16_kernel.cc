@@ -2,10 +2,9 @@
 // forward_kernel.cc, but for what is multiplied. AVX-512 alone has the instructions, or tiles, and not on every CPU.
 // Why so: docs/design/attention_forward.md.
 
-#include "attention/forward/bf16_kernel.h"
-
 #include <optional>
 
+#include "attention/forward/forward_kernel.h"
 #include "simd/dispatch.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "simd/scratch.h"
 
 namespace qkv::inline attending {

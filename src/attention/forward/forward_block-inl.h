@@ -11,19 +11,17 @@
 #include <type_traits>
 
 #include "attention/extras/extras_pass-inl.h"
-#include "attention/extras/top_keys-inl.h"
 #include "attention/forward/forward_kernel.h"
 #include "attention/tile/accumulate-inl.h"
 #include "attention/tile/dropout-inl.h"
 #include "attention/tile/exact_product-inl.h"
-#include "attention/tile/log_sum_exp.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/sinks-inl.h"
 #include "attention/tile/softmax_state-inl.h"
 #include "attention/tile/tile_walk-inl.h"
-#include "core/divide_up.h"
-#include "simd/prefetch.h"
+#include "core/mathematics.h"
 #include "simd/rows-inl.h"
+#include "simd/rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {

@@ -1,181 +1,297 @@
-// Decides blocks, threads and memory of a forward call.
+// Carries out a call: blocks of queries, or single queries, which the threads take one by one.
 #include "attention/forward/forward_call.h"
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
-#include "attention/call/kernel_choice.h"
-#include "attention/call/view_checks.h"
-#include "attention/tile/interval_masks.h"
-#include "core/divide_up.h"
+#include "attention/call/attention_problem.h"
+#include "attention/extras/weight_sums.h"
+#include "attention/forward/folded_heads.h"
+#include "core/stop.h"
+#include "core/visit_dtype.h"
 #include "qkv/threads.h"
+#include "simd/scratch.h"
 
 namespace qkv::inline attending {
 namespace {
 
-constexpr std::int64_t kLeastTasks = 8;  // per thread, so that all end at about the same time
+// One checked call and the threads that carry it out.
+class ForwardCall {
+ public:
+  ForwardCall(const AttentionProblem& problem, const AttentionSchedule& schedule)
+      : problem_(problem), schedule_(schedule) {}
 
-std::size_t times(std::int64_t count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
-
-// Whole chunks of keys that sequences see whose queries are so few that heads may share a block; on average.
-std::int64_t chunks_of_few(const AttentionProblem& problem, std::int64_t block_queries) {
-  std::int64_t keys = 0, sequences = 0;
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    const std::int64_t q_len = problem.query_length(b);
-    if (q_len < 2 || 2 * q_len > block_queries) continue;
-    const KeyRange range = keys_of_queries(problem.task(b, 0), 0, q_len);
-    keys += range.last - range.first;
-    ++sequences;
+  void run(const AttentionExtras& extras) {
+    clear(extras.received);
+    clear(extras.block_weights);
+    if (schedule_.empty) return;
+    if (schedule_.split.wave(schedule_.threads) > 0) {
+      attend_split_blocks();
+    } else if (schedule_.prefill) {
+      attend_blocks();
+    }
+    if (!schedule_.single_queries.empty()) attend_single_queries();
+    if (!schedule_.chosen_blocks.empty()) run_rows();
   }
-  return sequences == 0 ? 1 : std::max<std::int64_t>(keys / sequences / kChunkKeys, 1);
+
+ private:
+  // Chosen rows are attended once more, those that one block of queries holds together.
+  void run_rows() {
+    const SingleQueryPlan alone = plan_single_query(problem_.task(0, 0), 1);
+    const std::vector<ChosenRow>& rows = problem_.chosen_rows();
+    const std::vector<std::int64_t>& begins = schedule_.chosen_blocks;
+    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule_.threads));
+    parallel_for(static_cast<std::int64_t>(begins.size()) - 1, schedule_.threads, [&](std::int64_t n, int worker) {
+      check_stop();
+      const auto begin = static_cast<std::size_t>(n);
+      const std::span<const ChosenRow> block(&rows[static_cast<std::size_t>(begins[begin])],
+                                             static_cast<std::size_t>(begins[begin + 1] - begins[begin]));
+      AttentionTask task = problem_.task(block.front().sequence, block.front().head);
+      task = without_statistics(task);
+      task.out = task.log_sum_exp = task.weights = task.logits = {};
+      Scratch& own = scratch[static_cast<std::size_t>(worker)];
+      const ScratchRoom memory = own.get(schedule_.row_bytes);
+      if (is_single_query(task)) {
+        for (const ChosenRow& row : block) {
+          task.weights = {task.row_weights.data + row.place * task.row_weights.step * element_, 0};
+          attend_group(&task, 1, alone, memory);
+        }
+      } else {
+        task.chosen = block.data();
+        task.chosen_count = static_cast<std::int64_t>(block.size());
+        own.renew();  // the single query writes there, too
+        attend_forward({&task, block.front().query, block.back().query + 1}, {}, memory);
+      }
+    });
+  }
+
+  // The tasks of two heads, the present and the likely next one, each made when it is new.
+  class HeadTasks {
+   public:
+    // That of `head`, in place of another than `kept`.
+    const AttentionTask& of(const ForwardCall& call, std::int64_t head, std::int64_t kept) {
+      for (const auto& [made, task] : tasks_) {
+        if (made == head) return task;
+      }
+      auto& [made, task] = tasks_[tasks_[0].head == kept ? 1 : 0];
+      made = head;
+      task = call.problem_.task(head / call.problem_.heads, head % call.problem_.heads);
+      if (call.schedule_.statistics && is_single_query(task)) {  // only its statistics are left to do
+        task.out = task.log_sum_exp = task.weights = task.logits = {};
+      }
+      return task;
+    }
+
+   private:
+    struct {
+      std::int64_t head = -1;
+      AttentionTask task;
+    } tasks_[2];
+  };
+
+  struct Worker {
+    Scratch scratch;
+    Precision precision = Precision::exact;  // of what is kept there
+    HeadTasks heads;
+  };
+
+  std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
+
+  static AttentionTask without_statistics(AttentionTask task) {
+    task.row_maximum = task.entropy = task.top_keys = task.top_weights = {};
+    task.received = {};
+    task.block_weights = nullptr;
+    return task;
+  }
+
+  // Shorter sequences than the longest leave some tasks empty, which costs nothing.
+  void attend_blocks() {
+    const std::int64_t tasks = schedule_.tasks_per_head;
+    std::optional<WeightSums> sums;
+    if (schedule_.sums) sums.emplace(schedule_.sum_sizes, problem_.heads, schedule_.threads);
+    std::vector<Worker> workers(static_cast<std::size_t>(schedule_.threads));
+    // A caller's own pool may begin tasks in any order, so that they draw what they do themselves: sums need theirs.
+    std::atomic<std::int64_t> drawn{0};
+    parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t, int number) {
+      const std::int64_t index = drawn++;
+      Worker& worker = workers[static_cast<std::size_t>(number)];
+      const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
+      const AttentionTask& task = worker.heads.of(*this, index / tasks, likely / tasks);
+      if (is_single_query(task) && !schedule_.statistics) return;
+      const bool folds = schedule_.folded.together(task.q_len) > 1;
+      if (folds && (index % tasks > 0 || !schedule_.folded.leads(task))) return;
+      const AttentionTask& next = worker.heads.of(*this, likely / tasks, index / tasks);
+      // Without sums late queries first: under a causal mask they see the most.
+      const auto block_of = [&](const AttentionTask& of, std::int64_t nth) {
+        const auto [begin, end] = schedule_.queries_of(sums ? nth : tasks - 1 - nth, of.q_len);
+        return QueryBlock{&of, begin, end};
+      };
+      const QueryBlock present = block_of(task, index % tasks), then = block_of(next, likely % tasks);
+      const ScratchRoom scratch = worker.scratch.get(schedule_.block.scratch_bytes);
+      if (std::exchange(worker.precision, task.precision) != task.precision) worker.scratch.renew();
+      if (folds) {
+        check_stop();
+        return schedule_.folded.attend(problem_, task, then, scratch);
+      }
+      if (sums) return attend_summed(*sums, present, then, scratch);
+      if (present.begin >= present.end) return;
+      check_stop();
+      attend_forward(present, then, scratch);
+    });
+  }
+
+  static void attend_summed(WeightSums& sums, const QueryBlock& block, const QueryBlock& next,
+                            const ScratchRoom& scratch) {
+    const AttentionTask& task = *block.task;
+    if (block.begin > 0 && block.begin >= task.q_len) return;
+    try {
+      check_stop();
+      const AttentionTask summed = sums.begin(task, block.begin == 0);
+      if (block.begin < block.end) attend_forward({&summed, block.begin, block.end}, next, scratch);
+      if (block.end == task.q_len) sums.end(task);
+    } catch (...) {
+      sums.abandon();
+      throw;
+    }
+  }
+
+  // Blocks whose keys are spread over the threads.
+  void attend_split_blocks() {
+    const auto block_of = [&](std::int64_t unit) { return schedule_.split_blocks[static_cast<std::size_t>(unit)]; };
+    const auto task_of = [&](const SplitBlock& block) { return problem_.task(block.sequence, block.head); };
+    const auto attend = [&](const SplitBlock& block, const KeyPart& keys, const ScratchRoom& scratch) {
+      check_stop();
+      const AttentionTask task = task_of(block);
+      if (schedule_.folded.together(task.q_len) > 1) return schedule_.folded.attend(problem_, task, {}, scratch, keys);
+      attend_forward({&task, block.begin, block.end}, {}, scratch, keys);
+    };
+    schedule_.split.run(
+        schedule_.threads,
+        [&](std::int64_t unit, std::int64_t chunk, const ScratchRoom& scratch, std::byte* part) {
+          const SplitBlock block = block_of(unit);
+          const std::int64_t first = (block.first_chunk + chunk) * kChunkKeys;
+          attend(block, {first, first + kChunkKeys, nullptr, part}, scratch);
+        },
+        [&](std::int64_t unit, std::byte* part, const std::byte* next) {
+          const SplitBlock block = block_of(unit);
+          merge_parts(task_of(block), block.rows, part, next);
+        },
+        [&](std::int64_t unit, const ScratchRoom& scratch, const std::byte* part) {
+          attend(block_of(unit), {.first = 0, .last = 0, .from = part}, scratch);
+        });
+  }
+
+  void set_group_tasks(std::int64_t unit, std::vector<AttentionTask>& tasks) const {
+    const std::int64_t b = schedule_.single_queries[static_cast<std::size_t>(unit / problem_.kv_heads)];
+    const std::int64_t group = schedule_.single_query.group;
+    tasks.clear();
+    for (std::int64_t h = 0; h < group; ++h)
+      problem_.set(tasks.emplace_back(), b, unit % problem_.kv_heads * group + h);
+  }
+
+  // Whether threads take whole units or chunks of them, chunks are merged in order.
+  void attend_single_queries() {
+    const SingleQuerySchedule& schedule = schedule_.single_query;
+    if (schedule.split.wave(schedule_.threads) > 0) return attend_split_single_queries();
+    struct Memory {
+      Scratch scratch;
+      std::vector<AttentionTask> tasks;
+    };
+    std::vector<Memory> memory(static_cast<std::size_t>(schedule_.threads));
+    const auto units = static_cast<std::int64_t>(schedule.split.chunks.size());
+    parallel_for(units, schedule_.threads, [&](std::int64_t unit, int worker) {
+      auto& [scratch, tasks] = memory[static_cast<std::size_t>(worker)];
+      set_group_tasks(unit, tasks);
+      attend_group(tasks.data(), schedule.group, schedule.kernel, scratch.get(schedule.split.whole_bytes));
+    });
+  }
+
+  // `memory`: scratch, and two parts.
+  void attend_group(const AttentionTask* tasks, std::int64_t heads, const SingleQueryPlan& plan,
+                    ScratchRoom memory) const {
+    const ScratchRoom scratch = memory.take_room(plan.scratch_bytes);
+    std::byte* part = memory.take_bytes(bytes_of(heads * plan.row_elements));
+    std::byte* next = memory.take_bytes(bytes_of(heads * plan.row_elements));
+    check_stop();
+    attend_single_query(tasks, heads, 0, scratch, part);
+    for (std::int64_t chunk = kChunkKeys; chunk < tasks[0].k_len; chunk += kChunkKeys) {
+      check_stop();
+      attend_single_query(tasks, heads, chunk, scratch, next);
+      merge_single_queries(tasks, heads, part, next);
+    }
+    finish_single_queries(tasks, heads, scratch, part);
+  }
+
+  void attend_split_single_queries() {
+    const std::int64_t group = schedule_.single_query.group;
+    std::vector<std::vector<AttentionTask>> units(schedule_.single_query.split.chunks.size());
+    for (std::size_t unit = 0; unit < units.size(); ++unit)
+      set_group_tasks(static_cast<std::int64_t>(unit), units[unit]);
+    const auto tasks_of = [&](std::int64_t unit) { return units[static_cast<std::size_t>(unit)].data(); };
+    schedule_.single_query.split.run(
+        schedule_.threads,
+        [&](std::int64_t unit, std::int64_t chunk, const ScratchRoom& scratch, std::byte* part) {
+          check_stop();
+          attend_single_query(tasks_of(unit), group, chunk * kChunkKeys, scratch, part);
+        },
+        [&](std::int64_t unit, std::byte* part, const std::byte* next) {
+          merge_single_queries(tasks_of(unit), group, part, next);
+        },
+        [&](std::int64_t unit, const ScratchRoom& scratch, std::byte* part) {
+          finish_single_queries(tasks_of(unit), group, scratch, part);
+        });
+  }
+
+  const AttentionProblem& problem_;
+  const AttentionSchedule& schedule_;
+  const std::int64_t element_ = static_cast<std::int64_t>(size_of(problem_.accumulation));
+};
+
+void fill_with_nan(std::byte* row, Dtype type, std::int64_t count) {
+  visit_dtype(type, [&]<class T>(T) {
+    if constexpr (!std::is_integral_v<T>) {
+      std::fill_n(reinterpret_cast<T*>(row), count, T(std::numeric_limits<float>::quiet_NaN()));
+    }
+  });
+}
+
+void fill_row(const OutputRows& rows, std::int64_t row, Dtype type, std::int64_t count) {
+  fill_with_nan(rows.data + row * rows.step * static_cast<std::int64_t>(size_of(type)), type, count);
+}
+
+bool sees_nothing(const AttentionTask& task, Dtype accumulation, std::int64_t query) {
+  const std::int64_t at = query * task.log_sum_exp.step;
+  const auto is_lowest = [at]<class T>(const T* sums) { return sums[at] == -std::numeric_limits<T>::infinity(); };
+  return accumulation == Dtype::f64 ? is_lowest(reinterpret_cast<const double*>(task.log_sum_exp.data))
+                                    : is_lowest(reinterpret_cast<const float*>(task.log_sum_exp.data));
 }
 
 }  // namespace
 
-AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const AttentionOptions& options,
-                                     const AttentionExtras& extras)
-    : empty(problem.batch == 0 || problem.heads == 0 || problem.q_len == 0),
-      sums(extras.received || extras.block_weights),
-      statistics(sums || extras.row_maximum || extras.entropy || extras.top_keys),
-      asked_threads(threads_of(options)) {
-  allowed_threads = asked_threads;
-  if (empty) return;
-  threads = useful_threads(problem, asked_threads, 2);
-  AttentionTask first = problem.task(0, 0);
-  if (problem.packed || is_single_query(first)) single_queries.reserve(static_cast<std::size_t>(problem.batch));
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    if (is_single_query(problem.packed ? problem.task(b, 0) : first)) single_queries.push_back(b);
-    if (!problem.packed && single_queries.empty()) break;  // all sequences are alike
-  }
-  prefill = statistics || single_queries.size() < static_cast<std::size_t>(problem.batch);
-  first.q_len = problem.q_len;
-  first.k_len = problem.k_len;
-  choose_kernel(first, problem.precision);
-  block = plan_forward(first);
-  if (statistics && !single_queries.empty()) {  // single queries go through the blocks as well, and are exact
-    AttentionTask single = first;
-    single.q_len = 1;
-    choose_kernel(single, problem.precision);
-    block.scratch_bytes = std::max(block.scratch_bytes, plan_forward(single).scratch_bytes);
-  }
-  const std::int64_t all_heads = problem.batch * problem.heads;
-  // A block of the next task could not follow the first ones of several.
-  std::int64_t together = sums && threads > 1 ? 1 : block.blocks_together;
-  if (sums) block.blocks.rest = 0;  // their segments are whole blocks
-  const std::int64_t block_queries = block.blocks.queries;
-  const auto tasks_of_head = [&] {
-    return divide_up(std::max<std::int64_t>(problem.q_len - block.blocks.rest, 1), together * block_queries);
-  };
-  while (together > 1 && all_heads * tasks_of_head() < kLeastTasks * threads) together /= 2;
-  task_queries = together * block_queries;
-  tasks_per_head = tasks_of_head();
-  tasks = all_heads * tasks_per_head;
-  if (sums) sum_sizes = WeightSumSizes(first, all_heads);
-  split.part_bytes = block.part_bytes;
-  split.unit_bytes = sizeof(SplitBlock);
-  may_split = prefill && !statistics && !extras.weights && !extras.logits && threads > 1 && problem.k_len > kChunkKeys;
-  if (prefill && !statistics) fold_heads(problem, first);
-  block.scratch_bytes = std::max(block.scratch_bytes, folded.scratch_bytes());
-
-  const std::size_t element = size_of(problem.accumulation);
-  single_query.group = problem.heads / problem.kv_heads;
-  single_query.kernel = plan_single_query(first, single_query.group);
-  KeySplit& keys = single_query.split;
-  keys.chunks.reserve(single_queries.size() * static_cast<std::size_t>(problem.kv_heads));
-  for (const std::int64_t b : single_queries) {
-    const std::int64_t chunks = std::max<std::int64_t>(divide_up(problem.key_length(b), kChunkKeys), 1);
-    keys.chunks.insert(keys.chunks.end(), static_cast<std::size_t>(problem.kv_heads), chunks);
-  }
-  keys.part_bytes = times(single_query.group * single_query.kernel.row_elements, element);
-  keys.unit_bytes = times(single_query.group, sizeof(AttentionTask));
-  keys.scratch_bytes = single_query.kernel.scratch_bytes;
-  keys.whole_bytes = keys.scratch_bytes + 2 * keys.part_bytes;
-  if (!problem.chosen_rows().empty()) {
-    list_chosen_blocks(problem.chosen_rows());
-    const SingleQueryPlan alone = plan_single_query(first, 1);
-    row_bytes = std::max(block.scratch_bytes, alone.scratch_bytes + times(2 * alone.row_elements, element));
-  }
-
-  memory = problem.memory();
-  const int within = memory.threads_within(threads, [&](int count) { return pass_bytes(count); });
-  if (within < threads) allowed_threads = threads = within;
+void run_forward(const AttentionProblem& problem, const AttentionSchedule& schedule, const AttentionExtras& extras) {
+  ForwardCall(problem, schedule).run(extras);
 }
 
-// Where keys can be split, heads need not stay apart to give work to all threads.
-void AttentionSchedule::fold_heads(const AttentionProblem& problem, const AttentionTask& longest) {
-  const auto fold = [&](std::int64_t for_threads) {
-    folded = FoldedHeads(problem, longest, block.blocks.queries, for_threads);
-    split.scratch_bytes = std::max(block.scratch_bytes, folded.scratch_bytes());
-  };
-  const std::int64_t chunks = may_split ? chunks_of_few(problem, block.blocks.queries) : 1;
-  fold(divide_up(threads, chunks));
-  if (may_split) list_split_blocks(problem);
-  if (chunks == 1 || split.wave(threads) > 0) return;
-  fold(threads);
-  split.chunks.clear();
-}
-
-// None if there are enough for all threads.
-void AttentionSchedule::list_split_blocks(const AttentionProblem& problem) {
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    for (std::int64_t h = 0; h < problem.heads; ++h) {
-      const AttentionTask task = problem.task(b, h);
-      if (is_single_query(task)) break;
-      const bool folds = folded.together(task.q_len) > 1;
-      if (folds && !folded.leads(task)) continue;
-      for (std::int64_t begin = 0, end; begin < task.q_len; begin = end) {
-        if (static_cast<std::int64_t>(split.chunks.size()) == 2 * threads) return split.chunks.clear();
-        end = block.blocks.end_of(begin, task.q_len);
-        const KeyRange keys = keys_of_queries(task, begin, end);
-        const std::int64_t first = keys.first / kChunkKeys;
-        split_blocks.push_back({b, h, begin, end, (end - begin) * (folds ? folded.led_by(task) : 1), first});
-        split.chunks.push_back(std::max<std::int64_t>(divide_up(keys.last, kChunkKeys) - first, 1));
-      }
+void fill_empty_rows(const AttentionProblem& problem, int threads) {
+  const Dtype wide = problem.accumulation;
+  parallel_for(problem.batch * problem.heads, threads, [&](std::int64_t index, int) {
+    const AttentionTask task = problem.task(index / problem.heads, index % problem.heads);
+    for (std::int64_t i = 0; i < task.q_len; ++i) {
+      if (!sees_nothing(task, wide, i)) continue;
+      fill_row(task.out, i, task.common->out_type, task.common->value_dim);
+      if (task.weights.data != nullptr) fill_row(task.weights, i, wide, task.k_len);
     }
+  });
+  for (const auto& [sequence, head, query, place] : problem.chosen_rows()) {
+    const AttentionTask task = problem.task(sequence, head);
+    if (sees_nothing(task, wide, query)) fill_row(task.row_weights, place, wide, task.k_len);
   }
-}
-
-void AttentionSchedule::list_chosen_blocks(const std::vector<ChosenRow>& rows) {
-  chosen_blocks.reserve(rows.size() + 1);
-  const ChosenRow* first = nullptr;
-  for (const ChosenRow& row : rows) {
-    const bool is_near = first != nullptr && row.sequence == first->sequence && row.head == first->head &&
-                         row.query < first->query + block.blocks.queries;
-    if (is_near) continue;
-    first = &row;
-    chosen_blocks.push_back(first - rows.data());
-  }
-  chosen_blocks.push_back(static_cast<std::int64_t>(rows.size()));
-}
-
-AttentionSchedule::Queries AttentionSchedule::queries_of(std::int64_t task, std::int64_t q_len) const {
-  const std::int64_t begin = task * task_queries, end = begin + task_queries, rest = block.blocks.rest;
-  if (begin > 0 && begin + rest >= q_len) return {begin, begin};
-  return {begin, end + rest >= q_len ? q_len : end};
-}
-
-int AttentionSchedule::busy_threads() const {
-  int busy = 0;
-  if (prefill) {
-    const bool splits = split.wave(threads) > 0;
-    busy = splits ? split.busy_threads(threads) : static_cast<int>(std::min<std::int64_t>(threads, tasks));
-  }
-  return std::max(busy, single_query.split.busy_threads(threads));
-}
-
-// One kind of work after the other.
-std::size_t AttentionSchedule::pass_bytes(int with_threads) const {
-  const auto chosen = std::max<std::int64_t>(static_cast<std::int64_t>(chosen_blocks.size()) - 1, 0);
-  std::size_t most = times(std::min<std::int64_t>(with_threads, chosen), row_bytes);
-  if (prefill) {
-    most = std::max(most, split.wave(with_threads) > 0
-                              ? split.workspace(with_threads)
-                              : sum_sizes.bytes(with_threads) +
-                                    times(std::min<std::int64_t>(with_threads, tasks), block.scratch_bytes));
-  }
-  most = std::max(most, single_query.split.workspace(with_threads));
-  const std::size_t lists =
-      (single_queries.size() + single_query.split.chunks.size() + chosen_blocks.capacity()) * sizeof(std::int64_t);
-  return most + lists + times(with_threads, MemoryCount::kSmallBytes);
 }
 
 }  // namespace qkv::inline attending

@@ -36,8 +36,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-#include "attention/forward/bf16_kernel.h"
-
 namespace qkv::inline attending {
 namespace {
 

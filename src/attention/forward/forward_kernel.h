@@ -35,4 +35,8 @@ void attend_forward(const QueryBlock& block, const QueryBlock& next, const Scrat
 // Adds the partial result over the next keys to the one in front of it, of a block of so many queries.
 void merge_parts(const AttentionTask& task, std::int64_t queries, std::byte* part, const std::byte* next);
 
+// Those of bf16_kernel.cc, to which these two come with tasks of any product but BlockProduct::exact.
+ForwardPlan plan_bf16(const AttentionTask& task);
+void attend_bf16(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys);
+
 }  // namespace qkv::inline attending

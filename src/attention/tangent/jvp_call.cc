@@ -1,14 +1,78 @@
-// Checks the tangents of a call and refuses options without derivatives; decides the threads of attention_jvp().
+// Carries out attention_jvp(): one task per block of queries of each head, each over all keys in their order. Options
+// without derivatives are refused.
 #include "attention/tangent/jvp_call.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "attention/call/view_checks.h"
-#include "core/divide_up.h"
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "qkv/threads.h"
+#include "simd/scratch.h"
 
 namespace qkv::inline attending {
+namespace {
+
+class JvpCall {
+ public:
+  JvpCall(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+          const AttentionTangents& tangents, const MovedOutputs& outputs)
+      : problem_(problem),
+        tangents_(problem, tangents),
+        out_(problem.query_rows("out", out, problem.value_dim)),
+        log_sum_exp_(problem.query_scalars("log_sum_exp", log_sum_exp)) {
+    require_type_of_q(problem, "out", out_);
+    if (outputs.out) out_tangent_ = problem.query_rows("the tangent of out", outputs.out, problem.value_dim);
+    if (outputs.log_sum_exp) {
+      log_sum_exp_tangent_ = problem.query_scalars("the tangent of log_sum_exp", outputs.log_sum_exp);
+    }
+    if (outputs.weight_sum) weight_sum_ = problem.query_scalars("the sum of weights", outputs.weight_sum);
+    if (out_tangent_) require_output(problem, "the tangent of out", out_tangent_);
+    if (log_sum_exp_tangent_) require_output(problem, "the tangent of log_sum_exp", log_sum_exp_tangent_);
+  }
+
+  void run(const JvpSchedule& schedule) const {
+    const JvpPlan& plan = schedule.kernel;
+    const std::int64_t blocks = schedule.blocks;
+    std::vector<Scratch> scratch(static_cast<std::size_t>(schedule.threads));
+    parallel_for(schedule.tasks, schedule.threads, [&](std::int64_t index, int worker) {
+      check_stop();
+      const std::int64_t head = index / blocks, begin = index % blocks * plan.block_queries;
+      const std::int64_t b = head / problem_.heads, h = head % problem_.heads;
+      const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
+      if (begin >= end) return;
+      attend_jvp(task(b, h), begin, end, scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
+    });
+  }
+
+ private:
+  JvpTask task(std::int64_t b, std::int64_t h) const {
+    JvpTask task;
+    task.forward = problem_.task(b, h);
+    task.tangents = tangents_.task(problem_, b, h);
+    task.out = problem_.rows_of_queries(out_, b, h);
+    task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
+    task.log_sum_exp_step = log_sum_exp_.stride(-1);
+    task.out_tangent = rows_at(out_tangent_, b, h, -2);
+    task.log_sum_exp_tangent = rows_at(log_sum_exp_tangent_, b, h, -1);
+    task.weight_sum = rows_at(weight_sum_, b, h, -1);
+    return task;
+  }
+
+  // Nowhere for a view that is not given. `rows`: the dimension of the queries.
+  OutputRows rows_at(const TensorView& view, std::int64_t b, std::int64_t h, int rows) const {
+    if (!view) return {};
+    return {writable(problem_.query_address(view, b, h)), view.stride(rows)};
+  }
+
+  const AttentionProblem& problem_;
+  Tangents tangents_;
+  TensorView out_, log_sum_exp_;
+  TensorView out_tangent_, log_sum_exp_tangent_, weight_sum_;  // where results go; not given: not wanted
+};
+
+}  // namespace
 
 void require_tangents(std::string_view function, const AttentionProblem& problem, const AttentionOptions& options) {
   if (options.threads < 0) refuse(function, "threads must be 0 (default) or more");
@@ -39,29 +103,6 @@ void require_output(const AttentionProblem& problem, std::string_view name, cons
   require_distinct(name, view);
 }
 
-JvpSchedule::JvpSchedule(const AttentionProblem& problem, const AttentionOptions& options, std::size_t outer)
-    : asked_threads(threads_of(options)) {
-  if (problem.batch > 0 && problem.heads > 0 && problem.q_len > 0) {
-    kernel = plan_jvp(problem.task(0, 0));
-    blocks = divide_up(problem.q_len, kernel.block_queries);
-    tasks = problem.batch * problem.heads * blocks;
-  }
-  const auto busy = [&](int count) { return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, count)); };
-  const auto bytes = [&](int count) {
-    return outer + static_cast<std::size_t>(busy(count)) * (kernel.scratch_bytes + MemoryCount::kSmallBytes);
-  };
-  allowed_threads = problem.memory().threads_within(asked_threads, bytes);
-  threads = std::min(busy(allowed_threads), useful_threads(problem, asked_threads, 5));
-  workspace = problem.memory().most_with(bytes(threads));
-}
-
-std::size_t moved_bytes(const AttentionProblem& problem, bool has_view) {
-  std::int64_t queries = 0;
-  for (std::int64_t b = 0; b < problem.batch; ++b) queries += problem.query_length(b);
-  return static_cast<std::size_t>(queries * problem.heads * (2 + (has_view ? 0 : problem.value_dim))) *
-         size_of(problem.storage);
-}
-
 Tangents::Tangents(const AttentionProblem& problem, const AttentionTangents& tangents) {
   if (tangents.query) query_ = problem.query_rows("the tangent of query", tangents.query, problem.query_dim);
   if (tangents.key) key_ = problem.key_rows("the tangent of key", tangents.key, problem.key_dim);
@@ -78,6 +119,12 @@ TaskTangents Tangents::task(const AttentionProblem& problem, std::int64_t b, std
   if (key_) task.key = problem.rows_of_keys(key_, b, kv_head);
   if (value_) task.value = problem.rows_of_keys(value_, b, kv_head);
   return task;
+}
+
+void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+                  const AttentionTangents& tangents, const JvpSchedule& schedule, const MovedOutputs& outputs) {
+  const JvpCall call(problem, out, log_sum_exp, tangents, outputs);
+  call.run(schedule);
 }
 
 }  // namespace qkv::inline attending

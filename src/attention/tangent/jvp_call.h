@@ -1,10 +1,11 @@
-// Tangents of q, k and v, checked, for attention_jvp() and attention_double_backward().
+// attention_jvp() of a checked problem, for it and for attention_double_backward(); and checks of what both are given.
 #pragma once
 
 #include <string_view>
 
 #include "attention/call/attention_problem.h"
 #include "attention/tangent/jvp_kernel.h"
+#include "attention/tangent/jvp_schedule.h"
 #include "qkv/attention/attention_jvp.h"
 
 namespace qkv::inline attending {
@@ -17,31 +18,9 @@ void require_type_of_q(const AttentionProblem& problem, std::string_view name, c
 // The same of an output, of which no two elements share an address either.
 void require_output(const AttentionProblem& problem, std::string_view name, const TensorView& view);
 
-// What is known of the outputs' tangents, or views for it: of out and log_sum_exp, and the sums of jvp_kernel.h.
-struct MovedOutputs {
-  MutableTensorView out{}, log_sum_exp{}, weight_sum{};
-};
-
-// How tangents are computed and what that allocates, decided before anything runs: the pass follows it, plan() reports
-// it.
-struct JvpSchedule {
-  // `outer`: bytes that the caller holds meanwhile. std::invalid_argument if the memory limit cannot be kept.
-  JvpSchedule(const AttentionProblem& problem, const AttentionOptions& options, std::size_t outer = 0);
-
-  JvpPlan kernel;
-  std::int64_t blocks = 0;  // of queries, of the longest sequence
-  std::int64_t tasks = 0;   // these of all heads
-  int threads = 1;          // that have something to do: as many as asked for, or as the limit allows
-  int asked_threads = 1, allowed_threads = 1;  // allowed: by the memory limit
-  std::size_t workspace = 0;                   // the most that is allocated at a time
-};
-
 // attention_jvp() of a checked problem.
 void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
                   const AttentionTangents& tangents, const JvpSchedule& schedule, const MovedOutputs& outputs);
-
-// What attention_double_backward() allocates for the tangents of out, unless they have a view, and of log_sum_exp.
-std::size_t moved_bytes(const AttentionProblem& problem, bool has_view);
 
 // Each in the form and the type of what it is a tangent of; std::invalid_argument for one that does not fit.
 class Tangents {

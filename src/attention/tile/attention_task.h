@@ -127,7 +127,7 @@ struct AttentionTask {
   std::int64_t sequence = 0, head = 0;
   std::int64_t period = 0;  // not 0: rows are queries of several heads (folded_heads.h), row i its head's i % period
 
-  // Chosen once (kernel_choice.h).
+  // Chosen once (attention_problem.h).
   AttentionKernel kernel = AttentionKernel::blocks;
   Precision precision = Precision::exact;
   BlockProduct product = BlockProduct::exact;

@@ -1,4 +1,4 @@
-// The masks that hide single pairs inside the intervals of keys: the list of them, and what they share. Each is a class
+// The masks that hide single pairs inside the intervals of keys, and the list of them at the end. Each is a class
 //   M(task, begin, count)            for queries begin <= i < begin + count of a head, one a lane;
 //   M::is_on(task)                   false: it hides nothing;
 //   has_visible(first, last)         false if it hides keys first <= j < last from all of them;
@@ -15,13 +15,297 @@
 #define QKV_ATTENTION_TILE_ELEMENT_MASKS_INL_H_
 #endif
 
-#include "attention/tile/boolean_mask-inl.h"
-#include "attention/tile/document_mask-inl.h"
-#include "attention/tile/function_mask-inl.h"
-#include "attention/tile/step_mask-inl.h"
+#include <algorithm>
+#include <cstring>
+
+#include "attention/tile/mask_lanes-inl.h"
+#include "core/compiled_mask.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
+
+// Boolean planes, read as bytes, or known for 16 queries and 8 keys at a time.
+template <class T, int kVectors>
+class BooleanMask {
+ public:
+  BooleanMask(const AttentionTask& task, std::int64_t begin, std::int64_t count)
+      : task_(task), begin_(begin), count_(count) {}
+
+  static bool is_on(const AttentionTask& task) { return task.common->boolean_count != 0; }
+
+  // Whether a key is hidden from all queries or from none: padding.
+  static bool hides_keys(const AttentionTask& task) {
+    const auto is_row = [](const Plane& plane) { return plane.query_step == 0; };
+    return is_on(task) && std::all_of(task.booleans, task.booleans + task.common->boolean_count, is_row);
+  }
+
+  // Of up to 512 keys: as far as blocks tell.
+  bool has_visible(std::int64_t first, std::int64_t last) const {
+    for (int p = 0; p < task_.common->boolean_count; ++p) {
+      const PlaneBlocks& blocks = task_.boolean_blocks[p];
+      if (blocks.some == nullptr) continue;
+      const std::int64_t begin = first / BooleanBlocks::kKeys, end = (last - 1) / BooleanBlocks::kKeys + 1;
+      const std::uint64_t bits = (~std::uint64_t{0} >> (64 - (end - begin))) << begin % 64;
+      std::uint64_t found = 0;
+      for_groups(0, count_, [&](std::int64_t group) {
+        found |= blocks.some[group * blocks.group_step + first / BooleanBlocks::kWordKeys] & bits;
+      });
+      if (found == 0) return false;
+    }
+    return true;
+  }
+
+  void load(std::int64_t key, SeenTile<kVectors>& seen) {
+    if (hides_keys_ || !load_blocks(key, seen)) load_bytes(key, seen);
+  }
+
+  // The same for all lanes, of keys that are hidden from all queries.
+  HWY_INLINE auto hidden_key(int r) const { return words_.hidden_from_all(r); }
+
+  HWY_INLINE auto hidden(std::int64_t, int r, int c) const { return words_.hidden(r, c); }
+
+  static void hide(const AttentionTask& task, std::int64_t first, std::int64_t last, T* logits, T entry) {
+    for (int p = 0; p < task.common->boolean_count; ++p) {
+      const Plane& plane = task.booleans[p];
+      for (std::int64_t j = first; j < last; ++j) {
+        if (plane.data[j * plane.key_step] == std::byte{0}) logits[j - first] = entry;
+      }
+    }
+  }
+
+ private:
+  using Words = MaskWords<T, kVectors>;
+  using Index = typename Words::Index;
+
+  // Groups of BooleanBlocks that the block's rows first <= i < last lie in: of several heads, those of all queries.
+  template <class Visit>
+  void for_groups(std::int64_t first, std::int64_t last, Visit visit) const {
+    first = task_.period == 0 ? begin_ + first : 0;
+    last = task_.period == 0 ? begin_ + last : task_.period;
+    for (std::int64_t group = first / BooleanBlocks::kQueries; group * BooleanBlocks::kQueries < last; ++group) {
+      visit(group);
+    }
+  }
+
+  // Whether the planes' blocks tell all that bytes would: each vector sees everything of the tile, or nothing.
+  bool load_blocks(std::int64_t key, SeenTile<kVectors>& seen) {
+    bool some[kVectors], every[kVectors];
+    std::fill(some, some + kVectors, true);
+    std::fill(every, every + kVectors, true);
+    for (int p = 0; p < task_.common->boolean_count; ++p) {
+      const PlaneBlocks& blocks = task_.boolean_blocks[p];
+      if (blocks.some == nullptr) return false;
+      const std::int64_t word = key / BooleanBlocks::kWordKeys;
+      const std::int64_t bit = key / BooleanBlocks::kKeys % 64;
+      for (int c = 0; c < kVectors; ++c) {
+        const std::int64_t first = c * kLanes<T>, last = std::min(first + kLanes<T>, count_);
+        bool any = false;
+        for_groups(first, last, [&](std::int64_t group) {
+          const std::int64_t at = group * blocks.group_step + word;
+          any = any || (blocks.some[at] >> bit & 1) != 0;
+          every[c] = every[c] && (blocks.every[at] >> bit & 1) != 0;
+        });
+        some[c] = some[c] && any;
+      }
+    }
+    for (int c = 0; c < kVectors; ++c) {
+      if (some[c] && !every[c]) return false;
+    }
+    for (int c = 0; c < kVectors; ++c) {
+      seen.some[c] = seen.some[c] && some[c];
+      seen.every[c] = seen.every[c] && (some[c] || c * kLanes<T> >= count_);
+      for (int w = 0; w < Words::kWords; ++w) {
+        std::fill(words_.at[w] + c * kLanes<T>, words_.at[w] + (c + 1) * kLanes<T>, some[c] ? Index{-1} : Index{0});
+      }
+    }
+    return true;
+  }
+
+  // Of the bytes of each query, the top bit says whether the key is visible in every plane.
+  void load_bytes(std::int64_t key, SeenTile<kVectors>& seen) {
+    constexpr std::uint64_t kTops = std::uint64_t{0x8080808080808080} >> (64 - 8 * kTileRows);
+    const std::int64_t present = std::min<std::int64_t>(kTileRows, task_.k_len - key);
+    const std::int64_t distinct = hides_keys_ ? 1 : count_;
+    std::uint64_t in_every[kVectors], in_any[kVectors] = {};
+    std::fill(in_every, in_every + kVectors, ~std::uint64_t{0});
+    for (std::int64_t i = 0; i < distinct; ++i) {
+      std::uint64_t visible = ~std::uint64_t{0};
+      for (int p = 0; p < task_.common->boolean_count; ++p) {
+        const Plane& plane = task_.booleans[p];
+        const std::byte* bytes = plane.data + query_of_row(task_, begin_ + i) * plane.query_step + key * plane.key_step;
+        std::uint64_t word = 0;
+        if (plane.key_step == 1 && present == kTileRows) {
+          std::memcpy(&word, bytes, kTileRows);
+        } else {
+          for (std::int64_t r = 0; r < present; ++r) {
+            word |= static_cast<std::uint64_t>(bytes[r * plane.key_step]) << (8 * r);
+          }
+        }
+        constexpr std::uint64_t kLow = 0x7f7f7f7f7f7f7f7f;
+        visible &= ((word & kLow) + kLow) | word;
+      }
+      for (int w = 0; w < Words::kWords; ++w)
+        words_.at[w][i] = static_cast<typename Words::Word>(visible >> (8 * Words::kRows * (w % 8)));
+      in_every[i / kLanes<T>] &= visible;
+      in_any[i / kLanes<T>] |= visible;
+    }
+    if (hides_keys_) words_.repeat_first();
+    for (int c = 0; c < kVectors; ++c) {
+      seen.some[c] = seen.some[c] && (in_any[hides_keys_ ? 0 : c] & kTops) != 0;
+      seen.every[c] = seen.every[c] && (in_every[hides_keys_ ? 0 : c] & kTops) == kTops;
+    }
+  }
+
+  const AttentionTask& task_;
+  const std::int64_t begin_, count_;
+  const bool hides_keys_ = hides_keys(task_);
+  Words words_;
+};
+
+// Documents whose keys are scattered: those of other numbers in between are hidden.
+template <class T, int kVectors>
+class DocumentMask {
+ public:
+  DocumentMask(const AttentionTask& task, std::int64_t begin, std::int64_t count) : task_(task), count_(count) {
+    if (is_on(task))
+      numbers_.prepare(count, [&](std::int64_t i) { return task.query_documents[query_of_row(task, begin + i)]; });
+  }
+
+  static bool is_on(const AttentionTask& task) { return task.key_documents != nullptr; }
+
+  bool has_visible(std::int64_t first, std::int64_t last) const {
+    for (std::int64_t j = first; j < last; ++j) {
+      const std::int32_t document = task_.key_documents[j];
+      if (j > first && document == task_.key_documents[j - 1]) continue;
+      if (numbers_.has(document, count_)) return true;
+    }
+    return false;
+  }
+
+  void load(std::int64_t key, SeenTile<kVectors>& seen) const {
+    const auto document = [this](std::int64_t j) { return task_.key_documents[j]; };
+    numbers_.load(key, std::min(key + kTileRows, task_.k_len), document, seen);
+  }
+
+  // A tile may reach beyond the last key.
+  HWY_INLINE auto hidden(std::int64_t key, int r, int c) const {
+    return numbers_.hidden(task_.key_documents[std::min(key + r, task_.k_len - 1)], c);
+  }
+
+  static void hide(const AttentionTask& task, std::int64_t first, std::int64_t last, T* logits, T entry) {
+    for (std::int64_t j = first; task.key_documents != nullptr && j < last; ++j) {
+      if (task.key_documents[j] != *task.query_documents) logits[j - first] = entry;
+    }
+  }
+
+ private:
+  const AttentionTask& task_;
+  const std::int64_t count_;
+  EqualNumbers<T, kVectors> numbers_;
+};
+
+// The step of a dilated window: positions of a query and of its keys are equal modulo the step.
+template <class T, int kVectors>
+class StepMask {
+ public:
+  StepMask(const AttentionTask& task, std::int64_t begin, std::int64_t count) : task_(task) {
+    if (is_on(task)) residues_.prepare(count, [&](std::int64_t i) { return residue_of_row(task, begin + i); });
+  }
+
+  static bool is_on(const AttentionTask& task) { return task.common->step > 1; }
+
+  // Not computed: blocks mostly have more keys than a step is long, and tiles are checked one by one.
+  bool has_visible(std::int64_t, std::int64_t) const { return true; }
+
+  void load(std::int64_t key, SeenTile<kVectors>& seen) const {
+    const auto residue = [this](std::int64_t j) { return residue_of_key(task_, j); };
+    residues_.load(key, std::min(key + kTileRows, task_.k_len), residue, seen);
+  }
+
+  HWY_INLINE auto hidden(std::int64_t key, int r, int c) const {
+    return residues_.hidden(residue_of_key(task_, key + r), c);
+  }
+
+  static void hide(const AttentionTask& task, std::int64_t first, std::int64_t last, T* logits, T entry) {
+    for (std::int64_t j = first; task.common->step > 1 && j < last; ++j) {
+      if (residue_of_key(task, j) != residue_of_row(task, 0)) logits[j - first] = entry;
+    }
+  }
+
+ private:
+  // Positions modulo the step: those of a row and of a key are equal where the step lets the key through.
+  static std::int64_t residue_of_row(const AttentionTask& task, std::int64_t i) {
+    const std::int64_t residue = (query_of_row(task, i) + task.offset) % task.common->step;
+    return residue < 0 ? residue + task.common->step : residue;
+  }
+  static std::int64_t residue_of_key(const AttentionTask& task, std::int64_t j) { return j % task.common->step; }
+
+  const AttentionTask& task_;
+  EqualNumbers<T, kVectors> residues_;
+};
+
+// Masks that a user wrote, called for each pair.
+template <class T, int kVectors>
+class FunctionMask {
+ public:
+  FunctionMask(const AttentionTask& task, std::int64_t begin, std::int64_t count)
+      : task_(task), begin_(begin), count_(count) {}
+
+  static bool is_on(const AttentionTask& task) { return task.common->mask_function_count != 0; }
+  bool has_visible(std::int64_t, std::int64_t) const { return true; }
+
+  void load(std::int64_t key, SeenTile<kVectors>& seen) {
+    std::fill_n(seen.every, kVectors, false);
+    std::fill_n(words_.at[0], Words::kWords * kColumns, Index{-1});
+    const std::int64_t present = std::min<std::int64_t>(kTileRows, task_.k_len - key);
+    for (std::size_t f = 0; f < task_.common->mask_function_count; ++f)
+      load_function(task_.common->mask_functions[f], key, present);
+  }
+
+  HWY_INLINE auto hidden(std::int64_t, int r, int c) const { return words_.hidden(r, c); }
+
+  static void hide(const AttentionTask& task, std::int64_t first, std::int64_t last, T* logits, T entry) {
+    for (std::size_t f = 0; f < task.common->mask_function_count; ++f) {
+      std::uint8_t visible[kChunkKeys];
+      task.common->mask_functions[f].fill({.first = pair_of(task, 0, first),
+                                           .queries = 1,
+                                           .keys = static_cast<std::int32_t>(last - first),
+                                           .query_step = kChunkKeys,
+                                           .key_step = 1,
+                                           .at = visible});
+      for (std::int64_t j = first; j < last; ++j) {
+        if (visible[j - first] == 0) logits[j - first] = entry;
+      }
+    }
+  }
+
+ private:
+  using Words = MaskWords<T, kVectors>;
+  using Index = typename Words::Index;
+  using Word = typename Words::Word;
+  static constexpr int kColumns = Words::kColumns;
+
+  HWY_NOINLINE void load_function(const MaskFunction& function, std::int64_t key, std::int64_t rows) {
+    std::uint8_t visible[kTileRows * kColumns];
+    function.fill({.first = pair_of(task_, begin_, key),
+                   .queries = static_cast<std::int32_t>(count_),
+                   .keys = static_cast<std::int32_t>(rows),
+                   .query_step = 1,
+                   .key_step = kColumns,
+                   .at = visible});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const int shift = static_cast<int>(8 * (r % Words::kRows) + 7);
+      for (std::int64_t i = 0; i < count_; ++i) {
+        const Word hidden = static_cast<Word>(visible[r * kColumns + i] == 0) << shift;
+        words_.at[r / Words::kRows][i] &= static_cast<Index>(~hidden);
+      }
+    }
+  }
+
+  const AttentionTask& task_;
+  const std::int64_t begin_, count_;
+  Words words_;
+};
 
 template <class Booleans, class... Masks>
 class MaskList : Booleans, Masks... {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attention/tile/attention_task.h"
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 
 namespace qkv::inline attending {
 

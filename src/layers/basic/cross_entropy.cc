@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/rows.h"
-#include "ops/rowwise/cross_entropy.h"
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/threads.h"
 
 namespace qkv {

@@ -2,9 +2,9 @@
 #include "qkv/layers/embedding.h"
 
 #include "core/refuse.h"
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "layers/basic/rows.h"
 
 namespace qkv {

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/layer_dropout.h"
 #include "layers/basic/rows.h"
-#include "ops/rowwise/activation.h"
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/threads.h"
 
 namespace qkv {

@@ -6,9 +6,9 @@
 
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "layers/basic/rows.h"
-#include "ops/rowwise/layer_norm.h"
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/threads.h"
 
 namespace qkv {

@@ -2,7 +2,7 @@
 #include "qkv/layers/linear.h"
 
 #include "layers/basic/affine.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "layers/basic/rows.h"
 
 namespace qkv {

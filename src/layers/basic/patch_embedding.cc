@@ -8,7 +8,7 @@
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "qkv/threads.h"
 
 namespace qkv {

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/divide_up.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
-#include "core/stop_turns.h"
+#include "core/stop.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "qkv/threads.h"
 
 namespace qkv {

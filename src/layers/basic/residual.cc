@@ -3,7 +3,6 @@
 
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/layer_dropout.h"
 #include "layers/basic/rows.h"
 
 namespace qkv {

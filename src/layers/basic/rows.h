@@ -1,9 +1,11 @@
-// Layers that treat every position alike see their input [..., size] as rows [n, size]. And other work on rows.
+// Layers that treat every position alike see their input [..., size] as rows [n, size]. And other work on rows, dropout
+// among it.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
+#include "qkv/attention/dropout.h"
 #include "qkv/tensor.h"
 
 namespace qkv::inline layers {
@@ -37,5 +39,15 @@ void scale_rows(Tensor& rows, double factor);
 
 // One below the other: tensors of at least one dimension that agree in all but the first, and in type.
 Tensor stack_rows(std::vector<Tensor> parts);
+
+// Dropout between layers: which elements are kept follows from the seed and the index of the element, so that backward
+// finds the same mask and nothing is stored. Of the sites of it in one layer or model, number `site`: a seed of its
+// own.
+Dropout dropout_at(const Dropout& dropout, std::uint32_t site);
+
+// out = x / rate where the element is kept, else 0; x and out [n, size] may be the same. The first row of x has the
+// number `first_row`. Copies if dropout is off and they are not the same.
+void drop(const Dropout& dropout, const TensorView& x, const MutableTensorView& out, int threads,
+          std::int64_t first_row = 0);
 
 }  // namespace qkv::inline layers

@@ -2,7 +2,7 @@
 #include "qkv/layers/weights.h"
 
 #include "core/refuse.h"
-#include "layers/basic/expect_tensor.h"
+#include "layers/basic/layer_checks.h"
 
 namespace qkv {
 

@@ -1,7 +1,7 @@
 // ConvolutionFilters: the weight as torch has it, and laid out for products with windows.
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "qkv/layers/convolution.h"
 
 namespace qkv {

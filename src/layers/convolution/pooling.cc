@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "layers/basic/rows.h"
 #include "layers/convolution/windows.h"
 #include "qkv/threads.h"

@@ -2,7 +2,7 @@
 #include "layers/convolution/windows.h"
 
 #include "core/refuse.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 
 namespace qkv::inline layers {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/refuse.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "layers/heads/head_layout.h"
 
 namespace qkv {

@@ -1,4 +1,5 @@
-// Lists the parameters of multi-head attention, and the shares that the projections have of them.
+// Lists the parameters of multi-head attention and the shares that the projections have of them, converts weights from
+// one layout to another, and computes their gradients in each.
 #include "layers/heads/head_layout.h"
 
 #include <algorithm>
@@ -71,6 +72,96 @@ HeadLayout head_layout(const MultiHeadAttentionConfig& config) {
     builder.layout.bias_v = builder.add("bias_v", {1, 1, inner}).parameter;
   }
   return std::move(builder.layout);
+}
+
+namespace {
+
+// first [m, k] second [k, n] in f64, plus `added` [m, n] if given; rounded to the type of `first`.
+Tensor multiply(const TensorView& first, const TensorView& second, const TensorView& added) {
+  Tensor product = added ? convert(added, Dtype::f64) : Tensor::zeros({first.size(0), second.size(1)}, Dtype::f64);
+  matmul(convert(first, Dtype::f64), convert(second, Dtype::f64), product, {.accumulate = true});
+  return convert(product, first.dtype());
+}
+
+// Head h has ones where its rows of the packed projection are: [heads, head_dim, heads * head_dim].
+Tensor selectors(std::int64_t heads, std::int64_t columns, Dtype dtype) {
+  Tensor ones = Tensor::zeros({columns, columns});
+  for (std::int64_t i = 0; i < columns; ++i) ones.data<float>()[i * columns + i] = 1;
+  return convert(ones.view().reshape({heads, columns / heads, columns}), dtype);
+}
+
+}  // namespace
+
+OwnedHeadWeights fold_heads(const HeadWeights& weights) {
+  // All heads' rows one below the other; a bias is a column beside them.
+  const std::int64_t in = weights.weight.size(-1), columns = weights.weight.element_count() / in;
+  const TensorView stacked = weights.weight.reshape({columns, in});
+  OwnedHeadWeights packed;
+  if (weights.shared_weight) {
+    packed["weight"] = multiply(stacked, weights.shared_weight, {});
+  } else {
+    packed["weight"] = Tensor::copy(stacked);
+  }
+  if (weights.bias && weights.shared_bias) {
+    const Tensor bias = multiply(stacked, weights.shared_bias.reshape({in, 1}), weights.bias.reshape({columns, 1}));
+    packed["bias"] = Tensor::copy(bias.view().reshape({columns}));
+  } else if (weights.bias) {
+    packed["bias"] = Tensor::copy(weights.bias.reshape({columns}));
+  }
+  return packed;
+}
+
+OwnedHeadWeights unfold_heads(const HeadWeights& packed, HeadScheme scheme, std::int64_t heads) {
+  const std::int64_t columns = packed.weight.size(0), in = packed.weight.size(1), head_dim = columns / heads;
+  OwnedHeadWeights result;
+  if (scheme == HeadScheme::two_stage) {
+    result["shared_weight"] = Tensor::copy(packed.weight);
+    result["weight"] = selectors(heads, columns, packed.weight.dtype());
+    if (packed.bias) {
+      result["shared_bias"] = Tensor::copy(packed.bias);
+      result["bias"] = Tensor::zeros({heads, head_dim}, packed.bias.dtype());
+    }
+    return result;
+  }
+  const bool split = scheme == HeadScheme::per_head;
+  result["weight"] = Tensor::copy(split ? packed.weight.reshape({heads, head_dim, in}) : packed.weight);
+  if (packed.bias) result["bias"] = Tensor::copy(split ? packed.bias.reshape({heads, head_dim}) : packed.bias);
+  return result;
+}
+
+namespace {
+
+// Head by head, or all at once in the packed scheme.
+void stage_backward(PackedRows& rows, const HeadWeights& weights, const TensorView& grad_out,
+                    const HeadGradients& gradients, const MutableTensorView& grad_rows, int threads) {
+  if (weights.weight.rank() == 2) {
+    affine_backward(rows, weights.weight, grad_out,
+                    {.weight = gradients.weight, .bias = gradients.bias, .x = grad_rows}, threads);
+    return;
+  }
+  const std::int64_t head_dim = weights.weight.size(1);
+  const auto of_head = [](const MutableTensorView& output, std::int64_t h) {
+    return output ? output.select(0, h) : output;
+  };
+  for (std::int64_t h = 0; h < weights.weight.size(0); ++h) {
+    affine_backward(rows, weights.weight.select(0, h), grad_out.slice(1, h * head_dim, (h + 1) * head_dim),
+                    {.weight = of_head(gradients.weight, h), .bias = of_head(gradients.bias, h), .x = grad_rows},
+                    threads);
+  }
+}
+
+}  // namespace
+
+void heads_backward(PackedRows& rows, const HeadWeights& weights, const TensorView& grad_out,
+                    const HeadGradients& gradients, const MutableTensorView& grad_rows, int threads) {
+  if (!weights.shared_weight) return stage_backward(rows, weights, grad_out, gradients, grad_rows, threads);
+  Tensor stage = Tensor::uninitialized({rows.view().size(0), weights.shared_weight.size(0)}, grad_out.dtype());
+  matmul(rows.view(), weights.shared_weight.transpose(0, 1), stage, {.bias = weights.shared_bias, .threads = threads});
+  Tensor grad_stage = Tensor::zeros(stage.shape(), stage.dtype());
+  PackedRows stage_rows(stage);
+  stage_backward(stage_rows, weights, grad_out, gradients, grad_stage, threads);
+  affine_backward(rows, weights.shared_weight, grad_stage,
+                  {.weight = gradients.shared_weight, .bias = gradients.shared_bias, .x = grad_rows}, threads);
 }
 
 }  // namespace qkv

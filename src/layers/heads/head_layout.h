@@ -1,9 +1,12 @@
-// Where the projections of multi-head attention are among its parameters, in each scheme.
+// Where the projections of multi-head attention are among its parameters, in each scheme (multi_head_attention.h); from
+// one scheme into another; and their gradients in each.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "layers/basic/affine.h"
 #include "qkv/layers/multi_head_attention.h"
 
 namespace qkv {
@@ -44,5 +47,32 @@ HeadLayout head_layout(const MultiHeadAttentionConfig& config);
 std::int64_t heads_of(const MultiHeadAttentionConfig& config, int role);
 bool has_bias(const MultiHeadAttentionConfig& config, int role);
 std::int64_t input_dim(const MultiHeadAttentionConfig& config, int role);
+
+// The weights of one projection.
+struct HeadWeights {
+  TensorView weight{};         // packed: [heads * head_dim, in]; else [heads, head_dim, in or shared_dim]
+  TensorView bias{};           // [heads * head_dim] or [heads, head_dim]; may be absent
+  TensorView shared_weight{};  // two_stage alone: [shared_dim, in]
+  TensorView shared_bias{};    // two_stage alone: [shared_dim]; may be absent
+};
+
+// Under the names "weight", "bias", "shared_weight" and "shared_bias", as far as the scheme has them.
+using OwnedHeadWeights = std::map<std::string, Tensor>;
+
+// In the packed scheme. A shared stage is multiplied in, in f64, and rounded once:
+//   (weight_h shared_weight) x + (weight_h shared_bias + bias_h)
+OwnedHeadWeights fold_heads(const HeadWeights& weights);
+
+// Packed weights in any scheme. two_stage: the shared stage is the whole projection, then each head picks its rows.
+OwnedHeadWeights unfold_heads(const HeadWeights& packed, HeadScheme scheme, std::int64_t heads);
+
+// Outputs in the shapes of HeadWeights, which are added to; one that is not given is not wanted.
+struct HeadGradients {
+  MutableTensorView weight{}, bias{}, shared_weight{}, shared_bias{};
+};
+
+// grad_out [n, heads * head_dim]; grad_rows [n, in] is added to, if it is given.
+void heads_backward(PackedRows& rows, const HeadWeights& weights, const TensorView& grad_out,
+                    const HeadGradients& gradients, const MutableTensorView& grad_rows, int threads);
 
 }  // namespace qkv

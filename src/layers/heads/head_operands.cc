@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/refuse.h"
-#include "layers/basic/layer_dropout.h"
+#include "layers/basic/rows.h"
 
 namespace qkv::inline layers {
 

@@ -7,10 +7,9 @@
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/rows.h"
-#include "layers/heads/head_gradients.h"
+#include "layers/heads/head_attention.h"
 #include "layers/heads/head_layout.h"
 #include "layers/heads/head_operands.h"
-#include "layers/heads/head_schemes.h"
 #include "qkv/attention/key_value_cache.h"
 #include "qkv/stop.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/refuse.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "layers/basic/rows.h"
 #include "layers/heads/head_operands.h"
 #include "qkv/attention/attention_backward.h"

@@ -3,12 +3,11 @@
 
 #include <utility>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
-#include "layers/basic/check_size.h"
+#include "layers/basic/layer_checks.h"
 #include "layers/recurrent/recurrent_batch.h"
 #include "layers/recurrent/recurrent_pass.h"
-#include "layers/recurrent/recurrent_states.h"
 #include "qkv/threads.h"
 
 namespace qkv {

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
+#include "layers/recurrent/recurrent_batch.h"
 #include "layers/recurrent/recurrent_pass.h"
-#include "layers/recurrent/recurrent_states.h"
 #include "qkv/layers/recurrent.h"
 #include "qkv/threads.h"
 

@@ -1,5 +1,5 @@
-// A batch as recurrent layers go through it: where each sequence lies, and groups of sequences that take their steps
-// together.
+// A batch as recurrent layers go through it: where each sequence lies, groups of sequences that take their steps
+// together, states as they start, and dropout.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layers/basic/rows.h"
+#include "qkv/layers/recurrent.h"
 #include "qkv/layers/sequences.h"
 
 namespace qkv::inline layers {
@@ -30,5 +31,15 @@ class RecurrentBatch {
   LayerRows rows_;
   std::vector<std::int64_t> begins_;  // and the end of the last one
 };
+
+// States of all layers and directions, copied; zeros where they are not given. std::invalid_argument if their shape or
+// type is wrong, or cells are given to what has none.
+RecurrentStates<Tensor> copy_states(std::string_view layer, const RecurrentStates<TensorView>& states,
+                                    const RecurrentConfig& config, std::int64_t batch, Dtype dtype);
+
+// Dropout in place behind a layer. Every sequence has a seed of its own, so that its mask does not depend on the
+// lengths of others.
+void drop_steps(const Dropout& dropout, int layer, const RecurrentBatch& batch, const MutableTensorView& rows,
+                int threads);
 
 }  // namespace qkv::inline layers

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/visit_dtype.h"
-#include "ops/rowwise/recurrent_step.h"
+#include "ops/rowwise/row_kernels.h"
 
 namespace qkv::inline layers {
 namespace {

@@ -1,7 +1,7 @@
 // The configs of a layer's parts, and its sites of dropout.
 #pragma once
 
-#include "layers/basic/layer_dropout.h"
+#include "layers/basic/rows.h"
 #include "qkv/layers/transformer_layer.h"
 
 namespace qkv::inline layers {

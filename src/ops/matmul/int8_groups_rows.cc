@@ -73,7 +73,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "simd/dispatch.h"
 
 namespace qkv::inline ops {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "core/worth_waking.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/divide_up.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "core/worth_waking.h"

@@ -1,6 +1,6 @@
 // relu, SiLU, the exact GELU, x Phi(x) with the normal distribution function Phi, and its approximation by a hyperbolic
 // tangent, over vectors.
-#include "ops/rowwise/activation.h"
+#include "ops/rowwise/row_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rowwise/activation.cc"

@@ -1,5 +1,5 @@
 // Three passes over a row: maximum and sum of the logits; exponentials and their sum; gradients.
-#include "ops/rowwise/cross_entropy.h"
+#include "ops/rowwise/row_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rowwise/cross_entropy.cc"

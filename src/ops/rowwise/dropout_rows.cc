@@ -1,8 +1,7 @@
 // Vectors run over the counters of a row: one for each eight neighbouring elements.
-#include "ops/rowwise/dropout_rows.h"
-
 #include <array>
 
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/random.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,5 +1,5 @@
 // Kernels of LayerNorm and RMSNorm, forward and backward, compiled once per CPU target.
-#include "ops/rowwise/layer_norm.h"
+#include "ops/rowwise/row_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rowwise/layer_norm.cc"

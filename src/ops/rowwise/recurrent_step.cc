@@ -1,5 +1,5 @@
 // The gates and states of recurrent layers over vectors, forward and backward.
-#include "ops/rowwise/recurrent_step.h"
+#include "ops/rowwise/row_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rowwise/recurrent_step.cc"

@@ -1,5 +1,5 @@
 // A row of logits is as long as the vocabulary: thousands of numbers, read once per token.
-#include "ops/rowwise/vocabulary_row.h"
+#include "ops/rowwise/row_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rowwise/vocabulary_row.cc"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "attention/backward/attention_backward_testing.h"
-#include "reference/attention_backward.h"
+#include "reference/attention.h"
 
 namespace qkv {
 namespace {

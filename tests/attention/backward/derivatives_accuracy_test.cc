@@ -1,7 +1,6 @@
 // How far derivatives may be from the double reference: never more than three times as far as plain loops in float.
 #include "attention/tangent/attention_tangents_testing.h"
-#include "reference/attention_backward.h"
-#include "reference/attention_tangents.h"
+#include "reference/attention.h"
 
 namespace qkv {
 namespace {

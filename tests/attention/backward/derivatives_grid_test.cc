@@ -5,8 +5,6 @@
 #include "attention/attention_expectation.h"
 #include "attention/tangent/attention_tangents_testing.h"
 #include "reference/attention.h"
-#include "reference/attention_backward.h"
-#include "reference/attention_tangents.h"
 
 namespace qkv {
 namespace {

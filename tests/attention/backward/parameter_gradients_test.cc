@@ -11,7 +11,7 @@
 #include "attention/backward/attention_backward_testing.h"
 #include "attention/backward/parameter_sums.h"
 #include "qkv/threads.h"
-#include "reference/attention_backward.h"
+#include "reference/attention.h"
 
 namespace qkv {
 namespace {

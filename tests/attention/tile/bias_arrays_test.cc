@@ -3,8 +3,6 @@
 #include "attention/tangent/attention_tangents_testing.h"
 #include "io/files_for_test.h"
 #include "reference/attention.h"
-#include "reference/attention_backward.h"
-#include "reference/attention_tangents.h"
 
 namespace qkv {
 namespace {

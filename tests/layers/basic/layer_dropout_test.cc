@@ -1,7 +1,6 @@
 // Dropout between layers against the public mask, on every target; in place, in parts, and on any threads.
-#include "layers/basic/layer_dropout.h"
-
 #include "attention/attention_testing.h"
+#include "layers/basic/rows.h"
 
 namespace qkv {
 namespace {

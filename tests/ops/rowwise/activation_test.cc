@@ -1,9 +1,8 @@
 // Activations against the C library in double, over a table of ranges.
-#include "ops/rowwise/activation.h"
-
 #include <numbers>
 
 #include "attention/attention_testing.h"
+#include "ops/rowwise/row_kernels.h"
 
 namespace qkv {
 namespace {

@@ -1,7 +1,6 @@
 // Largest logits and sums of rows of a vocabulary against plain loops.
-#include "ops/rowwise/vocabulary_row.h"
-
 #include "attention/attention_testing.h"
+#include "ops/rowwise/row_kernels.h"
 
 namespace qkv {
 namespace {

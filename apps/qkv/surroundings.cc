@@ -1,0 +1,97 @@
+// Finds the program's own files, and asks the terminal for its width and colours.
+#include "surroundings.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <link.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "command_line.h"
+#include "qkv/error.h"
+
+namespace qkv::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the program, or of the Python module that it is a part of.
+fs::path own_folder() {
+  Dl_info found;
+  link_map* module = nullptr;
+  const auto* here = reinterpret_cast<const void*>(&own_folder);
+  const bool known = dladdr1(here, &found, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP) != 0;
+  const bool in_module = known && module->l_name[0] != '\0';  // a program's own name is empty there
+  std::error_code error;
+  return fs::canonical(in_module ? module->l_name : "/proc/self/exe", error).parent_path();
+}
+
+std::vector<std::string> beside(const std::vector<std::string>& names) {
+  std::vector<std::string> places;
+  for (const std::string& name : names) places.push_back((own_folder() / name).lexically_normal().string());
+  return places;
+}
+
+// The first that is there.
+std::string first_of(std::string_view what, const std::vector<std::string>& places, std::string_view otherwise) {
+  std::error_code error;
+  for (const std::string& place : places) {
+    if (fs::exists(place, error)) return place;
+  }
+  throw IoError(fmt::format("{} is not there: {}; {}", what, fmt::join(places, ", "), otherwise), ENOENT);
+}
+
+}  // namespace
+
+std::string default_model() {
+  std::vector<std::string> places = beside({"../share/qkv/models/en-es", "../qkv_en_es"});
+  const char* chosen = std::getenv("QKV_MODEL");
+  if (chosen != nullptr && *chosen != '\0') places = {chosen};
+  return first_of("the model English to Spanish", places,
+                  "name a model's folder by --model or QKV_MODEL, or install qkv-en-es");
+}
+
+std::string phrase_book() {
+  return first_of("the phrase book", beside({"../share/qkv/phrases.es.tsv", "share/qkv/phrases.es.tsv"}),
+                  "it comes with the program");
+}
+
+namespace {
+
+constexpr std::int64_t kWidest = 100'000;
+
+// The names of terminals say so (terminfo), and those of more colours by this variable.
+bool has_256_colors(std::string_view terminal) {
+  const char* more = std::getenv("COLORTERM");
+  return terminal.find("256color") != std::string_view::npos || (more != nullptr && *more != '\0');
+}
+
+}  // namespace
+
+TextStyle text_style() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  const bool refused =
+      (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
+  TextStyle style{.color = !refused && isatty(STDOUT_FILENO) == 1};
+  style.colors_256 = has_256_colors(terminal == nullptr ? "" : terminal);
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return style;  // no terminal
+  const char* columns = std::getenv("COLUMNS");
+  const std::int64_t wanted = columns == nullptr ? 0 : parse_whole(columns).value_or(0);
+  if (wanted > 0 && wanted <= kWidest) {
+    style.width = static_cast<int>(wanted);
+  } else if (size.ws_col > 0) {
+    style.width = size.ws_col;
+  }
+  return style;
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,28 @@
+// What is around the program: its own files (beside it, as an installation, a build and the Python package have them),
+// the terminal, and the engine of pages.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "qkv/explain/explain.h"
+
+namespace qkv::app {
+
+// The folder of the model that commands open where none is named. The first there is of QKV_MODEL of the environment,
+// ../share/qkv/models/en-es beside the program, and the Python package qkv-en-es beside the package that holds the
+// program. IoError that names them all if there is none.
+std::string default_model();
+
+// The phrase book of `qkv compare`: ../share/qkv/phrases.es.tsv. IoError alike.
+std::string phrase_book();
+
+// The style of explanations on standard output: as wide as the terminal, coloured if it wants it
+// (https://no-color.org).
+TextStyle text_style();
+
+// The engine of pages, web/engine/engine.wasm.zst, as it was when the program was built: qkv's commands as a
+// WebAssembly module, compressed by zstd.
+std::string_view engine_module();
+
+}  // namespace qkv::app

@@ -1,0 +1,67 @@
+// How a backward pass and a double one are carried out and what they allocate, decided before anything runs: the passes
+// follow it, plan() reports it.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/backward/backward_kernel.h"
+#include "attention/backward/bias_gradients.h"
+#include "attention/backward/parameter_sums.h"
+#include "attention/call/attention_problem.h"
+#include "attention/call/memory_count.h"
+#include "attention/tangent/jvp_schedule.h"
+#include "qkv/attention/attention_backward.h"
+#include "qkv/attention/attention_double_backward.h"
+
+namespace qkv::inline attending {
+
+// What the caller of a pass allocates around it: bytes that are there meanwhile, and the most before or after it.
+struct OuterMemory {
+  std::size_t meanwhile = 0, otherwise = 0;
+};
+
+struct BackwardInputs {
+  TensorView q, k, v, out, log_sum_exp, grad_out;
+  // Of the double backward, which differentiates grad_out times the tangent of out: the tangents of q, k and v, and
+  // what move_outputs() makes of them. Given or not as a whole.
+  AttentionTangents tangents{};
+  MovedOutputs moved{};
+};
+
+struct BackwardSchedule {
+  BackwardSchedule() = default;
+  // `wide_query`: bytes of the queries' gradient where it is summed in another type than it is written in.
+  // std::invalid_argument if the memory limit cannot be kept.
+  BackwardSchedule(const AttentionProblem& problem, const AttentionOptions& options, const BiasGradients& bias,
+                   const ParameterSums& parameters, bool is_double, std::size_t wide_query, const OuterMemory& outer);
+
+  bool empty = true;  // no pair of a query and a key
+  BackwardPlan kernel;
+  std::int64_t chunks = 0, blocks = 0;  // of keys and of queries, of the longest sequence
+  std::int64_t tasks = 0;               // chunks of keys of each key/value head
+  int threads = 1;                      // that have something to do: as many as asked for, or as the limit allows
+  int asked_threads = 1, allowed_threads = 1;  // allowed: by the memory limit
+
+  std::int64_t chunk_keys = 0;  // of a chunk at most, in whole tiles
+  // A thread's sums over queries for the keys of a chunk, one part behind the other, and the chunk's converted rows.
+  std::size_t key_bytes = 0, value_bytes = 0, score_bytes = 0, bias_bytes = 0, wide_bytes = 0;
+  std::size_t sum_bytes() const { return key_bytes + value_bytes + score_bytes + bias_bytes; }
+
+  std::size_t workspace = 0;  // the most that is allocated at a time
+};
+
+// One pass after the other.
+struct DoubleBackwardSchedule {
+  // No view needs elements. std::invalid_argument if the memory limit cannot be kept.
+  DoubleBackwardSchedule(const AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+                         const AttentionSecondGradients& second);
+
+  std::size_t outer;  // bytes of what the first pass gives to the second
+  JvpSchedule tangents;
+  BackwardSchedule gradients;
+};
+
+// What the second of them is asked for.
+AttentionGradients first_gradients(const AttentionSecondGradients& second);
+
+}  // namespace qkv::inline attending

@@ -1,0 +1,226 @@
+// Reads the files of sentence-transformers beside a model, and how a folder's model is to generate.
+#include "pipelines/pipeline_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "io/descriptor.h"
+#include "io/json_document.h"
+#include "layers/basic/layer_checks.h"
+
+namespace qkv::inline pipelines {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder of a module below that of the model. A zero byte would end the name early for the system.
+fs::path module_folder(const fs::path& folder, const io::JsonValue& path) {
+  const fs::path below = fs::path(path.string()).lexically_normal();
+  if (path.string().find('\0') != std::string::npos) path.refuse("must not hold a zero byte");
+  if (below.is_absolute() || (!below.empty() && *below.begin() == "..")) path.refuse("must not leave the folder");
+  return folder / below;
+}
+
+// Since version 6 of sentence-transformers a name, or a list of names whose results are joined side by side.
+Pooling pooling_named(const io::JsonValue& mode) {
+  const std::vector<io::JsonValue> list = mode.is_string() ? std::vector{mode} : mode.elements();
+  if (list.size() == 1 && list[0].string() == "mean") return Pooling::mean;
+  if (list.size() == 1 && list[0].string() == "cls") return Pooling::cls;
+  mode.refuse("must be \"mean\" or \"cls\"; no other is supported");
+}
+
+// Before it a switch for each; none is the mean.
+Pooling pooling_switched(const io::JsonValue& root) {
+  std::vector<Pooling> switched;
+  root.for_each_member([&](const std::string& key, const io::JsonValue& value) {
+    if (!key.starts_with("pooling_mode_") || !value.boolean()) return;
+    if (key == "pooling_mode_cls_token") return switched.push_back(Pooling::cls);
+    if (key == "pooling_mode_mean_tokens") return switched.push_back(Pooling::mean);
+    value.refuse("is not supported; set it to false (mean_tokens and cls_token are supported)");
+  });
+  if (switched.size() > 1) root["pooling_mode_cls_token"].refuse("must be false beside pooling_mode_mean_tokens");
+  return switched.empty() ? Pooling::mean : switched[0];
+}
+
+void read_pooling(const std::string& path, std::int64_t dim, SentenceFolder& result) {
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
+  const io::JsonValue root = document.root();
+  const char* const dimension = root.find("embedding_dimension") ? "embedding_dimension" : "word_embedding_dimension";
+  root[dimension].integer(dim, dim);
+  const auto mode = root.find("pooling_mode");
+  result.pooling = mode ? pooling_named(*mode) : pooling_switched(root);
+  const auto include = root.find("include_prompt");
+  if (include && !include->boolean() && !result.prompt.empty()) {
+    include->refuse("must be true beside the default prompt of config_sentence_transformers.json");
+  }
+}
+
+std::string last_part(const std::string& type) { return type.substr(type.rfind('.') + 1); }
+
+// Transformer, Pooling, and perhaps Normalize.
+void read_modules(const fs::path& folder, const std::string& path, std::int64_t dim, SentenceFolder& result) {
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
+  const std::vector<io::JsonValue> modules = document.root().elements();
+  const char* const kKnown[] = {"Transformer", "Pooling", "Normalize"};
+  if (modules.size() != 2 && modules.size() != 3) document.root().refuse("must list Transformer, Pooling, Normalize");
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    const io::JsonValue type = modules[i]["type"];
+    if (last_part(type.string()) != kKnown[i]) type.refuse(fmt::format("must be {} here", kKnown[i]));
+    const fs::path module = module_folder(folder, modules[i]["path"]);
+    if (i == 0 && module.lexically_normal() != (folder / "").lexically_normal()) {
+      modules[i]["path"].refuse("must be empty: the model must be in the folder itself");
+    }
+    if (i == 1) read_pooling((module / "config.json").string(), dim, result);
+  }
+  result.normalize = modules.size() == 3;
+}
+
+// The longest text, and that nothing else than the tokenizer changes it.
+void read_limits(const fs::path& folder, SentenceFolder& result) {
+  if (const fs::path path = folder / "sentence_bert_config.json"; io::is_there(path)) {
+    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
+    if (const auto length = document.root().find("max_seq_length")) {
+      result.max_length = length->integer(1, kMaxLayerSize);
+    }
+    const auto lower = document.root().find("do_lower_case");
+    if (lower && lower->boolean()) lower->refuse("is not supported; set it to false (tokenizer.json handles case)");
+  }
+  // Where sentence-transformers has kept the number since version 6. Without a limit it is 1e30.
+  if (const fs::path path = folder / "tokenizer_config.json"; result.max_length == 0 && io::is_there(path)) {
+    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
+    const auto length = document.root().find("model_max_length");
+    if (length && length->number() <= kMaxLayerSize) result.max_length = length->integer(1, kMaxLayerSize);
+  }
+}
+
+// What is put before each text unless the caller says otherwise.
+void read_prompt(const fs::path& folder, SentenceFolder& result) {
+  const fs::path path = folder / "config_sentence_transformers.json";
+  if (!io::is_there(path)) return;
+  const io::JsonDocument document = io::JsonDocument::of_config(path.string());
+  const auto name = document.root().find("default_prompt_name");
+  if (!name) return;
+  const auto prompts = document.root().find("prompts");
+  if (!prompts) name->refuse("must be null or one of \"prompts\", which are missing");
+  bool found = false;
+  prompts->for_each_member([&](const std::string& key, const io::JsonValue& prompt) {
+    if (key != name->string()) return;
+    found = true;
+    result.prompt = prompt.string();
+  });
+  if (!found) name->refuse("must be null or one of \"prompts\"");
+}
+
+}  // namespace
+
+SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim) {
+  SentenceFolder result;
+  const fs::path base(folder);
+  read_prompt(base, result);
+  if (const fs::path modules = base / "modules.json"; io::is_there(modules)) {
+    read_modules(base, modules.string(), dim, result);
+  }
+  read_limits(base, result);
+  return result;
+}
+
+namespace {
+
+constexpr std::int64_t kMaxLength = 1 << 20;
+
+// Unsupported ways of generating, by the value that switches each off.
+struct Unknown {
+  const char* name;
+  double off;
+};
+constexpr Unknown kUnknown[] = {
+    {"encoder_no_repeat_ngram_size", 0},
+    {"diversity_penalty", 0},
+    {"num_beam_groups", 1},
+    {"encoder_repetition_penalty", 1},
+};
+constexpr const char* kUnknownSwitches[] = {"do_sample", "remove_invalid_values"};
+constexpr const char* kUnknownValues[] = {"suppress_tokens", "begin_suppress_tokens", "sequence_bias",
+                                          "exponential_decay_length_penalty"};
+
+void refuse_unknown(const io::JsonValue& root) {
+  for (const auto& [name, off] : kUnknown) {
+    const auto value = root.find(name);
+    if (value && value->number() != off) value->refuse(fmt::format("must be {}; other values are not supported", off));
+  }
+  for (const char* name : kUnknownSwitches) {
+    const auto value = root.find(name);
+    if (value && value->boolean()) value->refuse("is not supported; set it to false");
+  }
+  for (const char* name : kUnknownValues) {
+    if (const auto value = root.find(name)) value->refuse("is not supported; remove it or set it to null");
+  }
+}
+
+std::vector<std::int32_t> tokens_of(const io::JsonValue& list, std::int64_t vocab) {
+  std::vector<std::int32_t> tokens;
+  for (const io::JsonValue& id : list.elements()) tokens.push_back(static_cast<std::int32_t>(id.integer(0, vocab - 1)));
+  if (tokens.empty()) list.refuse("must have at least one token");
+  return tokens;
+}
+
+// A word that is an end alone does not forbid the end.
+std::vector<std::vector<std::int32_t>> forbidden_tokens(const io::JsonValue& words, std::span<const std::int32_t> ends,
+                                                        std::int64_t vocab) {
+  std::vector<std::vector<std::int32_t>> runs;
+  for (const io::JsonValue& word : words.elements()) {
+    std::vector<std::int32_t> run = tokens_of(word, vocab);
+    const bool is_end = run.size() == 1 && std::find(ends.begin(), ends.end(), run.front()) != ends.end();
+    if (!is_end) runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+EarlyStopping early_stopping(const io::JsonValue& value) {
+  if (!value.is_string()) return value.boolean() ? EarlyStopping::yes : EarlyStopping::no;
+  if (value.string() != "never") value.refuse("must be true, false or \"never\"");
+  return EarlyStopping::never;
+}
+
+}  // namespace
+
+Generation read_generation(const std::string& folder, std::int64_t vocab) {
+  std::string path = folder + "/generation_config.json";
+  if (!std::filesystem::exists(path)) path = folder + "/config.json";
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
+  const io::JsonValue root = document.root();
+  refuse_unknown(root);
+
+  const auto token = [&](const char* name) { return static_cast<std::int32_t>(root[name].integer(0, vocab - 1)); };
+  Generation generation;
+  GenerateOptions& options = generation.options;
+  options.start = token("decoder_start_token_id");
+  const io::JsonValue ends = root["eos_token_id"];
+  options.ends = ends.is_list() ? tokens_of(ends, vocab) : std::vector{token("eos_token_id")};
+  if (const auto words = root.find("bad_words_ids")) options.forbidden = forbidden_tokens(*words, options.ends, vocab);
+  if (root.find("forced_eos_token_id")) options.forced_end = token("forced_eos_token_id");
+  if (root.find("forced_bos_token_id")) options.forced_begin = token("forced_bos_token_id");
+  if (const auto beams = root.find("num_beams")) options.beams = beams->integer(1, kMaxBeams);
+  if (const auto size = root.find("no_repeat_ngram_size")) options.no_repeat_ngram = size->integer(0, kMaxLength);
+  // max_length and min_length count the start token, and min_length the end token, too.
+  if (const auto length = root.find("max_length")) options.max_length = length->integer(2, kMaxLength) - 1;
+  if (const auto length = root.find("min_length")) {
+    options.min_length = std::max<std::int64_t>(0, length->integer(0, kMaxLength) - 1);
+  }
+  if (const auto length = root.find("min_new_tokens")) options.min_length = length->integer(0, kMaxLength);
+  if (const auto length = root.find("max_new_tokens")) options.max_length = length->integer(1, kMaxLength);
+  if (const auto penalty = root.find("length_penalty")) options.length_penalty = penalty->number();
+  if (const auto penalty = root.find("repetition_penalty")) {
+    options.repetition_penalty = penalty->number();
+    if (!(options.repetition_penalty > 0)) penalty->refuse("must be above 0");
+  }
+  if (const auto renormalize = root.find("renormalize_logits")) options.renormalize = renormalize->boolean();
+  if (const auto early = root.find("early_stopping")) options.early_stopping = early_stopping(*early);
+  if (const auto threshold = root.find("unsure_below")) generation.unsure_below = threshold->number();
+  return generation;
+}
+
+}  // namespace qkv::inline pipelines

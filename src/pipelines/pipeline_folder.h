@@ -1,0 +1,39 @@
+// What the folder of a pipeline says beside its model: how sentences are embedded, and how text is generated.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "qkv/models/embedder.h"
+#include "qkv/models/generate.h"
+
+namespace qkv {
+
+// The files of sentence-transformers: pooling, limits, prompt.
+struct SentenceFolder {
+  std::int64_t max_length = 0;  // tokens, special ones included; 0: not said
+  Pooling pooling = Pooling::mean;
+  bool normalize = false;  // to length 1
+  std::string prompt{};    // put before each text
+};
+
+inline namespace pipelines {
+
+// modules.json, the pooling config that it names, sentence_bert_config.json, tokenizer_config.json (for
+// model_max_length) and config_sentence_transformers.json; any may be missing. FormatError, naming the file and the
+// field, for what is not known here. `dim`: of the model's hidden states.
+SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim);
+
+// How a folder's model is to generate.
+struct Generation {
+  GenerateOptions options{};
+  std::optional<double> unsure_below{};  // log-probability a token
+};
+
+// From generation_config.json, or from config.json if there is none. FormatError, naming file and field, for tokens
+// outside `vocab`, and for settings that generate() does not support: they would change the result.
+Generation read_generation(const std::string& folder, std::int64_t vocab);
+
+}  // namespace pipelines
+}  // namespace qkv
