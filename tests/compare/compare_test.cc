@@ -1,4 +1,4 @@
-// compare(): the same numbers on any number of threads and after an interruption, and what it refuses.
+// compare(): the same numbers on any number of threads and after an interruption, what it refuses, and its files.
 #include "qkv/compare.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "compare/run_result.h"
 #include "io/files_for_test.h"
 #include "qkv/threads.h"
 
@@ -14,8 +15,8 @@ namespace {
 
 using test::TemporaryFolder;
 
-CompareOptions quick() {
-  return {.tasks = {"copy", "recall"}, .models = {"rnn", "transformer"}, .effort = CompareEffort::quick};
+CompareOptions quick(const std::string& task, const std::vector<std::string>& models) {
+  return {.tasks = {task}, .models = models, .effort = CompareEffort::quick};
 }
 
 // All but times and memory.
@@ -25,23 +26,19 @@ std::string without_cost(Comparison comparison) {
 }
 
 // Asks for an end at the first update of a run.
-class StopAt : public CompareObserver {
- public:
-  explicit StopAt(std::string run) : run_(std::move(run)) {}
+struct StopAtRun : CompareObserver {
+  explicit StopAtRun(std::string name) : run(std::move(name)) {}
   void receive(const CompareProgress& progress) override {
-    if (progress.doing == run_) source_.request_stop();
+    if (progress.doing == run) source.request_stop();
   }
-  std::stop_token token() const { return source_.get_token(); }
-
- private:
-  std::string run_;
-  std::stop_source source_{};
+  std::string run;
+  std::stop_source source{};
 };
 
 TEST(Compare, HasARowForEverything) {
   const TemporaryFolder folder;
-  const Comparison comparison = compare(quick(), folder / "out");
-  ASSERT_EQ(comparison.tasks.size(), 4u);
+  const Comparison comparison = compare(quick("recall", {"rnn", "transformer"}), folder / "out");
+  ASSERT_EQ(comparison.tasks.size(), 2u);
   for (const ComparedTask& task : comparison.tasks) {
     EXPECT_NEAR(static_cast<double>(task.parameters), 24000, 0.015 * 24000) << task.model;
     EXPECT_EQ(task.accuracy.front().values.size(), 3u);
@@ -60,46 +57,60 @@ TEST(Compare, HasARowForEverything) {
 
 TEST(Compare, GivesTheSameNumbersOnAnyThreadsAndAfterAnEnd) {
   const TemporaryFolder folder;
-  CompareOptions whole = quick();
-  whole.tasks = {"copy"}, whole.models = {"rnn"};
+  const CompareOptions whole = quick("copy", {"rnn"});
   set_threads(1);
   const std::string expected = without_cost(compare(whole, folder / "one"));
   set_threads(2);
   CompareOptions options = whole;
-  StopAt stop("copy-rnn-3");
+  StopAtRun stop("copy-rnn-3");
   options.observer = &stop;
-  options.stop = stop.token();
+  options.stop = stop.source.get_token();
   EXPECT_THROW(compare(options, folder / "two"), Stopped);
   EXPECT_FALSE(std::filesystem::exists(folder / "two/comparison.json"));
-  EXPECT_TRUE(std::filesystem::exists(folder / "two/runs/copy-rnn-1/result.json"));
-  EXPECT_EQ(without_cost(compare(whole, folder / "two")), expected);
-  // What is done is read, not done again.
+  // One of them is finished before the third begins, and is read now.
+  EXPECT_TRUE(std::filesystem::exists(folder / "two/runs/copy-rnn-1/result.json") ||
+              std::filesystem::exists(folder / "two/runs/copy-rnn-2/result.json"));
   EXPECT_EQ(without_cost(compare(whole, folder / "two")), expected);
   set_threads(0);
+  // The folder is that of another comparison.
+  EXPECT_THROW(compare({.tasks = {"copy"}, .models = {"rnn"}}, folder / "two"), std::invalid_argument);
 }
 
 TEST(Compare, RefusesWhatItDoesNotKnow) {
   const TemporaryFolder folder;
-  const auto message = [&](const CompareOptions& options) -> std::string {
-    try {
-      compare(options, folder / "out");
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "";
+  const std::pair<CompareOptions, std::string> rows[] = {
+      {{.tasks = {"recal"}}, "there is no task \"recal\"; there are recall, copy, "},
+      {{.tasks = {"reversal"}, .models = {"gru"}}, "reversal is for seq2seq-fixed, "},
+      {{.models = {"mamba"}}, "there is no model \"mamba\"; there are rnn, "},
   };
-  EXPECT_NE(message({.tasks = {"recal"}}).find("there is no task \"recal\"; there are recall, copy, "),
-            std::string::npos);
-  EXPECT_NE(message({.tasks = {"reversal"}, .models = {"gru"}}).find("reversal is for seq2seq-fixed, "),
-            std::string::npos);
-  EXPECT_NE(message({.models = {"mamba"}}).find("there is no model \"mamba\"; there are rnn, "), std::string::npos);
+  for (const auto& [options, part] : rows) {
+    const auto call = [&, &asked = options] { compare(asked, folder / "out"); };
+    const std::string message = test::message_of<std::invalid_argument>(call);
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
   EXPECT_TRUE(folder.names().empty());
 }
 
-TEST(Compare, RefusesTheFolderOfAnother) {
+TEST(RunResult, ComesBackAsItWas) {
+  using namespace comparison;
   const TemporaryFolder folder;
-  compare({.tasks = {"copy"}, .models = {"rnn"}, .effort = CompareEffort::quick}, folder / "out");
-  EXPECT_THROW(compare({.tasks = {"copy"}, .models = {"rnn"}}, folder / "out"), std::invalid_argument);
+  const std::string path = folder / "result.json";
+  EXPECT_FALSE(read_result(path, "this"));
+  const RunResult result{.parameters = 24000,
+                         .asked = 7,
+                         .accuracy = {{1, 0.1}, {128, 1.0 / 3}},
+                         .gradients = {{1, 1}, {128, 1e-43}},
+                         .norms = {.largest = 12.5, .median = 2}};
+  write_result(path, "this", result);
+  const auto found = read_result(path, "this");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->parameters, 24000);
+  EXPECT_EQ(found->asked, 7);
+  EXPECT_EQ(found->accuracy, result.accuracy);
+  EXPECT_EQ(found->gradients, result.gradients);
+  EXPECT_EQ(found->norms.largest, 12.5);
+  EXPECT_EQ(found->norms.median, 2);
+  EXPECT_THROW(read_result(path, "that"), std::invalid_argument);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "core/kept_memory.h"
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/meeting.h"
 #include "memory_for_test.h"
 #include "qkv/attention.h"
 #include "qkv/memory.h"
@@ -28,14 +28,6 @@ namespace {
 
 constexpr std::int64_t kElements = 1 << 18;  // 1 MiB of floats
 
-int exit_code_of_child(void (*run)()) {
-  const pid_t child = fork();
-  if (child == 0) run();
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 #ifndef QKV_SANITIZED  // which keep nothing, or need memory of their own
 
 const float* address_of_freed(std::int64_t elements) { return Tensor::uninitialized({elements}).data<float>(); }
@@ -47,6 +39,7 @@ std::size_t address_bytes() {
 
 TEST(KeptMemory, ServesTheNextTensor) {
   trim_memory();
+  for (const std::int64_t small : {0, 1 << 13}) address_of_freed(small);  // are the C library's
   EXPECT_EQ(kept_bytes(), 0u);
   const float* freed = address_of_freed(kElements);
   const std::size_t kept = kept_bytes();
@@ -71,13 +64,6 @@ TEST(KeptMemory, JoinsNeighbours) {
   }
 }
 
-TEST(KeptMemory, SmallTensorsAreTheCLibrarys) {
-  trim_memory();
-  address_of_freed(1 << 13);
-  address_of_freed(0);
-  EXPECT_EQ(kept_bytes(), 0u);
-}
-
 // The tiles of a call too: a second one takes no more from the system.
 TEST(KeptMemory, ServesTheNextScratch) {
   trim_memory();
@@ -98,25 +84,23 @@ TEST(KeptMemory, ServesTheNextScratch) {
 
 // What attention() takes for its tiles, of a call that needs more than the C library keeps.
 TEST(KeptMemory, ServesTheNextCallOfAttention) {
-  const Tensor x = Tensor::zeros({1, 1, 3000, 256});
+  const Tensor x = Tensor::zeros({1, 1, 1000, 256});
   Tensor out = Tensor::zeros(x.shape());
   trim_memory();
   attention(x, x, x, out, {.threads = 1});
   const std::size_t kept = kept_bytes();
   EXPECT_GT(kept, std::size_t{64} << 10);
-  for (int call = 0; call < 3; ++call) attention(x, x, x, out, {.threads = 1});
+  attention(x, x, x, out, {.threads = 1});
   EXPECT_EQ(kept_bytes(), kept);
 }
 
 TEST(KeptMemory, KeepsItsBound) {
   trim_memory();
   std::size_t most = 0;
-  std::vector<Tensor> tensors;
-  for (std::int64_t mebibytes = 1; mebibytes < 40; ++mebibytes) {  // 780 MiB in all
-    tensors.push_back(Tensor::uninitialized({mebibytes * kElements}));
-  }
-  while (!tensors.empty()) {
-    tensors.pop_back();
+  std::vector<Tensor> tensors(39);
+  for (std::int64_t i = 0; Tensor & tensor : tensors) tensor = Tensor::uninitialized({++i * kElements});  // 780 MiB
+  for (Tensor& tensor : tensors) {
+    tensor = {};
     most = std::max(most, kept_bytes());
   }
   EXPECT_LE(most, kMostKeptBytes);
@@ -128,10 +112,10 @@ TEST(KeptMemory, KeepsItsBound) {
 
 TEST(KeptMemory, TrimGivesItBack) {
   const test::Memory added = test::cost([] {
-    std::vector<Tensor> tensors;
-    for (int i = 0; i < 100; ++i) tensors.push_back(Tensor::zeros({kElements}));
-    for (int i = 0; i < 100; ++i) {
-      if (i % 10 != 0) tensors[static_cast<std::size_t>(i)] = {};
+    std::vector<Tensor> tensors(100);
+    for (Tensor& tensor : tensors) tensor = Tensor::zeros({kElements});
+    for (int i = 0; Tensor & tensor : tensors) {
+      if (i++ % 10 != 0) tensor = {};
     }
     trim_memory();
     return tensors;  // ten of them, with holes between
@@ -143,38 +127,34 @@ TEST(KeptMemory, TrimGivesItBack) {
 // What tensors hold does not change while others come and go, whose elements it would be if they overlapped.
 TEST(KeptMemory, TensorsNeverOverlap) {
   Random random(1);
-  struct Held {
-    Tensor tensor;
-    std::uint8_t value;
-  };
-  std::vector<Held> held(40);
+  std::vector<Tensor> held(40, Tensor::zeros({0}, Dtype::u8));
   for (int i = 0; i < 4000; ++i) {
-    auto& [tensor, value] = held[random.below(held.size())];
-    const std::uint8_t* data = tensor.element_count() > 0 ? tensor.data<std::uint8_t>() : nullptr;
-    ASSERT_EQ(std::count(data, data + tensor.element_count(), value), tensor.element_count());
+    Tensor& tensor = held[random.below(held.size())];
+    const std::uint8_t* data = tensor.data<std::uint8_t>();
+    for (std::int64_t at = tensor.element_count(); at > 0; at -= 512) ASSERT_EQ(data[at - 1], data[0]);
     if (random.below(100) == 0) trim_memory();
-    tensor = random.below(3) == 0 ? Tensor() : Tensor::uninitialized({1 << (10 + random.below(11))}, Dtype::u8);
-    value = static_cast<std::uint8_t>(i);
-    if (tensor.element_count() > 0) std::fill_n(tensor.data<std::uint8_t>(), tensor.element_count(), value);
+    const std::int64_t size = random.below(3) == 0 ? 0 : 1 << (10 + random.below(11));
+    tensor = Tensor::uninitialized({size}, Dtype::u8);
+    std::memset(tensor.data<std::uint8_t>(), i % 256, static_cast<std::size_t>(size));
   }
 }
 
 TEST(KeptMemory, IsGivenBackWhereMemoryIsScarce) {
-  EXPECT_EQ(exit_code_of_child([] {
-              trim_memory();
-              address_of_freed(200 * kElements);
-              const auto addresses = static_cast<rlim_t>(address_bytes()) + 100 * test::kMebibyte;
-              const rlimit limit{addresses, addresses};
-              setrlimit(RLIMIT_AS, &limit);
-              address_of_freed(250 * kElements);  // in the place of what is kept
-              try {
-                address_of_freed(1000 * kElements);
-              } catch (const std::bad_alloc&) {
-                _exit(0);
-              }
-              _exit(1);
-            }),
-            0);
+  const auto run = [] {
+    trim_memory();
+    address_of_freed(200 * kElements);
+    const auto addresses = static_cast<rlim_t>(address_bytes()) + 100 * test::kMebibyte;
+    const rlimit limit{addresses, addresses};
+    setrlimit(RLIMIT_AS, &limit);
+    address_of_freed(250 * kElements);  // in the place of what is kept
+    try {
+      address_of_freed(1000 * kElements);
+    } catch (const std::bad_alloc&) {
+      return 0;
+    }
+    return 1;
+  };
+  EXPECT_EQ(test::exit_code_of_child(run), 0);
 }
 
 Tensor& tensor_until_the_end() {
@@ -183,34 +163,32 @@ Tensor& tensor_until_the_end() {
 }
 
 TEST(KeptMemory, TensorsMayEndWithTheProcess) {
-  EXPECT_EQ(exit_code_of_child([] {
-              tensor_until_the_end();
-              std::atexit([] { address_of_freed(kElements); });  // runs before the tensor ends
-              tensor_until_the_end() = Tensor::zeros({kElements});
-              std::exit(0);
-            }),
-            0);
+  const auto run = []() -> int {
+    tensor_until_the_end();
+    std::atexit([] { address_of_freed(kElements); });  // runs before the tensor ends
+    tensor_until_the_end() = Tensor::zeros({kElements});
+    std::exit(0);
+  };
+  EXPECT_EQ(test::exit_code_of_child(run), 0);
 }
 
 #endif
 
 // As the first of a process, where a sanitizer's malloc serves it: no earlier call has made glibc's ready.
 TEST(KeptMemory, ThreadsMayTrimAtOnce) {
-  for (int i = 0; i < 50; ++i) {
-    ASSERT_EQ(exit_code_of_child([] {
-                std::atomic<int> ready{0};
-                const auto trim = [&] {
-                  for (++ready; ready < 2;) std::this_thread::yield();
-                  trim_memory();
-                };
-                std::thread other(trim);
-                trim();
-                other.join();
-                std::thread(trim).join();
-                _exit(0);
-              }),
-              0);
-  }
+  const auto run = [] {
+    std::atomic<int> ready{0};
+    const auto trim = [&] {
+      test::meet(ready, 2);
+      trim_memory();
+    };
+    std::thread other(trim);
+    trim();
+    other.join();
+    std::thread(trim).join();
+    return 0;
+  };
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(test::exit_code_of_child(run), 0);
 }
 
 TEST(KeptMemory, ThreadsAndForks) {
@@ -228,9 +206,8 @@ TEST(KeptMemory, ThreadsAndForks) {
       }
     });
   }
-  for (int i = 0; i < 50; ++i) {
-    EXPECT_EQ(exit_code_of_child([] { _exit(Tensor::zeros({kElements}).data<float>()[0] == 0 ? 0 : 1); }), 0);
-  }
+  const auto run = [] { return Tensor::zeros({kElements}).data<float>()[0] == 0 ? 0 : 1; };
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(test::exit_code_of_child(run), 0);
   ending = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);

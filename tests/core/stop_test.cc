@@ -7,22 +7,29 @@
 #include <stdexcept>
 #include <thread>
 
+#include "core/meeting.h"
 #include "core/stop_turns.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
+#include "stop_for_test.h"
 
 namespace qkv {
 namespace {
 
+// A scope with a token of its own.
+struct OwnScope {
+  std::stop_source source{};
+  std::stop_token token = source.get_token();
+  StopScope scope{token};
+};
+
 TEST(Stop, ThrowsOnceAScopeAsksForIt) {
-  std::stop_source source;
-  const std::stop_token token = source.get_token();
   EXPECT_NO_THROW(check_stop());
   {
-    const StopScope scope(token);
+    OwnScope own;
     EXPECT_NO_THROW(check_stop());
-    source.request_stop();
-    EXPECT_TRUE(scope.stop_requested());
+    own.source.request_stop();
+    EXPECT_TRUE(own.scope.stop_requested());
     EXPECT_THROW(check_stop(), Stopped);
   }
   EXPECT_NO_THROW(check_stop());
@@ -48,65 +55,48 @@ TEST(Stop, AllScopesCount) {
   }
 }
 
-TEST(Stop, NothingIsAskedInAnEmptyAdoptedScope) {
-  std::stop_source source;
-  source.request_stop();
-  const std::stop_token token = source.get_token();
-  const StopScope scope(token);
+// Neither an empty adopted scope nor another thread asks.
+TEST(Stop, IsOfItsThreadAlone) {
+  OwnScope own;
+  own.source.request_stop();
   {
     const AdoptedStopScope unasked(nullptr);
     EXPECT_NO_THROW(check_stop());
   }
   EXPECT_THROW(check_stop(), Stopped);
-}
-
-TEST(Stop, IsOfItsThreadAlone) {
-  std::stop_source source;
-  source.request_stop();
-  const std::stop_token token = source.get_token();
-  const StopScope scope(token);
   std::thread([] { EXPECT_NO_THROW(check_stop()); }).join();
 }
 
 TEST(Stop, CountsTheChecksOfItsThread) {
-  const std::int64_t before = stop_checks();
-  for (int i = 0; i < 5; ++i) check_stop();
-  EXPECT_EQ(stop_checks() - before, 5);
-  std::thread([] {
-    check_stop();
-    EXPECT_EQ(stop_checks(), 1);
+  const auto check_five_times = [] {
+    for (int i = 0; i < 5; ++i) check_stop();
+  };
+  EXPECT_EQ(test::questions_of(check_five_times), 5);
+  std::thread([&] {
+    check_five_times();
+    EXPECT_EQ(stop_checks(), 5);
   }).join();
-  EXPECT_EQ(stop_checks() - before, 5);
-}
-
-TEST(Stop, LoopsAskNowAndThen) {
-  const std::int64_t before = stop_checks();
-  StopTurns turns;
-  for (int i = 0; i < 10 * 4096; ++i) turns.next();
-  EXPECT_EQ(stop_checks() - before, 10);
-}
-
-void in_reverse(std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
-  for (std::int64_t index = tasks; index-- > 0;) task(context, index, 0);
+  EXPECT_EQ(test::questions_of([&] { std::thread(check_five_times).join(); }), 0);
+  StopTurns turns;  // loops ask now and then
+  const auto loop = [&] {
+    for (int i = 0; i < 10 * 4096; ++i) turns.next();
+  };
+  EXPECT_EQ(test::questions_of(loop), 10);
 }
 
 // On one thread, on the pool's, on a caller's own: no task begins after the one that asked for an end, but for those of
 // other threads that are already begun; and tasks see the scope of whoever called.
 TEST(Stop, EndsParallelCalls) {
-  constexpr int kThreads = 3;
   for (const bool own_pool : {false, true}) {
-    if (own_pool) set_parallel_runner(in_reverse);
-    for (const int threads : {1, kThreads}) {
-      std::stop_source source;
-      const std::stop_token token = source.get_token();
-      const StopScope scope(token);
+    if (own_pool) set_parallel_runner(test::run_backwards);
+    for (const int threads : {1, 3}) {
+      OwnScope own;
       std::atomic<int> begun{0}, after{0};
-      EXPECT_THROW(parallel_for(1000, threads,
-                                [&](std::int64_t, int) {
-                                  if (source.stop_requested()) ++after;
-                                  if (++begun == 10) source.request_stop();
-                                }),
-                   Stopped);
+      const auto task = [&](std::int64_t, int) {
+        if (own.source.stop_requested()) ++after;
+        if (++begun == 10) own.source.request_stop();
+      };
+      EXPECT_THROW(parallel_for(1000, threads, task), Stopped);
       EXPECT_GE(begun, 10);
       EXPECT_LT(after, threads);
       const AdoptedStopScope unasked(nullptr);
@@ -119,45 +109,35 @@ TEST(Stop, EndsParallelCalls) {
 }
 
 TEST(Stop, TasksAskForTheirCaller) {
-  std::stop_source source;
-  const std::stop_token token = source.get_token();
+  OwnScope own;
   std::atomic<int> arrived{0}, stopped{0};
-  const auto two_threads = [&] {
-    parallel_for(2, 2, [&](std::int64_t, int) {
-      ++arrived;
-      while (arrived < 2) std::this_thread::yield();
-      source.request_stop();
-      try {
-        check_stop();
-      } catch (const Stopped&) {
-        ++stopped;
-        throw;
-      }
-    });
+  const auto task = [&](std::int64_t, int) {
+    test::meet(arrived, 2);
+    own.source.request_stop();
+    try {
+      check_stop();
+    } catch (const Stopped&) {
+      ++stopped;
+      throw;
+    }
   };
-  const StopScope scope(token);
-  EXPECT_THROW(two_threads(), Stopped);
+  EXPECT_THROW(parallel_for(2, 2, task), Stopped);
   EXPECT_EQ(stopped, 2);
 }
 
-// What a task of a caller's pool throws does not pass through that pool.
+// What a task of a caller's pool throws does not pass through that pool, which begins with the last task.
 TEST(Stop, NoExceptionPassesThroughACallersPool) {
-  static int finished;
-  finished = 0;
-  set_parallel_runner([](std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
-    for (std::int64_t index = 0; index < tasks; ++index) task(context, index, 0);
-    ++finished;
-  });
+  const int before = test::backward_runs;
   int begun = 0;
-  EXPECT_THROW(parallel_for(10, 2,
-                            [&](std::int64_t index, int) {
-                              ++begun;
-                              if (index == 3) throw std::runtime_error("here");
-                            }),
-               std::runtime_error);
+  const auto failing = [&](std::int64_t index, int) {
+    ++begun;
+    if (index == 6) throw std::runtime_error("here");
+  };
+  set_parallel_runner(test::run_backwards);
+  EXPECT_THROW(parallel_for(10, 2, failing), std::runtime_error);
   set_parallel_runner(nullptr);
   EXPECT_EQ(begun, 4);
-  EXPECT_EQ(finished, 1);
+  EXPECT_EQ(test::backward_runs, before + 1);
 }
 
 }  // namespace

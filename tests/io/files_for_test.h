@@ -29,8 +29,9 @@ class TemporaryFolder {
 
   std::string operator/(const std::string& name) const { return path_ / name; }
 
-  // Writes a file without the library.
+  // Writes a file without the library. A new one each time: ext4 waits for the disk where one is written over.
   std::string put(const std::string& name, std::string_view bytes) const {
+    std::filesystem::remove(path_ / name);
     std::ofstream(path_ / name, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     return path_ / name;
   }

@@ -1,6 +1,4 @@
 // A build without pictures refuses them, in one line.
-#include <gtest/gtest.h>
-
 #include "io/pictures_for_test.h"
 #include "qkv/pictures.h"
 

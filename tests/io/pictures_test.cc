@@ -1,4 +1,5 @@
-// Pictures: the pixels that Pillow reads, and what is refused. tests/golden/pictures/make.py made the files.
+// Pictures: the pixels that Pillow reads, and what is refused (tests/golden/pictures/make.py made the files); reading
+// costs the pixels and little more, refusing little.
 #include "qkv/pictures.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,9 @@
 
 #include "io/exif.h"
 #include "io/pictures_for_test.h"
+#include "memory_for_test.h"
 #include "qkv/files.h"
+#include "sanitizers.h"
 
 namespace qkv {
 namespace {
@@ -16,7 +19,6 @@ namespace {
 using test::expect_equal;
 using test::golden_picture;
 using test::Malformed;
-using test::message_of;
 using test::png;
 using test::png_chunk;
 using test::png_of;
@@ -33,10 +35,6 @@ std::vector<std::string> golden_names() {
 
 Tensor parse(const std::string& bytes) { return parse_picture(bytes, "x"); }
 
-std::string refusal(const std::string& bytes) {
-  return message_of<FormatError>([&] { parse(bytes); });
-}
-
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
   const std::size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos);
@@ -44,23 +42,20 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 }
 
 TEST(Pictures, ReadsThePixelsThatPillowReads) {
+  const test::TemporaryFolder folder;
   const SafeTensors pixels = read_safetensors(golden_picture("pixels.safetensors"));
   const std::vector<std::string> names = golden_names();
   ASSERT_EQ(names.size(), pixels.tensors.size());
   ASSERT_GE(names.size(), 60u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
-    expect_equal(read_picture(golden_picture(name)), pixels.tensors.at(name));
-    expect_equal(parse(test::slurp(golden_picture(name))), pixels.tensors.at(name));
+    const std::string bytes = test::slurp(golden_picture(name));
+    expect_equal(parse(bytes), pixels.tensors.at(name));
+    // The content tells the kind, whatever the ending says.
+    expect_equal(read_picture(folder.put(name.ends_with(".png") ? "a.jpg" : "a.png", bytes)), pixels.tensors.at(name));
   }
-}
-
-TEST(Pictures, TheContentTellsTheKind) {
-  const test::TemporaryFolder folder;
-  for (const auto& [name, other] : {std::pair("rgb8.png", "a.jpg"), std::pair("rgb_444.jpg", "a.png")}) {
-    const std::string path = folder.put(other, test::slurp(golden_picture(name)));
-    expect_equal(read_picture(path), read_picture(golden_picture(name)));
-  }
+  EXPECT_THROW(read_picture(folder / "none.png"), IoError);
+  EXPECT_THROW(read_picture(folder / ""), IoError);
 }
 
 TEST(Pictures, TurnsEachOrientationUpright) {
@@ -92,18 +87,20 @@ TEST(Pictures, OrientationOfExifDataThatIsOdd) {
     return magic + std::string("MM\0\x2a\0\0\0\x8\0\1", 10) + entry + std::string(4, '\0');
   };
   const auto entry = [](const std::string& rest) { return std::string("\1\x12", 2) + rest; };
-  EXPECT_EQ(io::exif_orientation(tiff(entry(std::string("\0\3\0\0\0\1\0\6\0\0", 10)))), 6);
-  EXPECT_EQ(io::exif_orientation(tiff(entry(std::string("\0\4\0\0\0\1\0\0\0\6", 10)))), 6);
-  EXPECT_EQ(io::exif_orientation(tiff(entry(std::string("\0\2\0\0\0\1\0\0\0\6", 10)))), 1);   // a text
-  EXPECT_EQ(io::exif_orientation(tiff(entry(std::string("\0\3\0\0\0\2\0\6\0\0", 10)))), 1);   // two numbers
-  EXPECT_EQ(io::exif_orientation(tiff(entry(std::string("\0\3\0\0\0\1\0\x9\0\0", 10)))), 1);  // beyond 8
-  EXPECT_EQ(io::exif_orientation(tiff(entry(std::string("\0\4\0\0\0\1\0\1\0\6", 10)))), 1);   // 65542
-  EXPECT_EQ(io::exif_orientation(magic + std::string("MM\0\x2b\0\0\0\x8\0\1", 10)), 1);       // no TIFF
-  EXPECT_EQ(io::exif_orientation(magic + std::string("MM\0\x2a\xff\xff\xff\xff\xff\xff", 10)),
-            1);  // a directory beyond
-  EXPECT_EQ(io::exif_orientation("Exif"), 1);
-  const std::string whole = tiff(entry(std::string("\0\3\0\0\0\1\0\6\0\0", 10)));
-  for (std::size_t length = 0; length < 16 + 10; ++length) EXPECT_EQ(io::exif_orientation(whole.substr(0, length)), 1);
+  const std::pair<std::string, int> cases[] = {
+      {tiff(entry(std::string("\0\3\0\0\0\1\0\6\0\0", 10))), 6},
+      {tiff(entry(std::string("\0\4\0\0\0\1\0\0\0\6", 10))), 6},
+      {tiff(entry(std::string("\0\2\0\0\0\1\0\0\0\6", 10))), 1},         // a text
+      {tiff(entry(std::string("\0\3\0\0\0\2\0\6\0\0", 10))), 1},         // two numbers
+      {tiff(entry(std::string("\0\3\0\0\0\1\0\x9\0\0", 10))), 1},        // beyond 8
+      {tiff(entry(std::string("\0\4\0\0\0\1\0\1\0\6", 10))), 1},         // 65542
+      {magic + std::string("MM\0\x2b\0\0\0\x8\0\1", 10), 1},             // no TIFF
+      {magic + std::string("MM\0\x2a\xff\xff\xff\xff\xff\xff", 10), 1},  // a directory beyond
+      {"Exif", 1}};
+  for (const auto& [exif, orientation] : cases) EXPECT_EQ(io::exif_orientation(exif), orientation);
+  for (std::size_t length = 0; length < 16 + 10; ++length) {
+    EXPECT_EQ(io::exif_orientation(cases[0].first.substr(0, length)), 1);
+  }
 }
 
 TEST(Pictures, TheFirstExifSegmentCounts) {
@@ -119,11 +116,15 @@ TEST(Pictures, TheFirstExifSegmentCounts) {
   expect_equal(turned, parse(jpeg.substr(0, 2) + exif(6) + jpeg.substr(2)));
 }
 
-TEST(Pictures, WhatFollowsTheEndIsNotRead) {
+TEST(Pictures, BytesOutsideAreNotRead) {
   for (const char* name : {"rgb8.png", "rgb_444.jpg"}) {
     const std::string bytes = test::slurp(golden_picture(name));
     expect_equal(parse(bytes + "more"), parse(bytes));
   }
+  const std::string gray = test::gray_jpeg(64, 64);
+  EXPECT_EQ(test::values_of(parse(gray)), std::vector<double>(64 * 64 * 3, 128));
+  const std::size_t frame = gray.find("\xff\xc0");
+  expect_equal(parse(gray.substr(0, frame) + "ab" + gray.substr(frame)), parse(gray));
 }
 
 TEST(Pictures, LongNotesArePassedOver) {
@@ -138,9 +139,15 @@ TEST(Pictures, LongNotesArePassedOver) {
   expect_equal(parse(jpeg.substr(0, 2) + segments + jpeg.substr(2)), parse(jpeg));
 }
 
-TEST(Pictures, RefusesWhatIsNoPicture) {
-  const std::string jpeg = test::slurp(golden_picture("gray.jpg"));
-  const std::vector<Malformed> files = {
+TEST(Pictures, RefusesEveryBrokenRule) {
+  const std::string jpeg = test::slurp(golden_picture("gray.jpg")), gray = test::gray_jpeg(8, 8);
+  const std::string progressive = test::slurp(golden_picture("rgb_420_progressive.jpg"));
+  // The frame and the scan of a gray picture with two components.
+  const std::string two = replaced(replaced(gray, std::string("\xff\xc0\0\x0b\x08\0\x08\0\x08\1\1\x11\0", 13),
+                                            std::string("\xff\xc0\0\x0e\x08\0\x08\0\x08\2\1\x11\0\2\x11\0", 16)),
+                                   std::string("\xff\xda\0\x08\1\1\0", 7), std::string("\xff\xda\0\x0a\2\1\0\2\0", 9));
+  const std::string large = test::gray_jpeg(64, 64);
+  std::vector<Malformed> files = {
       {"", "not a picture: neither PNG nor JPEG"},
       {"\xff\xd8", "not a picture"},
       {"GIF89a", "not a picture"},
@@ -168,37 +175,24 @@ TEST(Pictures, RefusesWhatIsNoPicture) {
       {replaced(jpeg, std::string("\xff\xc0\0\x0b\x08", 5), std::string("\xff\xc0\0\x0b\x0c", 5)), "JPEG: "},
       {replaced(jpeg, std::string("\1\1\x11\0", 4), std::string("\2\1\x11\0", 4)), "JPEG: "},
       {"\xff\xd8" + test::jpeg_segment('\xe1', "").replace(3, 1, "\1"), "JPEG: a segment of fewer than 2 bytes"},
+      {two, "JPEG: 2 components; 1, 3 and 4 are supported"},
+      // A restart marker that is not the next one, and bits that end before the picture does.
+      {replaced(test::slurp(golden_picture("rgb_restart.jpg")), "\xff\xd1", "\xff\xd5"), "JPEG: Corrupt JPEG data"},
+      {large.substr(0, large.size() - 6) + "\xff\xd9", "premature end of data"},
+      // Too many pixels, by the header; then more than the bytes can hold.
+      {png({.width = 8001, .height = 8000}, png_chunk("IDAT", "")),
+       "8001 x 8000 pixels; at most 64000000 in all and 1000000 along an edge are read"},
+      {png({.width = 1'000'001, .height = 1}, png_chunk("IDAT", "")), "1000001 x 1 pixels; at most"},
+      {png({.width = 1, .height = 0x7fffffff}, png_chunk("IDAT", "")), "1 x 2147483647 pixels; at most"},
+      {test::with_jpeg_size(progressive, 65500, 978), "978 x 65500 pixels; at most"},
+      {png({.width = 8000, .height = 8000, .colour = 2}, png_chunk("IDAT", "ab")),
+       "the pixels take 186046 bytes at least, but"},
   };
-  test::expect_refused(files, "bad.png", read_picture);
-}
-
-TEST(Pictures, RefusesComponentsThatAreNoColours) {
-  // The frame and the scan of gray.jpg with two components.
-  std::string jpeg = test::gray_jpeg(8, 8);
-  jpeg = replaced(jpeg, std::string("\xff\xc0\0\x0b\x08\0\x08\0\x08\1\1\x11\0", 13),
-                  std::string("\xff\xc0\0\x0e\x08\0\x08\0\x08\2\1\x11\0\2\x11\0", 16));
-  jpeg = replaced(jpeg, std::string("\xff\xda\0\x08\1\1\0", 7), std::string("\xff\xda\0\x0a\2\1\0\2\0", 9));
-  EXPECT_EQ(refusal(jpeg), "x: JPEG: 2 components; 1, 3 and 4 are supported");
-}
-
-TEST(Pictures, RefusesTooManyPixelsByTheHeader) {
-  EXPECT_EQ(refusal(png({.width = 8001, .height = 8000}, png_chunk("IDAT", ""))),
-            "x: 8001 x 8000 pixels; at most 64000000 in all and 1000000 along an edge are read");
-  EXPECT_NE(refusal(png({.width = 1'000'001, .height = 1}, png_chunk("IDAT", ""))).find("at most"), std::string::npos);
-  EXPECT_NE(refusal(png({.width = 1, .height = 0x7fffffff}, png_chunk("IDAT", ""))).find("at most"), std::string::npos);
-  const std::string jpeg = test::slurp(golden_picture("rgb_420_progressive.jpg"));
-  EXPECT_NE(refusal(test::with_jpeg_size(jpeg, 65500, 978)).find("978 x 65500 pixels; at most"), std::string::npos);
-}
-
-TEST(Pictures, RefusesMorePixelsThanTheBytesCanHold) {
-  EXPECT_NE(refusal(png({.width = 8000, .height = 8000, .colour = 2}, png_chunk("IDAT", "ab")))
-                .find("the pixels take 186046 bytes at least, but"),
-            std::string::npos);
   for (const char* name : {"gray.jpg", "rgb_420.jpg", "rgb_420_progressive.jpg", "cmyk.jpg"}) {
-    EXPECT_NE(refusal(test::with_jpeg_size(test::slurp(golden_picture(name)), 8000, 8000))
-                  .find("the pixels take 125000 bytes at least, but"),
-              std::string::npos);
+    files.push_back({test::with_jpeg_size(test::slurp(golden_picture(name)), 8000, 8000),
+                     "the pixels take 125000 bytes at least, but"});
   }
+  test::expect_refused(files, "bad.png", read_picture);
 }
 
 TEST(Pictures, RefusesTruncationAtEveryByte) {
@@ -221,16 +215,10 @@ TEST(Pictures, RandomFaultsAreReadOrRefusedInSilence) {
       std::string broken = bytes;
       for (unsigned faults = random() % 3 + 1; faults > 0; --faults) {
         const std::size_t at = random() % broken.size();
-        switch (random() % 3) {
-          case 0:
-            broken[at] = static_cast<char>(random());
-            break;
-          case 1:
-            broken.erase(at, random() % 4);
-            break;
-          default:
-            broken.insert(at, 1 + random() % 4, static_cast<char>(random()));
-        }
+        const unsigned kind = random() % 3;
+        if (kind == 0) broken[at] = static_cast<char>(random());
+        if (kind == 1) broken.erase(at, random() % 4);
+        if (kind == 2) broken.insert(at, 1 + random() % 4, static_cast<char>(random()));
       }
       try {
         const Tensor picture = parse(broken);
@@ -252,18 +240,6 @@ TEST(Pictures, RandomFaultsAreReadOrRefusedInSilence) {
   EXPECT_GT(read, 100);
 }
 
-TEST(Pictures, CorruptDataOfAJpegIsNotMadeUp) {
-  // A restart marker that is not the next one, and bits that end before the picture does.
-  const std::string restart = test::slurp(golden_picture("rgb_restart.jpg"));
-  EXPECT_NE(refusal(replaced(restart, "\xff\xd1", "\xff\xd5")).find("JPEG: Corrupt JPEG data"), std::string::npos);
-  const std::string gray = test::gray_jpeg(64, 64);
-  EXPECT_EQ(test::values_of(parse(gray)), std::vector<double>(64 * 64 * 3, 128));
-  EXPECT_NE(refusal(gray.substr(0, gray.size() - 6) + "\xff\xd9").find("premature end of data"), std::string::npos);
-  // Bytes between segments harm nothing.
-  const std::size_t frame = gray.find("\xff\xc0");
-  expect_equal(parse(gray.substr(0, frame) + "ab" + gray.substr(frame)), parse(gray));
-}
-
 TEST(Pictures, EndlessScansAreRefused) {
   // gray_jpeg with three components, a scan for each.
   const std::string gray = test::gray_jpeg(8, 8);
@@ -279,14 +255,61 @@ TEST(Pictures, EndlessScansAreRefused) {
     return jpeg + "\xff\xd9";
   };
   for (const int count : {3, 99}) EXPECT_EQ(test::values_of(parse(with_scans(count))), std::vector<double>(192, 128));
-  EXPECT_EQ(refusal(with_scans(102)), "x: JPEG: more than 100 scans");
+  EXPECT_EQ(test::message_of<FormatError>([&] { parse(with_scans(102)); }), "x: JPEG: more than 100 scans");
 }
 
-TEST(Pictures, FilesThatCannotBeRead) {
-  const test::TemporaryFolder folder;
-  EXPECT_THROW(read_picture(folder / "none.png"), IoError);
-  EXPECT_THROW(read_picture(folder / ""), IoError);
+#ifndef QKV_SANITIZED  // sanitizers need memory of their own
+
+// A heap that earlier tests filled and freed is no part of what a call costs.
+TEST(PicturesMemory, IsMeasuredWithoutWhatWasFreedBefore) {
+  std::vector<std::string> pieces;
+  for (int i = 0; i < 64 * 1024; ++i) pieces.emplace_back(1000, 'x');
+  const std::string last = std::move(pieces.back());  // above the others, so that the heap cannot shrink
+  pieces.clear();
+  EXPECT_LE(test::cost([] { return 0; }).peak, 4 * test::kMebibyte);
 }
+
+TEST(PicturesMemory, ThePixelsOnce) {
+  constexpr std::int64_t kEdge = 3072;
+  // Beside the pixels: what else is read, and what the large pages at their ends hold of other blocks, or of none.
+  constexpr std::int64_t kBeside = 4 * test::kMebibyte, kLargePages = 2 * 2 * test::kMebibyte;
+  const test::TemporaryFolder folder;
+  std::string row(kEdge * 3 + 1, '\x55');
+  row[0] = '\0';
+  std::string rows;
+  for (std::int64_t y = 0; y < kEdge; ++y) rows += row;
+  const std::string paths[] = {folder.put("a.png", png_of({.width = kEdge, .height = kEdge, .colour = 2}, rows)),
+                               folder.put("a.jpg", test::gray_jpeg(kEdge, kEdge))};
+  for (const std::string& path : paths) {
+    const test::Memory added = test::cost([&] { return read_picture(path); });
+    EXPECT_GE(added.resident, kEdge * kEdge * 3);
+    EXPECT_LE(added.peak, kEdge * kEdge * 3 + kBeside + kLargePages) << path;
+  }
+}
+
+TEST(PicturesMemory, NothingForAHeaderAlone) {
+  const std::string jpeg = test::slurp(golden_picture("rgb_420_progressive.jpg"));
+  const std::string exif = test::jpeg_segment('\xe1', std::string(io::kExifMagic) + std::string(65527, 'x'));
+  std::string segments = "\xff\xd8";
+  for (int i = 0; i < 400; ++i) segments += exif;
+  std::string texts;
+  for (int i = 0; i < 400; ++i) texts += png_chunk("tEXt", "a" + std::string(1, '\0') + std::string(65533, 'x'));
+  const std::string files[] = {png({.width = 8000, .height = 8000, .colour = 2}, png_chunk("IDAT", "")),
+                               png({.width = 60000, .height = 60000, .colour = 2}, png_chunk("IDAT", "")),
+                               png({}, texts),
+                               test::with_jpeg_size(jpeg, 8000, 8000),
+                               test::with_jpeg_size(jpeg, 60000, 60000),
+                               segments};
+  for (const std::string& file : files) {
+    const test::Memory added = test::cost([&] {
+      EXPECT_THROW(parse_picture(file, "x"), FormatError);
+      return 0;
+    });
+    EXPECT_LE(added.peak, 16 * test::kMebibyte);  // most of it pages of the program that throwing reads
+  }
+}
+
+#endif
 
 }  // namespace
 }  // namespace qkv

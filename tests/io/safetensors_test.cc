@@ -37,19 +37,23 @@ std::string one(const std::string& dtype, const std::string& shape, const std::s
 // A file with the tensors "a" and "b", both U8.
 std::string two(const std::string& shape_a, const std::string& offsets_a, const std::string& shape_b,
                 const std::string& offsets_b, std::size_t bytes) {
-  return file(
-      R"({"a":)" + entry(R"("U8")", shape_a, offsets_a) + R"(,"b":)" + entry(R"("U8")", shape_b, offsets_b) + "}",
-      bytes);
+  const std::string a = entry(R"("U8")", shape_a, offsets_a), b = entry(R"("U8")", shape_b, offsets_b);
+  return file(R"({"a":)" + a + R"(,"b":)" + b + "}", bytes);
 }
+
+// As NumPy names them, in all.safetensors.
+const std::pair<const char*, Dtype> kNamedDtypes[] = {{"f2", Dtype::f16}, {"f4", Dtype::f32}, {"f8", Dtype::f64},
+                                                      {"i1", Dtype::i8},  {"i2", Dtype::i16}, {"i4", Dtype::i32},
+                                                      {"i8", Dtype::i64}, {"u1", Dtype::u8},  {"u2", Dtype::u16},
+                                                      {"u4", Dtype::u32}, {"u8", Dtype::u64}, {"bf16", Dtype::bf16}};
 
 TEST(Safetensors, RoundTripOfEveryTypeAndRank) {
   const test::TemporaryFolder folder;
   SafeTensors content;
   content.metadata = {{"format", "qkv"}, {"", "\"\\\n\xc3\xaf"}};
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16, Dtype::i8, Dtype::u8, Dtype::i16,
-                            Dtype::u16, Dtype::i32, Dtype::u32, Dtype::i64, Dtype::u64}) {
+  for (const auto& [name, dtype] : kNamedDtypes) {
     for (const Dims& shape : {Dims{}, Dims{5}, Dims{2, 3}, Dims{2, 1, 3}, Dims{2, 1, 3, 4}, Dims{0}, Dims{3, 0, 2}}) {
-      content.tensors[std::string(name_of(dtype)) + " " + to_string(shape)] = counted(shape, dtype);
+      content.tensors[name + to_string(shape)] = counted(shape, dtype);
     }
   }
   write_safetensors(folder / "a.safetensors", content);
@@ -64,11 +68,7 @@ TEST(Safetensors, RoundTripOfEveryTypeAndRank) {
 TEST(Safetensors, ReadsWhatTheReferenceImplementationWrote) {
   const SafeTensors content = read_safetensors(golden("all.safetensors"));
   EXPECT_EQ(content.metadata, (std::map<std::string, std::string>{{"format", "pt"}, {"quote", "\"\\\xe2\x80\xa8"}}));
-  for (const auto& [name, dtype] :
-       {std::pair("f2", Dtype::f16), std::pair("f4", Dtype::f32), std::pair("f8", Dtype::f64),
-        std::pair("i1", Dtype::i8), std::pair("i2", Dtype::i16), std::pair("i4", Dtype::i32),
-        std::pair("i8", Dtype::i64), std::pair("u1", Dtype::u8), std::pair("u2", Dtype::u16),
-        std::pair("u4", Dtype::u32), std::pair("u8", Dtype::u64), std::pair("bf16", Dtype::bf16)}) {
+  for (const auto& [name, dtype] : kNamedDtypes) {
     expect_equal(content.tensors.at(name), counted({2, 3}, dtype));
   }
   EXPECT_EQ(content.tensors.at("bool").dtype(), Dtype::boolean);
@@ -95,36 +95,64 @@ TEST(Safetensors, WritesTheBytesOfTheReferenceImplementation) {
 TEST(Safetensors, WritesLargerElementsFirstThenByName) {
   const test::TemporaryFolder folder;
   SafeTensors content;
-  content.tensors["a"] = counted({1}, Dtype::u8);
-  content.tensors["z"] = counted({1}, Dtype::f64);
-  content.tensors["n"] = counted({1}, Dtype::f32);
-  content.tensors["m"] = counted({1}, Dtype::i32);
+  for (const auto& [name, dtype] :
+       {std::pair("a", Dtype::u8), {"z", Dtype::f64}, {"n", Dtype::f32}, {"m", Dtype::i32}}) {
+    content.tensors[name] = counted({1}, dtype);
+  }
   write_safetensors(folder / "a.safetensors", content);
   const std::string bytes = test::slurp(folder / "a.safetensors");
-  EXPECT_LT(bytes.find("\"z\""), bytes.find("\"m\""));
-  EXPECT_LT(bytes.find("\"m\""), bytes.find("\"n\""));
-  EXPECT_LT(bytes.find("\"n\""), bytes.find("\"a\""));
+  const auto place = [&](const std::string& name) { return bytes.find('"' + name + '"'); };
+  EXPECT_TRUE(place("z") < place("m") && place("m") < place("n") && place("n") < place("a")) << bytes;
   EXPECT_EQ((bytes.size() - 17) % 8, 0u);
 }
 
 TEST(Safetensors, AcceptsWhatTheFormatAllows) {
-  EXPECT_TRUE(io::parse_safetensors(file("{}", 0), "a").tensors.empty());
-  EXPECT_TRUE(io::parse_safetensors(file("{}  \n\t ", 0), "a").tensors.empty());
-  EXPECT_TRUE(io::parse_safetensors(file(R"({"__metadata__":{}})", 0), "a").metadata.empty());
-  EXPECT_EQ(io::parse_safetensors(two("[1]", "[2,3]", "[2]", "[0,2]", 3), "a").tensors.size(), 2u);
-  EXPECT_EQ(io::parse_safetensors(two("[0]", "[2,2]", "[2]", "[0,2]", 2), "a").tensors.size(), 2u);
-  EXPECT_EQ(io::parse_safetensors(one("U8", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,1]", 1), "a").tensors.size(), 1u);
   const std::string name(4096, 'n');
   const std::string longest = "{\"" + name + "\":" + entry("\"F32\"", "[]", "[0,4]") + "}";
-  EXPECT_EQ(io::parse_safetensors(file(longest, 4), "a").tensors.count(name), 1u);
-  const std::string bits = with_length(0x7fc00000, "").substr(0, 4);
-  const std::string header = R"({"a":)" + entry("\"F32\"", "[1]", "[0,4]") + "}";
-  const SafeTensors content = io::parse_safetensors(with_length(header.size(), header + bits), "a");
+  const std::pair<std::string, std::size_t> files[] = {{file("{}", 0), 0},
+                                                       {file("{}  \n\t ", 0), 0},
+                                                       {file(R"({"__metadata__":{}})", 0), 0},
+                                                       {two("[1]", "[2,3]", "[2]", "[0,2]", 3), 2},
+                                                       {two("[0]", "[2,2]", "[2]", "[0,2]", 2), 2},
+                                                       {one("U8", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,1]", 1), 1},
+                                                       {file(longest, 4), 1}};
+  for (const auto& [bytes, tensors] : files) EXPECT_EQ(io::parse_safetensors(bytes, "a").tensors.size(), tensors);
+  const std::string nan("\0\0\xc0\x7f", 4);
+  const SafeTensors content = io::parse_safetensors(one("F32", "[1]", "[0,4]", 0) + nan, "a");
   EXPECT_NE(content.tensors.at("a").data<float>()[0], content.tensors.at("a").data<float>()[0]);
 }
 
+// A value of every other kind where a file must have one of a kind.
+std::vector<Malformed> files_of_other_kinds() {
+  struct Place {
+    std::string before, after, fault, behind, wanted;
+  };
+  const std::string a = "tensor \"a\": ", integers = " of integers of 0 or more", two = " of two integers of 0 or more";
+  const Place places[] = {
+      {R"({"a":)", "}", a, " where an object must be", "an object"},
+      {R"({"a":{"dtype":)", "}}", a + "dtype is ", ", but must be a string", "a string"},
+      {R"({"a":{"shape":)", "}}", a + "shape has ", ", but must be an array" + integers, "an array"},
+      {R"({"a":{"shape":[)", "]}}", a + "shape has ", ", but must be an array" + integers, "a number"},
+      {R"({"a":{"data_offsets":)", "}}", a + "data_offsets has ", ", but must be an array" + two, "an array"},
+      {R"({"a":{"data_offsets":[0,)", "]}}", a + "data_offsets has ", ", but must be an array" + two, "a number"},
+      {R"({"__metadata__":)", "}", "__metadata__ is ", ", but must be an object", "an object"},
+      {R"({"__metadata__":{"a":)", "}}", "__metadata__: \"a\" is ", ", but must be a string", "a string"}};
+  const std::pair<std::string, std::string> kinds[] = {
+      {"null", "null"},        {"true", "true or false"}, {"1", "a number"},  {"-1", "a negative number"},
+      {"\"F32\"", "a string"}, {"[1]", "an array"},       {"{}", "an object"}};
+  std::vector<Malformed> files;
+  for (const Place& place : places) {
+    for (const auto& [json, kind] : kinds) {
+      if (kind == place.wanted) continue;
+      files.push_back({file(place.before + json + place.after, 4), place.fault + kind + place.behind});
+    }
+  }
+  return files;
+}
+
 TEST(Safetensors, RefusesEveryBrokenRule) {
-  const std::string f32 = entry("\"F32\"", "[1]", "[0,4]");
+  const std::string f32 = entry("\"F32\"", "[1]", "[0,4]"), a = "tensor \"a\": ";
+  const std::string no_integer = a + "shape has a number that is not an integer of 64 bits";
   std::vector<Malformed> files = {
       {"", "0 bytes are too few for the length of the header"},
       {"1234567", "7 bytes are too few for the length of the header"},
@@ -134,65 +162,36 @@ TEST(Safetensors, RefusesEveryBrokenRule) {
       {with_length(std::numeric_limits<std::uint64_t>::max(), "{}"), "exceeds the limit of 16000000"},
       {with_length(std::numeric_limits<std::uint64_t>::max() - 7, "{}"), "exceeds the limit of 16000000"},
       {with_length(std::uint64_t{1} << 63, "{}"), "exceeds the limit of 16000000"},
-      {file("", 0), "header: must begin with {"},
-      {file(" {}", 0), "header: must begin with {"},
-      {file("[]", 0), "header: must begin with {"},
-      {file("null", 0), "header: must begin with {"},
-      {file("\xef\xbb\xbf{}", 0), "header: must begin with {"},
       {file("{", 0), "not valid JSON at line 1, column 2"},
-      {file("{\"a\"", 0), "not valid JSON"},
-      {file("{}}", 0), "not valid JSON"},
-      {file("{}{}", 0), "not valid JSON"},
       {file(std::string("{}\0", 3), 0), "not valid JSON at line 1, column 3: a zero byte"},
       {file(std::string("{}\0{}", 5), 0), "a zero byte"},
-      {file("{/**/}", 0), "not valid JSON"},
-      {file("{'a':1}", 0), "not valid JSON"},
-      {file("{\"a\":" + f32 + ",}", 4), "not valid JSON"},
-      {file("{\"\xff\":" + f32 + "}", 4), "not valid JSON"},
-      {file("{\"\xc0\xaf\":" + f32 + "}", 4), "not valid JSON"},
-      {file("{\"\\ud800\":" + f32 + "}", 4), "not valid JSON"},
-      {file("{\"a\nb\":" + f32 + "}", 4), "not valid JSON"},
-      {file("{\"a\":NaN}", 0), "not valid JSON"},
-      {file("{\"a\":null}", 0), "tensor \"a\": null where an object must be"},
-      {file("{\"a\":true}", 0), "tensor \"a\": true or false where an object must be"},
-      {file("{\"a\":1}", 0), "tensor \"a\": a number where an object must be"},
-      {file("{\"a\":-1}", 0), "tensor \"a\": a negative number where an object must be"},
-      {file("{\"a\":\"F32\"}", 0), "tensor \"a\": a string where an object must be"},
-      {file("{\"a\":[\"F32\",[1],[0,4]]}", 4), "tensor \"a\": an array where an object must be"},
-      {file("{\"a\":{}}", 0), "tensor \"a\": dtype is missing"},
-      {file(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4), "tensor \"a\": dtype is missing"},
-      {file(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4), "tensor \"a\": shape is missing"},
-      {file(R"({"a":{"dtype":"F32","shape":[1]}})", 4), "tensor \"a\": data_offsets is missing"},
-      {file(R"({"a":{"dtype":"F32","dtype":"F32"}})", 4), "tensor \"a\": dtype appears twice"},
-      {file(R"({"a":{"shape":[],"shape":[]}})", 4), "tensor \"a\": shape appears twice"},
-      {file(R"({"a":{"data_offsets":[0,0],"data_offsets":[0,4]}})", 4), "tensor \"a\": data_offsets appears twice"},
-      {file(R"({"a":{"Dtype":"F32"}})", 4), "tensor \"a\": unknown field \"Dtype\""},
-      {file(R"({"a":{"strides":[1]}})", 4), "tensor \"a\": unknown field \"strides\""},
+      {file("{\"a\":{}}", 0), a + "dtype is missing"},
+      {file(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4), a + "dtype is missing"},
+      {file(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4), a + "shape is missing"},
+      {file(R"({"a":{"dtype":"F32","shape":[1]}})", 4), a + "data_offsets is missing"},
+      {file(R"({"a":{"dtype":"F32","dtype":"F32"}})", 4), a + "dtype appears twice"},
+      {file(R"({"a":{"shape":[],"shape":[]}})", 4), a + "shape appears twice"},
+      {file(R"({"a":{"data_offsets":[0,0],"data_offsets":[0,4]}})", 4), a + "data_offsets appears twice"},
+      {file(R"({"a":{"Dtype":"F32"}})", 4), a + "unknown field \"Dtype\""},
       {file("{\"a\":" + f32 + ",\"a\":" + f32 + "}", 4), "tensor \"a\" appears twice"},
       {file("{\"a\":" + f32 + ",\"\\u0061\":" + f32 + "}", 4), "tensor \"a\" appears twice"},
       {file("{\"" + std::string(4097, 'n') + "\":" + f32 + "}", 4), "name of 4097 bytes exceeds the limit of 4096"},
       {file("{\"a\\n\\u0000\\u00ef\":1}", 4), "tensor \"a\\x0a\\x00\\xc3\\xaf\": a number"},
+      {file(R"({"__metadata__":{"a":"","a":""}})", 0), "__metadata__: \"a\" appears twice"},
+      {file(R"({"__metadata__":{},"__metadata__":{}})", 0), "__metadata__ appears twice"},
       // dtype
-      {file("{\"a\":" + entry("1", "[1]", "[0,4]") + "}", 4), "tensor \"a\": dtype is a number, but must be a string"},
-      {file("{\"a\":" + entry("[]", "[1]", "[0,4]") + "}", 4), "tensor \"a\": dtype is an array, but must be a string"},
-      {one("f32", "[1]", "[0,4]", 4), "tensor \"a\": dtype \"f32\" is unknown"},
-      {one("", "[1]", "[0,4]", 4), "tensor \"a\": dtype \"\" is unknown"},
-      {one("F33", "[0]", "[0,0]", 0), "tensor \"a\": dtype \"F33\" is unknown"},
+      {one("f32", "[1]", "[0,4]", 4), a + "dtype \"f32\" is unknown"},
+      {one("", "[1]", "[0,4]", 4), a + "dtype \"\" is unknown"},
+      {one("F33", "[0]", "[0,0]", 0), a + "dtype \"F33\" is unknown"},
+      {one("BOOL", "[1]", "[0,1]", 0) + '\2', a + "element 0 is the byte 2, but a bool must be 0 or 1"},
       // shape
-      {one("F32", "1", "[0,4]", 4), "tensor \"a\": shape has a number, but must be an array"},
-      {one("F32", "null", "[0,4]", 4), "tensor \"a\": shape has null, but must be an array"},
-      {one("F32", "{}", "[0,4]", 4), "tensor \"a\": shape has an object, but must be an array"},
-      {one("F32", "[-1]", "[0,4]", 4), "tensor \"a\": shape has a negative number"},
-      {one("F32", "[-0]", "[0,4]", 4), "tensor \"a\": shape has a negative number"},
-      {one("F32", "[1.0]", "[0,4]", 4), "tensor \"a\": shape has a number that is not an integer of 64 bits"},
-      {one("F32", "[1e0]", "[0,4]", 4), "tensor \"a\": shape has a number that is not an integer of 64 bits"},
+      {one("F32", "[-0]", "[0,4]", 4), a + "shape has a negative number"},
+      {one("F32", "[1.0]", "[0,4]", 4), no_integer},
+      {one("F32", "[1e0]", "[0,4]", 4), no_integer},
+      {one("F32", "[18446744073709551616]", "[0,4]", 4), no_integer},
       {one("F32", "[1e999]", "[0,4]", 4), "header: number out of range at line 1, column"},
-      {one("F32", "[18446744073709551616]", "[0,4]", 4), "shape has a number that is not an integer of 64 bits"},
       {one("F32", "[01]", "[0,4]", 4), "not valid JSON"},
-      {one("F32", "[\"1\"]", "[0,4]", 4), "tensor \"a\": shape has a string"},
-      {one("F32", "[[1]]", "[0,4]", 4), "tensor \"a\": shape has an array"},
-      {one("F32", "[null]", "[0,4]", 4), "tensor \"a\": shape has null"},
-      {one("F32", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,4]", 4), "shape has more than 16 dimensions"},
+      {one("F32", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,4]", 4), a + "shape has more than 16 dimensions"},
       {one("F32", "[4294967296,4294967296]", "[0,0]", 0),
        "shape [4294967296, 4294967296] of F32 has too many elements"},
       {one("F32", "[4294967296,4294967296,0]", "[0,0]", 0), "has too many elements"},
@@ -201,50 +200,44 @@ TEST(Safetensors, RefusesEveryBrokenRule) {
       {one("F64", "[2305843009213693952]", "[0,0]", 0), "has too many elements"},
       {one("F64", "[18446744073709551615]", "[0,8]", 8), "has too many elements"},
       // data_offsets
-      {one("F32", "[1]", "4", 4), "tensor \"a\": data_offsets has a number, but must be an array of two integers"},
-      {one("F32", "[1]", "{\"0\":4}", 4), "tensor \"a\": data_offsets has an object"},
-      {one("F32", "[1]", "[]", 4), "tensor \"a\": data_offsets needs two numbers"},
-      {one("F32", "[1]", "[4]", 4), "tensor \"a\": data_offsets needs two numbers"},
-      {one("F32", "[1]", "[0,4,4]", 4), "tensor \"a\": data_offsets has more than two numbers"},
-      {one("F32", "[1]", "[-4,0]", 4), "tensor \"a\": data_offsets has a negative number"},
-      {one("F32", "[1]", "[0.0,4]", 4), "tensor \"a\": data_offsets has a number that is not an integer of 64 bits"},
-      {one("F32", "[1]", "[0,\"4\"]", 4), "tensor \"a\": data_offsets has a string"},
-      {one("F32", "[1]", "[[0,4]]", 4), "tensor \"a\": data_offsets has an array"},
-      {one("F32", "[1]", "[4,0]", 4), "tensor \"a\": data_offsets [4, 0] run backwards"},
+      {one("F32", "[1]", "[]", 4), a + "data_offsets needs two numbers"},
+      {one("F32", "[1]", "[4]", 4), a + "data_offsets needs two numbers"},
+      {one("F32", "[1]", "[0,4,4]", 4), a + "data_offsets has more than two numbers"},
+      {one("F32", "[1]", "[0.0,4]", 4), a + "data_offsets has a number that is not an integer of 64 bits"},
+      {one("F32", "[1]", "[4,0]", 4), a + "data_offsets [4, 0] run backwards"},
       {one("F32", "[1]", "[18446744073709551615,3]", 4), "run backwards"},
-      {one("F32", "[1]", "[0,8]", 4), "tensor \"a\": data_offsets [0, 8] reach beyond the 4 bytes of data"},
+      {one("F32", "[1]", "[0,8]", 4), a + "data_offsets [0, 8] reach beyond the 4 bytes of data"},
       {one("F32", "[1]", "[0,18446744073709551615]", 4), "reach beyond the 4 bytes of data"},
       {one("F32", "[1000000000000]", "[0,4000000000000]", 4), "reach beyond the 4 bytes of data"},
       {one("F32", "[2,2]", "[0,12]", 12), "data_offsets [0, 12] hold 12 bytes, but shape [2, 2] of F32 needs 16"},
       {one("F32", "[]", "[0,0]", 0), "data_offsets [0, 0] hold 0 bytes, but shape [] of F32 needs 4"},
       {one("F32", "[0]", "[0,4]", 4), "data_offsets [0, 4] hold 4 bytes, but shape [0] of F32 needs 0"},
-      {one("U8", "[3]", "[1,4]", 4), "tensor \"a\": data_offsets [1, 4] leave a hole after byte 0"},
+      {one("U8", "[3]", "[1,4]", 4), a + "data_offsets [1, 4] leave a hole after byte 0"},
       {one("U8", "[3]", "[0,3]", 4), "the tensors hold 3 bytes, but the file has 4 bytes of data"},
       {file("{}", 1), "the tensors hold 0 bytes, but the file has 1 bytes of data"},
       {two("[1]", "[0,1]", "[1]", "[2,3]", 3), "tensor \"b\": data_offsets [2, 3] leave a hole after byte 1"},
       {two("[2]", "[0,2]", "[2]", "[1,3]", 3), "tensor \"b\": data_offsets [1, 3] overlap what lies before byte 2"},
       {two("[2]", "[0,2]", "[2]", "[0,2]", 2), "data_offsets [0, 2] overlap what lies before byte 2"},
       {two("[3]", "[0,3]", "[0]", "[1,1]", 3), "tensor \"b\": data_offsets [1, 1] overlap what lies before byte 3"},
-      {one("BOOL", "[1]", "[0,1]", 0) + '\2', "tensor \"a\": element 0 is the byte 2, but a bool must be 0 or 1"},
-      // __metadata__
-      {file(R"({"__metadata__":null})", 0), "__metadata__ is null, but must be an object"},
-      {file(R"({"__metadata__":[]})", 0), "__metadata__ is an array, but must be an object"},
-      {file(R"({"__metadata__":"a"})", 0), "__metadata__ is a string, but must be an object"},
-      {file(R"({"__metadata__":{"a":1}})", 0), "__metadata__: \"a\" is a number, but must be a string"},
-      {file(R"({"__metadata__":{"a":{}}})", 0), "__metadata__: \"a\" is an object, but must be a string"},
-      {file(R"({"__metadata__":{"a":null}})", 0), "__metadata__: \"a\" is null, but must be a string"},
-      {file(R"({"__metadata__":{"a":"","a":""}})", 0), "__metadata__: \"a\" appears twice"},
-      {file(R"({"__metadata__":{},"__metadata__":{}})", 0), "__metadata__ appears twice"},
       // depth
-      {file("{\"a\":" + std::string(100'000, '['), 0), "tensor \"a\": an array where an object must be"},
-      {file(R"({"a":{"shape":)" + std::string(100'000, '['), 0), "tensor \"a\": shape has an array"},
+      {file("{\"a\":" + std::string(100'000, '['), 0), a + "an array where an object must be"},
+      {file(R"({"a":{"shape":)" + std::string(100'000, '['), 0), a + "shape has an array"},
   };
-  for (const char* dtype :
-       {"F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "C64"}) {
-    files.push_back({one(dtype, "[8]", "[0,8]", 8), std::string("dtype ") + dtype + " is not supported"});
+  for (const char* header : {"", " {}", "[]", "null", "\xef\xbb\xbf{}"}) {
+    files.push_back({file(header, 0), "header: must begin with {"});
   }
-  EXPECT_GE(files.size(), 100u);
+  for (const std::string& header :
+       {std::string("{\"a\""), std::string("{}}"), std::string("{}{}"), std::string("{/**/}"), std::string("{'a':1}"),
+        std::string("{\"a\":NaN}"), "{\"a\":" + f32 + ",}", "{\"\xff\":" + f32 + "}", "{\"\xc0\xaf\":" + f32 + "}",
+        "{\"\\ud800\":" + f32 + "}", "{\"a\nb\":" + f32 + "}"}) {
+    files.push_back({file(header, 4), "not valid JSON"});
+  }
+  for (const std::string dtype :
+       {"F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "C64"}) {
+    files.push_back({one(dtype, "[8]", "[0,8]", 8), "dtype " + dtype + " is not supported"});
+  }
   test::expect_refused(files, "bad.safetensors", read_safetensors);
+  test::expect_refused(files_of_other_kinds(), "bad.safetensors", read_safetensors);
   EXPECT_THROW(read_safetensors(golden("f8.safetensors")), FormatError);
 }
 
@@ -275,10 +268,12 @@ TEST(Safetensors, RefusesToWriteWhatTheFormatCannotHold) {
     content.metadata["key"] = metadata;
     return test::message_of<FormatError>([&] { write_safetensors(folder / "a.safetensors", content); });
   };
-  EXPECT_NE(refusal("__metadata__", "").find("cannot be named __metadata__"), std::string::npos);
-  EXPECT_NE(refusal(std::string(4097, 'a'), "").find("exceeds the limit of 4096"), std::string::npos);
-  EXPECT_NE(refusal("\xff", "").find("\"\\xff\" is not UTF-8"), std::string::npos);
-  EXPECT_NE(refusal("a", "\xc3").find("\"\\xc3\" is not UTF-8"), std::string::npos);
+  const std::pair<std::string, std::string> refusals[] = {
+      {refusal("__metadata__", ""), "cannot be named __metadata__"},
+      {refusal(std::string(4097, 'a'), ""), "exceeds the limit of 4096"},
+      {refusal("\xff", ""), "\"\\xff\" is not UTF-8"},
+      {refusal("a", "\xc3"), "\"\\xc3\" is not UTF-8"}};
+  for (const auto& [message, part] : refusals) EXPECT_NE(message.find(part), std::string::npos) << message;
   EXPECT_TRUE(folder.names().empty());
 }
 

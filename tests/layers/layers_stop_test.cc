@@ -1,18 +1,6 @@
-// Every layer ends where a scope asks it to stop, forward and backward: one question at least for so many multiply-adds
-// on one thread as the slowest target does in 50 ms.
+// Products end where a scope asks them to stop: one question at least for so many multiply-adds on one thread as the
+// slowest target does in 50 ms.
 #include "attention/attention_testing.h"
-#include "qkv/layers/batch_norm.h"
-#include "qkv/layers/convolution.h"
-#include "qkv/layers/cross_entropy.h"
-#include "qkv/layers/embedding.h"
-#include "qkv/layers/feed_forward.h"
-#include "qkv/layers/initial_weights.h"
-#include "qkv/layers/layer_norm.h"
-#include "qkv/layers/linear.h"
-#include "qkv/layers/patch_embedding.h"
-#include "qkv/layers/pooling.h"
-#include "qkv/layers/recurrent.h"
-#include "qkv/layers/transformer.h"
 #include "qkv/matmul.h"
 #include "qkv/target.h"
 #include "stop_for_test.h"
@@ -24,8 +12,6 @@ using test::expect_stops;
 using testing::normal;
 
 QKV_ON_EACH_TARGET(LayersStop);
-
-Weights drawn() { return initial_weights(5); }
 
 TEST_P(LayersStop, InProducts) {
   Random random(1);
@@ -101,89 +87,6 @@ TEST_P(LayersStop, PiecesOfADeepProductDoNotShow) {
     matmul_transposed(rows_of(left, first, k), rows_of(b, first, k), parts, {.accumulate = true});
     EXPECT_TRUE(testing::same_bits(whole, parts));
   }
-}
-
-TEST_P(LayersStop, InLayersOfRows) {
-  Random random(3);
-  const std::int64_t rows = 2000, dim = 96;
-  const Tensor x = normal(random, {1, rows, dim});
-  Tensor grad_x = Tensor::zeros(x.shape());
-  Weights weights = drawn();
-  Linear linear({.in = dim, .out = 4 * dim}, weights, "linear.");
-  const Tensor grad_wide = normal(random, {1, rows, 4 * dim});
-  const double product = static_cast<double>(rows * dim * 4 * dim);
-  expect_stops([&] { linear.forward(x, 1); }, product);
-  expect_stops([&] { linear.backward(x, grad_wide, grad_x, 1); }, product);
-  FeedForward feed({.model_dim = dim, .ff_dim = 4 * dim}, weights, "feed.");
-  FeedForwardSaved saved;
-  expect_stops([&] { feed.forward(x, 1); }, 2 * product);
-  feed.forward(x, {}, saved, 1);
-  expect_stops([&] { feed.backward(x, {}, saved, x, grad_x, 1); }, 3 * product);
-  LayerNorm norm({.dim = dim}, weights, "norm.");
-  expect_stops([&] { norm.forward(x, {}, 1); });
-  expect_stops([&] { norm.backward(x, x, grad_x, 1); });
-  const std::vector<std::int32_t> targets(static_cast<std::size_t>(rows), 3);
-  const Tensor classes = normal(random, {500, dim});
-  Tensor grad_classes = Tensor::zeros(classes.shape());
-  const TensorView hidden = x.view().reshape({rows, dim});
-  expect_stops(
-      [&] {
-        cross_entropy({.weight = classes}, hidden, targets, {.threads = 1},
-                      {.hidden = grad_x.view().reshape({rows, dim}), .weight = grad_classes});
-      },
-      3 * static_cast<double>(rows * dim * 500));
-}
-
-TEST_P(LayersStop, InRecurrentLayers) {
-  Random random(4);
-  const std::int64_t batch = 3, length = 50, in = 40, hidden = 64;
-  const Tensor x = normal(random, {batch, length, in});
-  Tensor grad_x = Tensor::zeros(x.shape());
-  for (const RecurrentCell cell : {RecurrentCell::rnn_tanh, RecurrentCell::lstm, RecurrentCell::gru}) {
-    Weights weights = drawn();
-    Recurrent layer = Recurrent::make({.cell = cell, .in = in, .hidden = hidden, .layers = 2}, weights);
-    RecurrentSaved saved;
-    const RecurrentOutput output = layer.forward(x, {}, {}, saved, 1);
-    const auto forward = [&] { layer.forward(x, {}, 1); };
-    expect_stops(forward);
-    EXPECT_GE(test::questions_of(forward), 2 * length);  // once a step of each layer
-    expect_stops([&] { layer.backward(x, {}, {}, saved, {.out = output.out}, {.x = grad_x}, 1); });
-  }
-}
-
-TEST_P(LayersStop, InLayersOfPictures) {
-  Random random(5);
-  const Tensor x = normal(random, {2, 40, 50, 8});
-  Tensor grad_x = Tensor::zeros(x.shape());
-  Weights weights = drawn();
-  Conv2d convolution({.in = 8, .out = 32, .kernel = {5, 5}, .padding = {2, 2}}, weights, "convolution.");
-  const double product = 2 * 40.0 * 50 * 8 * 32 * 25;
-  const Tensor out = convolution.forward(x, 1);
-  expect_stops([&] { convolution.forward(x, 1); }, product);
-  expect_stops([&] { convolution.backward(x, out, grad_x, 1); }, 2 * product);
-  const Pool2d pool({.kernel = {2, 2}});
-  const Tensor pooled = pool.forward(x, 1);
-  expect_stops([&] { pool.forward(x, 1); });
-  expect_stops([&] { pool.backward(x, pooled, grad_x, 1); });
-}
-
-TEST_P(LayersStop, InTransformers) {
-  Random random(6);
-  const Tensor x = normal(random, {2, 60, 32});
-  Weights weights = drawn();
-  Transformer model({.layer = {.model_dim = 32, .heads = 4, .ff_dim = 64}, .encoder_layers = 1, .decoder_layers = 2},
-                    weights);
-  TransformerSaved saved;
-  const Tensor out = model.forward(x, x, {.threads = 1}, {}, saved);
-  const double product = 120.0 * 32 * (3 * 4 * 32 + 2 * 4 * 32 + 3 * 2 * 64);
-  expect_stops([&] { model.forward(x, x, {.threads = 1}); }, product);
-  expect_stops([&] { model.backward(x, x, {.threads = 1}, {}, saved, out); }, 2 * product);
-  // A token of the options does the same.
-  std::stop_source source;
-  source.request_stop();
-  EXPECT_THROW(model.forward(x, x, {.stop = source.get_token()}), Stopped);
-  EXPECT_THROW(model.backward(x, x, {.stop = source.get_token()}, {}, saved, out), Stopped);
-  EXPECT_TRUE(testing::same_bits(model.forward(x, x, {.threads = 1}), out));
 }
 
 }  // namespace

@@ -1,94 +1,89 @@
-// BERT against transformers (golden/bert, made by make.py there); folders that break a rule are in bert_folder_test.cc.
+// BERT and the other encoders against transformers (golden/bert and golden/encoders, made by make.py there), and
+// folders that break a rule: each is refused with one line that names the file, the field or tensor, and the rule.
 #include "qkv/models/bert.h"
 
-#include "attention/attention_testing.h"
-#include "io/files_for_test.h"
-#include "qkv/files.h"
+#include <fmt/format.h>
+
+#include <functional>
+
+#include "models/folder_tensors.h"
+#include "models/models_for_test.h"
 
 namespace qkv {
 namespace {
 
-const std::string kTiny = QKV_TEST_DATA "/golden/bert/tiny";
+using nlohmann::json;
+using test::golden_path;
+using test::message_of;
+using test::refusal_of;
+using testing::same_bits;
 
-std::vector<std::int32_t> integers(const TensorView& view) {
-  return {view.data<std::int32_t>(), view.data<std::int32_t>() + view.element_count()};
+const std::string kTiny = golden_path("bert/tiny");
+
+TokenBatch batch_of(const std::map<std::string, Tensor>& golden) {
+  const std::vector<std::int32_t> ids = test::integers(golden.at("ids"));
+  const bool typed = golden.contains("types");
+  return {ids, typed ? test::integers(golden.at("types")) : std::vector<std::int32_t>(ids.size()),
+          golden.at("offsets")};
 }
 
-const std::map<std::string, Tensor>& golden() {
-  static const SafeTensors file = read_safetensors(QKV_TEST_DATA "/golden/bert/tiny.safetensors");
-  return file.tensors;
+TokenBatch golden_tokens() { return batch_of(test::golden_tensors("bert/tiny.safetensors")); }
+
+TokenBatch one_text(std::vector<std::int32_t> ids, std::int32_t type = 0) {
+  const std::size_t count = ids.size();
+  return {std::move(ids), std::vector<std::int32_t>(count, type),
+          test::offsets_for({static_cast<std::int64_t>(count)})};
 }
 
-TokenBatch golden_tokens() {
-  return {integers(golden().at("ids")), integers(golden().at("types")), golden().at("offsets")};
-}
+QKV_ON_EACH_TARGET(EncoderKinds);
 
-// A copy of the tiny model's folder with something changed.
-class Folder {
- public:
-  using Tensors = std::map<std::string, Tensor>;
-
-  Folder() : config(test::slurp(kTiny + "/config.json")), content(read_safetensors(kTiny + "/model.safetensors")) {}
-
-  Bert load() const {
-    folder_.put("config.json", config);
-    write_safetensors(folder_ / "model.safetensors", content);
-    return Bert::load(folder_ / "");
+TEST_P(EncoderKinds, AgreeWithTransformers) {
+  for (const std::string name :
+       {"bert/tiny", "encoders/roberta", "encoders/distilbert", "encoders/mpnet", "encoders/xlm_roberta"}) {
+    SCOPED_TRACE(name);
+    const auto golden = test::golden_tensors(name + ".safetensors");
+    const Tensor out = Bert::load(golden_path(name)).forward(batch_of(golden));
+    test::expect_as_close(out, golden.at("out"), golden.at("out_f64"), 5e-7);
   }
-  std::string config;
-  SafeTensors content;
-
- private:
-  test::TemporaryFolder folder_;
-};
-
-TEST(Bert, AgreesWithTransformers) {
-  const Tensor out = Bert::load(kTiny).forward(golden_tokens());
-  const TensorView exact = golden().at("out_f64");
-  // At most twice as far as torch's own float32, above a floor of a few roundings.
-  EXPECT_LE(testing::difference(out, exact),
-            2 * testing::difference(golden().at("out"), exact) + 5e-7 * testing::largest(exact));
 }
 
 TEST(Bert, ASequenceIsAsAloneOnAnyNumberOfThreads) {
   const Bert model = Bert::load(kTiny);
   const TokenBatch all = golden_tokens();
   const Tensor out = model.forward(all, {.threads = 1});
-  EXPECT_TRUE(testing::same_bits(model.forward(all, {.threads = 4}), out));
+  EXPECT_TRUE(same_bits(model.forward(all, {.threads = 4}), out));
   const auto* offsets = all.offsets.data<std::int32_t>();
   for (std::int64_t b = 0; b < all.batch(); ++b) {
     const std::int32_t begin = offsets[b], end = offsets[b + 1];
     const TokenBatch one{{all.ids.begin() + begin, all.ids.begin() + end},
                          {all.types.begin() + begin, all.types.begin() + end},
-                         offsets_of(std::vector<std::int64_t>{end - begin})};
-    EXPECT_TRUE(testing::same_bits(model.forward(one), out.view().slice(0, begin, end)));
+                         test::offsets_for({end - begin})};
+    EXPECT_TRUE(same_bits(model.forward(one), out.view().slice(0, begin, end)));
   }
 }
 
 TEST(Bert, NamesMayLackThePrefix) {
-  Folder folder;
-  std::map<std::string, Tensor> renamed;
-  for (auto& [name, tensor] : folder.content.tensors) {
-    renamed[name.starts_with("bert.") ? name.substr(5) : name] = std::move(tensor);
+  const test::GoldenCopy folder("bert/tiny");
+  SafeTensors renamed;
+  for (const auto& [name, tensor] : test::golden_tensors("bert/tiny/model.safetensors")) {
+    renamed.tensors[name.starts_with("bert.") ? name.substr(5) : name] = tensor;
   }
-  renamed["pooler.dense.weight"] = Tensor::zeros({12, 12});
-  renamed["embeddings.position_ids"] = Tensor::zeros({1, 16}, Dtype::i64);
-  folder.content.tensors = std::move(renamed);
-  EXPECT_TRUE(testing::same_bits(folder.load().forward(golden_tokens()), Bert::load(kTiny).forward(golden_tokens())));
+  renamed.tensors["pooler.dense.weight"] = Tensor::zeros({12, 12});
+  renamed.tensors["embeddings.position_ids"] = Tensor::zeros({1, 16}, Dtype::i64);
+  write_safetensors(folder / "model.safetensors", renamed);
+  EXPECT_TRUE(same_bits(Bert::load(folder / "").forward(golden_tokens()), Bert::load(kTiny).forward(golden_tokens())));
 }
 
-struct Names : Observer {
-  void receive(std::string_view name, const TensorView& value) override {
-    names.push_back(std::string(name) + to_string(value.shape()));
-  }
-  std::vector<std::string> names;
-};
-
 TEST(Bert, ObserverSeesEveryLayer) {
-  Names seen;
+  struct Names : Observer {
+    void receive(std::string_view name, const TensorView& value) override {
+      names.push_back(std::string(name) + to_string(value.shape()));
+    }
+    std::vector<std::string> names;
+  } seen;
   const Bert model = Bert::load(kTiny);
-  EXPECT_TRUE(testing::same_bits(model.forward(golden_tokens(), {}, &seen), model.forward(golden_tokens())));
-  EXPECT_EQ(seen.names.size(), 4u + 2 * 12);
+  EXPECT_TRUE(same_bits(model.forward(golden_tokens(), {}, &seen), model.forward(golden_tokens())));
+  ASSERT_EQ(seen.names.size(), 4u + 2 * 12);
   EXPECT_EQ(seen.names[3], "embeddings[31, 12]");
   EXPECT_EQ(seen.names[5], "layers.0.query[31, 3, 4]");
   EXPECT_EQ(seen.names[9], "layers.0.weights[31, 3, 16]");
@@ -96,23 +91,279 @@ TEST(Bert, ObserverSeesEveryLayer) {
 }
 
 TEST(Bert, RefusesTokensThatDoNotFit) {
-  const Bert model = Bert::load(kTiny);
-  const auto refusal = [&](const TokenBatch& tokens) {
-    return test::message_of<std::invalid_argument>([&] { model.forward(tokens); });
-  };
-  const auto offsets = [](std::int64_t length) { return offsets_of(std::vector<std::int64_t>{length}); };
-  Tensor offsets_from_minus_one = offsets(2);
+  const Bert bert = Bert::load(kTiny), roberta = Bert::load(golden_path("encoders/roberta"));
+  const auto zeros = [](std::size_t count) { return std::vector<std::int32_t>(count); };
+  Tensor offsets_from_minus_one = test::offsets_for({2});
   offsets_from_minus_one.data<std::int32_t>()[0] = -1;
-  EXPECT_EQ(refusal({{1, 30}, {0, 0}, offsets(2)}), "embedding: id 30 is not in a table of 30 rows");
-  EXPECT_EQ(refusal({{1, -1}, {0, 0}, offsets(2)}), "embedding: id -1 is not in a table of 30 rows");
-  EXPECT_EQ(refusal({{1, 2}, {0, 2}, offsets(2)}), "embedding: id 2 is not in a table of 2 rows");
-  EXPECT_EQ(refusal({std::vector<std::int32_t>(17), std::vector<std::int32_t>(17), offsets(17)}),
-            "bert: sequence 0 has 17 tokens; the model has positions for 0 to 16");
-  EXPECT_EQ(refusal({{1, 2}, {0}, offsets(2)}),
-            "bert: 2 ids need as many types (got 1) and i32 offsets [batch + 1] from 0 to their number");
-  EXPECT_EQ(refusal({{1, 2}, {0, 0}, offsets_from_minus_one}),
-            "bert: 2 ids need as many types (got 2) and i32 offsets [batch + 1] from 0 to their number");
-  EXPECT_EQ(model.forward({{}, {}, offsets(0)}).shape(), (Dims{0, 12}));
+  const std::string count = "bert: 2 ids need as many types (got ",
+                    offsets = ") and i32 offsets [batch + 1] from 0 to their number";
+  struct Refused {
+    const Bert& model;
+    TokenBatch tokens;
+    std::string message;
+  };
+  const Refused cases[] = {
+      {bert, one_text({1, 30}), "embedding: id 30 is not in a table of 30 rows"},
+      {bert, one_text({1, -1}), "embedding: id -1 is not in a table of 30 rows"},
+      {bert, one_text({1, 2}, 2), "embedding: id 2 is not in a table of 2 rows"},
+      {bert, one_text(zeros(17)), "bert: sequence 0 has 17 tokens; the model has positions for 0 to 16"},
+      {roberta, one_text(std::vector<std::int32_t>(33, 5)),
+       "bert: sequence 0 has 33 tokens; the model has positions for 0 to 32"},
+      {bert, {{1, 2}, {0}, test::offsets_for({2})}, count + "1" + offsets},
+      {bert, {{1, 2}, {0, 0}, offsets_from_minus_one}, count + "2" + offsets}};
+  for (const auto& [model, tokens, message] : cases) {
+    EXPECT_EQ(message_of<std::invalid_argument>([&, &bad = tokens, &encoder = model] { encoder.forward(bad); }),
+              message);
+  }
+  EXPECT_EQ(bert.forward(one_text({})).shape(), (Dims{0, 12}));
+  EXPECT_EQ(bert.forward(one_text(zeros(16))).size(0), 16);
+  EXPECT_EQ(roberta.config().positions, 32);  // of 34 rows, those above the padding
+  EXPECT_EQ(roberta.forward(one_text(std::vector<std::int32_t>(32, 5))).size(0), 32);
+}
+
+// The id of its padding is 1 whatever config.json says, as in transformers.
+TEST(EncoderKind, MpnetHasPositionsAboveOne) {
+  test::GoldenCopy changed("encoders/mpnet");
+  const Bert model = Bert::load(golden_path("encoders/mpnet"));
+  EXPECT_EQ(model.config().positions, 200);  // 202 rows
+  changed.config["pad_token_id"] = 0;
+  changed.config.erase("relative_attention_num_buckets");  // transformers' default
+  changed.put_config();
+  const TokenBatch text = one_text({0, 7, 1, 9, 2});
+  EXPECT_TRUE(same_bits(Bert::load(changed / "").forward(text), model.forward(text)));
+}
+
+TEST(EncoderKind, DistilBertHasNoTypes) {
+  const Bert model = Bert::load(golden_path("encoders/distilbert"));
+  EXPECT_TRUE(same_bits(model.forward(one_text({3, 4, 5})), model.forward(one_text({3, 4, 5}, 7))));
+}
+
+TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
+  std::vector<test::JsonEdit> edits = {
+      {"", "[]", "the document must be an object, is array"},
+      {"", "null", "the document must be an object, is null"},
+      {"", "3", "the document must be an object, is number"},
+      {"", "{}", "vocab_size is missing"},
+      {"/vocab_size", "4294967326", "vocab_size is 4294967326, must be 1 to 1048576"},  // 2^32 + 30
+      {"/vocab_size", "18446744073709551615", "vocab_size is 18446744073709551615, must be 1 to 1048576"},
+      {"/vocab_size", "-30", "vocab_size is -30, must be 1 to 1048576"},
+      {"/vocab_size", "30.5", "vocab_size must be an integer, is number"},
+      {"/vocab_size", "\"30\"", "vocab_size must be an integer, is string"},
+      {"/vocab_size", "null", "vocab_size must be an integer, is null"},
+      {"/vocab_size", "true", "vocab_size must be an integer, is boolean"},
+      {"/vocab_size", "[30]", "vocab_size must be an integer, is array"},
+      {"/hidden_size", "1048577", "hidden_size is 1048577, must be 1 to 1048576"},
+      {"/num_hidden_layers", "1000000000", "num_hidden_layers is 1000000000, must be 1 to 1024"},
+      {"/num_hidden_layers", "1025", "num_hidden_layers is 1025, must be 1 to 1024"},
+      {"/num_hidden_layers", "0", "num_hidden_layers is 0, must be 1 to 1024"},
+      {"/num_hidden_layers", "-1", "num_hidden_layers is -1, must be 1 to 1024"},
+      {"/num_attention_heads", "-3", "num_attention_heads is -3, must be 1 to 1048576"},
+      {"/num_attention_heads", "5", "num_attention_heads is 5, must divide hidden_size, 12"},
+      {"/num_attention_heads", "24", "num_attention_heads is 24, must divide hidden_size, 12"},
+      {"/max_position_embeddings", "1e9", "max_position_embeddings must be an integer, is number"},
+      {"/hidden_act", "\"quick_gelu\"",
+       R"(hidden_act must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or "silu", is "quick_gelu")"},
+      {"/hidden_act", "null", "hidden_act must be a string, is null"},
+      {"/model_type", "\"gpt2\"",
+       "model_type is \"gpt2\"; the supported encoders are \"bert\", \"roberta\", \"xlm-roberta\", \"distilbert\" and "
+       "\"mpnet\""},
+      {"/model_type", "1", "model_type must be a string, is number"},
+      {"/position_embedding_type", "\"relative_key\"", "position_embedding_type must be \"absolute\" for this model"},
+      {"/is_decoder", "true", "is_decoder must be false for this model"},
+      {"/is_decoder", "\"no\"", "is_decoder must be false for this model"},
+      {"/add_cross_attention", "true", "add_cross_attention must be false for this model"},
+      {"/pruned_heads", R"({"0": [1]})", "pruned_heads must be {} for this model"},
+      {"/quantization_config", R"({"quant_method": "bitsandbytes"})",
+       "quantization_config must be null for this model"},
+      {"/layer_norm_eps", "-1", "layer_norm_eps must be 0 or more, below 1"},
+      {"/layer_norm_eps", "1", "layer_norm_eps must be 0 or more, below 1"},
+      {"/layer_norm_eps", "\"1e-12\"", "layer_norm_eps must be a number, is string"},
+      // The largest sizes that a config may name do not fit the tensors, which is found before anything is allocated.
+      {"/vocab_size", "1048576",
+       "model.safetensors: tensor \"bert.embeddings.word_embeddings.weight\" is [30, 12]; it must be [1048576, 12]"},
+      {"/hidden_size", "1048575",
+       "model.safetensors: tensor \"bert.embeddings.word_embeddings.weight\" is [30, 12]; it must be [30, 1048575]"},
+      {"/num_hidden_layers", "1024",
+       "model.safetensors: tensor \"bert.encoder.layer.2.attention.self.query.weight\" [12, 12] is missing"},
+      {"/num_hidden_layers", "1",
+       "model.safetensors: tensor \"bert.encoder.layer.1.attention.output.LayerNorm.bias\" (and 15 more) is not part "
+       "of "
+       "this model"},
+      {"/intermediate_size", "12",
+       "model.safetensors: tensor \"bert.encoder.layer.0.intermediate.dense.weight\" is [20, 12]; it must be [12, "
+       "12]"}};
+  const std::string sizes[] = {"vocab_size",  "max_position_embeddings", "type_vocab_size",
+                               "hidden_size", "num_attention_heads",     "intermediate_size"};
+  for (const std::string& key : sizes) {
+    for (const char* value : {"0", "2147483648"}) {
+      edits.push_back({"/" + key, value, key + " is " + value + ", must be 1 to 1048576"});
+    }
+    edits.push_back({"/" + key, "", key + " is missing"});
+  }
+  for (const std::string key : {"num_hidden_layers", "hidden_act", "layer_norm_eps"}) {
+    edits.push_back({"/" + key, "", key + " is missing"});
+  }
+  test::expect_configs_refused<Bert>("bert/tiny", edits);
+  test::expect_configs_refused<Bert>(
+      "encoders/roberta", {{"/pad_token_id", "33",
+                            "max_position_embeddings is 34, must be above pad_token_id + 1, 34: positions begin there"},
+                           {"/pad_token_id", "290", "pad_token_id is 290, must be 0 to 289"},
+                           {"/pad_token_id", "", "pad_token_id is missing"},
+                           {"/is_decoder", "true", "is_decoder must be false for this model"}});
+  test::expect_configs_refused<Bert>(
+      "encoders/mpnet",
+      {{"/max_position_embeddings", "2",
+        "max_position_embeddings is 2, must be above the padding's id + 1, 2: positions begin there"},
+       {"/num_attention_heads", "6",
+        "model.safetensors: tensor \"mpnet.encoder.relative_attention_bias.weight\" is [32, 3]; it must be [32, 6]"}});
+  test::expect_configs_refused<Bert>("encoders/distilbert", {{"/n_heads", "5", "n_heads is 5, must divide dim, 12"},
+                                                             {"/model_type", "\"bert\"", "hidden_size is missing"}});
+}
+
+TEST(BertFolder, TextThatIsNoConfigIsRefused) {
+  const test::GoldenCopy folder("bert/tiny");
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "not valid JSON at line 1, column 1"},
+      {"{", "not valid JSON at line 1, column 2"},
+      {"{\"vocab_size\": 1e999}", "number out of range at line 1, column 20"},
+      {"{\"a\": NaN}", "not valid JSON at line 1, column 7"},
+      {"{\"a\": 1, \"a\": 2}", "key \"a\" appears twice"},
+      {"{} {}", "not valid JSON at line 1, column 4"},
+      {std::string("{}\0", 3), "not valid JSON at line 1, column 3: a zero byte"},
+      {"\xFF\xFE{\0}", "not valid JSON at line 1, column 1"},
+      {"{\"\xC0\x80\": 1}", "not valid JSON at line 1, column 3"},
+      {std::string(100'000, '['), "nested deeper than 32"},
+      {std::string((1 << 20) + 1, ' '), "1048577 bytes exceed the limit of 1048576"}};
+  for (const auto& [text, message] : cases) {
+    folder.put("config.json", text);
+    EXPECT_EQ(refusal_of<Bert>(folder), "config.json: " + message);
+  }
+}
+
+const std::string kBias = "bert.encoder.layer.1.output.dense.bias";
+
+TEST(BertFolder, EveryBrokenTensorIsNamed) {
+  const std::string up = "bert.encoder.layer.0.intermediate.dense.weight",
+                    word = "bert.embeddings.word_embeddings.weight", beyond = "bert.encoder.layer.2.output.dense.bias";
+  struct Broken {
+    std::string name, message;
+    std::optional<Dims> shape;  // nothing: it is missing
+    Dtype dtype = Dtype::f32;
+  };
+  const Broken cases[] = {{kBias, "[12] is missing", {}},
+                          {kBias, "is [13]; it must be [12]", Dims{13}},
+                          {kBias, "is [0]; it must be [12]", Dims{0}},
+                          {kBias, "is []; it must be [12]", Dims{}},
+                          {kBias, "is [1, 12]; it must be [12]", Dims{1, 12}},
+                          {up, "is [12, 20]; it must be [20, 12]", Dims{12, 20}},  // transposed
+                          {word, "is [29, 12]; it must be [30, 12]", Dims{29, 12}},
+                          {kBias, "is i32; it must be a floating type", Dims{12}, Dtype::i32},
+                          {kBias, "is bool; it must be a floating type", Dims{12}, Dtype::boolean},
+                          {beyond, "is not part of this model", Dims{12}},
+                          {"bert.extra\\x0a", "is not part of this model", Dims{1}}};
+  const test::GoldenCopy folder("bert/tiny");
+  const SafeTensors content = read_safetensors(kTiny + "/model.safetensors");
+  for (const Broken& broken : cases) {
+    SafeTensors changed = content;
+    const std::string name = broken.name == "bert.extra\\x0a" ? "bert.extra\n" : broken.name;
+    changed.tensors.erase(name);
+    if (broken.shape) changed.tensors[name] = Tensor::zeros(*broken.shape, broken.dtype);
+    write_safetensors(folder / "model.safetensors", changed);
+    EXPECT_EQ(refusal_of<Bert>(folder), "model.safetensors: tensor \"" + broken.name + "\" " + broken.message);
+  }
+  write_safetensors(folder / "model.safetensors", {});
+  EXPECT_EQ(refusal_of<Bert>(folder),
+            "model.safetensors: tensor \"embeddings.word_embeddings.weight\" [30, 12] is missing");
+}
+
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+std::string file_name(std::size_t number) { return fmt::format("model-0000{}-of-00003.safetensors", number); }
+
+// The tiny model with its tensors dealt to three files in turn, and what says so.
+class Sharded {
+ public:
+  Sharded() {
+    folder.put("config.json", test::slurp(kTiny + "/config.json"));
+    std::size_t turn = 0;
+    for (const auto& [name, tensor] : read_safetensors(kTiny + "/model.safetensors").tensors) {
+      const std::string file = file_name(++turn % 3 + 1);
+      files[file].tensors[name] = tensor;
+      map[name] = file;
+    }
+  }
+  void write() const {
+    for (const auto& [file, content] : files) write_safetensors(folder / file, content);
+    folder.put(kIndexFile, json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump());
+  }
+
+  test::TemporaryFolder folder;
+  std::map<std::string, SafeTensors> files;
+  std::map<std::string, std::string> map;  // from the tensor to its file
+};
+
+Tensor hidden(const std::string& folder) { return Bert::load(folder).forward(one_text({3, 1, 4})); }
+
+TEST(FolderTensors, SeveralFilesAreTheModelOfOne) {
+  const Sharded model;
+  model.write();
+  EXPECT_EQ(Bert::check(model.folder / "").vocab, 30);
+  EXPECT_TRUE(same_bits(hidden(model.folder / ""), hidden(kTiny)));
+  std::vector<std::string> files = {model.folder / "./model.safetensors.index.json"};
+  for (const std::size_t number : {1, 2, 3}) files.push_back(model.folder / ("./" + file_name(number)));
+  EXPECT_EQ(weight_files(model.folder / "."), files);
+}
+
+// As in transformers, whose from_pretrained() looks for model.safetensors first.
+TEST(FolderTensors, OneFileGoesBeforeAnIndex) {
+  const test::GoldenCopy folder("bert/tiny");
+  folder.put(kIndexFile, "no index");
+  EXPECT_TRUE(same_bits(hidden(folder / ""), hidden(kTiny)));
+  EXPECT_EQ(weight_files(folder / "."), std::vector<std::string>{folder / "./model.safetensors"});
+}
+
+TEST(FolderTensors, FilesMustHaveWhatTheIndexListsAndTheModelNeeds) {
+  const std::string file = Sharded().map.at(kBias), index = kIndexFile;
+  const std::pair<std::function<void(Sharded&)>, std::string> cases[] = {
+      {[&](Sharded& model) { model.files.at(file).tensors.erase(kBias); },
+       file + ": tensor \"" + kBias + "\" is missing, which " + index + " lists in this file"},
+      {[&](Sharded& model) { model.files.at(file).tensors["extra\n"] = Tensor::zeros({1}); },
+       file + ": tensor \"extra\\x0a\" is not one that " + index + " lists in this file"},
+      {[&](Sharded& model) { model.files.at(file).tensors.at(kBias) = Tensor::zeros({13}); },
+       file + ": tensor \"" + kBias + "\" is [13]; it must be [12]"},
+      {[&](Sharded& model) {
+         model.files.at(file).tensors.erase(kBias);
+         model.map.erase(kBias);
+       },
+       index + ": tensor \"" + kBias + "\" [12] is missing"},
+      {[&](Sharded& model) {
+         model.files.at(file).tensors["extra"] = Tensor::zeros({1});
+         model.map["extra"] = file;
+       },
+       file + ": tensor \"extra\" is not part of this model"}};
+  for (const auto& [change, message] : cases) {
+    Sharded model;
+    change(model);
+    model.write();
+    EXPECT_EQ(refusal_of<Bert>(model.folder), message);
+  }
+  Sharded elsewhere;  // listed in another file than the one that has it
+  elsewhere.map.at(kBias) = file_name(file == file_name(1) ? 2 : 1);
+  elsewhere.write();
+  EXPECT_NE(refusal_of<Bert>(elsewhere.folder).find("tensor \"" + kBias + "\" is "), std::string::npos);
+}
+
+TEST(FolderTensors, AFileThatIsMissingIsNamed) {
+  const test::GoldenCopy alone("bert/tiny");
+  std::filesystem::remove(alone / "model.safetensors");
+  Sharded model;
+  model.write();
+  std::filesystem::remove(model.folder / file_name(2));
+  for (const auto& [folder, file] :
+       {std::pair(alone / "", std::string("model.safetensors: ")), {model.folder / "", file_name(2)}}) {
+    const std::string message = message_of<IoError>([&, &path = folder] { Bert::check(path); });
+    EXPECT_NE(message.find(file), std::string::npos) << message;
+  }
 }
 
 }  // namespace

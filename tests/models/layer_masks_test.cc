@@ -1,12 +1,10 @@
 // Masks of each layer, and what an observer sees of the gradients: what explain asks of a model besides its run. Marian
 // and Bert against plain loops: tests/explain/token_measures_test.cc.
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cmath>
 
-#include "attention/attention_testing.h"
-#include "io/files_for_test.h"
+#include "jacobian.h"
+#include "models/models_for_test.h"
 #include "qkv/layers/initial_weights.h"
 #include "qkv/models/bert.h"
 #include "qkv/models/marian.h"
@@ -29,12 +27,7 @@ Seq2Seq attending(Seq2SeqKind kind) {
   return Seq2Seq({.kind = kind, .vocab = 11, .positions = 9, .model_dim = 6, .padding = 10, .start = 10}, weights);
 }
 
-PairBatch one_pair() {
-  return {.source = {3, 9, 4, 0},
-          .target = {5, 1, 8, 0},
-          .source_offsets = offsets_of(std::array<std::int64_t, 1>{4}),
-          .target_offsets = offsets_of(std::array<std::int64_t, 1>{4})};
-}
+PairBatch one_pair() { return test::pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 0}}}); }
 
 // Times a factor: the columns of the matrices that read a context behind a state or an embedding.
 void scale_contexts(Seq2Seq& model, double factor) {
@@ -68,10 +61,7 @@ TEST(HeadsGradient, OfARecurrentDecoderIsTheSlopeOfItsContexts) {
       const Tensor& context = forward.all.at("decoder.attention.0.heads");
       const Tensor& gradient = backward.all.at("decoder.attention.0.heads_gradient");
       ASSERT_EQ(gradient.shape(), context.shape());
-      double sum = 0;
-      for (std::int64_t i = 0; i < context.element_count(); ++i) {
-        sum -= gradient.data<double>()[i] * context.data<double>()[i];
-      }
+      const double sum = -testing::dot(gradient, context);
       scale_contexts(model, 1 + kStep);
       const double above = log_probability(model, one_pair(), token);
       scale_contexts(model, (1 - kStep) / (1 + kStep));
@@ -109,26 +99,24 @@ TEST(LayerMasks, OfARecurrentDecoderHideKeys) {
   }
 }
 
-TEST(LayerMasks, AreOneForEachLayer) {
-  const Bert model = Bert::load(QKV_TEST_DATA "/golden/bert/tiny");  // two layers
-  const TokenBatch tokens{.ids = {3, 4}, .types = {0, 0}, .offsets = offsets_of(std::array<std::int64_t, 1>{2})};
+TEST(LayerMasks, AreOneForEachLayerAndNotOfGenerating) {
+  const Bert bert = Bert::load(test::golden_path("bert/tiny"));  // two layers
+  const TokenBatch tokens{.ids = {3, 4}, .types = {0, 0}, .offsets = test::offsets_for({2})};
   const std::array<Mask, 3> masks;
-  EXPECT_TRUE(testing::same_bits(model.forward(tokens, {.masks = std::span(masks).first(2)}), model.forward(tokens)));
+  const auto with_masks = [&](std::size_t count) {
+    return bert.forward(tokens, {.masks = std::span(masks).first(count)});
+  };
+  EXPECT_TRUE(testing::same_bits(with_masks(2), bert.forward(tokens)));
   for (const std::size_t count : {1, 3}) {
-    EXPECT_EQ(test::message_of<std::invalid_argument>(
-                  [&] { model.forward(tokens, {.masks = std::span(masks).first(count)}); }),
+    EXPECT_EQ(test::message_of<std::invalid_argument>([&] { with_masks(count); }),
               "transformer_stack: 2 layers have " + std::to_string(count) + " masks; give one for each, or none");
   }
-}
-
-TEST(LayerMasks, AreNotOfGenerating) {
-  const Marian model = Marian::load(QKV_TEST_DATA "/golden/marian/tiny");
-  const std::array<Mask, 1> masks;
-  const Tensor offsets = offsets_of(std::array<std::int64_t, 1>{1});
+  const Marian marian = Marian::load(test::golden_path("marian/tiny"));
   const std::vector<std::int32_t> ids{0};
-  EXPECT_EQ(
-      test::message_of<std::invalid_argument>([&] { model.targets(ids, offsets, {.masks = {.decoder = masks}}); }),
-      "marian: targets() takes no masks; logits() does");
+  EXPECT_EQ(test::message_of<std::invalid_argument>([&] {
+              marian.targets(ids, test::offsets_for({1}), {.masks = {.decoder = std::span(masks).first(1)}});
+            }),
+            "marian: targets() takes no masks; logits() does");
 }
 
 // What is not wanted is not sent, and changes nothing.
@@ -136,13 +124,11 @@ TEST(Observers, AreNotSentWhatTheyDoNotWant) {
   struct Modest : SeenByName {
     bool wants(std::string_view name) const override { return !name.ends_with("weights") && name != "layers.0.logits"; }
   } modest;
-  const Bert model = Bert::load(QKV_TEST_DATA "/golden/bert/tiny");
-  const TokenBatch tokens{.ids = {3, 4}, .types = {0, 0}, .offsets = offsets_of(std::array<std::int64_t, 1>{2})};
+  const Bert model = Bert::load(test::golden_path("bert/tiny"));
+  const TokenBatch tokens{.ids = {3, 4}, .types = {0, 0}, .offsets = test::offsets_for({2})};
   EXPECT_TRUE(testing::same_bits(model.forward(tokens, {}, &modest), model.forward(tokens)));
-  EXPECT_FALSE(modest.all.contains("layers.0.weights"));
-  EXPECT_FALSE(modest.all.contains("layers.0.logits"));
-  EXPECT_TRUE(modest.all.contains("layers.1.logits"));
-  EXPECT_TRUE(modest.all.contains("layers.1.heads"));
+  for (const char* name : {"layers.0.weights", "layers.0.logits"}) EXPECT_FALSE(modest.all.contains(name)) << name;
+  for (const char* name : {"layers.1.logits", "layers.1.heads"}) EXPECT_TRUE(modest.all.contains(name)) << name;
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // What a model costs: its weights once, in the type in which they are kept, and one tensor more while they load.
-#include "attention/attention_testing.h"
-#include "io/files_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/models/bert.h"
 #include "qkv/models/marian.h"

@@ -2,21 +2,15 @@
 #pragma once
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "io/files_for_test.h"
 
 namespace qkv {
 
-inline std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("cannot read " + path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using test::slurp;
 
 inline std::string golden(const std::string& name) { return slurp(QKV_TEST_DATA "/golden/tokenizer/" + name); }
 

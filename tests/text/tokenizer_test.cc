@@ -1,4 +1,5 @@
-// Whole tokenizers: the same tokens, at the same offsets, as the reference (golden/tokenizer/make.py).
+// Whole tokenizers: the same tokens, at the same offsets, and the same text back as the reference
+// (golden/tokenizer/make.py and make_schemes.py).
 #include "qkv/text/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -8,26 +9,78 @@
 #include <stdexcept>
 
 #include "qkv/error.h"
-#include "text/tokenizer_expected.h"
+#include "text/tokenizer_files.h"
 
 namespace qkv {
 namespace {
 
-Tokenizer small() { return Tokenizer::parse(golden("small.json"), "small.json"); }
-
-TEST(Tokenizer, SmallVocabularyGivesTheTokensOfTheReference) {
-  expect_tokens(small(), golden_texts("texts.json"), lines_of(golden("small_tokens.txt")));
+// As make.py and make_schemes.py write them: "id:begin:end" for each token, positions counted in characters.
+std::string described(const Encoding& encoding, std::string_view text) {
+  std::vector<std::size_t> character_at(text.size() + 1);
+  std::size_t seen = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    character_at[i] = seen;
+    if (i + 1 == text.size() || (static_cast<unsigned char>(text[i + 1]) & 0xC0) != 0x80) ++seen;
+  }
+  character_at[text.size()] = seen;
+  std::string result;
+  for (std::size_t i = 0; i < encoding.ids.size(); ++i) {
+    const TextSpan span = encoding.offsets[i];
+    result += (i == 0 ? "" : " ") + std::to_string(encoding.ids[i]) + ":" + std::to_string(character_at[span.begin]) +
+              ":" + std::to_string(character_at[span.end]);
+  }
+  return result;
 }
 
-TEST(Tokenizer, DecodesAsTheReference) {
-  const std::vector<std::string> texts = golden_texts("texts.json");
-  const std::vector<std::string> expected = golden_texts("small_decoded.json");
+void expect_tokens(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
+                   const std::vector<std::string>& expected) {
+  ASSERT_FALSE(texts.empty());
   ASSERT_EQ(texts.size(), expected.size());
-  const Tokenizer tokenizer = small();
+  std::size_t wrong = 0;
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    ASSERT_EQ(tokenizer.decode(tokenizer.encode(texts[i]).ids), expected[i]) << i;
+    const std::string tokens = described(tokenizer.encode(texts[i]), texts[i]);
+    if (tokens == expected[i]) continue;
+    ADD_FAILURE() << "text " << i << " " << nlohmann::json(texts[i]).dump(-1, ' ', true) << "\n  is " << tokens
+                  << "\n  not " << expected[i];
+    if (++wrong == 10) FAIL() << "further differences are not shown";
   }
 }
+
+// Of each tokenizer the file, its tokens and its texts, under one name.
+class TokenizerSchemes : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    decoded_ = golden_texts(name_ + "_decoded.json");
+    texts_.resize(decoded_.size());
+  }
+
+  const std::string name_ = GetParam();
+  const Tokenizer tokenizer_ = Tokenizer::parse(golden(name_ + ".json"), name_);
+  std::vector<std::string> texts_ = golden_texts("texts.json"), decoded_;
+};
+
+TEST_P(TokenizerSchemes, GivesTheTokensOfTheReference) {
+  expect_tokens(tokenizer_, texts_, lines_of(golden(name_ + "_tokens.txt")));
+}
+
+TEST_P(TokenizerSchemes, DecodesAsTheReferenceWholeAndInPieces) {
+  for (std::size_t i = 0; i < texts_.size(); ++i) {
+    const std::vector<std::int32_t> ids = tokenizer_.encode(texts_[i]).ids;
+    EXPECT_EQ(tokenizer_.decode(ids), decoded_[i]) << "text " << i;
+    DecodeStream stream(tokenizer_);
+    std::string pieces;
+    for (const std::int32_t id : ids) pieces += stream.put(id);
+    EXPECT_EQ(pieces + stream.finish(), decoded_[i]) << "text " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TokenizerSchemes,
+                         ::testing::Values("small", "schemes/byte_level", "schemes/byte_words", "schemes/metaspace",
+                                           "schemes/suffix", "schemes/prefix", "schemes/unigram",
+                                           "schemes/unigram_bytes", "schemes/trained"),
+                         [](const auto& scheme) { return std::filesystem::path(scheme.param).filename().string(); });
+
+Tokenizer small() { return Tokenizer::parse(golden("small.json"), "small.json"); }
 
 TEST(Tokenizer, MiniLmGivesTheTokensOfTheReference) {
   const std::string path = minilm_folder() + "/tokenizer.json";
@@ -81,6 +134,7 @@ TEST(Tokenizer, LooksUp) {
   EXPECT_FALSE(tokenizer.id_of("not there"));
   EXPECT_EQ(tokenizer.token_of(static_cast<std::int32_t>(tokenizer.vocab()) - 1), "Mixed Case");  // added last
   EXPECT_EQ(tokenizer.id_of("Mixed Case"), tokenizer.vocab() - 1);
+  EXPECT_THROW(Tokenizer::load("/nonexistent/tokenizer.json"), IoError);
   EXPECT_THROW(tokenizer.token_of(-1), std::invalid_argument);
   EXPECT_THROW(tokenizer.decode(std::vector<std::int32_t>{1 << 30}), std::invalid_argument);
 }
@@ -91,8 +145,6 @@ TEST(Tokenizer, DecodeKeepsSpecialTokensOnRequest) {
   EXPECT_EQ(tokenizer.decode(ids), "the animal");
   EXPECT_EQ(tokenizer.decode(ids, {.skip_special_tokens = false}), "[CLS] the animal [SEP]");
 }
-
-TEST(Tokenizer, LoadNamesAMissingFile) { EXPECT_THROW(Tokenizer::load("/nonexistent/tokenizer.json"), IoError); }
 
 // Ten million characters in one line: anything quadratic would not come back.
 TEST(TokenizerSlow, LongLinesTakeLinearTime) {

@@ -7,7 +7,7 @@
 namespace qkv::testing {
 
 struct Gradients {
-  Tensor query, key, value;
+  Tensor query{}, key{}, value{};
   std::vector<Tensor> tables{}, alibi_slopes{};
   Tensor sinks{};
   std::vector<Tensor> bias{};  // of each view
@@ -16,23 +16,23 @@ struct Gradients {
 
 // Bitwise.
 inline void expect_same(const Gradients& a, const Gradients& b) {
-  EXPECT_TRUE(same_bits(a.query, b.query)) << "gradient of the queries";
-  EXPECT_TRUE(same_bits(a.key, b.key)) << "gradient of the keys";
-  EXPECT_TRUE(same_bits(a.value, b.value)) << "gradient of the values";
-  for (std::size_t i = 0; i < a.tables.size(); ++i) {
-    EXPECT_TRUE(same_bits(a.tables[i], b.tables[i])) << "gradient of table " << i;
-  }
-  for (std::size_t i = 0; i < a.alibi_slopes.size(); ++i) {
-    EXPECT_TRUE(same_bits(a.alibi_slopes[i], b.alibi_slopes[i])) << "gradient of slopes " << i;
-  }
-  EXPECT_TRUE(same_bits(a.sinks, b.sinks)) << "gradient of the sinks";
-  ASSERT_EQ(a.bias.size(), b.bias.size());
-  for (std::size_t n = 0; n < a.bias.size(); ++n) {
-    EXPECT_TRUE(same_bits(a.bias[n], b.bias[n])) << "gradient of bias " << n;
-  }
-  EXPECT_TRUE(same_bits(a.score_w_query, b.score_w_query)) << "gradient of the score's w or w_query";
-  EXPECT_TRUE(same_bits(a.score_w_key, b.score_w_key)) << "gradient of the score's w_key";
-  EXPECT_TRUE(same_bits(a.score_v, b.score_v)) << "gradient of the score's v";
+  const auto expect = [](const Tensor& x, const Tensor& y, const char* name, std::size_t index = 0) {
+    EXPECT_TRUE(same_bits(x, y)) << "gradient of " << name << " " << index;
+  };
+  const auto expect_each = [&](const std::vector<Tensor>& x, const std::vector<Tensor>& y, const char* name) {
+    ASSERT_EQ(x.size(), y.size()) << name;
+    for (std::size_t n = 0; n < x.size(); ++n) expect(x[n], y[n], name, n);
+  };
+  expect(a.query, b.query, "the queries");
+  expect(a.key, b.key, "the keys");
+  expect(a.value, b.value, "the values");
+  expect_each(a.tables, b.tables, "table");
+  expect_each(a.alibi_slopes, b.alibi_slopes, "slopes");
+  expect(a.sinks, b.sinks, "the sinks");
+  expect_each(a.bias, b.bias, "bias");
+  expect(a.score_w_query, b.score_w_query, "the score's w or w_query");
+  expect(a.score_w_key, b.score_w_key, "the score's w_key");
+  expect(a.score_v, b.score_v, "the score's v");
 }
 
 inline Dtype accumulation_of(Dtype storage) { return storage == Dtype::f64 ? Dtype::f64 : Dtype::f32; }

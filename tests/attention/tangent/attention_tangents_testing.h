@@ -36,28 +36,6 @@ struct MovingArrays {
                      normal(random, with_last(key, value_dim), dtype)) {}
 };
 
-// One query of one head in plain float: its weights, the tangents of its logits, and their mean by the weights.
-struct PlainRow {
-  std::vector<float> weights, slopes;
-  float mean = 0;
-};
-
-inline PlainRow plain_row(const MovingArrays& a, std::int64_t i, bool causal) {
-  const std::int64_t k_len = a.k.size(0), head_dim = a.q.size(1);
-  const float scale = 1 / std::sqrt(static_cast<float>(head_dim));
-  const auto keys = static_cast<std::size_t>(causal ? std::min(i + 1, k_len) : k_len);
-  PlainRow plain{std::vector<float>(keys), std::vector<float>(keys)};
-  float maximum = -std::numeric_limits<float>::infinity(), sum = 0;
-  for (std::size_t j = 0; j < keys; ++j) {
-    const auto key = static_cast<std::int64_t>(j);
-    maximum = std::max(maximum, plain.weights[j] = scale * dot(row(a.q, i), row(a.k, key), head_dim));
-    plain.slopes[j] = scale * (dot(row(a.tq, i), row(a.k, key), head_dim) + dot(row(a.q, i), row(a.tk, key), head_dim));
-  }
-  for (float& weight : plain.weights) sum += weight = std::exp(weight - maximum);
-  for (std::size_t j = 0; j < keys; ++j) plain.mean += (plain.weights[j] /= sum) * plain.slopes[j];
-  return plain;
-}
-
 struct Moved {
   Tensor out, log_sum_exp;
 };
@@ -96,6 +74,23 @@ inline void expect_same(const SecondGradients& a, const SecondGradients& b) {
   EXPECT_TRUE(same_bits(a.key, b.key)) << "gradient of the keys";
   EXPECT_TRUE(same_bits(a.value, b.value)) << "gradient of the values";
   EXPECT_TRUE(same_bits(a.grad_out, b.grad_out)) << "gradient of grad_out";
+}
+
+// All of these, and the gradients.
+struct Derivatives {
+  Gradients first;
+  Moved moved;
+  SecondGradients second;
+};
+
+inline Derivatives differentiate(const MovingArrays& a, const AttentionOptions& options = {}) {
+  return {backward(a.q, a.k, a.v, a.grad_out, options), jvp(a, options), double_backward(a, options)};
+}
+
+inline void expect_same(const Derivatives& a, const Derivatives& b) {
+  expect_same(a.first, b.first);
+  expect_same(a.moved, b.moved);
+  expect_same(a.second, b.second);
 }
 
 }  // namespace qkv::testing

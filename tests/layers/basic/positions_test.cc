@@ -1,10 +1,23 @@
-// Positions against numbers by hand: positions within sequences, sinusoids in both orders, rotations back and forth.
+// Positions against numbers by hand: offsets of lengths, positions within sequences, sinusoids in both orders,
+// rotations back and forth.
 #include "qkv/layers/positions.h"
 
 #include "attention/attention_testing.h"
 
 namespace qkv {
 namespace {
+
+void expect_row(const TensorView& given, const std::vector<double>& wanted) {
+  EXPECT_LE(testing::difference(given, Tensor::of({1, std::ssize(wanted)}, wanted)), 1e-14);
+}
+
+TEST(Sequences, OffsetsAreRunningSums) {
+  const auto of = [](const std::vector<std::int64_t>& lengths) { return offsets_of(lengths); };
+  EXPECT_TRUE(testing::same_bits(of({3, 0, 4}), Tensor::of<std::int32_t>({4}, {0, 3, 3, 7})));
+  EXPECT_TRUE(testing::same_bits(of({}), Tensor::of<std::int32_t>({1}, {0})));
+  EXPECT_THROW(of({2, -1}), std::invalid_argument);
+  EXPECT_THROW(of({std::int64_t{1} << 30, std::int64_t{1} << 30}), std::invalid_argument);
+}
 
 TEST(Positions, WithinSequences) {
   const Tensor offsets = offsets_of(std::vector<std::int64_t>{2, 0, 3});
@@ -14,22 +27,15 @@ TEST(Positions, WithinSequences) {
 }
 
 TEST(Positions, Sinusoids) {
-  const double s = std::sin(2.0), c = std::cos(2.0), slow = 2 / 100.0;
+  const double s = std::sin(2.0), c = std::cos(2.0), slow = 2 / 100.0, slower = std::pow(10000.0, -2.0 / 3);
   const Tensor turns = sinusoids(3, 4, SinusoidOrder::in_turns, Dtype::f64);
   const Tensor first = sinusoids(3, 4, SinusoidOrder::sines_first, Dtype::f64);
-  EXPECT_LE(testing::difference(turns.view().slice(0, 2, 3),
-                                Tensor::of<double>({1, 4}, {s, c, std::sin(slow), std::cos(slow)})),
-            1e-15);
-  EXPECT_LE(testing::difference(first.view().slice(0, 2, 3),
-                                Tensor::of<double>({1, 4}, {s, std::sin(slow), c, std::cos(slow)})),
-            1e-15);
+  expect_row(turns.view().slice(0, 2, 3), {s, c, std::sin(slow), std::cos(slow)});
+  expect_row(first.view().slice(0, 2, 3), {s, std::sin(slow), c, std::cos(slow)});
   // An odd size ends with a sine, in either order.
   EXPECT_EQ(sinusoids(1, 3, SinusoidOrder::in_turns, Dtype::f64).data<double>()[2], 0.0);
-  const Tensor odd = sinusoids(2, 3, SinusoidOrder::sines_first, Dtype::f64);
-  const double slower = std::pow(10000.0, -2.0 / 3);
-  EXPECT_LE(testing::difference(odd.view().slice(0, 1, 2),
-                                Tensor::of<double>({1, 3}, {std::sin(1.0), std::sin(slower), std::cos(1.0)})),
-            1e-15);
+  expect_row(sinusoids(2, 3, SinusoidOrder::sines_first, Dtype::f64).view().slice(0, 1, 2),
+             {std::sin(1.0), std::sin(slower), std::cos(1.0)});
 
   Tensor x = testing::filled({2, 4}, 1, Dtype::f64);
   add_positions(turns, std::vector<std::int32_t>{2, 0}, x);
@@ -41,19 +47,15 @@ TEST(Positions, Sinusoids) {
 
 TEST(Positions, Rotation) {
   const std::vector<std::int32_t> positions{3};
+  const double c = std::cos(3.0), s = std::sin(3.0), slow_c = std::cos(0.3), slow_s = std::sin(0.3);
   Tensor rows = Tensor::of<double>({1, 4}, {1, 2, 3, 4});
   rotate_heads({.base = 100, .pairs = RotaryPairs::neighbours}, positions, 1, rows);
-  const double c = std::cos(3.0), s = std::sin(3.0), slow_c = std::cos(0.3), slow_s = std::sin(0.3);
-  EXPECT_LE(testing::difference(rows, Tensor::of<double>({1, 4}, {c - 2 * s, s + 2 * c, 3 * slow_c - 4 * slow_s,
-                                                                  3 * slow_s + 4 * slow_c})),
-            1e-14);
+  expect_row(rows, {c - 2 * s, s + 2 * c, 3 * slow_c - 4 * slow_s, 3 * slow_s + 4 * slow_c});
   rows = Tensor::of<double>({1, 4}, {1, 2, 3, 4});
   rotate_heads({.base = 100}, positions, 1, rows);
-  EXPECT_LE(testing::difference(rows, Tensor::of<double>({1, 4}, {c - 3 * s, 2 * slow_c - 4 * slow_s, s + 3 * c,
-                                                                  2 * slow_s + 4 * slow_c})),
-            1e-14);
+  expect_row(rows, {c - 3 * s, 2 * slow_c - 4 * slow_s, s + 3 * c, 2 * slow_s + 4 * slow_c});
   rotate_heads({.base = 100}, positions, 1, rows, -1);
-  EXPECT_LE(testing::difference(rows, Tensor::of<double>({1, 4}, {1, 2, 3, 4})), 1e-14);
+  expect_row(rows, {1, 2, 3, 4});
   EXPECT_THROW(rotate_heads({}, positions, 3, rows), std::invalid_argument);
 }
 

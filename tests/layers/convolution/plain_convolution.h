@@ -1,12 +1,33 @@
 // Convolutions in plain double-precision loops, forward and backward: what Conv1d (pictures of height 1) and Conv2d are
-// compared with.
+// compared with; and that comparison.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "attention/attention_testing.h"
 #include "qkv/pictures.h"
 
 namespace qkv::testing {
+
+// To a part of the largest number.
+inline void expect_near(const TensorView& given, const std::vector<double>& wanted, const std::string& what = "") {
+  const Tensor expected = Tensor::of({std::ssize(wanted)}, wanted);
+  const double part = given.dtype() == Dtype::f32 ? 1e-5 : 1e-12;
+  EXPECT_LE(difference(given, expected), part * largest(expected)) << what;
+}
+
+using List = std::vector<std::int64_t>;
+
+// f of every combination of one number of each list.
+template <class F>
+void for_all(const F& f) {
+  f();
+}
+template <class F, class... Lists>
+void for_all(const F& f, const List& first, const Lists&... others) {
+  for (const std::int64_t number : first) for_all([&](auto... more) { f(number, more...); }, others...);
+}
 
 struct PlainConvolution {
   std::int64_t in = 1, out = 1, groups = 1;

@@ -1,302 +1,287 @@
-// Recurrent layers against plain loops over random shapes, Jacobians, and what must not change any bit.
+// Recurrent layers against plain loops over random shapes; states, dropout, NaN; first weights; refusals.
 #include "qkv/layers/recurrent.h"
 
 #include "jacobian.h"
-#include "layers/recurrent/recurrent_testing.h"
+#include "layers/asked_layer.h"
 #include "qkv/error.h"
+#include "qkv/layers/initial_weights.h"
 
-namespace qkv {
+namespace qkv::testing {
 namespace {
 
-using testing::kRecurrentCells;
-using testing::random_recurrent;
-using testing::same_bits;
+using Rows = std::vector<std::vector<double>>;
 
-// Sequences [tokens, in] of these lengths, and random states.
-struct Case {
-  Case(const RecurrentConfig& config, const std::vector<std::int64_t>& lengths, Dtype dtype, std::uint64_t seed = 11)
-      : offsets(offsets_of(lengths)), is_lstm(config.cell == RecurrentCell::lstm) {
-    Random random(seed);
-    std::int64_t tokens = 0;
-    for (const std::int64_t length : lengths) tokens += length;
-    const Dims states = {config.layers * config.directions, static_cast<std::int64_t>(lengths.size()), config.hidden};
-    x = testing::normal(random, {tokens, config.in}, dtype);
-    hidden = testing::normal(random, states, dtype);
-    cell = testing::normal(random, states, dtype);
-    grad_out = testing::normal(random, {tokens, config.directions * config.hidden}, dtype);
-    grad_hidden = testing::normal(random, states, dtype);
-    grad_cell = testing::normal(random, states, dtype);
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+// One step of one direction of a layer, as the formulas have it.
+void step_plainly(const RecurrentConfig& config, const Tensors& own, const std::string& suffix,
+                  const std::vector<double>& x, std::vector<double>& h, std::vector<double>& c) {
+  const std::size_t size = h.size();
+  const std::vector<double> before = h;
+  const auto product = [&](const std::string& side, std::size_t row, const std::vector<double>& of) {
+    const double* weight = own.at("weight_" + side + suffix).data<double>() + row * of.size();
+    double sum = config.bias ? own.at("bias_" + side + suffix).data<double>()[row] : 0;
+    for (std::size_t j = 0; j < of.size(); ++j) sum += weight[j] * of[j];
+    return sum;
+  };
+  const auto sum = [&](std::size_t row) { return product("ih", row, x) + product("hh", row, before); };
+  for (std::size_t i = 0; i < size; ++i) {
+    const double gate = sum(i), second = config.cell >= RecurrentCell::lstm ? logistic(sum(size + i)) : 0;
+    if (config.cell == RecurrentCell::rnn_tanh) {
+      h[i] = std::tanh(gate);
+    } else if (config.cell == RecurrentCell::rnn_relu) {
+      h[i] = std::max(0.0, gate);
+    } else if (config.cell == RecurrentCell::lstm) {
+      c[i] = second * c[i] + logistic(gate) * std::tanh(sum(2 * size + i));
+      h[i] = logistic(sum(3 * size + i)) * std::tanh(c[i]);
+    } else {
+      std::vector<double> state = before;
+      const bool first = config.cell == RecurrentCell::gru_reset_first;
+      for (std::size_t j = 0; first && j < size; ++j) state[j] *= logistic(sum(j));
+      const double of_state = product("hh", 2 * size + i, state) * (first ? 1 : logistic(gate));
+      h[i] = (1 - second) * std::tanh(product("ih", 2 * size + i, x) + of_state) + second * before[i];
+    }
   }
-
-  Sequences batch() const { return {x.view(), offsets.view()}; }
-  RecurrentStates<TensorView> initial() const {
-    return {.hidden = hidden, .cell = is_lstm ? cell.view() : TensorView()};
-  }
-  RecurrentGradientsIn gradients() const {
-    return {.out = grad_out, .states = {.hidden = grad_hidden, .cell = is_lstm ? grad_cell.view() : TensorView()}};
-  }
-
-  Tensor x, offsets, hidden, cell, grad_out, grad_hidden, grad_cell;
-  bool is_lstm;
-};
-
-struct Backward {
-  Tensor x, hidden, cell;
-};
-
-Backward run_backward(Recurrent& layer, const Case& c, const Dropout& dropout, const RecurrentSaved& saved,
-                      int threads = 0) {
-  Backward to{.x = Tensor::zeros(c.x.shape(), c.x.dtype()),
-              .hidden = Tensor::zeros(c.hidden.shape(), c.x.dtype()),
-              .cell = Tensor::zeros(c.cell.shape(), c.x.dtype())};
-  layer.backward(
-      c.batch(), c.initial(), dropout, saved, c.gradients(),
-      {.x = to.x, .initial = {.hidden = to.hidden, .cell = c.is_lstm ? to.cell.view() : MutableTensorView()}}, threads);
-  return to;
 }
 
-std::vector<std::int64_t> random_lengths(Random& random) {
-  std::vector<std::int64_t> lengths(random.below(6));
-  for (std::int64_t& length : lengths) length = static_cast<std::int64_t>(random.below(9));
-  return lengths;
+// All layers over one sequence; states [layers * directions], in and out.
+Rows run_plainly(const RecurrentConfig& config, const Tensors& own, Rows rows, Rows& hidden, Rows& cell) {
+  for (int l = 0; l < config.layers; ++l) {
+    Rows out(rows.size());
+    for (int d = 0; d < config.directions; ++d) {
+      const std::string suffix = "_l" + std::to_string(l) + (d == 1 ? "_reverse" : "");
+      const auto at = static_cast<std::size_t>(l * config.directions + d);
+      for (std::size_t t = 0; t < rows.size(); ++t) {
+        const std::size_t place = d == 1 ? rows.size() - 1 - t : t;
+        step_plainly(config, own, suffix, rows[place], hidden[at], cell[at]);
+        out[place].insert(out[place].end(), hidden[at].begin(), hidden[at].end());
+      }
+    }
+    rows = out;
+  }
+  return rows;
+}
+
+// Of [n, size].
+Rows rows_of(const TensorView& tensor) {
+  Rows rows;
+  for (std::int64_t i = 0; i < tensor.size(0); ++i) rows.push_back(values(tensor.select(0, i)));
+  return rows;
+}
+
+void expect_rows(const TensorView& given, const Rows& wanted, double tolerance) {
+  const Rows own = rows_of(given);
+  ASSERT_EQ(own.size(), wanted.size());
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    ASSERT_EQ(own[i].size(), wanted[i].size());
+    for (std::size_t j = 0; j < own[i].size(); ++j) {
+      ASSERT_NEAR(own[i][j], wanted[i][j], tolerance * std::max(1.0, std::abs(wanted[i][j])));
+    }
+  }
 }
 
 TEST(Recurrent, IsThePlainLoop) {
   Random random(1);
-  for (const RecurrentCell cell : kRecurrentCells) {
-    for (const int directions : {1, 2}) {
-      for (const bool bias : {false, true}) {
-        for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-          const RecurrentConfig config{.cell = cell,
-                                       .in = 1 + static_cast<std::int64_t>(random.below(20)),
-                                       .hidden = 1 + static_cast<std::int64_t>(random.below(35)),
-                                       .layers = 1 + static_cast<int>(random.below(3)),
-                                       .directions = directions,
-                                       .bias = bias};
-          const Recurrent layer = random_recurrent(config, dtype, random.below(1 << 30));
-          const std::vector<std::int64_t> lengths = random_lengths(random);
-          const Case c(config, lengths, dtype, random.below(1 << 30));
-          const bool starts = random.below(2) == 1;
-          const RecurrentOutput given = layer.forward(c.batch(), starts ? c.initial() : RecurrentStates<TensorView>());
-          ASSERT_EQ(given.out.shape(), c.grad_out.shape());
-          std::vector<double> out = testing::values(given.out), last = testing::values(given.states.hidden);
-          std::vector<double> last_cell = testing::values(given.states.cell);
-          const double tolerance = dtype == Dtype::f64 ? 1e-13 : 1e-5;
-          std::size_t at = 0;
-          for (std::int64_t b = 0; b < static_cast<std::int64_t>(lengths.size()); ++b) {
-            const auto read = [&](const Tensor& from, std::int64_t count) {
-              std::vector<testing::Row> rows;
-              for (std::int64_t i = 0; i < count; ++i) {
-                const bool state = from.rank() == 3;
-                const TensorView row = state ? from.view().select(0, i).select(0, b)
-                                             : from.view().select(0, c.offsets.data<std::int32_t>()[b] + i);
-                rows.push_back(state && !starts ? testing::Row(static_cast<std::size_t>(config.hidden), 0.0)
-                                                : testing::values(row));
-              }
-              return rows;
-            };
-            const std::int64_t states = config.layers * config.directions;
-            std::vector<testing::Row> hidden = read(c.hidden, states), cells = read(c.cell, states);
-            const auto rows = read(c.x, lengths[static_cast<std::size_t>(b)]);
-            for (const testing::Row& row : testing::plain_recurrence(layer, rows, hidden, cells)) {
-              for (const double value : row) ASSERT_NEAR(out[at++], value, tolerance * std::max(1.0, std::abs(value)));
-            }
-            for (std::int64_t s = 0; s < states; ++s) {
-              for (std::int64_t i = 0; i < config.hidden; ++i) {
-                const auto place =
-                    static_cast<std::size_t>((s * static_cast<std::int64_t>(lengths.size()) + b) * config.hidden + i);
-                const auto row = static_cast<std::size_t>(s), column = static_cast<std::size_t>(i);
-                ASSERT_NEAR(last[place], hidden[row][column], tolerance * std::max(1.0, std::abs(hidden[row][column])));
-                if (cell != RecurrentCell::lstm) continue;
-                ASSERT_NEAR(last_cell[place], cells[row][column], 4 * tolerance);
-              }
-            }
-          }
-          ASSERT_EQ(at, out.size());
-        }
+  for (const auto& [name, cell] : recurrent_cells()) {
+    for (int turn = 0; turn < 8; ++turn) {
+      const RecurrentConfig config{.cell = cell,
+                                   .in = 1 + static_cast<std::int64_t>(random.below(20)),
+                                   .hidden = 1 + static_cast<std::int64_t>(random.below(35)),
+                                   .layers = 1 + static_cast<int>(random.below(turn < 4 ? 2 : 3)),
+                                   .directions = 1 + turn % 2,
+                                   .bias = turn % 4 < 2};
+      std::vector<std::int64_t> lengths(random.below(6));
+      for (std::int64_t& length : lengths) length = static_cast<std::int64_t>(random.below(9));
+      RecurrentAsked asked(config, {.dtype = turn < 4 ? Dtype::f32 : Dtype::f64, .lengths = lengths});
+      const bool starts = random.below(2) == 1;
+      if (!starts) {
+        for (std::size_t i = 1; i < asked.inputs.size(); ++i) asked.inputs[i] = zeros_like(asked.inputs)[i];
+      }
+      const RecurrentOutput given = asked.layer.forward(
+          asked.sequences(0), starts ? asked.states<TensorView>(asked.inputs) : RecurrentStates<TensorView>());
+      Tensors own;
+      for (const auto& [key, tensor] : asked.drawn.tensors) own[key] = convert(tensor, Dtype::f64);
+      const double tolerance = turn < 4 ? 1e-5 : 1e-13;
+      for (std::int64_t b = 0; b < std::ssize(lengths); ++b) {
+        SCOPED_TRACE(name + " " + std::to_string(turn));
+        const std::int64_t begin = asked.offsets.data<std::int32_t>()[b],
+                           end = asked.offsets.data<std::int32_t>()[b + 1];
+        Rows hidden = rows_of(asked.inputs[1].view().select(1, b)), cells = hidden;
+        if (asked.has_cell()) cells = rows_of(asked.inputs[2].view().select(1, b));
+        const Rows out = run_plainly(config, own, rows_of(asked.inputs[0].view().slice(0, begin, end)), hidden, cells);
+        expect_rows(given.out.view().slice(0, begin, end), out, tolerance);
+        expect_rows(given.states.hidden.view().select(1, b), hidden, tolerance);
+        if (asked.has_cell()) expect_rows(given.states.cell.view().select(1, b), cells, 4 * tolerance);
       }
     }
   }
 }
 
-TEST(Recurrent, Jacobians) {
-  for (const RecurrentCell cell : kRecurrentCells) {
-    for (const int directions : {1, 2}) {
-      for (const bool bias : {false, true}) {
-        SCOPED_TRACE(static_cast<int>(cell));
-        const RecurrentConfig config{
-            .cell = cell, .in = 2, .hidden = 3, .layers = 2, .directions = directions, .bias = bias};
-        Recurrent layer = random_recurrent(config, Dtype::f64);
-        Case c(config, {3, 0, 1, 2}, Dtype::f64);
-        const Dropout dropout{.p = 0.3, .seed = 7};
-        RecurrentSaved saved;
-        const auto loss = [&] {
-          RecurrentSaved again;
-          const RecurrentOutput result = layer.forward(c.batch(), c.initial(), dropout, again);
-          const double cells = c.is_lstm ? testing::dot(result.states.cell, c.grad_cell) : 0;
-          return testing::dot(result.out, c.grad_out) + testing::dot(result.states.hidden, c.grad_hidden) + cells;
-        };
-        layer.forward(c.batch(), c.initial(), dropout, saved);
-        testing::want_gradients(layer);
-        const Backward given = run_backward(layer, c, dropout, saved);
-        testing::expect_gradient(loss, c.x, given.x);
-        testing::expect_gradient(loss, c.hidden, given.hidden);
-        if (c.is_lstm) testing::expect_gradient(loss, c.cell, given.cell);
-        testing::expect_parameter_gradients(layer, loss);
-      }
-    }
+// The names of the cells' own classes.
+TEST(Recurrent, ClassesAreCells) {
+  Random random(2);
+  const Tensor x = normal(random, {5, 3}, Dtype::f64);
+  const auto expect_cell = [&](RecurrentCell cell, const auto& make) {
+    Drawn one, other;
+    const RecurrentConfig config{.cell = cell, .in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false};
+    const Recurrent of_class = make(one.weights);
+    EXPECT_TRUE(same_bits(of_class.forward(x).out, Recurrent::make(config, other.weights).forward(x).out));
+    EXPECT_EQ(one.tensors.size(), other.tensors.size());
+  };
+  for (const RnnActivation activation : {RnnActivation::tanh, RnnActivation::relu}) {
+    expect_cell(activation == RnnActivation::tanh ? RecurrentCell::rnn_tanh : RecurrentCell::rnn_relu, [&](Weights& w) {
+      return Rnn({.in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false, .activation = activation}, w);
+    });
   }
-}
-
-// All gradients on one thread, two and five; the first sequences with others behind them and without.
-TEST(Recurrent, SameBitsOnAnyThreadsAndInAnyCompany) {
-  for (const RecurrentCell cell : kRecurrentCells) {
-    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-      const RecurrentConfig config{.cell = cell, .in = 9, .hidden = 37, .layers = 2, .directions = 2};
-      const Case c(config, {5, 0, 9, 3, 1, 9, 14}, dtype);
-      const Dropout dropout{.p = 0.25, .seed = 5};
-      std::vector<std::vector<Tensor>> results;
-      for (const int threads : {1, 2, 5}) {
-        Recurrent layer = random_recurrent(config, dtype);
-        testing::want_gradients(layer);
-        RecurrentSaved saved;
-        RecurrentOutput out = layer.forward(c.batch(), c.initial(), dropout, saved, threads);
-        Backward back = run_backward(layer, c, dropout, saved, threads);
-        results.push_back({out.out, out.states.hidden, out.states.cell, back.x, back.hidden, back.cell});
-        layer.visit([&](const std::string&, const Parameter& own) { results.back().push_back(own.gradient); });
-        for (std::size_t i = 0; i < results[0].size(); ++i) ASSERT_TRUE(same_bits(results.back()[i], results[0][i]));
-      }
-      Recurrent layer = random_recurrent(config, dtype);
-      Case few(config, {5, 0, 9}, dtype);
-      const auto first = [](const Tensor& from, const Tensor& to) {
-        return Tensor::copy(to.rank() == 3 ? from.view().slice(1, 0, 3) : from.view().slice(0, 0, 14));
-      };
-      for (const auto part :
-           {&Case::x, &Case::hidden, &Case::cell, &Case::grad_out, &Case::grad_hidden, &Case::grad_cell}) {
-        few.*part = first(c.*part, few.*part);
-      }
-      RecurrentSaved saved;
-      const RecurrentOutput out = layer.forward(few.batch(), few.initial(), dropout, saved);
-      const Backward back = run_backward(layer, few, dropout, saved);
-      const Tensor alone[] = {out.out, out.states.hidden, out.states.cell, back.x, back.hidden, back.cell};
-      for (std::size_t i = 0; i < 6; ++i) {
-        if (alone[i].element_count() == 0) continue;
-        EXPECT_TRUE(same_bits(alone[i], first(results[0][i], alone[i]))) << i;
-      }
-    }
+  expect_cell(RecurrentCell::lstm,
+              [](Weights& w) { return Lstm({.in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false}, w); });
+  for (const GruReset reset : {GruReset::after_product, GruReset::before_product}) {
+    expect_cell(reset == GruReset::after_product ? RecurrentCell::gru : RecurrentCell::gru_reset_first,
+                [&](Weights& w) {
+                  return Gru({.in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false, .reset = reset}, w);
+                });
   }
 }
 
 TEST(Recurrent, PaddedIsRaggedOfEqualLengths) {
-  const RecurrentConfig config{.in = 4, .hidden = 6, .directions = 2};
-  const Recurrent layer = random_recurrent(config, Dtype::f32);
-  const Case c(config, {5, 5, 5}, Dtype::f32);
-  const RecurrentOutput ragged = layer.forward(c.batch(), c.initial());
-  const RecurrentOutput padded = layer.forward(c.x.view().reshape({3, 5, 4}), c.initial());
+  const RecurrentAsked asked({.in = 4, .hidden = 6, .directions = 2}, {.dtype = Dtype::f32, .lengths = {5, 5, 5}});
+  const RecurrentStates<TensorView> initial = asked.states<TensorView>(asked.inputs);
+  const TensorView x = asked.inputs[0];
+  const RecurrentOutput ragged = asked.layer.forward(asked.sequences(0), initial);
+  const RecurrentOutput padded = asked.layer.forward(x.reshape({3, 5, 4}), initial);
   EXPECT_EQ(padded.out.shape(), (Dims{3, 5, 12}));
   EXPECT_TRUE(same_bits(padded.out.view().reshape({15, 12}), ragged.out));
   EXPECT_TRUE(same_bits(padded.states.hidden, ragged.states.hidden));
-  const RecurrentOutput single = layer.forward(c.x.view().slice(0, 0, 5));
+  const RecurrentOutput single = asked.layer.forward(x.slice(0, 0, 5));
   EXPECT_EQ(single.out.shape(), (Dims{5, 12}));
   EXPECT_EQ(single.states.cell.shape(), (Dims{2, 1, 6}));
 }
 
+// Sequences without steps hand their states through, and the gradients back.
 TEST(Recurrent, NothingToDo) {
-  for (const RecurrentCell cell : kRecurrentCells) {
+  for (const auto& [name, cell] : recurrent_cells()) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
       const RecurrentConfig config{.cell = cell, .in = 4, .hidden = 3, .layers = 2, .directions = 2};
-      Recurrent layer = random_recurrent(config, dtype);
-      testing::want_gradients(layer);
-      const RecurrentOutput none = layer.forward(Tensor::zeros({0, 7, 4}, dtype));
-      EXPECT_EQ(none.out.shape(), (Dims{0, 7, 6}));
-      EXPECT_EQ(none.states.hidden.shape(), (Dims{4, 0, 3}));
-      // Sequences without steps hand their states through, and the gradients back.
       for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{}, {0}, {0, 0}}) {
-        const Case c(config, lengths, dtype);
-        RecurrentSaved saved;
-        const RecurrentOutput out = layer.forward(c.batch(), c.initial(), {}, saved);
-        EXPECT_TRUE(same_bits(out.states.hidden, c.hidden));
-        const Backward back = run_backward(layer, c, {}, saved);
-        EXPECT_EQ(testing::difference(back.hidden, c.grad_hidden), 0.0);
-        if (!c.is_lstm) continue;
-        EXPECT_EQ(testing::difference(back.cell, c.grad_cell), 0.0);
+        RecurrentAsked asked(config, {.dtype = dtype, .lengths = lengths});
+        want_gradients(asked);
+        const RecurrentOutput none = asked.layer.forward(Tensor::zeros({0, 7, 4}, dtype));
+        EXPECT_EQ(none.out.shape(), (Dims{0, 7, 6}));
+        EXPECT_EQ(none.states.hidden.shape(), (Dims{4, 0, 3}));
+        const Outputs out = asked.run(Pass::train, 0), grad_out = normal_like(out);
+        std::vector<Tensor> gradients = zeros_like(asked.inputs);
+        asked.backward(grad_out, places(gradients), 0);
+        for (std::size_t i = 1; i < out.size(); ++i) {
+          EXPECT_TRUE(same_bits(out[i], asked.inputs[i])) << name;
+          EXPECT_EQ(difference(gradients[i], grad_out[i]), 0.0) << name;
+        }
+        asked.visit([](const std::string&, const Parameter& own) { expect_zeros(own.gradient); });
       }
-      layer.visit([](const std::string&, const Parameter& own) { testing::expect_zeros(own.gradient); });
     }
   }
 }
 
 // Dropout is on the way from layer to layer: p = 1 hides the input from the second one, and a single one has none.
 TEST(Recurrent, DropoutBetweenLayers) {
-  const Dropout all{.p = 1, .seed = 1};
-  RecurrentConfig config{.cell = RecurrentCell::gru, .in = 4, .hidden = 20, .layers = 2};
-  const Recurrent two = random_recurrent(config, Dtype::f64);
-  const Case c(config, {3, 2}, Dtype::f64), other(config, {3, 2}, Dtype::f64, 12);
-  RecurrentSaved saved;
-  const RecurrentOutput out = two.forward(c.batch(), c.initial(), all, saved);
-  EXPECT_TRUE(same_bits(two.forward(other.batch(), c.initial(), all, saved).out, out.out));
-  EXPECT_FALSE(same_bits(two.forward(c.batch(), c.initial()).out, out.out));
+  const Dropout all{.p = 1, .seed = 1}, half{.p = 0.5, .seed = 2};
+  const RecurrentConfig one{.cell = RecurrentCell::gru, .in = 4, .hidden = 20};
+  RecurrentConfig two = one;
+  two.layers = 2;
+  const auto out = [](const RecurrentConfig& config, const Dropout& dropout, std::uint64_t seed) {
+    return RecurrentAsked(config, {.lengths = {3, 2}, .dropout = dropout, .seed = seed}).run(Pass::train, 0);
+  };
+  RecurrentAsked asked(two, {.lengths = {3, 2}, .dropout = all}), same_states(two, {.lengths = {3, 2}, .dropout = all});
+  same_states.inputs[0] = normal_like(asked.inputs)[0];
+  EXPECT_TRUE(same_bits(asked.run(Pass::train, 0)[0], same_states.run(Pass::train, 0)[0]));
+  EXPECT_FALSE(same_bits(asked.run(Pass::train, 0)[0], asked.run(Pass::use, 0)[0]));
+  EXPECT_TRUE(same_bits(out(one, all, 2)[0], out(one, {}, 2)[0]));
+  EXPECT_THROW(out(two, {.p = 1.5}, 2), std::invalid_argument);
   // The length of a sequence before it does not matter to another one.
-  const Dropout half{.p = 0.5, .seed = 2};
-  Case shorter(config, {1, 2}, Dtype::f64);
-  shorter.x = Tensor::copy(c.x.view().slice(0, 2, 5));
-  const RecurrentOutput behind_three = two.forward(c.batch(), c.initial(), half, saved);
-  const RecurrentOutput behind_one = two.forward(shorter.batch(), c.initial(), half, saved);
-  EXPECT_TRUE(same_bits(behind_three.out.view().slice(0, 3, 5), behind_one.out.view().slice(0, 1, 3)));
-  config.layers = 1;
-  const Recurrent one = random_recurrent(config, Dtype::f64);
-  EXPECT_TRUE(same_bits(one.forward(c.batch(), {}, all, saved).out, one.forward(c.batch()).out));
-  EXPECT_THROW(two.forward(c.batch(), {}, {.p = 1.5}, saved), std::invalid_argument);
+  RecurrentAsked behind_three(two, {.lengths = {3, 2}, .dropout = half}),
+      behind_one(two, {.lengths = {1, 2}, .dropout = half});
+  behind_one.inputs[0] = Tensor::copy(behind_three.inputs[0].view().slice(0, 2, 5));
+  EXPECT_TRUE(same_bits(behind_three.run(Pass::train, 0)[0].view().slice(0, 3, 5),
+                        behind_one.run(Pass::train, 0)[0].view().slice(0, 1, 3)));
 }
 
-TEST(Recurrent, NanStaysInItsSequence) {
-  for (const RecurrentCell cell : kRecurrentCells) {
-    const RecurrentConfig config{.cell = cell, .in = 3, .hidden = 5, .layers = 2, .directions = 2};
-    Recurrent layer = random_recurrent(config, Dtype::f32);
-    const Case clean(config, {4, 6, 2}, Dtype::f32);
-    Case c = clean;
-    c.x.data<float>()[5 * 3] = std::numeric_limits<float>::quiet_NaN();  // in the second sequence
-    RecurrentSaved saved, clean_saved;
-    const RecurrentOutput out = layer.forward(c.batch(), c.initial(), {}, saved);
-    const RecurrentOutput wanted = layer.forward(clean.batch(), clean.initial(), {}, clean_saved);
-    const Backward back = run_backward(layer, c, {}, saved), clean_back = run_backward(layer, clean, {}, clean_saved);
-    for (const auto& [begin, end] : {std::pair{0, 4}, std::pair{10, 12}}) {
-      EXPECT_TRUE(same_bits(out.out.view().slice(0, begin, end), wanted.out.view().slice(0, begin, end)));
-      EXPECT_TRUE(same_bits(back.x.view().slice(0, begin, end), clean_back.x.view().slice(0, begin, end)));
-    }
-    for (const double value : testing::values(out.out.view().slice(0, 5, 10).slice(1, 0, 5))) {
-      EXPECT_TRUE(std::isnan(value));
+// From its step on; the way there has none.
+TEST(Recurrent, NanGoesOn) {
+  for (const auto& [name, cell] : recurrent_cells()) {
+    RecurrentAsked asked({.cell = cell, .in = 3, .hidden = 5, .layers = 2}, {.dtype = Dtype::f32, .lengths = {6}});
+    put(asked.inputs[0], {2, 0}, kNan);
+    const Rows out = rows_of(asked.run(Pass::use, 0)[0]);
+    for (std::size_t t = 0; t < 6; ++t) {
+      for (const double value : out[t]) EXPECT_EQ(std::isnan(value), t >= 2) << name << " " << t;
     }
   }
 }
 
+Recurrent first_weights(RecurrentCell cell, std::uint64_t seed, double forget_bias = 0) {
+  RecurrentAsked asked({.cell = cell, .in = 9, .hidden = 25}, {});
+  draw_recurrent(asked.layer, seed, forget_bias);
+  return asked.layer;
+}
+
+std::map<std::string, std::vector<double>> numbers_of(const Recurrent& layer) {
+  std::map<std::string, std::vector<double>> all;
+  layer.visit([&](const std::string& name, const Parameter& own) { all[name] = values(own.value); });
+  return all;
+}
+
+// Uniform within 1/5: no number is beyond, some are beyond 0.15, their mean square is 1/75. The fewest, 25, have a mean
+// square that varies by 0.9 / sqrt(25) of itself.
+TEST(DrawRecurrent, IsUniformWithinTheRootOfTheStates) {
+  for (const auto& [cell_name, cell] : recurrent_cells()) {
+    for (const auto& [name, numbers] : numbers_of(first_weights(cell, 1))) {
+      double square = 0, most = 0;
+      for (const double value : numbers) {
+        square += value * value / static_cast<double>(numbers.size());
+        most = std::max(most, std::abs(value));
+      }
+      EXPECT_LE(most, 0.2) << name;
+      EXPECT_GT(most, 0.15) << name;
+      EXPECT_NEAR(square * 75, 1, 0.6) << name;
+    }
+  }
+  const auto gru = [](std::uint64_t seed) { return numbers_of(first_weights(RecurrentCell::gru, seed)); };
+  EXPECT_EQ(gru(1), gru(1));
+  EXPECT_NE(gru(1), gru(2));
+}
+
+TEST(DrawRecurrent, OpensTheForgetGate) {
+  const auto open = numbers_of(first_weights(RecurrentCell::lstm, 1, 1));
+  auto closed = numbers_of(first_weights(RecurrentCell::lstm, 1));
+  for (std::size_t i = 25; i < 50; ++i) closed["bias_ih_l0"][i] += 1;
+  EXPECT_EQ(open, closed);
+  EXPECT_THROW(first_weights(RecurrentCell::gru, 1, 1), std::invalid_argument);
+}
+
 TEST(Recurrent, RefusesWhatDoesNotFit) {
-  Weights none(std::map<std::string, Tensor>{});
+  Weights none(Tensors{});
   EXPECT_THROW(Lstm({.in = 0, .hidden = 2}, none), std::invalid_argument);
   EXPECT_THROW(Lstm({.in = 2, .hidden = 2, .layers = 0}, none), std::invalid_argument);
   EXPECT_THROW(Lstm({.in = 2, .hidden = 2, .directions = 3}, none), std::invalid_argument);
   EXPECT_THROW(Lstm({.in = 2, .hidden = 2}, none), FormatError);
-  const RecurrentConfig config{.cell = RecurrentCell::gru, .in = 3, .hidden = 2};
-  Recurrent layer = random_recurrent(config, Dtype::f32);
-  const Case c(config, {2, 1}, Dtype::f32);
+  RecurrentAsked asked({.cell = RecurrentCell::gru, .in = 3, .hidden = 2}, {.dtype = Dtype::f32, .lengths = {2, 1}});
+  RecurrentLayer& layer = asked.layer;
   EXPECT_THROW(layer.forward(Tensor::zeros({2, 2})), std::invalid_argument);
   EXPECT_THROW(layer.forward(Tensor::zeros({2, 3}, Dtype::f64)), std::invalid_argument);
   EXPECT_THROW(layer.forward(Tensor::zeros({1, 1, 2, 3})), std::invalid_argument);
   for (const std::vector<std::int32_t>& bad : {std::vector<std::int32_t>{0, 2}, {1, 3}, {0, 4, 3}, {0, 2, 4}}) {
-    const Tensor offsets = Tensor::of<std::int32_t>({static_cast<std::int64_t>(bad.size())}, bad);
-    EXPECT_THROW(layer.forward({c.x.view(), offsets.view()}), std::invalid_argument);
+    const Tensor offsets = Tensor::of<std::int32_t>({std::ssize(bad)}, bad);
+    EXPECT_THROW(layer.forward({asked.inputs[0].view(), offsets.view()}), std::invalid_argument);
   }
-  const Tensor wrong = Tensor::zeros({1, 3, 2});
-  EXPECT_THROW(layer.forward(c.batch(), {.hidden = wrong}), std::invalid_argument);
-  EXPECT_THROW(layer.forward(c.batch(), {.cell = c.cell}), std::invalid_argument);
-  RecurrentSaved saved;
-  EXPECT_THROW(run_backward(layer, c, {}, saved), std::invalid_argument);
-  layer.forward(c.batch(), {}, {}, saved);
-  EXPECT_THROW(layer.backward(c.batch(), {}, {}, saved, {.out = c.x}), std::invalid_argument);
-  Tensor place = Tensor::zeros({1, 3, 2});
-  EXPECT_THROW(layer.backward(c.batch(), {}, {}, saved, {}, {.initial = {.hidden = place}}), std::invalid_argument);
-  EXPECT_THROW(layer.backward(c.batch(), {}, {}, saved, {}, {.initial = {.cell = place}}), std::invalid_argument);
+  const Sequences x = asked.sequences(0);
+  Tensor wrong = Tensor::zeros({1, 3, 2}), state = Tensor::zeros({1, 2, 2});
+  EXPECT_THROW(layer.forward(x, {.hidden = wrong}), std::invalid_argument);
+  EXPECT_THROW(layer.forward(x, {.cell = state}), std::invalid_argument);
+  RecurrentSaved& saved = asked.saved;
+  EXPECT_THROW(layer.backward(x, {}, {}, saved, {.out = Tensor::zeros({3, 2})}), std::invalid_argument);
+  layer.forward(x, {}, {}, saved);
+  EXPECT_THROW(layer.backward(x, {}, {}, saved, {.out = asked.inputs[0]}), std::invalid_argument);
+  EXPECT_THROW(layer.backward(x, {}, {}, saved, {}, {.initial = {.hidden = wrong}}), std::invalid_argument);
+  EXPECT_THROW(layer.backward(x, {}, {}, saved, {}, {.initial = {.cell = wrong}}), std::invalid_argument);
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::testing

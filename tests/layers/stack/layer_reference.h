@@ -41,6 +41,9 @@ class ReferenceLayer {
     return residual(memory.empty() ? "norm2." : "norm3.", y, feed);
   }
 
+  // Self-attention alone, its weights without a scope.
+  Rows heads(const Rows& x) const { return attention("", x, x, false, false); }
+
  private:
   template <class F>
   Rows residual(const std::string& scope, const Rows& x, const F& f) const {
@@ -69,8 +72,9 @@ class ReferenceLayer {
       auto& to = result.emplace_back();
       for (std::int64_t o = 0; o < out; ++o) {
         double total = bias == nullptr ? 0 : bias[o];
-        for (std::size_t i = 0; i < row.size(); ++i)
+        for (std::size_t i = 0; i < row.size(); ++i) {
           total += row[i] * weight[static_cast<std::size_t>(o) * row.size() + i];
+        }
         to.push_back(total);
       }
     }
@@ -112,17 +116,20 @@ class ReferenceLayer {
         const auto own = static_cast<std::size_t>(h * size);
         const auto shared = static_cast<std::size_t>(h / (heads / kv_heads) * size);
         std::vector<double> weights;
-        double total = 0;
+        double total = 0, most = -std::numeric_limits<double>::infinity();
         for (std::size_t j = 0; j < memory.size(); ++j) {
           double logit = 0;
-          for (std::size_t e = 0; e < static_cast<std::size_t>(size); ++e)
+          for (std::size_t e = 0; e < static_cast<std::size_t>(size); ++e) {
             logit += query[i][own + e] * key[j][shared + e];
+          }
           logit *= scale;
           if (config_.soft_cap > 0) logit = config_.soft_cap * std::tanh(logit / config_.soft_cap);
           const bool hidden = changes_.hidden && changes_.hidden(scope, h, j);
-          weights.push_back(sees(i, j, causal, windowed) && !hidden ? std::exp(logit) : 0);
-          total += weights.back();
+          weights.push_back(sees(i, j, causal, windowed) && !hidden ? logit : -std::numeric_limits<double>::infinity());
+          most = std::max(most, weights.back());
         }
+        for (double& own_weight : weights)
+          total += own_weight = std::isinf(own_weight) ? 0 : std::exp(own_weight - most);
         if (total == 0) total = 1;
         for (std::size_t j = 0; j < memory.size(); ++j) {
           if (changes_.added) weights[j] += total * changes_.added(scope, h, i, j);
@@ -173,23 +180,26 @@ class ReferenceLayer {
   const ReferenceChanges changes_;
 };
 
-// x and memory [length, model_dim], f64; no memory: a layer without one.
+// [length, model_dim], f64, as rows and back; no tensor: no rows.
+inline ReferenceLayer::Rows to_rows(const Tensor& tensor) {
+  ReferenceLayer::Rows rows;
+  for (std::int64_t i = 0; tensor.rank() == 2 && i < tensor.size(0); ++i) {
+    const double* row = tensor.data<double>() + i * tensor.size(1);
+    rows.emplace_back(row, row + tensor.size(1));
+  }
+  return rows;
+}
+
+inline Tensor from_rows(const ReferenceLayer::Rows& rows) {
+  std::vector<double> all;
+  for (const auto& row : rows) all.insert(all.end(), row.begin(), row.end());
+  return Tensor::of({std::ssize(rows), std::ssize(all) / std::ssize(rows)}, all);
+}
+
+// Without memory: a layer that has none.
 inline Tensor reference_layer(const TransformerLayerConfig& config, const std::map<std::string, Tensor>& tensors,
                               const Tensor& x, const Tensor& memory, bool causal) {
-  const auto rows_of = [](const Tensor& tensor) {
-    ReferenceLayer::Rows rows;
-    for (std::int64_t i = 0; tensor.rank() == 2 && i < tensor.size(0); ++i) {
-      const double* row = tensor.data<double>() + i * tensor.size(1);
-      rows.emplace_back(row, row + tensor.size(1));
-    }
-    return rows;
-  };
-  Tensor out = Tensor::uninitialized(x.shape(), Dtype::f64);
-  const auto rows = ReferenceLayer(config, tensors).forward(rows_of(x), rows_of(memory), causal);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::copy(rows[i].begin(), rows[i].end(), out.data<double>() + static_cast<std::int64_t>(i) * x.size(1));
-  }
-  return out;
+  return from_rows(ReferenceLayer(config, tensors).forward(to_rows(x), to_rows(memory), causal));
 }
 
 }  // namespace qkv::testing

@@ -1,68 +1,52 @@
-// Parity with torch.nn.Transformer: golden/transformer/transformer.safetensors, made by make.py beside it: outputs,
-// gradients, ten losses of training. Ragged batches; dropout on any threads; weights to start from.
+// Parity with torch.nn.Transformer (tests/golden/transformer): outputs, gradients, ten losses of training; weights to
+// start from; stopping.
 #include "qkv/layers/transformer.h"
 
-#include "attention/attention_testing.h"
 #include "jacobian.h"
-#include "qkv/files.h"
+#include "layers/golden_file.h"
+#include "qkv/error.h"
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/embedding.h"
 #include "qkv/layers/initial_weights.h"
 #include "qkv/layers/positions.h"
 
-namespace qkv {
+namespace qkv::testing {
 namespace {
 
-const std::map<std::string, Tensor>& golden() {
-  static const SafeTensors file = read_safetensors(QKV_TEST_DATA "/golden/transformer/transformer.safetensors");
-  return file.tensors;
+const GoldenFile& golden() {
+  static const GoldenFile file("transformer");
+  return file;
 }
 
-Weights weights_of(const std::string& name, Dtype dtype) {
-  std::map<std::string, Tensor> tensors;
-  const std::string prefix = name + ".weights.";
-  for (const auto& [key, tensor] : golden()) {
-    if (key.starts_with(prefix)) tensors[key.substr(prefix.size())] = tensor;
-  }
-  return Weights(std::move(tensors), name, dtype);
-}
-
-TransformerConfig config_of(NormOrder order, Activation activation) {
+TransformerConfig transformer_config(NormOrder order, Activation activation) {
   return {.layer = {.model_dim = 8, .heads = 2, .ff_dim = 12, .activation = activation, .norm_order = order},
           .encoder_layers = 2,
           .decoder_layers = 2};
 }
 
-TransformerConfig config_of(const std::string& name) {
-  return name == "pre" ? config_of(NormOrder::pre, Activation::gelu) : config_of(NormOrder::post, Activation::relu);
-}
-
 TEST(Transformer, AgreesWithTorch) {
-  for (const std::string name : {"pre", "post"}) {
+  for (const auto& [name, config] :
+       {std::pair<std::string, TransformerConfig>("pre", transformer_config(NormOrder::pre, Activation::gelu)),
+        {"post", transformer_config(NormOrder::post, Activation::relu)}}) {
     SCOPED_TRACE(name);
-    const Tensor& exact = golden().at(name + ".out_f64");
-    const TransformerOptions options{.source_mask = Mask::lengths(golden().at(name + ".source_lengths")),
-                                     .memory_mask = Mask::lengths(golden().at(name + ".source_lengths"))};
-    Weights weights = weights_of(name, Dtype::f64), narrow_weights = weights_of(name, Dtype::f32);
-    Transformer model(config_of(name), weights);
-    weights.expect_empty();
-    testing::want_gradients(model);
-    const Tensor source = convert(golden().at(name + ".source"), Dtype::f64);
-    const Tensor target = convert(golden().at(name + ".target"), Dtype::f64);
-    EXPECT_LE(testing::difference(model.forward(source, target, options), exact), 1e-12);
-    // At most twice as far as torch's own float32, above a floor of a few roundings.
-    const Transformer narrow(config_of(name), narrow_weights);
-    const Tensor out = narrow.forward(golden().at(name + ".source"), golden().at(name + ".target"), options);
-    EXPECT_LE(testing::difference(out, exact),
-              2 * testing::difference(golden().at(name + ".out"), exact) + 5e-7 * testing::largest(exact));
+    const auto get = [&](const std::string& what, Dtype dtype) { return golden().get(name + what, dtype); };
+    const Tensor& lengths = golden().at(name + ".source_lengths");
+    const TransformerOptions options{.source_mask = Mask::lengths(lengths), .memory_mask = Mask::lengths(lengths)};
+    const auto narrow = golden().make<Transformer>(config, name + ".weights.", Dtype::f32);
+    golden().expect_as_exact(narrow.forward(get(".source", Dtype::f32), get(".target", Dtype::f32), options), name);
 
+    auto model = golden().make<Transformer>(config, name + ".weights.", Dtype::f64);
+    want_gradients(model);
+    const Tensor source = get(".source", Dtype::f64), target = get(".target", Dtype::f64);
+    const Tensor& exact = golden().at(name + ".out_f64");
     TransformerSaved saved;
-    EXPECT_LE(testing::difference(model.forward(source, target, options, {}, saved), exact), 1e-12);
+    EXPECT_LE(difference(model.forward(source, target, options), exact), 1e-12);
+    EXPECT_LE(difference(model.forward(source, target, options, {}, saved), exact), 1e-12);
     const TransformerGradients inputs =
-        model.backward(source, target, options, {}, saved, convert(golden().at(name + ".grad_out"), Dtype::f64));
+        model.backward(source, target, options, {}, saved, get(".grad_out", Dtype::f64));
     const auto expect_close = [&](const std::string& what, const Tensor& gradient) {
       const Tensor& wanted = golden().at(name + ".gradients." + what);
-      EXPECT_LE(testing::difference(gradient, wanted), 1e-11 * std::max(1.0, testing::largest(wanted))) << what;
+      EXPECT_LE(difference(gradient, wanted), 1e-11 * std::max(1.0, largest(wanted))) << what;
     };
     expect_close("source", inputs.source);
     expect_close("target", inputs.target);
@@ -72,12 +56,12 @@ TEST(Transformer, AgreesWithTorch) {
 
 // Embeddings of one table on both sides and for the output, sinusoids, pre-norm, label smoothing, gradient descent.
 TEST(Transformer, TrainsAsTorchDoes) {
-  Weights weights = weights_of("training", Dtype::f32);
-  Transformer model(config_of(NormOrder::pre, Activation::relu), weights);
+  Weights weights(golden().under("training.weights.", Dtype::f32));
+  Transformer model(transformer_config(NormOrder::pre, Activation::relu), weights);
   Weights table({{"weight", golden().at("training.weights.shared")}});
   Embedding shared({.count = 11, .dim = 8}, table);
-  testing::want_gradients(model);
-  testing::want_gradients(shared);
+  want_gradients(model);
+  want_gradients(shared);
 
   const auto ids = [&](const std::string& name, std::int64_t begin, std::int64_t end) {
     const Tensor& all = golden().at("training." + name);
@@ -127,67 +111,48 @@ TEST(Transformer, TrainsAsTorchDoes) {
   }
 }
 
-TEST(Transformer, DropoutIsTheSameOnAnyThreads) {
-  const TransformerConfig config{.layer = {.model_dim = 16, .heads = 4, .ff_dim = 20},
-                                 .encoder_layers = 2,
-                                 .decoder_layers = 1,
-                                 .final_norms = false};
-  Random random(1);
-  const Tensor source = testing::normal(random, {300, 16}), target = testing::normal(random, {200, 16});
-  const Tensor source_offsets = offsets_of(std::vector<std::int64_t>{100, 199, 1});
-  const Tensor target_offsets = offsets_of(std::vector<std::int64_t>{1, 0, 199});
-  std::map<std::string, Tensor> first;
-  for (const int threads : {1, 2, 3, 7}) {
-    Weights weights = initial_weights(3);
-    Transformer model(config, weights);
-    testing::want_gradients(model);
-    const TransformerOptions options{.threads = threads};
-    TransformerSaved saved;
-    std::map<std::string, Tensor> results;
-    results["out"] =
-        model.forward({source, source_offsets}, {target, target_offsets}, options, {.p = 0.2, .seed = 4}, saved);
-    const TransformerGradients inputs = model.backward({source, source_offsets}, {target, target_offsets}, options,
-                                                       {.p = 0.2, .seed = 4}, saved, results["out"]);
-    results["source"] = inputs.source;
-    model.visit([&](const std::string& name, const Parameter& own) { results[name] = own.gradient; });
-    if (first.empty()) {
-      first = results;
-      EXPECT_GT(testing::difference(results["out"], model.forward({source, source_offsets}, {target, target_offsets})),
-                0.1);
-    }
-    for (const auto& [name, tensor] : results) {
-      EXPECT_TRUE(testing::same_bits(tensor, first.at(name))) << name << ", " << threads << " threads";
-    }
-  }
+// Wherever it is in the middle of: every_layer_test; here by a token of the options.
+TEST(Transformer, StopsByATokenOfItsOptions) {
+  Weights weights = initial_weights(5);
+  Transformer model(transformer_config(NormOrder::pre, Activation::relu), weights);
+  const Tensor x = filled({2, 3, 8}, 0.5);
+  TransformerSaved saved;
+  const Tensor out = model.forward(x, x, {}, {}, saved);
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_THROW(model.forward(x, x, {.stop = source.get_token()}), Stopped);
+  EXPECT_THROW(model.backward(x, x, {.stop = source.get_token()}, {}, saved, out), Stopped);
 }
 
+// The same for the same seed; within the bounds of torch's own, and near them.
 TEST(Transformer, WeightsToStartFrom) {
-  Weights weights = initial_weights(5), same = initial_weights(5), other = initial_weights(6);
-  const TransformerConfig config{
-      .layer = {.model_dim = 32, .heads = 4, .ff_dim = 64}, .encoder_layers = 1, .decoder_layers = 1};
-  const Transformer model(config, weights), twin(config, same), stranger(config, other);
-  std::map<std::string, Tensor> values, twins;
-  model.visit([&](const std::string& name, const Parameter& own) { values[name] = own.value; });
-  twin.visit([&](const std::string& name, const Parameter& own) { twins[name] = own.value; });
-  for (const auto& [name, value] : values) EXPECT_TRUE(testing::same_bits(value, twins.at(name))) << name;
-  stranger.visit([&](const std::string& name, const Parameter& own) {
-    if (name == "encoder.layers.0.linear1.weight") {
-      EXPECT_GT(testing::difference(own.value, values.at(name)), 0.01);
-    }
-  });
-  // Within the bounds of torch's own, and near them.
-  const auto expect_bound = [&](const std::string& name, double bound) {
-    EXPECT_LE(testing::largest(values.at(name)), bound) << name;
-    EXPECT_GE(testing::largest(values.at(name)), 0.9 * bound) << name;
+  const auto drawn = [](std::uint64_t seed) {
+    Weights weights = initial_weights(seed);
+    const TransformerConfig config{
+        .layer = {.model_dim = 32, .heads = 4, .ff_dim = 64}, .encoder_layers = 1, .decoder_layers = 1};
+    std::map<std::string, std::vector<double>> all;
+    Transformer(config, weights).visit([&](const std::string& name, const Parameter& own) {
+      all[name] = values(own.value);
+    });
+    return all;
   };
-  expect_bound("encoder.layers.0.self_attn.in_proj_weight", std::sqrt(6.0 / 128));
-  expect_bound("decoder.layers.0.multihead_attn.out_proj.weight", std::sqrt(6.0 / 64));
-  expect_bound("encoder.layers.0.linear1.weight", std::sqrt(6.0 / 96));
-  expect_bound("encoder.layers.0.linear2.bias", 1 / 8.0);
-  EXPECT_EQ(testing::largest(values.at("encoder.layers.0.self_attn.in_proj_bias")), 0.0);
-  EXPECT_EQ(testing::largest(values.at("decoder.norm.bias")), 0.0);
-  EXPECT_EQ(testing::difference(values.at("decoder.norm.weight"), testing::filled({32}, 1)), 0.0);
+  auto all = drawn(5);
+  EXPECT_EQ(all, drawn(5));
+  EXPECT_NE(all.at("encoder.layers.0.linear1.weight"), drawn(6).at("encoder.layers.0.linear1.weight"));
+  for (const auto& [name, bound] :
+       std::map<std::string, double>{{"encoder.layers.0.self_attn.in_proj_weight", std::sqrt(6.0 / 128)},
+                                     {"decoder.layers.0.multihead_attn.out_proj.weight", std::sqrt(6.0 / 64)},
+                                     {"encoder.layers.0.linear1.weight", std::sqrt(6.0 / 96)},
+                                     {"encoder.layers.0.linear2.bias", 1 / 8.0}}) {
+    double most = 0;
+    for (const double value : all.at(name)) most = std::max(most, std::abs(value));
+    EXPECT_LE(most, bound) << name;
+    EXPECT_GE(most, 0.9 * bound) << name;
+  }
+  EXPECT_EQ(all["encoder.layers.0.self_attn.in_proj_bias"], std::vector<double>(96, 0));
+  EXPECT_EQ(all["decoder.norm.bias"], std::vector<double>(32, 0));
+  EXPECT_EQ(all["decoder.norm.weight"], std::vector<double>(32, 1));
 }
 
 }  // namespace
-}  // namespace qkv
+}  // namespace qkv::testing

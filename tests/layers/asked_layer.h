@@ -1,0 +1,348 @@
+// Layers of every kind behind one form, so that one question can be asked of all: a layer of drawn weights with its
+// inputs, as it is used, as it is trained, and backward.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "attention/attention_testing.h"
+#include "qkv/layers/batch_norm.h"
+#include "qkv/layers/convolution.h"
+#include "qkv/layers/layer_norm.h"
+#include "qkv/layers/linear.h"
+#include "qkv/layers/pooling.h"
+#include "qkv/layers/recurrent.h"
+#include "qkv/layers/transformer.h"
+
+namespace qkv::testing {
+
+using Tensors = std::map<std::string, Tensor>;
+
+// Whatever is taken of `weights` is drawn, unless it is in `tensors`, and kept there.
+struct Drawn {
+  explicit Drawn(Dtype dtype = Dtype::f64, Tensors given = {})
+      : tensors(std::move(given)),
+        weights(
+            [this, dtype](const auto& name, const Dims& shape) {
+              const auto [own, is_new] = tensors.try_emplace(name);
+              if (is_new) own->second = normal(random, shape, dtype, 0.4);
+              if (is_new && name == "running_var") own->second = filled(shape, 0.5, dtype);
+              return own->second;
+            },
+            dtype) {}
+  Drawn(const Drawn&) = delete;
+
+  Random random{1};
+  Tensors tensors;
+  Weights weights;
+};
+
+// Of sequences, rows or pictures.
+struct Request {
+  Dtype dtype = Dtype::f64;
+  std::vector<std::int64_t> lengths{}, memory{};  // `memory`: of what the others attend to
+  bool ragged = true;                             // otherwise all lengths are equal
+  Dropout dropout{};
+  Tensors weights{};  // those that are not drawn
+  std::uint64_t seed = 2;
+
+  Tensor draw(const std::vector<std::int64_t>& of, const Dims& element) const {
+    Dims shape = ragged || of.size() == 1 || element.size() > 1
+                     ? Dims{std::accumulate(of.begin(), of.end(), std::int64_t{0})}
+                     : Dims{std::ssize(of), of[0]};
+    for (const std::int64_t size : element) shape.push_back(size);
+    Random random(seed + of.size() + static_cast<std::uint64_t>(shape[0]));
+    return normal(random, shape, dtype);
+  }
+};
+
+enum class Pass { use, train };
+using Outputs = std::vector<Tensor>;
+using Places = std::vector<MutableTensorView>;
+
+inline std::vector<Tensor> normal_like(const std::vector<Tensor>& outputs, std::uint64_t seed = 7) {
+  Random random(seed);
+  std::vector<Tensor> drawn;
+  for (const Tensor& out : outputs) drawn.push_back(normal(random, out.shape(), out.dtype()));
+  return drawn;
+}
+
+inline std::vector<Tensor> zeros_like(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> zeros;
+  for (const Tensor& tensor : tensors) zeros.push_back(Tensor::zeros(tensor.shape(), tensor.dtype()));
+  return zeros;
+}
+
+inline Places places(std::vector<Tensor>& tensors) { return {tensors.begin(), tensors.end()}; }
+
+class AskedLayer {
+ public:
+  explicit AskedLayer(const Request& ask) : request(ask), drawn(ask.dtype, ask.weights) {}
+  virtual ~AskedLayer() = default;
+
+  virtual Outputs run(Pass pass, int threads) = 0;
+  // Behind a pass of training: adds to the gradients of the inputs, where there is a place, and of the parameters.
+  virtual void backward(const Outputs& grad_out, const Places& to, int threads) = 0;
+  virtual void visit(const ParameterVisitor&) const {}
+  virtual void update(const ParameterUpdater&) {}
+
+  Sequences sequences(std::size_t input) const {
+    const Tensor &rows = inputs[input], &own = input == 0 ? offsets : memory_offsets;
+    return request.ragged ? Sequences(rows, own) : Sequences(rows);
+  }
+
+  const Request request;
+  Drawn drawn;
+  std::vector<Tensor> inputs{};  // those that have gradients
+  int batch_axis = 0;            // of the inputs and outputs behind the first
+  bool drops = false;            // it has a use for dropout
+  const Tensor offsets = offsets_of(request.lengths), memory_offsets = offsets_of(request.memory);
+};
+
+template <class Layer>
+struct AskedOf : AskedLayer {
+  template <class Config>
+  AskedOf(const Config& config, const Request& ask) : AskedLayer(ask), layer(config, drawn.weights) {}
+  void visit(const ParameterVisitor& visitor) const override { layer.visit(visitor); }
+  void update(const ParameterUpdater& updater) override { layer.update(updater); }
+
+  Layer layer;
+};
+
+// One input, one output, nothing kept.
+template <class Layer>
+struct PlainAsked : AskedOf<Layer> {
+  template <class Config>
+  PlainAsked(const Config& config, const Dims& element, const Request& ask) : AskedOf<Layer>(config, ask) {
+    this->inputs = {ask.draw(ask.lengths, element)};
+  }
+  Outputs run(Pass, int threads) override {
+    if constexpr (std::is_same_v<Layer, LayerNorm>) {
+      return {this->layer.forward(x(), {}, threads)};
+    } else {
+      return {this->layer.forward(x(), threads)};
+    }
+  }
+  void backward(const Outputs& grad_out, const Places& to, int threads) override {
+    this->layer.backward(x(), grad_out[0], to[0], threads);
+  }
+
+ private:
+  auto x() const {
+    if constexpr (requires { this->layer.forward(this->sequences(0), 0); }) {
+      return this->sequences(0);
+    } else {
+      return this->inputs[0].view();
+    }
+  }
+};
+
+// With the statistics of its own rows.
+struct TrainedBatchNorm : PlainAsked<BatchNorm> {
+  using PlainAsked<BatchNorm>::PlainAsked;
+  Outputs run(Pass, int threads) override { return {layer.forward(inputs[0], saved, threads)}; }
+  void backward(const Outputs& grad_out, const Places& to, int threads) override {
+    layer.backward(inputs[0], saved, grad_out[0], to[0], threads);
+  }
+
+  BatchNormSaved saved;
+};
+
+// Without parameters.
+template <class Pool>
+struct PoolLayer : Pool {
+  template <class Config>
+  PoolLayer(const Config& config, Weights&) : Pool(config) {}
+  void visit(const ParameterVisitor&) const {}
+  void update(const ParameterUpdater&) {}
+};
+
+inline std::map<std::string, RecurrentCell> recurrent_cells() {
+  return {{"rnn tanh", RecurrentCell::rnn_tanh},
+          {"rnn relu", RecurrentCell::rnn_relu},
+          {"lstm", RecurrentCell::lstm},
+          {"gru", RecurrentCell::gru},
+          {"gru reset first", RecurrentCell::gru_reset_first}};
+}
+
+struct RecurrentLayer : Recurrent {
+  RecurrentLayer(const RecurrentConfig& config, Weights& weights) : Recurrent(Recurrent::make(config, weights)) {}
+};
+
+// Inputs and outputs are rows, hidden states and, of an LSTM, cell states.
+struct RecurrentAsked : AskedOf<RecurrentLayer> {
+  RecurrentAsked(const RecurrentConfig& config, const Request& ask) : AskedOf<RecurrentLayer>(config, ask) {
+    Random random(ask.seed);
+    const Dims states{config.layers * config.directions, std::ssize(ask.lengths), config.hidden};
+    inputs = {ask.draw(ask.lengths, {config.in}), normal(random, states, ask.dtype)};
+    if (has_cell()) inputs.push_back(normal(random, states, ask.dtype));
+    batch_axis = 1;
+    drops = config.layers > 1;
+  }
+  Outputs run(Pass pass, int threads) override {
+    const RecurrentStates<TensorView> initial = states<TensorView>(inputs);
+    RecurrentOutput result = pass == Pass::use ? layer.forward(sequences(0), initial, threads)
+                                               : layer.forward(sequences(0), initial, request.dropout, saved, threads);
+    Outputs all{std::move(result.out), std::move(result.states.hidden)};
+    if (has_cell()) all.push_back(std::move(result.states.cell));
+    return all;
+  }
+  void backward(const Outputs& grad_out, const Places& to, int threads) override {
+    layer.backward(sequences(0), states<TensorView>(inputs), request.dropout, saved,
+                   {.out = grad_out[0], .states = states<TensorView>(grad_out)},
+                   {.x = to[0], .initial = states<MutableTensorView>(to)}, threads);
+  }
+
+  bool has_cell() const { return layer.config().cell == RecurrentCell::lstm; }
+  template <class View, class All>
+  RecurrentStates<View> states(const All& all) const {
+    return {.hidden = all[1], .cell = has_cell() ? View(all[2]) : View()};
+  }
+
+  RecurrentSaved saved;
+};
+
+struct HeadsConfig {
+  MultiHeadAttentionConfig layer{};
+  bool cross = false;  // keys and values of inputs of their own
+  Mask mask{};
+  bool biased = false;  // the logits, by the places of query and key
+};
+
+// Fewer heads of keys and values, beside extra keys.
+inline MultiHeadAttentionConfig grouped_heads() {
+  return {.model_dim = 6,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 3,
+          .projection_bias = {.key = false, .out = false},
+          .bias_kv = true,
+          .zero_attention = true,
+          .soft_cap = 2};
+}
+
+struct HeadsAsked : AskedOf<MultiHeadAttention> {
+  HeadsAsked(const HeadsConfig& heads, const Request& ask)
+      : AskedOf<MultiHeadAttention>(heads.layer, ask), config(heads) {
+    const MultiHeadAttentionConfig& own = layer.config();
+    inputs = {ask.draw(ask.lengths, {own.model_dim})};
+    drops = true;
+    if (config.cross) {
+      inputs.push_back(ask.draw(ask.memory, {own.key_input_dim}));
+      inputs.push_back(ask.draw(ask.memory, {own.value_input_dim}));
+    }
+    Random random(ask.seed);
+    const std::vector<std::int64_t>& keys = config.cross ? ask.memory : ask.lengths;
+    bias = normal(random, {1, own.heads, std::ranges::max(ask.lengths), std::ranges::max(keys)}, ask.dtype);
+  }
+  Outputs run(Pass pass, int threads) override {
+    if (pass == Pass::use) return {layer.forward(of(0), of(1), of(2), options(threads, {}))};
+    return {layer.forward(of(0), of(1), of(2), options(threads, request.dropout), saved)};
+  }
+  void backward(const Outputs& grad_out, const Places& to, int threads) override {
+    layer.backward(of(0), of(1), of(2), options(threads, request.dropout), saved, grad_out[0],
+                   {to[0], to[config.cross ? 1 : 0], to[config.cross ? 2 : 0]});
+  }
+
+  Sequences of(std::size_t role) const { return sequences(config.cross ? role : 0); }
+  MultiHeadAttentionOptions options(int threads, const Dropout& dropout) const {
+    return {
+        .mask = config.mask, .bias = config.biased ? Bias::view(bias) : Bias(), .dropout = dropout, .threads = threads};
+  }
+
+  HeadsConfig config;
+  MultiHeadAttentionSaved saved;
+  Tensor bias;
+};
+
+// to += from, where there is a place.
+inline void add_to_place(const MutableTensorView& to, const Tensor& from) {
+  if (!to) return;
+  const std::vector<double> there = values(to);
+  Tensor sum = convert(from, Dtype::f64);
+  for (std::size_t i = 0; i < there.size(); ++i) sum.data<double>()[i] += there[i];
+  convert(sum, to);
+}
+
+struct EncoderAsked : AskedOf<EncoderLayer> {
+  EncoderAsked(const EncoderLayerConfig& config, const Request& ask) : AskedOf<EncoderLayer>(config, ask) {
+    inputs = {ask.draw(ask.lengths, {config.model_dim})};
+    drops = true;
+  }
+  Outputs run(Pass pass, int threads) override {
+    if (pass == Pass::use) return {layer.forward(sequences(0), options(threads))};
+    return {layer.forward(sequences(0), options(threads), request.dropout, saved)};
+  }
+  void backward(const Outputs& grad_out, const Places& to, int threads) override {
+    add_to_place(to[0], layer.backward(sequences(0), options(threads), request.dropout, saved, grad_out[0]));
+  }
+
+  static MultiHeadAttentionOptions options(int threads) { return {.mask = Mask::window(1, 1), .threads = threads}; }
+
+  EncoderLayerSaved saved;
+};
+
+// A decoder layer, of its rows and a memory; or a whole Transformer, of source and target.
+template <class Layer, class Saved>
+struct DecoderAsked : AskedOf<Layer> {
+  template <class Config>
+  DecoderAsked(const Config& config, std::int64_t dim, const Request& ask) : AskedOf<Layer>(config, ask) {
+    this->inputs = {ask.draw(ask.lengths, {dim}), ask.draw(ask.memory, {dim})};
+    this->drops = true;
+  }
+  Outputs run(Pass pass, int threads) override {
+    const Sequences x = this->sequences(0), memory = this->sequences(1);
+    if (pass == Pass::use) return {this->layer.forward(x, memory, {.threads = threads})};
+    return {this->layer.forward(x, memory, {.threads = threads}, this->request.dropout, saved)};
+  }
+  void backward(const Outputs& grad_out, const Places& to, int threads) override {
+    const auto gradients = [&](auto... place) {
+      return this->layer.backward(this->sequences(0), this->sequences(1), {.threads = threads}, this->request.dropout,
+                                  saved, grad_out[0], place...);
+    };
+    if constexpr (std::is_same_v<Layer, Transformer>) {
+      const TransformerGradients both = gradients();
+      add_to_place(to[0], both.source);
+      add_to_place(to[1], both.target);
+    } else {
+      add_to_place(to[0], gradients(to[1]));
+    }
+  }
+
+  Saved saved;
+};
+
+using Maker = std::function<std::unique_ptr<AskedLayer>(const Request&)>;
+
+template <class Asked, class... Of>
+Maker asked(const Of&... of) {
+  return [=](const Request& ask) -> std::unique_ptr<AskedLayer> { return std::make_unique<Asked>(of..., ask); };
+}
+
+inline Maker linear(const LinearConfig& config) { return asked<PlainAsked<Linear>>(config, Dims{config.in}); }
+inline Maker norm(const LayerNormConfig& config) { return asked<PlainAsked<LayerNorm>>(config, Dims{config.dim}); }
+inline Maker conv1d(const Conv1dConfig& config) { return asked<PlainAsked<Conv1d>>(config, Dims{config.in}); }
+inline Maker conv2d(const Conv2dConfig& config) { return asked<PlainAsked<Conv2d>>(config, Dims{6, 7, config.in}); }
+inline Maker pool1d(const Pool1dConfig& config) { return asked<PlainAsked<PoolLayer<Pool1d>>>(config, Dims{2}); }
+inline Maker pool2d(const Pool2dConfig& config) { return asked<PlainAsked<PoolLayer<Pool2d>>>(config, Dims{4, 3, 2}); }
+inline Maker batch_norm(const BatchNormConfig& config) {
+  return asked<PlainAsked<BatchNorm>>(config, Dims{config.dim});
+}
+inline Maker batch_norm_in_training(const BatchNormConfig& config) {
+  return asked<TrainedBatchNorm>(config, Dims{config.dim});
+}
+inline Maker recurrent(const RecurrentConfig& config) { return asked<RecurrentAsked>(config); }
+inline Maker heads(const HeadsConfig& config) { return asked<HeadsAsked>(config); }
+inline Maker encoder(const EncoderLayerConfig& config) { return asked<EncoderAsked>(config); }
+inline Maker decoder(const DecoderLayerConfig& config) {
+  return asked<DecoderAsked<DecoderLayer, DecoderLayerSaved>>(config, config.model_dim);
+}
+inline Maker transformer(const TransformerConfig& config) {
+  return asked<DecoderAsked<Transformer, TransformerSaved>>(config, config.layer.model_dim);
+}
+
+}  // namespace qkv::testing

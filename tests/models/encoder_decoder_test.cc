@@ -1,0 +1,281 @@
+// Encoder-decoders, Marian and recurrent: every option together with every other, by the slopes of the loss, decoding
+// step by step and the folder; the recurrent ones beside torch.
+#include "qkv/models/encoder_decoder.h"
+
+#include <fmt/format.h>
+
+#include "jacobian.h"
+#include "models/models_for_test.h"
+#include "models/seq2seq_folder.h"
+#include "qkv/layers/initial_weights.h"
+#include "qkv/models/marian.h"
+#include "qkv/models/seq2seq.h"
+#include "qkv/random.h"
+
+namespace qkv {
+namespace {
+
+using testing::same_bits;
+
+constexpr std::int32_t kPaddingToken = 10;
+
+// Config `i` of all.
+void set_options(int i, MarianConfig& config) {
+  constexpr Activation kActivations[] = {Activation::relu, Activation::gelu, Activation::silu};
+  const auto takes = [&](int option) { return i / option % 2 == 1; };
+  config = {.kind = takes(1) ? MarianKind::bart : MarianKind::marian,
+            .vocab = 13,
+            .target_vocab = takes(2) ? 11 : 0,
+            .positions = 9,
+            .model_dim = 12,
+            .encoder_layers = 2,
+            .decoder_layers = 1,
+            .encoder_heads = 3,
+            .decoder_heads = 2,
+            .encoder_ff_dim = 10,
+            .decoder_ff_dim = 14,
+            .activation = kActivations[i / 32],
+            .norm_order = takes(4) ? NormOrder::pre : NormOrder::post,
+            .normalization = takes(8) ? Normalization::rms : Normalization::layer,
+            .position_kind = takes(16) ? MarianPositions::rotary : MarianPositions::of_kind,
+            .padding = kPaddingToken,
+            .start = kPaddingToken};
+}
+
+void set_options(int i, Seq2SeqConfig& config) {
+  const bool two_tables = i / 80 == 1;
+  config = {.kind = seq2seq_kinds()[static_cast<std::size_t>(i % 4)].second,
+            .cell = recurrent_cells()[static_cast<std::size_t>(i / 4 % 5)].second,
+            .vocab = two_tables ? 13 : 11,
+            .target_vocab = two_tables ? 11 : 0,
+            .positions = 9,
+            .model_dim = 6,
+            .layers = 1 + i / 20 % 2,
+            .directions = 1 + i / 40 % 2,
+            .padding = kPaddingToken,
+            .start = kPaddingToken};
+}
+
+// A bend, which a step may cross.
+bool has_bend(const MarianConfig& config) { return config.activation == Activation::relu; }
+bool has_bend(const Seq2SeqConfig& config) { return config.cell == RecurrentCell::rnn_relu; }
+
+// Of decoding beside the whole pass. Recurrent decoders have the same bits, but of dot products: single queries have a
+// kernel of their own, which adds in another order.
+double step_tolerance(const MarianConfig&) { return 1e-5; }
+double step_tolerance(const Seq2SeqConfig& config) { return config.kind == Seq2SeqKind::dot ? 2e-6 : 0; }
+
+template <class OneModel>
+class MarianAndSeq2Seq : public ::testing::Test {
+ protected:
+  using Config = std::conditional_t<std::is_same_v<OneModel, Marian>, MarianConfig, Seq2SeqConfig>;
+
+  // Of all configs, or every seventh: any two choices come together in one of those, too.
+  template <class Check>
+  void for_each_config(int step, const Check& check) {
+    for (int i = 0; i < (std::is_same_v<OneModel, Marian> ? 96 : 160); i += step) {
+      SCOPED_TRACE(fmt::format("config {} of set_options()", i));
+      Config config;
+      set_options(i, config);
+      check(config);
+    }
+  }
+
+  const PairBatch pairs_ = test::pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}, {{7, 0}, {6, 0}}});
+};
+
+using BothModels = ::testing::Types<Marian, Seq2Seq>;
+TYPED_TEST_SUITE(MarianAndSeq2Seq, BothModels);
+
+// w += step * direction for all weights, directions drawn by the order; returns the sum of gradient * direction.
+double move(EncoderDecoder& model, double step) {
+  double slope = 0;
+  std::uint64_t seed = 0;
+  model.update([&](const std::string& name, Parameter& own) {
+    Random random(++seed);
+    const bool is_table = name == "decoder.embed_tokens.weight" || name == "shared.weight";
+    for (std::int64_t i = 0; i < own.value.element_count(); ++i) {
+      const double direction = random.normal();
+      if (is_table && i / own.value.size(1) == kPaddingToken) continue;  // a row that has no gradient
+      own.value.data<double>()[i] += step * direction;
+      if (own.has_gradient()) slope += own.gradient.data<double>()[i] * direction;
+    }
+  });
+  return slope;
+}
+
+TYPED_TEST(MarianAndSeq2Seq, GradientsAreTheSlopesOfTheLoss) {
+  const PairBatch batch = test::pairs_of({{{3}, {0}}, {{3, 9, 4, 0}, {5, 1, 8, 2, 0}}, {{7, 7}, {6, 0}}});
+  this->for_each_config(1, [&](const auto& config) {
+    if (has_bend(config)) return;
+    for (const double dropout : {0.0, 0.3}) {
+      Weights weights = initial_weights(7, Dtype::f64);
+      TypeParam model(config, weights);
+      move(model, 0.1);  // norms and biases that are not 1 and 0
+      testing::want_gradients(model);
+      const EncoderDecoderTrainingOptions options{.dropout = dropout, .label_smoothing = 0.1, .seed = 5};
+      const LossSum sum = model.backward(batch, options);
+      if (dropout == 0) {
+        EXPECT_NEAR(sum.nll, model.loss(batch).sum, 1e-9);
+      }
+      constexpr double kStep = 1e-5;
+      const double slope = move(model, kStep);
+      const double above = model.backward(batch, options).sum;
+      move(model, -2 * kStep);
+      const double below = model.backward(batch, options).sum;
+      // The error of a difference quotient is of the order of the step squared.
+      EXPECT_NEAR((above - below) / (2 * kStep), slope, 1e-5 * std::max(1.0, std::abs(slope))) << dropout;
+    }
+  });
+}
+
+TYPED_TEST(MarianAndSeq2Seq, FoldersOpenAgainAsTheSame) {
+  const test::TemporaryFolder folder;
+  this->for_each_config(7, [&](const auto& config) {
+    const TypeParam model = TypeParam::initial(config, 3);
+    model.save(folder / "");
+    EXPECT_TRUE(EncoderDecoder::is_in(folder / ""));
+    EXPECT_EQ(TypeParam::check(folder / ""), config);
+    EXPECT_EQ(EncoderDecoder::check(folder / ""), config.tokens());
+    test::expect_equal(EncoderDecoder::load(folder / "")->logits(this->pairs_), model.logits(this->pairs_));
+    const bool own = test::slurp(folder / "config.json").find("\"model_type\": \"qkv") != std::string::npos;
+    EXPECT_EQ(own, model.transformers_class().empty());
+  });
+}
+
+TYPED_TEST(MarianAndSeq2Seq, StepsGiveWhatTheWholePassGives) {
+  const PairBatch& batch = this->pairs_;
+  this->for_each_config(1, [&](const auto& config) {
+    const TypeParam model = TypeParam::initial(config, 3);
+    const Tensor logits = model.logits(batch);
+    ASSERT_EQ(logits.shape(), (Dims{7, config.output_vocab()}));
+    const auto targets = model.targets(batch.source, batch.source_offsets);
+    EXPECT_EQ(targets->vocab(), config.output_vocab());
+    // Two beams of the first source, whose second one is continued, and one of the second, which ends after two tokens.
+    std::vector<std::int64_t> parents{0, 1};
+    std::vector<std::int32_t> tokens{config.start, config.start};
+    for (std::int64_t t = 0; t < 5; ++t) {
+      const TensorView rows = targets->step(parents, tokens);
+      const auto expect_row = [&](std::int64_t row, std::int64_t token) {
+        EXPECT_LE(testing::difference(rows.select(0, row), logits.view().select(0, token)), step_tolerance(config));
+      };
+      expect_row(t == 0 ? 0 : 1, t);
+      if (t < 2) expect_row(t == 0 ? 1 : 2, 5 + t);
+      parents = t == 0 ? std::vector<std::int64_t>{0, 0, 1} : std::vector<std::int64_t>{0, 1};
+      tokens = {9, batch.target[static_cast<std::size_t>(t)]};
+      if (t == 0) tokens.push_back(batch.target[5]);
+    }
+  });
+}
+
+TYPED_TEST(MarianAndSeq2Seq, BitsDependOnNeitherCompanyNorThreads) {
+  const PairBatch first = test::pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}});
+  this->for_each_config(1, [&](const auto& config) {
+    const TypeParam model = TypeParam::initial(config, 4);
+    const Tensor both = model.logits(this->pairs_, {.threads = 1});
+    EXPECT_TRUE(same_bits(model.logits(this->pairs_, {.threads = 5}), both));
+    EXPECT_TRUE(same_bits(model.logits(first), Tensor::copy(both.view().slice(0, 0, 5))));
+  });
+}
+
+TEST(Marian, ClassesOfTransformersAreNamed) {
+  const std::string marian = "MarianMTModel", bart = "BartForConditionalGeneration";
+  using Change = void (*)(MarianConfig&);
+  struct Case {
+    Change change;
+    std::string marian, bart;  // nothing: none
+  };
+  const Case cases[] = {{[](MarianConfig&) {}, marian, bart},
+                        {[](MarianConfig& c) { c.target_vocab = 5; }, marian, ""},
+                        {[](MarianConfig& c) { c.norm_order = NormOrder::pre; }, "", "M" + bart},
+                        {[](MarianConfig& c) { c.normalization = Normalization::rms; }, "", ""},
+                        {[](MarianConfig& c) { c.position_kind = MarianPositions::rotary; }, "", ""}};
+  for (const Case& one : cases) {
+    MarianConfig config;
+    one.change(config);
+    EXPECT_EQ(Marian::class_of(config), one.marian);
+    config.kind = MarianKind::bart;
+    EXPECT_EQ(Marian::class_of(config), one.bart);
+  }
+}
+
+TEST(Seq2Seq, IsTorchs) {
+  const auto golden = test::golden_tensors("seq2seq/seq2seq.safetensors");
+  const auto offsets = [&](const char* name) {
+    const Tensor& lengths = golden.at(name);
+    return offsets_of(std::span(lengths.data<std::int64_t>(), static_cast<std::size_t>(lengths.size(0))));
+  };
+  const PairBatch batch{.source = test::integers(golden.at("source")),
+                        .target = test::integers(golden.at("target")),
+                        .source_offsets = offsets("source_lengths"),
+                        .target_offsets = offsets("target_lengths")};
+  // The tensors whose name begins so, by the rest of it.
+  const auto part = [&](const std::string& start) {
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [key, tensor] : golden) {
+      if (key.starts_with(start)) tensors[key.substr(start.size())] = tensor;
+    }
+    return tensors;
+  };
+  int cases = 0;
+  for (int i = 0; i < 80; ++i) {
+    Seq2SeqConfig config;
+    set_options(i, config);
+    config.model_dim = 4;
+    const std::string name =
+        fmt::format("{}_{}_{}.", seq2seq_kinds()[static_cast<std::size_t>(i % 4)].first,
+                    recurrent_cells()[static_cast<std::size_t>(i / 4 % 5)].first, config.directions);
+    if (config.layers != 2 || !golden.contains(name + "loss")) continue;
+    SCOPED_TRACE(name);
+    ++cases;
+    const double loss = *golden.at(name + "loss").data<double>();
+    // Relative to the largest element of all gradients: those of w_query and w_key are differences of much larger
+    // numbers.
+    double largest = 0;
+    for (const auto& [key, tensor] : part(name + "gradients.")) largest = std::max(largest, testing::largest(tensor));
+    for (const auto& [dtype, tolerance] : {std::pair(Dtype::f64, 1e-12), {Dtype::f32, 1e-5}}) {
+      Weights weights(part(name + "weights."), "golden", dtype);
+      Seq2Seq model(config, weights);
+      weights.expect_empty();
+      const auto expect_same = [&, most = largest * tolerance](const Tensor& given, const std::string& of) {
+        EXPECT_LE(testing::difference(given, golden.at(name + of)), most) << of;
+      };
+      expect_same(model.logits(batch), "logits");
+      testing::want_gradients(model);
+      const LossSum sum = model.backward(batch, {});
+      EXPECT_NEAR(sum.sum, loss, loss * tolerance);
+      EXPECT_EQ(sum.count, 7);
+      EXPECT_NEAR(model.loss(batch).sum, sum.sum, tolerance);
+      model.visit([&](const std::string& key, const Parameter& own) { expect_same(own.gradient, "gradients." + key); });
+    }
+  }
+  EXPECT_EQ(cases, 24);
+}
+
+TEST(Seq2Seq, RefusesWhatItCannotBe) {
+  const test::TemporaryFolder folder;
+  Seq2SeqConfig config;
+  set_options(0, config);
+  const Seq2Seq model = Seq2Seq::initial(config, 1);
+  const auto refusal = [&](const PairBatch& batch) {
+    return test::message_of<std::invalid_argument>([&] { model.logits(batch); });
+  };
+  EXPECT_EQ(refusal(test::pairs_of({{{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {0}}})),
+            "positions: sequence 0 has 10 rows; there are positions for 0 to 9");
+  EXPECT_EQ(refusal(test::pairs_of({{{11}, {0}}})), "embedding: id 11 is not in a table of 11 rows");
+  model.save(folder / "");
+  const nlohmann::json good = nlohmann::json::parse(test::slurp(folder / "config.json"));
+  const test::JsonEdit edits[] = {
+      {"/attention", "\"bent\"", "attention must be \"fixed\", \"additive\", \"dot\" or \"bilinear\""},
+      {"/d_model", "0", "d_model is 0, must be 1 to 1048576"},
+      {"/encoder_directions", "3", "encoder_directions is 3, must be 1 to 2"},
+      {"/model_type", "\"gru\"",
+       "model_type is \"gru\"; the supported encoder-decoders are \"marian\", \"bart\", \"mbart\" and \"qkv\""}};
+  for (const auto& [place, value, message] : edits) {
+    folder.put("config.json", test::edited(good, place, value));
+    EXPECT_EQ(test::refusal_of<EncoderDecoder>(folder), "config.json: " + message);
+  }
+}
+
+}  // namespace
+}  // namespace qkv
