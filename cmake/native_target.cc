@@ -1,7 +1,10 @@
-// Prints Highway's name of the best target that this CPU runs and the kernels know; none for the portable one alone.
+// Prints Highway's name of the best target that this CPU runs and the kernels know (the portable one if none), and, where
+// the CPU has no tiles, what leaves them out of the kernels.
 #include <hwy/targets.h>
 
 #include <cstdio>
+
+#include "simd/amx_tiles.h"
 
 int main() {
   const auto usable = hwy::SupportedTargets();
@@ -10,4 +13,5 @@ int main() {
 #else
   std::fputs(usable & HWY_NEON ? "HWY_NEON" : "HWY_SCALAR", stdout);
 #endif
+  if (!qkv::has_amx()) std::fputs(";QKV_WITHOUT_TILES", stdout);
 }

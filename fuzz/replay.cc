@@ -1,4 +1,4 @@
-// The main of a fuzz target without libFuzzer: runs it over the files given, as libFuzzer's own main does.
+// The main without libFuzzer: runs a target over the files given, as libFuzzer's own main does.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -6,9 +6,11 @@
 #include <iterator>
 #include <vector>
 
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 int main(int argc, char** argv) {
+  LLVMFuzzerInitialize(&argc, &argv);
   for (int i = 1; i < argc; ++i) {
     std::ifstream file(argv[i], std::ios::binary);
     // A vector ends where the file does: a sanitizer sees the first byte read beyond.

@@ -7,15 +7,15 @@
 namespace qkv::python {
 namespace {
 
-struct Call : LayerCall {
+struct BatchNormCall : LayerCall {
   bool training = false;
   int threads = 0;
   BatchNormSaved statistics{};  // of the rows, in training
 };
 
-nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
+nb::object forward_batch_norm(nb::handle self, nb::handle x, const nb::kwargs& given) {
   auto& core = core_of<BatchNorm>(self);
-  const auto call = std::make_shared<Call>();
+  const auto call = std::make_shared<BatchNormCall>();
   call->arrays.push_back(take_floats(x, "x"));
   Keywords keywords("forward", given);
   bool save = false;
@@ -68,7 +68,7 @@ not read. momentum: what the newest batch weighs in running_mean and running_var
         return config;
       })
       .def(
-          "forward", &forward, "x"_a, "keywords"_a,
+          "forward", &forward_batch_norm, "x"_a, "keywords"_a,
           nb::sig("def forward(self, x: Array, *, training: bool = False, threads: int = 0, save: bool = False) -> "
                   "typing.Any"),
           "x [..., dim]. training: by mean and variance of these rows, two at least, which move the running ones; else "

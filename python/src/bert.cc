@@ -23,7 +23,7 @@ std::vector<std::int32_t> take_ids(nb::handle object, std::string_view name) {
   return ids;
 }
 
-nb::object forward(const Bert& bert, nb::handle ids, nb::handle types, nb::handle lengths, nb::handle threads) {
+nb::object forward_bert(const Bert& bert, nb::handle ids, nb::handle types, nb::handle lengths, nb::handle threads) {
   const TokenBatch batch{.ids = take_ids(ids, "ids"),
                          .types = take_ids(types, "types"),
                          .offsets = offsets_of(take_whole_numbers(lengths, "lengths"))};
@@ -42,7 +42,7 @@ nb::object forward(const Bert& bert, nb::handle ids, nb::handle types, nb::handl
 void bind_bert(nb::module_& module) {
   nb::class_<Bert>(module, "_Bert")
       .def("__init__", &load_folder<Bert>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
-      .def("forward", &forward, "ids"_a, "types"_a, "lengths"_a, "threads"_a,
+      .def("forward", &forward_bert, "ids"_a, "types"_a, "lengths"_a, "threads"_a,
            nb::sig(
                "def forward(self, ids: collections.abc.Sequence[int], types: collections.abc.Sequence[int], lengths: "
                "collections.abc.Sequence[int], threads: int) -> numpy.typing.NDArray[numpy.float32]"));

@@ -43,7 +43,7 @@ struct Parameterless : Pool {
 using MaxOrMean1d = Parameterless<Pool1d, Pool1dConfig>;
 using MaxOrMean2d = Parameterless<Pool2d, Pool2dConfig>;
 
-struct Call : LayerCall {
+struct ConvolutionCall : LayerCall {
   TensorView offsets{};  // of sequences, where they are ragged
   int threads = 0;
 };
@@ -53,7 +53,7 @@ constexpr bool takes_sequences = requires(const Core& core, const TensorView& of
 
 // Sequences, or pictures.
 template <class Core>
-auto input_of(const Call& call) {
+auto input_of(const ConvolutionCall& call) {
   if constexpr (takes_sequences<Core>) {
     return Sequences(call.input(0), call.offsets);
   } else {
@@ -78,9 +78,9 @@ double operations_of(const Core& core, const TensorView& x) {
 }
 
 template <class Core>
-nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
+nb::object forward_convolution(nb::handle self, nb::handle x, const nb::kwargs& given) {
   auto& core = core_of<Core>(self);
-  const auto call = std::make_shared<Call>();
+  const auto call = std::make_shared<ConvolutionCall>();
   call->arrays.push_back(take_floats(x, "x"));
   Keywords keywords("forward", given);
   bool save = false;
@@ -136,7 +136,7 @@ Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel -
 (1, 3, 3)
 )",
                     read_convolution<Conv1dConfig>)
-      .def("forward", &forward<Conv1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
+      .def("forward", &forward_convolution<Conv1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
   add_layer<Conv2d>(module, "Conv2d", QKV_CONVOLUTION_KEYWORDS(QKV_SIZE) QKV_LAYER_KEYWORDS ") -> None",
                     R"(As Conv1d over rows and columns of pictures: torch.nn.Conv2d, with channels last.
 
@@ -145,19 +145,19 @@ Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel -
 (1, 4, 5, 2)
 )",
                     read_convolution<Conv2dConfig>)
-      .def("forward", &forward<Conv2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
+      .def("forward", &forward_convolution<Conv2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
   add_layer<MaxOrMean1d>(
       module, "Pool1d", QKV_POOL_KEYWORDS("int"),
       "The largest or the mean element of every window: torch.nn.MaxPool1d and AvgPool1d, with channels "
       "last. stride 0: kernel.",
       read_pool<Pool1dConfig>)
-      .def("forward", &forward<MaxOrMean1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
+      .def("forward", &forward_convolution<MaxOrMean1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
   add_layer<MaxOrMean2d>(
       module, "Pool2d", QKV_POOL_KEYWORDS(QKV_SIZE),
       "The largest or the mean element of every window: torch.nn.MaxPool2d and AvgPool2d, with channels "
       "last. stride 0: kernel.",
       read_pool<Pool2dConfig>)
-      .def("forward", &forward<MaxOrMean2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
+      .def("forward", &forward_convolution<MaxOrMean2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
 }
 
 }  // namespace qkv::python

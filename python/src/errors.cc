@@ -19,7 +19,7 @@ void raise_os_error(int number, const char* message) {
   Py_DECREF(arguments);
 }
 
-void translate(const std::exception_ptr& thrown, void* format_error) {
+void set_python_error(const std::exception_ptr& thrown, void* format_error) {
   try {
     std::rethrow_exception(thrown);
   } catch (const TypeError& error) {
@@ -48,7 +48,7 @@ void bind_errors(nb::module_& module) {
       PyExc_ValueError, nullptr);
   if (format_error == nullptr) throw nb::python_error();
   module.attr("FormatError") = nb::borrow(format_error);
-  nb::register_exception_translator(translate, format_error);  // the reference stays with it
+  nb::register_exception_translator(set_python_error, format_error);  // the reference stays with it
 }
 
 }  // namespace qkv::python

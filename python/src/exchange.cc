@@ -13,7 +13,7 @@ namespace qkv::python {
 namespace {
 
 constexpr std::uint32_t kMajorVersion = 1;
-constexpr std::int32_t kCpu = 1;
+constexpr std::int32_t kCpuDevice = 1;
 
 struct Version {
   std::uint32_t major, minor;
@@ -49,7 +49,7 @@ struct Given {
                .deleter = [](ManagedTensor* self) { delete static_cast<Given*>(self->context); },
                .flags = 0,
                .tensor = {.data = view.bytes(),
-                          .device = {kCpu, 0},
+                          .device = {kCpuDevice, 0},
                           .rank = view.rank(),
                           .dtype = dlpack_of(view.dtype()),
                           .shape = shape.data(),
@@ -91,7 +91,7 @@ bool Exchange::view(nb::handle object, MutableTensorView& view) const {
     return false;
   }
   const std::optional<Dtype> dtype = dtype_of_dlpack(tensor.dtype);
-  if (!dtype || tensor.device.type != kCpu || tensor.rank > kMaxRank) return false;
+  if (!dtype || tensor.device.type != kCpuDevice || tensor.rank > kMaxRank) return false;
   const auto rank = static_cast<std::size_t>(tensor.rank);
   auto* data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   const Dims shape{std::span<const std::int64_t>(tensor.shape, rank)};

@@ -25,7 +25,7 @@ MultiHeadAttentionConfig read_config(Keywords& keywords) {
   return config;
 }
 
-struct Call : LayerCall {
+struct HeadsCall : LayerCall {
   MultiHeadAttentionOptions options{};
   TensorView offsets_query{}, offsets_key{};
   MultiHeadAttentionSaved saved{};
@@ -37,7 +37,7 @@ struct Call : LayerCall {
 };
 
 // Optional outputs: [batch, heads, q_len, k_len], and without heads.
-Tensor weights_place(const MultiHeadAttention& layer, const Call& call, bool of_heads) {
+Tensor weights_place(const MultiHeadAttention& layer, const HeadsCall& call, bool of_heads) {
   const auto longest = [](const Sequences& x) {
     if (!x.ragged()) return x.rows.rank() < 2 ? std::int64_t{0} : x.rows.size(-2);
     std::int64_t most = 0;
@@ -62,9 +62,9 @@ Tensor weights_place(const MultiHeadAttention& layer, const Call& call, bool of_
   return Tensor::uninitialized(shape, rows.dtype());
 }
 
-nb::object forward(nb::handle self, nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& given) {
+nb::object forward_heads(nb::handle self, nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& given) {
   const auto& layer = core_of<MultiHeadAttention>(self);
-  const auto call = std::make_shared<Call>();
+  const auto call = std::make_shared<HeadsCall>();
   call->arrays.push_back(take_floats(query, "query"));
   if (!key.is_none()) call->arrays.push_back(take_floats(key, "key"));
   if (!value.is_none()) {
@@ -136,7 +136,7 @@ heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch dr
 )",
       read_config)
       .def(
-          "forward", &forward, "query"_a, "key"_a = nb::none(), "value"_a = nb::none(), "keywords"_a,
+          "forward", &forward_heads, "query"_a, "key"_a = nb::none(), "value"_a = nb::none(), "keywords"_a,
           nb::sig(
               "def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: Mask | "
               "None = None, bias: Bias | None = None, offsets_query: Array | None = None, offsets_key: Array | None "

@@ -10,7 +10,7 @@ namespace {
 // Multiply-adds, of patches that become a thousand numbers.
 double operations_of(const TensorView& pictures) { return 1000 * static_cast<double>(pictures.element_count()); }
 
-nb::object forward(nb::handle self, nb::handle pictures, const nb::kwargs& given) {
+nb::object forward_patches(nb::handle self, nb::handle pictures, const nb::kwargs& given) {
   auto& core = core_of<PatchEmbedding>(self);
   const auto call = std::make_shared<LayerCall>();
   call->arrays.push_back(take_floats(pictures, "pictures"));
@@ -57,7 +57,7 @@ with others are interpolated, bicubic, as torch.nn.functional.interpolate. Sourc
         keywords.read("channels", config.channels);
         return config;
       })
-      .def("forward", &forward, "pictures"_a, "keywords"_a,
+      .def("forward", &forward_patches, "pictures"_a, "keywords"_a,
            nb::sig("def forward(self, pictures: Array, *, threads: int = 0, save: bool = False) -> typing.Any"),
            "pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at "
            "the bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have "

@@ -27,7 +27,7 @@ Config read_config(Keywords& keywords) {
   return config;
 }
 
-struct Call : LayerCall {
+struct RecurrentCall : LayerCall {
   TensorView offsets{};
   RecurrentStates<TensorView> initial{};
   Dropout dropout{};
@@ -46,7 +46,7 @@ double operations_of(const RecurrentConfig& config, const TensorView& x) {
 }
 
 // `given`: the gradient of the outputs, or a tuple with those of the states, where None is zero.
-nb::object backward(Recurrent& layer, const Call& call, nb::handle given) {
+nb::object backward(Recurrent& layer, const RecurrentCall& call, nb::handle given) {
   constexpr const char* kNames[] = {"grad_out", "grad_out[1]", "grad_out[2]"};
   std::vector<Array> arrays;
   RecurrentGradientsIn from;
@@ -73,9 +73,9 @@ nb::object backward(Recurrent& layer, const Call& call, nb::handle given) {
 }
 
 template <class Core>
-nb::object forward(nb::handle self, nb::handle x, const nb::kwargs& given) {
+nb::object forward_recurrent(nb::handle self, nb::handle x, const nb::kwargs& given) {
   auto& layer = core_of<Core>(self);
-  const auto call = std::make_shared<Call>();
+  const auto call = std::make_shared<RecurrentCall>();
   call->arrays.push_back(take_floats(x, "x"));
   Keywords keywords("forward", given);
   bool save = false;
@@ -108,7 +108,7 @@ template <class Core, class Config>
 void bind(nb::module_& module, const char* name, const char* init, const char* forward_signature,
           const char* documentation) {
   add_layer<Core>(module, name, init, documentation, read_config<Config>)
-      .def("forward", &forward<Core>, "x"_a, "keywords"_a, nb::sig(forward_signature),
+      .def("forward", &forward_recurrent<Core>, "x"_a, "keywords"_a, nb::sig(forward_signature),
            "x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives "
            "the "
            "outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, "

@@ -54,7 +54,7 @@ TransformerConfig read_transformer(Keywords& keywords) {
 
 // A call of any of the three: one or two inputs, and options that say which mask goes where.
 template <class Options, class CoreSaved>
-struct Call : LayerCall {
+struct StacksCall : LayerCall {
   Options options{};
   TensorView offsets[2]{};
   Dropout dropout{};
@@ -102,15 +102,15 @@ nb::object run_layer(nb::handle self, const std::shared_ptr<SomeCall>& call, con
   });
 }
 
-template <class Call>
-std::shared_ptr<Call> inputs(std::initializer_list<std::pair<nb::handle, const char*>> arrays) {
-  auto call = std::make_shared<Call>();
+template <class StacksCall>
+std::shared_ptr<StacksCall> inputs(std::initializer_list<std::pair<nb::handle, const char*>> arrays) {
+  auto call = std::make_shared<StacksCall>();
   for (const auto& [array, name] : arrays) call->arrays.push_back(take_floats(array, name));
   return call;
 }
 
 nb::object encode(nb::handle self, nb::handle x, const nb::kwargs& given) {
-  using EncoderCall = Call<MultiHeadAttentionOptions, EncoderSaved>;
+  using EncoderCall = StacksCall<MultiHeadAttentionOptions, EncoderSaved>;
   const auto call = inputs<EncoderCall>({{x, "x"}});
   Keywords keywords("Encoder.forward", given);
   keywords.read("mask", call->options.mask);
@@ -126,7 +126,7 @@ nb::object encode(nb::handle self, nb::handle x, const nb::kwargs& given) {
 }
 
 nb::object decode(nb::handle self, nb::handle x, nb::handle memory, const nb::kwargs& given) {
-  using DecoderCall = Call<DecoderLayerOptions, DecoderSaved>;
+  using DecoderCall = StacksCall<DecoderLayerOptions, DecoderSaved>;
   const auto call = inputs<DecoderCall>({{x, "x"}, {memory, "memory"}});
   Keywords keywords("Decoder.forward", given);
   keywords.read("mask", call->options.self_mask);
@@ -147,7 +147,7 @@ nb::object decode(nb::handle self, nb::handle x, nb::handle memory, const nb::kw
 }
 
 nb::object transform(nb::handle self, nb::handle source, nb::handle target, const nb::kwargs& given) {
-  using TransformerCall = Call<TransformerOptions, TransformerSaved>;
+  using TransformerCall = StacksCall<TransformerOptions, TransformerSaved>;
   const auto call = inputs<TransformerCall>({{source, "source"}, {target, "target"}});
   Keywords keywords("Transformer.forward", given);
   keywords.read("source_mask", call->options.source_mask);

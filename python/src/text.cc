@@ -37,7 +37,7 @@ nb::list numbers_of(const std::vector<Number>& numbers) {
   return list;
 }
 
-nb::dict encode(const Tokenizer& tokenizer, nb::handle text, nb::handle max_length, nb::handle add_special_tokens) {
+nb::dict encode_text(const Tokenizer& tokenizer, nb::handle text, nb::handle max_length, nb::handle add_special_tokens) {
   const std::string given = take_text(text, "text");
   const std::int64_t most = max_length.is_none() ? 0 : take_whole(max_length, "max_length");
   if (most < 0 || (!max_length.is_none() && most == 0)) throw std::invalid_argument("max_length must be 1 or more");
@@ -55,7 +55,7 @@ nb::dict encode(const Tokenizer& tokenizer, nb::handle text, nb::handle max_leng
   return result;
 }
 
-nb::object decode(const Tokenizer& tokenizer, nb::handle ids, nb::handle skip_special_tokens) {
+nb::object decode_ids(const Tokenizer& tokenizer, nb::handle ids, nb::handle skip_special_tokens) {
   std::vector<std::int32_t> tokens;
   for (const std::int64_t id : take_whole_numbers(ids, "ids")) {
     if (id < 0 || id >= Tokenizer::kAnyVocab) throw std::invalid_argument("ids must be from 0 to 2^31 - 1");
@@ -78,10 +78,10 @@ void bind_tokenizer(nb::module_& module) {
           "__init__",
           [](Tokenizer* place, nb::handle path) { new (place) Tokenizer(Tokenizer::load(take_text(path, "path"))); },
           "path"_a, nb::sig("def __init__(self, path: str) -> None"))
-      .def("encode", &encode, "text"_a, "max_length"_a = nb::none(), "add_special_tokens"_a = true,
+      .def("encode", &encode_text, "text"_a, "max_length"_a = nb::none(), "add_special_tokens"_a = true,
            nb::sig("def encode(self, text: str, max_length: int | None = None, add_special_tokens: bool = True) -> "
                    "dict[str, list[typing.Any]]"))
-      .def("decode", &decode, "ids"_a, "skip_special_tokens"_a = true,
+      .def("decode", &decode_ids, "ids"_a, "skip_special_tokens"_a = true,
            nb::sig("def decode(self, ids: collections.abc.Iterable[int], skip_special_tokens: bool = True) -> str"))
       .def("id_of", &id_of, "token"_a, nb::sig("def id_of(self, token: str) -> int | None"))
       .def(

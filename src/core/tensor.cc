@@ -234,16 +234,27 @@ To convert_element(From value) {
   }
 }
 
+// One row; steps in elements.
 template <class To, class From>
-void convert_rows(const TensorView& from, const MutableTensorView& to) {
-  const From* source = from.data<From>();
-  To* target = to.data<To>();
-  const int rank = from.rank();
-  if (rank == 0) {
-    *target = convert_element<To>(*source);
-    return;
+void convert_row(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
+                 std::int64_t length) {
+  const From* source = reinterpret_cast<const From*>(from);
+  To* target = reinterpret_cast<To*>(to);
+  if (from_step == 1 && to_step == 1) {  // what compilers make vectors of
+    for (std::int64_t i = 0; i < length; ++i) target[i] = convert_element<To>(source[i]);
+  } else {
+    for (std::int64_t i = 0; i < length; ++i) target[i * to_step] = convert_element<To>(source[i * from_step]);
   }
-  const std::int64_t length = from.size(-1), source_step = from.stride(-1), target_step = to.stride(-1);
+}
+
+using ConvertRow = void (*)(const std::byte*, std::int64_t, std::byte*, std::int64_t, std::int64_t);
+
+void convert_rows(ConvertRow convert_row, const TensorView& from, const MutableTensorView& to) {
+  const auto source_size = static_cast<std::int64_t>(size_of(from.dtype()));
+  const auto target_size = static_cast<std::int64_t>(size_of(to.dtype()));
+  const int rank = from.rank();
+  if (rank == 0) return convert_row(from.bytes(), 1, to.bytes(), 1, 1);
+  const std::int64_t length = from.size(-1);
   Dims index;
   for (int i = 0; i < rank; ++i) index.push_back(0);
   for (std::int64_t done = 0;; done += length) {
@@ -251,15 +262,8 @@ void convert_rows(const TensorView& from, const MutableTensorView& to) {
       check_stop();
       done = 0;
     }
-    const From* source_row = source + from.offset_of(index);
-    To* target_row = target + to.offset_of(index);
-    if (source_step == 1 && target_step == 1) {  // what compilers make vectors of
-      for (std::int64_t i = 0; i < length; ++i) target_row[i] = convert_element<To>(source_row[i]);
-    } else {
-      for (std::int64_t i = 0; i < length; ++i) {
-        target_row[i * target_step] = convert_element<To>(source_row[i * source_step]);
-      }
-    }
+    convert_row(from.bytes() + from.offset_of(index) * source_size, from.stride(-1),
+                to.bytes() + to.offset_of(index) * target_size, to.stride(-1), length);
     int dim = rank - 2;
     while (dim >= 0 && ++index[dim] == from.size(dim)) index[dim--] = 0;
     if (dim < 0) return;
@@ -295,7 +299,7 @@ void convert(const TensorView& from, const MutableTensorView& to) {
   }
   const FloatEnvironment environment;
   visit_dtype(from.dtype(), [&]<class From>(From) {
-    visit_dtype(to.dtype(), [&]<class To>(To) { convert_rows<To, From>(from, to); });
+    visit_dtype(to.dtype(), [&]<class To>(To) { convert_rows(convert_row<To, From>, from, to); });
   });
 }
 

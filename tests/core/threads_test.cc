@@ -16,7 +16,6 @@
 #include "core/core_for_test.h"
 #include "core/default_threads.h"
 #include "core/stop.h"
-#include "core/stop.h"
 #include "core/thread_pool.h"
 #include "core/worth_waking.h"
 #include "io/files_for_test.h"

@@ -81,7 +81,8 @@ def test_long_calls(work):
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     with interrupts():
         timer.start()
-        call()
+        while True:  # a fast machine may end the first one before the signal comes
+            call()
     timer.join()
     x = zeros(2, 3, 4)
     assert (qkv.attention(x + 1, x, x + 1) == 1).all()

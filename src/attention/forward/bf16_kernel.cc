@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "attention/forward/forward_kernel.h"
+#include "simd/amx_tiles.h"
 #include "simd/dispatch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -18,7 +19,9 @@
 #include "attention/forward/forward_blocks-inl.h"
 #include "attention/tile/paired_keys-inl.h"
 #include "attention/tile/reduced_product-inl.h"
+#ifndef QKV_WITHOUT_TILES
 #include "attention/tile/tiled_product-inl.h"
+#endif
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -35,10 +38,12 @@ decltype(auto) visit_blocks(BlockProduct product, Visitor&& visitor) {
   switch (product) {
     case BlockProduct::pairs:
       return visit.template operator()<PairedKeysProduct<MultiplyPairs>>();
+#ifndef QKV_WITHOUT_TILES
     case BlockProduct::tiles:
       return visit.template operator()<TiledProduct<HardwareTiles>>();
     case BlockProduct::reduced_tiles:
       return visit.template operator()<ReducedTiledProduct<HardwareTiles>>();
+#endif
     default:
       return visit.template operator()<ReducedProduct>();
   }

@@ -129,9 +129,9 @@ void rotate_heads(const RotaryConfig& config, std::span<const std::int32_t> posi
   const std::int64_t head_dim = rows.size(1) / heads, half = head_dim / 2;
   const auto run = [&]<class T>(T) {
     const OrderedSums<T> turns(config.base, positions, half, direction);
-    constexpr std::int64_t kTaskRows = 64;
-    parallel_for(divide_up(count, kTaskRows), threads, [&](std::int64_t task, int) {
-      for (std::int64_t r = task * kTaskRows; r < std::min((task + 1) * kTaskRows, count); ++r) {
+    constexpr std::int64_t kRotatedRows = 64;
+    parallel_for(divide_up(count, kRotatedRows), threads, [&](std::int64_t task, int) {
+      for (std::int64_t r = task * kRotatedRows; r < std::min((task + 1) * kRotatedRows, count); ++r) {
         const auto [cosine, sine] = turns.at(positions[static_cast<std::size_t>(r)]);
         for (std::int64_t h = 0; h < heads; ++h) {
           T* head = rows.data<T>() + r * rows.size(1) + h * head_dim;
