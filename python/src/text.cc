@@ -37,7 +37,8 @@ nb::list numbers_of(const std::vector<Number>& numbers) {
   return list;
 }
 
-nb::dict encode_text(const Tokenizer& tokenizer, nb::handle text, nb::handle max_length, nb::handle add_special_tokens) {
+nb::dict encode_text(const Tokenizer& tokenizer, nb::handle text, nb::handle max_length,
+                     nb::handle add_special_tokens) {
   const std::string given = take_text(text, "text");
   const std::int64_t most = max_length.is_none() ? 0 : take_whole(max_length, "max_length");
   if (most < 0 || (!max_length.is_none() && most == 0)) throw std::invalid_argument("max_length must be 1 or more");

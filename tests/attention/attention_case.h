@@ -65,8 +65,7 @@ class AttentionCase {
  private:
   AttentionCase(Choices choices, double most_pairs, const CaseSizes* sizes)
       : choices_(choices), random_(choices_.random()) {
-    if (sizes == nullptr) draw_sizes(most_pairs);
-    if (sizes != nullptr) take_sizes(*sizes);
+    sizes == nullptr ? draw_sizes(most_pairs) : take_sizes(*sizes);
     draw_form();
     dtype_ = pick<Dtype>({Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16});
     accumulation_ = dtype_ == Dtype::f64 ? Dtype::f64 : Dtype::f32;
@@ -312,8 +311,7 @@ class AttentionCase {
     }
     if (chance(0.3)) {
       const bool both = chance(0.5);
-      const auto buckets = note("T5", pick<std::int64_t>({4, 8, 32}));
-      const auto distance = pick<std::int64_t>({17, 128});
+      const auto buckets = note("T5", pick<std::int64_t>({4, 8, 32})), distance = pick<std::int64_t>({17, 128});
       options.bias = options.bias + Bias::table(RelativeTable::t5(values(buckets), {both, distance}));
     }
     const bool is_dot = options.score.kind() == Score::Kind::dot || options.score.kind() == Score::Kind::scaled_dot;
@@ -321,17 +319,16 @@ class AttentionCase {
       const auto most = note("Shaw's to", pick<std::int64_t>({0, 1, 7, 40, 300}));
       const Dtype dtype = pick<Dtype>({Dtype::f32, Dtype::f64, Dtype::bf16});
       const double spread = 0.5 / std::sqrt(static_cast<double>(head_dim_));
-      options.bias =
-          options.bias +
-          Bias::table(RelativeTable::shaw(keep(draw_numbers(choices_, {2 * most + 1, head_dim_}, dtype, spread))));
+      const TensorView table = keep(draw_numbers(choices_, {2 * most + 1, head_dim_}, dtype, spread));
+      options.bias = options.bias + Bias::table(RelativeTable::shaw(table));
     }
     // Positions must lie within the window.
     const std::int64_t longest = std::max(q_len_, k_len_);
     if (chance(0.3) && longest <= 300 && options.mask.align() != Align::bottom_right) {
       const auto width = note("window of width", pick<std::int64_t>({1, 4, 7}));
       const std::int64_t height = longest / width + 1;
-      options.bias =
-          options.bias + Bias::table(RelativeTable::swin(values((2 * height - 1) * (2 * width - 1)), height, width));
+      const TensorView table = values((2 * height - 1) * (2 * width - 1));
+      options.bias = options.bias + Bias::table(RelativeTable::swin(table, height, width));
     }
   }
 
@@ -427,10 +424,7 @@ class AttentionCase {
     const double number = note("seen", is_projected ? kNan : pick<double>({kNan, kNan, kInfinity, -kInfinity}));
     is_finite = false;
     TensorView element = array;
-    while (element.rank() > 0) {
-      element =
-          element.select(0, static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(element.size(0)))));
-    }
+    while (element.rank() > 0) element = element.select(0, up_to(element.size(0) - 1));
     convert(filled({}, number), MutableTensorView(const_cast<std::byte*>(element.bytes()), dtype_, Dims{}));
   }
 
