@@ -27,9 +27,10 @@ struct Logistic {
   Vec<T> value, slope;
 };
 
-// (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x: absolute error about one rounding of 1.
+// tanh(x) as recurrent gates need it, (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x: absolute error about one
+// rounding of 1.
 template <class T>
-HWY_INLINE Vec<T> tanh(Vec<T> x) {
+HWY_INLINE Vec<T> gate_tanh(Vec<T> x) {
   const Tag<T> d;
   const Vec<T> one = hn::Set(d, T(1));
   const Vec<T> power = exp2<T>(hn::Mul(hn::Abs(x), hn::Set(d, T(-2.8853900817779268147))));

@@ -72,7 +72,7 @@ std::vector<CutPiece> best_cut(CharacterSpan word, const Trie& trie, std::span<c
   return pieces;
 }
 
-constexpr double kUnknownPenalty = 10;  // below the lowest score, as sentencepiece has it
+constexpr float kUnknownPenalty = 10;  // below the lowest score, as sentencepiece has it
 
 }  // namespace
 
@@ -143,7 +143,6 @@ SentencePiece::SentencePiece(io::SentencePieceFile file, Vocabulary vocabulary, 
         fmt::format("trainer_spec.model_type is {} ({}), only 1 (unigram) is supported", kind, kNames[kind - 1]));
   }
   if (unknown_ == nullptr) throw std::invalid_argument(fmt::format("the vocabulary has no {}", unknown_token));
-  constexpr float kUnknownPenalty = 10;
   float least = std::numeric_limits<float>::max(), most = std::numeric_limits<float>::min();
   for (const auto& piece : file_.pieces) {
     if (piece.type != Type::normal) continue;

@@ -172,6 +172,7 @@ TEST(Threads, EnvironmentNamesTheNumber) {
   };
   EXPECT_EQ(threads_with("3"), 3);
   EXPECT_EQ(threads_with("200"), 200);
+  unsetenv("QKV_THREADS");  // of whoever runs the tests
   EXPECT_EQ(threads_with(""), default_threads(process_surroundings()).count);
   for (const char* wrong : {"0", "-1", "1025", "two", "2 ", " 2", "2x", "99999999999999999999"}) {
     EXPECT_EQ(threads_with(wrong), kRefused) << '"' << wrong << '"';

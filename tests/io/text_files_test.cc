@@ -158,7 +158,7 @@ TEST(TextLines, BytesThatAreNotUtf8AreRefusedByLine) {
       {"\xf4\x90\x80\x80", "byte 1 (0xf4)"},  // above U+10FFFF
       {"\xe2\x82", "byte 1 (0xe2)"}};         // cut short
   for (const auto& [line, place] : refused) {
-    EXPECT_EQ(message_of<FormatError>([&, line = line] { text_of_line(line, 7); }),
+    EXPECT_EQ(message_of<FormatError>([&] { text_of_line(line, 7); }),
               "line 7: " + place + " is not UTF-8, which texts must be");
     EXPECT_EQ(text_of_line(line, 7, {.replace_invalid = true}), line);
   }

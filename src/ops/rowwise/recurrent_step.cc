@@ -70,7 +70,7 @@ void rnn_step(const RecurrentStep<T>& s) {
     if constexpr (kRelu) {
       h = hn::IfThenZeroElse(hn::Lt(sum, hn::Zero(Tag<T>())), sum);
     } else {
-      h = tanh<T>(sum);
+      h = gate_tanh<T>(sum);
     }
     lanes.store(h, s.hidden + at);
     lanes.store(h, s.out + token * s.out_stride + i);
@@ -85,11 +85,11 @@ void lstm_step(const RecurrentStep<T>& s) {
     const auto sum = [&](int gate) HWY_ATTR {
       return hn::Add(lanes.load(gates + gate * s.size), lanes.load(products + gate * s.size));
     };
-    const Vec<T> in = Logistic<T>(sum(0)).value, forget = Logistic<T>(sum(1)).value, g = tanh<T>(sum(2));
+    const Vec<T> in = Logistic<T>(sum(0)).value, forget = Logistic<T>(sum(1)).value, g = gate_tanh<T>(sum(2));
     const Vec<T> through = Logistic<T>(sum(3)).value;
     const std::int64_t at = row * s.size + i;
     const Vec<T> c = hn::MulAdd(forget, lanes.load(s.cell + at), hn::Mul(in, g));
-    const Vec<T> h = hn::Mul(through, tanh<T>(c));
+    const Vec<T> h = hn::Mul(through, gate_tanh<T>(c));
     lanes.store(c, s.cell + at);
     lanes.store(h, s.hidden + at);
     lanes.store(h, s.out + token * s.out_stride + i);
@@ -121,7 +121,7 @@ void gru_step(const RecurrentStep<T>& s) {
     const Vec<T> r = Logistic<T>(hn::Add(lanes.load(gates), lanes.load(products))).value;
     const Vec<T> z = Logistic<T>(hn::Add(lanes.load(gates + s.size), lanes.load(products + s.size))).value;
     const Vec<T> product = lanes.load(products + 2 * s.size);
-    const Vec<T> n = tanh<T>(hn::MulAdd(r, product, lanes.load(gates + 2 * s.size)));
+    const Vec<T> n = gate_tanh<T>(hn::MulAdd(r, product, lanes.load(gates + 2 * s.size)));
     if (s.kept != nullptr) {
       lanes.store(r, gates);
       lanes.store(z, gates + s.size);
@@ -151,7 +151,7 @@ void gru_reset_first_step(const RecurrentStep<T>& s) {
   for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
     const T* gates = s.gates + token * 3 * s.size + i;
     const Vec<T> z = lanes.load(gates + s.size);
-    const Vec<T> n = tanh<T>(hn::Add(lanes.load(gates + 2 * s.size), lanes.load(s.products + row * s.size + i)));
+    const Vec<T> n = gate_tanh<T>(hn::Add(lanes.load(gates + 2 * s.size), lanes.load(s.products + row * s.size + i)));
     finish_gru<T>(s, lanes, row, token, i, z, n);
   });
 }
@@ -200,7 +200,7 @@ void lstm_back(const RecurrentStepBack<T>& s) {
   for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
     const T* gates = s.gates + token * 4 * s.size + i;
     const Vec<T> in = lanes.load(gates), forget = lanes.load(gates + s.size), g = lanes.load(gates + 2 * s.size);
-    const Vec<T> through = lanes.load(gates + 3 * s.size), c = tanh<T>(lanes.load(s.kept + token * s.size + i));
+    const Vec<T> through = lanes.load(gates + 3 * s.size), c = gate_tanh<T>(lanes.load(s.kept + token * s.size + i));
     const Vec<T> gradient = gradient_at_hidden<T>(s, lanes, row, token, i);
     T* grad_cell = s.grad_cell + row * s.size + i;
     const Vec<T> at_cell = hn::Add(lanes.load(grad_cell), through_tanh<T>(hn::Mul(gradient, through), c));

@@ -15,8 +15,6 @@ using testing::kNan;
 using testing::normal;
 using testing::put;
 
-constexpr Dtype kFloating[] = {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16};
-
 struct Arrays {
   explicit Arrays(Dtype dtype) {
     Random random(1);

@@ -9,6 +9,7 @@
 
 #include "attention/tangent/attention_tangents_testing.h"
 #include "core/kept_memory.h"
+#include "core/thread_pool.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/threads.h"
 #include "sanitizers.h"
@@ -86,6 +87,7 @@ class AttentionMemory : public testing::OnEachTarget {
     GTEST_SKIP() << "a sanitizer counts memory itself";
 #endif
     testing::OnEachTarget::SetUp();
+    core::process_pool();  // made once in a process
     set_keeping(false);
     set_parallel_runner(in_turns);
   }
