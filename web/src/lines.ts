@@ -25,9 +25,9 @@ export function lines_picture(drawn: Drawn): TemplateResult {
   const { weights, queries, keys, query, key, screen } = drawn;
   const { colors } = screen;
   const all_chosen = chosen_of(drawn);
-  const left = width_of(queries) + 14;
+  const left = width_of([...queries, "queries"]) + 14;
   const right = left + (screen.narrow ? 80 : 240);
-  const width = right + width_of(keys) + 22;
+  const width = right + width_of([...keys, "keys"]) + 22;
   const y = (i: number): number => 34 + kRow * (i + 0.5);
   const row = row_of(drawn);
 

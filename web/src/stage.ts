@@ -4,7 +4,7 @@ import { derive } from "./products";
 import { cell_id, parse_cell, type Walk, walk_of_steps, type Window, window_of, windows_of, with_heads } from "./tensors";
 
 // Of which a step shows one query at a time.
-const kPerQuery = ["query", "scores", "logits", "weights", "log_sum_exp", "weighted_values", "output"];
+const kPerQuery = ["query", "scores", "logits", "weights", "log_sum_exp", "output"];
 
 export interface Stage {
   section: Section;
@@ -37,19 +37,13 @@ export function queries_of(walk: Walk): number {
 
 export function stage_of(walk: Walk, section: Section, query: number): Stage {
   const one = about_one_query(walk, section);
+  const of_query = walk.tensors.get("query")?.rows[query] ?? `query ${query + 1}`;
   const shown = (tensor: Tensor): Window[] => {
+    if (tensor.name === "weighted_values")
+      return [window_of(tensor, [query], one ? tensor.name : `${tensor.name}, ${of_query}`)];
     if (one && kPerQuery.includes(tensor.name)) {
-      const name = tensor.name === "weighted_values" ? tensor.name : (tensor.rows[query] ?? tensor.name);
+      const name = tensor.rows[query] ?? of_query;
       return [window_of(tensor, [query], tensor.shape.length === 3 ? name : `${tensor.name}, ${name}`)];
-    }
-    if (tensor.name === "weighted_values") {
-      return [
-        window_of(
-          tensor,
-          [query],
-          `weighted_values, ${walk.tensors.get("query")?.rows[query] ?? `query ${query + 1}`}`,
-        ),
-      ];
     }
     return windows_of(tensor, (i) => `head ${i + 1}`).map((window) => with_heads(window, walk));
   };

@@ -135,3 +135,21 @@ test("any query, and what is chosen by pointer, stand in the address", async () 
   assert.equal(await page.locator(".cell.chosen").getAttribute("data-id"), "output:2.1");
   await close();
 });
+
+test("each matrix of the softmax says of which query it is, once", async () => {
+  const { page, close } = await open(report_of(data_of("steps")), { hash: "#step=5&query=1" });
+  const names = await page.locator(".matrix .name").allInnerTexts();
+  assert.ok(names.some((name) => name.startsWith("log_sum_exp, ")), names.join("; "));
+  for (const name of names) assert.doesNotMatch(name, /^(\w+), \1/);
+  assert.equal(new Set(names).size, names.length);
+  await close();
+});
+
+test("in print bars have their colours", async () => {
+  const { page, close } = await open(report_of(data_of("steps")), { hash: "#step=8&cell=output:0.0" });
+  await page.emulateMedia({ media: "print" });
+  const bars = await page.locator(".terms .bar i").evaluateAll((all) => all.map((one) => getComputedStyle(one).printColorAdjust));
+  assert.ok(bars.length > 0);
+  for (const adjust of bars) assert.equal(adjust, "exact");
+  await close();
+});

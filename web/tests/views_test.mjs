@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { data_of, hash_of, open, report_of } from "./browser.mjs";
+import { data_of, hash_of, open, open_file, report_of } from "./browser.mjs";
 import { native, root } from "./program.mjs";
 
 const translation = () => data_of("translation");
@@ -209,3 +209,28 @@ test("a token: every measure of its keys and heads, and how they rank", async ()
   assert.equal(ranks[3], "-");
   await close();
 });
+
+test("the names of queries and keys stand within the picture of lines", async () => {
+  const data = translation();
+  const { page, close } = await open(report_of(data), { hash: "#view=heads&attention=encoder&head=1.2&show=lines" });
+  const sides = await page.locator("svg text").evaluateAll((texts) =>
+    texts.filter((one) => /^(queries|keys)$/.test(one.textContent)).map((one) => {
+      const [own, all] = [one.getBoundingClientRect(), one.ownerSVGElement.getBoundingClientRect()];
+      return [own.left >= all.left, own.right <= all.right];
+    }),
+  );
+  assert.deepEqual(sides, [[true, true], [true, true]]);
+  await close();
+});
+
+for (const name of ["explain", "translate"]) {
+  test(`the picture of qkv ${name} in the README keeps its columns`, async () => {
+    const { page, close } = await open_file(`${root}docs/${name}.svg`);
+    const lost = await page.evaluate(() =>
+      [...document.querySelectorAll("text")].map((one) => [one.getNumberOfChars(), [...one.textContent].length]),
+    );
+    assert.ok(lost.length > 5);
+    for (const [drawn, written] of lost) assert.equal(drawn, written);
+    await close();
+  });
+}
