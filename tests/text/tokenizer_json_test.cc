@@ -43,6 +43,16 @@ TEST(TokenizerJson, TheUnchangedFileIsAccepted) {
   EXPECT_EQ(refused_tokenizer(valid().dump(), 3), "f: model.vocab.\"##b\" is 3, must be 0 to 2");
 }
 
+TEST(TokenizerJson, AddedTokensAreNoLongerThanTheirBoundTogether) {
+  json file = valid();
+  for (int i = 0; i < 101; ++i) {
+    file["added_tokens"].push_back(file["added_tokens"][0]);
+    file["added_tokens"].back()["id"] = 10 + i;
+    file["added_tokens"].back()["content"] = std::string(990, 'x') + std::to_string(i);
+  }
+  EXPECT_EQ(refused_tokenizer(file.dump()), "f: added_tokens hold more than 100000 characters");
+}
+
 TEST(TokenizerJson, StagesMayBeMissing) {
   json file = valid();
   for (const char* stage : {"normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens", "version"}) {

@@ -224,6 +224,11 @@ TEST_P(MatmulStorage, Int8OfHostileRows) {
       matmul(a, packed, out);
       for (const double number : testing::values(out)) EXPECT_FALSE(std::isnan(number)) << size;
     }
+    for (const double size : {1e-45, 1e-30, 1e-16}) {  // weights whose squares or inverse a float cannot hold
+      Tensor out = Tensor::uninitialized({18, 10});
+      matmul(random_matrix({18, 20}, 1), PackedMatrix(testing::filled({20, 10}, size), 0, storage), out);
+      for (const double number : testing::values(out)) EXPECT_LE(std::abs(number), 100 * size);
+    }
   }
 }
 
