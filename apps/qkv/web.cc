@@ -9,6 +9,7 @@
 #include "options.h"
 #include "qkv/files.h"
 #include "qkv/models/find_model.h"
+#include "qkv/models/vit.h"
 #include "report_file.h"
 #include "surroundings.h"
 
@@ -37,6 +38,9 @@ std::map<std::string, std::string> model_in_page(const std::string& folder) {
 void run(const Command& command, const WebOptions& options) {
   ReportFile page{.path = options.out};
   const std::string folder = options.model.empty() ? "" : find_model(options.model);
+  if (!folder.empty() && Vit::is_in(folder)) {
+    throw UsageError("--model", folder + " reads pictures; a page needs a model that reads texts");
+  }
   check_output(folder.empty() ? std::vector<NamedFile>{} : model_files(folder), {"--out", options.out});
   page.report.add(explain(worked_example()));
   PageEngine engine{.module = engine_module()};
