@@ -175,6 +175,10 @@ void expect_trains(const std::string& config, const std::string& type) {
   const bool separate = config.find("separate") != std::string::npos;
   EXPECT_EQ(std::filesystem::exists(files.out + "/target_tokenizer.json"), separate);
   EXPECT_EQ(Translator::load(files.out).model().tokens().target_vocab > 0, separate);
+  if (separate) {  // each learns its own side: "three" is in the source
+    EXPECT_NE(test::slurp(files.out + "/tokenizer.json").find("ee\""), std::string::npos);
+    EXPECT_EQ(test::slurp(files.out + "/target_tokenizer.json").find("ee\""), std::string::npos);
+  }
 
   files.out = folder / "interrupted";
   EXPECT_THROW(train_translator(files, test::Stopper(5).options()), Stopped);

@@ -181,6 +181,11 @@ const Rule kRules[] = {
      }},
     {"top_keys and top_weights must be given together",
      [](Call& c) { c.extras.top_keys = c.ones({2, 4, 5, 2}, Dtype::i64); }},
+    {"top_keys is i32; it must be i64",
+     [](Call& c) {
+       c.extras.top_keys = c.ones({2, 4, 5, 2}, Dtype::i32);
+       c.extras.top_weights = c.ones({2, 4, 5, 2});
+     }},
     {"entropy must be [2, 4, 5], got [1, 2, 4]", [](Call& c) { c.extras.entropy = c.ones({2, 4}); }},
     {"entropy is bf16; it must be f32", [](Call& c) { c.extras.entropy = c.ones({2, 4, 5}, Dtype::bf16); }},
     {"received must be [2, 4, 6], got [2, 4, 5]", [](Call& c) { c.extras.received = c.ones({2, 4, 5}); }},

@@ -115,6 +115,7 @@ TEST(Pooling, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Pool1d({.kernel = 3, .padding = 2}), std::invalid_argument);
   EXPECT_THROW(Pool2d({.kernel = {2, 2}, .padding = {0, -1}}), std::invalid_argument);
   const Pool2d pool({.kernel = {2, 2}});
+  EXPECT_THROW(pool.forward(Tensor::zeros({})), std::invalid_argument);
   EXPECT_THROW(pool.forward(Tensor::zeros({4, 4, 1})), std::invalid_argument);
   EXPECT_THROW(pool.forward(Tensor::zeros({1, 4, 4, 0})), std::invalid_argument);
   EXPECT_THROW(pool.forward(Tensor::zeros({1, 4, 4, 1}, Dtype::i32)), std::invalid_argument);
