@@ -37,7 +37,7 @@ TEST(Sentences, ByHand) {
         "It is 3.14 of version 2.0 at example.com.| Yes.", "all lower. in one. piece.",
         // Abbreviations and numbers do not end a sentence.
         "Dr. Smith met Mrs. Jones.| They spoke.", "J. R. Hartley came from the U.S. Army.| Good.",
-        "See fig. 3 and No. 5, p. 7.| He said no.| It was late.", "1. Open the file.| 2. Close it in 1999.| Then rest.",
+        "See fig. 0 and No. 9, p. 7.| He said no.| It was late.", "1. Open the file.| 2. Close it in 1999.| Then rest.",
         "El Sr. L\u00f3pez y la Sra. P\u00e9rez viven en EE.UU. Pero no aqu\u00ed.| S\u00ed.",
         "D\u00f1a. Ana, n\u00fam. 4.| Fin.",
         // Quotes and brackets stay with their sentence.
