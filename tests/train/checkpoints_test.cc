@@ -391,6 +391,7 @@ TEST_F(TrainingResultTest, EpochsEndIt) {
     const Walk done = walk(settings, {{6, 5}, {21, 4}});
     EXPECT_EQ(done.result.step, end);
     EXPECT_TRUE(done.watcher.last.step == 0 || done.watcher.last.steps == end);
+    EXPECT_EQ(done.watcher.last.epoch, (done.watcher.last.step + 2) / 3);  // counted from 1; 0 where nothing was said
     EXPECT_EQ(done.position, end < 6 ? 6 : 21);
   };
   expect_end(0, 1, 3);
