@@ -10,6 +10,7 @@
 #include "io/descriptor.h"
 #include "io/json_document.h"
 #include "layers/basic/layer_checks.h"
+#include "pipelines/generation_keys.h"
 
 namespace qkv::inline pipelines {
 namespace {
@@ -131,35 +132,6 @@ namespace {
 
 constexpr std::int64_t kMaxLength = 1 << 20;
 
-// Unsupported ways of generating, by the value that switches each off.
-struct Unknown {
-  const char* name;
-  double off;
-};
-constexpr Unknown kUnknown[] = {
-    {"encoder_no_repeat_ngram_size", 0},
-    {"diversity_penalty", 0},
-    {"num_beam_groups", 1},
-    {"encoder_repetition_penalty", 1},
-};
-constexpr const char* kUnknownSwitches[] = {"do_sample", "remove_invalid_values"};
-constexpr const char* kUnknownValues[] = {"suppress_tokens", "begin_suppress_tokens", "sequence_bias",
-                                          "exponential_decay_length_penalty"};
-
-void refuse_unknown(const io::JsonValue& root) {
-  for (const auto& [name, off] : kUnknown) {
-    const auto value = root.find(name);
-    if (value && value->number() != off) value->refuse(fmt::format("must be {}; other values are not supported", off));
-  }
-  for (const char* name : kUnknownSwitches) {
-    const auto value = root.find(name);
-    if (value && value->boolean()) value->refuse("is not supported; set it to false");
-  }
-  for (const char* name : kUnknownValues) {
-    if (const auto value = root.find(name)) value->refuse("is not supported; remove it or set it to null");
-  }
-}
-
 std::vector<std::int32_t> tokens_of(const io::JsonValue& list, std::int64_t vocab) {
   std::vector<std::int32_t> tokens;
   for (const io::JsonValue& id : list.elements()) tokens.push_back(static_cast<std::int32_t>(id.integer(0, vocab - 1)));
@@ -192,7 +164,7 @@ Generation read_generation(const std::string& folder, std::int64_t vocab) {
   if (!std::filesystem::exists(path)) path = folder + "/config.json";
   const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
-  refuse_unknown(root);
+  refuse_generation_keys(root);
 
   const auto token = [&](const char* name) { return static_cast<std::int32_t>(root[name].integer(0, vocab - 1)); };
   Generation generation;

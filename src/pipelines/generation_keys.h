@@ -1,0 +1,28 @@
+// The settings of a generation_config.json, and what reading one does with each.
+#pragma once
+
+#include <span>
+
+#include "io/json_document.h"
+
+namespace qkv::inline pipelines {
+
+enum class KeyAnswer {
+  obeyed,    // read_generation() reads it
+  harmless,  // no value of it changes what is generated
+  refused,   // unless it has the value at which it does nothing
+};
+
+struct GenerationKey {
+  const char* name;
+  KeyAnswer answer;
+  const char* off = "null";  // of refused ones, as JSON: the other value that does nothing
+};
+
+// Those of transformers' GenerationConfig, and our own.
+std::span<const GenerationKey> generation_keys();
+
+// FormatError, naming the key, for the first one that would change what is generated and is not obeyed.
+void refuse_generation_keys(const io::JsonValue& config);
+
+}  // namespace qkv::inline pipelines
