@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/stop.h"
 #include "io/json_events.h"
+#include "io/serde_number.h"
 #include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
@@ -16,13 +18,16 @@ namespace qkv::io {
 
 class JsonTape::Builder : public JsonEvents {
  public:
-  Builder(const std::string& file, JsonTape& tape) : JsonEvents(file), tape_(tape) {}
+  Builder(const std::string& file, JsonNumbers numbers, JsonTape& tape)
+      : JsonEvents(file), numbers_(numbers), tape_(tape) {}
 
   bool null() override { return add(Kind::null); }
   bool boolean(bool value) override { return add(Kind::boolean, value ? 1 : 0); }
   bool number_integer(std::int64_t value) override { return add(Kind::negative, static_cast<std::uint64_t>(value)); }
   bool number_unsigned(std::uint64_t value) override { return add(Kind::natural, value); }
-  bool number_float(double value, const std::string&) override {
+  bool number_float(double value, const std::string& text) override {
+    if (numbers_ == JsonNumbers::serde) value = serde_number(text);
+    if (!std::isfinite(value)) refuse(fmt::format("number out of range: {}", text));
     return add(Kind::real, std::bit_cast<std::uint64_t>(value));
   }
   bool string(std::string& value) override {
@@ -83,14 +88,15 @@ class JsonTape::Builder : public JsonEvents {
   }
   std::string why_not(std::string_view kind) const override { return fmt::format("{} is not allowed", kind); }
 
+  JsonNumbers numbers_;
   JsonTape& tape_;
   std::vector<Index> open_;
   std::size_t count_ = 0;  // of values
 };
 
-JsonTape::JsonTape(std::string_view text, const std::string& file) {
+JsonTape::JsonTape(std::string_view text, const std::string& file, JsonNumbers numbers) {
   characters_.reserve(text.size());  // strings take no more there: growing by copies would hold them twice
-  Builder(file, *this).parse(text);
+  Builder(file, numbers, *this).parse(text);
 }
 
 JsonTape::Index JsonTape::next(Index at) const {

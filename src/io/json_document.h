@@ -16,6 +16,9 @@
 
 namespace qkv::io {
 
+// What a number with a fraction or an exponent is: the nearest double, or what serde_number() makes of it.
+enum class JsonNumbers { nearest, serde };
+
 // The values of a JSON text, one after the other, sixteen bytes each, and the characters of all its strings: no node of
 // the heap for each, so that a vocabulary of 250,000 tokens is read in tens of megabytes.
 class JsonTape {
@@ -30,7 +33,7 @@ class JsonTape {
 
   // FormatError if the text is not JSON, nested deeper than kMostDepth, has more than kMostValues values or a key twice
   // in an object. `file` begins messages.
-  JsonTape(std::string_view text, const std::string& file);
+  JsonTape(std::string_view text, const std::string& file, JsonNumbers numbers = JsonNumbers::nearest);
 
   // The first value is the document. A container is followed by what it holds: elements, or keys (strings), each
   // followed by its value.
@@ -109,7 +112,8 @@ class JsonDocument {
  public:
   // FormatError if the text is not JSON, nested deeper than 32, or has more than 1,000,000 values. `file` begins
   // messages.
-  JsonDocument(std::string_view text, const std::string& file) : tape_(text, file), file_(file) {}
+  JsonDocument(std::string_view text, const std::string& file, JsonNumbers numbers = JsonNumbers::nearest)
+      : tape_(text, file, numbers), file_(file) {}
   // The configuration in this file, which has 1 MiB at most; else FormatError. IoError if it cannot be read.
   static JsonDocument of_config(const std::string& path);
   JsonDocument(const JsonDocument&) = delete;

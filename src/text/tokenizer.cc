@@ -98,7 +98,7 @@ class Encoder {
 }  // namespace
 
 Tokenizer Tokenizer::load(const std::string& path, std::int64_t vocab) {
-  auto document = std::make_unique<const io::JsonDocument>(read_file(path, kLargestFile), path);
+  auto document = std::make_unique<const io::JsonDocument>(read_file(path, kLargestFile), path, io::JsonNumbers::serde);
   return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(std::move(document), vocab)));
 }
 
@@ -107,7 +107,7 @@ Tokenizer Tokenizer::load_marian(const std::string& pieces, const std::string& v
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& name, std::int64_t vocab) {
-  auto document = std::make_unique<const io::JsonDocument>(json, name);
+  auto document = std::make_unique<const io::JsonDocument>(json, name, io::JsonNumbers::serde);
   return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(std::move(document), vocab)));
 }
 
