@@ -62,7 +62,12 @@ RunIdentity identity_of(const TrainingConfig& config, const ExampleSet& train, c
 
 std::vector<Change> changes_of(const RunIdentity& before, const RunIdentity& now, std::int64_t step,
                                const std::string& checkpoint) {
-  if (const std::vector<Change> others = differences(before.fixed, now.fixed); !others.empty()) {
+  Values old_fixed = before.fixed, new_fixed = now.fixed;
+  if (!old_fixed.contains(kVocabKey) || !new_fixed.contains(kVocabKey)) {
+    old_fixed.erase(kVocabKey);
+    new_fixed.erase(kVocabKey);
+  }
+  if (const std::vector<Change> others = differences(old_fixed, new_fixed); !others.empty()) {
     refuse(checkpoint, "belongs to another training ({}); train into another folder", to_text(others));
   }
   std::vector<Change> changes = differences(before.settings, now.settings);

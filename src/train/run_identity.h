@@ -27,6 +27,10 @@ struct Change {
   std::string name, before, now;
 };
 
+// In `fixed` where a vocabulary is learned: its size in the config. A tokenizer that is given has none, so it is
+// compared only where both trainings have it; whether the tokenizer is the same one is known by its checksum.
+inline constexpr const char* kVocabKey = "tokenizer.vocab";
+
 // What `now` changes of the settings of a training that has come to `step`. std::invalid_argument, naming `checkpoint`,
 // if what must not change has.
 std::vector<Change> changes_of(const RunIdentity& before, const RunIdentity& now, std::int64_t step,

@@ -23,6 +23,7 @@
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
 #include "train/checkpoints.h"
+#include "train/run_identity.h"
 #include "train/train_config.h"
 #include "train/training_pairs.h"
 
@@ -281,6 +282,7 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   TrainingOptions all_options = options;
   all_options.identity = config.seq2seq ? identity_of_model(*config.seq2seq) : identity_of_model(config.model);
   for (const Vocabulary& own : vocabularies) all_options.identity[fs::path(own.name()).stem()] = checksum(own.json());
+  if (!source.is_given() || !target.is_given()) all_options.identity[training::kVocabKey] = number(config.vocab);
   if (!files.from.empty()) all_options.identity["from"] = checksum_of_weights(files.from);
   all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
                           {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
