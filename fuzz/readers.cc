@@ -217,13 +217,15 @@ void any_line(std::string_view line, std::int64_t number) {
   const std::string replaced = text_of_line(line, number, {.replace_invalid = true});
   try {
     const std::string text = text_of_line(line, number);
-    if (!is_utf8(text) || text != replaced || text.ends_with('\r') != line.ends_with("\r\r")) __builtin_trap();
+    if (!is_utf8(text) || text.find('\0') != std::string::npos || text != replaced ||
+        text.ends_with('\r') != line.ends_with("\r\r"))
+      __builtin_trap();
   } catch (const FormatError&) {
-    if (is_utf8(line)) __builtin_trap();
+    if (is_utf8(line) && line.find('\0') == std::string_view::npos) __builtin_trap();
   }
 }
 
-// Any bytes as lines of text: each is UTF-8 afterwards, unless it was to be taken as it is.
+// Any bytes as lines of text: each is UTF-8 without zero bytes afterwards, unless it was to be taken as it is.
 void any_text_lines(std::string_view bytes) {
   for (std::int64_t number = 1;; ++number) {
     const std::size_t end = bytes.find('\n');

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "io/descriptor.h"
+#include "qkv/error.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -22,6 +23,14 @@ std::vector<Option> line_options(TextLineOptions& options) {
            "every Unicode space becomes a space"},
           {"--replace-invalid", flag(options.replace_invalid),
            "Read bytes that are not UTF-8 as U+FFFD; otherwise they are refused", excludes("--exact-text")}};
+}
+
+std::string text_of_option(const char* option, const std::string& text, const TextLineOptions& options) {
+  try {
+    return text_of_argument(text, options);
+  } catch (const FormatError& error) {
+    throw UsageError(option, error.what());
+  }
 }
 
 std::string on_one_line(std::string text) {

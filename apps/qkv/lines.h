@@ -16,6 +16,9 @@ namespace qkv::app {
 // --exact-text and --replace-invalid.
 std::vector<Option> line_options(TextLineOptions& options);
 
+// The texts of a command line, by the rules of lines. UsageError of `option` for what is none.
+std::string text_of_option(const char* option, const std::string& text, const TextLineOptions& options = {});
+
 // A text as it is written where each has a line: with a space for each line break in it.
 std::string on_one_line(std::string text);
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string_view>
 
+#include "lines.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
@@ -163,6 +164,7 @@ std::string explain_model(const Command& command, ModelOptions options, const Ex
   if (!form.svg.empty() && !options.layer && options.image.empty()) {
     throw UsageError("--svg", "needs --layer and --head: the picture is of one head");
   }
+  options.text = text_of_option("--text", options.text);
   options.keep.check(form.report, form.json);
   options.folder = options.folder.empty() ? default_model() : find_model(options.folder);
   std::vector<NamedFile> files = model_files(options.folder);

@@ -193,6 +193,7 @@ void explain(TranslateRequest& request, const Translator& translator) {
 }
 
 void translate(const Command& command, TranslateRequest request) {
+  for (std::string& text : request.texts) text = text_of_option("TEXT", text, request.lines);
   const std::string folder = request.model.empty() ? default_model() : find_model(request.model);
   request.keep.check(request.report, request.json);
   request.report.check(model_files(folder));

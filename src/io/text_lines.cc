@@ -1,4 +1,4 @@
-// Cleans up a line of text and refuses invalid UTF-8.
+// Cleans up a text from outside and refuses what is not UTF-8.
 #include "qkv/text_lines.h"
 
 #include <fmt/format.h>
@@ -14,8 +14,11 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+
+// ASCII without zero bytes: as it is.
+bool is_plain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c != 0 && static_cast<unsigned char>(c) < 0x80; });
 }
 
 // Category Zs without ' ' itself, which has not changed for twenty years.
@@ -29,29 +32,44 @@ bool is_other_space(std::string_view character) {
          character == "\xe3\x80\x80";
 }
 
-}  // namespace
+enum class ByteOrderMark { kept, dropped };
 
-std::string text_of_line(std::string_view line, std::int64_t number, const TextLineOptions& options,
-                         const std::string& file) {
+// `origin`: what messages begin with.
+template <class Origin>
+std::string received(std::string_view line, ByteOrderMark mark, const TextLineOptions& options, const Origin& origin) {
   if (options.exact) return std::string(line);
   if (line.ends_with('\r')) line.remove_suffix(1);
-  if (is_ascii(line)) return std::string(line);
+  if (is_plain(line)) return std::string(line);
   const std::size_t whole = line.size();
-  if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  const auto refuse = [&](const char* what) {
+    throw FormatError(fmt::format("{}byte {} (0x{:02x}) is {}", origin(), whole - line.size() + 1,
+                                  static_cast<unsigned char>(line.front()), what));
+  };
+  if (mark == ByteOrderMark::dropped && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
   std::string text;
   while (!line.empty()) {
     check_stop();
     const std::size_t size = io::size_of_first(line);
-    if (size == 0 && !options.replace_invalid) {
-      throw FormatError(fmt::format("{}line {}: byte {} (0x{:02x}) is not UTF-8, which texts must be",
-                                    file.empty() ? "" : file + ": ", number, whole - line.size() + 1,
-                                    static_cast<unsigned char>(line.front())));
-    }
+    const bool zero = line.front() == '\0';
+    if (size == 0 && !options.replace_invalid) refuse("not UTF-8, which texts must be");
+    if (zero && !options.replace_invalid) refuse("a zero byte, which texts do not hold; is it UTF-16?");
     const std::string_view character = line.substr(0, std::max<std::size_t>(1, size));
-    text += is_other_space(character) ? " " : character;
+    text += zero ? kReplacement : is_other_space(character) ? " " : character;
     line.remove_prefix(character.size());
   }
   return text;
+}
+
+}  // namespace
+
+std::string text_of_line(std::string_view line, std::int64_t number, const TextLineOptions& options,
+                         const std::string& file) {
+  return received(line, number == 1 ? ByteOrderMark::dropped : ByteOrderMark::kept, options,
+                  [&] { return fmt::format("{}line {}: ", file.empty() ? "" : file + ": ", number); });
+}
+
+std::string text_of_argument(std::string_view text, const TextLineOptions& options, const std::string& origin) {
+  return received(text, ByteOrderMark::dropped, options, [&] { return origin.empty() ? "" : origin + ": "; });
 }
 
 }  // namespace qkv

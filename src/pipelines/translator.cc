@@ -189,6 +189,7 @@ std::vector<std::string> Translator::sentences(const std::string& text) const {
 }
 
 std::vector<Translator::Piece> Translator::pieces(const std::string& text, bool split) const {
+  if (text::is_blank(text)) return {{.text = text, .ids = {}}};
   const auto positions = static_cast<std::size_t>(model_->tokens().positions);
   Encoding encoding = tokenizer().encode(text);
   std::vector<Piece> all;

@@ -147,6 +147,15 @@ class Splitter {
 
 }  // namespace
 
+bool is_blank(std::string_view text) {
+  while (!text.empty()) {
+    const Decoded next = decode_utf8(text);
+    if (!is_white_space(next.code)) return false;
+    text.remove_prefix(next.size);
+  }
+  return true;
+}
+
 bool ends_wide(std::string_view text) {
   return text.ends_with("\u3002") || text.ends_with("\uff01") || text.ends_with("\uff1f") || text.ends_with("\uff61");
 }

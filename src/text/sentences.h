@@ -13,6 +13,9 @@ enum class SentenceBegin { not_lower_case, anything };
 std::vector<std::string_view> split_sentences(std::string_view text,
                                               SentenceBegin begin = SentenceBegin::not_lower_case);
 
+// Whether the text is nothing but white space.
+bool is_blank(std::string_view text);
+
 // Whether the text ends with a mark of East Asian width, after which no space comes.
 bool ends_wide(std::string_view text);
 

@@ -40,6 +40,23 @@ TEST(Lines, AreReadTheSameByTranslate) {
   succeed("translate --replace-invalid", around);
 }
 
+// Whatever door a text comes through.
+TEST(Lines, AreReadTheSameFromTheCommandLine) {
+  const std::string text = kMark + "You are\u00a0welcome\r";
+  EXPECT_EQ(text_of("translate '" + text + "'"), "De nada\n");
+  EXPECT_EQ(text_of("explain --json --text '" + text + "'"), text_of("explain --json --text 'You are welcome'"));
+  EXPECT_EQ(text_of("translate --explain --json '" + text + "'"),
+            text_of("translate --explain --json 'You are welcome'"));
+  const std::string wrong = "byte 4 (0xe9) is not UTF-8, which texts must be";
+  expect_message(run_program("translate 'caf\xe9'"), 2, "qkv translate", "TEXT: " + wrong);
+  expect_message(run_program("translate --explain 'caf\xe9'"), 2, "qkv translate", "TEXT: " + wrong);
+  expect_message(run_program("explain --text 'caf\xe9'"), 2, "qkv explain", "--text: " + wrong);
+  EXPECT_EQ(run_program("translate --replace-invalid 'caf\xe9'"),
+            run_program("translate --replace-invalid", {.input = "caf\xe9\n"}));
+  EXPECT_EQ(text_of("translate '   '"), "\n");
+  EXPECT_EQ(text_of("translate", {.input = "   \n \t\n\u3000\n"}), "\n\n\n");
+}
+
 TEST(Lines, TokenizersLearnFromTheSameTexts) {
   const Folder folder;
   const auto learned = [&](const std::string& text, const std::string& option = "") {

@@ -126,7 +126,7 @@ TEST(ReadArray, TellsTheFormatByTheEnding) {
 const std::string kMark = "\ufeff";
 
 TEST(TextLines, AreTextsWithoutWhatSystemsAdd) {
-  for (const std::string& line : {""s, "a b"s, "a\tb "s, "a\rb"s, "a\0b"s, "\u20ac \U0001F600"s}) {
+  for (const std::string& line : {""s, "a b"s, "a\tb "s, "a\rb"s, "\u20ac \U0001F600"s}) {
     EXPECT_EQ(text_of_line(line, 1), line);
   }
   EXPECT_EQ(text_of_line("a\r", 1), "a");
@@ -165,6 +165,28 @@ TEST(TextLines, BytesThatAreNotUtf8AreRefusedByLine) {
   EXPECT_EQ(text_of_line("\u00a0\xff", 7, {.replace_invalid = true}), " \xff");
   EXPECT_EQ(message_of<FormatError>([] { text_of_line(kMark + "\xff", 1, {}, "pairs.tsv"); }),
             "pairs.tsv: line 1: byte 4 (0xff) is not UTF-8, which texts must be");
+}
+
+TEST(TextLines, ZeroBytesAreNoText) {
+  for (const std::string& line : {"a\0b"s, "\u00e9\0"s}) {
+    const std::string place = line[0] == 'a' ? "byte 2" : "byte 3";
+    EXPECT_EQ(message_of<FormatError>([&] { text_of_line(line, 2); }),
+              "line 2: " + place + " (0x00) is a zero byte, which texts do not hold; is it UTF-16?");
+  }
+  EXPECT_EQ(text_of_line("a\0b"s, 2, {.replace_invalid = true}), "a\ufffdb");
+}
+
+TEST(TextLines, ArgumentsAreReadAsFirstLines) {
+  for (const std::string& line : {"a b"s, kMark + "a\u00a0b\r", "\u3000"s, kMark + kMark, "\r"s}) {
+    EXPECT_EQ(text_of_argument(line), text_of_line(line, 1));
+    EXPECT_EQ(text_of_argument(line, {.exact = true}), line);
+  }
+  EXPECT_EQ(text_of_argument("a\nb"), "a\nb");
+  EXPECT_EQ(text_of_argument("caf\xe9", {.replace_invalid = true}), "caf\xe9");
+  EXPECT_EQ(message_of<FormatError>([] { text_of_argument("caf\xe9"); }),
+            "byte 4 (0xe9) is not UTF-8, which texts must be");
+  EXPECT_EQ(message_of<FormatError>([] { text_of_argument("a\0"s, {}, "here"); }),
+            "here: byte 2 (0x00) is a zero byte, which texts do not hold; is it UTF-16?");
 }
 
 TEST(ReadPairs, OneALineAndNoOther) {

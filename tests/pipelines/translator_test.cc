@@ -297,6 +297,17 @@ TEST(Translator, NoTranslationIsLongerThanTheModelHasPositions) {
   }
 }
 
+// Its tokenizer makes tokens of spaces.
+TEST(Translator, TranslatesNothingButWhiteSpaceToNothing) {
+  const Translator translator = Translator::load(QKV_SOURCE_DIR "/models/en-es");
+  for (const std::string text : {"", " ", "   ", "\t\n", "\u00a0\u3000"}) {
+    const Translation found = translator.translate(text);
+    EXPECT_EQ(found.text, "") << '"' << text << '"';
+    EXPECT_TRUE(found.ids.empty()) << '"' << text << '"';
+  }
+  EXPECT_FALSE(translator.translate(" . ").ids.empty());
+}
+
 TEST(Translator, RefusesWhatItCannotDo) {
   const Translator translator = Translator::load(kGoldenModels + "relu");
   EXPECT_THROW(translator.translate("text"), FormatError);  // no tokenizer.json
