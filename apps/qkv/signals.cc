@@ -1,7 +1,6 @@
 // Catches SIGINT and SIGTERM, and wakes whoever waits for input.
 #include "signals.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -48,8 +47,7 @@ bool wait_for(int descriptor, short event, std::optional<std::chrono::millisecon
 void watch_signals() {
   std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends the program quietly, whoever started it
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of write(), after which we clean up
-  const io::Descriptor wake(eventfd(0, EFD_CLOEXEC));
-  wake_descriptor = fcntl(wake.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // not the number of a closed standard one
+  wake_descriptor = eventfd(0, EFD_CLOEXEC);
   if (wake_descriptor < 0) throw IoError("cannot watch for signals", errno);
   sigset_t ends;
   sigemptyset(&ends);

@@ -68,6 +68,7 @@ struct Surroundings {
   int interrupted_by = 0;     // this signal, once the program has taken it over; 0: by none
   std::size_t memory = 0;     // bytes of memory of its own that it may have; 0: any number
   std::size_t file_size = 0;  // bytes that a file may have, as with ulimit -f; 0: any number
+  std::vector<int> closed{};  // descriptors
 };
 
 // To call in a process of its own, which becomes the program.
@@ -125,6 +126,7 @@ inline Outcome run_program(const std::string& line, Surroundings around = {}) {
     close(STDOUT_FILENO);
     if (out != "-") become(STDOUT_FILENO, out, O_WRONLY | O_CREAT);
     if (!around.folder.empty() && chdir(around.folder.c_str()) != 0) _exit(126);
+    for (const int descriptor : around.closed) close(descriptor);
     limit(RLIMIT_DATA, around.memory);
     limit(RLIMIT_FSIZE, around.file_size);
     become_program(words);

@@ -104,6 +104,19 @@ TEST_F(TrainTest, SaysWhatItDoes) {
   expect_words(folder_.text("train --help"), training::train_keys_text());
 }
 
+// What it opens must not become one of them. Only a closed output is an error: what belongs there is lost.
+TEST_F(TrainTest, ClosedStreamsDoNotShowInTheFolder) {
+  train("whole");
+  int runs = 0;
+  for (const std::vector<int>& closed : {std::vector{0, 1, 2}, {2}, {0, 2}, {1}}) {
+    const std::string out = "closed" + std::to_string(runs++);
+    const bool output = std::ranges::count(closed, STDOUT_FILENO) == 0;
+    EXPECT_EQ(run(out, {.closed = closed}).code, output ? 0 : 4) << out;
+    expect_equal_models(out, "whole");
+    EXPECT_EQ(fs::file_size(folder_ / out + "/checkpoints/lock"), 0u) << out;
+  }
+}
+
 TEST_F(TrainTest, EndsAndKillsDoNotShow) { expect_to_survive(4, 600); }
 TEST_F(TrainTest, SlowFiftyKillsDoNotShow) { expect_to_survive(50, 1500); }
 
