@@ -19,8 +19,8 @@ std::optional<Align> take_optional_align(nb::handle object) {
 }
 
 MaskValue causal(nb::handle align) {
-  const Align chosen = take_align(align);
-  return {Mask::causal(chosen), {}, fmt::format("qkv.causal({})", align_text(chosen))};
+  const std::optional<Align> chosen = take_optional_align(align);
+  return {Mask::causal(chosen), {}, fmt::format("qkv.causal({})", chosen ? align_text(*chosen) : "")};
 }
 
 MaskValue window(nb::handle left, nb::handle right, nb::handle align) {
@@ -39,7 +39,7 @@ MaskValue dilated(nb::handle left, nb::handle right, nb::handle step, nb::handle
 
 MaskValue prefix(nb::handle counts, nb::handle align) {
   Array array = take_integers(counts, "counts");
-  return {Mask::prefix(array.view, take_align(align)), {array}, "qkv.prefix(...)"};
+  return {Mask::prefix(array.view, take_optional_align(align)), {array}, "qkv.prefix(...)"};
 }
 
 MaskValue lengths(nb::handle counts) {
@@ -88,22 +88,22 @@ void bind_masks(nb::module_& module) {
           "afterwards.")
       .def("__repr__", [](const MaskValue& mask) { return mask.text; });
 
-  module.def("causal", &causal, "align"_a = "top-left",
-             nb::sig("def causal(align: typing.Literal['top-left', 'bottom-right'] = 'top-left') -> Mask"),
-             "Keys ``j <= p``, where p is the query's position: its index, or with \"bottom-right\" its index plus "
-             "key length minus query length.\n\n>>> import qkv\n>>> qkv.causal(\"bottom-right\")\n"
+  module.def("causal", &causal, "align"_a = nb::none(),
+             nb::sig("def causal(align: typing.Literal['top-left', 'bottom-right'] | None = None) -> Mask"),
+             "Keys ``j <= p``, where p is the query's position: its index, or with \"bottom-right\", and over a cache, "
+             "its index plus key length minus query length.\n\n>>> import qkv\n>>> qkv.causal(\"bottom-right\")\n"
              "qkv.causal(\"bottom-right\")");
   module.def("window", &window, "left"_a, "right"_a, "align"_a = nb::none(),
              nb::sig("def window(left: int, right: int, align: typing.Literal['top-left', 'bottom-right'] | None = "
                      "None) -> Mask"),
              "Keys ``p - left <= j <= p + right``; -1 leaves that side open.\n\n>>> import qkv\n"
-             ">>> qkv.causal() & qkv.window(2, 0)\nqkv.causal(\"top-left\") & qkv.window(2, 0)");
+             ">>> qkv.causal() & qkv.window(2, 0)\nqkv.causal() & qkv.window(2, 0)");
   module.def("dilated", &dilated, "left"_a, "right"_a, "step"_a, "align"_a = nb::none(),
              nb::sig("def dilated(left: int, right: int, step: int, align: typing.Literal['top-left', 'bottom-right'] "
                      "| None = None) -> Mask"),
              "Keys ``p - left * step <= j <= p + right * step`` with ``p - j`` divisible by step (Longformer, 2020).");
-  module.def("prefix", &prefix, "counts"_a, "align"_a = "top-left",
-             nb::sig("def prefix(counts: Array, align: typing.Literal['top-left', 'bottom-right'] = 'top-left') -> "
+  module.def("prefix", &prefix, "counts"_a, "align"_a = nb::none(),
+             nb::sig("def prefix(counts: Array, align: typing.Literal['top-left', 'bottom-right'] | None = None) -> "
                      "Mask"),
              "A prefix that every query sees, and causal after it: keys ``j < counts[sequence]`` or ``j <= p``. "
              "counts: int32 or int64 [batch].");

@@ -34,7 +34,7 @@ std::int64_t tighter(std::int64_t a, std::int64_t b) { return a < 0 ? b : b < 0 
 
 }  // namespace
 
-Mask Mask::causal(Align align) {
+Mask Mask::causal(std::optional<Align> align) {
   Mask mask;
   mask.align_ = align;
   mask.right_ = 0;
@@ -50,7 +50,7 @@ Mask Mask::window(std::int64_t left, std::int64_t right, std::optional<Align> al
   return mask;
 }
 
-Mask Mask::prefix(TensorView counts, Align align) {
+Mask Mask::prefix(TensorView counts, std::optional<Align> align) {
   Mask mask;
   mask.align_ = align;
   mask.prefixes_.push_back(counts);

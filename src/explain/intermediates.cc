@@ -139,7 +139,7 @@ OwnedMask mask_of(const ExplainInput& input, std::int64_t n) {
   if (input.prefix) {
     require(*input.prefix >= 0, "prefix is {}; it must be 0 or more", *input.prefix);
     owned.prefix = Tensor::of({1}, std::vector<std::int64_t>{*input.prefix});
-    owned.mask = owned.mask & Mask::prefix(owned.prefix);
+    owned.mask = owned.mask & Mask::prefix(owned.prefix, Align::top_left);
   }
   if (given(input.mask)) {
     const Dims& shape = input.mask.shape();

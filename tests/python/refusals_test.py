@@ -84,7 +84,7 @@ def test_integers_and_bools_are_no_floats():
         (lambda: qkv.lengths(X), "counts must be int32 or int64"),
         (lambda: qkv.boolean(X), "visible must be bool or uint8"),
         (lambda: qkv.documents(None), "query_ids must be an array"),
-        (lambda: qkv.causal(None), "align must be a str"),
+        (lambda: qkv.causal(3), "align must be a str"),
         (lambda: qkv.window(1.5, 0), "left must be a whole number, got float"),
         (lambda: qkv.window(True, 0), "left must be a whole number, got bool"),
         (lambda: qkv.bias(None), "values must be an array"),

@@ -3,8 +3,8 @@
 //   Mask mask = Mask::causal(Align::bottom_right) & Mask::window(256, 0) & Mask::lengths(n);
 //
 // Positions: query i has position p = i + offset, key j has j. Align::top_left has offset 0; Align::bottom_right has
-// offset key length - query length, of each sequence by itself. A call has one alignment: it is top_left unless a part
-// names another one, and it also rules ALiBi (bias.h).
+// offset key length - query length, of each sequence by itself. A call has one alignment, for all its parts: the one
+// that a part names, bottom_right over a cache, else top_left. It also rules ALiBi (bias.h).
 // A query that sees no key gives output 0, log-sum-exp -infinity (with a sink: the sink) and weights 0. What a masked
 // key or value holds, NaN and infinity included, never reaches the result. A call takes at most four boolean masks.
 #pragma once
@@ -31,12 +31,12 @@ class QKV_API Mask {
   Mask() = default;
 
   // Keys j <= p.
-  static Mask causal(Align align = Align::top_left);
+  static Mask causal(std::optional<Align> align = std::nullopt);
   // Keys p - left <= j <= p + right; -1 leaves that side open.
   static Mask window(std::int64_t left, std::int64_t right, std::optional<Align> align = std::nullopt);
   // A prefix that every query sees, and causal after it: keys j < counts[sequence] or j <= p. i32 or i64 [batch], from
   // 0 upwards. Borrowed. Source: the prefix language model of Raffel et al. (T5, 2020); also GLM, PaliGemma.
-  static Mask prefix(TensorView counts, Align align = Align::top_left);
+  static Mask prefix(TensorView counts, std::optional<Align> align = std::nullopt);
   // A dilated window: keys p - left * step <= j <= p + right * step with p - j divisible by step, which is 1 or more;
   // -1 leaves that side open. Source: Beltagy, Peters, Cohan (Longformer, 2020).
   static Mask dilated(std::int64_t left, std::int64_t right, std::int64_t step,

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "attention/call/view_checks.h"
 #include "core/refuse.h"
 
 namespace qkv {
@@ -179,6 +180,9 @@ void KeyValueCache::reorder(std::span<const std::int64_t> parents) {
 
 void attention(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out, AttentionOptions options,
                const AttentionExtras& extras) {
+  if (options.mask.align() == Align::top_left) {
+    fail("over a cache the queries are the last ones: a mask must be aligned bottom-right, or not name an alignment");
+  }
   options.block_table = cache.block_table();
   options.mask = options.mask & Mask::lengths(cache.lengths()) & Mask::window(-1, -1, Align::bottom_right);
   attention(q, cache.keys(), cache.values(), out, options, extras);
