@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -230,6 +231,19 @@ Value seed(std::uint64_t& target) {
   return {&target, "N", check};
 }
 
+std::string_view without_function(std::string_view message) {
+  constexpr std::string_view kFunctions[] = {"adam",     "attention",       "attention_backward",
+                                             "bert",     "compare",         "dropout_mask",
+                                             "embed",    "encoder_decoder", "explain",
+                                             "generate", "patch_embedding", "picture_classifier",
+                                             "report",   "train",           "translate",
+                                             "vit"};
+  const std::size_t colon = message.find(": ");
+  const bool named = colon != std::string_view::npos &&
+                     std::ranges::find(kFunctions, message.substr(0, colon)) != std::end(kFunctions);
+  return named ? message.substr(colon + 2) : message;
+}
+
 Check finite_number(double least) {
   return [least](const std::string& text) {
     const double value = parse_number(text);
@@ -244,6 +258,16 @@ Value probability(double& target) {
     return p >= 0 && p <= 1 ? "" : fmt::format("\"{}\" must be a number from 0 to 1", text);
   };
   return {&target, "P", check};
+}
+
+Value positive(double& target, const char* type, double most) {
+  const auto check = [most](const std::string& text) {
+    const double value = parse_number(text);
+    if (value > 0 && value <= most) return std::string();
+    const bool bounded = most < std::numeric_limits<double>::max();
+    return fmt::format("\"{}\" must be a number above 0{}", text, bounded ? fmt::format(", at most {}", most) : "");
+  };
+  return {&target, type, check};
 }
 
 std::optional<std::int64_t> parse_whole(std::string_view text) { return parse<std::int64_t>(text); }

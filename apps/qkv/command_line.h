@@ -55,6 +55,19 @@ class UsageError : public std::runtime_error {
   UsageError(const std::string& option, const std::string& message) : runtime_error(option + ": " + message) {}
 };
 
+// What a function of the library refuses, without its name: that of the command, or of an option, stands there instead.
+std::string_view without_function(std::string_view message);
+
+// What `call` returns; std::invalid_argument becomes a UsageError of the option, whose value it was called with.
+template <class Call>
+auto of_option(const std::string& option, const Call& call) {
+  try {
+    return call();
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(option, std::string(without_function(error.what())));
+  }
+}
+
 // The command line names no command, or only a group of them; the message is the help. Exit code 2.
 class MissingCommand : public std::runtime_error {
  public:
@@ -119,6 +132,8 @@ Value finite(Number& target, const char* type, double least = std::numeric_limit
   return {&target, type, finite_number(least)};
 }
 Value probability(double& target);
+// Above 0, finite, and at most this.
+Value positive(double& target, const char* type, double most = std::numeric_limits<double>::max());
 
 // One of a few names.
 template <class Choice>

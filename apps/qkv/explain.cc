@@ -3,6 +3,7 @@
 #include "qkv/explain/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include "commands.h"
+#include "explain/intermediates.h"
 #include "io/files.h"
 #include "model_heads.h"
 #include "options.h"
@@ -107,6 +109,15 @@ std::pair<std::string, Tensor> parse_substitute(const std::string& text) {
   if (sign == std::string::npos) throw UsageError("--substitute", "\"" + text + "\" must be NAME=FILE or NAME=JSON");
   const std::string name = text.substr(0, sign);
   return {name, read_matrix("--substitute " + name, text.substr(sign + 1))};
+}
+
+void refuse_unknown_substitutes(const ExplainInput& input) {
+  const std::vector<std::string> names = intermediate_names(input);
+  for (const auto& [name, matrix] : input.substitutes) {
+    if (std::ranges::find(names, name) != names.end()) continue;
+    throw UsageError("--substitute",
+                     fmt::format("there is no \"{}\" to substitute; there are {}", name, fmt::join(names, ", ")));
+  }
 }
 
 bool any_given(const Command& command, std::initializer_list<const char*> options) {
@@ -209,7 +220,9 @@ void run(const Command& command, ExplainOptions& options) {
   } else {
     options.report.check(files_of(options), {"--svg", options.svg});
     options.report.read_beside("steps");
-    const Explanation explanation = explain(input_of(command, options));
+    const ExplainInput input = input_of(command, options);
+    refuse_unknown_substitutes(input);
+    const Explanation explanation = explain(input);
     if (!options.svg.empty()) write_file(options.svg, to_svg(explanation, static_cast<int>(options.step)));
     if (options.report.wanted()) options.report.report.add(explanation);
     options.report.write(explanation.title, command.line());

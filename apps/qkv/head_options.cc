@@ -1,7 +1,10 @@
 // Reads which heads and tokens options name: those whose weights a report keeps, and those that a run does without.
 #include "head_options.h"
 
+#include <fmt/format.h>
+
 #include "command_line.h"
+#include "explain/left_out_masks.h"
 #include "qkv/explain/explain_model.h"
 
 namespace qkv::app {
@@ -18,13 +21,15 @@ std::pair<std::size_t, std::string> place_of(const char* option, const std::stri
   throw UsageError(option, "\"" + text + "\" must begin with " + names);
 }
 
-HeadIndex head_at(const char* option, const std::string& text, const std::vector<AttentionSite>& sites) {
-  const auto [site, place] = place_of(option, text, sites);
+HeadIndex head_at(const char* option, const std::string& text, const Attentions& attentions) {
+  const auto [site, place] = place_of(option, text, attentions.sites);
   const std::size_t point = place.find('.');
   const auto layer = parse_whole(place.substr(0, point));
   const auto head = point == std::string::npos ? std::nullopt : parse_whole(place.substr(point + 1));
   if (!layer || !head) throw UsageError(option, "\"" + text + "\" must be a layer and a head, as 0.1");
-  return {.layer = *layer, .head = *head, .site = site};
+  const HeadIndex index{.layer = *layer, .head = *head, .site = site};
+  of_option(option, [&] { check_head(attentions, index); });
+  return index;
 }
 
 namespace {
@@ -45,7 +50,15 @@ void KeptHeads::check(const ReportFile& report, bool json) const {
 
 HeadMapsOptions KeptHeads::of(const Attentions& attentions) const {
   HeadMapsOptions options{.keep_rows = rows};
-  for (const std::string& text : heads) options.keep.push_back(head_at("--keep", text, attentions.sites));
+  for (const std::string& text : heads) options.keep.push_back(head_at("--keep", text, attentions));
+  for (const HeadIndex& head : options.keep) {
+    const auto queries = std::ssize(attentions.sequences[attentions.sites[head.site].queries].tokens);
+    for (const std::int64_t row : rows) {
+      if (row < 0 || row >= queries) {
+        throw UsageError("--keep-rows", fmt::format("there is no query {}; there are 0 to {}", row, queries - 1));
+      }
+    }
+  }
   return options;
 }
 
@@ -74,10 +87,11 @@ HeadSurvey reported_survey(const Explainable& input, const SurveyOptions& option
 
 LeftOut LeftOutOptions::of(const Attentions& attentions) const {
   LeftOut all;
-  for (const std::string& text : heads) all.heads.push_back(head_at("--without-head", text, attentions.sites));
+  for (const std::string& text : heads) all.heads.push_back(head_at("--without-head", text, attentions));
   for (const std::string& text : keys) {
     const auto [site, token] = place_of("--without-key", text, attentions.sites);
-    all.keys.push_back({find_token(attentions.sequences[attentions.sites[site].keys].tokens, token), site});
+    const std::vector<std::string>& tokens = attentions.sequences[attentions.sites[site].keys].tokens;
+    all.keys.push_back({of_option("--without-key", [&] { return find_token(tokens, token); }), site});
   }
   return all;
 }

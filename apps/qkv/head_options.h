@@ -18,8 +18,8 @@ namespace qkv::app {
 std::pair<std::size_t, std::string> place_of(const char* option, const std::string& text,
                                              const std::vector<AttentionSite>& sites);
 
-// LAYER.HEAD. UsageError of `option` for what is no head.
-HeadIndex head_at(const char* option, const std::string& text, const std::vector<AttentionSite>& sites);
+// LAYER.HEAD. UsageError of `option` for what is no head of the model.
+HeadIndex head_at(const char* option, const std::string& text, const Attentions& attentions);
 
 // --keep and --keep-rows: of which heads of a long input a report keeps exact weights.
 struct KeptHeads {
@@ -29,7 +29,7 @@ struct KeptHeads {
   bool given() const { return !heads.empty(); }
   // UsageError unless what they are kept for is wanted.
   void check(const ReportFile& report, bool json) const;
-  // Of a model. UsageError for what is no head.
+  // Of a model. UsageError for what is no head or row of it.
   HeadMapsOptions of(const Attentions& attentions) const;
 };
 
@@ -46,7 +46,7 @@ struct LeftOutOptions {
   std::vector<std::string> heads{}, keys{};
 
   bool given() const { return !heads.empty() || !keys.empty(); }
-  // UsageError for what is no head or token; std::invalid_argument for a token that the input does not have.
+  // UsageError for what is no head of the model and no token of the input.
   LeftOut of(const Attentions& attentions) const;
   // As they stand in a command: " --without-head encoder.0.1".
   std::string words() const;

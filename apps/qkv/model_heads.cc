@@ -7,6 +7,7 @@
 #include <limits>
 #include <string_view>
 
+#include "explain/left_out_masks.h"
 #include "lines.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
@@ -47,11 +48,18 @@ std::size_t chosen_site(const std::vector<AttentionSite>& sites, const std::opti
   throw UsageError("--attention", "must be given: " + names);
 }
 
+std::int64_t token_at(const std::vector<std::string>& tokens, const std::string& name) {
+  return of_option("--token", [&] { return find_token(tokens, name); });
+}
+
 std::string traced(const Explainable& input, std::size_t site, const ModelOptions& options,
                    const ExplanationForm& form) {
-  const HeadTrace trace = trace_head(input, {.layer = *options.layer, .head = *options.head, .site = site});
+  const HeadIndex index{.layer = *options.layer, .head = *options.head, .site = site};
+  const bool is_layer = index.layer < input.attentions().sites[site].layers;
+  of_option(is_layer ? "--head" : "--layer", [&] { check_head(input.attentions(), index); });
+  const HeadTrace trace = trace_head(input, index);
   std::optional<std::int64_t> token;
-  if (options.token) token = find_token(trace.tokens, *options.token);
+  if (options.token) token = token_at(trace.tokens, *options.token);
   if (!form.svg.empty()) write_file(form.svg, to_svg(trace));
   if (form.report.wanted()) form.report.report.add(trace, token);
   return form.json ? to_json(trace, token) + "\n" : to_text(trace, token, form.style);
@@ -59,7 +67,7 @@ std::string traced(const Explainable& input, std::size_t site, const ModelOption
 
 std::string measured(const Explainable& input, const ModelOptions& options, const ExplanationForm& form) {
   const Attentions& all = input.attentions();
-  const std::int64_t token = find_token(all.sequences[measured_sequence(all)].tokens, *options.token);
+  const std::int64_t token = token_at(all.sequences[measured_sequence(all)].tokens, *options.token);
   const TokenMeasures measures = measure_token(input, token);
   if (form.report.wanted()) {
     if (!measures.heads.empty()) form.report.report.add(survey_heads(input, {.maps = HeadMapsOptions{}}));
@@ -85,7 +93,8 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
     return EncodedPicture(model, processor.process(file), {.stop = interruption()}, some);
   });
   if (options.layer) return traced(picture, chosen_site(picture.attentions().sites, {}), options, form);
-  const PictureAttention seen = survey_picture(picture, options.token.value_or("class"));
+  const PictureAttention seen =
+      of_option("--token", [&] { return survey_picture(picture, options.token.value_or("class")); });
   const Tensor view = view_of(picture.pixels(), processor.config());
   const PictureSize patch = model.config().patch;
   const TensorView covered =

@@ -277,12 +277,13 @@ Mask MaskArrays::combined() const {
 }
 
 std::vector<Option> size_options(AttentionSizes& sizes) {
+  constexpr std::int64_t kLongest = std::int64_t{1} << 30;  // as attention has it
   return {
       {"--batch", size(sizes.batch), "sequences (default: 1)"},
       {"--heads", size(sizes.heads), "query heads (default: 1)"},
       {"--kv-heads", size(sizes.kv_heads), "key and value heads (default: --heads)"},
-      {"--q-len", size(sizes.q_len), "queries of a sequence", required()},
-      {"--k-len", size(sizes.k_len), "keys of a sequence", required()},
+      {"--q-len", size(sizes.q_len, kLongest), "queries of a sequence", required()},
+      {"--k-len", size(sizes.k_len, kLongest), "keys of a sequence", required()},
       {"--head-dim", size(sizes.head_dim, 1024), "size of a query and a key (default: 64)"},
       {"--value-dim", size(sizes.value_dim, 1024), "size of a value (default: --head-dim)"},
       causal_option(sizes.causal),

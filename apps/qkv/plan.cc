@@ -1,11 +1,13 @@
 // qkv plan: what a call of attention would do, without any array but masks, and without computing anything.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
 
+#include "attention/call/memory_count.h"
 #include "commands.h"
 #include "options.h"
 #include "qkv/attention/attention_plan.h"
@@ -148,13 +150,27 @@ AttentionPlan plan_of(const PlanRequest& request, const AttentionOptions& option
   throw std::logic_error("pass of unknown kind");
 }
 
-void run(PlanRequest& request) {
+// Where no array is read, all that can be wrong stands on the command line.
+AttentionPlan plan_of_words(const PlanRequest& request, const Inputs& inputs) {
+  try {
+    return plan_of(request, options_of(request, inputs));
+  } catch (const MemoryLimitError&) {
+    throw;
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string(without_function(error.what())));
+  }
+}
+
+void run(const Command& command, PlanRequest& request) {
   request.sizes.complete();
   if (request.pass != PlanPass::forward && !request.outputs.empty()) {
     throw UsageError("--outputs", "needs --pass forward");
   }
   const Inputs inputs(request);
-  const AttentionPlan result = plan_of(request, options_of(request, inputs));
+  const std::vector<OptionHelp> options = command.help().options;
+  const bool reads = std::ranges::any_of(
+      options, [&](const OptionHelp& option) { return option.type == "FILE" && command.given(option.names.front()); });
+  const AttentionPlan result = reads ? plan_of(request, options_of(request, inputs)) : plan_of_words(request, inputs);
   if (request.json) {
     fmt::print("{}\n", to_json(result));
   } else {
@@ -197,7 +213,7 @@ void add_plan(Command& program) {
   command.add({empty_rows_option(request->empty_rows),
                {"--memory-limit", size(request->memory_limit), "bytes besides inputs and outputs (default: no limit)"},
                {"--json", flag(request->json), "print one JSON object"}});
-  command.on_run([request] { run(*request); });
+  command.on_run([&command, request] { run(command, *request); });
 }
 
 }  // namespace qkv::app

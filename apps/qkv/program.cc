@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "attention/call/memory_count.h"
 #include "commands.h"
 #include "qkv/error.h"
 #include "qkv/stop.h"
@@ -57,9 +58,7 @@ int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
   Program program("qkv", "Exact attention on ordinary CPUs, computed fast and explained.");
   const auto fail = [&](int code, std::string_view message) {
     const std::string command = program.named_command();
-    const std::string own = command.substr(command.rfind(' ') + 1) + ": ";  // a function may have the command's name
-    if (message.starts_with(own)) message.remove_prefix(own.size());
-    std::cerr << one_line(command + ": " + std::string(message)) << '\n';
+    std::cerr << one_line(command + ": " + std::string(without_function(message))) << '\n';
     return code;
   };
   try {
@@ -78,6 +77,9 @@ int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
     return kUsage;
   } catch (const UsageError& error) {
     return fail(kUsage, fmt::format("{} (see {} --help)", error.what(), program.named_command()));
+  } catch (const MemoryLimitError& error) {
+    return fail(kUsage, fmt::format("--memory-limit: {} (see {} --help)", without_function(error.what()),
+                                    program.named_command()));
   } catch (const std::invalid_argument& error) {
     return fail(kBadData, error.what());
   } catch (const FormatError& error) {

@@ -202,6 +202,12 @@ void translate(const Command& command, TranslateRequest request) {
   request.options.split = !request.whole;
   request.options.stop = interruption();
   const Translator translator = Translator::load(folder, request.weights);
+  const std::int64_t beams = translator.beams(request.options);
+  if (request.sample && beams > 1) throw UsageError("--sample", "goes with --beams 1 alone");
+  if (request.options.nbest > beams) {
+    throw UsageError("--nbest", fmt::format("{} must be at most the number of beams, {}{}", request.options.nbest,
+                                            beams, request.sample ? " with --sample" : "; see --beams"));
+  }
   if (request.explain) {
     explain(request, translator);
     return request.report.write(request.texts.size() == 1 ? "Translated: " + request.texts.front() : "Translations",
@@ -241,10 +247,10 @@ void add_translate(Command& program) {
        {"--length-penalty", finite(request->options.length_penalty, "X"), "Scores are divided by length to this power"},
        {"--sample", flag(request->sample), "Sample tokens instead of searching"},
        {"--seed", seed(sampling.seed), "Seed of sampling", needs("--sample")},
-       {"--temperature", finite(sampling.temperature, "X"), "Logits are divided by it", needs("--sample")},
+       {"--temperature", positive(sampling.temperature, "X"), "Logits are divided by it", needs("--sample")},
        {"--top-k", whole(sampling.top_k, 0, std::numeric_limits<std::int32_t>::max()),
         "Sample from the k most probable tokens; 0: all", needs("--sample")},
-       {"--top-p", finite(sampling.top_p, "P"),
+       {"--top-p", positive(sampling.top_p, "P", 1),
         "Sample from the most probable tokens that together have this probability", needs("--sample")},
        {"--ids", flag(request->ids), "Token ids in and out instead of text; no special tokens are added"},
        {"--explain", flag(request->explain),

@@ -220,6 +220,11 @@ std::string JsonValue::string() const {
 
 std::int64_t JsonValue::integer(std::int64_t min, std::int64_t max) const {
   const Kind kind = tape().kind(at_);
+  if (kind == Kind::real) {
+    const double real = tape().number(at_);
+    const char* const how = real == std::floor(real) ? " written without a point or an exponent" : "";
+    refuse(fmt::format("must be an integer{}, is {:.9g}", how, real));
+  }
   require(kind == Kind::negative || kind == Kind::natural, "an integer");
   const std::uint64_t bits = tape().natural(at_);
   const auto value = static_cast<std::int64_t>(bits);

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <vector>
 
 #include "io/atomic_file.h"
@@ -105,6 +106,10 @@ SafetensorsHeader read_safetensors_header(ByteSource& source, const std::string&
   }
   source.read(length_bytes.data(), length_bytes.size());
   const auto length = std::bit_cast<std::uint64_t>(length_bytes);
+  if (std::string_view(length_bytes.data(), 4) == "PK\3\4") {
+    throw FormatError(name +
+                      ": is a ZIP archive, as torch.save() writes; safetensors.torch.save_file() writes safetensors");
+  }
   if (length > kLongestSafetensorsHeader) {
     throw FormatError(
         fmt::format("{}: header length {} exceeds the limit of {}", name, length, kLongestSafetensorsHeader));

@@ -119,10 +119,14 @@ struct Translator::Piece {
   std::int64_t cut = 0;
 };
 
+std::int64_t Translator::beams(const TranslateOptions& options) const {
+  return options.beams.value_or(options.sampling ? 1 : defaults_.beams);
+}
+
 GenerateOptions Translator::search_options(const TranslateOptions& options) const {
   GenerateOptions search = defaults_;
   search.sampling = options.sampling;
-  search.beams = options.beams.value_or(options.sampling ? 1 : defaults_.beams);
+  search.beams = beams(options);
   search.max_length = std::min(options.max_length.value_or(defaults_.max_length), model_->tokens().positions);
   search.length_penalty = options.length_penalty.value_or(defaults_.length_penalty);
   search.nbest = options.nbest;

@@ -2,6 +2,7 @@
 #include "qkv/train/adam.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/mathematics.h"
@@ -33,8 +34,11 @@ Adam::Adam(const AdamConfig& config) : config_(config) {
   for (const double beta : {config.beta1, config.beta2}) {
     if (!(beta >= 0 && beta < 1)) refuse("adam", "beta is {}; it must be in [0, 1)", beta);
   }
-  if (!(config.epsilon > 0)) {
-    refuse("adam", "epsilon is {}; it must be above 0", config.epsilon);
+  // It keeps weights without gradients from 0 / 0, in f32 as well.
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  if (!(config.epsilon >= kLeast)) {
+    refuse("adam", "epsilon is {}; it must be at least {:.2g}, the smallest normal number of f32", config.epsilon,
+           kLeast);
   }
   if (!(config.weight_decay >= 0)) {
     refuse("adam", "weight_decay is {}; it must be 0 or more", config.weight_decay);

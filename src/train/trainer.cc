@@ -50,6 +50,7 @@ void check(const TrainingConfig& config, const TrainingTask& task) {
   if (!(config.checkpoint_minutes >= 0)) {
     refuse("train", "checkpoint_minutes is {}; it must be 0 or more", config.checkpoint_minutes);
   }
+  Adam{config.adam};  // refuses its numbers
   for (const auto& [name, examples] : {std::pair("train", &task.train), std::pair("valid", &task.valid)}) {
     if (examples->count() > 0) continue;
     refuse("train", "the {} data has no {}", name, examples->kind());

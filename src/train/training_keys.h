@@ -48,7 +48,7 @@ void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
       K::number(
           {"training", "beta2", "-", "Decay rate of Adam's running mean of squared gradients."},
           [](C& c) -> auto& { return c.training.adam.beta2; }, 1),
-      K::number({"training", "epsilon", "-", "Added to the square root of the latter; above 0."},
+      K::number({"training", "epsilon", "-", "Added to the square root of the latter; at least 1.2e-38."},
                 [](C& c) -> auto& { return c.training.adam.epsilon; }),
       K::number({"training", "weight_decay", "-", "Strength of the pull of weights towards 0; see optimizer."},
                 [](C& c) -> auto& { return c.training.adam.weight_decay; }),

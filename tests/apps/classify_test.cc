@@ -55,7 +55,7 @@ TEST_F(Classify, ExplainShowsWhereTheModelLooks) {
       {{"--svg heads.svg", 0, "Where the class token looks: attention rollout over all layers, 2 x 2 patches\n"},
        {"--token 1,0 --json", 0, "/token = \"1,0\" ... /heads # 2"},
        {"--layer 0 --head 1 --token 0,1", 0, "class"},
-       {"--token 9,9", 3, "9,9"}});
+       {"--token 9,9", 2, "--token: there is no token \"9,9\""}});
   EXPECT_TRUE(slurp(*folder_ / "heads.svg").starts_with("<svg "));
 }
 

@@ -13,7 +13,7 @@ namespace {
 TEST(JsonDocument, GivesValuesByKindAndPlace) {
   const JsonDocument document(
       R"({"z": [[], {}, [[1], {"y": [2, 3]}], "x\u00e9\n", -0.5], "": {"b": {}, "a": [true]}, "m": 18446744073709551615,
-          "a": [1, 18446744073709551615, -2], "b\n": 1.5, "e": null})",
+          "a": [1, 18446744073709551615, -2], "b\n": 1.5, "e": null, "f": 2e1})",
       "f");
   const JsonValue root = document.root();
   const std::vector<JsonValue> list = root["z"].elements(), numbers = root["a"].elements();
@@ -31,7 +31,7 @@ TEST(JsonDocument, GivesValuesByKindAndPlace) {
   EXPECT_FALSE(root.find("y"));
   std::string keys;
   root.for_each_member([&](const std::string& key, const JsonValue&) { keys += key + "|"; });
-  EXPECT_EQ(keys, "|a|b\n|e|m|z|");
+  EXPECT_EQ(keys, "|a|b\n|e|f|m|z|");
   const JsonDocument of_array("[[0], null]", "f");
   const std::pair<std::string, std::function<void()>> refusals[] = {
       {"x is missing", [&] { root["x"]; }},
@@ -39,7 +39,9 @@ TEST(JsonDocument, GivesValuesByKindAndPlace) {
       {"a[0] is 1, must be 2 to 9", [&] { numbers[0].integer(2, 9); }},
       {"a[1] is 18446744073709551615, must be 0 to 9", [&] { numbers[1].integer(0, 9); }},
       {"a[1] is 18446744073709551615, must be -9 to 9", [&] { numbers[1].integer(-9, 9); }},  // with a sign it is -1
-      {"\"b\\x0a\" must be an integer, is number", [&] { root["b\n"].integer(0, 9); }},
+      {"\"b\\x0a\" must be an integer, is 1.5", [&] { root["b\n"].integer(0, 9); }},
+      {"f must be an integer written without a point or an exponent, is 20", [&] { root["f"].integer(0, 90); }},
+      {"z[3] must be an integer, is string", [&] { list[3].integer(0, 9); }},
       {"the document must be an array, is object", [&] { root.elements(); }},
       {"z[2][1].y[1] must be a string, is number", [&] { three.string(); }},
       {"z[1].x is missing", [&] { list[1]["x"]; }},

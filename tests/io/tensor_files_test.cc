@@ -249,6 +249,8 @@ TEST(Safetensors, RefusesEveryBrokenRule) {
       {"header length 16000001 exceeds the limit of 16000000", {with_length(16'000'001, "{}")}},
       {"exceeds the limit of 16000000",
        {with_length(kMost, "{}"), with_length(kMost - 7, "{}"), with_length(std::uint64_t{1} << 63, "{}")}},
+      {"is a ZIP archive, as torch.save() writes; safetensors.torch.save_file() writes safetensors",
+       {"PK\3\4\0\0\x08\x08\0\0"s, "PK\3\4\x14\0\0\0archive/data.pkl"s}},
       // dtype and elements
       {a + "dtype \"f32\" is unknown", {one("f32", "[1]", "[0,4]")}},
       {a + "dtype \"\" is unknown", {one("", "[1]", "[0,4]")}},

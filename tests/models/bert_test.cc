@@ -153,7 +153,7 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
 /vocab_size = 4294967326 => vocab_size is 4294967326, must be 1 to 1048576
 /vocab_size = 18446744073709551615 => vocab_size is 18446744073709551615, must be 1 to 1048576
 /vocab_size = -30 => vocab_size is -30, must be 1 to 1048576
-/vocab_size = 30.5 => vocab_size must be an integer, is number
+/vocab_size = 30.5 => vocab_size must be an integer, is 30.5
 /vocab_size = "30" => vocab_size must be an integer, is string
 /vocab_size = null => vocab_size must be an integer, is null
 /vocab_size = true => vocab_size must be an integer, is boolean
@@ -163,7 +163,7 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
 /num_hidden_layers = 0 => num_hidden_layers is 0, must be 1 to 1024
 /num_attention_heads = 5 => num_attention_heads is 5, must divide hidden_size, 12
 /num_attention_heads = 24 => num_attention_heads is 24, must divide hidden_size, 12
-/max_position_embeddings = 1e9 => max_position_embeddings must be an integer, is number
+/max_position_embeddings = 1e9 => max_position_embeddings must be an integer written without a point or an exponent, is 1e+09
 /hidden_act = "quick_gelu"
     => hidden_act must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or "silu", is "quick_gelu"
 /hidden_act = null => hidden_act must be a string, is null

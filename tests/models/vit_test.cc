@@ -264,7 +264,7 @@ TEST(ImageProcessor, RefusesKeysByName) {
 /resample = 9 => resample is 9, must be 0 to 5
 /do_resize = 1 => do_resize must be true or false, is number
 /size = 0 => size is 0, must be 1 to 8000
-/size = 2.5 => size must be an integer, is number
+/size = 2.5 => size must be an integer, is 2.5
 /size = "big" => size must be an object, is string
 /size = {"height": 3} => size.width is missing
 /size = {"height": 3, "width": 8001} => size.width is 8001, must be 1 to 8000

@@ -76,7 +76,7 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
 /model/type = 1 => model.type must be a string, is number
 /model/unk_token = "?" => model.unk_token breaks a rule: unknown token "?" is not in the vocabulary
 /model/max_input_chars_per_word = -1 => model.max_input_chars_per_word is -1, must be 0 to 2147483647
-/model/max_input_chars_per_word = 1.5 => model.max_input_chars_per_word must be an integer, is number
+/model/max_input_chars_per_word = 1.5 => model.max_input_chars_per_word must be an integer, is 1.5
 /model/vocab = ["a"] => model.vocab must be an object, is array
 /model/vocab/a = 2147483648 => model.vocab.a is 2147483648, must be 0 to 2147483647
 /model/vocab/a = 18446744073709551615 => model.vocab.a is 18446744073709551615, must be 0 to 2147483647

@@ -223,6 +223,10 @@ TEST(Trainer, RefusesWhatCannotBeMeant) {
   expect("rate is 0; it must be above 0", [](TrainingConfig& c) { c.schedule.rate = 0; });
   expect("clip is -1; it must be 0 or more", [](TrainingConfig& c) { c.clip = -1; });
   expect("checkpoint_minutes is -1; it must be 0 or more", [](TrainingConfig& c) { c.checkpoint_minutes = -1; });
+  TrainingConfig tiny = config();
+  tiny.adam.epsilon = 1e-300;  // 0 in f32
+  test::expect_refusal<Invalid>([&] { train(model, {.train = kTraining, .valid = kValidation}, tiny, folder / ""); },
+                                "epsilon is 1e-300; it must be at least 1.2e-38, the smallest normal number of f32");
   const PairExamples none({});
   expect("the train data has no pairs", [](TrainingConfig&) {}, none);
   expect("the valid data has no pairs", [](TrainingConfig&) {}, kTraining, none);

@@ -164,9 +164,9 @@ TEST(Adam, LeavesAloneWhatHasNoGradient) {
 
 TEST(Adam, RefusesWhatCannotBeMeant) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const AdamConfig& config :
-       {AdamConfig{.beta1 = 1}, AdamConfig{.beta2 = -0.1}, AdamConfig{.beta1 = nan}, AdamConfig{.epsilon = 0},
-        AdamConfig{.epsilon = nan}, AdamConfig{.weight_decay = -1}, AdamConfig{.weight_decay = nan}}) {
+  for (const AdamConfig& config : {AdamConfig{.beta1 = 1}, AdamConfig{.beta2 = -0.1}, AdamConfig{.beta1 = nan},
+                                   AdamConfig{.epsilon = 0}, AdamConfig{.epsilon = 1e-300}, AdamConfig{.epsilon = nan},
+                                   AdamConfig{.weight_decay = -1}, AdamConfig{.weight_decay = nan}}) {
     EXPECT_THROW(Adam{config}, std::invalid_argument);
   }
 }

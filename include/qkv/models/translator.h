@@ -75,6 +75,9 @@ class QKV_API Translator {
   // a translation is probably wrong. Never without that bound.
   bool is_unsure(const Hypothesis& found) const;
 
+  // Of the search that translate() makes with these options: theirs, or the folder's own.
+  std::int64_t beams(const TranslateOptions& options) const;
+
   const EncoderDecoder& model() const { return *model_; }
   // Of sources and of targets; FormatError if the folder had none.
   const Tokenizer& tokenizer() const;

@@ -6,12 +6,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 
 #include "attention/call/view_checks.h"
 
 namespace qkv::inline attending {
 
 inline constexpr std::size_t kSharedBytes = 2 * sizeof(void*);  // beside an object that is shared
+
+// The memory limit of a call is too low for one thread.
+struct MemoryLimitError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
 
 class MemoryCount {
  public:
@@ -25,7 +31,7 @@ class MemoryCount {
   }
 
   // Bytes that are kept until the call ends, and bytes that are needed for a while beside those kept so far.
-  // std::invalid_argument if the limit does not allow them.
+  // MemoryLimitError if the limit does not allow them.
   void keep(std::size_t bytes) {
     kept_ += bytes;
     borrow(0);
@@ -40,8 +46,8 @@ class MemoryCount {
   // The most at a time of a call that takes so many bytes beside those kept.
   std::size_t most_with(std::size_t bytes) const { return std::max(most_, kept_ + bytes); }
 
-  // As many of the threads as keep the limit, where workspace(n) are the bytes of n of them. std::invalid_argument if
-  // one thread needs more.
+  // As many of the threads as keep the limit, where workspace(n) are the bytes of n of them. MemoryLimitError if one
+  // thread needs more.
   template <class Workspace>
   int threads_within(int threads, const Workspace& workspace) const {
     while (threads > 1 && exceeds(most_with(workspace(threads)))) --threads;
@@ -52,7 +58,8 @@ class MemoryCount {
  private:
   bool exceeds(std::size_t bytes) const { return limit_ > 0 && bytes > limit_; }
   [[noreturn]] void refuse(std::size_t bytes) const {
-    fail("one thread needs {} bytes besides inputs and outputs, memory_limit is {}", bytes, limit_);
+    throw MemoryLimitError(fmt::format(
+        "attention: one thread needs {} bytes besides inputs and outputs, memory_limit is {}", bytes, limit_));
   }
 
   std::size_t limit_ = 0, kept_ = 0, most_ = 0;
