@@ -114,3 +114,54 @@ def test_weights_move_between_both():
     fresh.load_state_dict(ours.state_dict())
     x = torch.randn(2, 5, 16)
     torch.testing.assert_close(fresh.eval()(x), ours.eval()(x), atol=1e-5, rtol=1e-5)
+
+
+def outcome(model, *inputs, **options):
+    """What a model gives, or the kind of its refusal."""
+    try:
+        return model(*inputs, **options)[0]
+    except (AssertionError, RuntimeError) as error:
+        return type(error)
+
+
+TYPES = [torch.bool, torch.int64, torch.uint8, torch.float32, torch.float64, torch.bfloat16]
+
+
+@pytest.mark.parametrize("mask", TYPES)
+@pytest.mark.parametrize("query", [torch.float32, torch.float64])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_types_of_masks_are_those_of_torch(query, mask, need_weights):
+    theirs, ours, _ = both(attention_of(batch_first=True).to(query))
+    x = torch.randn(2, 7, 16, dtype=query)
+    padding = torch.tensor([[0] * 7, [0] * 4 + [1] * 3]).to(mask)
+    hidden = torch.triu(torch.ones(7, 7), 1).to(mask)
+    for options in ({"key_padding_mask": padding}, {"attn_mask": hidden}, {"key_padding_mask": padding, "attn_mask": hidden}):
+        expected, found = (outcome(each, x, x, x, need_weights=need_weights, **options) for each in (theirs, ours))
+        if isinstance(expected, type):
+            assert found is expected
+        else:
+            torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("mask", TYPES)
+def test_types_of_masks_in_an_encoder_layer(mask):
+    theirs, ours, _ = both(nn.TransformerEncoderLayer(16, 4, dropout=0.0, batch_first=True))
+    x = torch.randn(2, 7, 16)
+    padding = torch.tensor([[0] * 7, [0] * 4 + [1] * 3]).to(mask)
+    expected, found = (outcome(each, x, src_key_padding_mask=padding) for each in (theirs, ours))
+    if isinstance(expected, type):
+        assert found is expected
+    else:
+        torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
+
+
+def test_a_refused_mask_is_named():
+    _, ours, _ = both(attention_of(batch_first=True))
+    x = torch.randn(2, 7, 16)
+    with pytest.raises(AssertionError, match="bool and floating types of key_padding_mask are supported, got torch.int64"):
+        ours(x, x, x, key_padding_mask=torch.zeros(2, 7, dtype=torch.long))
+    with pytest.raises(AssertionError, match="attn_mask"):
+        causal = torch.ones(7, 7, dtype=torch.long).triu(1)
+        ours(x, x, x, attn_mask=causal, is_causal=True, need_weights=False)
+    with pytest.raises(RuntimeError, match="attn_mask must be of torch.bool or torch.float32 .* got torch.float64"):
+        ours(x, x, x, attn_mask=torch.zeros(7, 7, dtype=torch.float64))

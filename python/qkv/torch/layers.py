@@ -14,7 +14,8 @@ from .functional import attention
 class MultiheadAttention(nn.MultiheadAttention):
     """nn.MultiheadAttention, the same parameters and arguments, without bias_k, bias_v and add_zero_attn.
 
-    A query that sees no key gives 0, not NaN, and need_weights gives the weights before dropout.
+    A query that sees no key gives 0, not NaN, and need_weights gives the weights before dropout. A mask of a type that
+    torch refuses is refused with torch's exception.
     """
 
     def forward(
@@ -30,6 +31,7 @@ class MultiheadAttention(nn.MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         if is_causal and attn_mask is None:
             raise RuntimeError("is_causal is a hint about attn_mask: give both")
+        _check_masks(query, need_weights, key_padding_mask=key_padding_mask, attn_mask=attn_mask)
         batched = query.dim() == 3
         first = batched and not self.batch_first  # [length, batch, size], else [batch, length, size]
         query, key, value = self._projected(query, key, value)
@@ -86,6 +88,8 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
+        _check_masks(src, False, src_key_padding_mask=src_key_padding_mask, src_mask=src_mask)
+
         def attended(x: Tensor) -> Tensor:
             return self._sa_block(x, src_mask, src_key_padding_mask, is_causal=is_causal)
 
@@ -94,6 +98,19 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             return src + self._ff_block(self.norm2(src))
         src = self.norm1(src + attended(src))
         return self.norm2(src + self._ff_block(src))
+
+
+def _check_masks(query: Tensor, need_weights: bool, **masks: Tensor | None) -> None:
+    """Raises what torch raises for a mask that is neither bool nor numbers of a type that can be added to the logits."""
+    for name, mask in masks.items():
+        if mask is None or mask.dtype == torch.bool:
+            continue
+        if not mask.is_floating_point():
+            raise AssertionError(f"only bool and floating types of {name} are supported, got {mask.dtype}")
+        known = (query.dtype,) if need_weights else (query.dtype, torch.float32)
+        if mask.dtype not in known and not torch.is_autocast_enabled("cpu"):
+            expected = " or ".join(str(each) for each in dict.fromkeys((torch.bool, *known)))
+            raise RuntimeError(f"{name} must be of {expected} beside a query of {query.dtype}, got {mask.dtype}")
 
 
 def _sort(mask: Tensor, masks: list[Tensor], bias: list[Tensor]) -> None:
