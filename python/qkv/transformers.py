@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
 from .torch import attention
@@ -18,7 +23,7 @@ except ImportError:
 
 # What models hand down to every layer and attention does not read.
 _READ_ELSEWHERE = frozenset(
-    "cache_position logits_to_keep max_length_k max_length_q num_items_in_batch output_hidden_states "
+    "cache_position grid_thw logits_to_keep max_length_k max_length_q num_items_in_batch output_hidden_states "
     "output_router_logits position_ids return_dict token_type_ids use_cache".split()
 )
 
@@ -26,11 +31,16 @@ _READ_ELSEWHERE = frozenset(
 def register() -> None:
     """Makes ``attn_implementation="qkv"`` known to transformers, with the masks that belong to it.
 
+    From then on a model whose class has attention of its own, which never asks for an implementation by name, raises
+    ValueError when it is made with "qkv" or set to it: its masks would be wrong.
+
     >>> import qkv.transformers
     >>> qkv.transformers.register()
     """
     AttentionInterface.register("qkv", attention_forward)
     AttentionMaskInterface.register("qkv", sdpa_mask)  # without masks of its own a name gets none at all
+    _wrap("get_correct_attn_implementation", "requested_attention", _check_request)
+    _wrap("set_attn_implementation", "attn_implementation", _check_setting)
 
 
 def attention_forward(
@@ -46,6 +56,7 @@ def attention_forward(
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
+    indices: Tensor | None = None,
     output_attentions: bool | None = None,
     cu_seq_lens_q: Tensor | None = None,
     cu_seq_lens_k: Tensor | None = None,
@@ -54,22 +65,25 @@ def attention_forward(
     """What AttentionInterface calls: (output [batch, q_len, heads, head_dim], weights or None).
 
     attention_mask: bool, True means "may attend", or numbers that are added; it already has the sliding window. Without
-    one, several queries of a causal module see the keys up to their own index, as under "sdpa". The weights of
-    output_attentions are those before dropout.
+    one, several queries of a causal module are the last of its tokens and see the keys up to their own. indices [batch,
+    q_len, count]: the only keys that each query may see. The weights of output_attentions are those before dropout.
 
     ValueError for an argument that is not known here: it could change the result.
     """
     for name, given in others.items():
         if name not in _READ_ELSEWHERE and given is not None and given is not False:
-            raise ValueError(f'attn_implementation="qkv" does not know {name}, which could change the result')
-    q_len = query.shape[2]
+            raise ValueError(
+                f'attn_implementation="qkv" does not know {name}, which {type(module).__name__} hands over and which could '
+                'change the result; use attn_implementation="eager"'
+            )
+    q_len, k_len = query.shape[2], key.shape[2]
     bias = [] if position_bias is None else [position_bias]
     mask, causal, window = None, None, (-1, -1)
     if attention_mask is None:
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)
         if q_len > 1 and is_causal:
-            causal = "top-left"
+            causal = "top-left" if q_len == k_len else "bottom-right"
         if sliding_window is not None:
             window = (sliding_window - 1, 0 if causal or q_len == 1 else sliding_window - 1)
             if q_len == 1:
@@ -79,6 +93,9 @@ def attention_forward(
         mask = attention_mask
     else:
         bias.append(attention_mask)
+    if indices is not None:
+        chosen = indices.new_zeros((*indices.shape[:2], k_len), dtype=torch.bool).scatter(-1, indices.long(), True)[:, None]
+        mask = chosen if mask is None else mask & chosen
     output_attentions = output_attentions or _are_weights_captured()
     results = attention(
         query,
@@ -97,6 +114,81 @@ def attention_forward(
     )
     out, weights = results if output_attentions else (results, None)
     return out.transpose(1, 2).contiguous(), weights
+
+
+def _wrap(name: str, parameter: str, check: Any) -> None:
+    """Makes a method of PreTrainedModel run a check of its first parameter before it, once however often it is wrapped."""
+    method = getattr(PreTrainedModel, name)
+    if hasattr(method, "_qkv_check"):
+        return
+
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check(self, args[0] if args else kwargs.get(parameter))
+        return method(self, *args, **kwargs)
+
+    checked._qkv_check = check  # type: ignore[attr-defined]
+    setattr(PreTrainedModel, name, checked)
+
+
+def _check_request(model: Any, requested: str | None) -> None:
+    """For get_correct_attn_implementation, which every model and sub-model calls when it is made."""
+    if requested != "qkv":
+        return
+    for kind in type(model).__mro__:
+        reason = _reason_to_refuse(kind) if issubclass(kind, PreTrainedModel) and kind is not PreTrainedModel else ""
+        if reason:
+            sdpa = ' or "sdpa"' if model._supports_sdpa and kind.__name__ not in _REFUSED else ""
+            raise ValueError(f'{type(model).__name__} {reason}; use attn_implementation="eager"{sdpa}')
+
+
+def _check_setting(model: Any, requested: str | dict[str, Any] | None) -> None:
+    """For set_attn_implementation, which only logs a warning where it leaves a model as it was."""
+    if requested != "qkv" and not isinstance(requested, dict):
+        return
+    wanted = dict(_settings(model.config, requested))
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            _check_request(module, wanted.get(id(module.config), wanted[id(model.config)]))
+
+
+def _settings(config: Any, requested: Any) -> Iterator[tuple[int, str]]:
+    """The ids of a config and its sub-configs, and what set_attn_implementation sets each to."""
+    named = requested if isinstance(requested, dict) else None
+    yield id(config), requested if named is None else named.get("", config._attn_implementation)
+    for name in config.sub_configs:
+        part = getattr(config, name, None)
+        if part is not None:
+            yield from _settings(part, requested if named is None else named.get(name, part._attn_implementation))
+
+
+_OF_ITS_OWN = 'has attention of its own, which attn_implementation="qkv" does not reach'
+_CALLED_CAUSAL = 'tells attn_implementation="qkv" that attention without a mask is causal, which it is not'
+# Where a file has attention of both kinds, or is_causal says what is not so.
+_REFUSED = {
+    "BigBirdPegasusEncoder": _OF_ITS_OWN,
+    "BridgeTowerModel": _CALLED_CAUSAL,
+    "Phi4MultimodalVisionModel": _CALLED_CAUSAL,
+}
+
+
+def _reason_to_refuse(kind: type) -> str:
+    """Why the models of a class cannot be right; empty if they can."""
+    return _REFUSED.get(kind.__name__) or (_OF_ITS_OWN if _computes_attention(kind.__module__) else "")
+
+
+@functools.cache
+def _computes_attention(name: str) -> bool:
+    """Whether a file of models has classes of attention and never asks for an implementation, or knows a few by name."""
+    try:
+        source = inspect.getsource(sys.modules[name])
+    except (KeyError, OSError, TypeError):  # typed into an interpreter
+        return False
+    if re.search(r"_CLASSES\[(self\.)?config\._attn_implementation\]", source):
+        return True
+    return bool(re.search(r"^class \w*Attention\w*\(nn\.Module\):", source, re.MULTILINE)) and (
+        "ALL_ATTENTION_FUNCTIONS" not in source
+    )
 
 
 def _are_weights_captured() -> bool:

@@ -240,3 +240,130 @@ def test_import_registers_nothing():
         "assert 'qkv' in transformers.AttentionMaskInterface._global_mapping\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+PADDED_MPNET = dict(SMALL, hidden_size=64, vocab_size=97, initializer_range=0.3)
+
+
+def own_attention_of(name):
+    """Configs of models that compute attention themselves, and their classes."""
+    t = transformers
+    return {
+        "mpnet": (t.MPNetConfig(**PADDED_MPNET), t.MPNetModel),
+        "bloom": (t.BloomConfig(hidden_size=32, n_layer=1, n_head=4, vocab_size=60), t.BloomForCausalLM),
+        "gptj": (t.GPTJConfig(n_embd=32, n_layer=1, n_head=4, rotary_dim=4, vocab_size=60), t.GPTJModel),
+        "gpt_neo": (t.GPTNeoConfig(hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]]), t.GPTNeoModel),
+        "falcon": (t.FalconConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=4, vocab_size=60), t.FalconModel),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["mpnet", "bloom", "gptj", "gpt_neo", "falcon"])
+def test_attention_of_its_own_is_refused_by_name(name):
+    config, kind = own_attention_of(name)
+    right = '"eager" or "sdpa"' if kind._supports_sdpa else '"eager"'
+    refusal = f'^{kind.__name__} has attention of its own, .* use attn_implementation={right}$'
+    with pytest.raises(ValueError, match=refusal):
+        kind._from_config(copy.deepcopy(config), attn_implementation="qkv")
+    named = copy.deepcopy(config)
+    named._attn_implementation = "qkv"
+    with pytest.raises(ValueError, match=refusal):
+        kind(named)
+    model = kind._from_config(copy.deepcopy(config), attn_implementation="eager")
+    with pytest.raises(ValueError, match=refusal):
+        model.set_attn_implementation(attn_implementation="qkv")
+    assert model.config._attn_implementation == "eager"
+    model.set_attn_implementation("eager")
+
+
+def test_from_pretrained_refuses(tmp_path):
+    config, kind = own_attention_of("mpnet")
+    kind(config).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="^MPNetModel has attention of its own"):
+        transformers.AutoModel.from_pretrained(tmp_path, attn_implementation="qkv")
+    with pytest.raises(ValueError, match="^MPNetForMaskedLM has attention of its own"):
+        transformers.MPNetForMaskedLM.from_pretrained(tmp_path, attn_implementation="qkv")
+    assert transformers.AutoModel.from_pretrained(tmp_path).config._attn_implementation == "eager"
+
+
+def test_subclasses_are_what_their_bases_are():
+    class Own(transformers.MPNetModel):
+        pass
+
+    class Ours(transformers.BertModel):
+        pass
+
+    with pytest.raises(ValueError, match="^Own has attention of its own"):
+        Own._from_config(transformers.MPNetConfig(**PADDED_MPNET), attn_implementation="qkv")
+    Ours._from_config(config_of("bert"), attn_implementation="qkv").set_attn_implementation("qkv")
+
+
+def composite(**implementations):
+    config = transformers.GotOcr2Config(
+        vision_config=dict(
+            hidden_size=32, num_hidden_layers=1, num_attention_heads=4, mlp_dim=48, output_channels=16, image_size=64,
+            patch_size=16, window_size=2, global_attn_indexes=[0],
+        ),
+        text_config=dict(model_type="qwen2", **GROUPED),
+        image_token_index=59,
+    )  # fmt: skip
+    return transformers.GotOcr2Model._from_config(config, **implementations)
+
+
+def test_parts_of_a_model_are_chosen_alone():
+    """The encoder of pictures has attention of its own, the decoder of text asks for one."""
+    with pytest.raises(ValueError, match="^GotOcr2Model has attention of its own"):
+        composite(attn_implementation="qkv")
+    with pytest.raises(ValueError, match="^GotOcr2VisionEncoder has attention of its own"):
+        composite(attn_implementation={"vision_config": "qkv"})
+    made = composite(attn_implementation={"text_config": "qkv"})
+    assert made.language_model.config._attn_implementation == "qkv"
+    assert made.vision_tower.config._attn_implementation == "eager"
+    model = composite(attn_implementation="eager")
+    for whole in ("qkv", {"": "qkv"}, {"vision_config": "qkv"}):
+        with pytest.raises(ValueError, match="^GotOcr2[A-Za-z]* has attention of its own"):
+            model.set_attn_implementation(whole)
+    assert model.language_model.config._attn_implementation == "eager"
+    model.set_attn_implementation({"text_config": "qkv"})
+    assert model.language_model.config._attn_implementation == "qkv"
+    assert model.vision_tower.config._attn_implementation == "eager"
+
+
+def test_register_twice_wraps_once():
+    method = transformers.PreTrainedModel.get_correct_attn_implementation
+    qkv.transformers.register()
+    assert transformers.PreTrainedModel.get_correct_attn_implementation is method
+
+
+def test_other_implementations_are_as_they_were():
+    config, kind = own_attention_of("mpnet")
+    with pytest.raises(ValueError, match="MPNetModel does not support an attention implementation through"):
+        kind._from_config(copy.deepcopy(config), attn_implementation="sdpa")
+    with pytest.raises(ValueError, match='"nothing"` is not supported'):
+        kind._from_config(copy.deepcopy(config), attn_implementation="nothing")
+    assert kind(config).config._attn_implementation == "eager"
+    falcon, kind = own_attention_of("falcon")
+    assert kind(falcon).config._attn_implementation == "sdpa"
+
+
+def test_the_last_queries_of_a_causal_module_without_a_mask():
+    """Gemma 4 drops all but the last queries before its last layers, and hands over no mask."""
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 1, 2, 9, 8).unbind(0)
+    module = torch.nn.Module()
+    whole, _ = qkv.transformers.attention_forward(module, query, key, value, None)
+    last, _ = qkv.transformers.attention_forward(module, query[:, :, -3:], key, value, None)
+    close(last, whole[:, -3:], 1e-6)
+
+
+def test_indices_are_the_keys_that_a_query_may_see():
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 2, 9, 8).unbind(0)
+    visible = torch.ones(9, 9, dtype=torch.bool).tril().expand(2, 1, 9, 9)
+    indices = torch.stack([torch.randperm(9)[:4] for _ in range(18)]).view(2, 9, 4)
+    indices[..., 0] = torch.arange(9)
+    chosen = torch.zeros(2, 9, 9, dtype=torch.bool).scatter(-1, indices, True)[:, None]
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=visible & chosen).transpose(1, 2)
+    added = torch.where(visible, 0.0, torch.finfo(torch.float32).min)
+    for mask in (visible, added, None):
+        out, _ = qkv.transformers.attention_forward(torch.nn.Module(), query, key, value, mask, indices=indices)
+        close(out, expected, 1e-6)

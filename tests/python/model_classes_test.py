@@ -1,0 +1,338 @@
+"""Every model class of transformers, tiny: attn_implementation="qkv" gives what "eager" gives, or is refused by name."""
+
+import copy
+import gc
+import inspect
+import re
+import types
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import qkv.transformers  # noqa: E402
+import tiny_models  # noqa: E402
+from transformers import PreTrainedModel  # noqa: E402
+
+qkv.transformers.register()
+
+# Classes that no tiny config or input of tiny_models.py fits, so that nothing was compared.
+LEFT_OUT = {
+    "large with small sizes": """
+        BltForCausalLM BltModel EdgeTamVideoModel Florence2ForConditionalGeneration Florence2Model
+        Florence2VisionBackbone JanusForConditionalGeneration JanusModel JanusVQVAE NeuCodecModel
+        Qwen2_5OmniToken2WavModel Qwen3OmniMoeCode2Wav RagSequenceForGeneration RagTokenForGeneration Sam2VideoModel
+        SeamlessM4TForSpeechToSpeech SeamlessM4TForTextToSpeech SeamlessM4TModel SeamlessM4Tv2ForSpeechToSpeech
+        SeamlessM4Tv2ForTextToSpeech SeamlessM4Tv2Model VibeVoiceAsrForConditionalGeneration
+        VibeVoiceForConditionalGeneration VibeVoiceModel Xcodec2Model
+    """,
+    "needs a library that is not here (timm, PIL, detectron2)": """
+        ConditionalDetrForObjectDetection ConditionalDetrForSegmentation ConditionalDetrModel
+        DeformableDetrForObjectDetection DeformableDetrModel DetrForObjectDetection DetrForSegmentation DetrModel
+        EdgeTamModel EdgeTamVisionModel FastVlmForConditionalGeneration FastVlmModel Gemma3nForConditionalGeneration
+        Gemma3nModel PeAudioVideoEncoder PeAudioVideoModel PeVideoEncoder PeVideoModel
+        PerceptionLMForConditionalGeneration PerceptionLMModel TimmBackbone TimmWrapperForImageClassification
+        TimmWrapperModel
+    """,
+    "no config of sizes that are small fits together": """
+        BeitForSemanticSegmentation CohereCompassForCausalLM CohereCompassForConditionalGeneration
+        CohereCompassModel CohereCompassTextForSequenceClassification CohereCompassTextModel ConvNextBackbone
+        ConvNextV2Backbone CsmForConditionalGeneration DFineForObjectDetection DFineModel DbrxForCausalLM DbrxModel
+        Deimv2DINOv3ConvEncoder DepthProForDepthEstimation DepthProModel Dots3NoteAudioModel
+        Dots3NoteForConditionalGeneration Dots3NoteModel Dots3NoteVisionModel Emu3ForConditionalGeneration Emu3Model
+        EsmFold2Model FocalNetBackbone FunAsrNanoForConditionalGeneration FunAsrNanoModel Gemma4AssistantForCausalLM
+        Gemma4UnifiedAssistantForCausalLM Glm5NextForConditionalGeneration Glm5NextModel Glm5NextTextModel
+        Granite4VisionForConditionalGeneration Granite4VisionModel InformerDecoder InformerEncoder
+        InformerForPrediction InformerModel KyutaiSpeechToTextForConditionalGeneration MimiModel
+        MoonshineStreamingDecoder MoonshineStreamingForConditionalGeneration MoonshineStreamingModel
+        MoshiForConditionalGeneration MuseSparkForConditionalGeneration MuseSparkModel
+        Nemotron3_5TranscribeAudioModel Nemotron3_5TranscribeForConditionalGeneration Nemotron3_5TranscribeModel
+        NemotronH_Omni_Reasoning_V3 PPOCRV5ServerDetForObjectDetection PPOCRV5ServerDetModel
+        PPOCRV6MediumDetForObjectDetection PPOCRV6MediumDetModel Qwen3OmniMoeCode2WavDecoderBlock
+        Qwen3OmniMoeTalkerForConditionalGeneration Qwen3OmniMoeTalkerModel Qwen4ExpForCausalLM
+        Qwen4ExpForConditionalGeneration Qwen4ExpModel Qwen4ExpTextModel Sapiens2ForImageMatting
+        Sapiens2ForNormalEstimation Sapiens2ForPointmapEstimation Sapiens2ForPoseEstimation
+        Sapiens2ForSemanticSegmentation SeamlessM4Tv2TextToUnitDecoder SeamlessM4Tv2TextToUnitModel
+        T5GemmaEncoderModel TimeSeriesTransformerDecoder TimeSeriesTransformerEncoder
+        TimeSeriesTransformerForPrediction TimeSeriesTransformerModel UperNetForSemanticSegmentation
+    """,
+    "wants inputs or sizes that names do not tell": """
+        Blip2ForConditionalGeneration Blip2TextModelWithProjection BltGlobalTransformer BltLocalDecoder
+        BltLocalEncoder CHMv2ForDepthEstimation ClapAudioModel ClapAudioModelWithProjection ClapModel
+        ConditionalDetrDecoder CsmDepthDecoderForCausalLM CsmDepthDecoderModel DFineDecoder DFineHybridEncoder
+        DeformableDetrDecoder DeformableDetrEncoder Deimv2Decoder Deimv2ForObjectDetection Deimv2HybridEncoder
+        Deimv2Model DiaDecoder DiaForConditionalGeneration DiaModel DiffusionGemmaDecoderModel
+        DiffusionGemmaEncoderModel DiffusionGemmaEncoderTextModel DiffusionGemmaForBlockDiffusion
+        DiffusionGemmaModel EfficientLoFTRForKeypointMatching EfficientLoFTRModel
+        Ernie4_5_VLMoeForConditionalGeneration Ernie4_5_VLMoeModel Ernie4_5_VLMoeTextModel
+        Ernie4_5_VL_MoeForConditionalGeneration Ernie4_5_VL_MoeModel Ernie4_5_VL_MoeTextModel FunAsrNanoEncoder
+        Gemma3nAudioEncoder Gemma4AudioModel Gemma4VisionModel Glm4vMoeForConditionalGeneration Glm4vMoeModel
+        Glm4vMoeTextModel GraniteSpeech5Encoder GraniteSpeech5ForCTC IdeficsForVisionText2Text IdeficsModel
+        Inkling2VisionModel InstructBlipForConditionalGeneration InstructBlipVideoForConditionalGeneration
+        Kosmos2ForConditionalGeneration Kosmos2Model LasrForCTC LongcatFlashForCausalLM LongcatFlashModel
+        LwDetrDecoder LwDetrForObjectDetection LwDetrModel MimiDecoderModel MoshiDepthDecoder
+        MuseGlimmerAssistantModel MuseSparkVisionModel Nemotron3DiarizationForAudioFrameClassification
+        PI0ForConditionalGeneration PI0Model PPDocLayoutV2Decoder PPDocLayoutV2ForObjectDetection
+        PPDocLayoutV2HybridEncoder PPDocLayoutV2Model PPDocLayoutV2ReadingOrder PPDocLayoutV3Decoder
+        PPDocLayoutV3ForObjectDetection PPDocLayoutV3HybridEncoder PPDocLayoutV3Model PPDocLayoutV4Decoder
+        PPDocLayoutV4ForObjectDetection PPDocLayoutV4HybridEncoder PPDocLayoutV4Model
+        PPOCRV5MobileDetForObjectDetection PPOCRV5MobileDetModel PPOCRV5MobileRecEncoderWithSVTR
+        PPOCRV5MobileRecForTextRecognition PPOCRV5MobileRecModel PPOCRV5ServerRecEncoderWithSVTR
+        PPOCRV5ServerRecForTextRecognition PPOCRV6SmallDetForObjectDetection PPOCRV6SmallDetModel
+        PPOCRV6SmallRecEncoderWithSVTR PPOCRV6SmallRecForTextRecognition PPOCRV6SmallRecModel
+        PPOCRV6TinyRecForTextRecognition PPOCRV6TinyRecModel PaddleOCRVLForConditionalGeneration PaddleOCRVLModel
+        PaddleOCRVisionModel PaddleOCRVisionTransformer Phi4MultimodalAudioModel Qwen2_5OmniAudioEncoder
+        Qwen2_5OmniTalkerForConditionalGeneration Qwen2_5OmniThinkerForConditionalGeneration Qwen2_5OmniThinkerModel
+        Qwen2_5OmniToken2WavDiTModel Qwen3OmniMoeAudioEncoder Qwen3OmniMoeCode2WavTransformerModel
+        Qwen3OmniMoeTalkerCodePredictorModel Qwen3OmniMoeTalkerCodePredictorModelForConditionalGeneration
+        Qwen3OmniMoeThinkerForConditionalGeneration Qwen3OmniMoeThinkerModel RTDetrDecoder RTDetrForObjectDetection
+        RTDetrHybridEncoder RTDetrModel RTDetrV2Decoder RTDetrV2ForObjectDetection RTDetrV2HybridEncoder
+        RTDetrV2Model Sam2Model Sam3DetrDecoder Sam3DetrEncoder Sam3LiteTextDetrDecoder Sam3LiteTextDetrEncoder
+        Sam3LiteTextMaskDecoder Sam3LiteTextModel Sam3MaskDecoder Sam3Model Sam3TrackerModel Sam3TrackerVideoModel
+        Sam3VideoModel SeamlessM4TTextToUnitForConditionalGeneration SeamlessM4Tv2TextToUnitForConditionalGeneration
+        Siglip2ForImageClassification SpeechEncoderDecoderModel TimesFm2_5Model TimesFm2_5ModelForPrediction
+        TimesFmModel TimesFmModelForPrediction VJEPA2ForVideoClassification VJEPA2Model VideoMAEForPreTraining
+        VideoPrismClipModel VideoPrismForVideoClassification VideoPrismVideoModel VideoPrismVisionModel
+        VideomtForUniversalSegmentation VitPoseBackbone VitPoseBackboneEncoder VitPoseForPoseEstimation
+        VoxtralRealtimeEncoder VoxtralRealtimeForConditionalGeneration VoxtralRealtimeModel VoxtralRealtimeTextModel
+        XCLIPModel XCLIPVisionModel
+    """,
+}  # fmt: skip
+
+# Where "eager" itself is wrong: Nemotron takes logical_not of its masks, which are numbers then, and SeamlessM4Tv2 adds one
+# of bool to the logits. Both are right under "sdpa".
+SDPA_IS_RIGHT = frozenset(
+    "NemotronAsrStreamingEncoder NemotronAsrStreamingForRNNT Nemotron3_5AsrForRNNT SeamlessM4Tv2SpeechEncoder "
+    "SeamlessM4Tv2ForSpeechToText SeamlessM4Tv2ForSpeechToSpeech SeamlessM4Tv2Model".split()
+)
+
+LARGEST = 30e6  # parameters; what is larger with small sizes is not tiny
+
+
+def made(kind, variant, implementation):
+    torch.manual_seed(0)
+    return kind._from_config(tiny_models.tiny_config(kind.config_class, variant), attn_implementation=implementation)
+
+
+def own_modules(model):
+    """The modules of a model without those of the models in it."""
+    for name, child in model.named_children():
+        if not isinstance(child, PreTrainedModel):
+            yield child
+            yield from own_modules(child)
+
+
+def makes_masks(kind):
+    names = set()
+    for each in kind.__mro__:
+        for function in vars(each).values():
+            function = inspect.unwrap(function) if callable(function) else function
+            if isinstance(function, types.FunctionType):
+                names.update(function.__code__.co_names)
+    return any(re.fullmatch(r"create_\w*mask\w*", name) for name in names)
+
+
+def attends(model):
+    """Whether anything of a model beside the models in it computes attention or makes masks."""
+    return makes_masks(type(model)) or any(
+        re.search("Attention|Attn", type(each).__name__) or isinstance(each, torch.nn.MultiheadAttention)
+        for each in own_modules(model)
+    )
+
+
+def run(model, inputs):
+    torch.manual_seed(2)
+    with torch.no_grad():
+        results = tiny_models.tensors_of(model(**copy.deepcopy(inputs)))
+    return {name: each for name, each in results.items() if each.numel()}
+
+
+def runnable(kind):
+    """A model with "eager", inputs that fit it, its outputs and the variant of its config; else the reasons."""
+    reasons = []
+    reference = "sdpa" if kind.__name__ in SDPA_IS_RIGHT else "eager"
+    for variant in tiny_models.VARIANTS:
+        try:
+            with torch.device("meta"):
+                size = sum(parameter.numel() for parameter in made(kind, variant, reference).parameters())
+            if size > LARGEST:
+                raise ValueError(f"{size / 1e6:.0f} million parameters")
+            model = made(kind, variant, reference).eval()
+            with torch.no_grad():
+                for parameter in model.parameters():  # sinks and tables that are not 0
+                    if parameter.is_floating_point():
+                        parameter.add_(0.05 * torch.randn(parameter.shape))
+        except Exception as error:
+            reasons.append(f"{variant}: {type(error).__name__}: {str(error)[:200]}")
+            continue
+        for attempt in range(4):
+            try:
+                inputs = tiny_models.inputs_of(model, attempt)
+                outputs = run(model, inputs)
+                assert outputs and any(each.isfinite().any() for each in outputs.values()), "no finite output"
+                return model, inputs, outputs, variant
+            except Exception as error:
+                at = inspect.getinnerframes(error.__traceback__)[-1]
+                reasons.append(f"{variant}: {type(error).__name__}: {str(error)[:200]} {at.filename.split('/')[-1]}:{at.lineno}")
+    return reasons
+
+
+def compared(expected, found, inputs):
+    """What differs by more than 1e-4 of the largest value, padding left out."""
+    masks = [inputs[name].bool() for name in ("decoder_attention_mask", "attention_mask", "input_features_mask") if name in inputs]
+
+    def real(values):
+        for visible in masks:
+            if values.dim() >= 2 and values.shape[:2] == visible.shape:
+                return values[visible]
+        if masks and values.dim() and values.shape[0] == 3:
+            if masks[-1].shape[-1] == tiny_models.TOKENS:  # row 1 may begin with padding
+                return values[[0, 2]]
+            if values.dim() == 3:  # frames, of which only the first are real in row 2
+                return torch.cat([values[:2].flatten(), values[2, : values.shape[1] // 4].flatten()])
+        return values
+
+    wrong = []
+    for name, values in expected.items():
+        if name not in found or found[name].shape != values.shape:
+            wrong.append(f"{name}: no such output")
+            continue
+        mine, theirs = real(found[name]), real(values)
+        finite = theirs.isfinite()
+        if finite.any():
+            error = float((mine - theirs)[finite].abs().max() / theirs[finite].abs().max().clamp(min=1e-3))
+            if not error <= 1e-4:
+                wrong.append(f"{name}: {error:.2g}")
+    return wrong
+
+
+def difference(kind, model, inputs, outputs, variant):
+    """What differs under "qkv"."""
+    ours = made(kind, variant, "qkv").eval()
+    ours.load_state_dict(model.state_dict())
+    wrong = compared(outputs, run(ours, inputs), inputs)
+    if wrong:  # large weights can multiply rounding: the same in float64, where they are smaller
+        inputs = {name: each.double() if each.is_floating_point() else each for name, each in inputs.items()}
+        for each in (model, ours):
+            each.double()
+            with torch.no_grad():
+                for parameter in each.parameters():
+                    if parameter.dim() > 1:
+                        parameter.mul_(0.5)
+        wrong = compared(run(model, inputs), run(ours, inputs), inputs)
+    return wrong
+
+
+def meta_model(kind):
+    """A model under "qkv" without memory; ValueError if it is refused; None if no config fits."""
+    reasons = []
+    for variant in tiny_models.VARIANTS:
+        try:
+            with torch.device("meta"):
+                return made(kind, variant, "qkv"), reasons
+        except ValueError as error:
+            if 'attn_implementation="qkv"' in str(error):
+                raise
+            reasons.append(f"{variant}: {error}")
+        except Exception as error:
+            reasons.append(f"{variant}: {type(error).__name__}: {str(error)[:200]}")
+    return None, reasons
+
+
+def walk(kinds, say=lambda kind, verdict: None):
+    """The verdict of each class: a word, and what belongs to it."""
+    verdicts, covered, waiting = {}, set(), []
+    gc.collect()
+    gc.freeze()  # all of transformers, which each collection would go through
+
+    def settle(kind, word, detail=""):
+        verdicts[kind] = (word, detail)
+        say(kind, word, detail)
+
+    for kind in kinds:
+        if not any("forward" in vars(each) for each in kind.__mro__ if each.__module__.startswith("transformers.")):
+            settle(kind, "abstract")
+            continue
+        try:
+            kind.get_correct_attn_implementation(kind.__new__(kind), "qkv")  # whatever its config
+            model, reasons = meta_model(kind)
+        except ValueError as error:
+            settle(kind, "refused", str(error))
+            continue
+        if model is None:
+            waiting.append((1000, kind, False, set()))
+            continue
+        parts = [type(each) for each in model.modules() if isinstance(each, PreTrainedModel)][1:]
+        inner = set(parts)
+        if not inner and not attends(model):
+            covered.add(kind)
+            settle(kind, "attends to nothing")
+        else:
+            waiting.append((len(parts), kind, attends(model), inner))
+        del model
+    for parts, kind, itself, inner in sorted(waiting, key=lambda each: each[0]):
+        whole = bool(inner) and not itself and inner <= covered
+        if whole and parts == 1:  # a head
+            settle(kind, "parts")
+            continue
+        found = runnable(kind)
+        if isinstance(found, list):
+            settle(kind, "parts" if whole else "left out", "" if whole else found)
+            continue
+        try:
+            wrong = difference(kind, *found)
+        except Exception as error:
+            if str(error).startswith('attn_implementation="qkv" does not know'):  # by the first layer
+                settle(kind, "refused", str(error))
+                continue
+            wrong = [f"{type(error).__name__}: {error}"]
+        if wrong:
+            settle(kind, "wrong", wrong)
+        else:
+            covered.update(type(each) for each in found[0].modules() if isinstance(each, PreTrainedModel))
+            settle(kind, "works")
+        del found
+        if len(verdicts) % 30 == 0:
+            gc.collect()
+    for kind, (word, _) in verdicts.items():
+        if word == "left out" and kind in covered:  # ran as a part of another
+            verdicts[kind] = ("parts", "")
+    return verdicts
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    kinds, _ = tiny_models.model_classes()
+    found = walk(kinds)
+    counts = {word: sum(each == word for each, _ in found.values()) for word, _ in found.values()}
+    print(f"{len(found)} classes: " + ", ".join(f"{count} {word}" for word, count in sorted(counts.items())))
+    return found
+
+
+def of_word(verdicts, word):
+    return {kind.__name__: detail for kind, (each, detail) in verdicts.items() if each == word}
+
+
+def test_no_class_differs_from_eager(verdicts):
+    assert not of_word(verdicts, "wrong")
+    assert len(of_word(verdicts, "works")) > 600
+
+
+def test_refusals_name_a_class_and_what_is_right(verdicts):
+    for name, refusal in of_word(verdicts, "refused").items():
+        assert re.search(r'\b[A-Z]\w+(Model|Encoder|Decoder|Stack|For\w+|Attention|HeadModel\w*)?\b.*attn_implementation="eager"', refusal), (name, refusal)
+        assert "\n" not in refusal
+
+
+def test_classes_that_are_left_out_are_listed(verdicts):
+    left = of_word(verdicts, "left out")
+    listed = {name for names in LEFT_OUT.values() for name in names.split()}
+    assert not {name: reasons for name, reasons in left.items() if name not in listed}, "not compared and not listed"
+    assert not listed - left.keys(), "listed, but compared or gone"
+
+
+def test_modules_that_cannot_be_imported():
+    assert set(tiny_models.model_classes()[1]) == {
+        "transformers.models.higgs_audio_v2_tokenizer.modeling_higgs_audio_v2_tokenizer"  # needs torchaudio
+    }
