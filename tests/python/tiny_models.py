@@ -29,12 +29,14 @@ SIZES = {
     "num_key_value_heads n_kv_heads num_experts_per_tok moe_topk moe_k depth decoder_num_hidden_layers "
     "encoder_num_hidden_layers num_blocks".split(),
     1: "n_group topk_group n_shared_experts num_codebooks num_mtp_layers num_nextn_predict_layers".split(),
-    16: "hidden_size_per_layer_input entity_emb_size head_dim d_kv v_head_dim qk_nope_head_dim kv_lora_rank q_lora_rank mamba_d_state linear_key_head_dim "
+    16: "hidden_size_per_layer_input entity_emb_size head_dim d_kv v_head_dim qk_nope_head_dim kv_lora_rank q_lora_rank "
+    "mamba_d_state linear_key_head_dim "
     "linear_value_head_dim index_head_dim mamba_d_head attention_head_dim".split(),
     8: "qk_rope_head_dim patch_size index_topk num_queries".split(),
     128: "max_position_embeddings n_positions n_ctx max_source_positions max_target_positions context_length".split(),
     IMAGE: "image_size".split(),
-    VOCABULARY: "vocab_size entity_vocab_size vocab_size_per_layer_input n_words src_vocab_size tgt_vocab_size text_vocab_size t2u_vocab_size".split(),
+    VOCABULARY: "vocab_size entity_vocab_size vocab_size_per_layer_input n_words src_vocab_size tgt_vocab_size text_vocab_size "
+    "t2u_vocab_size".split(),
 }
 SIZE = {name: size for size, names in SIZES.items() for name in names}
 WIDTHS = frozenset(name for size in (64, 16, 8) for name in SIZES[size]) - {"patch_size", "num_queries"}
@@ -161,11 +163,18 @@ def sub_configs_of(config_class):
     except Exception:  # no defaults: the classes that are named
         return {name: (kind, None) for name, kind in config_class.sub_configs.items() if dataclasses.is_dataclass(kind)}
     parts = {name: (type(part), part) for name in config_class.sub_configs if (part := getattr(whole, name, None))}
-    return {name: each for name, each in parts.items() if isinstance(each[1], PreTrainedConfig) and each[0] is not PreTrainedConfig}
+    return {
+        name: (kind, part)
+        for name, (kind, part) in parts.items()
+        if isinstance(part, PreTrainedConfig) and kind is not PreTrainedConfig
+    }
 
 
 def inputs_of(model, attempt=0):
-    """Inputs by the names that forward takes: three texts, one without padding, one with it on the left, one on the right."""
+    """Inputs by the names that forward takes: three texts, one without padding, one with it on the left, one on the right.
+
+    attempt: 0 for the least that a model may want, 1 for everything that is known here, 2 and 3 for other layouts.
+    """
     every = attempt > 0
     names = inspect.signature(model.forward).parameters
     config = model.config
@@ -200,7 +209,9 @@ def inputs_of(model, attempt=0):
         inputs["inputs_embeds"] = torch.randn(3, TOKENS, size, generator=generator)
         if "attention_mask" in names:
             inputs["attention_mask"] = visible
-    needed = [name for name, each in names.items() if each.default is inspect._empty and each.kind == each.POSITIONAL_OR_KEYWORD]
+    needed = [
+        name for name, each in names.items() if each.default is each.empty and each.kind == each.POSITIONAL_OR_KEYWORD
+    ]
     if "grid_thw" in needed or every and "grid_thw" in names:
         rows, grid = 40, torch.tensor([[1, 4, 4], [1, 4, 6]])
         width = getattr(config, "in_channels", None) or getattr(config, "in_chans", None) or getattr(config, "num_channels", 3)
@@ -215,7 +226,7 @@ def inputs_of(model, attempt=0):
         inputs["decoder_input_ids"] = ids()
         if "decoder_attention_mask" in names:
             inputs["decoder_attention_mask"] = visible
-    wants_picture = every and "pixel_values" in names or main == "pixel_values" or "pixel_values" in names and names["pixel_values"].default is inspect._empty
+    wants_picture = "pixel_values" in names and (every or main == "pixel_values" or "pixel_values" in needed)
     if wants_picture:
         vision = getattr(config, "vision_config", None) or getattr(config, "backbone_config", None) or config
         side = getattr(vision, "image_size", None) or getattr(config, "image_size", None) or IMAGE
@@ -241,7 +252,8 @@ def inputs_of(model, attempt=0):
             inputs["attention_mask"] = torch.ones(3, 2000, dtype=torch.long)
             inputs["attention_mask"][2, 1200:] = 0
     if main == "input_features" or every and "input_features" in names:
-        size = next((v for v in (getattr(config, n, None) for n in ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim")) if v), 80)
+        sizes = ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim")
+        size = next((getattr(config, name) for name in sizes if getattr(config, name, None)), 80)
         length = 2 * getattr(config, "max_source_positions", 50)
         if "hisper" in type(model).__name__ or "Qwen2Audio" in type(model).__name__:
             inputs["input_features"] = torch.randn(3, size, length, generator=generator)
