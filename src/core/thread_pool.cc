@@ -172,4 +172,6 @@ ThreadPool& process_pool() {
   return *the_pool.load();
 }
 
+int awake_threads() { return process_pool().awake(); }
+
 }  // namespace qkv::inline core

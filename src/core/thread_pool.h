@@ -62,5 +62,7 @@ class ThreadPool {
 
 // The pool of this process; another one in a child of fork(), which has none of its parent's threads.
 ThreadPool& process_pool();
+// Of its threads.
+int awake_threads();
 
 }  // namespace qkv::inline core

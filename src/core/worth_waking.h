@@ -25,7 +25,7 @@ inline int worth_waking(int threads, double multiply_adds, double bytes) {
 // The same of a call that others follow at once: the threads that are awake take part, however little it is.
 inline int worth_sharing(int threads, double multiply_adds, double bytes) {
   if (threads <= 0) threads = qkv::threads();
-  return std::max(worth_waking(threads, multiply_adds, bytes), std::min(threads, 1 + process_pool().awake()));
+  return std::max(worth_waking(threads, multiply_adds, bytes), std::min(threads, 1 + awake_threads()));
 }
 
 // For tests, which share out less than is worth it.
