@@ -31,19 +31,21 @@ TEST(Mask, IsAnInterval) {
     std::int64_t left, right, step = 1;
   } rows[] = {
       {"none", Mask(), {}, -1, -1},
-      {"causal", Mask::causal(), kTop, -1, 0},
+      {"causal", Mask::causal(), {}, -1, 0},
+      {"causal at the top", Mask::causal(kTop), kTop, -1, 0},
       {"causal at the bottom", Mask::causal(kBottom), kBottom, -1, 0},
       {"aligned window", Mask::window(1, 1, kBottom), kBottom, 1, 1},
       {"the tighter bounds", Mask::window(3, 5) & Mask::window(4, -1) & Mask::window(-1, 2), {}, 3, 2},
-      {"window and causal", Mask::window(3, 2) & Mask::causal(), kTop, 3, 0},
-      {"causal and window", Mask::causal() & Mask::window(3, 2), kTop, 3, 0},
+      {"window and causal", Mask::window(3, 2) & Mask::causal(), {}, 3, 0},
+      {"causal and window", Mask::causal() & Mask::window(3, 2), {}, 3, 0},
+      {"causal takes an alignment", Mask::causal() & Mask::window(1, 1, kBottom), kBottom, 1, 0},
       {"window takes an alignment", Mask::window(1, 1) & Mask::causal(kBottom), kBottom, 1, 0},
       {"window leaves an alignment", Mask::causal(kBottom) & Mask::window(1, 1), kBottom, 1, 0},
       {"dilated", Mask::dilated(3, -1, 4), {}, 12, -1, 4},
       {"dilated by nothing", Mask::dilated(0, 0, 7), {}, 0, 0, 7},
       {"dilated to the right", Mask::dilated(-1, 2, 5), {}, -1, 10, 5},
       {"least common multiple", Mask::dilated(-1, -1, 4) & Mask::dilated(-1, -1, 6), {}, -1, -1, 12},
-      {"dilated and causal", Mask::dilated(-1, -1, 4) & Mask::causal(), kTop, -1, 0, 4},
+      {"dilated and causal", Mask::dilated(-1, -1, 4) & Mask::causal(), {}, -1, 0, 4},
   };
   for (const auto& row : rows) {
     EXPECT_EQ(std::tuple(row.mask.align(), row.mask.left(), row.mask.right(), row.mask.step()),
@@ -57,7 +59,7 @@ TEST(Mask, IsAnInterval) {
   EXPECT_GT((Mask::dilated(-1, -1, kFar - 1) & Mask::dilated(-1, -1, kFar / 2 + 1)).step(), kFar);
   const Tensor counts = Tensor::zeros({2}, Dtype::i32);
   test::expect_each_refused(
-      {[] { Mask::causal(kTop) & Mask::causal(kBottom); }, [&] { Mask::prefix(counts) & Mask::causal(kBottom); },
+      {[] { Mask::causal(kTop) & Mask::causal(kBottom); }, [&] { Mask::prefix(counts, kTop) & Mask::causal(kBottom); },
        [] { Mask::window(-2, 0); }, [] { Mask::window(0, -2); }, [] { Mask::dilated(-2, 1, 2); },
        [] { Mask::dilated(1, -2, 2); }, [] { Mask::dilated(1, 1, 0); }, [] { Mask::dilated(1, 1, -3); }});
 }
@@ -76,7 +78,7 @@ TEST(Mask, KeepsAllViews) {
   EXPECT_EQ((Mask::lengths(lengths) & Mask::lengths(lengths)).length_views().size(), 2u);
   const Tensor counts = Tensor::zeros({2}, Dtype::i32);
   EXPECT_EQ((Mask::prefix(counts) & Mask::prefix(counts)).prefix_views().size(), 2u);
-  EXPECT_EQ(Mask::prefix(counts).align(), kTop);
+  EXPECT_EQ(Mask::prefix(counts).align(), std::nullopt);
   EXPECT_EQ(Mask::prefix(counts, kBottom).align(), kBottom);
 }
 
