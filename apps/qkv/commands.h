@@ -23,7 +23,10 @@ void add_train(Command& program);
 void add_translate(Command& program);
 void add_web(Command& program);
 
-// Runs the command that the arguments name, among those that `add_commands` adds. The exit code: docs/exit_codes.md.
+// docs/exit_codes.md
+enum ExitCode { kOk = 0, kInternal = 1, kUsage = 2, kBadData = 3, kInputOutput = 4 };
+
+// Runs the command that the arguments name, among those that `add_commands` adds, and returns its exit code.
 int run_program(int argc, char** argv, void (*add_commands)(Command&));
 
 }  // namespace qkv::app

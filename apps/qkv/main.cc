@@ -23,10 +23,9 @@ bool open_closed_streams() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  constexpr int kInputOutput = 4;
   if (!open_closed_streams()) {
     std::perror("qkv: /dev/null");
-    return kInputOutput;
+    return qkv::app::kInputOutput;
   }
   return qkv::app::run_program(argc, argv, qkv::app::add_commands);
 }

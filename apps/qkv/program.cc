@@ -23,8 +23,6 @@
 namespace qkv::app {
 namespace {
 
-enum ExitCode { kOk = 0, kInternal = 1, kUsage = 2, kBadData = 3, kInputOutput = 4 };
-
 // A mistake in the environment is a mistake in usage; it is found before any work.
 void check_environment() {
   try {

@@ -11,9 +11,10 @@
 namespace qkv {
 
 struct TextLineOptions {
-  bool exact = false;  // none of these rules: every byte before '\n' belongs to the text
-  bool replace_invalid =
-      false;  // bytes that are not UTF-8 stay: tokenizers read them as U+FFFD, which zero bytes become
+  // None of these rules: every byte before '\n' belongs to the text.
+  bool exact = false;
+  // Bytes that are not UTF-8 stay, which tokenizers read as U+FFFD; zero bytes become U+FFFD.
+  bool replace_invalid = false;
 };
 
 // The text of a line, which comes without its '\n': without a carriage return at its end, without a byte order mark
