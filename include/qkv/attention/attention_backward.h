@@ -9,7 +9,8 @@
 // the sum of dS over its pairs, a slope that of -dS |p - j|, a sink that of -P of the sink times grad_out . out. With
 // dropout, which multiplies weights by Z: dP = Z * (grad_out v^T), dv = (Z * P)^T grad_out.
 // Source: Dao et al., "FlashAttention: fast and memory-efficient exact attention with IO-awareness" (2022).
-// Rows without keys and hidden keys have zero gradients. The same bits for any number of threads, batch or packing.
+// Rows without keys and hidden keys have zero gradients. The same bits for any number of threads, batch, packing, and
+// padding on the right.
 // Memory beyond inputs and outputs: 0.5 MiB + 6 KiB (head_dim + value_dim) a thread (docs/semantics.md), and q once in
 // f32 for bf16 and f16; for scores with parameters also copies of inputs and projections in f32 (f64 for f64).
 #pragma once
