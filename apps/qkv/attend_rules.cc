@@ -64,7 +64,7 @@ void AttendRules::check() const {
   if (offsets_query.given() && !offsets_key.given() && !block_table.given()) {
     throw UsageError("--offsets-query", "requires --offsets-key, or --block-table");
   }
-  const bool has_window = window_.left() >= 0 || window_.right() >= 0 || window_.step() > 1 || prefix_.given();
+  const bool has_window = !window_.parts().empty() || prefix_.given();
   if (align_ && !has_window && !any_given(tables.tables) && !alibi.given()) {
     throw UsageError("--align",
                      "has no effect without --window, --dilated, --prefix, --alibi or a table of relative positions");

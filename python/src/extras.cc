@@ -46,7 +46,9 @@ constexpr Plain kPlain[] = {
 std::int64_t longest_keys(const TensorView& key, const AttentionOptions& options) {
   if (options.offsets_key) return longest(options.offsets_key, true);
   if (options.block_table) {
-    if (!options.mask.length_views().empty()) return longest(options.mask.length_views().front(), false);
+    for (const Mask::Part& part : options.mask.parts()) {
+      if (part.kind == MaskKind::lengths) return longest(part.arrays[0], false);
+    }
     return options.block_table.rank() == 2 && key.rank() > 1 ? options.block_table.size(1) * key.size(1) : 0;
   }
   return key.rank() < 2 ? 0 : key.size(-2);

@@ -1,18 +1,93 @@
-// Mask: checks and combines its parts, and compiles boolean views and documents.
+// Mask: its kinds, how they are checked and combined, and how boolean views and documents are compiled.
 #include "qkv/attention/mask.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
 #include <numeric>
-#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "core/compiled_mask.h"
+#include "core/mask_kinds.h"
 #include "core/refuse.h"
 
 namespace qkv {
+inline namespace core {
 namespace {
+
+using Numbers = std::span<const std::int64_t>;
+using Elements = std::span<const double>;
+
+constexpr MaskNumber kSides[] = {{"left", -1}, {"right", -1}};
+constexpr MaskNumber kSteps[] = {{"left", -1}, {"right", -1}, {"step", 1}};
+constexpr const char* kIdsForm = "i32 or i64 [batch, length], packed [tokens]";
+constexpr MaskArray kCounts[] = {{"counts", MaskArrayOf::sequences, "i32 or i64 [batch]"}};
+constexpr MaskArray kIds[] = {{"query_ids", MaskArrayOf::queries, kIdsForm}, {"key_ids", MaskArrayOf::keys, kIdsForm}};
+constexpr MaskArray kVisible[] = {
+    {"visible", MaskArrayOf::pairs, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]"}};
+
+bool is_within(double distance, std::int64_t side, std::int64_t step) {
+  return side < 0 || distance <= static_cast<double>(side) * static_cast<double>(step);
+}
+
+bool sees_dilated(std::int64_t left, std::int64_t right, std::int64_t step, double position, double key) {
+  return is_within(position - key, left, step) && is_within(key - position, right, step) &&
+         std::fmod(position - key, static_cast<double>(step)) == 0;
+}
+
+constexpr MaskDescription kKinds[] = {
+    {MaskKind::causal,
+     "causal",
+     true,
+     {},
+     {},
+     "keys j <= p",
+     [](Numbers, Elements, double position, double key) { return key <= position; }},
+    {MaskKind::window,
+     "window",
+     true,
+     kSides,
+     {},
+     "keys p - left <= j <= p + right; -1 leaves that side open",
+     [](Numbers side, Elements, double position, double key) {
+       return sees_dilated(side[0], side[1], 1, position, key);
+     }},
+    {MaskKind::dilated,
+     "dilated",
+     true,
+     kSteps,
+     {},
+     "keys p - left * step <= j <= p + right * step with p - j divisible by step; -1 leaves that side open",
+     [](Numbers n, Elements, double position, double key) { return sees_dilated(n[0], n[1], n[2], position, key); }},
+    {MaskKind::prefix,
+     "prefix",
+     true,
+     {},
+     kCounts,
+     "keys j < counts[sequence] or j <= p: a prefix that every query sees, and causal after it",
+     [](Numbers, Elements count, double position, double key) { return key < count[0] || key <= position; }},
+    {MaskKind::lengths,
+     "lengths",
+     false,
+     {},
+     kCounts,
+     "keys j < counts[sequence]",
+     [](Numbers, Elements count, double, double key) { return key < count[0]; }},
+    {MaskKind::documents,
+     "documents",
+     false,
+     {},
+     kIds,
+     "keys of the query's own document: ids are equal",
+     [](Numbers, Elements id, double, double) { return id[0] == id[1]; }},
+    {MaskKind::boolean,
+     "boolean",
+     false,
+     {},
+     kVisible,
+     "keys where visible is true",
+     [](Numbers, Elements visible, double, double) { return visible[0] != 0; }},
+};
 
 // No query and key of a call are so far apart.
 constexpr std::int64_t kFarthest = std::int64_t{1} << 32;
@@ -23,91 +98,91 @@ std::int64_t common_step(std::int64_t a, std::int64_t b) {
   return part > kFarthest / b ? kFarthest : part * b;
 }
 
-void check_sides(const char* name, std::int64_t left, std::int64_t right) {
-  if (left < -1 || right < -1) {
-    refuse(name, "({}, {}) must be two numbers from -1 (open) upwards", left, right);
-  }
-}
-
 // The tighter of two bounds, where -1 is none.
 std::int64_t tighter(std::int64_t a, std::int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
 
-}  // namespace
-
-Mask Mask::causal(std::optional<Align> align) {
-  Mask mask;
-  mask.align_ = align;
-  mask.right_ = 0;
-  return mask;
+std::int64_t keys_of(std::int64_t side, std::int64_t step) {
+  return side < 1 ? side : side > kFarthest / step ? kFarthest : side * step;
 }
 
+}  // namespace
+
+std::span<const MaskDescription> mask_kinds() { return kKinds; }
+
+const MaskDescription& description_of(MaskKind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
+
+MaskBounds bounds_of(const Mask& mask) {
+  MaskBounds bounds;
+  const auto narrow = [&](std::int64_t left, std::int64_t right, std::int64_t step) {
+    bounds = {tighter(bounds.left, left), tighter(bounds.right, right), common_step(bounds.step, step)};
+  };
+  for (const Mask::Part& part : mask.parts()) {
+    const auto [left, right, step] = part.numbers;
+    if (part.kind == MaskKind::causal) narrow(-1, 0, 1);
+    if (part.kind == MaskKind::window) narrow(left, right, 1);
+    if (part.kind == MaskKind::dilated) narrow(keys_of(left, step), keys_of(right, step), std::min(step, kFarthest));
+  }
+  return bounds;
+}
+
+}  // namespace core
+
+Mask::Mask(Part part, std::optional<Align> align) : align_(align) {
+  if (part.kind != MaskKind::function) {
+    const MaskDescription& description = description_of(part.kind);
+    for (std::size_t n = 0; n < description.numbers.size(); ++n) {
+      const auto& [name, least] = description.numbers[n];
+      refuse_unless(part.numbers[n] >= least, description.name, "{} is {}; it must be {} or more", name,
+                    part.numbers[n], least < 0 ? "-1 (open)" : std::to_string(least));
+    }
+  }
+  if (part.kind == MaskKind::documents && !part.arrays[1]) part.arrays[1] = part.arrays[0];
+  parts_.push_back(std::move(part));
+}
+
+Mask Mask::causal(std::optional<Align> align) { return Mask({.kind = MaskKind::causal}, align); }
+
 Mask Mask::window(std::int64_t left, std::int64_t right, std::optional<Align> align) {
-  check_sides("window", left, right);
-  Mask mask;
-  mask.align_ = align;
-  mask.left_ = left;
-  mask.right_ = right;
-  return mask;
+  return Mask({.kind = MaskKind::window, .numbers = {left, right}}, align);
 }
 
 Mask Mask::prefix(TensorView counts, std::optional<Align> align) {
-  Mask mask;
-  mask.align_ = align;
-  mask.prefixes_.push_back(counts);
-  return mask;
+  return Mask({.kind = MaskKind::prefix, .arrays = {counts}}, align);
 }
 
 Mask Mask::dilated(std::int64_t left, std::int64_t right, std::int64_t step, std::optional<Align> align) {
-  check_sides("dilated", left, right);
-  if (step < 1) refuse("dilated", "the step is {}; it must be 1 or more", step);
-  const auto keys = [&](std::int64_t side) {
-    return side < 1 ? side : side > kFarthest / step ? kFarthest : side * step;
-  };
-  Mask mask;
-  mask.align_ = align;
-  mask.left_ = keys(left);
-  mask.right_ = keys(right);
-  mask.step_ = std::min(step, kFarthest);
-  return mask;
+  return Mask({.kind = MaskKind::dilated, .numbers = {left, right, step}}, align);
 }
 
-Mask Mask::lengths(TensorView counts) {
-  Mask mask;
-  mask.lengths_.push_back(counts);
-  return mask;
+Mask Mask::lengths(TensorView counts) { return Mask({.kind = MaskKind::lengths, .arrays = {counts}}); }
+
+Mask Mask::documents(TensorView query_ids, TensorView key_ids) {
+  return Mask({.kind = MaskKind::documents, .arrays = {query_ids, key_ids}});
 }
 
-Mask Mask::boolean(TensorView visible) {
-  Mask mask;
-  mask.booleans_.push_back(visible);
-  mask.blocks_.push_back(nullptr);
-  return mask;
-}
+Mask Mask::boolean(TensorView visible) { return Mask({.kind = MaskKind::boolean, .arrays = {visible}}); }
+
+Mask Mask::function(MaskFunction visible) { return Mask({.kind = MaskKind::function, .function = std::move(visible)}); }
 
 Mask Mask::compiled(int threads) const {
   Mask mask = *this;
-  for (std::size_t i = 0; i < booleans_.size(); ++i) {
-    if (blocks_[i] == nullptr) mask.blocks_[i] = std::make_shared<BooleanBlocks>(booleans_[i], threads);
+  bool has_documents = false;
+  for (Part& part : mask.parts_) {
+    has_documents = has_documents || part.kind == MaskKind::documents;
+    if (part.kind == MaskKind::boolean && part.blocks == nullptr) {
+      part.blocks = std::make_shared<BooleanBlocks>(part.arrays[0], threads);
+    }
   }
-  if (!documents_.empty() && kept_documents_ == nullptr) mask.kept_documents_ = std::make_shared<KeptDocuments>();
+  if (has_documents && kept_documents_ == nullptr) mask.kept_documents_ = std::make_shared<KeptDocuments>();
   return mask;
 }
 
 bool Mask::is_compiled() const {
-  return std::find(blocks_.begin(), blocks_.end(), nullptr) == blocks_.end() &&
-         (documents_.empty() || kept_documents_ != nullptr);
-}
-
-Mask Mask::documents(TensorView query_ids, TensorView key_ids) {
-  Mask mask;
-  mask.documents_.push_back({query_ids, key_ids});
-  return mask;
-}
-
-Mask Mask::function(MaskFunction visible) {
-  Mask mask;
-  mask.functions_.push_back(std::move(visible));
-  return mask;
+  return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+    return part.kind == MaskKind::boolean     ? part.blocks != nullptr
+           : part.kind == MaskKind::documents ? kept_documents_ != nullptr
+                                              : true;
+  });
 }
 
 Mask operator&(Mask a, const Mask& b) {
@@ -115,17 +190,10 @@ Mask operator&(Mask a, const Mask& b) {
     refuse("mask", "one part is aligned top-left, another bottom-right; a call has one alignment");
   }
   if (b.align_) a.align_ = b.align_;
-  a.left_ = tighter(a.left_, b.left_);
-  a.right_ = tighter(a.right_, b.right_);
-  a.step_ = common_step(a.step_, b.step_);
-  a.prefixes_.insert(a.prefixes_.end(), b.prefixes_.begin(), b.prefixes_.end());
-  a.lengths_.insert(a.lengths_.end(), b.lengths_.begin(), b.lengths_.end());
-  a.booleans_.insert(a.booleans_.end(), b.booleans_.begin(), b.booleans_.end());
-  a.blocks_.insert(a.blocks_.end(), b.blocks_.begin(), b.blocks_.end());
   // What was made of one mask's documents does not tell which ids both masks share.
-  if (!b.documents_.empty()) a.kept_documents_ = a.documents_.empty() ? b.kept_documents_ : nullptr;
-  a.documents_.insert(a.documents_.end(), b.documents_.begin(), b.documents_.end());
-  a.functions_.insert(a.functions_.end(), b.functions_.begin(), b.functions_.end());
+  const auto has_documents = [](const Mask& mask) { return !parts_of(mask, MaskKind::documents).empty(); };
+  if (has_documents(b)) a.kept_documents_ = has_documents(a) ? nullptr : b.kept_documents_;
+  a.parts_.insert(a.parts_.end(), b.parts_.begin(), b.parts_.end());
   return a;
 }
 

@@ -22,7 +22,7 @@ struct ExplanationContext {
   // Of lines or terms: `usual`, or all of them.
   std::int64_t most(std::int64_t usual) const { return input.full ? std::numeric_limits<std::int64_t>::max() : usual; }
   std::int64_t terms() const { return most(6); }  // products written out in one sum
-  bool has_window() const { return input.window.left() >= 0 || input.window.right() >= 0 || input.window.step() > 1; }
+  bool has_window() const { return !input.window.parts().empty(); }
   bool masked() const { return input.causal || input.prefix || has_window() || given(input.mask); }
   // "input 2", or the label that the user gave it; "query 2" or "query of LABEL".
   std::string input_name(std::int64_t i) const;

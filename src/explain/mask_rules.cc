@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "core/mask_kinds.h"
 #include "core/stop.h"
 #include "explain/explanation_context.h"
 #include "explain/intermediates.h"
@@ -26,7 +27,8 @@ std::vector<Rule> rules_of(const ExplainInput& input) {
         {fmt::format("Prefix: all see the first {} inputs; beyond them a query sees no key after itself.", prefix),
          [prefix](auto i, auto j) { return j >= prefix && j > i; }});
   }
-  const std::int64_t left = input.window.left(), right = input.window.right(), step = input.window.step();
+  const auto bounds = bounds_of(input.window);
+  const std::int64_t left = bounds.left, right = bounds.right, step = bounds.step;
   if (left >= 0) {
     rules.push_back({fmt::format("Window: a query sees no key more than {} before itself.", left),
                      [=](auto i, auto j) { return j < i - left; }});

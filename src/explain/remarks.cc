@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/mask_kinds.h"
 #include "core/mathematics.h"
 #include "core/stop.h"
 #include "explain/explanation_context.h"
@@ -22,9 +23,10 @@ std::string window_in_words(const Mask& window) {
            : keys == 0 ? fmt::format("none {}", where)
                        : fmt::format("up to {} {}", keys, where);
   };
+  const auto [left, right, step] = bounds_of(window);
   return fmt::format("Window: an input sees itself and{} {} it and {} it.",
-                     window.step() > 1 ? fmt::format(", in steps of {},", window.step()) : "",
-                     side(window.left(), "before"), side(window.right(), "after"));
+                     step > 1 ? fmt::format(", in steps of {},", step) : "", side(left, "before"),
+                     side(right, "after"));
 }
 
 // The keys that query i weighs most, best first; ties go to the lower key. Beside the first, only those that a reader

@@ -4,12 +4,14 @@
 #include "reference/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <vector>
 
 #include "core/dropout.h"
+#include "core/mask_kinds.h"
 #include "core/stop.h"
 #include "qkv/error.h"
 #include "reference/batch.h"
@@ -25,7 +27,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Sequence {
   std::int64_t batch_index;
   std::int64_t query_start, key_start;  // packed: rows of the sequences before
-  std::int64_t key_length;              // keys that the mask's lengths leave
   std::int64_t offset;                  // query i stands among the keys at i + offset
   TensorView q, k, v;
   MutableTensorView out{};          // [heads, q_len, value_dim]
@@ -50,12 +51,9 @@ qkv::Pair as_function_argument(const Pair& pair, std::int64_t position) {
 // Mask and bias with their arrays in f64, answering for one pair at a time.
 class Rules {
  public:
-  Rules(const Mask& mask, const Bias& bias) : mask_(mask), tables_(bias.tables()) {
-    for (const TensorView& view : mask.prefix_views()) prefixes_.push_back(in_double(view));
-    for (const TensorView& view : mask.boolean_views()) booleans_.push_back(in_double(view));
-    for (const auto& [query, key] : mask.document_ids()) {
-      query_documents_.push_back(in_double(query));
-      key_documents_.push_back(in_double(key));
+  Rules(const Mask& mask, const Bias& bias) : tables_(bias.tables()) {
+    for (const Mask::Part& part : mask.parts()) {
+      masks_.push_back({part, {in_double(part.arrays[0]), in_double(part.arrays[1])}});
     }
     for (const TensorView& view : bias.views()) biases_.push_back(in_double(view));
     for (const TensorView& view : bias.alibi_slopes()) slopes_.push_back(in_double(view));
@@ -64,24 +62,19 @@ class Rules {
 
   bool may_attend(const Sequence& sequence, const Pair& pair) const {
     const std::int64_t position = pair.i + sequence.offset;
-    if (pair.j >= sequence.key_length) return false;
-    if (mask_.left() >= 0 && pair.j < position - mask_.left()) return false;
-    if (mask_.right() >= 0 && pair.j > position + mask_.right()) return false;
-    if ((position - pair.j) % mask_.step() != 0) return false;
-    for (const Tensor& counts : prefixes_) {
-      if (pair.j > position && static_cast<double>(pair.j) >= element(counts, {pair.batch})) return false;
-    }
-    for (std::size_t d = 0; d < query_documents_.size(); ++d) {
-      const double own = element(query_documents_[d], {pair.batch, sequence.query_start + pair.i});
-      if (element(key_documents_[d], {pair.batch, sequence.key_start + pair.j}) != own) return false;
-    }
-    for (const MaskFunction& function : mask_.functions()) {
-      std::uint8_t visible = 0;
-      function.fill({as_function_argument(pair, position), 1, 1, 1, 1, &visible});
-      if (visible == 0) return false;
-    }
-    return std::all_of(booleans_.begin(), booleans_.end(),
-                       [&](const Tensor& visible) { return element(visible, pair.indices()) != 0; });
+    return std::ranges::all_of(masks_, [&](const MaskRule& mask) {
+      if (mask.part.kind == MaskKind::function) {
+        std::uint8_t visible = 0;
+        mask.part.function->fill({as_function_argument(pair, position), 1, 1, 1, 1, &visible});
+        return visible != 0;
+      }
+      const MaskDescription& kind = description_of(mask.part.kind);
+      std::array<double, 2> elements{};
+      for (std::size_t n = 0; n < kind.arrays.size(); ++n) {
+        elements[n] = element(mask.arrays[n], indices_of(kind.arrays[n].of, sequence, pair));
+      }
+      return kind.sees(mask.part.numbers, elements, static_cast<double>(position), static_cast<double>(pair.j));
+    });
   }
 
   // `scale`: of the scores, and of Shaw's.
@@ -105,13 +98,32 @@ class Rules {
   }
 
  private:
+  struct MaskRule {
+    const Mask::Part& part;
+    std::array<Tensor, 2> arrays;
+  };
+
+  // Where an array has the element that belongs to a pair.
+  static Dims indices_of(MaskArrayOf of, const Sequence& sequence, const Pair& pair) {
+    switch (of) {
+      case MaskArrayOf::sequences:
+        return {pair.batch};
+      case MaskArrayOf::queries:
+        return {pair.batch, sequence.query_start + pair.i};
+      case MaskArrayOf::keys:
+        return {pair.batch, sequence.key_start + pair.j};
+      case MaskArrayOf::pairs:
+        break;
+    }
+    return pair.indices();
+  }
   static double element(const Tensor& array, const Dims& whole) {
     return array.view().at<double>(broadcast_index(array.shape(), whole));
   }
 
-  const Mask& mask_;
+  std::vector<MaskRule> masks_;
   const std::vector<RelativeTable>& tables_;
-  std::vector<Tensor> prefixes_, booleans_, query_documents_, key_documents_, biases_, slopes_, table_values_;
+  std::vector<Tensor> biases_, slopes_, table_values_;
 };
 
 // weights = softmax(logits) of one row, shifted by the maximum so that no exponential overflows; the logarithm of the
@@ -185,7 +197,6 @@ Sequence sequence_of(const Batch& batch, std::int64_t b, const Tensor& q, const 
   return {.batch_index = b,
           .query_start = batch.query_start(b),
           .key_start = batch.key_start(b),
-          .key_length = batch.key_length(b, keys.size(1)),
           .offset = batch.offset(b, queries.size(1), keys.size(1)),
           .q = queries,
           .k = keys,

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/mask_kinds.h"
+
 namespace qkv::reference {
 namespace {
 
@@ -15,12 +17,13 @@ std::vector<std::int64_t> integers(const TensorView& view) {
 // The longest sequence that the mask's lengths leave of `capacity` keys.
 std::int64_t longest_of(const Mask& mask, std::int64_t capacity) {
   std::vector<std::int64_t> least;
-  for (const TensorView& view : mask.length_views()) {
-    const std::vector<std::int64_t> counts = integers(view);
+  auto lengths = parts_of(mask, MaskKind::lengths);
+  for (const Mask::Part& part : lengths) {
+    const std::vector<std::int64_t> counts = integers(part.arrays[0]);
     if (least.empty()) least.assign(counts.size(), capacity);
     for (std::size_t b = 0; b < counts.size(); ++b) least[b] = std::min(least[b], counts[b]);
   }
-  if (mask.length_views().empty()) return capacity;
+  if (lengths.empty()) return capacity;
   return least.empty() ? 0 : *std::max_element(least.begin(), least.end());
 }
 
@@ -54,7 +57,7 @@ Dims broadcast_index(const Dims& shape, const Dims& whole) {
 
 Batch::Batch(const TensorView& query, const TensorView& key, const AttentionOptions& options)
     : align_(options.mask.align().value_or(Align::top_left)) {
-  for (const TensorView& counts : options.mask.length_views()) lengths_.push_back(integers(counts));
+  for (const Mask::Part& part : parts_of(options.mask, MaskKind::lengths)) lengths_.push_back(integers(part.arrays[0]));
   if (options.block_table) {
     block_table_ = convert(options.block_table, Dtype::i64);
     longest_key_length_ = longest_of(options.mask, block_table_->size(1) * key.size(1));

@@ -12,6 +12,7 @@
 
 #include "attention/choices.h"
 #include "attention/hidden_rows.h"
+#include "core/mask_kinds.h"
 #include "sanitizers.h"
 
 namespace qkv::testing {
@@ -260,44 +261,49 @@ class AttentionCase {
     return shape;
   }
 
+  // Each kind by what it takes.
   void draw_mask() {
     const Align align = chance(0.5) ? Align::top_left : Align::bottom_right;
-    const auto side = [this] { return pick<std::int64_t>({-1, 0, 1, 5, 40, 200}); };
-    if (chance(0.35)) options.mask = options.mask & Mask::causal(align), notes_ += ", causal";
-    if (chance(0.25)) {
-      options.mask = options.mask & Mask::window(note("left", side()), note("right", side()), align);
+    for (const MaskDescription& kind : mask_kinds()) {
+      if (kind.kind == MaskKind::lengths && paged_) continue;  // they have their own
+      for (int i = pick<int>({0, 0, 0, 0, 0, 0, 0, 1, 1, 2}); i > 0; --i) {
+        Mask::Part part{.kind = kind.kind};
+        notes_ += fmt::format(", {}", kind.name);
+        for (std::size_t n = 0; n < kind.numbers.size(); ++n) {
+          const auto& [name, least] = kind.numbers[n];
+          const std::int64_t number =
+              pick<std::int64_t>({-1, 0, 1, 2, 3, 5, 9, 40, 64, 200, 300, std::int64_t{1} << 40});
+          part.numbers[n] = note(name, std::max(number, least));
+        }
+        const bool scattered = chance(0.4);
+        for (std::size_t n = 0; n < kind.arrays.size(); ++n) {
+          if (n == 1 && q_len_ == k_len_ && q_offsets_ == k_offsets_ && chance(0.5)) break;  // those of the queries
+          part.arrays[n] = draw_mask_array(kind, kind.arrays[n].of, scattered);
+        }
+        Mask mask(part, kind.is_aligned ? std::optional(align) : std::nullopt);
+        if (!mask.is_compiled() && chance(0.5)) mask = mask.compiled(), notes_ += " compiled";
+        options.mask = options.mask & mask;
+      }
     }
     if (options.mask.align() == Align::bottom_right) notes_ += ", bottom-right";
-    for (int i = paged_ ? 0 : pick<int>({0, 0, 0, 0, 0, 0, 1, 2}); i > 0; --i) {
-      std::vector<std::int64_t> counts;
-      for (std::int64_t b = 0; b < batch_; ++b) {
-        counts.push_back(note("length", up_to(key_length(b))));
-      }
-      options.mask = options.mask & Mask::lengths(keep(Tensor::of({batch_}, counts)));
-    }
-    for (int i = pick<int>({0, 0, 0, 1, 1, 2}); i > 0; --i) {
-      const double visible = pick<double>({0, 0.02, 0.5, 0.9, 1});
-      Tensor flips = coin_flips(random_, draw_broadcast("mask"), visible, pick<Dtype>({Dtype::boolean, Dtype::u8}));
-      if (chance(0.5)) repeat_in_squares(flips, note("squares of", pick<std::int64_t>({8, 16, 40, 128})));
-      Mask mask = Mask::boolean(keep(std::move(flips)));
-      if (chance(0.5)) mask = mask.compiled(), notes_ += ", compiled";
-      options.mask = options.mask & mask;
-    }
-    for (int i = pick<int>({0, 0, 0, 0, 0, 0, 1, 2}); i > 0; --i) draw_documents();
-    if (chance(0.15)) {
-      const std::int64_t step = note("dilated by", pick<std::int64_t>({1, 2, 3, 9, 64, 300, std::int64_t{1} << 40}));
-      const std::int64_t left = side(), right = side();
-      options.mask = options.mask & Mask::dilated(left, right, step);
-    }
-    if (chance(0.2)) {
+  }
+
+  TensorView draw_mask_array(const MaskDescription& kind, MaskArrayOf of, bool scattered) {
+    if (of == MaskArrayOf::queries) return draw_ids(q_offsets_, q_len_, scattered);
+    if (of == MaskArrayOf::keys) return draw_ids(k_offsets_, k_len_, scattered);
+    if (of == MaskArrayOf::sequences) {
       std::vector<std::int32_t> counts;
+      const std::int64_t beyond = kind.kind == MaskKind::lengths ? 0 : 2;
       for (std::int64_t b = 0; b < batch_; ++b) {
-        counts.push_back(note("prefix", static_cast<std::int32_t>(up_to(key_length(b) + 2))));
+        counts.push_back(note("of", static_cast<std::int32_t>(up_to(key_length(b) + beyond))));
       }
       const Tensor of_32 = Tensor::of({batch_}, counts);
-      options.mask = options.mask & Mask::prefix(keep(chance(0.5) ? of_32 : convert(of_32, Dtype::i64)),
-                                                 options.mask.align().value_or(align));
+      return keep(chance(0.5) ? of_32 : convert(of_32, Dtype::i64));
     }
+    const double visible = pick<double>({0, 0.02, 0.5, 0.9, 1});
+    Tensor flips = coin_flips(random_, draw_broadcast("of"), visible, pick<Dtype>({Dtype::boolean, Dtype::u8}));
+    if (chance(0.5)) repeat_in_squares(flips, note("squares of", pick<std::int64_t>({8, 16, 40, 128})));
+    return keep(std::move(flips));
   }
 
   void draw_tables() {
@@ -360,16 +366,6 @@ class AttentionCase {
     ids.resize(static_cast<std::size_t>(count));
     const Tensor of_32 = packed ? Tensor::of({count}, ids) : Tensor::of({batch_, length}, ids);
     return keep(chance(0.5) ? of_32 : convert(of_32, Dtype::i64));
-  }
-
-  void draw_documents() {
-    const bool scattered = chance(0.4);
-    notes_ += scattered ? ", scattered documents" : ", documents";
-    const TensorView query = draw_ids(q_offsets_, q_len_, scattered);
-    const bool own = q_len_ == k_len_ && q_offsets_ == k_offsets_ && chance(0.5);
-    Mask mask = own ? Mask::documents(query) : Mask::documents(query, draw_ids(k_offsets_, k_len_, scattered));
-    if (chance(0.3)) mask = mask.compiled(), notes_ += " compiled";
-    options.mask = options.mask & mask;
   }
 
   void draw_sinks() {

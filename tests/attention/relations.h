@@ -5,6 +5,7 @@
 #include <string>
 
 #include "attention/attention_case.h"
+#include "core/mask_kinds.h"
 #include "qkv/attention/attention_backward.h"
 
 namespace qkv::testing::relations {
@@ -70,7 +71,9 @@ struct Call {
   }
   std::int64_t key_length(std::int64_t b) const {
     std::int64_t length = most_keys(b);
-    for (const TensorView& counts : options.mask.length_views()) length = std::min(length, integers(counts)[at(b)]);
+    for (const Mask::Part& part : parts_of(options.mask, MaskKind::lengths)) {
+      length = std::min(length, integers(part.arrays[0])[at(b)]);
+    }
     return length;
   }
   std::int64_t longest(std::int64_t (Call::*length)(std::int64_t) const) const {
@@ -249,6 +252,11 @@ struct Change {
   std::function<Pair(Pair)> pair{};
   bool drops_lengths = false;
   std::optional<Align> align{};
+
+  const View& of(MaskArrayOf array) const {
+    const View* const views[] = {&sequences, &query_ids, &key_ids, &pairs};
+    return *views[static_cast<std::size_t>(array)];
+  }
 };
 
 inline MaskFunction changed(const MaskFunction& function, const std::function<Pair(Pair)>& pair) {
@@ -268,21 +276,17 @@ inline AttentionOptions changed(const AttentionOptions& from, const Change& chan
   const auto apply = [](const Change::View& view, const TensorView& array) { return view ? view(array) : array; };
   AttentionOptions to = from;
   const std::optional<Align> align = change.align ? change.align : from.mask.align();
-  to.mask = Mask::window(from.mask.left(), from.mask.right(), align) & Mask::dilated(-1, -1, from.mask.step());
-  for (const TensorView& counts : from.mask.prefix_views()) {
-    to.mask = to.mask & Mask::prefix(apply(change.sequences, counts), align.value());
-  }
-  for (const TensorView& counts : from.mask.length_views()) {
-    if (!change.drops_lengths) to.mask = to.mask & Mask::lengths(apply(change.sequences, counts));
-  }
-  for (const TensorView& view : from.mask.boolean_views()) {
-    to.mask = to.mask & Mask::boolean(apply(change.pairs, view));
-  }
-  for (const auto& [query, key] : from.mask.document_ids()) {
-    to.mask = to.mask & Mask::documents(apply(change.query_ids, query), apply(change.key_ids, key));
-  }
-  for (const MaskFunction& function : from.mask.functions()) {
-    to.mask = to.mask & Mask::function(change.pair ? changed(function, change.pair) : function);
+  to.mask = Mask::window(-1, -1, align);
+  for (Mask::Part part : from.mask.parts()) {
+    if (part.kind == MaskKind::lengths && change.drops_lengths) continue;
+    if (part.kind == MaskKind::function) {
+      if (change.pair) part.function = changed(*part.function, change.pair);
+    } else {
+      const auto arrays = description_of(part.kind).arrays;
+      for (std::size_t n = 0; n < arrays.size(); ++n) part.arrays[n] = apply(change.of(arrays[n].of), part.arrays[n]);
+      part.blocks = nullptr;
+    }
+    to.mask = to.mask & Mask(part);
   }
   to.bias = Bias();
   for (const TensorView& view : from.bias.views()) to.bias = to.bias + Bias::view(apply(change.pairs, view));

@@ -37,6 +37,10 @@ std::int64_t any_sequence(Subject& subject) {
   return has_dropout(subject.call) ? 0 : subject.below(subject.call.batch());
 }
 
+bool has(const Mask& mask, MaskKind kind) {
+  return std::ranges::find(mask.parts(), kind, &Mask::Part::kind) != mask.parts().end();
+}
+
 // Sequences one after the other and each by itself.
 int each_alone(Subject& subject) {
   const Call& call = subject.call;
@@ -53,7 +57,7 @@ int each_alone(Subject& subject) {
 int packing(Subject& subject) { return subject.call.packed() ? each_alone(subject) : 0; }
 int pages(Subject& subject) { return subject.call.paged() ? each_alone(subject) : 0; }
 int padding_cropped(Subject& subject) {
-  return subject.call.options.mask.length_views().empty() ? 0 : each_alone(subject);
+  return has(subject.call.options.mask, MaskKind::lengths) ? each_alone(subject) : 0;
 }
 
 int permuted_batch(Subject& subject) {
@@ -143,9 +147,12 @@ int chunks_of_queries(Subject& subject) {
   const Mask& mask = whole.options.mask;
   const Bias& bias = whole.options.bias;
   const std::int64_t q_len = whole.q.size(1), k_len = whole.k.size(1);
-  const bool has_positions = mask.left() >= 0 || mask.right() >= 0 || mask.step() > 1 || !bias.tables().empty() ||
+  const auto is_aligned = [](const Mask::Part& part) {
+    return part.kind != MaskKind::function && description_of(part.kind).is_aligned;
+  };
+  const bool has_positions = std::ranges::any_of(mask.parts(), is_aligned) || !bias.tables().empty() ||
                              !bias.alibi_slopes().empty() || whole.options.logit_function;
-  if (q_len < 4 || !mask.prefix_views().empty() || (has_positions && mask.right() != 0)) return 0;
+  if (q_len < 4 || has(mask, MaskKind::prefix) || (has_positions && bounds_of(mask).right != 0)) return 0;
   const std::int64_t first = subject.below(q_len - 3), last = first + 2 + subject.below(q_len - first - 2);
   const std::int64_t offset = mask.align() == Align::bottom_right ? k_len - q_len : 0;
   const std::int64_t end = has_positions ? offset + last : k_len;
@@ -213,7 +220,8 @@ int mask_as_array(Subject& subject) {
 }
 
 int compiled_mask(Subject& subject) {
-  if (subject.call.options.mask.boolean_views().empty() && subject.call.options.mask.document_ids().empty()) return 0;
+  if (!has(subject.call.options.mask, MaskKind::boolean) && !has(subject.call.options.mask, MaskKind::documents))
+    return 0;
   Call plain_mask = subject.call, compiled = subject.call;
   plain_mask.options = changed(subject.call.options, {});
   compiled.options.mask = compiled.options.mask.compiled();
@@ -337,7 +345,7 @@ int kept_cache(Subject& subject) {
   const Mask& mask = call.options.mask;
   if (call.packed() || call.paged() || !call.has_batch() || call.batch() == 0) return 0;
   // A cache names its own alignment and lengths; positions of Swin's tables would lie outside.
-  if (mask.align() == Align::top_left || !mask.length_views().empty()) return 0;
+  if (mask.align() == Align::top_left || has(mask, MaskKind::lengths)) return 0;
   const auto& tables = call.options.bias.tables();
   const auto is_swin = [](const RelativeTable& table) { return table.kind() == RelativeTable::Kind::swin; };
   if (std::any_of(tables.begin(), tables.end(), is_swin)) return 0;

@@ -11,6 +11,7 @@
 #include "attention/attention_testing.h"
 #include "core/compiled_mask.h"
 #include "core/core_for_test.h"
+#include "core/mask_kinds.h"
 #include "io/files_for_test.h"
 #include "qkv/attention/bias.h"
 #include "qkv/attention/mask.h"
@@ -48,15 +49,15 @@ TEST(Mask, IsAnInterval) {
       {"dilated and causal", Mask::dilated(-1, -1, 4) & Mask::causal(), {}, -1, 0, 4},
   };
   for (const auto& row : rows) {
-    EXPECT_EQ(std::tuple(row.mask.align(), row.mask.left(), row.mask.right(), row.mask.step()),
-              std::tuple(row.align, row.left, row.right, row.step))
+    const auto [left, right, step] = bounds_of(row.mask);
+    EXPECT_EQ(std::tuple(row.mask.align(), left, right, step), std::tuple(row.align, row.left, row.right, row.step))
         << row.name;
   }
-  EXPECT_TRUE(Mask().length_views().empty() && Mask().boolean_views().empty());
+  EXPECT_TRUE(Mask().parts().empty());
   // Nothing overflows; beyond every distance of a call is the query's own position alone.
   constexpr std::int64_t kFar = std::int64_t{1} << 31;
-  EXPECT_GE(Mask::dilated(std::int64_t{1} << 62, 1, 1 << 20).left(), kFar);
-  EXPECT_GT((Mask::dilated(-1, -1, kFar - 1) & Mask::dilated(-1, -1, kFar / 2 + 1)).step(), kFar);
+  EXPECT_GE(bounds_of(Mask::dilated(std::int64_t{1} << 62, 1, 1 << 20)).left, kFar);
+  EXPECT_GT(bounds_of(Mask::dilated(-1, -1, kFar - 1) & Mask::dilated(-1, -1, kFar / 2 + 1)).step, kFar);
   const Tensor counts = Tensor::zeros({2}, Dtype::i32);
   test::expect_each_refused(
       {[] { Mask::causal(kTop) & Mask::causal(kBottom); }, [&] { Mask::prefix(counts, kTop) & Mask::causal(kBottom); },
@@ -64,20 +65,19 @@ TEST(Mask, IsAnInterval) {
        [] { Mask::dilated(1, -2, 2); }, [] { Mask::dilated(1, 1, 0); }, [] { Mask::dilated(1, 1, -3); }});
 }
 
-TEST(Mask, KeepsAllViews) {
+TEST(Mask, KeepsAllParts) {
   const Tensor lengths = Tensor::zeros({2}, Dtype::i64), visible = Tensor::zeros({3, 4}, Dtype::boolean);
   const Mask mask = Mask::lengths(lengths) & Mask::boolean(visible) & Mask::boolean(visible);
-  ASSERT_EQ(mask.length_views().size(), 1u);
-  EXPECT_EQ(mask.length_views()[0].shape(), (Dims{2}));
-  ASSERT_EQ(mask.boolean_views().size(), 2u);
-  EXPECT_EQ(mask.boolean_views()[1].shape(), (Dims{3, 4}));
-  const Mask documents = Mask::documents(lengths) & (mask & Mask::documents(lengths, visible));
-  ASSERT_EQ(documents.document_ids().size(), 2u);
-  EXPECT_EQ(documents.document_ids()[0].key.shape(), (Dims{2}));
-  EXPECT_EQ(documents.document_ids()[1].key.shape(), (Dims{3, 4}));
-  EXPECT_EQ((Mask::lengths(lengths) & Mask::lengths(lengths)).length_views().size(), 2u);
+  const Mask all = Mask::documents(lengths) & (mask & Mask::documents(lengths, visible)) & Mask::lengths(lengths);
+  const std::tuple<MaskKind, Dims, Dims> wanted[] = {
+      {MaskKind::documents, {2}, {2}}, {MaskKind::lengths, {2}, {}},       {MaskKind::boolean, {3, 4}, {}},
+      {MaskKind::boolean, {3, 4}, {}}, {MaskKind::documents, {2}, {3, 4}}, {MaskKind::lengths, {2}, {}}};
+  ASSERT_EQ(all.parts().size(), std::size(wanted));
+  for (std::size_t n = 0; n < std::size(wanted); ++n) {
+    const Mask::Part& part = all.parts()[n];
+    EXPECT_EQ(std::tuple(part.kind, part.arrays[0].shape(), part.arrays[1].shape()), wanted[n]) << n;
+  }
   const Tensor counts = Tensor::zeros({2}, Dtype::i32);
-  EXPECT_EQ((Mask::prefix(counts) & Mask::prefix(counts)).prefix_views().size(), 2u);
   EXPECT_EQ(Mask::prefix(counts).align(), std::nullopt);
   EXPECT_EQ(Mask::prefix(counts, kBottom).align(), kBottom);
 }
@@ -139,7 +139,7 @@ TEST(BooleanBlocks, AreMadeOnceAndShared) {
   EXPECT_TRUE(Mask::causal().is_compiled());
   const Mask compiled = plain.compiled();
   EXPECT_TRUE(compiled.is_compiled());
-  EXPECT_EQ(compiled.compiled().boolean_blocks(), compiled.boolean_blocks());
+  EXPECT_EQ(compiled.compiled().parts()[1].blocks, compiled.parts()[1].blocks);
   EXPECT_FALSE((compiled & Mask::boolean(visible)).is_compiled());
 }
 

@@ -9,6 +9,7 @@
 // key or value holds, NaN and infinity included, never reaches the result. A call takes at most four boolean masks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,6 +25,9 @@ class BooleanBlocks;
 class KeptDocuments;
 
 enum class Align { top_left, bottom_right };
+
+// The functions of Mask that make a part, by name.
+enum class MaskKind { causal, window, dilated, prefix, lengths, documents, boolean, function };
 
 class QKV_API Mask {
  public:
@@ -66,36 +70,25 @@ class QKV_API Mask {
   Mask compiled(int threads = 0) const;
   bool is_compiled() const;
 
-  // The parts, for code that applies a mask.
+  // For code that makes or applies any mask: a part, with the numbers and arrays that its function takes.
+  struct Part {
+    MaskKind kind;
+    std::array<std::int64_t, 3> numbers{};
+    std::array<TensorView, 2> arrays{};
+    std::optional<MaskFunction> function{};
+    std::shared_ptr<const BooleanBlocks> blocks{};  // nullptr: not compiled
+  };
+  // As its function makes it; documents without keys' ids take those of the queries.
+  explicit Mask(Part part, std::optional<Align> align = std::nullopt);
+  const std::vector<Part>& parts() const { return parts_; }
   const std::optional<Align>& align() const { return align_; }
-  std::int64_t left() const { return left_; }    // -1: unbounded
-  std::int64_t right() const { return right_; }  // -1: unbounded; 0 when causal
-  std::int64_t step() const { return step_; }    // p - j is divisible by it; 1: any
-  const std::vector<TensorView>& prefix_views() const { return prefixes_; }
-  const std::vector<TensorView>& length_views() const { return lengths_; }
-  const std::vector<TensorView>& boolean_views() const { return booleans_; }
-  // Of each boolean view; nullptr: not compiled.
-  const std::vector<std::shared_ptr<const BooleanBlocks>>& boolean_blocks() const { return blocks_; }
   // Of all documents together; nullptr: not compiled, or no documents.
   const std::shared_ptr<KeptDocuments>& kept_documents() const { return kept_documents_; }
-  struct DocumentIds {
-    TensorView query, key;
-  };
-  const std::vector<DocumentIds>& document_ids() const { return documents_; }
-  const std::vector<MaskFunction>& functions() const { return functions_; }
 
  private:
   std::optional<Align> align_;
-  std::int64_t left_ = -1;
-  std::int64_t right_ = -1;
-  std::int64_t step_ = 1;
-  std::vector<TensorView> prefixes_;
-  std::vector<TensorView> lengths_;
-  std::vector<TensorView> booleans_;
-  std::vector<std::shared_ptr<const BooleanBlocks>> blocks_;
-  std::vector<DocumentIds> documents_;
+  std::vector<Part> parts_;
   std::shared_ptr<KeptDocuments> kept_documents_;
-  std::vector<MaskFunction> functions_;
 };
 
 }  // namespace qkv

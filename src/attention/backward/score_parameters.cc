@@ -132,13 +132,9 @@ std::size_t list_bytes(const AttentionGradients& gradients) {
 }
 
 std::size_t list_bytes(const AttentionOptions& options) {
-  const Mask& mask = options.mask;
   const Bias& bias = options.bias;
-  return (mask.prefix_views().size() + mask.length_views().size() + mask.boolean_views().size() + bias.views().size() +
-          bias.alibi_slopes().size()) *
-             sizeof(TensorView) +
-         mask.boolean_blocks().size() * sizeof(mask.boolean_blocks()[0]) +
-         mask.document_ids().size() * sizeof(Mask::DocumentIds) + mask.functions().size() * sizeof(MaskFunction) +
+  return options.mask.parts().size() * sizeof(Mask::Part) +
+         (bias.views().size() + bias.alibi_slopes().size()) * sizeof(TensorView) +
          bias.tables().size() * sizeof(RelativeTable);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "attention/call/view_checks.h"
+#include "core/mask_kinds.h"
 
 namespace qkv::inline attending {
 namespace {
@@ -106,11 +107,10 @@ std::vector<NamedView> inputs_of(const TensorView& q, const TensorView& k, const
   add("query", q);
   add("key", k);
   add("value", v);
-  for (const TensorView& view : options.mask.prefix_views()) add("prefix", view);
-  for (const TensorView& view : options.mask.length_views()) add("lengths", view);
-  for (const TensorView& view : options.mask.boolean_views()) add("a boolean mask", view);
-  for (const Mask::DocumentIds& ids : options.mask.document_ids())
-    add("documents", ids.query), add("documents", ids.key);
+  for (const Mask::Part& part : options.mask.parts()) {
+    if (part.kind == MaskKind::function) continue;
+    for (const TensorView& view : part.arrays) add(description_of(part.kind).name, view);
+  }
   for (const TensorView& view : options.bias.views()) add("bias", view);
   for (const TensorView& view : options.bias.alibi_slopes()) add("ALiBi slopes", view);
   for (const RelativeTable& table : options.bias.tables()) add("a table", table.values());

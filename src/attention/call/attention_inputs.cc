@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attention/call/view_checks.h"
+#include "core/mask_kinds.h"
 
 namespace qkv::inline attending {
 namespace {
@@ -188,8 +189,8 @@ void AttentionInputs::require_accumulation(std::string_view name, const TensorVi
 
 void AttentionInputs::check_lengths(const Mask& mask) {
   std::vector<std::int64_t> lengths;
-  for (const TensorView& view : mask.length_views()) {
-    const std::vector<std::int64_t> counts = sequence_counts("lengths", view, batch);
+  for (const Mask::Part& part : parts_of(mask, MaskKind::lengths)) {
+    const std::vector<std::int64_t> counts = sequence_counts("lengths", part.arrays[0], batch);
     for (std::int64_t b = 0; b < batch; ++b) {
       const std::int64_t count = counts[static_cast<std::size_t>(b)];
       if (count < 0 || count > key_length(b)) fail("lengths[{}] is {}; it must be 0 to {}", b, count, key_length(b));

@@ -9,6 +9,7 @@
 #include "attention/call/table_biases.h"
 #include "attention/call/view_checks.h"
 #include "core/compiled_mask.h"
+#include "core/mask_kinds.h"
 
 namespace qkv::inline attending {
 namespace {
@@ -30,25 +31,17 @@ void check_relative_rows(const AttentionOptions& options) {
 AttentionRules::AttentionRules(const AttentionInputs& inputs, const AttentionOptions& options, MemoryCount& memory)
     : mask_batch_(inputs.mask_batch()),
       align_(options.mask.align().value_or(Align::top_left)),
-      left_(bound_of(options.mask.left())),
-      right_(bound_of(options.mask.right())),
-      step_(options.mask.step()),
       tables_(inputs, options.bias.tables(), memory),
-      documents_(Documents::of(inputs, options.mask, memory)),
-      mask_functions_(options.mask.functions()) {
-  check_prefixes(inputs, options.mask, memory);
-  given_booleans_ = options.mask.boolean_views();
-  booleans_.reserve(given_booleans_.size());
-  boolean_blocks_.reserve(given_booleans_.size());
-  for (std::size_t n = 0; n < options.mask.boolean_views().size(); ++n) {
-    const TensorView& view = options.mask.boolean_views()[n];
-    if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
-      fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
-    }
-    booleans_.push_back(
-        broadcast("boolean mask", view, concatenate(mask_batch_, {inputs.heads, inputs.q_len, inputs.k_len})));
-    boolean_blocks_.emplace_back();
-    set_blocks(n, options.mask.boolean_blocks()[n], inputs.heads);
+      documents_(Documents::of(inputs, options.mask, memory)) {
+  const auto [left, right, step] = bounds_of(options.mask);
+  left_ = bound_of(left), right_ = bound_of(right), step_ = step;
+  const auto booleans =
+      static_cast<std::size_t>(std::ranges::count(options.mask.parts(), MaskKind::boolean, &Mask::Part::kind));
+  given_booleans_.reserve(booleans), booleans_.reserve(booleans), boolean_blocks_.reserve(booleans);
+  for (const Mask::Part& part : options.mask.parts()) {
+    if (part.kind == MaskKind::prefix) check_prefix(inputs, part.arrays[0], memory);
+    if (part.kind == MaskKind::boolean) add_boolean(inputs, part);
+    if (part.kind == MaskKind::function) mask_functions_.push_back(*part.function);
   }
   if (booleans_.size() > kMaxPlanes)
     fail("at most {} boolean masks can be combined, got {}", kMaxPlanes, booleans_.size());
@@ -59,6 +52,18 @@ AttentionRules::AttentionRules(const AttentionInputs& inputs, const AttentionOpt
   memory.keep((booleans_.size() + given_booleans_.size() + biases_.size() + alibi_.size()) * sizeof(TensorView) +
               boolean_blocks_.size() * sizeof(Blocks) + mask_functions_.size() * sizeof(MaskFunction));
   memory.keep(boolean_bytes(inputs));
+}
+
+void AttentionRules::add_boolean(const AttentionInputs& inputs, const Mask::Part& part) {
+  const TensorView& view = part.arrays[0];
+  if (view.dtype() != Dtype::boolean && view.dtype() != Dtype::u8) {
+    fail("a boolean mask must be bool or u8 (true = may attend), got {}", name_of(view.dtype()));
+  }
+  given_booleans_.push_back(view);
+  booleans_.push_back(
+      broadcast("boolean mask", view, concatenate(mask_batch_, {inputs.heads, inputs.q_len, inputs.k_len})));
+  boolean_blocks_.emplace_back();
+  set_blocks(boolean_blocks_.size() - 1, part.blocks, inputs.heads);
 }
 
 void AttentionRules::set_blocks(std::size_t n, std::shared_ptr<const BooleanBlocks> made, std::int64_t heads) {
@@ -92,16 +97,12 @@ void AttentionRules::compile_booleans(const AttentionInputs& inputs, int threads
   }
 }
 
-void AttentionRules::check_prefixes(const AttentionInputs& inputs, const Mask& mask, MemoryCount& memory) {
-  for (const TensorView& view : mask.prefix_views()) {
-    const std::vector<std::int64_t> counts = sequence_counts("prefix", view, inputs.batch);
-    const auto negative = std::find_if(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; });
-    if (negative != counts.end()) {
-      fail("prefix[{}] is {}; it must be 0 or more", negative - counts.begin(), *negative);
-    }
-    memory.keep(prefixes_.empty() ? 2 * counts.size() * sizeof(std::int64_t) : 0);  // and one more at a time
-    keep_least(prefixes_, counts);
-  }
+void AttentionRules::check_prefix(const AttentionInputs& inputs, const TensorView& view, MemoryCount& memory) {
+  const std::vector<std::int64_t> counts = sequence_counts("prefix", view, inputs.batch);
+  const auto negative = std::find_if(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; });
+  if (negative != counts.end()) fail("prefix[{}] is {}; it must be 0 or more", negative - counts.begin(), *negative);
+  memory.keep(prefixes_.empty() ? 2 * counts.size() * sizeof(std::int64_t) : 0);  // and one more at a time
+  keep_least(prefixes_, counts);
 }
 
 void AttentionRules::check_bias(const AttentionInputs& inputs, const Bias& bias) {

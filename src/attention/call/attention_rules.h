@@ -33,7 +33,8 @@ class AttentionRules {
   bool are_alike_for_heads() const;
 
  private:
-  void check_prefixes(const AttentionInputs& inputs, const Mask& mask, MemoryCount& memory);
+  void check_prefix(const AttentionInputs& inputs, const TensorView& view, MemoryCount& memory);
+  void add_boolean(const AttentionInputs& inputs, const Mask::Part& part);
   void check_bias(const AttentionInputs& inputs, const Bias& bias);
   void check_sinks(const AttentionInputs& inputs, const TensorView& sinks);
 

@@ -8,6 +8,7 @@
 
 #include "attention/call/view_checks.h"
 #include "core/compiled_mask.h"
+#include "core/mask_kinds.h"
 
 namespace qkv::inline attending {
 namespace {
@@ -48,7 +49,7 @@ Documents::Sizes::Sizes(const AttentionInputs& inputs) {
 }
 
 std::shared_ptr<const Documents> Documents::of(const AttentionInputs& inputs, const Mask& mask, MemoryCount& memory) {
-  if (mask.document_ids().empty()) return nullptr;
+  if (parts_of(mask, MaskKind::documents).empty()) return nullptr;
   Sizes sizes(inputs);
   KeptDocuments* const kept = mask.kept_documents().get();
   if (kept != nullptr) {
@@ -57,24 +58,25 @@ std::shared_ptr<const Documents> Documents::of(const AttentionInputs& inputs, co
       return documents;
     }
   }
-  std::shared_ptr<const Documents> documents(new Documents(std::move(sizes), mask.document_ids(), memory));
+  std::shared_ptr<const Documents> documents(new Documents(std::move(sizes), mask, memory));
   if (kept != nullptr) kept->set(documents);
   return documents;
 }
 
-Documents::Documents(Sizes sizes, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory)
-    : sizes_(std::move(sizes)) {
+Documents::Documents(Sizes sizes, const Mask& mask, MemoryCount& memory) : sizes_(std::move(sizes)) {
   const auto queries = static_cast<std::size_t>(sizes_.query_starts.back());
   const auto keys = static_cast<std::size_t>(sizes_.key_starts.back());
   memory.keep(sizeof(Documents) + kSharedBytes + sizes_.bytes());
   memory.keep(queries * (sizeof(KeyRange) + sizeof(std::int32_t)) + keys * sizeof(std::int32_t));
   const std::size_t ids_bytes = (queries + keys) * sizeof(std::int64_t);
   memory.borrow(ids_bytes);
-  if (masks.size() > 1) memory.borrow((queries + keys) * (2 * sizeof(std::int64_t) + kPairBytes));
   Ids all;
-  for (const Mask::DocumentIds& mask : masks) {
-    Ids ids{read_ids("query documents", mask.query, sizes_.query), read_ids("key documents", mask.key, sizes_.key)};
-    if (&mask == &masks.front()) {
+  bool is_first = true;
+  for (const Mask::Part& part : parts_of(mask, MaskKind::documents)) {
+    if (!is_first) memory.borrow((queries + keys) * (2 * sizeof(std::int64_t) + kPairBytes));
+    Ids ids{read_ids("query documents", part.arrays[0], sizes_.query),
+            read_ids("key documents", part.arrays[1], sizes_.key)};
+    if (std::exchange(is_first, false)) {
       all = std::move(ids);
       continue;
     }

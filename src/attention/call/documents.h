@@ -39,7 +39,7 @@ class Documents {
   };
 
   // O(tokens) memory.
-  Documents(Sizes sizes, const std::vector<Mask::DocumentIds>& masks, MemoryCount& memory);
+  Documents(Sizes sizes, const Mask& mask, MemoryCount& memory);
   void compile(const Ids& ids, std::int64_t b, MemoryCount& memory);
 
   Sizes sizes_;

@@ -263,7 +263,8 @@ TEST_P(AttentionMemory, OfMasksAndTables) {
   for (const Mask& mask : {Mask::boolean(visible), Mask::boolean(visible).compiled(), Mask::documents(scattered),
                            Mask::documents(in_runs), Mask::documents(in_runs) & Mask::documents(scattered)}) {
     // How many pairs of two ids there are is not known before.
-    a.expect_forward({.mask = mask & window}, {}, mask.document_ids().size() < 2);
+    a.expect_forward({.mask = mask & window}, {},
+                     std::ranges::count(mask.parts(), MaskKind::documents, &Mask::Part::kind) < 2);
   }
   // A call that finds its documents takes nothing for them.
   const Mask compiled = Mask::documents(in_runs).compiled() & window;
