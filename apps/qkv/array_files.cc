@@ -1,6 +1,11 @@
 // Declares, reads and writes the arrays of a command.
 #include "array_files.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
 #include "io/files.h"
 #include "options.h"
 #include "qkv/files.h"
@@ -9,6 +14,7 @@
 namespace qkv::app {
 
 void InputArray::read() {
+  if (!numbers.empty()) arrays.push_back(Tensor::of({std::ssize(numbers)}, numbers));
   for (const std::string& path : paths) {
     check_interruption();
     arrays.push_back(read_array(path));
@@ -25,12 +31,26 @@ void InputArray::read_as(Dtype dtype) {
 namespace {
 
 template <class Array>
-Array& add(Command& command, std::deque<Array>& list, const char* option, const char* help, const Rules& rules) {
+Array& add(Command& command, std::deque<Array>& list, const std::string& option, const std::string& help,
+           const Rules& rules) {
   Array& array = list.emplace_back();
   array.name = option;
   const Value files{.target = &array.paths, .type = "FILE", .check = check_file_name, .count = 1, .takes_words = false};
   command.add({{option, files, help, rules}});
   return array;
+}
+
+// The numbers of "3,5,7"; none of any other text.
+std::vector<std::int64_t> numbers_in(std::string_view text) {
+  std::vector<std::int64_t> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto number = parse_whole(text.substr(begin, end - begin));
+    if (!number) return {};
+    numbers.push_back(*number);
+    begin = end + 1;
+  }
+  return numbers;
 }
 
 template <class Array>
@@ -42,11 +62,25 @@ void add_names(const std::deque<Array>& list, std::vector<NamedFile>& files) {
 
 }  // namespace
 
-InputArray& ArrayFiles::input(const char* option, const char* help, const Rules& rules) {
+InputArray& ArrayFiles::input(const std::string& option, const std::string& help, const Rules& rules) {
   return add(command_, inputs_, option, help, rules);
 }
 
-ArrayOption& ArrayFiles::output(const char* option, const char* help, const Rules& rules) {
+InputArray& ArrayFiles::numbers(const std::string& option, const std::string& help, const Rules& rules) {
+  InputArray& array = inputs_.emplace_back();
+  array.name = option;
+  const auto take = [&array](const std::string& text) {
+    array.numbers = numbers_in(text);
+    if (!array.numbers.empty()) return std::string();
+    array.paths = {text};
+    const bool is_file = text.find('.') != std::string::npos && check_file_name(text).empty();
+    return is_file ? "" : fmt::format("\"{}\" must be whole numbers N,N,... or a file of them", text);
+  };
+  command_.add({{option, {Check(take), "FILE|N,N,..."}, help, rules}});
+  return array;
+}
+
+ArrayOption& ArrayFiles::output(const std::string& option, const std::string& help, const Rules& rules) {
   return add(command_, outputs_, option, help, rules);
 }
 

@@ -21,8 +21,10 @@ struct ArrayOption {
 };
 
 struct InputArray : ArrayOption {
-  std::vector<Tensor> arrays{};  // of the paths, once they are read
+  std::vector<std::int64_t> numbers{};  // that stand on the command line instead
+  std::vector<Tensor> arrays{};         // of the paths, once they are read
 
+  bool given() const { return ArrayOption::given() || !numbers.empty(); }
   // The first one, or nothing.
   TensorView view() const { return arrays.empty() ? TensorView() : arrays.front().view(); }
   // As they are in the files, or as parameters of this type (read_parameter).
@@ -35,8 +37,10 @@ class ArrayFiles {
   explicit ArrayFiles(Command& command) : command_(command) {}
   ArrayFiles(const ArrayFiles&) = delete;
 
-  InputArray& input(const char* option, const char* help, const Rules& rules = {});
-  ArrayOption& output(const char* option, const char* help, const Rules& rules = {});
+  InputArray& input(const std::string& option, const std::string& help, const Rules& rules = {});
+  // Whole numbers, in a file or one by one.
+  InputArray& numbers(const std::string& option, const std::string& help, const Rules& rules = {});
+  ArrayOption& output(const std::string& option, const std::string& help, const Rules& rules = {});
 
   // UsageError or IoError for outputs that would lose data or could not be written; beside the arrays declared here,
   // those of other options.

@@ -11,7 +11,7 @@
 #include "array_files.h"
 #include "attend_derivatives.h"
 #include "attend_outputs.h"
-#include "attend_rules.h"
+#include "call_options.h"
 #include "commands.h"
 #include "head_options.h"
 #include "options.h"
@@ -183,6 +183,7 @@ class Attend {
         cache_(files_),
         rules_(command, files_),
         derivatives_(command, files_, rules_) {
+    rules_.add_layouts(files_);
     command.add({{"--verify", size(verify_, std::int64_t{1} << 30),
                   "recompute N rows in double precision, and print the error"},
                  dtype_option(dtype_, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
@@ -259,10 +260,10 @@ class Attend {
     RowShapes shapes{.length = length, .dtype = accumulation_of(query_.view().dtype())};
     for (int i = 0; i + 1 < query_.view().rank(); ++i) shapes.rows.push_back(query_.view().size(i));
     shapes.received = shapes.rows;  // heads are the query's
-    if (rules_.offsets_query.given()) {
+    if (rules_.offsets_query->given()) {
       shapes.received[0] = key_.view().size(0);
       shapes.blocks = shapes.rows;
-      shapes.blocks[0] = std::max<std::int64_t>(rules_.offsets_query.view().element_count() - 1, 0);
+      shapes.blocks[0] = std::max<std::int64_t>(rules_.offsets_query->view().element_count() - 1, 0);
     } else {
       shapes.received[shapes.received.size() - 1] = length;
       for (int i = 0; i + 1 < shapes.rows.size(); ++i) shapes.blocks.push_back(shapes.rows[i]);
@@ -277,7 +278,7 @@ class Attend {
   AttendOutputs outputs_;
   AttendMaps maps_;
   AttendCache cache_;
-  AttendRules rules_;
+  CallOptions rules_;
   AttendDerivatives derivatives_;
   std::optional<Dtype> dtype_{};
   std::int64_t verify_ = 0;  // rows

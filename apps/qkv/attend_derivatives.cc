@@ -9,7 +9,7 @@ namespace qkv::app {
 
 constexpr const char* kOfParameter = "the gradient of this parameter to write";
 
-AttendDerivatives::AttendDerivatives(Command& command, ArrayFiles& files, AttendRules& rules)
+AttendDerivatives::AttendDerivatives(Command& command, ArrayFiles& files, CallOptions& rules)
     : rules_(rules),
       grad_out_(files.input("--grad-out", "gradient of the output, of its shape")),
       first_{{files.output("--grad-query", "the gradient of the queries to write", needs("--grad-out")),

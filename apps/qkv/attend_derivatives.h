@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "array_files.h"
-#include "attend_rules.h"
+#include "call_options.h"
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_double_backward.h"
 
@@ -19,7 +19,7 @@ struct ForwardPass {
 
 class AttendDerivatives {
  public:
-  AttendDerivatives(Command& command, ArrayFiles& files, AttendRules& rules);
+  AttendDerivatives(Command& command, ArrayFiles& files, CallOptions& rules);
 
   // UsageError for options that do not go together.
   void check() const;
@@ -40,7 +40,7 @@ class AttendDerivatives {
   static const ArrayOption* first_given(const std::vector<Output>& outputs);
   bool has_tangent() const { return tangent_query_.given() || tangent_key_.given() || tangent_value_.given(); }
 
-  AttendRules& rules_;
+  CallOptions& rules_;
   AttentionGradients gradients_{};
   MutableTensorView alibi_slopes_{};
   AttentionOutputTangents output_tangents_{};

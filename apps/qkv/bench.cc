@@ -101,6 +101,8 @@ enum class BenchPass { forward, backward, both };
 
 struct AttentionBench {
   AttentionSizes sizes;
+  std::optional<Align> causal{};
+  Precision precision = Precision::exact;
   Dropout dropout{};
   BenchPass pass = BenchPass::forward;
   bool json = false;
@@ -120,9 +122,9 @@ void bench_attention(AttentionBench& bench) {
   const Tensor value = made_up(sizes.value(), dtype, 3);
   Tensor out = Tensor::zeros(sizes.out(), dtype);
   AttentionOptions options;
-  if (sizes.causal) options.mask = Mask::causal(*sizes.causal);
+  if (bench.causal) options.mask = Mask::causal(*bench.causal);
   options.dropout = bench.dropout;
-  options.precision = sizes.precision;
+  options.precision = bench.precision;
   options.stop = interruption();
   Tensor log_sum_exp = Tensor::zeros({sizes.batch, sizes.heads, sizes.q_len}, accumulation_of(dtype));
   Tensor grad_query, grad_key, grad_value;
@@ -149,12 +151,12 @@ void bench_attention(AttentionBench& bench) {
   // such products for these two.
   const double passes = bench.pass == BenchPass::forward ? 1 : bench.pass == BenchPass::backward ? 2.5 : 3.5;
   const double operations =
-      passes * 2 * size * product(sizes.batch, sizes.heads, sizes.q_len, sizes.k_len) * (sizes.causal ? 0.5 : 1);
+      passes * 2 * size * product(sizes.batch, sizes.heads, sizes.q_len, sizes.k_len) * (bench.causal ? 0.5 : 1);
   const char* name = bench.pass == BenchPass::forward    ? "attention"
                      : bench.pass == BenchPass::backward ? "attention backward"
                                                          : "attention forward and backward";
   report(fmt::format("{}, q {}, k {}, v {}{}, {}", name, to_string(query.shape()), to_string(key.shape()),
-                     to_string(value.shape()), sizes.causal ? ", causal" : "", name_of(dtype)) +
+                     to_string(value.shape()), bench.causal ? ", causal" : "", name_of(dtype)) +
              (plan(query, key, value, options).precision == Precision::reduced ? ", products in bf16" : ""),
          operations, result, bench.json);
 }
@@ -185,6 +187,7 @@ void add_bench_attention(Command& bench) {
   const Names<BenchPass> passes = {
       {"forward", BenchPass::forward}, {"backward", BenchPass::backward}, {"both", BenchPass::both}};
   command.add(size_options(request->sizes));
+  command.add({causal_option(request->causal), precision_option(request->precision)});
   command.add(dropout_options(request->dropout));
   command.add({{"--pass", choice(request->pass, passes), "what to time (default: forward)"},
                {"--json", flag(request->json), "print one JSON object"}});

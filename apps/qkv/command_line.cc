@@ -302,8 +302,8 @@ void Command::declare(const std::string& version) {
   std::vector<CLI::Option*> all;
   for (const Option& option : options_) all.push_back(app::declare(app_, option));
   for (std::size_t i = 0; i < all.size(); ++i) {
-    for (const char* name : options_[i].rules.needs) all[i]->needs(app_.get_option(name));
-    for (const char* name : options_[i].rules.excludes) all[i]->excludes(app_.get_option(name));
+    for (const std::string& name : options_[i].rules.needs) all[i]->needs(app_.get_option(name));
+    for (const std::string& name : options_[i].rules.excludes) all[i]->excludes(app_.get_option(name));
   }
   app_.formatter(std::make_shared<Formatter>(app_));
   app_.set_version_flag("--version", version, "Print the version and exit");

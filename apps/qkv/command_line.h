@@ -157,17 +157,17 @@ Value choice(Target& target, const Names<Choice>& choices) {
 struct Rules {
   bool required = false;
   bool repeated = false;  // a list that may be given again, for more values
-  std::vector<const char*> needs{}, excludes{};
+  std::vector<std::string> needs{}, excludes{};
 };
 inline Rules required() { return {.required = true}; }
 inline Rules repeated() { return {.repeated = true}; }
 template <class... Names>
 Rules needs(Names... names) {
-  return {.needs = {names...}};
+  return {.needs = {std::string(names)...}};
 }
 template <class... Names>
 Rules excludes(Names... names) {
-  return {.excludes = {names...}};
+  return {.excludes = {std::string(names)...}};
 }
 inline Rules operator&(const Rules& a, const Rules& b) {
   return {a.required || b.required, a.repeated || b.repeated, a.needs.empty() ? b.needs : a.needs,
@@ -175,9 +175,9 @@ inline Rules operator&(const Rules& a, const Rules& b) {
 }
 
 struct Option {
-  const char* name;  // "--beams,--beam"; "text" takes the words that belong to no option
+  std::string name;  // "--beams,--beam"; "text" takes the words that belong to no option
   Value value;
-  const char* help;
+  std::string help;
   Rules rules{};
 };
 

@@ -168,9 +168,9 @@ ExplainInput input_of(const Command& command, const ExplainOptions& options) {
     const auto [entry, inserted] = input.substitutes.insert(parse_substitute(text));
     if (!inserted) throw UsageError("--substitute", entry->first + " is substituted twice; give each name once");
   }
-  const bool changed =
-      any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value", "--mask", "--score",
-                          "--scale", "--causal", "--prefix", "--window", "--dilated"});
+  const bool changed = any_given(command, {"--w-query", "--w-key", "--w-value", "--b-query", "--b-key", "--b-value",
+                                           "--mask", "--score", "--scale", "--causal", "--prefix"}) ||
+                       !options.window.parts().empty();
   if (changed) {
     input.tutorial = false;
     input.weights_origin.clear();
@@ -246,7 +246,7 @@ void add_explain(Command& program) {
                causal_option(options->causal),
                {"--prefix", whole(options->prefix, 0, 4096),
                 "all see the first N inputs, and beyond them only up to themselves", excludes("--causal")}});
-  command.add(window_options(options->window));
+  command.add(mask_number_options(options->window));
   command.add(
       {{"--heads", size(options->heads, 4096),
         "multi-head attention: split, attend per head, merge, project out (sizes are those of all heads together)"}});

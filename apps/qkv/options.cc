@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "command_line.h"
+#include "core/mask_kinds.h"
 #include "io/descriptor.h"
 #include "io/files.h"
 #include "qkv/error.h"
@@ -120,42 +121,54 @@ Option align_option(std::optional<Align>& align) {
 
 namespace {
 
-// Whole numbers from -1 upwards, as many as `form` has names, for `use`, which says what is wrong with them.
-Value sides(const char* form, const std::function<std::string(const std::vector<std::int64_t>&)>& use) {
-  const auto take = [form = std::string(form), use](const std::string& text) {
-    std::vector<std::int64_t> numbers;
-    for (std::size_t begin = 0; begin <= text.size();) {
+std::string upper(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](char c) { return 'a' <= c && c <= 'z' ? c - 'a' + 'A' : c; });
+  return result;
+}
+
+// "LEFT,RIGHT", and what these must be.
+std::pair<std::string, std::string> form_of(const MaskDescription& kind) {
+  std::string form, rules;
+  for (const auto& [name, least] : kind.numbers) {
+    form += (form.empty() ? "" : ",") + upper(name);
+    rules += fmt::format(", {} {}{} or more", upper(name), least, least < 0 ? " (open)" : "");
+  }
+  return {form, rules};
+}
+
+// The numbers of a kind, which make a part of `mask`.
+Value numbers_of(const MaskDescription& kind, Mask& mask) {
+  const auto [form, rules] = form_of(kind);
+  const auto take = [=, &kind, &mask](const std::string& text) {
+    Mask::Part part{.kind = kind.kind};
+    std::size_t begin = 0, n = 0;
+    for (; n < kind.numbers.size() && begin <= text.size(); ++n) {
       const std::size_t end = std::min(text.find(',', begin), text.size());
       const auto value = parse_whole(std::string_view(text).substr(begin, end - begin));
-      if (!value || *value < -1) break;
-      numbers.push_back(*value);
+      if (!value || *value < kind.numbers[n].least) break;
+      part.numbers[n] = *value;
       begin = end + 1;
     }
-    const auto commas = [](const std::string& list) { return std::count(list.begin(), list.end(), ','); };
-    const bool fits = std::ssize(numbers) == commas(form) + 1 && commas(text) == commas(form);
-    return fits ? use(numbers)
-                : fmt::format("\"{}\" must be {} numbers {}, each from -1 (open) upwards", text,
-                              commas(form) == 1 ? "two" : "three", form);
+    if (n < kind.numbers.size() || begin <= text.size()) {
+      return fmt::format("\"{}\" must be {}: whole numbers{}", text, form, rules);
+    }
+    mask = mask & Mask(part);
+    return std::string();
   };
   return {Check(take), form};
 }
 
 }  // namespace
 
-std::vector<Option> window_options(Mask& window) {
-  const auto limit = [&window](const std::vector<std::int64_t>& numbers) {
-    window = window & Mask::window(numbers[0], numbers[1]);
-    return std::string();
-  };
-  const auto dilate = [&window](const std::vector<std::int64_t>& numbers) {
-    if (numbers[2] < 1) return fmt::format("STEP is {}; it must be 1 or more", numbers[2]);
-    window = window & Mask::dilated(numbers[0], numbers[1], numbers[2]);
-    return std::string();
-  };
-  return {{"--window", sides("LEFT,RIGHT", limit),
-           "query i sees keys i - LEFT to i + RIGHT; -1: open; i counts as in --causal"},
-          {"--dilated", sides("LEFT,RIGHT,STEP", dilate),
-           "query i sees every STEP-th key, LEFT of them before it and RIGHT after; -1: all; i counts as in --causal"}};
+std::vector<Option> mask_number_options(Mask& mask) {
+  std::vector<Option> options;
+  for (const MaskDescription& kind : mask_kinds()) {
+    if (kind.numbers.empty()) continue;
+    options.push_back({"--" + std::string(kind.name), numbers_of(kind, mask),
+                       fmt::format("a query at position p, which --causal says, sees {}", kind.rule)});
+  }
+  return options;
 }
 
 Option dtype_option(std::optional<Dtype>& dtype, const std::vector<Dtype>& types, const char* help) {
@@ -265,17 +278,6 @@ Tensor read_parameter(const std::string& option, const std::string& path, Dtype 
   return convert(array, dtype);
 }
 
-Mask MaskArrays::combined() const {
-  Mask mask = window;
-  if (causal) mask = mask & Mask::causal(*causal);
-  if (align) mask = mask & Mask::window(-1, -1, *align);
-  if (prefix) mask = mask & Mask::prefix(prefix, align);
-  if (lengths) mask = mask & Mask::lengths(lengths);
-  if (documents_query) mask = mask & Mask::documents(documents_query, documents_key ? documents_key : documents_query);
-  for (const TensorView& visible : booleans) mask = mask & Mask::boolean(visible);
-  return mask;
-}
-
 std::vector<Option> size_options(AttentionSizes& sizes) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 30;  // as attention has it
   return {
@@ -286,9 +288,7 @@ std::vector<Option> size_options(AttentionSizes& sizes) {
       {"--k-len", size(sizes.k_len, kLongest), "keys of a sequence", required()},
       {"--head-dim", size(sizes.head_dim, 1024), "size of a query and a key (default: 64)"},
       {"--value-dim", size(sizes.value_dim, 1024), "size of a value (default: --head-dim)"},
-      causal_option(sizes.causal),
       dtype_option(sizes.dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}, "type of the arrays (default: f32)"),
-      precision_option(sizes.precision),
       threads_option()};
 }
 

@@ -41,8 +41,8 @@ Option causal_option(std::optional<Align>& align);
 // --align, for calls that are not causal.
 Option align_option(std::optional<Align>& align);
 
-// --window LEFT,RIGHT and --dilated LEFT,RIGHT,STEP.
-std::vector<Option> window_options(Mask& window);
+// Of the masks that numbers make, each a part of `mask`: --window LEFT,RIGHT and others.
+std::vector<Option> mask_number_options(Mask& mask);
 
 // --dtype with those of the four floating types that the command can compute with.
 Option dtype_option(std::optional<Dtype>& dtype, const std::vector<Dtype>& types, const char* help);
@@ -85,17 +85,6 @@ Dtype accumulation_of(Dtype dtype);
 // could round; numbers in text (.csv, .json) have no type of their own and take the one asked for.
 Tensor read_parameter(const std::string& option, const std::string& path, Dtype dtype);
 
-// The masks that options ask for, combined: one list for every command. Views that are not given ask for nothing.
-struct MaskArrays {
-  Mask window{};                                  // of window_options()
-  std::optional<Align> causal{}, align{};         // align: where the call is not causal
-  TensorView prefix{}, lengths{};                 // [batch]
-  TensorView documents_query{}, documents_key{};  // key: if not those of the queries
-  std::vector<TensorView> booleans{};
-
-  Mask combined() const;
-};
-
 // The sizes of a call of attention, for commands that generate its arrays or need none.
 struct AttentionSizes {
   std::int64_t batch = 1;
@@ -105,9 +94,7 @@ struct AttentionSizes {
   std::int64_t k_len = 0;
   std::int64_t head_dim = 64;
   std::int64_t value_dim = 0;  // 0: head_dim
-  std::optional<Align> causal{};
   std::optional<Dtype> dtype{};
-  Precision precision = Precision::exact;
 
   // To call once the command line is read: the defaults put in. UsageError if kv_heads do not divide heads.
   void complete();
@@ -118,7 +105,7 @@ struct AttentionSizes {
   Dims out() const { return {batch, heads, q_len, value_dim}; }
 };
 
-// --batch, --heads, ..., --causal, --dtype, --precision and --threads.
+// --batch, --heads, ..., --dtype and --threads.
 std::vector<Option> size_options(AttentionSizes& sizes);
 
 }  // namespace qkv::app

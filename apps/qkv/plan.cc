@@ -8,13 +8,11 @@
 #include <stdexcept>
 
 #include "attention/call/memory_count.h"
+#include "call_options.h"
 #include "commands.h"
 #include "options.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/explain/cost.h"
-#include "qkv/files.h"
-#include "signals.h"
-#include "table_options.h"
 
 namespace qkv::app {
 namespace {
@@ -25,16 +23,6 @@ struct PlanRequest {
   AttentionSizes sizes{};
   PlanPass pass = PlanPass::forward;
   std::vector<std::string> outputs{};
-  Mask window{};
-  std::vector<std::int64_t> prefix{}, lengths{};
-  NamedFile mask{"--mask"}, documents{"--documents"}, documents_key{"--documents-key"};
-  NamedFile bias{"--bias"}, alibi{"--alibi"}, sinks{"--sinks"};
-  TableOptions tables{};
-  ScoreOptions score{};
-  Dropout dropout{};
-  EmptyRows empty_rows = EmptyRows::zero;
-  double soft_cap = 0;
-  std::int64_t memory_limit = 0;
   bool json = false;
 };
 
@@ -48,54 +36,6 @@ void print(const AttentionPlan& plan) {
   fmt::print("bytes       {:.4g} of inputs and outputs\n", plan.bytes);
   fmt::print("workspace   {} bytes\n", plan.workspace);
   for (const std::string& remark : plan.remarks) fmt::print("because     {}\n", remark);
-}
-
-// Arrays that masks, biases and scores borrow.
-struct Inputs {
-  explicit Inputs(const PlanRequest& request)
-      : accumulation(accumulation_of(*request.sizes.dtype)),
-        prefix(Tensor::of({static_cast<std::int64_t>(request.prefix.size())}, request.prefix)),
-        lengths(Tensor::of({static_cast<std::int64_t>(request.lengths.size())}, request.lengths)),
-        mask(read(request.mask)),
-        documents(read(request.documents)),
-        documents_key(read(request.documents_key)),
-        bias(read_wide(request.bias)),
-        alibi(read_wide(request.alibi)),
-        sinks(read_wide(request.sinks)),
-        tables(read_tables(request.tables, accumulation)),
-        score(read_score_parameters(request.score, accumulation)) {}
-
-  static Tensor read(const NamedFile& file) { return file.given() ? read_array(file.path) : Tensor(); }
-  Tensor read_wide(const NamedFile& file) const {
-    return file.given() ? read_parameter(file.option, file.path, accumulation) : Tensor();
-  }
-
-  Dtype accumulation;
-  Tensor prefix, lengths, mask, documents, documents_key, bias, alibi, sinks;
-  Tables tables;
-  ScoreParameters score;
-};
-
-AttentionOptions options_of(const PlanRequest& request, const Inputs& inputs) {
-  MaskArrays masks{.window = request.window, .causal = request.sizes.causal};
-  if (!request.prefix.empty()) masks.prefix = inputs.prefix;
-  if (!request.lengths.empty()) masks.lengths = inputs.lengths;
-  if (request.documents.given()) masks.documents_query = inputs.documents;
-  if (request.documents_key.given()) masks.documents_key = inputs.documents_key;
-  if (request.mask.given()) masks.booleans.push_back(inputs.mask);
-  AttentionOptions options{.mask = masks.combined(),
-                           .bias = inputs.tables.bias(request.tables),
-                           .soft_cap = request.soft_cap,
-                           .score = inputs.score.score(),
-                           .precision = request.sizes.precision,
-                           .dropout = request.dropout,
-                           .empty_rows = request.empty_rows,
-                           .memory_limit = request.memory_limit,
-                           .stop = interruption()};
-  if (request.bias.given()) options.bias = options.bias + Bias::view(inputs.bias);
-  if (request.alibi.given()) options.bias = options.bias + Bias::alibi(inputs.alibi);
-  if (request.sinks.given()) options.sinks = inputs.sinks;
-  return options;
 }
 
 // What `qkv attend` can be asked for besides the output, by the names of its options.
@@ -151,9 +91,9 @@ AttentionPlan plan_of(const PlanRequest& request, const AttentionOptions& option
 }
 
 // Where no array is read, all that can be wrong stands on the command line.
-AttentionPlan plan_of_words(const PlanRequest& request, const Inputs& inputs) {
+AttentionPlan plan_of_words(const PlanRequest& request, const AttentionOptions& options) {
   try {
-    return plan_of(request, options_of(request, inputs));
+    return plan_of(request, options);
   } catch (const MemoryLimitError&) {
     throw;
   } catch (const std::invalid_argument& error) {
@@ -161,59 +101,54 @@ AttentionPlan plan_of_words(const PlanRequest& request, const Inputs& inputs) {
   }
 }
 
-void run(const Command& command, PlanRequest& request) {
-  request.sizes.complete();
-  if (request.pass != PlanPass::forward && !request.outputs.empty()) {
-    throw UsageError("--outputs", "needs --pass forward");
+class Plan {
+ public:
+  explicit Plan(Command& command) : command_(command), files_(command), options_(command, files_) {
+    const Names<PlanPass> passes = {{"forward", PlanPass::forward},
+                                    {"backward", PlanPass::backward},
+                                    {"jvp", PlanPass::jvp},
+                                    {"double-backward", PlanPass::double_backward}};
+    command.add(size_options(request_.sizes));
+    command.add(
+        {{"--pass", choice(request_.pass, passes),
+          "what is computed: the output, gradients, tangents, or gradients of gradients (default: forward)"},
+         {"--outputs", comma_list(request_.outputs, "NAME,NAME,..."), "optional outputs, as in attend: weights, ..."},
+         {"--json", flag(request_.json), "print one JSON object"}});
   }
-  const Inputs inputs(request);
-  const std::vector<OptionHelp> options = command.help().options;
-  const bool reads = std::ranges::any_of(
-      options, [&](const OptionHelp& option) { return option.type == "FILE" && command.given(option.names.front()); });
-  const AttentionPlan result = reads ? plan_of(request, options_of(request, inputs)) : plan_of_words(request, inputs);
-  if (request.json) {
-    fmt::print("{}\n", to_json(result));
-  } else {
-    print(result);
+
+  void run() {
+    request_.sizes.complete();
+    options_.check();
+    if (request_.pass != PlanPass::forward && !request_.outputs.empty()) {
+      throw UsageError("--outputs", "needs --pass forward");
+    }
+    options_.read(accumulation_of(*request_.sizes.dtype));
+    const std::vector<OptionHelp> options = command_.help().options;
+    const bool reads = std::ranges::any_of(options, [&](const OptionHelp& option) {
+      return option.type == "FILE" && command_.given(option.names.front());
+    });
+    const AttentionPlan result =
+        reads ? plan_of(request_, options_.options()) : plan_of_words(request_, options_.options());
+    if (request_.json) {
+      fmt::print("{}\n", to_json(result));
+    } else {
+      print(result);
+    }
   }
-}
+
+ private:
+  Command& command_;
+  ArrayFiles files_;
+  PlanRequest request_;
+  CallOptions options_;
+};
 
 }  // namespace
 
 void add_plan(Command& program) {
   Command& command = program.add_command("plan", "Show what a call of attention would do, without running it");
-  const auto request = std::make_shared<PlanRequest>();
-  const Names<PlanPass> passes = {{"forward", PlanPass::forward},
-                                  {"backward", PlanPass::backward},
-                                  {"jvp", PlanPass::jvp},
-                                  {"double-backward", PlanPass::double_backward}};
-  const auto array = [](NamedFile& named, const char* help, const Rules& rules = {}) -> Option {
-    return {named.option, file(named.path), help, rules};
-  };
-  command.add(size_options(request->sizes));
-  command.add(
-      {{"--pass", choice(request->pass, passes),
-        "what is computed: the output, gradients, tangents, or gradients of gradients (default: forward)"},
-       {"--outputs", comma_list(request->outputs, "NAME,NAME,..."), "optional outputs, as in attend: weights, ..."}});
-  command.add(window_options(request->window));
-  command.add({{"--prefix", comma_list(request->prefix, "N,N,..."),
-                "keys of each sequence that all queries see; after them only those up to their own position",
-                excludes("--causal")},
-               {"--lengths", comma_list(request->lengths, "N,N,..."), "keys of each sequence"},
-               array(request->mask, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]"),
-               array(request->documents, "i32 or i64 [batch, length]: a query sees keys of its own document"),
-               array(request->documents_key, "the same for keys (default: that of the queries)", needs("--documents")),
-               array(request->bias, "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]"),
-               array(request->alibi, "f32 [heads] or [batch, heads]: slopes of ALiBi")});
-  command.add(table_options(request->tables));
-  command.add({array(request->sinks, "f32 [heads]: each head's logit of one more key, without a value")});
-  command.add(score_options(request->score));
-  command.add({soft_cap_option(request->soft_cap)});
-  command.add(dropout_options(request->dropout));
-  command.add({empty_rows_option(request->empty_rows),
-               {"--memory-limit", size(request->memory_limit), "bytes besides inputs and outputs (default: no limit)"},
-               {"--json", flag(request->json), "print one JSON object"}});
-  command.on_run([&command, request] { run(command, *request); });
+  const auto plan = std::make_shared<Plan>(command);
+  command.on_run([plan] { plan->run(); });
 }
 
 }  // namespace qkv::app

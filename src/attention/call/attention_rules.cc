@@ -9,7 +9,6 @@
 #include "attention/call/table_biases.h"
 #include "attention/call/view_checks.h"
 #include "core/compiled_mask.h"
-#include "core/mask_kinds.h"
 
 namespace qkv::inline attending {
 namespace {
@@ -31,10 +30,9 @@ void check_relative_rows(const AttentionOptions& options) {
 AttentionRules::AttentionRules(const AttentionInputs& inputs, const AttentionOptions& options, MemoryCount& memory)
     : mask_batch_(inputs.mask_batch()),
       align_(options.mask.align().value_or(Align::top_left)),
+      bounds_(bounds_of(options.mask)),
       tables_(inputs, options.bias.tables(), memory),
       documents_(Documents::of(inputs, options.mask, memory)) {
-  const auto [left, right, step] = bounds_of(options.mask);
-  left_ = bound_of(left), right_ = bound_of(right), step_ = step;
   const auto booleans =
       static_cast<std::size_t>(std::ranges::count(options.mask.parts(), MaskKind::boolean, &Mask::Part::kind));
   given_booleans_.reserve(booleans), booleans_.reserve(booleans), boolean_blocks_.reserve(booleans);
@@ -146,9 +144,9 @@ bool AttentionRules::are_alike_for_heads() const {
 }
 
 void AttentionRules::set(CommonTask& common) const {
-  common.left = left_;
-  common.right = right_;
-  common.step = step_;
+  common.left = bound_of(bounds_.left);
+  common.right = bound_of(bounds_.right);
+  common.step = bounds_.step;
   common.mask_functions = mask_functions_.data();
   common.mask_function_count = mask_functions_.size();
   common.boolean_count = static_cast<int>(booleans_.size());

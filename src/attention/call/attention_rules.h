@@ -11,6 +11,7 @@
 #include "attention/call/memory_count.h"
 #include "attention/call/table_biases.h"
 #include "attention/tile/attention_task.h"
+#include "core/mask_kinds.h"
 #include "qkv/attention.h"
 
 namespace qkv::inline attending {
@@ -40,7 +41,7 @@ class AttentionRules {
 
   Dims mask_batch_;
   Align align_ = Align::top_left;
-  std::int64_t left_ = 0, right_ = 0, step_ = 1;
+  MaskBounds bounds_;
   std::vector<std::int64_t> prefixes_;         // per sequence; empty: none
   std::vector<TensorView> booleans_, biases_;  // [batch dimensions ..., heads, q_len, k_len]
   // [batch dimensions ..., heads, groups of queries, words], of each boolean view; not given: nothing is known.
