@@ -48,26 +48,35 @@ Line products_line(const ExplanationContext& context, std::int64_t j) {
 }
 
 Section score_first_input(const ExplanationContext& context) {
+  const bool own_scores = context.substituted("scores"), own_logits = context.substituted("logits");
   Block block;
-  Line what = {{"Who matters to ", Role::none}, {context.input_name(0), Role::input},     {"? Its ", Role::none},
-               {"query", Role::query},          {" is compared with every ", Role::none}, {"key", Role::key},
-               {", also its own.", Role::none}};
+  Line what = {{"Who matters to ", Role::none}, {context.input_name(0), Role::input}, {"? ", Role::none}};
+  if (own_scores) {
+    what.push_back({"Its scores are those that were put in.", Role::none});
+  } else {
+    what.insert(what.end(), {{"Its ", Role::none},
+                             {"query", Role::query},
+                             {" is compared with every ", Role::none},
+                             {"key", Role::key},
+                             {", also its own.", Role::none}});
+  }
   block.lines.push_back(what);
-  if (context.run.scale != 1) {
+  if (own_logits) {
+    block.lines.push_back(
+        plain("Its logits, what softmax takes, are those that were put in: neither scale nor mask changes them."));
+  } else if (context.run.scale != 1) {
     block.lines.push_back(plain(
         fmt::format("Each score is multiplied by {}{}; the result is called logit.", number_text(context.run.scale),
                     context.input.score == Score::Kind::scaled_dot && !context.input.scale
                         ? fmt::format(" = 1/sqrt({}): sums of more products are larger, and the scale evens that out",
                                       context.run.query.size(1))
                         : "")));
-  }
-  if (context.run.scale == 1) {
+  } else {
     block.lines.push_back(plain("The scale is 1 here, so that a score is a logit at once: what softmax takes."));
   }
   if (context.masked()) {
-    block.lines.push_back(plain("A key that the mask hides gets the logit -inf, so that its weight will be 0."));
+    block.lines.push_back(plain("A key that the mask hides gets the logit -inf, so that softmax makes its weight 0."));
   }
-  const bool own_scores = context.substituted("scores"), own_logits = context.substituted("logits");
   for (std::int64_t j : some_of(context.count(), context.most(kShownLines))) {
     check_stop();
     if (j < 0) {
@@ -88,7 +97,7 @@ Section score_first_input(const ExplanationContext& context) {
     if (own_logits) {
       line.push_back({",  replaced by ", Role::none});
       line.push_back({number_text(logit), Role::score});
-    } else if (logit == -std::numeric_limits<double>::infinity()) {
+    } else if (is_hidden(logit, score * context.run.scale)) {
       line.push_back({",  hidden by the mask: ", Role::none});
       line.push_back({"-inf", Role::score});
     }
@@ -99,7 +108,8 @@ Section score_first_input(const ExplanationContext& context) {
 }
 
 // exp of each logit of the first input, their sum and the shares of it; nothing where they have no room in a number.
-void add_exponentials(Block& block, const ExplanationContext& context, const Intermediates& run) {
+void add_exponentials(Block& block, const ExplanationContext& context) {
+  const Intermediates& run = context.run;
   const std::int64_t count = context.count();
   double sum = 0;
   for (std::int64_t j = 0; j < count; ++j) sum += exp(run.logits.view().at<double>({0, j}));
@@ -132,15 +142,13 @@ void add_exponentials(Block& block, const ExplanationContext& context, const Int
   }
 }
 
-Section softmax(const ExplanationContext& context) {
-  Block block;
+// The row of weights as shares of a sum, and as the kernel computes them.
+void add_shares(Block& block, const ExplanationContext& context, double log_sum_exp) {
   block.lines = {
       plain("Logits become shares that add up to 1: weight = exp(logit) / sum of exp(all logits of the row).")};
-  const double log_sum_exp = context.run.log_sum_exp.data<double>()[0];
   const std::string subtracted =
       log_sum_exp < 0 ? fmt::format("({})", number_text(log_sum_exp)) : number_text(log_sum_exp);
-  const Intermediates& run = context.substituted("weights") ? context.truth : context.run;
-  add_exponentials(block, context, run);
+  add_exponentials(block, context);
   block.lines.push_back(plain(
       "The kernel takes the logarithm of the sum first, as exp of a large logit has no room in a number: weight = "
       "exp(logit - log_sum_exp)."));
@@ -152,11 +160,30 @@ Section softmax(const ExplanationContext& context) {
       block.lines.push_back(plain("..."));
       continue;
     }
+    const double logit = context.run.logits.view().at<double>({0, j});
+    const double weight =
+        context.substituted("weights") ? exp(logit - log_sum_exp) : context.run.weights.view().at<double>({0, j});
     block.lines.push_back({{"exp(", Role::none},
-                           {number_text(run.logits.view().at<double>({0, j})), Role::score},
+                           {number_text(logit), Role::score},
                            {fmt::format(" - {}) = ", subtracted), Role::none},
-                           {number_text(run.weights.view().at<double>({0, j})), Role::weight},
+                           {number_text(weight), Role::weight},
                            {fmt::format("  for {}", context.name("key", j)), Role::none}});
+  }
+}
+
+Section softmax(const ExplanationContext& context) {
+  Block block;
+  const double log_sum_exp = context.run.log_sum_exp.data<double>()[0];
+  if (log_sum_exp == -HUGE_VAL) {
+    block.lines = {
+        plain(fmt::format("All logits of {} are -inf: the sum of their exponentials is 0, there are no "
+                          "shares of it, and softmax makes each weight 0.",
+                          context.input_name(0)))};
+  } else {
+    add_shares(block, context, log_sum_exp);
+  }
+  if (context.substituted("weights")) {
+    block.lines.push_back(plain("These go no further: the weights are those that were put in."));
   }
   add_first_row(block, context, "weights", Role::weight, &Intermediates::weights);
   return {5, "Softmax", {block}};
@@ -179,9 +206,9 @@ Section multiply_scores_with_values(const ExplanationContext& context) {
   Block block;
   block.lines = {{{"Each ", Role::none},
                   {"value", Role::value},
-                  {" is passed on in proportion to the ", Role::none},
+                  {" is multiplied by the ", Role::none},
                   {"weight", Role::weight},
-                  {" that its key got.", Role::none}}};
+                  {" of its key: so much of it is passed on.", Role::none}}};
   const Tensor product = weighted_values(context.run, 0);
   if (product.size(1) <= context.terms()) {
     for (std::int64_t j : some_of(context.count(), context.most(kShownLines))) {
@@ -213,18 +240,19 @@ Section sum_to_first_output(const ExplanationContext& context) {
   block.lines = {plain("The rows above added up: what all inputs together say to this one.")};
   block.quantities.push_back({"output of " + context.input_name(0), Role::output, output, {}, false});
   Block agreement;
-  agreement.lines = {
-      plain(fmt::format("The kernel does steps 4 to 7 in one pass; adding up the rows of step 6 differs "
-                        "from it by {}.",
-                        number_text(largest_difference(sum, output))))};
+  const char* way = context.substituted("weights")  ? "The output is one product of the weights and all values"
+                    : context.substituted("logits") ? "The kernel does steps 5 to 7 in one pass"
+                                                    : "The kernel does steps 4 to 7 in one pass";
+  agreement.lines = {plain(fmt::format("{}; adding up the rows of step 6 differs from it by {}.", way,
+                                       number_text(largest_difference(sum, output))))};
   return {7, "Sum to output 1", {block, agreement}};
 }
 
 Section repeat_for_the_rest(const ExplanationContext& context) {
   const std::int64_t n = context.count(), value_dim = context.run.value.size(1);
   Block scores;
-  scores.lines = {plain("Row i: query i; column j: key j. Each row of weights adds up to 1.")};
   const std::vector<std::string> queries = context.names("query");
+  scores.lines = {plain("Row i: query i; column j: key j. " + about_row_sums(context.run.weights, queries))};
   if (context.run.scale != 1 || context.masked() || context.substituted("scores") || context.substituted("logits")) {
     add(scores, context, "scores", Role::score, &Intermediates::scores, queries);
   }

@@ -103,7 +103,7 @@ Explanation explain(const ExplainInput& input) {
   explanation.stop = input.stop;
   explanation.full = input.full;
   explanation.inputs = input.inputs.size(0);
-  explanation.mask = explained_mask(input, explanation.inputs);
+  if (context.masked()) explanation.mask = explained_mask(input, explanation.inputs);
   explanation.largest_difference = larger(run.reference_difference, truth.reference_difference);
   for (const auto& [name, tensor] : input.substitutes) explanation.substituted.push_back(name);
 

@@ -136,17 +136,19 @@ Line first_line(const HeadsContext& context, int number, std::int64_t j) {
     for (std::int64_t d = 0; d < context.head_dim(); ++d) {
       score += of("query", 0).at<double>({d}) * of("key", j).at<double>({d});
     }
-    line.insert(line.end(),
-                {{" = ", Role::none},
-                 {number_text(score), Role::score},
-                 {logit == -HUGE_VAL ? ",  hidden: " : fmt::format(",  / sqrt({}) = ", context.head_dim()), Role::none},
-                 {number_text(logit), Role::score}});
+    line.insert(
+        line.end(),
+        {{" = ", Role::none},
+         {number_text(score), Role::score},
+         {is_hidden(logit, score) ? ",  hidden: " : fmt::format(",  / sqrt({}) = ", context.head_dim()), Role::none},
+         {number_text(logit), Role::score}});
   } else if (number == 5) {
     double sum = 0;
     for (std::int64_t k = 0; k < context.count(); ++k) sum += exp(of("logits", 0).at<double>({k}));
-    line.insert(line.end(), {{fmt::format("exp({}) / {} = ", number_text(logit), number_text(sum)), Role::score},
-                             {number_text(weight), Role::weight},
-                             {"  for " + key, Role::none}});
+    if (std::isfinite(sum) && sum > 0) {
+      line.push_back({fmt::format("exp({}) / {} = ", number_text(logit), number_text(sum)), Role::score});
+    }
+    line.insert(line.end(), {{number_text(weight), Role::weight}, {"  for " + key, Role::none}});
   } else {
     line.insert(line.end(), {{number_text(weight), Role::weight},
                              {" x ", Role::none},
@@ -206,7 +208,8 @@ std::vector<Section> head_steps(const HeadsContext& context) {
            fmt::format("logits = query . key / sqrt({}): the size of a head, not of all of them{}.", context.head_dim(),
                        masked),
            "logits", Role::score),
-      step(context, 5, "Softmax, in each head", "Each row becomes positive and sums to 1: each head has its own view.",
+      step(context, 5, "Softmax, in each head",
+           "Each head has its own view. " + about_row_sums(context.run.at("weights"), context.names("query")),
            "weights", Role::weight),
       step(context, 6, "Weighted sum, in each head", "heads = weights x value, head by head.", "heads", Role::output),
       merge(context),

@@ -23,7 +23,10 @@ struct ExplanationContext {
   std::int64_t most(std::int64_t usual) const { return input.full ? std::numeric_limits<std::int64_t>::max() : usual; }
   std::int64_t terms() const { return most(6); }  // products written out in one sum
   bool has_window() const { return !input.window.parts().empty(); }
-  bool masked() const { return input.causal || input.prefix || has_window() || given(input.mask); }
+  // Whether the mask reaches the logits: those of the user are final.
+  bool masked() const {
+    return !substituted("logits") && (input.causal || input.prefix || has_window() || given(input.mask));
+  }
   // "input 2", or the label that the user gave it; "query 2" or "query of LABEL".
   std::string input_name(std::int64_t i) const;
   std::string name(std::string_view part, std::int64_t i) const;
@@ -35,6 +38,16 @@ std::string score_name(Score::Kind kind);
 
 // A line of text in no role.
 Line plain(std::string text);
+
+// "Each row of weights adds up to 1.", or which rows do not. `weights` is [queries, keys] or [heads, queries, keys],
+// f64.
+std::string about_row_sums(const TensorView& weights, const std::vector<std::string>& queries);
+
+// The sum of a row; 1 if it differs from 1 by rounding alone.
+double sum_of_row(const TensorView& weights, std::int64_t row);
+
+// Whether the mask made this logit -inf: a score may be so by itself.
+bool is_hidden(double logit, double score);
 
 // " = 1*4 + 0*4", of a query and a key of the same size.
 void add_products(Line& line, const TensorView& query, const TensorView& key);

@@ -11,6 +11,7 @@
 
 #include "core/mathematics.h"
 #include "explain/intermediates.h"
+#include "explain/left_out_masks.h"
 #include "explain/observe.h"
 #include "explain/pyramid.h"
 #include "explain/require.h"
@@ -203,17 +204,18 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
   }
   std::optional<WordAlignment> words;
   if (alignment) words.emplace(*alignment);
+  std::vector<double> largest;
+  for (std::size_t s = 0; s < sites.size(); ++s) largest.push_back(largest_entropy(survey.attentions, s));
   const auto add = [&](std::size_t s, std::int64_t layer, const SeenLayer& seen) {
     const AttentionSite& site = sites[s];
     for (std::int64_t head = 0; head < site.heads; ++head) {
       Tensor weights = part_of(seen.weights, head);
       const HeadSummary summary = summarize_head(weights, sequences[site.keys].special);
-      const double largest = log(static_cast<double>(weights.size(-1)));
       HeadSurvey::Entry& entry = survey.heads.emplace_back();
       entry.index = {layer, head, s};
       entry.summary = summary;
       const bool is_left_out = std::ranges::find(left_out.heads, entry.index) != left_out.heads.end();
-      if (!is_left_out) entry.pattern = pattern_of(summary, largest, site.queries != site.keys);
+      if (!is_left_out) entry.pattern = pattern_of(summary, largest[s], site.queries != site.keys);
       set_value_norm(entry, weights, value_lengths(seen.value, seen.out_weight, site.heads, head));
       const bool is_long = maps && maps->is_long(s);
       if (is_long) entry.map = maps->map(entry.index, weights);

@@ -19,11 +19,6 @@
 namespace qkv {
 namespace {
 
-// The logarithm of the number of keys.
-double largest_entropy(const HeadSurvey& survey, const AttentionSite& site) {
-  return log(static_cast<double>(survey.attentions.sequences[site.keys].tokens.size()));
-}
-
 constexpr std::size_t kMostStriking = 5;
 
 // What a head does, and how much of it: its share, or how far its entropy is below the largest.
@@ -50,7 +45,7 @@ Striking striking_of(const HeadSurvey& survey, const HeadSurvey::Entry& head) {
     case HeadPattern::separators:
       return share(summary.separators, "special tokens");
     case HeadPattern::alignment: {
-      const double largest = largest_entropy(survey, survey.attentions.sites[head.index.site]);
+      const double largest = largest_entropy(survey.attentions, head.index.site);
       return {&head, 1 - summary.entropy / largest,
               fmt::format("each token written attends to few source tokens: entropy {} of at most {}",
                           fixed_text(summary.entropy, 3), fixed_text(largest, 3))};
@@ -127,6 +122,12 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   about.lines = {
       plain("Each word written, and the source words that it needs: by how much its log-probability falls when one of "
             "them is hidden from encoder-decoder attention, as shares that sum to 1.")};
+  bool needs_all = true;
+  for (std::int64_t i = 0; i < survey.word_alignment.size(0); ++i) {
+    needs_all = needs_all && sum_of_row(survey.word_alignment, i) != 0;
+  }
+  if (!needs_all)
+    about.lines.push_back(plain("Where all shares of a word are 0, hiding a source word makes it no less probable."));
   if (alignment->cut > 0) {
     about.lines.push_back(plain(fmt::format(
         "The last {} tokens of the text are cut off: the model has no positions for them.", alignment->cut)));
@@ -193,7 +194,9 @@ bool is_between(const AttentionSite& site) { return site.queries != site.keys; }
 Line summary_line(const HeadSurvey::Entry& entry, bool between, double largest) {
   const HeadSummary& summary = entry.summary;
   Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
-               {fmt::format(" {:>5}/{}", fixed_text(summary.entropy, 3), fixed_text(largest, 3)), Role::score}};
+               {fmt::format(" {:>5}/{} {:>5}", fixed_text(summary.entropy, 3), fixed_text(largest, 3),
+                            fixed_text(exp(summary.entropy), 1)),
+                Role::score}};
   if (!between) line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
   const auto share = [&](std::size_t width, double value) {
     line.push_back(
@@ -214,9 +217,9 @@ Line summary_line(const HeadSurvey::Entry& entry, bool between, double largest) 
 // The heads of one attention, a line each.
 Block heads_table(const HeadSurvey& survey, std::size_t site) {
   const bool between = is_between(survey.attentions.sites[site]);
-  const double largest = largest_entropy(survey, survey.attentions.sites[site]);
+  const double largest = largest_entropy(survey.attentions, site);
   Block table;
-  std::string head = fmt::format("{:>5} {:>4} {:>11}", "layer", "head", "entropy/max");
+  std::string head = fmt::format("{:>5} {:>4} {:>11} {:>5}", "layer", "head", "entropy/max", "keys");
   if (!between) head += fmt::format(" {:>9}", "distance");
   head += fmt::format(" {:>6}", "first");
   if (!between) head += fmt::format(" {:>8} {:>6} {:>6}", "previous", "next", "itself");
@@ -227,6 +230,10 @@ Block heads_table(const HeadSurvey& survey, std::size_t site) {
   return table;
 }
 
+constexpr const char* kAboutEntropy =
+    "Entropy in nats: 0 if all weight goes to one token; max: if it is spread evenly over all that are seen. Keys: "
+    "exp(entropy), the effective number of keys: so many with equal weights have this entropy.";
+
 constexpr const char* kSurveyLegend =
     "Value norm: weight times length of the value as it leaves the output projection, summed over the keys (Kobayashi "
     "2020). The last column names what a head does: to what at least half of its weight goes; alignment: between two "
@@ -236,9 +243,7 @@ Section heads_of_one_sequence(const HeadSurvey& survey) {
   const std::size_t count = survey.attentions.sequences.front().tokens.size();
   Block about;
   about.lines = {
-      plain(fmt::format("Means over the {} tokens. Entropy in nats: 0 if all weight goes to one token, {:.3f} if it is "
-                        "spread evenly.",
-                        count, log(static_cast<double>(count)))),
+      plain(fmt::format("Means over the {} tokens. {}", count, kAboutEntropy)),
       plain("Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next "
             "one, the token itself, and special tokens other than the first."),
       plain(kSurveyLegend)};
@@ -248,11 +253,10 @@ Section heads_of_one_sequence(const HeadSurvey& survey) {
 std::vector<Section> heads_of_each_attention(const HeadSurvey& survey) {
   Block about;
   about.lines = {
-      plain("Means over the queries. Entropy in nats: 0 if all weight goes to one token, the most if it is spread "
-            "evenly. "
-            "Distance in tokens. Then the "
-            "share of the weight that goes to the first token, the previous one, the next one, the token itself, and "
-            "special tokens other than the first. One head in full: --attention, --layer and --head."),
+      plain(fmt::format("Means over the queries. {} Distance in tokens. Then the share of the weight that goes to the "
+                        "first token, the previous one, the next one, the token itself, and special tokens other than "
+                        "the first. One head in full: --attention, --layer and --head.",
+                        kAboutEntropy)),
       plain(kSurveyLegend)};
   std::vector<Section> sections = {{0, "Heads", {about}}};
   for (std::size_t i = 0; i < survey.attentions.sites.size(); ++i) {

@@ -56,6 +56,7 @@ Section attention_lists(const HeadTrace& trace, const Names& names, const Shown&
       line.push_back({names.keys.unique(keys[n]), Role::key});
       line.push_back({" " + fixed_text(element(trace.weights, i, keys[n]), 3), Role::weight});
     }
+    if (line.size() == 2) line.push_back({"nobody: everything is hidden from it", Role::none});
     block.lines.push_back(line);
   }
   return {0, "Who attends to whom", {block}};
@@ -105,19 +106,32 @@ Section query_step(const HeadTrace& trace, const Names& names, std::int64_t toke
   return {1, fmt::format("The query of token {}, \"{}\"", token, names.tokens[token]), {block}};
 }
 
+// What the weights of a token, which are f32, add up to.
+std::string about_sum(const HeadTrace& trace, std::int64_t token) {
+  double sum = 0;
+  for (std::int64_t j = 0; j < trace.weights.size(1); ++j) sum += element(trace.weights, token, j);
+  const std::string text = fixed_text(sum, 3);
+  return "which sum to " + (text == "1.000" ? "1" : text == "0.000" ? "0" : text);
+}
+
 Section weights_step(const HeadTrace& trace, const Names& names, std::int64_t token, const Shown& shown) {
   const std::int64_t count = trace.key.size(0), head_dim = trace.key.size(1);
   Block formulas, block;
   const bool additive = trace.score == Score::Kind::additive, biased = trace.bias.element_count() > 0;
+  bool hides = false;
+  for (std::int64_t j = 0; j < count; ++j) {
+    hides = hides || is_hidden(element(trace.logits, token, j), element(trace.scores, token, j));
+  }
   formulas.lines = {
       plain(fmt::format("score = {}: {} with each row of {} -> {}", additive ? "v . tanh(query + key)" : "query . key",
                         to_string(Dims{head_dim}), to_string(trace.key.shape()), to_string(Dims{count}))),
-      trace.score == Score::Kind::scaled_dot
-          ? plain(fmt::format("logit = score x {} (1/sqrt({})){}: {}", number_text(trace.scale), head_dim,
-                              biased ? " + bias of the key's relative position" : "", to_string(Dims{count})))
-          : plain("logit = score"),
-      plain(fmt::format("weight = softmax of the logits, e^logit / (sum of all e^logit): {}, which sum to 1",
-                        to_string(Dims{count}))),
+      plain((trace.score == Score::Kind::scaled_dot
+                 ? fmt::format("logit = score x {} (1/sqrt({})){}: {}", number_text(trace.scale), head_dim,
+                               biased ? " + bias of the key's relative position" : "", to_string(Dims{count}))
+                 : "logit = score") +
+            (hides ? ", or -inf where the key is hidden" : "")),
+      plain(fmt::format("weight = softmax of the logits, e^logit / (sum of all e^logit): {}, {}",
+                        to_string(Dims{count}), about_sum(trace, token))),
       plain("value norm = weight x length of the value as it leaves the output projection (Kobayashi 2020)")};
   block.lines.push_back(
       {{fmt::format("{:<{}}", "key", characters(names.keys.column(0))), Role::key},

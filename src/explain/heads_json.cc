@@ -1,7 +1,6 @@
 // A survey of heads, or one head in full, as one JSON object for machines.
 #include <algorithm>
 
-#include "core/mathematics.h"
 #include "explain/explanation_context.h"
 #include "explain/json_object.h"
 #include "explain/left_out_masks.h"
@@ -59,9 +58,8 @@ OrderedJson to_object(const AttentionSequence& sequence) {
           {"special", special},    {"word_of", word_of},          {"words", sequence.words.words}};
 }
 
-OrderedJson to_object(const AttentionSite& site, const std::vector<AttentionSequence>& sequences,
-                      const std::optional<AttentionPlan>& cost) {
-  const auto keys = static_cast<double>(sequences[site.keys].tokens.size());
+OrderedJson to_object(const Attentions& attentions, std::size_t index, const std::optional<AttentionPlan>& cost) {
+  const AttentionSite& site = attentions.sites[index];
   return {{"name", site.name},
           {"title", site.title},
           {"caption", site.caption},
@@ -69,10 +67,10 @@ OrderedJson to_object(const AttentionSite& site, const std::vector<AttentionSequ
           {"heads", site.heads},
           {"model_dim", site.model_dim},
           {"score", score_name(site.score)},
-          {"queries", sequences[site.queries].name},
-          {"keys", sequences[site.keys].name},
+          {"queries", attentions.sequences[site.queries].name},
+          {"keys", attentions.sequences[site.keys].name},
           {"mask", name_of_mask(site.causal)},
-          {"largest_entropy", log(keys)},
+          {"largest_entropy", largest_entropy(attentions, index)},
           {"cost", to_object(cost)},
           {"all", OrderedJson::array()}};
 }
@@ -150,7 +148,7 @@ std::string to_json(const HeadSurvey& survey) {
   object["attentions"] = OrderedJson::array();
   for (std::size_t s = 0; s < sites.size(); ++s) {
     object["attentions"].push_back(
-        to_object(sites[s], sequences, s < survey.costs.size() ? survey.costs[s] : std::nullopt));
+        to_object(survey.attentions, s, s < survey.costs.size() ? survey.costs[s] : std::nullopt));
   }
   for (const HeadSurvey::Entry& entry : survey.heads) {
     object["attentions"][entry.index.site]["all"].push_back(to_object(entry, survey));

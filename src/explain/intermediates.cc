@@ -271,7 +271,7 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
   }
   if (substitutes.contains("weights")) {
     all.weights = substitute("weights", all.weights);
-    multiply(all.weights, all.value, all.output, {});
+    all.output = project(all.weights, all.value, "value", {}, "", all.reference_difference);
     all.cost.reset();
   }
   return all;

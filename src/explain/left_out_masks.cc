@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "explain/require.h"
 
@@ -45,6 +47,22 @@ void check_left_out(const Attentions& attentions, const LeftOut& left_out) {
     require(key >= 0 && key < keys, "there is no key {}; the keys are 0 to {}", key, keys - 1);
   }
   for (const HeadIndex& index : left_out.heads) check_head(attentions, index);
+}
+
+double largest_entropy(const Attentions& attentions, std::size_t site) {
+  const AttentionSite& own = attentions.sites[site];
+  std::vector<std::int64_t> seen(static_cast<std::size_t>(keys_of(attentions, site)), 1);
+  for (const KeyIndex& one : attentions.left_out.keys) {
+    if (one.site == site) seen[static_cast<std::size_t>(one.key)] = 0;
+  }
+  std::partial_sum(seen.begin(), seen.end(), seen.begin());  // of the first keys
+  const std::size_t queries = attentions.sequences[own.queries].tokens.size();
+  double sum = 0;
+  for (std::size_t i = 0; i < queries; ++i) {
+    const std::int64_t keys = own.causal && i < seen.size() ? seen[i] : seen.back();
+    if (keys > 1) sum += log(static_cast<double>(keys));
+  }
+  return sum / static_cast<double>(queries);
 }
 
 std::string without(const Attentions& attentions) {

@@ -29,19 +29,18 @@ std::string window_in_words(const Mask& window) {
                      side(right, "after"));
 }
 
-// The keys that query i weighs most, best first; ties go to the lower key. Beside the first, only those that a reader
-// would notice. None if the row is masked whole.
+// The keys that query i weighs most, best first, negative weights by their size; ties go to the lower key. Beside the
+// first, only those that a reader would notice. None if all weights are 0.
 std::vector<std::int64_t> top_keys(const ExplanationContext& context, std::int64_t i) {
   const TensorView weights = context.run.weights.view().select(0, i);
   std::vector<std::int64_t> keys(static_cast<std::size_t>(context.count()));
   std::iota(keys.begin(), keys.end(), 0);
-  std::erase_if(keys, [&](std::int64_t j) { return !(weights.at<double>({j}) > 0); });
-  std::ranges::sort(keys, [&](std::int64_t a, std::int64_t b) {
-    const double first = weights.at<double>({a}), second = weights.at<double>({b});
-    return first != second ? first > second : a < b;
-  });
+  const auto size = [&](std::int64_t j) { return std::abs(weights.at<double>({j})); };
+  std::erase_if(keys, [&](std::int64_t j) { return !(size(j) > 0); });
+  std::ranges::sort(keys,
+                    [&](std::int64_t a, std::int64_t b) { return size(a) != size(b) ? size(a) > size(b) : a < b; });
   keys.resize(std::min<std::size_t>(keys.size(), kTopKeys));
-  while (keys.size() > 1 && weights.at<double>({keys.back()}) < kNoticed) keys.pop_back();
+  while (keys.size() > 1 && size(keys.back()) < kNoticed) keys.pop_back();
   return keys;
 }
 
@@ -51,7 +50,8 @@ const char* without_top_key(const ExplanationContext& context, std::int64_t i) {
   for (std::int64_t j = 0; j < context.count(); ++j) {
     if (std::isnan(weights.at<double>({j}))) return " has weights that are not numbers (NaN)";
   }
-  return " attends to nobody: everything is hidden from it";
+  return context.substituted("weights") ? " attends to nobody: the weights put in are all 0"
+                                        : " attends to nobody: everything is hidden from it";
 }
 
 // A scale that would spread the attention, if nearly every row now puts all its weight on one key; else 0.
@@ -76,6 +76,24 @@ double softer_scale(const ExplanationContext& context) {
   return std::round(scale / unit) * unit;
 }
 
+void add_masks(Block& block, const ExplanationContext& context) {
+  const ExplainInput& input = context.input;
+  if (input.causal) block.lines.push_back(plain("Look-ahead mask: an input sees itself and those before it."));
+  if (input.prefix) {
+    block.lines.push_back(plain(fmt::format(
+        "Prefix mask: all see the first {}; otherwise an input sees itself and those before it.", *input.prefix)));
+  }
+  if (context.has_window()) block.lines.push_back(plain(window_in_words(input.window)));
+  if (given(input.mask)) block.lines.push_back(plain("Mask: 1 = may attend, 0 = hidden."));
+}
+
+// What does not reach the output, of that which was put in.
+const char* without_effect(const std::string& name) {
+  if (name == "weights") return "; queries, keys, scores and masks change nothing after it";
+  if (name == "logits") return "; queries, keys, scores, the scale and masks change nothing after it";
+  return name == "scores" ? "; queries and keys change nothing after it" : "";
+}
+
 Tensor output_of(const ExplainInput& input, Score::Kind score, std::optional<Align> causal) {
   ExplainInput variant = input;
   variant.score = score;
@@ -86,6 +104,37 @@ Tensor output_of(const ExplainInput& input, Score::Kind score, std::optional<Ali
 }  // namespace
 
 Line plain(std::string text) { return {{std::move(text), Role::none}}; }
+
+double sum_of_row(const TensorView& weights, std::int64_t row) {
+  double sum = 0;
+  for (std::int64_t j = 0; j < weights.size(1); ++j) sum += weights.at<double>({row, j});
+  constexpr double kShown = 5e-6;  // half of the last decimal
+  return std::abs(sum - 1) < kShown ? 1 : sum;
+}
+
+std::string about_row_sums(const TensorView& weights, const std::vector<std::string>& queries) {
+  constexpr int kNamed = 3;
+  std::string others;
+  int count = 0;
+  const auto look_at = [&](const TensorView& rows, const std::string& head) {
+    for (std::int64_t i = 0; i < rows.size(0); ++i) {
+      check_stop();
+      const double sum = sum_of_row(rows, i);
+      if (sum == 1 || ++count > kNamed) continue;
+      others += fmt::format("{}{}{} ({})", count > 1 ? ", " : "", head, queries[static_cast<std::size_t>(i)],
+                            number_text(sum));
+    }
+  };
+  const bool heads = weights.rank() == 3;
+  for (std::int64_t h = 0; h < (heads ? weights.size(0) : 1); ++h) {
+    look_at(heads ? weights.select(0, h) : weights, heads ? fmt::format("head {}, ", h + 1) : "");
+  }
+  if (count == 0) return "Each row of weights adds up to 1.";
+  const std::string more = count > kNamed ? fmt::format(" and {} more", count - kNamed) : "";
+  return fmt::format("Each row of weights adds up to 1, but for {}{}.", others, more);
+}
+
+bool is_hidden(double logit, double score) { return logit == -HUGE_VAL && score != -HUGE_VAL; }
 
 Section about_roles(const ExplanationContext& context) {
   Block block;
@@ -125,17 +174,10 @@ Section about_roles(const ExplanationContext& context) {
                     {") x ", Role::none},
                     {"value", Role::value},
                     {fmt::format(", score \"{}\"", score_name(context.input.score)), Role::none}}};
-  if (context.input.causal)
-    formula.lines.push_back(plain("Look-ahead mask: an input sees itself and those before it."));
-  if (context.input.prefix) {
-    formula.lines.push_back(
-        plain(fmt::format("Prefix mask: all see the first {}; otherwise an input sees itself and those before it.",
-                          *context.input.prefix)));
-  }
-  if (context.has_window()) formula.lines.push_back(plain(window_in_words(context.input.window)));
-  if (given(context.input.mask)) formula.lines.push_back(plain("Mask: 1 = may attend, 0 = hidden."));
+  if (context.masked() && !context.substituted("weights")) add_masks(formula, context);
   for (const auto& [name, tensor] : context.input.substitutes) {
-    formula.lines.push_back(plain(fmt::format("Substituted: {}. All that follows from it is recomputed.", name)));
+    formula.lines.push_back(
+        plain(fmt::format("Substituted: {}. All that follows from it is recomputed{}.", name, without_effect(name))));
   }
   return {0, "Three roles", {block, formula}};
 }
@@ -167,6 +209,9 @@ Section about_attention_between(const ExplanationContext& context) {
       line.push_back({" (", Role::none});
       line.push_back({fixed_text(weight, 5), Role::weight});
       line.push_back({")", Role::none});
+    }
+    if (const double sum = sum_of_row(context.run.weights, i); !keys.empty() && sum != 1) {
+      line.push_back({fmt::format("; its weights add up to {}, not to 1", number_text(sum)), Role::none});
     }
     block.lines.push_back(line);
   }
@@ -228,7 +273,8 @@ Section about_check(const ExplanationContext& context, const std::string& target
   const double difference = larger(context.run.reference_difference, context.truth.reference_difference);
   Block block;
   block.lines = {
-      plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}).", target)),
+      plain(fmt::format("The numbers are those of the production kernel's own run (f64, CPU target {}){}.", target,
+                        context.input.substitutes.empty() ? "" : ", but for those put in")),
       plain(fmt::format("Largest difference from the reference, in plain loops: {}", number_text(difference)))};
   return {0, "Check", {block}};
 }

@@ -6,6 +6,7 @@
 
 #include "explain/chosen.h"
 #include "explain/intermediates.h"
+#include "explain/left_out_masks.h"
 #include "explain/observe.h"
 #include "qkv/explain/attention_maps.h"
 #include "qkv/explain/cost.h"
@@ -64,6 +65,21 @@ TEST(ModelHeads, PatternsByTheirThresholds) {
   };
   for (const auto& row : rows) EXPECT_EQ(pattern_of(row.summary, largest, row.between), row.pattern) << &row - rows;
   EXPECT_EQ(pattern_of({}, 0, false), none);  // one key
+}
+
+// Keys seen by each query: 3 of 3; by a causal mask 1, 2, 3; without the first key 0, 1, 2; without any 0.
+TEST(ModelHeads, LargestEntropyByHand) {
+  const auto largest = [](bool causal, const std::vector<KeyIndex>& left_out) {
+    return largest_entropy({.sequences = {{.name = "tokens", .tokens = {"a", "b", "c"}}},
+                            .sites = {{.name = "heads", .layers = 1, .heads = 1, .causal = causal}},
+                            .left_out = {.keys = left_out}},
+                           0);
+  };
+  EXPECT_NEAR(largest(false, {}), std::log(3.0), 1e-15);
+  EXPECT_NEAR(largest(true, {}), (std::log(2.0) + std::log(3.0)) / 3, 1e-15);
+  EXPECT_NEAR(largest(false, {{0, 0}}), std::log(2.0), 1e-15);
+  EXPECT_NEAR(largest(true, {{0, 0}}), std::log(2.0) / 3, 1e-15);
+  EXPECT_EQ(largest(false, {{0, 0}, {1, 0}, {2, 0}}), 0);
 }
 
 // Words end at blanks and at punctuation. Whatever marks a space or a byte in a vocabulary: pieces that continue a word

@@ -102,6 +102,10 @@ TEST(ExplainGolden, TextsAndDrawings) {
   HeadTrace broken = test::chosen_trace(), additive = test::chosen_trace(), hidden = test::chosen_trace();
   broken.weights.data<double>()[0] = std::nan("");
   hidden.logits.data<double>()[1] = -test::kInfinity;
+  for (std::int64_t j = 3; j < 6; ++j) {  // everything, from the second token
+    hidden.logits.data<double>()[j] = -test::kInfinity;
+    hidden.weights.data<double>()[j] = 0;
+  }
   additive.score = Score::Kind::additive;
   additive.bias = matrix(3, 3, {-0.0, -4e-6, 1, 2, 3, 4, 5, 6, 7});
   TokenMeasures plain = test::chosen_measures(), many = test::chosen_measures();
@@ -123,7 +127,7 @@ TEST(ExplainGolden, TextsAndDrawings) {
       {"worked_step.svg", to_svg(worked, 5)},
       {"head.txt", to_text(test::chosen_trace(), 2)},
       {"head_broken.txt", to_text(broken)},
-      {"head_hidden.txt", to_text(hidden)},
+      {"head_hidden.txt", to_text(hidden, 1)},
       {"head_additive.txt", to_text(additive, 0)},
       {"head_colors.txt", to_text(test::chosen_trace(), 2, {.color = true})},
       {"head_heat.txt", to_text(test::chosen_trace(), 2, {.heat = true})},

@@ -74,7 +74,7 @@ export function near_and_far() {
       const top = 50 + n * 210;
       return [
         text(16, top - 30, `layer ${head.layer}, head ${head.head}`, { is: "p-ink p-strong" }),
-        text(130, top - 30, `distance ${head.summary.distance.toFixed(2)}, entropy ${head.summary.entropy.toFixed(2)}`, {}),
+        text(130, top - 30, `distance ${head.summary.distance.toFixed(2)}, entropy ${head.summary.entropy.toFixed(2)}: ${Math.exp(head.summary.entropy).toFixed(1)} keys`, {}),
         head.tokens.map((token, i) => text(82, top + i * size + 13, token, { size: 11, at: "end" })),
         map(88, top, head.weights, size),
         text(88, top - 6, "keys, in the same order", { size: 10.5, is: "p-faint" }),

@@ -130,7 +130,10 @@ function measures(head: HeadEntry, attention: Attention, pair: AttentionPair | n
             <th scope="row">${kSaid[measure]}</th>
             <td>
               ${measure_text(head, measure)}${measure === "entropy" && !pair
-                ? html` <span class="shape">of ${number_text(attention.largest_entropy, 2)}</span>`
+                ? html` <span class="shape"
+                    >of ${number_text(attention.largest_entropy, 2)}: exp(entropy) =
+                    ${number_text(Math.exp(head.entropy), 1)} effective keys</span
+                  >`
                 : nothing}
             </td>
             ${pair

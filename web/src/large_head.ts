@@ -6,7 +6,7 @@ import { lines_picture, row_picture } from "./lines";
 import type { Hidden } from "./hidden";
 import { chosen_of, type Drawn, map_picture, type Picked, row_of, short } from "./map";
 import { moved } from "./matrices";
-import { change_text, number_text, share_text, signed_text } from "./numbers";
+import { change_text, number_text, row_sum, share_text, signed_text } from "./numbers";
 import { type Table, table_of } from "./save";
 import type { Screen } from "./screen";
 import { type Group, group_with, groups_of, join_weights } from "./words";
@@ -99,10 +99,18 @@ export function sentence(drawn: Drawn, verb = "attends", to = "to"): TemplateRes
     .slice(0, 3);
   const one = ({ weight, j }: { weight: number; j: number }): TemplateResult =>
     html`<bdi class="role-key said">${keys[j]}</bdi> (<span class="figure">${chosen.length > 1 ? number_text(weight) : share_text(weight)}</span>)`;
+  const whole = row_sum(row);
+  const sum =
+    chosen.length > 1 || whole === 1 || best.length === 0
+      ? nothing
+      : html` All its weights together are <span class="figure">${number_text(whole)}</span>, not 1.`;
+  const acts = chosen.length > 1 ? `together ${verb.replace(/s$/, "")}` : verb;
   return html`<p class="said-of-head" aria-live="polite">
     ${names_of(drawn)}
-    ${chosen.length > 1 ? "together attend" : verb} most ${to}
-    ${best.map((entry, i) => html`${i === 0 ? nothing : i === 1 ? `, then ${to} ` : ", "}${one(entry)}`)}.
+    ${best.length === 0
+      ? `${acts} ${to} nothing: ${row.every((weight) => weight === 0) ? "its weights are all 0" : "no weight reaches 0.05 %"}.`
+      : html`${acts} most ${to}
+        ${best.map((entry, i) => html`${i === 0 ? nothing : i === 1 ? `, then ${to} ` : ", "}${one(entry)}`)}.${sum}`}
     ${key >= 0
       ? html`${chosen.length > 1 ? "The sum of their weights" : "Its weight"} to <bdi class="role-key said">${keys[key]}</bdi> is
           <strong class="weight-of-cell">${number_text(row[key] ?? NaN)}</strong>.`

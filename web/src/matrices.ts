@@ -2,7 +2,7 @@
 import { html, nothing, svg, type TemplateResult } from "lit-html";
 import { kLetters } from "./colors";
 import { signed_image } from "./grid";
-import { cell_text, clamp, largest, number_text, signed_text } from "./numbers";
+import { cell_text, clamp, largest, number_text, row_sum, signed_text } from "./numbers";
 import type { Screen } from "./screen";
 import { cell_id, value_at, type Window } from "./tensors";
 
@@ -208,6 +208,22 @@ function heads_between({ across, down, width, height }: Window): TemplateResult[
   return lines;
 }
 
+const kNamed = 3; // rows
+
+// Which rows of weights do not add up to 1.
+function about_row_sums(window: Window): TemplateResult | typeof nothing {
+  if (!/^(true )?weights( |$)/.test(window.tensor.name) || window.change || window.tensor.values === null) return nothing;
+  const others = Array.from({ length: window.height }, (_, r) => {
+    const row = Array.from({ length: window.width }, (_x, c) => value_at(window, r, c));
+    return { name: window.rows[r] ?? `row ${r + 1}`, sum: row_sum(row, 5e-6) };
+  }).filter(({ sum }) => sum !== 1);
+  if (others.length === 0) return nothing;
+  const more = others.length > kNamed ? ` and ${others.length - kNamed} more` : "";
+  return html`<p class="hint row-sums">
+    Do not add up to 1: ${others.slice(0, kNamed).map(({ name, sum }, i) => html`${i > 0 ? ", " : ""}<bdi>${name}</bdi> (<span class="figure">${number_text(sum)}</span>)`)}${more}.
+  </p>`;
+}
+
 export function matrix(window: Window, use: MatrixUse): TemplateResult {
   const most = window.tensor.values === null ? 0 : largest(numbers_of(window));
   const small = window.width <= kMostColumns && window.height * window.width <= kMostCells;
@@ -222,5 +238,6 @@ export function matrix(window: Window, use: MatrixUse): TemplateResult {
       : small
         ? table(window, use, most)
         : heat_map(window, use, most)}
+    ${about_row_sums(window)}
   </figure>`;
 }

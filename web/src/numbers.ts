@@ -39,6 +39,12 @@ export function clamp(value: number, least: number, most: number): number {
   return Math.max(least, Math.min(most, Number.isFinite(value) ? Math.trunc(value) : least));
 }
 
+// What a row of weights adds up to; 1 if it differs from 1 by rounding: five decimals of f64, fewer of f32.
+export function row_sum(row: readonly number[], tolerance = 5e-4): number {
+  const sum = row.reduce((total, weight) => total + weight, 0);
+  return Math.abs(sum - 1) < tolerance ? 1 : sum;
+}
+
 // The largest size of finite numbers; 0 of none.
 export function largest(values: Iterable<number>): number {
   let most = 0;

@@ -133,7 +133,7 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
       <p class="hint">
         What ${of} attends
         to.${head
-          ? html` To the class token: <span class="figure">${number_text(head.to_class)}</span>; entropy <span class="figure">${number_text(head.entropy, 2)}</span> nats.`
+          ? html` To the class token: <span class="figure">${number_text(head.to_class)}</span>; entropy <span class="figure">${number_text(head.entropy, 2)}</span> nats: exp(entropy) = <span class="figure">${number_text(Math.exp(head.entropy), 1)}</span> effective keys.`
           : nothing}
       </p>
       <div

@@ -73,20 +73,15 @@ const logits: Rules = (walk, of, index) => {
   const [i = 0, j = 0] = index.slice(-2);
   const bias = tensors.has("bias") ? tensors.at("bias", ...index) : null;
   const times = `${scale === 1 ? "" : ` x ${number_text(scale)}`}${bias === null ? "" : ` + bias ${number_text(bias)}`}`;
-  const scaled = { then: times, result: (sum: number) => sum * scale + (bias ?? 0) };
-  if (tensors.get("scores")?.substituted) {
-    return {
-      formula: formula(`logit = score${times}`),
-      terms: of.copy({ name: "scores", index: [...index] }),
-      ...scaled,
-    };
-  }
+  const own = tensors.get("scores")?.substituted;
   const rule = {
-    formula: formula(`logit = ${score_formula(walk)}${times}`),
-    terms: of.score(index.slice(0, -2), i, j),
-    ...scaled,
+    formula: formula(`logit = ${own ? "score" : score_formula(walk)}${times}`),
+    terms: own ? of.copy({ name: "scores", index: [...index] }) : of.score(index.slice(0, -2), i, j),
+    then: times,
+    result: (sum: number) => sum * scale + (bias ?? 0),
   };
-  if (tensors.at("logits", ...index) !== -Infinity) return rule;
+  const sum = rule.terms.reduce((total, term) => total + term.value, 0);
+  if (tensors.at("logits", ...index) !== -Infinity || rule.result(sum) === -Infinity) return rule;
   const note = mask?.rules[(mask.hidden?.[i]?.[j] ?? 0) - 1] ?? "The mask hides this key.";
   return { ...rule, then: `${times}, hidden`, result: () => -Infinity, note };
 };
@@ -115,7 +110,11 @@ const weights: Rules = (walk, of, index) => {
   const sum = known ? walk.tensors.at("log_sum_exp", ...lead) : log_sum_exp(row_of_logits(walk, lead));
   const logit = walk.tensors.at("logits", ...index);
   return {
-    formula: formula("weight = exp(logit - log_sum_exp): its share of the sum of all exp(logit) of the row"),
+    formula: formula(
+      sum === -Infinity
+        ? "weight = 0: all logits of the row are -inf"
+        : "weight = exp(logit - log_sum_exp): its share of the sum of all exp(logit) of the row",
+    ),
     terms: [
       {
         label: of.row("key", column),

@@ -91,6 +91,6 @@ export function title_of(walk: Walk, section: Section, query: number): string {
 // How the scores are made, what hides keys, what was put in.
 export const facts_of = (steps: Steps): string[] => [
   `score ${steps.score}${steps.scale === 1 ? "" : `, x ${String(Number(steps.scale.toFixed(5)))}`}`,
-  ...(steps.mask?.rules.map((rule) => `mask: ${rule}`) ?? []),
+  ...(steps.substituted.includes("weights") ? [] : (steps.mask?.rules.map((rule) => `mask: ${rule}`) ?? [])),
   ...(steps.substituted.length > 0 ? [`put in: ${steps.substituted.join(", ")}`] : []),
 ];

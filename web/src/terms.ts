@@ -72,7 +72,11 @@ export function terms_panel(walk: Walk, chosen: string): TemplateResult {
     <p class="value figure">${number_text(value)}</p>
     ${derivation === null
       ? html`<p class="hint">
-          ${tensor.substituted ? "Put in by hand: it is computed from nothing." : "Given: it is computed from nothing."}
+          ${tensor.substituted
+            ? "Put in by hand: it is computed from nothing."
+            : cell.name.startsWith("true ")
+              ? "As it is if nothing is put in."
+              : "Given: it is computed from nothing."}
         </p>`
       : html`<p class="formula">${pieces(derivation.formula)}</p>
           ${derivation.note ? html`<p class="note">${derivation.note}</p>` : nothing}

@@ -124,6 +124,46 @@ test("what was put in by hand is said to be", async () => {
   await close();
 });
 
+const text_of = (locator) => locator.allInnerTexts().then((all) => all.join(" ").replace(/\s+/g, " ").trim());
+
+// What a row of weights adds up to is said where it is not 1, of the rows that are shown.
+test("rows of weights that do not add up to 1 are named", async () => {
+  const data = data_of("substituted");
+  const rows = [[0.5, 0.3, 0.137], [0, 1, 0], [5, 0, -1]];
+  for (const tensor of data.sections.flatMap(({ blocks }) => blocks.flatMap(({ tensors }) => tensors))) {
+    if (tensor.name === "weights") tensor.values = rows;
+  }
+  for (const [hash, said] of [
+    ["#step=8", "Do not add up to 1: query 1 (0.93700), query 3 (4)."],
+    ["#step=5", "Do not add up to 1: query 1 (0.93700)."],
+    ["#step=5&query=1", ""],
+    ["#step=5&query=2", "Do not add up to 1: query 3 (4)."],
+  ]) {
+    const { page, close } = await open(report_of(data), { hash });
+    assert.equal(await text_of(page.locator(".row-sums")), said, hash);
+    await close();
+  }
+});
+
+test("what would be without what was put in is not called given", async () => {
+  const { page, close } = await open(report_of(data_of("substituted")), { hash: "#step=8&cell=true weights:0.1" });
+  assert.match(await page.locator(".panel").innerText(), /As it is if nothing is put in/);
+  await close();
+});
+
+test("a logit is hidden where the mask hides it, not where its score is -inf", async () => {
+  const data = data_of("causal");
+  const tensors = tensors_of(data);
+  tensors.get("scores").substituted = true; // of what was put in, too
+  const { page, close } = await open(report_of(data), { hash: "#step=8&cell=logits:0.2" });
+  assert.equal(await page.locator(".panel .note").innerText(), data.mask.rules[0]);
+  await close();
+  tensors.get("scores").values[2][0] = tensors.get("logits").values[2][0] = "-inf";
+  const second = await open(report_of(data), { hash: "#step=8&cell=logits:2.0" });
+  assert.equal(await second.page.locator(".panel .note").count(), 0);
+  await second.close();
+});
+
 test("any query, and what is chosen by pointer, stand in the address", async () => {
   const { page, close } = await open(report_of(data_of("steps")));
   await page.locator("[role=tab]").nth(6).click();

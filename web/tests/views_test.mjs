@@ -23,6 +23,26 @@ test("a cell of a head shows its weight", async () => {
   await close();
 });
 
+// Sentences about a row follow from its numbers: shares, less than all, nothing.
+test("a row that adds up to less than 1, or has no weight, is said to", async () => {
+  const data = translation();
+  const { weights } = head_of(data, "encoder", 1, 2);
+  weights[0] = weights[0].map((_, j) => (j < 2 ? 0.25 : 0));
+  weights[1] = weights[1].map(() => 0);
+  const [first, second] = data.sequences[0].tokens;
+  for (const [token, said] of [
+    [0, `${first} attends most to ${first} (25 %), then to ${second} (25 %). All its weights together are 0.50000, not 1.`],
+    [1, `${second} attends to nothing: its weights are all 0.`],
+    [2, null],
+  ]) {
+    const { page, close } = await open(report_of(data), { hash: `#view=heads&attention=encoder&head=1.2&token=${token}` });
+    const sentence = (await page.locator(".said-of-head").innerText()).replace(/\s+/g, " ").trim();
+    if (said) assert.equal(sentence, said);
+    else assert.match(sentence, /attends most to [^.]*\.$/);
+    await close();
+  }
+});
+
 test("words joined are sums over keys and means over queries", async () => {
   const data = translation();
   const [target, source] = ["target", "source"].map((name) => data.sequences.find((one) => one.name === name));

@@ -22,7 +22,8 @@ namespace qkv {
 
 // Means over all queries. The shares are of a query's weight, 0 where there is no such key.
 struct HeadSummary {
-  double entropy = 0;   // nats: 0 if one token has all the weight, log(tokens) if all have the same
+  double entropy = 0;   // nats: 0 if one token has all the weight, log(tokens) if all have the same; exp of it is
+                        // the effective number of tokens
   double distance = 0;  // in tokens, either way
   double first = 0;     // to token 0
   double previous = 0;  // to the token before

@@ -60,6 +60,9 @@ CASES = {
     "own_value": {"substitutes": {"value": [[1, 2, NONE], [3, 4, INF], [5, -INF, 6]]}},
     "signs": {"substitutes": {"weights": [[-4e-6, -0.0, 0.5], [0, 1, 0], [-1e-9, 0.9, 0.1]],
                               "value": [[-4e-6, 1.5, -0.0], [1.5, 2, 3], [1, 2, 3]]}},
+    # Rows that are no shares: too much, nothing, too little with a weight below 0.
+    "own_weights": {"causal": True, "substitutes": {"weights": [[5, 0, 0], [0, 0, 0], [-0.4, 0.3, 0.037]]}},
+    "own_hidden": {"mask": [[0, 0, 0]] * 3, "substitutes": {"weights": [[0, 0.25, 0.75]] * 3}},
     # The embedding swaps the first two numbers of an input.
     "embedded": {"w_embed": [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], "b_query": [[1, 0, 0]],
                  "b_key": [[0, 0.5, 0]], "b_value": [[10, 20, 30]]},
@@ -204,7 +207,7 @@ def numbers_of(changes):
     if c.get("tutorial") and not own:
         for name, change in [("unscaled", {}), ("scaled", CASES["scaled"]), ("scaled, look-ahead", CASES["look_ahead"])]:
             t["output, " + name] = steps({**BASE, **change}, {})[0]["output"]
-    return {**given, **t}, scale, hidden if rules_of(c) else None
+    return {**given, **t}, scale, hidden if rules_of(c) and "logits" not in own else None
 
 
 def plain(x):
@@ -310,12 +313,34 @@ def softer_scale(tensors, scale):
     return float(f"{abs(scale) * 8 / apart:.1g}") if top >= 0.95 and apart >= 8 else None
 
 
+def check_sums(whole, tensors, labels):
+    """What is said of the sums of rows; returns the text without it."""
+    heads = tensors["weights"] if isinstance(tensors["weights"][0][0], list) else [tensors["weights"]]
+    is_one = lambda row: abs(sum(row) - 1) < 5e-6
+    others = [(f"head {h + 1}, " if len(heads) > 1 else "", i, sum(row)) for h, head in enumerate(heads)
+              for i, row in enumerate(head) if not is_one(row)]
+    for found in re.finditer(r"Each\s+row\s+of\s+weights\s+adds\s+up\s+to\s+1(?:,\s+but\s+for\s(.*?\)))?\.\n", whole, re.S):
+        named = re.findall(r"(head \d, |)query (?:of )?(\S+) \((\S+)\)", re.sub(r"\s+", " ", found[1] or ""))
+        assert len(named) == len(others), (found[0], others)
+        for (head, query, total), (its_head, i, its_total) in zip(named, others):
+            assert head == its_head and query in (str(i + 1), labels[i]), found[0]
+            assert is_near(float(total), its_total), (found[0], its_total)
+        whole = whole.replace(found[0], "\n")
+    for label, row in zip(labels, heads[0]) if "attends most" in whole else []:
+        tail = re.search(label + r" attends most to (?:(?! attends )[^;])*(;\s+its\s+weights\s+add\s+up\s+to\s+(\S+),\s+not\s+to\s+1)", whole)
+        assert bool(tail) == (any(x == x and x != 0 for x in row) and not is_one(row)), (label, row)
+        if tail:
+            assert is_near(float(tail[2]), sum(row)), tail[0]
+            whole = whole.replace(tail[0], tail[0][:tail.start(1) - tail.start()])
+    return whole
+
+
 def check_text(name, tensors, scale):
     lines = (HERE / (name + ".txt")).read_text().split("\n")
     read = check_tables(lines, tensors)
     labels = CASES[name].get("labels", [f"input {i + 1}" for i in range(len(tensors["inputs"]))])
     numbers = CASES[name].get("labels", [str(i + 1) for i in range(len(tensors["inputs"]))])
-    whole = "\n".join(line for n, line in enumerate(lines) if n not in read)
+    whole = check_sums("\n".join(line for n, line in enumerate(lines) if n not in read), tensors, labels)
     for found in re.finditer(r"^  (\S[^\n]*? attends most to (?:.|\n   ?)*?\))(?=\n  \S|\n\n|\n?\Z)|"
                                r"^  (\S+ attends to   [^\n]*\))$", whole, re.M):
         sentence = found[0]
