@@ -1,6 +1,8 @@
 // Mask: its kinds, how they are checked and combined, and how boolean views and documents are compiled.
 #include "qkv/attention/mask.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -26,6 +28,14 @@ constexpr MaskArray kIds[] = {{"query_ids", MaskArrayOf::queries, kIdsForm}, {"k
 constexpr MaskArray kVisible[] = {
     {"visible", MaskArrayOf::pairs, "bool or u8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len]"}};
 
+// No query and key of a call are so far apart.
+constexpr std::int64_t kFarthest = std::int64_t{1} << 32;
+
+// Keys that a side of so many steps reaches over.
+std::int64_t keys_of(std::int64_t side, std::int64_t step) {
+  return side < 1 ? side : side > kFarthest / step ? kFarthest : side * step;
+}
+
 bool is_within(double distance, std::int64_t side, std::int64_t step) {
   return side < 0 || distance <= static_cast<double>(side) * static_cast<double>(step);
 }
@@ -35,6 +45,25 @@ bool sees_dilated(std::int64_t left, std::int64_t right, std::int64_t step, doub
          std::fmod(position - key, static_cast<double>(step)) == 0;
 }
 
+// "more than 2 before itself or more than 0 after itself"; empty: both are open.
+std::string beyond(std::int64_t left, std::int64_t right) {
+  std::string text = left < 0 ? "" : fmt::format("more than {} before itself", left);
+  if (left >= 0 && right >= 0) text += " or ";
+  return right < 0 ? text : text + fmt::format("more than {} after itself", right);
+}
+
+std::string window_words(Numbers n, Elements) {
+  const std::string far = beyond(n[0], n[1]);
+  return far.empty() ? "Window: a query sees every key." : fmt::format("Window: a query sees no key {}.", far);
+}
+
+std::string dilated_words(Numbers n, Elements none) {
+  if (n[2] == 1) return window_words(n, none);
+  const auto [step, far] = std::pair(n[2], beyond(keys_of(n[0], n[2]), keys_of(n[1], n[2])));
+  return fmt::format("Dilated window: a query sees every key whose distance is a multiple of {}{}.", step,
+                     far.empty() ? "" : ", but none " + far);
+}
+
 constexpr MaskDescription kKinds[] = {
     {MaskKind::causal,
      "causal",
@@ -42,6 +71,7 @@ constexpr MaskDescription kKinds[] = {
      {},
      {},
      "keys j <= p",
+     [](Numbers, Elements) { return std::string("Look-ahead mask: a query sees no key after itself."); },
      [](Numbers, Elements, double position, double key) { return key <= position; }},
     {MaskKind::window,
      "window",
@@ -49,6 +79,7 @@ constexpr MaskDescription kKinds[] = {
      kSides,
      {},
      "keys p - left <= j <= p + right; -1 leaves that side open",
+     window_words,
      [](Numbers side, Elements, double position, double key) {
        return sees_dilated(side[0], side[1], 1, position, key);
      }},
@@ -58,6 +89,7 @@ constexpr MaskDescription kKinds[] = {
      kSteps,
      {},
      "keys p - left * step <= j <= p + right * step with p - j divisible by step; -1 leaves that side open",
+     dilated_words,
      [](Numbers n, Elements, double position, double key) { return sees_dilated(n[0], n[1], n[2], position, key); }},
     {MaskKind::prefix,
      "prefix",
@@ -65,6 +97,9 @@ constexpr MaskDescription kKinds[] = {
      {},
      kCounts,
      "keys j < counts[sequence] or j <= p: a prefix that every query sees, and causal after it",
+     [](Numbers, Elements count) {
+       return fmt::format("Prefix: all see the first {} keys; beyond them a query sees no key after itself.", count[0]);
+     },
      [](Numbers, Elements count, double position, double key) { return key < count[0] || key <= position; }},
     {MaskKind::lengths,
      "lengths",
@@ -72,6 +107,7 @@ constexpr MaskDescription kKinds[] = {
      {},
      kCounts,
      "keys j < counts[sequence]",
+     [](Numbers, Elements count) { return fmt::format("Length: a query sees the first {} keys.", count[0]); },
      [](Numbers, Elements count, double, double key) { return key < count[0]; }},
     {MaskKind::documents,
      "documents",
@@ -79,6 +115,7 @@ constexpr MaskDescription kKinds[] = {
      {},
      kIds,
      "keys of the query's own document: ids are equal",
+     [](Numbers, Elements) { return std::string("Documents: a query sees the keys of its own document."); },
      [](Numbers, Elements id, double, double) { return id[0] == id[1]; }},
     {MaskKind::boolean,
      "boolean",
@@ -86,11 +123,9 @@ constexpr MaskDescription kKinds[] = {
      {},
      kVisible,
      "keys where visible is true",
+     [](Numbers, Elements) { return std::string("The mask given: 0 hides a key."); },
      [](Numbers, Elements visible, double, double) { return visible[0] != 0; }},
 };
-
-// No query and key of a call are so far apart.
-constexpr std::int64_t kFarthest = std::int64_t{1} << 32;
 
 // The smallest step that both divide, or one that leaves only the query's own position.
 std::int64_t common_step(std::int64_t a, std::int64_t b) {
@@ -100,10 +135,6 @@ std::int64_t common_step(std::int64_t a, std::int64_t b) {
 
 // The tighter of two bounds, where -1 is none.
 std::int64_t tighter(std::int64_t a, std::int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
-
-std::int64_t keys_of(std::int64_t side, std::int64_t step) {
-  return side < 1 ? side : side > kFarthest / step ? kFarthest : side * step;
-}
 
 }  // namespace
 

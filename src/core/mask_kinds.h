@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <ranges>
 #include <span>
+#include <string>
 
 #include "qkv/attention/mask.h"
 
@@ -32,6 +33,8 @@ struct MaskDescription {
   std::span<const MaskNumber> numbers;
   std::span<const MaskArray> arrays;
   const char* rule;  // the keys that a query at position p sees
+  // The same of these numbers and of elements that all pairs share, as a sentence.
+  std::string (*words)(std::span<const std::int64_t> numbers, std::span<const double> elements);
   // The same in doubles, of the elements that belong to a pair.
   bool (*sees)(std::span<const std::int64_t> numbers, std::span<const double> elements, double position, double key);
 };

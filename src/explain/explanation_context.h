@@ -70,7 +70,8 @@ Section about_attention_between(const ExplanationContext& context);
 std::vector<Section> about_tutorials(const ExplanationContext& context);
 Section about_check(const ExplanationContext& context, const std::string& target);
 
-// Which rule of the mask hides which key, of n inputs; nothing if all keys are seen.
+// What each rule of the mask says; which one hides which key, of n inputs; nothing without a rule.
+std::vector<std::string> mask_rules(const ExplainInput& input, std::int64_t n);
 std::optional<ExplainedMask> explained_mask(const ExplainInput& input, std::int64_t n);
 
 }  // namespace qkv::inline explaining

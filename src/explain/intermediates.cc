@@ -134,13 +134,13 @@ Tensor scaled(Tensor matrix, double factor) {
 
 OwnedMask mask_of(const ExplainInput& input, std::int64_t n) {
   OwnedMask owned;
-  owned.mask = input.window;
   if (input.causal) owned.mask = owned.mask & Mask::causal(*input.causal);
   if (input.prefix) {
     require(*input.prefix >= 0, "prefix is {}; it must be 0 or more", *input.prefix);
     owned.prefix = Tensor::of({1}, std::vector<std::int64_t>{*input.prefix});
     owned.mask = owned.mask & Mask::prefix(owned.prefix, Align::top_left);
   }
+  owned.mask = owned.mask & input.window;
   if (given(input.mask)) {
     const Dims& shape = input.mask.shape();
     const bool fits = input.mask.rank() == 2 && (shape[0] == n || shape[0] == 1) && (shape[1] == n || shape[1] == 1);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/mask_kinds.h"
 #include "core/mathematics.h"
 #include "core/stop.h"
 #include "explain/explanation_context.h"
@@ -16,18 +15,6 @@ namespace {
 
 constexpr std::int64_t kTopKeys = 3;
 constexpr double kNoticed = 0.001;
-
-std::string window_in_words(const Mask& window) {
-  const auto side = [](std::int64_t keys, const char* where) {
-    return keys < 0    ? fmt::format("all {}", where)
-           : keys == 0 ? fmt::format("none {}", where)
-                       : fmt::format("up to {} {}", keys, where);
-  };
-  const auto [left, right, step] = bounds_of(window);
-  return fmt::format("Window: an input sees itself and{} {} it and {} it.",
-                     step > 1 ? fmt::format(", in steps of {},", step) : "", side(left, "before"),
-                     side(right, "after"));
-}
 
 // The keys that query i weighs most, best first, negative weights by their size; ties go to the lower key. Beside the
 // first, only those that a reader would notice. None if all weights are 0.
@@ -74,17 +61,6 @@ double softer_scale(const ExplanationContext& context) {
   const double scale = std::abs(context.run.scale) * kGoodRange / (most - least);
   const double unit = pow(10, std::floor(log10(scale)));
   return std::round(scale / unit) * unit;
-}
-
-void add_masks(Block& block, const ExplanationContext& context) {
-  const ExplainInput& input = context.input;
-  if (input.causal) block.lines.push_back(plain("Look-ahead mask: an input sees itself and those before it."));
-  if (input.prefix) {
-    block.lines.push_back(plain(fmt::format(
-        "Prefix mask: all see the first {}; otherwise an input sees itself and those before it.", *input.prefix)));
-  }
-  if (context.has_window()) block.lines.push_back(plain(window_in_words(input.window)));
-  if (given(input.mask)) block.lines.push_back(plain("Mask: 1 = may attend, 0 = hidden."));
 }
 
 // What does not reach the output, of that which was put in.
@@ -174,7 +150,10 @@ Section about_roles(const ExplanationContext& context) {
                     {") x ", Role::none},
                     {"value", Role::value},
                     {fmt::format(", score \"{}\"", score_name(context.input.score)), Role::none}}};
-  if (context.masked() && !context.substituted("weights")) add_masks(formula, context);
+  if (context.masked() && !context.substituted("weights")) {
+    for (std::string& rule : mask_rules(context.input, context.count()))
+      formula.lines.push_back(plain(std::move(rule)));
+  }
   for (const auto& [name, tensor] : context.input.substitutes) {
     formula.lines.push_back(
         plain(fmt::format("Substituted: {}. All that follows from it is recomputed{}.", name, without_effect(name))));

@@ -87,13 +87,10 @@ def rules_of(c):
         rules.append(lambda i, j: j > i)
     if "prefix" in c:
         rules.append(lambda i, j: j >= c["prefix"] and j > i)
-    left, right, step = c.get("window", [-1, -1, 1])
-    if left >= 0:
-        rules.append(lambda i, j: j < i - left * step)
-    if right >= 0:
-        rules.append(lambda i, j: j > i + right * step)
-    if step > 1:
-        rules.append(lambda i, j: (i - j) % step != 0)
+    if "window" in c:
+        left, right, step = c["window"]
+        sees = lambda d: (left < 0 or d <= left * step) and (right < 0 or -d <= right * step) and d % step == 0
+        rules.append(lambda i, j: not sees(i - j))
     if "mask" in c:
         rules.append(lambda i, j: c["mask"][min(i, len(c["mask"]) - 1)][j] == 0)
     return rules
