@@ -61,7 +61,7 @@ class Embedder:
 
         batch_size changes nothing: texts are batched by their tokens, and the bits do not depend on it. progress is
         called with the numbers of texts done and of all. prompt, or the folder's prompt of that name, is put before each
-        text. truncate_dim keeps the first numbers; normalize_embeddings gives them length 1.
+        text in place of the folder's default. truncate_dim keeps the first numbers; normalize_embeddings gives them length 1.
 
         TypeError, with its index, for a text that is no str; ValueError for an argument that cannot be honoured.
         """
@@ -74,12 +74,9 @@ class Embedder:
         if batch_size < 1:
             raise ValueError(f"encode: batch_size must be 1 or more, got {batch_size}")
         single = isinstance(sentences, str)
-        before = self._prompt(prompt_name, prompt)
         texts: Any = [sentences] if single else sentences
-        if before:
-            texts = [before + text if isinstance(text, str) else text for text in texts]
         count = self.threads if threads is None else threads
-        vectors: Any = self._core.embed(texts, count, progress)
+        vectors: Any = self._core.embed(texts, count, progress, self._prompt(prompt_name, prompt))
         if truncate_dim is not None:
             if truncate_dim < 1:
                 raise ValueError(f"encode: truncate_dim must be 1 or more, got {truncate_dim}")
@@ -177,21 +174,19 @@ class Embedder:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         return config
 
-    # What is put before each text beside the folder's default, which the core puts there itself.
-    def _prompt(self, name: str | None, prompt: str | None) -> str:
-        if name is None and prompt is None:
-            return ""
-        config = self._config()
-        prompts = config.get("prompts") or {}
-        if prompt is None and name not in prompts:
+    # What is put before each text; None for the folder's default.
+    def _prompt(self, name: str | None, prompt: str | None) -> str | None:
+        if name is None or prompt is not None:
+            return prompt
+        prompts = self._prompts()
+        if name not in prompts:
             raise ValueError(f"encode: prompt_name {name!r} is not one of the folder's prompts, {sorted(prompts)}")
-        wanted: str = prompts[name] if prompt is None else prompt
-        default: str = prompts.get(config.get("default_prompt_name"), "")
-        if wanted == default:
-            return ""
-        if default:
-            raise ValueError(f"encode: the folder's default prompt {default!r} cannot be replaced")
-        return wanted
+        return prompts[name]
+
+    # As SentenceTransformer has them, which knows two names itself.
+    def _prompts(self) -> dict[str, str]:
+        prompts = {"query": "", "document": "", **(self._config().get("prompts") or {})}
+        return {name: prompt or "" for name, prompt in prompts.items()}
 
 
 def _make(folder: str | os.PathLike[str], weights: str, threads: int) -> Embedder:

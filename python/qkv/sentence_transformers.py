@@ -50,6 +50,7 @@ class Engine(InputModule):
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         if self.training and torch.is_grad_enabled():
             raise RuntimeError("a model of qkv.sentence_transformers has no gradients; train with SentenceTransformer(folder)")
+        # The prompt is that of the SentenceTransformer, and none where it has none.
         vectors = self.embedder.encode(features["texts"], prompt=features["prompt"], convert_to_tensor=True)
         return {**features, "sentence_embedding": vectors}
 

@@ -23,9 +23,11 @@ double operations_of(const Embedder& embedder, std::span<const std::string> text
 }
 
 // With `progress` in pieces, after each of which it is told how many texts are done.
-nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads, nb::handle progress) {
+nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads, nb::handle progress,
+                 nb::handle prompt) {
   const std::vector<std::string> all = take_texts(texts, "texts");
-  const int count = take_count(threads, "threads");
+  EmbedOptions options{.threads = take_count(threads, "threads")};
+  if (!prompt.is_none()) options.prompt = take_text(prompt, "prompt");
   constexpr double kPieceOperations = 20 * kLongOperations;
   Tensor out = Tensor::uninitialized({static_cast<std::int64_t>(all.size()), embedder.dim()});
   for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
@@ -34,7 +36,7 @@ nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads,
       operations += operations_of(embedder, std::span(all).subspan(end++, 1));
     }
     run_released(operations, [&] {
-      const Tensor piece = embedder.embed(std::span(all).subspan(begin, end - begin), {.threads = count});
+      const Tensor piece = embedder.embed(std::span(all).subspan(begin, end - begin), options);
       convert(piece, MutableTensorView(out).slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)));
     });
     if (!progress.is_none()) progress(end, all.size());
@@ -56,9 +58,10 @@ void bind_embedder(nb::module_& module) {
             load_released(place, [&] { return Embedder::load(path, storage); });
           },
           "folder"_a, "weights"_a, nb::sig("def __init__(self, folder: str, weights: str) -> None"))
-      .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a,
+      .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a, "prompt"_a,
            nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int, progress: "
-                   "collections.abc.Callable[[int, int], object] | None) -> numpy.typing.NDArray[numpy.float32]"))
+                   "collections.abc.Callable[[int, int], object] | None, prompt: str | None) -> "
+                   "numpy.typing.NDArray[numpy.float32]"))
       .def(
           "tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); },
           nb::sig("def tokenizer(self) -> _Tokenizer"))

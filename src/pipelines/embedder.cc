@@ -21,11 +21,14 @@ void append(TokenBatch& batch, const Encoding& encoding) {
   batch.types.insert(batch.types.end(), encoding.type_ids.begin(), encoding.type_ids.end());
 }
 
-// out = one row of the hidden states [count, dim] of a text; zeros if there are none.
-void pool_rows(Pooling pooling, const TensorView& rows, float* out) {
-  const std::int64_t count = pooling == Pooling::cls ? std::min<std::int64_t>(1, rows.size(0)) : rows.size(0);
-  const std::int64_t dim = rows.size(1);
-  const float* row = rows.data<float>();
+// out = one row of the hidden states [count, dim] of a text without its first `left_out`; zeros if there are none. Of a
+// text that has no others the first token stays the first one, as in sentence-transformers.
+void pool_rows(Pooling pooling, const TensorView& rows, std::int64_t left_out, float* out) {
+  const std::int64_t length = rows.size(0), dim = rows.size(1);
+  const bool is_cls = pooling == Pooling::cls;
+  const std::int64_t first = left_out < length ? left_out : is_cls ? 0 : length;
+  const std::int64_t count = is_cls ? std::min<std::int64_t>(1, length) : length - first;
+  const float* row = rows.data<float>() + first * dim;
   std::fill_n(out, dim, 0.0f);
   for (std::int64_t i = 0; i < count; ++i, row += dim) {
     for (std::int64_t e = 0; e < dim; ++e) out[e] += row[e];
@@ -48,6 +51,7 @@ Embedder::Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, cons
       max_length_(max_length),
       pooling_(steps.pooling),
       normalize_(steps.normalize),
+      include_prompt_(steps.include_prompt),
       prompt_(steps.prompt) {}
 
 Embedder Embedder::load(const std::string& folder, WeightStorage storage) {
@@ -60,13 +64,21 @@ Embedder Embedder::load(const std::string& folder, WeightStorage storage) {
 }
 
 Encoding Embedder::encode(const std::string& text, std::int64_t* cut) const {
-  const std::string whole = prompt_ + text;
   if (cut != nullptr) {
-    Encoding encoding = tokenizer_.encode(whole);
+    Encoding encoding = tokenizer_.encode(text);
     *cut = std::max<std::int64_t>(0, std::ssize(encoding.ids) - static_cast<std::int64_t>(max_length_));
     if (*cut == 0) return encoding;
   }
-  return tokenizer_.encode(whole, {.max_length = max_length_});
+  return tokenizer_.encode(text, {.max_length = max_length_});
+}
+
+// As sentence-transformers counts them: those of the prompt as a text, without a special one at its end.
+std::int64_t Embedder::tokens_left_out(const std::string& prompt) const {
+  if (include_prompt_ || prompt.empty()) return 0;
+  const std::vector<std::string> tokens = encode(prompt, nullptr).tokens, special = tokenizer_.special_tokens();
+  const bool ends_in_special =
+      !tokens.empty() && std::find(special.begin(), special.end(), tokens.back()) != special.end();
+  return std::ssize(tokens) - (ends_in_special ? 1 : 0);
 }
 
 Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& options) const {
@@ -75,10 +87,12 @@ Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& o
     refuse("embed", "{} texts need as many elements in cut, got {}", texts.size(), options.cut.size());
   }
   const auto count = static_cast<std::int64_t>(texts.size());
+  const std::string& prompt = options.prompt ? *options.prompt : prompt_;
+  const std::int64_t left_out = tokens_left_out(prompt);
   std::vector<Encoding> encodings(texts.size());
   parallel_for(count, options.threads, [&](std::int64_t i, int) {
     const auto at = static_cast<std::size_t>(i);
-    encodings[at] = encode(texts[at], options.cut.empty() ? nullptr : &options.cut[at]);
+    encodings[at] = encode(prompt + texts[at], options.cut.empty() ? nullptr : &options.cut[at]);
   });
   // Batches of whole texts, in order: [starts[n], starts[n + 1]).
   std::vector<std::size_t> starts{0};
@@ -106,7 +120,7 @@ Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& o
     for (std::size_t i = begin; i < end; ++i) {
       const std::int64_t length = lengths[i - begin];
       float* embedding = out.data<float>() + static_cast<std::int64_t>(i) * dim();
-      pool_rows(pooling_, hidden.view().slice(0, row, row + length), embedding);
+      pool_rows(pooling_, hidden.view().slice(0, row, row + length), left_out, embedding);
       if (normalize_) normalize_row(embedding, dim());
       row += length;
     }

@@ -53,10 +53,7 @@ void read_pooling(const std::string& path, std::int64_t dim, SentenceFolder& res
   root[dimension].integer(dim, dim);
   const auto mode = root.find("pooling_mode");
   result.pooling = mode ? pooling_named(*mode) : pooling_switched(root);
-  const auto include = root.find("include_prompt");
-  if (include && !include->boolean() && !result.prompt.empty()) {
-    include->refuse("must be true beside the default prompt of config_sentence_transformers.json");
-  }
+  if (const auto include = root.find("include_prompt")) result.include_prompt = include->boolean();
 }
 
 std::string last_part(const std::string& type) { return type.substr(type.rfind('.') + 1); }

@@ -14,8 +14,9 @@ namespace qkv {
 struct SentenceFolder {
   std::int64_t max_length = 0;  // tokens, special ones included; 0: not said
   Pooling pooling = Pooling::mean;
-  bool normalize = false;  // to length 1
-  std::string prompt{};    // put before each text
+  bool normalize = false;      // to length 1
+  std::string prompt{};        // put before each text
+  bool include_prompt = true;  // its tokens are pooled as well
 };
 
 inline namespace pipelines {

@@ -211,14 +211,19 @@ TEST(Embedder, PoolingIsTheMeanOrTheFirstToken) {
   EXPECT_NEAR(length(), 1, 1e-6);
 }
 
-// Both ways of pooling in both schemas, with a prompt and a longest text (golden/bert/sentence_transformers.py).
+// Both ways of pooling in both schemas, with and without the tokens of prompts, and a longest text
+// (golden/bert/sentence_transformers.py).
 TEST(Embedder, AgreesWithSentenceTransformers) {
   const auto golden = nlohmann::json::parse(slurp(kGoldenBert + "sentence_transformers.json"));
   const ModelFolder folder;
   for (const auto& [name, content] : golden.at("files").items()) folder.put(name, content.dump());
   for (const auto& one : golden.at("cases")) {
     folder.put("pool/config.json", one.at("pooling").dump());
-    expect_rows(folder.load().embed(golden.at("texts").get<std::vector<std::string>>()), one.at("embeddings"), 1e-5);
+    EmbedOptions options;
+    if (!one.at("prompt").is_null()) options.prompt = one.at("prompt").get<std::string>();
+    SCOPED_TRACE(one.at("name").get<std::string>() + ", prompt " + one.at("prompt").dump());
+    const auto texts = golden.at("texts").get<std::vector<std::string>>();
+    expect_rows(folder.load().embed(texts, options), one.at("embeddings"), 1e-5);
   }
 }
 

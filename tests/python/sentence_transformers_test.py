@@ -17,15 +17,20 @@ ENCODER = str(Path(__file__).resolve().parents[1] / "golden" / "encoders" / "rob
 TEXTS = [f"Text {i} {'word ' * (i % 9)}." for i in range(50)]
 
 
-@pytest.fixture(scope="module", params=["mean", "cls", "normal"])
+@pytest.fixture(scope="module", params=["mean", "cls", "normal", "default prompt", "mean without prompt", "cls without prompt"])
 def pair(request, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("model") / request.param)
     transformer = modules.Transformer(ENCODER, max_seq_length=20)
-    parts = [transformer, modules.Pooling(transformer.get_embedding_dimension(), "cls" if request.param == "cls" else "mean")]
-    if request.param == "normal":
-        parts.append(modules.Normalize())
-    prompts = {"query": "find: "}
-    SentenceTransformer(modules=parts, device="cpu", prompts=prompts, similarity_fn_name="dot").save(folder)
+    kind, included = request.param[:4].strip(), "without" not in request.param
+    pooling = modules.Pooling(
+        transformer.get_embedding_dimension(), kind if kind in ("cls", "mean") else "mean", include_prompt=included
+    )
+    parts = [transformer, pooling, *([modules.Normalize()] if request.param == "normal" else [])]
+    prompts = {"query": "find: ", "long": "one two three four five six seven eight nine ten " * 2}
+    default = "query" if "prompt" in request.param else None
+    SentenceTransformer(
+        modules=parts, device="cpu", prompts=prompts, default_prompt_name=default, similarity_fn_name="dot"
+    ).save(folder)
     return SentenceTransformer(folder, device="cpu"), qkv.sentence_transformers.load(folder)
 
 
@@ -43,9 +48,14 @@ def test_weights_in_fewer_bits(weights, least):
 def test_encode_and_similarity(pair):
     theirs, ours = pair
     assert isinstance(ours, SentenceTransformer)
-    for options in ({}, {"prompt_name": "query"}, {"prompt": "x "}, {"normalize_embeddings": True, "batch_size": 7}):
-        found = ours.encode(TEXTS, **options)
-        numpy.testing.assert_allclose(found, theirs.encode(TEXTS, **options), atol=1e-5, rtol=1e-5)
+    plain = qkv.Embedder(ours[0].embedder.folder)
+    for options in (
+        {}, {"prompt_name": "query"}, {"prompt_name": "long"}, {"prompt_name": "document"}, {"prompt": ""}, {"prompt": "x "},
+        {"prompt": "x ", "prompt_name": "query"}, {"normalize_embeddings": True, "batch_size": 7},
+    ):  # fmt: skip
+        expected = theirs.encode(TEXTS, **options)
+        for model in (ours, plain):
+            numpy.testing.assert_allclose(model.encode(TEXTS, **options), expected, atol=1e-5, rtol=1e-5)
     assert ours.encode("one").shape == theirs.encode("one").shape
     found, expected = ours.encode(TEXTS), theirs.encode(TEXTS)
     assert ours.similarity_fn_name == "dot"

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -26,6 +27,7 @@ enum class Pooling {
 struct SentenceFolder;  // what a folder's files say, in src/pipelines
 
 struct EmbedOptions {
+  std::optional<std::string> prompt{};  // before each text, instead of the folder's default prompt
   std::span<std::int64_t> cut{};  // optional output, one per text: how many of its tokens exceed the maximum length
   int threads = 0;                // 0: threads()
   std::stop_token stop{};
@@ -56,12 +58,13 @@ class QKV_API Embedder {
   Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, const SentenceFolder& steps);
 
   Encoding encode(const std::string& text, std::int64_t* cut) const;
+  std::int64_t tokens_left_out(const std::string& prompt) const;
 
   Tokenizer tokenizer_;
   Bert model_;
   std::size_t max_length_;
   Pooling pooling_;
-  bool normalize_;
+  bool normalize_, include_prompt_;
   std::string prompt_;  // before each text
 };
 

@@ -35,7 +35,10 @@ POOLING = {
     "cls, switched": {"word_embedding_dimension": 12, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False,
                       "pooling_mode_max_tokens": False},
     "mean, switched": {"word_embedding_dimension": 12, "pooling_mode_cls_token": False,
-                       "pooling_mode_mean_tokens": True}}
+                       "pooling_mode_mean_tokens": True},
+    "cls, without the prompt": {"embedding_dimension": 12, "pooling_mode": "cls", "include_prompt": False},
+    "mean, without the prompt": {"embedding_dimension": 12, "pooling_mode": "mean", "include_prompt": False}}
+PROMPTS = [None, "", "a ", "a b a [PAD]", "a b a b a b"]  # the folder's, none, others; the last leaves no room for a text
 
 cases = []
 for name, pooling in POOLING.items():
@@ -45,7 +48,9 @@ for name, pooling in POOLING.items():
         (folder / "pool").mkdir()
         for file, content in {**FILES, "pool/config.json": pooling}.items():
             (folder / file).write_text(json.dumps(content))
-        rows = SentenceTransformer(str(folder), device="cpu").encode(TEXTS).tolist()
-    cases.append({"name": name, "pooling": pooling, "embeddings": rows})
+        model = SentenceTransformer(str(folder), device="cpu")
+        for prompt in PROMPTS:
+            rows = model.encode(TEXTS, prompt=prompt).tolist()
+            cases.append({"name": name, "prompt": prompt, "pooling": pooling, "embeddings": rows})
 (HERE / "sentence_transformers.json").write_text(
     json.dumps({"texts": TEXTS, "files": FILES, "cases": cases}, indent=1) + "\n")
