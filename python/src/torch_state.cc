@@ -24,6 +24,7 @@ TorchState::TorchState() {
   const nb::object torch = nb::module_::import_("torch"), own = torch.attr("_C");
   modes_ = own.attr("_len_torch_dispatch_stack");
   transformed_ = own.attr("_are_functorch_transforms_active");
+  autocast_ = own.attr("_is_any_autocast_enabled");
   trace_ = own.attr("_get_tracing_state");
   gradients_ = own.attr("is_grad_enabled");
   threads_ = own.attr("get_num_threads");
@@ -37,8 +38,8 @@ const TorchState& TorchState::get() {
 }
 
 bool TorchState::is_watched() const {
-  return number_of(called(modes_)) > 0 || called(transformed_).ptr() == Py_True || !called(trace_).is_none() ||
-         number_of(nb::steal(PyObject_GetAttr(forward_mode_.ptr(), level_.ptr()))) >= 0;
+  return number_of(called(modes_)) > 0 || called(transformed_).ptr() == Py_True || called(autocast_).ptr() == Py_True ||
+         !called(trace_).is_none() || number_of(nb::steal(PyObject_GetAttr(forward_mode_.ptr(), level_.ptr()))) >= 0;
 }
 
 bool TorchState::wants_gradients() const { return called(gradients_).ptr() == Py_True; }

@@ -18,7 +18,7 @@ class TorchState {
  private:
   TorchState();
 
-  nanobind::object modes_, transformed_, trace_, gradients_, threads_, forward_mode_, level_;
+  nanobind::object modes_, transformed_, autocast_, trace_, gradients_, threads_, forward_mode_, level_;
 };
 
 }  // namespace qkv::python

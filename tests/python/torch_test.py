@@ -208,6 +208,31 @@ def test_transformations_of_torch_func():
     torch.testing.assert_close(torch.func.jvp(ours, (query,), (tangent,)), torch.func.jvp(theirs, (query,), (tangent,)))
 
 
+@pytest.mark.parametrize("wanted", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_autocast_is_followed_as_torch_does(wanted, compiled):
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    ours = lambda *given: qkv.torch.attention(*given, causal="top-left")  # noqa: E731
+    call = torch.compile(ours, fullgraph=True, backend="aot_eager") if compiled else ours
+    torch.compiler.reset()
+    kinds = (torch.float32, torch.bfloat16) if compiled else (torch.float32, torch.bfloat16, torch.float16)
+    for types in [*itertools.combinations_with_replacement(kinds, 3), (torch.float64,) * 3]:
+        results = []
+        for function in (call, lambda *given: sdpa(*given, is_causal=True)):
+            given = triple(grad=False, heads=2, value_dim=3)
+            inputs = [x.to(kind).requires_grad_() for x, kind in zip(given, types)]
+            with torch.autocast("cpu", dtype=wanted):
+                out = function(*inputs)
+            out.sum().backward()
+            results.append([out, *(x.grad for x in inputs)])
+        for mine, theirs in zip(*results):
+            assert mine.dtype == theirs.dtype
+            torch.testing.assert_close(mine, theirs, atol=2e-2, rtol=2e-2)  # of bfloat16
+    mixed = [x.to(kind) for x, kind in zip(triple(grad=False), (torch.float64, torch.float32, torch.float32))]
+    with torch.autocast("cpu", dtype=wanted), pytest.raises(ValueError, match="one type"):
+        call(*mixed)
+
+
 def test_meta_tensors_have_shapes():
     query, key, value = (x.to("meta") for x in triple(grad=False))
     assert qkv.torch.attention(query, key, value).shape == (2, 4, 5, 2)

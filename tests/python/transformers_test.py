@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import qkv.transformers  # noqa: E402
+import tiny_models  # noqa: E402
 
 qkv.transformers.register()
 
@@ -217,6 +218,25 @@ def test_compiles_as_one_graph():
     compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
     close(first(compiled(**inputs, use_cache=False)), first(ours(**inputs, use_cache=False)), 1e-6)
     first(compiled(**inputs, use_cache=False)).sum().backward()
+
+
+@pytest.mark.parametrize("kind", ["EuroBertModel", "DeepseekV3ForCausalLM", "T5GemmaForConditionalGeneration"])
+def test_models_of_mixed_types_under_autocast(kind):
+    """They hand over queries of float32 beside keys or values of bfloat16."""
+    kind = getattr(transformers, kind)
+    results, gradients = [], []
+    for implementation in ("eager", "qkv"):
+        torch.manual_seed(0)
+        model = kind._from_config(tiny_models.tiny_config(kind.config_class, "full"), attn_implementation=implementation)
+        inputs = tiny_models.inputs_of(model.eval())
+        real = inputs.get("decoder_attention_mask", inputs["attention_mask"]).bool()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = first(model(**inputs))[real]
+        out.float().square().mean().backward()
+        results.append(out.detach().float())
+        gradients.append(torch.cat([x.grad.flatten() for x in model.parameters() if x.grad is not None]))
+    close(results[1], results[0], 5e-2)  # 2^-8 a rounding, over two layers
+    assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.99
 
 
 def test_an_unknown_argument_is_refused_by_name():

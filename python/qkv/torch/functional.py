@@ -38,8 +38,8 @@ def attention(
     """``dropout(softmax(mask(soft_cap(scale query key^T) + bias))) value`` in one fused pass, as qkv.attention() has it.
 
     query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., kv_heads, k_len, value_dim],
-    of one type: float32, float64, bfloat16 or float16. mask: bool, True means "may attend"; bias: added to the logits,
-    up to four; both broadcast to [batch, heads, q_len, k_len]. causal: "top-left" or "bottom-right". window: keys from
+    of one type: float32, float64, bfloat16 or float16; torch.autocast casts them as for torch's own attention. mask:
+    bool, True means "may attend"; bias: added to the logits, up to four; both broadcast to [batch, heads, q_len, k_len]. causal: "top-left" or "bottom-right". window: keys from
     ``p - left`` to ``p + right`` of a query at p, -1 leaves a side open. lengths [batch]: keys of each sequence.
     documents [batch, tokens]: a query sees the keys with its own number. dropout draws its seed from torch's generator
     unless one is given. sinks [heads]: the logit of one more key without a value. want: "log_sum_exp" and "weights"
@@ -69,6 +69,8 @@ def attention(
             return out
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         _refuse(query=query, key=key, value=value)
+    if torch.is_autocast_enabled("cpu"):
+        query, key, value = _autocast(query), _autocast(key), _autocast(value)
     for name in want:
         if name not in _WANTED:
             raise ValueError(f"want names {name!r}; known are log_sum_exp and weights")
@@ -92,6 +94,12 @@ def attention(
         return results if isinstance(results, Tensor) else results[0]
     given = _WANTED if transformed else tuple(name for name in _WANTED if name in want)
     return (results[0], *(results[1 + given.index(name)] for name in want))
+
+
+def _autocast(tensor: Tensor) -> Tensor:
+    if not tensor.is_floating_point() or tensor.dtype == torch.float64:
+        return tensor
+    return tensor.to(torch.get_autocast_dtype("cpu"))
 
 
 def _needs_gradient(*tensors: Tensor | None) -> bool:
