@@ -17,7 +17,10 @@ ENCODER = str(Path(__file__).resolve().parents[1] / "golden" / "encoders" / "rob
 TEXTS = [f"Text {i} {'word ' * (i % 9)}." for i in range(50)]
 
 
-@pytest.fixture(scope="module", params=["mean", "cls", "normal", "default prompt", "mean without prompt", "cls without prompt"])
+KINDS = ["mean", "cls", "normal", "default prompt", "mean without prompt", "cls without prompt"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def pair(request, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("model") / request.param)
     transformer = modules.Transformer(ENCODER, max_seq_length=20)

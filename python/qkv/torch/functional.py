@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import _qkv
 from . import operators
-from .gradients import Attention, PlainAttention, TransformedAttention, is_transformed
+from .gradients import Attention, Constants, PlainAttention, TransformedAttention, is_transformed
 
 _WANTED = ("log_sum_exp", "weights")
 _NOTHING = (False, False)
@@ -39,14 +39,16 @@ def attention(
 
     query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., kv_heads, k_len, value_dim],
     of one type: float32, float64, bfloat16 or float16; torch.autocast casts them as for torch's own attention. mask:
-    bool, True means "may attend"; bias: added to the logits, up to four; both broadcast to [batch, heads, q_len, k_len]. causal: "top-left" or "bottom-right". window: keys from
-    ``p - left`` to ``p + right`` of a query at p, -1 leaves a side open. lengths [batch]: keys of each sequence.
-    documents [batch, tokens]: a query sees the keys with its own number. dropout draws its seed from torch's generator
+    bool, True means "may attend"; bias: added to the logits, up to four; both broadcast to [batch, heads, q_len, k_len].
+    causal: "top-left" or "bottom-right". window: keys from ``p - left`` to ``p + right`` of a query at p, -1 leaves a side
+    open. lengths [batch]: keys of each sequence. documents [batch, tokens]: a query sees the keys with its own number. dropout draws its seed from torch's generator
     unless one is given. sinks [heads]: the logit of one more key without a value. want: "log_sum_exp" and "weights"
     (before dropout), given back after the output in a tuple, without gradient. Threads: torch.get_num_threads().
 
     Gradients go to query, key, value, bias and sinks. Second derivatives and forward mode exist for query, key and value
-    in float32 and float64, without soft_cap and dropout. Works under torch.compile(fullgraph=True).
+    in float32 and float64, without soft_cap and dropout; third ones, and forward mode of forward mode, are refused. Works
+    under torch.compile(fullgraph=True) and the transformations of torch.func, of which vmap makes one call of many, unless
+    there is a mask, lengths, documents, a bias, sinks or dropout: then a call each.
 
     TypeError and ValueError as qkv.attention() raises them.
 
@@ -86,14 +88,28 @@ def attention(
     wanted = ("log_sum_exp" in want, "weights" in want) if want else _NOTHING
     transformed = is_transformed()
     if transformed or torch.is_grad_enabled() and _needs_gradient(query, key, value, *rest):
-        function = TransformedAttention if transformed else Attention
-        results = function.apply(wanted, plain, query, key, value, *rest)
+        if transformed:
+            results = TransformedAttention.apply(Constants(wanted, plain), query, key, value, *rest)
+        else:
+            compiling = torch.compiler.is_dynamo_compiling()
+            tensors = (query, key, value, *rest)
+            results = Attention.apply(wanted, plain, *(_distinct(tensors) if compiling else tensors))
     else:
         results = operators.attention(query, key, value, rest, plain, *wanted)
     if not want:
         return results if isinstance(results, Tensor) else results[0]
     given = _WANTED if transformed else tuple(name for name in _WANTED if name in want)
     return (results[0], *(results[1 + given.index(name)] for name in want))
+
+
+def _distinct(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The same tensors, each another object, without which torch.compile traces no function of its own."""
+    found: list[Tensor | None] = []
+    for tensor in tensors:
+        if tensor is not None and any(tensor is other for other in found):
+            tensor = tensor.view_as(tensor)
+        found.append(tensor)
+    return found
 
 
 def _autocast(tensor: Tensor) -> Tensor:

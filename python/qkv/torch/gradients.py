@@ -1,7 +1,8 @@
 """Gradients of attention, their gradients, and forward mode, around the operators.
 
 The functions take ``want``: whether the log-sum-exp and the weights are wanted, then ``plain``, query, key, value and
-``rest`` as operators.py has them.
+``rest`` as operators.py has them; those that torch.func transforms take the first two, or ``plain`` and ``needs``, as one
+Constants: it would take a tuple apart.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        return _backward(ctx, grad_out)
+        return None, None, *_gradients(ctx, ctx.needs_input_grad[2:], grad_out)
 
 
 class PlainAttention(torch.autograd.Function):
@@ -62,24 +63,35 @@ class PlainAttention(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
         saved, needs = ctx.saved_tensors, ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():  # create_graph
-            return (None, *Backward.apply(ctx.plain, needs, grad_out, *saved))
+            return (None, *_backward(ctx.plain, needs, grad_out, saved))
         found = _qkv._plain_backward(grad_out, saved, ctx.plain, needs)
         if found is None:
             found = operators.attention_backward(grad_out, saved, ctx.plain, needs)
         return (None, *found)
 
 
+class Constants:
+    """What is no tensor, in one object."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+
 class TransformedAttention(torch.autograd.Function):
     """The same in forward mode and under torch.func, always with the log-sum-exp; a class of its own, for torch.compile
     takes none with a jvp."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(want: Any, plain: operators.Plain, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
+    def forward(constants: Constants, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
+        want, plain = constants.values
         return tuple(operators.attention(query, key, value, rest, plain, True, want[1]))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, ctx.plain, *tensors = inputs
+        constants, *tensors = inputs
+        _, ctx.plain = constants.values
         ctx.others = len(output) - 1
         ctx.save_for_backward(*output[:2], *tensors)
         ctx.save_for_forward(*output[:2], *tensors)
@@ -88,46 +100,124 @@ class TransformedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        return _backward(ctx, grad_out)
+        return None, *_gradients(ctx, ctx.needs_input_grad[1:], grad_out)
 
     @staticmethod
-    def jvp(ctx: Any, _: Any, __: Any, *tangents: Any) -> tuple[Any, ...]:
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> tuple[Any, ...]:
         if any(isinstance(tangent, Tensor) for tangent in tangents[3:]):
             raise NotImplementedError("qkv.torch.attention: forward mode takes bias and sinks as constants")
-        tangent = operators.attention_jvp(tangents[:3], ctx.saved_tensors, ctx.plain)
+        tangent = Tangent.apply(Constants(ctx.plain), *tangents[:3], *ctx.saved_tensors)
         return (tangent,) + (None,) * ctx.others
 
 
-def _backward(ctx: Any, grad_out: Tensor | None) -> tuple[Any, ...]:
-    needs = ctx.needs_input_grad[2:]
+def _gradients(ctx: Any, needs: Any, grad_out: Tensor | None) -> Any:
     if grad_out is None:
-        return (None, None) + (None,) * len(needs)
-    if torch.is_grad_enabled():  # create_graph
-        return (None, None, *Backward.apply(ctx.plain, needs, grad_out, *ctx.saved_tensors))
-    return (None, None, *operators.attention_backward(grad_out, ctx.saved_tensors, ctx.plain, needs))
+        return (None,) * len(needs)
+    return _backward(ctx.plain, needs, grad_out, ctx.saved_tensors)
+
+
+def _backward(plain: operators.Plain, needs: Any, grad_out: Tensor, saved: Any) -> Any:
+    if torch.is_grad_enabled() or is_transformed():  # create_graph
+        return Backward.apply(Constants(plain, needs), grad_out, *saved)
+    return operators.attention_backward(grad_out, saved, plain, needs)
 
 
 class Backward(torch.autograd.Function):
-    """A gradient for each of query, key, value and rest that ``needs`` says True of; the gradient of these is that of
+    """A gradient for each of query, key, value and rest that ``needs`` says True of; the derivatives of these are those of
     query, key and value alone."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(plain: operators.Plain, needs: Any, grad_out: Tensor, *saved: Any) -> Any:
+    def forward(constants: Constants, grad_out: Tensor, *saved: Any) -> Any:
+        plain, needs = constants.values
         return operators.attention_backward(grad_out, saved, plain, needs)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        ctx.plain, _, *tensors = inputs
+        constants, *tensors = inputs
+        ctx.plain, ctx.needs = constants.values
         ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor | None) -> tuple[Any, ...]:
-        if any(tangent is not None for tangent in tangents[3:]):
-            raise NotImplementedError("qkv.torch.attention: gradients of bias and sinks cannot be differentiated again")
-        if any(ctx.needs_input_grad[8:]):
-            raise NotImplementedError("qkv.torch.attention: no second derivatives with respect to bias and sinks")
+        _refuse_parameters(any(tangent is not None for tangent in tangents[3:]) or any(ctx.needs_input_grad[7:]))
         grad_out, *saved = ctx.saved_tensors
-        query, key, value, grad = operators.attention_double_backward(tangents[:3], grad_out, saved, ctx.plain)
+        query, key, value, grad = SecondGradients.apply(Constants(ctx.plain), *tangents[:3], grad_out, *saved)
         # out and log_sum_exp are functions of query, key and value, whose gradients hold their part.
-        return (None, None, grad, None, None, query, key, value) + (None,) * (len(saved) - 5)
+        return (None, grad, None, None, query, key, value) + (None,) * (len(saved) - 5)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, tangent_grad: Tensor | None, *tangents: Any) -> tuple[Any, ...]:
+        """Second derivatives are symmetric: along tangents a gradient moves as their product with it does."""
+        grad_out, *saved = ctx.saved_tensors
+        along, parameters = tangents[2:5], tangents[5:]
+        found: list[Any] = [None] * len(ctx.needs)
+        if tangent_grad is not None:
+            found = list(_backward(ctx.plain, ctx.needs, tangent_grad, saved))
+        if any(tangent is not None for tangent in (*along, *parameters)):
+            _refuse_parameters(any(ctx.needs[3:]) or any(tangent is not None for tangent in parameters))
+            second = SecondGradients.apply(Constants(ctx.plain), *along, grad_out, *saved)
+            for i, needed in enumerate(ctx.needs[:3]):
+                if needed:
+                    found[i] = second[i] if found[i] is None else found[i] + second[i]
+        return tuple(found)
+
+
+class Tangent(torch.autograd.Function):
+    """The tangent of the output along those of query, key and value, each of which may be None."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(constants: Constants, query: Any, key: Any, value: Any, *saved: Any) -> Tensor:
+        return operators.attention_jvp((query, key, value), saved, *constants.values)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        constants, *tensors = inputs
+        (ctx.plain,) = constants.values
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
+        _refuse_parameters(any(ctx.needs_input_grad[9:]))
+        tangents, saved = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+        others = (None,) * (len(saved) - 5)
+        needs = (*ctx.needs_input_grad[1:4], *(False for _ in others))
+        along = _backward(ctx.plain, needs, grad_out, saved)[:3]
+        second = SecondGradients.apply(Constants(ctx.plain), *tangents, grad_out, *saved)[:3]
+        return (None, *along, None, None, *second, *others)
+
+    @staticmethod
+    def jvp(*_: Any) -> Any:
+        raise NotImplementedError("qkv.torch.attention: no forward mode of forward mode; take it of the gradient")
+
+
+class SecondGradients(torch.autograd.Function):
+    """The gradients of query, key, value and grad_out of the product of tangents and gradients."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(constants: Constants, query: Any, key: Any, value: Any, grad_out: Tensor, *saved: Any) -> Any:
+        return tuple(operators.attention_double_backward((query, key, value), grad_out, saved, *constants.values))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(*inputs[1:])  # vmap expects it
+        ctx.save_for_forward(*inputs[1:])
+
+    @staticmethod
+    def backward(*_: Any) -> Any:
+        raise NotImplementedError("qkv.torch.attention: no third derivatives")
+
+    jvp = backward
+
+
+def _refuse_parameters(given: bool) -> None:
+    if given:
+        raise NotImplementedError("qkv.torch.attention: no second derivatives with respect to bias and sinks")

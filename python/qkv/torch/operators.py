@@ -9,6 +9,7 @@ dropout. ``saved`` are the output and the log-sum-exp of the forward pass, query
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -144,10 +145,37 @@ def _double_backward_fake(*call: Any) -> list[Tensor]:
     return [_empty_like(tensor) for tensor in (*call[6:9], call[3])]
 
 
+def _each(function: Any, dims: Any, arguments: Any) -> list[Any]:
+    """function(tensor, dimension or None) of each tensor among arguments, in lists, too; the others as they are."""
+    return [
+        _each(function, dim or [None] * len(each), each) if isinstance(each, (list, tuple))
+        else function(each, dim) if isinstance(each, Tensor)
+        else each
+        for dim, each in zip(dims, arguments)
+    ]  # fmt: skip
+
+
+def _vmapped(operator: Any, info: Any, dims: Any, *call: Any) -> tuple[Any, Any]:
+    """The rule of vmap: one more dimension in front of query, key and value; a call each where there are other tensors,
+    which have no place for it."""
+    names = [argument.name for argument in operator._schema.arguments]
+    if all(call[names.index(name)] in (None, []) for name in ("sinks", "mask", "lengths", "documents", "seed", "bias")):
+        size = info.batch_size
+        front = lambda tensor, dim: tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)  # noqa: E731
+        results = operator(*_each(front, dims, call))
+    else:
+        one = lambda at: lambda tensor, dim: tensor if dim is None else tensor.select(dim, at)  # noqa: E731
+        each = [operator(*_each(one(at), dims, call)) for at in range(info.batch_size)]
+        results = torch.stack(each) if isinstance(each[0], Tensor) else [torch.stack(parts) for parts in zip(*each)]
+    return results, 0 if isinstance(results, Tensor) else [0] * len(results)
+
+
 def _define(name: str, signature: str, run: Any, fake: Any) -> None:
     _LIBRARY.define(name + signature)
     _LIBRARY.impl(name, run, "CPU")
     torch.library.register_fake(f"qkv::{name}", fake, lib=_LIBRARY)
+    operator = getattr(torch.ops.qkv, name).default
+    torch.library.register_vmap(f"qkv::{name}", functools.partial(_vmapped, operator), lib=_LIBRARY)
 
 
 _define("attention", f"({_INPUTS}, {_CALL}, bool log_sum_exp, bool weights) -> Tensor[]", _attention, _attention_fake)
