@@ -237,5 +237,9 @@ def test_scaled_dot_product_attention_has_torch_polarity():
     numpy.testing.assert_allclose(got, expected(x, x, x, lambda b, h, i, j: j <= i, scale=0.3), atol=2e-6)
     with pytest.raises(ValueError, match="exclude"):
         qkv.scaled_dot_product_attention(x, x, x, attn_mask=seen, is_causal=True)
-    with pytest.raises(ValueError, match="enable_gqa"):
-        qkv.scaled_dot_product_attention(x, x[:, :1], x[:, :1])
+    with pytest.raises(ValueError, match=r"key \[1, 3, 3, 4\].* cannot be broadcast; enable_gqa"):
+        qkv.scaled_dot_product_attention(x, x[:, [0, 1, 0]], x)
+    with pytest.raises(TypeError, match="attn_mask must be an array, got list"):
+        qkv.scaled_dot_product_attention(x, x, x, attn_mask=seen.tolist())
+    with pytest.raises(ValueError, match="attn_mask must be bool, float32 or float32, got int64"):
+        qkv.scaled_dot_product_attention(x, x, x, attn_mask=seen.astype("i8"))

@@ -50,6 +50,45 @@ def test_tensors_of_torch_that_are_refused():
         qkv.attention(x, x.double(), x)
 
 
+# Of query, key, value and attn_mask, as torch broadcasts them.
+SHAPES = [
+    ((2, 4, 5, 8), (1, 4, 6, 8), (1, 4, 6, 8), (1, 1, 5, 6)),
+    ((1, 4, 5, 8), (2, 4, 6, 8), (2, 4, 6, 3), (2, 1, 1, 6)),
+    ((2, 4, 5, 8), (2, 1, 6, 8), (2, 4, 6, 8), (4, 1, 6)),
+    ((2, 4, 5, 8), (4, 6, 8), (6, 8), (5, 6)),
+    ((5, 8), (6, 8), (6, 8), (5, 6)),
+    ((3, 2, 4, 5, 8), (2, 4, 6, 8), (3, 1, 4, 6, 8), (2, 1, 5, 6)),
+    ((3, 2, 4, 5, 8), (3, 2, 2, 6, 8), (2, 2, 6, 8), (3, 1, 1, 1, 6)),  # fewer heads of keys
+]
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize("mask", ["none", "bool", "float32", "own"])
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-6), ("float64", 1e-14), ("bfloat16", 4e-2), ("float16", 4e-3)])
+def test_scaled_dot_product_attention_beside_that_of_torch(shapes, mask, dtype, tolerance):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    kind = getattr(torch, dtype)
+    inputs = [torch.randn(shape).to(kind) for shape in shapes[:3]]
+    options = {"enable_gqa": shapes[0][:-2][-1:] != shapes[1][:-2][-1:] and shapes[1][:-2][-1:] == (2,)}
+    if mask != "none":
+        numbers = torch.randn(shapes[3])
+        options["attn_mask"] = numbers > -1 if mask == "bool" else numbers.to(kind if mask == "own" else torch.float32)
+    results = []
+    for function in (qkv.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention):
+        given = [x.clone().requires_grad_() for x in inputs]
+        out = function(*given, **options)
+        results.append([out, *torch.autograd.grad(out.float().square().sum(), given)])
+    for ours, theirs in zip(*results):
+        assert ours.dtype == theirs.dtype
+        scale = max(1.0, float(theirs.abs().max()))
+        torch.testing.assert_close(ours / scale, theirs / scale, atol=tolerance, rtol=0)
+    if dtype != "bfloat16":  # the same of NumPy
+        options = {name: x.numpy() if isinstance(x, torch.Tensor) else x for name, x in options.items()}
+        plain = qkv.scaled_dot_product_attention(*(x.numpy() for x in inputs), **options)
+        assert (plain == results[0][0].detach().numpy()).all()
+
+
 @pytest.mark.parametrize("first", ["torch", "qkv"])
 def test_imports_in_either_order(first):
     pytest.importorskip("torch")
@@ -73,6 +112,10 @@ def test_arrays_of_jax():
     numpy.testing.assert_allclose(qkv.attention(query, key, value, mask=seen), want[0].swapaxes(0, 1), rtol=1e-5, atol=1e-6)
     low = qkv.attention(*[x.astype(jax.numpy.bfloat16)] * 3)
     assert low.dtype == jax.numpy.bfloat16
+    added = RANDOM.standard_normal((3, 3)).astype("f2")
+    plain = qkv.scaled_dot_product_attention(X[None].astype("f2"), X[:1].astype("f2"), X.astype("f2"), attn_mask=added)
+    given = [jax.numpy.asarray(each.astype("f2")) for each in (X[None], X[:1], X)]
+    assert (qkv.scaled_dot_product_attention(*given, attn_mask=jax.numpy.asarray(added)) == plain).all()
 
 
 def test_gradients_of_jax():

@@ -201,7 +201,7 @@ def test_dropout_draws_from_the_generator_of_torch():
 
 def of_samples(call, *dims, **options):
     """The same for each sample, which has no batch; the formula wants one."""
-    return torch.vmap(lambda *given: call(*(x[None] if x.dim() == 3 else x for x in given))[0], in_dims=dims, **options)
+    return torch.vmap(lambda *given: call(*(x[None] for x in given))[0], in_dims=dims, **options)
 
 
 def squares(call):
@@ -213,6 +213,7 @@ TRANSFORMATIONS = {
     "jvp": lambda f, q, k, v, b: torch.func.jvp(lambda q, k: f(q, k, v), (q, k), (q.flip(0), k.cos())),
     "vmap": lambda f, q, k, v, b: of_samples(f, 0, None, 1, out_dims=2)(q, k[0], v.transpose(0, 1)),
     "vmap of vmap": lambda f, q, k, v, b: torch.vmap(of_samples(f, 0, 0, 0), in_dims=(1, None, None))(q[:, None], k, v),
+    "vmap of masks": lambda f, q, k, v, b: of_samples(f, 0, 0, 0, 0)(q, k, v, torch.stack([b, b.sin()])),
     "vmap of a bias": lambda f, q, k, v, b: torch.vmap(f, in_dims=(None, None, None, 0))(q, k, v, torch.stack([b, b.sin()])),
     "gradients": lambda f, q, k, v, b: torch.func.grad(squares(f), (0, 1, 2, 3))(q, k, v, b),
     "gradients of samples": lambda f, q, k, v, b: torch.vmap(

@@ -47,8 +47,8 @@ def attention(
 
     Gradients go to query, key, value, bias and sinks. Second derivatives and forward mode exist for query, key and value
     in float32 and float64, without soft_cap and dropout; third ones, and forward mode of forward mode, are refused. Works
-    under torch.compile(fullgraph=True) and the transformations of torch.func, of which vmap makes one call of many, unless
-    there is a mask, lengths, documents, a bias, sinks or dropout: then a call each.
+    under torch.compile(fullgraph=True) and the transformations of torch.func, of which vmap makes one call of many; a call
+    each where there are lengths, documents, sinks, dropout, or a mask or bias with fewer dimensions than query.
 
     TypeError and ValueError as qkv.attention() raises them.
 

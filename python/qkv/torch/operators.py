@@ -156,10 +156,12 @@ def _each(function: Any, dims: Any, arguments: Any) -> list[Any]:
 
 
 def _vmapped(operator: Any, info: Any, dims: Any, *call: Any) -> tuple[Any, Any]:
-    """The rule of vmap: one more dimension in front of query, key and value; a call each where there are other tensors,
-    which have no place for it."""
-    names = [argument.name for argument in operator._schema.arguments]
-    if all(call[names.index(name)] in (None, []) for name in ("sinks", "mask", "lengths", "documents", "seed", "bias")):
+    """The rule of vmap: one more dimension in front of each tensor, or a call each where one has no place for it."""
+    given = dict(zip((argument.name for argument in operator._schema.arguments), zip(call, dims)))
+    biases, of_biases = given["bias"]
+    broadcast = [given["query"], given["mask"], *zip(biases, of_biases or [None] * len(biases))]
+    ranks = {tensor.dim() - (dim is not None) for tensor, dim in broadcast if tensor is not None}
+    if len(ranks) == 1 and all(given[name][0] is None for name in ("sinks", "lengths", "documents", "seed")):
         size = info.batch_size
         front = lambda tensor, dim: tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)  # noqa: E731
         results = operator(*_each(front, dims, call))
