@@ -39,6 +39,9 @@ std::string score_name(Score::Kind kind);
 // A line of text in no role.
 Line plain(std::string text);
 
+// That so many tokens at the end of a text were not read; no line if none.
+std::vector<Line> about_cut(std::int64_t cut);
+
 // "Each row of weights adds up to 1.", or which rows do not. `weights` is [queries, keys] or [heads, queries, keys],
 // f64.
 std::string about_row_sums(const TensorView& weights, const std::vector<std::string>& queries);

@@ -128,10 +128,7 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   }
   if (!needs_all)
     about.lines.push_back(plain("Where all shares of a word are 0, hiding a source word makes it no less probable."));
-  if (alignment->cut > 0) {
-    about.lines.push_back(plain(fmt::format(
-        "The last {} tokens of the text are cut off: the model has no positions for them.", alignment->cut)));
-  }
+  for (Line& line : about_cut(alignment->cut)) about.lines.push_back(std::move(line));
   const bool few = survey.word_alignment.element_count() <= kMostBars;
   table.lines = few ? bars(survey, sources, targets)
                     : lists(survey, sources, targets, style.full ? source_words.size() : kMostWords);

@@ -120,6 +120,7 @@ HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
   trace.score = site.score;
   trace.attention = site.name;
   trace.causal = site.causal;
+  trace.cut = cut_of(attentions);
   trace.tokens = queries.tokens;
   trace.keys = keys.tokens;
   Tensor out_weight;

@@ -46,7 +46,8 @@ Section attention_map(const HeadTrace& trace, const Names& names) {
 
 Section attention_lists(const HeadTrace& trace, const Names& names, const Shown& shown) {
   Block block;
-  block.lines = {plain("Each token, and the tokens that it attends most to, with their weights:")};
+  block.lines = about_cut(trace.cut);
+  block.lines.push_back(plain("Each token, and the tokens that it attends most to, with their weights:"));
   for (std::int64_t i = 0; i < trace.weights.size(0); ++i) {
     Line line{{names.tokens.column(i), Role::query}, {"  ->  ", Role::none}};
     const std::vector<std::int64_t> keys = keys_by_weight(trace.weights, i);

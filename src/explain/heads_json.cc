@@ -142,6 +142,7 @@ std::string to_json(const HeadSurvey& survey) {
       json_object("heads", selected_target(), Dtype::f32,
                   "What the heads attend to" + without(survey.attentions) + (input.empty() ? "" : ": " + input));
   object["input"] = input;
+  object["cut"] = cut_of(survey.attentions);
   object["sequences"] = OrderedJson::array();
   for (const AttentionSequence& sequence : sequences) object["sequences"].push_back(to_object(sequence));
   object["left_out"] = to_object(left_out, sites);
@@ -169,6 +170,7 @@ std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
   object["score"] = score_name(trace.score);
   object["scale"] = trace.scale;
   object["mask"] = name_of_mask(trace.causal);
+  object["cut"] = trace.cut;
   object["tokens"] = trace.tokens;
   object["keys"] = trace.keys;
   object["token"] = token ? OrderedJson(*token) : OrderedJson(nullptr);

@@ -19,6 +19,11 @@ void check_left_out(const Attentions& attentions, const LeftOut& left_out);
 // The mean over the queries of the logarithm of how many keys each sees: the entropy of weights spread evenly.
 double largest_entropy(const Attentions& attentions, std::size_t site);
 
+// How many tokens at the end of the text were not read.
+inline std::int64_t cut_of(const Attentions& attentions) {
+  return attentions.alignment ? attentions.alignment->cut : 0;
+}
+
 // " without head 0.1 and key 3, \"you\"", for titles; empty if nothing is left out.
 std::string without(const Attentions& attentions);
 

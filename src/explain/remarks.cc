@@ -81,6 +81,11 @@ Tensor output_of(const ExplainInput& input, Score::Kind score, std::optional<Ali
 
 Line plain(std::string text) { return {{std::move(text), Role::none}}; }
 
+std::vector<Line> about_cut(std::int64_t cut) {
+  if (cut == 0) return {};
+  return {plain(fmt::format("The last {} tokens of the text are cut off: the model has no positions for them.", cut))};
+}
+
 double sum_of_row(const TensorView& weights, std::int64_t row) {
   double sum = 0;
   for (std::int64_t j = 0; j < weights.size(1); ++j) sum += weights.at<double>({row, j});

@@ -12,7 +12,9 @@
 
 #include "core/refuse.h"
 #include "core/stop.h"
+#include "explain/explanation_context.h"
 #include "explain/json_object.h"
+#include "explain/left_out_masks.h"
 #include "explain/pyramid.h"
 #include "explain/report_page.h"
 #include "explain/text_parts.h"
@@ -39,6 +41,12 @@ std::string measure_cells(const HeadSummary& summary) {
     cells += html_cell(value);
   }
   return cells;
+}
+
+std::string cut_line(std::int64_t cut) {
+  std::string text;
+  for (const Line& line : about_cut(cut)) text += html_element("p", html_text(line.front().text)) + "\n";
+  return text;
 }
 
 std::string head_name(const HeadIndex& index) { return fmt::format("layer {}, head {}", index.layer, index.head); }
@@ -89,7 +97,7 @@ std::string report_tables(const Explanation& explanation) {
 
 std::string report_tables(const HeadSurvey& survey) {
   const auto& [sequences, sites, input, alignment, left_out] = survey.attentions;
-  std::string text;
+  std::string text = cut_line(cut_of(survey.attentions));
   for (const AttentionSequence& sequence : sequences) {
     std::string tokens;
     for (const std::string& token : sequence.tokens) tokens += " <bdi>" + html_text(token) + "</bdi>";
@@ -120,8 +128,8 @@ std::string report_tables(const HeadSurvey& survey) {
 }
 
 std::string report_tables(const HeadTrace& trace) {
-  std::string text = html_table("query", trace.query, trace.tokens) + html_table("key", trace.key, trace.keys) +
-                     html_table("value", trace.value, trace.keys);
+  std::string text = cut_line(trace.cut) + html_table("query", trace.query, trace.tokens) +
+                     html_table("key", trace.key, trace.keys) + html_table("value", trace.value, trace.keys);
   for (const auto& [name, tensor] :
        {std::pair("scores", &trace.scores), std::pair("logits", &trace.logits), std::pair("weights", &trace.weights),
         std::pair("weight times length of the value", &trace.value_norms)}) {
@@ -144,7 +152,7 @@ std::string report_tables(const TokenMeasures& measures) {
     }
     return text + "</table>\n";
   };
-  std::string text;
+  std::string text = cut_line(cut_of(measures.attentions));
   for (const TokenMeasures::Keys& keys : measures.keys) {
     if (keys.by.empty()) continue;
     TableNames names = sequences[sites[keys.site].keys].tokens;

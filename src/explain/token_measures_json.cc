@@ -32,6 +32,7 @@ std::string to_json(const TokenMeasures& measures) {
                   fmt::format("Measures of token {}, \"{}\"", measures.token, name) + without(measures.attentions));
   object["input"] = input;
   object["sequence"] = sequence.name;
+  object["cut"] = cut_of(measures.attentions);
   object["tokens"] = sequence.tokens;
   object["token"] = measures.token;
   object["log_probability"] =

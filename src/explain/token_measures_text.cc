@@ -98,6 +98,7 @@ Section about_measures(const TokenMeasures& measures) {
       {Measure::rollout,
        "Rollout: the token's row of the product of (A + I) / 2 over the layers, A the mean of the heads (Abnar "
        "2020)."}};
+  for (Line& line : about_cut(cut_of(measures.attentions))) block.lines.push_back(std::move(line));
   for (const auto& [measure, text] : lines) {
     if (has(measure)) block.lines.push_back(plain(text));
   }

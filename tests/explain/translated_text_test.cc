@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -16,6 +17,8 @@
 #include "explain/weight_measures.h"
 #include "explain/word_alignment.h"
 #include "qkv/explain/explain_model.h"
+#include "qkv/explain/report.h"
+#include "qkv/explain/token_measures.h"
 
 namespace qkv {
 namespace {
@@ -69,6 +72,20 @@ TEST(ExplainTranslation, SaysWhatWasCutOff) {
   EXPECT_EQ(tokens(survey, "source").size(), 24u);  // positions
   EXPECT_EQ(survey.attentions.alignment->cut, std::ssize(bart().tokenizer().encode(text).ids) - 24);
   EXPECT_FALSE(test::holds(to_text(survey_heads(TranslatedText(bart(), "Good morning"))), "cut off"));
+  const TranslatedText run(bart(), text);
+  const HeadTrace trace = trace_head(run, {});
+  const TokenMeasures measures = measure_token(run, 0);
+  const std::string said = fmt::format("last {} tokens of the text are cut off", survey.attentions.alignment->cut);
+  const std::string counted = fmt::format("\"cut\":{}", survey.attentions.alignment->cut);
+  for (const std::string& shown : {to_text(survey), to_text(trace), to_text(measures)}) {
+    EXPECT_TRUE(test::holds(std::regex_replace(shown, std::regex("\\s+"), " "), said)) << shown;
+  }
+  for (const std::string& json : {to_json(survey), to_json(trace), to_json(measures)}) {
+    EXPECT_TRUE(test::holds(json, counted)) << json;
+  }
+  Report report;
+  report.add(trace);
+  EXPECT_TRUE(test::holds(report.html("", ""), said));
 }
 
 TEST(ExplainTranslation, WordsShareOutTheirWeight) {

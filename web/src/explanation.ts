@@ -42,6 +42,7 @@ export interface Common {
   version: string;
   target: string;
   dtype: "f32" | "f64";
+  cut: number; // tokens at the end of what was read that the model has no positions for
 }
 // What plan() says of a call of attention.
 export interface Cost {
@@ -109,7 +110,6 @@ export interface Written extends Candidate {
 export interface Translation {
   source_text: string;
   target_text: string;
-  cut: number;
   source_words: string[];
   target_words: string[];
   word_alignment: number[][] | null;

@@ -4,6 +4,7 @@ import type { Address, View } from "./address";
 import { format_address } from "./address";
 import { cost_panel, cost_tables } from "./cost";
 import type { Explanation, Report } from "./explanation";
+import { counted } from "./numbers";
 import { head_view } from "./head";
 import { heads_view } from "./heads";
 import { lesson_view } from "./lesson";
@@ -174,6 +175,12 @@ export function page(report: Report, screen: Screen): TemplateResult {
     ${faults(report.faults)}
     <main id="content" tabindex="-1" class=${address.numbers ? "" : "veil"}>
       ${report.explanations.length > 1 && view !== "training" ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
+      ${explanation.cut > 0
+        ? html`<p class="hint cut">
+            The last ${counted(explanation.cut, "token")} of the text ${explanation.cut === 1 ? "was" : "were"} not read: the
+            model has no positions for more.
+          </p>`
+        : nothing}
       ${is_of_run && other ? bar : nothing} ${shown.body} ${is_of_run && !other ? bar : nothing}
       ${cost_panel(shown.costs ?? [])}
     </main>

@@ -9,6 +9,7 @@ export function common_of(value: Json): Common {
     version: check.text_of(value.version, "version"),
     target: check.text_of(value.target, "target"),
     dtype: check.choice_of(value.dtype, "dtype", ["f32", "f64"]),
+    cut: check.count_of(value.cut ?? 0, "cut"),
   };
 }
 

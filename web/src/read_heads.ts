@@ -113,7 +113,6 @@ function translation_of(value: unknown, where: string): Translation {
   return {
     source_text: check.text_of(object.source_text, `${where}.source_text`),
     target_text: check.text_of(object.target_text, `${where}.target_text`),
-    cut: check.count_of(object.cut, `${where}.cut`),
     source_words,
     target_words,
     // Reports from before knock-out have weights alone.

@@ -167,9 +167,6 @@ export function translation_view(heads: Heads, translation: Translation, screen:
       <h2>What was read, what was written</h2>
       ${other ? cannot([two ? two.line : "The other run is no translation.", pair?.line ?? ""]) : nothing}
       ${source_line(translation.source_words, weights?.[word], most)}
-      ${translation.cut > 0
-        ? html`<p class="hint">The last ${translation.cut} tokens of the source were not read.</p>`
-        : nothing}
       ${target_line(target, token, screen)}
       <div class="slider">
         <button class="plain" ?disabled=${token === 0} @click=${() => screen.go({ token: token - 1 })}>Back</button>

@@ -43,6 +43,23 @@ test("a row that adds up to less than 1, or has no weight, is said to", async ()
   }
 });
 
+test("what was not read of a text is said in every view of it", async () => {
+  for (const [name, views] of [
+    ["translation", ["translation", "heads", "model"]],
+    ["head", ["head"]],
+    ["token", ["token"]],
+  ]) {
+    for (const view of views) {
+      const { page, close } = await open(report_of({ ...data_of(name), cut: 7 }), { hash: `#view=${view}` });
+      assert.match(await page.locator("main .cut").innerText(), /The last 7 tokens of the text were not read/);
+      await close();
+    }
+    const { page, close } = await open(report_of(data_of(name)));
+    assert.equal(await page.locator("main .cut").count(), 0);
+    await close();
+  }
+});
+
 test("words joined are sums over keys and means over queries", async () => {
   const data = translation();
   const [target, source] = ["target", "source"].map((name) => data.sequences.find((one) => one.name === name));

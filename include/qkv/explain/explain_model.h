@@ -119,6 +119,7 @@ struct HeadTrace {
   Tensor log_sum_exp;      // [tokens], in f64, of the logits
   std::string attention;   // the name of the site
   bool causal = false;     // keys after a query are hidden
+  std::int64_t cut = 0;    // tokens at the end of the text that were not read
   Tensor output;           // [tokens, head_dim]
   Tensor value_lengths;    // [keys]: of the values as they leave W_O
   Tensor value_norms;      // [tokens, keys]: weight times length of the value
