@@ -1,47 +1,75 @@
 // Declares the optional outputs of a forward pass, and makes room for those that were asked for.
 #include "attend_outputs.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace qkv::app {
 namespace {
 
-struct Output {
-  const char* option;
-  const char* help;
-  MutableTensorView AttentionExtras::* view;
-  Dims RowShapes::* shape;
-  Rules rules{};
-};
+std::string option_of(const OutputDescription& kind) { return "--" + output_word(kind); }
 
-const std::vector<Output>& outputs() {
-  using Extras = AttentionExtras;
-  using Shapes = RowShapes;
-  static const std::vector<Output> list = {
-      {"--weights", "the weights to write, [..., heads, q_len, k_len]", &Extras::weights, &Shapes::pairs},
-      {"--logits", "the logits to write, -inf where masked, [..., heads, q_len, k_len]", &Extras::logits,
-       &Shapes::pairs},
-      {"--log-sum-exp", "the log-sum-exp to write, [..., heads, q_len]", &Extras::log_sum_exp, &Shapes::rows},
-      {"--row-maximum", "each row's largest logit to write, [..., heads, q_len]", &Extras::row_maximum, &Shapes::rows},
-      {"--entropy", "the entropy of each row of weights to write, in nats, [..., heads, q_len]", &Extras::entropy,
-       &Shapes::rows},
-      {"--top-keys", "each row's keys of largest weight to write, i64 [..., heads, q_len, n]", &Extras::top_keys,
-       &Shapes::top, needs("--top-weights")},
-      {"--top-weights", "their weights to write, [..., heads, q_len, n]", &Extras::top_weights, &Shapes::top,
-       needs("--top-keys")},
-      {"--received", "how much weight each key received to write, [..., heads, k_len]", &Extras::received,
-       &Shapes::received},
-      {"--block-weights", "averages of the weights over blocks to write, [..., heads, n, n]", &Extras::block_weights,
-       &Shapes::blocks},
-      {"--row-weights", "the weights of the --rows alone to write, [n, k_len]", &Extras::row_weights, &Shapes::chosen,
-       needs("--rows")}};
-  return list;
+const char* form_of(OutputOf of) {
+  switch (of) {
+    case OutputOf::rows:
+      return "[..., heads, q_len]";
+    case OutputOf::keys:
+      return "[..., heads, k_len]";
+    case OutputOf::pairs:
+      return "[..., heads, q_len, k_len]";
+    case OutputOf::top:
+      return "[..., heads, q_len, n]";
+    case OutputOf::blocks:
+      return "[..., heads, n, n]";
+    case OutputOf::chosen:
+      break;
+  }
+  return "[n, k_len]";
+}
+
+Rules rules_of(const OutputDescription& kind) {
+  if (kind.of == OutputOf::chosen) return needs("--rows");
+  if (kind.of != OutputOf::top) return {};
+  return needs(kind.view == &AttentionExtras::top_keys ? "--top-weights" : "--top-keys");
+}
+
+Dims shape_of(OutputOf of, const RowShapes& shapes, std::int64_t rows, std::int64_t top, std::int64_t blocks) {
+  switch (of) {
+    case OutputOf::rows:
+      return shapes.rows;
+    case OutputOf::keys:
+      return shapes.received;
+    case OutputOf::pairs:
+      return shapes.with(shapes.length);
+    case OutputOf::top:
+      return shapes.with(top);
+    case OutputOf::chosen:
+      return {rows, shapes.length};
+    case OutputOf::blocks:
+      break;
+  }
+  Dims shape = shapes.blocks;
+  for (int i = 0; i < 2; ++i) shape.push_back(blocks);
+  return shape;
 }
 
 }  // namespace
 
+std::string output_word(const OutputDescription& kind) {
+  std::string word = kind.name;
+  std::ranges::replace(word, '_', '-');
+  return word;
+}
+
 AttendOutputs::AttendOutputs(Command& command, ArrayFiles& files)
     : outputs_([&files] {
         std::vector<const ArrayOption*> options;
-        for (const Output& one : outputs()) options.push_back(&files.output(one.option, one.help, one.rules));
+        for (const OutputDescription& kind : attention_outputs()) {
+          const char* type = kind.view == &AttentionExtras::top_keys ? "i64 " : "";
+          const std::string help = fmt::format("{} to write, {}{}", kind.help, type, form_of(kind.of));
+          options.push_back(&files.output(option_of(kind), help, rules_of(kind)));
+        }
         return options;
       }()),
       rows_(files.input("--rows", "i64 [n, 3]: batch, head and query of chosen rows; packed: the query in its sequence",
@@ -53,17 +81,14 @@ AttendOutputs::AttendOutputs(Command& command, ArrayFiles& files)
 
 void AttendOutputs::read() { rows_.read(); }
 
-AttentionExtras AttendOutputs::allocate(ArrayFiles& files, RowShapes shapes) const {
+AttentionExtras AttendOutputs::allocate(ArrayFiles& files, const RowShapes& shapes) const {
   AttentionExtras extras;
   extras.rows = rows_.view();
-  shapes.chosen = {extras.rows.rank() > 0 ? extras.rows.size(0) : 0, shapes.length};
-  shapes.pairs = shapes.with(shapes.length);
-  shapes.top = shapes.with(top_);
-  for (int i = 0; i < 2; ++i) shapes.blocks.push_back(blocks_);
+  const std::int64_t rows = extras.rows.rank() > 0 ? extras.rows.size(0) : 0;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    const auto& [option, help, view, shape, rules] = outputs()[i];
-    const Dtype dtype = view == &AttentionExtras::top_keys ? Dtype::i64 : shapes.dtype;
-    extras.*view = files.allocate(*outputs_[i], shapes.*shape, dtype);
+    const OutputDescription& kind = attention_outputs()[i];
+    const Dtype dtype = kind.view == &AttentionExtras::top_keys ? Dtype::i64 : shapes.dtype;
+    extras.*kind.view = files.allocate(*outputs_[i], shape_of(kind.of, shapes, rows, top_, blocks_), dtype);
   }
   return extras;
 }

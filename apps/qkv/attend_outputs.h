@@ -2,6 +2,7 @@
 #pragma once
 
 #include "array_files.h"
+#include "attention/call/output_kinds.h"
 #include "qkv/attention.h"
 
 namespace qkv::app {
@@ -13,7 +14,6 @@ struct RowShapes {
   Dims blocks{};            // of block averages, before the numbers of blocks
   std::int64_t length = 0;  // of a row of weights
   Dtype dtype = Dtype::f32;
-  Dims pairs{}, top{}, chosen{};  // follow from these and the options
 
   Dims with(std::int64_t last) const {
     Dims shape = rows;
@@ -22,13 +22,16 @@ struct RowShapes {
   }
 };
 
+// Its name on a command line: "log-sum-exp".
+std::string output_word(const OutputDescription& kind);
+
 class AttendOutputs {
  public:
   AttendOutputs(Command& command, ArrayFiles& files);
 
   void read();
   // Borrows what was read; the views are those of `files`.
-  AttentionExtras allocate(ArrayFiles& files, RowShapes shapes) const;
+  AttentionExtras allocate(ArrayFiles& files, const RowShapes& shapes) const;
 
  private:
   std::vector<const ArrayOption*> outputs_{};

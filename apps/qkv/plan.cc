@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
 #include <memory>
 #include <stdexcept>
 
+#include "attend_outputs.h"
 #include "attention/call/memory_count.h"
 #include "call_options.h"
 #include "commands.h"
@@ -46,27 +45,35 @@ AttentionExtras extras_of(const AttentionSizes& sizes, const std::vector<std::st
     static std::byte nowhere{};
     return MutableTensorView(&nowhere, accumulation_of(*sizes.dtype), shape);
   };
-  const std::map<std::string, std::function<void()>> all = {
-      {"log-sum-exp", [&] { extras.log_sum_exp = view_of(rows); }},
-      {"weights", [&] { extras.weights = view_of(planes); }},
-      {"logits", [&] { extras.logits = view_of(planes); }},
-      {"row-maximum", [&] { extras.row_maximum = view_of(rows); }},
-      {"entropy", [&] { extras.entropy = view_of(rows); }},
-      {"top-keys",
-       [&] {
-         extras.top_weights = view_of({sizes.batch, sizes.heads, sizes.q_len, 8});
-         extras.top_keys = {extras.top_weights.bytes(), Dtype::i64, extras.top_weights.shape()};
-       }},
-      {"received", [&] { extras.received = view_of({sizes.batch, sizes.heads, sizes.k_len}); }},
-      {"block-weights", [&] { extras.block_weights = view_of({sizes.batch, sizes.heads, 64, 64}); }}};
-  for (const std::string& name : names) {
-    const auto found = all.find(name);
-    if (found == all.end()) {
-      std::string known;
-      for (const auto& [each, ask] : all) known += (known.empty() ? "" : ", ") + each;
-      throw UsageError("--outputs", fmt::format("\"{}\" must be one of {}", name, known));
+  const auto shape_of = [&](OutputOf of) -> Dims {
+    switch (of) {
+      case OutputOf::rows:
+        return rows;
+      case OutputOf::keys:
+        return {sizes.batch, sizes.heads, sizes.k_len};
+      case OutputOf::top:
+        return {sizes.batch, sizes.heads, sizes.q_len, 8};
+      case OutputOf::blocks:
+        return {sizes.batch, sizes.heads, 64, 64};
+      default:
+        return planes;
     }
-    found->second();
+  };
+  for (const std::string& name : names) {
+    std::string known;
+    bool found = false;
+    for (const OutputDescription& kind : attention_outputs()) {
+      if (kind.of == OutputOf::chosen || kind.view == &AttentionExtras::top_weights) continue;
+      known += (known.empty() ? "" : ", ") + output_word(kind);
+      if (output_word(kind) != name) continue;
+      extras.*kind.view = view_of(shape_of(kind.of));
+      found = true;
+    }
+    if (!found) throw UsageError("--outputs", fmt::format("\"{}\" must be one of {}", name, known));
+  }
+  if (extras.top_keys) {
+    extras.top_weights = extras.top_keys;
+    extras.top_keys = {extras.top_weights.bytes(), Dtype::i64, extras.top_weights.shape()};
   }
   return extras;
 }

@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <set>
+#include <string_view>
 #include <utility>
 
+#include "attention/call/output_kinds.h"
 #include "attention/choices.h"
 #include "attention/hidden_rows.h"
 #include "core/mask_kinds.h"
@@ -19,10 +22,12 @@ namespace qkv::testing {
 
 // What is asked for besides the output.
 struct Requests {
-  bool log_sum_exp = false, weights = false, logits = false, row_maximum = false, entropy = false, received = false;
-  std::int64_t top = -1;                         // keys; -1: not asked for
-  std::array<std::int64_t, 2> parts = {-1, -1};  // of the averages over blocks
-  std::int64_t rows = -1;                        // chosen ones
+  std::set<std::string_view> names;
+  std::int64_t top = 0;                        // keys
+  std::array<std::int64_t, 2> parts = {0, 0};  // of the averages over blocks
+  std::int64_t rows = 0;                       // chosen ones
+
+  bool has(const OutputDescription& kind) const { return names.contains(kind.name); }
 };
 
 struct CaseSizes {
@@ -425,17 +430,16 @@ class AttentionCase {
   }
 
   void draw_requests() {
-    requests.log_sum_exp = chance(0.5);
-    requests.weights = chance(0.5);
-    requests.logits = chance(0.4);
     const bool statistics = chance(0.4);
-    const auto is_wanted = [&] { return statistics && chance(0.5); };
-    requests.row_maximum = is_wanted();
-    requests.entropy = is_wanted();
-    requests.received = is_wanted() && !(packed_ && paged_);
-    if (is_wanted()) requests.top = pick<std::int64_t>({0, 1, 3, k_len_ + 2});
-    if (is_wanted()) requests.parts = {pick<std::int64_t>({1, 2, 5, 70}), pick<std::int64_t>({1, 3, 40})};
-    if (chance(0.2)) requests.rows = pick<std::int64_t>({0, 1, 5});
+    for (const OutputDescription& kind : attention_outputs()) {
+      if (kind.is_statistic ? statistics && chance(0.5) : chance(0.4)) requests.names.insert(kind.name);
+    }
+    if (packed_ && paged_) requests.names.erase("received");
+    if (requests.names.contains("top_keys")) requests.names.insert("top_weights");
+    if (requests.names.contains("top_weights")) requests.names.insert("top_keys");
+    requests.top = pick<std::int64_t>({0, 1, 3, k_len_ + 2});
+    requests.parts = {pick<std::int64_t>({1, 2, 5, 70}), pick<std::int64_t>({1, 3, 40})};
+    requests.rows = pick<std::int64_t>({0, 1, 5});
   }
 
   Choices choices_;

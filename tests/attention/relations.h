@@ -5,6 +5,7 @@
 #include <string>
 
 #include "attention/attention_case.h"
+#include "attention/call/output_kinds.h"
 #include "core/mask_kinds.h"
 #include "qkv/attention/attention_backward.h"
 
@@ -131,7 +132,7 @@ inline MutableTensorView place(Outcome& outcome, const Call& call, const std::st
 using Wants = std::function<bool(const std::string& output)>;
 inline bool everything(const std::string&) { return true; }
 // What keeps neither heads from sharing a block nor threads from sharing keys.
-inline bool plain(const std::string& output) { return output == "log-sum-exp"; }
+inline bool plain(const std::string& output) { return output == "log_sum_exp"; }
 inline bool nothing(const std::string&) { return false; }
 
 // The output, and what else is wanted of it.
@@ -144,25 +145,24 @@ inline Outcome attend(const Call& call, const Wants& wants = everything) {
   const std::int64_t k_len = call.longest_keys();
   Outcome outcome;
   AttentionExtras extras;
-  const auto ask = [&](MutableTensorView& view, const char* name, Of of, const Dims& shape, Dtype dtype) {
-    if (wants(name)) view = place(outcome, call, name, of, shape, dtype);
-  };
   const MutableTensorView out = place(outcome, call, "output", Of::queries, call.shape_of_out(), call.out_dtype);
-  ask(extras.log_sum_exp, "log-sum-exp", Of::queries, call.rows(), call.wide());
-  ask(extras.weights, "weights", Of::pairs, with(k_len), call.wide());
-  ask(extras.logits, "logits", Of::pairs, with(k_len), call.wide());
-  if (call.is_finite) {  // of NaN there are no statistics
-    ask(extras.row_maximum, "row maximum", Of::queries, call.rows(), call.wide());
-    ask(extras.entropy, "entropy", Of::queries, call.rows(), call.wide());
-    if (wants("top keys")) {
-      extras.top_keys = place(outcome, call, "top keys", Of::queries, with(3), Dtype::i64);
-      extras.top_weights = place(outcome, call, "top weights", Of::queries, with(3), call.wide());
-    }
-    Dims keys = call.rows();
-    (call.packed() ? keys[0] : keys[keys.size() - 1]) = call.packed() ? call.k.size(0) : k_len;
-    if (!call.packed() || !call.paged()) ask(extras.received, "received", Of::keys, keys, call.wide());
-    Dims blocks = call.packed() || call.has_batch() ? Dims{call.batch(), call.heads(), 3, 2} : Dims{call.heads(), 3, 2};
-    ask(extras.block_weights, "block weights", Of::all, blocks, call.wide());
+  Dims keys = call.rows();
+  (call.packed() ? keys[0] : keys[keys.size() - 1]) = call.packed() ? call.k.size(0) : k_len;
+  const Dims blocks =
+      call.packed() || call.has_batch() ? Dims{call.batch(), call.heads(), 3, 2} : Dims{call.heads(), 3, 2};
+  for (const OutputDescription& kind : attention_outputs()) {
+    if (kind.of == OutputOf::chosen || (kind.is_statistic && !call.is_finite)) continue;  // of NaN there are none
+    if (kind.of == OutputOf::keys && call.packed() && call.paged()) continue;
+    if (!wants(kind.of == OutputOf::top ? "top_keys" : kind.name)) continue;
+    const auto ask = [&](Of of, const Dims& shape) {
+      const Dtype dtype = kind.view == &AttentionExtras::top_keys ? Dtype::i64 : call.wide();
+      extras.*kind.view = place(outcome, call, kind.name, of, shape, dtype);
+    };
+    if (kind.of == OutputOf::rows) ask(Of::queries, call.rows());
+    if (kind.of == OutputOf::pairs) ask(Of::pairs, with(k_len));
+    if (kind.of == OutputOf::top) ask(Of::queries, with(3));
+    if (kind.of == OutputOf::keys) ask(Of::keys, keys);
+    if (kind.of == OutputOf::blocks) ask(Of::all, blocks);
   }
   attention(call.q, call.k, call.v, out, call.options, extras);
   return outcome;

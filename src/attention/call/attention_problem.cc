@@ -21,6 +21,45 @@ MutableTensorView output(std::string_view name, const TensorView& view) {
   return {writable(view.bytes()), view.dtype(), view.shape(), view.strides()};
 }
 
+// An output, checked, in the form of the inputs.
+TensorView in_form(const AttentionInputs& inputs, const OutputDescription& kind, const TensorView& view,
+                   const AttentionExtras& extras) {
+  if (kind.view == &AttentionExtras::top_keys) {
+    if (view.dtype() != Dtype::i64) fail("{} is {}; it must be i64", kind.name, name_of(view.dtype()));
+  } else {
+    inputs.require_accumulation(kind.name, view);
+  }
+  switch (kind.of) {
+    case OutputOf::rows:
+      return inputs.query_scalars(kind.name, view);
+    case OutputOf::pairs:
+      return inputs.query_rows(kind.name, view, inputs.k_len);
+    case OutputOf::top:
+      return inputs.query_rows(kind.name, view, extras.top_keys.rank() == 0 ? 0 : extras.top_keys.size(-1));
+    case OutputOf::keys:
+      if (inputs.packed && inputs.paged) fail("{} is not supported for packed queries with paged keys", kind.name);
+      return inputs.key_scalars(kind.name, view);
+    case OutputOf::chosen:
+      if (extras.rows.dtype() != Dtype::i64 || extras.rows.rank() != 2 || extras.rows.size(1) != 3) {
+        fail("rows must be i64 [n, 3], got {} {}", name_of(extras.rows.dtype()), to_string(extras.rows.shape()));
+      }
+      require_shape(kind.name, view, {extras.rows.size(0), inputs.k_len});
+      require_unit_stride(kind.name, view);
+      return view;
+    case OutputOf::blocks:
+      break;
+  }
+  const Dims batch = inputs.mask_batch();
+  const int rank = batch.size() + 3;
+  if (view.rank() > rank || view.rank() < std::min(rank, 2)) {
+    fail("{} {} has the wrong rank for batch {}", kind.name, to_string(view.shape()), to_string(batch));
+  }
+  const TensorView blocks = with_rank(view, rank);
+  require_shape(kind.name, blocks, concatenate(batch, {inputs.heads, blocks.size(-2), blocks.size(-1)}));
+  require_unit_stride(kind.name, blocks);
+  return blocks;
+}
+
 }  // namespace
 
 AttentionOutputs::AttentionOutputs(const AttentionInputs& inputs, const MutableTensorView& out,
@@ -30,27 +69,21 @@ AttentionOutputs::AttentionOutputs(const AttentionInputs& inputs, const MutableT
          name_of(inputs.accumulation));
   }
   out_ = output("out", inputs.query_rows("out", out, inputs.value_dim));
-  if (extras.log_sum_exp) log_sum_exp_ = output("log_sum_exp", inputs.query_scalars("log_sum_exp", extras.log_sum_exp));
-  const auto plane = [&](std::string_view name, const MutableTensorView& view) {
-    inputs.require_accumulation(name, view);
-    return output(name, inputs.query_rows(name, view, inputs.k_len));
-  };
-  if (extras.weights) weights_ = plane("weights", extras.weights);
-  if (extras.logits) logits_ = plane("logits", extras.logits);
   if (static_cast<bool>(extras.rows) != static_cast<bool>(extras.row_weights)) {
     fail("rows and row_weights must be given together, only one was");
   }
-  if (extras.rows) {
-    if (extras.rows.dtype() != Dtype::i64 || extras.rows.rank() != 2 || extras.rows.size(1) != 3) {
-      fail("rows must be i64 [n, 3], got {} {}", name_of(extras.rows.dtype()), to_string(extras.rows.shape()));
-    }
-    require_shape("row_weights", extras.row_weights, {extras.rows.size(0), inputs.k_len});
-    inputs.require_accumulation("row_weights", extras.row_weights);
-    require_unit_stride("row_weights", extras.row_weights);
-    row_weights_ = output("row_weights", extras.row_weights);
-    set_chosen_rows(inputs, extras.rows);
+  if (static_cast<bool>(extras.top_keys) != static_cast<bool>(extras.top_weights)) {
+    fail("top_keys and top_weights must be given together, only one was");
   }
-  check_statistics(inputs, extras);
+  const auto list = attention_outputs();
+  for (std::size_t n = 0; n < list.size(); ++n) {
+    const MutableTensorView& given = extras.*list[n].view;
+    if (!given) continue;
+    const TensorView view = in_form(inputs, list[n], given, extras);
+    if (list[n].of != OutputOf::blocks || view.element_count() > 0) views_[n] = output(list[n].name, view);
+    has_planes_ = has_planes_ || list[n].of == OutputOf::pairs;
+  }
+  if (extras.rows) set_chosen_rows(inputs, extras.rows);
 }
 
 // Each number is read once: the caller's memory may change after it was checked.
@@ -78,67 +111,50 @@ std::size_t AttentionOutputs::log_sum_exp_bytes(const AttentionInputs& inputs) {
 
 void AttentionOutputs::add_log_sum_exp(const AttentionInputs& inputs) {
   own_log_sum_exp_ = Tensor::uninitialized(inputs.query_shape(), inputs.accumulation);
-  log_sum_exp_ = own_log_sum_exp_;
-}
-
-void AttentionOutputs::check_statistics(const AttentionInputs& inputs, const AttentionExtras& extras) {
-  if (extras.row_maximum) row_maximum_ = output("row_maximum", inputs.query_scalars("row_maximum", extras.row_maximum));
-  if (extras.entropy) entropy_ = output("entropy", inputs.query_scalars("entropy", extras.entropy));
-  if (static_cast<bool>(extras.top_keys) != static_cast<bool>(extras.top_weights)) {
-    fail("top_keys and top_weights must be given together, only one was");
-  }
-  if (extras.top_keys) {
-    if (extras.top_keys.dtype() != Dtype::i64) fail("top_keys is {}; it must be i64", name_of(extras.top_keys.dtype()));
-    inputs.require_accumulation("top_weights", extras.top_weights);
-    const std::int64_t count = extras.top_keys.rank() == 0 ? 0 : extras.top_keys.size(-1);
-    top_keys_ = output("top_keys", inputs.query_rows("top_keys", extras.top_keys, count));
-    top_weights_ = output("top_weights", inputs.query_rows("top_weights", extras.top_weights, count));
-  }
-  if (extras.received) {
-    if (inputs.packed && inputs.paged) fail("received is not supported for packed queries with paged keys");
-    received_ = output("received", inputs.key_scalars("received", extras.received));
-  }
-  if (extras.block_weights) {
-    inputs.require_accumulation("block_weights", extras.block_weights);
-    const Dims batch = inputs.mask_batch();
-    const int rank = batch.size() + 3, given = extras.block_weights.rank();
-    if (given > rank || given < std::min(rank, 2)) {
-      fail("block_weights {} has the wrong rank for batch {}", to_string(extras.block_weights.shape()),
-           to_string(batch));
-    }
-    const TensorView view = with_rank(extras.block_weights, rank);
-    require_shape("block_weights", view, concatenate(batch, {inputs.heads, view.size(-2), view.size(-1)}));
-    require_unit_stride("block_weights", view);
-    if (view.element_count() > 0) block_weights_ = output("block_weights", view);
-  }
+  views_[0] = own_log_sum_exp_;
 }
 
 void AttentionOutputs::set(CommonTask& common) const {
   common.out_type = out_.dtype();
-  if (top_keys_) common.top_count = top_keys_.size(-1);
-  if (!block_weights_) return;
-  common.block_rows = block_weights_.size(-2);
-  common.block_columns = block_weights_.size(-1);
-  common.block_step = block_weights_.stride(-2);
+  const auto list = attention_outputs();
+  for (std::size_t n = 0; n < list.size(); ++n) {
+    if (!views_[n]) continue;
+    if (list[n].of == OutputOf::top) common.top_count = views_[n].size(-1);
+    if (list[n].of != OutputOf::blocks) continue;
+    common.block_rows = views_[n].size(-2);
+    common.block_columns = views_[n].size(-1);
+    common.block_step = views_[n].stride(-2);
+  }
 }
 
 void AttentionOutputs::set(AttentionTask& task, const AttentionInputs& inputs, std::int64_t b, std::int64_t h) const {
   // Its steps are the strides of this dimension.
   const auto of_queries = [&](const MutableTensorView& view, int dim) {
-    if (!view) return OutputRows{};
     return OutputRows{writable(inputs.query_address(view, b, h)), view.stride(dim)};
   };
   task.out = of_queries(out_, -2);
-  task.log_sum_exp = of_queries(log_sum_exp_, -1);
-  task.weights = of_queries(weights_, -2);
-  task.logits = of_queries(logits_, -2);
-  if (row_weights_) task.row_weights = {row_weights_.bytes(), row_weights_.stride(0)};
-  task.row_maximum = of_queries(row_maximum_, -1);
-  task.entropy = of_queries(entropy_, -1);
-  task.top_keys = of_queries(top_keys_, -2);
-  task.top_weights = of_queries(top_weights_, -2);
-  if (received_) task.received = {writable(inputs.key_address(received_, b, h)), received_.stride(-1)};
-  if (block_weights_) task.block_weights = writable(head_address(block_weights_, inputs.mask_batch(), b, h));
+  const auto list = attention_outputs();
+  for (std::size_t n = 0; n < list.size(); ++n) {
+    const MutableTensorView& view = views_[n];
+    if (!view) continue;
+    switch (list[n].of) {
+      case OutputOf::rows:
+        task.*list[n].rows = of_queries(view, -1);
+        break;
+      case OutputOf::pairs:
+      case OutputOf::top:
+        task.*list[n].rows = of_queries(view, -2);
+        break;
+      case OutputOf::keys:
+        task.*list[n].rows = {writable(inputs.key_address(view, b, h)), view.stride(-1)};
+        break;
+      case OutputOf::chosen:
+        task.*list[n].rows = {view.bytes(), view.stride(0)};
+        break;
+      case OutputOf::blocks:
+        task.block_weights = writable(head_address(view, inputs.mask_batch(), b, h));
+    }
+  }
 }
 
 namespace {

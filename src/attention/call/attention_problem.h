@@ -2,6 +2,7 @@
 // kernel that computes it. Forward, backward and tangents begin here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "attention/call/attention_inputs.h"
 #include "attention/call/attention_rules.h"
+#include "attention/call/output_kinds.h"
 #include "attention/tile/attention_task.h"
 #include "qkv/attention.h"
 
@@ -23,9 +25,9 @@ class AttentionOutputs {
   // A log-sum-exp of its own, if none was asked for.
   static std::size_t log_sum_exp_bytes(const AttentionInputs& inputs);
   void add_log_sum_exp(const AttentionInputs& inputs);
-  bool has_log_sum_exp() const { return static_cast<bool>(log_sum_exp_); }
+  bool has_log_sum_exp() const { return static_cast<bool>(views_[0]); }
   // Rows of weights or logits are asked for.
-  bool has_planes() const { return weights_ || logits_; }
+  bool has_planes() const { return has_planes_; }
 
   // Sorted by sequence, head and query.
   const std::vector<ChosenRow>& chosen_rows() const { return chosen_rows_; }
@@ -37,12 +39,13 @@ class AttentionOutputs {
 
  private:
   void set_chosen_rows(const AttentionInputs& inputs, const TensorView& rows);
-  void check_statistics(const AttentionInputs& inputs, const AttentionExtras& extras);
 
-  MutableTensorView out_, log_sum_exp_, weights_, logits_, row_weights_;
+  MutableTensorView out_;
+  // In the order of attention_outputs(), which begins with log-sum-exp, and in the form of the inputs.
+  std::array<MutableTensorView, kOutputCount> views_;
+  bool has_planes_ = false;
   std::vector<ChosenRow> chosen_rows_;
   Tensor own_log_sum_exp_;
-  MutableTensorView row_maximum_, entropy_, top_keys_, top_weights_, received_, block_weights_;
 };
 
 // Built in order: inputs, rules, what both make common to all heads; then the outputs, if there are any.

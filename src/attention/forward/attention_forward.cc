@@ -14,19 +14,9 @@ namespace {
 
 std::vector<NamedView> outputs_of(const MutableTensorView& out, const AttentionExtras& extras) {
   std::vector<NamedView> outputs{{"out", out}};
-  const auto add = [&](std::string_view name, const MutableTensorView& view) {
-    if (view) outputs.push_back({name, view});
-  };
-  add("log_sum_exp", extras.log_sum_exp);
-  add("weights", extras.weights);
-  add("logits", extras.logits);
-  add("row_weights", extras.row_weights);
-  add("row_maximum", extras.row_maximum);
-  add("entropy", extras.entropy);
-  add("top_keys", extras.top_keys);
-  add("top_weights", extras.top_weights);
-  add("received", extras.received);
-  add("block_weights", extras.block_weights);
+  for (const OutputDescription& kind : attention_outputs()) {
+    if (extras.*kind.view) outputs.push_back({kind.name, extras.*kind.view});
+  }
   return outputs;
 }
 

@@ -104,8 +104,9 @@ class ForwardCall {
   std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
 
   static AttentionTask without_statistics(AttentionTask task) {
-    task.row_maximum = task.entropy = task.top_keys = task.top_weights = {};
-    task.received = {};
+    for (const OutputDescription& kind : attention_outputs()) {
+      if (kind.is_statistic && kind.rows != nullptr) task.*kind.rows = {};
+    }
     task.block_weights = nullptr;
     return task;
   }

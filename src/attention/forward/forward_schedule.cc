@@ -35,7 +35,8 @@ AttentionSchedule::AttentionSchedule(const AttentionProblem& problem, const Atte
                                      const AttentionExtras& extras)
     : empty(problem.batch == 0 || problem.heads == 0 || problem.q_len == 0),
       sums(extras.received || extras.block_weights),
-      statistics(sums || extras.row_maximum || extras.entropy || extras.top_keys),
+      statistics(std::ranges::any_of(
+          attention_outputs(), [&](const OutputDescription& kind) { return kind.is_statistic && extras.*kind.view; })),
       asked_threads(threads_of(options)) {
   allowed_threads = asked_threads;
   if (empty) return;

@@ -13,6 +13,7 @@
 #include "attention/backward/backward_schedule.h"
 #include "attention/backward/score_parameters.h"
 #include "attention/call/attention_problem.h"
+#include "attention/call/output_kinds.h"
 #include "attention/call/view_checks.h"
 #include "attention/forward/forward_schedule.h"
 #include "attention/tile/interval_masks.h"
@@ -118,13 +119,18 @@ void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, con
   if (schedule.prefill && together * problem.q_len < schedule.block.blocks.queries) {
     add(fmt::format("{} queries do not fill a block of {}", together * problem.q_len, schedule.block.blocks.queries));
   }
-  const bool second_pass = schedule.sums || extras.entropy || extras.weights || extras.logits;
+  const auto asked = [&](bool in_second_pass) {
+    return std::ranges::find_if(attention_outputs(), [&](const OutputDescription& kind) {
+      return extras.*kind.view && kind.needs_second_pass == in_second_pass && (in_second_pass || kind.is_statistic);
+    });
+  };
+  const bool second_pass = asked(true) != attention_outputs().end();
   if (second_pass) add("the requested optional outputs need a second pass over the keys");
   const bool are_whole = schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.allowed_threads;
   if (are_whole && second_pass) {
     add("they also keep keys from being split over threads");
-  } else if (are_whole && (extras.row_maximum || extras.top_keys)) {
-    add(fmt::format("{} keeps keys from being split over threads", extras.row_maximum ? "row_maximum" : "top_keys"));
+  } else if (const auto first = asked(false); are_whole && first != attention_outputs().end()) {
+    add(fmt::format("{} keeps keys from being split over threads", first->name));
   }
   if (!schedule.chosen_blocks.empty()) add("chosen rows are computed again, with those near them");
 }

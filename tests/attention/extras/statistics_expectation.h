@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "attention/attention_case.h"
@@ -27,22 +28,11 @@ class RequestedOutputs {
  public:
   RequestedOutputs(const AttentionCase& drawn, const reference::AttentionResult& exact)
       : drawn_(drawn), exact_(exact), batch_(drawn.q, drawn.k, drawn.options) {
-    const Requests& wanted = drawn.requests;
-    const Dims& rows = exact.log_sum_exp.shape();
-    if (wanted.log_sum_exp) extras.log_sum_exp = place(log_sum_exp_, rows);
-    if (wanted.weights) extras.weights = place(weights_, exact.weights.shape());
-    if (wanted.logits) extras.logits = place(logits_, exact.logits.shape());
-    if (wanted.rows >= 0) choose_rows(wanted.rows);
-    if (!drawn.is_finite) return;  // of NaN there are no statistics
-    if (wanted.row_maximum) extras.row_maximum = place(row_maximum_, rows);
-    if (wanted.entropy) extras.entropy = place(entropy_, rows);
-    if (wanted.top >= 0) {
-      extras.top_keys = place(top_keys_, with(rows, wanted.top), Dtype::i64);
-      extras.top_weights = place(top_weights_, with(rows, wanted.top));
-    }
-    if (wanted.received) extras.received = place(received_, shape_of_received());
-    if (wanted.parts[0] >= 0) {
-      extras.block_weights = place(block_weights_, {drawn.batch(), drawn.heads(), wanted.parts[0], wanted.parts[1]});
+    for (const OutputDescription& kind : attention_outputs()) {
+      if (!drawn.requests.has(kind) || (kind.is_statistic && !drawn.is_finite)) continue;  // of NaN there are none
+      if (kind.of == OutputOf::chosen) choose_rows(drawn.requests.rows);
+      const Dims shape = shape_of(kind.of);
+      extras.*kind.view = kind.view == &AttentionExtras::top_keys ? place(kind, shape, Dtype::i64) : place(kind, shape);
     }
   }
   RequestedOutputs(const RequestedOutputs&) = delete;
@@ -60,10 +50,10 @@ class RequestedOutputs {
   }
 
  private:
-  MutableTensorView place(Tensor& tensor, const Dims& shape, std::optional<Dtype> dtype = std::nullopt) const {
+  MutableTensorView place(const OutputDescription& kind, const Dims& shape, std::optional<Dtype> dtype = std::nullopt) {
     const Dtype wide = drawn_.q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-    tensor = dtype ? Tensor::zeros(shape, *dtype) : filled(shape, kNan, wide);
-    return in_rank(tensor);
+    Tensor& tensor = given_[kind.name] = dtype ? Tensor::zeros(shape, *dtype) : filled(shape, kNan, wide);
+    return kind.of == OutputOf::chosen ? tensor.view() : in_rank(tensor);
   }
   // A case without a batch of its own has results without one.
   MutableTensorView in_rank(Tensor& tensor) const {
@@ -74,9 +64,25 @@ class RequestedOutputs {
     shape.push_back(last);
     return shape;
   }
-  Dims shape_of_received() const {
-    if (drawn_.packed()) return {drawn_.k.size(0), drawn_.heads()};
-    return {drawn_.batch(), drawn_.heads(), exact_.weights.size(-1)};
+  Dims shape_of(OutputOf of) const {
+    const Dims& rows = exact_.log_sum_exp.shape();
+    const auto& [parts, columns] = drawn_.requests.parts;
+    switch (of) {
+      case OutputOf::rows:
+        return rows;
+      case OutputOf::pairs:
+        return exact_.weights.shape();
+      case OutputOf::top:
+        return with(rows, drawn_.requests.top);
+      case OutputOf::keys:
+        return drawn_.packed() ? Dims{drawn_.k.size(0), drawn_.heads()}
+                               : Dims{drawn_.batch(), drawn_.heads(), exact_.weights.size(-1)};
+      case OutputOf::chosen:
+        return exact_rows_.shape();
+      case OutputOf::blocks:
+        break;
+    }
+    return {drawn_.batch(), drawn_.heads(), parts, columns};
   }
 
   void choose_rows(std::int64_t count) {
@@ -98,8 +104,6 @@ class RequestedOutputs {
     }
     rows_ = Tensor::of({count, 3}, indices);
     extras.rows = rows_;
-    row_weights_ = filled(exact_rows_.shape(), kNan, drawn_.q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
-    extras.row_weights = row_weights_;
   }
 
   void check(const std::string& name, const TensorView& got, const TensorView& wanted, double absolute,
@@ -119,6 +123,7 @@ class RequestedOutputs {
                      logits = batch_.queries(exact_.logits.view(), b);
     const std::int64_t heads = weights.size(0), q_len = weights.size(1);
     const std::int64_t k_len = drawn_.key_length(b);
+    const bool has_blocks = static_cast<bool>(extras.block_weights);
     const auto& [parts, columns] = drawn_.requests.parts;
     for (std::int64_t h = 0; h < heads; ++h) {
       std::vector<double> received(static_cast<std::size_t>(k_len)), cells(65536), pairs(65536);
@@ -130,20 +135,20 @@ class RequestedOutputs {
         for (std::int64_t j = 0; j < k_len; ++j) {
           const double weight = row_weights[static_cast<std::size_t>(j)];
           received[static_cast<std::size_t>(j)] += weight;
-          if (parts < 0) continue;
+          if (!has_blocks) continue;
           const auto cell = static_cast<std::size_t>(i * parts / q_len * columns + j * columns / k_len);
           cells[cell] += weight;
           pairs[cell] += 1;
         }
       }
       if (extras.received && q_len > 0) {
-        check("received" + head, batch_.keys(received_.view(), b).select(0, h).slice(0, 0, k_len),
+        check("received" + head, batch_.keys(given_["received"].view(), b).select(0, h).slice(0, 0, k_len),
               Tensor::of({k_len}, received), tolerance, 2 * tolerance);
       }
-      if (!extras.block_weights) continue;
+      if (!has_blocks) continue;
       for (std::size_t cell = 0; cell < cells.size(); ++cell) cells[cell] /= std::max(1.0, pairs[cell]);
       cells.resize(static_cast<std::size_t>(parts * columns));
-      check("block weights" + head, block_weights_.view().select(0, b).select(0, h).reshape({parts * columns}),
+      check("block weights" + head, given_["block_weights"].view().select(0, b).select(0, h).reshape({parts * columns}),
             Tensor::of({parts * columns}, cells), tolerance, 0);
     }
   }
@@ -151,22 +156,26 @@ class RequestedOutputs {
   void check_row(const std::string& name, std::int64_t b, std::int64_t h, std::int64_t i,
                  const std::vector<double>& weights, const std::vector<double>& logits, double tolerance) {
     const auto of = [&](const Tensor& tensor) { return batch_.queries(tensor.view(), b).select(0, h).select(0, i); };
-    const auto one = [](double number) { return filled({}, number, Dtype::f64); };
-    if (extras.row_maximum) {
-      const double largest = logits.empty() ? -kInfinity : *std::max_element(logits.begin(), logits.end());
-      check("row maximum" + name, of(row_maximum_), one(largest), tolerance, 0);
+    RowInDoubles figures{.weights = weights, .logits = logits, .position = static_cast<double>(i + offset_of(b))};
+    figures.log_sum_exp = values(of(exact_.log_sum_exp))[0];
+    if (drawn_.options.sinks) {
+      const double sink = values(drawn_.options.sinks)[static_cast<std::size_t>(h)];
+      if (sink > -kInfinity) figures.sink_weight = std::exp(sink - figures.log_sum_exp);
     }
-    if (extras.entropy) {
-      double nats = 0;
-      for (const double weight : weights) nats -= weight > 0 ? weight * std::log(weight) : 0;
-      if (drawn_.options.sinks) {
-        const double sink = values(drawn_.options.sinks)[static_cast<std::size_t>(h)];
-        const double log_weight = sink - values(of(exact_.log_sum_exp))[0];
-        if (sink > -kInfinity) nats -= std::exp(log_weight) * log_weight;
-      }
-      check("entropy" + name, of(entropy_), one(nats), 4 * tolerance, 2 * tolerance);
+    for (const OutputDescription& kind : attention_outputs()) {
+      if (kind.of != OutputOf::rows || !(extras.*kind.view) || !kind.is_statistic) continue;
+      const bool is_sum = kind.view == &AttentionExtras::entropy;  // over all keys
+      check(kind.name + name, of(given_[kind.name]), filled({}, kind.of_row(figures), Dtype::f64),
+            (is_sum ? 4 : 1) * tolerance, is_sum ? 2 * tolerance : 0);
     }
-    if (extras.top_keys) check_top(name, values(of(top_keys_)), values(of(top_weights_)), weights, logits, tolerance);
+    if (extras.top_keys) {
+      check_top(name, values(of(given_["top_keys"])), values(of(given_["top_weights"])), weights, logits, tolerance);
+    }
+  }
+
+  // Of query 0, among the keys.
+  std::int64_t offset_of(std::int64_t b) const {
+    return batch_.offset(b, drawn_.query_length(b), drawn_.key_length(b));
   }
 
   void check_top(const std::string& name, const std::vector<double>& keys, const std::vector<double>& got,
@@ -194,8 +203,8 @@ class RequestedOutputs {
   const reference::AttentionResult& exact_;
   const reference::Batch batch_;
   std::string found_;
-  Tensor log_sum_exp_, weights_, logits_, row_maximum_, entropy_, top_keys_, top_weights_, received_, block_weights_;
-  Tensor rows_, row_weights_, exact_rows_;
+  std::map<std::string_view, Tensor> given_;
+  Tensor rows_, exact_rows_;
 };
 
 }  // namespace qkv::testing

@@ -1,0 +1,52 @@
+// The list of optional outputs.
+#include "attention/call/output_kinds.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/tile/attention_task.h"
+
+namespace qkv::inline attending {
+namespace {
+
+using Extras = AttentionExtras;
+using Task = AttentionTask;
+
+double entropy_of(const RowInDoubles& row) {
+  const auto share = [](double weight) { return weight > 0 ? -weight * std::log(weight) : 0; };
+  double nats = share(row.sink_weight);
+  for (const double weight : row.weights) nats += share(weight);
+  return nats;
+}
+
+double maximum_of(const RowInDoubles& row) {
+  return row.logits.empty() ? -HUGE_VAL : *std::max_element(row.logits.begin(), row.logits.end());
+}
+
+constexpr OutputDescription kOutputs[] = {
+    {"log_sum_exp", &Extras::log_sum_exp, &Task::log_sum_exp, OutputOf::rows, false, false,
+     "the log-sum-exp of each row of logits", [](const RowInDoubles& row) { return row.log_sum_exp; }},
+    {"weights", &Extras::weights, &Task::weights, OutputOf::pairs, false, true, "the weights", nullptr},
+    {"logits", &Extras::logits, &Task::logits, OutputOf::pairs, false, true, "the logits, -infinity where masked",
+     nullptr},
+    {"row_weights", &Extras::row_weights, &Task::row_weights, OutputOf::chosen, false, false,
+     "the weights of chosen rows alone", nullptr},
+    {"row_maximum", &Extras::row_maximum, &Task::row_maximum, OutputOf::rows, true, false,
+     "the largest logit of each row", maximum_of},
+    {"entropy", &Extras::entropy, &Task::entropy, OutputOf::rows, true, true,
+     "the entropy of each row of weights, in nats", entropy_of},
+    {"top_keys", &Extras::top_keys, &Task::top_keys, OutputOf::top, true, false,
+     "the keys of the largest weights of each row", nullptr},
+    {"top_weights", &Extras::top_weights, &Task::top_weights, OutputOf::top, true, false, "the weights of these keys",
+     nullptr},
+    {"received", &Extras::received, &Task::received, OutputOf::keys, true, true, "how much weight each key received",
+     nullptr},
+    {"block_weights", &Extras::block_weights, nullptr, OutputOf::blocks, true, true,
+     "averages of the weights over blocks", nullptr},
+};
+
+}  // namespace
+
+std::span<const OutputDescription, kOutputCount> attention_outputs() { return kOutputs; }
+
+}  // namespace qkv::inline attending
