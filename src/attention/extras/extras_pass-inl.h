@@ -172,6 +172,10 @@ inline bool wants_sums(const AttentionTask& task) {
   return task.received.data != nullptr || task.block_weights != nullptr;
 }
 
+inline bool wants_extras_pass(const AttentionTask& task) {
+  return wants_planes(task) || wants_sums(task) || task.entropy.data != nullptr;
+}
+
 template <Unit kUnit, class T, int kVectors, class Product>
 class ExtrasPass {
  public:

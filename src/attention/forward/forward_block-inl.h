@@ -165,7 +165,7 @@ class ForwardBlock {
     if (task_.log_sum_exp.data != nullptr) write_log_sum_exp<kUnit>();
     if (wants_row_maximum_) write_row_maximum<kUnit>();
     if (top_keys_.is_on()) top_keys_.template write<kUnit>(state_);
-    if (wants_planes(task_) || wants_sums(task_) || task_.entropy.data != nullptr) {
+    if (wants_extras_pass(task_)) {
       ExtrasPass<kUnit, T, kVectors, Product>(task_, begin_, count_, visibility_, logits_, state_, weights_).run();
     }
   }
