@@ -66,6 +66,9 @@ struct AttentionExtras {
   // Statistics of the weights, exact; entropy and sums from a second pass over the keys that are not masked.
   MutableTensorView row_maximum{};  // [..., heads, q_len]; the largest logit; -infinity for a row without keys
   MutableTensorView entropy{};      // [..., heads, q_len]; in nats; a sink's weight counts as one more
+  // A query's weight on the key at its own position p (mask.h), and on the one before; 0 where there is none. What
+  // tells heads that copy, and previous-token heads (Elhage et al., 2021).
+  MutableTensorView self_weight{}, previous_weight{};  // [..., heads, q_len]
   MutableTensorView top_keys{};     // i64 [..., heads, q_len, n]; keys of the n largest weights, falling; -1: none
   MutableTensorView top_weights{};  // [..., heads, q_len, n]; goes with top_keys; equal weights: lower key first
   MutableTensorView received{};  // [..., heads, k_len], packed [key tokens, heads]; a key's weights, over all queries

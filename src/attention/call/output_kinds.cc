@@ -19,6 +19,10 @@ double entropy_of(const RowInDoubles& row) {
   return nats;
 }
 
+double weight_at(const RowInDoubles& row, double key) {
+  return key < 0 || key >= static_cast<double>(row.weights.size()) ? 0 : row.weights[static_cast<std::size_t>(key)];
+}
+
 double maximum_of(const RowInDoubles& row) {
   return row.logits.empty() ? -HUGE_VAL : *std::max_element(row.logits.begin(), row.logits.end());
 }
@@ -35,6 +39,12 @@ constexpr OutputDescription kOutputs[] = {
      "the largest logit of each row", maximum_of},
     {"entropy", &Extras::entropy, &Task::entropy, OutputOf::rows, true, true,
      "the entropy of each row of weights, in nats", entropy_of},
+    {"self_weight", &Extras::self_weight, &Task::self_weight, OutputOf::rows, true, true,
+     "the weight of each query on its own position",
+     [](const RowInDoubles& row) { return weight_at(row, row.position); }},
+    {"previous_weight", &Extras::previous_weight, &Task::previous_weight, OutputOf::rows, true, true,
+     "the weight of each query on the position before its own",
+     [](const RowInDoubles& row) { return weight_at(row, row.position - 1); }},
     {"top_keys", &Extras::top_keys, &Task::top_keys, OutputOf::top, true, false,
      "the keys of the largest weights of each row", nullptr},
     {"top_weights", &Extras::top_weights, &Task::top_weights, OutputOf::top, true, false, "the weights of these keys",
@@ -44,6 +54,9 @@ constexpr OutputDescription kOutputs[] = {
     {"block_weights", &Extras::block_weights, nullptr, OutputOf::blocks, true, true,
      "averages of the weights over blocks", nullptr},
 };
+
+// All of AttentionExtras; `rows` goes with row_weights.
+static_assert(sizeof(Extras) == (kOutputCount + 1) * sizeof(TensorView));
 
 }  // namespace
 

@@ -33,7 +33,7 @@ struct OutputDescription {
   double (*of_row)(const RowInDoubles& row);  // of `rows`: what it is
 };
 
-inline constexpr std::size_t kOutputCount = 10;
+inline constexpr std::size_t kOutputCount = 12;
 std::span<const OutputDescription, kOutputCount> attention_outputs();
 
 }  // namespace qkv::inline attending

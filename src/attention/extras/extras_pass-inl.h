@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <utility>
 
 #include "attention/extras/weight_sums.h"
 #include "attention/tile/attention_task.h"
@@ -172,9 +173,15 @@ inline bool wants_sums(const AttentionTask& task) {
   return task.received.data != nullptr || task.block_weights != nullptr;
 }
 
-inline bool wants_extras_pass(const AttentionTask& task) {
-  return wants_planes(task) || wants_sums(task) || task.entropy.data != nullptr;
+inline bool wants_places(const AttentionTask& task) {
+  return task.self_weight.data != nullptr || task.previous_weight.data != nullptr;
 }
+
+inline bool wants_weights(const AttentionTask& task) {
+  return wants_planes(task) || wants_sums(task) || wants_places(task);
+}
+
+inline bool wants_extras_pass(const AttentionTask& task) { return wants_weights(task) || task.entropy.data != nullptr; }
 
 template <Unit kUnit, class T, int kVectors, class Product>
 class ExtrasPass {
@@ -203,7 +210,8 @@ class ExtrasPass {
 
   // What the mask hides is not computed: its weights are 0. Only in a row whose sum is NaN they are NaN, too.
   void run() {
-    if ((wants_planes(task_) || wants_sums(task_)) && has_nan_row()) {
+    write_places(0, 0);
+    if (wants_weights(task_) && has_nan_row()) {
       walk_tiles(visibility_, 0, task_.k_len,
                  [&](std::int64_t key, Coverage coverage) { visit(key, coverage, {0, kVectors}); });
     } else {
@@ -241,9 +249,10 @@ class ExtrasPass {
     Tile tile;
     compute(key, coverage, seeing, tile);
     if (wants_entropy()) entropy_.add(seeing.begin, seeing.end, tile);
-    if (!wants_planes(task_) && !wants_sums(task_)) return;
+    if (!wants_weights(task_)) return;
     weigh(tile);
     const std::int64_t rows = std::min<std::int64_t>(kTileRows, task_.k_len - key);
+    write_places(key, rows);
     fill_planes(key);
     write_plane(task_.weights, key, rows, weight_tile_);
     write_plane(task_.logits, key, rows, logit_tile_);
@@ -301,6 +310,19 @@ class ExtrasPass {
   void write_plane(const OutputRows& plane, std::int64_t key, std::int64_t rows, const T* tile) const {
     if (plane.data == nullptr) return;
     transpose(tile, kColumns, rows, count_, reinterpret_cast<T*>(plane.data) + begin_ * plane.step + key, plane.step);
+  }
+
+  // Of `rows` keys from `key` on, the weights at each query's own position and at the one before; of none, 0 for all.
+  void write_places(std::int64_t key, std::int64_t rows) const {
+    if (!wants_places(task_)) return;
+    for (const auto& [output, before] : {std::pair(task_.self_weight, 0), {task_.previous_weight, 1}}) {
+      T* to = reinterpret_cast<T*>(output.data) + begin_ * output.step;
+      for (std::int64_t i = 0; output.data != nullptr && i < count_; ++i, to += output.step) {
+        const std::int64_t row = begin_ + i + task_.offset - before - key;
+        if (rows == 0) *to = 0;
+        if (row >= 0 && row < rows) *to = weight_tile_[row * kColumns + i];
+      }
+    }
   }
 
   T* chosen_row(std::int64_t n) const {

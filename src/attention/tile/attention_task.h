@@ -159,6 +159,7 @@ struct AttentionTask {
   const ChosenRow* chosen = nullptr;
   std::int64_t chosen_count = 0;
   OutputRows row_maximum, entropy;
+  OutputRows self_weight, previous_weight;
   OutputRows top_keys, top_weights;
   // Sums over all queries: in the task of a block, where they are kept (weight_sums.h).
   WeightSums* sums = nullptr;

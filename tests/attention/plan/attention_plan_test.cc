@@ -270,12 +270,6 @@ TEST_P(AttentionPlans, EveryPassIsBounded) {
                                 sinks, offsets_query, offsets_key, block_table, threads, memory_limit, stop] = options;
 }
 
-// All of AttentionExtras.
-[[maybe_unused]] void every_extra(const AttentionExtras& extras) {
-  [[maybe_unused]] const auto& [log_sum_exp, weights, logits, rows, row_weights, row_maximum, entropy, top_keys,
-                                top_weights, received, block_weights] = extras;
-}
-
 QKV_ON_EACH_TARGET(AttentionRemarks);
 
 constexpr std::int64_t kLength = 96, kSize = 16;
