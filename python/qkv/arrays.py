@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
 
 
 class Array(Protocol):
     """An array on the CPU: of NumPy (bfloat16 by ml_dtypes), torch, JAX or anything else with ``__dlpack__``."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+ArrayOrSequence: TypeAlias = "Array | Sequence[Any]"  # whole numbers or bools: lists of them as well

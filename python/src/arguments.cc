@@ -10,10 +10,6 @@
 namespace qkv::python {
 namespace {
 
-[[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view wanted) {
-  throw TypeError(fmt::format("{} must be {}, got {}", name, wanted, name_of_type(object)));
-}
-
 // A whole number as Python has it: an int, or what says that it is one by __index__.
 nb::object index_of(nb::handle object, std::string_view name) {
   if (PyBool_Check(object.ptr()) || nb::hasattr(object, "__dlpack__") || !PyIndex_Check(object.ptr())) {
@@ -27,6 +23,12 @@ nb::object index_of(nb::handle object, std::string_view name) {
 std::string name_of_type(nb::handle object) {
   const nb::handle type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
   return nb::cast<std::string>(nb::str(nb::object(nb::getattr(type, "__name__"))));
+}
+
+void refuse_type(nb::handle object, std::string_view name, std::string_view wanted) {
+  const bool is_array = nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "item");
+  const std::string hint = is_array && wanted.ends_with("number") ? fmt::format("; {}.item() is one", name) : "";
+  throw TypeError(fmt::format("{} must be {}, got {}{}", name, wanted, name_of_type(object), hint));
 }
 
 double take_number(nb::handle object, std::string_view name) {

@@ -27,6 +27,9 @@ struct TypeError : std::runtime_error {
 // "float", "list": how messages name what was given.
 std::string name_of_type(nb::handle object);
 
+// TypeError: `name` must be `wanted`.
+[[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view wanted);
+
 double take_number(nb::handle object, std::string_view name);
 std::int64_t take_whole(nb::handle object, std::string_view name);
 // Of threads: what an int cannot hold is as wrong as the largest one that it can.
@@ -40,17 +43,20 @@ std::vector<std::int64_t> take_whole_numbers(nb::handle object, std::string_view
 // A list or another iterable of str; the message has the index of one that is none.
 std::vector<std::string> take_texts(nb::handle object, std::string_view name);
 
-// One of a few names; ValueError lists them.
+// One of a few names; what is raised lists them.
 template <class Choice>
 Choice take_choice(nb::handle object, std::string_view name,
                    std::initializer_list<std::pair<std::string_view, Choice>> choices) {
+  std::string wanted = "one of ";
+  for (const auto& [known, choice] : choices) {
+    wanted += (wanted.ends_with("\"") ? ", \"" : "\"") + std::string(known) + "\"";
+  }
+  if (!PyUnicode_Check(object.ptr())) refuse_type(object, name, wanted);
   const std::string given = take_text(object, name);
-  std::string names;
   for (const auto& [known, choice] : choices) {
     if (known == given) return choice;
-    names += (names.empty() ? "\"" : ", \"") + std::string(known) + "\"";
   }
-  throw std::invalid_argument(std::string(name) + " must be one of " + names + ", got \"" + given + "\"");
+  throw std::invalid_argument(std::string(name) + " must be " + wanted + ", got \"" + given + "\"");
 }
 
 }  // namespace qkv::python

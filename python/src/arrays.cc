@@ -98,12 +98,22 @@ bool is_elsewhere(nb::handle object) {
   }
 }
 
+// Under jax.jit, jax.grad and their kin.
+bool is_traced(nb::handle object) {
+  const nb::object modules = nb::module_::import_("sys").attr("modules"), jax = modules.attr("get")("jax");
+  return !jax.is_none() && nb::isinstance(object, nb::object(jax.attr("core").attr("Tracer")));
+}
+
 [[noreturn]] void refuse_layout(std::string_view name) {
   throw TypeError(fmt::format("{} is a sparse or lazily negated tensor; make it dense", name));
 }
 
 [[noreturn]] void refuse_object(nb::handle object, std::string_view name) {
   if (type_of(object).kind == Kind::torch && nb::cast<bool>(object.attr("is_sparse"))) refuse_layout(name);
+  if (is_traced(object)) {
+    throw TypeError(
+        fmt::format("{} is traced by JAX, which knows no rule for qkv; call it by jax.pure_callback", name));
+  }
   if (is_elsewhere(object)) throw TypeError(fmt::format("{} is on another device; move it to the CPU first", name));
   throw TypeError(fmt::format(
       "{} must be an array of NumPy, or one with __dlpack__ on the CPU, of native floats, integers or bools; "
@@ -183,6 +193,22 @@ void require_no_grad(nb::handle object, const TypeOfArrays& type, std::string_vi
   }
 }
 
+// Of a sequence an array of NumPy, int32 where its numbers fit; of anything else itself.
+nb::object array_of(nb::handle object, std::string_view name) {
+  if (!PyList_Check(object.ptr()) && !PyTuple_Check(object.ptr()) && !PyRange_Check(object.ptr())) {
+    return nb::borrow(object);
+  }
+  try {
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    const nb::object array = numpy.attr("asarray")(object), narrow = array.attr("astype")("int32");
+    const bool is_whole = nb::cast<bool>(numpy.attr("issubdtype")(array.attr("dtype"), numpy.attr("integer")));
+    const bool fits = is_whole && nb::cast<bool>(numpy.attr("array_equal")(array, narrow));
+    return fits ? narrow : array;
+  } catch (nb::python_error&) {  // rows of different lengths, texts
+    refuse_type(object, name, "whole numbers or bools, in rows of one length");
+  }
+}
+
 Array require_type(Array array, nb::handle object, std::string_view name, bool fits, const char* wanted) {
   if (!fits) throw TypeError(fmt::format("{} must be {}, got {}", name, wanted, described(object)));
   return array;
@@ -254,19 +280,34 @@ Array take_floats(nb::handle object, std::string_view name) {
   return require_floats(take_array(object, name), object, name);
 }
 
+Array take_dense(nb::handle object, std::string_view name) {
+  Array array = take_floats(object, name);
+  const TensorView& view = array.view;
+  if (view.rank() > 0 && view.size(-1) > 1 && view.stride(-1) != 1 && view.element_count() > 0) {
+    const bool is_torch = array.kind == Kind::torch;
+    const auto copy =
+        is_torch ? fmt::format("{}.contiguous()", name) : fmt::format("numpy.ascontiguousarray({})", name);
+    throw std::invalid_argument(
+        fmt::format("{} has stride {} in its last dimension; it must be 1, as in {}", name, view.stride(-1), copy));
+  }
+  return array;
+}
+
 Array take_values(nb::handle object, std::string_view name) {
   const TypeOfArrays& type = require_array(object, name);
   const nb::object values = type.exchange ? nb::borrow(object) : nb::object(object.attr("detach")());
   return require_floats(imported(values, type, name), object, name);
 }
 
-Array take_integers(nb::handle object, std::string_view name) {
+Array take_integers(nb::handle given, std::string_view name) {
+  const nb::object object = array_of(given, name);
   Array array = take_array(object, name);
   const bool fits = array.view.dtype() == Dtype::i32 || array.view.dtype() == Dtype::i64;
   return require_type(std::move(array), object, name, fits, "int32 or int64");
 }
 
-Array take_booleans(nb::handle object, std::string_view name) {
+Array take_booleans(nb::handle given, std::string_view name) {
+  const nb::object object = array_of(given, name);
   Array array = take_array(object, name);
   const bool fits = array.view.dtype() == Dtype::boolean || array.view.dtype() == Dtype::u8;
   return require_type(std::move(array), object, name, fits, "bool or uint8");

@@ -37,6 +37,9 @@ nb::dlpack::dtype dlpack_of(Dtype dtype);
 Array take_array(nb::handle object, std::string_view name);
 // Of f32, f64, bf16 or f16; of i32 or i64; of bool or u8. TypeError for others.
 Array take_floats(nb::handle object, std::string_view name);
+// The same without gaps in its last dimension, ValueError otherwise.
+Array take_dense(nb::handle object, std::string_view name);
+// A list or another sequence, too, as NumPy reads it: of take_booleans() as well.
 Array take_integers(nb::handle object, std::string_view name);
 Array take_booleans(nb::handle object, std::string_view name);
 // As take_floats(); of a tensor of torch that requires grad, its numbers.

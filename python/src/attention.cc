@@ -24,7 +24,7 @@ Tensor empty_output(const TensorView& query, const TensorView& value) {
 }
 
 nb::object attention_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
-  const Array q = take_floats(query, "query"), k = take_floats(key, "key"), v = take_floats(value, "value");
+  const Array q = take_dense(query, "query"), k = take_dense(key, "key"), v = take_dense(value, "value");
   nb::object out = nb::none(), want;
   CallOptions call = take_options("attention", keywords, [&](std::string_view name, nb::handle given) {
     if (name == "out") {

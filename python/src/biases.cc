@@ -34,6 +34,12 @@ BiasValue swin(nb::handle values, nb::handle height, nb::handle width) {
   return table(values, "swin", [&](const TensorView& view) { return RelativeTable::swin(view, rows, columns); });
 }
 
+BiasValue sum(nb::handle one, nb::handle other) {
+  constexpr const char* kName = "an operand of +";
+  const BiasValue &a = take_bias(one, kName), &b = take_bias(other, kName);
+  return joined(a.value + b.value, a, b, " + ");
+}
+
 }  // namespace
 
 const BiasValue& take_bias(nb::handle object, std::string_view name) {
@@ -53,10 +59,10 @@ void bind_biases(nb::module_& module) {
                         "What is added to the logits after scale and soft cap; biases combine by ``+``: at most four "
                         "arrays and four tables.\n\nMade by :func:`bias`, :func:`alibi`, :func:`t5`, :func:`clipped`, "
                         ":func:`shaw` and :func:`swin`. A bias keeps its arrays alive.")
-      .def(
-          "__add__", [](const BiasValue& a, const BiasValue& b) { return joined(a.value + b.value, a, b, " + "); },
-          "other"_a, nb::is_operator())
-      .def("__repr__", [](const BiasValue& bias) { return bias.text; });
+      .def("__add__", &sum, "other"_a, nb::sig("def __add__(self, other: Bias) -> Bias"))
+      .def("__radd__", &sum, "other"_a, nb::sig("def __radd__(self, other: Bias) -> Bias"))
+      .def("__repr__", [](const BiasValue& bias) { return bias.text; })
+      .attr("__array_ufunc__") = nb::none();  // an array of NumPy leaves + to it
 
   module.def("bias", &bias, "values"_a, nb::sig("def bias(values: Array) -> Bias"),
              "An array that is added: float32 (float64 for float64 inputs), broadcastable to [batch, heads, q_len, "

@@ -31,13 +31,13 @@ void make_cache(KeyValueCache* place, nb::handle batch, nb::handle kv_heads, nb:
 }
 
 void append(KeyValueCache& cache, nb::handle key, nb::handle value, nb::handle offsets) {
-  const Array k = take_floats(key, "key"), v = take_floats(value, "value");
+  const Array k = take_dense(key, "key"), v = take_dense(value, "value");
   if (offsets.is_none()) return cache.append(k.view, v.view);
   cache.append(k.view, v.view, take_integers(offsets, "offsets").view);
 }
 
 nb::object attend(const KeyValueCache& cache, nb::handle query, const nb::kwargs& keywords) {
-  const Array q = take_floats(query, "query");
+  const Array q = take_dense(query, "query");
   CallOptions call =
       take_options("KeyValueCache.attention", keywords, [](std::string_view, nb::handle) { return false; });
   if (call.options.block_table || call.options.offsets_key) {

@@ -60,6 +60,13 @@ bool may_be_none(std::string_view key) {
   return std::find(std::begin(kNames), std::end(kNames), key) != std::end(kNames);
 }
 
+// For what other functions take by itself, and this one in a mask.
+std::string hint_of(std::string_view key) {
+  constexpr std::string_view kMasks[] = {"causal", "window", "dilated", "prefix", "lengths", "documents"};
+  if (std::find(std::begin(kMasks), std::end(kMasks), key) == std::end(kMasks)) return "";
+  return fmt::format("; mask=qkv.{}(...) is one", key);
+}
+
 }  // namespace
 
 CallOptions take_options(const char* function, const nb::kwargs& keywords,
@@ -70,7 +77,7 @@ CallOptions take_options(const char* function, const nb::kwargs& keywords,
     if (own(name, value)) continue;
     if (value.is_none() && may_be_none(name)) continue;
     if (take_option(call, name, value)) continue;
-    throw TypeError(fmt::format("{}() got an unexpected keyword argument '{}'", function, name));
+    throw TypeError(fmt::format("{}() got an unexpected keyword argument '{}'{}", function, name, hint_of(name)));
   }
   if (call.options.dropout.p != 0 && !call.has_seed) {
     throw std::invalid_argument(fmt::format("{}: dropout needs a seed", function));

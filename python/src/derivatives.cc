@@ -24,9 +24,9 @@ struct Forward {
   Array query, key, value, out, log_sum_exp;
 
   Forward(nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle lse)
-      : query(take_floats(q, "query")),
-        key(take_floats(k, "key")),
-        value(take_floats(v, "value")),
+      : query(take_dense(q, "query")),
+        key(take_dense(k, "key")),
+        value(take_dense(v, "value")),
         out(take_floats(o, "out")),
         log_sum_exp(take_floats(lse, "log_sum_exp")) {}
 

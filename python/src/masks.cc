@@ -15,7 +15,7 @@ std::string align_text(Align align) { return align == Align::top_left ? "\"top-l
 
 std::optional<Align> take_optional_align(nb::handle object) {
   if (object.is_none()) return std::nullopt;
-  return take_align(object);
+  return take_align(object, "align");
 }
 
 MaskValue causal(nb::handle align) {
@@ -58,14 +58,20 @@ MaskValue boolean(nb::handle visible) {
   return {Mask::boolean(array.view), {array}, "qkv.boolean(...)"};
 }
 
+MaskValue both(nb::handle one, nb::handle other) {
+  constexpr const char* kName = "an operand of &";
+  const MaskValue &a = take_mask(one, kName), &b = take_mask(other, kName);
+  return joined(a.value & b.value, a, b, " & ");
+}
+
 }  // namespace
 
 const MaskValue& take_mask(nb::handle object, std::string_view name) {
   return take_kept<MaskValue>(object, name, "a mask such as qkv.causal() or qkv.boolean(array)");
 }
 
-Align take_align(nb::handle object) {
-  return take_choice<Align>(object, "align", {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}});
+Align take_align(nb::handle object, std::string_view name) {
+  return take_choice<Align>(object, name, {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}});
 }
 
 void bind_masks(nb::module_& module) {
@@ -73,9 +79,8 @@ void bind_masks(nb::module_& module) {
                         "Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it "
                         "through.\n\nMade by :func:`causal`, :func:`window`, :func:`dilated`, :func:`prefix`, "
                         ":func:`lengths`, :func:`documents` and :func:`boolean`. A mask keeps its arrays alive.")
-      .def(
-          "__and__", [](const MaskValue& a, const MaskValue& b) { return joined(a.value & b.value, a, b, " & "); },
-          "other"_a, nb::is_operator())
+      .def("__and__", &both, "other"_a, nb::sig("def __and__(self, other: Mask) -> Mask"))
+      .def("__rand__", &both, "other"_a, nb::sig("def __rand__(self, other: Mask) -> Mask"))
       .def(
           "compiled",
           [](const MaskValue& mask, nb::handle threads) {
@@ -86,7 +91,8 @@ void bind_masks(nb::module_& module) {
           "The same mask with its boolean arrays and document ids read once, for use in many calls: they must not "
           "change "
           "afterwards.")
-      .def("__repr__", [](const MaskValue& mask) { return mask.text; });
+      .def("__repr__", [](const MaskValue& mask) { return mask.text; })
+      .attr("__array_ufunc__") = nb::none();  // an array of NumPy leaves & to it
 
   module.def("causal", &causal, "align"_a = nb::none(),
              nb::sig("def causal(align: typing.Literal['top-left', 'bottom-right'] | None = None) -> Mask"),
@@ -102,19 +108,20 @@ void bind_masks(nb::module_& module) {
              nb::sig("def dilated(left: int, right: int, step: int, align: typing.Literal['top-left', 'bottom-right'] "
                      "| None = None) -> Mask"),
              "Keys ``p - left * step <= j <= p + right * step`` with ``p - j`` divisible by step (Longformer, 2020).");
-  module.def("prefix", &prefix, "counts"_a, "align"_a = nb::none(),
-             nb::sig("def prefix(counts: Array, align: typing.Literal['top-left', 'bottom-right'] | None = None) -> "
-                     "Mask"),
-             "A prefix that every query sees, and causal after it: keys ``j < counts[sequence]`` or ``j <= p``. "
-             "counts: int32 or int64 [batch].");
-  module.def("lengths", &lengths, "counts"_a, nb::sig("def lengths(counts: Array) -> Mask"),
-             "Keys ``j < counts[sequence]``. counts: int32 or int64 [batch].\n\n>>> import numpy, qkv\n"
-             ">>> qkv.lengths(numpy.array([3, 5]))\nqkv.lengths(...)");
+  module.def(
+      "prefix", &prefix, "counts"_a, "align"_a = nb::none(),
+      nb::sig("def prefix(counts: ArrayOrSequence, align: typing.Literal['top-left', 'bottom-right'] | None = None) -> "
+              "Mask"),
+      "A prefix that every query sees, and causal after it: keys ``j < counts[sequence]`` or ``j <= p``. "
+      "counts: int32 or int64 [batch].");
+  module.def("lengths", &lengths, "counts"_a, nb::sig("def lengths(counts: ArrayOrSequence) -> Mask"),
+             "Keys ``j < counts[sequence]``. counts: int32 or int64 [batch].\n\n>>> import qkv\n"
+             ">>> qkv.lengths([3, 5])\nqkv.lengths(...)");
   module.def("documents", &documents, "query_ids"_a, "key_ids"_a = nb::none(),
-             nb::sig("def documents(query_ids: Array, key_ids: Array | None = None) -> Mask"),
+             nb::sig("def documents(query_ids: ArrayOrSequence, key_ids: ArrayOrSequence | None = None) -> Mask"),
              "Keys of the query's own document: ids are equal. int32 or int64, broadcastable to [batch, q_len] and "
              "[batch, k_len]; packed [query tokens] and [key tokens]. Without key_ids those of the queries.");
-  module.def("boolean", &boolean, "visible"_a, nb::sig("def boolean(visible: Array) -> Mask"),
+  module.def("boolean", &boolean, "visible"_a, nb::sig("def boolean(visible: ArrayOrSequence) -> Mask"),
              "Keys where visible is true: bool or uint8, broadcastable to [batch, heads, q_len, k_len]. True means "
              "\"may attend\".");
 }

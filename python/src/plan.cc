@@ -14,7 +14,7 @@ namespace {
 bool knows_nothing(std::string_view, nb::handle) { return false; }
 
 AttentionPlan plan_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
-  const Array q = take_floats(query, "query"), k = take_floats(key, "key"), v = take_floats(value, "value");
+  const Array q = take_dense(query, "query"), k = take_dense(key, "key"), v = take_dense(value, "value");
   const CallOptions call = take_options("plan", keywords, knows_nothing);
   AttentionPlan made;
   run_released(0, [&] { made = plan(q.view, k.view, v.view, call.options); });
@@ -23,7 +23,7 @@ AttentionPlan plan_of(nb::handle query, nb::handle key, nb::handle value, const 
 
 AttentionReceipt verify(nb::handle query, nb::handle key, nb::handle value, nb::handle out,
                         const nb::kwargs& keywords) {
-  const Array q = take_floats(query, "query"), k = take_floats(key, "key"), v = take_floats(value, "value");
+  const Array q = take_dense(query, "query"), k = take_dense(key, "key"), v = take_dense(value, "value");
   const Array output = take_floats(out, "out");
   std::int64_t rows = 64;
   std::uint64_t rows_seed = 1;

@@ -22,7 +22,7 @@ CallOptions take_call(const nb::tuple& plain, const std::vector<nb::object>& res
   CallOptions taken{.options = {.score = Score::scaled_dot(), .threads = threads}};
   AttentionOptions& options = taken.options;
   const nb::object causal = plain[0], scale = plain[3];
-  if (nb::len(causal) > 0) options.mask = Mask::causal(take_align(causal));
+  if (!PyUnicode_Check(causal.ptr()) || nb::len(causal) > 0) options.mask = Mask::causal(take_align(causal, "causal"));
   const std::int64_t left = take_whole(plain[1], "left"), right = take_whole(plain[2], "right");
   if (left >= 0 || right >= 0) options.mask = options.mask & Mask::window(left, right);
   if (!scale.is_none()) options.scale = take_number(scale, "scale");
@@ -38,7 +38,7 @@ CallOptions take_call(const nb::tuple& plain, const std::vector<nb::object>& res
   if (!mask.is_none()) options.mask = options.mask & Mask::boolean(kept(take_booleans(mask, "mask")));
   if (!lengths.is_none()) options.mask = options.mask & Mask::lengths(kept(take_integers(lengths, "lengths")));
   if (!documents.is_none()) options.mask = options.mask & Mask::documents(kept(take_integers(documents, "documents")));
-  if (has_seed) options.dropout.seed = take_seed(seed.attr("item")(), "seed");
+  if (has_seed) options.dropout.seed = static_cast<std::uint64_t>(take_whole(seed.attr("item")(), "seed"));
   for (std::size_t i = kTensors; i < rest.size(); ++i) {
     options.bias = options.bias + Bias::view(kept(take_rows(rest[i], "bias")));
   }

@@ -45,15 +45,13 @@ Value keep(const Kept<Value>& kept, std::vector<Array>& arrays) {
 // TypeError, saying what was wanted, for anything else.
 template <class Value>
 const Value& take_kept(nb::handle object, std::string_view name, std::string_view wanted) {
-  if (!nb::isinstance<Value>(object) || !nb::inst_ready(object)) {
-    throw TypeError(std::string(name) + " must be " + std::string(wanted) + ", got " + name_of_type(object));
-  }
+  if (!nb::isinstance<Value>(object) || !nb::inst_ready(object)) refuse_type(object, name, wanted);
   return *nb::inst_ptr<Value>(object);
 }
 const MaskValue& take_mask(nb::handle object, std::string_view name);
 const BiasValue& take_bias(nb::handle object, std::string_view name);
 Score take_score(nb::handle object, std::string_view name, std::vector<Array>& arrays);
-Align take_align(nb::handle object);
+Align take_align(nb::handle object, std::string_view name);
 
 void bind_masks(nb::module_& module);
 void bind_biases(nb::module_& module);

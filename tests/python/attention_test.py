@@ -243,3 +243,18 @@ def test_scaled_dot_product_attention_has_torch_polarity():
         qkv.scaled_dot_product_attention(x, x, x, attn_mask=seen.tolist())
     with pytest.raises(ValueError, match="attn_mask must be bool, float32 or float32, got int64"):
         qkv.scaled_dot_product_attention(x, x, x, attn_mask=seen.astype("i8"))
+
+
+def test_lists_are_taken_where_arrays_of_whole_numbers_are():
+    x, mask = draw(2, 1, 4, 3), [[True, True, False, True]] * 4
+    pairs = [
+        (qkv.lengths([3, 4]), qkv.lengths(numpy.array([3, 4]))),
+        (qkv.prefix((1, 2)), qkv.prefix(numpy.array([1, 2]))),
+        (qkv.documents([[0, 0, 1, 2**40]] * 2), qkv.documents(numpy.array([[0, 0, 1, 2**40]] * 2))),
+        (qkv.boolean(mask), qkv.boolean(numpy.array(mask))),
+    ]
+    for listed, given in pairs:
+        assert (qkv.attention(x, x, x, mask=listed) == qkv.attention(x, x, x, mask=given)).all()
+    rows = x[0].swapaxes(0, 1)
+    packed = [qkv.attention(rows, rows, rows, offsets_query=o, offsets_key=o) for o in ([0, 1, 4], numpy.array([0, 1, 4]))]
+    assert (packed[0] == packed[1]).all()

@@ -199,112 +199,6 @@ def test_dropout_draws_from_the_generator_of_torch():
     torch.testing.assert_close(out, (weights * kept / 0.5) @ value.repeat_interleave(2, 1))
 
 
-def of_samples(call, *dims, **options):
-    """The same for each sample, which has no batch; the formula wants one."""
-    return torch.vmap(lambda *given: call(*(x[None] for x in given))[0], in_dims=dims, **options)
-
-
-def squares(call):
-    return lambda *given: call(*given).square().sum()
-
-
-VISIBLE = causal(5, 6)
-TRANSFORMATIONS = {
-    "jvp": lambda f, q, k, v, b: torch.func.jvp(lambda q, k: f(q, k, v), (q, k), (q.flip(0), k.cos())),
-    "vmap": lambda f, q, k, v, b: of_samples(f, 0, None, 1, out_dims=2)(q, k[0], v.transpose(0, 1)),
-    "vmap of vmap": lambda f, q, k, v, b: torch.vmap(of_samples(f, 0, 0, 0), in_dims=(1, None, None))(q[:, None], k, v),
-    "vmap of masks": lambda f, q, k, v, b: of_samples(f, 0, 0, 0, 0)(q, k, v, torch.stack([b, b.sin()])),
-    "vmap of a bias": lambda f, q, k, v, b: torch.vmap(f, in_dims=(None, None, None, 0))(q, k, v, torch.stack([b, b.sin()])),
-    "gradients": lambda f, q, k, v, b: torch.func.grad(squares(f), (0, 1, 2, 3))(q, k, v, b),
-    "gradients of samples": lambda f, q, k, v, b: torch.vmap(
-        torch.func.grad(lambda *given: squares(f)(*(x[None] for x in given)), (0, 1, 2)), in_dims=(0, 0, None)
-    )(q, k, v[0]),
-    "gradients of a shared bias": lambda f, q, k, v, b: torch.vmap(
-        torch.func.grad(lambda q, k, v, b: squares(f)(q[None], k[None], v[None], b), (0, 3)), in_dims=(0, 0, 0, None)
-    )(q, k, v, b),
-    "gradient of vmap": lambda f, q, k, v, b: torch.func.grad(squares(of_samples(f, 0, 0, 0)), (0, 1))(q, k, v),
-    "jacrev": lambda f, q, k, v, b: torch.func.jacrev(f, (0, 1, 2, 3))(q, k, v, b),
-    "jacfwd": lambda f, q, k, v, b: torch.func.jacfwd(f, (0, 1, 2))(q, k, v),
-    "hessian": lambda f, q, k, v, b: torch.func.hessian(squares(f), (0, 1, 2))(q[:1], k[:1], v[:1]),
-    "hessian beside a bias": lambda f, q, k, v, b: torch.func.hessian(squares(f), (0, 2))(q[:1], k[:1], v[:1], b),
-    "jacrev of jacrev": lambda f, q, k, v, b: torch.func.jacrev(torch.func.jacrev(squares(f)), 1)(q[:1], k[:1], v[:1]),
-    "jacrev of jacfwd": lambda f, q, k, v, b: torch.func.jacrev(torch.func.jacfwd(squares(f), 1))(q[:1], k[:1], v[:1]),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*performance")
-@pytest.mark.parametrize("mask", [False, True])
-@pytest.mark.parametrize("name", TRANSFORMATIONS)
-def test_transformations_of_torch_func(name, mask):
-    torch.manual_seed(0)
-    given = (*triple(grad=False), torch.randn(4, 5, 6, dtype=torch.float64))
-    visible = {"mask": VISIBLE} if mask else {"causal": "bottom-right"}
-
-    def ours(q, k, v, bias=None):
-        return qkv.torch.attention(q, k, v, bias=() if bias is None else bias, **visible)
-
-    def theirs(q, k, v, bias=0.0):
-        return expected(q, k, v, VISIBLE, bias)[0]
-
-    transformed = TRANSFORMATIONS[name]
-    torch.testing.assert_close(transformed(ours, *given), transformed(theirs, *given))
-
-
-def test_vmap_gives_the_bits_of_each_call():
-    query, key, value = triple(torch.float32, grad=False)
-    call = lambda *given: qkv.torch.attention(*given, window=(2, 1), want=("weights", "log_sum_exp"))  # noqa: E731
-    for one, other in zip(torch.vmap(call)(query, key, value), call(query, key, value)):
-        assert torch.equal(one, other)
-    drops = lambda x: qkv.torch.attention(x, x, x, dropout=0.5)  # noqa: E731
-    twice = query[:1].expand(2, -1, -1, -1)
-    same, different = (torch.vmap(drops, randomness=how)(twice) for how in ("same", "different"))
-    assert torch.equal(same[0], same[1]) and not torch.equal(different[0], different[1])
-    with pytest.raises(RuntimeError, match="randomness"):
-        torch.vmap(drops)(twice)
-
-
-@pytest.mark.filterwarnings("ignore:.*performance")
-@pytest.mark.parametrize("kind", [torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer])
-def test_gradients_of_samples_through_replaced_layers(kind):
-    torch.manual_seed(0)
-    is_layer = kind is torch.nn.TransformerEncoderLayer
-    layer = kind(8, 2, **({"dim_feedforward": 16} if is_layer else {}), dropout=0.0, batch_first=True).double()
-    rows, padded = draw(3, 5, 8, grad=False), torch.arange(5) >= torch.tensor([[5], [4], [2]])
-
-    def loss(parameters, rows, padded):
-        if is_layer:
-            out = torch.func.functional_call(layer, parameters, (rows[None],), {"src_key_padding_mask": padded[None]})
-        else:
-            out, _ = torch.func.functional_call(layer, parameters, (rows[None],) * 3, {"key_padding_mask": padded[None]})
-        return out.square().masked_fill(padded[None, :, None], 0).sum()
-
-    results = []
-    for _ in range(2):
-        parameters = dict(layer.named_parameters())
-        results.append(torch.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(parameters, rows, padded))
-        qkv.torch.replace(layer)
-    torch.testing.assert_close(results[1], results[0])
-
-
-def test_derivatives_that_torch_func_does_not_get():
-    query, key, value = triple(grad=False)
-    query, key, value = query[:1, :2, :2], key[:1, :1], value[:1, :1]
-    call = lambda q: qkv.torch.attention(q, key, value).pow(3).sum()  # noqa: E731
-    func = torch.func
-    twice = lambda q: func.grad(lambda q: func.grad(call)(q).sum())(q).sum()  # noqa: E731
-    for third in (func.grad(twice), func.jacrev(func.hessian(call))):
-        with pytest.raises(NotImplementedError, match="no third derivatives"):
-            third(query)
-    moved = query.clone().requires_grad_()
-    (first,) = torch.autograd.grad(call(moved), moved, create_graph=True)
-    (second,) = torch.autograd.grad(first.sum(), moved, create_graph=True)
-    with pytest.raises(NotImplementedError, match="no third derivatives"):
-        second.sum().backward()
-    for twice in (func.jacfwd(func.jacfwd(call)), lambda q: func.jvp(lambda q: func.jvp(call, (q,), (q,))[1], (q,), (q,))):
-        with pytest.raises(NotImplementedError, match="no forward mode of forward mode"):
-            twice(query)
-
-
 @pytest.mark.parametrize("wanted", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_autocast_is_followed_as_torch_does(wanted, compiled):
@@ -449,12 +343,59 @@ def test_what_watches_a_plain_call_sees_it():
         qkv.torch.attention(*negated)
 
 
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        ({"causal": True}, 'causal must be one of "top-left", "bottom-right", got bool'),
+        ({"causal": "left"}, 'causal must be one of "top-left", "bottom-right", got "left"'),
+        ({"window": 4}, "window must be (left, right), -1 for an open side, got 4"),
+        ({"window": (1, 2, 3)}, "window must be (left, right), -1 for an open side, got (1, 2, 3)"),
+        ({"window": ("a", 0)}, "left must be a whole number, got str"),
+        ({"want": "weights"}, 'want must be a tuple of names such as ("weights",), got str'),
+        ({"want": 3}, 'want must be a tuple of names such as ("weights",), got int'),
+        ({"want": ("entropy",)}, "want names 'entropy'; known are log_sum_exp and weights"),
+        ({"mask": torch.ones(6, dtype=torch.bool).numpy()}, "mask must be a torch.Tensor, got ndarray; torch.as_tensor(mask) is one"),
+        ({"mask": "causal"}, "mask must be a torch.Tensor, got str"),
+        ({"mask": torch.ones(6)}, "mask must be bool or uint8, got Tensor of torch.float32"),
+        ({"lengths": 2}, "lengths must be a torch.Tensor, got int"),
+        ({"lengths": [2.5, 1]}, "lengths must be int32 or int64, got Tensor of torch.float32"),
+        ({"bias": 1.0}, "bias must be a torch.Tensor, got float"),
+        ({"bias": torch.ones(6).numpy()}, "bias must be a torch.Tensor, got ndarray; torch.as_tensor(bias) is one"),
+        ({"bias": torch.ones(6).int()}, "bias must be of floats, got torch.int32"),
+        ({"sinks": [0.0] * 4}, "sinks must be a torch.Tensor, got list"),
+        ({"scale": torch.tensor(0.5)}, "scale must be a number, got Tensor; scale.item() is one"),
+        ({"soft_cap": None}, "soft_cap must be a number, got NoneType"),
+        ({"dropout": 0.5, "seed": 1.5}, "seed must be a whole number, got float"),
+        ({"dropout": 0.5, "seed": 2**64}, "seed must be a number from 0 to 2^64 - 1"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_fit(options, says):
+    for grad in (False, True):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            qkv.torch.attention(*triple(grad=grad), **options)
+        assert says in str(caught.value)
+
+
+def test_lists_and_large_seeds():
+    query, key, value = triple(grad=False, q_len=6)
+    call = lambda **options: qkv.torch.attention(query, key, value, **options)  # noqa: E731
+    assert torch.equal(call(lengths=[6, 3]), call(lengths=torch.tensor([6, 3])))
+    assert torch.equal(call(documents=[[0, 0, 1, 1, 1, 2]] * 2), call(documents=torch.tensor([[0, 0, 1, 1, 1, 2]] * 2)))
+    assert torch.equal(call(mask=[True, False] * 3), call(mask=torch.tensor([True, False] * 3)))
+    assert torch.equal(call(bias=None, window=[1, 0]), call(window=(1, 0)))
+    for seed in (2**63 - 1, 2**63, 2**64 - 1):
+        out, weights = call(dropout=0.5, seed=seed, want=("weights",))
+        kept = torch.from_numpy(qkv.dropout_mask((2, 4, 6, 6), 0.5, seed))
+        torch.testing.assert_close(out, (weights * kept / 0.5) @ value.repeat_interleave(2, 1))
+
+
 def test_what_is_refused():
     query, key, value = triple(grad=False)
+    with pytest.raises(TypeError, match="mask must be a torch.Tensor, got Mask; causal=, window=, lengths= and documents= say"):
+        qkv.torch.attention(query, key, value, mask=qkv.causal())
     with pytest.raises(TypeError, match="query must be a torch.Tensor"):
         qkv.torch.attention(query.numpy(), key, value)
-    with pytest.raises(ValueError, match="entropy"):
-        qkv.torch.attention(query, key, value, want=("entropy",))
     with pytest.raises(ValueError):
         qkv.torch.attention(query, key[:, :, :4], value)
     with pytest.raises(TypeError, match="query"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -22,12 +23,12 @@ def attention(
     key: Tensor,
     value: Tensor,
     *,
-    mask: Tensor | None = None,
-    bias: Tensor | Sequence[Tensor] = _NONE,
+    mask: Tensor | Sequence[Any] | None = None,
+    bias: Tensor | Sequence[Tensor] | None = _NONE,
     causal: str | None = None,
     window: tuple[int, int] = (-1, -1),
-    lengths: Tensor | None = None,
-    documents: Tensor | None = None,
+    lengths: Tensor | Sequence[int] | None = None,
+    documents: Tensor | Sequence[Any] | None = None,
     scale: float | None = None,
     soft_cap: float = 0.0,
     dropout: float = 0.0,
@@ -57,6 +58,8 @@ def attention(
     >>> qkv.torch.attention(x, x, x, causal="top-left")[0].detach()
     tensor([1., 0.])
     """
+    if type(window) is not tuple or len(window) != 2:
+        window = _pair_of(window)
     plain = (causal or "", *window, scale, soft_cap, dropout)
     if (
         not torch.compiler.is_dynamo_compiling()
@@ -69,22 +72,26 @@ def attention(
             return PlainAttention.apply(plain, query, key, value)
         if out is not None:
             return out
-    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
-        _refuse(query=query, key=key, value=value)
-    if torch.is_autocast_enabled("cpu"):
-        query, key, value = _autocast(query), _autocast(key), _autocast(value)
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, Tensor):
+            _refuse(name, tensor)
+    if isinstance(want, str) or not isinstance(want, Sequence):
+        raise TypeError(f'want must be a tuple of names such as ("weights",), got {type(want).__name__}')
     for name in want:
         if name not in _WANTED:
             raise ValueError(f"want names {name!r}; known are log_sum_exp and weights")
-    biases = (bias,) if isinstance(bias, Tensor) else tuple(bias)
+    if torch.is_autocast_enabled("cpu"):
+        query, key, value = _autocast(query), _autocast(key), _autocast(value)
+    biases = () if bias is None else (bias,) if isinstance(bias, Tensor) or not isinstance(bias, Sequence) else tuple(bias)
     drawn = None
     if dropout:
-        drawn = torch.randint(2**63 - 1, ()) if seed is None else torch.tensor(seed)
+        drawn = torch.randint(2**63 - 1, ()) if seed is None else _seed_of(seed)
     rest: tuple[Tensor | None, ...] = ()
     if biases or not (sinks is mask is lengths is documents is drawn is None):
         sums = torch.float64 if query.dtype == torch.float64 else torch.float32
-        sinks = None if sinks is None else sinks.to(sums)
-        rest = (sinks, mask, lengths, documents, drawn, *(each.to(sums) for each in biases))
+        sinks = None if sinks is None else _floats(sinks, "sinks", sums)
+        mask, lengths, documents = _whole(mask, "mask"), _whole(lengths, "lengths"), _whole(documents, "documents")
+        rest = (sinks, mask, lengths, documents, drawn, *(_floats(each, "bias", sums) for each in biases))
     wanted = ("log_sum_exp" in want, "weights" in want) if want else _NOTHING
     transformed = is_transformed()
     if transformed or torch.is_grad_enabled() and _needs_gradient(query, key, value, *rest):
@@ -100,6 +107,38 @@ def attention(
         return results if isinstance(results, Tensor) else results[0]
     given = _WANTED if transformed else tuple(name for name in _WANTED if name in want)
     return (results[0], *(results[1 + given.index(name)] for name in want))
+
+
+def _pair_of(window: Any) -> tuple[int, int]:
+    if isinstance(window, Sequence) and not isinstance(window, str) and len(window) == 2:
+        return window[0], window[1]
+    raise TypeError(f"window must be (left, right), -1 for an open side, got {window!r}")
+
+
+def _seed_of(seed: int) -> Tensor:
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise TypeError(f"seed must be a whole number, got {type(seed).__name__}")
+    seed = operator.index(seed)
+    if not 0 <= seed < 2**64:
+        raise ValueError("seed must be a number from 0 to 2^64 - 1")
+    return torch.tensor(seed if seed < 2**63 else seed - 2**64)  # the same bits in an int64
+
+
+def _floats(given: Any, name: str, dtype: torch.dtype) -> Tensor:
+    if not isinstance(given, Tensor):
+        _refuse(name, given)
+    if not given.is_floating_point():
+        raise TypeError(f"{name} must be of floats, got {given.dtype}")
+    return given.to(dtype)
+
+
+def _whole(given: Any, name: str) -> Tensor | None:
+    """Of whole numbers or bools, which may be a list."""
+    if given is None or isinstance(given, Tensor):
+        return given
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return torch.as_tensor(given)
+    _refuse(name, given)
 
 
 def _distinct(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
@@ -125,7 +164,8 @@ def _needs_gradient(*tensors: Tensor | None) -> bool:
     return False
 
 
-def _refuse(**tensors: Any) -> None:
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+def _refuse(name: str, given: Any) -> NoReturn:
+    hint = f"; torch.as_tensor({name}) is one" if hasattr(given, "__array__") else ""
+    if isinstance(given, _qkv.Mask):
+        hint = "; causal=, window=, lengths= and documents= say what masks of qkv.attention() do"
+    raise TypeError(f"{name} must be a torch.Tensor, got {type(given).__name__}{hint}")
