@@ -9,6 +9,7 @@ Arrays of NumPy, torch, JAX or anything else with ``__dlpack__`` on the CPU are 
 the same kind.
 """
 
+import copyreg
 from typing import TYPE_CHECKING
 
 from ._qkv import (
@@ -65,6 +66,8 @@ from ._qkv import (
 )
 from .arrays import Array
 from .functional import scaled_dot_product_attention
+
+copyreg.pickle(type(attention), lambda function: function.__name__)  # functions of the extension: by their names
 
 if TYPE_CHECKING:
     from .embedder import Embedder

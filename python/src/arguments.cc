@@ -25,6 +25,10 @@ std::string name_of_type(nb::handle object) {
   return nb::cast<std::string>(nb::str(nb::object(nb::getattr(type, "__name__"))));
 }
 
+bool is_list(nb::handle object) {
+  return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyRange_Check(object.ptr());
+}
+
 void refuse_type(nb::handle object, std::string_view name, std::string_view wanted) {
   const bool is_array = nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "item");
   const std::string hint = is_array && wanted.ends_with("number") ? fmt::format("; {}.item() is one", name) : "";

@@ -27,6 +27,9 @@ struct TypeError : std::runtime_error {
 // "float", "list": how messages name what was given.
 std::string name_of_type(nb::handle object);
 
+// A list, a tuple or a range.
+bool is_list(nb::handle object);
+
 // TypeError: `name` must be `wanted`.
 [[noreturn]] void refuse_type(nb::handle object, std::string_view name, std::string_view wanted);
 

@@ -195,9 +195,7 @@ void require_no_grad(nb::handle object, const TypeOfArrays& type, std::string_vi
 
 // Of a sequence an array of NumPy, int32 where its numbers fit; of anything else itself.
 nb::object array_of(nb::handle object, std::string_view name) {
-  if (!PyList_Check(object.ptr()) && !PyTuple_Check(object.ptr()) && !PyRange_Check(object.ptr())) {
-    return nb::borrow(object);
-  }
+  if (!is_list(object)) return nb::borrow(object);
   try {
     const nb::module_ numpy = nb::module_::import_("numpy");
     const nb::object array = numpy.attr("asarray")(object), narrow = array.attr("astype")("int32");

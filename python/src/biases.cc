@@ -1,5 +1,5 @@
 // bias(), alibi(), tables of relative positions and `+`; scores with parameters.
-#include <nanobind/stl/string.h>
+#include <utility>
 
 #include "arguments.h"
 #include "values.h"
@@ -9,35 +9,38 @@ namespace {
 
 BiasValue bias(nb::handle values) {
   Array array = take_floats(values, "values");
-  return {Bias::view(array.view), {array}, "qkv.bias(...)"};
+  return {Bias::view(array.view), {array}, call_of("bias", values)};
 }
 
 BiasValue alibi(nb::handle slopes) {
   Array array = take_floats(slopes, "slopes");
-  return {Bias::alibi(array.view), {array}, "qkv.alibi(...)"};
+  return {Bias::alibi(array.view), {array}, call_of("alibi", slopes)};
 }
 
 template <class Make>
-BiasValue table(nb::handle values, const char* name, const Make& make) {
+BiasValue table(nb::handle values, nb::tuple call, const Make& make) {
   Array array = take_floats(values, "table");
-  return {Bias::table(make(array.view)), {array}, std::string("qkv.") + name + "(...)"};
+  return {Bias::table(make(array.view)), {array}, std::move(call)};
 }
 
 BiasValue t5(nb::handle values, nb::handle bidirectional, nb::handle max_distance) {
   const RelativeTable::T5Buckets buckets{.bidirectional = take_flag(bidirectional, "bidirectional"),
                                          .max_distance = take_whole(max_distance, "max_distance")};
-  return table(values, "t5", [&](const TensorView& view) { return RelativeTable::t5(view, buckets); });
+  return table(values, call_of("t5", values, bidirectional, max_distance),
+               [&](const TensorView& view) { return RelativeTable::t5(view, buckets); });
 }
 
 BiasValue swin(nb::handle values, nb::handle height, nb::handle width) {
   const std::int64_t rows = take_whole(height, "height"), columns = take_whole(width, "width");
-  return table(values, "swin", [&](const TensorView& view) { return RelativeTable::swin(view, rows, columns); });
+  return table(values, call_of("swin", values, height, width),
+               [&](const TensorView& view) { return RelativeTable::swin(view, rows, columns); });
 }
+
+BiasValue joined_biases(const BiasValue& a, const BiasValue& b) { return joined(a.value + b.value, a, b); }
 
 BiasValue sum(nb::handle one, nb::handle other) {
   constexpr const char* kName = "an operand of +";
-  const BiasValue &a = take_bias(one, kName), &b = take_bias(other, kName);
-  return joined(a.value + b.value, a, b, " + ");
+  return joined_biases(take_bias(one, kName), take_bias(other, kName));
 }
 
 }  // namespace
@@ -55,14 +58,14 @@ Score take_score(nb::handle object, std::string_view name, std::vector<Array>& a
 }
 
 void bind_biases(nb::module_& module) {
-  nb::class_<BiasValue>(module, "Bias",
-                        "What is added to the logits after scale and soft cap; biases combine by ``+``: at most four "
-                        "arrays and four tables.\n\nMade by :func:`bias`, :func:`alibi`, :func:`t5`, :func:`clipped`, "
-                        ":func:`shaw` and :func:`swin`. A bias keeps its arrays alive.")
-      .def("__add__", &sum, "other"_a, nb::sig("def __add__(self, other: Bias) -> Bias"))
-      .def("__radd__", &sum, "other"_a, nb::sig("def __radd__(self, other: Bias) -> Bias"))
-      .def("__repr__", [](const BiasValue& bias) { return bias.text; })
-      .attr("__array_ufunc__") = nb::none();  // an array of NumPy leaves + to it
+  nb::class_<BiasValue> type(
+      module, "Bias",
+      "What is added to the logits after scale and soft cap; biases combine by ``+``: at most four "
+      "arrays and four tables.\n\nMade by :func:`bias`, :func:`alibi`, :func:`t5`, :func:`clipped`, "
+      ":func:`shaw` and :func:`swin`. A bias keeps its arrays alive.");
+  add_values(type, " + ", &joined_biases);
+  type.def("__add__", &sum, "other"_a, nb::sig("def __add__(self, other: Bias) -> Bias"))
+      .def("__radd__", &sum, "other"_a, nb::sig("def __radd__(self, other: Bias) -> Bias"));
 
   module.def("bias", &bias, "values"_a, nb::sig("def bias(values: Array) -> Bias"),
              "An array that is added: float32 (float64 for float64 inputs), broadcastable to [batch, heads, q_len, "
@@ -74,11 +77,11 @@ void bind_biases(nb::module_& module) {
              "T5's relative positions: the number of the head and of the bucket of ``j - p``; table [buckets, heads] "
              "(Raffel et al., 2020).");
   module.def(
-      "clipped", [](nb::handle values) { return table(values, "clipped", &RelativeTable::clipped); }, "table"_a,
-      nb::sig("def clipped(table: Array) -> Bias"),
+      "clipped", [](nb::handle values) { return table(values, call_of("clipped", values), &RelativeTable::clipped); },
+      "table"_a, nb::sig("def clipped(table: Array) -> Bias"),
       "Relative positions up to a distance n: bucket ``clamp(j - p, -n, n) + n``; table [2 n + 1, heads].");
   module.def(
-      "shaw", [](nb::handle values) { return table(values, "shaw", &RelativeTable::shaw); }, "table"_a,
+      "shaw", [](nb::handle values) { return table(values, call_of("shaw", values), &RelativeTable::shaw); }, "table"_a,
       nb::sig("def shaw(table: Array) -> Bias"),
       "``scale * (q . table[bucket])`` with the buckets of :func:`clipped`; table [2 n + 1, head_dim] (Shaw et "
       "al., 2018).");
@@ -89,15 +92,15 @@ void bind_biases(nb::module_& module) {
 }
 
 void bind_scores(nb::module_& module) {
-  nb::class_<ScoreValue>(module, "Score",
-                         "How a query and a key become one number. Made by :func:`additive`, :func:`concat` and "
-                         ":func:`bilinear`; \"scaled_dot\" and \"dot\" are names.")
-      .def("__repr__", [](const ScoreValue& score) { return score.text; });
+  nb::class_<ScoreValue> type(module, "Score",
+                              "How a query and a key become one number. Made by :func:`additive`, :func:`concat` and "
+                              ":func:`bilinear`; \"scaled_dot\" and \"dot\" are names.");
+  add_values(type, "", [](const ScoreValue&, const ScoreValue& other) { return other; });
   module.def(
       "additive",
       [](nb::handle w_query, nb::handle w_key, nb::handle v) {
         const Array a = take_floats(w_query, "w_query"), b = take_floats(w_key, "w_key"), c = take_floats(v, "v");
-        return ScoreValue{Score::additive(a.view, b.view, c.view), {a, b, c}, "qkv.additive(...)"};
+        return ScoreValue{Score::additive(a.view, b.view, c.view), {a, b, c}, call_of("additive", w_query, w_key, v)};
       },
       "w_query"_a, "w_key"_a, "v"_a, nb::sig("def additive(w_query: Array, w_key: Array, v: Array) -> Score"),
       "``v . tanh(w_query q + w_key k)``: w_query [hidden, query size], w_key [hidden, key size], v [hidden] (Bahdanau "
@@ -106,7 +109,7 @@ void bind_scores(nb::module_& module) {
       "concat",
       [](nb::handle w, nb::handle v) {
         const Array a = take_floats(w, "w"), b = take_floats(v, "v");
-        return ScoreValue{Score::concat(a.view, b.view), {a, b}, "qkv.concat(...)"};
+        return ScoreValue{Score::concat(a.view, b.view), {a, b}, call_of("concat", w, v)};
       },
       "w"_a, "v"_a, nb::sig("def concat(w: Array, v: Array) -> Score"),
       "``v . tanh(w [q; k])``: w [hidden, query size + key size], v [hidden] (Luong et al., 2015). Default scale 1.");
@@ -114,7 +117,7 @@ void bind_scores(nb::module_& module) {
       "bilinear",
       [](nb::handle w) {
         const Array a = take_floats(w, "w");
-        return ScoreValue{Score::bilinear(a.view), {a}, "qkv.bilinear(...)"};
+        return ScoreValue{Score::bilinear(a.view), {a}, call_of("bilinear", w)};
       },
       "w"_a, nb::sig("def bilinear(w: Array) -> Score"),
       "``q^T w k``: w [query size, key size] (Luong et al., 2015). Default scale 1.");

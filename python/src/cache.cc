@@ -1,6 +1,7 @@
 // KeyValueCache: the keys and values of the tokens seen so far.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -52,6 +53,52 @@ nb::object attend(const KeyValueCache& cache, nb::handle query, const nb::kwargs
   return give_array(std::move(out), q.kind);
 }
 
+const char* numpy_name_of(Dtype dtype) {
+  return dtype == Dtype::f64    ? "float64"
+         : dtype == Dtype::f32  ? "float32"
+         : dtype == Dtype::bf16 ? "bfloat16"
+                                : "float16";
+}
+
+// The rows of all sequences, one after the other, in a type that NumPy has.
+Tensor rows_of(const TensorView& pages, const KeyValueCache& cache) {
+  const TensorView table = cache.block_table();
+  std::int64_t tokens = 0;
+  for (std::int64_t b = 0; b < cache.batch(); ++b) tokens += cache.length(b);
+  const Dtype dtype = pages.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  Tensor rows = Tensor::uninitialized({tokens, pages.size(2), pages.size(3)}, dtype);
+  for (std::int64_t b = 0, at = 0; b < cache.batch(); ++b) {
+    for (std::int64_t row = 0; row < cache.length(b);) {
+      const std::int64_t block = row / pages.size(1), count = std::min(pages.size(1), cache.length(b) - row);
+      const TensorView page = pages.select(0, table.select(0, b).data<std::int32_t>()[block]);
+      convert(page.slice(0, 0, count), MutableTensorView(rows).slice(0, at, at + count));
+      row += count;
+      at += count;
+    }
+  }
+  return rows;
+}
+
+// The arguments of __init__ and of append().
+nb::tuple state_of(const KeyValueCache& cache) {
+  const TensorView keys = cache.keys(), values = cache.values();
+  Tensor offsets = Tensor::zeros({cache.batch() + 1}, Dtype::i32);
+  auto* ends = offsets.data<std::int32_t>();
+  for (std::int64_t b = 0; b < cache.batch(); ++b) ends[b + 1] = ends[b] + static_cast<std::int32_t>(cache.length(b));
+  return nb::make_tuple(
+      nb::make_tuple(cache.batch(), keys.size(2), keys.size(3), values.size(3), numpy_name_of(keys.dtype()),
+                     keys.size(1)),
+      nb::make_tuple(give_array(rows_of(keys, cache), Kind::numpy), give_array(rows_of(values, cache), Kind::numpy),
+                     give_array(std::move(offsets), Kind::numpy)));
+}
+
+void set_state(KeyValueCache& place, const nb::tuple& state) {
+  const nb::object made = state[0], rows = state[1];
+  make_cache(&place, nb::object(made[0]), nb::object(made[1]), nb::object(made[2]), nb::object(made[3]),
+             nb::object(made[4]), nb::object(made[5]));
+  append(place, nb::object(rows[0]), nb::object(rows[1]), nb::object(rows[2]));
+}
+
 }  // namespace
 
 void bind_cache(nb::module_& module) {
@@ -73,6 +120,9 @@ array([[[[1., 1.]]]], dtype=float32)
            nb::sig("def __init__(self, *, batch: int = 1, kv_heads: int = 1, head_dim: int = 64, value_dim: int | None "
                    "= None, dtype: typing.Literal['float32', 'float64', 'bfloat16', 'float16'] = 'float32', page_rows: "
                    "int = 16) -> None"))
+      .def("__getstate__", &state_of, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
+      .def("__setstate__", &set_state, "state"_a,
+           nb::sig("def __setstate__(self, state: tuple[typing.Any, ...]) -> None"))
       .def("append", &append, "key"_a, "value"_a, "offsets"_a = nb::none(),
            nb::sig("def append(self, key: Array, value: Array, offsets: Array | None = None) -> None"),
            "Appends rows: key [batch, kv_heads, new, head_dim], value alike. With offsets packed: key [tokens, "

@@ -1,6 +1,5 @@
 // causal(), window(), lengths() ... and `&`.
 #include <fmt/format.h>
-#include <nanobind/stl/string.h>
 
 #include <optional>
 #include <utility>
@@ -11,22 +10,16 @@
 namespace qkv::python {
 namespace {
 
-std::string align_text(Align align) { return align == Align::top_left ? "\"top-left\"" : "\"bottom-right\""; }
-
 std::optional<Align> take_optional_align(nb::handle object) {
   if (object.is_none()) return std::nullopt;
   return take_align(object, "align");
 }
 
-MaskValue causal(nb::handle align) {
-  const std::optional<Align> chosen = take_optional_align(align);
-  return {Mask::causal(chosen), {}, fmt::format("qkv.causal({})", chosen ? align_text(*chosen) : "")};
-}
+MaskValue causal(nb::handle align) { return {Mask::causal(take_optional_align(align)), {}, call_of("causal", align)}; }
 
 MaskValue window(nb::handle left, nb::handle right, nb::handle align) {
   const std::int64_t before = take_whole(left, "left"), after = take_whole(right, "right");
-  return {
-      Mask::window(before, after, take_optional_align(align)), {}, fmt::format("qkv.window({}, {})", before, after)};
+  return {Mask::window(before, after, take_optional_align(align)), {}, call_of("window", left, right, align)};
 }
 
 MaskValue dilated(nb::handle left, nb::handle right, nb::handle step, nb::handle align) {
@@ -34,35 +27,45 @@ MaskValue dilated(nb::handle left, nb::handle right, nb::handle step, nb::handle
   const std::int64_t every = take_whole(step, "step");
   return {Mask::dilated(before, after, every, take_optional_align(align)),
           {},
-          fmt::format("qkv.dilated({}, {}, {})", before, after, every)};
+          call_of("dilated", left, right, step, align)};
 }
 
 MaskValue prefix(nb::handle counts, nb::handle align) {
   Array array = take_integers(counts, "counts");
-  return {Mask::prefix(array.view, take_optional_align(align)), {array}, "qkv.prefix(...)"};
+  return {Mask::prefix(array.view, take_optional_align(align)), {array}, call_of("prefix", counts, align)};
 }
 
 MaskValue lengths(nb::handle counts) {
   Array array = take_integers(counts, "counts");
-  return {Mask::lengths(array.view), {array}, "qkv.lengths(...)"};
+  return {Mask::lengths(array.view), {array}, call_of("lengths", counts)};
 }
 
 MaskValue documents(nb::handle query_ids, nb::handle key_ids) {
   Array query = take_integers(query_ids, "query_ids");
   Array key = key_ids.is_none() ? query : take_integers(key_ids, "key_ids");
-  return {Mask::documents(query.view, key.view), {query, key}, "qkv.documents(...)"};
+  return {Mask::documents(query.view, key.view), {query, key}, call_of("documents", query_ids, key_ids)};
 }
 
 MaskValue boolean(nb::handle visible) {
   Array array = take_booleans(visible, "visible");
-  return {Mask::boolean(array.view), {array}, "qkv.boolean(...)"};
+  return {Mask::boolean(array.view), {array}, call_of("boolean", visible)};
 }
+
+MaskValue joined_masks(const MaskValue& a, const MaskValue& b) { return joined(a.value & b.value, a, b); }
 
 MaskValue both(nb::handle one, nb::handle other) {
   constexpr const char* kName = "an operand of &";
-  const MaskValue &a = take_mask(one, kName), &b = take_mask(other, kName);
-  return joined(a.value & b.value, a, b, " & ");
+  return joined_masks(take_mask(one, kName), take_mask(other, kName));
 }
+
+// "2", "\"top-left\""; empty for None.
+std::string text_of_argument(nb::handle argument) {
+  if (argument.is_none()) return "";
+  if (PyUnicode_Check(argument.ptr())) return fmt::format("\"{}\"", text_of(argument, "an argument"));
+  return nb::cast<std::string>(nb::repr(argument));
+}
+
+constexpr std::string_view kCompiled = "compiled";
 
 }  // namespace
 
@@ -74,25 +77,50 @@ Align take_align(nb::handle object, std::string_view name) {
   return take_choice<Align>(object, name, {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}});
 }
 
+std::string text_of_calls(const nb::tuple& calls, std::string_view sign) {
+  std::string text;
+  for (const nb::handle call : calls) {
+    const std::string name = nb::cast<std::string>(nb::object(call[0]));
+    std::string arguments;
+    bool is_long = false;
+    for (const nb::handle argument : nb::object(call[1])) {
+      is_long = is_long || is_list(argument) || nb::hasattr(argument, "__dlpack__");
+      const std::string one = text_of_argument(argument);
+      if (!one.empty()) arguments += (arguments.empty() ? "" : ", ") + one;
+    }
+    if (!text.empty()) text += sign;
+    text +=
+        name == kCompiled ? arguments + ".compiled()" : fmt::format("qkv.{}({})", name, is_long ? "..." : arguments);
+  }
+  return text;
+}
+
+nb::object called_again(nb::handle call) {
+  const nb::object name = call[0];
+  const nb::tuple arguments = nb::cast<nb::tuple>(nb::object(call[1]));
+  if (nb::cast<std::string>(name) == kCompiled) return arguments[0].attr("compiled")();
+  return nb::getattr(nb::module_::import_("qkv._qkv"), name)(*arguments);
+}
+
 void bind_masks(nb::module_& module) {
-  nb::class_<MaskValue>(module, "Mask",
-                        "Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it "
-                        "through.\n\nMade by :func:`causal`, :func:`window`, :func:`dilated`, :func:`prefix`, "
-                        ":func:`lengths`, :func:`documents` and :func:`boolean`. A mask keeps its arrays alive.")
-      .def("__and__", &both, "other"_a, nb::sig("def __and__(self, other: Mask) -> Mask"))
+  nb::class_<MaskValue> type(module, "Mask",
+                             "Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it "
+                             "through.\n\nMade by :func:`causal`, :func:`window`, :func:`dilated`, :func:`prefix`, "
+                             ":func:`lengths`, :func:`documents` and :func:`boolean`. A mask keeps its arrays alive.");
+  add_values(type, " & ", &joined_masks);
+  type.def("__and__", &both, "other"_a, nb::sig("def __and__(self, other: Mask) -> Mask"))
       .def("__rand__", &both, "other"_a, nb::sig("def __rand__(self, other: Mask) -> Mask"))
       .def(
           "compiled",
-          [](const MaskValue& mask, nb::handle threads) {
+          [](nb::handle self, nb::handle threads) {
+            const MaskValue& mask = take_mask(self, "self");
             const int count = take_count(threads, "threads");
-            return MaskValue{mask.value.compiled(count), mask.arrays, mask.text + ".compiled()"};
+            return MaskValue{mask.value.compiled(count), mask.arrays, call_of(kCompiled.data(), self)};
           },
           "threads"_a = 0, nb::sig("def compiled(self, threads: int = 0) -> Mask"),
           "The same mask with its boolean arrays and document ids read once, for use in many calls: they must not "
           "change "
-          "afterwards.")
-      .def("__repr__", [](const MaskValue& mask) { return mask.text; })
-      .attr("__array_ufunc__") = nb::none();  // an array of NumPy leaves & to it
+          "afterwards.");
 
   module.def("causal", &causal, "align"_a = nb::none(),
              nb::sig("def causal(align: typing.Literal['top-left', 'bottom-right'] | None = None) -> Mask"),

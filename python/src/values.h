@@ -2,7 +2,9 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,12 +23,21 @@ template <class Value>
 struct Kept {
   Value value{};
   std::vector<Array> arrays{};
-  std::string text{};  // how Python would make it, for repr()
+  nb::tuple calls{};  // that made it, (name, arguments) each: for repr(), copies and pickles
 };
+
+template <class... Handles>
+nb::tuple call_of(const char* name, Handles... arguments) {
+  return nb::make_tuple(nb::make_tuple(name, nb::make_tuple(nb::borrow(arguments)...)));
+}
+std::string text_of_calls(const nb::tuple& calls, std::string_view sign);
+// What a call makes when it is repeated.
+nb::object called_again(nb::handle call);
+
 // What two values make, with the arrays of both.
 template <class Value>
-Kept<Value> joined(Value value, const Kept<Value>& a, const Kept<Value>& b, const char* sign) {
-  Kept<Value> both{std::move(value), a.arrays, a.text + sign + b.text};
+Kept<Value> joined(Value value, const Kept<Value>& a, const Kept<Value>& b) {
+  Kept<Value> both{std::move(value), a.arrays, nb::tuple(nb::object(a.calls + b.calls))};
   both.arrays.insert(both.arrays.end(), b.arrays.begin(), b.arrays.end());
   return both;
 }
@@ -48,6 +59,29 @@ const Value& take_kept(nb::handle object, std::string_view name, std::string_vie
   if (!nb::isinstance<Value>(object) || !nb::inst_ready(object)) refuse_type(object, name, wanted);
   return *nb::inst_ptr<Value>(object);
 }
+
+// repr() and what copy and pickle ask; `join` makes one of two.
+template <class Value, class Join>
+void add_values(nb::class_<Kept<Value>>& type, std::string_view sign, Join join) {
+  type.attr("__array_ufunc__") = nb::none();  // an array of NumPy leaves the operators to it
+  type.def("__repr__", [sign](const Kept<Value>& kept) { return text_of_calls(kept.calls, sign); })
+      .def(
+          "__getstate__", [](const Kept<Value>& kept) { return kept.calls; },
+          nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
+      .def(
+          "__setstate__",
+          [join](Kept<Value>& place, const nb::tuple& calls) {
+            std::optional<Kept<Value>> made;
+            for (const nb::handle call : calls) {
+              const nb::object again = called_again(call);
+              const auto& part = nb::cast<const Kept<Value>&>(again);
+              made = made ? join(*made, part) : part;
+            }
+            new (&place) Kept<Value>(std::move(made.value()));
+          },
+          "state"_a, nb::sig("def __setstate__(self, state: tuple[typing.Any, ...]) -> None"));
+}
+
 const MaskValue& take_mask(nb::handle object, std::string_view name);
 const BiasValue& take_bias(nb::handle object, std::string_view name);
 Score take_score(nb::handle object, std::string_view name, std::vector<Array>& arrays);

@@ -1,7 +1,9 @@
 """attention() and its kin beside plain loops in double precision, and what they refuse."""
 
+import copy
 import math
 import os
+import pickle
 import signal
 import threading
 
@@ -258,3 +260,49 @@ def test_lists_are_taken_where_arrays_of_whole_numbers_are():
     rows = x[0].swapaxes(0, 1)
     packed = [qkv.attention(rows, rows, rows, offsets_query=o, offsets_key=o) for o in ([0, 1, 4], numpy.array([0, 1, 4]))]
     assert (packed[0] == packed[1]).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a: {"mask": qkv.causal("bottom-right") & qkv.window(2, 0)},
+        lambda a: {"mask": qkv.lengths([3, 4]) & qkv.boolean(a > -1) & qkv.dilated(1, 1, 2)},
+        lambda a: {"mask": qkv.prefix([1, 2]) & qkv.documents(numpy.array([[0, 0, 1, 1]]))},
+        lambda a: {"mask": (qkv.boolean(a > -1) & qkv.causal()).compiled() & qkv.lengths([3, 4])},
+        lambda a: {"bias": qkv.bias(a) + qkv.alibi(a[0, :1]) + qkv.t5(a[:, :1].copy(), bidirectional=False)},
+        lambda a: {"score": qkv.bilinear(a[:3, :3].copy()), "bias": qkv.clipped(a[:3, :1].copy())},
+    ],
+)
+def test_masks_biases_and_scores_copy_and_pickle(make):
+    x, a = draw(2, 1, 4, 3), draw(4, 4)
+    options = make(a)
+    before = qkv.attention(x, x, x, **options)
+    shallow, deep, read = copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))
+    for again in (shallow, deep, read):
+        copied = {name: again(value) for name, value in options.items()}
+        assert [repr(value) for value in copied.values()] == [repr(value) for value in options.values()]
+        assert (qkv.attention(x, x, x, **copied) == before).all()
+    deeply = copy.deepcopy(options)
+    a += 1  # a deep copy has arrays of its own
+    assert (qkv.attention(x, x, x, **deeply) == before).all()
+
+
+def test_functions_pickle_by_name():
+    for function in (qkv.attention, qkv.lengths, qkv.plan, qkv.scaled_dot_product_attention):
+        assert pickle.loads(pickle.dumps(function)) is function and copy.deepcopy(function) is function
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_caches_copy_and_pickle(dtype):
+    cache = qkv.KeyValueCache(batch=2, kv_heads=2, head_dim=4, value_dim=3, dtype=dtype, page_rows=4)
+    cache.append(draw(9, 2, 4), draw(9, 2, 3), [0, 7, 9])
+    cache.reorder([0, 0, 1])
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    query = draw(3, 2, 1, 4).astype(kind)
+    before = cache.attention(query)
+    for again in (copy.copy(cache), copy.deepcopy(cache), pickle.loads(pickle.dumps(cache))):
+        assert (again.lengths() == [7, 7, 2]).all() and (again.attention(query) == before).all()
+        again.append(draw(3, 2, 1, 4), draw(3, 2, 1, 3))
+        assert (again.lengths() == [8, 8, 3]).all() and (cache.attention(query) == before).all()
+    empty = pickle.loads(pickle.dumps(qkv.KeyValueCache(batch=3)))
+    assert (empty.lengths() == [0, 0, 0]).all()

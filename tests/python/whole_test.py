@@ -1,6 +1,7 @@
 """qkv.torch.whole: models of transformers on our engine, beside themselves."""
 
 import copy
+import pickle
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_a_model_with_a_head():
         )
 
 
-def test_marian():
+def marian():
     torch.manual_seed(0)
     config = transformers.MarianConfig(
         d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
@@ -84,6 +85,11 @@ def test_marian():
         for parameter in theirs.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape))
     theirs.generation_config.bad_words_ids = [[59]]  # as published models have it
+    return theirs
+
+
+def test_marian():
+    theirs = marian()
     ours = qkv.torch.whole(theirs)
     ids, mask = inputs()
     ids = ids.masked_fill(mask == 0, 59)
@@ -91,6 +97,39 @@ def test_marian():
     expected = theirs.generate(ids, attention_mask=mask, num_beams=1, max_new_tokens=10, do_sample=False)
     assert torch.equal(ours.generate(ids, mask, num_beams=1, max_new_tokens=10), expected)
     assert ours.generate(ids, num_beams=3, max_new_tokens=5, num_return_sequences=2).shape[0] == 6
+
+
+def test_it_pickles_and_copies_with_its_weights():
+    theirs = model_of("Bert", "ForSequenceClassification")
+    ours = qkv.torch.whole(copy.deepcopy(theirs))
+    ids, mask = inputs()
+    with torch.no_grad():
+        expected = ours(ids, attention_mask=mask).logits
+        for again in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours), pickle.loads(pickle.dumps(copy.deepcopy(ours)))):
+            assert torch.equal(again(ids, attention_mask=mask).logits, expected)
+            assert again.classifier.weight is not ours.classifier.weight
+    translator = qkv.torch.whole(marian())
+    expected = translator.generate(ids, mask, num_beams=1, max_new_tokens=5)
+    for again in (pickle.loads(pickle.dumps(translator)), copy.deepcopy(translator)):
+        assert torch.equal(again.generate(ids, mask, num_beams=1, max_new_tokens=5), expected)
+
+
+@pytest.mark.parametrize("kind", ["Bert", "DistilBert"])
+def test_what_belongs_to_a_model(kind):
+    theirs = model_of(kind)
+    ours = qkv.torch.whole(theirs)
+    ids, mask = inputs()
+    assert (ours.dtype, ours.device) == (theirs.dtype, theirs.device)
+    with torch.no_grad():
+        found, expected = (model(ids, attention_mask=mask, return_dict=False) for model in (ours, theirs))
+        assert type(found) is tuple and len(found) == len(expected)
+        torch.testing.assert_close(found[0][mask.bool()], expected[0][mask.bool()], atol=1e-5, rtol=1e-5)
+        ours.config.return_dict = False
+        assert type(ours(ids)) is tuple and "last_hidden_state" in ours(ids, return_dict=True)
+    assert ours.float().to("cpu") is ours
+    for change in (ours.half, ours.double, ours.bfloat16, lambda: ours.to(torch.float16), lambda: ours.to("meta")):
+        with pytest.raises(TypeError, match="WholeEncoder computes in float32 on the CPU, not in"):
+            change()
 
 
 def test_what_is_refused():

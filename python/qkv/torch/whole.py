@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tempfile import TemporaryDirectory
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import torch
@@ -19,7 +23,8 @@ def whole(model: Any) -> Any:
 
     A BertModel, RobertaModel, XLMRobertaModel, DistilBertModel or MPNetModel becomes a WholeEncoder; of a model with a
     head on one the encoder inside is replaced, and the model given back. A MarianMTModel becomes a WholeTranslator.
-    Inference alone: no gradients, no dropout. ValueError for other models.
+    Inference alone, in float32 on the CPU: no gradients, no dropout; other types and devices are a TypeError. Both pickle
+    with their weights, whose files they keep on the disk, without a name. ValueError for other models.
 
     >>> import qkv.torch, transformers
     >>> config = transformers.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
@@ -39,16 +44,55 @@ def whole(model: Any) -> Any:
     return model
 
 
-class WholeEncoder(nn.Module):
+class _Files:
+    """A model of ours, and the files that it was read from: it pickles as these, and copies share it."""
+
+    def __init__(self, load: Callable[[str], Any], write: Callable[[str], object]) -> None:
+        self._load = load
+        with TemporaryDirectory() as folder:
+            write(folder)
+            self.core = load(folder)
+            self._file = TemporaryFile()
+            pickle.dump({path.name: path.read_bytes() for path in Path(folder).iterdir()}, self._file)
+            self._file.flush()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        descriptor = self._file.fileno()
+        return _read_again, (self._load, os.pread(descriptor, os.fstat(descriptor).st_size, 0))
+
+    def __deepcopy__(self, memo: Any) -> _Files:
+        return self
+
+
+def _read_again(load: Callable[[str], Any], files: bytes) -> _Files:
+    def write(folder: str) -> None:
+        for name, content in pickle.loads(files).items():
+            Path(folder, name).write_bytes(content)
+
+    return _Files(load, write)
+
+
+class Float32Module(nn.Module):
+    """A module whose numbers are not parameters: float32 on the CPU, which half(), to() and their kin cannot change."""
+
+    dtype = torch.float32
+    device = torch.device("cpu")
+
+    def _apply(self, function: Any, recurse: bool = True) -> Any:
+        moved = function(torch.empty(0))
+        if moved.dtype != self.dtype or moved.device != self.device:
+            raise TypeError(f"{type(self).__name__} computes in float32 on the CPU, not in {moved.dtype} on {moved.device}")
+        return super()._apply(function, recurse)
+
+
+class WholeEncoder(Float32Module):
     """An encoder that takes the place of one of transformers."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.config = model.config
         self.pooler = getattr(model, "pooler", None)
-        with TemporaryDirectory() as folder:
-            model.save_pretrained(folder)
-            self._core = _qkv._Bert(folder)
+        self._files = _Files(_qkv._Bert, model.save_pretrained)
         self.train(model.training)
 
     def forward(
@@ -56,16 +100,18 @@ class WholeEncoder(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        return_dict: bool | None = None,
         **others: Any,
     ) -> Any:
         """The last hidden states [batch, tokens, size], 0 at padding, which must be on the right; and what the pooler says.
+        A tuple of these with return_dict=False, or where the config says so.
 
         ValueError for any other argument: nothing else is computed.
         """
         from transformers.modeling_outputs import BaseModelOutputWithPooling
 
         for name, given in others.items():
-            if given is not None and given is not False and not (name == "return_dict" and given is True):
+            if given is not None and given is not False:
                 raise ValueError(f"an encoder of qkv.torch.whole does not take {name}")
         if torch.is_grad_enabled() and self.training:
             raise RuntimeError("an encoder of qkv.torch.whole has no gradients: call eval(), or train the model it was made of")
@@ -76,24 +122,28 @@ class WholeEncoder(nn.Module):
         if not torch.equal(visible, torch.arange(visible.shape[1]) < lengths[:, None]):
             raise ValueError("attention_mask must have its padding on the right: tokens have positions from the left")
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        rows = self._core.forward(
+        rows = self._files.core.forward(
             input_ids[visible].tolist(), types[visible].tolist(), lengths.tolist(), torch.get_num_threads()
         )
         hidden = torch.zeros(*input_ids.shape, rows.shape[1])
         hidden[visible] = torch.from_numpy(rows)
         pooled = None if self.pooler is None else self.pooler(hidden)
-        return BaseModelOutputWithPooling(last_hidden_state=hidden, pooler_output=pooled)
+        output = BaseModelOutputWithPooling(last_hidden_state=hidden, pooler_output=pooled)
+        if return_dict is None:
+            return_dict = getattr(self.config, "return_dict", True)
+        return output if return_dict else output.to_tuple()
 
 
 class WholeTranslator:
     """generate() of a MarianMTModel on our engine."""
 
+    dtype = torch.float32
+    device = torch.device("cpu")
+
     def __init__(self, model: Any) -> None:
         self.config = model.config
         self.generation_config = model.generation_config
-        with TemporaryDirectory() as folder:
-            model.save_pretrained(folder)
-            self._core = Translator(folder)
+        self._files = _Files(Translator, model.save_pretrained)
 
     @torch.no_grad()
     def generate(
@@ -113,7 +163,7 @@ class WholeTranslator:
         """
         visible = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
         sources = [row[seen].tolist() for row, seen in zip(input_ids, visible)]
-        found = self._core.generate(
+        found = self._files.core.generate(
             sources,
             beams=num_beams,
             max_length=max_new_tokens,
