@@ -77,11 +77,17 @@ struct ComparedClipping {
   std::vector<double> accuracy{};  // mean over the distances
 };
 
+// The exponent of the power of the length that fits best, by least squares of the logarithms.
+struct ComparedExponent {
+  double value = 0;
+  double error = 0;  // its standard error
+};
+
 // A number for each length.
 struct ComparedGrowth {
   std::vector<std::int64_t> lengths{};
   std::vector<double> values{};
-  double exponent = 0;  // of the power of the length that fits best
+  std::optional<ComparedExponent> exponent{};  // none: fewer than four lengths, or a value that is not above 0
 };
 
 // Counted from the layers.

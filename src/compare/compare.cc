@@ -192,7 +192,7 @@ constexpr std::int64_t kQuickSteps = 10, kQuickTokens = 512, kQuickExamples = 20
 constexpr std::int64_t kGradientSeeds = 3;
 const std::vector<std::int64_t> kCostLengths = {64, 128, 256, 512, 1024}, kQuickCostLengths = {64, 128};
 // Attention step by step takes seconds beyond.
-const std::vector<std::int64_t> kTranslatingLengths = {64, 128, 256}, kQuickTranslatingLengths = {16, 32};
+const std::vector<std::int64_t> kTranslatingLengths = {32, 64, 128, 256}, kQuickTranslatingLengths = {16, 32};
 // Work of measuring a model, in tokens of training.
 constexpr double kMeasuringWork = 300'000, kQuickMeasuringWork = 60'000;
 

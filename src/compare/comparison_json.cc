@@ -24,8 +24,10 @@ Json json_of(const std::vector<ComparedPoint>& points) {
 }
 
 Json json_of(const ComparedGrowth& growth) {
-  return {
-      {"lengths", growth.lengths}, {"values", numbers(growth.values)}, {"exponent", io::json_number(growth.exponent)}};
+  return {{"lengths", growth.lengths},
+          {"values", numbers(growth.values)},
+          {"exponent", growth.exponent ? Json(growth.exponent->value) : Json()},
+          {"exponent_error", growth.exponent ? Json(growth.exponent->error) : Json()}};
 }
 
 Json json_of(const ComparedTask& task) {

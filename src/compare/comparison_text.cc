@@ -190,13 +190,18 @@ std::string cost_text(const std::vector<ComparedCost>& costs) {
       for (const double value : {growth.values.front(), growth.values.back()}) {
         row.push_back(fmt::format("{:.{}f}", value * scale, value * scale < 100 ? 2 : 0));
       }
-      row.push_back(fmt::format("length^{:.2f}", growth.exponent));
+      row.push_back(growth.exponent
+                        ? fmt::format("length^({:.2f} +-{:.2f})", growth.exponent->value, growth.exponent->error)
+                        : "-");
     };
     add(cost.seconds, 1e6);
     if (cost.memory) add(*cost.memory, 1);
     table.add(std::move(row));
   }
-  return "time and memory per token, of a sequence of so many tokens\n" + table.text() + "\n";
+  return "time and memory per token, of a sequence of so many tokens; growth, from four lengths on: the power that "
+         "fits "
+         "best,\n+- its standard error\n" +
+         table.text() + "\n";
 }
 
 }  // namespace

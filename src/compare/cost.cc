@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "core/mathematics.h"
 #include "core/stop.h"
+#include "qkv/memory.h"
 #include "qkv/threads.h"
 
 namespace qkv::comparison {
@@ -60,7 +63,8 @@ bool reset_peak() {
 }  // namespace
 
 std::optional<std::int64_t> peak_growth(const std::function<void()>& work) {
-  malloc_trim(0);
+  trim_memory();
+  malloc_trim(0);  // the end of the heap, too
   const bool is_reset = reset_peak();
   const std::optional<std::int64_t> before = peak_memory();
   work();
@@ -74,16 +78,30 @@ std::int64_t allocated_bytes() {
   return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
 }
 
-double fitted_exponent(const std::vector<std::int64_t>& lengths, const std::vector<double>& values) {
-  double x = 0, y = 0, xx = 0, xy = 0;
-  const auto count = static_cast<double>(lengths.size());
+std::optional<ComparedExponent> fitted_exponent(const std::vector<std::int64_t>& lengths,
+                                                const std::vector<double>& values) {
+  constexpr std::size_t kLeast = 4;  // two lengths fix a power exactly, whatever the noise
+  if (lengths.size() < kLeast) return {};
+  std::vector<double> x, y;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    if (!(values[i] > 0)) return 0;
-    const double length = log(static_cast<double>(lengths[i])), value = log(values[i]);
-    x += length, y += value, xx += length * length, xy += length * value;
+    if (!(values[i] > 0)) return {};
+    x.push_back(log(static_cast<double>(lengths[i])));
+    y.push_back(log(values[i]));
   }
-  const double spread = count * xx - x * x;
-  return spread > 0 ? (count * xy - x * y) / spread : 0;
+  const auto count = static_cast<double>(x.size());
+  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / count;
+  const double mean_y = std::accumulate(y.begin(), y.end(), 0.0) / count;
+  double xx = 0, xy = 0, squares = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xx += (x[i] - mean_x) * (x[i] - mean_x);
+    xy += (x[i] - mean_x) * (y[i] - mean_y);
+  }
+  const double slope = xy / xx;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double rest = y[i] - mean_y - slope * (x[i] - mean_x);
+    squares += rest * rest;
+  }
+  return ComparedExponent{.value = slope, .error = std::sqrt(squares / (count - 2) / xx)};
 }
 
 ComparedGrowth growth_of(const std::vector<std::int64_t>& lengths, const std::function<double(std::int64_t)>& value) {
@@ -127,6 +145,7 @@ Measured per_token(double seconds, std::optional<std::int64_t> bytes, std::int64
 
 Measured of_training(Measurable& model, std::int64_t length) {
   const auto work = [&] { model.train(kSequences, length); };
+  work();  // what is allocated once and kept is not of this length
   const std::optional<std::int64_t> bytes = peak_growth(work);
   return per_token(fastest(work), bytes, kSequences * length);
 }

@@ -18,9 +18,9 @@ std::optional<std::int64_t> peak_growth(const std::function<void()>& work);
 // Bytes that are allocated and not freed.
 std::int64_t allocated_bytes();
 
-// The exponent of the power of the length that fits best: least squares of the logarithms. 0 where a value is not above
-// 0.
-double fitted_exponent(const std::vector<std::int64_t>& lengths, const std::vector<double>& values);
+// As ComparedGrowth has it.
+std::optional<ComparedExponent> fitted_exponent(const std::vector<std::int64_t>& lengths,
+                                                const std::vector<double>& values);
 
 ComparedGrowth growth_of(const std::vector<std::int64_t>& lengths, const std::function<double(std::int64_t)>& value);
 

@@ -1,6 +1,5 @@
 // A sequence model's body of Transformer layers that see no later position.
 #include "compare/sequence_body.h"
-#include "qkv/attention/attention_plan.h"
 
 namespace qkv::comparison {
 namespace {
@@ -59,8 +58,8 @@ class TransformerBody : public SequenceBody {
     }
     return nodes;
   }
-  double attention_operations(std::int64_t length) const override { return operations(length, length, causal().mask); }
-  double attention_step_operations(std::int64_t length) const override { return operations(1, length + 1, {}); }
+  double attention_operations(std::int64_t length) const override { return operations(length * (length + 1) / 2); }
+  double attention_step_operations(std::int64_t length) const override { return operations(length + 1); }
 
   void visit(const ParameterVisitor& visitor, const std::string& scope) const override {
     encoder_.visit(visitor, scope);
@@ -68,12 +67,8 @@ class TransformerBody : public SequenceBody {
   void update(const ParameterUpdater& updater, const std::string& scope) override { encoder_.update(updater, scope); }
 
  private:
-  double operations(std::int64_t queries, std::int64_t keys, const Mask& mask) const {
-    const auto view = [this](std::int64_t length) {
-      return TensorView(nullptr, Dtype::f32, {1, kHeads, length, dim_ / kHeads});
-    };
-    return kLayers * plan(view(queries), view(keys), view(keys), {.mask = mask}).operations;
-  }
+  // Of pairs of a query and a key: each number of the key, and each of the value, is multiplied and added.
+  double operations(std::int64_t pairs) const { return static_cast<double>(kLayers * 2 * 2 * dim_ * pairs); }
 
   std::int64_t dim_;
   Encoder encoder_;

@@ -1,7 +1,6 @@
 // Makes translators of each kind, and counts what they compute.
 #include "compare/translator_model.h"
 
-#include "qkv/attention/attention_plan.h"
 #include "qkv/models/marian.h"
 #include "qkv/models/seq2seq.h"
 
@@ -138,36 +137,26 @@ double TranslatorModel::weight_operations() const {
   return 2 * elements;
 }
 
-double TranslatorModel::attention_operations(std::int64_t queries, std::int64_t keys, const Mask& mask) const {
-  const bool recurrent = config_.kind != TranslatorKind::transformer;
-  const std::int64_t heads = recurrent ? 1 : kSideHeads, dim = config_.model_dim;
-  const auto view = [&](const Dims& shape) { return TensorView(nullptr, Dtype::f32, shape); };
-  const auto rows = [&](std::int64_t length) { return view({1, heads, length, dim / heads}); };
-  AttentionOptions options{.mask = mask};
-  if (config_.kind == TranslatorKind::additive) {
-    options.score = Score::additive(view({dim, dim}), view({dim, dim}), view({dim}));
-  }
-  const double once = plan(rows(queries), rows(keys), rows(keys), options).operations;
-  return recurrent ? once : static_cast<double>(kSideLayers) * once;
+// Each number of the value is multiplied and added, and so is each of the key; an additive score adds it to the
+// query's, and multiplies what tanh makes of it by v.
+double TranslatorModel::attention_operations(double pairs) const {
+  const std::int64_t layers = config_.kind == TranslatorKind::transformer ? kSideLayers : 1;
+  const std::int64_t of_key = config_.kind == TranslatorKind::additive ? 3 : 2, of_value = 2;
+  return static_cast<double>(layers * (of_key + of_value) * config_.model_dim) * pairs;
 }
 
 double TranslatorModel::operations_at_once(std::int64_t length) const {
-  double attention = 0;
-  if (config_.kind != TranslatorKind::fixed) attention += attention_operations(length, length, {});
-  if (config_.kind == TranslatorKind::transformer) {
-    attention += attention_operations(length, length, {}) + attention_operations(length, length, Mask::causal());
-  }
-  return weight_operations() + attention / static_cast<double>(length);
+  const auto n = static_cast<double>(length);
+  double pairs = config_.kind == TranslatorKind::fixed ? 0 : n * n;
+  if (config_.kind == TranslatorKind::transformer) pairs += n * n + n * (n + 1) / 2;  // of the source, of the target
+  return weight_operations() + attention_operations(pairs) / n;
 }
 
 double TranslatorModel::operations_in_turn(std::int64_t length) const {
-  double attention = 0;
-  if (config_.kind != TranslatorKind::fixed) attention += attention_operations(1, length, {});
-  if (config_.kind == TranslatorKind::transformer) {
-    attention += attention_operations(length, length, {}) / static_cast<double>(length) +
-                 attention_operations(1, length + 1, {});
-  }
-  return weight_operations() + attention;
+  const auto n = static_cast<double>(length);
+  double pairs = config_.kind == TranslatorKind::fixed ? 0 : n;
+  if (config_.kind == TranslatorKind::transformer) pairs += n + n + 1;
+  return weight_operations() + attention_operations(pairs);
 }
 
 }  // namespace qkv::comparison

@@ -44,8 +44,8 @@ class TranslatorModel : public TrainableOn<PairBatch> {
 
  private:
   double weight_operations() const;
-  // Of attention of `queries` to `keys`, in all layers.
-  double attention_operations(std::int64_t queries, std::int64_t keys, const Mask& mask) const;
+  // Of so many pairs of a query and a key in all layers.
+  double attention_operations(double pairs) const;
 
   TranslatorConfig config_;
   std::unique_ptr<EncoderDecoder> model_;

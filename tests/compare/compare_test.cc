@@ -45,7 +45,7 @@ TEST(Compare, HasARowForEverything) {
   }
   ASSERT_EQ(comparison.structure.size(), 3u);  // the Transformer translates as well
   EXPECT_EQ(comparison.structure[0].sequential_steps.values.back(), 128);
-  EXPECT_NEAR(comparison.structure[1].sequential_steps.exponent, 0, 1e-12);
+  EXPECT_NEAR(comparison.structure[1].sequential_steps.exponent->value, 0, 1e-12);
   EXPECT_EQ(comparison.clipping.size(), 2u);
   EXPECT_EQ(comparison.gradients.size(), 4u);  // at the start and at the end
   EXPECT_EQ(comparison.cost.size(), 12u);      // of training and answering, on one and two threads

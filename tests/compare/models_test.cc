@@ -151,9 +151,26 @@ TEST(Dependencies, OperationsAreThoseOfTheLayers) {
       {small(SequenceKind::cnn).operations_at_once(16), 2 * (3 * 6 * 8 + 3 * 3 * 6 * 6 + 12 * 6)},
       // Besides, a query has a product with each key and each value of its 8 numbers, in both layers.
       {small(SequenceKind::transformer).operations_in_turn(99), transformer + 2 * 2 * 2 * 8 * 100},
+      // At once the n-th of 15 sees n keys: 8 on average. No CPU's tiles are in it.
+      {small(SequenceKind::transformer).operations_at_once(15), transformer + 2 * 2 * 2 * 8 * 8},
       {small(TranslatorKind::fixed).operations_at_once(16), recurrent},
       // Beside the products with 100 keys and values.
       {small(TranslatorKind::dot).operations_in_turn(100), recurrent + readout + 2 * 2 * 8 * 100},
+      {small(TranslatorKind::dot).operations_at_once(15), recurrent + readout + 2 * 2 * 8 * 15},
+      // A number of the key is added to one of the query and, after tanh, multiplied by one of v and added: 3; of 15
+      // keys more than of 5.
+      {small(TranslatorKind::additive).operations_at_once(15) - small(TranslatorKind::additive).operations_at_once(5),
+       (3 + 2) * 8 * 10},
+      {small(TranslatorKind::additive).operations_in_turn(15) - small(TranslatorKind::additive).operations_in_turn(5),
+       (3 + 2) * 8 * 10},
+      // In two layers source to source, target to source, and target to those before it: 15 + 15 + 8 keys, 5 + 5 + 3;
+      // or in turn 15 + 15 + 16, 5 + 5 + 6.
+      {small(TranslatorKind::transformer).operations_at_once(15) -
+           small(TranslatorKind::transformer).operations_at_once(5),
+       2 * (2 + 2) * 8 * (38 - 13)},
+      {small(TranslatorKind::transformer).operations_in_turn(15) -
+           small(TranslatorKind::transformer).operations_in_turn(5),
+       2 * (2 + 2) * 8 * (46 - 16)},
   };
   for (const auto& [counted, expected] : rows) EXPECT_EQ(counted, expected);
   const auto expect_growth = [](const auto& model, bool grows) {
