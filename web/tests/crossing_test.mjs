@@ -56,9 +56,9 @@ async function command_with(page, ...words) {
     const shown = await page.locator("footer code").first().textContent();
     return words.every((word) => shown.includes(word)) && shown;
   });
-  return text.replace(/^qkv /, "").replace(/\/dropped-\d+\//g, `${folder}/`);
+  return text.replace(/^qkv /, "");
 }
-const in_terminal = (words) => spawnSync("bash", ["-c", `exec "$0" ${words}`, program], { encoding: "utf8", maxBuffer: 1 << 30 });
+const in_terminal = (words) => spawnSync("bash", ["-c", `exec "$0" ${words}`, program], { cwd: folder, encoding: "utf8", maxBuffer: 1 << 30 });
 
 const number_of = (value) => (typeof value === "string" ? { nan: NaN, inf: Infinity, "-inf": -Infinity }[value] : value);
 

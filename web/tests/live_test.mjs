@@ -185,7 +185,7 @@ test("a mask from a file stays; -0 is given as -0.0, which the program reads so"
   await drop("mask.csv", "1,0,1\n1,1,1\n1,1,1\n");
   const said = "The mask is that of your file: change it there, and drop it again.";
   const command = page.locator("footer code").first();
-  await until(page, () => document.querySelector("footer code").textContent.includes("--mask /dropped-1/mask.csv"));
+  await until(page, () => document.querySelector("footer code").textContent.includes("--mask mask.csv"));
   const kept = await command.textContent();
   await page.getByText("Mask", { exact: true }).click();
   await page.getByRole("button", { name: "input 1 sees input 1" }).click();

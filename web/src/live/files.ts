@@ -29,8 +29,20 @@ export async function dropped_files(data: DataTransfer): Promise<File[]> {
   const folder = entries.find((entry) => entry?.isDirectory) as FileSystemDirectoryEntry | undefined;
   if (!folder) return plain;
   const files = (await entries_in(folder)).filter((entry) => entry.isFile) as FileSystemFileEntry[];
-  return Promise.all(files.map((entry) => new Promise<File>((done, failed) => entry.file(done, failed))));
+  return Promise.all(
+    files.map(async (entry) => {
+      const file = await new Promise<File>((done, failed) => entry.file(done, failed));
+      dropped_from.set(file, folder.name);
+      return file;
+    }),
+  );
 }
+
+const dropped_from = new WeakMap<File, string>();
+
+// The name of the folder that files came in.
+export const folder_of = ([file]: readonly File[]): string =>
+  (file && (dropped_from.get(file) ?? file.webkitRelativePath.split("/")[0])) || "model";
 
 export const is_model = (files: readonly File[]): boolean => files.some((file) => file.name === "config.json");
 

@@ -1,11 +1,11 @@
 // What the reader can do where the engine is in the page: change the steps, have another text explained, see a head's
 // numbers. The engine's answers take the place of the explanations that the page came with.
 import { Fault } from "../check";
-import { quoted } from "../command";
+import { command_line } from "../command";
 import { read_explanation } from "../data";
 import type { Explanation, Heads, LeftOut, Report, Steps } from "../explanation";
 import { Client } from "./client";
-import { arrays_in, is_model, model_in } from "./files";
+import { arrays_in, folder_of, is_model, model_in } from "./files";
 import { left_out_words } from "./left_out";
 import { Training } from "./training";
 import { arguments_of, type Setup, setup_of } from "./setup";
@@ -28,8 +28,6 @@ export interface Live {
   say(fault: string): void;
   training: Training;
 }
-
-const command_line = (words: readonly string[]): string => ["qkv", ...words.map(quoted)].join(" ");
 
 const kText = "You are welcome"; // what a model reads that the reader opened
 
@@ -74,7 +72,7 @@ class LivePage implements Live {
   }
   command_of(explanation: Explanation): string | null {
     const made = this.made.get(explanation);
-    return made ? command_line(made.words) : null;
+    return made ? command_line(made.words, this.report.command) : null;
   }
   say(fault: string): void {
     this.fault = fault;
@@ -131,7 +129,7 @@ class LivePage implements Live {
 
   async open_files(files: File[]): Promise<void> {
     if (is_model(files)) {
-      const folder = `/model-${++this.opened}`;
+      const folder = `/model-${++this.opened}/${folder_of(files)}`;
       this.client.put(await model_in(files, folder));
       const words = ["explain", "--model", folder, "--text", kText, "--weights"];
       await this.ask(words, (answer) => {
