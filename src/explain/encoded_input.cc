@@ -14,6 +14,26 @@
 #include "text/unicode.h"
 
 namespace qkv {
+
+inline namespace explaining {
+
+std::string label_of(const std::string& token) {
+  static const std::string kSpace = "\xe2\x96\x81";  // of unigram vocabularies
+  std::string bytes;
+  for (const char32_t code : text::to_code_points(token)) {
+    const auto byte = text::byte_of(code);
+    if (!byte) return token == kSpace ? kBlank : token.starts_with(kSpace) ? token.substr(kSpace.size()) : token;
+    bytes += static_cast<char>(*byte);
+  }
+  std::string valid;
+  for (const char32_t code : text::to_code_points(bytes)) text::append_utf8(valid, code);
+  const std::size_t begin = bytes.find_first_not_of(' ');
+  if (valid != bytes || bytes.empty()) return token;
+  return begin == std::string::npos ? kBlank : bytes.substr(begin);
+}
+
+}  // namespace explaining
+
 namespace {
 
 // What explain knows of a model that is an encoder alone: one attention, whose queries and keys are its tokens.
@@ -32,23 +52,6 @@ Attentions encoder_attentions(const Config& config, AttentionSequence tokens, Le
                         .left_out = std::move(left_out)};
   check_left_out(attentions, attentions.left_out);
   return attentions;
-}
-
-const std::string kSpace = "\xe2\x96\x81";  // of unigram vocabularies
-
-// Signs for bytes as the text that they are, where they are whole characters; no mark of a space before a word.
-std::string label_of(const std::string& token) {
-  std::string bytes;
-  for (const char32_t code : text::to_code_points(token)) {
-    const auto byte = text::byte_of(code);
-    if (!byte) return token == kSpace ? kBlank : token.starts_with(kSpace) ? token.substr(kSpace.size()) : token;
-    bytes += static_cast<char>(*byte);
-  }
-  std::string valid;
-  for (const char32_t code : text::to_code_points(bytes)) text::append_utf8(valid, code);
-  const std::size_t begin = bytes.find_first_not_of(' ');
-  if (valid != bytes || bytes.empty()) return token;
-  return begin == std::string::npos ? kBlank : bytes.substr(begin);
 }
 
 // A token begins a word where a blank or a special token is before it, and if it is punctuation or follows some. None

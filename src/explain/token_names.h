@@ -14,6 +14,9 @@ inline const std::string kPieceMark = "##";  // before a piece that continues a 
 
 inline const std::string kBlank = "(space)";  // a piece of nothing else
 
+// Signs for bytes as the text that they are, where they are whole characters; no mark of a space before a word.
+std::string label_of(const std::string& token);
+
 // A vocabulary is a stranger's text: nothing of it may command a terminal.
 inline std::string printable(std::string text) {
   for (std::size_t i = 0; i < text.size(); ++i) {

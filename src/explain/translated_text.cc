@@ -26,7 +26,7 @@ struct Pieces {
       const bool special = tokenizer.decode(std::span(&id, 1)).empty() && text.empty();
       const std::string shown = begin == std::string::npos ? "" : text.substr(begin);
       const bool begins = alone || special || text.starts_with(' ');
-      const std::string& instead = text.empty() ? tokenizer.token_of(id) : kBlank;
+      const std::string instead = text.empty() ? label_of(tokenizer.token_of(id)) : kBlank;
       tokens.push_back((begins ? "" : kPieceMark) + (shown.empty() ? instead : shown));
       marks.push_back(special ? 1 : 0);
       if (begins) words.words.emplace_back();
@@ -107,7 +107,8 @@ std::vector<WrittenToken> written(const Tensor& logits, std::span<const std::int
     const auto probability = [&](std::int32_t id) {
       const double logit = static_cast<double>(row[static_cast<std::size_t>(id)]);
       const std::string text = tokenizer.decode(std::span(&id, 1));
-      return TokenProbability{text.empty() ? tokenizer.token_of(id) : text, id, exp(logit - sum)};
+      const bool is_seen = text.find_first_not_of(' ') != std::string::npos;
+      return TokenProbability{is_seen ? text : label_of(tokenizer.token_of(id)), id, exp(logit - sum)};
     };
     WrittenToken& token = all.emplace_back(probability(target[i]));
     std::vector<TokenLogit> largest(std::min(kCandidates, vocab));

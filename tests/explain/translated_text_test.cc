@@ -88,6 +88,20 @@ TEST(ExplainTranslation, SaysWhatWasCutOff) {
   EXPECT_TRUE(test::holds(report.html("", ""), said));
 }
 
+// U+0120, a byte-level vocabulary's space, decodes to nothing that is seen.
+TEST(ExplainTranslation, ABlankThatIsWrittenIsNamed) {
+  const Tokenizer& tokenizer = bart().target_tokenizer();
+  Translation translation = bart().translate("Good morning", {.split = false});
+  const auto blank = tokenizer.id_of("\xc4\xa0");
+  ASSERT_TRUE(blank);
+  translation.ids.front() = *blank;
+  const TranslatedText run(bart(), "Good morning", translation);
+  EXPECT_EQ(run.attentions().alignment->written.front().token, "(space)");
+  for (const WrittenToken& token : run.attentions().alignment->written) {
+    for (const TokenProbability& one : token.candidates) EXPECT_FALSE(test::holds(one.token, "\xc4\xa0")) << one.token;
+  }
+}
+
 TEST(ExplainTranslation, WordsShareOutTheirWeight) {
   const TranslatedText run(shipped(), kText);
   const HeadSurvey survey = survey_heads(run, {.keep_weights = true});
